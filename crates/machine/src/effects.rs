@@ -1,0 +1,207 @@
+//! What a machine wants done, and the gates.
+
+use std::net::SocketAddr;
+
+use kasha_types::{ConnId, CoreId, LocalPosition, LogPosition, LogSlice, ShardId};
+
+use crate::FileName;
+
+/// Whom a frame goes to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Endpoint {
+    /// Whoever opened this accepted connection.
+    Conn(ConnId),
+    /// A node's event loop; the shell dials it when needed, at the address that [`Effect::Route`] gave.
+    Core(CoreId),
+    /// The coordinator.
+    Coordinator,
+    /// One of the addresses that a client was started with.
+    Seed(u16),
+}
+
+/// What must hold before an effect may leave this process (DESIGN section 3).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Gate {
+    /// Nothing.
+    Now,
+    /// Every member of the committed replica set holds the shard's log to this position.
+    Synced {
+        /// Whose log.
+        shard: ShardId,
+        /// The end of what must be held.
+        position: LogPosition,
+    },
+    /// A sync round that began after the effect was made has ended: nobody else was primary meanwhile (section 6).
+    Confirmed {
+        /// Whose.
+        shard: ShardId,
+        /// The round.
+        round: u64,
+    },
+    /// Our own files hold everything up to this commit: backups, witnesses, coordinator.
+    Durable(LocalPosition),
+}
+
+/// Bytes in the arena of the [`Effects`] that hold the effect.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct Span {
+    /// Offset of the first byte.
+    pub start: u32,
+    /// How many.
+    pub len: u32,
+}
+
+/// Bytes to write to a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Data {
+    /// Encoded for this purpose.
+    Span(Span),
+    /// Already in a log segment.
+    Log(LogSlice),
+}
+
+/// One thing to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Effect {
+    /// Send a frame: `head`, then `tail`. Delivery is never promised. The frame's checksum covers both.
+    Send {
+        /// To whom.
+        to: Endpoint,
+        /// Frame header and the first part of the payload.
+        head: Span,
+        /// The rest of the payload, in a segment.
+        tail: Option<LogSlice>,
+        /// When it may leave.
+        gate: Gate,
+    },
+    /// Write at an offset of a file, creating it when needed.
+    Write {
+        /// Which file.
+        file: FileName,
+        /// Where in it.
+        offset: u64,
+        /// What.
+        data: Data,
+    },
+    /// Replace a small file as a whole, atomically: after a crash the old or the new content is found. Implies that the
+    /// next commit is fsynced.
+    Replace {
+        /// Which file.
+        file: FileName,
+        /// The new content.
+        data: Span,
+    },
+    /// Cut a file to a length.
+    Truncate {
+        /// Which file.
+        file: FileName,
+        /// Its new length.
+        len: u64,
+    },
+    /// Remove a file. A file that does not exist is fine.
+    Remove {
+        /// Which file.
+        file: FileName,
+    },
+    /// Once every file effect before this one holds, give [`crate::Input::Durable`] with this position. `fsync`: holds
+    /// through a loss of power; otherwise through a crash of the process (R5.3). Positions are reported in order.
+    Commit {
+        /// The position to report.
+        to: LocalPosition,
+        /// Whether writes must be fsynced.
+        fsync: bool,
+    },
+    /// Start fsyncing everything written so far in the background; nothing waits for it (`flush_interval`).
+    Flush,
+    /// A role was lost: forget everything held for this shard's gates (R3.1).
+    DropHeld(ShardId),
+    /// Where to dial an endpoint from now on.
+    Route {
+        /// Whom.
+        to: Endpoint,
+        /// Where.
+        address: SocketAddr,
+    },
+    /// Close a connection after what was sent on it has left.
+    Disconnect(Endpoint),
+    /// Stop this process: going on would be unsafe or pointless. The span is the reason, UTF-8, for the operator.
+    Stop(Span),
+}
+
+const _: () = assert!(std::mem::size_of::<Effect>() <= 80);
+
+/// A reused queue of effects with the arena that their spans point into.
+#[derive(Debug, Default)]
+pub struct Effects {
+    queue: Vec<Effect>,
+    arena: Vec<u8>,
+}
+
+impl Effects {
+    /// An empty queue.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds an effect.
+    pub fn push(&mut self, effect: Effect) {
+        self.queue.push(effect);
+    }
+
+    /// Where the next arena byte goes. Pair with [`Effects::span_from`].
+    #[must_use]
+    pub fn mark(&self) -> usize {
+        self.arena.len()
+    }
+
+    /// The arena, for encoding into its end.
+    pub fn arena(&mut self) -> &mut Vec<u8> {
+        &mut self.arena
+    }
+
+    /// The span from `mark` to the arena's end.
+    ///
+    /// # Panics
+    /// If a turn encoded more than 4 GiB.
+    #[must_use]
+    pub fn span_from(&self, mark: usize) -> Span {
+        Span {
+            start: u32::try_from(mark).expect("arena within 4 GiB"),
+            len: u32::try_from(self.arena.len() - mark).expect("arena within 4 GiB"),
+        }
+    }
+
+    /// Copies `bytes` into the arena.
+    pub fn span(&mut self, bytes: &[u8]) -> Span {
+        let mark = self.mark();
+        self.arena.extend_from_slice(bytes);
+        self.span_from(mark)
+    }
+
+    /// The bytes of a span.
+    #[must_use]
+    pub fn bytes(&self, span: Span) -> &[u8] {
+        &self.arena[span.start as usize..][..span.len as usize]
+    }
+
+    /// The effects in order.
+    #[must_use]
+    pub fn queue(&self) -> &[Effect] {
+        &self.queue
+    }
+
+    /// Whether nothing is to be done.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.queue.is_empty()
+    }
+
+    /// Forgets everything; keeps the memory, unless a rare large turn grew it past 4 MiB.
+    pub fn clear(&mut self) {
+        const ARENA_KEPT_BYTES: usize = 4 * 1024 * 1024;
+        self.queue.clear();
+        self.arena.clear();
+        self.arena.shrink_to(ARENA_KEPT_BYTES);
+    }
+}

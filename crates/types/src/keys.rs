@@ -1,0 +1,75 @@
+//! Where a key lives, and the hashes by which commutativity is judged.
+
+use std::fmt;
+
+use xxhash_rust::xxh3::{Xxh3, xxh3_64};
+
+use crate::limits::SLOTS;
+use crate::{BodyHash, TableId};
+
+/// A key's hash slot, as in Redis Cluster: CRC16 of the key, or of its `{tag}`, mod 16384.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+pub struct Slot(pub u16);
+
+/// 64-bit hash of (table, key): what witnesses and the index compare (CURP 4.2).
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct KeyHash(pub u64);
+
+impl fmt::Debug for KeyHash {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:016x}", self.0)
+    }
+}
+
+/// The slot of `key`. Only the part between the first `{` and the next `}` counts, if it is not empty.
+#[must_use]
+pub fn slot_of(key: &[u8]) -> Slot {
+    let tagged = key.iter().position(|&byte| byte == b'{').and_then(|open| {
+        let rest = &key[open + 1..];
+        rest.iter().position(|&byte| byte == b'}').filter(|&len| len > 0).map(|len| &rest[..len])
+    });
+    Slot(crc16::State::<crc16::XMODEM>::calculate(tagged.unwrap_or(key)) % SLOTS)
+}
+
+/// The hash of a key in a table.
+#[must_use]
+pub fn key_hash(table: TableId, key: &[u8]) -> KeyHash {
+    KeyHash(xxhash_rust::xxh3::xxh3_64_with_seed(key, u64::from(table.0)))
+}
+
+/// The hash of an operation key, whose identity is (slot of the operation's first key, operation key) (section 4).
+/// Its own seed keeps it apart from every table's keys.
+#[must_use]
+pub fn operation_key_hash(slot: Slot, operation_key: &[u8]) -> KeyHash {
+    const OPERATION_KEYS: u64 = 0x6f70_6572_6174_696f;
+    let mut hasher = Xxh3::with_seed(OPERATION_KEYS);
+    hasher.update(&slot.0.to_le_bytes());
+    hasher.update(operation_key);
+    KeyHash(hasher.digest())
+}
+
+/// The hash of a request's body.
+#[must_use]
+pub fn body_hash(body: &[u8]) -> BodyHash {
+    BodyHash(xxh3_64(body))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn slots_are_those_of_redis_cluster() {
+        assert_eq!(slot_of(b"123456789"), Slot(0x31C3 % SLOTS));
+        assert_eq!(slot_of(b"foo"), Slot(12182));
+        assert_eq!(slot_of(b"{user1000}.following"), slot_of(b"{user1000}.followers"));
+        assert_ne!(slot_of(b"foo{}{bar}"), slot_of(b"bar"), "an empty tag does not count");
+        assert_eq!(slot_of(b"foo{{bar}}zap"), slot_of(b"{bar"));
+    }
+
+    #[test]
+    fn the_table_is_part_of_the_hash() {
+        assert_ne!(key_hash(TableId(1), b"k"), key_hash(TableId(2), b"k"));
+        assert_ne!(operation_key_hash(Slot(1), b"k"), operation_key_hash(Slot(2), b"k"));
+    }
+}

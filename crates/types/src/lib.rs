@@ -1,0 +1,18 @@
+//! Ids, positions, clocks and limits that every Kasha crate shares.
+//!
+//! Each quantity is its own type, so that an epoch cannot be passed where a list version is meant. Nothing here does
+//! any work: the protocols live in the crates above.
+
+mod clock;
+mod ids;
+mod keys;
+pub mod limits;
+mod position;
+
+pub use clock::{ClusterTime, Tick};
+pub use ids::{
+    AckedBelow, BodyHash, BootId, ClientId, ClusterId, ConfigVersion, ConnId, CoreId, Epoch, Incarnation, ListVersion,
+    NodeId, RpcId, Sequence, ShardId, TableId,
+};
+pub use keys::{KeyHash, Slot, body_hash, key_hash, operation_key_hash, slot_of};
+pub use position::{LocalPosition, LogPosition, LogSlice, SegmentId};
