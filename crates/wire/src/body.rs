@@ -1,0 +1,164 @@
+//! The body of an update: the part of a request that never changes (R2.1). Witnesses store it, logs hash it.
+//!
+//! ```text
+//! offset  bytes  field
+//!      0      8  client id
+//!      8      8  sequence
+//!     16      8  acknowledgement: every sequence below this one has its result
+//!     24      8  lease expiry (ClusterTime milliseconds)
+//!     32      8  not after (ClusterTime milliseconds; 0 = no operation key), R4.9
+//!     40      1  operation code (see the operation module)
+//!     41      1  bytes of the operation key, 0 = none
+//!     42      2  reserved, 0
+//!     44      4  table
+//!     48      …  operation key
+//!      …      …  the operation's arguments
+//! ```
+
+use kasha_types::limits::{BODY_BYTES_MAX, OPERATION_KEY_BYTES_MAX};
+use kasha_types::{
+    AckedBelow, BodyHash, ClientId, ClusterTime, KeyHash, RpcId, Sequence, Slot, TableId, key_hash, operation_key_hash,
+    slot_of,
+};
+
+use crate::{DecodeError, Reader, Update};
+
+/// Bytes before the operation key.
+pub const BODY_HEAD_BYTES: usize = 48;
+
+/// The fixed fields of a body.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BodyHead {
+    /// The update's name.
+    pub rpc: RpcId,
+    /// Every sequence below has its result.
+    pub acknowledgement: AckedBelow,
+    /// When the client's lease ended as far as it knew when it made the body.
+    pub lease_expiry: ClusterTime,
+    /// Past this time the request is refused as unprovable; 0 without an operation key (R4.9).
+    pub not_after: ClusterTime,
+    /// The table that all keys are in.
+    pub table: TableId,
+}
+
+/// A decoded body that borrows its bytes.
+#[derive(Clone, Copy, Debug)]
+pub struct Body<'a> {
+    /// Fixed fields.
+    pub head: BodyHead,
+    /// The user's idempotency key.
+    pub operation_key: Option<&'a [u8]>,
+    /// What to do.
+    pub update: Update<'a>,
+    bytes: &'a [u8],
+}
+
+impl<'a> Body<'a> {
+    /// Decodes and checks a body completely: what follows cannot fail.
+    ///
+    /// # Errors
+    /// If the bytes are no body, or exceed a limit.
+    pub fn decode(bytes: &'a [u8]) -> Result<Self, DecodeError> {
+        if bytes.len() > BODY_BYTES_MAX {
+            return Err(DecodeError::TooLarge("the request"));
+        }
+        let mut reader = Reader::new(bytes);
+        let rpc = RpcId { client: reader.take()?, sequence: reader.take()? };
+        let acknowledgement: AckedBelow = reader.take()?;
+        let (lease_expiry, not_after) = (reader.take()?, reader.take()?);
+        let (code, key_len, reserved): (u8, u8, u16) = (reader.take()?, reader.take()?, reader.take()?);
+        let table = reader.take()?;
+        if rpc.client == ClientId(0) || rpc.sequence == Sequence(0) {
+            return Err(DecodeError::Invalid("a request id of 0"));
+        }
+        if acknowledgement.0 > rpc.sequence.0 {
+            return Err(DecodeError::Invalid("an acknowledgement above its own sequence"));
+        }
+        if reserved != 0 {
+            return Err(DecodeError::Invalid("a reserved field"));
+        }
+        if usize::from(key_len) > OPERATION_KEY_BYTES_MAX {
+            return Err(DecodeError::TooLarge("the operation key"));
+        }
+        let operation_key = reader.bytes(usize::from(key_len))?;
+        let operation_key = (!operation_key.is_empty()).then_some(operation_key);
+        if operation_key.is_some() != (not_after != ClusterTime(0)) {
+            return Err(DecodeError::Invalid("an operation key without its time limit, or the reverse"));
+        }
+        let update = Update::decode(code, reader.rest())?;
+        Ok(Self {
+            head: BodyHead { rpc, acknowledgement, lease_expiry, not_after, table },
+            operation_key,
+            update,
+            bytes,
+        })
+    }
+
+    /// Encodes a body at the end of `out`.
+    ///
+    /// # Panics
+    /// If the operation key exceeds its limit: the client checks it first.
+    pub fn encode(head: &BodyHead, operation_key: Option<&[u8]>, update: &Update<'_>, out: &mut Vec<u8>) {
+        let operation_key = operation_key.unwrap_or_default();
+        assert!(operation_key.len() <= OPERATION_KEY_BYTES_MAX, "checked by the client");
+        for word in [
+            head.rpc.client.0,
+            head.rpc.sequence.0,
+            head.acknowledgement.0,
+            head.lease_expiry.0,
+            head.not_after.0,
+        ] {
+            out.extend_from_slice(&word.to_le_bytes());
+        }
+        out.extend_from_slice(&[update.code(), u8::try_from(operation_key.len()).expect("at most 128"), 0, 0]);
+        out.extend_from_slice(&head.table.0.to_le_bytes());
+        out.extend_from_slice(operation_key);
+        update.encode_arguments(out);
+    }
+
+    /// The bytes it was decoded from.
+    #[must_use]
+    pub fn bytes(&self) -> &'a [u8] {
+        self.bytes
+    }
+
+    /// Its hash, by which a reused id is told from a retry.
+    #[must_use]
+    pub fn hash(&self) -> BodyHash {
+        kasha_types::body_hash(self.bytes)
+    }
+
+    /// Fingerprint of operation and keys (R4.9): everything behind the operation key, table and code included.
+    #[must_use]
+    pub fn fingerprint(&self) -> u64 {
+        let arguments = BODY_HEAD_BYTES + self.operation_key.map_or(0, <[u8]>::len);
+        let code = u64::from(self.bytes[40]) << 32 | u64::from(self.head.table.0);
+        kasha_types::body_hash(&self.bytes[arguments..]).0 ^ code.wrapping_mul(0x9E37_79B9_7F4A_7C15)
+    }
+
+    /// Calls `each` with every key and its slot, in the operation's order.
+    pub fn for_each_key(&self, mut each: impl FnMut(&'a [u8], Slot)) {
+        self.update.for_each_key(|key| each(key, slot_of(key)));
+    }
+
+    /// The slot of the operation's first key: where an operation key lives.
+    #[must_use]
+    pub fn first_slot(&self) -> Slot {
+        let mut first = None;
+        self.update.for_each_key(|key| first = first.or(Some(slot_of(key))));
+        first.expect("every update has a key")
+    }
+
+    /// Identity of the operation key, if there is one.
+    #[must_use]
+    pub fn operation_key_hash(&self) -> Option<KeyHash> {
+        self.operation_key.map(|key| operation_key_hash(self.first_slot(), key))
+    }
+
+    /// Collects the footprint's hashes: every key, and the operation key (R4.9). May hold duplicates.
+    pub fn footprint(&self, hashes: &mut Vec<KeyHash>) {
+        hashes.clear();
+        self.update.for_each_key(|key| hashes.push(key_hash(self.head.table, key)));
+        hashes.extend(self.operation_key_hash());
+    }
+}

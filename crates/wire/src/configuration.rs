@@ -1,0 +1,258 @@
+//! The cluster's configuration: what the coordinator commits, and everybody else obeys.
+
+use std::net::SocketAddr;
+
+use kasha_types::{
+    ClusterId, ConfigVersion, CoreId, Epoch, Incarnation, ListVersion, NodeId, ShardId, Slot, TableId, limits,
+};
+
+use crate::{DecodeError, Reader, Wire, wire_struct};
+
+/// What "holds" means (R5.3).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Durability {
+    /// Written to a file's page cache: survives a crash of the process.
+    #[default]
+    Replicated,
+    /// Fsynced: survives a loss of power.
+    Fsync,
+}
+
+/// How complete a member's copy of the log is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MemberState {
+    /// It holds everything synced: may be elected, and counts when the shard is recovered.
+    Complete,
+    /// It takes the live tail and counts for syncs, but older data is still being copied: must not be elected (R7.2).
+    Joining,
+}
+
+/// A member of a shard's replica set. The primary is one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Member {
+    /// The node; the replica lives on core `shard % cores`.
+    pub node: NodeId,
+    /// How complete it is.
+    pub state: MemberState,
+}
+
+/// Where a shard is in its epoch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ShardPhase {
+    /// The primary fences, replays the log and one witness, and reports `Recovered`.
+    Recovering,
+    /// The primary serves.
+    Serving,
+}
+
+/// One shard's committed configuration.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ShardConfig {
+    /// Which.
+    pub shard: ShardId,
+    /// Its term.
+    pub epoch: Epoch,
+    /// Who executes in this term.
+    pub primary: NodeId,
+    /// Where it is.
+    pub phase: ShardPhase,
+    /// The committed replica set: syncs count against it and nothing else (R7.2).
+    pub members: Vec<Member>,
+    /// While recovering: the complete members of the set that last served, of which one is enough to recover (section
+    /// 7, step 2). Empty for a shard that never served.
+    pub recover_from: Vec<NodeId>,
+    /// The witness list; exactly `faults` nodes, or empty: no fast path and nothing to replay (R6.1).
+    pub witnesses: Vec<NodeId>,
+    /// Its version.
+    pub list: ListVersion,
+    /// The list is being changed: the primary refuses it, syncs, and reports `ListClosed` (R6.2).
+    pub closing: bool,
+}
+
+/// What is known of a node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NodeInfo {
+    /// Which.
+    pub node: NodeId,
+    /// Its running process.
+    pub incarnation: Incarnation,
+    /// One address per core.
+    pub cores: Vec<SocketAddr>,
+    /// Whether its lease runs.
+    pub alive: bool,
+}
+
+/// A named table.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TableInfo {
+    /// Its number, never reused.
+    pub table: TableId,
+    /// Its name.
+    pub name: String,
+}
+
+/// A table's slot range, owned by one shard.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Tablet {
+    /// The table.
+    pub table: TableId,
+    /// The first slot.
+    pub first: Slot,
+    /// The last slot.
+    pub last: Slot,
+    /// The owner.
+    pub shard: ShardId,
+}
+
+/// Everything that nodes and clients need to know. Sent whole: it is small.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Configuration {
+    /// Whose.
+    pub cluster: ClusterId,
+    /// Which.
+    pub version: ConfigVersion,
+    /// `f`: backups and witnesses of each shard.
+    pub faults: u8,
+    /// What "hold" means.
+    pub durability: Durability,
+    /// Fewest members beside the primary for updates to be taken (section 7).
+    pub min_backups: u8,
+    /// The coordinator's address.
+    pub coordinator: SocketAddr,
+    /// In order of node.
+    pub nodes: Vec<NodeInfo>,
+    /// In order of shard; index = shard id.
+    pub shards: Vec<ShardConfig>,
+    /// In order of table.
+    pub tables: Vec<TableInfo>,
+    /// In order of table and slot; together they cover every slot of every table once.
+    pub tablets: Vec<Tablet>,
+}
+
+impl Configuration {
+    /// What is known of a node.
+    #[must_use]
+    pub fn node(&self, node: NodeId) -> Option<&NodeInfo> {
+        self.nodes.iter().find(|info| info.node == node)
+    }
+
+    /// A shard's configuration.
+    #[must_use]
+    pub fn shard(&self, shard: ShardId) -> Option<&ShardConfig> {
+        self.shards.get(usize::from(shard.0))
+    }
+
+    /// The core of `node` that hosts replicas and witnesses of `shard`.
+    #[must_use]
+    pub fn core_of(&self, node: NodeId, shard: ShardId) -> Option<CoreId> {
+        let cores = u16::try_from(self.node(node)?.cores.len()).ok().filter(|&cores| cores > 0)?;
+        Some(CoreId { node, core: u8::try_from(shard.0 % cores).ok()? })
+    }
+
+    /// Where that core listens.
+    #[must_use]
+    pub fn address_of(&self, core: CoreId) -> Option<SocketAddr> {
+        self.node(core.node)?.cores.get(usize::from(core.core)).copied()
+    }
+
+    /// The owner of a slot of a table.
+    #[must_use]
+    pub fn owner(&self, table: TableId, slot: Slot) -> Option<ShardId> {
+        let index = self.tablets.partition_point(|tablet| (tablet.table, tablet.last) < (table, slot));
+        self.tablets.get(index).filter(|t| t.table == table && t.first <= slot).map(|t| t.shard)
+    }
+
+    /// A table by name.
+    #[must_use]
+    pub fn table(&self, name: &str) -> Option<TableId> {
+        self.tables.iter().find(|info| info.name == name).map(|info| info.table)
+    }
+}
+
+impl ShardConfig {
+    /// Whether the fast path exists (R6.1): exactly `faults` witnesses, at least one, none of them the primary's.
+    #[must_use]
+    pub fn has_fast_path(&self, faults: u8) -> bool {
+        faults > 0
+            && self.witnesses.len() == usize::from(faults)
+            && !self.witnesses.contains(&self.primary)
+            && !self.closing
+            && self.phase == ShardPhase::Serving
+    }
+
+    /// A node's membership.
+    #[must_use]
+    pub fn member(&self, node: NodeId) -> Option<Member> {
+        self.members.iter().copied().find(|member| member.node == node)
+    }
+}
+
+macro_rules! wire_enum {
+    ($($name:ident, $what:literal { $($variant:ident = $value:literal),* $(,)? })*) => {$(
+        impl Wire for $name {
+            fn put(&self, out: &mut Vec<u8>) {
+                out.push(match self { $(Self::$variant => $value),* });
+            }
+            fn take(from: &mut Reader<'_>) -> Result<Self, DecodeError> {
+                match from.take::<u8>()? {
+                    $($value => Ok(Self::$variant),)*
+                    _ => Err(DecodeError::Invalid($what)),
+                }
+            }
+        }
+    )*};
+}
+
+wire_enum! {
+    Durability, "a durability" { Replicated = 0, Fsync = 1 }
+    MemberState, "a member's state" { Complete = 0, Joining = 1 }
+    ShardPhase, "a shard's phase" { Recovering = 0, Serving = 1 }
+}
+
+wire_struct! {
+    Member { node, state }
+    ShardConfig { shard, epoch, primary, phase, members, recover_from, witnesses, list, closing }
+    NodeInfo { node, incarnation, cores, alive }
+    TableInfo { table, name }
+    Tablet { table, first, last, shard }
+}
+
+impl Wire for Configuration {
+    fn put(&self, out: &mut Vec<u8>) {
+        self.cluster.put(out);
+        self.version.put(out);
+        self.faults.put(out);
+        self.durability.put(out);
+        self.min_backups.put(out);
+        self.coordinator.put(out);
+        self.nodes.put(out);
+        self.shards.put(out);
+        self.tables.put(out);
+        self.tablets.put(out);
+    }
+
+    fn take(from: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        let config = Self {
+            cluster: from.take()?,
+            version: from.take()?,
+            faults: from.take()?,
+            durability: from.take()?,
+            min_backups: from.take()?,
+            coordinator: from.take()?,
+            nodes: from.take()?,
+            shards: from.take()?,
+            tables: from.take()?,
+            tablets: from.take()?,
+        };
+        if config.faults > limits::FAULTS_MAX || config.shards.len() > usize::from(limits::SHARDS_MAX) {
+            return Err(DecodeError::TooLarge("the configuration"));
+        }
+        if config.shards.iter().enumerate().any(|(index, shard)| usize::from(shard.shard.0) != index) {
+            return Err(DecodeError::Invalid("the order of shards"));
+        }
+        if !config.tablets.is_sorted_by_key(|tablet| (tablet.table, tablet.first)) {
+            return Err(DecodeError::Invalid("the order of tablets"));
+        }
+        Ok(config)
+    }
+}

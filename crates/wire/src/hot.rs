@@ -1,0 +1,428 @@
+//! The payloads of the hot path: fixed fields first, then bytes that are read in place.
+//!
+//! ```text
+//! Request, Record, Cancel   envelope (32), body …
+//! Read              envelope (32), read id u64, table u32, code u8, 3 reserved, arguments …
+//! envelope          shard u16, 2 reserved, epoch u32, list version u64, ClusterTime u64, attempt u32, 4 reserved
+//! Answer            rpc (16), epoch u32, attempt u32, flags u8 (bit 0: synced), 7 reserved, result …
+//! ReadAnswer        read id u64, result …
+//! Append            shard u16, 2 reserved, epoch u32, from u64, synced offset u64, round u64, log bytes …
+//! ```
+//!
+//! The small answers use the codec, fields in order.
+
+use kasha_types::{ClusterTime, Epoch, ListVersion, RpcId, ShardId, TableId};
+
+use crate::frame::{self, Kind};
+use crate::{DecodeError, Reader, Wire, wire_struct};
+
+/// The part of a request that is rewritten for each attempt (R2.1).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Envelope {
+    /// Whom it is for.
+    pub shard: ShardId,
+    /// The primary's term, as far as the client knows.
+    pub epoch: Epoch,
+    /// The witness list that the client records on; [`ListVersion::NONE`]: on none.
+    pub list: ListVersion,
+    /// The greatest ClusterTime the client has seen; never believed (R4.7), kept for diagnosis.
+    pub cluster_time: ClusterTime,
+    /// Which attempt of the client this is; echoed in every answer.
+    pub attempt: u32,
+}
+
+impl Wire for Envelope {
+    fn put(&self, out: &mut Vec<u8>) {
+        self.shard.put(out);
+        0u16.put(out);
+        self.epoch.put(out);
+        self.list.put(out);
+        self.cluster_time.put(out);
+        self.attempt.put(out);
+        0u32.put(out);
+    }
+    fn take(from: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        let shard = from.take()?;
+        let _: u16 = from.take()?;
+        let (epoch, list, cluster_time, attempt) = (from.take()?, from.take()?, from.take()?, from.take()?);
+        let _: u32 = from.take()?;
+        Ok(Self { shard, epoch, list, cluster_time, attempt })
+    }
+}
+
+/// Payload of `Request`, `Record` and `Cancel`.
+#[derive(Clone, Copy, Debug)]
+pub struct RequestView<'a> {
+    /// This attempt's part.
+    pub envelope: Envelope,
+    /// The encoded body ([`crate::Body::decode`]).
+    pub body: &'a [u8],
+}
+
+impl<'a> RequestView<'a> {
+    /// Reads a payload.
+    ///
+    /// # Errors
+    /// If it is none.
+    pub fn decode(payload: &'a [u8]) -> Result<Self, DecodeError> {
+        let mut reader = Reader::new(payload);
+        Ok(Self { envelope: reader.take()?, body: reader.rest() })
+    }
+
+    /// Appends a whole frame. `kind` is `Request`, `Record` or `Cancel`.
+    pub fn encode(kind: Kind, envelope: &Envelope, body: &[u8], out: &mut Vec<u8>) {
+        let start = frame::begin(out, kind);
+        envelope.put(out);
+        out.extend_from_slice(body);
+        frame::end(out, start, &[]);
+    }
+}
+
+/// Payload of `Answer`.
+#[derive(Clone, Copy, Debug)]
+pub struct AnswerView<'a> {
+    /// Which update.
+    pub rpc: RpcId,
+    /// The primary's term.
+    pub epoch: Epoch,
+    /// The attempt that asked.
+    pub attempt: u32,
+    /// Whether the update is already synced: complete without witnesses.
+    pub synced: bool,
+    /// The result bytes.
+    pub result: &'a [u8],
+}
+
+impl<'a> AnswerView<'a> {
+    /// Reads a payload.
+    ///
+    /// # Errors
+    /// If it is none.
+    pub fn decode(payload: &'a [u8]) -> Result<Self, DecodeError> {
+        let mut reader = Reader::new(payload);
+        let (rpc, epoch, attempt, flags) = (reader.take()?, reader.take()?, reader.take()?, reader.take::<u8>()?);
+        reader.bytes(7)?;
+        Ok(Self { rpc, epoch, attempt, synced: flags & 1 != 0, result: reader.rest() })
+    }
+
+    /// Appends a whole frame's head; `tail` is the end of the result, sent from elsewhere.
+    pub fn encode(&self, tail: &[u8], out: &mut Vec<u8>) {
+        let start = frame::begin(out, Kind::Answer);
+        self.rpc.put(out);
+        self.epoch.put(out);
+        self.attempt.put(out);
+        out.extend_from_slice(&[u8::from(self.synced), 0, 0, 0, 0, 0, 0, 0]);
+        out.extend_from_slice(self.result);
+        frame::end(out, start, tail);
+    }
+}
+
+/// Payload of `Read`.
+#[derive(Clone, Copy, Debug)]
+pub struct ReadView<'a> {
+    /// This attempt's part; the list version does not matter.
+    pub envelope: Envelope,
+    /// Echoed in the answer; the client's own.
+    pub read_id: u64,
+    /// The table.
+    pub table: TableId,
+    /// The operation's code.
+    pub code: u8,
+    /// Its arguments ([`crate::Read::decode`]).
+    pub arguments: &'a [u8],
+}
+
+impl<'a> ReadView<'a> {
+    /// Reads a payload.
+    ///
+    /// # Errors
+    /// If it is none.
+    pub fn decode(payload: &'a [u8]) -> Result<Self, DecodeError> {
+        let mut reader = Reader::new(payload);
+        let (envelope, read_id, table, code) = (reader.take()?, reader.take()?, reader.take()?, reader.take()?);
+        reader.bytes(3)?;
+        Ok(Self { envelope, read_id, table, code, arguments: reader.rest() })
+    }
+
+    /// Appends a whole frame.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        let start = frame::begin(out, Kind::Read);
+        self.envelope.put(out);
+        self.read_id.put(out);
+        self.table.put(out);
+        out.extend_from_slice(&[self.code, 0, 0, 0]);
+        out.extend_from_slice(self.arguments);
+        frame::end(out, start, &[]);
+    }
+}
+
+/// Payload of `ReadAnswer`.
+#[derive(Clone, Copy, Debug)]
+pub struct ReadAnswerView<'a> {
+    /// Which read.
+    pub read_id: u64,
+    /// The result bytes.
+    pub result: &'a [u8],
+}
+
+impl<'a> ReadAnswerView<'a> {
+    /// Reads a payload.
+    ///
+    /// # Errors
+    /// If it is none.
+    pub fn decode(payload: &'a [u8]) -> Result<Self, DecodeError> {
+        let mut reader = Reader::new(payload);
+        Ok(Self { read_id: reader.take()?, result: reader.rest() })
+    }
+
+    /// Appends a whole frame's head; `tail` is the end of the result, sent from elsewhere.
+    pub fn encode(&self, tail: &[u8], out: &mut Vec<u8>) {
+        let start = frame::begin(out, Kind::ReadAnswer);
+        self.read_id.put(out);
+        out.extend_from_slice(self.result);
+        frame::end(out, start, tail);
+    }
+}
+
+/// Payload of `Append`: log bytes of one segment, from a primary to a member of its replica set.
+#[derive(Clone, Copy, Debug)]
+pub struct AppendView<'a> {
+    /// Whose log.
+    pub shard: ShardId,
+    /// The primary's term.
+    pub epoch: Epoch,
+    /// Offset of the first byte.
+    pub from: u64,
+    /// Up to where the whole set is known to hold the log.
+    pub synced: u64,
+    /// The sync round that this belongs to.
+    pub round: u64,
+    /// Whole entry groups; empty for a sync that only confirms the epoch.
+    pub bytes: &'a [u8],
+}
+
+impl<'a> AppendView<'a> {
+    /// Reads a payload.
+    ///
+    /// # Errors
+    /// If it is none.
+    pub fn decode(payload: &'a [u8]) -> Result<Self, DecodeError> {
+        let mut reader = Reader::new(payload);
+        let shard = reader.take()?;
+        reader.bytes(2)?;
+        let (epoch, from, synced, round) = (reader.take()?, reader.take()?, reader.take()?, reader.take()?);
+        Ok(Self { shard, epoch, from, synced, round, bytes: reader.rest() })
+    }
+
+    /// Appends a whole frame's head; the log bytes are `tail` (`self.bytes` is not looked at).
+    pub fn encode(&self, tail: &[u8], out: &mut Vec<u8>) {
+        let start = frame::begin(out, Kind::Append);
+        self.shard.put(out);
+        0u16.put(out);
+        self.epoch.put(out);
+        self.from.put(out);
+        self.synced.put(out);
+        self.round.put(out);
+        frame::end(out, start, tail);
+    }
+}
+
+/// A replica holds the log up to `end`, on its file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Appended {
+    /// Whose log.
+    pub shard: ShardId,
+    /// The term in which it was taken.
+    pub epoch: Epoch,
+    /// The node that holds it.
+    pub node: kasha_types::NodeId,
+    /// Up to where.
+    pub end: u64,
+    /// The round of the append that this answers.
+    pub round: u64,
+}
+
+/// "Is this update synced, in this epoch?" (CURP's sync RPC; R2.1).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SyncRequest {
+    /// Whose primary.
+    pub shard: ShardId,
+    /// The epoch whose answer the client holds. Refused in any other [M].
+    pub epoch: Epoch,
+    /// Which update.
+    pub rpc: RpcId,
+    /// Echoed.
+    pub attempt: u32,
+}
+
+/// It is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Synced {
+    /// Which update.
+    pub rpc: RpcId,
+    /// In which epoch.
+    pub epoch: Epoch,
+    /// Which attempt asked.
+    pub attempt: u32,
+}
+
+/// What a witness did with a record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum RecordedVerdict {
+    /// It holds the request until told otherwise.
+    Accepted = 0,
+    /// It holds a request that does not commute.
+    Conflict = 1,
+    /// No slot is free for one of the keys.
+    NoSlot = 2,
+    /// The request is longer than a slot, or has too many keys.
+    TooLarge = 3,
+    /// It serves another list, or none.
+    WrongList = 4,
+    /// A recovery read it: it takes nothing any more.
+    Frozen = 5,
+    /// The client's lease is below the expiry floor.
+    LeaseExpired = 6,
+    /// The same id with another body.
+    Reused = 7,
+}
+
+impl Wire for RecordedVerdict {
+    fn put(&self, out: &mut Vec<u8>) {
+        out.push(*self as u8);
+    }
+    fn take(from: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        Ok(match from.take::<u8>()? {
+            0 => Self::Accepted,
+            1 => Self::Conflict,
+            2 => Self::NoSlot,
+            3 => Self::TooLarge,
+            4 => Self::WrongList,
+            5 => Self::Frozen,
+            6 => Self::LeaseExpired,
+            7 => Self::Reused,
+            _ => return Err(DecodeError::Invalid("a witness's verdict")),
+        })
+    }
+}
+
+/// A witness's answer to `Record`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Recorded {
+    /// Which update.
+    pub rpc: RpcId,
+    /// On which list it was recorded.
+    pub list: ListVersion,
+    /// Which attempt asked.
+    pub attempt: u32,
+    /// The witness.
+    pub node: kasha_types::NodeId,
+    /// What it did.
+    pub verdict: RecordedVerdict,
+}
+
+macro_rules! refusals {
+    ($($(#[$doc:meta])* $name:ident = $value:literal),* $(,)?) => {
+        /// Why a delivery ran nothing. Never recorded (R4.2); says nothing about other deliveries (R2.2).
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        #[repr(u8)]
+        pub enum Refusal { $($(#[$doc])* $name = $value),* }
+
+        impl Wire for Refusal {
+            fn put(&self, out: &mut Vec<u8>) {
+                out.push(*self as u8);
+            }
+            fn take(from: &mut Reader<'_>) -> Result<Self, DecodeError> {
+                match from.take::<u8>()? {
+                    $($value => Ok(Self::$name),)*
+                    _ => Err(DecodeError::Invalid("a refusal")),
+                }
+            }
+        }
+    };
+}
+
+refusals! {
+    /// This core is not the shard's primary in this epoch; the configuration has moved on.
+    NotPrimary = 1,
+    /// One of the keys belongs to another shard, or the table does not exist here.
+    WrongShard = 2,
+    /// The witness list is another one, or is being changed.
+    OldWitnessList = 3,
+    /// The client's lease is at or below the expiry floor (R4.6).
+    LeaseExpired = 4,
+    /// The primary does not know the client's lease yet and is asking the coordinator; try again.
+    LeaseUnproven = 5,
+    /// Too much is waiting; try again.
+    Busy = 6,
+    /// Memory is full; deletes and reads go on.
+    OutOfMemory = 7,
+    /// The id was used for another request.
+    Reused = 8,
+    /// The id was acknowledged: its result is gone.
+    Stale = 9,
+    /// More than `OUTSTANDING_MAX` above the acknowledgement (R4.3).
+    WindowExceeded = 10,
+    /// Past the operation key's time limit: cannot be proven new (R4.9).
+    Unprovable = 11,
+    /// The bytes are no request.
+    BadRequest = 12,
+    /// Too few members of the replica set are there to be safe.
+    TooFewMembers = 13,
+    /// The shard is being recovered; try again.
+    Recovering = 14,
+    /// The result or the request is too large for this cluster's segments.
+    TooLarge = 15,
+}
+
+/// Payload of `Refuse`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Refused {
+    /// Which update.
+    pub rpc: RpcId,
+    /// Which attempt.
+    pub attempt: u32,
+    /// The refuser's term.
+    pub epoch: Epoch,
+    /// Why.
+    pub why: Refusal,
+}
+
+/// Payload of `ReadRefuse`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ReadRefused {
+    /// Which read.
+    pub read_id: u64,
+    /// The refuser's term.
+    pub epoch: Epoch,
+    /// Why.
+    pub why: Refusal,
+}
+
+wire_struct! {
+    Appended { shard, epoch, node, end, round }
+    SyncRequest { shard, epoch, rpc, attempt }
+    Synced { rpc, epoch, attempt }
+    Recorded { rpc, list, attempt, node, verdict }
+    Refused { rpc, attempt, epoch, why }
+    ReadRefused { read_id, epoch, why }
+}
+
+/// Appends a whole frame of a small answer.
+pub fn encode_small(kind: Kind, value: &impl Wire, out: &mut Vec<u8>) {
+    let start = frame::begin(out, kind);
+    value.put(out);
+    frame::end(out, start, &[]);
+}
+
+/// Reads the whole payload of a small answer.
+///
+/// # Errors
+/// If it is none.
+pub fn decode_small<T: Wire>(payload: &[u8]) -> Result<T, DecodeError> {
+    let mut reader = Reader::new(payload);
+    let value = reader.take()?;
+    reader.finish()?;
+    Ok(value)
+}

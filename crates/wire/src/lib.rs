@@ -1,0 +1,32 @@
+//! Every byte that crosses a connection.
+//!
+//! A frame is a 16-byte header ([`frame`]) and a payload. The payloads of the hot path have fixed layouts that are read
+//! in place ([`hot`], [`body`]); everything else is one table of messages ([`message`]) over a small codec
+//! ([`codec`]). All integers are little endian. Every decoder takes arbitrary bytes and answers with a value or a
+//! [`DecodeError`]; none panics, and none allocates more than the frame that it was given.
+//!
+//! Called by `node`, `client`, `coordinator`, `runtime` and `sim`; knows nothing of what messages mean.
+
+pub mod body;
+pub mod codec;
+pub mod configuration;
+pub mod frame;
+pub mod hot;
+pub mod message;
+pub mod operation;
+pub mod outcome;
+pub mod status;
+
+pub use body::{Body, BodyHead};
+pub use codec::{DecodeError, Reader, Wire};
+pub use configuration::{
+    Configuration, Durability, Member, MemberState, NodeInfo, ShardConfig, ShardPhase, TableInfo, Tablet,
+};
+pub use frame::{FRAME_HEADER_BYTES, FrameError, FrameHeader, Kind, WIRE_VERSION};
+pub use hot::{
+    AnswerView, Appended, AppendView, Envelope, ReadAnswerView, ReadRefused, ReadView, Recorded, RecordedVerdict,
+    Refused, Refusal, RequestView, SyncRequest, Synced,
+};
+pub use message::Message;
+pub use operation::{Read, Update};
+pub use outcome::{Outcome, OutcomeCode};

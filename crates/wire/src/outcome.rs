@@ -1,0 +1,189 @@
+//! Result bytes: what an operation's completion record holds and a client is told, byte for byte, also on a replay.
+//!
+//! The first byte is the [`OutcomeCode`]; what follows depends on it and on the operation:
+//!
+//! | operation | done | other outcomes |
+//! |---|---|---|
+//! | put, put-if-version, put-if-absent | version `u64` | condition failed: current version `u64`, 0 = absent |
+//! | delete, delete-if-version | version of what was deleted `u64` | not found; condition failed: version |
+//! | increment | value `i64`, version `u64` | overflow; not a number |
+//! | append | length `u64`, version `u64` | too large |
+//! | multi-put | count `u32`, version `u64` each | |
+//! | multi-delete | count `u32`, flag `u8` each: was there | |
+//! | multi-increment | count `u32`, (value `i64`, version `u64`) each | overflow, not a number: index `u32`; nothing changed |
+//! | get | version `u64`, the value | not found |
+//! | exists | flag `u8` | |
+//! | multi-get | count `u32`, (version `u64`, 0 = absent; length `u32`; value) each | |
+
+use crate::{DecodeError, Reader};
+
+/// What came of an operation. Recorded, gated and replayed like any result (R4.2).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum OutcomeCode {
+    /// It did what it says.
+    Done = 0,
+    /// The condition did not hold; nothing changed.
+    ConditionFailed = 1,
+    /// There is no such key.
+    NotFound = 2,
+    /// The sum does not fit 64 bits; nothing changed.
+    Overflow = 3,
+    /// The value is no decimal 64-bit number; nothing changed.
+    NotANumber = 4,
+    /// The value would exceed its limit; nothing changed.
+    TooLarge = 5,
+    /// The client cancelled the update before it ran: it never will.
+    Cancelled = 6,
+    /// The operation key was used with another request.
+    OperationKeyMismatch = 7,
+}
+
+impl OutcomeCode {
+    /// The outcome with this number.
+    #[must_use]
+    pub fn from_number(number: u8) -> Option<Self> {
+        Some(match number {
+            0 => Self::Done,
+            1 => Self::ConditionFailed,
+            2 => Self::NotFound,
+            3 => Self::Overflow,
+            4 => Self::NotANumber,
+            5 => Self::TooLarge,
+            6 => Self::Cancelled,
+            7 => Self::OperationKeyMismatch,
+            _ => return None,
+        })
+    }
+}
+
+/// A decoded result. Which of the fields are meant follows from the operation that was asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// Put, delete and their conditional forms.
+    Version(u64),
+    /// Increment: the new value, and its version.
+    Number(i64, u64),
+    /// Append: the new length, and the version.
+    Length(u64, u64),
+    /// Multi-put.
+    Versions(Vec<u64>),
+    /// Exists and multi-delete.
+    Flags(Vec<bool>),
+    /// Multi-increment.
+    Numbers(Vec<(i64, u64)>),
+    /// Get: version and value.
+    Value(u64, Vec<u8>),
+    /// Multi-get.
+    Values(Vec<Option<(u64, Vec<u8>)>>),
+    /// The condition did not hold; the key's version, 0 = absent.
+    ConditionFailed(u64),
+    /// There is no such key.
+    NotFound,
+    /// Index of the item whose sum does not fit; 0 for a single increment.
+    Overflow(u32),
+    /// Index of the item that is no number; 0 for a single increment.
+    NotANumber(u32),
+    /// The value would exceed its limit.
+    TooLarge,
+    /// Cancelled before it ran.
+    Cancelled,
+    /// The operation key was used with another request.
+    OperationKeyMismatch,
+}
+
+/// What a result with [`OutcomeCode::Done`] looks like.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shape {
+    /// Put, delete.
+    Version,
+    /// Increment.
+    Number,
+    /// Append.
+    Length,
+    /// Multi-put.
+    Versions,
+    /// Multi-delete.
+    Flags,
+    /// Exists.
+    Flag,
+    /// Multi-increment.
+    Numbers,
+    /// Get.
+    Value,
+    /// Multi-get.
+    Values,
+}
+
+impl Shape {
+    /// Of an operation with this code (update or read).
+    #[must_use]
+    pub fn of(code: u8) -> Option<Self> {
+        Some(match code {
+            1..=5 => Self::Version,
+            6 => Self::Number,
+            7 => Self::Length,
+            16 => Self::Versions,
+            17 => Self::Flags,
+            18 => Self::Numbers,
+            64 => Self::Value,
+            65 => Self::Flag,
+            80 => Self::Values,
+            _ => return None,
+        })
+    }
+}
+
+fn take_list<T>(
+    reader: &mut Reader<'_>,
+    mut item: impl FnMut(&mut Reader<'_>) -> Result<T, DecodeError>,
+) -> Result<Vec<T>, DecodeError> {
+    let count = reader.take::<u32>()? as usize;
+    if count > reader.rest().len() {
+        return Err(DecodeError::Truncated);
+    }
+    (0..count).map(|_| item(reader)).collect()
+}
+
+impl Outcome {
+    /// Decodes result bytes of an operation with this shape.
+    ///
+    /// # Errors
+    /// If the bytes are no result of it.
+    pub fn decode(shape: Shape, bytes: &[u8]) -> Result<Self, DecodeError> {
+        let mut reader = Reader::new(bytes);
+        let r = &mut reader;
+        let code = OutcomeCode::from_number(r.take()?).ok_or(DecodeError::Invalid("an outcome"))?;
+        let index = |r: &mut Reader<'_>| if r.rest().is_empty() { Ok(0) } else { r.take::<u32>() };
+        let outcome = match code {
+            OutcomeCode::Done => match shape {
+                Shape::Version => Self::Version(r.take()?),
+                Shape::Number => Self::Number(r.take()?, r.take()?),
+                Shape::Length => Self::Length(r.take()?, r.take()?),
+                Shape::Versions => Self::Versions(take_list(r, |r| r.take())?),
+                Shape::Flags => Self::Flags(take_list(r, |r| r.take())?),
+                Shape::Flag => Self::Flags(vec![r.take()?]),
+                Shape::Numbers => Self::Numbers(take_list(r, |r| Ok((r.take()?, r.take()?)))?),
+                Shape::Value => {
+                    let version = r.take()?;
+                    let value = r.bytes(r.rest().len())?.to_vec();
+                    Self::Value(version, value)
+                }
+                Shape::Values => Self::Values(take_list(r, |r| {
+                    let (version, len): (u64, u32) = (r.take()?, r.take()?);
+                    let value = r.bytes(len as usize)?;
+                    Ok((version != 0).then(|| (version, value.to_vec())))
+                })?),
+            },
+            OutcomeCode::ConditionFailed => Self::ConditionFailed(r.take()?),
+            OutcomeCode::NotFound => Self::NotFound,
+            OutcomeCode::Overflow => Self::Overflow(index(r)?),
+            OutcomeCode::NotANumber => Self::NotANumber(index(r)?),
+            OutcomeCode::TooLarge => Self::TooLarge,
+            OutcomeCode::Cancelled => Self::Cancelled,
+            OutcomeCode::OperationKeyMismatch => Self::OperationKeyMismatch,
+        };
+        reader.finish()?;
+        Ok(outcome)
+    }
+}

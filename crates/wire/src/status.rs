@@ -1,0 +1,90 @@
+//! What a core tells of itself to whoever asks (`kasha status`). Costs nothing until asked.
+
+use kasha_types::{ConfigVersion, CoreId, Epoch, Incarnation, ListVersion, LogPosition, ShardId};
+
+use crate::wire_struct;
+
+/// One core's status.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CoreStatus {
+    /// Which core.
+    pub core: CoreId,
+    /// Its process.
+    pub incarnation: Incarnation,
+    /// The configuration it obeys.
+    pub configuration: ConfigVersion,
+    /// Whether its lease runs: reads need no sync.
+    pub lease: bool,
+    /// The replicas it hosts.
+    pub replicas: Vec<ReplicaStatus>,
+    /// The witness instances it hosts.
+    pub witnesses: Vec<WitnessStatus>,
+}
+
+/// One replica's status. Counters are zero at members that are not the primary.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ReplicaStatus {
+    /// Whose.
+    pub shard: ShardId,
+    /// Its term.
+    pub epoch: Epoch,
+    /// Whether it is the primary.
+    pub primary: bool,
+    /// What it is doing, in words.
+    pub state: String,
+    /// End of its log.
+    pub end: LogPosition,
+    /// Up to where the set holds the log.
+    pub synced: u64,
+    /// Operations above the synced position.
+    pub unsynced_operations: u64,
+    /// Live keys.
+    pub objects: u64,
+    /// Bytes of segments in memory.
+    pub memory_bytes: u64,
+    /// Its limit.
+    pub memory_max_bytes: u64,
+    /// Clients with state here.
+    pub clients: u64,
+    /// Completion records here.
+    pub completion_records: u64,
+    /// Updates executed.
+    pub updates: u64,
+    /// Reads executed.
+    pub reads: u64,
+    /// Answers that left without waiting for a sync.
+    pub fast_answers: u64,
+    /// Answers that waited for a sync.
+    pub gated_answers: u64,
+    /// Requests answered from a completion record.
+    pub duplicates_suppressed: u64,
+    /// Requests refused.
+    pub refusals: u64,
+    /// Syncs done.
+    pub syncs: u64,
+}
+
+/// One witness instance's status.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WitnessStatus {
+    /// Whose.
+    pub shard: ShardId,
+    /// Which list.
+    pub list: ListVersion,
+    /// Whether a recovery read it.
+    pub frozen: bool,
+    /// Requests held.
+    pub held: u64,
+    /// Records accepted.
+    pub accepted: u64,
+    /// Records rejected.
+    pub rejected: u64,
+}
+
+wire_struct! {
+    CoreStatus { core, incarnation, configuration, lease, replicas, witnesses }
+    ReplicaStatus { shard, epoch, primary, state, end, synced, unsynced_operations, objects, memory_bytes,
+        memory_max_bytes, clients, completion_records, updates, reads, fast_answers, gated_answers,
+        duplicates_suppressed, refusals, syncs }
+    WitnessStatus { shard, list, frozen, held, accepted, rejected }
+}
