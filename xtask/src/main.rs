@@ -1,1 +1,55 @@
-fn main() {}
+//! The project's own commands, run as `cargo xtask <command>`.
+//!
+//! `test` is what CI runs, in stages; `tidy` is the part of `docs/style.md` that a program can check. Needs the stock
+//! Rust toolchain only; git is used where it is there.
+
+// A tool that runs other programs and times them: it is not a protocol, so clocks and threads are its business.
+#![allow(clippy::disallowed_methods)]
+
+mod source;
+mod stages;
+mod tidy;
+mod watch;
+mod workspace;
+
+use std::process::ExitCode;
+
+use stages::Choice;
+use workspace::Workspace;
+
+const USAGE: &str = "usage: cargo xtask test [--quick | --stage NAME] | tidy";
+
+enum Command {
+    Test(Choice),
+    Tidy,
+}
+
+fn parse(arguments: &[&str]) -> Option<Command> {
+    match arguments {
+        ["test"] => Some(Command::Test(Choice::All)),
+        ["test", "--quick"] => Some(Command::Test(Choice::Quick)),
+        ["test", "--stage", name] => Some(Command::Test(Choice::One((*name).to_owned()))),
+        ["tidy"] => Some(Command::Tidy),
+        _ => None,
+    }
+}
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let Some(command) = parse(&arguments) else {
+        eprintln!("{USAGE}\nstages: {}", stages::names().join(" "));
+        return ExitCode::from(2);
+    };
+    let result = Workspace::load().and_then(|workspace| match command {
+        Command::Test(choice) => stages::run(&workspace, &choice),
+        Command::Tidy => tidy::run(&workspace),
+    });
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -69,11 +69,7 @@ impl Held {
     }
 
     /// Hands out every frame whose gate is open, in order.
-    pub fn release(
-        &mut self,
-        is_open: impl Fn(Gate) -> bool,
-        mut send: impl FnMut(Endpoint, &[u8], Option<LogSlice>),
-    ) {
+    pub fn release(&mut self, is_open: impl Fn(Gate) -> bool, mut send: impl FnMut(Endpoint, &[u8], Option<LogSlice>)) {
         for lane in &mut self.lanes {
             let opened = lane.frames.iter().take_while(|frame| is_open(frame.gate)).count();
             if opened == 0 {

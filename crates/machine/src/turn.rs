@@ -30,13 +30,7 @@ pub trait Shell {
 
 /// Ends a turn: lets the machine close its batch, performs every effect, holds what is gated, and releases what has
 /// opened. Leaves `effects` empty.
-pub fn finish<M: Machine>(
-    now: Tick,
-    machine: &mut M,
-    effects: &mut Effects,
-    held: &mut Held,
-    shell: &mut impl Shell,
-) {
+pub fn finish<M: Machine>(now: Tick, machine: &mut M, effects: &mut Effects, held: &mut Held, shell: &mut impl Shell) {
     machine.end_turn(now, effects);
     for &effect in effects.queue() {
         match effect {

@@ -62,9 +62,6 @@ pub const TABLES_MAX: usize = 1024;
 /// Bytes of a table's name.
 pub const TABLE_NAME_BYTES_MAX: usize = 128;
 
-/// Operations of one sync: past it the next sync starts when this one is done.
-pub const SYNC_OPERATIONS_MAX: u32 = 50;
-
 /// A node's lease by default: how long the coordinator waits before it declares a silent node dead.
 pub const NODE_LEASE: Duration = Duration::from_millis(2000);
 

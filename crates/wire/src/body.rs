@@ -101,13 +101,9 @@ impl<'a> Body<'a> {
     pub fn encode(head: &BodyHead, operation_key: Option<&[u8]>, update: &Update<'_>, out: &mut Vec<u8>) {
         let operation_key = operation_key.unwrap_or_default();
         assert!(operation_key.len() <= OPERATION_KEY_BYTES_MAX, "checked by the client");
-        for word in [
-            head.rpc.client.0,
-            head.rpc.sequence.0,
-            head.acknowledgement.0,
-            head.lease_expiry.0,
-            head.not_after.0,
-        ] {
+        for word in
+            [head.rpc.client.0, head.rpc.sequence.0, head.acknowledgement.0, head.lease_expiry.0, head.not_after.0]
+        {
             out.extend_from_slice(&word.to_le_bytes());
         }
         out.extend_from_slice(&[update.code(), u8::try_from(operation_key.len()).expect("at most 128"), 0, 0]);

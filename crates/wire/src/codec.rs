@@ -118,8 +118,24 @@ macro_rules! newtype {
     )*};
 }
 newtype!(
-    AckedBelow, BodyHash, BootId, ClientId, ClusterId, ClusterTime, ConfigVersion, Epoch, Incarnation, KeyHash,
-    ListVersion, NodeId, SegmentId, Sequence, ShardId, Slot, TableId, Tick
+    AckedBelow,
+    BodyHash,
+    BootId,
+    ClientId,
+    ClusterId,
+    ClusterTime,
+    ConfigVersion,
+    Epoch,
+    Incarnation,
+    KeyHash,
+    ListVersion,
+    NodeId,
+    SegmentId,
+    Sequence,
+    ShardId,
+    Slot,
+    TableId,
+    Tick
 );
 
 /// Gives a struct with named fields the encoding of its fields in order.

@@ -24,8 +24,8 @@ pub use configuration::{
 };
 pub use frame::{FRAME_HEADER_BYTES, FrameError, FrameHeader, Kind, WIRE_VERSION};
 pub use hot::{
-    AnswerView, Appended, AppendView, Envelope, ReadAnswerView, ReadRefused, ReadView, Recorded, RecordedVerdict,
-    Refused, Refusal, RequestView, SyncRequest, Synced,
+    AnswerView, AppendView, Appended, Envelope, ReadAnswerView, ReadRefused, ReadView, Recorded, RecordedVerdict,
+    Refusal, Refused, RequestView, SyncRequest, Synced,
 };
 pub use message::Message;
 pub use operation::{Read, Update};

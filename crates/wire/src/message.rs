@@ -227,8 +227,13 @@ messages! {
         epoch: Epoch,
         /// The primary.
         primary: CoreId,
+        /// The end that the replica reported. With another end it must not obey: this message is an old one.
+        expected: LogPosition,
         /// What to keep.
         start: AttachAt,
+        /// The primary's segments before its end. What the replica holds of others was freed while it was away: their
+        /// tombstones may be gone, so it must forget them too.
+        live: Vec<SegmentId>,
     },
     /// Replica to primary: attached; its file holds the log to `end`.
     Attached = 35 {
@@ -262,7 +267,7 @@ messages! {
         epoch: Epoch,
         /// Which segment.
         segment: SegmentId,
-        /// Bytes of the whole segment.
+        /// Bytes of the whole segment; 0: there is no more to copy, the joiner is complete.
         total: u32,
         /// Where this part begins.
         offset: u32,

@@ -1,0 +1,211 @@
+//! One client's unacknowledged sequences. Knows nothing of leases, acknowledgement rules or other clients.
+//!
+//! Nearly every client has exactly one (its last update), which is kept inline; more spill into a sorted queue, whose
+//! memory is reused through [`Spares`], so that a pipelining client allocates nothing in steady state and an idle one
+//! keeps nothing. Dropping a range from the front costs the range's length (pitfall 6).
+
+use std::collections::VecDeque;
+
+use kasha_types::{AckedBelow, BodyHash, Sequence};
+
+use crate::Place;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum State {
+    InProgress,
+    Completed(Place),
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Entry {
+    pub(crate) sequence: Sequence,
+    pub(crate) body_hash: BodyHash,
+    pub(crate) state: State,
+}
+
+#[derive(Debug, Default)]
+pub(crate) enum Outstanding {
+    #[default]
+    None,
+    One(Entry),
+    /// Two or more.
+    Many(Box<Spill>),
+}
+
+/// Sorted by sequence.
+#[derive(Debug, Default)]
+pub(crate) struct Spill(VecDeque<Entry>);
+
+impl Spill {
+    fn bytes(&self) -> usize {
+        size_of::<Self>() + self.0.capacity() * size_of::<Entry>()
+    }
+}
+
+/// Queues kept for reuse; more than this many are freed. At 512 entries each, about 1 MiB.
+const SPARES_MAX: usize = 64;
+
+/// Empty queues, and the bytes of all queues, in use or not.
+#[derive(Debug, Default)]
+pub(crate) struct Spares {
+    #[expect(clippy::vec_box, reason = "the box itself moves in and out of a client's state")]
+    queues: Vec<Box<Spill>>,
+    bytes: usize,
+}
+
+impl Spares {
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes + self.queues.capacity() * size_of::<Box<Spill>>()
+    }
+
+    fn take(&mut self) -> Box<Spill> {
+        self.queues.pop().unwrap_or_else(|| {
+            let fresh = Box::<Spill>::default();
+            self.bytes += fresh.bytes();
+            fresh
+        })
+    }
+
+    fn give_back(&mut self, mut queue: Box<Spill>) {
+        queue.0.clear();
+        if self.queues.len() < SPARES_MAX {
+            self.queues.push(queue);
+        } else {
+            self.bytes -= queue.bytes();
+        }
+    }
+}
+
+impl Outstanding {
+    pub(crate) fn find(&self, sequence: Sequence) -> Option<&Entry> {
+        match self {
+            Self::None => None,
+            Self::One(entry) => (entry.sequence == sequence).then_some(entry),
+            Self::Many(queue) => {
+                let index = queue.0.binary_search_by_key(&sequence, |entry| entry.sequence).ok()?;
+                queue.0.get(index)
+            }
+        }
+    }
+
+    pub(crate) fn find_mut(&mut self, sequence: Sequence) -> Option<&mut Entry> {
+        match self {
+            Self::None => None,
+            Self::One(entry) => (entry.sequence == sequence).then_some(entry),
+            Self::Many(queue) => {
+                let index = queue.0.binary_search_by_key(&sequence, |entry| entry.sequence).ok()?;
+                queue.0.get_mut(index)
+            }
+        }
+    }
+
+    /// # Panics
+    /// If the sequence is there already.
+    pub(crate) fn insert(&mut self, entry: Entry, spares: &mut Spares) {
+        match self {
+            Self::None => *self = Self::One(entry),
+            Self::One(first) => {
+                let first = *first;
+                *self = Self::Many(spares.take());
+                self.insert_spilled(first, spares);
+                self.insert_spilled(entry, spares);
+            }
+            Self::Many(_) => self.insert_spilled(entry, spares),
+        }
+    }
+
+    fn insert_spilled(&mut self, entry: Entry, spares: &mut Spares) {
+        let Self::Many(queue) = self else { unreachable!("spilled before") };
+        let before = queue.bytes();
+        if queue.0.back().is_none_or(|last| last.sequence < entry.sequence) {
+            queue.0.push_back(entry);
+        } else {
+            let found = queue.0.binary_search_by_key(&entry.sequence, |entry| entry.sequence);
+            queue.0.insert(found.expect_err("a sequence is outstanding once"), entry);
+        }
+        spares.bytes += queue.bytes() - before;
+    }
+
+    /// # Panics
+    /// If the sequence is not there.
+    pub(crate) fn remove(&mut self, sequence: Sequence, spares: &mut Spares) {
+        match self {
+            Self::One(entry) if entry.sequence == sequence => *self = Self::None,
+            Self::None | Self::One(_) => panic!("{sequence} is not outstanding"),
+            Self::Many(queue) => {
+                let found = queue.0.binary_search_by_key(&sequence, |entry| entry.sequence);
+                queue.0.remove(found.expect("the sequence is outstanding"));
+                self.settle(spares);
+            }
+        }
+    }
+
+    /// Drops the completed sequences below `acknowledged`. One still in progress stays, whatever its client claims: a
+    /// transaction needs it (R4.6).
+    pub(crate) fn free_below(&mut self, acknowledged: AckedBelow, spares: &mut Spares, mut dead: impl FnMut(Place)) {
+        match self {
+            Self::None => {}
+            Self::One(entry) => {
+                if entry.sequence.0 < acknowledged.0
+                    && let State::Completed(place) = entry.state
+                {
+                    dead(place);
+                    *self = Self::None;
+                }
+            }
+            Self::Many(queue) => {
+                let (mut end, mut kept) = (0, 0);
+                while queue.0.get(end).is_some_and(|entry| entry.sequence.0 < acknowledged.0) {
+                    match queue.0[end].state {
+                        State::Completed(place) => dead(place),
+                        State::InProgress => {
+                            queue.0.swap(kept, end);
+                            kept += 1;
+                        }
+                    }
+                    end += 1;
+                }
+                queue.0.drain(kept..end);
+                self.settle(spares);
+            }
+        }
+    }
+
+    /// Moves back inline what fits.
+    fn settle(&mut self, spares: &mut Spares) {
+        if let Self::Many(queue) = self
+            && queue.0.len() <= 1
+        {
+            let left = queue.0.front().map_or(Self::None, |entry| Self::One(*entry));
+            if let Self::Many(queue) = std::mem::replace(self, left) {
+                spares.give_back(queue);
+            }
+        }
+    }
+
+    pub(crate) fn clear(&mut self, spares: &mut Spares) {
+        if let Self::Many(queue) = std::mem::take(self) {
+            spares.give_back(queue);
+        }
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Entry> {
+        let (inline, spilled) = match self {
+            Self::None => (None, None),
+            Self::One(entry) => (Some(entry), None),
+            Self::Many(queue) => (None, Some(queue.0.iter())),
+        };
+        inline.into_iter().chain(spilled.into_iter().flatten())
+    }
+
+    pub(crate) fn has_in_progress(&self) -> bool {
+        self.iter().any(|entry| entry.state == State::InProgress)
+    }
+
+    pub(crate) fn assert_invariants(&self) {
+        assert!(self.iter().is_sorted_by(|a, b| a.sequence < b.sequence), "sequences are sorted and unique");
+        if let Self::Many(queue) = self {
+            assert!(queue.0.len() >= 2, "one entry belongs inline");
+        }
+    }
+}

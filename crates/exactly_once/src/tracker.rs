@@ -1,0 +1,454 @@
+//! The server half of exactly-once: which updates of which clients have run, and where their records lie (RIFL 3, 5).
+//!
+//! `node` calls [`Tracker::look_up`] for every update before it runs, [`Tracker::complete`] when change and completion
+//! record are appended, and [`Tracker::recover`] for every record while a log is replayed. A witness's replay and a
+//! suspect take the `_replayed` calls (R4.5). The tracker refuses to know what an update does, who is expired (the
+//! coordinator's verdict), and what time it is.
+//!
+//! Invariants:
+//! - **E1** a sequence completes once; asserted.
+//! - **E3**, R4.4: a record is live while its sequence is at or above its client's acknowledgement. A record never
+//!   acknowledges itself (a claim above the own sequence is cut down to it), so the record that carries the highest
+//!   acknowledgement is always live itself, and each client with records keeps at least one.
+//! - R4.3 state is created only by `prove`, `recover` and a witness's replay; the window bounds it.
+//! - R4.6 clients are forgotten only in `raise_floor`, and never while something of theirs is in progress.
+//!
+//! What is reported dead may be cleaned only once the log is synced past the record or floor entry that killed it.
+//! Records do not die when their tablet leaves (M1): they are copied, and die here by acknowledgement or floor;
+//! otherwise a client's last record could leave, and its acknowledgement be forgotten at the next replay.
+
+use std::fmt;
+
+use kasha_types::limits::OUTSTANDING_MAX;
+use kasha_types::{AckedBelow, BodyHash, ClientId, ClusterTime, RpcId};
+
+use crate::clients::{Client, Clients};
+use crate::outstanding::{Entry, Spares, State};
+use crate::{ExpiryFloor, Place};
+
+/// What exactly-once needs of an update's body. It never changes with a retry (R2.1), and is what a record keeps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Request {
+    /// The update's name.
+    pub rpc: RpcId,
+    /// Tells a retry from another update under a reused name.
+    pub body_hash: BodyHash,
+    /// Every sequence below has its result. A claim above the own sequence counts as the own sequence.
+    pub acknowledgement: AckedBelow,
+    /// When the client's lease ran out, as far as it knew when it built the body.
+    pub lease_expiry: ClusterTime,
+}
+
+impl Request {
+    fn acknowledged(&self) -> AckedBelow {
+        AckedBelow(self.acknowledgement.0.min(self.rpc.sequence.0))
+    }
+}
+
+/// What is known of an update.
+#[must_use]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LookUp {
+    /// Never ran here: run it.
+    New,
+    /// Runs; its answer will come. Drop this delivery, or say "later".
+    InProgress,
+    /// Ran: answer with the saved result, gated `Synced`.
+    Completed(Place),
+    /// The name belongs to an update with another body: an error of the client's.
+    Reused,
+    /// Acknowledged: the client has the result. To anyone else the outcome is *unknown* (R2.2).
+    Stale,
+    /// More than `OUTSTANDING_MAX` above the acknowledgement (R4.3). Nothing ran.
+    WindowExceeded,
+    /// The lease is over, and what this shard knew of the client may be forgotten (R4.6). The outcome is *unknown*;
+    /// the refusal is gated `Synced`.
+    LeaseExpired,
+    /// Nothing is kept about this client: ask the coordinator for its lease, [`Tracker::prove`] it, look up again.
+    LeaseUnproven,
+}
+
+/// Where the next slice of [`Tracker::idle_candidates`] goes on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ScanCursor(u32);
+
+/// What is kept, and what was decided since the tracker was made. For metrics; nothing decides by it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TrackerStats {
+    /// Clients with state.
+    pub clients: u64,
+    /// Live completion records.
+    pub records: u64,
+    /// Updates in progress.
+    pub in_progress: u64,
+    /// Heap bytes of the tracker itself, without the records.
+    pub bytes: u64,
+    /// Look-ups answered [`LookUp::New`].
+    pub new: u64,
+    /// Look-ups answered [`LookUp::InProgress`] or [`LookUp::Completed`].
+    pub duplicates: u64,
+    /// Look-ups answered [`LookUp::Reused`].
+    pub reused: u64,
+    /// Look-ups answered [`LookUp::Stale`].
+    pub stale: u64,
+    /// Look-ups answered [`LookUp::WindowExceeded`].
+    pub window_exceeded: u64,
+    /// Look-ups answered [`LookUp::LeaseExpired`].
+    pub lease_expired: u64,
+    /// Look-ups answered [`LookUp::LeaseUnproven`].
+    pub lease_unproven: u64,
+    /// Clients forgotten below the floor.
+    pub clients_expired: u64,
+}
+
+/// Whose acknowledgements and leases to believe.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Origin {
+    /// The client itself.
+    Client,
+    /// A witness: requests come in any order, long after they were sent.
+    Replay,
+}
+
+/// All clients of one shard.
+pub struct Tracker {
+    clients: Clients,
+    spares: Spares,
+    floor: ExpiryFloor,
+    stats: TrackerStats,
+}
+
+impl Default for Tracker {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl fmt::Debug for Tracker {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Tracker").field("floor", &self.floor).field("stats", &self.stats()).finish_non_exhaustive()
+    }
+}
+
+impl Tracker {
+    /// Knows nobody.
+    #[must_use]
+    pub fn new() -> Self {
+        let (clients, spares) = (Clients::new(), Spares::default());
+        Self { clients, spares, floor: ExpiryFloor::default(), stats: TrackerStats::default() }
+    }
+
+    /// What is known of an update that its client sent.
+    pub fn look_up(&mut self, request: &Request) -> LookUp {
+        let found = self.decide(request, Origin::Client);
+        self.count(found);
+        found
+    }
+
+    /// What is known of an update that a witness held: a replay, or a suspect (R4.5). Never answers
+    /// [`LookUp::LeaseUnproven`] (the floor alone binds a replay, pitfall 5) nor [`LookUp::WindowExceeded`] (the
+    /// acknowledgement that opened the window may not be in this log).
+    pub fn look_up_replayed(&mut self, request: &Request) -> LookUp {
+        let found = self.decide(request, Origin::Replay);
+        self.count(found);
+        found
+    }
+
+    fn decide(&self, request: &Request, origin: Origin) -> LookUp {
+        let sequence = request.rpc.sequence;
+        let client = self.clients.get(request.rpc.client);
+        // Leases bind new updates only: whatever is known is answered first (pitfall 5).
+        if let Some(client) = client {
+            if sequence.0 < client.acknowledged.0 {
+                return LookUp::Stale;
+            }
+            if let Some(entry) = client.outstanding.find(sequence) {
+                return match entry.state {
+                    _ if entry.body_hash != request.body_hash => LookUp::Reused,
+                    State::InProgress => LookUp::InProgress,
+                    State::Completed(place) => LookUp::Completed(place),
+                };
+            }
+        }
+        if self.floor.refuses(request.lease_expiry) {
+            return LookUp::LeaseExpired;
+        }
+        match origin {
+            Origin::Replay => LookUp::New,
+            Origin::Client => {
+                let stored = client.map_or(AckedBelow(1), |client| client.acknowledged);
+                let acknowledged = stored.max(request.acknowledged());
+                if sequence.0 > acknowledged.0.saturating_add(OUTSTANDING_MAX) {
+                    return LookUp::WindowExceeded;
+                }
+                if client.is_some() { LookUp::New } else { LookUp::LeaseUnproven }
+            }
+        }
+    }
+
+    /// Takes in a client whose lease is proven: by the coordinator, or, for a transaction found pending in the log, by
+    /// the primary that admitted it. A known client's lease is extended.
+    pub fn prove(&mut self, client: ClientId, lease_expiry: ClusterTime) {
+        let client = self.clients.get_or_create(client);
+        client.lease_expiry = client.lease_expiry.max(lease_expiry);
+    }
+
+    /// Marks a new update as running, when its completion comes later than this turn.
+    ///
+    /// # Panics
+    /// If it was not just looked up as [`LookUp::New`], or its client was never proven.
+    pub fn begin(&mut self, rpc: RpcId, body_hash: BodyHash) {
+        let client = self.clients.get_mut(rpc.client).expect("R4.3: a client's lease is proven first");
+        assert!(rpc.sequence.0 >= client.acknowledged.0, "E1: {rpc} is acknowledged and may have run");
+        client
+            .outstanding
+            .insert(Entry { sequence: rpc.sequence, body_hash, state: State::InProgress }, &mut self.spares);
+        self.stats.in_progress += 1;
+    }
+
+    /// Forgets a running update that was refused after all: refusals are never recorded (R4.2).
+    ///
+    /// # Panics
+    /// If it is not in progress.
+    pub fn abandon(&mut self, rpc: RpcId) {
+        let client = self.clients.get_mut(rpc.client).expect("the update is in progress");
+        let state = client.outstanding.find(rpc.sequence).map(|entry| entry.state);
+        assert_eq!(state, Some(State::InProgress), "{rpc} is in progress");
+        client.outstanding.remove(rpc.sequence, &mut self.spares);
+        self.stats.in_progress -= 1;
+    }
+
+    /// An update, new or in progress, has run, and its completion record lies at `place`. Its acknowledgement counts
+    /// from here on; each record that dies by it is reported.
+    ///
+    /// # Panics
+    /// If the update has completed before (E1), or its client was never proven (R4.3).
+    pub fn complete(&mut self, request: &Request, place: Place, dead: impl FnMut(Place)) {
+        assert!(self.clients.get(request.rpc.client).is_some(), "R4.3: a client's lease is proven first");
+        self.record(request, request.acknowledged(), place, dead);
+    }
+
+    /// Like [`Self::complete`], for an update that a witness held. The record at `place` carries
+    /// [`Self::acknowledgement_of`] its client, and the request's own acknowledgement is ignored: witnesses replay in
+    /// any order, and a later request must not make an earlier one stale (R4.5, CURP C.1). Takes in an unknown client,
+    /// whose lease the primary before had proven.
+    ///
+    /// # Panics
+    /// If the update has completed before (E1).
+    pub fn complete_replayed(&mut self, request: &Request, place: Place, dead: impl FnMut(Place)) {
+        self.record(request, AckedBelow(1), place, dead);
+    }
+
+    fn record(&mut self, request: &Request, acknowledged: AckedBelow, place: Place, mut dead: impl FnMut(Place)) {
+        let RpcId { client, sequence } = request.rpc;
+        let client = self.clients.get_or_create(client);
+        client.lease_expiry = client.lease_expiry.max(request.lease_expiry);
+        raise(client, acknowledged, &mut self.spares, &mut self.stats, &mut dead);
+        self.stats.records += 1;
+        let state = State::Completed(place);
+        match client.outstanding.find_mut(sequence) {
+            None => {
+                assert!(sequence.0 >= client.acknowledged.0, "E1: {} is acknowledged and may have run", request.rpc);
+                let entry = Entry { sequence, body_hash: request.body_hash, state };
+                client.outstanding.insert(entry, &mut self.spares);
+            }
+            Some(entry) => {
+                assert_eq!(entry.state, State::InProgress, "E1: {} completes once", request.rpc);
+                assert_eq!(entry.body_hash, request.body_hash, "{} completes with the body it began with", request.rpc);
+                entry.state = state;
+                self.stats.in_progress -= 1;
+                if sequence.0 < client.acknowledged.0 {
+                    client.outstanding.remove(sequence, &mut self.spares);
+                    self.stats.records -= 1;
+                    dead(place);
+                }
+            }
+        }
+    }
+
+    /// Takes in a completion record found in a log that is replayed. Records may come twice (a copy beside its
+    /// original) and in any order; of two copies the one with the greater place stays. Records already dead may or may
+    /// not be among them. Dead ones are reported, this one included.
+    pub fn recover(&mut self, request: &Request, place: Place, mut dead: impl FnMut(Place)) {
+        let RpcId { client, sequence } = request.rpc;
+        let client = self.clients.get_or_create(client);
+        client.lease_expiry = client.lease_expiry.max(request.lease_expiry);
+        raise(client, request.acknowledged(), &mut self.spares, &mut self.stats, &mut dead);
+        let Some(entry) = client.outstanding.find_mut(sequence) else {
+            if sequence.0 < client.acknowledged.0 {
+                return dead(place);
+            }
+            let entry = Entry { sequence, body_hash: request.body_hash, state: State::Completed(place) };
+            client.outstanding.insert(entry, &mut self.spares);
+            self.stats.records += 1;
+            return;
+        };
+        match entry.state {
+            State::InProgress => {
+                self.stats.in_progress -= 1;
+                if sequence.0 < client.acknowledged.0 {
+                    client.outstanding.remove(sequence, &mut self.spares);
+                    return dead(place);
+                }
+                (entry.body_hash, entry.state) = (request.body_hash, State::Completed(place));
+                self.stats.records += 1;
+            }
+            State::Completed(known) if known < place => {
+                (entry.body_hash, entry.state) = (request.body_hash, State::Completed(place));
+                dead(known);
+            }
+            State::Completed(known) if known > place => dead(place),
+            State::Completed(_) => {}
+        }
+    }
+
+    /// The acknowledgement that this shard's own log holds for a client; what a replayed update's record carries.
+    #[must_use]
+    pub fn acknowledgement_of(&self, client: ClientId) -> AckedBelow {
+        self.clients.get(client).map_or(AckedBelow(1), |client| client.acknowledged)
+    }
+
+    /// Whether the record of `rpc` at `place` must be kept; for the cleaner.
+    #[must_use]
+    pub fn is_live(&self, rpc: RpcId, place: Place) -> bool {
+        let client = self.clients.get(rpc.client);
+        let entry = client.and_then(|client| client.outstanding.find(rpc.sequence));
+        entry.is_some_and(|entry| entry.state == State::Completed(place))
+    }
+
+    /// The cleaner has copied a record. Says whether the copy is the record now; if not, it died meanwhile.
+    #[must_use]
+    pub fn relocate(&mut self, rpc: RpcId, from: Place, to: Place) -> bool {
+        let client = self.clients.get_mut(rpc.client);
+        match client.and_then(|client| client.outstanding.find_mut(rpc.sequence)) {
+            Some(entry) if entry.state == State::Completed(from) => {
+                entry.state = State::Completed(to);
+                true
+            }
+            Some(_) | None => false,
+        }
+    }
+
+    /// Leases up to here are over.
+    #[must_use]
+    pub fn floor(&self) -> ExpiryFloor {
+        self.floor
+    }
+
+    /// A floor entry is synced, or replayed (R4.6): raises the floor and forgets the clients that the coordinator has
+    /// declared expired. A client with something in progress stays, and is a candidate again when it is through. Never
+    /// call it while a recovery or migration is under way here (pitfall 4).
+    pub fn raise_floor(
+        &mut self,
+        floor: ClusterTime,
+        expired: impl IntoIterator<Item = ClientId>,
+        mut dead: impl FnMut(Place),
+    ) {
+        self.floor.raise(floor);
+        for id in expired {
+            if self.clients.get(id).is_none_or(|client| client.outstanding.has_in_progress()) {
+                continue;
+            }
+            let mut client = self.clients.remove(id).expect("just seen");
+            for entry in client.outstanding.iter() {
+                if let State::Completed(place) = entry.state {
+                    self.stats.records -= 1;
+                    dead(place);
+                }
+            }
+            client.outstanding.clear(&mut self.spares);
+            self.stats.clients_expired += 1;
+        }
+    }
+
+    /// Whom to ask the coordinator about: clients whose last known lease ended before `older_than`, with nothing in
+    /// progress. Looks at no more than `max` states, going on where `cursor` stands; after the last it starts over.
+    #[must_use]
+    pub fn idle_candidates(&self, older_than: ClusterTime, cursor: &mut ScanCursor, max: u32) -> Vec<ClientId> {
+        let end = cursor.0.saturating_add(max).min(self.clients.slots());
+        let slice = (cursor.0..end).filter_map(|slot| self.clients.at(slot));
+        let idle = slice.filter(|client| client.lease_expiry < older_than && !client.outstanding.has_in_progress());
+        let candidates = idle.map(|client| client.id).collect();
+        cursor.0 = if end == self.clients.slots() { 0 } else { end };
+        candidates
+    }
+
+    /// Where the record of a completed update is; `None` if it is not known here (any more).
+    #[must_use]
+    pub fn place_of(&self, rpc: RpcId) -> Option<Place> {
+        match self.clients.get(rpc.client)?.outstanding.find(rpc.sequence)?.state {
+            State::Completed(place) => Some(place),
+            State::InProgress => None,
+        }
+    }
+
+    /// Whether this shard knows the client, and its last known lease ended at `time` or before.
+    #[must_use]
+    pub fn lease_ended_by(&self, client: ClientId, time: ClusterTime) -> bool {
+        self.clients.get(client).is_some_and(|client| client.lease_expiry <= time)
+    }
+
+    /// What is kept, and what was decided.
+    #[must_use]
+    pub fn stats(&self) -> TrackerStats {
+        let bytes = (self.clients.bytes() + self.spares.bytes()) as u64;
+        TrackerStats { clients: self.clients.len() as u64, bytes, ..self.stats }
+    }
+
+    fn count(&mut self, found: LookUp) {
+        let counter = match found {
+            LookUp::New => &mut self.stats.new,
+            LookUp::InProgress | LookUp::Completed(_) => &mut self.stats.duplicates,
+            LookUp::Reused => &mut self.stats.reused,
+            LookUp::Stale => &mut self.stats.stale,
+            LookUp::WindowExceeded => &mut self.stats.window_exceeded,
+            LookUp::LeaseExpired => &mut self.stats.lease_expired,
+            LookUp::LeaseUnproven => &mut self.stats.lease_unproven,
+        };
+        *counter += 1;
+    }
+
+    /// Checks every client; for tests and simulation.
+    ///
+    /// # Panics
+    /// If an invariant of the module's header does not hold.
+    pub fn assert_invariants(&self) {
+        let (mut records, mut in_progress, mut clients) = (0, 0, 0);
+        for client in (0..self.clients.slots()).filter_map(|slot| self.clients.at(slot)) {
+            client.outstanding.assert_invariants();
+            clients += 1;
+            let mut own_records = 0;
+            for entry in client.outstanding.iter() {
+                match entry.state {
+                    State::InProgress => in_progress += 1,
+                    State::Completed(_) => {
+                        own_records += 1;
+                        assert!(entry.sequence.0 >= client.acknowledged.0, "E3: a dead record is not kept");
+                    }
+                }
+            }
+            let has_acknowledged = client.acknowledged > AckedBelow(1);
+            assert!(own_records > 0 || !has_acknowledged, "R4.4: {} has lost its acknowledgement", client.id);
+            records += own_records;
+        }
+        assert_eq!((self.stats.records, self.stats.in_progress), (records, in_progress));
+        assert_eq!(self.clients.len(), clients);
+    }
+}
+
+/// Raises a client's acknowledgement and frees the range below it.
+fn raise(
+    client: &mut Client,
+    acknowledged: AckedBelow,
+    spares: &mut Spares,
+    stats: &mut TrackerStats,
+    mut dead: impl FnMut(Place),
+) {
+    if acknowledged > client.acknowledged {
+        client.acknowledged = acknowledged;
+        client.outstanding.free_below(acknowledged, spares, |place| {
+            stats.records -= 1;
+            dead(place);
+        });
+    }
+}

@@ -1,0 +1,286 @@
+//! The primary's appends: one group at a time, written in place.
+
+use kasha_types::{Epoch, LogPosition, SegmentId};
+
+use crate::format::{
+    ENTRY_HEADER_BYTES, EntryKind, EntryOffset, GROUP_HEADER_BYTES, GroupHeader, entry_bytes, frame_entry,
+};
+use crate::history::Digest;
+use crate::verify::{Entry, read_entry};
+use crate::{Log, limits};
+
+/// What an append is for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Purpose {
+    /// New data.
+    Normal,
+    /// Deletes, floors, relocation and the log's own records, which in the end give memory back: may use the reserve.
+    Freeing,
+}
+
+/// Why an append was refused.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Full {
+    /// Memory is full for this purpose.
+    Memory,
+    /// No segment ever takes a group of this size; see [`Log::group_payload_max`].
+    Group,
+}
+
+/// Where a group went.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Appended {
+    /// Its first byte.
+    pub start: LogPosition,
+    /// Behind its last byte: what a gate waits for.
+    pub end: LogPosition,
+}
+
+/// A piece of an entry's payload.
+#[derive(Clone, Copy, Debug)]
+pub enum Part<'b> {
+    /// These bytes.
+    Bytes(&'b [u8]),
+    /// Bytes of the log, or of an earlier entry of the open group: an old value within a new one, a relocated entry.
+    Log {
+        /// Offset of the first.
+        offset: u64,
+        /// How many.
+        len: u32,
+    },
+}
+
+impl Log {
+    /// Bytes of entries (see [`entry_bytes`]) that a group can hold, whatever the log holds.
+    #[must_use]
+    pub fn group_payload_max(&self) -> usize {
+        let room = u64::from(self.config.segment_bytes - GROUP_HEADER_BYTES) - self.digest_bytes_max();
+        usize::try_from(room).expect("64-bit sizes") & !7
+    }
+
+    /// Opens a group with room for `payload_bytes_max` bytes of entries; nothing fails once it is open. When the head
+    /// has no room the next segment is opened, with its digest.
+    ///
+    /// # Errors
+    /// The log is unchanged.
+    ///
+    /// # Panics
+    /// If the epoch is older than the log's, or the log is incomplete: only complete copies may be elected (R7.2).
+    pub fn begin(&mut self, epoch: Epoch, payload_bytes_max: usize, purpose: Purpose) -> Result<GroupWriter<'_>, Full> {
+        assert!(epoch >= self.end.epoch, "{epoch} writes after {} (F2)", self.end.epoch);
+        assert!(self.absent.is_empty() && (self.head.is_some() || self.end.offset == 0), "an incomplete primary");
+        if payload_bytes_max > self.group_payload_max() {
+            return Err(Full::Group);
+        }
+        let payload = u32::try_from(payload_bytes_max.next_multiple_of(8)).expect("within a segment");
+        let group = GROUP_HEADER_BYTES + payload;
+        let used = self.head.as_ref().map(|head| head.used);
+        let rolls = used.is_none_or(|used| used + group > self.config.segment_bytes);
+        if !self.has_memory(group, rolls, purpose) {
+            return Err(Full::Memory);
+        }
+        if rolls {
+            self.roll(epoch);
+        }
+        let head = self.head.as_mut().expect("a head is open");
+        let (start, at) = (head.used, head.used + GROUP_HEADER_BYTES);
+        Ok(GroupWriter { epoch, start, at, limit: start + group, entries: 0, own_kinds: false, log: self })
+    }
+
+    /// Sealed segments count whole, the head as far as it is used, so that a small log has a reserve too.
+    fn has_memory(&self, group: u32, rolls: bool, purpose: Purpose) -> bool {
+        let (segment, max) = (u64::from(self.config.segment_bytes), self.config.memory_max_bytes);
+        let limit = match purpose {
+            Purpose::Normal => max - max / 100 * u64::from(self.config.reserve_percent),
+            Purpose::Freeing => max,
+        };
+        let held = self.segments_held();
+        if rolls {
+            let begun = self.next_digest_bytes() + u64::from(group);
+            held < self.segments_max() && begun <= segment && held * segment + begun <= limit
+        } else {
+            let head_used = self.head.as_ref().map_or(0, |head| head.used);
+            (held - 1) * segment + u64::from(head_used) + u64::from(group) <= limit
+        }
+    }
+
+    fn next_digest_bytes(&self) -> u64 {
+        let epochs = (self.history.as_slice().len() + 1).min(limits::EPOCH_HISTORY_MAX);
+        let digest = Digest::payload_len(self.order.len() + 2, epochs);
+        u64::from(GROUP_HEADER_BYTES) + entry_bytes(digest) as u64
+    }
+
+    /// Opens the next segment and writes its digest, a group of its own.
+    fn roll(&mut self, epoch: Epoch) {
+        let next = self.head.as_ref().map_or(0, |head| head.id.0.checked_add(1).expect("segments are exhausted"));
+        let buffer = self.buffer();
+        let inherited_end = self.end.offset;
+        self.open_segment(SegmentId(next), buffer);
+        self.history.note(epoch, inherited_end);
+
+        let listed = |id: &SegmentId| !self.sealed[id].retired;
+        let mut segments: Vec<SegmentId> = self.order.iter().copied().filter(listed).collect();
+        segments.push(SegmentId(next));
+        let epochs = self.history.as_slice();
+        let payload_len = Digest::payload_len(segments.len(), epochs.len());
+        let group = GroupHeader {
+            payload_len: u32::try_from(entry_bytes(payload_len)).expect("within a segment"),
+            entries: 1,
+            offset: u64::from(next) * u64::from(self.config.segment_bytes),
+            epoch,
+            previous: self.last,
+        };
+        let head = self.head.as_mut().expect("just opened");
+        let bytes = &mut head.bytes[..group.len() as usize];
+        let entry = &mut bytes[GROUP_HEADER_BYTES as usize..];
+        frame_entry(entry, EntryKind::Digest, u32::try_from(payload_len).expect("within a segment"));
+        let payload = &mut entry[ENTRY_HEADER_BYTES as usize..][..payload_len];
+        Digest::write(payload, segments.into_iter(), epochs.iter().copied());
+        group.seal(bytes);
+        self.accept(&group, true);
+    }
+}
+
+/// A group being written at the log's end. Dropped without [`GroupWriter::commit`] it was never there.
+#[derive(Debug)]
+pub struct GroupWriter<'a> {
+    log: &'a mut Log,
+    epoch: Epoch,
+    start: u32,
+    at: u32,
+    limit: u32,
+    entries: u32,
+    own_kinds: bool,
+}
+
+impl GroupWriter<'_> {
+    /// Adds an entry and hands out its payload to be filled: what the bytes held before is unspecified.
+    ///
+    /// # Panics
+    /// If more is written than was reserved, or the kind is one that only the log writes.
+    pub fn entry(&mut self, kind: EntryKind, payload_len: usize) -> (EntryOffset, &mut [u8]) {
+        assert!(!matches!(kind, EntryKind::Digest | EntryKind::SegmentFreed), "{kind:?} is the log's own");
+        self.add(kind, payload_len)
+    }
+
+    /// Adds an entry whose payload is these parts, one after the other.
+    ///
+    /// # Panics
+    /// As [`GroupWriter::entry`], or if a part names bytes that are not there.
+    pub fn entry_parts(&mut self, kind: EntryKind, parts: &[Part<'_>]) -> EntryOffset {
+        let len = |part: &Part<'_>| match *part {
+            Part::Bytes(bytes) => bytes.len(),
+            Part::Log { len, .. } => len as usize,
+        };
+        let readable = self.start_offset() + u64::from(self.at - self.start);
+        let (at, _) = self.entry(kind, parts.iter().map(len).sum());
+        let head = self.log.head.as_ref().expect("a head is open");
+        let mut to = head.within(at.0) + ENTRY_HEADER_BYTES as usize;
+        for part in parts {
+            let head = self.log.head.as_mut().expect("a head is open");
+            match *part {
+                Part::Bytes(bytes) => head.bytes[to..to + bytes.len()].copy_from_slice(bytes),
+                Part::Log { offset, len } if offset >= head.base => {
+                    assert!(offset + u64::from(len) <= readable, "bytes that are not written yet");
+                    let from = head.within(offset);
+                    head.bytes.copy_within(from..from + len as usize, to);
+                }
+                Part::Log { offset, len } => {
+                    let id =
+                        SegmentId(u32::try_from(offset / u64::from(self.log.config.segment_bytes)).expect("below"));
+                    let from = self.log.sealed.get(&id).expect("the segment is here");
+                    let at = from.within(offset);
+                    assert!(at + len as usize <= from.used as usize, "bytes beyond a segment's end");
+                    head.bytes[to..to + len as usize].copy_from_slice(&from.bytes[at..at + len as usize]);
+                }
+            }
+            to += len(part);
+        }
+        at
+    }
+
+    /// Says that a segment is freed (see [`Log::freeable`]).
+    ///
+    /// # Panics
+    /// If it is not a sealed segment of this log, or holds a live entry.
+    pub fn segment_freed(&mut self, id: SegmentId) -> EntryOffset {
+        let segment = self.log.sealed.get(&id).expect("a sealed segment");
+        assert_eq!(segment.live_bytes, 0, "{id:?} holds live entries");
+        let (at, payload) = self.add(EntryKind::SegmentFreed, 4);
+        payload.copy_from_slice(&id.0.to_le_bytes());
+        at
+    }
+
+    /// The log as it was before this group.
+    #[must_use]
+    pub fn log(&self) -> &Log {
+        self.log
+    }
+
+    /// An entry of the log or of this group.
+    ///
+    /// # Panics
+    /// As [`Log::entry`].
+    #[must_use]
+    pub fn read(&self, at: EntryOffset) -> Entry<'_> {
+        if at.0 < self.start_offset() {
+            return self.log.entry(at);
+        }
+        let head = self.log.head.as_ref().expect("a head is open");
+        read_entry(&head.bytes[head.within(at.0)..self.at as usize], at.0)
+    }
+
+    /// The payload of an entry of this group, to change it.
+    ///
+    /// # Panics
+    /// If the entry is not in this group.
+    pub fn payload_mut(&mut self, at: EntryOffset) -> &mut [u8] {
+        assert!(at.0 >= self.start_offset(), "{at:?} is committed");
+        let len = self.read(at).payload.len();
+        let head = self.log.head.as_mut().expect("a head is open");
+        let from = head.within(at.0) + ENTRY_HEADER_BYTES as usize;
+        &mut head.bytes[from..from + len]
+    }
+
+    /// Bytes of entries that still fit.
+    #[must_use]
+    pub fn room(&self) -> usize {
+        (self.limit - self.at) as usize
+    }
+
+    /// Seals the group: it is part of the log now.
+    ///
+    /// # Panics
+    /// If it has no entry.
+    pub fn commit(self) -> Appended {
+        assert!(self.entries > 0, "an empty group");
+        let group = GroupHeader {
+            payload_len: self.at - self.start - GROUP_HEADER_BYTES,
+            entries: self.entries,
+            offset: self.start_offset(),
+            epoch: self.epoch,
+            previous: self.log.last,
+        };
+        let head = self.log.head.as_mut().expect("a head is open");
+        group.seal(&mut head.bytes[self.start as usize..self.at as usize]);
+        self.log.accept(&group, self.own_kinds);
+        Appended { start: LogPosition { epoch: self.epoch, offset: group.offset }, end: self.log.end }
+    }
+
+    fn start_offset(&self) -> u64 {
+        self.log.end.offset
+    }
+
+    fn add(&mut self, kind: EntryKind, payload_len: usize) -> (EntryOffset, &mut [u8]) {
+        assert!(entry_bytes(payload_len) <= self.room(), "more than was reserved");
+        let (at, whole) = (self.at as usize, entry_bytes(payload_len));
+        self.at += u32::try_from(whole).expect("within a segment");
+        self.entries += 1;
+        self.own_kinds |= matches!(kind, EntryKind::SegmentFreed | EntryKind::EpochStart);
+        let head = self.log.head.as_mut().expect("a head is open");
+        let entry = &mut head.bytes[at..at + whole];
+        frame_entry(entry, kind, u32::try_from(payload_len).expect("within a segment"));
+        let payload = &mut entry[ENTRY_HEADER_BYTES as usize..][..payload_len];
+        (EntryOffset(head.base + at as u64), payload)
+    }
+}

@@ -1,0 +1,164 @@
+//! The bytes of a log (all numbers little endian).
+//!
+//! A group, at an offset that is a multiple of 8, never across segments:
+//!
+//! ```text
+//!  0  u16  magic 0x4B47 ("GK")              16  u64  offset of this group since the log began
+//!  2  u16  format version, 1                24  u32  epoch whose primary wrote it
+//!  4  u32  payload bytes, multiple of 8     28  u32  epoch of the group before it
+//!  8  u32  CRC-32C of bytes 12 to the end   32  u64  offset of the group before it (0 for the first of all)
+//! 12  u32  number of entries, from 1        40  u64  reserved, 0
+//! 48  the entries
+//! ```
+//!
+//! An entry, and the payloads that this crate reads itself (the others belong to the crates that own the kinds):
+//!
+//! ```text
+//! entry          0 u8 kind │ 1 [u8; 3] reserved, 0 │ 4 u32 payload bytes │ 8 payload, zeros to a multiple of 8
+//! Digest         0 u32 n │ 4 u32 m │ 8 n × u32 live segments, ascending, the last is its own
+//!                then m × (u32 epoch, u64 end of the log that this epoch's primary took over), ascending
+//! SegmentFreed   0 u32 segment
+//! ```
+
+use kasha_types::{Epoch, LogPosition};
+
+/// Bytes of a group's header.
+pub const GROUP_HEADER_BYTES: u32 = 48;
+/// Bytes of an entry's header.
+pub const ENTRY_HEADER_BYTES: u32 = 8;
+/// Version of the layout above. Another one is refused, never guessed at.
+pub const FORMAT_VERSION: u16 = 1;
+
+pub(crate) const MAGIC: u16 = 0x4B47;
+pub(crate) const ALIGN: u32 = 8;
+const CRC_FROM: usize = 12;
+
+/// Place of an entry's header: bytes since the log began. What an index holds.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct EntryOffset(pub u64);
+
+macro_rules! entry_kinds {
+    ($($(#[$doc:meta])* $name:ident = $number:literal,)*) => {
+        /// What an entry is. The numbers are on disk: never reuse one. 32 and above are reserved for transactions
+        /// (pending, prepared, final, timestamp ceiling).
+        #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+        #[repr(u8)]
+        pub enum EntryKind {
+            $($(#[$doc])* $name = $number,)*
+        }
+
+        impl EntryKind {
+            /// The kind of this number.
+            #[must_use]
+            pub fn from_u8(number: u8) -> Option<Self> {
+                match number {
+                    $($number => Some(Self::$name),)*
+                    _ => None,
+                }
+            }
+        }
+    };
+}
+
+entry_kinds! {
+    /// A key's value.
+    Object = 1,
+    /// A key's removal.
+    Tombstone = 2,
+    /// Completion record of an update (RIFL 3, R4.1).
+    Completion = 3,
+    /// A user's own idempotency key and its result (section 4).
+    OperationKey = 4,
+    /// Clients whose leases ended at or before it are forgotten (R4.6).
+    ExpiryFloor = 5,
+    /// A primary's term begins. Payload: the owner's. Dead when a later one is logged.
+    EpochStart = 6,
+    /// Live segments and epochs so far; first entry of every segment. Dead when the next segment opens.
+    Digest = 7,
+    /// A segment whose entries are all dead is let go. Dead when the next segment opens, whose digest omits it.
+    SegmentFreed = 8,
+    /// A table was dropped.
+    TableDropped = 9,
+    /// No object version at or below it is given out again (R4.8).
+    VersionFloor = 10,
+    /// An operation key ran out or was removed.
+    OperationKeyDropped = 11,
+}
+
+/// Bytes that an entry with this payload takes in a group, header and padding included.
+#[must_use]
+pub fn entry_bytes(payload_len: usize) -> usize {
+    ENTRY_HEADER_BYTES as usize + payload_len.next_multiple_of(ALIGN as usize)
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct GroupHeader {
+    pub(crate) payload_len: u32,
+    pub(crate) entries: u32,
+    pub(crate) offset: u64,
+    pub(crate) epoch: Epoch,
+    /// The group before this one: who wrote it, and where it starts.
+    pub(crate) previous: LogPosition,
+}
+
+impl GroupHeader {
+    /// Bytes of the whole group.
+    pub(crate) fn len(&self) -> u32 {
+        GROUP_HEADER_BYTES + self.payload_len
+    }
+
+    pub(crate) fn end(&self) -> u64 {
+        self.offset + u64::from(self.len())
+    }
+
+    /// Completes a group whose payload is in place.
+    pub(crate) fn seal(&self, group: &mut [u8]) {
+        assert_eq!(group.len(), self.len() as usize);
+        group[0..2].copy_from_slice(&MAGIC.to_le_bytes());
+        group[2..4].copy_from_slice(&FORMAT_VERSION.to_le_bytes());
+        group[4..8].copy_from_slice(&self.payload_len.to_le_bytes());
+        group[12..16].copy_from_slice(&self.entries.to_le_bytes());
+        group[16..24].copy_from_slice(&self.offset.to_le_bytes());
+        group[24..28].copy_from_slice(&self.epoch.0.to_le_bytes());
+        group[28..32].copy_from_slice(&self.previous.epoch.0.to_le_bytes());
+        group[32..40].copy_from_slice(&self.previous.offset.to_le_bytes());
+        group[40..48].fill(0);
+        let crc = crc32c::crc32c(&group[CRC_FROM..]);
+        group[8..12].copy_from_slice(&crc.to_le_bytes());
+    }
+
+    /// The fields, whatever they are. `group` must hold a header.
+    pub(crate) fn read(group: &[u8]) -> Self {
+        Self {
+            payload_len: u32_at(group, 4),
+            entries: u32_at(group, 12),
+            offset: u64_at(group, 16),
+            epoch: Epoch(u32_at(group, 24)),
+            previous: LogPosition { epoch: Epoch(u32_at(group, 28)), offset: u64_at(group, 32) },
+        }
+    }
+}
+
+/// Whether the checksum of this whole group is right.
+pub(crate) fn checksum_holds(group: &[u8]) -> bool {
+    u32_at(group, 8) == crc32c::crc32c(&group[CRC_FROM..])
+}
+
+/// Writes an entry's header and zeroes its padding; the payload between them is the caller's.
+pub(crate) fn frame_entry(entry: &mut [u8], kind: EntryKind, payload_len: u32) {
+    entry[..4].copy_from_slice(&[kind as u8, 0, 0, 0]);
+    entry[4..8].copy_from_slice(&payload_len.to_le_bytes());
+    entry[(ENTRY_HEADER_BYTES + payload_len) as usize..].fill(0);
+}
+
+pub(crate) fn u16_at(bytes: &[u8], at: usize) -> u16 {
+    u16::from_le_bytes(bytes[at..at + 2].try_into().expect("two bytes"))
+}
+
+pub(crate) fn u32_at(bytes: &[u8], at: usize) -> u32 {
+    u32::from_le_bytes(bytes[at..at + 4].try_into().expect("four bytes"))
+}
+
+pub(crate) fn u64_at(bytes: &[u8], at: usize) -> u64 {
+    u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"))
+}

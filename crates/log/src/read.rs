@@ -1,0 +1,89 @@
+//! Going through a log: for replay in slices, and for shipping.
+
+use kasha_types::{Epoch, LogSlice, SegmentId};
+
+use crate::Log;
+use crate::segment::Segment;
+use crate::verify::Entries;
+
+/// How far a replay has come. Borrows nothing: the log may grow and segments may be freed between two slices.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Cursor {
+    /// Everything below has been seen.
+    pub offset: u64,
+}
+
+/// One group of the log.
+#[derive(Clone, Debug)]
+pub struct Group<'a> {
+    /// Whose primary wrote it.
+    pub epoch: Epoch,
+    /// Offset of its first byte.
+    pub start: u64,
+    /// Offset behind its last byte.
+    pub end: u64,
+    /// What it holds.
+    pub entries: Entries<'a>,
+}
+
+impl Log {
+    /// The first group at or above the cursor, which moves behind it; `None` at the log's end. Freed segments are
+    /// passed over.
+    ///
+    /// # Panics
+    /// If no group begins at the cursor's offset although its segment is here.
+    pub fn next_group(&self, cursor: &mut Cursor) -> Option<Group<'_>> {
+        let (segment, at) = self.at_or_above(cursor.offset)?;
+        let group = segment.group(at);
+        cursor.offset = group.end();
+        Some(Group { epoch: group.epoch, start: at, end: group.end(), entries: segment.entries(&group) })
+    }
+
+    /// The groups from `offset` on.
+    pub fn groups_from(&self, offset: u64) -> impl Iterator<Item = Group<'_>> {
+        let mut cursor = Cursor { offset };
+        std::iter::from_fn(move || self.next_group(&mut cursor))
+    }
+
+    /// The log's bytes from one group boundary to another, in pieces for shipping and for files: each within one
+    /// segment, whole groups, and at most `piece_bytes_max` long unless a single group is longer.
+    ///
+    /// # Panics
+    /// As [`Log::next_group`].
+    pub fn pieces(&self, from: u64, to: u64, piece_bytes_max: u32) -> impl Iterator<Item = LogSlice> + '_ {
+        let mut from = from;
+        std::iter::from_fn(move || {
+            let (segment, start) = self.at_or_above(from).filter(|(_, start)| *start < to)?;
+            let limit = to.min(segment.end());
+            let mut end = limit;
+            if limit - start > u64::from(piece_bytes_max) {
+                end = segment.group(start).end();
+                while end < limit {
+                    let next = segment.group(end).end();
+                    if next - start > u64::from(piece_bytes_max) {
+                        break;
+                    }
+                    end = next;
+                }
+            }
+            from = end;
+            let len = u32::try_from(end - start).expect("within a segment");
+            Some(LogSlice { shard: self.shard, offset: start, len })
+        })
+    }
+
+    /// The segment that holds the first group at or above `offset`, and where that group begins.
+    fn at_or_above(&self, offset: u64) -> Option<(&Segment, u64)> {
+        if offset >= self.end.offset {
+            return None;
+        }
+        let id = self.segment_of(offset);
+        if let Some(segment) = self.segment(id).filter(|segment| offset < segment.end()) {
+            return Some((segment, offset));
+        }
+        let next = self.order.partition_point(|&held| held <= id);
+        let next: Option<SegmentId> = self.order.get(next).copied();
+        let segment = next.map(|id| &self.sealed[&id]).or(self.head.as_ref())?;
+        Some((segment, segment.base))
+    }
+}

@@ -1,0 +1,226 @@
+//! D4: a torn tail is dropped, and nothing else unreported.
+
+mod common;
+
+use common::{SEGMENT, SHARD, append, config, entries, files, fill, let_go, new_log, reseal};
+use kasha_log::{DamageKind, GroupFault, LoadReport, Log};
+use kasha_types::SegmentId;
+use proptest::prelude::*;
+
+type Files = Vec<(SegmentId, Vec<u8>)>;
+
+fn load(files: Files) -> (Log, LoadReport) {
+    Log::load(SHARD, config(64), files.into_iter())
+}
+
+/// Three segments; and the same with a hole where the second of four was freed.
+fn samples() -> [Log; 2] {
+    let mut whole = new_log();
+    fill(&mut whole, 1, 3);
+    append(&mut whole, 2, &[b"in two", b"entries"]);
+    let mut holed = new_log();
+    let objects = fill(&mut holed, 1, 4);
+    let_go(&mut holed, 1, SegmentId(1), &objects);
+    holed.free(SegmentId(1));
+    append(&mut holed, 2, &[b"the last"]);
+    [whole, holed]
+}
+
+#[test]
+fn a_whole_log_comes_back() {
+    for log in samples() {
+        let (loaded, report) = load(files(&log));
+        assert_eq!((report.damage, report.torn_bytes, report.useless.len()), (None, 0, 0));
+        assert_eq!(report.valid_end, log.end());
+        assert_eq!(entries(&loaded), entries(&log));
+        assert_eq!(loaded.epoch_history(), log.epoch_history());
+    }
+}
+
+#[test]
+fn a_torn_tail_is_dropped_at_every_byte() {
+    for log in samples() {
+        let last = log.groups_from(0).last().unwrap();
+        let whole = files(&log);
+        let base = u64::from(whole.last().unwrap().0.0) * u64::from(SEGMENT);
+        let (from, to) = ((last.start - base) as usize, (last.end - base) as usize);
+        for cut in from..to {
+            for zeros in [0, to - cut, SEGMENT as usize - cut] {
+                let mut torn = whole.clone();
+                let tail = &mut torn.last_mut().unwrap().1;
+                let lost_only_zeros = zeros > 0 && tail[cut..].iter().all(|&byte| byte == 0);
+                tail.truncate(cut);
+                tail.resize(cut + zeros, 0);
+                let (mut loaded, report) = load(torn);
+                assert_eq!(report.damage, None, "cut at {cut}");
+                if lost_only_zeros {
+                    assert_eq!(report.valid_end, log.end());
+                    continue;
+                }
+                assert_eq!(report.valid_end.offset, last.start);
+                assert!(report.torn_bytes <= (cut - from) as u64);
+                let kept = log.groups_from(0).map(|group| group.end).take_while(|end| *end <= last.start);
+                assert!(loaded.groups_from(0).map(|group| group.end).eq(kept));
+                append(&mut loaded, 3, &[b"goes on"]);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_segment_that_is_torn_as_a_whole_is_useless() {
+    let mut log = new_log();
+    fill(&mut log, 1, 2);
+    let mut torn = files(&log);
+    torn.push((SegmentId(2), vec![0; 100]));
+    let base = torn[1].1.len();
+    torn[1].1[base - 1] ^= 1;
+    let (_, report) = load(torn.clone());
+    assert_eq!((report.damage, report.useless), (None, vec![SegmentId(2)]));
+    torn[1].1.truncate(20);
+    let (loaded, report) = load(torn);
+    assert_eq!((report.damage, report.useless), (None, vec![SegmentId(1), SegmentId(2)]));
+    assert_eq!(loaded.segments().count(), 1);
+}
+
+#[test]
+fn every_flipped_bit_is_torn_off_or_reported() {
+    for log in samples() {
+        let (whole, all) = (files(&log), entries(&log));
+        let last = log.groups_from(0).last().unwrap();
+        for (index, (id, bytes)) in whole.iter().enumerate() {
+            for at in 0..bytes.len() {
+                let mut flipped = whole.clone();
+                flipped[index].1[at] ^= 1 << (at * 5 % 8);
+                let (loaded, report) = load(flipped);
+                let offset = u64::from(id.0) * u64::from(SEGMENT) + at as u64;
+                assert!(report.valid_end.offset <= offset, "a flip at {offset} was not seen: {report:?}");
+                assert!(report.damage.is_some() || offset >= last.start, "{offset} was dropped silently");
+                assert!(all.starts_with(&entries(&loaded)));
+            }
+        }
+    }
+}
+
+#[test]
+fn missing_segments_are_reported() {
+    for log in samples() {
+        let whole = files(&log);
+        for index in 0..whole.len() - 1 {
+            let mut fewer = whole.clone();
+            let (missing, _) = fewer.remove(index);
+            let (loaded, report) = load(fewer);
+            let damage = report.damage.unwrap();
+            assert_eq!(damage.kind, DamageKind::Missing(missing));
+            assert_eq!(damage.at, u64::from(missing.0) * u64::from(SEGMENT));
+            assert_eq!(loaded.segments().count(), index);
+        }
+    }
+}
+
+#[test]
+fn a_freed_segment_whose_file_is_still_there_stays_out() {
+    let mut log = new_log();
+    let objects = fill(&mut log, 1, 3);
+    let_go(&mut log, 1, SegmentId(0), &objects);
+    for _ in 0..2 {
+        let (loaded, report) = load(files(&log));
+        assert_eq!((report.damage, report.useless), (None, vec![SegmentId(0)]));
+        assert_eq!(loaded.segments().next(), Some((SegmentId(1), files(&log)[1].1.len() as u32)));
+        fill(&mut log, 1, 4); // the next digest omits it
+    }
+}
+
+#[test]
+fn another_version_or_segment_size_is_not_torn() {
+    let mut log = new_log();
+    fill(&mut log, 1, 2);
+    let mut newer = files(&log);
+    newer[1].1[2] = 9;
+    assert_eq!(load(newer).1.damage.unwrap().kind, DamageKind::Group(GroupFault::Version(9)));
+    let mut other = config(64);
+    other.segment_bytes *= 2;
+    let (_, report) = Log::load(SHARD, other, files(&log).into_iter());
+    assert!(matches!(report.damage.unwrap().kind, DamageKind::Group(GroupFault::Misplaced { .. })));
+}
+
+/// Changes files in ways that checksums may not notice.
+fn spoil(files: &mut Files, kind: u8, which: usize, at: usize, with: u32) {
+    let index = which % files.len();
+    let other = with as usize % files.len();
+    let len = files[index].1.len().max(1);
+    match kind {
+        0 => drop(files.remove(index)),
+        1 => files[index].1.truncate(at % len),
+        2 => files[index].1.resize(len + at % 200, with as u8),
+        3 => files[index].0 = SegmentId(with),
+        4 => files[index].0 = SegmentId(with % 6),
+        5 => {
+            let bytes = files[other].1.clone();
+            files[index].1 = bytes;
+        }
+        6 if len > 8 => files[index].1[at % (len - 8)..][..4].copy_from_slice(&with.to_le_bytes()),
+        _ => reseal_group(&mut files[index].1, at, with),
+    }
+    if files.is_empty() {
+        files.push((SegmentId(with), vec![with as u8; at]));
+    }
+}
+
+/// Changes a few bytes of some group and makes its checksum right.
+fn reseal_group(bytes: &mut [u8], at: usize, with: u32) {
+    let mut start = 0;
+    for skipped in 0.. {
+        let Some(header) = bytes.get(start..start + 48) else { return };
+        let len = 48 + u32::from_le_bytes(header[4..8].try_into().unwrap()) as usize;
+        if start + len > bytes.len() || len < 64 {
+            return;
+        }
+        if skipped == with as usize % 4 {
+            let group = &mut bytes[start..start + len];
+            let place = 12 + at % (if at.is_multiple_of(3) { len - 16 } else { 60.min(len - 16) });
+            let old = u32::from_le_bytes(group[place..place + 4].try_into().unwrap());
+            group[place..place + 4].copy_from_slice(&(old ^ (1 << (with % 32))).to_le_bytes());
+            return reseal(group);
+        }
+        start += len;
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(600))]
+
+    #[test]
+    fn no_bytes_panic(
+        sample in 0..2_usize,
+        changes in prop::collection::vec((0..10_u8, any::<usize>(), 0..5000_usize, any::<u32>()), 0..5),
+    ) {
+        let mut spoiled = files(&samples()[sample]);
+        for (kind, which, at, with) in changes {
+            spoil(&mut spoiled, kind, which, at, with);
+        }
+        let (mut log, report) = load(spoiled);
+        prop_assert_eq!(log.end(), report.valid_end);
+        // What was kept is a log: it reads, ships, loads again without a fault, and can be cut anywhere.
+        let (again, second) = load(files(&log));
+        prop_assert!(second.damage.is_none() || report.damage.is_some());
+        prop_assert_eq!(second.torn_bytes, 0);
+        if second.damage.is_none() {
+            prop_assert_eq!(entries(&again), entries(&log));
+        }
+        let ends: Vec<u64> = log.groups_from(0).map(|group| group.end).collect();
+        for end in ends.into_iter().rev() {
+            log.truncate(end).unwrap();
+            prop_assert_eq!(log.end().offset, end);
+        }
+    }
+
+    #[test]
+    fn noise_is_no_log(
+        noise in prop::collection::vec((any::<u32>(), prop::collection::vec(any::<u8>(), 0..300)), 0..5),
+    ) {
+        let (log, report) = load(noise.into_iter().map(|(id, bytes)| (SegmentId(id), bytes)).collect());
+        prop_assert_eq!(report.damage, None);
+        prop_assert_eq!(log.segments().count(), 0);
+    }
+}

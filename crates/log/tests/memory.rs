@@ -1,0 +1,176 @@
+//! The limit, the reserve, and freeing.
+
+mod common;
+
+use common::{SEGMENT, SHARD, append, config, fill, let_go, new_log};
+use kasha_log::{AppendError, EntryKind, Full, Log, Part, Purpose, entry_bytes};
+use kasha_types::{Epoch, SegmentId};
+
+fn until_full(log: &mut Log, purpose: Purpose, payload: usize) -> Vec<kasha_log::EntryOffset> {
+    let mut entries = Vec::new();
+    while let Ok(mut group) = log.begin(Epoch(1), entry_bytes(payload), purpose) {
+        let (at, bytes) = group.entry(EntryKind::Object, payload);
+        bytes.fill(1);
+        entries.push(at);
+        group.commit();
+    }
+    entries
+}
+
+#[test]
+fn only_freeing_may_use_the_reserve() {
+    let mut log = Log::new(SHARD, config(8));
+    until_full(&mut log, Purpose::Normal, 8);
+    let normal_end = log.end().offset;
+    let max = 8 * u64::from(SEGMENT);
+    assert!(normal_end <= max - max / 20 && normal_end > max - max / 20 - 128);
+    assert_eq!(log.begin(Epoch(1), entry_bytes(8), Purpose::Normal).err(), Some(Full::Memory));
+    assert!(!until_full(&mut log, Purpose::Freeing, 8).is_empty());
+    assert!(log.end().offset > max - 128);
+    assert_eq!(log.memory_used(), max);
+}
+
+#[test]
+fn a_refused_or_dropped_group_leaves_no_trace() {
+    let mut log = new_log();
+    let (first, _) = append(&mut log, 1, &[b"first"]);
+    let before = format!("{:?}", common::snapshot(&log));
+    let too_large = log.group_payload_max() + 8;
+    assert_eq!(log.begin(Epoch(1), too_large, Purpose::Freeing).err(), Some(Full::Group));
+    log.begin(Epoch(9), 400, Purpose::Normal).unwrap().entry(EntryKind::Object, 100).1.fill(7);
+    assert_eq!(before, format!("{:?}", common::snapshot(&log)));
+    let (second, _) = append(&mut log, 1, &[b"second"]);
+    assert_eq!(second.start, first.end);
+}
+
+#[test]
+fn the_open_group_can_be_read_and_copied_from() {
+    let mut log = new_log();
+    let sealed = fill(&mut log, 1, 2)[0];
+    let (_, committed) = append(&mut log, 1, &[b"committed"]);
+    let mut group = log.begin(Epoch(1), 1000, Purpose::Normal).unwrap();
+    let (fresh, payload) = group.entry(EntryKind::Object, 5);
+    payload.copy_from_slice(b"fresh");
+    assert_eq!(group.read(fresh).payload, b"fresh");
+    assert_eq!(group.read(committed[0]).payload, b"committed");
+    assert_eq!(group.log().entry(committed[0]).kind, EntryKind::Object);
+    let part = |group: &kasha_log::GroupWriter<'_>, at, len| {
+        let offset = group.read(at).payload_offset;
+        Part::Log { offset, len }
+    };
+    let parts = [
+        part(&group, sealed, 2),
+        Part::Bytes(b"-"),
+        part(&group, committed[0], 9),
+        Part::Bytes(b"-"),
+        part(&group, fresh, 5),
+    ];
+    let mixed = group.entry_parts(EntryKind::Completion, &parts);
+    group.payload_mut(mixed)[0] = b'!';
+    let room = group.room();
+    assert_eq!(room, 1000 - entry_bytes(5) - entry_bytes(18));
+    group.commit();
+    assert_eq!(log.entry(mixed).payload, b"!\x01-committed-fresh");
+}
+
+#[test]
+#[should_panic(expected = "more than was reserved")]
+fn writing_past_the_reservation_is_a_bug() {
+    let mut log = new_log();
+    log.begin(Epoch(1), 16, Purpose::Normal).unwrap().entry(EntryKind::Object, 9);
+}
+
+#[test]
+#[should_panic(expected = "died twice")]
+fn dying_twice_is_a_bug() {
+    let mut log = new_log();
+    let (_, at) = append(&mut log, 1, &[b"one"]);
+    fill(&mut log, 1, 2).into_iter().filter(|at| at.0 < u64::from(SEGMENT)).for_each(|at| log.kill(at));
+    log.kill(at[0]);
+    log.kill(at[0]);
+}
+
+#[test]
+fn memory_goes_round() {
+    let mut log = Log::new(SHARD, config(4));
+    let mut entries = Vec::new();
+    for segment in 0..50 {
+        while log.segment_of(log.end().offset) <= SegmentId(segment) {
+            entries.extend(append(&mut log, 1, &[&[1; 300]]).1);
+        }
+        let_go(&mut log, 1, SegmentId(segment), &entries);
+        assert_eq!(log.freeable(u64::MAX), None, "the log says so already");
+        let first = entries[0];
+        log.free(SegmentId(segment));
+        assert_eq!(log.entry(first).payload, [1; 300], "held effects may name it");
+        entries.retain(|at| log.segment_of(at.0) > SegmentId(segment));
+        log.bury();
+    }
+    let stats = log.stats();
+    assert!(stats.segments + stats.segments_pooled <= 4, "{stats:?}");
+    assert_eq!(stats.segments_freed, 50);
+    assert_eq!(log.groups_from(0).next().unwrap().start, 50 * u64::from(SEGMENT));
+}
+
+#[test]
+fn a_segment_is_freeable_when_its_deaths_are_synced() {
+    let mut log = new_log();
+    let entries = fill(&mut log, 1, 2);
+    let (last, first) = entries.split_last().unwrap();
+    first.iter().for_each(|at| log.kill(*at));
+    let died_at = log.end().offset;
+    append(&mut log, 1, &[b"more"]);
+    assert_eq!(log.segment_of(last.0), SegmentId(1));
+    assert_eq!(log.freeable(died_at - 1), None);
+    assert_eq!(log.freeable(died_at), Some(SegmentId(0)));
+    let mut group = log.begin(Epoch(1), entry_bytes(4), Purpose::Freeing).unwrap();
+    group.segment_freed(SegmentId(0));
+    let freed = group.commit();
+    assert_eq!(log.retired(freed.end.offset - 1), None);
+    assert_eq!(log.retired(freed.end.offset), Some(SegmentId(0)));
+}
+
+#[test]
+fn only_the_newest_epoch_start_lives() {
+    let mut log = new_log();
+    let start = |log: &mut Log, epoch| {
+        let mut group = log.begin(Epoch(epoch), entry_bytes(0), Purpose::Freeing).unwrap();
+        group.entry(EntryKind::EpochStart, 0);
+        group.commit();
+    };
+    start(&mut log, 1);
+    let with_one = log.live_bytes();
+    start(&mut log, 2);
+    assert_eq!(log.live_bytes(), with_one);
+    let entries = fill(&mut log, 2, 2);
+    start(&mut log, 3);
+    entries.into_iter().filter(|at| at.0 < u64::from(SEGMENT)).for_each(|at| log.kill(at));
+    assert_eq!(log.freeable(log.end().offset), Some(SegmentId(0)));
+}
+
+#[test]
+fn a_truncation_takes_back_what_the_tail_said() {
+    let mut log = new_log();
+    let entries = fill(&mut log, 1, 2);
+    let (before, _) = append(&mut log, 1, &[b"before"]);
+    let live = log.live_bytes();
+    let_go(&mut log, 2, SegmentId(0), &entries);
+    log.truncate(before.end.offset).unwrap();
+    assert_eq!(log.retired(u64::MAX), None);
+    assert_eq!(log.freeable(u64::MAX), None);
+    assert_eq!(log.live_bytes(), live);
+    assert_eq!(log.last_epoch_end(Epoch(2)), None);
+    assert_eq!(log.last_epoch_end(Epoch(1)), Some(before.end.offset));
+}
+
+#[test]
+fn a_backup_has_slack_and_an_end_to_it() {
+    let mut primary = new_log();
+    fill(&mut primary, 1, 20);
+    let mut backup = Log::new(SHARD, config(8));
+    let refused = primary
+        .pieces(0, primary.end().offset, SEGMENT)
+        .find_map(|slice| backup.append_raw(primary.slice(slice)).err());
+    assert_eq!(refused, Some(AppendError::Full));
+    assert_eq!(backup.segments().count(), 8 + 1 + 2);
+}

@@ -1,0 +1,216 @@
+//! A backup takes exactly what follows its end, and nothing else changes it.
+
+mod common;
+
+use common::{SEGMENT, SHARD, append, config, entries, files, fill, let_go, new_log, reseal, snapshot};
+use kasha_log::{AppendError, EntryKind, GroupFault, Log, Purpose, entry_bytes};
+use kasha_types::{Epoch, LogPosition, SegmentId};
+use proptest::prelude::*;
+
+fn ship(from: &Log, to: &mut Log, piece: u32) -> Result<(), AppendError> {
+    for slice in from.pieces(to.end().offset, from.end().offset, piece) {
+        to.append_raw(from.slice(slice))?;
+    }
+    Ok(())
+}
+
+#[test]
+fn a_backup_becomes_equal_in_pieces_of_any_size() {
+    let mut primary = new_log();
+    fill(&mut primary, 1, 4);
+    append(&mut primary, 3, &[b"later", b"epoch"]);
+    for piece in [1, 100, 777, 4096, u32::MAX] {
+        let mut backup = new_log();
+        ship(&primary, &mut backup, piece).unwrap();
+        assert_eq!(files(&backup), files(&primary));
+        assert_eq!((backup.end(), backup.epoch_history()), (primary.end(), primary.epoch_history()));
+        assert_eq!(backup.live_bytes(), primary.live_bytes());
+    }
+}
+
+#[test]
+fn pieces_are_whole_groups_of_bounded_length() {
+    let mut primary = new_log();
+    fill(&mut primary, 1, 3);
+    let starts: Vec<u64> = primary.groups_from(0).map(|group| group.start).collect();
+    for slice in primary.pieces(starts[2], primary.end().offset, 1000) {
+        assert!(slice.len <= 1000 && starts.contains(&slice.offset));
+    }
+    let bytes: u64 = primary.pieces(0, primary.end().offset, 1000).map(|slice| u64::from(slice.len)).sum();
+    assert_eq!(bytes, primary.segments().map(|(_, used)| u64::from(used)).sum());
+}
+
+#[test]
+fn refusals_say_why() {
+    let mut primary = new_log();
+    let groups: Vec<_> = (0..4).map(|n| append(&mut primary, 1, &[&[n; 20]]).0).collect();
+    let bytes_of = |n: usize| {
+        let (start, end) = (groups[n].start.offset, groups[n].end.offset);
+        primary.bytes(start, (end - start) as u32).to_vec()
+    };
+    let first = primary.bytes(0, groups[1].end.offset as u32).to_vec();
+    let mut backup = new_log();
+    backup.append_raw(&first).unwrap();
+    let end = groups[1].end.offset;
+    let group = |fault| Err(AppendError::Group { at: end, fault });
+
+    assert_eq!(backup.append_raw(&first), Err(AppendError::Overlap { end }));
+    assert_eq!(backup.append_raw(&bytes_of(3)), Err(AppendError::Gap { expected: end }));
+    assert_eq!(backup.append_raw(&[]), group(GroupFault::Torn));
+    assert_eq!(backup.append_raw(&bytes_of(2)[..60]), group(GroupFault::Torn));
+    let mut flipped = bytes_of(2);
+    flipped[58] ^= 1;
+    assert_eq!(backup.append_raw(&flipped), group(GroupFault::Checksum));
+    flipped[58] ^= 1;
+    flipped[28] = 0; // the predecessor's epoch
+    reseal(&mut flipped);
+    let ours = LogPosition { epoch: Epoch(1), offset: groups[1].start.offset };
+    assert_eq!(backup.append_raw(&flipped), Err(AppendError::PredecessorMismatch { ours }));
+    let skips = [bytes_of(2), bytes_of(2)].concat();
+    let after = groups[2].end.offset;
+    let misplaced = GroupFault::Misplaced { names: end };
+    assert_eq!(backup.append_raw(&skips), Err(AppendError::Group { at: after, fault: misplaced }));
+    backup.append_raw(&[bytes_of(2), bytes_of(3)].concat()).unwrap();
+    assert_eq!(entries(&backup), entries(&primary));
+}
+
+#[test]
+fn a_diverged_backup_is_cut_and_made_equal() {
+    let mut old = new_log();
+    append(&mut old, 1, &[b"both"]);
+    let (mut new, mut backup) = (new_log(), new_log());
+    ship(&old, &mut new, SEGMENT).unwrap();
+    append(&mut old, 1, &[b"only the old primary and its backup"]);
+    fill(&mut old, 1, 3);
+    ship(&old, &mut backup, SEGMENT).unwrap();
+    append(&mut new, 2, &[b"the new primary's"]);
+
+    let common =
+        kasha_log::common_prefix(new.epoch_history(), new.end().offset, backup.epoch_history(), backup.end().offset);
+    assert!(matches!(ship(&new, &mut backup, SEGMENT), Ok(()))); // nothing to ship: it is behind
+    let cut = backup.truncate(common).unwrap();
+    assert_eq!(cut.removed, [SegmentId(1), SegmentId(2)]);
+    assert_eq!(cut.head, Some((SegmentId(0), common as u32)));
+    ship(&new, &mut backup, SEGMENT).unwrap();
+    assert_eq!(snapshot_without_memory(&backup), snapshot_without_memory(&new));
+    assert_eq!(backup.truncate(common + 8), Err(kasha_log::NotABoundary));
+    assert_eq!(backup.truncate(0).unwrap().head, None);
+    ship(&new, &mut backup, SEGMENT).unwrap();
+    assert_eq!(entries(&backup), entries(&new));
+}
+
+fn snapshot_without_memory(log: &Log) -> impl PartialEq + std::fmt::Debug {
+    (log.end(), log.epoch_history().to_vec(), log.live_bytes(), files(log))
+}
+
+#[test]
+fn effects_of_a_turn_can_read_what_it_cut() {
+    let mut log = new_log();
+    fill(&mut log, 1, 2);
+    let slices: Vec<_> = log.pieces(0, log.end().offset, 500).collect();
+    let before: Vec<Vec<u8>> = slices.iter().map(|slice| log.slice(*slice).to_vec()).collect();
+    let keep = log.groups_from(0).nth(2).unwrap().end;
+    log.truncate(keep).unwrap();
+    assert!(slices.iter().zip(&before).all(|(slice, bytes)| log.slice(*slice) == bytes));
+    log.bury();
+    assert_eq!(log.stats().segments_in_graveyard, 0);
+    assert_eq!(log.stats().segments_pooled, 1);
+}
+
+#[test]
+fn a_joiner_takes_the_tail_first_and_then_the_past() {
+    let mut primary = new_log();
+    let mut objects = fill(&mut primary, 1, 3);
+    let mut group = primary.begin(Epoch(2), entry_bytes(4), Purpose::Normal).unwrap();
+    group.entry(EntryKind::EpochStart, 4).1.fill(2);
+    group.commit();
+    objects.extend(fill(&mut primary, 2, 5));
+    let_go(&mut primary, 2, SegmentId(1), &objects);
+    primary.free(SegmentId(1));
+    fill(&mut primary, 2, 6);
+
+    let base = 5 * u64::from(SEGMENT);
+    let mut joiner = Log::begin_at(SHARD, config(64), base);
+    assert!(joiner.append_raw(primary.bytes(0, 100)).is_err());
+    ship(&primary, &mut joiner, SEGMENT).unwrap();
+    assert_eq!(joiner.absent(), [0, 2, 3, 4].map(SegmentId));
+    assert_eq!(joiner.epoch_history(), primary.epoch_history(), "known from the digest");
+    let whole = files(&primary);
+    assert_eq!(joiner.install_segment(SegmentId(1), &whole[0].1), Err(AppendError::NotAbsent));
+    for (id, bytes) in [&whole[2], &whole[0], &whole[1], &whole[3]] {
+        let before = format!("{:?}", snapshot(&joiner));
+        assert!(joiner.install_segment(*id, &bytes[..bytes.len() - 8]).is_err());
+        assert!(joiner.install_segment(*id, &[&bytes[..], &[0; 8]].concat()).is_err());
+        assert_eq!(before, format!("{:?}", snapshot(&joiner)));
+        joiner.install_segment(*id, bytes).unwrap();
+    }
+    assert!(joiner.absent().is_empty());
+    assert_eq!(entries(&joiner), entries(&primary));
+    assert_eq!(joiner.live_bytes(), primary.live_bytes());
+    append(&mut joiner, 3, &[b"may be elected now"]);
+}
+
+#[test]
+fn a_segment_without_its_last_groups_does_not_fit_its_successor() {
+    let mut primary = new_log();
+    fill(&mut primary, 1, 3);
+    let mut joiner = Log::begin_at(SHARD, config(64), 2 * u64::from(SEGMENT));
+    ship(&primary, &mut joiner, SEGMENT).unwrap();
+    let last = primary.groups_from(0).take_while(|group| group.end < 2 * u64::from(SEGMENT)).last().unwrap();
+    let short = primary.bytes(u64::from(SEGMENT), (last.start - u64::from(SEGMENT)) as u32);
+    assert!(matches!(joiner.install_segment(SegmentId(1), short), Err(AppendError::PredecessorMismatch { .. })));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(1500))]
+
+    #[test]
+    fn refused_bytes_change_nothing(
+        upto in 1..20_usize, from in 0..20_usize, groups in 1..6_usize,
+        flips in prop::collection::vec((0..400_usize, 0..8_u8), 0..3), resealed: bool, cut in 0..4_usize,
+    ) {
+        let mut primary = new_log();
+        let objects = fill(&mut primary, 1, 2);
+        let_go(&mut primary, 2, SegmentId(0), &objects);
+        fill(&mut primary, 3, 3);
+        let places: Vec<_> = primary.groups_from(0).map(|group| (group.start, group.end)).collect();
+        let mut backup = new_log();
+        for (start, end) in &places[..upto] {
+            backup.append_raw(primary.bytes(*start, (end - start) as u32)).unwrap();
+        }
+        let mut bytes = Vec::new();
+        for (start, end) in places.iter().skip(from).take(groups) {
+            let mut group = primary.bytes(*start, (end - start) as u32).to_vec();
+            for (at, bit) in &flips {
+                let at = at % group.len();
+                group[at] ^= 1 << bit;
+            }
+            if resealed {
+                reseal(&mut group);
+            }
+            bytes.extend(group);
+        }
+        bytes.truncate(bytes.len() - cut * 7);
+        let before = format!("{:?}", snapshot(&backup));
+        let held = entries(&backup);
+        match backup.append_raw(&bytes) {
+            Ok(end) => {
+                prop_assert_eq!(end, backup.end());
+                prop_assert!(entries(&backup).starts_with(&held));
+                let (again, report) = Log::load(SHARD, config(64), files(&backup).into_iter());
+                prop_assert!(resealed || report.damage.is_none());
+                prop_assert!(report.damage.is_some() || again.end() == end);
+            }
+            Err(_) => prop_assert_eq!(before, format!("{:?}", snapshot(&backup))),
+        }
+    }
+
+    #[test]
+    fn noise_is_refused(noise in prop::collection::vec(any::<u8>(), 0..400)) {
+        let mut log = new_log();
+        append(&mut log, 1, &[b"here"]);
+        let before = format!("{:?}", snapshot(&log));
+        prop_assert!(log.append_raw(&noise).is_err());
+        prop_assert_eq!(before, format!("{:?}", snapshot(&log)));
+    }
+}

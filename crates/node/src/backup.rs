@@ -1,0 +1,265 @@
+//! The other end of replication: a member that follows a primary (sections 5 and 7).
+
+use kasha_log::AppendError;
+use kasha_machine::{Effect, Effects, Endpoint, FileName, Gate};
+use kasha_replication::history_of;
+use kasha_types::{CoreId, Epoch, LogPosition, SegmentId};
+use kasha_wire::frame::Kind;
+use kasha_wire::hot::{self, AppendView, Appended};
+use kasha_wire::message::{AttachAt, Message};
+
+use crate::core::{Core, send};
+use crate::replica::{Replica, Role};
+
+/// Bytes of a log piece that is handed to a new primary.
+const PIECE_BYTES_MAX: u32 = 1024 * 1024;
+
+/// Following a primary.
+#[derive(Debug)]
+pub(crate) struct Backup {
+    pub epoch: Epoch,
+    pub primary: CoreId,
+    /// Where our log joined the primary's; `None`: not yet, nothing may be appended.
+    pub attached: Option<AttachAt>,
+    /// The round of the last append of this turn: one ack answers them all.
+    answer_due: Option<u64>,
+    /// An older segment that is being copied to us.
+    copy: Option<(SegmentId, Vec<u8>)>,
+}
+
+impl Replica {
+    /// A primary of this epoch speaks: obey it from now on, unless we promised a later one. False: do not.
+    fn follow(&mut self, core: &mut Core, epoch: Epoch, primary: CoreId, out: &mut Effects) -> bool {
+        if epoch < self.meta.promised {
+            return false;
+        }
+        match &self.role {
+            Role::Leader(leader) if leader.epoch >= epoch => return false,
+            Role::Backup(backup) if backup.epoch == epoch => return backup.primary == primary,
+            Role::Leader(_) | Role::Backup(_) | Role::Idle => {}
+        }
+        if epoch > self.meta.promised || !self.exists {
+            self.promise(core, epoch, out);
+        }
+        self.lose_role(out);
+        self.role = Role::Backup(Backup { epoch, primary, attached: None, answer_due: None, copy: None });
+        true
+    }
+
+    /// Step 2: promise the epoch, and report what we hold.
+    pub fn on_fence(&mut self, core: &mut Core, from: Endpoint, epoch: Epoch, primary: CoreId, out: &mut Effects) {
+        let existed = self.exists;
+        if !self.follow(core, epoch, primary, out) {
+            return;
+        }
+        let report = self.fence_report(core.id().node);
+        let message = Message::FenceReport {
+            shard: self.shard,
+            epoch,
+            node: report.node,
+            exists: existed,
+            end: report.end,
+            history: report.history,
+            intact: existed && report.intact,
+            complete: existed && report.complete,
+        };
+        send(from, &message, core.durable_gate(), out);
+    }
+
+    /// The primary says where our log joins its own.
+    pub fn on_attach(
+        &mut self,
+        core: &mut Core,
+        from: Endpoint,
+        (epoch, primary): (Epoch, CoreId),
+        expected: LogPosition,
+        start: AttachAt,
+        live: &[SegmentId],
+        out: &mut Effects,
+    ) {
+        if !self.follow(core, epoch, primary, out) {
+            return;
+        }
+        let (AttachAt::Keep(offset) | AttachAt::Join(offset)) = start;
+        let Role::Backup(backup) = &self.role else { return };
+        let again = backup.attached == Some(start);
+        if !again {
+            // An old message must not cut what was acknowledged since: it names the end that it was made for.
+            if self.log.end() != expected || !self.obey_attach(core, start, live, out) {
+                return self.mismatch(core, from, out);
+            }
+            let Role::Backup(backup) = &mut self.role else { return };
+            backup.attached = Some(start);
+        }
+        let (shard, node) = (self.shard, core.id().node);
+        send(from, &Message::Attached { shard, epoch, node, end: offset }, core.durable_gate(), out);
+    }
+
+    fn obey_attach(&mut self, core: &mut Core, start: AttachAt, live: &[SegmentId], out: &mut Effects) -> bool {
+        match start {
+            AttachAt::Keep(offset) => {
+                if !self.truncate_log(core, offset, out) {
+                    return false;
+                }
+                // Segments freed while we were away: the tombstones of what they hold may be gone by now.
+                let gone: Vec<_> = self.log.segments().map(|(id, _)| id).filter(|id| !live.contains(id)).collect();
+                if !gone.is_empty() {
+                    for &segment in &gone {
+                        self.log.forget(segment);
+                        core.remove(FileName::Segment { shard: self.shard, segment }, out);
+                    }
+                    self.forget_state();
+                }
+            }
+            AttachAt::Join(base) => {
+                self.reset_log(core, base, out);
+                let first = self.log.segment_of(base);
+                self.meta.complete = live.iter().all(|&segment| segment >= first);
+                self.meta.intact = false;
+                self.save_meta(core, out);
+            }
+        }
+        true
+    }
+
+    fn mismatch(&self, core: &Core, to: Endpoint, out: &mut Effects) {
+        let message = Message::Mismatch {
+            shard: self.shard,
+            epoch: self.meta.promised,
+            node: core.id().node,
+            end: self.log.end(),
+            history: history_of(&self.log),
+        };
+        send(to, &message, Gate::Now, out);
+    }
+
+    /// Log bytes from the primary.
+    pub fn on_append(&mut self, core: &mut Core, from: Endpoint, append: &AppendView<'_>, out: &mut Effects) {
+        let Role::Backup(backup) = &mut self.role else {
+            if append.epoch >= self.meta.promised && matches!(self.role, Role::Idle) {
+                self.mismatch(core, from, out); // a new incarnation: attach us again
+            }
+            return;
+        };
+        if append.epoch != backup.epoch {
+            return; // a zombie's, or of a primary that has not fenced us yet
+        }
+        if backup.attached.is_none() {
+            return self.mismatch(core, from, out);
+        }
+        let end = self.log.end().offset;
+        let ahead = usize::try_from(end.saturating_sub(append.from)).unwrap_or(usize::MAX);
+        // One epoch is written by one primary: what we have of it already is the same.
+        if let Some(new) = append.bytes.get(ahead..).filter(|new| !new.is_empty()) {
+            match self.log.append_raw(new) {
+                Ok(_) => {}
+                Err(AppendError::PredecessorMismatch { .. } | AppendError::Overlap { .. }) => {
+                    backup.attached = None;
+                    return self.mismatch(core, from, out);
+                }
+                // Lost or damaged on the way: the primary sends it again.
+                Err(AppendError::Group { .. } | AppendError::Gap { .. } | AppendError::NotAbsent) => return,
+                Err(AppendError::Full) => {
+                    let why = format!("{}: no memory for the primary's log; raise the memory limit", self.shard);
+                    let why = out.span(why.as_bytes());
+                    return out.push(Effect::Stop(why));
+                }
+            }
+        } else if append.from > end {
+            return;
+        }
+        backup.answer_due = Some(backup.answer_due.map_or(append.round, |due| due.max(append.round)));
+        if !self.meta.intact && self.log.end().offset >= append.synced {
+            self.meta.intact = true; // R5.5: re-copied
+            self.save_meta(core, out);
+        }
+    }
+
+    /// Ends a follower's turn: new bytes go to the file, and one ack leaves when they are there.
+    pub fn end_follower_turn(&mut self, core: &mut Core, out: &mut Effects) {
+        let Role::Backup(_) = &self.role else { return };
+        self.write_log(core, out);
+        let (shard, end, node) = (self.shard, self.log.end().offset, core.id().node);
+        let Role::Backup(backup) = &mut self.role else { return };
+        if let Some(round) = backup.answer_due.take() {
+            let mark = out.mark();
+            let appended = Appended { shard, epoch: backup.epoch, node, end, round };
+            hot::encode_small(Kind::Appended, &appended, out.arena());
+            let head = out.span_from(mark);
+            let (to, gate) = (Endpoint::Core(backup.primary), core.durable_gate());
+            out.push(Effect::Send { to, head, tail: None, gate });
+        }
+    }
+
+    /// Part of an older segment, for a joiner.
+    pub fn on_copy_segment(
+        &mut self,
+        core: &mut Core,
+        from: Endpoint,
+        epoch: Epoch,
+        (segment, total, offset): (SegmentId, u32, u32),
+        bytes: &[u8],
+        out: &mut Effects,
+    ) {
+        let (shard, node) = (self.shard, core.id().node);
+        let Role::Backup(backup) = &mut self.role else { return };
+        if backup.epoch != epoch || backup.attached.is_none() || total > core.options.segment_bytes {
+            return;
+        }
+        let arrived = if total == 0 {
+            self.end_copy(core, out);
+            if !self.meta.complete {
+                return;
+            }
+            0
+        } else {
+            if !self.log.absent().contains(&segment) {
+                total // installed already, or freed: nothing more is wanted of it
+            } else {
+                let fresh = backup.copy.take().filter(|(id, _)| *id == segment);
+                let (_, mut whole) = fresh.unwrap_or((segment, Vec::with_capacity(total as usize)));
+                if whole.len() == offset as usize {
+                    whole.extend_from_slice(bytes);
+                }
+                let arrived = u32::try_from(whole.len()).unwrap_or(u32::MAX);
+                if arrived >= total {
+                    self.install(core, segment, &whole, out);
+                } else {
+                    backup.copy = Some((segment, whole));
+                }
+                arrived
+            }
+        };
+        let message = Message::SegmentCopied { shard, epoch, node, segment, offset: arrived };
+        send(from, &message, core.durable_gate(), out);
+    }
+
+    fn install(&mut self, core: &mut Core, segment: SegmentId, bytes: &[u8], out: &mut Effects) {
+        if self.log.install_segment(segment, bytes).is_ok() {
+            let offset = self.log.segment_base(segment);
+            let len = u32::try_from(bytes.len()).expect("within a segment");
+            let slice = kasha_types::LogSlice { shard: self.shard, offset, len };
+            core.write_log(FileName::Segment { shard: self.shard, segment }, 0, slice, out);
+        }
+    }
+
+    fn end_copy(&mut self, core: &mut Core, out: &mut Effects) {
+        if !self.meta.complete && self.log.absent().is_empty() {
+            self.meta.complete = true;
+            self.save_meta(core, out);
+        }
+    }
+
+    /// A new primary, whose log is shorter, asks for ours.
+    pub fn on_fetch_log(&mut self, from: Endpoint, epoch: Epoch, offset: u64, out: &mut Effects) {
+        if epoch != self.meta.promised || self.leader().is_some() {
+            return;
+        }
+        let end = self.log.end().offset;
+        let piece = self.log.pieces(offset, end, PIECE_BYTES_MAX).next();
+        let (from_offset, bytes) =
+            piece.map_or((offset, Vec::new()), |slice| (slice.offset, self.log.slice(slice).to_vec()));
+        let bytes = kasha_wire::codec::Bytes(bytes);
+        send(from, &Message::LogPiece { shard: self.shard, epoch, from: from_offset, bytes }, Gate::Now, out);
+    }
+}

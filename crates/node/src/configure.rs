@@ -1,0 +1,120 @@
+//! Obeying the committed configuration. The configuration says what should be; this makes it so, step by step, and
+//! reports what is done.
+
+use std::rc::Rc;
+
+use kasha_machine::{Effect, Effects, Endpoint};
+use kasha_types::Tick;
+use kasha_wire::{Configuration, ShardConfig, ShardPhase};
+
+use crate::leader::{Stage, members_of};
+use crate::node::Node;
+use crate::replica::{Replica, Role};
+
+impl Node {
+    /// A configuration from the coordinator. Older ones, and another cluster's, are ignored.
+    pub(crate) fn on_configuration(&mut self, now: Tick, configuration: Configuration, out: &mut Effects) {
+        let known = self.core.configuration.as_ref().map(|known| known.version);
+        if configuration.cluster != self.core.options.cluster
+            || known.is_some_and(|known| configuration.version <= known)
+        {
+            return;
+        }
+        for info in &configuration.nodes {
+            for (index, &address) in info.cores.iter().enumerate() {
+                let core = kasha_types::CoreId { node: info.node, core: index as u8 };
+                out.push(Effect::Route { to: Endpoint::Core(core), address });
+            }
+        }
+        let configuration = Rc::new(configuration);
+        self.core.configuration = Some(Rc::clone(&configuration));
+        if known.is_none() {
+            self.witnesses.judge_boot(&self.core);
+            for replica in self.replicas.values_mut() {
+                replica.judge_boot(&self.core);
+            }
+        }
+        for config in &configuration.shards {
+            if configuration.core_of(self.core.id().node, config.shard) == Some(self.core.id()) {
+                self.obey_shard(config, out);
+                self.obey_witness(config, out);
+            }
+        }
+        self.next_heartbeat = now; // the coordinator wants to know who obeys what
+    }
+
+    fn obey_shard(&mut self, config: &ShardConfig, out: &mut Effects) {
+        let node = self.core.id().node;
+        let core = &mut self.core;
+        if config.primary == node {
+            let replica =
+                (self.replicas.entry(config.shard)).or_insert_with(|| Replica::fresh(&core.options, config.shard));
+            replica.obey_primary(core, config, out);
+            return;
+        }
+        let Some(replica) = self.replicas.get_mut(&config.shard) else { return };
+        if replica.leader().is_some_and(|leader| leader.epoch < config.epoch) {
+            replica.lose_role(out); // somebody else is primary now
+        }
+        let wanted = config.member(node).is_some() || config.recover_from.contains(&node);
+        if !wanted && config.phase == ShardPhase::Serving {
+            // The shard serves without us: what we hold is of no use to anybody.
+            replica.reset_log(core, 0, out);
+            core.remove(kasha_machine::FileName::Replica(config.shard), out);
+            self.replicas.remove(&config.shard);
+            out.push(Effect::DropHeld(config.shard));
+        }
+    }
+
+    fn obey_witness(&mut self, config: &ShardConfig, out: &mut Effects) {
+        let node = self.core.id().node;
+        let old: Vec<_> = (self.witnesses.instances.keys().copied())
+            .filter(|&(shard, list)| shard == config.shard && list < config.list)
+            .collect();
+        for (shard, list) in old {
+            self.witnesses.end(&mut self.core, shard, list, out);
+        }
+        // A list of a shard that never served is not in force: `Recovered` brings the first.
+        if config.witnesses.contains(&node) {
+            self.witnesses.start(&mut self.core, config.shard, config.list, out);
+        }
+    }
+}
+
+impl Replica {
+    fn obey_primary(&mut self, core: &mut crate::core::Core, config: &ShardConfig, out: &mut Effects) {
+        let end = self.log.end().offset;
+        let leads = self.leader().is_some_and(|leader| leader.epoch == config.epoch);
+        if !leads {
+            // Serving in a term that this process did not begin: it waits to be promoted anew (R7.1).
+            if config.phase == ShardPhase::Recovering && self.may_begin(config) {
+                self.begin_term(core, config, out);
+            }
+            return;
+        }
+        let Role::Leader(leader) = &mut self.role else { return };
+        leader.shipping.set_members(members_of(core, config));
+        match &mut leader.stage {
+            Stage::Serving(serving) => {
+                leader.list = config.list;
+                serving.update(core, config, end);
+                self.drop_tables(core);
+            }
+            Stage::Reporting if config.phase == ShardPhase::Serving => {
+                self.begin_serving(core, config);
+                self.drop_tables(core);
+            }
+            Stage::Fencing { .. }
+            | Stage::Fetching { .. }
+            | Stage::Replaying
+            | Stage::Witnessing { .. }
+            | Stage::Syncing { .. }
+            | Stage::Reporting => {}
+        }
+    }
+
+    /// Whether a term may begin here: a later one was not promised, and this process has not begun it before.
+    fn may_begin(&self, config: &ShardConfig) -> bool {
+        config.epoch >= self.meta.promised && self.leader().is_none_or(|leader| leader.epoch < config.epoch)
+    }
+}

@@ -1,0 +1,131 @@
+//! What all replicas and witnesses of a core share: files, clocks, configuration, scratch memory.
+
+use std::rc::Rc;
+
+use kasha_machine::{Data, Effect, Effects, Endpoint, FileName, Gate};
+use kasha_types::{ClientId, ClusterTime, CoreId, KeyHash, LocalPosition, LogSlice, Slot, Tick};
+use kasha_wire::{Configuration, Durability, Message};
+
+use crate::NodeOptions;
+
+/// The core that hosts replicas and witnesses.
+#[derive(Debug)]
+pub(crate) struct Core {
+    pub options: NodeOptions,
+    pub configuration: Option<Rc<Configuration>>,
+    /// Taken from the coordinator and the log only (R4.7).
+    pub cluster_time: ClusterTime,
+    /// Every client id ever granted is below this.
+    pub clients_below: ClientId,
+    /// Until when the coordinator promised to make nobody else primary of our shards (section 7).
+    pub lease_until: Tick,
+    /// The last commit that was issued.
+    pub local: LocalPosition,
+    /// The last commit that holds.
+    pub local_durable: LocalPosition,
+    /// Something was written since the last commit.
+    pub dirty: bool,
+    /// What was written needs an fsync in every mode (R5.3).
+    pub fsync: bool,
+    /// Something was written since the last background flush.
+    pub unflushed: bool,
+    pub scratch: Scratch,
+}
+
+/// Reused buffers of the request path.
+#[derive(Debug, Default)]
+pub(crate) struct Scratch {
+    pub result: Vec<u8>,
+    pub dead: Vec<kasha_log::EntryOffset>,
+    pub slots: Vec<Slot>,
+    pub hashes: Vec<KeyHash>,
+}
+
+impl Core {
+    pub fn new(options: NodeOptions) -> Self {
+        Self {
+            options,
+            configuration: None,
+            cluster_time: ClusterTime(0),
+            clients_below: ClientId(0),
+            lease_until: Tick(0),
+            local: LocalPosition(0),
+            local_durable: LocalPosition(0),
+            dirty: false,
+            fsync: false,
+            unflushed: false,
+            scratch: Scratch::default(),
+        }
+    }
+
+    pub fn id(&self) -> CoreId {
+        self.options.core
+    }
+
+    pub fn durability(&self) -> Durability {
+        self.configuration.as_ref().map_or(Durability::Fsync, |configuration| configuration.durability)
+    }
+
+    pub fn learn_cluster_time(&mut self, time: ClusterTime) {
+        self.cluster_time = self.cluster_time.max(time);
+    }
+
+    pub fn has_lease(&self, now: Tick) -> bool {
+        now < self.lease_until
+    }
+
+    /// The gate of a word about what has been written so far.
+    pub fn durable_gate(&self) -> Gate {
+        Gate::Durable(self.commit_position())
+    }
+
+    /// The commit that covers everything written so far.
+    pub fn commit_position(&self) -> LocalPosition {
+        if self.dirty { self.local.next() } else { self.local }
+    }
+
+    pub fn write_span(&mut self, file: FileName, offset: u64, bytes: &[u8], out: &mut Effects) {
+        let data = Data::Span(out.span(bytes));
+        out.push(Effect::Write { file, offset, data });
+        self.dirty = true;
+    }
+
+    pub fn write_log(&mut self, file: FileName, offset: u64, slice: LogSlice, out: &mut Effects) {
+        out.push(Effect::Write { file, offset, data: Data::Log(slice) });
+        self.dirty = true;
+    }
+
+    pub fn replace(&mut self, file: FileName, bytes: &[u8], out: &mut Effects) {
+        let data = out.span(bytes);
+        out.push(Effect::Replace { file, data });
+        (self.dirty, self.fsync) = (true, true);
+    }
+
+    pub fn truncate(&mut self, file: FileName, len: u64, out: &mut Effects) {
+        out.push(Effect::Truncate { file, len });
+        (self.dirty, self.fsync) = (true, true);
+    }
+
+    pub fn remove(&mut self, file: FileName, out: &mut Effects) {
+        out.push(Effect::Remove { file });
+        self.dirty = true;
+    }
+
+    /// One commit for all that the turn wrote.
+    pub fn end_turn(&mut self, out: &mut Effects) {
+        if self.dirty {
+            self.local = self.local.next();
+            let fsync = self.fsync || self.durability() == Durability::Fsync;
+            out.push(Effect::Commit { to: self.local, fsync });
+            (self.dirty, self.fsync, self.unflushed) = (false, false, true);
+        }
+    }
+}
+
+/// Sends a message.
+pub(crate) fn send(to: Endpoint, message: &Message, gate: Gate, out: &mut Effects) {
+    let mark = out.mark();
+    message.encode(out.arena());
+    let head = out.span_from(mark);
+    out.push(Effect::Send { to, head, tail: None, gate });
+}

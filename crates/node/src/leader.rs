@@ -1,0 +1,413 @@
+//! A primary's term, from promotion to serving (section 7; CURP 3.3 and 4.6).
+//!
+//! ```text
+//! Fencing ─▶ Fetching ─▶ Replaying ─▶ Witnessing ─▶ Syncing ─▶ Reporting ─▶ Serving
+//!   step 2     step 2      step 3       step 4       step 5      step 5
+//! ```
+//!
+//! No step falls through: without one sure member, or without one witness of the current list, the term waits.
+
+use kasha_log::{EntryKind, Purpose, common_prefix};
+use kasha_machine::{Effects, Endpoint, Gate};
+use kasha_replication::{Choice, Election, FenceReport, Shipping, Timing, history_of};
+use kasha_types::{CoreId, Epoch, ListVersion, LocalPosition, LogPosition, NodeId, ShardId, Tick};
+use kasha_wire::codec::Bytes;
+use kasha_wire::message::{Message, Report};
+use kasha_wire::{MemberState, ShardConfig};
+
+use crate::core::{Core, send};
+use crate::replica::{Replica, Role};
+use crate::serving::Serving;
+
+/// What a witness handed out.
+#[derive(Debug)]
+pub(crate) struct WitnessAnswer {
+    node: NodeId,
+    known: bool,
+    requests: Vec<Bytes>,
+}
+
+/// Where a term is.
+#[derive(Debug)]
+pub(crate) enum Stage {
+    /// Members of the set that last served promise our epoch and report.
+    Fencing { election: Election, promise: LocalPosition, asked: Option<Tick> },
+    /// Another member has the greater log: take what we lack.
+    Fetching { from: NodeId, asked: Option<Tick> },
+    /// The log goes into the state.
+    Replaying,
+    /// One witness of the current list is frozen, and what it holds goes through `look_up`.
+    Witnessing { asked: Option<Tick>, answers: Vec<WitnessAnswer> },
+    /// Everything so far goes to the committed set.
+    Syncing { target: u64 },
+    /// The coordinator is to commit that we serve, under a fresh witness list.
+    Reporting,
+    /// Clients are served.
+    Serving(Serving),
+}
+
+/// The primary of one epoch.
+#[derive(Debug)]
+pub(crate) struct Leader {
+    pub epoch: Epoch,
+    pub shipping: Shipping,
+    pub stage: Stage,
+    /// The list that is replayed, and later served under.
+    pub list: ListVersion,
+    witnesses: Vec<CoreId>,
+    /// Where the members that may hold the log are.
+    electorate: Vec<CoreId>,
+}
+
+fn timing(core: &Core) -> Timing {
+    Timing { retry: core.options.retry }
+}
+
+/// The cores of these nodes that host the shard.
+fn cores_of(core: &Core, shard: ShardId, nodes: impl IntoIterator<Item = NodeId>) -> Vec<CoreId> {
+    let configuration = core.configuration.as_ref().expect("a configuration promoted us");
+    nodes.into_iter().filter_map(|node| configuration.core_of(node, shard)).collect()
+}
+
+pub(crate) fn members_of(core: &Core, config: &ShardConfig) -> Vec<(CoreId, bool)> {
+    let configuration = core.configuration.as_ref().expect("a configuration named them");
+    let members = config.members.iter();
+    members
+        .filter_map(|member| {
+            let core = configuration.core_of(member.node, config.shard)?;
+            Some((core, member.state == MemberState::Joining))
+        })
+        .collect()
+}
+
+impl Leader {
+    pub fn serving(&self) -> Option<&Serving> {
+        match &self.stage {
+            Stage::Serving(serving) => Some(serving),
+            Stage::Fencing { .. }
+            | Stage::Fetching { .. }
+            | Stage::Replaying
+            | Stage::Witnessing { .. }
+            | Stage::Syncing { .. }
+            | Stage::Reporting => None,
+        }
+    }
+
+    /// The state is ahead of replay from here on.
+    pub fn executes(&self) -> bool {
+        match &self.stage {
+            Stage::Fencing { .. } | Stage::Fetching { .. } | Stage::Replaying => false,
+            Stage::Witnessing { .. } | Stage::Syncing { .. } | Stage::Reporting | Stage::Serving(_) => true,
+        }
+    }
+
+    pub fn into_serving(self) -> Option<Serving> {
+        match self.stage {
+            Stage::Serving(serving) => Some(serving),
+            Stage::Fencing { .. }
+            | Stage::Fetching { .. }
+            | Stage::Replaying
+            | Stage::Witnessing { .. }
+            | Stage::Syncing { .. }
+            | Stage::Reporting => None,
+        }
+    }
+
+    pub fn describe(&self) -> &'static str {
+        match &self.stage {
+            Stage::Fencing { .. } => "fencing: waits for a member that surely holds the log",
+            Stage::Fetching { .. } => "fetching the rest of the log from another member",
+            Stage::Replaying => "replaying the log",
+            Stage::Witnessing { .. } => "waits for a witness of the current list",
+            Stage::Syncing { .. } => "syncing with the new members",
+            Stage::Reporting => "waits for the coordinator's commit",
+            Stage::Serving(_) => "serving",
+        }
+    }
+
+    pub fn reports(&self, shard: ShardId, reports: &mut Vec<Report>) {
+        let epoch = self.epoch;
+        match &self.stage {
+            Stage::Reporting => reports.push(Report::Recovered { shard, epoch }),
+            Stage::Serving(serving) => {
+                if serving.list_is_closed(self.shipping.synced()) {
+                    reports.push(Report::ListClosed { shard, epoch, list: self.list });
+                }
+            }
+            Stage::Fencing { .. }
+            | Stage::Fetching { .. }
+            | Stage::Replaying
+            | Stage::Witnessing { .. }
+            | Stage::Syncing { .. } => return,
+        }
+        reports.extend(self.shipping.copied().map(|node| Report::Copied { shard, epoch, node }));
+    }
+
+    fn overdue(core: &Core, now: Tick, asked: Option<Tick>) -> bool {
+        asked.is_none_or(|asked| now.since(asked) >= core.options.retry)
+    }
+
+    pub fn next_deadline(&self, core: &Core) -> Option<Tick> {
+        match &self.stage {
+            Stage::Fencing { asked, .. } | Stage::Fetching { asked, .. } | Stage::Witnessing { asked, .. } => {
+                Some(asked.map_or(Tick(0), |asked| asked.after(core.options.retry)))
+            }
+            Stage::Replaying => Some(Tick(0)),
+            Stage::Syncing { .. } | Stage::Reporting => self.shipping.next_deadline(),
+            Stage::Serving(serving) => {
+                [self.shipping.next_deadline(), serving.next_deadline()].into_iter().flatten().min()
+            }
+        }
+    }
+}
+
+impl Replica {
+    /// The configuration made us primary of this epoch (step 1). Whatever we were, we begin anew.
+    pub fn begin_term(&mut self, core: &mut Core, config: &ShardConfig, out: &mut Effects) {
+        assert!(self.leader().is_none_or(|leader| leader.epoch < config.epoch), "a term begins once");
+        self.lose_role(out);
+        let never_served = config.recover_from.is_empty();
+        if never_served {
+            self.reset_log(core, 0, out);
+            (self.meta.intact, self.meta.complete) = (true, true);
+        }
+        self.promise(core, config.epoch, out);
+        let promise = core.commit_position();
+        let stage = match never_served {
+            true => Stage::Replaying,
+            false => {
+                let election = Election::new(config.epoch, config.recover_from.clone());
+                Stage::Fencing { election, promise, asked: None }
+            }
+        };
+        let mut shipping = Shipping::new(self.shard, config.epoch, core.id(), timing(core), 0);
+        shipping.set_members(members_of(core, config));
+        let witnesses = if never_served { Vec::new() } else { config.witnesses.clone() };
+        self.role = Role::Leader(Box::new(Leader {
+            epoch: config.epoch,
+            shipping,
+            stage,
+            list: config.list,
+            witnesses: cores_of(core, self.shard, witnesses),
+            electorate: cores_of(core, self.shard, config.recover_from.iter().copied()),
+        }));
+    }
+
+    /// What we hold, as a report of our own fence.
+    pub fn fence_report(&self, node: NodeId) -> FenceReport {
+        FenceReport {
+            node,
+            end: self.log.end(),
+            history: history_of(&self.log),
+            intact: self.exists && self.meta.intact,
+            complete: self.exists && self.meta.complete,
+        }
+    }
+
+    /// Moves the term on as far as it goes now. Called once a turn.
+    pub fn advance_term(&mut self, core: &mut Core, now: Tick, out: &mut Effects) {
+        let replayed = self.is_replayed();
+        let Some(leader) = self.leader_mut() else { return };
+        match &leader.stage {
+            Stage::Fencing { .. } => self.fence(core, now, out),
+            Stage::Fetching { .. } => self.fetch(core, now, out),
+            Stage::Replaying if replayed => self.begin_epoch(core, now, out),
+            Stage::Replaying => {}
+            Stage::Witnessing { .. } => self.ask_witnesses(core, now, out),
+            Stage::Syncing { target } => {
+                if leader.shipping.synced() >= *target {
+                    leader.stage = Stage::Reporting;
+                }
+            }
+            Stage::Reporting | Stage::Serving(_) => {}
+        }
+        if let Some(leader) = self.leader()
+            && matches!(leader.stage, Stage::Syncing { .. } | Stage::Reporting | Stage::Serving(_))
+        {
+            self.pump(core, now, out);
+        }
+    }
+
+    /// Ships what is due, and gives our own file its part first.
+    fn pump(&mut self, core: &mut Core, now: Tick, out: &mut Effects) {
+        self.write_log(core, out);
+        let held = self.held;
+        let Self { log, role: Role::Leader(leader), .. } = self else { return };
+        leader.shipping.on_own_durable(held);
+        leader.shipping.pump(now, log, out);
+    }
+
+    fn fence(&mut self, core: &mut Core, now: Tick, out: &mut Effects) {
+        let own = self.fence_report(core.id().node);
+        let shard = self.shard;
+        let Some(leader) = self.leader_mut() else { return };
+        let (epoch, electorate) = (leader.epoch, leader.electorate.clone());
+        let Stage::Fencing { election, promise, asked } = &mut leader.stage else { return };
+        if core.local_durable >= *promise {
+            election.on_report(own);
+        }
+        match election.choice() {
+            Choice::Take(node) if node == core.id().node => leader.stage = Stage::Replaying,
+            Choice::Take(node) => {
+                let best = election.report(node).expect("a report was taken").clone();
+                self.cut_to_match(core, &best, out);
+            }
+            Choice::Wait if Leader::overdue(core, now, *asked) => {
+                *asked = Some(now);
+                for to in electorate.into_iter().filter(|&to| to != core.id()) {
+                    let message = Message::Fence { shard, epoch, primary: core.id() };
+                    send(Endpoint::Core(to), &message, Gate::Now, out);
+                }
+            }
+            Choice::Wait => {}
+        }
+    }
+
+    /// Another member's log is greater: keep what both share, and fetch the rest.
+    fn cut_to_match(&mut self, core: &mut Core, best: &FenceReport, out: &mut Effects) {
+        let theirs: Vec<_> = best.history.iter().map(|start| (start.epoch, start.offset)).collect();
+        let end = self.log.end().offset;
+        let prefix = common_prefix(self.log.epoch_history(), end, &theirs, best.end.offset);
+        if !self.truncate_log(core, prefix, out) {
+            self.reset_log(core, 0, out);
+        }
+        // What follows comes from a member that surely held all: ours is as good once it is here.
+        let leader = self.leader_mut().expect("fencing");
+        leader.stage = Stage::Fetching { from: best.node, asked: None };
+    }
+
+    fn fetch(&mut self, core: &Core, now: Tick, out: &mut Effects) {
+        let (shard, from_offset) = (self.shard, self.log.end().offset);
+        let Some(leader) = self.leader_mut() else { return };
+        let epoch = leader.epoch;
+        let Stage::Fetching { from, asked } = &mut leader.stage else { return };
+        if Leader::overdue(core, now, *asked) {
+            *asked = Some(now);
+            let configuration = core.configuration.as_ref().expect("a configuration promoted us");
+            if let Some(to) = configuration.core_of(*from, shard) {
+                let message = Message::FetchLog { shard, epoch, from: from_offset };
+                send(Endpoint::Core(to), &message, Gate::Now, out);
+            }
+        }
+    }
+
+    /// A piece of the greater log.
+    pub fn on_log_piece(&mut self, core: &mut Core, epoch: Epoch, from: u64, bytes: &[u8], out: &mut Effects) {
+        let Some(leader) = self.leader_mut().filter(|leader| leader.epoch == epoch) else { return };
+        let Stage::Fetching { asked, .. } = &mut leader.stage else { return };
+        *asked = None;
+        if bytes.is_empty() {
+            if from == self.log.end().offset {
+                (self.meta.intact, self.meta.complete) = (true, true);
+                self.save_meta(core, out);
+                self.leader_mut().expect("fetching").stage = Stage::Replaying;
+            }
+            return;
+        }
+        // A piece that does not fit is an old or a repeated one: the next question asks from our end.
+        if self.log.append_raw(bytes).is_ok() {
+            self.write_log(core, out);
+        }
+    }
+
+    pub fn on_fence_report(&mut self, now: Tick, epoch: Epoch, exists: bool, report: &FenceReport, out: &mut Effects) {
+        let Self { log, role: Role::Leader(leader), .. } = self else { return };
+        if leader.epoch != epoch {
+            return;
+        }
+        match &mut leader.stage {
+            Stage::Fencing { election, .. } => {
+                let sure = exists && report.end.epoch <= epoch;
+                let report =
+                    FenceReport { intact: report.intact && sure, complete: report.complete && sure, ..report.clone() };
+                election.on_report(report);
+            }
+            Stage::Fetching { .. } | Stage::Replaying | Stage::Witnessing { .. } => {}
+            Stage::Syncing { .. } | Stage::Reporting | Stage::Serving(_) => {
+                leader.shipping.on_fence_report(now, log, report, out);
+            }
+        }
+    }
+
+    /// The log is whole and replayed: our epoch begins in it.
+    fn begin_epoch(&mut self, core: &mut Core, now: Tick, out: &mut Effects) {
+        let Self { log, role: Role::Leader(leader), .. } = self else { return };
+        let mut group = log.begin(leader.epoch, 64, Purpose::Freeing).expect("the reserve holds an epoch's start");
+        group.entry(EntryKind::EpochStart, 0);
+        group.commit();
+        let leader = self.leader_mut().expect("it begins its epoch");
+        leader.stage = match leader.witnesses.is_empty() {
+            true => Stage::Syncing { target: 0 },
+            false => Stage::Witnessing { asked: None, answers: Vec::new() },
+        };
+        self.set_sync_target();
+        self.ask_witnesses(core, now, out);
+    }
+
+    fn set_sync_target(&mut self) {
+        let end = self.log.end().offset;
+        if let Some(leader) = self.leader_mut()
+            && let Stage::Syncing { target } = &mut leader.stage
+        {
+            *target = end;
+        }
+    }
+
+    fn ask_witnesses(&mut self, core: &Core, now: Tick, out: &mut Effects) {
+        let shard = self.shard;
+        let Some(leader) = self.leader_mut() else { return };
+        let (epoch, list, witnesses) = (leader.epoch, leader.list, leader.witnesses.clone());
+        let Stage::Witnessing { asked, .. } = &mut leader.stage else { return };
+        if Leader::overdue(core, now, *asked) {
+            *asked = Some(now);
+            for to in witnesses {
+                send(Endpoint::Core(to), &Message::FreezeWitness { shard, list, epoch }, Gate::Now, out);
+            }
+        }
+    }
+
+    /// A witness froze and handed out what it holds: replay one, and only one (step 4).
+    pub fn on_witness_holds(&mut self, core: &mut Core, epoch: Epoch, list: ListVersion, answer: WitnessAnswer) {
+        let Some(leader) = self.leader_mut().filter(|leader| leader.epoch == epoch && leader.list == list) else {
+            return;
+        };
+        let all = leader.witnesses.len();
+        let Stage::Witnessing { answers, .. } = &mut leader.stage else { return };
+        if answers.iter().all(|known| known.node != answer.node) {
+            answers.push(answer);
+        }
+        // One that surely holds all it accepted; or, after a loss of power, the fullest of all (R5.5).
+        let sure = answers.iter().position(|answer| answer.known);
+        let fullest = || (0..answers.len()).max_by_key(|&index| answers[index].requests.len());
+        let chosen = sure.or_else(|| (answers.len() == all).then(fullest).flatten());
+        let Some(chosen) = chosen else { return };
+        let requests = std::mem::take(&mut answers[chosen].requests);
+        for request in &requests {
+            self.replay_request(core, &request.0);
+        }
+        self.leader_mut().expect("witnessing").stage = Stage::Syncing { target: 0 };
+        self.set_sync_target();
+    }
+
+    /// The coordinator committed that we serve.
+    pub fn begin_serving(&mut self, core: &Core, config: &ShardConfig) {
+        let end = self.log.end().offset;
+        let Some(leader) = self.leader_mut() else { return };
+        assert_eq!(leader.epoch, config.epoch, "the configuration speaks of our term");
+        leader.list = config.list;
+        leader.shipping.set_members(members_of(core, config));
+        leader.stage = Stage::Serving(Serving::new(core, config, end));
+    }
+
+    /// What every member holds, as a position of this term. `None`: we lead nothing.
+    pub fn synced(&self) -> Option<LogPosition> {
+        let leader = self.leader()?;
+        Some(LogPosition { epoch: leader.epoch, offset: leader.shipping.synced() })
+    }
+}
+
+impl WitnessAnswer {
+    pub fn new(node: NodeId, known: bool, requests: Vec<Bytes>) -> Self {
+        Self { node, known, requests }
+    }
+}

@@ -1,0 +1,36 @@
+//! One core of one node: the only crate that composes the server-side protocols.
+//!
+//! A [`Node`] is a state machine ([`kasha_machine::Machine`]) that hosts the replicas and witness instances of the
+//! shards that live on its core. The runtime and the simulator run the same one.
+//!
+//! | file | what it is |
+//! |---|---|
+//! | `request_path` | one update, from frame to answer, as one function |
+//! | `reads` | one read |
+//! | `leader` | a primary's term: fence, take the log, replay, sync, serve |
+//! | `serving` | what a serving primary does besides: gc, expiry, dropped tables, freed segments |
+//! | `backup` | the other end of replication |
+//! | `witnessing` | the witness instances of this core |
+//! | `replica`, `state` | a shard's log, and what is derived from it |
+//! | `configure` | obeying the committed configuration |
+//! | `node` | dispatch, turns, heartbeats |
+//!
+//! Invariants asserted here: **E4** (one entry group per update), **D3** (every answer carries a gate), **F1**/**F2**
+//! (terms only grow; reads need a lease), **R7.1** (nothing is served that was not promoted to in this incarnation).
+
+mod backup;
+mod configure;
+mod core;
+mod leader;
+mod node;
+mod options;
+mod reads;
+mod replica;
+mod request_path;
+mod serving;
+mod state;
+mod view;
+mod witnessing;
+
+pub use node::Node;
+pub use options::{Answers, NodeOptions, StartError};

@@ -1,0 +1,369 @@
+//! Dispatch, turns and heartbeats of one core.
+
+use std::collections::BTreeMap;
+
+use kasha_machine::{Disk, Effect, Effects, Endpoint, FileName, Gate, Input, Machine};
+use kasha_replication::FenceReport;
+use kasha_types::{ConfigVersion, LogSlice, SegmentId, ShardId, Tick};
+use kasha_wire::frame::Kind;
+use kasha_wire::hot::{self, AppendView, Appended, ReadView, RequestView, SyncRequest, Synced};
+use kasha_wire::message::{Message, Report};
+use kasha_wire::{Refusal, Refused};
+
+use crate::core::{Core, send};
+use crate::leader::WitnessAnswer;
+use crate::reads::refuse_read;
+use crate::replica::{Replica, Role};
+use crate::request_path::{Origin, refuse_view};
+use crate::witnessing::Witnesses;
+use crate::{NodeOptions, StartError};
+
+/// One core: see the crate's documentation.
+#[derive(Debug)]
+pub struct Node {
+    pub(crate) core: Core,
+    pub(crate) replicas: BTreeMap<ShardId, Replica>,
+    pub(crate) witnesses: Witnesses,
+    pub(crate) next_heartbeat: Tick,
+    next_flush: Tick,
+    /// What the last heartbeat asked the coordinator to commit.
+    reported: Vec<Report>,
+    /// The first input of a turn has come: what the last turn's effects named may be buried.
+    turn_open: bool,
+}
+
+impl Node {
+    /// Starts a core from its files. It serves nothing until the coordinator promotes it in this incarnation (R7.1).
+    ///
+    /// # Errors
+    /// If the files are another cluster's or version's, or cannot be read. Damaged files are no error: what they held
+    /// does not count until it is copied again (R5.5).
+    pub fn start(options: NodeOptions, disk: &dyn Disk, now: Tick, out: &mut Effects) -> Result<Self, StartError> {
+        out.push(Effect::Route { to: Endpoint::Coordinator, address: options.coordinator });
+        let core = Core::new(options);
+        let mut files: BTreeMap<ShardId, Vec<SegmentId>> = BTreeMap::new();
+        for file in disk.list() {
+            match file {
+                FileName::Segment { shard, segment } => files.entry(shard).or_default().push(segment),
+                FileName::Replica(shard) => {
+                    files.entry(shard).or_default();
+                }
+                FileName::Witness { .. } | FileName::WitnessMode { .. } | FileName::Core | FileName::Coordinator(_) => {
+                }
+            }
+        }
+        let mut replicas = BTreeMap::new();
+        for (shard, segments) in files {
+            replicas.insert(shard, Replica::load(&core.options, shard, segments, disk, out)?);
+        }
+        let witnesses = Witnesses::load(&core, disk)?;
+        Ok(Self {
+            core,
+            replicas,
+            witnesses,
+            next_heartbeat: now,
+            next_flush: now,
+            reported: Vec::new(),
+            turn_open: false,
+        })
+    }
+
+    fn on_frame(&mut self, now: Tick, from: Endpoint, kind: u8, payload: &[u8], out: &mut Effects) {
+        let Some(kind) = Kind::from_number(kind) else { return out.push(Effect::Disconnect(from)) };
+        let understood = match kind {
+            Kind::Request | Kind::Cancel => self.on_request(from, kind, payload, out),
+            Kind::Record => RequestView::decode(payload)
+                .map(|view| self.witnesses.on_record(&mut self.core, from, &view, out))
+                .is_ok(),
+            Kind::Read => self.on_read(now, from, payload, out),
+            Kind::Sync => self.on_sync(from, payload, out),
+            Kind::Append => self.on_append(from, payload, out),
+            Kind::Appended => match hot::decode_small::<Appended>(payload) {
+                Ok(appended) => {
+                    if let Some(leader) = self.replicas.get_mut(&appended.shard).and_then(Replica::leader_mut) {
+                        leader.shipping.on_appended(now, &appended);
+                    }
+                    true
+                }
+                Err(_) => false,
+            },
+            Kind::Message => match Message::decode(payload) {
+                Ok(message) => self.on_message(now, from, message, out),
+                Err(_) => false,
+            },
+            Kind::Answer | Kind::Refuse | Kind::Recorded | Kind::Synced | Kind::ReadAnswer | Kind::ReadRefuse => true,
+        };
+        if !understood {
+            let reason = "a message that this version does not understand; do both sides run the same version?";
+            send(from, &Message::Goodbye { reason: reason.to_string() }, Gate::Now, out);
+            out.push(Effect::Disconnect(from));
+        }
+    }
+
+    fn on_request(&mut self, from: Endpoint, kind: Kind, payload: &[u8], out: &mut Effects) -> bool {
+        let Ok(view) = RequestView::decode(payload) else { return false };
+        let attempt = view.envelope.attempt;
+        let origin = match kind {
+            Kind::Cancel => Origin::Cancel { to: from, attempt },
+            _ => Origin::Client { to: from, attempt, list: view.envelope.list },
+        };
+        match self.replicas.get_mut(&view.envelope.shard) {
+            Some(replica) => replica.on_request(&mut self.core, origin, &view, out),
+            None => refuse_view(origin, &view, view.envelope.epoch, Refusal::NotPrimary, out),
+        }
+        true
+    }
+
+    fn on_read(&mut self, now: Tick, from: Endpoint, payload: &[u8], out: &mut Effects) -> bool {
+        let Ok(view) = ReadView::decode(payload) else { return false };
+        match self.replicas.get_mut(&view.envelope.shard) {
+            Some(replica) => replica.on_read(&mut self.core, now, from, &view, out),
+            None => refuse_read(from, &view, view.envelope.epoch, Refusal::NotPrimary, out),
+        }
+        true
+    }
+
+    /// R2.1 [M]: refused in another epoch; else gated on that record's position.
+    fn on_sync(&mut self, to: Endpoint, payload: &[u8], out: &mut Effects) -> bool {
+        let Ok(SyncRequest { shard, epoch, rpc, attempt }) = hot::decode_small(payload) else { return false };
+        let position = self.replicas.get(&shard).and_then(|replica| replica.position_of(rpc, epoch));
+        let mark = out.mark();
+        let gate = match position {
+            Some(position) => {
+                hot::encode_small(Kind::Synced, &Synced { rpc, epoch, attempt }, out.arena());
+                Gate::Synced { shard, position }
+            }
+            None => {
+                let refused = Refused { rpc, attempt, epoch, why: Refusal::NotPrimary };
+                hot::encode_small(Kind::Refuse, &refused, out.arena());
+                Gate::Now
+            }
+        };
+        let head = out.span_from(mark);
+        out.push(Effect::Send { to, head, tail: None, gate });
+        true
+    }
+
+    fn on_append(&mut self, from: Endpoint, payload: &[u8], out: &mut Effects) -> bool {
+        let Ok(append) = AppendView::decode(payload) else { return false };
+        if let Some(replica) = self.replicas.get_mut(&append.shard) {
+            replica.on_append(&mut self.core, from, &append, out);
+        }
+        true
+    }
+
+    /// Everything that is not hot. False: nobody sends this to a node.
+    fn on_message(&mut self, now: Tick, from: Endpoint, message: Message, out: &mut Effects) -> bool {
+        match message {
+            Message::ConfigurationIs { configuration } => self.on_configuration(now, configuration, out),
+            Message::GetConfiguration { have } => self.tell_configuration(from, have, out),
+            Message::GetStatus { id } => {
+                send(from, &Message::StatusIs { id, status: self.status(now) }, Gate::Now, out);
+            }
+            Message::HeartbeatAnswer { sent, lease_millis, cluster_time, clients_below } => {
+                self.core.learn_cluster_time(cluster_time);
+                self.core.clients_below = self.core.clients_below.max(clients_below);
+                if lease_millis > 0 && sent <= now {
+                    let until = sent.after(std::time::Duration::from_millis(lease_millis));
+                    self.core.lease_until = self.core.lease_until.max(until);
+                }
+            }
+            Message::LeaseVerdict { cluster_time, expired, alive } => {
+                self.core.learn_cluster_time(cluster_time);
+                for replica in self.replicas.values_mut() {
+                    replica.on_lease_verdict(&expired, &alive);
+                }
+            }
+            Message::FreezeWitness { shard, list, epoch } => {
+                self.witnesses.on_freeze(&mut self.core, from, (shard, list), epoch, out);
+            }
+            Message::Gc { shard, list, round, floor, entries } => {
+                self.witnesses.on_gc(&mut self.core, from, (shard, list, round), floor, &entries, out);
+            }
+            Message::Goodbye { .. } | Message::Welcome { .. } => {}
+            message => return self.on_shard_message(now, from, message, out),
+        }
+        true
+    }
+
+    /// Messages between the members of a replica set.
+    fn on_shard_message(&mut self, now: Tick, from: Endpoint, message: Message, out: &mut Effects) -> bool {
+        let core = &mut self.core;
+        match message {
+            Message::Fence { shard, epoch, primary } => {
+                let replica = self.replicas.entry(shard).or_insert_with(|| Replica::fresh(&core.options, shard));
+                replica.on_fence(core, from, epoch, primary, out);
+            }
+            Message::Attach { shard, epoch, primary, expected, start, live } => {
+                let replica = self.replicas.entry(shard).or_insert_with(|| Replica::fresh(&core.options, shard));
+                replica.on_attach(core, from, (epoch, primary), expected, start, &live, out);
+            }
+            Message::FenceReport { shard, epoch, node, exists, end, history, intact, complete } => {
+                let report = FenceReport { node, end, history, intact, complete };
+                if let Some(replica) = self.replicas.get_mut(&shard) {
+                    replica.on_fence_report(now, epoch, exists, &report, out);
+                }
+            }
+            Message::Attached { shard, epoch, node, end } => {
+                if let Some(leader) = self.leader_of(shard, epoch) {
+                    leader.shipping.on_attached(now, node, end);
+                }
+            }
+            Message::Mismatch { shard, node, .. } => {
+                if let Some(leader) = self.replicas.get_mut(&shard).and_then(Replica::leader_mut) {
+                    leader.shipping.on_mismatch(node);
+                }
+            }
+            Message::CopySegment { shard, epoch, segment, total, offset, bytes } => {
+                if let Some(replica) = self.replicas.get_mut(&shard) {
+                    replica.on_copy_segment(core, from, epoch, (segment, total, offset), &bytes.0, out);
+                }
+            }
+            Message::SegmentCopied { shard, epoch, node, segment, offset } => {
+                if let Some(Replica { log, role: Role::Leader(leader), .. }) = self.replicas.get_mut(&shard)
+                    && leader.epoch == epoch
+                {
+                    leader.shipping.on_segment_copied(node, segment, offset, log);
+                }
+            }
+            Message::FetchLog { shard, epoch, from: offset } => {
+                if let Some(replica) = self.replicas.get_mut(&shard) {
+                    replica.on_fetch_log(from, epoch, offset, out);
+                }
+            }
+            Message::LogPiece { shard, epoch, from: offset, bytes } => {
+                if let Some(replica) = self.replicas.get_mut(&shard) {
+                    replica.on_log_piece(core, epoch, offset, &bytes.0, out);
+                }
+            }
+            Message::WitnessHolds { shard, list, epoch, node, known, requests } => {
+                if let Some(replica) = self.replicas.get_mut(&shard) {
+                    replica.on_witness_holds(core, epoch, list, WitnessAnswer::new(node, known, requests));
+                }
+            }
+            Message::GcDone { shard, list, round, node, suspects } => {
+                if let Some(replica) = self.replicas.get_mut(&shard) {
+                    replica.on_gc_done(core, node, list, round, &suspects);
+                }
+            }
+            _ => return false,
+        }
+        true
+    }
+
+    fn leader_of(&mut self, shard: ShardId, epoch: kasha_types::Epoch) -> Option<&mut crate::leader::Leader> {
+        self.replicas.get_mut(&shard).and_then(Replica::leader_mut).filter(|leader| leader.epoch == epoch)
+    }
+
+    fn tell_configuration(&self, to: Endpoint, have: ConfigVersion, out: &mut Effects) {
+        if let Some(configuration) = self.core.configuration.as_ref().filter(|known| known.version > have) {
+            let configuration = (**configuration).clone();
+            send(to, &Message::ConfigurationIs { configuration }, Gate::Now, out);
+        }
+    }
+
+    fn heartbeat(&mut self, now: Tick, out: &mut Effects) {
+        let mut reports = Vec::new();
+        for replica in self.replicas.values() {
+            if let Some(leader) = replica.leader() {
+                leader.reports(replica.shard, &mut reports);
+            }
+        }
+        let news = reports.iter().any(|report| !self.reported.contains(report));
+        if now < self.next_heartbeat && !news {
+            return;
+        }
+        self.next_heartbeat = now.after(self.core.options.heartbeat);
+        let options = &self.core.options;
+        let message = Message::Heartbeat {
+            core: options.core,
+            incarnation: options.incarnation,
+            boot: options.boot,
+            sent: now,
+            have: self.core.configuration.as_ref().map_or(ConfigVersion(0), |known| known.version),
+            cluster_time: self.core.cluster_time,
+            addresses: options.addresses.clone(),
+            reports: reports.clone(),
+        };
+        self.reported = reports;
+        send(Endpoint::Coordinator, &message, Gate::Now, out);
+    }
+}
+
+impl Machine for Node {
+    fn step(&mut self, now: Tick, input: Input<'_>, out: &mut Effects) {
+        if !std::mem::replace(&mut self.turn_open, true) {
+            for replica in self.replicas.values_mut() {
+                replica.log.bury();
+            }
+        }
+        match input {
+            Input::Frame { from, kind, payload } => self.on_frame(now, from, kind, payload, out),
+            Input::Unreachable(Endpoint::Core(core)) => {
+                for leader in self.replicas.values_mut().filter_map(Replica::leader_mut) {
+                    leader.shipping.on_unreachable(core);
+                }
+            }
+            Input::Durable(to) => {
+                self.core.local_durable = self.core.local_durable.max(to);
+                for replica in self.replicas.values_mut() {
+                    replica.on_durable(to);
+                }
+            }
+            Input::Closed(_) | Input::Unreachable(_) | Input::Tick => {}
+        }
+    }
+
+    fn end_turn(&mut self, now: Tick, out: &mut Effects) {
+        for replica in self.replicas.values_mut() {
+            replica.end_follower_turn(&mut self.core, out);
+            replica.replay_slice(&mut self.core, out);
+            replica.advance_term(&mut self.core, now, out);
+            replica.serve_turn(&mut self.core, now, out);
+            replica.note_acknowledged(&mut self.core, out);
+        }
+        self.heartbeat(now, out);
+        self.core.end_turn(out);
+        if now >= self.next_flush && self.core.unflushed {
+            out.push(Effect::Flush);
+            self.core.unflushed = false;
+            self.next_flush = now.after(self.core.options.flush_interval);
+        }
+        self.turn_open = false;
+    }
+
+    fn next_deadline(&self) -> Option<Tick> {
+        let flush = self.core.unflushed.then_some(self.next_flush);
+        let replicas = self.replicas.values().filter_map(|replica| replica.next_deadline(&self.core));
+        replicas.chain(flush).chain([self.next_heartbeat]).min()
+    }
+
+    fn is_open(&self, gate: Gate) -> bool {
+        match gate {
+            Gate::Now => true,
+            Gate::Durable(position) => position <= self.core.local_durable,
+            Gate::Synced { shard, position } => self
+                .replicas
+                .get(&shard)
+                .and_then(Replica::synced)
+                .is_some_and(|synced| synced.epoch == position.epoch && synced.offset >= position.offset),
+            Gate::Confirmed { shard, round } => {
+                let leader = self.replicas.get(&shard).and_then(Replica::leader);
+                leader.is_some_and(|leader| leader.shipping.confirmed() >= round)
+            }
+        }
+    }
+
+    fn log_bytes(&self, slice: LogSlice) -> &[u8] {
+        self.replicas.get(&slice.shard).expect("an effect names a replica of this core").log.slice(slice)
+    }
+
+    fn assert_invariants(&self) {
+        for replica in self.replicas.values() {
+            replica.assert_invariants();
+        }
+        for instance in self.witnesses.instances.values() {
+            instance.witness.assert_invariants();
+        }
+    }
+}

@@ -1,0 +1,334 @@
+//! One shard's replica on this core: its log, its files, and what is derived from them.
+
+use std::collections::VecDeque;
+
+use kasha_log::{Cursor, EntryOffset, Log, LogConfig};
+use kasha_machine::{Disk, Effect, Effects, FileName};
+use kasha_replication::ReplicaMeta;
+use kasha_types::{Epoch, LocalPosition, LogPosition, LogSlice, RpcId, SegmentId, ShardId, Tick};
+use kasha_wire::Durability;
+
+use crate::backup::Backup;
+use crate::core::Core;
+use crate::leader::Leader;
+use crate::state::ShardState;
+use crate::{NodeOptions, StartError};
+
+/// Bytes of log that a replica replays in one turn: a long replay must not keep the core from its heartbeats.
+const REPLAY_BYTES_PER_TURN: u64 = 2 * 1024 * 1024;
+/// Bytes of one write of log bytes to a file.
+const WRITE_BYTES_MAX: u32 = 1024 * 1024;
+
+/// What this core is to a shard.
+#[derive(Debug)]
+pub(crate) enum Role {
+    /// It holds files, and waits to be told more (R7.1).
+    Idle,
+    /// It follows a primary.
+    Backup(Backup),
+    /// It is the primary of an epoch, or is becoming it.
+    Leader(Box<Leader>),
+}
+
+/// A shard's replica.
+#[derive(Debug)]
+pub(crate) struct Replica {
+    pub shard: ShardId,
+    pub log: Log,
+    pub state: ShardState,
+    /// Up to where the log is in the state.
+    pub replayed: Cursor,
+    pub meta: ReplicaMeta,
+    /// Whether files of it were ever there: a replica that was lost must not pass for an empty one.
+    pub exists: bool,
+    pub role: Role,
+    /// Up to where the log was given to the file.
+    written: u64,
+    /// Up to where the file holds the log.
+    pub held: u64,
+    /// Ends of the log at commits that are not known to hold yet.
+    marks: VecDeque<(LocalPosition, u64)>,
+}
+
+fn log_config(options: &NodeOptions) -> LogConfig {
+    LogConfig {
+        segment_bytes: options.segment_bytes,
+        memory_max_bytes: options.replica_memory_max_bytes,
+        reserve_percent: 5,
+    }
+}
+
+impl Replica {
+    /// A replica that was never here.
+    pub fn fresh(options: &NodeOptions, shard: ShardId) -> Self {
+        Self {
+            shard,
+            log: Log::new(shard, log_config(options)),
+            state: ShardState::default(),
+            replayed: Cursor { offset: 0 },
+            meta: ReplicaMeta {
+                intact: false,
+                complete: false,
+                ..ReplicaMeta::fresh(options.cluster, shard, options.boot)
+            },
+            exists: false,
+            role: Role::Idle,
+            written: 0,
+            held: 0,
+            marks: VecDeque::new(),
+        }
+    }
+
+    /// Reads a replica's files.
+    pub fn load(
+        options: &NodeOptions,
+        shard: ShardId,
+        segments: Vec<SegmentId>,
+        disk: &dyn Disk,
+        out: &mut Effects,
+    ) -> Result<Self, StartError> {
+        let mut replica = Self::fresh(options, shard);
+        let read = |file| disk.read(file).map_err(|error| StartError::Read(file, error));
+        let Some(meta) = read(FileName::Replica(shard))? else {
+            // Segments without marks: the folder lost a file. What it held cannot be vouched for.
+            return Ok(replica);
+        };
+        replica.meta = ReplicaMeta::decode(&meta, options.cluster, shard).map_err(StartError::Replica)?;
+        replica.exists = true;
+        let mut files = Vec::new();
+        for segment in segments {
+            let file = FileName::Segment { shard, segment };
+            files.extend(read(file)?.map(|bytes| (segment, bytes)));
+        }
+        let (log, report) = Log::load(shard, log_config(options), files.into_iter());
+        replica.log = log;
+        for &segment in &report.useless {
+            out.push(Effect::Remove { file: FileName::Segment { shard, segment } });
+        }
+        if report.torn_bytes > 0
+            && let Some((segment, used)) = replica.log.segments().max_by_key(|&(id, _)| id)
+        {
+            out.push(Effect::Truncate { file: FileName::Segment { shard, segment }, len: u64::from(used) });
+        }
+        let end = replica.log.end().offset;
+        if report.damage.is_some() || end < replica.meta.acknowledged || !replica.log.absent().is_empty() {
+            replica.meta.intact = false; // R5.5
+        }
+        if report.damage.is_some() || !replica.log.absent().is_empty() {
+            replica.meta.complete = false;
+        }
+        (replica.written, replica.held) = (end, end);
+        Ok(replica)
+    }
+
+    /// Once the durability is known: power was lost since the log was last known to be whole (R5.5).
+    pub fn judge_boot(&mut self, core: &Core) {
+        if core.durability() == Durability::Replicated && self.meta.boot != core.options.boot {
+            self.meta.intact = false;
+        }
+    }
+
+    pub fn leader(&self) -> Option<&Leader> {
+        match &self.role {
+            Role::Leader(leader) => Some(leader),
+            Role::Idle | Role::Backup(_) => None,
+        }
+    }
+
+    pub fn leader_mut(&mut self) -> Option<&mut Leader> {
+        match &mut self.role {
+            Role::Leader(leader) => Some(leader),
+            Role::Idle | Role::Backup(_) => None,
+        }
+    }
+
+    /// Gives up whatever role it has: nothing that was held may leave any more (R3.1).
+    pub fn lose_role(&mut self, out: &mut Effects) {
+        let executed = self.executes();
+        if let Role::Leader(leader) = std::mem::replace(&mut self.role, Role::Idle) {
+            out.push(Effect::DropHeld(self.shard));
+            if executed {
+                // The state follows the log to its end, as a follower's would.
+                self.replayed.offset = self.log.end().offset;
+                if let Some(serving) = leader.into_serving() {
+                    serving.settle_for_follower(&mut self.log, &mut self.state);
+                }
+            }
+        }
+    }
+
+    /// Whether the state is ahead of replay: this primary executes into it.
+    fn executes(&self) -> bool {
+        self.leader().is_some_and(Leader::executes)
+    }
+
+    /// Promises to obey no smaller epoch (F2). Durable with the turn's commit.
+    pub fn promise(&mut self, core: &mut Core, epoch: Epoch, out: &mut Effects) {
+        assert!(epoch >= self.meta.promised, "F2: {} promised {}, now {epoch}", self.shard, self.meta.promised);
+        self.meta.promised = epoch;
+        self.save_meta(core, out);
+    }
+
+    pub fn save_meta(&mut self, core: &mut Core, out: &mut Effects) {
+        self.exists = true;
+        if self.meta.intact {
+            self.meta.boot = core.options.boot;
+        }
+        let mut bytes = Vec::with_capacity(64);
+        self.meta.encode(&mut bytes);
+        core.replace(FileName::Replica(self.shard), &bytes, out);
+    }
+
+    /// Forgets the log, in memory and on file.
+    pub fn reset_log(&mut self, core: &mut Core, base: u64, out: &mut Effects) {
+        for (segment, _) in self.log.segments() {
+            core.remove(FileName::Segment { shard: self.shard, segment }, out);
+        }
+        core.fsync = true;
+        self.log = match base {
+            0 => Log::new(self.shard, log_config(&core.options)),
+            base => Log::begin_at(self.shard, log_config(&core.options), base),
+        };
+        self.meta.base = base;
+        self.meta.acknowledged = 0;
+        (self.written, self.held) = (base, base);
+        self.marks.clear();
+        self.forget_state();
+    }
+
+    /// The state is built anew from the log.
+    pub fn forget_state(&mut self) {
+        self.state = ShardState::default();
+        self.replayed = Cursor { offset: 0 };
+        self.log.reset_liveness();
+    }
+
+    /// Cuts the log at a group boundary. False: there is none.
+    pub fn truncate_log(&mut self, core: &mut Core, offset: u64, out: &mut Effects) -> bool {
+        if offset == self.log.end().offset {
+            return true;
+        }
+        let Ok(cut) = self.log.truncate(offset) else { return false };
+        for segment in cut.removed {
+            core.remove(FileName::Segment { shard: self.shard, segment }, out);
+        }
+        if let Some((segment, used)) = cut.head {
+            core.truncate(FileName::Segment { shard: self.shard, segment }, u64::from(used), out);
+        }
+        core.fsync = true;
+        self.meta.acknowledged = self.meta.acknowledged.min(offset);
+        self.written = self.written.min(offset);
+        self.held = self.held.min(offset);
+        for mark in &mut self.marks {
+            mark.1 = mark.1.min(offset);
+        }
+        self.forget_state();
+        true
+    }
+
+    /// Gives new log bytes to the file.
+    pub fn write_log(&mut self, core: &mut Core, out: &mut Effects) {
+        let end = self.log.end().offset;
+        if self.written == end {
+            return;
+        }
+        let pieces: Vec<LogSlice> = self.log.pieces(self.written, end, WRITE_BYTES_MAX).collect();
+        for slice in pieces {
+            let segment = self.log.segment_of(slice.offset);
+            let file = FileName::Segment { shard: self.shard, segment };
+            core.write_log(file, slice.offset - self.log.segment_base(segment), slice, out);
+        }
+        self.written = end;
+        self.marks.push_back((core.commit_position(), end));
+    }
+
+    /// Commits up to `to` hold.
+    pub fn on_durable(&mut self, to: LocalPosition) {
+        while let Some(&(position, end)) = self.marks.front() {
+            if position > to {
+                break;
+            }
+            self.held = self.held.max(end);
+            self.marks.pop_front();
+        }
+    }
+
+    pub fn is_replayed(&self) -> bool {
+        self.executes() || self.replayed.offset >= self.log.end().offset
+    }
+
+    /// Replays a slice of the log into the state. A joiner waits until its copy is complete.
+    pub fn replay_slice(&mut self, core: &mut Core, out: &mut Effects) {
+        if !self.meta.complete || self.is_replayed() {
+            return;
+        }
+        let mut dead = std::mem::take(&mut core.scratch.dead);
+        let mut entries: Vec<EntryOffset> = Vec::new();
+        let mut bytes = 0;
+        while bytes < REPLAY_BYTES_PER_TURN {
+            let Some(group) = self.log.next_group(&mut self.replayed) else {
+                self.replayed.offset = self.replayed.offset.max(self.log.end().offset);
+                break;
+            };
+            bytes += group.end - group.start;
+            entries.clear();
+            entries.extend(group.entries.map(|(at, _)| at));
+            for &at in &entries {
+                dead.clear();
+                self.state.replay(&self.log, at, &mut dead);
+                for &at in &dead {
+                    self.log.kill(at);
+                }
+            }
+        }
+        core.scratch.dead = dead;
+        core.learn_cluster_time(self.state.cluster_time);
+        self.free_retired(core, self.replayed.offset, out);
+    }
+
+    /// Lets go of segments that the log says are freed, once the state has followed the log to that word.
+    pub fn free_retired(&mut self, core: &mut Core, up_to: u64, out: &mut Effects) {
+        while let Some(segment) = self.log.retired(up_to) {
+            self.state.store.forget_segment(&self.log, segment);
+            self.log.free(segment);
+            core.remove(FileName::Segment { shard: self.shard, segment }, out);
+        }
+    }
+}
+
+impl Replica {
+    /// Where an update of this term is in the log (R2.1 [M]). `None`: another term, or not known here.
+    pub fn position_of(&self, rpc: RpcId, epoch: Epoch) -> Option<LogPosition> {
+        let leader = self.leader().filter(|leader| leader.epoch == epoch && leader.serving().is_some())?;
+        let place = self.state.tracker.place_of(rpc)?;
+        Some(LogPosition { epoch: leader.epoch, offset: place.0 + 1 })
+    }
+
+    /// Notes durably how far the log was surely acknowledged, once a segment: an end below it means damage (R5.5).
+    pub fn note_acknowledged(&mut self, core: &mut Core, out: &mut Effects) {
+        if self.exists && self.log.segment_of(self.held) > self.log.segment_of(self.meta.acknowledged) {
+            self.meta.acknowledged = self.held;
+            self.save_meta(core, out);
+        }
+    }
+
+    pub fn next_deadline(&self, core: &Core) -> Option<Tick> {
+        let replay = (self.meta.complete && !self.is_replayed()).then_some(Tick(0));
+        let leader = self.leader().and_then(|leader| leader.next_deadline(core));
+        [replay, leader].into_iter().flatten().min()
+    }
+
+    pub fn assert_invariants(&self) {
+        assert!(
+            self.held <= self.written && self.written <= self.log.end().offset,
+            "{}: file ahead of log",
+            self.shard
+        );
+        assert!(self.replayed.offset <= self.log.end().offset || self.log.end().offset == 0, "{}", self.shard);
+        if let Some(leader) = self.leader() {
+            assert_eq!(leader.epoch, self.meta.promised, "F2: {} leads what it promised", self.shard);
+            assert!(leader.shipping.synced() <= self.log.end().offset, "{}: synced beyond the log", self.shard);
+        }
+        self.state.tracker.assert_invariants();
+    }
+}

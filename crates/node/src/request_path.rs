@@ -1,0 +1,611 @@
+//! One update, from frame to answer: `admit → look_up → order → overlap → execute → record → answer` (section 2).
+//!
+//! Each stage consumes one type and yields the next, so that none can be skipped; an answer can be built only from a
+//! [`Recorded`]. Refusals are never recorded (R4.2). Witness replay and suspects enter at `look_up`, with the
+//! acknowledgement of this shard's own log (R4.5).
+
+use kasha_exactly_once::{
+    CompletionRecord, Fingerprint, LookUp, OperationKeyCheck, OperationKeyDropped, OperationKeyRecord, Place, Request,
+};
+use kasha_log::{EntryKind, EntryOffset, Full, GroupWriter, Log, Purpose, entry_bytes};
+use kasha_machine::{Effect, Effects, Endpoint, Gate};
+use kasha_store::Executed;
+use kasha_types::limits::RESULT_BYTES_MAX;
+use kasha_types::{ClusterTime, Epoch, KeyHash, ListVersion, LogPosition, LogSlice, RpcId, ShardId};
+use kasha_wire::frame::Kind;
+use kasha_wire::hot::{self, Envelope, RequestView};
+use kasha_wire::{AnswerView, Body, Configuration, OutcomeCode, Refusal, Refused};
+
+use crate::core::Core;
+use crate::leader::{Leader, Stage};
+use crate::replica::{Replica, Role};
+use crate::serving::{Serving, UNSYNCED_OPERATIONS_MAX};
+use crate::state::ShardState;
+use crate::{Answers, core::Scratch};
+
+/// Who brought a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Origin {
+    /// A client, which waits for the answer.
+    Client { to: Endpoint, attempt: u32, list: ListVersion },
+    /// A client that gives the update up: if it has not run, it never will.
+    Cancel { to: Endpoint, attempt: u32 },
+    /// A witness's replay or suspect: nobody waits.
+    Replay,
+}
+
+/// A decoded request.
+struct Received<'a> {
+    origin: Origin,
+    body: Body<'a>,
+    request: Request,
+}
+/// This shard, in this term, may run it.
+struct Admitted<'a>(Received<'a>);
+/// It never ran here.
+struct Fresh<'a>(Received<'a>);
+/// It runs now. `overlaps`: it touches something unsynced (asked when it runs, R8.7).
+struct Ordered<'a> {
+    received: Received<'a>,
+    overlaps: bool,
+    operation_key: OperationKey<'a>,
+}
+/// What its operation key means for it (R4.9).
+#[derive(Clone, Copy)]
+enum OperationKey<'a> {
+    None,
+    /// Not used yet: the result is kept under it.
+    Store(&'a [u8]),
+    /// Used before with the same request: its result, from there.
+    Hit(Place),
+    /// Used with another request.
+    Mismatch,
+}
+/// It has its result; the group is open.
+struct Outcome<'a> {
+    received: Received<'a>,
+    overlaps: bool,
+}
+/// Its completion record is in the log, in the same group as its changes (R4.1, E4).
+struct Recorded {
+    origin: Origin,
+    rpc: RpcId,
+    result: LogSlice,
+    /// Behind its group.
+    end: u64,
+    overlaps: bool,
+}
+
+enum Found<'a> {
+    New(Fresh<'a>),
+    Completed(Recorded),
+    InProgress,
+    Refuse(Received<'a>, Refusal),
+    /// The coordinator must say whether this client's lease runs.
+    AskLease(Received<'a>),
+}
+
+/// Everything a request can touch.
+struct Path<'p> {
+    shard: ShardId,
+    epoch: Epoch,
+    synced: u64,
+    log: &'p mut Log,
+    state: &'p mut ShardState,
+    /// `None` while a new primary replays a witness.
+    serving: Option<&'p mut Serving>,
+    configuration: &'p Configuration,
+    cluster_time: ClusterTime,
+    clients_below: kasha_types::ClientId,
+    answers: Answers,
+    scratch: &'p mut Scratch,
+}
+
+/// How far ahead of us a client's clock may claim its lease to end: a term and a half.
+const LEASE_CLAIM_MILLIS_MAX: u64 = kasha_types::limits::CLIENT_LEASE_MILLIS * 3 / 2;
+
+impl Replica {
+    /// One update from a client, from frame to answer.
+    pub fn on_request(&mut self, core: &mut Core, origin: Origin, view: &RequestView<'_>, out: &mut Effects) {
+        let (promised, refusal) = (self.meta.promised, self.refusal());
+        let Some(mut path) = self.path(core) else {
+            return refuse_view(origin, view, promised, refusal, out);
+        };
+        let Some(received) = path.receive(origin, view.body) else {
+            return refuse_view(origin, view, path.epoch, Refusal::BadRequest, out);
+        };
+        let admitted = match path.admit(received, Some(&view.envelope)) {
+            Ok(admitted) => admitted,
+            Err((received, why)) => return path.refuse(&received, why, out),
+        };
+        let fresh = match path.look_up(admitted) {
+            Found::New(fresh) => fresh,
+            Found::Completed(recorded) => return path.answer(&recorded, out),
+            Found::InProgress => return,
+            Found::Refuse(received, why) => return path.refuse(&received, why, out),
+            Found::AskLease(received) => {
+                path.ask_lease(&received);
+                return path.refuse(&received, Refusal::LeaseUnproven, out);
+            }
+        };
+        let ordered = match path.order(fresh) {
+            Ok(ordered) => ordered,
+            Err((received, why)) => return path.refuse(&received, why, out),
+        };
+        match path.execute_and_record(ordered) {
+            Ok(recorded) => path.answer(&recorded, out),
+            Err((received, why)) => path.refuse(&received, why, out),
+        }
+    }
+
+    /// One update from a witness: replayed by a new primary, or named a suspect (R4.5). Skipped as a whole if it is
+    /// stale, expired, or has a key that is not ours; then false: it can be forgotten at once.
+    pub fn replay_request(&mut self, core: &mut Core, body: &[u8]) -> bool {
+        let Some(mut path) = self.path(core) else { return false };
+        let Some(received) = path.receive(Origin::Replay, body) else { return false };
+        let Ok(admitted) = path.admit(received, None) else { return false };
+        let fresh = match path.look_up(admitted) {
+            Found::New(fresh) => fresh,
+            Found::Completed(_) | Found::InProgress => return true,
+            Found::Refuse(..) | Found::AskLease(_) => return false,
+        };
+        let Ok(ordered) = path.order(fresh) else { return false };
+        let recorded = path.execute_and_record(ordered);
+        assert!(recorded.is_ok(), "{}: the reserve is too small for a witness's replay", self.shard);
+        true
+    }
+
+    /// Why nothing is served here at all.
+    fn refusal(&self) -> Refusal {
+        match &self.role {
+            Role::Leader(_) => Refusal::Recovering,
+            Role::Idle | Role::Backup(_) => Refusal::NotPrimary,
+        }
+    }
+
+    /// The request path of a serving primary, or of one that replays a witness.
+    fn path<'p>(&'p mut self, core: &'p mut Core) -> Option<Path<'p>> {
+        let Role::Leader(leader) = &mut self.role else { return None };
+        let Leader { epoch, shipping, stage, .. } = &mut **leader;
+        let serving = match stage {
+            Stage::Serving(serving) => Some(serving),
+            Stage::Witnessing { .. } => None,
+            Stage::Fencing { .. }
+            | Stage::Fetching { .. }
+            | Stage::Replaying
+            | Stage::Syncing { .. }
+            | Stage::Reporting => return None,
+        };
+        Some(Path {
+            shard: self.shard,
+            epoch: *epoch,
+            synced: shipping.synced(),
+            log: &mut self.log,
+            state: &mut self.state,
+            serving,
+            configuration: core.configuration.as_deref()?,
+            cluster_time: core.cluster_time,
+            clients_below: core.clients_below,
+            answers: core.options.answers,
+            scratch: &mut core.scratch,
+        })
+    }
+}
+
+impl<'p> Path<'p> {
+    fn receive<'a>(&self, origin: Origin, bytes: &'a [u8]) -> Option<Received<'a>> {
+        let body = Body::decode(bytes).ok()?;
+        let request = Request {
+            rpc: body.head.rpc,
+            body_hash: body.hash(),
+            acknowledgement: body.head.acknowledgement,
+            lease_expiry: body.head.lease_expiry,
+        };
+        Some(Received { origin, body, request })
+    }
+
+    /// May this shard run it, in this term and under this witness list?
+    fn admit<'a>(
+        &mut self,
+        received: Received<'a>,
+        envelope: Option<&Envelope>,
+    ) -> Result<Admitted<'a>, (Received<'a>, Refusal)> {
+        if let (Some(envelope), Some(serving)) = (envelope, &self.serving) {
+            if envelope.shard != self.shard || envelope.epoch != self.epoch {
+                return Err((received, Refusal::NotPrimary));
+            }
+            if envelope.list != ListVersion::NONE && envelope.list != serving.list {
+                return Err((received, Refusal::OldWitnessList));
+            }
+            if !serving.has_enough_members {
+                return Err((received, Refusal::TooFewMembers));
+            }
+            if serving.unsynced_operations() >= UNSYNCED_OPERATIONS_MAX {
+                return Err((received, Refusal::Busy));
+            }
+        }
+        let mut owned = true;
+        let (table, configuration, shard) = (received.body.head.table, self.configuration, self.shard);
+        received.body.for_each_key(|_, slot| owned &= configuration.owner(table, slot) == Some(shard));
+        if owned { Ok(Admitted(received)) } else { Err((received, Refusal::WrongShard)) }
+    }
+
+    fn look_up<'a>(&mut self, Admitted(received): Admitted<'a>) -> Found<'a> {
+        let found = match received.origin {
+            Origin::Client { .. } | Origin::Cancel { .. } => self.state.tracker.look_up(&received.request),
+            Origin::Replay => self.state.tracker.look_up_replayed(&received.request),
+        };
+        match found {
+            LookUp::New => Found::New(Fresh(received)),
+            LookUp::InProgress => Found::InProgress,
+            LookUp::Completed(place) => {
+                if let Some(serving) = &mut self.serving {
+                    serving.counters.duplicates_suppressed += 1;
+                }
+                Found::Completed(self.recorded_at(&received, place))
+            }
+            LookUp::Reused => Found::Refuse(received, Refusal::Reused),
+            LookUp::Stale => Found::Refuse(received, Refusal::Stale),
+            LookUp::WindowExceeded => Found::Refuse(received, Refusal::WindowExceeded),
+            LookUp::LeaseExpired => Found::Refuse(received, Refusal::LeaseExpired),
+            LookUp::LeaseUnproven => self.prove_lease(received),
+        }
+    }
+
+    /// A client that this shard does not know (R4.3). Its claim is enough if the coordinator has granted such an id and
+    /// may have granted such a lease (RIFL V-B); otherwise the coordinator is asked.
+    fn prove_lease<'a>(&mut self, received: Received<'a>) -> Found<'a> {
+        let (client, expiry) = (received.request.rpc.client, received.request.lease_expiry);
+        let plausible = client < self.clients_below
+            && expiry > self.cluster_time
+            && expiry <= self.cluster_time.after_millis(LEASE_CLAIM_MILLIS_MAX);
+        if !plausible {
+            return Found::AskLease(received);
+        }
+        self.state.tracker.prove(client, expiry);
+        self.look_up(Admitted(received))
+    }
+
+    fn ask_lease(&mut self, received: &Received<'_>) {
+        if let Some(serving) = &mut self.serving {
+            serving.ask_lease(received.request.rpc.client);
+        }
+    }
+
+    /// A completion record that is in the log already.
+    fn recorded_at(&self, received: &Received<'_>, place: Place) -> Recorded {
+        let entry = self.log.entry(EntryOffset(place.0));
+        let record = kasha_exactly_once::CompletionRecordRef::decode(entry.payload).expect("our own completion record");
+        let result = LogSlice {
+            shard: self.shard,
+            offset: entry.payload_offset + record.result_offset() as u64,
+            len: record.result.len() as u32,
+        };
+        Recorded { origin: received.origin, rpc: received.request.rpc, result, end: place.0 + 1, overlaps: true }
+    }
+
+    /// Single-shard operations run at once. Whether they overlap with something unsynced is judged now (C1).
+    fn order<'a>(&mut self, Fresh(received): Fresh<'a>) -> Result<Ordered<'a>, (Received<'a>, Refusal)> {
+        let mut overlaps = self.serving.as_ref().is_some_and(|serving| serving.everything_until > self.synced);
+        let table = received.body.head.table;
+        let (log, store, synced) = (&*self.log, &self.state.store, self.synced);
+        received.body.update.for_each_key(|key| {
+            overlaps |= store.newest(log, table, key).is_some_and(|at| at.0 >= synced);
+        });
+        let operation_key = match self.check_operation_key(&received, &mut overlaps) {
+            Ok(operation_key) => operation_key,
+            Err(why) => return Err((received, why)),
+        };
+        Ok(Ordered { received, overlaps, operation_key })
+    }
+
+    fn check_operation_key<'a>(
+        &mut self,
+        received: &Received<'a>,
+        overlaps: &mut bool,
+    ) -> Result<OperationKey<'a>, Refusal> {
+        let body = &received.body;
+        let (Some(key), Some(hash)) = (body.operation_key, body.operation_key_hash()) else {
+            return Ok(OperationKey::None);
+        };
+        if matches!(received.origin, Origin::Cancel { .. }) {
+            return Ok(OperationKey::None); // nothing runs: nothing is kept under the key
+        }
+        let (slot, fingerprint) = (body.first_slot(), Fingerprint(body.fingerprint()));
+        if self.expire_operation_key(hash, slot, key, fingerprint)? {
+            *overlaps = true;
+        }
+        // Either way it reads what the log says of the key: a hit may be unsynced (R4.9).
+        Ok(match self.state.find_operation_key(self.log, hash, fingerprint, slot, key) {
+            OperationKeyCheck::Hit(place) => {
+                *overlaps = true;
+                OperationKey::Hit(place)
+            }
+            OperationKeyCheck::Mismatch => {
+                *overlaps = true;
+                OperationKey::Mismatch
+            }
+            // Replay must run what was completed in time, however late it is now.
+            OperationKeyCheck::Miss if received.origin != Origin::Replay && self.cluster_time > body.head.not_after => {
+                return Err(Refusal::Unprovable);
+            }
+            OperationKeyCheck::Miss => OperationKey::Store(key),
+        })
+    }
+
+    /// Expiry is a logged delete before the operation that observes it, never a look at a clock (R5.2).
+    fn expire_operation_key(
+        &mut self,
+        hash: KeyHash,
+        slot: kasha_types::Slot,
+        key: &[u8],
+        fingerprint: Fingerprint,
+    ) -> Result<bool, Refusal> {
+        let OperationKeyCheck::Hit(place) = self.state.find_operation_key(self.log, hash, fingerprint, slot, key)
+        else {
+            return Ok(false);
+        };
+        let payload = self.log.entry(EntryOffset(place.0)).payload;
+        let expires_at = OperationKeyRecord::decode(payload).expect("our own operation key").expires_at;
+        if expires_at >= self.cluster_time {
+            return Ok(false);
+        }
+        drop_operation_key(self.log, self.state, self.epoch, self.cluster_time, slot, key, self.scratch)
+            .map_err(|_| Refusal::OutOfMemory)?;
+        Ok(true)
+    }
+
+    /// Executes, and appends changes and completion record as one entry group.
+    fn execute_and_record<'a>(&mut self, ordered: Ordered<'a>) -> Result<Recorded, (Received<'a>, Refusal)> {
+        let Ordered { received, overlaps, operation_key } = ordered;
+        collect_slots(&received.body, &mut self.scratch.slots);
+        let hit = match operation_key {
+            OperationKey::Hit(place) => Some(self.saved_result(place)),
+            OperationKey::None | OperationKey::Store(_) | OperationKey::Mismatch => None,
+        };
+        let executes = hit.is_none()
+            && !matches!(operation_key, OperationKey::Mismatch)
+            && !matches!(received.origin, Origin::Cancel { .. });
+        let needed = self.bytes_needed(&received.body, operation_key, executes, hit.as_ref().map_or(0, Vec::len));
+        let purpose = match received.origin {
+            Origin::Replay | Origin::Cancel { .. } => Purpose::Freeing,
+            Origin::Client { .. } if received.body.update.only_frees() => Purpose::Freeing,
+            Origin::Client { .. } => Purpose::Normal,
+        };
+        let (table, update) = (received.body.head.table, received.body.update);
+        let Scratch { result, dead, .. } = &mut *self.scratch;
+        dead.clear();
+        let mut group = match self.log.begin(self.epoch, needed, purpose) {
+            Ok(group) => group,
+            Err(Full::Memory) => return Err((received, Refusal::OutOfMemory)),
+            Err(Full::Group) => return Err((received, Refusal::TooLarge)),
+        };
+        if let Some(hit) = hit {
+            *result = hit;
+        } else if executes {
+            match self.state.store.execute(&mut group, table, &update, result, dead) {
+                Executed::Commit => {}
+                Executed::Discard => {
+                    drop(group);
+                    group = self.log.begin(self.epoch, needed, Purpose::Freeing).expect("there was room a moment ago");
+                }
+            }
+        } else {
+            let code = match operation_key {
+                OperationKey::Mismatch => OutcomeCode::OperationKeyMismatch,
+                OperationKey::None | OperationKey::Store(_) | OperationKey::Hit(_) => OutcomeCode::Cancelled,
+            };
+            result.clear();
+            result.push(code as u8);
+        }
+        assert!(result.len() <= RESULT_BYTES_MAX, "an update's result is small");
+        let outcome = Outcome { received, overlaps };
+        Ok(record(
+            outcome,
+            operation_key,
+            group,
+            RecordParts {
+                shard: self.shard,
+                state: self.state,
+                serving: self.serving.as_deref_mut(),
+                scratch: self.scratch,
+            },
+        )
+        .kill_dead(self.log, &mut self.scratch.dead))
+    }
+
+    fn saved_result(&self, place: Place) -> Vec<u8> {
+        let payload = self.log.entry(EntryOffset(place.0)).payload;
+        OperationKeyRecord::decode(payload).expect("our own operation key").result.to_vec()
+    }
+
+    fn bytes_needed(&self, body: &Body<'_>, operation_key: OperationKey<'_>, executes: bool, hit: usize) -> usize {
+        /// A result without what depends on the number of keys.
+        const RESULT_BASE_BYTES: usize = 32;
+        const RESULT_BYTES_PER_KEY: usize = 16;
+        let keys = self.scratch.slots.len();
+        let result = hit.max(RESULT_BASE_BYTES + keys * RESULT_BYTES_PER_KEY);
+        let record = CompletionRecord { request: request_of(body), slots: &self.scratch.slots, result: &[] };
+        let changes = if executes { self.state.store.bytes_needed(self.log, body.head.table, &body.update) } else { 0 };
+        let key = match operation_key {
+            OperationKey::Store(key) => entry_bytes(operation_key_record(body, key, &[]).encoded_len() + result),
+            OperationKey::None | OperationKey::Hit(_) | OperationKey::Mismatch => 0,
+        };
+        changes + key + entry_bytes(record.encoded_len() + result)
+    }
+
+    /// An answer, gated. Only a [`Recorded`] makes one.
+    fn answer(&mut self, recorded: &Recorded, out: &mut Effects) {
+        let (to, attempt, list) = match recorded.origin {
+            Origin::Client { to, attempt, list } => (to, attempt, list),
+            Origin::Cancel { to, attempt } => (to, attempt, ListVersion::NONE),
+            Origin::Replay => return,
+        };
+        let Some(serving) = &mut self.serving else { return };
+        let speculative = match self.answers {
+            Answers::Speculative => !recorded.overlaps && list != ListVersion::NONE && serving.fast_path,
+            Answers::Synced => false,
+            Answers::Unreplicated => true,
+        };
+        let position = LogPosition { epoch: self.epoch, offset: recorded.end };
+        let gate = if speculative { Gate::Now } else { Gate::Synced { shard: self.shard, position } };
+        serving.counters.fast_answers += u64::from(speculative);
+        serving.counters.gated_answers += u64::from(!speculative);
+        let view = AnswerView {
+            rpc: recorded.rpc,
+            epoch: self.epoch,
+            attempt,
+            synced: !speculative || self.answers == Answers::Unreplicated,
+            result: &[],
+        };
+        let mark = out.mark();
+        view.encode(self.log.slice(recorded.result), out.arena());
+        let head = out.span_from(mark);
+        out.push(Effect::Send { to, head, tail: Some(recorded.result), gate });
+    }
+
+    fn refuse(&mut self, received: &Received<'_>, why: Refusal, out: &mut Effects) {
+        if let Some(serving) = &mut self.serving {
+            serving.counters.refusals += 1;
+        }
+        refuse(received.origin, received.request.rpc, self.epoch, why, out);
+    }
+}
+
+struct RecordParts<'r> {
+    shard: ShardId,
+    state: &'r mut ShardState,
+    serving: Option<&'r mut Serving>,
+    scratch: &'r mut Scratch,
+}
+
+/// A record whose replaced entries are not marked dead yet.
+struct Undead(Recorded);
+
+impl Undead {
+    fn kill_dead(self, log: &mut Log, dead: &mut Vec<EntryOffset>) -> Recorded {
+        for at in dead.drain(..) {
+            log.kill(at);
+        }
+        self.0
+    }
+}
+
+/// Adds the completion record (and what the operation key keeps) to the open group, and commits it: E4.
+fn record(
+    outcome: Outcome<'_>,
+    operation_key: OperationKey<'_>,
+    mut group: GroupWriter<'_>,
+    parts: RecordParts<'_>,
+) -> Undead {
+    let Outcome { received, overlaps } = outcome;
+    let RecordParts { shard, state, serving, scratch } = parts;
+    let mut request = received.request;
+    let replayed = received.origin == Origin::Replay;
+    if replayed {
+        // R4.5 [M]: the record carries this shard's own acknowledgement, never the request's.
+        request.acknowledgement = state.tracker.acknowledgement_of(request.rpc.client);
+    }
+    let key_entry = match operation_key {
+        OperationKey::Store(key) => {
+            let record = operation_key_record(&received.body, key, &scratch.result);
+            let (at, payload) = group.entry(EntryKind::OperationKey, record.encoded_len());
+            record.encode_into(payload);
+            Some((key, at))
+        }
+        OperationKey::None | OperationKey::Hit(_) | OperationKey::Mismatch => None,
+    };
+    let completion = CompletionRecord { request, slots: &scratch.slots, result: &scratch.result };
+    let (at, payload) = group.entry(EntryKind::Completion, completion.encoded_len());
+    completion.encode_into(payload);
+    let payload_offset = group.read(at).payload_offset;
+    let offset = payload_offset + completion.result_offset() as u64;
+    let result = LogSlice { shard, offset, len: scratch.result.len() as u32 };
+    let end = group.commit().end.offset;
+
+    let place = Place(at.0);
+    let dead = &mut scratch.dead;
+    let on_dead = |place: Place| dead.push(EntryOffset(place.0));
+    match replayed {
+        true => state.tracker.complete_replayed(&request, place, on_dead),
+        false => state.tracker.complete(&request, place, on_dead),
+    }
+    if let Some((_, at)) = key_entry {
+        let hash = received.body.operation_key_hash().expect("it has an operation key");
+        let fingerprint = Fingerprint(received.body.fingerprint());
+        // `order` looked: there is no record of this key.
+        state.operation_keys.insert(hash, fingerprint, received.body.head.not_after, Place(at.0), |_| false);
+    }
+    if let Some(serving) = serving {
+        received.body.footprint(&mut scratch.hashes);
+        serving.executed(end, request.rpc, &scratch.hashes);
+    }
+    Undead(Recorded { origin: received.origin, rpc: request.rpc, result, end, overlaps })
+}
+
+/// Logs that an operation key has expired, and forgets it.
+pub(crate) fn drop_operation_key(
+    log: &mut Log,
+    state: &mut ShardState,
+    epoch: Epoch,
+    at_time: ClusterTime,
+    slot: kasha_types::Slot,
+    key: &[u8],
+    scratch: &mut Scratch,
+) -> Result<(), Full> {
+    let dropped = OperationKeyDropped { slot, at: at_time, operation_key: key };
+    let mut group = log.begin(epoch, entry_bytes(dropped.encoded_len()), Purpose::Freeing)?;
+    let (at, payload) = group.entry(EntryKind::OperationKeyDropped, dropped.encoded_len());
+    dropped.encode_into(payload);
+    group.commit();
+    scratch.dead.clear();
+    state.drop_operation_key(log, &dropped, at, &mut scratch.dead);
+    for at in scratch.dead.drain(..) {
+        log.kill(at);
+    }
+    Ok(())
+}
+
+fn request_of(body: &Body<'_>) -> Request {
+    Request {
+        rpc: body.head.rpc,
+        body_hash: kasha_types::BodyHash(0),
+        acknowledgement: body.head.acknowledgement,
+        lease_expiry: body.head.lease_expiry,
+    }
+}
+
+fn operation_key_record<'r>(body: &Body<'r>, key: &'r [u8], result: &'r [u8]) -> OperationKeyRecord<'r> {
+    OperationKeyRecord {
+        slot: body.first_slot(),
+        operation_key: key,
+        fingerprint: Fingerprint(body.fingerprint()),
+        expires_at: body.head.not_after,
+        rpc: body.head.rpc,
+        result,
+    }
+}
+
+/// All slots the operation touches, each once (R4.1).
+fn collect_slots(body: &Body<'_>, slots: &mut Vec<kasha_types::Slot>) {
+    slots.clear();
+    body.for_each_key(|_, slot| slots.push(slot));
+    slots.sort_unstable();
+    slots.dedup();
+}
+
+fn refuse(origin: Origin, rpc: RpcId, epoch: Epoch, why: Refusal, out: &mut Effects) {
+    let (Origin::Client { to, attempt, .. } | Origin::Cancel { to, attempt }) = origin else { return };
+    let mark = out.mark();
+    hot::encode_small(Kind::Refuse, &Refused { rpc, attempt, epoch, why }, out.arena());
+    let head = out.span_from(mark);
+    out.push(Effect::Send { to, head, tail: None, gate: Gate::Now });
+}
+
+/// Refuses a request before it was decoded, if at least its id can be read.
+pub(crate) fn refuse_view(origin: Origin, view: &RequestView<'_>, epoch: Epoch, why: Refusal, out: &mut Effects) {
+    let mut reader = kasha_wire::Reader::new(view.body);
+    if let (Ok(client), Ok(sequence)) = (reader.take(), reader.take()) {
+        refuse(origin, RpcId { client, sequence }, epoch, why, out);
+    }
+}

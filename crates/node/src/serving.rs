@@ -1,0 +1,414 @@
+//! What a serving primary does besides answering: garbage collection at witnesses, expiry of leases and operation keys,
+//! dropped tables, freed segments, and closing a witness list. All of it is bounded per turn and delays no answer.
+
+use std::collections::VecDeque;
+
+use kasha_exactly_once::{ExpiryFloorEntry, OperationKeyRecord, ScanCursor};
+use kasha_log::{EntryKind, EntryOffset, Log, Purpose, entry_bytes};
+use kasha_machine::{Effects, Endpoint, Gate};
+use kasha_types::limits::CLIENT_LEASE_MILLIS;
+use kasha_types::{ClientId, ClusterTime, CoreId, KeyHash, ListVersion, NodeId, RpcId, ShardId, Tick};
+use kasha_wire::message::{GcEntry, LeaseInfo, Message};
+use kasha_wire::{Body, Configuration, ShardConfig};
+
+use crate::core::{Core, send};
+use crate::leader::Stage;
+use crate::replica::{Replica, Role};
+use crate::request_path::drop_operation_key;
+use crate::state::ShardState;
+
+/// Unsynced keys and operations a primary takes before it says "busy": bounds what is held for gates.
+pub(crate) const UNSYNCED_OPERATIONS_MAX: usize = 65_536;
+/// Names kept for a silent witness; beyond, they are dropped, and suspects bring them back (section 6).
+const GC_BACKLOG_MAX: usize = 4096;
+/// Clients asked about at once.
+const LEASE_QUESTIONS_MAX: usize = 256;
+/// Tracker states looked at in one housekeeping round.
+const LEASE_SCAN_MAX: u32 = 4096;
+/// Operation keys expired in one housekeeping round.
+const EXPIRED_KEYS_MAX: usize = 32;
+
+/// Counts since the term began. For status; nothing decides by them.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Counters {
+    pub updates: u64,
+    pub reads: u64,
+    pub fast_answers: u64,
+    pub gated_answers: u64,
+    pub duplicates_suppressed: u64,
+    pub refusals: u64,
+}
+
+/// A key that an unsynced operation touched.
+#[derive(Clone, Copy, Debug)]
+struct Touched {
+    end: u64,
+    entry: GcEntry,
+}
+
+/// One witness of the current list.
+#[derive(Debug)]
+struct WitnessLink {
+    core: CoreId,
+    /// The gc under way.
+    in_flight: Option<(u64, Tick)>,
+    backlog: Vec<GcEntry>,
+}
+
+/// Clients whose records go once the floor's entry is synced (R4.6).
+#[derive(Debug)]
+struct PendingFloor {
+    at: EntryOffset,
+    end: u64,
+    floor: ClusterTime,
+    clients: Vec<ClientId>,
+}
+
+/// A serving primary's state beside log and shipping.
+#[derive(Debug)]
+pub(crate) struct Serving {
+    pub list: ListVersion,
+    /// Whether answers may leave before they are synced (R6.1).
+    pub fast_path: bool,
+    pub has_enough_members: bool,
+    /// An unsynced operation on everything ends here: every later one overlaps with it (R5.1).
+    pub everything_until: u64,
+    pub counters: Counters,
+    /// The list is being closed: it is, once this is synced (R6.2).
+    closing_at: Option<u64>,
+    touched: VecDeque<Touched>,
+    witnesses: Vec<WitnessLink>,
+    gc_round: u64,
+    lease_questions: Vec<ClientId>,
+    asked_older_than: ClusterTime,
+    lease_scan: ScanCursor,
+    pending_floor: Option<PendingFloor>,
+    pending_version_floor: Option<u64>,
+    freed_a_segment: bool,
+    housekeeping_at: Tick,
+}
+
+fn links(core: &Core, config: &ShardConfig) -> Vec<WitnessLink> {
+    let configuration = core.configuration.as_ref().expect("a configuration promoted us");
+    let cores = config.witnesses.iter().filter_map(|&node| configuration.core_of(node, config.shard));
+    cores.map(|core| WitnessLink { core, in_flight: None, backlog: Vec::new() }).collect()
+}
+
+fn has_enough_members(configuration: &Configuration, config: &ShardConfig) -> bool {
+    config.members.len() > usize::from(configuration.min_backups)
+}
+
+impl Serving {
+    pub fn new(core: &Core, config: &ShardConfig, end: u64) -> Self {
+        let configuration = core.configuration.as_ref().expect("a configuration promoted us");
+        Self {
+            list: config.list,
+            fast_path: config.has_fast_path(configuration.faults),
+            has_enough_members: has_enough_members(configuration, config),
+            everything_until: 0,
+            counters: Counters::default(),
+            closing_at: config.closing.then_some(end),
+            touched: VecDeque::new(),
+            witnesses: links(core, config),
+            gc_round: 0,
+            lease_questions: Vec::new(),
+            asked_older_than: ClusterTime(0),
+            lease_scan: ScanCursor::default(),
+            pending_floor: None,
+            pending_version_floor: None,
+            freed_a_segment: true,
+            housekeeping_at: Tick(0),
+        }
+    }
+
+    /// A newer configuration of the same term.
+    pub fn update(&mut self, core: &Core, config: &ShardConfig, end: u64) {
+        let configuration = core.configuration.as_ref().expect("a configuration promoted us");
+        self.has_enough_members = has_enough_members(configuration, config);
+        if config.list != self.list {
+            self.list = config.list;
+            self.witnesses = links(core, config);
+            self.closing_at = None;
+        }
+        if config.closing {
+            // R6.2 [M]: first the old list is refused and every answer gated; what was answered before is synced next.
+            self.list = ListVersion::NONE;
+            self.closing_at.get_or_insert(end);
+        }
+        self.fast_path = config.has_fast_path(configuration.faults);
+    }
+
+    pub fn list_is_closed(&self, synced: u64) -> bool {
+        self.closing_at.is_some_and(|at| synced >= at)
+    }
+
+    /// The role is lost: what a follower's replay would have done by now.
+    pub fn settle_for_follower(self, log: &mut Log, state: &mut ShardState) {
+        if let Some(pending) = self.pending_floor {
+            let mut dead = Vec::new();
+            state.raise_floor(pending.floor, pending.clients, pending.at, &mut dead);
+            for at in dead {
+                log.kill(at);
+            }
+        }
+    }
+
+    pub fn unsynced_operations(&self) -> usize {
+        self.touched.len()
+    }
+
+    pub fn next_deadline(&self) -> Option<Tick> {
+        Some(self.housekeeping_at)
+    }
+
+    /// An update was recorded; its names go to the witnesses once it is synced.
+    pub fn executed(&mut self, end: u64, rpc: RpcId, footprint: &[KeyHash]) {
+        self.counters.updates += 1;
+        self.touched.extend(footprint.iter().map(|&key| Touched { end, entry: GcEntry { key, rpc } }));
+    }
+
+    pub fn ask_lease(&mut self, client: ClientId) {
+        if self.lease_questions.len() < LEASE_QUESTIONS_MAX && !self.lease_questions.contains(&client) {
+            self.lease_questions.push(client);
+        }
+    }
+
+    /// Names what is synced to every witness; one gc is under way at each (CURP 4.5).
+    fn collect_garbage(
+        &mut self,
+        core: &Core,
+        now: Tick,
+        shard: ShardId,
+        list: ListVersion,
+        synced: u64,
+        floor: ClusterTime,
+        out: &mut Effects,
+    ) {
+        while let Some(touched) = self.touched.front().filter(|touched| touched.end <= synced) {
+            for link in &mut self.witnesses {
+                if link.backlog.len() < GC_BACKLOG_MAX {
+                    link.backlog.push(touched.entry);
+                }
+            }
+            self.touched.pop_front();
+        }
+        let patience = core.options.retry * 4;
+        for link in &mut self.witnesses {
+            if link.in_flight.is_some_and(|(_, sent)| now.since(sent) < patience) || link.backlog.is_empty() {
+                continue;
+            }
+            self.gc_round += 1;
+            link.in_flight = Some((self.gc_round, now));
+            let entries = std::mem::take(&mut link.backlog);
+            let message = Message::Gc { shard, list, round: self.gc_round, floor, entries };
+            send(Endpoint::Core(link.core), &message, Gate::Now, out);
+        }
+    }
+
+    fn on_gc_done(&mut self, node: NodeId, round: u64) -> bool {
+        let link = self.witnesses.iter_mut().find(|link| link.core.node == node);
+        match link {
+            Some(link) if link.in_flight.is_some_and(|(sent, _)| sent == round) => {
+                link.in_flight = None;
+                true
+            }
+            Some(_) | None => false,
+        }
+    }
+}
+
+impl Replica {
+    /// A witness dropped what was named, and names suspects (CURP 4.5): they go through `look_up`, are synced, and are
+    /// named in a later gc. One that is stale, expired or not ours can be dropped at once.
+    pub fn on_gc_done(
+        &mut self,
+        core: &mut Core,
+        node: NodeId,
+        list: ListVersion,
+        round: u64,
+        suspects: &[kasha_wire::codec::Bytes],
+    ) {
+        let Some(Stage::Serving(serving)) = self.leader_mut().map(|leader| &mut leader.stage) else { return };
+        if serving.list != list || !serving.on_gc_done(node, round) {
+            return;
+        }
+        for suspect in suspects {
+            let known = self.replay_request(core, &suspect.0);
+            let end = if known { self.log.end().offset } else { 0 };
+            let Ok(body) = Body::decode(&suspect.0) else { continue };
+            let mut hashes = Vec::new();
+            body.footprint(&mut hashes);
+            let Some(Stage::Serving(serving)) = self.leader_mut().map(|leader| &mut leader.stage) else { return };
+            let entries = hashes.into_iter().map(|key| Touched { end, entry: GcEntry { key, rpc: body.head.rpc } });
+            if known {
+                serving.touched.extend(entries);
+            } else {
+                for touched in entries {
+                    serving.touched.push_front(touched);
+                }
+            }
+        }
+    }
+
+    /// Once a turn, while serving.
+    pub fn serve_turn(&mut self, core: &mut Core, now: Tick, out: &mut Effects) {
+        let (shard, floor) = (self.shard, self.state.tracker.floor().time());
+        let Role::Leader(leader) = &mut self.role else { return };
+        let (synced, list) = (leader.shipping.synced(), leader.list);
+        let Stage::Serving(serving) = &mut leader.stage else { return };
+        serving.collect_garbage(core, now, shard, list, synced, floor, out);
+        if now >= serving.housekeeping_at {
+            serving.housekeeping_at = now.after(core.options.flush_interval);
+            self.keep_house(core, synced, out);
+        }
+    }
+
+    fn serving_mut(&mut self) -> &mut Serving {
+        match self.leader_mut().map(|leader| &mut leader.stage) {
+            Some(Stage::Serving(serving)) => serving,
+            Some(_) | None => unreachable!("only a serving primary keeps house"),
+        }
+    }
+
+    fn keep_house(&mut self, core: &mut Core, synced: u64, out: &mut Effects) {
+        self.free_segments(core, synced, out);
+        self.drop_tombstones(core, synced);
+        self.expire_operation_keys(core);
+        self.settle_floor(core, synced);
+        self.ask_about_leases(core, out);
+    }
+
+    /// Segments without a live byte are freed here, and, when the word of it is synced, everywhere (section 5).
+    fn free_segments(&mut self, core: &mut Core, synced: u64, out: &mut Effects) {
+        let epoch = self.meta.promised;
+        let retired = self.log.retired(synced).is_some();
+        self.free_retired(core, synced, out);
+        self.serving_mut().freed_a_segment |= retired;
+        while let Some(segment) = self.log.freeable(synced) {
+            let Ok(mut group) = self.log.begin(epoch, entry_bytes(4), Purpose::Freeing) else { return };
+            group.segment_freed(segment);
+            group.commit();
+        }
+    }
+
+    fn drop_tombstones(&mut self, core: &mut Core, synced: u64) {
+        let epoch = self.meta.promised;
+        if self.serving_mut().pending_version_floor.is_some_and(|end| end > synced) {
+            return;
+        }
+        let settled = self.serving_mut().pending_version_floor.take().is_some();
+        if !settled && !std::mem::take(&mut self.serving_mut().freed_a_segment) {
+            return;
+        }
+        let Self { log, state, .. } = self;
+        let held: Vec<_> = log.segments().map(|(id, _)| id).collect();
+        let is_gone = |id| held.binary_search(&id).is_err();
+        let dead = &mut core.scratch.dead;
+        dead.clear();
+        if settled {
+            state.store.drop_graves(is_gone, |at| dead.push(at));
+        } else if let Some(floor) = state.store.wanted_version_floor(is_gone) {
+            let Ok(mut group) = log.begin(epoch, entry_bytes(8), Purpose::Freeing) else { return };
+            let (at, payload) = group.entry(EntryKind::VersionFloor, 8);
+            payload.copy_from_slice(&floor.to_le_bytes());
+            let end = group.commit().end.offset;
+            state.store.replay_version_floor(at, &floor.to_le_bytes(), |at| dead.push(at));
+            self.serving_mut().pending_version_floor = Some(end);
+        }
+        for at in core.scratch.dead.drain(..) {
+            self.log.kill(at);
+        }
+    }
+
+    fn expire_operation_keys(&mut self, core: &mut Core) {
+        let epoch = self.meta.promised;
+        let expired: Vec<_> = self.state.operation_keys.next_expired(core.cluster_time, EXPIRED_KEYS_MAX).collect();
+        for (_, place) in expired {
+            let payload = self.log.entry(EntryOffset(place.0)).payload;
+            let record = OperationKeyRecord::decode(payload).expect("our own operation key");
+            if record.expires_at >= core.cluster_time {
+                continue;
+            }
+            let (slot, key) = (record.slot, record.operation_key.to_vec());
+            let (log, state, time) = (&mut self.log, &mut self.state, core.cluster_time);
+            if drop_operation_key(log, state, epoch, time, slot, &key, &mut core.scratch).is_err() {
+                break;
+            }
+        }
+    }
+
+    /// The floor's entry is synced: now the expired clients' records may go (R4.6 [M]).
+    fn settle_floor(&mut self, core: &mut Core, synced: u64) {
+        let pending = &mut self.serving_mut().pending_floor;
+        let Some(pending) = pending.take_if(|pending| pending.end <= synced) else { return };
+        let dead = &mut core.scratch.dead;
+        dead.clear();
+        self.state.raise_floor(pending.floor, pending.clients, pending.at, dead);
+        for at in dead.drain(..) {
+            self.log.kill(at);
+        }
+    }
+
+    fn ask_about_leases(&mut self, core: &Core, out: &mut Effects) {
+        /// A client is silent for this long beyond its lease before the coordinator is asked.
+        const PATIENCE_MILLIS: u64 = CLIENT_LEASE_MILLIS;
+        let older_than = ClusterTime(core.cluster_time.0.saturating_sub(PATIENCE_MILLIS));
+        let Role::Leader(leader) = &mut self.role else { return };
+        let Stage::Serving(serving) = &mut leader.stage else { return };
+        let mut clients = std::mem::take(&mut serving.lease_questions);
+        if serving.pending_floor.is_none() && older_than > ClusterTime(0) {
+            let idle = self.state.tracker.idle_candidates(older_than, &mut serving.lease_scan, LEASE_SCAN_MAX);
+            clients.extend(idle.into_iter().take(LEASE_QUESTIONS_MAX));
+            serving.asked_older_than = older_than;
+        }
+        if !clients.is_empty() {
+            send(Endpoint::Coordinator, &Message::LeaseQuery { clients }, Gate::Now, out);
+        }
+    }
+
+    /// The coordinator's verdict on leases: the only ground for dropping a client's records (R4.6).
+    pub fn on_lease_verdict(&mut self, expired: &[ClientId], alive: &[LeaseInfo]) {
+        let Role::Leader(leader) = &mut self.role else { return };
+        let epoch = leader.epoch;
+        let Stage::Serving(serving) = &mut leader.stage else { return };
+        for info in alive {
+            self.state.tracker.prove(info.client, info.expiry);
+        }
+        let floor = ClusterTime(serving.asked_older_than.0.saturating_sub(1));
+        let known: Vec<_> =
+            expired.iter().copied().filter(|&client| self.state.tracker.lease_ended_by(client, floor)).collect();
+        if known.is_empty() || serving.pending_floor.is_some() {
+            return;
+        }
+        let entry = ExpiryFloorEntry { floor, clients: &known };
+        let Ok(mut group) = self.log.begin(epoch, entry_bytes(entry.encoded_len()), Purpose::Freeing) else { return };
+        let (at, payload) = group.entry(EntryKind::ExpiryFloor, entry.encoded_len());
+        entry.encode_into(payload);
+        let end = group.commit().end.offset;
+        serving.pending_floor = Some(PendingFloor { at, end, floor, clients: known });
+    }
+
+    /// Tables that the configuration no longer has: what they held goes, and until that is synced everything overlaps
+    /// with it (R5.1).
+    pub fn drop_tables(&mut self, core: &mut Core) {
+        let Some(configuration) = core.configuration.clone() else { return };
+        let Role::Leader(leader) = &mut self.role else { return };
+        let epoch = leader.epoch;
+        let Stage::Serving(serving) = &mut leader.stage else { return };
+        let gone: Vec<_> = (self.state.store.tables())
+            .filter(|&table| configuration.tables.iter().all(|info| info.table != table))
+            .collect();
+        for table in gone {
+            let Ok(mut group) = self.log.begin(epoch, entry_bytes(4), Purpose::Freeing) else { return };
+            let (at, payload) = group.entry(EntryKind::TableDropped, 4);
+            payload.copy_from_slice(&table.0.to_le_bytes());
+            serving.everything_until = group.commit().end.offset;
+            let dead = &mut core.scratch.dead;
+            dead.clear();
+            self.state.replay(&self.log, at, dead);
+            for at in dead.drain(..) {
+                self.log.kill(at);
+            }
+        }
+    }
+}

@@ -1,0 +1,113 @@
+//! What is derived from a shard's log: objects, completion records, operation keys, floors. Built by executing at a
+//! primary, by replay everywhere else; both must come to the same.
+
+use kasha_exactly_once::{
+    CompletionRecordRef, ExpiryFloorEntryRef, OperationKeyDropped, OperationKeyRecord, OperationKeys, Place, Tracker,
+};
+use kasha_log::{EntryKind, EntryOffset, Log};
+use kasha_store::Store;
+use kasha_types::{ClusterTime, KeyHash, TableId, operation_key_hash};
+
+/// A shard's state.
+#[derive(Debug, Default)]
+pub(crate) struct ShardState {
+    pub store: Store,
+    pub tracker: Tracker,
+    pub operation_keys: OperationKeys,
+    /// The greatest ClusterTime that the log speaks of: travels with the shard (R4.6, pitfall 4).
+    pub cluster_time: ClusterTime,
+    floor_entry: Option<EntryOffset>,
+    /// The newest dropped operation key: carries the ClusterTime at which it had expired, so that older ones, should a
+    /// replay find them again, are known to have expired too.
+    dropped_key_entry: Option<EntryOffset>,
+}
+
+impl ShardState {
+    /// Replays one entry. `dead`: entries that it makes unneeded.
+    pub fn replay(&mut self, log: &Log, at: EntryOffset, dead: &mut Vec<EntryOffset>) {
+        let entry = log.entry(at);
+        match entry.kind {
+            EntryKind::Object | EntryKind::Tombstone => self.store.replay(log, at, |at| dead.push(at)),
+            EntryKind::Completion => {
+                let record = CompletionRecordRef::decode(entry.payload).expect("our own completion record");
+                self.tracker.recover(&record.request, Place(at.0), |place| dead.push(EntryOffset(place.0)));
+            }
+            EntryKind::OperationKey => self.replay_operation_key(log, at, entry.payload, dead),
+            EntryKind::OperationKeyDropped => {
+                let dropped = OperationKeyDropped::decode(entry.payload).expect("our own dropped key");
+                self.drop_operation_key(log, &dropped, at, dead);
+            }
+            EntryKind::ExpiryFloor => {
+                let floor = ExpiryFloorEntryRef::decode(entry.payload).expect("our own expiry floor");
+                self.raise_floor(floor.floor, floor.clients(), at, dead);
+            }
+            EntryKind::VersionFloor => {
+                self.store.replay_version_floor(at, entry.payload, |at| dead.push(at));
+            }
+            EntryKind::TableDropped => {
+                let table = entry.payload.first_chunk::<4>().expect("our own dropped table");
+                let table = TableId(u32::from_le_bytes(*table));
+                self.store.drop_table(log, table, |at| dead.push(at));
+                dead.push(at);
+            }
+            EntryKind::EpochStart | EntryKind::Digest | EntryKind::SegmentFreed => {}
+        }
+    }
+
+    fn replay_operation_key(&mut self, log: &Log, at: EntryOffset, payload: &[u8], dead: &mut Vec<EntryOffset>) {
+        let record = OperationKeyRecord::decode(payload).expect("our own operation key");
+        let hash = operation_key_hash(record.slot, record.operation_key);
+        let is_key = |place| is_operation_key(log, place, record.slot, record.operation_key);
+        let place = Place(at.0);
+        let on_dead = |place: Place| dead.push(EntryOffset(place.0));
+        self.operation_keys.recover(hash, record.fingerprint, record.expires_at, place, is_key, on_dead);
+    }
+
+    /// Forgets an expired operation key, as the entry at `at` says.
+    pub fn drop_operation_key(
+        &mut self,
+        log: &Log,
+        dropped: &OperationKeyDropped<'_>,
+        at: EntryOffset,
+        dead: &mut Vec<EntryOffset>,
+    ) {
+        self.cluster_time = self.cluster_time.max(dropped.at);
+        let hash = operation_key_hash(dropped.slot, dropped.operation_key);
+        let is_key = |place| is_operation_key(log, place, dropped.slot, dropped.operation_key);
+        let place = self.operation_keys.drop_key(hash, dropped.at, is_key);
+        dead.extend(place.map(|place| EntryOffset(place.0)));
+        dead.extend(self.dropped_key_entry.replace(at));
+    }
+
+    /// Raises the expiry floor, as the entry at `at` says (R4.6).
+    pub fn raise_floor(
+        &mut self,
+        floor: ClusterTime,
+        clients: impl IntoIterator<Item = kasha_types::ClientId>,
+        at: EntryOffset,
+        dead: &mut Vec<EntryOffset>,
+    ) {
+        self.cluster_time = self.cluster_time.max(floor);
+        self.tracker.raise_floor(floor, clients, |place| dead.push(EntryOffset(place.0)));
+        dead.extend(self.floor_entry.replace(at));
+    }
+
+    /// Where an operation key's record is, whatever it says of expiry.
+    pub fn find_operation_key(
+        &self,
+        log: &Log,
+        hash: KeyHash,
+        fingerprint: kasha_exactly_once::Fingerprint,
+        slot: kasha_types::Slot,
+        key: &[u8],
+    ) -> kasha_exactly_once::OperationKeyCheck {
+        self.operation_keys.check(hash, fingerprint, |place| is_operation_key(log, place, slot, key))
+    }
+}
+
+/// Whether the record at a place is that of this operation key.
+pub(crate) fn is_operation_key(log: &Log, place: Place, slot: kasha_types::Slot, key: &[u8]) -> bool {
+    let entry = log.entry(EntryOffset(place.0));
+    let record = OperationKeyRecord::decode(entry.payload).expect("our own operation key");
+    record.slot == slot && record.operation_key == key
+}

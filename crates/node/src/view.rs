@@ -1,0 +1,77 @@
+//! Status: what a core tells of itself to whoever asks.
+
+use kasha_types::Tick;
+use kasha_wire::status::{CoreStatus, ReplicaStatus, WitnessStatus};
+
+use crate::node::Node;
+use crate::replica::{Replica, Role};
+
+impl Node {
+    /// This core's status.
+    #[must_use]
+    pub fn status(&self, now: Tick) -> CoreStatus {
+        CoreStatus {
+            core: self.core.id(),
+            incarnation: self.core.options.incarnation,
+            configuration: self.core.configuration.as_ref().map_or_else(Default::default, |c| c.version),
+            lease: self.core.has_lease(now),
+            replicas: self
+                .replicas
+                .values()
+                .map(|replica| replica.status(self.core.options.replica_memory_max_bytes))
+                .collect(),
+            witnesses: self
+                .witnesses
+                .instances
+                .iter()
+                .map(|(&(shard, list), instance)| WitnessStatus {
+                    shard,
+                    list,
+                    frozen: instance.witness.is_frozen(),
+                    held: u64::from(instance.witness.stats().occupied),
+                    accepted: instance.witness.stats().accepted,
+                    rejected: instance.witness.stats().rejected_total(),
+                })
+                .collect(),
+        }
+    }
+}
+
+impl Replica {
+    fn status(&self, memory_max_bytes: u64) -> ReplicaStatus {
+        let counters =
+            self.leader().and_then(|leader| leader.serving()).map(|serving| serving.counters).unwrap_or_default();
+        let unsynced =
+            self.leader().and_then(|leader| leader.serving()).map_or(0, |serving| serving.unsynced_operations());
+        let state = match &self.role {
+            Role::Idle => "waits for a primary".to_string(),
+            Role::Backup(backup) if backup.attached.is_none() => "waits to be attached".to_string(),
+            Role::Backup(_) if !self.meta.complete => "joining: older data is being copied".to_string(),
+            Role::Backup(_) if !self.is_replayed() => "following, replaying".to_string(),
+            Role::Backup(_) => "following".to_string(),
+            Role::Leader(leader) => leader.describe().to_string(),
+        };
+        let tracker = self.state.tracker.stats();
+        ReplicaStatus {
+            shard: self.shard,
+            epoch: self.meta.promised,
+            primary: self.leader().is_some(),
+            state,
+            end: self.log.end(),
+            synced: self.leader().map_or(0, |leader| leader.shipping.synced()),
+            unsynced_operations: unsynced as u64,
+            objects: self.state.store.stats().objects,
+            memory_bytes: self.log.memory_used(),
+            memory_max_bytes,
+            clients: tracker.clients,
+            completion_records: tracker.records,
+            updates: counters.updates,
+            reads: counters.reads,
+            fast_answers: counters.fast_answers,
+            gated_answers: counters.gated_answers,
+            duplicates_suppressed: counters.duplicates_suppressed,
+            refusals: counters.refusals,
+            syncs: self.leader().map_or(0, |leader| leader.shipping.confirmed()),
+        }
+    }
+}

@@ -1,0 +1,126 @@
+//! Fencing: which log a new primary must take (section 7, step 2).
+//!
+//! Every sync counted against the whole committed set, so *one* intact and complete member of it holds all that was
+//! synced; fencing one is enough to keep an older primary from syncing anything more. Of the members that can be
+//! reached the greatest (last entry's epoch, end) is taken: it may hold more than was synced, never less.
+
+use kasha_types::{Epoch, LogPosition, NodeId};
+
+/// What a member of the fenced set holds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FenceReport {
+    /// Who.
+    pub node: NodeId,
+    /// Its last entry's epoch, and its end.
+    pub end: LogPosition,
+    /// Where each epoch begins in its log.
+    pub history: Vec<LogPosition>,
+    /// It surely holds all that it ever acknowledged (R5.5).
+    pub intact: bool,
+    /// Its older data is all there.
+    pub complete: bool,
+}
+
+/// What is known of an election.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Choice {
+    /// Nobody yet: wait for more reports. Never fall through.
+    Wait,
+    /// This member's log.
+    Take(NodeId),
+}
+
+/// The reports of one epoch's fence.
+#[derive(Clone, Debug)]
+pub struct Election {
+    epoch: Epoch,
+    electorate: Vec<NodeId>,
+    reports: Vec<FenceReport>,
+}
+
+impl Election {
+    /// `electorate`: the complete members of the set that last served.
+    #[must_use]
+    pub fn new(epoch: Epoch, electorate: Vec<NodeId>) -> Self {
+        Self { epoch, electorate, reports: Vec::new() }
+    }
+
+    /// Takes a report of this epoch's fence. A repeated one replaces the former: the member may have restarted.
+    ///
+    /// # Panics
+    /// If a log is ahead of the epoch that fences it: somebody went on as primary of a later epoch (F2).
+    pub fn on_report(&mut self, report: FenceReport) {
+        assert!(
+            report.end.epoch <= self.epoch,
+            "F2: {} holds {:?}, fenced for {}",
+            report.node,
+            report.end,
+            self.epoch
+        );
+        match self.reports.iter_mut().find(|known| known.node == report.node) {
+            Some(known) => *known = report,
+            None => self.reports.push(report),
+        }
+    }
+
+    /// A member's report.
+    #[must_use]
+    pub fn report(&self, node: NodeId) -> Option<&FenceReport> {
+        self.reports.iter().find(|report| report.node == node)
+    }
+
+    /// Which log to take: the greatest of those that count, once one of them surely holds all that was synced, or once
+    /// every member has reported (R5.5).
+    #[must_use]
+    pub fn choice(&self) -> Choice {
+        let counted = || self.reports.iter().filter(|r| r.complete && self.electorate.contains(&r.node));
+        let sure = counted().any(|report| report.intact);
+        let all = self.electorate.iter().all(|&node| self.report(node).is_some());
+        match counted().max_by_key(|report| (report.end.epoch, report.end.offset)) {
+            Some(best) if sure || all => Choice::Take(best.node),
+            Some(_) | None => Choice::Wait,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn report(node: u16, epoch: u32, offset: u64, intact: bool, complete: bool) -> FenceReport {
+        let end = LogPosition { epoch: Epoch(epoch), offset };
+        FenceReport { node: NodeId(node), end, history: Vec::new(), intact, complete }
+    }
+
+    fn election() -> Election {
+        Election::new(Epoch(9), vec![NodeId(1), NodeId(2)])
+    }
+
+    #[test]
+    fn one_intact_member_is_enough_and_the_greatest_is_taken() {
+        let mut election = election();
+        assert_eq!(election.choice(), Choice::Wait);
+        election.on_report(report(1, 3, 100, true, true));
+        assert_eq!(election.choice(), Choice::Take(NodeId(1)));
+        election.on_report(report(2, 4, 50, true, true));
+        assert_eq!(election.choice(), Choice::Take(NodeId(2)), "a later epoch beats a longer log");
+    }
+
+    #[test]
+    fn r7_2_a_joiner_is_not_elected() {
+        let mut election = election();
+        election.on_report(report(3, 8, 900, true, true));
+        assert_eq!(election.choice(), Choice::Wait, "not of the set that served");
+        election.on_report(report(1, 8, 900, true, false));
+        assert_eq!(election.choice(), Choice::Wait, "its copy is not complete");
+    }
+
+    #[test]
+    fn r5_5_after_a_power_loss_every_member_must_report() {
+        let mut election = election();
+        election.on_report(report(1, 3, 100, false, true));
+        assert_eq!(election.choice(), Choice::Wait);
+        election.on_report(report(2, 3, 90, false, true));
+        assert_eq!(election.choice(), Choice::Take(NodeId(1)));
+    }
+}

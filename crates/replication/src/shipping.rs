@@ -1,0 +1,359 @@
+//! A primary's view of its replica set: who holds the log how far (R7.2), and what to send whom.
+//!
+//! One sync is in flight at a time: a *round* covers the log up to its end when the round began. A round without new
+//! bytes still goes to every member: their answers confirm that nobody fenced us since it began (section 6, reads
+//! without a lease).
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use kasha_log::{Log, common_prefix};
+use kasha_machine::{Effect, Effects, Endpoint, Gate};
+use kasha_types::{CoreId, Epoch, LogPosition, LogSlice, NodeId, SegmentId, ShardId, Tick};
+use kasha_wire::codec::Bytes;
+use kasha_wire::hot::{AppendView, Appended};
+use kasha_wire::message::{AttachAt, Message};
+
+use crate::peer::{Copying, Older};
+use crate::{FenceReport, Peer, PeerState};
+
+/// Bytes of one append: a piece that a receiver takes in one turn.
+const APPEND_BYTES_MAX: u32 = 1024 * 1024;
+/// Bytes on the way to one member: a lagging one must not fill our memory.
+const WINDOW_BYTES_MAX: u64 = 4 * 1024 * 1024;
+/// Bytes of one part of a copied segment; one is under way at a time, so that copying leaves room for the live tail.
+const COPY_BYTES_MAX: u32 = 256 * 1024;
+
+/// How long to wait before sending again.
+#[derive(Clone, Copy, Debug)]
+pub struct Timing {
+    /// Longer than a round trip and a group commit; a frame sent twice does no harm.
+    pub retry: Duration,
+}
+
+/// A primary's replica set.
+#[derive(Clone, Debug)]
+pub struct Shipping {
+    shard: ShardId,
+    epoch: Epoch,
+    own: CoreId,
+    timing: Timing,
+    peers: Vec<Peer>,
+    own_held: u64,
+    synced: u64,
+    /// The last round that began.
+    round: u64,
+    /// Its end, while it is in flight.
+    round_target: Option<u64>,
+    /// Whether somebody waits for a round that has not begun yet.
+    confirm_wanted: bool,
+}
+
+impl Shipping {
+    /// A primary that begins this epoch. `synced`: what its log is known to share with every member (0 if unknown).
+    #[must_use]
+    pub fn new(shard: ShardId, epoch: Epoch, own: CoreId, timing: Timing, synced: u64) -> Self {
+        Self {
+            shard,
+            epoch,
+            own,
+            timing,
+            peers: Vec::new(),
+            own_held: 0,
+            synced,
+            round: 0,
+            round_target: None,
+            confirm_wanted: false,
+        }
+    }
+
+    /// Takes over the committed set (R7.2 [M]: nothing but a committed configuration calls this).
+    pub fn set_members(&mut self, members: impl IntoIterator<Item = (CoreId, bool)>) {
+        let mut peers = Vec::new();
+        for (core, joining) in members.into_iter().filter(|&(core, _)| core != self.own) {
+            let known = self.peers.iter().position(|peer| peer.core == core);
+            let mut peer = known.map_or_else(|| Peer::new(core, joining), |index| self.peers.swap_remove(index));
+            peer.joining = joining;
+            peers.push(peer);
+        }
+        self.peers = peers;
+        self.advance();
+    }
+
+    /// The members other than the primary.
+    #[must_use]
+    pub fn peers(&self) -> &[Peer] {
+        &self.peers
+    }
+
+    /// Every member of the committed set holds the log up to here.
+    #[must_use]
+    pub fn synced(&self) -> u64 {
+        self.synced
+    }
+
+    /// The last round that is over: every member answered it, and holds the log to where it ended when the round began.
+    #[must_use]
+    pub fn confirmed(&self) -> u64 {
+        if self.round_target.is_some() { self.round - 1 } else { self.round }
+    }
+
+    /// Asks for a round that begins from now on; returns its number.
+    pub fn want_confirmation(&mut self) -> u64 {
+        self.confirm_wanted = true;
+        self.round + 1
+    }
+
+    /// Joiners whose copy is complete, for the coordinator (R7.2).
+    pub fn copied(&self) -> impl Iterator<Item = NodeId> + '_ {
+        self.peers.iter().filter(|peer| peer.joining && peer.is_copied()).map(|peer| peer.core.node)
+    }
+
+    fn peer_mut(&mut self, node: NodeId) -> Option<&mut Peer> {
+        self.peers.iter_mut().find(|peer| peer.core.node == node)
+    }
+
+    fn advance(&mut self) {
+        let held = self.peers.iter().map(|peer| peer.acked).min().unwrap_or(u64::MAX).min(self.own_held);
+        self.synced = self.synced.max(held);
+        let answered = self.peers.iter().all(|peer| peer.round_acked >= self.round);
+        if self.round_target.is_some_and(|target| self.synced >= target && answered) {
+            self.round_target = None;
+        }
+    }
+
+    /// Our own file holds the log up to here.
+    pub fn on_own_durable(&mut self, end: u64) {
+        self.own_held = self.own_held.max(end);
+        self.advance();
+    }
+
+    /// A member tells what it holds: find where its log joins ours, and attach it there.
+    pub fn on_fence_report(&mut self, now: Tick, log: &Log, report: &FenceReport, out: &mut Effects) {
+        let (shard, epoch, own) = (self.shard, self.epoch, self.own);
+        let Some(peer) = self.peer_mut(report.node).filter(|peer| peer.state == PeerState::Asking) else { return };
+        let start = join_point(log, report);
+        peer.older = match start {
+            AttachAt::Keep(_) => Older::FollowsAt(log.end().offset),
+            AttachAt::Join(base) => {
+                Older::Copying(Copying { segments: older_segments(log, base), offset: 0, sent: None })
+            }
+        };
+        peer.state = PeerState::Attaching(start);
+        (peer.reported, peer.touched) = (report.end, Some(now));
+        attach(peer, shard, epoch, own, start, log, out);
+    }
+
+    /// A member cut its log and is ready.
+    pub fn on_attached(&mut self, now: Tick, node: NodeId, end: u64) {
+        let Some(peer) = self.peer_mut(node) else { return };
+        let PeerState::Attaching(AttachAt::Keep(start) | AttachAt::Join(start)) = peer.state else { return };
+        if end != start {
+            return; // an answer to an earlier attach
+        }
+        peer.state = PeerState::Attached;
+        (peer.sent, peer.acked, peer.touched) = (end, end, Some(now));
+        self.advance();
+    }
+
+    /// A member says that what we sent does not fit what it holds.
+    pub fn on_mismatch(&mut self, node: NodeId) {
+        if let Some(peer) = self.peer_mut(node)
+            && peer.state == PeerState::Attached
+        {
+            peer.ask_again();
+        }
+    }
+
+    /// A member holds the log up to somewhere.
+    pub fn on_appended(&mut self, now: Tick, appended: &Appended) {
+        if appended.epoch != self.epoch {
+            return;
+        }
+        let Some(peer) = self.peer_mut(appended.node).filter(|peer| peer.state == PeerState::Attached) else { return };
+        if appended.end > peer.acked || appended.round > peer.round_acked {
+            peer.touched = Some(now);
+        }
+        peer.acked = peer.acked.max(appended.end.min(peer.sent));
+        peer.round_acked = peer.round_acked.max(appended.round.min(peer.round_sent));
+        self.advance();
+    }
+
+    /// A joiner holds a segment up to somewhere.
+    pub fn on_segment_copied(&mut self, node: NodeId, segment: SegmentId, offset: u32, log: &Log) {
+        let Some(peer) = self.peer_mut(node) else { return };
+        let Older::Copying(copying) = &mut peer.older else { return };
+        match copying.segments.front() {
+            // Only the answer to the closing mark has offset 0.
+            None if offset == 0 => peer.older = Older::Complete,
+            None => {}
+            Some(&front) if front == segment && offset > copying.offset => {
+                copying.offset = offset;
+                copying.sent = None;
+                if used_bytes(log, front).is_none_or(|total| offset >= total) {
+                    copying.segments.pop_front();
+                    copying.offset = 0;
+                }
+            }
+            Some(_) => {}
+        }
+    }
+
+    /// The transport says that a member cannot be reached: what was sent may be lost.
+    pub fn on_unreachable(&mut self, core: CoreId) {
+        if let Some(peer) = self.peers.iter_mut().find(|peer| peer.core == core) {
+            peer.touched = peer.touched.map(|_| Tick(0));
+        }
+    }
+
+    /// Sends what is due. Begins a round when there is something to sync, or somebody waits for one, and none is in
+    /// flight: no timer ever holds it back (pitfall 15).
+    pub fn pump(&mut self, now: Tick, log: &Log, out: &mut Effects) {
+        let end = log.end().offset;
+        if self.round_target.is_none() && (self.synced < end || self.confirm_wanted) {
+            self.round += 1;
+            self.round_target = Some(end);
+            self.confirm_wanted = false;
+        }
+        let (shard, epoch, own, retry) = (self.shard, self.epoch, self.own, self.timing.retry);
+        let (round, target, synced) = (self.round, self.round_target, self.synced);
+        for peer in &mut self.peers {
+            let overdue = peer.touched.is_none_or(|touched| now.since(touched) >= retry);
+            match peer.state {
+                PeerState::Asking if overdue => {
+                    peer.touched = Some(now);
+                    send(peer.core, &Message::Fence { shard, epoch, primary: own }, out);
+                }
+                PeerState::Attaching(start) if overdue => {
+                    peer.touched = Some(now);
+                    attach(peer, shard, epoch, own, start, log, out);
+                }
+                PeerState::Asking | PeerState::Attaching(_) => {}
+                PeerState::Attached => {
+                    let waits = peer.acked < peer.sent || peer.round_acked < peer.round_sent;
+                    if waits && overdue {
+                        (peer.sent, peer.round_sent, peer.touched) = (peer.acked, peer.round_acked, Some(now));
+                    }
+                    if let Some(target) = target {
+                        let head = AppendView { shard, epoch, from: 0, synced, round, bytes: &[] };
+                        ship(now, peer, head, target, log, out);
+                    }
+                    copy(now, peer, shard, epoch, retry, log, out);
+                }
+            }
+        }
+        self.advance();
+    }
+
+    /// When [`Shipping::pump`] has something to send again.
+    #[must_use]
+    pub fn next_deadline(&self) -> Option<Tick> {
+        let due = |peer: &Peer| {
+            let copying = match &peer.older {
+                Older::Copying(copying) => copying.sent,
+                Older::FollowsAt(_) | Older::Complete => None,
+            };
+            let waits =
+                peer.state != PeerState::Attached || peer.acked < peer.sent || peer.round_acked < peer.round_sent;
+            let since = waits.then(|| peer.touched.unwrap_or(Tick(0)));
+            [since, copying].into_iter().flatten().min().map(|since| since.after(self.timing.retry))
+        };
+        self.peers.iter().filter_map(due).min()
+    }
+}
+
+/// Where a member's log joins ours: at their common prefix, if we still hold everything behind it; else at our head
+/// segment, and older segments are copied.
+fn join_point(log: &Log, report: &FenceReport) -> AttachAt {
+    let theirs: Vec<_> = report.history.iter().map(|start| (start.epoch, start.offset)).collect();
+    let end = log.end().offset;
+    let prefix = common_prefix(log.epoch_history(), end, &theirs, report.end.offset);
+    let head = log.segments().map(|(id, _)| id).max().unwrap_or_default();
+    let held = |id| log.segments().any(|(held, _)| held == id);
+    let unbroken = (log.segment_of(prefix).0..=head.0).all(|id| held(SegmentId(id)));
+    if report.complete && prefix > 0 && unbroken {
+        AttachAt::Keep(prefix)
+    } else {
+        AttachAt::Join(log.segment_base(head))
+    }
+}
+
+fn older_segments(log: &Log, base: u64) -> VecDeque<SegmentId> {
+    log.segments().map(|(id, _)| id).filter(|&id| log.segment_base(id) < base).collect()
+}
+
+fn used_bytes(log: &Log, segment: SegmentId) -> Option<u32> {
+    log.segments().find(|&(id, _)| id == segment).map(|(_, used)| used)
+}
+
+fn send(core: CoreId, message: &Message, out: &mut Effects) {
+    let mark = out.mark();
+    message.encode(out.arena());
+    let head = out.span_from(mark);
+    out.push(Effect::Send { to: Endpoint::Core(core), head, tail: None, gate: Gate::Now });
+}
+
+fn attach(peer: &Peer, shard: ShardId, epoch: Epoch, own: CoreId, start: AttachAt, log: &Log, out: &mut Effects) {
+    let live = log.segments().map(|(id, _)| id).collect();
+    send(peer.core, &Message::Attach { shard, epoch, primary: own, expected: peer.reported, start, live }, out);
+}
+
+fn ship(now: Tick, peer: &mut Peer, head: AppendView<'_>, target: u64, log: &Log, out: &mut Effects) {
+    let until = target.min(peer.acked + WINDOW_BYTES_MAX);
+    let idle = peer.acked == peer.sent && peer.round_acked == peer.round_sent;
+    let mut push = |from: u64, tail: Option<LogSlice>| {
+        let mark = out.mark();
+        AppendView { from, ..head }.encode(tail.map_or(&[][..], |slice| log.slice(slice)), out.arena());
+        let head = out.span_from(mark);
+        out.push(Effect::Send { to: Endpoint::Core(peer.core), head, tail, gate: Gate::Now });
+    };
+    let mut sent_any = false;
+    for slice in log.pieces(peer.sent, until, APPEND_BYTES_MAX) {
+        push(slice.offset, Some(slice));
+        peer.sent = slice.offset + u64::from(slice.len);
+        sent_any = true;
+    }
+    if !sent_any && peer.round_sent < head.round {
+        push(peer.sent, None);
+        sent_any = true;
+    }
+    if sent_any {
+        peer.round_sent = head.round;
+        if idle {
+            peer.touched = Some(now);
+        }
+    }
+}
+
+fn copy(now: Tick, peer: &mut Peer, shard: ShardId, epoch: Epoch, retry: Duration, log: &Log, out: &mut Effects) {
+    let Older::Copying(copying) = &mut peer.older else { return };
+    if copying.sent.is_some_and(|sent| now.since(sent) < retry) {
+        return;
+    }
+    // Freed meanwhile: the joiner learns of it from the tail.
+    while copying.segments.front().is_some_and(|&front| used_bytes(log, front).is_none()) {
+        copying.segments.pop_front();
+        copying.offset = 0;
+    }
+    copying.sent = Some(now);
+    let message = match copying.segments.front() {
+        Some(&segment) => {
+            let total = used_bytes(log, segment).expect("just seen");
+            let len = COPY_BYTES_MAX.min(total - copying.offset);
+            let from = log.segment_base(segment) + u64::from(copying.offset);
+            let bytes = Bytes(log.bytes(from, len).to_vec());
+            Message::CopySegment { shard, epoch, segment, total, offset: copying.offset, bytes }
+        }
+        None => {
+            let segment = SegmentId(0);
+            Message::CopySegment { shard, epoch, segment, total: 0, offset: 0, bytes: Bytes(Vec::new()) }
+        }
+    };
+    send(peer.core, &message, out);
+}
+
+/// A log's epoch history as positions, for the wire.
+#[must_use]
+pub fn history_of(log: &Log) -> Vec<LogPosition> {
+    log.epoch_history().iter().map(|&(epoch, offset)| LogPosition { epoch, offset }).collect()
+}

@@ -1,0 +1,143 @@
+//! Layout of objects and tombstones, and of the two small records that tables and versions need.
+//!
+//! ```text
+//! object          tombstone
+//!  0  4 table      0  4 table
+//!  4  2 key bytes  4  2 key bytes
+//!  6  1 format 1   6  1 format 1
+//!  7  1 0          7  1 0
+//!  8  8 version    8  8 version
+//! 16  4 oldest    16  4 oldest
+//! 20  4 value len 20  4 killed: segment of what it kills
+//! 24  … key       24  … key
+//!  …  … value
+//! ```
+//!
+//! `oldest` is the first segment that may still hold an older entry of the key. A tombstone is needed until every
+//! segment from `oldest` to `killed` is gone, on the backups too: else a replay would bring an old version back.
+
+use kasha_log::EntryOffset;
+use kasha_types::{SegmentId, TableId};
+
+const FORMAT: u8 = 1;
+
+/// Bytes before the key.
+pub(crate) const HEAD_BYTES: usize = 24;
+
+/// A key's value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Object<'a> {
+    /// The table.
+    pub table: TableId,
+    /// The key.
+    pub key: &'a [u8],
+    /// Grows with each change of the key, also across a delete.
+    pub version: u64,
+    /// First segment that may hold an older entry of the key.
+    pub oldest: SegmentId,
+    /// The value.
+    pub value: &'a [u8],
+}
+
+/// A deleted key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Tombstone<'a> {
+    /// The table.
+    pub table: TableId,
+    /// The key.
+    pub key: &'a [u8],
+    /// Version of the deletion.
+    pub version: u64,
+    /// First segment that may hold an older entry of the key.
+    pub oldest: SegmentId,
+    /// Segment of the object it kills.
+    pub killed: SegmentId,
+}
+
+fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
+    Some(u32::from_le_bytes(bytes.get(at..at + 4)?.try_into().ok()?))
+}
+
+fn u64_at(bytes: &[u8], at: usize) -> Option<u64> {
+    Some(u64::from_le_bytes(bytes.get(at..at + 8)?.try_into().ok()?))
+}
+
+fn key_of(payload: &[u8]) -> Option<&[u8]> {
+    let len = usize::from(u16::from_le_bytes(payload.get(4..6)?.try_into().ok()?));
+    if *payload.get(6)? != FORMAT {
+        return None;
+    }
+    payload.get(HEAD_BYTES..HEAD_BYTES + len)
+}
+
+pub(crate) fn head(table: TableId, key: &[u8], version: u64, oldest: SegmentId, last: u32) -> [u8; HEAD_BYTES] {
+    let mut head = [0; HEAD_BYTES];
+    head[..4].copy_from_slice(&table.0.to_le_bytes());
+    head[4..6].copy_from_slice(&u16::try_from(key.len()).expect("the decoder checks the limit").to_le_bytes());
+    head[6] = FORMAT;
+    head[8..16].copy_from_slice(&version.to_le_bytes());
+    head[16..20].copy_from_slice(&oldest.0.to_le_bytes());
+    head[20..24].copy_from_slice(&last.to_le_bytes());
+    head
+}
+
+impl<'a> Object<'a> {
+    /// Reads an object's payload.
+    #[must_use]
+    pub fn decode(payload: &'a [u8]) -> Option<Self> {
+        let key = key_of(payload)?;
+        let value = payload.get(HEAD_BYTES + key.len()..)?;
+        let object = Self {
+            table: TableId(u32_at(payload, 0)?),
+            key,
+            version: u64_at(payload, 8)?,
+            oldest: SegmentId(u32_at(payload, 16)?),
+            value,
+        };
+        (u32_at(payload, 20)? as usize == value.len()).then_some(object)
+    }
+
+    /// Where the value begins within the payload.
+    #[must_use]
+    pub fn value_offset(&self) -> usize {
+        HEAD_BYTES + self.key.len()
+    }
+}
+
+impl<'a> Tombstone<'a> {
+    /// Reads a tombstone's payload.
+    #[must_use]
+    pub fn decode(payload: &'a [u8]) -> Option<Self> {
+        let key = key_of(payload)?;
+        let tombstone = Self {
+            table: TableId(u32_at(payload, 0)?),
+            key,
+            version: u64_at(payload, 8)?,
+            oldest: SegmentId(u32_at(payload, 16)?),
+            killed: SegmentId(u32_at(payload, 20)?),
+        };
+        (payload.len() == HEAD_BYTES + key.len()).then_some(tombstone)
+    }
+}
+
+/// What the index leads to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Found<'a> {
+    Object(EntryOffset, Object<'a>),
+    Tombstone(EntryOffset, Tombstone<'a>),
+}
+
+impl Found<'_> {
+    pub(crate) fn version(&self) -> u64 {
+        match self {
+            Self::Object(_, object) => object.version,
+            Self::Tombstone(_, tombstone) => tombstone.version,
+        }
+    }
+
+    pub(crate) fn at(&self) -> EntryOffset {
+        match *self {
+            Self::Object(at, _) | Self::Tombstone(at, _) => at,
+        }
+    }
+}

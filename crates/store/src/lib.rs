@@ -1,0 +1,20 @@
+//! Objects, versions and tables: what an operation does to a shard's log and index.
+//!
+//! The log is the only storage. An object is an entry; a deleted key keeps a tombstone, through which its versions go on
+//! when it is created again; the index maps a key's hash to the newest entry of either kind. Results and observable
+//! state depend on parameters and the objects touched alone (R4.8): a witness's replay gives the same bytes.
+//!
+//! The caller opens the entry group, so that the completion record goes into the same one (R4.1, E4), and says what is
+//! dead afterwards. This crate knows nothing of clients, replication or gates.
+//!
+//! Whether a key is unsynced is a comparison of positions (CURP 4.3), also for keys just deleted.
+
+mod entry;
+mod execute;
+mod read;
+mod store;
+
+pub use entry::{Object, Tombstone};
+pub use execute::Executed;
+pub use read::ReadResult;
+pub use store::{Store, StoreStats};

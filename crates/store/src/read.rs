@@ -1,0 +1,65 @@
+//! Reads.
+
+use kasha_log::Log;
+use kasha_types::limits::RESULT_BYTES_MAX;
+use kasha_types::{LogSlice, TableId};
+use kasha_wire::{OutcomeCode, Read};
+
+use crate::Store;
+use crate::entry::Found;
+
+/// A read's result: bytes in the caller's buffer, then bytes in the log.
+#[must_use]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReadResult {
+    /// The buffer holds all of it.
+    Whole,
+    /// The buffer's bytes are followed by these.
+    Tail(LogSlice),
+    /// It would exceed the limit on results: ask for fewer keys.
+    TooLarge,
+}
+
+impl Store {
+    /// Executes a read. `result` is cleared and gets the result bytes.
+    pub fn read(&self, log: &Log, table: TableId, read: &Read<'_>, result: &mut Vec<u8>) -> ReadResult {
+        result.clear();
+        match *read {
+            Read::Get { key } => match self.find(log, table, key) {
+                Some(Found::Object(at, object)) => {
+                    result.push(OutcomeCode::Done as u8);
+                    result.extend_from_slice(&object.version.to_le_bytes());
+                    let offset = log.entry(at).payload_offset + object.value_offset() as u64;
+                    ReadResult::Tail(LogSlice { shard: log.shard(), offset, len: object.value.len() as u32 })
+                }
+                Some(Found::Tombstone(..)) | None => {
+                    result.push(OutcomeCode::NotFound as u8);
+                    ReadResult::Whole
+                }
+            },
+            Read::Exists { key } => {
+                let exists = matches!(self.find(log, table, key), Some(Found::Object(..)));
+                result.extend_from_slice(&[OutcomeCode::Done as u8, u8::from(exists)]);
+                ReadResult::Whole
+            }
+            Read::MultiGet(items) => {
+                result.push(OutcomeCode::Done as u8);
+                result.extend_from_slice(&items.count().to_le_bytes());
+                for item in items.iter() {
+                    match self.find(log, table, item.key) {
+                        Some(Found::Object(_, object)) => {
+                            if result.len() + object.value.len() > RESULT_BYTES_MAX {
+                                return ReadResult::TooLarge;
+                            }
+                            result.extend_from_slice(&object.version.to_le_bytes());
+                            result.extend_from_slice(&(object.value.len() as u32).to_le_bytes());
+                            result.extend_from_slice(object.value);
+                        }
+                        Some(Found::Tombstone(..)) | None => result.extend_from_slice(&[0; 12]),
+                    }
+                }
+                ReadResult::Whole
+            }
+        }
+    }
+}

@@ -1,0 +1,234 @@
+//! The index over a shard's objects and tombstones.
+
+use std::collections::BTreeMap;
+
+use kasha_log::{Entry, EntryKind, EntryOffset, GroupWriter, Index, IndexCursor, Log};
+use kasha_types::{KeyHash, SegmentId, TableId, key_hash};
+
+use crate::entry::{Found, Object, Tombstone};
+
+/// Where entries are read: the log, or the log with the group that is being written.
+pub(crate) trait Entries {
+    fn read_entry(&self, at: EntryOffset) -> Entry<'_>;
+}
+
+impl Entries for Log {
+    fn read_entry(&self, at: EntryOffset) -> Entry<'_> {
+        self.entry(at)
+    }
+}
+
+impl Entries for GroupWriter<'_> {
+    fn read_entry(&self, at: EntryOffset) -> Entry<'_> {
+        self.read(at)
+    }
+}
+
+/// A tombstone that is still needed.
+#[derive(Clone, Copy, Debug)]
+struct Grave {
+    at: EntryOffset,
+    hash: KeyHash,
+    version: u64,
+    oldest: SegmentId,
+    killed: SegmentId,
+}
+
+/// Numbers for status.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct StoreStats {
+    /// Keys with a value.
+    pub objects: u64,
+    /// Deleted keys whose tombstone is still needed.
+    pub tombstones: u64,
+    /// Bytes of the index.
+    pub index_bytes: u64,
+}
+
+/// One shard's objects.
+#[derive(Debug, Default)]
+pub struct Store {
+    pub(crate) index: Index,
+    /// Keys with a value, by table.
+    tables: BTreeMap<TableId, u64>,
+    graves: Vec<Grave>,
+    version_floor: u64,
+    floor_entry: Option<EntryOffset>,
+}
+
+pub(crate) fn decode(entry: Entry<'_>, at: EntryOffset) -> Found<'_> {
+    match entry.kind {
+        EntryKind::Object => Found::Object(at, Object::decode(entry.payload).expect("our own object")),
+        EntryKind::Tombstone => Found::Tombstone(at, Tombstone::decode(entry.payload).expect("our own tombstone")),
+        other => unreachable!("the index leads to {other:?}"),
+    }
+}
+
+impl Store {
+    /// An empty store.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    pub(crate) fn find<'l, E: Entries>(&self, entries: &'l E, table: TableId, key: &[u8]) -> Option<Found<'l>> {
+        let is_it = |at| match decode(entries.read_entry(at), at) {
+            Found::Object(_, object) => object.table == table && object.key == key,
+            Found::Tombstone(_, tombstone) => tombstone.table == table && tombstone.key == key,
+        };
+        let at = self.index.find(key_hash(table, key), is_it)?;
+        Some(decode(entries.read_entry(at), at))
+    }
+
+    /// Where the newest entry of a key is: of its value, or of its tombstone. `None`: nothing is known of it.
+    #[must_use]
+    pub fn newest(&self, log: &Log, table: TableId, key: &[u8]) -> Option<EntryOffset> {
+        self.find(log, table, key).map(|found| found.at())
+    }
+
+    /// Versions of keys of which nothing is known go on above this.
+    #[must_use]
+    pub fn version_floor(&self) -> u64 {
+        self.version_floor
+    }
+
+    /// Notes a key's newest entry, and gives the entry that it replaces.
+    pub(crate) fn point(&mut self, hash: KeyHash, old: Option<EntryOffset>, new: EntryOffset) {
+        match old {
+            Some(old) => {
+                assert_eq!(self.index.replace(hash, new, |at| at == old), Some(old), "the index led to {old:?}")
+            }
+            None => self.index.insert(hash, new),
+        }
+    }
+
+    pub(crate) fn bury_key(
+        &mut self,
+        at: EntryOffset,
+        hash: KeyHash,
+        version: u64,
+        oldest: SegmentId,
+        killed: SegmentId,
+    ) {
+        self.graves.push(Grave { at, hash, version, oldest, killed });
+    }
+
+    /// Replays an object or a tombstone that stands in the log. `dead`: entries that it replaces.
+    pub fn replay(&mut self, log: &Log, at: EntryOffset, mut dead: impl FnMut(EntryOffset)) {
+        let found = decode(log.entry(at), at);
+        let (table, key, version) = match found {
+            Found::Object(_, object) => (object.table, object.key, object.version),
+            Found::Tombstone(_, tombstone) => (tombstone.table, tombstone.key, tombstone.version),
+        };
+        let hash = key_hash(table, key);
+        let old = self.find(log, table, key);
+        if let Some(old) = old
+            && old.version() > version
+        {
+            return dead(at);
+        }
+        let was_object = matches!(old, Some(Found::Object(..)));
+        self.point(hash, old.map(|old| old.at()), at);
+        match found {
+            Found::Object(..) => self.count(table, i64::from(!was_object)),
+            Found::Tombstone(_, tombstone) => {
+                self.count(table, -i64::from(was_object));
+                self.bury_key(at, hash, version, tombstone.oldest, tombstone.killed);
+            }
+        }
+        if let Some(Found::Object(old, _)) = old {
+            dead(old); // an old tombstone stays live until the segments that it names are gone
+        }
+    }
+
+    /// Replays a version floor. `dead`: the entry of the floor before.
+    pub fn replay_version_floor(&mut self, at: EntryOffset, payload: &[u8], mut dead: impl FnMut(EntryOffset)) {
+        let floor = payload.first_chunk::<8>().map_or(0, |bytes| u64::from_le_bytes(*bytes));
+        self.version_floor = self.version_floor.max(floor);
+        if let Some(old) = self.floor_entry.replace(at) {
+            dead(old);
+        }
+    }
+
+    /// The version floor that must be logged and synced before [`Store::drop_graves`] may run: some tombstones name only
+    /// segments that are gone. `None`: nothing to drop.
+    #[must_use]
+    pub fn wanted_version_floor(&self, is_gone: impl Fn(SegmentId) -> bool) -> Option<u64> {
+        let droppable = self.graves.iter().filter(|grave| names_only_gone(grave, &is_gone));
+        droppable.map(|grave| grave.version).max().map(|version| version.max(self.version_floor))
+    }
+
+    /// Forgets the tombstones at or below the version floor that name only segments that are gone. The floor's entry is
+    /// synced: versions of these keys go on above it (R4.8). `dead`: their entries.
+    pub fn drop_graves(&mut self, is_gone: impl Fn(SegmentId) -> bool, mut dead: impl FnMut(EntryOffset)) {
+        let floor = self.version_floor;
+        let index = &mut self.index;
+        self.graves.retain(|grave| {
+            if grave.version > floor || !names_only_gone(grave, &is_gone) {
+                return true;
+            }
+            // A key that was created again leads to its object; its old tombstone is dead all the same.
+            index.remove(grave.hash, |at| at == grave.at);
+            dead(grave.at);
+            false
+        });
+    }
+
+    /// A segment leaves this replica, and with it the tombstones in it: forget where they were.
+    pub fn forget_segment(&mut self, log: &Log, segment: SegmentId) {
+        let index = &mut self.index;
+        self.graves.retain(|grave| {
+            let stays = log.segment_of(grave.at.0) != segment;
+            if !stays {
+                index.remove(grave.hash, |at| at == grave.at);
+            }
+            stays
+        });
+        self.floor_entry = self.floor_entry.filter(|at| log.segment_of(at.0) != segment);
+    }
+
+    /// Removes every key of a dropped table. `dead`: their entries. Costs a pass over the index.
+    pub fn drop_table(&mut self, log: &Log, table: TableId, mut dead: impl FnMut(EntryOffset)) {
+        let keep = |_, at| match decode(log.entry(at), at) {
+            Found::Object(_, object) if object.table == table => {
+                dead(at);
+                false
+            }
+            // Its tombstones go as all do: when the segments that they name are gone.
+            Found::Object(..) | Found::Tombstone(..) => true,
+        };
+        let whole = self.index.retain_slice(&mut IndexCursor::default(), usize::MAX, keep);
+        assert!(whole, "one slice covers the table");
+        self.tables.remove(&table);
+    }
+
+    /// Tables that have a key with a value here.
+    pub fn tables(&self) -> impl Iterator<Item = TableId> + '_ {
+        self.tables.keys().copied()
+    }
+
+    /// Keys with a value came or went.
+    pub(crate) fn count(&mut self, table: TableId, change: i64) {
+        if change != 0 {
+            let objects = self.tables.entry(table).or_insert(0);
+            *objects = objects.checked_add_signed(change).expect("as many as came");
+            if *objects == 0 {
+                self.tables.remove(&table);
+            }
+        }
+    }
+
+    /// Numbers for status.
+    #[must_use]
+    pub fn stats(&self) -> StoreStats {
+        StoreStats {
+            objects: self.tables.values().sum(),
+            tombstones: self.graves.len() as u64,
+            index_bytes: self.index.memory_bytes() as u64,
+        }
+    }
+}
+
+fn names_only_gone(grave: &Grave, is_gone: &impl Fn(SegmentId) -> bool) -> bool {
+    (grave.oldest.0..=grave.killed.0).all(|id| is_gone(SegmentId(id)))
+}

@@ -1,0 +1,228 @@
+//! `cargo xtask test`: everything that CI runs, in stages that each have a time budget.
+//!
+//! Stops at the first stage that fails and says how to run that stage again. A stage over its budget is a warning, so
+//! that a slow machine is not a red one; over three times its budget it fails.
+
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::{Result, anyhow, ensure};
+
+use crate::tidy;
+use crate::watch::Watch;
+use crate::workspace::{Workspace, cargo, digest};
+
+/// Which stages to run.
+#[derive(PartialEq, Eq)]
+pub(crate) enum Choice {
+    All,
+    /// What is worth waiting for before each commit.
+    Quick,
+    One(String),
+}
+
+enum Outcome {
+    Done,
+    /// Tests that passed.
+    Passed(u64),
+    /// Why there was nothing to do.
+    Skipped(&'static str),
+}
+
+struct Stage {
+    name: &'static str,
+    /// Seconds, from an empty target folder on two cores.
+    budget: u64,
+    is_quick: bool,
+    run: fn(&Workspace, &Watch) -> Result<Outcome>,
+}
+
+const STAGES: &[Stage] = &[
+    Stage { name: "fmt", budget: 15, is_quick: true, run: fmt },
+    Stage { name: "tidy", budget: 10, is_quick: true, run: run_tidy },
+    Stage { name: "clippy", budget: 180, is_quick: true, run: clippy },
+    Stage { name: "build", budget: 300, is_quick: false, run: build },
+    Stage { name: "test", budget: 420, is_quick: true, run: test },
+    Stage { name: "docs", budget: 90, is_quick: false, run: docs },
+    Stage { name: "sim", budget: 240, is_quick: false, run: sim },
+    Stage { name: "process", budget: 180, is_quick: false, run: process },
+];
+
+/// Nobody waits longer for an answer than this: 25 minutes.
+const TOTAL_BUDGET: u64 = 25 * 60;
+
+/// Seeds of one simulator stage.
+const SIM_SEEDS: u64 = 40;
+
+const SIMULATOR: &str = "crates/sim";
+const BINARY: &str = "bin/kasha";
+const PROCESS_TESTS: &str = "tests/process";
+
+const _: () = {
+    let (mut sum, mut index) = (0, 0);
+    while index < STAGES.len() {
+        sum += STAGES[index].budget;
+        index += 1;
+    }
+    assert!(sum <= TOTAL_BUDGET);
+};
+
+/// The names of all stages, in order.
+pub(crate) fn names() -> Vec<&'static str> {
+    STAGES.iter().map(|stage| stage.name).collect()
+}
+
+/// Runs the chosen stages; the last line printed says how many tests passed.
+pub(crate) fn run(workspace: &Workspace, choice: &Choice) -> Result<()> {
+    let chosen: Vec<&Stage> = STAGES
+        .iter()
+        .filter(|stage| match choice {
+            Choice::All => true,
+            Choice::Quick => stage.is_quick,
+            Choice::One(name) => stage.name == name,
+        })
+        .collect();
+    ensure!(!chosen.is_empty(), "there is no such stage; there are: {}", names().join(" "));
+    let mut passed = None;
+    let mut total = 0.0;
+    let mut table = Vec::new();
+    for Stage { name, budget, run, .. } in chosen {
+        println!("== {name}");
+        let watch = Watch::start(Duration::from_secs(*budget));
+        let result = run(workspace, &watch).and_then(|outcome| watch.check().map(|()| outcome));
+        let seconds = watch.elapsed().as_secs_f64();
+        total += seconds;
+        let outcome = result.map_err(|error| {
+            anyhow!(
+                "{error:#}\nstage {name} failed after {seconds:.1} s; run it again: cargo xtask test --stage {name}"
+            )
+        })?;
+        let note = match outcome {
+            Outcome::Done => String::new(),
+            Outcome::Passed(count) => {
+                passed = Some(passed.unwrap_or(0) + count);
+                format!("  {count} passed")
+            }
+            Outcome::Skipped(why) => format!("  skipped: {why}"),
+        };
+        table.push(format!("{name:<8}{seconds:>7.1} s, budget {budget:>4} s{note}"));
+        println!("{}", table[table.len() - 1]);
+        warn_if_over(name, seconds, *budget);
+    }
+    if *choice == Choice::All {
+        println!("\n{}\n{:<8}{total:>7.1} s, budget {TOTAL_BUDGET:>4} s", table.join("\n"), "total");
+        warn_if_over("total", total, TOTAL_BUDGET);
+    }
+    if let Some(passed) = passed {
+        println!("{passed} passed, 0 failed");
+    }
+    Ok(())
+}
+
+fn warn_if_over(name: &str, seconds: f64, budget: u64) {
+    if Duration::from_secs_f64(seconds) > Duration::from_secs(budget) {
+        println!("warning: {name} is over its budget: {seconds:.1} s of {budget} s");
+    }
+}
+
+fn fmt(workspace: &Workspace, watch: &Watch) -> Result<Outcome> {
+    watch.run(cargo(&workspace.root).args(["fmt", "--all", "--check"]))?;
+    Ok(Outcome::Done)
+}
+
+fn run_tidy(workspace: &Workspace, _: &Watch) -> Result<Outcome> {
+    tidy::run(workspace)?;
+    Ok(Outcome::Done)
+}
+
+fn clippy(workspace: &Workspace, watch: &Watch) -> Result<Outcome> {
+    watch.run(cargo(&workspace.root).args(["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"]))?;
+    Ok(Outcome::Done)
+}
+
+fn build(workspace: &Workspace, watch: &Watch) -> Result<Outcome> {
+    let Some(package) = workspace.package(BINARY) else {
+        return Ok(Outcome::Skipped("bin/kasha is not in the workspace"));
+    };
+    watch.run(cargo(&workspace.root).args(["build", "--release", "-p", &package.name]))?;
+    Ok(Outcome::Done)
+}
+
+/// The number of passed tests in what cargo printed.
+fn passed_in(lines: &[String]) -> u64 {
+    let count = |line: &String| {
+        let (_, result) = line.strip_prefix("test result: ")?.split_once(". ")?;
+        result.split_once(" passed;")?.0.parse::<u64>().ok()
+    };
+    lines.iter().filter_map(count).sum()
+}
+
+fn test(workspace: &Workspace, watch: &Watch) -> Result<Outcome> {
+    let mut command = cargo(&workspace.root);
+    command.args(["test", "--workspace", "--no-fail-fast"]);
+    if let Some(package) = workspace.package(PROCESS_TESTS) {
+        // They have a stage of their own, with the program built for release.
+        command.args(["--exclude", &package.name]);
+    }
+    let passed = passed_in(&watch.run(&mut command)?);
+    ensure!(passed > 0, "no test ran");
+    Ok(Outcome::Passed(passed))
+}
+
+fn docs(workspace: &Workspace, watch: &Watch) -> Result<Outcome> {
+    let mut command = cargo(&workspace.root);
+    watch.run(command.args(["doc", "--workspace", "--no-deps"]).env("RUSTDOCFLAGS", "-D warnings"))?;
+    Ok(Outcome::Done)
+}
+
+/// A simulator's report of one seed ends in a digest of everything that happened.
+fn digest_lines(lines: &[String]) -> Vec<&String> {
+    lines.iter().filter(|line| line.contains("digest")).collect()
+}
+
+fn sim(workspace: &Workspace, watch: &Watch) -> Result<Outcome> {
+    if workspace.package(SIMULATOR).is_none() || workspace.package(BINARY).is_none() {
+        return Ok(Outcome::Skipped("crates/sim and bin/kasha are not both in the workspace"));
+    }
+    build(workspace, watch)?;
+    // From the tree, so that the same tree gives the same run, and each change tries seeds that no one tried before.
+    let start = (digest(&workspace.files()?) >> 32).to_string();
+    let simulate = |seeds: u64| {
+        let mut command = Command::new(workspace.target.join("release/kasha"));
+        command.current_dir(&workspace.root).args(["sim", "--seeds", &seeds.to_string(), "--start", &start]);
+        println!("kasha sim --seeds {seeds} --start {start}");
+        watch.run(&mut command)
+    };
+    let (first, second) = (simulate(1)?, simulate(1)?);
+    let (first, second) = (digest_lines(&first), digest_lines(&second));
+    ensure!(!first.is_empty(), "`kasha sim` printed no line with a digest");
+    ensure!(first == second, "seed {start} gave two different runs:\n{first:#?}\n{second:#?}");
+    println!("seed {start} gave the same run twice");
+    simulate(SIM_SEEDS)?;
+    Ok(Outcome::Done)
+}
+
+fn process(workspace: &Workspace, watch: &Watch) -> Result<Outcome> {
+    let Some(package) = workspace.package(PROCESS_TESTS) else {
+        return Ok(Outcome::Skipped("there is no tests/process in the workspace"));
+    };
+    build(workspace, watch)?;
+    let lines = watch.run(cargo(&workspace.root).args(["test", "--release", "-p", &package.name]))?;
+    Ok(Outcome::Passed(passed_in(&lines)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cargo_summaries_are_added_up() {
+        let lines = [
+            "running 3 tests",
+            "test result: ok. 3 passed; 0 failed; 1 ignored; 0 measured; 0 filtered out; finished in 0.01s",
+            "a test that prints 9 passed; in the middle",
+            "test result: ok. 40 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.01s",
+        ];
+        assert_eq!(passed_in(&lines.map(str::to_owned)), 43);
+    }
+}
