@@ -1,1 +1,42 @@
-//! client
+//! Client of a Kasha cluster.
+//!
+//! [`session::Session`] is the protocol: a deterministic state machine that numbers updates, retries them under the
+//! same id, and completes them after one round trip where it can. The feature `tokio` (on by default) adds the thin
+//! wrapper that programs use:
+//!
+//! ```no_run
+//! # #[cfg(feature = "tokio")]
+//! # async fn example() -> Result<(), kasha_client::Error> {
+//! use kasha_client::{Client, Error};
+//! use std::time::Duration;
+//!
+//! let client = Client::connect(["127.0.0.1:7400"]).await?;
+//! let table = client.create_table("accounts").await?;
+//! let version = table.put("alice", "100").await?;
+//! table.put_if_version("alice", version, "90").await?;
+//!
+//! // Sent again after a crash of this program, it still counts once, and gives the same number.
+//! let spent = table.increment("spent:alice", 10).once("order-42").ttl(Duration::from_secs(3600)).await?;
+//! println!("{} spent so far", spent.value);
+//!
+//! match table.append("journal", "a line").deadline(Duration::from_millis(200)).await {
+//!     Ok(appended) => println!("{} bytes", appended.length),
+//!     Err(Error::NotExecuted(why)) => println!("nothing happened: {why}"),
+//!     Err(Error::Unknown { call, .. }) => println!("in the end: {:?}", call.resolve().await?),
+//!     Err(other) => return Err(other),
+//! }
+//! # Ok(())
+//! # }
+//! ```
+
+pub mod limits;
+pub mod session;
+#[cfg(feature = "tokio")]
+mod tokio_client;
+
+pub use kasha_witness::Path;
+#[cfg(feature = "tokio")]
+pub use tokio_client::{
+    Appended, Client, ClientOptions, Conditional, Counter, Error, ReadCall, Rejection, Resolved, Table, UnknownCall,
+    UpdateCall, Value,
+};

@@ -382,10 +382,10 @@ impl Tracker {
         }
     }
 
-    /// Whether this shard knows the client, and its last known lease ended at `time` or before.
+    /// When the client's lease ends as far as this shard knows; `None`: it does not know the client.
     #[must_use]
-    pub fn lease_ended_by(&self, client: ClientId, time: ClusterTime) -> bool {
-        self.clients.get(client).is_some_and(|client| client.lease_expiry <= time)
+    pub fn lease_expiry_of(&self, client: ClientId) -> Option<ClusterTime> {
+        self.clients.get(client).map(|client| client.lease_expiry)
     }
 
     /// What is kept, and what was decided.

@@ -113,8 +113,9 @@ impl Replica {
         }
     }
 
-    /// Whether a term may begin here: a later one was not promised, and this process has not begun it before.
+    /// Whether a term may begin here. Only the primary of an epoch asks for promises of it, so an epoch that was promised
+    /// was begun: perhaps by an earlier incarnation, whose bytes in that epoch must stay the only ones.
     fn may_begin(&self, config: &ShardConfig) -> bool {
-        config.epoch >= self.meta.promised && self.leader().is_none_or(|leader| leader.epoch < config.epoch)
+        config.epoch > self.meta.promised
     }
 }

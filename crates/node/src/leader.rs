@@ -9,7 +9,7 @@
 
 use kasha_log::{EntryKind, Purpose, common_prefix};
 use kasha_machine::{Effects, Endpoint, Gate};
-use kasha_replication::{Choice, Election, FenceReport, Shipping, Timing, history_of};
+use kasha_replication::{Choice, Election, FenceReport, MemberCore, Shipping, Timing, history_of};
 use kasha_types::{CoreId, Epoch, ListVersion, LocalPosition, LogPosition, NodeId, ShardId, Tick};
 use kasha_wire::codec::Bytes;
 use kasha_wire::message::{Message, Report};
@@ -31,7 +31,7 @@ pub(crate) struct WitnessAnswer {
 #[derive(Debug)]
 pub(crate) enum Stage {
     /// Members of the set that last served promise our epoch and report.
-    Fencing { election: Election, promise: LocalPosition, asked: Option<Tick> },
+    Fencing { election: Election, asked: Option<Tick> },
     /// Another member has the greater log: take what we lack.
     Fetching { from: NodeId, asked: Option<Tick> },
     /// The log goes into the state.
@@ -54,6 +54,9 @@ pub(crate) struct Leader {
     pub stage: Stage,
     /// The list that is replayed, and later served under.
     pub list: ListVersion,
+    /// Our promise of this epoch: nothing is written in it before the promise is on our file, or a new incarnation of
+    /// this process could begin the same epoch again.
+    promise: LocalPosition,
     witnesses: Vec<CoreId>,
     /// Where the members that may hold the log are.
     electorate: Vec<CoreId>,
@@ -69,13 +72,13 @@ fn cores_of(core: &Core, shard: ShardId, nodes: impl IntoIterator<Item = NodeId>
     nodes.into_iter().filter_map(|node| configuration.core_of(node, shard)).collect()
 }
 
-pub(crate) fn members_of(core: &Core, config: &ShardConfig) -> Vec<(CoreId, bool)> {
+pub(crate) fn members_of(core: &Core, config: &ShardConfig) -> Vec<MemberCore> {
     let configuration = core.configuration.as_ref().expect("a configuration named them");
     let members = config.members.iter();
     members
         .filter_map(|member| {
             let core = configuration.core_of(member.node, config.shard)?;
-            Some((core, member.state == MemberState::Joining))
+            Some(MemberCore { core, joining: member.state == MemberState::Joining, since: member.since })
         })
         .collect()
 }
@@ -177,7 +180,7 @@ impl Replica {
             true => Stage::Replaying,
             false => {
                 let election = Election::new(config.epoch, config.recover_from.clone());
-                Stage::Fencing { election, promise, asked: None }
+                Stage::Fencing { election, asked: None }
             }
         };
         let mut shipping = Shipping::new(self.shard, config.epoch, core.id(), timing(core), 0);
@@ -188,6 +191,7 @@ impl Replica {
             shipping,
             stage,
             list: config.list,
+            promise,
             witnesses: cores_of(core, self.shard, witnesses),
             electorate: cores_of(core, self.shard, config.recover_from.iter().copied()),
         }));
@@ -211,7 +215,7 @@ impl Replica {
         match &leader.stage {
             Stage::Fencing { .. } => self.fence(core, now, out),
             Stage::Fetching { .. } => self.fetch(core, now, out),
-            Stage::Replaying if replayed => self.begin_epoch(core, now, out),
+            Stage::Replaying if replayed && core.local_durable >= leader.promise => self.begin_epoch(core, now, out),
             Stage::Replaying => {}
             Stage::Witnessing { .. } => self.ask_witnesses(core, now, out),
             Stage::Syncing { target } => {
@@ -241,9 +245,9 @@ impl Replica {
         let own = self.fence_report(core.id().node);
         let shard = self.shard;
         let Some(leader) = self.leader_mut() else { return };
-        let (epoch, electorate) = (leader.epoch, leader.electorate.clone());
-        let Stage::Fencing { election, promise, asked } = &mut leader.stage else { return };
-        if core.local_durable >= *promise {
+        let (epoch, promise, electorate) = (leader.epoch, leader.promise, leader.electorate.clone());
+        let Stage::Fencing { election, asked } = &mut leader.stage else { return };
+        if core.local_durable >= promise {
             election.on_report(own);
         }
         match election.choice() {

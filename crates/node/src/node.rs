@@ -146,8 +146,18 @@ impl Node {
 
     fn on_append(&mut self, from: Endpoint, payload: &[u8], out: &mut Effects) -> bool {
         let Ok(append) = AppendView::decode(payload) else { return false };
-        if let Some(replica) = self.replicas.get_mut(&append.shard) {
-            replica.on_append(&mut self.core, from, &append, out);
+        match self.replicas.get_mut(&append.shard) {
+            Some(replica) => replica.on_append(&mut self.core, from, &append, out),
+            None => {
+                let message = Message::Mismatch {
+                    shard: append.shard,
+                    epoch: append.epoch,
+                    node: self.core.id().node,
+                    end: kasha_types::LogPosition::default(),
+                    history: Vec::new(),
+                };
+                send(from, &message, Gate::Now, out);
+            }
         }
         true
     }

@@ -374,10 +374,11 @@ impl Replica {
         for info in alive {
             self.state.tracker.prove(info.client, info.expiry);
         }
-        let floor = ClusterTime(serving.asked_older_than.0.saturating_sub(1));
-        let known: Vec<_> =
-            expired.iter().copied().filter(|&client| self.state.tracker.lease_ended_by(client, floor)).collect();
-        if known.is_empty() || serving.pending_floor.is_some() {
+        // The floor is no higher than needed: it also refuses old bodies of clients that are alive.
+        let ended = |client| self.state.tracker.lease_expiry_of(client).filter(|&end| end < serving.asked_older_than);
+        let known: Vec<_> = expired.iter().copied().filter(|&client| ended(client).is_some()).collect();
+        let Some(floor) = known.iter().filter_map(|&client| ended(client)).max() else { return };
+        if serving.pending_floor.is_some() {
             return;
         }
         let entry = ExpiryFloorEntry { floor, clients: &known };

@@ -8,7 +8,7 @@
 
 use std::collections::VecDeque;
 
-use kasha_types::{CoreId, LogPosition, SegmentId, Tick};
+use kasha_types::{ConfigVersion, CoreId, LogPosition, SegmentId, Tick};
 use kasha_wire::message::AttachAt;
 
 /// Where a member is on its way to being shipped to.
@@ -44,6 +44,17 @@ pub(crate) enum Older {
     Complete,
 }
 
+/// A member as the configuration names it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MemberCore {
+    /// The core that hosts its replica.
+    pub core: CoreId,
+    /// Whether it is a joiner.
+    pub joining: bool,
+    /// The configuration that made it a member.
+    pub since: ConfigVersion,
+}
+
 /// A member of the replica set other than the primary.
 #[derive(Clone, Debug)]
 pub struct Peer {
@@ -51,6 +62,8 @@ pub struct Peer {
     pub core: CoreId,
     /// Whether the configuration still has it as a joiner (R7.2).
     pub joining: bool,
+    /// The configuration that made it a member.
+    pub(crate) since: ConfigVersion,
     pub(crate) state: PeerState,
     /// The end that it reported.
     pub(crate) reported: LogPosition,
@@ -68,10 +81,11 @@ pub struct Peer {
 }
 
 impl Peer {
-    pub(crate) fn new(core: CoreId, joining: bool) -> Self {
+    pub(crate) fn new(member: MemberCore) -> Self {
         Self {
-            core,
-            joining,
+            core: member.core,
+            joining: member.joining,
+            since: member.since,
             state: PeerState::Asking,
             reported: LogPosition::default(),
             touched: None,
@@ -107,6 +121,6 @@ impl Peer {
 
     /// Its process is another one, or it says that its log is not what we thought: begin again.
     pub(crate) fn ask_again(&mut self) {
-        *self = Self { round_sent: 0, ..Self::new(self.core, self.joining) };
+        *self = Self::new(MemberCore { core: self.core, joining: self.joining, since: self.since });
     }
 }

@@ -15,7 +15,7 @@ use kasha_wire::hot::{AppendView, Appended};
 use kasha_wire::message::{AttachAt, Message};
 
 use crate::peer::{Copying, Older};
-use crate::{FenceReport, Peer, PeerState};
+use crate::{FenceReport, MemberCore, Peer, PeerState};
 
 /// Bytes of one append: a piece that a receiver takes in one turn.
 const APPEND_BYTES_MAX: u32 = 1024 * 1024;
@@ -68,12 +68,13 @@ impl Shipping {
     }
 
     /// Takes over the committed set (R7.2 [M]: nothing but a committed configuration calls this).
-    pub fn set_members(&mut self, members: impl IntoIterator<Item = (CoreId, bool)>) {
+    pub fn set_members(&mut self, members: impl IntoIterator<Item = MemberCore>) {
         let mut peers = Vec::new();
-        for (core, joining) in members.into_iter().filter(|&(core, _)| core != self.own) {
-            let known = self.peers.iter().position(|peer| peer.core == core);
-            let mut peer = known.map_or_else(|| Peer::new(core, joining), |index| self.peers.swap_remove(index));
-            peer.joining = joining;
+        for member in members.into_iter().filter(|member| member.core != self.own) {
+            // One that left and came back may have lost everything meanwhile: another member.
+            let known = self.peers.iter().position(|peer| peer.core == member.core && peer.since == member.since);
+            let mut peer = known.map_or_else(|| Peer::new(member), |index| self.peers.swap_remove(index));
+            peer.joining = member.joining;
             peers.push(peer);
         }
         self.peers = peers;

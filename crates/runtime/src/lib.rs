@@ -1,1 +1,41 @@
-//! runtime
+//! The production shell (DESIGN sections 3 and 12): sockets, files, clock and threads.
+//!
+//! One [`EventLoop`] is one thread that drives one [`kasha_machine::Machine`]: a node's core, the coordinator, or a
+//! client session. It reads frames, steps the machine, lets [`kasha_machine::turn::finish`] perform the effects, and
+//! writes once per connection per turn. It refuses to know what any message means beyond the handshake.
+//!
+//! Kept here: frames of one connection stay in order; `now` is read after the input it goes with was received
+//! (section 7); an effect on a file either holds or the loop ends with an error (**R5.4**); a commit is reported only
+//! when everything before it holds as it asked (**R5.3**), in order; every queue, buffer and count has a limit
+//! ([`limits`]).
+//!
+//! This is the only production crate that may block.
+// The outside world is this crate's business, so the rules that keep it out of the protocols do not apply.
+#![allow(clippy::disallowed_methods, clippy::disallowed_types)]
+
+mod clock;
+mod connection;
+mod cutter;
+mod data_dir;
+mod event_loop;
+mod files;
+mod handshake;
+mod inbound;
+pub mod limits;
+mod log_thread;
+mod network;
+mod options;
+mod output;
+mod paths;
+mod spawn;
+mod storage;
+mod timer;
+
+pub use clock::{Clock, boot_id, random_u64};
+pub use data_dir::{DataDir, DataDirError};
+pub use event_loop::{Application, Control, EventLoop, Exit, LoopError, LoopHandle, Serve};
+pub use files::StorageError;
+pub use network::{ListenError, NetworkStats, listen};
+pub use options::{ClusterCell, FrameFaults, Identity, LoopOptions};
+pub use spawn::spawn_loop;
+pub use storage::FolderDisk;

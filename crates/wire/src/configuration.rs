@@ -34,6 +34,8 @@ pub struct Member {
     pub node: NodeId,
     /// How complete it is.
     pub state: MemberState,
+    /// The configuration that made it a member: one that left and came back is another member, whose copy begins anew.
+    pub since: ConfigVersion,
 }
 
 /// Where a shard is in its epoch.
@@ -210,7 +212,7 @@ wire_enum! {
 }
 
 wire_struct! {
-    Member { node, state }
+    Member { node, state, since }
     ShardConfig { shard, epoch, primary, phase, members, recover_from, witnesses, list, closing }
     NodeInfo { node, incarnation, cores, alive }
     TableInfo { table, name }

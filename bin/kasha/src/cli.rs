@@ -1,0 +1,268 @@
+//! `kasha cli`: one command per call, for people and, with `--json`, for scripts.
+
+use std::io::IsTerminal;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use clap::{Args, Subcommand};
+use kasha_client::{Client, ClientOptions, Conditional, Error, Table, UpdateCall, Value};
+use serde_json::{Value as Json, json};
+
+#[derive(Args)]
+pub struct CliArguments {
+    #[command(flatten)]
+    cluster: Address,
+    /// The table to use.
+    #[arg(long, default_value = "default")]
+    table: String,
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+    /// An operation key: sent again under the same key, by anyone, the update still happens once.
+    #[arg(long)]
+    once: Option<String>,
+    /// How long the operation key is remembered.
+    #[arg(long, value_parser = crate::duration::parse, requires = "once")]
+    ttl: Option<Duration>,
+    /// How long to wait.
+    #[arg(long, default_value = "30s", value_parser = crate::duration::parse)]
+    deadline: Duration,
+    #[command(subcommand)]
+    command: CliCommand,
+}
+
+/// Which cluster.
+#[derive(Args)]
+pub struct Address {
+    /// Addresses of one or more nodes, or of the coordinator.
+    #[arg(long = "address", env = "KASHA_ADDRESS", default_value = "127.0.0.1:7400", value_delimiter = ',')]
+    pub addresses: Vec<String>,
+}
+
+#[derive(Subcommand)]
+enum CliCommand {
+    /// Print a key's value.
+    Get { key: String },
+    /// Set a key's value.
+    Put { key: String, value: String },
+    /// Set it only if its version is this one.
+    PutIfVersion { key: String, version: u64, value: String },
+    /// Set it only if it has none.
+    PutIfAbsent { key: String, value: String },
+    /// Delete a key.
+    Delete { key: String },
+    /// Delete it only if its version is this one.
+    DeleteIfVersion { key: String, version: u64 },
+    /// Add to a number and print the sum.
+    #[command(alias = "increment")]
+    Incr {
+        key: String,
+        #[arg(default_value_t = 1, allow_hyphen_values = true)]
+        by: i64,
+    },
+    /// Append to a value.
+    Append { key: String, value: String },
+    /// Whether a key has a value.
+    Exists { key: String },
+    /// Print several keys' values, read together (keys of one shard: give them a common {tag}).
+    Mget { keys: Vec<String> },
+    /// Set several keys together: key value key value …
+    Mput { pairs: Vec<String> },
+    /// Delete several keys together.
+    Mdelete { keys: Vec<String> },
+    /// Add to several numbers together: key delta key delta …
+    Mincr {
+        #[arg(allow_hyphen_values = true)]
+        pairs: Vec<String>,
+    },
+    /// Create a table.
+    CreateTable { name: String },
+    /// Drop a table with all it holds.
+    DropTable { name: String },
+    /// List the tables.
+    Tables,
+}
+
+/// Connects, with an error that says what to do.
+pub async fn connect(address: &Address, deadline: Duration) -> Result<Client> {
+    let options =
+        ClientOptions { connect_timeout: deadline.min(Duration::from_secs(10)), deadline, ..ClientOptions::default() };
+    Client::connect_with(&address.addresses, options).await.with_context(|| {
+        format!(
+            "no cluster answers at {}; is one running (`kasha start`)? --address names another",
+            address.addresses.join(", ")
+        )
+    })
+}
+
+pub fn run(arguments: &CliArguments) -> Result<()> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(async {
+        let client = connect(&arguments.cluster, arguments.deadline).await?;
+        match execute(&client, arguments).await {
+            Ok((human, json)) => {
+                if arguments.json {
+                    println!("{json}");
+                } else {
+                    println!("{human}");
+                }
+                Ok(())
+            }
+            Err(error) => {
+                if arguments.json {
+                    println!("{}", json!({ "error": error.to_string(), "outcome": outcome_of(&error) }));
+                }
+                Err(error)
+            }
+        }
+    })
+}
+
+/// The three outcomes, which a script must be able to tell apart.
+fn outcome_of(error: &anyhow::Error) -> &'static str {
+    match error.downcast_ref::<Error>() {
+        Some(Error::Unknown { .. }) => "unknown",
+        Some(Error::Rejected(_)) => "executed",
+        Some(Error::NotExecuted(_) | Error::NoTable(_) | Error::TableRefused(_) | Error::Connect(_)) => "not executed",
+        Some(Error::Failed(_) | Error::Stopped | Error::Answer(_)) | None => "failed",
+    }
+}
+
+/// Text for people: as it is where it is text, escaped where it is not.
+fn show(bytes: &[u8]) -> String {
+    match std::str::from_utf8(bytes) {
+        Ok(text) if !std::io::stdout().is_terminal() || !text.chars().any(char::is_control) => text.to_owned(),
+        Ok(_) | Err(_) => bytes.escape_ascii().to_string(),
+    }
+}
+
+fn json_value(value: Option<&Value>) -> Json {
+    match value {
+        None => Json::Null,
+        Some(value) => match std::str::from_utf8(&value.bytes) {
+            Ok(text) => json!({ "value": text, "version": value.version }),
+            Err(_) => json!({ "value_escaped": value.bytes.escape_ascii().to_string(), "version": value.version }),
+        },
+    }
+}
+
+fn conditional(outcome: Conditional, what: &str) -> (String, Json) {
+    match outcome {
+        Conditional::Done(version) => {
+            (format!("{what} (version {version})"), json!({ "done": true, "version": version }))
+        }
+        Conditional::Failed(Some(version)) => {
+            (format!("not {what}: the key has version {version}"), json!({ "done": false, "version": version }))
+        }
+        Conditional::Failed(None) => {
+            (format!("not {what}: the key has no value"), json!({ "done": false, "version": null }))
+        }
+    }
+}
+
+fn update<T>(call: UpdateCall<T>, arguments: &CliArguments) -> UpdateCall<T> {
+    match (&arguments.once, arguments.ttl) {
+        (Some(key), Some(ttl)) => call.once(key).ttl(ttl),
+        (Some(key), None) => call.once(key),
+        (None, _) => call,
+    }
+}
+
+async fn execute(client: &Client, arguments: &CliArguments) -> Result<(String, Json)> {
+    match &arguments.command {
+        CliCommand::CreateTable { name } => {
+            let table = client.create_table(name).await?;
+            return Ok((format!("{name} is there"), json!({ "table": name, "id": table.id().0 })));
+        }
+        CliCommand::DropTable { name } => {
+            let dropped = client.drop_table(name).await?;
+            let human = if dropped { format!("dropped {name}") } else { format!("there was no table {name}") };
+            return Ok((human, json!({ "dropped": dropped })));
+        }
+        CliCommand::Tables => {
+            let tables = client.list_tables().await?;
+            return Ok((tables.join("\n"), json!(tables)));
+        }
+        _ => {}
+    }
+    let table = client.table(&arguments.table).await?;
+    on_table(&table, arguments).await
+}
+
+async fn on_table(table: &Table, arguments: &CliArguments) -> Result<(String, Json)> {
+    Ok(match &arguments.command {
+        CliCommand::Get { key } => {
+            let value = table.get(key).await?;
+            let human = value.as_ref().map_or_else(|| "(no value)".to_owned(), |value| show(&value.bytes));
+            (human, json_value(value.as_ref()))
+        }
+        CliCommand::Exists { key } => {
+            let exists = table.exists(key).await?;
+            (exists.to_string(), json!(exists))
+        }
+        CliCommand::Put { key, value } => {
+            let version = update(table.put(key, value), arguments).await?;
+            (format!("done (version {version})"), json!({ "version": version }))
+        }
+        CliCommand::PutIfVersion { key, version, value } => {
+            conditional(update(table.put_if_version(key, *version, value), arguments).await?, "done")
+        }
+        CliCommand::PutIfAbsent { key, value } => {
+            conditional(update(table.put_if_absent(key, value), arguments).await?, "done")
+        }
+        CliCommand::Delete { key } => {
+            let deleted = update(table.delete(key), arguments).await?;
+            (
+                if deleted.is_some() { "deleted" } else { "there was no value" }.to_owned(),
+                json!({ "deleted": deleted.is_some() }),
+            )
+        }
+        CliCommand::DeleteIfVersion { key, version } => {
+            conditional(update(table.delete_if_version(key, *version), arguments).await?, "deleted")
+        }
+        CliCommand::Incr { key, by } => {
+            let counter = update(table.increment(key, *by), arguments).await?;
+            (counter.value.to_string(), json!({ "value": counter.value, "version": counter.version }))
+        }
+        CliCommand::Append { key, value } => {
+            let appended = update(table.append(key, value), arguments).await?;
+            (format!("{} bytes", appended.length), json!({ "length": appended.length, "version": appended.version }))
+        }
+        CliCommand::Mget { keys } => {
+            let values = table.multi_get(keys).await?;
+            let lines = keys.iter().zip(&values);
+            let human = lines.map(|(key, value)| match value {
+                Some(value) => format!("{key}\t{}", show(&value.bytes)),
+                None => format!("{key}\t(no value)"),
+            });
+            (human.collect::<Vec<_>>().join("\n"), values.iter().map(|value| json_value(value.as_ref())).collect())
+        }
+        CliCommand::Mput { pairs } => {
+            let pairs = in_pairs(pairs)?;
+            let versions = update(table.multi_put(&pairs), arguments).await?;
+            (format!("done ({} keys)", versions.len()), json!({ "versions": versions }))
+        }
+        CliCommand::Mdelete { keys } => {
+            let deleted = update(table.multi_delete(keys), arguments).await?;
+            (format!("deleted {}", deleted.iter().filter(|&&deleted| deleted).count()), json!({ "deleted": deleted }))
+        }
+        CliCommand::Mincr { pairs } => {
+            let pairs = in_pairs(pairs)?;
+            let deltas = pairs.iter().map(|(key, delta)| Ok((key, delta.parse::<i64>()?)));
+            let deltas = deltas.collect::<Result<Vec<_>>>().context("a delta is no 64-bit number")?;
+            let counters = update(table.multi_increment(&deltas), arguments).await?;
+            let values: Vec<_> = counters.iter().map(|counter| counter.value).collect();
+            (values.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"), json!({ "values": values }))
+        }
+        CliCommand::CreateTable { .. } | CliCommand::DropTable { .. } | CliCommand::Tables => {
+            unreachable!("done before")
+        }
+    })
+}
+
+fn in_pairs(words: &[String]) -> Result<Vec<(String, String)>> {
+    if words.is_empty() || !words.len().is_multiple_of(2) {
+        bail!("give pairs: key value key value …");
+    }
+    Ok(words.chunks_exact(2).map(|pair| (pair[0].clone(), pair[1].clone())).collect())
+}

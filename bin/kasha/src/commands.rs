@@ -1,0 +1,165 @@
+//! Demonstrations and benchmarks, and the node that they run as a child process.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::mpsc;
+use std::time::Duration;
+
+use anyhow::{Result, bail};
+use clap::{Args, Subcommand};
+use kasha_node::Answers;
+use kasha_runtime::FrameFaults;
+use kasha_wire::Durability;
+
+use crate::host::{ClusterSpec, Injected, NodeSpec, RunningNode, wait_and_stop};
+
+#[derive(Args)]
+pub struct DemoArguments {
+    /// Where the demonstration's cluster keeps its data; removed afterwards unless given.
+    #[arg(long)]
+    data: Option<PathBuf>,
+    /// How long clients run.
+    #[arg(long, default_value_t = 20)]
+    seconds: u64,
+    /// Clients.
+    #[arg(long, default_value_t = 4)]
+    clients: usize,
+    /// Seed of the faults.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+}
+
+#[derive(Args)]
+pub struct BenchArguments {
+    #[command(subcommand)]
+    what: Bench,
+}
+
+#[derive(Subcommand)]
+enum Bench {
+    /// Latency of an update: unreplicated, ordinary primary-backup, and Kasha, interleaved.
+    Latency(LatencyArguments),
+}
+
+#[derive(Args)]
+struct LatencyArguments {
+    /// Crashes to survive: a number, or a range like 1..3 (both ends included).
+    #[arg(long, default_value = "1..3", value_parser = parse_faults)]
+    faults: Faults,
+    /// One-way delay of each link.
+    #[arg(long, default_value = "200us", value_parser = crate::duration::parse)]
+    link_delay: Duration,
+    /// Updates per mode and round.
+    #[arg(long, default_value_t = 500)]
+    operations: u32,
+    /// Rounds; the modes take turns in each.
+    #[arg(long, default_value_t = 20)]
+    rounds: u32,
+    /// Write the result to this file.
+    #[arg(long)]
+    json: Option<PathBuf>,
+}
+
+#[derive(Clone, Debug)]
+struct Faults(Vec<u8>);
+
+fn parse_faults(text: &str) -> Result<Faults, String> {
+    let number =
+        |text: &str| text.parse::<u8>().ok().filter(|n| (1..=3).contains(n)).ok_or("faults are 1, 2 or 3".to_owned());
+    match text.split_once("..") {
+        Some((low, high)) => Ok(Faults((number(low)?..=number(high.trim_start_matches('='))?).collect())),
+        None => Ok(Faults(vec![number(text)?])),
+    }
+}
+
+#[derive(Args)]
+pub struct InternalNodeArguments {
+    #[arg(long)]
+    node: u16,
+    #[arg(long)]
+    nodes: u16,
+    #[arg(long)]
+    shards: u16,
+    #[arg(long)]
+    faults: u8,
+    #[arg(long)]
+    data: PathBuf,
+    #[arg(long, value_delimiter = ',')]
+    listen: Vec<SocketAddr>,
+    #[arg(long)]
+    coordinator: SocketAddr,
+    #[arg(long)]
+    host_coordinator: bool,
+    #[arg(long, default_value = "speculative", value_parser = parse_answers)]
+    answers: Answers,
+    #[arg(long, default_value = "replicated", value_parser = crate::start::parse_durability)]
+    durability: Durability,
+    #[arg(long, default_value = "0", value_parser = crate::duration::parse)]
+    link_delay: Duration,
+    #[arg(long, default_value_t = 0)]
+    drop_per_mille: u16,
+    #[arg(long, default_value_t = 0)]
+    duplicate_per_mille: u16,
+    #[arg(long, default_value_t = 0)]
+    fault_seed: u64,
+    #[arg(long, default_value = "2s", value_parser = crate::duration::parse)]
+    lease: Duration,
+    #[arg(long, default_value = "0", value_parser = crate::duration::parse)]
+    spin: Duration,
+    #[arg(long, default_value_t = 256)]
+    memory_mib: u64,
+}
+
+fn parse_answers(text: &str) -> Result<Answers, String> {
+    match text {
+        "speculative" => Ok(Answers::Speculative),
+        "synced" => Ok(Answers::Synced),
+        "unreplicated" => Ok(Answers::Unreplicated),
+        other => Err(format!("{other:?}: speculative, synced or unreplicated")),
+    }
+}
+
+pub fn internal_node(arguments: &InternalNodeArguments) -> Result<()> {
+    let faulty = arguments.drop_per_mille > 0 || arguments.duplicate_per_mille > 0;
+    let spec = NodeSpec {
+        node: arguments.node,
+        data: arguments.data.clone(),
+        listen: arguments.listen.clone(),
+        advertise: arguments.listen.clone(),
+        coordinator: arguments.coordinator,
+        hosts: arguments.host_coordinator.then_some(ClusterSpec {
+            nodes: arguments.nodes,
+            shards: arguments.shards,
+            faults: arguments.faults,
+            durability: arguments.durability,
+            min_backups: None,
+        }),
+        memory_bytes: arguments.memory_mib * 1024 * 1024,
+        lease: arguments.lease,
+        flush_interval: Duration::from_millis(100),
+        spin: arguments.spin,
+        injected: Injected {
+            answers: arguments.answers,
+            link_delay: arguments.link_delay,
+            faults: faulty.then_some(FrameFaults {
+                drop_per_mille: arguments.drop_per_mille,
+                duplicate_per_mille: arguments.duplicate_per_mille,
+                seed: arguments.fault_seed,
+            }),
+        },
+    };
+    let (ended, endings) = mpsc::channel();
+    let node = RunningNode::start(&spec, &ended)?;
+    wait_and_stop(vec![node], &endings)
+}
+
+pub fn demo(arguments: &DemoArguments) -> Result<()> {
+    let _ = (&arguments.data, arguments.seconds, arguments.clients, arguments.seed);
+    bail!("not wired yet")
+}
+
+pub fn bench(arguments: &BenchArguments) -> Result<()> {
+    let Bench::Latency(latency) = &arguments.what;
+    let _ = (&latency.faults.0, latency.link_delay, latency.operations, latency.rounds, &latency.json);
+    bail!("not wired yet")
+}

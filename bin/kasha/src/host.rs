@@ -1,0 +1,277 @@
+//! Hosting one node in this process: its folder, its loops, and the coordinator if it lives here.
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::PathBuf;
+use std::sync::mpsc;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use kasha_coordinator::{Coordinator, CoordinatorOptions};
+use kasha_node::{Answers, Node, NodeOptions};
+use kasha_runtime::{
+    ClusterCell, DataDir, EventLoop, FrameFaults, Identity, LoopHandle, LoopOptions, Serve, boot_id, listen,
+    random_u64, spawn_loop,
+};
+use kasha_types::{ClusterId, CoreId, Incarnation, NodeId};
+use kasha_wire::frame::{FRAME_HEADER_BYTES, FrameHeader};
+use kasha_wire::{Durability, Message};
+
+/// What a node is told by its operator.
+#[derive(Clone, Debug)]
+pub struct NodeSpec {
+    pub node: u16,
+    pub data: PathBuf,
+    /// Where each core listens.
+    pub listen: Vec<SocketAddr>,
+    /// The same, as others reach them.
+    pub advertise: Vec<SocketAddr>,
+    pub coordinator: SocketAddr,
+    /// What a new cluster is like, if the coordinator lives here.
+    pub hosts: Option<ClusterSpec>,
+    pub memory_bytes: u64,
+    pub lease: Duration,
+    pub flush_interval: Duration,
+    pub spin: Duration,
+    /// Beyond any server's configuration: for demonstrations and benchmarks.
+    pub injected: Injected,
+}
+
+/// What a cluster is when it is created.
+#[derive(Clone, Debug)]
+pub struct ClusterSpec {
+    pub nodes: u16,
+    pub shards: u16,
+    pub faults: u8,
+    pub durability: Durability,
+    pub min_backups: Option<u8>,
+}
+
+/// Delays, faults and modes that no server configuration reaches.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Injected {
+    pub answers: Answers,
+    pub link_delay: Duration,
+    pub faults: Option<FrameFaults>,
+}
+
+/// A node that runs.
+pub struct RunningNode {
+    handles: Vec<LoopHandle>,
+    threads: Vec<JoinHandle<()>>,
+    _data: DataDir,
+}
+
+/// How a loop ended: its name, and what was wrong.
+pub type Ended = (String, Result<(), String>);
+
+impl RunningNode {
+    /// Starts a node's loops. `ended` hears of each loop that ends.
+    pub fn start(spec: &NodeSpec, ended: &mpsc::Sender<Ended>) -> Result<Self> {
+        let mut data = DataDir::open_or_create(&spec.data, NodeId(spec.node))?;
+        let mut listeners = Vec::new();
+        for &address in &spec.listen {
+            listeners.push(listen(address)?.0);
+        }
+        let hosted = match &spec.hosts {
+            Some(cluster) => Some((cluster, listen(spec.coordinator)?.0)),
+            None => None,
+        };
+        let cluster = match (data.cluster(), &hosted) {
+            (ClusterId(0), Some(_)) => ClusterId(random_u64().max(1)),
+            (ClusterId(0), None) => discover_cluster(spec.coordinator)?,
+            (known, _) => known,
+        };
+        data.join(cluster)?;
+        let mut running = Self { handles: Vec::new(), threads: Vec::new(), _data: data };
+        if let Some((hosts, listener)) = hosted {
+            running.spawn_coordinator(spec, hosts, cluster, listener, ended)?;
+        }
+        for (index, listener) in (0u8..).zip(listeners) {
+            running.spawn_core(spec, index, cluster, listener, ended)?;
+        }
+        Ok(running)
+    }
+
+    /// Asks every loop to end, and waits.
+    pub fn stop(self) {
+        for handle in &self.handles {
+            handle.stop();
+        }
+        for thread in self.threads {
+            let _ = thread.join();
+        }
+    }
+
+    fn spawn_coordinator(
+        &mut self,
+        spec: &NodeSpec,
+        hosts: &ClusterSpec,
+        cluster: ClusterId,
+        listener: TcpListener,
+        ended: &mpsc::Sender<Ended>,
+    ) -> Result<()> {
+        let options = CoordinatorOptions {
+            durability: hosts.durability,
+            min_backups: hosts.min_backups.unwrap_or(hosts.faults),
+            node_lease: spec.lease,
+            drift_bound: spec.lease / 20,
+            seed: random_u64(),
+            ..CoordinatorOptions::new(cluster, hosts.nodes, hosts.shards, hosts.faults, spec.coordinator)
+        };
+        let loop_options = LoopOptions {
+            name: "coordinator".into(),
+            listen: Some(listener),
+            identity: Identity {
+                cluster: ClusterCell::new(cluster),
+                core: None,
+                incarnation: self._data.incarnation(),
+            },
+            data_dir: Some(self._data.coordinator()),
+            link_delay: spec.injected.link_delay,
+            ..LoopOptions::default()
+        };
+        let make = move || {
+            EventLoop::new(loop_options, |disk, now, out| {
+                Coordinator::start(options, disk, now, out).map_err(Into::into)
+            })
+        };
+        self.spawn("coordinator".into(), make, ended)
+    }
+
+    fn spawn_core(
+        &mut self,
+        spec: &NodeSpec,
+        index: u8,
+        cluster: ClusterId,
+        listener: TcpListener,
+        ended: &mpsc::Sender<Ended>,
+    ) -> Result<()> {
+        let core = CoreId { node: NodeId(spec.node), core: index };
+        let incarnation: Incarnation = self._data.incarnation();
+        let options = NodeOptions {
+            incarnation,
+            boot: boot_id().context("cannot read the kernel's boot id")?,
+            replica_memory_max_bytes: spec.memory_bytes,
+            heartbeat: spec.lease / 8,
+            flush_interval: spec.flush_interval,
+            answers: spec.injected.answers,
+            seed: random_u64(),
+            ..NodeOptions::new(cluster, core, spec.advertise.clone(), spec.coordinator)
+        };
+        let loop_options = LoopOptions {
+            name: format!("{core}"),
+            listen: Some(listener),
+            identity: Identity { cluster: ClusterCell::new(cluster), core: Some(core), incarnation },
+            spin: spec.spin,
+            data_dir: Some(self._data.core(index)),
+            link_delay: spec.injected.link_delay,
+            faults: spec.injected.faults,
+            ..LoopOptions::default()
+        };
+        let make = move || {
+            EventLoop::new(loop_options, |disk, now, out| Node::start(options, disk, now, out).map_err(Into::into))
+        };
+        self.spawn(format!("n{}c{index}", spec.node), make, ended)
+    }
+
+    /// Makes a loop on its own thread (a machine stays on the thread that made it) and runs it there.
+    fn spawn<M: kasha_machine::Machine + 'static>(
+        &mut self,
+        name: String,
+        make: impl FnOnce() -> Result<EventLoop<M>, kasha_runtime::LoopError> + Send + 'static,
+        ended: &mpsc::Sender<Ended>,
+    ) -> Result<()> {
+        let (ready, made) = mpsc::channel();
+        let (ended, loop_name) = (ended.clone(), name.clone());
+        let thread = spawn_loop(&name, None, move || {
+            let mut event_loop = match make() {
+                Ok(event_loop) => event_loop,
+                Err(error) => {
+                    let _ = ready.send(Err(error.to_string()));
+                    return;
+                }
+            };
+            let _ = ready.send(Ok(event_loop.handle()));
+            let result = event_loop.run(&mut Serve).map(|_| ()).map_err(|error| error.to_string());
+            let _ = ended.send((loop_name, result));
+        })?;
+        self.threads.push(thread);
+        match made.recv() {
+            Ok(Ok(handle)) => self.handles.push(handle),
+            Ok(Err(error)) => bail!("{name}: {error}"),
+            Err(_) => bail!("{name}: the loop's thread ended while it started"),
+        }
+        Ok(())
+    }
+}
+
+/// Asks whoever listens at the coordinator's address which cluster it is. Waits for it to come up.
+fn discover_cluster(coordinator: SocketAddr) -> Result<ClusterId> {
+    const TRIES: u32 = 600;
+    let mut last = None;
+    for attempt in 0..TRIES {
+        match ask_cluster(coordinator) {
+            Ok(cluster) => return Ok(cluster),
+            Err(error) => last = Some(error),
+        }
+        if attempt == 10 {
+            eprintln!("kasha: waiting for the coordinator at {coordinator} …");
+        }
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    Err(last.expect("it was tried")).with_context(|| {
+        format!("no coordinator answers at {coordinator}; start the node that hosts it first, or correct the address")
+    })
+}
+
+fn ask_cluster(coordinator: SocketAddr) -> Result<ClusterId> {
+    const PATIENCE: Duration = Duration::from_secs(2);
+    let mut stream = TcpStream::connect_timeout(&coordinator, PATIENCE)?;
+    stream.set_read_timeout(Some(PATIENCE))?;
+    let mut frame = Vec::new();
+    let (cluster, incarnation) = (ClusterId(0), Incarnation(0));
+    Message::Hello { cluster, from: None, incarnation, to: None }.encode(&mut frame);
+    stream.write_all(&frame)?;
+    let mut answer = vec![0; FRAME_HEADER_BYTES];
+    stream.read_exact(&mut answer)?;
+    let header = FrameHeader::parse(&answer)?.context("a frame's header")?;
+    answer.resize(FRAME_HEADER_BYTES + header.payload_len, 0);
+    stream.read_exact(&mut answer[FRAME_HEADER_BYTES..])?;
+    match Message::decode(header.check(&answer)?)? {
+        Message::Welcome { cluster, .. } if cluster != ClusterId(0) => Ok(cluster),
+        Message::Goodbye { reason } => bail!("{reason}"),
+        other => bail!("it answered {} to a greeting", other.name()),
+    }
+}
+
+/// Runs nodes until they are told to stop, or one of their loops fails.
+pub fn wait_and_stop(nodes: Vec<RunningNode>, ended: &mpsc::Receiver<Ended>) -> Result<()> {
+    let (signal, signals) = mpsc::channel();
+    let mut registered =
+        signal_hook::iterator::Signals::new([signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM])?;
+    spawn_loop("signals", None, move || {
+        if let Some(number) = registered.forever().next() {
+            let _ = signal.send(number);
+        }
+    })?;
+    let failure = loop {
+        if signals.try_recv().is_ok() {
+            break None;
+        }
+        match ended.recv_timeout(Duration::from_millis(50)) {
+            Ok((name, Err(error))) => break Some(format!("{name}: {error}")),
+            Ok((name, Ok(()))) => break Some(format!("{name}: its loop ended")),
+            Err(mpsc::RecvTimeoutError::Timeout) => {}
+            Err(mpsc::RecvTimeoutError::Disconnected) => break None,
+        }
+    };
+    for node in nodes {
+        node.stop();
+    }
+    match failure {
+        None => Ok(()),
+        Some(failure) => bail!("{failure}"),
+    }
+}

@@ -1,0 +1,67 @@
+//! `kasha`: one binary for servers, tools, demonstrations and simulations.
+// The binary is the outermost shell: threads, clocks and files are its business.
+#![allow(clippy::disallowed_methods, clippy::disallowed_types)]
+
+mod cli;
+mod commands;
+mod duration;
+mod host;
+mod server;
+mod sim;
+mod start;
+mod status;
+
+use clap::{Parser, Subcommand};
+
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+/// An in-memory key-value store whose every update takes effect exactly once and is durable after one round trip.
+#[derive(Parser)]
+#[command(name = "kasha", version, arg_required_else_help = true)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Start a whole cluster in this process, with its data in a folder.
+    Start(start::StartArguments),
+    /// Run one node of a cluster (a TOML file, flags or environment variables say which).
+    Server(server::ServerArguments),
+    /// Talk to a cluster: one command per call.
+    Cli(cli::CliArguments),
+    /// Show nodes, shards, witnesses and rates of a cluster.
+    Status(status::StatusArguments),
+    /// Kill, freeze and disturb a small cluster under load, and show that nothing is lost or doubled.
+    Demo(commands::DemoArguments),
+    /// Measure, as ratios within one run.
+    Bench(commands::BenchArguments),
+    /// Run whole clusters in a deterministic world and check what they promise.
+    Sim(sim::SimArguments),
+    /// One node of a demonstration or benchmark, with faults and delays injected. Not for servers.
+    #[command(hide = true)]
+    InternalNode(Box<commands::InternalNodeArguments>),
+}
+
+fn main() {
+    let arguments = Arguments::parse();
+    let filter = tracing_subscriber::EnvFilter::try_from_env("KASHA_LOG")
+        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("warn"));
+    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).compact().init();
+    let result = match arguments.command {
+        Command::Start(arguments) => start::run(&arguments),
+        Command::Server(arguments) => server::run(&arguments),
+        Command::Cli(arguments) => cli::run(&arguments),
+        Command::Status(arguments) => status::run(&arguments),
+        Command::Demo(arguments) => commands::demo(&arguments),
+        Command::Bench(arguments) => commands::bench(&arguments),
+        Command::Sim(arguments) => sim::run(&arguments),
+        Command::InternalNode(arguments) => commands::internal_node(&arguments),
+    };
+    if let Err(error) = result {
+        eprintln!("kasha: {error:#}");
+        std::process::exit(1);
+    }
+}

@@ -1,0 +1,168 @@
+//! `kasha server`: one node. Settings come from flags, environment variables (`KASHA_…`) and a TOML file, in this order.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::mpsc;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use clap::Args;
+use serde::Deserialize;
+
+use crate::host::{ClusterSpec, Injected, NodeSpec, RunningNode, wait_and_stop};
+
+#[derive(Args)]
+pub struct ServerArguments {
+    /// A TOML file with the settings below (with underscores); flags and environment variables win.
+    #[arg(long, env = "KASHA_CONFIG")]
+    config: Option<PathBuf>,
+    /// This node's number, from 1; it belongs to the data folder for good.
+    #[arg(long, env = "KASHA_NODE")]
+    node: Option<u16>,
+    /// This node's data folder.
+    #[arg(long, env = "KASHA_DATA")]
+    data: Option<PathBuf>,
+    /// Where each core listens: one address per core.
+    #[arg(long, env = "KASHA_LISTEN", value_delimiter = ',')]
+    listen: Vec<SocketAddr>,
+    /// The same addresses as others reach them, if they differ.
+    #[arg(long, env = "KASHA_ADVERTISE", value_delimiter = ',')]
+    advertise: Vec<SocketAddr>,
+    /// The coordinator's address.
+    #[arg(long, env = "KASHA_COORDINATOR")]
+    coordinator: Option<SocketAddr>,
+    /// Host the coordinator in this process (one node of the cluster does).
+    #[arg(long, env = "KASHA_HOST_COORDINATOR")]
+    host_coordinator: bool,
+    /// Nodes that must be there before a new cluster begins (where the coordinator is hosted).
+    #[arg(long, env = "KASHA_NODES")]
+    nodes: Option<u16>,
+    /// Shards of a new cluster (where the coordinator is hosted).
+    #[arg(long, env = "KASHA_SHARDS")]
+    shards: Option<u16>,
+    /// Crashes that every shard survives (where the coordinator is hosted).
+    #[arg(long, env = "KASHA_FAULTS")]
+    faults: Option<u8>,
+    /// `replicated` or `fsync` (where the coordinator is hosted).
+    #[arg(long, env = "KASHA_DURABILITY")]
+    durability: Option<String>,
+    /// Fewest members beside the primary for updates to be taken; default: `faults` (where the coordinator is hosted).
+    #[arg(long, env = "KASHA_MIN_BACKUPS")]
+    min_backups: Option<u8>,
+    /// Memory for the log of each replica, in MiB.
+    #[arg(long, env = "KASHA_MEMORY_MIB")]
+    memory_mib: Option<u64>,
+    /// How long a silent node is waited for before its shards move; the same on all nodes.
+    #[arg(long, env = "KASHA_LEASE")]
+    lease: Option<String>,
+    /// How long a loop polls before it blocks.
+    #[arg(long, env = "KASHA_SPIN")]
+    spin: Option<String>,
+    /// How long written bytes may stay unflushed under `replicated`.
+    #[arg(long, env = "KASHA_FLUSH_INTERVAL")]
+    flush_interval: Option<String>,
+}
+
+/// The TOML file. Unknown settings are refused: a setting that is silently ignored is worse than an error.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Settings {
+    node: Option<u16>,
+    data: Option<PathBuf>,
+    #[serde(default)]
+    listen: Vec<SocketAddr>,
+    #[serde(default)]
+    advertise: Vec<SocketAddr>,
+    coordinator: Option<SocketAddr>,
+    #[serde(default)]
+    host_coordinator: bool,
+    nodes: Option<u16>,
+    shards: Option<u16>,
+    faults: Option<u8>,
+    durability: Option<String>,
+    min_backups: Option<u8>,
+    memory_mib: Option<u64>,
+    lease: Option<String>,
+    spin: Option<String>,
+    flush_interval: Option<String>,
+}
+
+fn either(flag: &[SocketAddr], file: Vec<SocketAddr>) -> Vec<SocketAddr> {
+    if flag.is_empty() { file } else { flag.to_vec() }
+}
+
+fn duration(flag: Option<&String>, file: Option<&String>, default: Duration) -> Result<Duration> {
+    match flag.or(file) {
+        Some(text) => crate::duration::parse(text).map_err(anyhow::Error::msg),
+        None => Ok(default),
+    }
+}
+
+fn spec(arguments: &ServerArguments) -> Result<NodeSpec> {
+    let file: Settings = match &arguments.config {
+        Some(path) => {
+            let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
+            toml::from_str(&text).with_context(|| format!("{} is no valid configuration", path.display()))?
+        }
+        None => Settings::default(),
+    };
+    let missing = |what: &str| format!("{what} is missing: give the flag, the environment variable or the setting");
+    let node = arguments.node.or(file.node).with_context(|| missing("--node"))?;
+    if node == 0 {
+        bail!("--node 0: nodes are numbered from 1");
+    }
+    let listen = either(&arguments.listen, file.listen);
+    if listen.is_empty() {
+        bail!("{}", missing("--listen"));
+    }
+    let advertise = either(&arguments.advertise, file.advertise);
+    let advertise = if advertise.is_empty() { listen.clone() } else { advertise };
+    if advertise.len() != listen.len() {
+        bail!("--advertise has {} addresses, --listen {}: one for each core", advertise.len(), listen.len());
+    }
+    if advertise.iter().any(|address| address.ip().is_unspecified()) {
+        bail!("others cannot reach {}: name the addresses they use with --advertise", advertise[0]);
+    }
+    let hosts = if arguments.host_coordinator || file.host_coordinator {
+        let nodes = arguments.nodes.or(file.nodes).unwrap_or(3);
+        let durability = arguments.durability.as_deref().or(file.durability.as_deref()).unwrap_or("replicated");
+        Some(ClusterSpec {
+            nodes,
+            shards: arguments.shards.or(file.shards).unwrap_or(nodes * listen.len() as u16),
+            faults: arguments.faults.or(file.faults).unwrap_or(1),
+            durability: crate::start::parse_durability(durability).map_err(anyhow::Error::msg)?,
+            min_backups: arguments.min_backups.or(file.min_backups),
+        })
+    } else {
+        None
+    };
+    Ok(NodeSpec {
+        node,
+        data: arguments.data.clone().or(file.data).with_context(|| missing("--data"))?,
+        listen,
+        advertise,
+        coordinator: arguments.coordinator.or(file.coordinator).with_context(|| missing("--coordinator"))?,
+        hosts,
+        memory_bytes: arguments.memory_mib.or(file.memory_mib).unwrap_or(1024) * 1024 * 1024,
+        lease: duration(arguments.lease.as_ref(), file.lease.as_ref(), Duration::from_secs(2))?,
+        flush_interval: duration(
+            arguments.flush_interval.as_ref(),
+            file.flush_interval.as_ref(),
+            Duration::from_millis(100),
+        )?,
+        spin: duration(arguments.spin.as_ref(), file.spin.as_ref(), Duration::ZERO)?,
+        injected: Injected::default(),
+    })
+}
+
+pub fn run(arguments: &ServerArguments) -> Result<()> {
+    let spec = spec(arguments)?;
+    let (ended, endings) = mpsc::channel();
+    let node = RunningNode::start(&spec, &ended)?;
+    println!(
+        "node-{} listens at {}",
+        spec.node,
+        spec.listen.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ")
+    );
+    wait_and_stop(vec![node], &endings)
+}

@@ -1,0 +1,134 @@
+//! `kasha start`: a whole cluster in one process.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::mpsc;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use clap::Args;
+use kasha_client::{Client, ClientOptions};
+use kasha_wire::{Durability, ShardPhase};
+
+use crate::host::{ClusterSpec, Injected, NodeSpec, RunningNode, wait_and_stop};
+
+/// The first port of a cluster on one machine: the coordinator's; the nodes' follow.
+pub const FIRST_PORT: u16 = 7400;
+
+#[derive(Args)]
+pub struct StartArguments {
+    /// Where the cluster keeps its data; a folder per node is made in it.
+    #[arg(long, default_value = "kasha-data", env = "KASHA_DATA")]
+    data: PathBuf,
+    /// Nodes.
+    #[arg(long, default_value_t = 3)]
+    nodes: u16,
+    /// Crashes that every shard survives: backups and witnesses of each.
+    #[arg(long, default_value_t = 1)]
+    faults: u8,
+    /// Event loops of each node.
+    #[arg(long, default_value_t = 1)]
+    cores: u8,
+    /// Shards; by default one for each core.
+    #[arg(long)]
+    shards: Option<u16>,
+    /// First port: the coordinator's; the cores of the nodes take the next ones.
+    #[arg(long, default_value_t = FIRST_PORT)]
+    port: u16,
+    /// `replicated`: answered updates survive crashes of processes; `fsync`: also a loss of power everywhere.
+    #[arg(long, default_value = "replicated", value_parser = parse_durability)]
+    durability: Durability,
+    /// Memory for the log of each replica, in MiB.
+    #[arg(long, default_value_t = 1024)]
+    memory_mib: u64,
+    /// How long a silent node is waited for before its shards move.
+    #[arg(long, default_value = "2s", value_parser = crate::duration::parse)]
+    lease: Duration,
+}
+
+pub fn parse_durability(text: &str) -> Result<Durability, String> {
+    match text {
+        "replicated" => Ok(Durability::Replicated),
+        "fsync" => Ok(Durability::Fsync),
+        other => Err(format!("{other:?}: write replicated or fsync")),
+    }
+}
+
+pub fn run(arguments: &StartArguments) -> Result<()> {
+    let coordinator = SocketAddr::from(([127, 0, 0, 1], arguments.port));
+    let shards = arguments.shards.unwrap_or(arguments.nodes * u16::from(arguments.cores));
+    let (ended, endings) = mpsc::channel();
+    let mut nodes = Vec::new();
+    for node in 1..=arguments.nodes {
+        let first = arguments.port + 1 + (node - 1) * u16::from(arguments.cores);
+        let listen: Vec<_> =
+            (first..first + u16::from(arguments.cores)).map(|port| ([127, 0, 0, 1], port).into()).collect();
+        let hosts = (node == 1).then_some(ClusterSpec {
+            nodes: arguments.nodes,
+            shards,
+            faults: arguments.faults,
+            durability: arguments.durability,
+            min_backups: None,
+        });
+        let spec = NodeSpec {
+            node,
+            data: arguments.data.join(format!("node-{node}")),
+            advertise: listen.clone(),
+            listen,
+            coordinator,
+            hosts,
+            memory_bytes: arguments.memory_mib * 1024 * 1024,
+            lease: arguments.lease,
+            flush_interval: Duration::from_millis(100),
+            spin: Duration::ZERO,
+            injected: Injected::default(),
+        };
+        nodes.push(RunningNode::start(&spec, &ended)?);
+    }
+    wait_until_serving(coordinator, &endings)?;
+    println!("ready");
+    println!("  coordinator  {coordinator}");
+    for node in 1..=arguments.nodes {
+        let first = arguments.port + 1 + (node - 1) * u16::from(arguments.cores);
+        let ports: Vec<_> =
+            (first..first + u16::from(arguments.cores)).map(|port| format!("127.0.0.1:{port}")).collect();
+        println!("  node-{node}       {}", ports.join(" "));
+    }
+    let flag = if arguments.port == FIRST_PORT { String::new() } else { format!(" --address {coordinator}") };
+    println!(
+        "\nTry, in another terminal:\n  kasha cli{flag} put greeting hello\n  kasha cli{flag} get greeting\n  kasha status{flag}"
+    );
+    println!("Ctrl-C stops the cluster; its data stays in {}.", arguments.data.display());
+    wait_and_stop(nodes, &endings)
+}
+
+/// Waits until every shard serves, telling what it waits for when that takes long.
+pub fn wait_until_serving(coordinator: SocketAddr, endings: &mpsc::Receiver<crate::host::Ended>) -> Result<()> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(async {
+        let options = ClientOptions { connect_timeout: Duration::from_secs(60), ..ClientOptions::default() };
+        let client =
+            Client::connect_with([coordinator.to_string()], options).await.context("the cluster does not come up")?;
+        let mut told = std::time::Instant::now();
+        loop {
+            if let Ok((name, Err(error))) = endings.try_recv() {
+                anyhow::bail!("{name}: {error}");
+            }
+            let configuration = client.fresh_configuration().await?;
+            let waiting: Vec<_> = configuration
+                .shards
+                .iter()
+                .filter(|shard| shard.phase != ShardPhase::Serving)
+                .map(|s| s.shard)
+                .collect();
+            if !configuration.shards.is_empty() && waiting.is_empty() {
+                return Ok(());
+            }
+            if told.elapsed() > Duration::from_secs(3) {
+                told = std::time::Instant::now();
+                eprintln!("kasha: waiting for {waiting:?} to be recovered; `kasha status` shows what each waits for");
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    })
+}

@@ -1,0 +1,189 @@
+//! `kasha status`: what a cluster is doing.
+
+use std::time::Duration;
+
+use anyhow::Result;
+use clap::Args;
+use kasha_types::CoreId;
+use kasha_wire::status::{CoreStatus, ReplicaStatus};
+use kasha_wire::{Configuration, Durability, MemberState, ShardConfig, ShardPhase};
+use serde_json::{Value as Json, json};
+
+use crate::cli::{Address, connect};
+
+#[derive(Args)]
+pub struct StatusArguments {
+    #[command(flatten)]
+    cluster: Address,
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+/// How long a core may take to tell its status.
+const PATIENCE: Duration = Duration::from_millis(1500);
+
+pub fn run(arguments: &StatusArguments) -> Result<()> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(async {
+        let client = connect(&arguments.cluster, Duration::from_secs(10)).await?;
+        let fresh = tokio::time::timeout(PATIENCE, client.fresh_configuration()).await;
+        let (configuration, coordinator) = match fresh {
+            Ok(Ok(configuration)) => (configuration, true),
+            Ok(Err(_)) | Err(_) => match client.configuration().await? {
+                Some(configuration) => (configuration, false),
+                None => anyhow::bail!("nobody knows the cluster's configuration yet; try again when it is up"),
+            },
+        };
+        let mut cores = Vec::new();
+        for info in &configuration.nodes {
+            for index in 0..info.cores.len() {
+                let core = CoreId { node: info.node, core: u8::try_from(index)? };
+                if let Ok(Ok(status)) = tokio::time::timeout(PATIENCE, client.status(core)).await {
+                    cores.push(status);
+                }
+            }
+        }
+        if arguments.json {
+            println!("{:#}", to_json(&configuration, coordinator, &cores));
+        } else {
+            print_human(&configuration, coordinator, &cores);
+        }
+        Ok(())
+    })
+}
+
+fn primary_status<'s>(shard: &ShardConfig, cores: &'s [CoreStatus]) -> Option<&'s ReplicaStatus> {
+    let core = cores.iter().find(|core| {
+        core.core.node == shard.primary && core.replicas.iter().any(|replica| replica.shard == shard.shard)
+    })?;
+    core.replicas.iter().find(|replica| replica.shard == shard.shard)
+}
+
+#[expect(clippy::cast_precision_loss, reason = "a rate for people")]
+fn fast_path_rate(status: &ReplicaStatus) -> Option<f64> {
+    let answers = status.fast_answers + status.gated_answers;
+    (answers > 0).then(|| status.fast_answers as f64 / answers as f64)
+}
+
+fn health(configuration: &Configuration, shard: &ShardConfig) -> &'static str {
+    let complete = shard.members.iter().filter(|member| member.state == MemberState::Complete).count();
+    let wanted = usize::from(configuration.faults) + 1;
+    match shard.phase {
+        ShardPhase::Recovering => "recovering",
+        ShardPhase::Serving if shard.members.len() < wanted => "too few members",
+        ShardPhase::Serving if complete < wanted => "copying old data",
+        ShardPhase::Serving if shard.closing => "changing witnesses",
+        ShardPhase::Serving if !shard.has_fast_path(configuration.faults) => "no fast path",
+        ShardPhase::Serving => "healthy",
+    }
+}
+
+fn print_human(configuration: &Configuration, coordinator: bool, cores: &[CoreStatus]) {
+    let durability = match configuration.durability {
+        Durability::Replicated => "replicated",
+        Durability::Fsync => "fsync",
+    };
+    println!(
+        "{}  f = {}  durability {durability}  configuration {}  coordinator {}",
+        configuration.cluster,
+        configuration.faults,
+        configuration.version.0,
+        if coordinator { "reachable" } else { "NOT reachable (updates go on; nothing is reconfigured)" }
+    );
+    println!("\nNODE     STATE  CORES");
+    for info in &configuration.nodes {
+        let state = if info.alive { "alive" } else { "lost" };
+        let addresses: Vec<_> = info.cores.iter().map(ToString::to_string).collect();
+        println!("{:8} {state:6} {}", info.node.to_string(), addresses.join(" "));
+    }
+    println!("\nSHARD    EPOCH PRIMARY  MEMBERS              WITNESSES        STATE");
+    for shard in &configuration.shards {
+        let members: Vec<_> = (shard.members.iter())
+            .map(|member| match member.state {
+                MemberState::Complete => member.node.0.to_string(),
+                MemberState::Joining => format!("{}(joining)", member.node.0),
+            })
+            .collect();
+        let witnesses: Vec<_> = shard.witnesses.iter().map(|node| node.0.to_string()).collect();
+        println!(
+            "{:8} {:5} {:8} {:20} {:16} {}",
+            shard.shard.to_string(),
+            shard.epoch.0,
+            shard.primary.to_string(),
+            members.join(" "),
+            format!("{} (list {})", witnesses.join(" "), shard.list.0),
+            health(configuration, shard)
+        );
+    }
+    println!("\nSHARD    OBJECTS   MEMORY     UPDATES  FAST PATH  UNSYNCED  DUPLICATES  CLIENTS  DOING");
+    for shard in &configuration.shards {
+        let Some(status) = primary_status(shard, cores) else {
+            println!("{:8} (its primary does not answer)", shard.shard.to_string());
+            continue;
+        };
+        println!(
+            "{:8} {:8} {:5} MiB {:11} {:>9} {:9} {:11} {:8}  {}",
+            shard.shard.to_string(),
+            status.objects,
+            status.memory_bytes >> 20,
+            status.updates,
+            fast_path_rate(status).map_or_else(|| "-".to_owned(), |rate| format!("{:.1} %", rate * 100.0)),
+            status.unsynced_operations,
+            status.duplicates_suppressed,
+            status.clients,
+            status.state
+        );
+    }
+}
+
+fn replica_json(status: &ReplicaStatus) -> Json {
+    json!({
+        "shard": status.shard.0, "epoch": status.epoch.0, "primary": status.primary, "state": status.state,
+        "end": status.end.offset, "synced": status.synced, "unsynced_operations": status.unsynced_operations,
+        "objects": status.objects, "memory_bytes": status.memory_bytes, "memory_max_bytes": status.memory_max_bytes,
+        "clients": status.clients, "completion_records": status.completion_records, "updates": status.updates,
+        "reads": status.reads, "fast_answers": status.fast_answers, "gated_answers": status.gated_answers,
+        "fast_path_rate": fast_path_rate(status), "duplicates_suppressed": status.duplicates_suppressed,
+        "refusals": status.refusals, "syncs": status.syncs,
+    })
+}
+
+fn to_json(configuration: &Configuration, coordinator: bool, cores: &[CoreStatus]) -> Json {
+    let nodes: Vec<_> = (configuration.nodes.iter())
+        .map(|info| json!({ "node": info.node.0, "alive": info.alive, "incarnation": info.incarnation.0, "cores": info.cores }))
+        .collect();
+    let shards: Vec<_> = (configuration.shards.iter())
+        .map(|shard| {
+            let members: Vec<_> = (shard.members.iter())
+                .map(|member| json!({ "node": member.node.0, "complete": member.state == MemberState::Complete }))
+                .collect();
+            json!({
+                "shard": shard.shard.0, "epoch": shard.epoch.0, "primary": shard.primary.0,
+                "serving": shard.phase == ShardPhase::Serving, "health": health(configuration, shard),
+                "members": members, "witnesses": shard.witnesses.iter().map(|node| node.0).collect::<Vec<_>>(),
+                "list": shard.list.0, "status": primary_status(shard, cores).map(replica_json),
+            })
+        })
+        .collect();
+    let cores: Vec<_> = (cores.iter())
+        .map(|core| {
+            let witnesses: Vec<_> = (core.witnesses.iter())
+                .map(|witness| {
+                    json!({ "shard": witness.shard.0, "list": witness.list.0, "frozen": witness.frozen,
+                            "held": witness.held, "accepted": witness.accepted, "rejected": witness.rejected })
+                })
+                .collect();
+            json!({
+                "node": core.core.node.0, "core": core.core.core, "lease": core.lease,
+                "configuration": core.configuration.0,
+                "replicas": core.replicas.iter().map(replica_json).collect::<Vec<_>>(), "witnesses": witnesses,
+            })
+        })
+        .collect();
+    json!({
+        "cluster": configuration.cluster.0, "configuration": configuration.version.0, "faults": configuration.faults,
+        "coordinator_reachable": coordinator, "nodes": nodes, "shards": shards, "cores": cores,
+        "tables": configuration.tables.iter().map(|table| &table.name).collect::<Vec<_>>(),
+    })
+}

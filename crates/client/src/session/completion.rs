@@ -1,0 +1,122 @@
+//! What becomes of a call. For an update there are three outcomes, never blurred (R2.2).
+
+use kasha_types::limits;
+use kasha_wire::Refusal;
+use kasha_wire::message::TableOutcome;
+use kasha_wire::status::CoreStatus;
+use kasha_witness::Path;
+
+/// How a call ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Completion {
+    /// The update was executed, with this result, and is durable.
+    Executed {
+        /// Result bytes ([`kasha_wire::Outcome::decode`]); "condition failed" and the like are results too (R4.2).
+        result: Vec<u8>,
+        /// What made it durable.
+        path: Path,
+        /// How many attempts it took.
+        attempts: u32,
+    },
+    /// The update was certainly not executed and never will be.
+    NotExecuted(WhyNot),
+    /// The update may or may not have been executed.
+    Unknown(WhyUnknown),
+    /// The read's result bytes.
+    Read {
+        /// As in [`Completion::Executed`].
+        result: Vec<u8>,
+    },
+    /// There is no answer to a read or a status question.
+    ReadFailed(WhyFailed),
+    /// A table was created or dropped, or not.
+    Table(TableOutcome),
+    /// A core's status.
+    Status(Box<CoreStatus>),
+    /// The configuration is as new as the coordinator's.
+    Refreshed,
+}
+
+/// Why an update was certainly not executed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
+pub enum WhyNot {
+    /// Its keys live in several shards.
+    #[error("its keys live in several shards, which one update cannot span yet; give them a common {{tag}}")]
+    CrossShard,
+    /// The coordinator knows no such table.
+    #[error("there is no such table; create it first, or look its name up again if it was dropped and created anew")]
+    UnknownTable,
+    /// A key is too long.
+    #[error("a key is longer than {} bytes; use a shorter one", limits::KEY_BYTES_MAX)]
+    KeyTooLarge,
+    /// A value is too long.
+    #[error("a value is longer than {} bytes; split it", limits::VALUE_BYTES_MAX)]
+    ValueTooLarge,
+    /// No key, or too many.
+    #[error("an operation takes 1 to {} keys; split it", limits::OPERATION_KEYS_MAX)]
+    KeyCount,
+    /// The whole request is too long.
+    #[error("the request is longer than {} bytes; split it", limits::BODY_BYTES_MAX)]
+    RequestTooLarge,
+    /// The shard found request or result too large.
+    #[error("the request or its result is too large for the cluster's segments; split it")]
+    ResultTooLarge,
+    /// The operation key is empty or too long.
+    #[error("an operation key has 1 to {} bytes", limits::OPERATION_KEY_BYTES_MAX)]
+    OperationKey,
+    /// Too many calls are waiting.
+    #[error("too many calls of this client are waiting; slow down, or see why the cluster does not answer")]
+    Overloaded,
+    /// The deadline came before anything was sent.
+    #[error("the deadline passed before anything was sent: no shard was serving, or too much was waiting; try again")]
+    DeadlineBeforeSend,
+    /// Cancelled at its deadline, as its caller had asked.
+    #[error("it was cancelled at its deadline; try again")]
+    DeadlineCancelled,
+    /// Memory is full.
+    #[error("the shard's memory is full; delete something, or add memory")]
+    OutOfMemory,
+    /// Past the operation key's time to live.
+    #[error("the operation key's time to live is over, so that the update cannot be proven new; use a new key")]
+    Unprovable,
+    /// The shard cannot read it.
+    #[error("the server cannot read the request; client and server versions may differ")]
+    BadRequest,
+    /// Cancelled for no reason that this session knows.
+    #[error("it was cancelled")]
+    Cancelled,
+}
+
+/// Why it is not known whether an update was executed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
+pub enum WhyUnknown {
+    /// The deadline passed first; the session goes on finding out.
+    #[error("the deadline passed while the update was under way; resolve it later, or read what it would have changed")]
+    DeadlinePassed,
+    /// The client's lease ended, and with it the saved results.
+    #[error("the client's lease ended while the update was under way; read what it would have changed")]
+    LeaseLost,
+    /// The id belongs to another request: a bug.
+    #[error("the server has another request under the same id, which is a bug of this client; please report it")]
+    IdReused,
+    /// The table was dropped meanwhile.
+    #[error("the table was dropped while the update was under way")]
+    TableDropped,
+    /// The session keeps nothing of this call any more.
+    #[error("the session keeps nothing of this call any more; read what it would have changed")]
+    Forgotten,
+}
+
+/// Why a read or a question has no answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
+pub enum WhyFailed {
+    /// The deadline passed first.
+    #[error("the deadline passed without an answer; try again")]
+    DeadlinePassed,
+    /// It can never succeed as it is.
+    #[error("the request is not possible: {0}")]
+    NotPossible(WhyNot),
+    /// The server refused it for good.
+    #[error("the server refused it ({0:?}); the result may be too large: ask for less")]
+    Refused(Refusal),
+}

@@ -1,0 +1,57 @@
+//! What a session counts. The rate of the fast path must be watched: it can be lost silently (DESIGN 13.15).
+
+use kasha_wire::Refusal;
+
+const REFUSALS: usize = 16;
+
+/// Counters since the session began.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SessionStats {
+    /// Updates sent, each once.
+    pub updates: u64,
+    /// Reads asked for.
+    pub reads: u64,
+    /// Attempts of updates and reads.
+    pub attempts: u64,
+    /// Those beyond a call's first.
+    pub retries: u64,
+    /// Attempts that got no word in time.
+    pub timeouts: u64,
+    /// Updates that were complete by their witnesses: one round trip.
+    pub fast: u64,
+    /// Updates that were complete by a sync.
+    pub synced: u64,
+    /// Sync requests sent.
+    pub sync_requests: u64,
+    /// Records that witnesses accepted.
+    pub accepted: u64,
+    /// Records that witnesses did not accept.
+    pub rejected: u64,
+    /// Updates whose deadline passed under way: unknown outcomes told.
+    pub unknown: u64,
+    /// Cancellations begun.
+    pub cancellations: u64,
+    /// Leases lost.
+    pub leases_lost: u64,
+    /// Configurations taken.
+    pub configurations: u64,
+    /// Frames that could not be read.
+    pub bad_frames: u64,
+    /// Frames from whom they cannot be, of another cluster, or that nobody asked for.
+    pub stray_frames: u64,
+    pub(super) refusals: [u64; REFUSALS],
+}
+
+impl SessionStats {
+    /// How often this refusal came.
+    #[must_use]
+    pub fn refusals(&self, why: Refusal) -> u64 {
+        self.refusals.get(why as usize).copied().unwrap_or(0)
+    }
+
+    pub(super) fn refused(&mut self, why: Refusal) {
+        if let Some(count) = self.refusals.get_mut(why as usize) {
+            *count += 1;
+        }
+    }
+}

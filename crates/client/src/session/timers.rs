@@ -1,0 +1,49 @@
+//! When calls want to be looked at: a heap with about one entry per slot of the slab, however many calls went through
+//! it. A call that ends leaves its entry behind; the slot's next call moves it on when it comes up.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+use kasha_types::Tick;
+
+use super::call::{Calls, Kind, NEVER};
+
+#[derive(Debug, Default)]
+pub(super) struct Timers {
+    heap: BinaryHeap<Reverse<(Tick, u32)>>,
+}
+
+impl Timers {
+    /// Sees to it that the call comes up when it wants to, or earlier.
+    pub(super) fn arm(&mut self, calls: &mut Calls, slot: usize) {
+        let wake = calls[slot].wake();
+        if wake < calls[slot].armed {
+            calls[slot].armed = wake;
+            self.heap.push(Reverse((wake, u32::try_from(slot).expect("far below 2^32 calls"))));
+        }
+    }
+
+    pub(super) fn next(&self) -> Option<Tick> {
+        self.heap.peek().map(|&Reverse((at, _))| at)
+    }
+
+    /// The next call whose time has come.
+    pub(super) fn pop_due(&mut self, calls: &mut Calls, now: Tick) -> Option<usize> {
+        while let Some(&Reverse((at, slot))) = self.heap.peek().filter(|Reverse((at, _))| *at <= now) {
+            self.heap.pop();
+            let slot = slot as usize;
+            if calls[slot].armed != at {
+                continue;
+            }
+            calls[slot].armed = NEVER;
+            if calls[slot].kind == Kind::Free {
+                continue;
+            }
+            if calls[slot].wake() <= now {
+                return Some(slot);
+            }
+            self.arm(calls, slot);
+        }
+        None
+    }
+}

@@ -1,0 +1,243 @@
+//! The session for programs that run on tokio: handles that send to one background task, which owns the session.
+//!
+//! Nothing of the protocol is here. A handle turns typed calls into operations and result bytes into values; `driver`
+//! is the shell of the machine; `connection` cuts frames. The session ends with its last handle: what is under way
+//! then is no longer pursued, and its results go with the lease.
+
+mod connection;
+mod driver;
+mod error;
+mod table;
+
+pub use error::{Error, Rejection, Resolved, UnknownCall};
+pub use table::{Appended, Conditional, Counter, ReadCall, Table, UpdateCall, Value};
+
+use std::hash::{BuildHasher, Hasher};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use kasha_types::{ClusterId, CoreId};
+use kasha_wire::Configuration;
+use kasha_wire::message::TableOutcome;
+use kasha_wire::outcome::Shape;
+use kasha_wire::status::CoreStatus;
+use tokio::sync::{mpsc, oneshot};
+
+use crate::session::{Completion, SessionOptions, SessionStats};
+use driver::{Ask, Command, Driver, Ticket};
+
+/// What may be said beside the addresses.
+#[derive(Clone, Debug)]
+pub struct ClientOptions {
+    /// The only cluster to talk to; `None`: the first that answers.
+    pub cluster: Option<ClusterId>,
+    /// How long to look for it.
+    pub connect_timeout: Duration,
+    /// How long a call may take unless it says otherwise.
+    pub deadline: Duration,
+}
+
+impl Default for ClientOptions {
+    fn default() -> Self {
+        Self { cluster: None, connect_timeout: Duration::from_secs(10), deadline: crate::limits::DEADLINE }
+    }
+}
+
+/// A client of one cluster. Clones share the session and its connections.
+#[derive(Clone, Debug)]
+pub struct Client {
+    commands: mpsc::Sender<Command>,
+    abandoned: mpsc::UnboundedSender<Ticket>,
+    tickets: Arc<AtomicU64>,
+}
+
+/// Tells the session when a future was dropped before its end.
+struct Abandon<'a> {
+    ticket: Ticket,
+    abandoned: Option<&'a mpsc::UnboundedSender<Ticket>>,
+}
+
+impl Drop for Abandon<'_> {
+    fn drop(&mut self) {
+        if let Some(abandoned) = self.abandoned {
+            // A driver that is gone has abandoned everything.
+            let _ = abandoned.send(self.ticket);
+        }
+    }
+}
+
+impl Client {
+    /// Finds the cluster through any of its nodes, given as `host:port`.
+    ///
+    /// # Errors
+    /// If nothing answers within ten seconds.
+    pub async fn connect(seeds: impl IntoIterator<Item = impl AsRef<str>>) -> Result<Self, Error> {
+        Self::connect_with(seeds, ClientOptions::default()).await
+    }
+
+    /// As [`Client::connect`], with options.
+    ///
+    /// # Errors
+    /// If nothing answers in time.
+    pub async fn connect_with(
+        seeds: impl IntoIterator<Item = impl AsRef<str>>,
+        options: ClientOptions,
+    ) -> Result<Self, Error> {
+        const COMMANDS_MAX: usize = 1024;
+        let mut addresses = Vec::new();
+        for seed in seeds {
+            let seed = seed.as_ref();
+            let found = tokio::net::lookup_host(seed).await;
+            addresses.extend(found.map_err(|error| Error::Connect(format!("{seed}: {error}")))?);
+        }
+        if addresses.is_empty() {
+            return Err(Error::Connect("no address was given".to_owned()));
+        }
+        let (commands, command_queue) = mpsc::channel(COMMANDS_MAX);
+        let (abandoned, abandoned_queue) = mpsc::unbounded_channel();
+        let problem = Arc::new(Mutex::new("no address answered".to_owned()));
+        let mut session = SessionOptions::new(addresses, random());
+        (session.cluster, session.deadline) = (options.cluster, options.deadline);
+        let driver = Driver::new(session, command_queue, abandoned_queue, Arc::clone(&problem));
+        tokio::spawn(driver.run());
+        let client = Self { commands, abandoned, tickets: Arc::default() };
+        let (reply, ready) = oneshot::channel();
+        client.send(Command::Ready { reply }).await?;
+        match tokio::time::timeout(options.connect_timeout, ready).await {
+            Ok(Ok(())) => Ok(client),
+            Ok(Err(_)) => Err(Error::Stopped),
+            Err(_) => Err(Error::Connect(problem.lock().expect("nobody panics with it").clone())),
+        }
+    }
+
+    /// The table of this name.
+    ///
+    /// # Errors
+    /// If there is none, or the coordinator does not answer.
+    pub async fn table(&self, name: &str) -> Result<Table, Error> {
+        if let Some(id) = self.configuration().await?.and_then(|configuration| configuration.table(name)) {
+            return Ok(Table::new(self.clone(), id));
+        }
+        let configuration = self.fresh_configuration().await?;
+        let id = configuration.table(name).ok_or_else(|| Error::NoTable(name.to_owned()))?;
+        Ok(Table::new(self.clone(), id))
+    }
+
+    /// Creates a table, or finds the one of this name.
+    ///
+    /// # Errors
+    /// If the coordinator refuses or does not answer.
+    pub async fn create_table(&self, name: &str) -> Result<Table, Error> {
+        match self.ask_table(Ask::CreateTable(name.to_owned())).await? {
+            TableOutcome::Created(id) | TableOutcome::Exists(id) => Ok(Table::new(self.clone(), id)),
+            TableOutcome::Dropped(_) | TableOutcome::NotFound => Err(Error::NoTable(name.to_owned())),
+            TableOutcome::Refused(why) => Err(Error::TableRefused(why)),
+        }
+    }
+
+    /// Drops a table with all it holds. Whether there was one.
+    ///
+    /// # Errors
+    /// If the coordinator refuses or does not answer.
+    pub async fn drop_table(&self, name: &str) -> Result<bool, Error> {
+        match self.ask_table(Ask::DropTable(name.to_owned())).await? {
+            TableOutcome::Dropped(_) => Ok(true),
+            TableOutcome::NotFound => Ok(false),
+            TableOutcome::Refused(why) => Err(Error::TableRefused(why)),
+            TableOutcome::Created(_) | TableOutcome::Exists(_) => {
+                Err(Error::Answer(kasha_wire::DecodeError::Invalid("the outcome of a drop")))
+            }
+        }
+    }
+
+    /// The names of all tables.
+    ///
+    /// # Errors
+    /// If the coordinator does not answer.
+    pub async fn list_tables(&self) -> Result<Vec<String>, Error> {
+        Ok(self.fresh_configuration().await?.tables.into_iter().map(|table| table.name).collect())
+    }
+
+    /// How a core is.
+    ///
+    /// # Errors
+    /// If it does not answer.
+    pub async fn status(&self, core: CoreId) -> Result<CoreStatus, Error> {
+        match self.call(Ask::Status(core), None).await? {
+            Completion::Status(status) => Ok(*status),
+            other => unreachable!("{other:?} of a status question"),
+        }
+    }
+
+    /// The newest configuration that the client has seen; from the coordinator itself, see
+    /// [`Client::fresh_configuration`].
+    ///
+    /// # Errors
+    /// If the client has stopped.
+    pub async fn configuration(&self) -> Result<Option<Configuration>, Error> {
+        let (reply, answer) = oneshot::channel();
+        self.send(Command::Configuration { reply }).await?;
+        answer.await.map_err(|_| Error::Stopped)
+    }
+
+    /// The configuration as the coordinator has it now.
+    ///
+    /// # Errors
+    /// If it does not answer.
+    pub async fn fresh_configuration(&self) -> Result<Configuration, Error> {
+        match self.call(Ask::Refresh, None).await? {
+            Completion::Refreshed => Ok(self.configuration().await?.expect("it was just refreshed")),
+            other => unreachable!("{other:?} of a refresh"),
+        }
+    }
+
+    /// The session's counters.
+    ///
+    /// # Errors
+    /// If the client has stopped.
+    pub async fn stats(&self) -> Result<SessionStats, Error> {
+        let (reply, answer) = oneshot::channel();
+        self.send(Command::Stats { reply }).await?;
+        answer.await.map_err(|_| Error::Stopped)
+    }
+
+    async fn ask_table(&self, what: Ask) -> Result<TableOutcome, Error> {
+        match self.call(what, None).await? {
+            Completion::Table(outcome) => Ok(outcome),
+            other => unreachable!("{other:?} of a table request"),
+        }
+    }
+
+    async fn send(&self, command: Command) -> Result<(), Error> {
+        self.commands.send(command).await.map_err(|_| Error::Stopped)
+    }
+
+    /// Makes a call and waits for its end; errors are told apart here, so that only success comes back.
+    async fn call(&self, what: Ask, shape: Option<Shape>) -> Result<Completion, Error> {
+        let ticket = self.tickets.fetch_add(1, Ordering::Relaxed);
+        let (reply, answer) = oneshot::channel();
+        self.send(Command::Call { ticket, what, reply }).await?;
+        let mut abandon = Abandon { ticket, abandoned: Some(&self.abandoned) };
+        let (call, completion) = answer.await.map_err(|_| Error::Stopped)?;
+        abandon.abandoned = None;
+        match completion {
+            Completion::NotExecuted(why) => Err(Error::NotExecuted(why)),
+            Completion::Unknown(why) => {
+                let call = UnknownCall { call, shape, commands: self.commands.clone() };
+                Err(Error::Unknown { why, call })
+            }
+            Completion::ReadFailed(why) => Err(Error::Failed(why)),
+            completion @ (Completion::Executed { .. }
+            | Completion::Read { .. }
+            | Completion::Table(_)
+            | Completion::Status(_)
+            | Completion::Refreshed) => Ok(completion),
+        }
+    }
+}
+
+/// The standard library seeds its hashers from the operating system: enough for nonces and jitter.
+fn random() -> u64 {
+    std::hash::RandomState::new().build_hasher().finish()
+}

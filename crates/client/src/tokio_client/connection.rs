@@ -1,0 +1,152 @@
+//! One dialled connection: bytes out, whole frames in, and a reason when it ends.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use kasha_machine::Endpoint;
+use kasha_types::{ClusterId, CoreId, Incarnation};
+use kasha_wire::{FRAME_HEADER_BYTES, FrameHeader, Kind, Message};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::sync::mpsc;
+
+const DIAL_TIMEOUT: Duration = Duration::from_secs(3);
+
+/// What a connection tells the driver.
+pub(super) enum Event {
+    /// Whole frames whose checksums are right.
+    Frames { from: Endpoint, link: u64, bytes: Vec<u8> },
+    /// It ended, or never was.
+    Gone { from: Endpoint, link: u64, why: String },
+}
+
+/// What a connection needs to know.
+pub(super) struct Dial {
+    pub(super) to: Endpoint,
+    pub(super) link: u64,
+    pub(super) address: SocketAddr,
+    pub(super) cluster: Option<ClusterId>,
+    pub(super) output: mpsc::UnboundedReceiver<Vec<u8>>,
+    /// Bytes handed over and not yet written.
+    pub(super) queued: Arc<AtomicUsize>,
+    pub(super) events: mpsc::Sender<Event>,
+}
+
+impl Dial {
+    pub(super) async fn run(mut self) {
+        let why = match self.talk().await {
+            Ok(()) => return,
+            Err(why) => format!("{}: {why}", self.address),
+        };
+        // The driver may be gone; then nobody wants to know.
+        let _ = self.events.send(Event::Gone { from: self.to, link: self.link, why }).await;
+    }
+
+    async fn talk(&mut self) -> Result<(), String> {
+        let dialled = tokio::time::timeout(DIAL_TIMEOUT, TcpStream::connect(self.address)).await;
+        let stream = dialled.map_err(|_| "no answer".to_owned())?.map_err(|error| error.to_string())?;
+        stream.set_nodelay(true).map_err(|error| error.to_string())?;
+        let (read, write) = stream.into_split();
+        let reader = Reader { from: self.to, link: self.link, cluster: self.cluster, events: self.events.clone() };
+        let hello = Message::Hello {
+            cluster: self.cluster.unwrap_or(ClusterId(0)),
+            from: None,
+            incarnation: Incarnation(0),
+            to: core_of(self.to),
+        };
+        tokio::select! {
+            ended = reader.run(read) => ended,
+            ended = write_all(write, &hello, &mut self.output, &self.queued) => ended.map_err(|error| error.to_string()),
+        }
+    }
+}
+
+fn core_of(endpoint: Endpoint) -> Option<CoreId> {
+    match endpoint {
+        Endpoint::Core(core) => Some(core),
+        Endpoint::Coordinator | Endpoint::Seed(_) | Endpoint::Conn(_) => None,
+    }
+}
+
+/// Ends well when the driver lets go of the connection.
+async fn write_all(
+    mut write: OwnedWriteHalf,
+    hello: &Message,
+    output: &mut mpsc::UnboundedReceiver<Vec<u8>>,
+    queued: &AtomicUsize,
+) -> std::io::Result<()> {
+    let mut bytes = Vec::new();
+    hello.encode(&mut bytes);
+    write.write_all(&bytes).await?;
+    while let Some(bytes) = output.recv().await {
+        write.write_all(&bytes).await?;
+        queued.fetch_sub(bytes.len(), Ordering::Relaxed);
+    }
+    Ok(())
+}
+
+struct Reader {
+    from: Endpoint,
+    link: u64,
+    cluster: Option<ClusterId>,
+    events: mpsc::Sender<Event>,
+}
+
+impl Reader {
+    async fn run(&self, mut read: OwnedReadHalf) -> Result<(), String> {
+        const READ_BYTES: usize = 64 * 1024;
+        let mut buffer = Vec::with_capacity(READ_BYTES);
+        let mut is_welcome = false;
+        loop {
+            buffer.reserve(READ_BYTES);
+            if read.read_buf(&mut buffer).await.map_err(|error| error.to_string())? == 0 {
+                return Err("the server closed the connection".to_owned());
+            }
+            let mut whole = 0;
+            while let Some(header) = FrameHeader::parse(&buffer[whole..]).map_err(|error| error.to_string())? {
+                let len = FRAME_HEADER_BYTES + header.payload_len;
+                let Some(frame) = buffer[whole..].get(..len) else { break };
+                let payload = header.check(frame).map_err(|error| error.to_string())?;
+                if Kind::from_number(header.kind) == Some(Kind::Message) {
+                    is_welcome |= self.check_handshake(payload, is_welcome)?;
+                }
+                if !is_welcome {
+                    return Err("it answered without a welcome; is this a Kasha node?".to_owned());
+                }
+                whole += len;
+            }
+            if whole > 0 {
+                let rest = buffer.split_off(whole);
+                let bytes = std::mem::replace(&mut buffer, rest);
+                let event = Event::Frames { from: self.from, link: self.link, bytes };
+                self.events.send(event).await.map_err(|_| "the client has stopped".to_owned())?;
+            }
+        }
+    }
+
+    /// Whether this is the welcome.
+    fn check_handshake(&self, payload: &[u8], is_welcome: bool) -> Result<bool, String> {
+        // Only the first message is read here; a goodbye may come at any time.
+        const GOODBYE: u8 = 3;
+        if is_welcome && payload.first() != Some(&GOODBYE) {
+            return Ok(false);
+        }
+        match Message::decode(payload) {
+            Ok(Message::Welcome { cluster, core, .. }) => {
+                if self.cluster.is_some_and(|ours| ours != cluster) {
+                    return Err(format!("it belongs to another cluster ({cluster})"));
+                }
+                let wanted = core_of(self.from);
+                if wanted.is_some() && core != wanted {
+                    return Err("another node listens at this address now".to_owned());
+                }
+                Ok(true)
+            }
+            Ok(Message::Goodbye { reason }) => Err(reason),
+            Ok(_) | Err(_) => Ok(false),
+        }
+    }
+}

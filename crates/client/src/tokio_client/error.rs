@@ -1,0 +1,108 @@
+//! Errors for people: what happened, why, and what to do.
+
+use kasha_wire::Outcome;
+use kasha_wire::outcome::Shape;
+use tokio::sync::{mpsc, oneshot};
+
+use super::driver::Command;
+use crate::session::{CallId, Completion, WhyFailed, WhyNot, WhyUnknown};
+
+/// Why a call did not give what was asked for.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The update was certainly not executed: it may be sent again as a new one.
+    #[error("the update was not executed: {0}")]
+    NotExecuted(WhyNot),
+    /// The update may or may not have been executed. Do not send it again as a new one: resolve it.
+    #[error("it is unknown whether the update was executed: {why}")]
+    Unknown {
+        /// Why.
+        why: WhyUnknown,
+        /// Finds out what became of it.
+        call: UnknownCall,
+    },
+    /// The update was executed, and changed nothing.
+    #[error("the update changed nothing: {0}")]
+    Rejected(Rejection),
+    /// There is no answer to a read or a question.
+    #[error("no answer: {0}")]
+    Failed(WhyFailed),
+    /// There is no table of this name.
+    #[error("there is no table {0:?}; create it first")]
+    NoTable(String),
+    /// The coordinator will not create or drop the table.
+    #[error("the table cannot be created or dropped: {0}")]
+    TableRefused(String),
+    /// No cluster was found.
+    #[error("no cluster answered: {0}; check the addresses and that the nodes are running")]
+    Connect(String),
+    /// The client's task is gone.
+    #[error("this client has stopped, since the runtime that it was made on ended; connect again")]
+    Stopped,
+    /// The server's answer cannot be read.
+    #[error("the server's answer cannot be read ({0}); client and server versions may differ")]
+    Answer(kasha_wire::DecodeError),
+}
+
+/// Why an update that was executed changed nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Rejection {
+    /// Which item of the operation's list, from 0.
+    #[error("the sum of item {0} does not fit 64 bits")]
+    Overflow(u32),
+    /// Which item of the operation's list, from 0.
+    #[error("the value of item {0} is no decimal 64-bit number")]
+    NotANumber(u32),
+    /// Append.
+    #[error("the value would exceed its limit")]
+    TooLarge,
+    /// The key belongs to another operation.
+    #[error("the operation key was used with a different request; use a new key for a new operation")]
+    OperationKeyMismatch,
+}
+
+/// An update whose outcome was not known when its caller was told.
+#[derive(Clone, Debug)]
+pub struct UnknownCall {
+    pub(super) call: CallId,
+    pub(super) shape: Option<Shape>,
+    pub(super) commands: mpsc::Sender<Command>,
+}
+
+/// What became of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Resolved {
+    /// It was executed, with this result.
+    Executed(Outcome),
+    /// A table request, done.
+    Table(kasha_wire::message::TableOutcome),
+    /// It was certainly not executed.
+    NotExecuted(WhyNot),
+    /// It will never be known.
+    Never(WhyUnknown),
+}
+
+impl UnknownCall {
+    /// Waits until it is known what became of the update. Its result is told once. Waits as long as the shard cannot
+    /// be reached; dropping the future is fine.
+    ///
+    /// # Errors
+    /// If the client has stopped, or the server's answer cannot be read.
+    pub async fn resolve(&self) -> Result<Resolved, Error> {
+        let (reply, answer) = oneshot::channel();
+        let command = Command::Resolve { call: self.call, reply };
+        self.commands.send(command).await.map_err(|_| Error::Stopped)?;
+        Ok(match answer.await.map_err(|_| Error::Stopped)? {
+            Completion::Executed { result, .. } => {
+                let shape = self.shape.ok_or(Error::Answer(kasha_wire::DecodeError::Invalid("an operation")))?;
+                Resolved::Executed(Outcome::decode(shape, &result).map_err(Error::Answer)?)
+            }
+            Completion::Table(outcome) => Resolved::Table(outcome),
+            Completion::NotExecuted(why) => Resolved::NotExecuted(why),
+            Completion::Unknown(why) => Resolved::Never(why),
+            Completion::Read { .. } | Completion::ReadFailed(_) | Completion::Status(_) | Completion::Refreshed => {
+                unreachable!("only what changes something is resolved")
+            }
+        })
+    }
+}

@@ -1,0 +1,362 @@
+//! Typed operations on one table.
+
+use std::future::{Future, IntoFuture};
+use std::pin::Pin;
+use std::time::Duration;
+
+use kasha_types::TableId;
+use kasha_types::limits::{KEY_BYTES_MAX, OPERATION_KEY_TTL_MILLIS};
+use kasha_wire::operation::ItemsBuffer;
+use kasha_wire::outcome::Shape;
+use kasha_wire::{DecodeError, Outcome, Read, Update};
+
+use super::driver::{Ask, Operation, Options};
+use super::{Client, Error, Rejection};
+use crate::session::{Completion, WhyFailed, WhyNot, check_read, check_update};
+
+/// A table of a cluster.
+#[derive(Clone, Debug)]
+pub struct Table {
+    client: Client,
+    id: TableId,
+}
+
+/// A value and its version.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Value {
+    /// Grows with each change of the key.
+    pub version: u64,
+    /// The bytes.
+    pub bytes: Vec<u8>,
+}
+
+/// A number after an increment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Counter {
+    /// The number.
+    pub value: i64,
+    /// Its key's version.
+    pub version: u64,
+}
+
+/// A value after an append.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Appended {
+    /// Bytes of the value now.
+    pub length: u64,
+    /// Its version.
+    pub version: u64,
+}
+
+/// What came of an update with a condition.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Conditional {
+    /// The condition held: the new version, or that of what was deleted.
+    Done(u64),
+    /// It did not, and nothing changed: the key's version, if there is the key.
+    Failed(Option<u64>),
+}
+
+type Convert<T> = fn(Outcome) -> Option<T>;
+type Boxed<T> = Pin<Box<dyn Future<Output = Result<T, Error>> + Send>>;
+
+/// An update that is made when it is awaited.
+#[must_use = "nothing is sent until it is awaited"]
+#[derive(Debug)]
+pub struct UpdateCall<T> {
+    table: Table,
+    operation: Result<Operation, WhyNot>,
+    options: Options,
+    convert: Convert<T>,
+}
+
+/// A read that is made when it is awaited.
+#[must_use = "nothing is sent until it is awaited"]
+#[derive(Debug)]
+pub struct ReadCall<T> {
+    table: Table,
+    operation: Result<Operation, WhyNot>,
+    deadline: Option<Duration>,
+    convert: Convert<T>,
+}
+
+impl Table {
+    pub(super) fn new(client: Client, id: TableId) -> Self {
+        Self { client, id }
+    }
+
+    /// Its number in the cluster.
+    #[must_use]
+    pub fn id(&self) -> TableId {
+        self.id
+    }
+
+    fn update<T>(&self, update: &Update<'_>, convert: Convert<T>) -> UpdateCall<T> {
+        let operation = check_update(update).map(|()| {
+            let mut arguments = Vec::new();
+            update.encode_arguments(&mut arguments);
+            Operation { code: update.code(), arguments }
+        });
+        UpdateCall { table: self.clone(), operation, options: Options::default(), convert }
+    }
+
+    fn read<T>(&self, read: &Read<'_>, convert: Convert<T>) -> ReadCall<T> {
+        let operation = check_read(read).map(|()| {
+            let mut arguments = Vec::new();
+            read.encode_arguments(&mut arguments);
+            Operation { code: read.code(), arguments }
+        });
+        ReadCall { table: self.clone(), operation, deadline: None, convert }
+    }
+
+    /// The key's value.
+    pub fn get(&self, key: impl AsRef<[u8]>) -> ReadCall<Option<Value>> {
+        self.read(&Read::Get { key: key.as_ref() }, |outcome| match outcome {
+            Outcome::Value(version, bytes) => Some(Some(Value { version, bytes })),
+            Outcome::NotFound => Some(None),
+            _ => None,
+        })
+    }
+
+    /// Whether there is the key.
+    pub fn exists(&self, key: impl AsRef<[u8]>) -> ReadCall<bool> {
+        self.read(&Read::Exists { key: key.as_ref() }, |outcome| match outcome {
+            Outcome::Flags(flags) => flags.first().copied(),
+            Outcome::NotFound => Some(false),
+            _ => None,
+        })
+    }
+
+    /// The values of several keys of one shard, as of one moment.
+    pub fn multi_get<K: AsRef<[u8]>>(&self, keys: &[K]) -> ReadCall<Vec<Option<Value>>> {
+        let items = checked(keys, K::as_ref, |keys| ItemsBuffer::keys(keys.iter().map(AsRef::as_ref)));
+        let convert: Convert<_> = |outcome| match outcome {
+            Outcome::Values(values) => {
+                let value = |found: Option<_>| found.map(|(version, bytes)| Value { version, bytes });
+                Some(values.into_iter().map(value).collect())
+            }
+            _ => None,
+        };
+        match items {
+            Ok(items) => self.read(&Read::MultiGet(items.as_keys()), convert),
+            Err(why) => ReadCall { table: self.clone(), operation: Err(why), deadline: None, convert },
+        }
+    }
+
+    /// Sets the key; gives its new version.
+    pub fn put(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> UpdateCall<u64> {
+        self.update(&Update::Put { key: key.as_ref(), value: value.as_ref() }, |outcome| match outcome {
+            Outcome::Version(version) => Some(version),
+            _ => None,
+        })
+    }
+
+    /// Sets the key if it has this version.
+    pub fn put_if_version(
+        &self,
+        key: impl AsRef<[u8]>,
+        version: u64,
+        value: impl AsRef<[u8]>,
+    ) -> UpdateCall<Conditional> {
+        self.update(&Update::PutIfVersion { key: key.as_ref(), version, value: value.as_ref() }, conditional)
+    }
+
+    /// Sets the key if there is none.
+    pub fn put_if_absent(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> UpdateCall<Conditional> {
+        self.update(&Update::PutIfAbsent { key: key.as_ref(), value: value.as_ref() }, conditional)
+    }
+
+    /// Deletes the key; gives the version of what was deleted.
+    pub fn delete(&self, key: impl AsRef<[u8]>) -> UpdateCall<Option<u64>> {
+        self.update(&Update::Delete { key: key.as_ref() }, |outcome| match outcome {
+            Outcome::Version(version) => Some(Some(version)),
+            Outcome::NotFound => Some(None),
+            _ => None,
+        })
+    }
+
+    /// Deletes the key if it has this version.
+    pub fn delete_if_version(&self, key: impl AsRef<[u8]>, version: u64) -> UpdateCall<Conditional> {
+        self.update(&Update::DeleteIfVersion { key: key.as_ref(), version }, conditional)
+    }
+
+    /// Adds to the decimal number in the key; a missing key counts as 0.
+    pub fn increment(&self, key: impl AsRef<[u8]>, delta: i64) -> UpdateCall<Counter> {
+        self.update(&Update::Increment { key: key.as_ref(), delta }, |outcome| match outcome {
+            Outcome::Number(value, version) => Some(Counter { value, version }),
+            _ => None,
+        })
+    }
+
+    /// Appends to the key's value; a missing key counts as empty.
+    pub fn append(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> UpdateCall<Appended> {
+        self.update(&Update::Append { key: key.as_ref(), value: value.as_ref() }, |outcome| match outcome {
+            Outcome::Length(length, version) => Some(Appended { length, version }),
+            _ => None,
+        })
+    }
+
+    /// Sets several keys of one shard at once; gives their versions.
+    pub fn multi_put<K: AsRef<[u8]>, V: AsRef<[u8]>>(&self, pairs: &[(K, V)]) -> UpdateCall<Vec<u64>> {
+        let items = checked(
+            pairs,
+            |(key, _)| key.as_ref(),
+            |pairs| ItemsBuffer::pairs(pairs.iter().map(|(key, value)| (key.as_ref(), value.as_ref()))),
+        );
+        self.multi(
+            items,
+            |items| Update::MultiPut(items.as_pairs()),
+            |outcome| match outcome {
+                Outcome::Versions(versions) => Some(versions),
+                _ => None,
+            },
+        )
+    }
+
+    /// Deletes several keys of one shard at once; tells which there were.
+    pub fn multi_delete<K: AsRef<[u8]>>(&self, keys: &[K]) -> UpdateCall<Vec<bool>> {
+        let items = checked(keys, K::as_ref, |keys| ItemsBuffer::keys(keys.iter().map(AsRef::as_ref)));
+        self.multi(
+            items,
+            |items| Update::MultiDelete(items.as_keys()),
+            |outcome| match outcome {
+                Outcome::Flags(flags) => Some(flags),
+                _ => None,
+            },
+        )
+    }
+
+    /// Adds to several keys of one shard at once, or to none.
+    pub fn multi_increment<K: AsRef<[u8]>>(&self, deltas: &[(K, i64)]) -> UpdateCall<Vec<Counter>> {
+        let items = checked(
+            deltas,
+            |(key, _)| key.as_ref(),
+            |deltas| ItemsBuffer::deltas(deltas.iter().map(|(key, delta)| (key.as_ref(), *delta))),
+        );
+        self.multi(
+            items,
+            |items| Update::MultiIncrement(items.as_deltas()),
+            |outcome| match outcome {
+                Outcome::Numbers(numbers) => {
+                    Some(numbers.into_iter().map(|(value, version)| Counter { value, version }).collect())
+                }
+                _ => None,
+            },
+        )
+    }
+
+    fn multi<T>(
+        &self,
+        items: Result<ItemsBuffer, WhyNot>,
+        update: impl FnOnce(&ItemsBuffer) -> Update<'_>,
+        convert: Convert<T>,
+    ) -> UpdateCall<T> {
+        match items {
+            Ok(items) => self.update(&update(&items), convert),
+            Err(why) => UpdateCall { table: self.clone(), operation: Err(why), options: Options::default(), convert },
+        }
+    }
+}
+
+/// The list of an operation, unless a key is too long to be written into it.
+fn checked<I>(
+    items: &[I],
+    key: impl Fn(&I) -> &[u8],
+    build: impl FnOnce(&[I]) -> ItemsBuffer,
+) -> Result<ItemsBuffer, WhyNot> {
+    let is_too_large = items.iter().any(|item| key(item).len() > KEY_BYTES_MAX);
+    if is_too_large { Err(WhyNot::KeyTooLarge) } else { Ok(build(items)) }
+}
+
+fn conditional(outcome: Outcome) -> Option<Conditional> {
+    match outcome {
+        Outcome::Version(version) => Some(Conditional::Done(version)),
+        Outcome::ConditionFailed(version) => Some(Conditional::Failed((version != 0).then_some(version))),
+        Outcome::NotFound => Some(Conditional::Failed(None)),
+        _ => None,
+    }
+}
+
+fn value_of<T>(shape: Shape, result: &[u8], convert: Convert<T>) -> Result<T, Error> {
+    let outcome = Outcome::decode(shape, result).map_err(Error::Answer)?;
+    match outcome {
+        Outcome::Overflow(item) => Err(Error::Rejected(Rejection::Overflow(item))),
+        Outcome::NotANumber(item) => Err(Error::Rejected(Rejection::NotANumber(item))),
+        Outcome::TooLarge => Err(Error::Rejected(Rejection::TooLarge)),
+        Outcome::OperationKeyMismatch => Err(Error::Rejected(Rejection::OperationKeyMismatch)),
+        outcome => convert(outcome).ok_or(Error::Answer(DecodeError::Invalid("an outcome of this operation"))),
+    }
+}
+
+impl<T> UpdateCall<T> {
+    /// Makes the update at most once under this key, whoever sends it again and whenever, for a day (see
+    /// [`UpdateCall::ttl`]): the same request gets the original result, a different one an error. The key counts
+    /// within the slot of the operation's first key.
+    pub fn once(mut self, operation_key: impl AsRef<[u8]>) -> Self {
+        let ttl = self.options.operation_key.map_or(OPERATION_KEY_TTL_MILLIS, |(_, ttl)| ttl);
+        self.options.operation_key = Some((operation_key.as_ref().to_vec(), ttl));
+        self
+    }
+
+    /// How long the operation key holds. Of no effect without [`UpdateCall::once`] before it.
+    pub fn ttl(mut self, ttl: Duration) -> Self {
+        if let Some((_, millis)) = &mut self.options.operation_key {
+            *millis = u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX);
+        }
+        self
+    }
+
+    /// How long to wait before the outcome is told to be unknown.
+    pub fn deadline(mut self, deadline: Duration) -> Self {
+        self.options.deadline = Some(deadline);
+        self
+    }
+
+    /// At the deadline cancels the update rather than leave its outcome unknown, if a shard answers within a second.
+    pub fn cancel_on_deadline(mut self) -> Self {
+        self.options.cancel_on_deadline = true;
+        self
+    }
+}
+
+impl<T> ReadCall<T> {
+    /// How long to wait for an answer.
+    pub fn deadline(mut self, deadline: Duration) -> Self {
+        self.deadline = Some(deadline);
+        self
+    }
+}
+
+impl<T: Send + 'static> IntoFuture for UpdateCall<T> {
+    type Output = Result<T, Error>;
+    type IntoFuture = Boxed<T>;
+
+    fn into_future(self) -> Boxed<T> {
+        Box::pin(async move {
+            let Self { table, operation, options, convert } = self;
+            let operation = operation.map_err(Error::NotExecuted)?;
+            let shape = Shape::of(operation.code).expect("every operation has results");
+            match table.client.call(Ask::Update { table: table.id, operation, options }, Some(shape)).await? {
+                Completion::Executed { result, .. } => value_of(shape, &result, convert),
+                other => unreachable!("{other:?} of an update"),
+            }
+        })
+    }
+}
+
+impl<T: Send + 'static> IntoFuture for ReadCall<T> {
+    type Output = Result<T, Error>;
+    type IntoFuture = Boxed<T>;
+
+    fn into_future(self) -> Boxed<T> {
+        Box::pin(async move {
+            let Self { table, operation, deadline, convert } = self;
+            let operation = operation.map_err(|why| Error::Failed(WhyFailed::NotPossible(why)))?;
+            let shape = Shape::of(operation.code).expect("every operation has results");
+            match table.client.call(Ask::Read { table: table.id, operation, deadline }, Some(shape)).await? {
+                Completion::Read { result } => value_of(shape, &result, convert),
+                other => unreachable!("{other:?} of a read"),
+            }
+        })
+    }
+}

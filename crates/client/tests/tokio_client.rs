@@ -1,0 +1,213 @@
+//! The asynchronous wrapper against a server of a few lines on the loopback: one node that is its own coordinator,
+//! without replicas, that loses the first delivery of every update.
+#![cfg(feature = "tokio")]
+#![allow(clippy::disallowed_methods, reason = "the wrapper's business is the outside world")]
+
+#[allow(dead_code, reason = "shared with the tests of the session")]
+mod common;
+
+use std::collections::BTreeMap;
+use std::future::IntoFuture;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use common::configuration;
+use kasha_client::{Client, ClientOptions, Conditional, Counter, Error, Rejection, Resolved};
+use kasha_types::{ClientId, ClusterTime, Incarnation, ListVersion, NodeId, RpcId, TableId};
+use kasha_wire::message::{TableCommand, TableOutcome};
+use kasha_wire::{
+    AnswerView, Body, Configuration, FRAME_HEADER_BYTES, FrameHeader, Kind, Message, ReadAnswerView, ReadView,
+    RequestView, Update,
+};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+
+#[derive(Default)]
+struct Server {
+    counters: BTreeMap<Vec<u8>, i64>,
+    results: BTreeMap<(u64, u64), Vec<u8>>,
+    lost: BTreeMap<(u64, u64), u32>,
+    /// Deliveries of each update that are lost.
+    losses: u32,
+}
+
+impl Server {
+    fn execute(&mut self, update: &Update<'_>) -> Vec<u8> {
+        let mut result = vec![0];
+        match update {
+            Update::Increment { key: b"text", .. } => return vec![4],
+            Update::Increment { key, delta } => {
+                let value = self.counters.entry(key.to_vec()).or_default();
+                *value += delta;
+                result.extend_from_slice(&value.to_le_bytes());
+                result.extend_from_slice(&1u64.to_le_bytes());
+            }
+            Update::PutIfAbsent { .. } => {
+                result = vec![1];
+                result.extend_from_slice(&5u64.to_le_bytes());
+            }
+            other => panic!("{other:?} is not in this test"),
+        }
+        result
+    }
+
+    fn on_request(&mut self, payload: &[u8], out: &mut Vec<u8>) {
+        let request = RequestView::decode(payload).expect("a request");
+        let body = Body::decode(request.body).expect("a body");
+        let RpcId { client, sequence } = body.head.rpc;
+        let id = (client.0, sequence.0);
+        let lost = self.lost.entry(id).or_default();
+        *lost += 1;
+        if *lost <= self.losses {
+            return;
+        }
+        let result = match self.results.get(&id) {
+            Some(result) => result.clone(),
+            None => self.execute(&body.update),
+        };
+        self.results.insert(id, result.clone());
+        let (epoch, attempt) = (request.envelope.epoch, request.envelope.attempt);
+        AnswerView { rpc: body.head.rpc, epoch, attempt, synced: true, result: &result }.encode(&[], out);
+    }
+
+    fn on_message(configuration: &Configuration, message: Message, out: &mut Vec<u8>) {
+        let cluster_time = ClusterTime(1);
+        let answer = match message {
+            Message::Hello { to, .. } => {
+                Message::Welcome { cluster: configuration.cluster, core: to, incarnation: Incarnation(1) }
+            }
+            Message::GetConfiguration { .. } => Message::ConfigurationIs { configuration: configuration.clone() },
+            Message::OpenSession { nonce } => {
+                let lease_expiry = ClusterTime(300_000);
+                Message::SessionOpened { nonce, client: ClientId(1), lease_expiry, cluster_time }
+            }
+            Message::TableRequest { client, sequence, command } => {
+                let outcome = match command {
+                    TableCommand::Create(_) => TableOutcome::Exists(TableId(1)),
+                    TableCommand::Drop(_) => TableOutcome::NotFound,
+                };
+                Message::TableAnswer { client, sequence, outcome }
+            }
+            other => panic!("{other:?} is not in this test"),
+        };
+        answer.encode(out);
+    }
+}
+
+async fn serve(mut stream: TcpStream, server: Arc<Mutex<Server>>, configuration: Configuration) {
+    let mut buffer = Vec::new();
+    while stream.read_buf(&mut buffer).await.is_ok_and(|read| read > 0) {
+        let mut out = Vec::new();
+        while let Some(header) = FrameHeader::parse(&buffer).expect("a frame")
+            && buffer.len() >= FRAME_HEADER_BYTES + header.payload_len
+        {
+            let frame: Vec<u8> = buffer.drain(..FRAME_HEADER_BYTES + header.payload_len).collect();
+            let payload = header.check(&frame).expect("a right checksum");
+            match Kind::from_number(header.kind) {
+                Some(Kind::Request) => server.lock().expect("no panic").on_request(payload, &mut out),
+                Some(Kind::Read) => {
+                    let read_id = ReadView::decode(payload).expect("a read").read_id;
+                    ReadAnswerView { read_id, result: &[2] }.encode(&[], &mut out);
+                }
+                Some(Kind::Message) => {
+                    let message = Message::decode(payload).expect("a message");
+                    Server::on_message(&configuration, message, &mut out);
+                }
+                other => panic!("{other:?} is not in this test"),
+            }
+        }
+        if stream.write_all(&out).await.is_err() {
+            return;
+        }
+    }
+}
+
+async fn start(losses: u32) -> (SocketAddr, Arc<Mutex<Server>>) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let address = listener.local_addr().expect("bound");
+    let server = Arc::new(Mutex::new(Server { losses, ..Server::default() }));
+    let mut configuration = configuration(1);
+    configuration.coordinator = address;
+    configuration.faults = 0;
+    configuration.nodes.truncate(1);
+    configuration.nodes[0].cores = vec![address];
+    for shard in &mut configuration.shards {
+        (shard.primary, shard.list) = (NodeId(1), ListVersion(1));
+        shard.witnesses.clear();
+    }
+    let shared = Arc::clone(&server);
+    tokio::spawn(async move {
+        while let Ok((stream, _)) = listener.accept().await {
+            tokio::spawn(serve(stream, Arc::clone(&shared), configuration.clone()));
+        }
+    });
+    (address, server)
+}
+
+#[tokio::test]
+async fn retried_updates_count_once() {
+    let (address, server) = start(1).await;
+    let client = Client::connect([address.to_string()]).await.expect("a cluster");
+    let table = client.table("default").await.expect("a table");
+    let calls = (0..50).map(|n| {
+        let call = table.increment(format!("counter-{}", n % 5), 1).once(format!("call-{n}"));
+        tokio::spawn(call.into_future())
+    });
+    for call in calls.collect::<Vec<_>>() {
+        let counter: Counter = call.await.expect("no panic").expect("executed");
+        assert!(counter.value <= 10);
+    }
+    let counters = server.lock().expect("no panic").counters.clone();
+    assert_eq!(counters.into_values().collect::<Vec<_>>(), [10; 5]);
+    assert!(client.stats().await.expect("running").retries >= 50);
+}
+
+#[tokio::test]
+async fn outcomes_and_errors_are_told_apart() {
+    let (address, _server) = start(0).await;
+    let client = Client::connect([address.to_string()]).await.expect("a cluster");
+    let table = client.create_table("default").await.expect("a table");
+    assert_eq!(table.get("missing").await.expect("an answer"), None);
+    assert_eq!(table.put_if_absent("k", "v").await.expect("an outcome"), Conditional::Failed(Some(5)));
+    let rejected = table.increment("text", 1).await.expect_err("no number");
+    assert!(matches!(rejected, Error::Rejected(Rejection::NotANumber(0))), "{rejected}");
+    let refused = table.put(vec![0; 70_000], "v").await.expect_err("too long");
+    assert!(matches!(refused, Error::NotExecuted(_)), "{refused}");
+    let pairs = [(vec![0; 70_000], "v")];
+    assert!(matches!(table.multi_put(&pairs).await, Err(Error::NotExecuted(_))));
+    assert!(matches!(client.table("other").await, Err(Error::NoTable(name)) if name == "other"));
+    assert!(!client.drop_table("other").await.expect("an answer"));
+    assert_eq!(client.list_tables().await.expect("an answer"), ["default"]);
+}
+
+#[tokio::test]
+async fn an_unknown_update_is_resolved_and_an_abandoned_one_is_finished() {
+    let (address, server) = start(2).await;
+    let client = Client::connect([address.to_string()]).await.expect("a cluster");
+    let table = client.table("default").await.expect("a table");
+    let patience = Duration::from_millis(1);
+    let unknown = table.increment("a", 3).deadline(patience).await.expect_err("two deliveries are lost");
+    let Error::Unknown { call, .. } = unknown else { panic!("{unknown}") };
+    let resolved = call.resolve().await.expect("the driver runs");
+    assert_eq!(resolved, Resolved::Executed(kasha_wire::Outcome::Number(3, 1)));
+
+    let dropped = tokio::spawn(table.increment("b", 1).into_future());
+    until(|| server.lock().expect("no panic").lost.len() == 2).await;
+    dropped.abort();
+    until(|| server.lock().expect("no panic").counters.contains_key(&b"b"[..])).await;
+}
+
+/// Waits for the background.
+async fn until(is_so: impl Fn() -> bool) {
+    while !is_so() {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+}
+
+#[tokio::test]
+async fn nobody_there_is_an_error_that_says_so() {
+    let options = ClientOptions { connect_timeout: Duration::from_millis(300), ..ClientOptions::default() };
+    let error = Client::connect_with(["127.0.0.1:1"], options).await.expect_err("nobody listens");
+    assert!(error.to_string().contains("127.0.0.1:1"), "{error}");
+}

@@ -1,0 +1,59 @@
+//! Why a connection is ended, in words for the person who reads that server's log: what, why, what to do.
+
+use kasha_types::limits::{CORES_MAX, NODES_MAX};
+use kasha_types::{Incarnation, NodeId};
+use kasha_wire::DecodeError;
+
+/// Why we end a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Goodbye {
+    /// A frame that is no message of ours.
+    Kind(u8),
+    /// A payload that is no message.
+    Payload(DecodeError),
+    /// A message that is never sent to a coordinator.
+    Misdirected(&'static str),
+    /// A heartbeat that contradicts itself.
+    Heartbeat(NodeId),
+    /// Another data folder has this node id.
+    IdTaken(NodeId),
+    /// A later process of the same node has been seen.
+    Outdated(NodeId, Incarnation),
+    /// One process, two sets of addresses.
+    Addresses(NodeId),
+    /// No more nodes.
+    TooManyNodes(NodeId),
+    /// No more clients.
+    TooManyClients,
+}
+
+impl Goodbye {
+    pub(crate) fn reason(self) -> String {
+        match self {
+            Self::Kind(kind) => format!("a frame of kind {kind} is nothing for the coordinator: connect to a node"),
+            Self::Payload(error) => format!("a message that cannot be read ({error}): do both run the same version?"),
+            Self::Misdirected(name) => format!("a {name} message is nothing for the coordinator: connect to a node"),
+            Self::Heartbeat(node) => format!(
+                "a heartbeat of {node} that contradicts itself: node ids begin at 1, a node has 1 to {CORES_MAX} \
+                 cores, and each core is one of them"
+            ),
+            Self::IdTaken(node) => format!(
+                "node id {} is already used by another server: start this server with a node id that is free, or with \
+                 the data folder that {node} was created with",
+                node.0
+            ),
+            Self::Outdated(node, newer) => {
+                format!("a newer process of {node} ({newer}) has taken over: this process is out of date; stop it")
+            }
+            Self::Addresses(node) => format!(
+                "two cores of one process of {node} disagree on its addresses: restart it so that it registers anew"
+            ),
+            Self::TooManyNodes(node) => {
+                format!("{node} cannot join: a cluster has at most {NODES_MAX} nodes; use the id of a retired node")
+            }
+            Self::TooManyClients => {
+                "the cluster has as many client sessions as it can keep: close some, or wait for leases to end".into()
+            }
+        }
+    }
+}

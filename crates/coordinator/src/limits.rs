@@ -1,0 +1,37 @@
+//! This crate's limits, with their reasons.
+
+/// How far ahead ClusterTime is reserved on file (R4.7): one fsync in five seconds of an idle cluster.
+pub const TIME_AHEAD_MILLIS: u64 = 10_000;
+
+/// Client ids reserved at a time (R4.7): one fsync for so many sessions; a restart skips at most so many ids.
+pub const CLIENT_IDS_AHEAD: u64 = 1024;
+
+/// Clients with a lease: about 40 bytes each, and the bound of what a flood of sessions can make us keep.
+pub const CLIENTS_MAX: usize = 4 * 1024 * 1024;
+
+/// Leases looked at in one tick for ones to forget: a hundred microseconds.
+pub const CLIENTS_SWEPT_MAX: usize = 4096;
+
+/// Clients answered in one verdict: the asker repeats with the rest.
+pub const LEASE_QUERY_MAX: usize = 4096;
+
+/// Clients whose last table request is remembered (see `State::table_answer`).
+pub const TABLE_CLIENTS_MAX: usize = 1024;
+
+/// Table answers that wait for every core to know the table's fate; the oldest is dropped, its client asks again.
+pub const TABLE_ANSWERS_WAITING_MAX: usize = 4096;
+
+/// Tables times shards: the configuration is sent whole and must stay far below a frame (10 bytes each).
+pub const TABLETS_MAX: usize = 256 * 1024;
+
+/// Bytes of commands in a log file before a new one begins with a snapshot.
+pub const LOG_FILE_BYTES: u64 = 1024 * 1024;
+
+/// Bytes of one log record; a length above is damage. A snapshot is a few megabytes at most.
+pub const RECORD_BYTES_MAX: usize = 64 * 1024 * 1024;
+
+/// Frames that may wait for one stuck commit; past it frames are dropped, which every receiver must bear anyway.
+pub const FRAMES_HELD_MAX: u32 = 64 * 1024;
+
+/// Bytes of commands that may wait for one stuck commit before table requests are left unanswered.
+pub const PENDING_BYTES_MAX: usize = 4 * 1024 * 1024;

@@ -1,0 +1,582 @@
+//! The machine around the state: decides commands, logs them, and tells others only what is durable.
+//!
+//! A command is applied when it is decided, and every frame that leaves afterwards waits for the commit that holds it
+//! ([`Log::gate`]): nothing that a crash could undo is ever told (D3). Frames may be lost; so cores repeat their
+//! reports, clients their requests, and a heartbeat that shows an old configuration is answered with the new one.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use kasha_machine::{Disk, Effect, Effects, Endpoint, Gate, Input, Machine};
+use kasha_types::limits::{CORES_MAX, NODES_MAX};
+use kasha_types::{BootId, ClientId, ClusterTime, ConfigVersion, CoreId, Incarnation, LogSlice, NodeId, Tick};
+use kasha_wire::message::{LeaseInfo, Report, TableCommand, TableOutcome};
+use kasha_wire::{Configuration, Kind, MemberState, Message, ShardConfig, ShardPhase};
+
+use crate::clients::{ClientLeases, Standing};
+use crate::goodbye::Goodbye;
+use crate::leases::{Assume, NodeLeases};
+use crate::limits::{CLIENT_IDS_AHEAD, FRAMES_HELD_MAX, LEASE_QUERY_MAX};
+use crate::storage::{self, Log};
+use crate::tables::{self, TableWaiters};
+use crate::time::ClusterClock;
+use crate::{Command, CoordinatorOptions, StartError, State, placement, repair};
+
+/// A core that speaks to us.
+#[derive(Clone, Copy, Debug)]
+struct Link {
+    end: Endpoint,
+    /// The configuration it obeys, as it last said.
+    have: ConfigVersion,
+}
+
+/// A heartbeat's fields.
+struct Heartbeat {
+    core: CoreId,
+    incarnation: Incarnation,
+    boot: BootId,
+    sent: Tick,
+    have: ConfigVersion,
+    cluster_time: ClusterTime,
+    addresses: Vec<std::net::SocketAddr>,
+    reports: Vec<Report>,
+}
+
+/// The coordinator of one cluster.
+#[derive(Debug)]
+pub struct Coordinator {
+    node_lease: Duration,
+    state: State,
+    log: Log,
+    leases: NodeLeases,
+    clients: ClientLeases,
+    clock: ClusterClock,
+    links: BTreeMap<CoreId, Link>,
+    waiters: TableWaiters,
+    /// Who is to be sent the configuration at the end of this turn.
+    push_to: BTreeSet<Endpoint>,
+    pushed: ConfigVersion,
+    /// The state changed since the last repair.
+    changed: bool,
+    last_step: Tick,
+    next_tick: Tick,
+    frames_held: u32,
+}
+
+impl Coordinator {
+    /// Starts from what `disk` holds, or creates the cluster.
+    ///
+    /// # Errors
+    /// If the options are impossible, or the stored log is another cluster's, another version's or damaged.
+    pub fn start(
+        options: CoordinatorOptions,
+        disk: &dyn Disk,
+        now: Tick,
+        out: &mut Effects,
+    ) -> Result<Self, StartError> {
+        options.check()?;
+        let found = storage::load(disk, options.cluster)?;
+        let mut state = match &found.loaded {
+            Some(loaded) => loaded.state.clone(),
+            None => State::new(&options),
+        };
+        reconcile_options(&mut state, &options)?;
+        let mut clock = ClusterClock::start(state.time_reserved, now);
+        if let Some(to) = clock.reservation_due(now, state.time_reserved) {
+            state.apply(&Command::ReserveTime { to });
+        }
+        let cluster_time = clock.now(now, state.time_reserved);
+        let clients = ClientLeases::start(state.clients_below, cluster_time, options.client_lease_millis);
+        let mut leases = NodeLeases::new(options.node_lease, options.drift_bound);
+        for info in &state.configuration.nodes {
+            // Section 7: an earlier process may have granted a lease a moment ago.
+            let assume = if info.alive { Assume::Leased } else { Assume::Lost };
+            leases.register(now, info.node, info.cores.len(), assume);
+        }
+        let log = Log::start(found, &state, out);
+        Ok(Self {
+            node_lease: options.node_lease,
+            pushed: state.configuration.version,
+            state,
+            log,
+            leases,
+            clients,
+            clock,
+            links: BTreeMap::new(),
+            waiters: TableWaiters::default(),
+            push_to: BTreeSet::new(),
+            changed: true,
+            last_step: now,
+            next_tick: now,
+            frames_held: 0,
+        })
+    }
+
+    /// The configuration, committed or about to be.
+    #[must_use]
+    pub fn configuration(&self) -> &Configuration {
+        &self.state.configuration
+    }
+
+    /// The whole state, committed or about to be.
+    #[must_use]
+    pub fn state(&self) -> &State {
+        &self.state
+    }
+
+    /// Commits a command: everything that is sent from now on waits for it.
+    fn commit(&mut self, command: &Command) {
+        self.state.apply(command);
+        self.log.append(command);
+        self.changed = true;
+    }
+
+    fn send(&mut self, to: Endpoint, message: &Message, out: &mut Effects) {
+        let mark = out.mark();
+        message.encode(out.arena());
+        let head = out.span_from(mark);
+        self.push_frame(to, head, out);
+    }
+
+    fn push_frame(&mut self, to: Endpoint, head: kasha_machine::Span, out: &mut Effects) {
+        let gate = self.log.gate();
+        if gate != Gate::Now {
+            if self.frames_held >= FRAMES_HELD_MAX {
+                return;
+            }
+            self.frames_held += 1;
+        }
+        out.push(Effect::Send { to, head, tail: None, gate });
+    }
+
+    /// Depends on no commit: the connection ends either way.
+    fn say_goodbye(&mut self, to: Endpoint, why: Goodbye, out: &mut Effects) {
+        let mark = out.mark();
+        Message::Goodbye { reason: why.reason() }.encode(out.arena());
+        let head = out.span_from(mark);
+        out.push(Effect::Send { to, head, tail: None, gate: Gate::Now });
+        out.push(Effect::Disconnect(to));
+        self.on_closed(to);
+    }
+
+    fn on_closed(&mut self, end: Endpoint) {
+        self.links.retain(|_, link| link.end != end);
+        self.push_to.remove(&end);
+        self.waiters.closed(end);
+    }
+
+    fn on_frame(&mut self, now: Tick, from: Endpoint, kind: u8, payload: &[u8], out: &mut Effects) {
+        if kind != Kind::Message as u8 {
+            return self.say_goodbye(from, Goodbye::Kind(kind), out);
+        }
+        match Message::decode(payload) {
+            Ok(message) => self.on_message(now, from, message, out),
+            Err(error) => self.say_goodbye(from, Goodbye::Payload(error), out),
+        }
+    }
+
+    fn on_message(&mut self, now: Tick, from: Endpoint, message: Message, out: &mut Effects) {
+        match message {
+            Message::Heartbeat { core, incarnation, boot, sent, have, cluster_time, addresses, reports } => {
+                let heartbeat = Heartbeat { core, incarnation, boot, sent, have, cluster_time, addresses, reports };
+                self.on_heartbeat(now, from, &heartbeat, out);
+            }
+            Message::GetConfiguration { have } => {
+                if have < self.state.configuration.version {
+                    self.push_to.insert(from);
+                }
+            }
+            Message::OpenSession { nonce } => self.on_open_session(now, from, nonce, out),
+            Message::RenewLease { client } => self.on_renew_lease(now, from, client, out),
+            Message::LeaseQuery { clients } => self.on_lease_query(now, from, &clients, out),
+            Message::TableRequest { client, sequence, command } => {
+                self.on_table_request(now, from, client, sequence, command, out);
+            }
+            // The shell's handshake, and a peer that leaves.
+            Message::Hello { .. } | Message::Welcome { .. } | Message::Goodbye { .. } => {}
+            Message::ConfigurationIs { .. }
+            | Message::SessionOpened { .. }
+            | Message::LeaseRenewed { .. }
+            | Message::LeaseLost { .. }
+            | Message::TableAnswer { .. }
+            | Message::GetStatus { .. }
+            | Message::StatusIs { .. }
+            | Message::HeartbeatAnswer { .. }
+            | Message::LeaseVerdict { .. }
+            | Message::Fence { .. }
+            | Message::FenceReport { .. }
+            | Message::Attach { .. }
+            | Message::Attached { .. }
+            | Message::Mismatch { .. }
+            | Message::CopySegment { .. }
+            | Message::SegmentCopied { .. }
+            | Message::FetchLog { .. }
+            | Message::LogPiece { .. }
+            | Message::FreezeWitness { .. }
+            | Message::WitnessHolds { .. }
+            | Message::Gc { .. }
+            | Message::GcDone { .. } => self.say_goodbye(from, Goodbye::Misdirected(message.name()), out),
+        }
+    }
+
+    fn on_heartbeat(&mut self, now: Tick, from: Endpoint, heartbeat: &Heartbeat, out: &mut Effects) {
+        let node = heartbeat.core.node;
+        if let Err(why) = self.admit(now, heartbeat) {
+            return self.say_goodbye(from, why, out);
+        }
+        self.leases.hear(now, heartbeat.core);
+        if self.leases.has_returned(now, node) {
+            self.commit(&heartbeat.seen());
+            self.leases.take_back(node);
+        }
+        self.links.insert(heartbeat.core, Link { end: from, have: heartbeat.have });
+        self.clock.observe(now, heartbeat.cluster_time, self.state.time_reserved);
+        for report in &heartbeat.reports {
+            self.on_report(node, heartbeat.have, *report);
+        }
+        // Before a lease is granted: a new process's primaries move at once, and the grant must know of it (F1).
+        self.repair(now);
+        let index = self.state.node_index(node).expect("admitted");
+        let knows_its_place = heartbeat.have >= self.state.nodes[index].deposed;
+        let lease_millis = if knows_its_place { self.leases.grant(now, heartbeat.core) } else { 0 };
+        let answer = Message::HeartbeatAnswer {
+            sent: heartbeat.sent,
+            lease_millis,
+            cluster_time: self.clock.now(now, self.state.time_reserved),
+            clients_below: self.state.clients_below,
+        };
+        self.send(from, &answer, out);
+        if heartbeat.have < self.state.configuration.version {
+            self.push_to.insert(from);
+        }
+    }
+
+    /// Whether this process may speak for its node; registers a new one.
+    fn admit(&mut self, now: Tick, heartbeat: &Heartbeat) -> Result<(), Goodbye> {
+        let CoreId { node, core } = heartbeat.core;
+        let cores = heartbeat.addresses.len();
+        if node == NodeId(0) || cores > usize::from(CORES_MAX) || usize::from(core) >= cores {
+            return Err(Goodbye::Heartbeat(node));
+        }
+        let Some(index) = self.state.node_index(node) else {
+            if self.state.nodes.len() >= NODES_MAX {
+                return Err(Goodbye::TooManyNodes(node));
+            }
+            self.on_new_process(now, heartbeat);
+            return Ok(());
+        };
+        let known = &self.state.configuration.nodes[index];
+        if identity(known.incarnation) != identity(heartbeat.incarnation) {
+            return Err(Goodbye::IdTaken(node));
+        }
+        match heartbeat.incarnation.cmp(&known.incarnation) {
+            std::cmp::Ordering::Less => Err(Goodbye::Outdated(node, known.incarnation)),
+            std::cmp::Ordering::Greater => {
+                self.on_new_process(now, heartbeat);
+                Ok(())
+            }
+            std::cmp::Ordering::Equal if known.cores != heartbeat.addresses => Err(Goodbye::Addresses(node)),
+            std::cmp::Ordering::Equal => Ok(()),
+        }
+    }
+
+    fn on_new_process(&mut self, now: Tick, heartbeat: &Heartbeat) {
+        let node = heartbeat.core.node;
+        self.links.retain(|core, _| core.node != node);
+        self.leases.register(now, node, heartbeat.addresses.len(), Assume::Fresh);
+        self.commit(&heartbeat.seen());
+    }
+
+    /// Stale and repeated reports change nothing.
+    fn on_report(&mut self, from: NodeId, have: ConfigVersion, report: Report) {
+        let (Report::Recovered { shard, epoch }
+        | Report::Copied { shard, epoch, .. }
+        | Report::ListClosed { shard, epoch, .. }) = report;
+        let Some(config) = self.state.configuration.shard(shard) else { return };
+        if config.epoch != epoch || config.primary != from || repair::needs_fail_over(&self.state, config) {
+            return;
+        }
+        let command = match report {
+            Report::Recovered { .. } => recovered(&self.state, config),
+            Report::Copied { node, .. } => {
+                let record = &self.state.shards[usize::from(shard.0)];
+                let joins = config.member(node).is_some_and(|member| member.state == MemberState::Joining);
+                (joins && have >= record.members_since).then_some(Command::Copied { shard, epoch, node })
+            }
+            Report::ListClosed { list, .. } => (config.closing && config.list == list).then(|| {
+                let witnesses = placement::choose_witnesses(&self.state, config);
+                Command::OpenList { shard, list: list.next(), witnesses }
+            }),
+        };
+        if let Some(command) = command {
+            self.commit(&command);
+        }
+    }
+
+    fn on_open_session(&mut self, now: Tick, from: Endpoint, nonce: u64, out: &mut Effects) {
+        let cluster_time = self.clock.now(now, self.state.time_reserved);
+        let Some((client, lease_expiry)) = self.clients.grant(cluster_time) else {
+            return self.say_goodbye(from, Goodbye::TooManyClients, out);
+        };
+        if client >= self.state.clients_below {
+            self.commit(&Command::ReserveClients { below: ClientId(client.0 + CLIENT_IDS_AHEAD) });
+        }
+        self.send(from, &Message::SessionOpened { nonce, client, lease_expiry, cluster_time }, out);
+    }
+
+    fn on_renew_lease(&mut self, now: Tick, from: Endpoint, client: ClientId, out: &mut Effects) {
+        let cluster_time = self.clock.now(now, self.state.time_reserved);
+        let answer = match self.clients.renew(cluster_time, client) {
+            Some(lease_expiry) => Message::LeaseRenewed { client, lease_expiry, cluster_time },
+            None => Message::LeaseLost { client },
+        };
+        self.send(from, &answer, out);
+    }
+
+    fn on_lease_query(&mut self, now: Tick, from: Endpoint, clients: &[ClientId], out: &mut Effects) {
+        let cluster_time = self.clock.now(now, self.state.time_reserved);
+        let (mut expired, mut alive) = (Vec::new(), Vec::new());
+        for &client in clients.iter().take(LEASE_QUERY_MAX) {
+            match self.clients.standing(cluster_time, client) {
+                Standing::Alive(expiry) => alive.push(LeaseInfo { client, expiry }),
+                Standing::Expired => expired.push(client),
+            }
+        }
+        self.send(from, &Message::LeaseVerdict { cluster_time, expired, alive }, out);
+    }
+
+    fn on_table_request(
+        &mut self,
+        now: Tick,
+        from: Endpoint,
+        client: ClientId,
+        sequence: u64,
+        command: TableCommand,
+        out: &mut Effects,
+    ) {
+        let refuse = |text| Message::TableAnswer { client, sequence, outcome: TableOutcome::Refused(text) };
+        if let Some(why) = tables::refusal(&command) {
+            return self.send(from, &refuse(why), out);
+        }
+        let last = self.state.table_answer(client).map_or(0, |answer| answer.sequence);
+        if last != 0 && sequence <= last {
+            // A copy of the last request waits for its answer; one of an earlier request has had it.
+            if sequence == last {
+                self.waiters.wait(from, client, sequence);
+            }
+            return;
+        }
+        let cluster_time = self.clock.now(now, self.state.time_reserved);
+        if self.clients.standing(cluster_time, client) == Standing::Expired {
+            return self.send(from, &Message::LeaseLost { client }, out);
+        }
+        if self.state.table_answers_forgotten(client) {
+            return self.send(from, &refuse(tables::FORGOTTEN.into()), out);
+        }
+        if self.state.configuration.shards.is_empty() || self.log.is_backed_up() {
+            return;
+        }
+        self.commit(&Command::Table { client, sequence, command });
+        self.waiters.wait(from, client, sequence);
+    }
+
+    /// The configuration that every core which may hold a lease is known to obey.
+    fn known_everywhere(&self) -> ConfigVersion {
+        let cores = self.state.configuration.nodes.iter().filter(|info| info.alive).flat_map(|info| {
+            (0..u8::try_from(info.cores.len()).expect("at most CORES_MAX")).map(|core| CoreId { node: info.node, core })
+        });
+        cores
+            .map(|core| self.links.get(&core).map_or(ConfigVersion(0), |link| link.have))
+            .min()
+            .unwrap_or(self.state.configuration.version)
+    }
+
+    fn answer_table_requests(&mut self, out: &mut Effects) {
+        if self.waiters.is_empty() {
+            return;
+        }
+        let known = self.known_everywhere();
+        let answers: Vec<(Endpoint, Message)> = (self.waiters.take_known(&self.state, known).into_iter())
+            .map(|(to, answer)| {
+                let (client, sequence, outcome) = (answer.client, answer.sequence, answer.outcome.clone());
+                (to, Message::TableAnswer { client, sequence, outcome })
+            })
+            .collect();
+        for (to, message) in answers {
+            self.send(to, &message, out);
+        }
+    }
+
+    /// Commits whatever the shards need now.
+    fn repair(&mut self, now: Tick) {
+        if !std::mem::take(&mut self.changed) {
+            return;
+        }
+        if self.state.configuration.shards.is_empty() {
+            let nodes: Vec<NodeId> = self.state.alive_nodes().collect();
+            if nodes.len() < usize::from(self.state.nodes_wanted) {
+                return;
+            }
+            let faults = self.state.configuration.faults;
+            let shards = placement::first_placement(&nodes, self.state.shards_wanted, faults);
+            self.commit(&Command::Place { shards });
+        }
+        for index in 0..self.state.configuration.shards.len() {
+            /// Fail-over, members, list: one of each is all that one change can cause.
+            const COMMANDS_MAX: usize = 4;
+            let mut commands = 0;
+            while let Some(command) = repair::next_command(&self.state, &self.state.configuration.shards[index]) {
+                self.assert_may_promote(now, &command);
+                self.commit(&command);
+                commands += 1;
+                assert!(commands <= COMMANDS_MAX, "a repair does not end: {command:?}");
+            }
+        }
+        self.changed = false;
+    }
+
+    /// F1: no core of the old primary's process can hold a lease.
+    fn assert_may_promote(&self, now: Tick, command: &Command) {
+        if let Command::Promote { shard, .. } = command {
+            let old = self.state.configuration.shard(*shard).expect("placed").primary;
+            let incarnation = self.state.shards[usize::from(shard.0)].primary_incarnation;
+            let is_dead = self.state.incarnation(old) != Some(incarnation);
+            assert!(is_dead || !self.leases.may_hold_lease(now, old), "F1: {old} may hold a lease for {shard}");
+        }
+    }
+
+    /// A stall of ours looks like everybody's silence (pitfall 9).
+    fn notice_stall(&mut self, now: Tick) {
+        if now.since(self.last_step) > self.node_lease / 2 {
+            self.leases.extend_all(now);
+        }
+        self.last_step = self.last_step.max(now);
+    }
+
+    fn on_tick(&mut self, now: Tick) {
+        self.next_tick = now.after(self.node_lease / 8);
+        for node in self.leases.judge(now) {
+            self.commit(&Command::NodeLost { node });
+        }
+        if let Some(to) = self.clock.reservation_due(now, self.state.time_reserved) {
+            self.commit(&Command::ReserveTime { to });
+        }
+        let cluster_time = self.clock.now(now, self.state.time_reserved);
+        self.clients.sweep(cluster_time);
+    }
+
+    fn push_configuration(&mut self, out: &mut Effects) {
+        let version = self.state.configuration.version;
+        if version > self.pushed {
+            self.pushed = version;
+            self.push_to.extend(self.links.values().map(|link| link.end));
+        }
+        if self.push_to.is_empty() {
+            return;
+        }
+        let mark = out.mark();
+        Message::ConfigurationIs { configuration: self.state.configuration.clone() }.encode(out.arena());
+        let head = out.span_from(mark);
+        for to in std::mem::take(&mut self.push_to) {
+            self.push_frame(to, head, out);
+        }
+    }
+}
+
+impl Heartbeat {
+    fn seen(&self) -> Command {
+        Command::NodeSeen {
+            node: self.core.node,
+            incarnation: self.incarnation,
+            boot: self.boot,
+            addresses: self.addresses.clone(),
+        }
+    }
+}
+
+/// The data folder's identity: the low half of an incarnation; the high half counts its starts.
+fn identity(incarnation: Incarnation) -> u32 {
+    (incarnation.0 & u64::from(u32::MAX)) as u32
+}
+
+/// Section 7, step 5. A shard that never served keeps its first list if that is still good: nobody has used it.
+fn recovered(state: &State, config: &ShardConfig) -> Option<Command> {
+    match config.phase {
+        ShardPhase::Serving => None,
+        ShardPhase::Recovering => {
+            let unused = config.epoch.0 == 1 && !repair::list_must_change(state, config);
+            let (list, witnesses) = if unused {
+                (config.list, config.witnesses.clone())
+            } else {
+                (config.list.next(), placement::choose_witnesses(state, config))
+            };
+            Some(Command::Recovered { shard: config.shard, epoch: config.epoch, list, witnesses })
+        }
+    }
+}
+
+/// What was fixed at creation must be as stored; what may change is changed.
+fn reconcile_options(state: &mut State, options: &CoordinatorOptions) -> Result<(), StartError> {
+    let fixed = |what, stored: String, given: String| {
+        if stored == given { Ok(()) } else { Err(StartError::Fixed { what, stored, given }) }
+    };
+    let config = &state.configuration;
+    fixed("shards", state.shards_wanted.to_string(), options.shards.to_string())?;
+    fixed("faults", config.faults.to_string(), options.faults.to_string())?;
+    fixed("durability", format!("{:?}", config.durability), format!("{:?}", options.durability))?;
+    let stored = (config.coordinator, config.min_backups, state.nodes_wanted);
+    if stored != (options.address, options.min_backups, options.nodes) {
+        let (address, min_backups, nodes) = (options.address, options.min_backups, options.nodes);
+        state.apply(&Command::Configure { address, min_backups, nodes });
+    }
+    Ok(())
+}
+
+impl Machine for Coordinator {
+    fn step(&mut self, now: Tick, input: Input<'_>, out: &mut Effects) {
+        self.notice_stall(now);
+        match input {
+            Input::Frame { from, kind, payload } => self.on_frame(now, from, kind, payload, out),
+            Input::Closed(conn) => self.on_closed(Endpoint::Conn(conn)),
+            Input::Unreachable(end) => self.on_closed(end),
+            Input::Durable(position) => {
+                self.log.on_durable(position, out);
+                self.frames_held = 0;
+            }
+            Input::Tick => {}
+        }
+    }
+
+    fn end_turn(&mut self, now: Tick, out: &mut Effects) {
+        self.notice_stall(now);
+        // After the inputs of the turn: a heartbeat that is here already counts.
+        if now >= self.next_tick {
+            self.on_tick(now);
+        }
+        self.repair(now);
+        self.answer_table_requests(out);
+        self.push_configuration(out);
+        self.log.flush(&self.state, out);
+    }
+
+    fn next_deadline(&self) -> Option<Tick> {
+        Some(self.next_tick)
+    }
+
+    fn is_open(&self, gate: Gate) -> bool {
+        match gate {
+            Gate::Now => true,
+            Gate::Durable(position) => self.log.is_open(position),
+            Gate::Synced { .. } | Gate::Confirmed { .. } => unreachable!("the coordinator has no shard"),
+        }
+    }
+
+    fn log_bytes(&self, _slice: LogSlice) -> &[u8] {
+        unreachable!("the coordinator names no log bytes")
+    }
+
+    fn assert_invariants(&self) {
+        self.state.assert_invariants();
+        assert!(self.clients.next() <= self.state.clients_below, "R4.7: granted ids are reserved");
+    }
+}

@@ -1,0 +1,123 @@
+//! Who does what: pure functions of the state. Ties are broken by node id, so that a choice can be repeated.
+
+use kasha_types::limits::SLOTS;
+use kasha_types::{ConfigVersion, Epoch, ListVersion, NodeId, ShardId, Slot, TableId};
+use kasha_wire::{Member, MemberState, ShardConfig, ShardPhase, Tablet};
+
+use crate::State;
+
+/// A table's slots, split evenly into one contiguous range for each shard.
+pub(crate) fn tablets(table: TableId, shards: u16) -> impl Iterator<Item = Tablet> {
+    let bound = move |shard: u16| {
+        u16::try_from(u32::from(shard) * u32::from(SLOTS) / u32::from(shards)).expect("at most SLOTS")
+    };
+    (0..shards).map(move |shard| Tablet {
+        table,
+        first: Slot(bound(shard)),
+        last: Slot(bound(shard + 1) - 1),
+        shard: ShardId(shard),
+    })
+}
+
+/// The first placement: primaries, backups and witnesses go round the nodes. Nothing was served yet, so every member is
+/// complete and there is nothing to recover from. With 2f + 1 nodes witnesses are other nodes than the backups: a
+/// node's loss then costs a shard one of the two.
+pub(crate) fn first_placement(nodes: &[NodeId], shards: u16, faults: u8) -> Vec<ShardConfig> {
+    let (count, faults) = (nodes.len(), usize::from(faults));
+    assert!(count > faults, "options are checked: a shard needs f + 1 nodes");
+    let witnesses_from = if count > 2 * faults { faults + 1 } else { 1 };
+    let place = |shard: u16| {
+        let nth = |after: usize| nodes[(usize::from(shard) + after) % count];
+        ShardConfig {
+            shard: ShardId(shard),
+            epoch: Epoch(1),
+            primary: nth(0),
+            phase: ShardPhase::Recovering,
+            members: (0..=faults)
+                .map(|n| Member { node: nth(n), state: MemberState::Complete, since: ConfigVersion(0) })
+                .collect(),
+            recover_from: Vec::new(),
+            witnesses: (witnesses_from..witnesses_from + faults).map(nth).collect(),
+            list: ListVersion(1),
+            closing: false,
+        }
+    };
+    (0..shards).map(place).collect()
+}
+
+/// How many of the other shards count `node` as what `uses` says.
+fn load(state: &State, except: ShardId, uses: impl Fn(&ShardConfig) -> bool) -> usize {
+    state.configuration.shards.iter().filter(|shard| shard.shard != except && uses(shard)).count()
+}
+
+/// The new primary of a shard whose primary is gone, if anybody may be elected: an alive node that holds everything
+/// the shard ever answered from its last serving set ([M], R7.2). `recover_from` is what the new term recovers from.
+pub(crate) fn choose_primary(state: &State, shard: &ShardConfig, recover_from: &[NodeId]) -> Option<NodeId> {
+    let never_served = recover_from.is_empty();
+    let mut candidates: Vec<NodeId> =
+        if never_served { shard.members.iter().map(|member| member.node).collect() } else { recover_from.to_vec() };
+    candidates.retain(|&node| state.is_alive(node));
+    candidates.into_iter().min_by_key(|&node| {
+        let member = shard.member(node).is_some_and(|member| member.state == MemberState::Complete);
+        (!member, load(state, shard.shard, |other| other.primary == node), node)
+    })
+}
+
+/// Alive nodes to add to a set of `members`, least loaded first, up to f + 1 in all.
+pub(crate) fn choose_joiners(state: &State, shard: ShardId, members: &[Member], never: &[NodeId]) -> Vec<Member> {
+    let wanted = state.replicas().saturating_sub(members.len());
+    if wanted == 0 {
+        return Vec::new();
+    }
+    let mut spare: Vec<NodeId> = (state.alive_nodes())
+        .filter(|node| !members.iter().any(|member| member.node == *node) && !never.contains(node))
+        .collect();
+    spare.sort_by_cached_key(|&node| (load(state, shard, |other| other.member(node).is_some()), node));
+    let since = state.configuration.version.next();
+    spare.iter().take(wanted).map(|&node| Member { node, state: MemberState::Joining, since }).collect()
+}
+
+/// Exactly f alive nodes other than the primary, those that are no members and witness least first; empty if there are
+/// not enough (R6.1).
+pub(crate) fn choose_witnesses(state: &State, shard: &ShardConfig) -> Vec<NodeId> {
+    let faults = usize::from(state.configuration.faults);
+    let mut spare: Vec<NodeId> = state.alive_nodes().filter(|&node| node != shard.primary).collect();
+    if spare.len() < faults {
+        return Vec::new();
+    }
+    spare.sort_by_cached_key(|&node| {
+        let member = shard.member(node).is_some();
+        (member, load(state, shard.shard, |other| other.witnesses.contains(&node)), node)
+    });
+    spare.truncate(faults);
+    spare
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tablets_cover_every_slot_once() {
+        for shards in [1, 2, 3, 7, 1024] {
+            let mut next = 0;
+            for tablet in tablets(TableId(1), shards) {
+                assert_eq!(tablet.first, Slot(next));
+                next = tablet.last.0 + 1;
+            }
+            assert_eq!(next, SLOTS);
+        }
+    }
+
+    #[test]
+    fn the_first_placement_goes_round() {
+        let nodes: Vec<NodeId> = (1..=3).map(NodeId).collect();
+        let placed = first_placement(&nodes, 4, 1);
+        assert_eq!(placed.iter().map(|shard| shard.primary.0).collect::<Vec<_>>(), [1, 2, 3, 1]);
+        assert_eq!(placed[1].members.iter().map(|member| member.node.0).collect::<Vec<_>>(), [2, 3]);
+        assert_eq!(placed[1].witnesses, [NodeId(1)], "no backup, with enough nodes");
+        let placed = first_placement(&nodes[..2], 1, 1);
+        assert_eq!(placed[0].witnesses, [NodeId(2)], "the backup, without");
+        assert!(first_placement(&nodes, 1, 0)[0].witnesses.is_empty());
+    }
+}

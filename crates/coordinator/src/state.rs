@@ -1,0 +1,471 @@
+//! The committed state: what every log prefix says, and nothing that a clock or a connection says.
+//!
+//! [`State::apply`] is deterministic and total for every command that the machine may commit; a command that breaks an
+//! invariant is our own bug and panics. Besides the published [`Configuration`] it keeps what only the coordinator
+//! needs: which process of a primary's node a term belongs to, which boots a witness list was made in, when a node last
+//! lost a primary, the reservations (R4.7), and the answers to table requests (exactly once).
+
+use std::collections::BTreeMap;
+
+use kasha_types::limits::{FAULTS_MAX, NODES_MAX, TABLES_MAX};
+use kasha_types::{
+    BootId, ClientId, ClusterTime, ConfigVersion, Epoch, Incarnation, ListVersion, NodeId, ShardId, Slot, TableId,
+    limits,
+};
+use kasha_wire::message::{TableCommand, TableOutcome};
+use kasha_wire::{
+    Configuration, DecodeError, Member, MemberState, NodeInfo, Reader, ShardConfig, ShardPhase, TableInfo, Wire,
+    wire_struct,
+};
+
+use crate::limits::{TABLE_CLIENTS_MAX, TABLETS_MAX};
+use crate::options::CoordinatorOptions;
+use crate::{Command, placement};
+
+/// The table that every cluster begins with. It cannot be dropped.
+pub(crate) const DEFAULT_TABLE: &str = "default";
+
+/// What only we know of a node; in order of node, like the configuration's.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct NodeRecord {
+    /// Its machine's boot.
+    pub(crate) boot: BootId,
+    /// The configuration that last took a primary from it: no lease for a core that has not seen it (F1).
+    pub(crate) deposed: ConfigVersion,
+}
+
+/// What only we know of a shard; in order of shard.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ShardRecord {
+    /// The process that the term belongs to: another one of the same node has lost the memory of it (R7.1).
+    pub(crate) primary_incarnation: Incarnation,
+    /// The boots of the witnesses' machines when the list was made (R5.5).
+    pub(crate) witness_boots: Vec<BootId>,
+    /// The configuration that last changed the set: a `Copied` of an earlier view may mean an earlier joining.
+    pub(crate) members_since: ConfigVersion,
+}
+
+/// The answer to a client's last table request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct TableAnswer {
+    pub(crate) client: ClientId,
+    pub(crate) sequence: u64,
+    pub(crate) outcome: TableOutcome,
+    /// The configuration that every core must know before the answer may leave.
+    pub(crate) version: ConfigVersion,
+}
+
+/// The coordinator's state machine.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct State {
+    /// Commands applied since the cluster was created.
+    applied: u64,
+    pub(crate) nodes_wanted: u16,
+    pub(crate) shards_wanted: u16,
+    pub(crate) configuration: Configuration,
+    pub(crate) nodes: Vec<NodeRecord>,
+    pub(crate) shards: Vec<ShardRecord>,
+    pub(crate) time_reserved: ClusterTime,
+    pub(crate) clients_below: ClientId,
+    next_table: TableId,
+    table_answers: BTreeMap<ClientId, TableAnswer>,
+    /// Answers to clients up to here may have been forgotten.
+    table_answers_forgotten: ClientId,
+}
+
+impl State {
+    /// The state of a cluster that is just created.
+    #[must_use]
+    pub fn new(options: &CoordinatorOptions) -> Self {
+        Self {
+            applied: 0,
+            nodes_wanted: options.nodes,
+            shards_wanted: options.shards,
+            configuration: Configuration {
+                cluster: options.cluster,
+                version: ConfigVersion(1),
+                faults: options.faults,
+                durability: options.durability,
+                min_backups: options.min_backups,
+                coordinator: options.address,
+                nodes: Vec::new(),
+                shards: Vec::new(),
+                tables: Vec::new(),
+                tablets: Vec::new(),
+            },
+            nodes: Vec::new(),
+            shards: Vec::new(),
+            time_reserved: ClusterTime(1),
+            clients_below: ClientId(1),
+            next_table: TableId(1),
+            table_answers: BTreeMap::new(),
+            table_answers_forgotten: ClientId(0),
+        }
+    }
+
+    /// What is published.
+    #[must_use]
+    pub fn configuration(&self) -> &Configuration {
+        &self.configuration
+    }
+
+    /// Commands applied since the cluster was created.
+    #[must_use]
+    pub fn applied(&self) -> u64 {
+        self.applied
+    }
+
+    /// Up to where ClusterTime may be handed out.
+    #[must_use]
+    pub fn time_reserved(&self) -> ClusterTime {
+        self.time_reserved
+    }
+
+    /// Every client id that was ever granted is below.
+    #[must_use]
+    pub fn clients_below(&self) -> ClientId {
+        self.clients_below
+    }
+
+    /// How many replicas a shard should have.
+    pub(crate) fn replicas(&self) -> usize {
+        usize::from(self.configuration.faults) + 1
+    }
+
+    pub(crate) fn node_index(&self, node: NodeId) -> Option<usize> {
+        self.configuration.nodes.binary_search_by_key(&node, |info| info.node).ok()
+    }
+
+    pub(crate) fn is_alive(&self, node: NodeId) -> bool {
+        self.node_index(node).is_some_and(|index| self.configuration.nodes[index].alive)
+    }
+
+    pub(crate) fn alive_nodes(&self) -> impl Iterator<Item = NodeId> + '_ {
+        self.configuration.nodes.iter().filter(|info| info.alive).map(|info| info.node)
+    }
+
+    pub(crate) fn incarnation(&self, node: NodeId) -> Option<Incarnation> {
+        self.node_index(node).map(|index| self.configuration.nodes[index].incarnation)
+    }
+
+    pub(crate) fn boot(&self, node: NodeId) -> Option<BootId> {
+        self.node_index(node).map(|index| self.nodes[index].boot)
+    }
+
+    pub(crate) fn table_answer(&self, client: ClientId) -> Option<&TableAnswer> {
+        self.table_answers.get(&client)
+    }
+
+    /// Whether this client's answers may have been forgotten: then a request could be a late copy of an answered one.
+    pub(crate) fn table_answers_forgotten(&self, client: ClientId) -> bool {
+        client <= self.table_answers_forgotten && !self.table_answers.contains_key(&client)
+    }
+
+    fn shard_mut(&mut self, shard: ShardId) -> &mut ShardConfig {
+        self.configuration.shards.get_mut(usize::from(shard.0)).expect("only placed shards are changed")
+    }
+
+    /// Applies one command.
+    ///
+    /// # Panics
+    /// If the command breaks an invariant: only commands that the machine may commit are ever logged.
+    pub fn apply(&mut self, command: &Command) {
+        let publishes = match command {
+            Command::Configure { address, min_backups, nodes } => {
+                self.configuration.coordinator = *address;
+                self.configuration.min_backups = *min_backups;
+                self.nodes_wanted = *nodes;
+                true
+            }
+            Command::NodeSeen { node, incarnation, boot, addresses } => {
+                let info = NodeInfo { node: *node, incarnation: *incarnation, cores: addresses.clone(), alive: true };
+                self.apply_node_seen(info, *boot);
+                true
+            }
+            Command::NodeLost { node } => {
+                let index = self.node_index(*node).expect("only known nodes are lost");
+                self.configuration.nodes[index].alive = false;
+                true
+            }
+            Command::Place { shards } => {
+                self.apply_place(shards);
+                true
+            }
+            Command::Promote { shard, epoch, primary, members, recover_from } => {
+                self.apply_promote(*shard, *epoch, *primary, members, recover_from);
+                true
+            }
+            Command::Recovered { shard, epoch, list, witnesses } => {
+                let config = self.shard_mut(*shard);
+                assert_eq!((config.epoch, config.phase), (*epoch, ShardPhase::Recovering), "{shard}: not recovering");
+                config.phase = ShardPhase::Serving;
+                config.recover_from.clear();
+                let keeps = *list == config.list && *witnesses == config.witnesses;
+                assert!(keeps || *list == config.list.next(), "F2: list versions grow by one");
+                self.set_list(*shard, *list, witnesses);
+                true
+            }
+            Command::SetMembers { shard, epoch, members } => {
+                let config = self.shard_mut(*shard);
+                assert_eq!(config.epoch, *epoch, "{shard}: members of another term");
+                for member in members.iter().filter(|member| member.state == MemberState::Complete) {
+                    assert_eq!(config.member(member.node), Some(*member), "R7.2: completeness is not decreed");
+                }
+                config.members.clone_from(members);
+                self.shards[usize::from(shard.0)].members_since = self.configuration.version.next();
+                true
+            }
+            Command::Copied { shard, epoch, node } => {
+                let config = self.shard_mut(*shard);
+                assert_eq!(config.epoch, *epoch, "{shard}: copied in another term");
+                let member = config.members.iter_mut().find(|member| member.node == *node).expect("a member");
+                member.state = MemberState::Complete;
+                true
+            }
+            Command::CloseList { shard, list } => {
+                let config = self.shard_mut(*shard);
+                assert!(config.list == *list && !config.closing && config.phase == ShardPhase::Serving);
+                config.closing = true;
+                true
+            }
+            Command::OpenList { shard, list, witnesses } => {
+                let config = self.shard_mut(*shard);
+                assert!(config.closing && *list == config.list.next(), "R6.2: {shard} is not closing");
+                self.set_list(*shard, *list, witnesses);
+                true
+            }
+            Command::ReserveTime { to } => {
+                assert!(*to >= self.time_reserved, "F2: reservations only grow");
+                self.time_reserved = *to;
+                false
+            }
+            Command::ReserveClients { below } => {
+                assert!(*below >= self.clients_below, "F2: reservations only grow");
+                self.clients_below = *below;
+                false
+            }
+            Command::Table { client, sequence, command } => self.apply_table(*client, *sequence, command),
+        };
+        self.applied += 1;
+        if publishes {
+            self.configuration.version = self.configuration.version.next();
+        }
+    }
+
+    fn apply_node_seen(&mut self, info: NodeInfo, boot: BootId) {
+        match self.configuration.nodes.binary_search_by_key(&info.node, |known| known.node) {
+            Ok(index) => {
+                let known = &mut self.configuration.nodes[index];
+                assert!(info.incarnation >= known.incarnation, "F2: incarnations only grow");
+                *known = info;
+                self.nodes[index].boot = boot;
+            }
+            Err(index) => {
+                assert!(self.nodes.len() < NODES_MAX, "refused before");
+                self.configuration.nodes.insert(index, info);
+                self.nodes.insert(index, NodeRecord { boot, deposed: ConfigVersion(0) });
+            }
+        }
+    }
+
+    fn apply_place(&mut self, shards: &[ShardConfig]) {
+        assert!(self.configuration.shards.is_empty(), "shards are placed once");
+        assert_eq!(shards.len(), usize::from(self.shards_wanted));
+        self.configuration.shards = shards.to_vec();
+        self.shards = (shards.iter())
+            .map(|config| ShardRecord {
+                primary_incarnation: self.incarnation(config.primary).expect("placed on known nodes"),
+                witness_boots: self.boots(&config.witnesses),
+                members_since: self.configuration.version.next(),
+            })
+            .collect();
+        self.create_table(DEFAULT_TABLE);
+    }
+
+    fn apply_promote(&mut self, shard: ShardId, epoch: Epoch, primary: NodeId, members: &[Member], from: &[NodeId]) {
+        let incarnation = self.incarnation(primary).expect("elected among known nodes");
+        let version = self.configuration.version.next();
+        let config = self.shard_mut(shard);
+        assert_eq!(epoch, config.epoch.next(), "F2: epochs grow by one");
+        assert!(from.is_empty() || from.contains(&primary), "R7.2: {primary} is no complete copy of {shard}");
+        let deposed = config.primary;
+        config.epoch = epoch;
+        config.primary = primary;
+        config.phase = ShardPhase::Recovering;
+        config.members = members.to_vec();
+        config.recover_from = from.to_vec();
+        config.closing = false;
+        let record = &mut self.shards[usize::from(shard.0)];
+        record.primary_incarnation = incarnation;
+        record.members_since = version;
+        let index = self.node_index(deposed).expect("a primary is a known node");
+        self.nodes[index].deposed = version;
+    }
+
+    fn boots(&self, nodes: &[NodeId]) -> Vec<BootId> {
+        nodes.iter().map(|&node| self.boot(node).expect("witnesses are known nodes")).collect()
+    }
+
+    fn set_list(&mut self, shard: ShardId, list: ListVersion, witnesses: &[NodeId]) {
+        // A list that is kept keeps its boots: what was lost since it was made is still lost (R5.5).
+        if self.shard_mut(shard).list != list {
+            self.shards[usize::from(shard.0)].witness_boots = self.boots(witnesses);
+        }
+        let config = self.shard_mut(shard);
+        config.list = list;
+        config.witnesses = witnesses.to_vec();
+        config.closing = false;
+    }
+
+    fn create_table(&mut self, name: &str) -> TableId {
+        let table = self.next_table;
+        self.next_table = TableId(table.0.checked_add(1).expect("table ids are exhausted"));
+        self.configuration.tables.push(TableInfo { table, name: name.to_owned() });
+        self.configuration.tablets.extend(placement::tablets(table, self.shards_wanted));
+        table
+    }
+
+    fn apply_table(&mut self, client: ClientId, sequence: u64, command: &TableCommand) -> bool {
+        let (outcome, publishes) = match command {
+            TableCommand::Create(name) => match self.configuration.table(name) {
+                Some(table) => (TableOutcome::Exists(table), false),
+                None => match self.no_room_for_a_table() {
+                    Some(why) => (TableOutcome::Refused(why), false),
+                    None => (TableOutcome::Created(self.create_table(name)), true),
+                },
+            },
+            TableCommand::Drop(name) => match self.configuration.table(name) {
+                Some(table) => {
+                    self.configuration.tables.retain(|info| info.table != table);
+                    self.configuration.tablets.retain(|tablet| tablet.table != table);
+                    (TableOutcome::Dropped(table), true)
+                }
+                None => (TableOutcome::NotFound, false),
+            },
+        };
+        let version = if publishes { self.configuration.version.next() } else { self.configuration.version };
+        self.table_answers.insert(client, TableAnswer { client, sequence, outcome, version });
+        if self.table_answers.len() > TABLE_CLIENTS_MAX {
+            let (oldest, _) = self.table_answers.pop_first().expect("more than one");
+            self.table_answers_forgotten = self.table_answers_forgotten.max(oldest);
+        }
+        publishes
+    }
+
+    fn no_room_for_a_table(&self) -> Option<String> {
+        let tables = self.configuration.tables.len();
+        let most = TABLES_MAX.min(TABLETS_MAX / usize::from(self.shards_wanted));
+        (tables >= most)
+            .then(|| format!("there are {tables} tables, the most for {} shards: drop one first", self.shards_wanted))
+    }
+
+    /// Checks what must hold between any two commands.
+    ///
+    /// # Panics
+    /// If it does not.
+    pub fn assert_invariants(&self) {
+        let config = &self.configuration;
+        assert!(config.faults <= FAULTS_MAX && config.nodes.len() == self.nodes.len());
+        assert!(config.nodes.is_sorted_by(|a, b| a.node < b.node), "nodes are in order and distinct");
+        assert!(config.shards.len() == self.shards.len());
+        assert!(config.shards.is_empty() || config.shards.len() == usize::from(self.shards_wanted));
+        for (index, shard) in config.shards.iter().enumerate() {
+            assert_eq!(usize::from(shard.shard.0), index);
+            self.assert_shard_invariants(shard, &self.shards[index]);
+        }
+        assert!(config.tables.is_sorted_by(|a, b| a.table < b.table), "tables are in order");
+        assert!(config.tables.last().is_none_or(|info| info.table < self.next_table), "table ids are not reused");
+        assert_eq!(config.tablets.len(), config.tables.len() * config.shards.len());
+        if !config.shards.is_empty() {
+            for (tablets, info) in config.tablets.chunks_exact(config.shards.len()).zip(&config.tables) {
+                let mut next = 0;
+                for tablet in tablets {
+                    assert!(tablet.table == info.table && tablet.first == Slot(next) && tablet.last >= tablet.first);
+                    next = tablet.last.0 + 1;
+                }
+                assert_eq!(next, limits::SLOTS, "every slot of {} has one owner", info.table);
+            }
+        }
+        assert!(self.table_answers.len() <= TABLE_CLIENTS_MAX);
+    }
+
+    fn assert_shard_invariants(&self, shard: &ShardConfig, record: &ShardRecord) {
+        let id = shard.shard;
+        assert!(shard.epoch >= Epoch(1) && shard.list >= ListVersion(1), "{id}: {shard:?}");
+        let complete = |node| shard.member(node).is_some_and(|member| member.state == MemberState::Complete);
+        assert!(complete(shard.primary), "R7.2: {id}'s primary is a complete member: {shard:?}");
+        assert!(shard.members.len() <= self.replicas(), "{id} has too many members: {shard:?}");
+        let mut nodes: Vec<NodeId> = shard.members.iter().map(|member| member.node).collect();
+        nodes.sort_unstable();
+        nodes.dedup();
+        assert_eq!(nodes.len(), shard.members.len(), "{id}'s members are distinct nodes: {shard:?}");
+        match shard.phase {
+            ShardPhase::Serving => {
+                assert!(shard.recover_from.is_empty(), "{id} serves: {shard:?}");
+                assert!(!shard.witnesses.contains(&shard.primary), "R6.1: {id}: {shard:?}");
+            }
+            ShardPhase::Recovering => {
+                assert!(!shard.closing, "{id}: a list is replayed or closed, not both: {shard:?}");
+                if !shard.recover_from.is_empty() {
+                    assert!(shard.recover_from.contains(&shard.primary), "R7.2: {id}: {shard:?}");
+                    let joins_over = |member: &Member| {
+                        member.state == MemberState::Joining && shard.recover_from.contains(&member.node)
+                    };
+                    assert!(!shard.members.iter().any(joins_over), "{id}: a copy to recover from is overwritten");
+                }
+            }
+        }
+        assert!(
+            shard.witnesses.is_empty() || shard.witnesses.len() == usize::from(self.configuration.faults),
+            "R6.1: {id} has exactly f witnesses or none: {shard:?}"
+        );
+        assert_eq!(record.witness_boots.len(), shard.witnesses.len());
+    }
+}
+
+wire_struct! {
+    NodeRecord { boot, deposed }
+    ShardRecord { primary_incarnation, witness_boots, members_since }
+    TableAnswer { client, sequence, outcome, version }
+}
+
+impl Wire for State {
+    fn put(&self, out: &mut Vec<u8>) {
+        self.applied.put(out);
+        self.nodes_wanted.put(out);
+        self.shards_wanted.put(out);
+        self.configuration.put(out);
+        self.nodes.put(out);
+        self.shards.put(out);
+        self.time_reserved.put(out);
+        self.clients_below.put(out);
+        self.next_table.put(out);
+        u32::try_from(self.table_answers.len()).expect("bounded").put(out);
+        self.table_answers.values().for_each(|answer| answer.put(out));
+        self.table_answers_forgotten.put(out);
+    }
+
+    fn take(from: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        let state = Self {
+            applied: from.take()?,
+            nodes_wanted: from.take()?,
+            shards_wanted: from.take()?,
+            configuration: from.take()?,
+            nodes: from.take()?,
+            shards: from.take()?,
+            time_reserved: from.take()?,
+            clients_below: from.take()?,
+            next_table: from.take()?,
+            table_answers: (from.take::<Vec<TableAnswer>>()?.into_iter())
+                .map(|answer| (answer.client, answer))
+                .collect(),
+            table_answers_forgotten: from.take()?,
+        };
+        if state.nodes.len() != state.configuration.nodes.len()
+            || state.shards.len() != state.configuration.shards.len()
+        {
+            return Err(DecodeError::Invalid("a snapshot"));
+        }
+        Ok(state)
+    }
+}

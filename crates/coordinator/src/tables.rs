@@ -1,0 +1,83 @@
+//! Table requests: exactly once, and answered only when no core can serve the table as it was before.
+
+use kasha_machine::Endpoint;
+use kasha_types::limits::TABLE_NAME_BYTES_MAX;
+use kasha_types::{ClientId, ConfigVersion};
+use kasha_wire::message::TableCommand;
+
+use crate::State;
+use crate::limits::TABLE_ANSWERS_WAITING_MAX;
+use crate::state::{DEFAULT_TABLE, TableAnswer};
+
+/// Why a request is refused whatever the state is. Not recorded: a copy of it is refused again.
+pub(crate) fn refusal(command: &TableCommand) -> Option<String> {
+    let (TableCommand::Create(name) | TableCommand::Drop(name)) = command;
+    if name.is_empty() || name.len() > TABLE_NAME_BYTES_MAX {
+        return Some(format!("a table's name has 1 to {TABLE_NAME_BYTES_MAX} bytes, this one {}", name.len()));
+    }
+    if name.chars().any(char::is_control) {
+        return Some("a table's name must be printable: it holds control characters".into());
+    }
+    match command {
+        TableCommand::Create(_) => None,
+        TableCommand::Drop(name) => (name == DEFAULT_TABLE)
+            .then(|| format!("the table \"{DEFAULT_TABLE}\" cannot be dropped: delete its keys instead")),
+    }
+}
+
+/// Told to a client whose earlier answers were forgotten: whether this request ran cannot be known any more.
+pub(crate) const FORGOTTEN: &str =
+    "too many newer sessions have changed tables since this one began: open a new session and look at the tables first";
+
+#[derive(Clone, Copy, Debug)]
+struct Waiter {
+    to: Endpoint,
+    client: ClientId,
+    sequence: u64,
+}
+
+/// Who waits for an answer that is committed.
+#[derive(Debug, Default)]
+pub(crate) struct TableWaiters {
+    waiters: Vec<Waiter>,
+}
+
+impl TableWaiters {
+    /// `to` waits for the answer of (client, sequence); once, however often it asks.
+    pub(crate) fn wait(&mut self, to: Endpoint, client: ClientId, sequence: u64) {
+        self.waiters.retain(|waiter| waiter.client != client);
+        if self.waiters.len() >= TABLE_ANSWERS_WAITING_MAX {
+            self.waiters.remove(0);
+        }
+        self.waiters.push(Waiter { to, client, sequence });
+    }
+
+    pub(crate) fn closed(&mut self, end: Endpoint) {
+        self.waiters.retain(|waiter| waiter.to != end);
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.waiters.is_empty()
+    }
+
+    /// Takes those whose answer every core that could serve knows of.
+    pub(crate) fn take_known<'a>(
+        &mut self,
+        state: &'a State,
+        known: ConfigVersion,
+    ) -> Vec<(Endpoint, &'a TableAnswer)> {
+        let mut answers = Vec::new();
+        self.waiters.retain(|waiter| {
+            let answer = state.table_answer(waiter.client).filter(|answer| answer.sequence == waiter.sequence);
+            match answer {
+                Some(answer) if answer.version > known => true,
+                Some(answer) => {
+                    answers.push((waiter.to, answer));
+                    false
+                }
+                None => false,
+            }
+        });
+        answers
+    }
+}

@@ -1,0 +1,368 @@
+//! A coordinator in virtual time on an in-memory disk, and nodes that only send heartbeats and reports.
+#![allow(dead_code, unreachable_pub, missing_docs)]
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use kasha_coordinator::{Coordinator, CoordinatorOptions, StartError};
+use kasha_machine::{Disk, Effects, Endpoint, FileName, Held, Input, Machine, turn};
+use kasha_types::{
+    BootId, ClusterId, ClusterTime, ConfigVersion, ConnId, CoreId, Epoch, Incarnation, ListVersion, LocalPosition,
+    NodeId, ShardId, Tick,
+};
+use kasha_wire::message::Report;
+use kasha_wire::{Configuration, FRAME_HEADER_BYTES, FrameHeader, Kind, MemberState, Message, ShardConfig, ShardPhase};
+
+pub const LEASE: Duration = Duration::from_millis(1000);
+pub const STEP_MILLIS: u64 = 100;
+
+pub type Files = BTreeMap<FileName, Vec<u8>>;
+
+#[derive(Clone, Debug)]
+pub enum Change {
+    Write(FileName, u64, Vec<u8>),
+    Truncate(FileName, u64),
+    Remove(FileName),
+}
+
+pub fn apply_change(files: &mut Files, change: &Change) {
+    match change {
+        Change::Write(file, offset, bytes) => {
+            let content = files.entry(*file).or_default();
+            let (start, end) = (usize::try_from(*offset).unwrap(), usize::try_from(*offset).unwrap() + bytes.len());
+            content.resize(content.len().max(end), 0);
+            content[start..end].copy_from_slice(bytes);
+        }
+        Change::Truncate(file, len) => {
+            if let Some(content) = files.get_mut(file) {
+                content.truncate(usize::try_from(*len).unwrap());
+            }
+        }
+        Change::Remove(file) => {
+            files.remove(file);
+        }
+    }
+}
+
+/// What is durable, and what was done since.
+#[derive(Clone, Debug, Default)]
+pub struct MemoryDisk {
+    pub durable: Files,
+    pub since: Vec<Change>,
+    pub commits: Vec<(LocalPosition, usize)>,
+    pub sent: Vec<(Endpoint, Message)>,
+    pub disconnected: BTreeSet<Endpoint>,
+}
+
+impl Disk for MemoryDisk {
+    fn list(&self) -> Vec<FileName> {
+        self.durable.keys().copied().collect()
+    }
+    fn read(&self, file: FileName) -> std::io::Result<Option<Vec<u8>>> {
+        Ok(self.durable.get(&file).cloned())
+    }
+}
+
+impl turn::Shell for MemoryDisk {
+    fn send(&mut self, to: Endpoint, head: &[u8], tail: &[u8]) {
+        assert!(tail.is_empty());
+        let header = FrameHeader::parse(head).unwrap().unwrap();
+        assert_eq!(header.kind, Kind::Message as u8);
+        header.check(head).unwrap();
+        self.sent.push((to, Message::decode(&head[FRAME_HEADER_BYTES..]).unwrap()));
+    }
+    fn write(&mut self, file: FileName, offset: u64, bytes: &[u8]) {
+        self.since.push(Change::Write(file, offset, bytes.to_vec()));
+    }
+    fn replace(&mut self, _: FileName, _: &[u8]) {
+        unreachable!()
+    }
+    fn truncate(&mut self, file: FileName, len: u64) {
+        self.since.push(Change::Truncate(file, len));
+    }
+    fn remove(&mut self, file: FileName) {
+        self.since.push(Change::Remove(file));
+    }
+    fn commit(&mut self, to: LocalPosition, fsync: bool) {
+        assert!(fsync, "R5.3: coordinator state is fsynced in every mode");
+        self.commits.push((to, self.since.len()));
+    }
+    fn flush(&mut self) {}
+    fn route(&mut self, _: Endpoint, _: SocketAddr) {
+        unreachable!()
+    }
+    fn disconnect(&mut self, to: Endpoint) {
+        self.disconnected.insert(to);
+    }
+    fn stop(&mut self, why: &str) {
+        panic!("stopped: {why}");
+    }
+}
+
+/// A node that obeys, as far as the coordinator can see.
+#[derive(Clone, Debug)]
+pub struct FakeNode {
+    pub id: NodeId,
+    pub starts: u32,
+    pub identity: u32,
+    pub boot: BootId,
+    pub cores: u8,
+    pub up: bool,
+    pub config: Option<Configuration>,
+}
+
+impl FakeNode {
+    pub fn incarnation(&self) -> Incarnation {
+        Incarnation(u64::from(self.starts) << 32 | u64::from(self.identity))
+    }
+    pub fn have(&self) -> ConfigVersion {
+        self.config.as_ref().map_or(ConfigVersion(0), |config| config.version)
+    }
+    pub fn addresses(&self) -> Vec<SocketAddr> {
+        (0..self.cores)
+            .map(|core| SocketAddr::from(([10, 0, 0, u8::try_from(self.id.0).unwrap()], 7000 + u16::from(core))))
+            .collect()
+    }
+    /// What a primary would report of the configuration it knows.
+    pub fn reports(&self) -> Vec<Report> {
+        let mut reports = Vec::new();
+        let mine = |shard: &&ShardConfig| shard.primary == self.id;
+        for shard in self.config.iter().flat_map(|config| &config.shards).filter(mine) {
+            let (id, epoch) = (shard.shard, shard.epoch);
+            match shard.phase {
+                ShardPhase::Recovering => reports.push(Report::Recovered { shard: id, epoch }),
+                ShardPhase::Serving if shard.closing => {
+                    reports.push(Report::ListClosed { shard: id, epoch, list: shard.list });
+                }
+                ShardPhase::Serving => {}
+            }
+            for member in shard.members.iter().filter(|member| member.state == MemberState::Joining) {
+                reports.push(Report::Copied { shard: id, epoch, node: member.node });
+            }
+        }
+        reports
+    }
+}
+
+pub fn conn(node: NodeId, core: u8) -> Endpoint {
+    Endpoint::Conn(ConnId(u64::from(node.0) * 100 + u64::from(core)))
+}
+
+pub const CLIENT: Endpoint = Endpoint::Conn(ConnId(99_999));
+
+pub fn options(nodes: u16, shards: u16, faults: u8) -> CoordinatorOptions {
+    let mut options =
+        CoordinatorOptions::new(ClusterId(77), nodes, shards, faults, SocketAddr::from(([10, 0, 1, 1], 7000)));
+    options.node_lease = LEASE;
+    options.drift_bound = LEASE / 20;
+    options.client_lease_millis = 5_000;
+    options
+}
+
+pub struct World {
+    pub options: CoordinatorOptions,
+    pub coordinator: Coordinator,
+    pub disk: MemoryDisk,
+    pub held: Held,
+    pub effects: Effects,
+    pub now: Tick,
+    /// Whether commits become durable at once.
+    pub fast_disk: bool,
+    /// Whether nodes report what they are asked for.
+    pub reporting: bool,
+    pub nodes: BTreeMap<NodeId, FakeNode>,
+    /// Everything sent since it was last taken.
+    pub sent: Vec<(Endpoint, Message)>,
+}
+
+impl World {
+    pub fn try_new(options: CoordinatorOptions, disk: MemoryDisk, now: Tick) -> Result<Self, StartError> {
+        Self::try_with(options, disk, now, true)
+    }
+
+    pub fn try_with(
+        options: CoordinatorOptions,
+        disk: MemoryDisk,
+        now: Tick,
+        fast_disk: bool,
+    ) -> Result<Self, StartError> {
+        let mut effects = Effects::new();
+        let coordinator = Coordinator::start(options.clone(), &disk, now, &mut effects)?;
+        let mut world = Self {
+            options,
+            coordinator,
+            disk,
+            held: Held::new(),
+            effects,
+            now,
+            fast_disk,
+            reporting: true,
+            nodes: BTreeMap::new(),
+            sent: Vec::new(),
+        };
+        world.finish();
+        Ok(world)
+    }
+
+    pub fn new(options: CoordinatorOptions) -> Self {
+        Self::try_new(options, MemoryDisk::default(), Tick(1_000_000_000)).unwrap()
+    }
+
+    /// Nodes 1..=n with one core each, placed and serving.
+    pub fn serving(nodes: u16, shards: u16, faults: u8) -> Self {
+        let mut world = Self::new(options(nodes, shards, faults));
+        for id in 1..=nodes {
+            world.add_node(id, 1);
+        }
+        world.run(500);
+        assert!(world.config().shards.iter().all(|shard| shard.phase == ShardPhase::Serving));
+        world
+    }
+
+    pub fn add_node(&mut self, id: u16, cores: u8) {
+        let node = FakeNode {
+            id: NodeId(id),
+            starts: 1,
+            identity: 1000 + u32::from(id),
+            boot: BootId(u128::from(id)),
+            cores,
+            up: true,
+            config: None,
+        };
+        self.nodes.insert(NodeId(id), node);
+    }
+
+    pub fn node(&mut self, id: u16) -> &mut FakeNode {
+        self.nodes.get_mut(&NodeId(id)).unwrap()
+    }
+
+    pub fn config(&self) -> &Configuration {
+        self.coordinator.configuration()
+    }
+
+    pub fn shard(&self, shard: u16) -> &ShardConfig {
+        self.config().shard(ShardId(shard)).unwrap()
+    }
+
+    fn finish(&mut self) {
+        turn::finish(self.now, &mut self.coordinator, &mut self.effects, &mut self.held, &mut self.disk);
+        self.coordinator.assert_invariants();
+        while self.fast_disk && !self.disk.commits.is_empty() {
+            self.fsync();
+        }
+        self.deliver();
+    }
+
+    /// The oldest commit in flight becomes durable.
+    pub fn fsync(&mut self) {
+        let (position, changes) = self.disk.commits.remove(0);
+        for change in self.disk.since.drain(..changes) {
+            apply_change(&mut self.disk.durable, &change);
+        }
+        self.disk.commits.iter_mut().for_each(|(_, later)| *later -= changes);
+        self.coordinator.step(self.now, Input::Durable(position), &mut self.effects);
+        turn::finish(self.now, &mut self.coordinator, &mut self.effects, &mut self.held, &mut self.disk);
+        self.coordinator.assert_invariants();
+    }
+
+    /// Nodes learn configurations; everything is remembered.
+    pub fn deliver(&mut self) {
+        for (to, message) in std::mem::take(&mut self.disk.sent) {
+            if let (Endpoint::Conn(ConnId(conn)), Message::ConfigurationIs { configuration }) = (to, &message) {
+                let id = NodeId(u16::try_from(conn / 100).unwrap());
+                if let Some(node) =
+                    self.nodes.get_mut(&id).filter(|node| node.up && node.have() < configuration.version)
+                {
+                    node.config = Some(configuration.clone());
+                }
+            }
+            self.sent.push((to, message));
+        }
+    }
+
+    pub fn send(&mut self, from: Endpoint, message: &Message) {
+        let mut frame = Vec::new();
+        message.encode(&mut frame);
+        let input = Input::Frame { from, kind: Kind::Message as u8, payload: &frame[FRAME_HEADER_BYTES..] };
+        self.coordinator.step(self.now, input, &mut self.effects);
+        self.finish();
+    }
+
+    /// Sends and returns what came back to `from`.
+    pub fn ask(&mut self, from: Endpoint, message: &Message) -> Vec<Message> {
+        self.sent.clear();
+        self.send(from, message);
+        self.answers(from)
+    }
+
+    pub fn answers(&mut self, to: Endpoint) -> Vec<Message> {
+        std::mem::take(&mut self.sent).into_iter().filter(|(end, _)| *end == to).map(|(_, message)| message).collect()
+    }
+
+    pub fn heartbeat_of(&self, node: &FakeNode, core: u8, reports: Vec<Report>) -> Message {
+        Message::Heartbeat {
+            core: CoreId { node: node.id, core },
+            incarnation: node.incarnation(),
+            boot: node.boot,
+            sent: self.now,
+            have: node.have(),
+            cluster_time: ClusterTime(0),
+            addresses: node.addresses(),
+            reports,
+        }
+    }
+
+    /// One heartbeat; the answered lease in milliseconds, if there was an answer.
+    pub fn beat(&mut self, id: u16, core: u8, reports: Vec<Report>) -> Option<u64> {
+        let message = self.heartbeat_of(&self.nodes[&NodeId(id)].clone(), core, reports);
+        let answers = self.ask(conn(NodeId(id), core), &message);
+        answers.iter().rev().find_map(|message| match message {
+            Message::HeartbeatAnswer { lease_millis, .. } => Some(*lease_millis),
+            _ => None,
+        })
+    }
+
+    pub fn beat_all(&mut self) {
+        let up: Vec<(u16, u8)> =
+            self.nodes.values().filter(|node| node.up).map(|node| (node.id.0, node.cores)).collect();
+        for (id, cores) in up {
+            for core in 0..cores {
+                let reports = if self.reporting { self.nodes[&NodeId(id)].reports() } else { Vec::new() };
+                self.beat(id, core, reports);
+            }
+        }
+    }
+
+    pub fn tick(&mut self, millis: u64) {
+        self.now = self.now.after(Duration::from_millis(millis));
+        self.coordinator.step(self.now, Input::Tick, &mut self.effects);
+        self.finish();
+    }
+
+    /// Lets time pass; nodes that are up send heartbeats.
+    pub fn run(&mut self, millis: u64) {
+        for _ in 0..millis / STEP_MILLIS {
+            self.tick(STEP_MILLIS);
+            self.beat_all();
+        }
+    }
+
+    /// A crash of the coordinator's process with loss of power: only what is durable is left.
+    pub fn restart(&mut self) {
+        let disk = MemoryDisk { durable: self.disk.durable.clone(), ..MemoryDisk::default() };
+        let mut next = Self::try_with(self.options.clone(), disk, self.now, self.fast_disk).unwrap();
+        std::mem::swap(&mut next.nodes, &mut self.nodes);
+        next.reporting = self.reporting;
+        *self = next;
+    }
+
+    pub fn members(&self, shard: u16) -> Vec<(u16, MemberState)> {
+        self.shard(shard).members.iter().map(|member| (member.node.0, member.state)).collect()
+    }
+
+    pub fn summary(&self, shard: u16) -> (Epoch, NodeId, ShardPhase, ListVersion) {
+        let shard = self.shard(shard);
+        (shard.epoch, shard.primary, shard.phase, shard.list)
+    }
+}

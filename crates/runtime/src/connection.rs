@@ -1,0 +1,110 @@
+//! One connection, and the table of all.
+
+use kasha_machine::Endpoint;
+use kasha_types::{ConnId, Tick};
+use mio::net::TcpStream;
+
+use crate::cutter::Cutter;
+use crate::limits::CONNECTION_SLOTS_MAX;
+use crate::output::Output;
+
+/// Who made the connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Role {
+    Accepted,
+    Dialled(Endpoint),
+}
+
+/// Where its life stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Phase {
+    /// Accepted: waits for the Hello. Dialled: may be connecting still, and waits for the Welcome.
+    Greeting,
+    /// Frames go to the machine.
+    Up,
+    /// Writes what is queued, ends its side, and reads the other's end unheard: a socket that is closed with unread
+    /// input destroys its last words on their way.
+    Closing {
+        /// Whether our side was ended.
+        ended: bool,
+    },
+}
+
+#[derive(Debug)]
+pub(crate) struct Connection {
+    pub(crate) id: ConnId,
+    pub(crate) stream: TcpStream,
+    pub(crate) role: Role,
+    pub(crate) phase: Phase,
+    /// When the phase began, half a frame last grew, or output last left.
+    pub(crate) moved: Tick,
+    pub(crate) cutter: Cutter,
+    pub(crate) output: Output,
+    /// It is in the list of those to be read.
+    pub(crate) queued: bool,
+    /// It is in the list of those to be written.
+    pub(crate) dirty: bool,
+    /// An event said that the other side has ended: read until that is seen.
+    pub(crate) ending: bool,
+    /// Not read until its output has drained.
+    pub(crate) paused: bool,
+}
+
+impl Connection {
+    /// Whom its frames come from, for the machine.
+    pub(crate) fn endpoint(&self) -> Endpoint {
+        match self.role {
+            Role::Accepted => Endpoint::Conn(self.id),
+            Role::Dialled(peer) => peer,
+        }
+    }
+}
+
+/// Connections by id. The low bits of an id are its slot, the others count, so that no id is used twice.
+#[derive(Debug, Default)]
+pub(crate) struct Table {
+    slots: Vec<Option<Connection>>,
+    free: Vec<usize>,
+    count: u64,
+}
+
+fn slot(id: ConnId) -> usize {
+    usize::try_from(id.0 % CONNECTION_SLOTS_MAX as u64).expect("a slot")
+}
+
+impl Table {
+    /// The id that the next connection will have; `None` if the table is full.
+    pub(crate) fn next_id(&mut self) -> Option<ConnId> {
+        if self.free.is_empty() {
+            if self.slots.len() == CONNECTION_SLOTS_MAX {
+                return None;
+            }
+            self.free.push(self.slots.len());
+            self.slots.push(None);
+        }
+        let slot = *self.free.last().expect("ensured above");
+        Some(ConnId((self.count + 1) * CONNECTION_SLOTS_MAX as u64 + slot as u64))
+    }
+
+    /// Adds a connection that has the id of [`Table::next_id`].
+    pub(crate) fn insert(&mut self, connection: Connection) {
+        let at = self.free.pop().expect("next_id was asked");
+        assert_eq!(at, slot(connection.id), "the next id");
+        self.count += 1;
+        self.slots[at] = Some(connection);
+    }
+
+    pub(crate) fn get(&mut self, id: ConnId) -> Option<&mut Connection> {
+        self.slots.get_mut(slot(id))?.as_mut().filter(|connection| connection.id == id)
+    }
+
+    pub(crate) fn remove(&mut self, id: ConnId) -> Option<Connection> {
+        self.get(id)?;
+        self.free.push(slot(id));
+        self.slots[slot(id)].take()
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Connection> {
+        self.slots.iter().flatten()
+    }
+}

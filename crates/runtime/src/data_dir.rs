@@ -1,0 +1,332 @@
+//! A node's data folder: whose it is, and that only one process uses it.
+//!
+//! ```text
+//! kasha.lock       locked while a process uses the folder
+//! kasha.toml       format, cluster, node, identity, number of starts
+//! core-00/ …       each event loop's files
+//! coordinator/     the coordinator's files, if it runs here
+//! ```
+
+use std::fmt::Write as _;
+use std::fs::{self, File, TryLockError};
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+
+use kasha_types::{ClusterId, Incarnation, NodeId};
+
+use crate::files::{StorageError, failed, replace, sync_folder};
+use crate::random_u64;
+
+const LOCK: &str = "kasha.lock";
+const MARKER: &str = "kasha.toml";
+const FORMAT: u64 = 1;
+
+/// Why a data folder cannot be used. Each says what to do.
+#[derive(Debug, thiserror::Error)]
+pub enum DataDirError {
+    /// Locked.
+    #[error(
+        "the data folder {} is used by another process. Stop that one first, or give this one a folder of its own.",
+        path.display()
+    )]
+    InUse {
+        /// The folder.
+        path: PathBuf,
+    },
+    /// Something else lies there.
+    #[error(
+        "{} is not a data folder of Kasha's: {why}. Name an empty or new folder, or the right one.",
+        path.display()
+    )]
+    Foreign {
+        /// The folder.
+        path: PathBuf,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// Another node's.
+    #[error(
+        "the data folder {} belongs to {found}, but this process was started as {wanted}. Start it as {found}, or \
+         give it its own folder: two nodes must never share one.",
+        path.display()
+    )]
+    OtherNode {
+        /// The folder.
+        path: PathBuf,
+        /// Whose it is.
+        found: NodeId,
+        /// Who wants it.
+        wanted: NodeId,
+    },
+    /// Another version's.
+    #[error(
+        "the data folder {} has format {found}, but this version of Kasha reads format {FORMAT}. Use the version that \
+         wrote it, or give this node an empty folder and let it copy its data from the others.",
+        path.display()
+    )]
+    OtherFormat {
+        /// The folder.
+        path: PathBuf,
+        /// Its format.
+        found: u64,
+    },
+    /// Another cluster's.
+    #[error(
+        "the data folder {} belongs to {found}, not to {wanted}. Check the addresses that this node was given, or give \
+         it an empty folder.",
+        path.display()
+    )]
+    OtherCluster {
+        /// The folder.
+        path: PathBuf,
+        /// Whose it is.
+        found: ClusterId,
+        /// What was wanted.
+        wanted: ClusterId,
+    },
+    /// The disk.
+    #[error(transparent)]
+    Storage(#[from] StorageError),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Marker {
+    cluster: ClusterId,
+    node: NodeId,
+    identity: u32,
+    starts: u32,
+}
+
+/// A node's data folder, locked for this process until dropped.
+#[derive(Debug)]
+pub struct DataDir {
+    path: PathBuf,
+    marker: Marker,
+    _lock: File,
+}
+
+impl DataDir {
+    /// Opens a node's folder, or makes a new one in a place that is empty or does not exist, and counts this start,
+    /// durably: every [`DataDir::incarnation`] of a folder is greater than those before.
+    ///
+    /// # Errors
+    /// See [`DataDirError`].
+    pub fn open_or_create(path: &Path, node: NodeId) -> Result<Self, DataDirError> {
+        fs::create_dir_all(path).map_err(failed("create the folder", path))?;
+        let empty = is_empty(path)?;
+        if !empty && !path.join(MARKER).exists() {
+            let why = format!("it holds other files and no {MARKER}");
+            return Err(DataDirError::Foreign { path: path.to_owned(), why });
+        }
+        let lock = take_lock(path)?;
+        let found = match fs::read_to_string(path.join(MARKER)) {
+            Ok(text) => Marker::parse(path, &text)?,
+            Err(error) if error.kind() == ErrorKind::NotFound => {
+                let identity = u32::try_from(random_u64() >> 32).expect("32 bits");
+                Marker { cluster: ClusterId(0), node, identity, starts: 0 }
+            }
+            Err(error) => return Err(failed("read", &path.join(MARKER))(error).into()),
+        };
+        if found.node != node {
+            return Err(DataDirError::OtherNode { path: path.to_owned(), found: found.node, wanted: node });
+        }
+        let marker = Marker { starts: found.starts.checked_add(1).expect("starts are exhausted"), ..found };
+        let this = Self { path: path.to_owned(), marker, _lock: lock };
+        this.save()?;
+        if let Some(parent) = path.canonicalize().ok().as_deref().and_then(Path::parent) {
+            sync_folder(parent)?;
+        }
+        Ok(this)
+    }
+
+    /// Opens an existing folder as whatever node it belongs to, without counting a start: for tools.
+    ///
+    /// # Errors
+    /// See [`DataDirError`].
+    pub fn open(path: &Path) -> Result<Self, DataDirError> {
+        let text = match fs::read_to_string(path.join(MARKER)) {
+            Ok(text) => text,
+            Err(error) if error.kind() == ErrorKind::NotFound => {
+                let why = format!("it has no {MARKER}");
+                return Err(DataDirError::Foreign { path: path.to_owned(), why });
+            }
+            Err(error) => return Err(failed("read", &path.join(MARKER))(error).into()),
+        };
+        let marker = Marker::parse(path, &text)?;
+        Ok(Self { path: path.to_owned(), marker, _lock: take_lock(path)? })
+    }
+
+    /// Which node's it is.
+    #[must_use]
+    pub fn node(&self) -> NodeId {
+        self.marker.node
+    }
+
+    /// Which cluster's it is; 0 if it has joined none yet.
+    #[must_use]
+    pub fn cluster(&self) -> ClusterId {
+        self.marker.cluster
+    }
+
+    /// Joins a cluster, durably. Joining the same one again changes nothing.
+    ///
+    /// # Errors
+    /// If it belongs to another one, or the disk fails.
+    pub fn join(&mut self, cluster: ClusterId) -> Result<(), DataDirError> {
+        let found = self.marker.cluster;
+        if found == cluster {
+            return Ok(());
+        }
+        if found != ClusterId(0) {
+            return Err(DataDirError::OtherCluster { path: self.path.clone(), found, wanted: cluster });
+        }
+        self.marker.cluster = cluster;
+        Ok(self.save()?)
+    }
+
+    /// This start: the number of starts, then what was drawn at random when the folder was made, so that a node whose
+    /// folder was lost is not taken for its old self.
+    #[must_use]
+    pub fn incarnation(&self) -> Incarnation {
+        Incarnation(u64::from(self.marker.starts) << 32 | u64::from(self.marker.identity))
+    }
+
+    /// The folder of an event loop's files.
+    #[must_use]
+    pub fn core(&self, core: u8) -> PathBuf {
+        self.path.join(format!("core-{core:02}"))
+    }
+
+    /// The folder of the coordinator's files.
+    #[must_use]
+    pub fn coordinator(&self) -> PathBuf {
+        self.path.join("coordinator")
+    }
+
+    fn save(&self) -> Result<(), StorageError> {
+        replace(&self.path, &self.path.join(MARKER), self.marker.format().as_bytes())
+    }
+}
+
+fn is_empty(path: &Path) -> Result<bool, StorageError> {
+    let leftover = format!("{MARKER}{}", crate::paths::REPLACEMENT);
+    let mut entries = fs::read_dir(path).map_err(failed("list", path))?.flatten();
+    Ok(entries.all(|entry| {
+        let name = entry.file_name();
+        // What a start that was killed early leaves, and what file systems put into their root.
+        name == LOCK || name == leftover.as_str() || name == "lost+found"
+    }))
+}
+
+fn take_lock(path: &Path) -> Result<File, DataDirError> {
+    let file = path.join(LOCK);
+    let lock = File::options()
+        .create(true)
+        .truncate(false)
+        .read(true)
+        .write(true)
+        .open(&file)
+        .map_err(failed("open", &file))?;
+    match lock.try_lock() {
+        Ok(()) => Ok(lock),
+        Err(TryLockError::WouldBlock) => Err(DataDirError::InUse { path: path.to_owned() }),
+        Err(TryLockError::Error(error)) => Err(failed("lock", &file)(error).into()),
+    }
+}
+
+impl Marker {
+    fn format(&self) -> String {
+        let mut text = String::from("# A data folder of Kasha's. Written at each start; do not edit.\n");
+        let Self { cluster, node, identity, starts } = self;
+        writeln!(text, "format = {FORMAT}\ncluster = {}\nnode = {}", cluster.0, node.0).expect("to memory");
+        writeln!(text, "identity = {identity}\nstarts = {starts}").expect("to memory");
+        text
+    }
+
+    fn parse(path: &Path, text: &str) -> Result<Self, DataDirError> {
+        let foreign = |why: String| DataDirError::Foreign { path: path.to_owned(), why };
+        let field = |name: &str| {
+            text.lines()
+                .filter_map(|line| line.split_once('='))
+                .find(|(key, _)| key.trim() == name)
+                .and_then(|(_, value)| value.trim().parse::<u64>().ok())
+                .ok_or_else(|| foreign(format!("its {MARKER} has no proper line \"{name} = …\"")))
+        };
+        let small = |name: &str| -> Result<u32, DataDirError> {
+            u32::try_from(field(name)?).map_err(|_| foreign(format!("\"{name}\" in its {MARKER} is too large")))
+        };
+        let format = field("format")?;
+        if format != FORMAT {
+            return Err(DataDirError::OtherFormat { path: path.to_owned(), found: format });
+        }
+        let node =
+            u16::try_from(field("node")?).map_err(|_| foreign(format!("\"node\" in its {MARKER} is too large")))?;
+        Ok(Self {
+            cluster: ClusterId(field("cluster")?),
+            node: NodeId(node),
+            identity: small("identity")?,
+            starts: small("starts")?,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn fresh(name: &str) -> PathBuf {
+        let path = std::env::temp_dir().join(format!("kasha-data-dir-{name}-{}", std::process::id()));
+        let _ = fs::remove_dir_all(&path);
+        path
+    }
+
+    #[test]
+    fn every_start_is_greater_and_the_folder_has_one_user() {
+        let path = fresh("starts");
+        let mut first = DataDir::open_or_create(&path, NodeId(3)).unwrap();
+        assert!(matches!(DataDir::open_or_create(&path, NodeId(3)), Err(DataDirError::InUse { .. })));
+        assert!(matches!(DataDir::open(&path), Err(DataDirError::InUse { .. })));
+        first.join(ClusterId(77)).unwrap();
+        let incarnation = first.incarnation();
+        drop(first);
+        let mut second = DataDir::open_or_create(&path, NodeId(3)).unwrap();
+        assert!(second.incarnation() > incarnation);
+        assert_eq!(second.incarnation().0 & 0xFFFF_FFFF, incarnation.0 & 0xFFFF_FFFF, "the folder's identity");
+        assert_eq!(second.cluster(), ClusterId(77));
+        second.join(ClusterId(77)).unwrap();
+        assert!(matches!(second.join(ClusterId(78)), Err(DataDirError::OtherCluster { .. })));
+        fs::remove_dir_all(&path).unwrap();
+    }
+
+    #[test]
+    fn wrong_folders_are_refused_with_what_to_do() {
+        let path = fresh("wrong");
+        assert!(matches!(DataDir::open(&path), Err(DataDirError::Foreign { .. })));
+        drop(DataDir::open_or_create(&path, NodeId(3)).unwrap());
+        let error = DataDir::open_or_create(&path, NodeId(4)).unwrap_err();
+        assert!(matches!(error, DataDirError::OtherNode { .. }), "{error}");
+        assert_eq!(DataDir::open(&path).unwrap().node(), NodeId(3));
+        let marker = fs::read_to_string(path.join(MARKER)).unwrap();
+        fs::write(path.join(MARKER), marker.replace("format = 1", "format = 9")).unwrap();
+        let error = DataDir::open_or_create(&path, NodeId(3)).unwrap_err();
+        assert!(matches!(error, DataDirError::OtherFormat { found: 9, .. }), "{error}");
+        fs::write(path.join(MARKER), "colour = green").unwrap();
+        let error = DataDir::open_or_create(&path, NodeId(3)).unwrap_err();
+        assert!(matches!(error, DataDirError::Foreign { .. }), "{error}");
+        fs::remove_file(path.join(MARKER)).unwrap();
+        fs::write(path.join("thesis.txt"), "mine").unwrap();
+        let error = DataDir::open_or_create(&path, NodeId(3)).unwrap_err();
+        assert!(matches!(error, DataDirError::Foreign { .. }), "{error}");
+        fs::remove_dir_all(&path).unwrap();
+    }
+
+    #[test]
+    fn a_start_that_was_killed_early_does_no_harm() {
+        let path = fresh("early");
+        fs::create_dir_all(&path).unwrap();
+        fs::write(path.join(LOCK), "").unwrap();
+        fs::write(path.join(format!("{MARKER}.new")), "form").unwrap();
+        assert_eq!(DataDir::open_or_create(&path, NodeId(1)).unwrap().node(), NodeId(1));
+        fs::remove_dir_all(&path).unwrap();
+    }
+}

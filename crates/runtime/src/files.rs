@@ -1,0 +1,219 @@
+//! Operations on one core's files, and what of them is not fsynced yet.
+//!
+//! Called by the loop, and by the log thread for what must follow a replacement. Knows nothing of commits.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, ErrorKind, Write};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use foldhash::fast::FixedState;
+use hashbrown::HashMap;
+use kasha_machine::FileName;
+
+use crate::limits::OPEN_FILES_MAX;
+use crate::paths;
+
+/// A file or folder could not be used. The process must not go on as if it had worked (R5.4).
+#[derive(Debug, thiserror::Error)]
+#[error("cannot {action} {}: {source}. {}", path.display(), advice(source))]
+pub struct StorageError {
+    /// What was tried.
+    pub action: &'static str,
+    /// On what.
+    pub path: PathBuf,
+    /// What the system said.
+    pub source: io::Error,
+}
+
+fn advice(error: &io::Error) -> &'static str {
+    match error.kind() {
+        ErrorKind::StorageFull | ErrorKind::QuotaExceeded => {
+            "The process stops, and nothing was acknowledged that is not there. Free space, then start it again."
+        }
+        ErrorKind::ReadOnlyFilesystem | ErrorKind::PermissionDenied => {
+            "Make the data folder writable for this user, then start the process again."
+        }
+        _ => {
+            "What the disk holds is not known any more. Look into the kernel's log, replace the disk if it fails, then \
+             start the process again: it recovers from its own files and from the other nodes."
+        }
+    }
+}
+
+/// Makes the error of an action on a path.
+pub(crate) fn failed(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> StorageError + use<> {
+    let path = path.to_owned();
+    move |source| StorageError { action, path, source }
+}
+
+#[derive(Debug)]
+struct Open {
+    file: Arc<File>,
+    used: u64,
+    dirty: bool,
+}
+
+/// What must be fsynced so that everything done so far holds through a loss of power.
+#[derive(Debug, Default)]
+pub(crate) struct Dirty {
+    files: Vec<(FileName, Arc<File>)>,
+    folders: Vec<PathBuf>,
+}
+
+/// One core's folder.
+#[derive(Debug)]
+pub(crate) struct Files {
+    root: PathBuf,
+    open: HashMap<FileName, Open, FixedState>,
+    uses: u64,
+    dirty: Dirty,
+}
+
+impl Files {
+    pub(crate) fn new(root: PathBuf) -> Self {
+        Self { root, open: HashMap::default(), uses: 0, dirty: Dirty::default() }
+    }
+
+    pub(crate) fn write(&mut self, name: FileName, offset: u64, bytes: &[u8]) -> Result<(), StorageError> {
+        let file = self.dirty_file(name)?;
+        file.write_all_at(bytes, offset).map_err(failed("write to", &paths::path(&self.root, name).1))
+    }
+
+    pub(crate) fn truncate(&mut self, name: FileName, len: u64) -> Result<(), StorageError> {
+        let file = self.dirty_file(name)?;
+        file.set_len(len).map_err(failed("cut", &paths::path(&self.root, name).1))
+    }
+
+    /// The folder's entry is fsynced with the next files: a removed file that comes back after a loss of power is one
+    /// that the machine would have removed again.
+    pub(crate) fn remove(&mut self, name: FileName) -> Result<(), StorageError> {
+        self.open.remove(&name);
+        self.dirty.files.retain(|(dirty, _)| *dirty != name);
+        let (folder, path) = paths::path(&self.root, name);
+        match fs::remove_file(&path) {
+            Ok(()) => self.mark_folder(folder),
+            Err(error) if error.kind() == ErrorKind::NotFound => {}
+            Err(error) => return Err(failed("remove", &path)(error)),
+        }
+        Ok(())
+    }
+
+    /// Replaces a file so that after a crash the old or the new content is found. Waits for the disk.
+    pub(crate) fn replace(&mut self, name: FileName, bytes: &[u8]) -> Result<(), StorageError> {
+        self.open.remove(&name);
+        self.dirty.files.retain(|(dirty, _)| *dirty != name);
+        let (folder, path) = paths::path(&self.root, name);
+        self.make_folder(&folder)?;
+        replace(&folder, &path, bytes)
+    }
+
+    /// Files written since they were last fsynced.
+    pub(crate) fn dirty_count(&self) -> usize {
+        self.dirty.files.len()
+    }
+
+    /// Whether nothing is to be fsynced.
+    pub(crate) fn is_clean(&self) -> bool {
+        self.dirty.files.is_empty() && self.dirty.folders.is_empty()
+    }
+
+    /// Hands out what is to be fsynced, and forgets it.
+    pub(crate) fn take_dirty(&mut self) -> Dirty {
+        for (name, _) in &self.dirty.files {
+            if let Some(open) = self.open.get_mut(name) {
+                open.dirty = false;
+            }
+        }
+        std::mem::take(&mut self.dirty)
+    }
+
+    pub(crate) fn root(&self) -> &Path {
+        &self.root
+    }
+
+    fn dirty_file(&mut self, name: FileName) -> Result<Arc<File>, StorageError> {
+        self.uses += 1;
+        if !self.open.contains_key(&name) {
+            let file = Arc::new(self.open_file(name)?);
+            self.open.insert(name, Open { file, used: 0, dirty: false });
+            self.close_least_used(name);
+        }
+        let open = self.open.get_mut(&name).expect("opened above");
+        open.used = self.uses;
+        if !open.dirty {
+            open.dirty = true;
+            self.dirty.files.push((name, Arc::clone(&open.file)));
+        }
+        Ok(Arc::clone(&open.file))
+    }
+
+    fn open_file(&mut self, name: FileName) -> Result<File, StorageError> {
+        let (folder, path) = paths::path(&self.root, name);
+        let mut options = OpenOptions::new();
+        options.read(true).write(true);
+        match options.open(&path) {
+            Err(error) if error.kind() == ErrorKind::NotFound => {}
+            other => return other.map_err(failed("open", &path)),
+        }
+        self.make_folder(&folder)?;
+        let file = options.create(true).truncate(false).open(&path).map_err(failed("create", &path))?;
+        self.mark_folder(folder);
+        Ok(file)
+    }
+
+    fn close_least_used(&mut self, except: FileName) {
+        if self.open.len() <= OPEN_FILES_MAX {
+            return;
+        }
+        let others = self.open.iter().filter(|(name, _)| **name != except);
+        if let Some(name) = others.min_by_key(|(_, open)| open.used).map(|(name, _)| *name) {
+            self.open.remove(&name);
+        }
+    }
+
+    fn make_folder(&mut self, folder: &Path) -> Result<(), StorageError> {
+        match fs::create_dir(folder) {
+            Ok(()) => self.mark_folder(self.root.clone()),
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
+            Err(error) => return Err(failed("create the folder", folder)(error)),
+        }
+        Ok(())
+    }
+
+    fn mark_folder(&mut self, folder: PathBuf) {
+        if !self.dirty.folders.contains(&folder) {
+            self.dirty.folders.push(folder);
+        }
+    }
+}
+
+impl Dirty {
+    /// Fsyncs it all. Returns how many files there were.
+    pub(crate) fn sync(self, root: &Path) -> Result<usize, StorageError> {
+        for (name, file) in &self.files {
+            file.sync_data().map_err(failed("fsync", &paths::path(root, *name).1))?;
+        }
+        for folder in &self.folders {
+            sync_folder(folder)?;
+        }
+        Ok(self.files.len())
+    }
+}
+
+pub(crate) fn sync_folder(folder: &Path) -> Result<(), StorageError> {
+    File::open(folder).and_then(|folder| folder.sync_all()).map_err(failed("fsync the folder", folder))
+}
+
+/// Replaces the file at `path` in `folder`, atomically and durably.
+pub(crate) fn replace(folder: &Path, path: &Path, bytes: &[u8]) -> Result<(), StorageError> {
+    let mut name = path.as_os_str().to_owned();
+    name.push(paths::REPLACEMENT);
+    let new = PathBuf::from(name);
+    let mut file = File::create(&new).map_err(failed("create", &new))?;
+    file.write_all(bytes).map_err(failed("write to", &new))?;
+    file.sync_all().map_err(failed("fsync", &new))?;
+    fs::rename(&new, path).map_err(failed("replace", path))?;
+    sync_folder(folder)
+}

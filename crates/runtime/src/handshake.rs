@@ -1,0 +1,124 @@
+//! Who may talk to whom: the first frame in each direction.
+
+use kasha_machine::Endpoint;
+use kasha_types::ClusterId;
+use kasha_wire::{Kind, Message, WIRE_VERSION};
+
+use crate::options::Identity;
+
+/// Messages that belong to the connection, not to the machine.
+pub(crate) fn is_handshake(kind: u8, payload: &[u8]) -> bool {
+    // Hello, Welcome and Goodbye are the first three of the table of messages.
+    kind == Kind::Message as u8 && matches!(payload.first(), Some(1..=3))
+}
+
+/// What we say first to a peer that we dialled.
+pub(crate) fn hello(identity: &Identity, peer: Endpoint) -> Message {
+    let to = match peer {
+        Endpoint::Core(core) => Some(core),
+        Endpoint::Coordinator | Endpoint::Seed(_) | Endpoint::Conn(_) => None,
+    };
+    Message::Hello { cluster: identity.cluster.get(), from: identity.core, incarnation: identity.incarnation, to }
+}
+
+/// The answer to the first frame on an accepted connection; an error is the reason of a goodbye.
+pub(crate) fn answer_hello(identity: &Identity, kind: u8, payload: &[u8]) -> Result<Message, String> {
+    let first = if is_handshake(kind, payload) { Message::decode(payload).ok() } else { None };
+    let Some(Message::Hello { cluster, to, .. }) = first else {
+        return Err(format!("the first frame must be a Hello of wire version {WIRE_VERSION}"));
+    };
+    let ours = identity.cluster.get();
+    if cluster != ClusterId(0) && cluster != ours {
+        return Err(format!("this is {ours}, not {cluster}: check the address that you were given"));
+    }
+    if let Some(to) = to
+        && identity.core != Some(to)
+    {
+        let ours = name(identity);
+        return Err(format!("this is {ours}, not {to}: refresh the configuration, or check the address"));
+    }
+    Ok(Message::Welcome { cluster: ours, core: identity.core, incarnation: identity.incarnation })
+}
+
+/// Judges the first frame from a peer that we dialled; joins its cluster if we are in none yet.
+pub(crate) fn judge_welcome(identity: &Identity, peer: Endpoint, kind: u8, payload: &[u8]) -> Result<(), String> {
+    let first = if is_handshake(kind, payload) { Message::decode(payload).ok() } else { None };
+    let (cluster, core) = match first {
+        Some(Message::Welcome { cluster, core, .. }) => (cluster, core),
+        Some(Message::Goodbye { reason }) => return Err(format!("it refused: {reason}")),
+        _ => return Err("its first frame is no Welcome: no Kasha listens there".to_owned()),
+    };
+    let right = match peer {
+        Endpoint::Core(wanted) => core == Some(wanted),
+        Endpoint::Coordinator => core.is_none(),
+        Endpoint::Seed(_) | Endpoint::Conn(_) => true,
+    };
+    if !right {
+        return Err(match core {
+            Some(core) => format!("{core} listens there"),
+            None => "the coordinator listens there".to_owned(),
+        });
+    }
+    if cluster != ClusterId(0) {
+        identity.cluster.join(cluster).map_err(|ours| format!("it is of {cluster}, but this is {ours}"))?;
+    }
+    Ok(())
+}
+
+fn name(identity: &Identity) -> String {
+    identity.core.map_or_else(|| "the coordinator".to_owned(), |core| core.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use kasha_types::{CoreId, Incarnation, NodeId};
+    use kasha_wire::Wire;
+
+    use super::*;
+    use crate::ClusterCell;
+
+    fn core(node: u16) -> CoreId {
+        CoreId { node: NodeId(node), core: 0 }
+    }
+
+    fn identity(cluster: u64, node: u16) -> Identity {
+        Identity { cluster: ClusterCell::new(ClusterId(cluster)), core: Some(core(node)), incarnation: Incarnation(1) }
+    }
+
+    fn payload(message: &Message) -> Vec<u8> {
+        let mut out = Vec::new();
+        message.put(&mut out);
+        out
+    }
+
+    fn answered(server: &Identity, client: &Identity, to: Endpoint) -> Result<(), String> {
+        let kind = Kind::Message as u8;
+        let welcome = answer_hello(server, kind, &payload(&hello(client, to)))?;
+        judge_welcome(client, to, kind, &payload(&welcome))
+    }
+
+    #[test]
+    fn the_table_begins_with_the_handshake() {
+        let first: Vec<_> = Message::TABLE.iter().filter(|(_, number)| *number <= 3).map(|(name, _)| *name).collect();
+        assert_eq!(first, ["Hello", "Welcome", "Goodbye"]);
+    }
+
+    #[test]
+    fn only_the_right_core_of_the_right_cluster_is_talked_to() {
+        let (one, two) = (Endpoint::Core(core(1)), Endpoint::Core(core(2)));
+        answered(&identity(7, 1), &identity(7, 2), one).unwrap();
+        assert!(answered(&identity(7, 1), &identity(8, 2), one).unwrap_err().contains("not cluster-8"));
+        assert!(answered(&identity(7, 1), &identity(7, 2), two).unwrap_err().contains("this is node-1/0"));
+        assert!(answered(&identity(7, 1), &identity(7, 2), Endpoint::Coordinator).is_err());
+    }
+
+    #[test]
+    fn a_client_in_no_cluster_joins_the_first_that_it_meets() {
+        let client = Identity::default();
+        answered(&identity(7, 1), &client, Endpoint::Seed(0)).unwrap();
+        assert_eq!(client.cluster.get(), ClusterId(7));
+        assert!(answered(&identity(8, 1), &client, Endpoint::Seed(1)).is_err());
+        let welcome = payload(&Message::Welcome { cluster: ClusterId(8), core: None, incarnation: Incarnation(0) });
+        assert!(judge_welcome(&client, Endpoint::Seed(1), Kind::Message as u8, &welcome).is_err());
+    }
+}

@@ -1,0 +1,83 @@
+//! Everything has a limit; the reason stands beside it.
+
+use std::time::Duration;
+
+/// The limits of one event loop. The defaults suit production; tests lower them.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// Accepted connections, those that are being closed included. Each costs a file descriptor and its buffers.
+    pub connections: usize,
+    /// Bytes queued to an accepted connection above which it is not read any more: who does not read is not served.
+    pub output_pause_bytes: usize,
+    /// Bytes queued to a connection above which it is closed.
+    pub output_close_bytes: usize,
+    /// Bytes queued to a peer while its connection is being made; what does not fit is dropped.
+    pub dial_buffer_bytes: usize,
+    /// How long a handshake may take, on either side.
+    pub handshake: Duration,
+    /// How long a half frame may stand without growing, and queued output without shrinking.
+    pub stall: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            connections: 4096,
+            output_pause_bytes: 4 * 1024 * 1024,
+            output_close_bytes: 64 * 1024 * 1024,
+            dial_buffer_bytes: 1024 * 1024,
+            handshake: Duration::from_secs(5),
+            stall: Duration::from_secs(30),
+        }
+    }
+}
+
+/// Connections of one loop, dialled ones included: the slot is 16 bits of the connection's id.
+pub const CONNECTION_SLOTS_MAX: usize = 1 << 16;
+
+/// Bytes of one read: large enough for a batch, small enough to stay in the cache while it is processed.
+pub const READ_BYTES: usize = 128 * 1024;
+
+/// Bytes read from one connection in one turn, so that the others get theirs.
+pub const TURN_CONNECTION_BYTES: usize = 256 * 1024;
+
+/// Bytes read in one turn: bounds how long its first answer waits.
+pub const TURN_INPUT_BYTES: usize = 2 * 1024 * 1024;
+
+/// Bytes that the effects of one turn may name before it takes no more input.
+pub const TURN_OUTPUT_BYTES: usize = 8 * 1024 * 1024;
+
+/// Connections accepted in one turn.
+pub const TURN_ACCEPTS: usize = 64;
+
+/// How often one turn feeds completed commits back before it goes on: a commit that causes a commit each time must
+/// not keep the loop from its sockets.
+pub const TURN_COMMIT_ROUNDS: usize = 8;
+
+/// A log slice from this size on is written from the segment itself; copying a smaller one is cheaper than a system
+/// call of its own.
+pub const GATHER_BYTES: usize = 32 * 1024;
+
+/// Bytes in the delay queue above which nothing is read until it has drained.
+pub const DELAYED_BYTES_MAX: usize = 64 * 1024 * 1024;
+
+/// First and greatest pause between two attempts to reach a peer.
+pub const BACKOFF: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(500));
+
+/// How often handshakes, half frames and closing connections are looked at, while there are any.
+pub const SWEEP: Duration = Duration::from_secs(1);
+
+/// How long a closed connection's last words may take to be read before it is dropped.
+pub const LINGER: Duration = Duration::from_secs(2);
+
+/// After how long without acknowledgement the kernel gives a connection up.
+pub const USER_TIMEOUT: Duration = Duration::from_secs(15);
+
+/// Pause before accepting again when the process is out of file descriptors.
+pub const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// Files kept open; the least recently used is closed.
+pub const OPEN_FILES_MAX: usize = 256;
+
+/// Files written and not fsynced above which a background fsync starts by itself: each keeps a descriptor.
+pub const DIRTY_FILES_MAX: usize = 256;

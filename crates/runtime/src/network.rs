@@ -1,0 +1,449 @@
+//! All connections of one loop: accepting, writing, closing, supervising. `peers` dials, `receive` reads.
+//!
+//! Every socket is registered once, edge triggered, for both directions. What may still be read without another event
+//! stands in `ready`; what has output stands in `dirty`, and is written once at the end of the turn.
+
+mod peers;
+mod receive;
+
+use std::collections::VecDeque;
+use std::io::{self, ErrorKind};
+use std::net::{Shutdown, SocketAddr};
+use std::time::Duration;
+
+use foldhash::fast::FixedState;
+use hashbrown::HashMap;
+use kasha_machine::Endpoint;
+use kasha_types::{ConnId, Tick};
+use kasha_wire::Message;
+use mio::event::Event;
+use mio::net::{TcpListener, TcpStream};
+use mio::{Interest, Registry, Token};
+use rustix::net::sockopt;
+
+use crate::connection::{Connection, Phase, Role, Table};
+use crate::inbound::Inbound;
+use crate::limits::{ACCEPT_PAUSE, GATHER_BYTES, LINGER, Limits, READ_BYTES, SWEEP, TURN_ACCEPTS, USER_TIMEOUT};
+use crate::options::Identity;
+use peers::Peer;
+
+/// The token of the listening socket; those of connections are their ids, which never come near.
+pub(crate) const LISTENER: Token = Token(usize::MAX);
+
+/// An address could not be listened on.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot listen on {address}: {source}. {}", match source.kind() {
+    ErrorKind::AddrInUse => "Another process listens there: stop it, or choose another port (0 takes a free one).",
+    ErrorKind::AddrNotAvailable => "This machine has no such address: use one of its own, or 0.0.0.0 for all.",
+    ErrorKind::PermissionDenied => "Ports below 1024 need privileges: choose a higher one.",
+    _ => "Check the address.",
+})]
+pub struct ListenError {
+    /// Where.
+    pub address: SocketAddr,
+    /// What the system said.
+    pub source: io::Error,
+}
+
+/// Binds a listening socket for [`crate::LoopOptions`], and says where: port 0 takes a free one.
+///
+/// # Errors
+/// If the address cannot be had; the text says what to do.
+pub fn listen(address: SocketAddr) -> Result<(std::net::TcpListener, SocketAddr), ListenError> {
+    let failed = |source| ListenError { address, source };
+    let listener = std::net::TcpListener::bind(address).map_err(failed)?;
+    let bound = listener.local_addr().map_err(failed)?;
+    Ok((listener, bound))
+}
+
+/// What the connections of a loop have seen so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct NetworkStats {
+    /// Connections accepted.
+    pub accepted: u64,
+    /// Connections dialled.
+    pub dialled: u64,
+    /// Frames received, handshakes excepted.
+    pub frames_received: u64,
+    /// Frames given to a connection.
+    pub frames_sent: u64,
+    /// Frames that had nowhere to go.
+    pub frames_dropped: u64,
+    /// Connections closed because of a frame with a wrong magic, version, length, checksum or kind.
+    pub bad_frames: u64,
+    /// Connections refused: too many, or a handshake that did not fit.
+    pub refused: u64,
+    /// Connections closed because they did not move.
+    pub stalled: u64,
+    /// Connections closed because their output grew past its limit.
+    pub overflowed: u64,
+}
+
+#[derive(Debug)]
+pub(crate) struct Network {
+    registry: Registry,
+    listener: Option<TcpListener>,
+    accept_ready: bool,
+    accept_again_at: Option<Tick>,
+    identity: Identity,
+    limits: Limits,
+    table: Table,
+    accepted: usize,
+    peers: HashMap<Endpoint, Peer, FixedState>,
+    ready: VecDeque<ConnId>,
+    dirty: Vec<ConnId>,
+    pub(crate) inbound: Inbound,
+    scratch: Vec<u8>,
+    sweep_at: Option<Tick>,
+    pub(crate) stats: NetworkStats,
+}
+
+impl Network {
+    pub(crate) fn new(
+        registry: Registry,
+        listener: Option<std::net::TcpListener>,
+        identity: Identity,
+        limits: Limits,
+        inbound: Inbound,
+    ) -> io::Result<Self> {
+        let listener = match listener {
+            Some(listener) => {
+                listener.set_nonblocking(true)?;
+                let mut listener = TcpListener::from_std(listener);
+                registry.register(&mut listener, LISTENER, Interest::READABLE)?;
+                Some(listener)
+            }
+            None => None,
+        };
+        Ok(Self {
+            registry,
+            // Who came before the registration gives no event.
+            accept_ready: listener.is_some(),
+            listener,
+            accept_again_at: None,
+            identity,
+            limits,
+            table: Table::default(),
+            accepted: 0,
+            peers: HashMap::default(),
+            ready: VecDeque::new(),
+            dirty: Vec::new(),
+            inbound,
+            scratch: vec![0; READ_BYTES],
+            sweep_at: None,
+            stats: NetworkStats::default(),
+        })
+    }
+
+    /// Whether there is something to do without another event.
+    pub(crate) fn has_work(&self) -> bool {
+        self.accept_ready || (!self.ready.is_empty() && !self.inbound.is_full())
+    }
+
+    /// When there will be something to do without another event.
+    pub(crate) fn next_deadline(&self) -> Option<Tick> {
+        [self.sweep_at, self.accept_again_at, self.inbound.next_due()].into_iter().flatten().min()
+    }
+
+    /// An event for the listener or a connection.
+    pub(crate) fn on_event(&mut self, event: &Event) {
+        if event.token() == LISTENER {
+            self.accept_ready = true;
+            return;
+        }
+        let id = ConnId(event.token().0 as u64);
+        let Some(connection) = self.table.get(id) else { return };
+        connection.ending |= event.is_read_closed() || event.is_error();
+        // Every event of an edge-triggered socket says whether it is writable; it matters to a blocked one only.
+        if event.is_writable() && connection.output.is_blocked() {
+            connection.output.unblock();
+            self.mark_dirty(id);
+        }
+        if event.is_readable() || event.is_read_closed() || event.is_error() {
+            self.mark_ready(id);
+        }
+    }
+
+    /// Accepts who waits.
+    pub(crate) fn accept(&mut self, now: Tick) {
+        if self.accept_again_at.is_some_and(|at| at <= now) {
+            self.accept_again_at = None;
+            self.accept_ready = true;
+        }
+        if !self.accept_ready {
+            return;
+        }
+        for _ in 0..TURN_ACCEPTS {
+            let Some(listener) = &self.listener else { break };
+            match listener.accept() {
+                Ok((stream, from)) => self.accept_one(now, stream, from),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                    self.accept_ready = false;
+                    return;
+                }
+                Err(error) if matches!(error.kind(), ErrorKind::Interrupted | ErrorKind::ConnectionAborted) => {}
+                Err(error) => {
+                    tracing::warn!(%error, "cannot accept a connection; trying again soon");
+                    self.accept_ready = false;
+                    self.accept_again_at = Some(now.after(ACCEPT_PAUSE));
+                    return;
+                }
+            }
+        }
+    }
+
+    fn accept_one(&mut self, now: Tick, stream: TcpStream, from: SocketAddr) {
+        // Past the limit a few are still told why; past those, the socket is just closed.
+        const TOLD_MAX: usize = 64;
+        self.stats.accepted += 1;
+        if self.accepted >= self.limits.connections + TOLD_MAX {
+            self.stats.refused += 1;
+            return;
+        }
+        let Some(id) = self.insert(now, stream, Role::Accepted) else { return };
+        self.accepted += 1;
+        tracing::debug!(%id, %from, "accepted");
+        if self.accepted > self.limits.connections {
+            self.stats.refused += 1;
+            let limit = self.limits.connections;
+            self.goodbye(now, id, &format!("{limit} connections are open, as many as may be: close some, try later"));
+        }
+    }
+
+    fn insert(&mut self, now: Tick, mut stream: TcpStream, role: Role) -> Option<ConnId> {
+        let id = self.table.next_id()?;
+        let token = Token(usize::try_from(id.0).expect("64 bits"));
+        if let Err(error) = self.registry.register(&mut stream, token, Interest::READABLE | Interest::WRITABLE) {
+            tracing::warn!(%error, "cannot watch a connection");
+            return None;
+        }
+        prepare(&stream);
+        self.table.insert(Connection {
+            id,
+            stream,
+            role,
+            phase: Phase::Greeting,
+            moved: now,
+            cutter: crate::cutter::Cutter::default(),
+            output: crate::output::Output::default(),
+            queued: false,
+            dirty: false,
+            ending: false,
+            paused: false,
+        });
+        self.supervise(now);
+        Some(id)
+    }
+
+    /// Queues a frame; the turn's end writes it.
+    pub(crate) fn send(&mut self, now: Tick, to: Endpoint, head: &[u8], tail: &[u8]) {
+        let id = match to {
+            Endpoint::Conn(id) => Some(id),
+            Endpoint::Core(_) | Endpoint::Coordinator | Endpoint::Seed(_) => self.connection_to(now, to),
+        };
+        let limits = self.limits;
+        let Some(connection) = id.and_then(|id| self.table.get(id)) else {
+            self.stats.frames_dropped += 1;
+            return;
+        };
+        let output = &mut connection.output;
+        let connecting = connection.role != Role::Accepted && !output.opened();
+        let full = connecting && output.len() + head.len() + tail.len() > limits.dial_buffer_bytes;
+        if full || matches!(connection.phase, Phase::Closing { .. }) {
+            self.stats.frames_dropped += 1;
+            return;
+        }
+        if tail.len() >= GATHER_BYTES {
+            output.gather(&mut connection.stream, head, tail);
+        } else {
+            output.push(head);
+            output.push(tail);
+        }
+        let (id, len) = (connection.id, output.len());
+        self.stats.frames_sent += 1;
+        self.mark_dirty(id);
+        if len > limits.output_close_bytes {
+            self.stats.overflowed += 1;
+            tracing::warn!(%id, len, "closed: the other side does not read");
+            self.drop_connection(now, id);
+        }
+    }
+
+    /// Writes what the turn has queued, once per connection.
+    pub(crate) fn flush(&mut self, now: Tick) {
+        let mut dirty = std::mem::take(&mut self.dirty);
+        for id in dirty.drain(..) {
+            if let Some(connection) = self.table.get(id) {
+                connection.dirty = false;
+                self.flush_one(now, id);
+            }
+        }
+        // Closing a connection queues nothing on others.
+        assert!(self.dirty.is_empty(), "nothing is queued while flushing");
+        self.dirty = dirty;
+    }
+
+    fn flush_one(&mut self, now: Tick, id: ConnId) {
+        let limits = self.limits;
+        let Some(connection) = self.table.get(id) else { return };
+        match connection.output.flush(&mut connection.stream) {
+            // What we say does not prolong the time for the other side's greeting.
+            Ok(progress) if progress && connection.phase != Phase::Greeting => connection.moved = now,
+            Ok(_) => {}
+            Err(error) => {
+                tracing::debug!(%id, %error, "lost while writing");
+                self.drop_connection(now, id);
+                return;
+            }
+        }
+        let left = connection.output.len();
+        let blocked = connection.output.is_blocked();
+        let paused = connection.role == Role::Accepted && left > limits.output_pause_bytes;
+        let resumes = connection.paused && left <= limits.output_pause_bytes / 2;
+        connection.paused = paused || (connection.paused && !resumes);
+        if left == 0 && connection.phase == (Phase::Closing { ended: false }) {
+            connection.phase = Phase::Closing { ended: true };
+            connection.moved = now;
+            let _ = connection.stream.shutdown(Shutdown::Write);
+        }
+        if resumes {
+            self.mark_ready(id);
+        }
+        if blocked && left > 0 {
+            self.supervise(now);
+        }
+    }
+
+    /// Closes a connection after what was sent on it has left.
+    pub(crate) fn disconnect(&mut self, now: Tick, to: Endpoint) {
+        let id = match to {
+            Endpoint::Conn(id) => Some(id),
+            peer => self.detach(peer),
+        };
+        if let Some(id) = id {
+            self.close(now, id);
+        }
+    }
+
+    /// Tells the other side why, and closes.
+    fn goodbye(&mut self, now: Tick, id: ConnId, reason: &str) {
+        let Some(connection) = self.table.get(id) else { return };
+        if matches!(connection.phase, Phase::Closing { .. }) {
+            return;
+        }
+        tracing::info!(%id, reason, "closing a connection");
+        Message::Goodbye { reason: reason.to_owned() }.encode(connection.output.tail());
+        self.close(now, id);
+    }
+
+    /// Begins to close: nothing more is read from it or sent to it.
+    fn close(&mut self, now: Tick, id: ConnId) {
+        let Some(connection) = self.table.get(id) else { return };
+        let was = connection.phase;
+        if matches!(was, Phase::Closing { .. }) {
+            return;
+        }
+        connection.phase = Phase::Closing { ended: false };
+        connection.moved = now;
+        let role = connection.role;
+        self.report(now, id, role, was);
+        self.mark_dirty(id);
+        self.mark_ready(id);
+        self.supervise(now);
+    }
+
+    /// Forgets a connection at once.
+    fn drop_connection(&mut self, now: Tick, id: ConnId) {
+        let Some(mut connection) = self.table.remove(id) else { return };
+        let _ = self.registry.deregister(&mut connection.stream);
+        if connection.role == Role::Accepted {
+            self.accepted -= 1;
+        }
+        self.report(now, id, connection.role, connection.phase);
+    }
+
+    /// Tells the machine that a connection is lost, if it does not know.
+    fn report(&mut self, now: Tick, id: ConnId, role: Role, was: Phase) {
+        match (role, was) {
+            (Role::Accepted, Phase::Up) => self.inbound.closed(now, id),
+            (Role::Accepted, Phase::Greeting | Phase::Closing { .. }) => {}
+            (Role::Dialled(peer), _) => {
+                if self.lose_peer(now, peer, id) {
+                    self.inbound.unreachable(now, peer);
+                }
+            }
+        }
+    }
+
+    /// Looks at what does not move.
+    pub(crate) fn sweep(&mut self, now: Tick) {
+        if self.sweep_at.is_none_or(|at| at > now) {
+            return;
+        }
+        self.sweep_at = None;
+        let limits = self.limits;
+        let (mut late, mut watched) = (Vec::new(), false);
+        for connection in self.table.iter() {
+            let limit: Option<Duration> = match connection.phase {
+                Phase::Greeting => Some(limits.handshake),
+                Phase::Closing { ended: true } => Some(LINGER),
+                Phase::Closing { ended: false } => Some(limits.stall),
+                Phase::Up if connection.cutter.holds_bytes() && !connection.paused => Some(limits.stall),
+                Phase::Up if connection.output.is_blocked() && !connection.output.is_empty() => Some(limits.stall),
+                Phase::Up => None,
+            };
+            watched |= limit.is_some();
+            if limit.is_some_and(|limit| now.since(connection.moved) > limit) {
+                late.push((connection.id, connection.role, connection.phase));
+            }
+        }
+        if watched {
+            self.supervise(now);
+        }
+        for (id, role, phase) in late {
+            self.stats.stalled += u64::from(!matches!(phase, Phase::Closing { ended: true }));
+            match (role, phase) {
+                (Role::Accepted, Phase::Greeting) => {
+                    self.goodbye(now, id, &format!("no Hello came within {:?}", limits.handshake));
+                }
+                (_, Phase::Up) => {
+                    tracing::info!(%id, "closed: half a frame, or output that is not read, for {:?}", limits.stall);
+                    self.drop_connection(now, id);
+                }
+                (Role::Dialled(_), Phase::Greeting) | (_, Phase::Closing { .. }) => self.drop_connection(now, id),
+            }
+        }
+    }
+
+    fn supervise(&mut self, now: Tick) {
+        self.sweep_at.get_or_insert(now.after(SWEEP.min(self.limits.handshake).min(self.limits.stall)));
+    }
+
+    fn mark_dirty(&mut self, id: ConnId) {
+        if let Some(connection) = self.table.get(id)
+            && !connection.dirty
+        {
+            connection.dirty = true;
+            self.dirty.push(id);
+        }
+    }
+
+    fn mark_ready(&mut self, id: ConnId) {
+        if let Some(connection) = self.table.get(id)
+            && !connection.queued
+        {
+            connection.queued = true;
+            self.ready.push_back(id);
+        }
+    }
+}
+
+/// Socket options; one that cannot be had costs speed or detection of dead peers only.
+fn prepare(stream: &TcpStream) {
+    let millis = u32::try_from(USER_TIMEOUT.as_millis()).expect("small");
+    let _ = stream.set_nodelay(true);
+    let _ = sockopt::set_tcp_user_timeout(stream, millis);
+    let _ = sockopt::set_tcp_keepidle(stream, USER_TIMEOUT);
+    let _ = sockopt::set_tcp_keepintvl(stream, USER_TIMEOUT);
+    let _ = sockopt::set_socket_keepalive(stream, true);
+}

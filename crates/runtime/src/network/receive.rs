@@ -1,0 +1,205 @@
+//! Reading: from socket to machine, through the handshake.
+
+use std::io::{ErrorKind, Read};
+
+use kasha_machine::Input;
+use kasha_types::{ConnId, Tick};
+use kasha_wire::{Kind, Message};
+
+use super::Network;
+use crate::Clock;
+use crate::connection::{Phase, Role};
+use crate::cutter::{Fed, Verdict};
+use crate::handshake;
+use crate::limits::{TURN_CONNECTION_BYTES, TURN_INPUT_BYTES};
+
+/// Whether a connection may have more to read without another event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Left {
+    More,
+    Nothing,
+}
+
+/// What one read gave.
+enum Got {
+    Bytes(usize),
+    Nothing,
+    End,
+}
+
+impl Network {
+    /// Reads from every connection that has input, each for its share, until the machine has had enough. `deliver`
+    /// says whether it has.
+    pub(crate) fn receive(&mut self, deliver: &mut impl FnMut(Tick, Input<'_>) -> bool) {
+        let mut budget = TURN_INPUT_BYTES;
+        let mut enough = false;
+        for _ in 0..self.ready.len() {
+            if enough || budget == 0 || self.inbound.is_full() {
+                return;
+            }
+            let id = self.ready.pop_front().expect("as many as counted");
+            let Some(connection) = self.table.get(id) else { continue };
+            connection.queued = false;
+            if connection.paused && connection.phase == Phase::Up {
+                continue;
+            }
+            let left = self.receive_from(id, &mut budget, &mut |now, input| {
+                enough |= deliver(now, input);
+                enough
+            });
+            if left == Left::More {
+                self.mark_ready(id);
+            }
+        }
+    }
+
+    fn receive_from(
+        &mut self,
+        id: ConnId,
+        budget: &mut usize,
+        deliver: &mut impl FnMut(Tick, Input<'_>) -> bool,
+    ) -> Left {
+        let mut scratch = std::mem::take(&mut self.scratch);
+        let mut left = self.feed(id, Clock::now(), &[], deliver);
+        let mut share = TURN_CONNECTION_BYTES;
+        while left == Left::Nothing {
+            if share == 0 || *budget == 0 {
+                left = Left::More;
+                break;
+            }
+            let Some(connection) = self.table.get(id) else { break };
+            let got = match connection.stream.read(&mut scratch) {
+                Ok(0) => Got::End,
+                Ok(len) => Got::Bytes(len),
+                Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => Got::Nothing,
+                Err(error) => {
+                    tracing::debug!(%id, %error, "lost while reading");
+                    Got::End
+                }
+            };
+            let ending = connection.ending;
+            // After the read (section 7): a process that was stopped in between must see the time that has passed.
+            let now = Clock::now();
+            match got {
+                Got::End => {
+                    if matches!(connection.phase, Phase::Closing { .. }) {
+                        // Its last words may still be queued.
+                        self.flush_one(now, id);
+                    }
+                    self.drop_connection(now, id);
+                    break;
+                }
+                Got::Nothing => break,
+                Got::Bytes(len) => {
+                    left = self.feed(id, now, &scratch[..len], deliver);
+                    share = share.saturating_sub(len);
+                    *budget = budget.saturating_sub(len);
+                    // A short read has emptied the socket: what comes later comes with an event.
+                    if len < scratch.len() && !ending {
+                        break;
+                    }
+                }
+            }
+        }
+        self.scratch = scratch;
+        left
+    }
+
+    /// Handles the frames that `bytes` complete.
+    fn feed(&mut self, id: ConnId, now: Tick, bytes: &[u8], deliver: &mut impl FnMut(Tick, Input<'_>) -> bool) -> Left {
+        let Some(connection) = self.table.get(id) else { return Left::Nothing };
+        if matches!(connection.phase, Phase::Closing { .. }) {
+            return Left::Nothing;
+        }
+        if bytes.is_empty() && !connection.cutter.holds_bytes() {
+            return Left::Nothing;
+        }
+        if !bytes.is_empty() && connection.phase == Phase::Up {
+            connection.moved = now;
+        }
+        let mut cutter = std::mem::take(&mut connection.cutter);
+        let fed = cutter.feed(bytes, |kind, payload| self.on_frame(id, now, kind, payload, deliver));
+        let half = cutter.holds_bytes();
+        if let Some(connection) = self.table.get(id) {
+            connection.cutter = cutter;
+        }
+        match fed {
+            Ok(Fed::Paused) => Left::More,
+            Ok(Fed::Drained) => {
+                if half {
+                    self.supervise(now);
+                }
+                Left::Nothing
+            }
+            Ok(Fed::Stopped) => Left::Nothing,
+            Err(error) => {
+                self.stats.bad_frames += 1;
+                self.goodbye(now, id, &format!("{error}: this connection's stream cannot be trusted any more"));
+                Left::Nothing
+            }
+        }
+    }
+
+    fn on_frame(
+        &mut self,
+        id: ConnId,
+        now: Tick,
+        kind: u8,
+        payload: &[u8],
+        deliver: &mut impl FnMut(Tick, Input<'_>) -> bool,
+    ) -> Verdict {
+        let Some(connection) = self.table.get(id) else { return Verdict::Stop };
+        match (connection.phase, connection.role) {
+            (Phase::Up, _) if !handshake::is_handshake(kind, payload) => {
+                let from = connection.endpoint();
+                if Kind::from_number(kind).is_none() {
+                    self.stats.bad_frames += 1;
+                    self.goodbye(now, id, &format!("a frame of kind {kind}, which this version does not know"));
+                    return Verdict::Stop;
+                }
+                self.stats.frames_received += 1;
+                if self.inbound.frame(now, from, kind, payload, deliver) { Verdict::Pause } else { Verdict::Continue }
+            }
+            (Phase::Up, _) => {
+                match Message::decode(payload) {
+                    Ok(Message::Goodbye { reason }) => tracing::info!(%id, reason, "the other side closes"),
+                    _ => tracing::warn!(%id, "a second handshake: closed"),
+                }
+                self.drop_connection(now, id);
+                Verdict::Stop
+            }
+            (Phase::Greeting, Role::Accepted) => self.greet(id, now, kind, payload),
+            (Phase::Greeting, Role::Dialled(peer)) => {
+                if let Err(why) = handshake::judge_welcome(&self.identity, peer, kind, payload) {
+                    tracing::warn!(?peer, why, "not whom we wanted: closed");
+                    self.stats.refused += 1;
+                    self.drop_connection(now, id);
+                    return Verdict::Stop;
+                }
+                connection.phase = Phase::Up;
+                self.reached(peer);
+                Verdict::Continue
+            }
+            (Phase::Closing { .. }, _) => Verdict::Stop,
+        }
+    }
+
+    fn greet(&mut self, id: ConnId, now: Tick, kind: u8, payload: &[u8]) -> Verdict {
+        match handshake::answer_hello(&self.identity, kind, payload) {
+            Ok(welcome) => {
+                let connection = self.table.get(id).expect("its frame is being handled");
+                connection.phase = Phase::Up;
+                connection.moved = now;
+                welcome.encode(connection.output.tail());
+                self.mark_dirty(id);
+                Verdict::Continue
+            }
+            Err(reason) => {
+                self.stats.refused += 1;
+                self.goodbye(now, id, &reason);
+                Verdict::Stop
+            }
+        }
+    }
+}

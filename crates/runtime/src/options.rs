@@ -1,0 +1,84 @@
+//! What an event loop is told when it is made.
+
+use std::net::TcpListener;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use kasha_types::{ClusterId, CoreId, Incarnation};
+
+use crate::limits::Limits;
+
+/// The cluster that this process belongs to, shared by its loops. 0 until it is known; then it never changes.
+#[derive(Clone, Debug, Default)]
+pub struct ClusterCell(Arc<AtomicU64>);
+
+impl ClusterCell {
+    /// A process of this cluster; of none yet if it is 0.
+    #[must_use]
+    pub fn new(cluster: ClusterId) -> Self {
+        Self(Arc::new(AtomicU64::new(cluster.0)))
+    }
+
+    /// The cluster; 0 if it is not known yet.
+    #[must_use]
+    pub fn get(&self) -> ClusterId {
+        ClusterId(self.0.load(Ordering::Acquire))
+    }
+
+    /// Joins a cluster, if this process is in none.
+    ///
+    /// # Errors
+    /// The cluster that it is in, if that is another one.
+    pub fn join(&self, cluster: ClusterId) -> Result<(), ClusterId> {
+        match self.0.compare_exchange(0, cluster.0, Ordering::AcqRel, Ordering::Acquire) {
+            Ok(_) => Ok(()),
+            Err(ours) if ours == cluster.0 => Ok(()),
+            Err(ours) => Err(ClusterId(ours)),
+        }
+    }
+}
+
+/// Who this loop says it is.
+#[derive(Clone, Debug, Default)]
+pub struct Identity {
+    /// The cluster. A loop that is in none joins the cluster of the first peer that it dials.
+    pub cluster: ClusterCell,
+    /// Which core; `None`: a client, or the coordinator.
+    pub core: Option<CoreId>,
+    /// The process; 0 for a client.
+    pub incarnation: Incarnation,
+}
+
+/// Faults injected on received frames, handshakes excepted: for demonstrations.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FrameFaults {
+    /// Of a thousand frames, how many are lost.
+    pub drop_per_mille: u16,
+    /// Of a thousand frames, how many come twice.
+    pub duplicate_per_mille: u16,
+    /// Which ones.
+    pub seed: u64,
+}
+
+/// Everything that an event loop is told.
+#[derive(Debug, Default)]
+pub struct LoopOptions {
+    /// For logs and the log thread.
+    pub name: String,
+    /// Where to accept; see [`crate::listen`].
+    pub listen: Option<TcpListener>,
+    /// Who this is.
+    pub identity: Identity,
+    /// How long to poll before blocking. 0 where loops outnumber processors, else 10–20 µs (section 12).
+    pub spin: Duration,
+    /// This loop's own folder; `None` if its machine has no files.
+    pub data_dir: Option<PathBuf>,
+    /// How much later than received a frame is given to the machine (a stand-in for the network's delay).
+    pub link_delay: Duration,
+    /// Injected faults.
+    pub faults: Option<FrameFaults>,
+    /// Limits.
+    pub limits: Limits,
+}

@@ -1,0 +1,323 @@
+//! Frames over real sockets: cutting, handshakes, bad input, limits, closing.
+#![allow(clippy::disallowed_methods)]
+
+mod support;
+
+use std::io::Write;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use kasha_machine::{Effect, Effects, Gate, Input, Machine};
+use kasha_runtime::limits::Limits;
+use kasha_runtime::{Clock, FrameFaults, LoopError, LoopOptions, listen};
+use kasha_types::limits::FRAME_BYTES_MAX;
+use kasha_types::{ClusterId, CoreId, LogSlice, NodeId, ShardId, Tick};
+use kasha_wire::Kind;
+use support::{CLUSTER, Echo, Raw, Server, frame, hello};
+
+#[test]
+fn many_connections_one_byte_at_a_time() {
+    let server = Server::start(LoopOptions::default(), |_| Echo::new());
+    let mut clients: Vec<Raw> = (0..50).map(|_| Raw::connect(server.address)).collect();
+    let stream = |client: usize| {
+        let mut bytes = hello(ClusterId(0), None);
+        for number in 0..5u8 {
+            bytes.extend(frame(Kind::Read, &[client as u8, number]));
+        }
+        bytes
+    };
+    for at in 0..stream(0).len() {
+        for (index, client) in clients.iter_mut().enumerate() {
+            client.0.write_all(&stream(index)[at..=at]).unwrap();
+        }
+    }
+    for (index, client) in clients.iter_mut().enumerate() {
+        client.message();
+        for number in 0..5 {
+            assert_eq!(client.answer(), [index as u8, number]);
+        }
+    }
+    let stats = server.stop();
+    assert_eq!((stats.accepted, stats.frames_received, stats.bad_frames), (50, 250, 0));
+}
+
+#[test]
+fn large_frames_pass() {
+    let server = Server::start(LoopOptions::default(), |_| Echo::new());
+    let mut client = Raw::greeted(server.address);
+    for len in [0, 1, 100_000, 3_000_000] {
+        let payload: Vec<u8> = (0..len).map(|at: u32| at.to_le_bytes()[0]).collect();
+        client.send(&payload);
+        assert_eq!(client.answer(), payload);
+    }
+    server.stop();
+}
+
+#[test]
+fn bad_frames_are_told_why_and_the_process_lives() {
+    let server = Server::start(LoopOptions::default(), |_| Echo::new());
+    let good = frame(Kind::Read, b"payload");
+    let change = |at: usize, bytes: &[u8]| {
+        let mut bad = good.clone();
+        bad[at..at + bytes.len()].copy_from_slice(bytes);
+        bad
+    };
+    let too_long = u32::try_from(FRAME_BYTES_MAX + 1).unwrap().to_le_bytes();
+    let cases = [
+        (change(8, b"XX"), "not a Kasha frame"),
+        (change(10, &[99]), "wire version 99"),
+        (change(0, &too_long), "over the limit"),
+        (change(18, b"x"), "checksum"),
+    ];
+    for (bad, why) in &cases {
+        let mut client = Raw::greeted(server.address);
+        client.send(b"first");
+        assert_eq!(client.answer(), b"first");
+        // What follows a bad frame is never looked at.
+        client.0.write_all(&[bad.as_slice(), &good, &good].concat()).unwrap();
+        let reason = client.goodbye();
+        assert!(reason.contains(why), "{reason:?} tells of {why:?}");
+    }
+    let mut unknown = Vec::new();
+    let start = kasha_wire::frame::begin(&mut unknown, Kind::Read);
+    unknown[11] = 200;
+    kasha_wire::frame::end(&mut unknown, start, &[]);
+    let mut client = Raw::greeted(server.address);
+    client.0.write_all(&unknown).unwrap();
+    assert!(client.goodbye().contains("kind 200"));
+    let mut client = Raw::greeted(server.address);
+    client.send(b"alive");
+    assert_eq!(client.answer(), b"alive");
+    assert_eq!(server.stop().bad_frames, 5);
+}
+
+#[test]
+fn handshakes_that_do_not_fit_are_told_why() {
+    let server = Server::start(LoopOptions::default(), |_| Echo::new());
+    let other_core = CoreId { node: NodeId(2), core: 0 };
+    let mut wrong_version = hello(CLUSTER, None);
+    wrong_version[10] = 2;
+    let cases = [
+        (hello(ClusterId(8), None), "this is cluster-7, not cluster-8"),
+        (hello(CLUSTER, Some(other_core)), "this is node-1/0, not node-2/0"),
+        (frame(Kind::Read, b"hi"), "first frame must be a Hello"),
+        (wrong_version, "wire version 2"),
+    ];
+    for (first, why) in cases {
+        let mut client = Raw::connect(server.address);
+        client.0.write_all(&first).unwrap();
+        let reason = client.goodbye();
+        assert!(reason.contains(why), "{reason:?} tells of {why:?}");
+    }
+    let stats = server.stop();
+    assert_eq!((stats.refused, stats.bad_frames, stats.frames_received), (3, 1, 0));
+}
+
+#[test]
+fn who_says_nothing_or_stops_in_the_middle_is_closed() {
+    let limits =
+        Limits { handshake: Duration::from_millis(500), stall: Duration::from_millis(500), ..Limits::default() };
+    let echo = Echo::new();
+    let closed = Arc::clone(&echo.closed);
+    let server = Server::start(LoopOptions { limits, ..LoopOptions::default() }, |_| echo);
+    assert!(Raw::connect(server.address).goodbye().contains("no Hello"));
+    let mut client = Raw::greeted(server.address);
+    client.0.write_all(&frame(Kind::Read, b"never whole")[..20]).unwrap();
+    assert!(client.receive().is_none());
+    let mut idle = Raw::greeted(server.address);
+    std::thread::sleep(Duration::from_millis(1200));
+    idle.send(b"an idle connection stays");
+    idle.answer();
+    assert_eq!(closed.load(Ordering::SeqCst), 1);
+    assert_eq!(server.stop().stalled, 2);
+}
+
+#[test]
+fn connections_have_a_limit() {
+    let limits = Limits { connections: 3, ..Limits::default() };
+    let server = Server::start(LoopOptions { limits, ..LoopOptions::default() }, |_| Echo::new());
+    let mut clients: Vec<Raw> = (0..3).map(|_| Raw::greeted(server.address)).collect();
+    assert!(Raw::connect(server.address).goodbye().contains("3 connections"));
+    clients[0].send(b"bye");
+    assert_eq!(clients[0].answer(), b"bye");
+    assert!(clients[0].receive().is_none(), "disconnected after its answer");
+    drop(clients.remove(0));
+    // The server learns of the end a moment later.
+    let mut again = loop {
+        let mut client = Raw::connect(server.address);
+        client.0.write_all(&hello(CLUSTER, None)).unwrap();
+        if matches!(client.message(), kasha_wire::Message::Welcome { .. }) {
+            break client;
+        }
+    };
+    again.send(b"in");
+    assert_eq!(again.answer(), b"in");
+    server.stop();
+}
+
+#[test]
+fn disconnect_lets_everything_sent_leave_first() {
+    let echo = Echo { times: 3_000_000, ..Echo::new() };
+    let server = Server::start(LoopOptions::default(), |_| echo);
+    let mut client = Raw::greeted(server.address);
+    client.send(b"bye");
+    std::thread::sleep(Duration::from_millis(50));
+    assert_eq!(client.answer().len(), 9_000_000);
+    assert!(client.receive().is_none());
+    server.stop();
+}
+
+#[test]
+fn a_client_that_does_not_read_is_not_served_more() {
+    const REQUESTS: u32 = 20_000;
+    let limits = Limits { output_pause_bytes: 64 * 1024, ..Limits::default() };
+    let echo = Echo { times: 1024, ..Echo::new() };
+    let handled = Arc::clone(&echo.handled);
+    let server = Server::start(LoopOptions { limits, ..LoopOptions::default() }, |_| echo);
+    let mut client = Raw::greeted(server.address);
+    let mut writer = Raw(client.0.try_clone().unwrap());
+    let writing = std::thread::spawn(move || {
+        for number in 0..REQUESTS {
+            writer.send(&number.to_le_bytes());
+        }
+    });
+    let mut before = u64::MAX;
+    loop {
+        std::thread::sleep(Duration::from_millis(200));
+        let now = handled.load(Ordering::SeqCst);
+        if now == before {
+            break;
+        }
+        before = now;
+    }
+    assert!(before < u64::from(REQUESTS), "the loop stopped reading");
+    for number in 0..REQUESTS {
+        let answer = client.answer();
+        assert_eq!((answer.len(), &answer[..4]), (4096, &number.to_le_bytes()[..]));
+    }
+    writing.join().unwrap();
+    server.stop();
+}
+
+#[test]
+fn a_queue_past_its_limit_closes_the_connection() {
+    let limits = Limits { output_close_bytes: 8 * 1024 * 1024, ..Limits::default() };
+    let echo = Echo { times: 4_000_000, ..Echo::new() };
+    let closed = Arc::clone(&echo.closed);
+    let server = Server::start(LoopOptions { limits, ..LoopOptions::default() }, |_| echo);
+    let mut client = Raw::greeted(server.address);
+    client.0.write_all(&frame(Kind::Read, b"abcd").repeat(10)).unwrap();
+    while closed.load(Ordering::SeqCst) == 0 {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    assert_eq!(server.stop().overflowed, 1);
+}
+
+#[test]
+fn a_delayed_link_keeps_order_and_is_never_early() {
+    let link_delay = Duration::from_millis(20);
+    let server = Server::start(LoopOptions { link_delay, ..LoopOptions::default() }, |_| Echo::new());
+    let mut clients: Vec<Raw> = (0..3).map(|_| Raw::greeted(server.address)).collect();
+    let sent = Clock::now();
+    for number in 0..500u32 {
+        for client in &mut clients {
+            client.send(&number.to_le_bytes());
+        }
+    }
+    for client in &mut clients {
+        for number in 0..500u32 {
+            assert_eq!(client.answer(), number.to_le_bytes());
+            assert!(Clock::now().since(sent) >= link_delay);
+        }
+    }
+    server.stop();
+}
+
+#[test]
+fn injected_faults_lose_and_double_frames() {
+    let faults = Some(FrameFaults { drop_per_mille: 300, duplicate_per_mille: 300, seed: 1 });
+    let server = Server::start(LoopOptions { faults, ..LoopOptions::default() }, |_| Echo::new());
+    let mut client = Raw::greeted(server.address);
+    for number in 0..1000u32 {
+        client.send(&number.to_le_bytes());
+    }
+    // One of so many surely arrives.
+    for _ in 0..50 {
+        client.send(b"last");
+    }
+    let mut counts = [0u32; 1000];
+    loop {
+        let answer = client.answer();
+        if answer == b"last" {
+            break;
+        }
+        counts[u32::from_le_bytes(answer.try_into().unwrap()) as usize] += 1;
+    }
+    assert!(counts.contains(&0) && counts.contains(&2));
+    server.stop();
+}
+
+#[test]
+fn a_machine_may_stop_the_process() {
+    let server = Server::start(LoopOptions::default(), |_| Echo::new());
+    let mut client = Raw::greeted(server.address);
+    client.send(b"stop");
+    match server.failure() {
+        LoopError::Stopped(why) => assert_eq!(why, "asked to"),
+        other => panic!("{other}"),
+    }
+}
+
+#[test]
+fn a_port_in_use_says_what_to_do() {
+    let (_held, address) = listen("127.0.0.1:0".parse().unwrap()).unwrap();
+    let text = listen(address).unwrap_err().to_string();
+    assert!(text.contains("Another process listens there") && text.contains(&address.to_string()), "{text}");
+}
+
+/// Answers with a small frame, then with one whose payload lies in its log.
+struct FromLog(Vec<u8>);
+
+impl Machine for FromLog {
+    fn step(&mut self, _: Tick, input: Input<'_>, out: &mut Effects) {
+        if let Input::Frame { from, payload, .. } = input {
+            support::send(out, from, payload, Gate::Now);
+            let mark = out.mark();
+            let start = kasha_wire::frame::begin(out.arena(), Kind::Append);
+            kasha_wire::frame::end(&mut out.arena()[mark..], start - mark, &self.0);
+            let head = out.span_from(mark);
+            let tail = Some(LogSlice { shard: ShardId(0), offset: 0, len: u32::try_from(self.0.len()).unwrap() });
+            out.push(Effect::Send { to: from, head, tail, gate: Gate::Now });
+        }
+    }
+    fn end_turn(&mut self, _: Tick, _: &mut Effects) {}
+    fn next_deadline(&self) -> Option<Tick> {
+        None
+    }
+    fn is_open(&self, _: Gate) -> bool {
+        true
+    }
+    fn log_bytes(&self, slice: LogSlice) -> &[u8] {
+        &self.0[..slice.len as usize]
+    }
+}
+
+#[test]
+fn bytes_of_the_log_are_sent_from_where_they_lie_in_order() {
+    let log: Vec<u8> = (0..700_000u32).map(|at| at.to_le_bytes()[1]).collect();
+    let expected = log.clone();
+    let server = Server::start(LoopOptions::default(), |_| FromLog(log));
+    let mut client = Raw::greeted(server.address);
+    for number in 0..100u32 {
+        client.send(&number.to_le_bytes());
+    }
+    // Long enough that the socket is full and the rest is queued.
+    std::thread::sleep(Duration::from_millis(100));
+    for number in 0..100u32 {
+        assert_eq!(client.answer(), number.to_le_bytes());
+        let (kind, payload) = client.receive().unwrap();
+        assert!(kind == Kind::Append as u8 && payload == expected);
+    }
+    server.stop();
+}

@@ -1,0 +1,160 @@
+//! Dialled connections: lazily made, lost, made again, and never to the wrong core.
+#![allow(clippy::disallowed_methods)]
+
+mod support;
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use kasha_machine::{Effect, Effects, Endpoint, Gate, Input, Machine};
+use kasha_runtime::{Application, Control, EventLoop, Exit, LoopOptions, listen};
+use kasha_types::{CoreId, LogSlice, NodeId, Tick};
+use support::{CLUSTER, CORE, Echo, Server, send};
+
+/// Keeps what came.
+#[derive(Default)]
+struct Sink {
+    got: Vec<Vec<u8>>,
+    unreachable: Vec<Endpoint>,
+}
+
+impl Machine for Sink {
+    fn step(&mut self, _: Tick, input: Input<'_>, _: &mut Effects) {
+        match input {
+            Input::Frame { payload, .. } => self.got.push(payload.to_vec()),
+            Input::Unreachable(peer) => self.unreachable.push(peer),
+            Input::Closed(_) | Input::Durable(_) | Input::Tick => {}
+        }
+    }
+    fn end_turn(&mut self, _: Tick, _: &mut Effects) {}
+    fn next_deadline(&self) -> Option<Tick> {
+        None
+    }
+    fn is_open(&self, _: Gate) -> bool {
+        true
+    }
+    fn log_bytes(&self, _: LogSlice) -> &[u8] {
+        &[]
+    }
+}
+
+/// Sends the numbers to a peer until that many have come back, again every few milliseconds.
+struct Ask {
+    to: Endpoint,
+    until: usize,
+    unreachable_until: usize,
+    next: Tick,
+}
+
+impl Ask {
+    fn answers(to: Endpoint, until: usize) -> Self {
+        Self { to, until, unreachable_until: usize::MAX, next: Tick(0) }
+    }
+    fn failures(to: Endpoint, unreachable_until: usize) -> Self {
+        Self { to, until: usize::MAX, unreachable_until, next: Tick(0) }
+    }
+}
+
+impl Application<Sink> for Ask {
+    fn turn(&mut self, now: Tick, machine: &mut Sink, out: &mut Effects) -> Control {
+        if machine.got.len() >= self.until || machine.unreachable.len() >= self.unreachable_until {
+            return Control::Exit;
+        }
+        if now >= self.next {
+            self.next = now.after(Duration::from_millis(3));
+            send(out, self.to, b"ask", Gate::Now);
+        }
+        Control::Continue
+    }
+    fn next_wake(&self) -> Option<Tick> {
+        Some(self.next)
+    }
+}
+
+fn client(to: Endpoint, address: SocketAddr) -> EventLoop<Sink> {
+    EventLoop::new(LoopOptions { spin: Duration::from_micros(20), ..LoopOptions::default() }, |_, _, out| {
+        out.push(Effect::Route { to, address });
+        Ok(Sink::default())
+    })
+    .unwrap()
+}
+
+#[test]
+fn a_peer_is_dialled_when_needed_and_again_after_its_restart() {
+    let to = Endpoint::Core(CORE);
+    let first = Server::start(LoopOptions::default(), |_| Echo::new());
+    let address = first.address;
+    let mut this = client(to, address);
+    assert_eq!(this.run(&mut Ask::answers(to, 20)).unwrap(), Exit::Application);
+    assert_eq!(this.stats().dialled, 1);
+    first.stop();
+    assert_eq!(this.run(&mut Ask::failures(to, 3)).unwrap(), Exit::Application);
+    assert_eq!(this.machine().unreachable[0], to);
+    let before = this.machine().got.len();
+    let second = Server::start_at(address, LoopOptions::default(), |_| Echo::new());
+    this.run(&mut Ask::answers(to, before + 20)).unwrap();
+    assert!(this.machine().got.iter().all(|got| got == b"ask"));
+    second.stop();
+}
+
+#[test]
+fn the_wrong_core_gets_nothing() {
+    let to = Endpoint::Core(CoreId { node: NodeId(2), core: 0 });
+    let server = Server::start(LoopOptions::default(), |_| Echo::new());
+    let mut this = client(to, server.address);
+    this.run(&mut Ask::failures(to, 2)).unwrap();
+    assert_eq!(this.machine().got.len(), 0);
+    let stats = server.stop();
+    assert_eq!((stats.frames_received, stats.refused > 0), (0, true));
+}
+
+#[test]
+fn a_seed_tells_the_cluster_and_a_new_route_moves_the_connection() {
+    let to = Endpoint::Seed(0);
+    let (one, two) = (
+        Server::start(LoopOptions::default(), |_| Echo::new()),
+        Server::start(LoopOptions::default(), |_| Echo { times: 2, ..Echo::new() }),
+    );
+    let options = LoopOptions::default();
+    let cluster = options.identity.cluster.clone();
+    let mut this = EventLoop::new(options, |_, _, out| {
+        out.push(Effect::Route { to, address: one.address });
+        Ok(Sink::default())
+    })
+    .unwrap();
+    this.run(&mut Ask::answers(to, 3)).unwrap();
+    assert_eq!(cluster.get(), CLUSTER);
+    struct Move(SocketAddr, Ask);
+    impl Application<Sink> for Move {
+        fn turn(&mut self, now: Tick, machine: &mut Sink, out: &mut Effects) -> Control {
+            out.push(Effect::Route { to: self.1.to, address: self.0 });
+            self.1.turn(now, machine, out)
+        }
+        fn next_wake(&self) -> Option<Tick> {
+            self.1.next_wake()
+        }
+    }
+    let before = this.machine().got.len();
+    this.run(&mut Move(two.address, Ask::answers(to, before + 3))).unwrap();
+    assert_eq!(this.machine().got.last().unwrap(), b"askask");
+    assert_eq!(this.machine().unreachable, [to], "what was on its way may be lost");
+    one.stop();
+    two.stop();
+}
+
+#[test]
+fn who_listens_but_never_answers_is_given_up_and_little_is_kept_for_him() {
+    let (silent, address) = listen("127.0.0.1:0".parse().unwrap()).unwrap();
+    let to = Endpoint::Coordinator;
+    let mut options = LoopOptions::default();
+    options.limits.handshake = Duration::from_millis(100);
+    let mut this = EventLoop::new(options, |_, _, out| {
+        out.push(Effect::Route { to, address });
+        Ok(Sink::default())
+    })
+    .unwrap();
+    this.run(&mut Ask::failures(to, 2)).unwrap();
+    assert!(this.machine().got.is_empty());
+    assert_eq!(this.stats().dialled, 2);
+    drop(silent);
+}
