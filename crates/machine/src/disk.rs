@@ -35,6 +35,9 @@ pub enum FileName {
 }
 
 /// Reads a core's files before its machine runs. Writing goes through effects.
+///
+/// What is read is durable: a killed process leaves bytes in the page cache that were never fsynced, and its successor
+/// must not vouch for them before they are. The shell fsyncs a file before it hands it out.
 pub trait Disk {
     /// Every file that is there, in order of name.
     fn list(&self) -> Vec<FileName>;

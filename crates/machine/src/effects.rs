@@ -185,6 +185,26 @@ impl Effects {
         &self.arena[span.start as usize..][..span.len as usize]
     }
 
+    /// A log is about to lose bytes that effects of this turn name: copies them, while they are there.
+    pub fn copy_log_bytes<'l>(&mut self, shard: ShardId, bytes: impl Fn(LogSlice) -> &'l [u8]) {
+        for index in 0..self.queue.len() {
+            match self.queue[index] {
+                Effect::Send { to, head, tail: Some(slice), gate } if slice.shard == shard => {
+                    let mark = self.mark();
+                    self.arena.extend_from_within(head.start as usize..(head.start + head.len) as usize);
+                    self.arena.extend_from_slice(bytes(slice));
+                    let head = self.span_from(mark);
+                    self.queue[index] = Effect::Send { to, head, tail: None, gate };
+                }
+                Effect::Write { file, offset, data: Data::Log(slice) } if slice.shard == shard => {
+                    let data = Data::Span(self.span(bytes(slice)));
+                    self.queue[index] = Effect::Write { file, offset, data };
+                }
+                _ => {}
+            }
+        }
+    }
+
     /// The effects in order.
     #[must_use]
     pub fn queue(&self) -> &[Effect] {

@@ -11,8 +11,10 @@ use kasha_wire::message::{AttachAt, Message};
 use crate::core::{Core, send};
 use crate::replica::{Replica, Role};
 
-/// Bytes of a log piece that is handed to a new primary.
-const PIECE_BYTES_MAX: u32 = 1024 * 1024;
+/// Bytes of a log piece that is handed to a new primary: a whole segment, so that a sealed one comes in one piece.
+const PIECE_BYTES_MAX: u32 = u32::MAX;
+/// "From the base of your head segment."
+pub(crate) const FETCH_FROM_HEAD: u64 = u64::MAX;
 
 /// Following a primary.
 #[derive(Debug)]
@@ -98,7 +100,7 @@ impl Replica {
     fn obey_attach(&mut self, core: &mut Core, start: AttachAt, live: &[SegmentId], out: &mut Effects) -> bool {
         match start {
             AttachAt::Keep(offset) => {
-                if !self.truncate_log(core, offset, out) {
+                if !self.truncate_log(core, offset, out) || !self.meta.complete {
                     return false;
                 }
                 // Segments freed while we were away: the tombstones of what they hold may be gone by now.
@@ -169,6 +171,7 @@ impl Replica {
             return;
         }
         backup.answer_due = Some(backup.answer_due.map_or(append.round, |due| due.max(append.round)));
+        self.known_synced = self.known_synced.max(append.synced);
         if !self.meta.intact && self.log.end().offset >= append.synced {
             self.meta.intact = true; // R5.5: re-copied
             self.save_meta(core, out);
@@ -206,6 +209,9 @@ impl Replica {
         if backup.epoch != epoch || backup.attached.is_none() || total > core.options.segment_bytes {
             return;
         }
+        if self.log.segments().next().is_none() {
+            return; // the head's digest, which says what is missing, has not come yet
+        }
         let arrived = if total == 0 {
             self.end_copy(core, out);
             if !self.meta.complete {
@@ -234,7 +240,7 @@ impl Replica {
         send(from, &message, core.durable_gate(), out);
     }
 
-    fn install(&mut self, core: &mut Core, segment: SegmentId, bytes: &[u8], out: &mut Effects) {
+    pub fn install(&mut self, core: &mut Core, segment: SegmentId, bytes: &[u8], out: &mut Effects) {
         if self.log.install_segment(segment, bytes).is_ok() {
             let offset = self.log.segment_base(segment);
             let len = u32::try_from(bytes.len()).expect("within a segment");
@@ -256,6 +262,9 @@ impl Replica {
             return;
         }
         let end = self.log.end().offset;
+        // A log that shares nothing with ours is taken from our head on; then it asks for older segments.
+        let head = self.log.segments().map(|(id, _)| id).max().unwrap_or_default();
+        let offset = if offset == FETCH_FROM_HEAD { self.log.segment_base(head) } else { offset };
         let piece = self.log.pieces(offset, end, PIECE_BYTES_MAX).next();
         let (from_offset, bytes) =
             piece.map_or((offset, Vec::new()), |slice| (slice.offset, self.log.slice(slice).to_vec()));

@@ -15,6 +15,7 @@ use kasha_wire::codec::Bytes;
 use kasha_wire::message::{Message, Report};
 use kasha_wire::{MemberState, ShardConfig};
 
+use crate::backup::FETCH_FROM_HEAD;
 use crate::core::{Core, send};
 use crate::replica::{Replica, Role};
 use crate::serving::Serving;
@@ -33,7 +34,7 @@ pub(crate) enum Stage {
     /// Members of the set that last served promise our epoch and report.
     Fencing { election: Election, asked: Option<Tick> },
     /// Another member has the greater log: take what we lack.
-    Fetching { from: NodeId, asked: Option<Tick> },
+    Fetching { from: NodeId, begun: bool, asked: Option<Tick> },
     /// The log goes into the state.
     Replaying,
     /// One witness of the current list is frozen, and what it holds goes through `look_up`.
@@ -272,45 +273,58 @@ impl Replica {
         let theirs: Vec<_> = best.history.iter().map(|start| (start.epoch, start.offset)).collect();
         let end = self.log.end().offset;
         let prefix = common_prefix(self.log.epoch_history(), end, &theirs, best.end.offset);
-        if !self.truncate_log(core, prefix, out) {
+        let usable = self.meta.complete && prefix > 0;
+        let whole = !usable || !self.truncate_log(core, prefix, out) || !self.meta.complete;
+        if whole {
             self.reset_log(core, 0, out);
+            self.meta.complete = false;
         }
-        // What follows comes from a member that surely held all: ours is as good once it is here.
         let leader = self.leader_mut().expect("fencing");
-        leader.stage = Stage::Fetching { from: best.node, asked: None };
+        leader.stage = Stage::Fetching { from: best.node, begun: !whole, asked: None };
     }
 
     fn fetch(&mut self, core: &Core, now: Tick, out: &mut Effects) {
-        let (shard, from_offset) = (self.shard, self.log.end().offset);
+        let (shard, end) = (self.shard, self.log.end().offset);
+        let absent = self.log.absent().first().map(|&segment| self.log.segment_base(segment));
         let Some(leader) = self.leader_mut() else { return };
         let epoch = leader.epoch;
-        let Stage::Fetching { from, asked } = &mut leader.stage else { return };
+        let Stage::Fetching { from, begun, asked } = &mut leader.stage else { return };
         if Leader::overdue(core, now, *asked) {
             *asked = Some(now);
+            let offset = if *begun { absent.unwrap_or(end) } else { FETCH_FROM_HEAD };
             let configuration = core.configuration.as_ref().expect("a configuration promoted us");
             if let Some(to) = configuration.core_of(*from, shard) {
-                let message = Message::FetchLog { shard, epoch, from: from_offset };
-                send(Endpoint::Core(to), &message, Gate::Now, out);
+                send(Endpoint::Core(to), &Message::FetchLog { shard, epoch, from: offset }, Gate::Now, out);
             }
         }
     }
 
-    /// A piece of the greater log.
+    /// A piece of the greater log: its head first if we share nothing, then older segments, then what follows our end.
     pub fn on_log_piece(&mut self, core: &mut Core, epoch: Epoch, from: u64, bytes: &[u8], out: &mut Effects) {
+        let aligned = from.is_multiple_of(u64::from(core.options.segment_bytes));
         let Some(leader) = self.leader_mut().filter(|leader| leader.epoch == epoch) else { return };
-        let Stage::Fetching { asked, .. } = &mut leader.stage else { return };
-        *asked = None;
-        if bytes.is_empty() {
-            if from == self.log.end().offset {
-                (self.meta.intact, self.meta.complete) = (true, true);
-                self.save_meta(core, out);
-                self.leader_mut().expect("fetching").stage = Stage::Replaying;
-            }
-            return;
+        let Stage::Fetching { asked, begun, .. } = &mut leader.stage else { return };
+        if !*begun && !aligned {
+            return; // not what was asked for
         }
-        // A piece that does not fit is an old or a repeated one: the next question asks from our end.
-        if self.log.append_raw(bytes).is_ok() {
-            self.write_log(core, out);
+        let began = std::mem::replace(begun, true);
+        *asked = None;
+        if !began {
+            self.reset_log(core, from, out);
+        }
+        let segment = self.log.segment_of(from);
+        if self.log.absent().contains(&segment) {
+            self.install(core, segment, bytes, out);
+        } else if !bytes.is_empty() {
+            // A piece that does not fit is an old or a repeated one: the next question asks from our end.
+            if self.log.append_raw(bytes).is_ok() {
+                self.write_log(core, out);
+            }
+        } else if from == self.log.end().offset && self.log.absent().is_empty() {
+            // It came from a member that counted: ours is as good.
+            (self.meta.intact, self.meta.complete) = (true, true);
+            self.save_meta(core, out);
+            self.leader_mut().expect("fetching").stage = Stage::Replaying;
         }
     }
 

@@ -46,6 +46,8 @@ pub(crate) struct Replica {
     written: u64,
     /// Up to where the file holds the log.
     pub held: u64,
+    /// Up to where every member is known to hold the log.
+    pub known_synced: u64,
     /// Ends of the log at commits that are not known to hold yet.
     marks: VecDeque<(LocalPosition, u64)>,
 }
@@ -75,6 +77,7 @@ impl Replica {
             role: Role::Idle,
             written: 0,
             held: 0,
+            known_synced: 0,
             marks: VecDeque::new(),
         }
     }
@@ -181,6 +184,8 @@ impl Replica {
 
     /// Forgets the log, in memory and on file.
     pub fn reset_log(&mut self, core: &mut Core, base: u64, out: &mut Effects) {
+        let log = &self.log;
+        out.copy_log_bytes(self.shard, |slice| log.slice(slice));
         for (segment, _) in self.log.segments() {
             core.remove(FileName::Segment { shard: self.shard, segment }, out);
         }
@@ -191,7 +196,7 @@ impl Replica {
         };
         self.meta.base = base;
         self.meta.acknowledged = 0;
-        (self.written, self.held) = (base, base);
+        (self.written, self.held, self.known_synced) = (base, base, 0);
         self.marks.clear();
         self.forget_state();
     }
@@ -208,6 +213,8 @@ impl Replica {
         if offset == self.log.end().offset {
             return true;
         }
+        let log = &self.log;
+        out.copy_log_bytes(self.shard, |slice| log.slice(slice));
         let Ok(cut) = self.log.truncate(offset) else { return false };
         for segment in cut.removed {
             core.remove(FileName::Segment { shard: self.shard, segment }, out);
@@ -222,6 +229,8 @@ impl Replica {
         for mark in &mut self.marks {
             mark.1 = mark.1.min(offset);
         }
+        // A restart may have dropped a segment on a word that is cut off now: then older data must be copied again.
+        self.meta.complete &= self.log.absent().is_empty();
         self.forget_state();
         true
     }
@@ -283,7 +292,8 @@ impl Replica {
         }
         core.scratch.dead = dead;
         core.learn_cluster_time(self.state.cluster_time);
-        self.free_retired(core, self.replayed.offset, out);
+        // A word that is not synced may be cut off again, and then the segment must still be here.
+        self.free_retired(core, self.replayed.offset.min(self.known_synced), out);
     }
 
     /// Lets go of segments that the log says are freed, once the state has followed the log to that word.

@@ -281,6 +281,7 @@ impl Replica {
     /// Segments without a live byte are freed here, and, when the word of it is synced, everywhere (section 5).
     fn free_segments(&mut self, core: &mut Core, synced: u64, out: &mut Effects) {
         let epoch = self.meta.promised;
+        self.known_synced = self.known_synced.max(synced);
         let retired = self.log.retired(synced).is_some();
         self.free_retired(core, synced, out);
         self.serving_mut().freed_a_segment |= retired;

@@ -7,7 +7,7 @@
 
 use std::collections::VecDeque;
 use std::fs;
-use std::io;
+use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
@@ -249,7 +249,14 @@ impl Disk for FolderDisk {
     fn read(&self, file: FileName) -> io::Result<Option<Vec<u8>>> {
         let Some(root) = &self.root else { return Ok(None) };
         let path = paths::path(root, file).1;
-        match fs::read(&path) {
+        let read_durably = || -> io::Result<Vec<u8>> {
+            let mut bytes = Vec::new();
+            let mut opened = fs::File::open(&path)?;
+            opened.sync_data()?;
+            opened.read_to_end(&mut bytes)?;
+            Ok(bytes)
+        };
+        match read_durably() {
             Ok(bytes) => Ok(Some(bytes)),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(error) => Err(io::Error::new(error.kind(), failed("read", &path)(error))),

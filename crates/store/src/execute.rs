@@ -155,7 +155,13 @@ impl Store {
         prior: Option<&Prior>,
         parts: &[Part<'_>],
     ) -> (u64, Change) {
-        let version = prior.map_or(self.version_floor(), |prior| prior.version) + 1;
+        // R4.8: whether this replica still has a key's tombstone, or another one let it go, must not show.
+        let last = match prior {
+            Some(Prior { version, value: Some(_), .. }) => *version,
+            Some(Prior { version, value: None, .. }) => self.version_floor().max(*version),
+            None => self.version_floor(),
+        };
+        let version = last + 1;
         let here = group.log().segment_of(group.log().end().offset);
         let oldest = prior.map_or(here, |prior| prior.oldest);
         let len = parts.iter().map(|part| match *part {

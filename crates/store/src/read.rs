@@ -8,6 +8,9 @@ use kasha_wire::{OutcomeCode, Read};
 use crate::Store;
 use crate::entry::Found;
 
+/// Version and length of a multi-get's item.
+const ITEM_HEAD_BYTES: usize = 12;
+
 /// A read's result: bytes in the caller's buffer, then bytes in the log.
 #[must_use]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,6 +32,9 @@ impl Store {
                 Some(Found::Object(at, object)) => {
                     result.push(OutcomeCode::Done as u8);
                     result.extend_from_slice(&object.version.to_le_bytes());
+                    if object.value.is_empty() {
+                        return ReadResult::Whole; // its place may be the end of a segment, which names no byte
+                    }
                     let offset = log.entry(at).payload_offset + object.value_offset() as u64;
                     ReadResult::Tail(LogSlice { shard: log.shard(), offset, len: object.value.len() as u32 })
                 }
@@ -48,14 +54,14 @@ impl Store {
                 for item in items.iter() {
                     match self.find(log, table, item.key) {
                         Some(Found::Object(_, object)) => {
-                            if result.len() + object.value.len() > RESULT_BYTES_MAX {
+                            if result.len() + ITEM_HEAD_BYTES + object.value.len() > RESULT_BYTES_MAX {
                                 return ReadResult::TooLarge;
                             }
                             result.extend_from_slice(&object.version.to_le_bytes());
                             result.extend_from_slice(&(object.value.len() as u32).to_le_bytes());
                             result.extend_from_slice(object.value);
                         }
-                        Some(Found::Tombstone(..)) | None => result.extend_from_slice(&[0; 12]),
+                        Some(Found::Tombstone(..)) | None => result.extend_from_slice(&[0; ITEM_HEAD_BYTES]),
                     }
                 }
                 ReadResult::Whole

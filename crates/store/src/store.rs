@@ -80,13 +80,19 @@ impl Store {
         Some(decode(entries.read_entry(at), at))
     }
 
-    /// Where the newest entry of a key is: of its value, or of its tombstone. `None`: nothing is known of it.
+    /// The newest entry on which a key's next result depends: of its value; without a value, of its tombstone or of the
+    /// version floor, whichever is newer. `None`: on none. An answer given while it is unsynced must wait (C1): a floor
+    /// that may still be lost decides no version that anybody is told (R4.8).
     #[must_use]
     pub fn newest(&self, log: &Log, table: TableId, key: &[u8]) -> Option<EntryOffset> {
-        self.find(log, table, key).map(|found| found.at())
+        match self.find(log, table, key) {
+            Some(Found::Object(at, _)) => Some(at),
+            Some(Found::Tombstone(at, _)) => Some(at).max(self.floor_entry),
+            None => self.floor_entry,
+        }
     }
 
-    /// Versions of keys of which nothing is known go on above this.
+    /// Versions of keys without a value go on above this.
     #[must_use]
     pub fn version_floor(&self) -> u64 {
         self.version_floor
@@ -188,14 +194,23 @@ impl Store {
     }
 
     /// Removes every key of a dropped table. `dead`: their entries. Costs a pass over the index.
+    ///
+    /// The record of a drop does not outlive its segment, so a replay may bring objects of a dropped table back, and the
+    /// primary, which knows them dead, frees their segments: what leads there goes too.
     pub fn drop_table(&mut self, log: &Log, table: TableId, mut dead: impl FnMut(EntryOffset)) {
-        let keep = |_, at| match decode(log.entry(at), at) {
-            Found::Object(_, object) if object.table == table => {
-                dead(at);
-                false
+        let held: Vec<SegmentId> = log.segments().map(|(id, _)| id).collect();
+        let keep = |_, at: EntryOffset| {
+            if held.binary_search(&log.segment_of(at.0)).is_err() {
+                return false;
             }
-            // Its tombstones go as all do: when the segments that they name are gone.
-            Found::Object(..) | Found::Tombstone(..) => true,
+            match decode(log.entry(at), at) {
+                Found::Object(_, object) if object.table == table => {
+                    dead(at);
+                    false
+                }
+                // Its tombstones go as all do: when the segments that they name are gone.
+                Found::Object(..) | Found::Tombstone(..) => true,
+            }
         };
         let whole = self.index.retain_slice(&mut IndexCursor::default(), usize::MAX, keep);
         assert!(whole, "one slice covers the table");

@@ -56,6 +56,15 @@ impl<'a> Reader<'a> {
         Ok(taken)
     }
 
+    /// Skips reserved bytes.
+    ///
+    /// # Errors
+    /// If one is not 0: every value has one encoding, so that a reserved field can be given a meaning later.
+    pub fn reserved(&mut self, len: usize) -> Result<(), DecodeError> {
+        let is_zero = self.bytes(len)?.iter().all(|&byte| byte == 0);
+        if is_zero { Ok(()) } else { Err(DecodeError::Invalid("a reserved field")) }
+    }
+
     /// What is left.
     #[must_use]
     pub fn rest(&self) -> &'a [u8] {

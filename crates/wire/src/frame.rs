@@ -89,7 +89,7 @@ pub struct FrameHeader {
 /// Why bytes are no frame. All but `Version` mean that the stream is lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FrameError {
-    /// No frame begins here.
+    /// No frame begins here: another magic, or something in the reserved field.
     Magic,
     /// Another version's frame.
     Version(u8),
@@ -125,6 +125,9 @@ impl FrameHeader {
         }
         if header[10] != WIRE_VERSION {
             return Err(FrameError::Version(header[10]));
+        }
+        if word(12) != 0 {
+            return Err(FrameError::Magic);
         }
         let len = word(0);
         if len as usize > FRAME_BYTES_MAX {

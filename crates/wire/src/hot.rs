@@ -4,7 +4,7 @@
 //! Request, Record, Cancel   envelope (32), body …
 //! Read              envelope (32), read id u64, table u32, code u8, 3 reserved, arguments …
 //! envelope          shard u16, 2 reserved, epoch u32, list version u64, ClusterTime u64, attempt u32, 4 reserved
-//! Answer            rpc (16), epoch u32, attempt u32, flags u8 (bit 0: synced), 7 reserved, result …
+//! Answer            rpc (16), epoch u32, attempt u32, synced u8 (0 or 1), 7 reserved, result …
 //! ReadAnswer        read id u64, result …
 //! Append            shard u16, 2 reserved, epoch u32, from u64, synced offset u64, round u64, log bytes …
 //! ```
@@ -43,9 +43,9 @@ impl Wire for Envelope {
     }
     fn take(from: &mut Reader<'_>) -> Result<Self, DecodeError> {
         let shard = from.take()?;
-        let _: u16 = from.take()?;
+        from.reserved(2)?;
         let (epoch, list, cluster_time, attempt) = (from.take()?, from.take()?, from.take()?, from.take()?);
-        let _: u32 = from.take()?;
+        from.reserved(4)?;
         Ok(Self { shard, epoch, list, cluster_time, attempt })
     }
 }
@@ -100,9 +100,9 @@ impl<'a> AnswerView<'a> {
     /// If it is none.
     pub fn decode(payload: &'a [u8]) -> Result<Self, DecodeError> {
         let mut reader = Reader::new(payload);
-        let (rpc, epoch, attempt, flags) = (reader.take()?, reader.take()?, reader.take()?, reader.take::<u8>()?);
-        reader.bytes(7)?;
-        Ok(Self { rpc, epoch, attempt, synced: flags & 1 != 0, result: reader.rest() })
+        let (rpc, epoch, attempt, synced) = (reader.take()?, reader.take()?, reader.take()?, reader.take()?);
+        reader.reserved(7)?;
+        Ok(Self { rpc, epoch, attempt, synced, result: reader.rest() })
     }
 
     /// Appends a whole frame's head; `tail` is the end of the result, sent from elsewhere.
@@ -140,7 +140,7 @@ impl<'a> ReadView<'a> {
     pub fn decode(payload: &'a [u8]) -> Result<Self, DecodeError> {
         let mut reader = Reader::new(payload);
         let (envelope, read_id, table, code) = (reader.take()?, reader.take()?, reader.take()?, reader.take()?);
-        reader.bytes(3)?;
+        reader.reserved(3)?;
         Ok(Self { envelope, read_id, table, code, arguments: reader.rest() })
     }
 
@@ -209,7 +209,7 @@ impl<'a> AppendView<'a> {
     pub fn decode(payload: &'a [u8]) -> Result<Self, DecodeError> {
         let mut reader = Reader::new(payload);
         let shard = reader.take()?;
-        reader.bytes(2)?;
+        reader.reserved(2)?;
         let (epoch, from, synced, round) = (reader.take()?, reader.take()?, reader.take()?, reader.take()?);
         Ok(Self { shard, epoch, from, synced, round, bytes: reader.rest() })
     }

@@ -154,7 +154,17 @@ impl Outcome {
         let mut reader = Reader::new(bytes);
         let r = &mut reader;
         let code = OutcomeCode::from_number(r.take()?).ok_or(DecodeError::Invalid("an outcome"))?;
-        let index = |r: &mut Reader<'_>| if r.rest().is_empty() { Ok(0) } else { r.take::<u32>() };
+        let index = |r: &mut Reader<'_>| match shape {
+            Shape::Numbers => r.take::<u32>(),
+            Shape::Version
+            | Shape::Number
+            | Shape::Length
+            | Shape::Versions
+            | Shape::Flags
+            | Shape::Flag
+            | Shape::Value
+            | Shape::Values => Ok(0),
+        };
         let outcome = match code {
             OutcomeCode::Done => match shape {
                 Shape::Version => Self::Version(r.take()?),
@@ -172,6 +182,9 @@ impl Outcome {
                 Shape::Values => Self::Values(take_list(r, |r| {
                     let (version, len): (u64, u32) = (r.take()?, r.take()?);
                     let value = r.bytes(len as usize)?;
+                    if version == 0 && len != 0 {
+                        return Err(DecodeError::Invalid("the value of an absent key"));
+                    }
                     Ok((version != 0).then(|| (version, value.to_vec())))
                 })?),
             },

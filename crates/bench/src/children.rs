@@ -1,0 +1,371 @@
+//! A cluster of child processes on this machine.
+//!
+//! Each node is one `kasha internal-node`; node 1 also hosts the coordinator. Nodes can be killed, stopped, continued
+//! and restarted. They end with this process, however it ends: they are killed when [`Children`] is dropped, and the
+//! system kills them when the thread that started them dies. So the thread that starts or restarts a child must live
+//! as long as the child is needed.
+
+use std::fs::{self, File};
+use std::io::ErrorKind;
+use std::net::SocketAddr;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use anyhow::{Context, bail, ensure};
+use kasha_client::session::Session;
+use kasha_runtime::{Clock, EventLoop, random_u64};
+use kasha_types::NodeId;
+use kasha_wire::Durability;
+use rustix::process::{Pid, Signal, kill_process, set_parent_process_death_signal};
+
+use crate::client::{Connect, is_whole};
+use crate::limits;
+use crate::ports::free_ports;
+
+/// When answers leave; see `kasha_node::Answers`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Answers {
+    /// As designed.
+    Speculative,
+    /// When synced.
+    Synced,
+    /// At once: an unreplicated store.
+    Unreplicated,
+}
+
+/// What a cluster of children is to be like.
+#[derive(Clone, Debug)]
+pub struct ClusterSpec {
+    /// The `kasha` binary.
+    pub exe: PathBuf,
+    /// Folder for data and logs; created if it is missing.
+    pub data: PathBuf,
+    /// Processes.
+    pub nodes: u16,
+    /// Shards.
+    pub shards: u16,
+    /// Event loops of each process.
+    pub cores: u8,
+    /// `f`.
+    pub faults: u8,
+    /// What "hold" means (R5.3).
+    pub durability: Durability,
+    /// When answers leave.
+    pub answers: Answers,
+    /// Injected delay of each received frame.
+    pub link_delay: Duration,
+    /// Of a thousand received frames, how many are lost.
+    pub drop_per_mille: u16,
+    /// Of a thousand received frames, how many come twice.
+    pub duplicate_per_mille: u16,
+    /// Which frames.
+    pub fault_seed: u64,
+    /// A node's lease: how soon a silent node is replaced.
+    pub lease: Duration,
+}
+
+impl ClusterSpec {
+    /// One shard, one core, `faults + 1` nodes (witnesses live with the backups), no injected faults or delays.
+    #[must_use]
+    pub fn new(exe: PathBuf, data: PathBuf, faults: u8) -> Self {
+        Self {
+            exe,
+            data,
+            nodes: u16::from(faults) + 1,
+            shards: 1,
+            cores: 1,
+            faults,
+            durability: Durability::Replicated,
+            answers: Answers::Speculative,
+            link_delay: Duration::ZERO,
+            drop_per_mille: 0,
+            duplicate_per_mille: 0,
+            fault_seed: 0,
+            lease: kasha_types::limits::NODE_LEASE,
+        }
+    }
+
+    fn node_folder(&self, node: NodeId) -> PathBuf {
+        self.data.join(format!("node-{}", node.0))
+    }
+
+    fn log_file(&self, node: NodeId) -> PathBuf {
+        self.data.join(format!("node-{}.log", node.0))
+    }
+
+    /// The arguments of `node`'s process, which listens at `listen`.
+    #[must_use]
+    pub fn arguments(&self, node: NodeId, listen: &[SocketAddr], coordinator: SocketAddr) -> Vec<String> {
+        let mut arguments = vec!["internal-node".to_owned()];
+        let mut flag = |name: &str, value: String| arguments.extend([format!("--{name}"), value]);
+        flag("node", node.0.to_string());
+        flag("nodes", self.nodes.to_string());
+        flag("shards", self.shards.to_string());
+        flag("faults", self.faults.to_string());
+        flag("data", self.node_folder(node).display().to_string());
+        flag("listen", listen.iter().map(SocketAddr::to_string).collect::<Vec<_>>().join(","));
+        flag("coordinator", coordinator.to_string());
+        let answers = match self.answers {
+            Answers::Speculative => "speculative",
+            Answers::Synced => "synced",
+            Answers::Unreplicated => "unreplicated",
+        };
+        flag("answers", answers.to_owned());
+        let durability = match self.durability {
+            Durability::Replicated => "replicated",
+            Durability::Fsync => "fsync",
+        };
+        flag("durability", durability.to_owned());
+        flag("link-delay", microseconds(self.link_delay));
+        flag("drop-per-mille", self.drop_per_mille.to_string());
+        flag("duplicate-per-mille", self.duplicate_per_mille.to_string());
+        flag("fault-seed", self.fault_seed.wrapping_add(u64::from(node.0)).to_string());
+        flag("lease", microseconds(self.lease));
+        if node == NodeId(1) {
+            arguments.push("--host-coordinator".to_owned());
+        }
+        arguments
+    }
+}
+
+fn microseconds(duration: Duration) -> String {
+    format!("{}us", duration.as_micros())
+}
+
+/// One child's place.
+#[derive(Debug)]
+struct Slot {
+    node: NodeId,
+    listen: Vec<SocketAddr>,
+    process: Option<Child>,
+}
+
+/// A running cluster.
+#[derive(Debug)]
+pub struct Children {
+    spec: ClusterSpec,
+    coordinator: SocketAddr,
+    slots: Vec<Slot>,
+}
+
+impl Children {
+    /// Starts a cluster and waits until all its shards serve with all their members and witnesses.
+    ///
+    /// # Errors
+    /// If the binary cannot be started, a child ends, or the cluster does not serve in time; with the child's last
+    /// words.
+    pub fn start(spec: ClusterSpec) -> anyhow::Result<Self> {
+        ensure!(spec.nodes > u16::from(spec.faults), "{} faults need {} nodes", spec.faults, spec.faults + 1);
+        ensure!(spec.cores > 0 && spec.shards > 0, "a cluster has at least one shard, and a node one core");
+        let folder = spec.data.display().to_string();
+        fs::create_dir_all(&spec.data).with_context(|| format!("cannot create the folder {folder}"))?;
+        let cores = usize::from(spec.cores);
+        let mut ports = free_ports(usize::from(spec.nodes) * cores + 1, random_u64())?;
+        let coordinator = ports.pop().expect("as many as asked for");
+        let slots = (1..=spec.nodes).map(NodeId).zip(ports.chunks(cores));
+        let slots = slots.map(|(node, listen)| Slot { node, listen: listen.to_vec(), process: None }).collect();
+        let mut children = Self { spec, coordinator, slots };
+        for index in 0..children.slots.len() {
+            children.spawn(index)?;
+        }
+        children.wait_until_whole(limits::START)?;
+        Ok(children)
+    }
+
+    /// What was asked for.
+    #[must_use]
+    pub fn spec(&self) -> &ClusterSpec {
+        &self.spec
+    }
+
+    /// Where clients may ask: each node's first core.
+    #[must_use]
+    pub fn seeds(&self) -> Vec<SocketAddr> {
+        self.slots.iter().map(|slot| slot.listen[0]).collect()
+    }
+
+    /// Kills a node's process (`kill -9`) and waits for its end.
+    ///
+    /// # Errors
+    /// If there is no such process.
+    pub fn kill(&mut self, node: NodeId) -> anyhow::Result<()> {
+        let slot = self.slot(node)?;
+        let mut child = slot.process.take().with_context(|| format!("{node} does not run"))?;
+        child.kill().with_context(|| format!("cannot kill {node}"))?;
+        child.wait().with_context(|| format!("cannot wait for the end of {node}"))?;
+        Ok(())
+    }
+
+    /// Starts a killed node again, with its data folder and addresses.
+    ///
+    /// # Errors
+    /// If it runs, or cannot be started.
+    pub fn restart(&mut self, node: NodeId) -> anyhow::Result<()> {
+        let index = self.index(node)?;
+        ensure!(self.slots[index].process.is_none(), "{node} runs; kill it first");
+        self.spawn(index)
+    }
+
+    /// Suspends a node's process, which notices nothing of it.
+    ///
+    /// # Errors
+    /// If there is no such process.
+    pub fn stop(&mut self, node: NodeId) -> anyhow::Result<()> {
+        self.signal(node, Signal::STOP)
+    }
+
+    /// Lets a suspended process go on.
+    ///
+    /// # Errors
+    /// If there is no such process.
+    pub fn cont(&mut self, node: NodeId) -> anyhow::Result<()> {
+        self.signal(node, Signal::CONT)
+    }
+
+    fn signal(&mut self, node: NodeId, signal: Signal) -> anyhow::Result<()> {
+        let child = self.slot(node)?.process.as_ref().with_context(|| format!("{node} does not run"))?;
+        kill_process(Pid::from_child(child), signal).with_context(|| format!("cannot send {signal:?} to {node}"))
+    }
+
+    /// Whether every child that was started and not killed still runs.
+    ///
+    /// # Errors
+    /// The first one's end, with its last words.
+    pub fn check(&mut self) -> anyhow::Result<()> {
+        for slot in &mut self.slots {
+            let Some(child) = &mut slot.process else { continue };
+            let ended = child.try_wait().with_context(|| format!("cannot look after {}", slot.node))?;
+            if let Some(status) = ended {
+                slot.process = None;
+                let log = self.spec.log_file(slot.node);
+                bail!("{} ended by itself ({status}). The end of {}:\n{}", slot.node, log.display(), tail(&log));
+            }
+        }
+        Ok(())
+    }
+
+    fn wait_until_whole(&mut self, patience: Duration) -> anyhow::Result<()> {
+        let mut event_loop = Connect::new("starting", self.seeds()).open()?;
+        let deadline = Clock::now().after(patience);
+        while !self.look(&mut event_loop)? {
+            self.check()?;
+            if Clock::now() >= deadline {
+                let log = self.spec.log_file(NodeId(1));
+                let seen = event_loop.machine().configuration().map_or_else(
+                    || "no node gives a configuration".to_owned(),
+                    |configuration| format!("last seen: {:?}", configuration.shards),
+                );
+                bail!(
+                    "the cluster does not serve after {patience:?} ({seen}). The logs are in {}; the end of node 1's:\n{}",
+                    self.spec.data.display(),
+                    tail(&log)
+                );
+            }
+        }
+        Ok(())
+    }
+
+    fn look(&self, event_loop: &mut EventLoop<Session>) -> anyhow::Result<bool> {
+        crate::client::look(event_loop, limits::LOOK)?;
+        let session = event_loop.machine();
+        Ok(session.is_open() && session.configuration().is_some_and(is_whole))
+    }
+
+    fn spawn(&mut self, index: usize) -> anyhow::Result<()> {
+        let slot = &mut self.slots[index];
+        let path = self.spec.log_file(slot.node);
+        let log = File::options().create(true).append(true).open(&path);
+        let log = log.with_context(|| format!("cannot write {}", path.display()))?;
+        let mut command = Command::new(&self.spec.exe);
+        command
+            .args(self.spec.arguments(slot.node, &slot.listen, self.coordinator))
+            .stdin(Stdio::null())
+            .stderr(log.try_clone().context("cannot share a log file")?)
+            .stdout(log)
+            // Its own group: Ctrl-C reaches this process only, whose end is the children's.
+            .process_group(0);
+        // SAFETY: the closure makes one system call, and touches no memory of this process.
+        unsafe {
+            command.pre_exec(|| Ok(set_parent_process_death_signal(Some(Signal::KILL))?));
+        }
+        let exe = self.spec.exe.display();
+        slot.process = Some(command.spawn().map_err(|error| match error.kind() {
+            ErrorKind::NotFound => anyhow::anyhow!("there is no binary {exe}: build it with `cargo build --release`"),
+            ErrorKind::PermissionDenied => anyhow::anyhow!("{exe} may not be executed: check its permissions"),
+            _ => anyhow::anyhow!("cannot start {exe}: {error}"),
+        })?);
+        Ok(())
+    }
+
+    fn index(&self, node: NodeId) -> anyhow::Result<usize> {
+        self.slots.iter().position(|slot| slot.node == node).with_context(|| format!("there is no {node}"))
+    }
+
+    fn slot(&mut self, node: NodeId) -> anyhow::Result<&mut Slot> {
+        let index = self.index(node)?;
+        Ok(&mut self.slots[index])
+    }
+}
+
+impl Drop for Children {
+    fn drop(&mut self) {
+        let mut killed: Vec<Child> = self.slots.iter_mut().filter_map(|slot| slot.process.take()).collect();
+        for child in &mut killed {
+            // It may have ended by itself; either way it is gone after the wait.
+            let _ = child.kill();
+        }
+        for mut child in killed {
+            let _ = child.wait();
+        }
+    }
+}
+
+fn tail(path: &Path) -> String {
+    let bytes = fs::read(path).unwrap_or_default();
+    let from = bytes.len().saturating_sub(limits::LOG_TAIL_BYTES);
+    String::from_utf8_lossy(&bytes[from..]).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_spec_becomes_arguments() {
+        let spec = ClusterSpec {
+            shards: 3,
+            answers: Answers::Synced,
+            durability: Durability::Fsync,
+            link_delay: Duration::from_micros(200),
+            drop_per_mille: 10,
+            duplicate_per_mille: 20,
+            fault_seed: 100,
+            lease: Duration::from_secs(1),
+            ..ClusterSpec::new("kasha".into(), "folder".into(), 2)
+        };
+        let at = |port| SocketAddr::from(([127, 0, 0, 1], port));
+        let arguments = spec.arguments(NodeId(2), &[at(7001), at(7002)], at(7000)).join(" ");
+        assert_eq!(
+            arguments,
+            "internal-node --node 2 --nodes 3 --shards 3 --faults 2 --data folder/node-2 \
+             --listen 127.0.0.1:7001,127.0.0.1:7002 --coordinator 127.0.0.1:7000 --answers synced --durability fsync \
+             --link-delay 200us --drop-per-mille 10 --duplicate-per-mille 20 --fault-seed 102 --lease 1000000us"
+        );
+        let first = spec.arguments(NodeId(1), &[at(7003)], at(7000));
+        assert_eq!(first.last().unwrap(), "--host-coordinator", "node 1 hosts the coordinator");
+        assert!(!arguments.contains("host-coordinator"));
+    }
+
+    #[test]
+    fn what_cannot_start_says_why() {
+        let data = std::env::temp_dir().join(format!("kasha-bench-test-{}", std::process::id()));
+        let start = |exe: &str| Children::start(ClusterSpec::new(exe.into(), data.clone(), 0));
+        let error = format!("{:#}", start("/no/such/binary").unwrap_err());
+        assert!(error.contains("/no/such/binary"), "{error}");
+        let error = format!("{:#}", start("/bin/false").unwrap_err());
+        assert!(error.contains("ended by itself"), "{error}");
+        fs::remove_dir_all(&data).unwrap();
+    }
+}

@@ -1,0 +1,274 @@
+//! The demo: a small cluster under load is killed, frozen, and loses and doubles messages; then everything is counted.
+//!
+//! What the counters must hold is what their clients were told, no more and no less (E1, E2). The same with clients
+//! that know no exactly-once shows what the numbers would be otherwise.
+
+mod faults;
+mod load;
+mod show;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use anyhow::{Context, bail, ensure};
+use kasha_client::session::{Completion, Session};
+use kasha_machine::Rng;
+use kasha_runtime::{Clock, EventLoop, FrameFaults, spawn_loop};
+use kasha_types::TableId;
+use kasha_wire::Read;
+use kasha_wire::operation::ItemsBuffer;
+use kasha_wire::outcome::{Outcome as Answer, Shape};
+
+use crate::children::{Children, ClusterSpec};
+use crate::client::{Connect, call, create_table};
+use crate::watch::Watch;
+use faults::{Director, Fault, Injury, Narrator};
+use load::{GROUP_COUNTERS, GROUP_PUTS, GROUPS, Load, Tally, counter_key, put_key};
+
+const NODES: u16 = 3;
+const SHARDS: u16 = 3;
+const FAULTS: u8 = 1;
+const LEASE: Duration = Duration::from_secs(1);
+const DROP_PER_MILLE: u16 = 10;
+const DUPLICATE_PER_MILLE: u16 = 10;
+
+/// Between two updates of one client: far below what the cluster can do, so that heartbeats are not starved.
+const INTERVAL: Duration = Duration::from_millis(2);
+
+/// Quiet seconds before the first fault, and between faults.
+const QUIET: Duration = Duration::from_secs(2);
+
+/// What to show.
+#[derive(Clone, Debug)]
+pub struct DemoOptions {
+    /// The `kasha` binary.
+    pub exe: PathBuf,
+    /// Folder for the cluster's data; must be empty or missing.
+    pub data: PathBuf,
+    /// How long the load runs at least; it goes on until all faults are done.
+    pub seconds: u64,
+    /// Clients.
+    pub clients: u32,
+    /// Seeds load and message faults.
+    pub seed: u64,
+}
+
+impl DemoOptions {
+    /// 20 seconds with 4 clients.
+    #[must_use]
+    pub fn new(exe: PathBuf, data: PathBuf) -> Self {
+        Self { exe, data, seconds: 20, clients: 4, seed: 1 }
+    }
+}
+
+/// Shows that nothing is lost or doubled; says whether it is so.
+///
+/// # Errors
+/// If the cluster cannot be started, or does not recover: what happened, and where its logs are.
+pub fn demo(options: DemoOptions) -> anyhow::Result<bool> {
+    ensure!(options.clients > 0, "at least one client is needed");
+    refuse_used_folder(&options.data)?;
+    println!(
+        "{NODES} processes, {SHARDS} shards, each with {FAULTS} backup and {FAULTS} witness; {} % of all messages are \
+         lost, {} % come twice.\n{} clients increment counters and put several keys at once (seed {}).\n",
+        DROP_PER_MILLE / 10,
+        DUPLICATE_PER_MILLE / 10,
+        options.clients,
+        options.seed
+    );
+    let logs = || format!("the logs are in {}", options.data.display());
+    println!("Exactly once:");
+    let faults = [Fault::Kill, Fault::KillAndRestart, Fault::Freeze];
+    let with = run(&options, "exactly-once", true, options.seconds, &faults).with_context(logs)?;
+    show::show(&with);
+
+    println!("The same with clients that send a new request when they hear nothing (no exactly-once):");
+    let seconds = (options.seconds / 3).max(3);
+    let without = run(&options, "at-least-once", false, seconds, &[Fault::Kill]).with_context(logs)?;
+    show::show(&without);
+
+    let is_right = with.is_right();
+    if is_right {
+        println!("Exactly once: {} updates, nothing lost, nothing doubled.", with.tally.updates);
+    } else {
+        println!("Exactly once: WRONG. Keep {} and report it.", options.data.display());
+    }
+    let without = &without.verdict;
+    println!(
+        "Without: {} of {} counters are wrong, {} too much in all.",
+        without.too_small + without.too_great,
+        without.too_small + without.too_great + without.equal,
+        without.held - without.told
+    );
+    Ok(is_right)
+}
+
+fn refuse_used_folder(folder: &Path) -> anyhow::Result<()> {
+    match std::fs::read_dir(folder).map(Iterator::count) {
+        Ok(0) => Ok(()),
+        Ok(_) => bail!("{} is not empty; give a new folder, the demo begins with a new cluster", folder.display()),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
+        Err(error) => Err(error).with_context(|| format!("cannot read the folder {}", folder.display())),
+    }
+}
+
+/// How the counters compare with what clients were told.
+#[derive(Clone, Copy, Debug, Default)]
+struct Verdict {
+    equal: u64,
+    too_small: u64,
+    too_great: u64,
+    held: i64,
+    told: i64,
+    repeated_numbers: usize,
+    torn_groups: u32,
+}
+
+/// What a run came to.
+#[derive(Debug)]
+struct Outcome {
+    tally: Tally,
+    injuries: Vec<Injury>,
+    duplicates_suppressed: u64,
+    lease: Duration,
+    verdict: Verdict,
+}
+
+impl Outcome {
+    /// Nothing was lost, nothing doubled, and of every update it is known what became of it.
+    fn is_right(&self) -> bool {
+        let Verdict { too_small, too_great, repeated_numbers, torn_groups, .. } = self.verdict;
+        let wrong = too_small + too_great + repeated_numbers as u64 + u64::from(torn_groups) + self.tally.unresolved;
+        wrong == 0 && self.tally.absurd.is_empty()
+    }
+}
+
+fn run(
+    options: &DemoOptions,
+    folder: &str,
+    exactly_once: bool,
+    seconds: u64,
+    faults: &[Fault],
+) -> anyhow::Result<Outcome> {
+    let spec = ClusterSpec {
+        nodes: NODES,
+        shards: SHARDS,
+        lease: LEASE,
+        drop_per_mille: DROP_PER_MILLE,
+        duplicate_per_mille: DUPLICATE_PER_MILLE,
+        fault_seed: options.seed,
+        ..ClusterSpec::new(options.exe.clone(), options.data.join(folder), FAULTS)
+    };
+    let narrator = Narrator { start: Clock::now() };
+    let mut children = Children::start(spec)?;
+    narrator.say("the cluster serves");
+    let seeds = children.seeds();
+    let mut reader = Connect::new("reader", seeds.clone()).open()?;
+    let table = create_table(&mut reader, "demo")?;
+    let watch = Watch::start(seeds)?;
+    let mut director = Director { children: &mut children, watch: &watch, narrator };
+    director.wait_until_whole()?;
+    let clients = Clients::start(options, director.children, table, exactly_once)?;
+    let injuries = disturb(&mut director, seconds, faults)?;
+    narrator.say("the load ends; waiting for every outcome");
+    let tally = clients.finish()?;
+    narrator.say("counting");
+    let verdict = read_back(&mut reader, table, &tally)?;
+    let duplicates_suppressed = watch.seen().duplicates_suppressed();
+    Ok(Outcome { tally, injuries, duplicates_suppressed, lease: LEASE, verdict })
+}
+
+fn disturb(director: &mut Director<'_>, seconds: u64, faults: &[Fault]) -> anyhow::Result<Vec<Injury>> {
+    let end = Clock::now().after(Duration::from_secs(seconds));
+    let mut injuries = Vec::new();
+    for &fault in faults {
+        director.sleep_until(Clock::now().after(QUIET))?;
+        injuries.extend(director.inflict(fault)?);
+    }
+    director.sleep_until(end.max(Clock::now().after(QUIET)))?;
+    Ok(injuries)
+}
+
+/// The clients' threads.
+struct Clients {
+    ending: Arc<AtomicBool>,
+    threads: Vec<JoinHandle<anyhow::Result<Tally>>>,
+}
+
+impl Clients {
+    fn start(options: &DemoOptions, children: &Children, table: TableId, exactly_once: bool) -> anyhow::Result<Self> {
+        let ending = Arc::new(AtomicBool::new(false));
+        let mut rng = Rng::new(options.seed);
+        let mut clients = Self { ending: Arc::clone(&ending), threads: Vec::new() };
+        for index in 0..options.clients {
+            let name = format!("client-{index}");
+            let mut connect = Connect::new(&name, children.seeds());
+            connect.session.exactly_once = exactly_once;
+            connect.faults = Some(FrameFaults {
+                drop_per_mille: DROP_PER_MILLE,
+                duplicate_per_mille: DUPLICATE_PER_MILLE,
+                seed: rng.next_u64(),
+            });
+            let (seed, ending) = (rng.next_u64(), Arc::clone(&ending));
+            let thread = spawn_loop(&name, None, move || {
+                let mut event_loop = connect.open()?;
+                let mut load = Load::new(table, seed, INTERVAL, ending);
+                event_loop.run(&mut load).context("a client ended")?;
+                Ok(load.tally)
+            });
+            clients.threads.push(thread.context("cannot start a client's thread")?);
+        }
+        Ok(clients)
+    }
+
+    fn finish(mut self) -> anyhow::Result<Tally> {
+        self.ending.store(true, Ordering::Release);
+        let mut tally = Tally::new();
+        for thread in std::mem::take(&mut self.threads) {
+            match thread.join() {
+                Ok(seen) => tally.add(seen?),
+                Err(panic) => std::panic::resume_unwind(panic),
+            }
+        }
+        Ok(tally)
+    }
+}
+
+fn read_back(reader: &mut EventLoop<Session>, table: TableId, tally: &Tally) -> anyhow::Result<Verdict> {
+    let mut verdict = Verdict { repeated_numbers: tally.repeated_numbers(), ..Verdict::default() };
+    for group in 0..GROUPS {
+        let counters = group * GROUP_COUNTERS..(group + 1) * GROUP_COUNTERS;
+        let keys: Vec<String> = counters.clone().map(counter_key).collect();
+        for (counter, value) in counters.zip(read(reader, table, &keys)?) {
+            let told = tally.added[counter as usize];
+            let held = value.map_or(Ok(0), |value| String::from_utf8_lossy(&value).parse::<i64>());
+            let held = held.with_context(|| format!("{} holds no number", counter_key(counter)))?;
+            (verdict.held, verdict.told) = (verdict.held + held, verdict.told + told);
+            *match held.cmp(&told) {
+                std::cmp::Ordering::Less => &mut verdict.too_small,
+                std::cmp::Ordering::Equal => &mut verdict.equal,
+                std::cmp::Ordering::Greater => &mut verdict.too_great,
+            } += 1;
+        }
+        let keys: Vec<String> = (0..GROUP_PUTS).map(|index| put_key(group, index)).collect();
+        let values = read(reader, table, &keys)?;
+        verdict.torn_groups += u32::from(values.iter().any(|value| *value != values[0]));
+    }
+    Ok(verdict)
+}
+
+fn read(reader: &mut EventLoop<Session>, table: TableId, keys: &[String]) -> anyhow::Result<Vec<Option<Vec<u8>>>> {
+    let items = ItemsBuffer::keys(keys.iter().map(String::as_bytes));
+    let completion =
+        call(reader, |session, now, out| session.read(now, table, &Read::MultiGet(items.as_keys()), None, out))?;
+    let Completion::Read { result } = completion else { bail!("cannot read {keys:?}: {completion:?}") };
+    match Answer::decode(Shape::Values, &result) {
+        Ok(Answer::Values(values)) if values.len() == keys.len() => {
+            Ok(values.into_iter().map(|value| value.map(|(_, bytes)| bytes)).collect())
+        }
+        other => bail!("{keys:?} were read as {other:?}"),
+    }
+}

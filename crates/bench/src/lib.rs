@@ -1,0 +1,26 @@
+//! Load generators, the latency benchmark and the demo.
+//!
+//! Both measure real processes: [`Children`] starts a cluster of `kasha internal-node`, each with its own data folder,
+//! and the load comes from client sessions on event loops of this process. Nothing here is part of a server, and
+//! nothing here decides what is right: numbers are compared with one another in one run on one machine (section 12),
+//! counters with the answers that clients were given (E1).
+//!
+//! Called by `bin/kasha`, which parses the flags and shows what comes back.
+// A shell: it starts processes and threads, sleeps and reads the clock.
+#![allow(clippy::disallowed_methods, clippy::disallowed_types)]
+
+mod children;
+mod client;
+mod demo;
+mod latency;
+pub mod limits;
+mod ports;
+mod report;
+mod watch;
+
+pub use children::{Answers, Children, ClusterSpec};
+pub use client::is_whole;
+pub use demo::{DemoOptions, demo};
+pub use latency::{LatencyOptions, latency};
+pub use report::{LatencyReport, Machine, Mode, ModeResult};
+pub use watch::{Seen, Watch};

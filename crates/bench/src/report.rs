@@ -1,0 +1,319 @@
+//! The latency benchmark's report: a table for people, JSON for the ledger.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use hdrhistogram::Histogram;
+use serde::Serialize;
+
+use crate::limits::LATENCY_MAX_NANOS;
+
+/// How updates are made durable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Mode {
+    /// Not at all: one node, which answers at once.
+    Unreplicated,
+    /// By ordinary primary-backup replication: answered when the backups hold it.
+    Sync,
+    /// As designed: answered at once, held by the witnesses.
+    Kasha,
+}
+
+impl Mode {
+    /// All, in the order in which they are shown.
+    pub const ALL: [Self; 3] = [Self::Unreplicated, Self::Sync, Self::Kasha];
+
+    /// Its name in tables and keys.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Unreplicated => "unreplicated",
+            Self::Sync => "sync",
+            Self::Kasha => "kasha",
+        }
+    }
+}
+
+/// Where it was measured.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Machine {
+    /// Processors that this process may use.
+    pub cores: usize,
+    /// Their name, as the system tells it.
+    pub processor: String,
+    /// The kernel's release.
+    pub kernel: String,
+}
+
+impl Machine {
+    /// This machine.
+    #[must_use]
+    pub fn this() -> Self {
+        let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
+        let information = read("/proc/cpuinfo");
+        let processor = information.lines().find_map(|line| line.strip_prefix("model name")?.split(": ").nth(1));
+        Self {
+            cores: std::thread::available_parallelism().map_or(1, usize::from),
+            processor: processor.unwrap_or("unknown").to_owned(),
+            kernel: read("/proc/sys/kernel/osrelease").trim().to_owned(),
+        }
+    }
+}
+
+/// One mode's measurements at one `f`.
+#[derive(Clone, Debug)]
+pub(crate) struct Measured {
+    pub(crate) faults: u8,
+    pub(crate) mode: Mode,
+    pub(crate) latency: Histogram<u64>,
+    pub(crate) fast: u64,
+    pub(crate) retried: u64,
+}
+
+impl Measured {
+    pub(crate) fn new(faults: u8, mode: Mode) -> Self {
+        let latency = Histogram::new_with_bounds(1, LATENCY_MAX_NANOS, 3).expect("valid bounds");
+        Self { faults, mode, latency, fast: 0, retried: 0 }
+    }
+
+    pub(crate) fn record(&mut self, nanos: u64, is_fast: bool, attempts: u32) {
+        self.latency.saturating_record(nanos);
+        self.fast += u64::from(is_fast);
+        self.retried += u64::from(attempts > 1);
+    }
+}
+
+/// One line of the report.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct ModeResult {
+    /// `f`.
+    pub faults: u8,
+    /// The mode.
+    pub mode: Mode,
+    /// Median, in microseconds.
+    pub p50_us: f64,
+    /// 99th percentile, in microseconds.
+    pub p99_us: f64,
+    /// 99.9th percentile, in microseconds.
+    pub p999_us: f64,
+    /// Mean, in microseconds.
+    pub mean_us: f64,
+    /// Updates measured.
+    pub operations: u64,
+    /// Share of them that completed in one round trip by their witnesses.
+    pub fast_path_rate: f64,
+    /// Share of them that took more than one attempt.
+    pub retried_rate: f64,
+}
+
+impl From<&Measured> for ModeResult {
+    fn from(measured: &Measured) -> Self {
+        let Measured { faults, mode, latency, fast, retried } = measured;
+        let operations = latency.len();
+        let share = |count: u64| if operations == 0 { 0.0 } else { count as f64 / operations as f64 };
+        let percentile = |percentile| microseconds(latency.value_at_percentile(percentile) as f64);
+        Self {
+            faults: *faults,
+            mode: *mode,
+            p50_us: percentile(50.0),
+            p99_us: percentile(99.0),
+            p999_us: percentile(99.9),
+            mean_us: microseconds(latency.mean()),
+            operations,
+            fast_path_rate: share(*fast),
+            retried_rate: share(*retried),
+        }
+    }
+}
+
+fn microseconds(nanos: f64) -> f64 {
+    (nanos / 10.0).round() / 100.0
+}
+
+/// What the latency benchmark found.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct LatencyReport {
+    /// Where.
+    pub machine: Machine,
+    /// Injected delay of each direction, in microseconds.
+    pub link_delay_us: u64,
+    /// Bytes of a value.
+    pub value_bytes: usize,
+    /// Every mode at every `f`.
+    pub results: Vec<ModeResult>,
+    /// `latency.f2.kasha/sync.p50` and so on for every `f` and p99; `kasha/sync` and `kasha/unreplicated` are those of
+    /// the medians at the largest `f`.
+    pub ratios: BTreeMap<String, f64>,
+    /// Of mode `kasha` at the largest `f`.
+    pub fast_path_rate: f64,
+}
+
+impl LatencyReport {
+    pub(crate) fn new(machine: Machine, link_delay_us: u64, value_bytes: usize, measured: &[Measured]) -> Self {
+        let results: Vec<ModeResult> = measured.iter().map(ModeResult::from).collect();
+        let mut ratios = BTreeMap::new();
+        let mut fast_path_rate = 0.0;
+        let largest = results.iter().map(|result| result.faults).max();
+        for kasha in results.iter().filter(|result| result.mode == Mode::Kasha) {
+            let is_largest = Some(kasha.faults) == largest;
+            if is_largest {
+                fast_path_rate = kasha.fast_path_rate;
+            }
+            let others = results.iter().filter(|other| other.faults == kasha.faults && other.mode != Mode::Kasha);
+            for other in others {
+                let pair = format!("kasha/{}", other.mode.name());
+                let (p50, p99) = (ratio(kasha.p50_us, other.p50_us), ratio(kasha.p99_us, other.p99_us));
+                ratios.insert(format!("latency.f{}.{pair}.p50", kasha.faults), p50);
+                ratios.insert(format!("latency.f{}.{pair}.p99", kasha.faults), p99);
+                if is_largest {
+                    ratios.insert(pair, p50);
+                }
+            }
+        }
+        Self { machine, link_delay_us, value_bytes, results, ratios, fast_path_rate }
+    }
+
+    /// As JSON, for the ledger of measurements.
+    ///
+    /// # Panics
+    /// Never: there is nothing in it that JSON cannot say.
+    #[must_use]
+    pub fn to_json(&self) -> String {
+        serde_json::to_string_pretty(self).expect("numbers and texts")
+    }
+}
+
+fn ratio(this: f64, other: f64) -> f64 {
+    if other == 0.0 { 0.0 } else { (this / other * 1000.0).round() / 1000.0 }
+}
+
+impl fmt::Display for LatencyReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { machine, link_delay_us, value_bytes, results, .. } = self;
+        writeln!(
+            f,
+            "Latency of one update in µs: one client, one update at a time, values of {value_bytes} bytes, {} µs each way, \
+             {} cores ({}).\n",
+            link_delay_us, machine.cores, machine.processor
+        )?;
+        writeln!(
+            f,
+            "{:>6}  {:<12}  {:>9}  {:>9}  {:>9}  {:>9}  {:>10}  {:>9}",
+            "faults", "mode", "p50", "p99", "p99.9", "mean", "operations", "fast path"
+        )?;
+        for result in results {
+            let fast = match result.mode {
+                Mode::Kasha => format!("{:.2} %", result.fast_path_rate * 100.0),
+                Mode::Unreplicated | Mode::Sync => "-".to_owned(),
+            };
+            writeln!(
+                f,
+                "{:>6}  {:<12}  {:>9.1}  {:>9.1}  {:>9.1}  {:>9.1}  {:>10}  {:>9}",
+                result.faults,
+                result.mode.name(),
+                result.p50_us,
+                result.p99_us,
+                result.p999_us,
+                result.mean_us,
+                result.operations,
+                fast
+            )?;
+        }
+        writeln!(f, "\n{:>6}  {:<20}  {:>7}  {:>7}", "faults", "ratio", "p50", "p99")?;
+        for kasha in results.iter().filter(|result| result.mode == Mode::Kasha) {
+            for other in [Mode::Unreplicated, Mode::Sync] {
+                let pair = format!("kasha/{}", other.name());
+                let of = |percentile: &str| {
+                    let known = self.ratios.get(&format!("latency.f{}.{pair}.{percentile}", kasha.faults));
+                    known.map_or_else(|| "-".to_owned(), |ratio| format!("{ratio:.3}"))
+                };
+                writeln!(f, "{:>6}  {:<20}  {:>7}  {:>7}", kasha.faults, pair, of("p50"), of("p99"))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn measured(faults: u8, mode: Mode, micros: u64) -> Measured {
+        let mut measured = Measured::new(faults, mode);
+        for n in 0..1000u64 {
+            // One in a thousand is slow, and not fast.
+            let slow = if n == 999 { 100 } else { 1 };
+            measured.record(micros * slow * 1000, mode == Mode::Kasha && slow == 1, 1);
+        }
+        measured
+    }
+
+    fn report() -> LatencyReport {
+        let machine = Machine { cores: 2, processor: "a processor".into(), kernel: "6".into() };
+        let mut all = Vec::new();
+        for faults in [1, 2] {
+            all.push(measured(faults, Mode::Unreplicated, 400));
+            all.push(measured(faults, Mode::Sync, 900 * u64::from(faults)));
+            all.push(measured(faults, Mode::Kasha, 440));
+        }
+        LatencyReport::new(machine, 200, 100, &all)
+    }
+
+    #[test]
+    fn plain_keys_are_those_of_the_largest_f() {
+        let report = report();
+        assert!((report.fast_path_rate - 0.999).abs() < 1e-9);
+        let keys: Vec<&str> = report.ratios.keys().map(String::as_str).collect();
+        assert_eq!(
+            keys,
+            [
+                "kasha/sync",
+                "kasha/unreplicated",
+                "latency.f1.kasha/sync.p50",
+                "latency.f1.kasha/sync.p99",
+                "latency.f1.kasha/unreplicated.p50",
+                "latency.f1.kasha/unreplicated.p99",
+                "latency.f2.kasha/sync.p50",
+                "latency.f2.kasha/sync.p99",
+                "latency.f2.kasha/unreplicated.p50",
+                "latency.f2.kasha/unreplicated.p99",
+            ]
+        );
+        // The histogram keeps three digits.
+        let near = |key: &str, wanted: f64| assert!((report.ratios[key] - wanted).abs() < 0.003, "{key}");
+        near("kasha/unreplicated", 1.1);
+        near("kasha/sync", 440.0 / 1800.0);
+        near("latency.f1.kasha/sync.p50", 440.0 / 900.0);
+    }
+
+    #[test]
+    fn json_has_the_ledgers_keys() {
+        let json: serde_json::Value = serde_json::from_str(&report().to_json()).unwrap();
+        assert_eq!(json["machine"]["cores"], 2);
+        assert_eq!(json["link_delay_us"], 200);
+        assert_eq!(json["results"].as_array().unwrap().len(), 6);
+        let first = &json["results"][0];
+        for key in ["faults", "mode", "p50_us", "p99_us", "p999_us", "operations", "fast_path_rate"] {
+            assert!(!first[key].is_null(), "{key}");
+        }
+        assert_eq!(first["mode"], "unreplicated");
+        assert!(json["ratios"]["kasha/sync"].is_f64() && json["fast_path_rate"].is_f64());
+    }
+
+    #[test]
+    fn the_table_is_aligned() {
+        let text = report().to_string();
+        let lines: Vec<&str> = text.lines().collect();
+        let modes = &lines[2..9];
+        assert!(modes.iter().all(|line| line.chars().count() == modes[0].chars().count()), "{text}");
+        assert!(text.contains("99.90 %"), "{text}");
+    }
+
+    #[test]
+    fn nothing_measured_is_no_panic() {
+        let empty = [Measured::new(1, Mode::Kasha), Measured::new(1, Mode::Sync)];
+        let report = LatencyReport::new(Machine::this(), 0, 0, &empty);
+        assert!(report.ratios["kasha/sync"].abs() < 1e-9);
+    }
+}

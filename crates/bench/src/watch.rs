@@ -1,0 +1,175 @@
+//! A session on a thread of its own that keeps asking how the cluster is.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use anyhow::Context;
+use kasha_client::session::{CallId, Completion, Session};
+use kasha_machine::Effects;
+use kasha_runtime::{Application, Clock, Control, LoopHandle, spawn_loop};
+use kasha_types::{CoreId, Epoch, Incarnation, NodeId, ShardId, Tick};
+use kasha_wire::Configuration;
+use kasha_wire::status::CoreStatus;
+
+use crate::client::Connect;
+use crate::limits;
+
+/// A core's patience for one status question.
+const STATUS_DEADLINE: Duration = Duration::from_secs(1);
+
+/// A primary's term in one process: its counters begin at zero with it.
+type Term = (NodeId, Incarnation, ShardId, Epoch);
+
+/// What was seen last.
+#[derive(Clone, Debug, Default)]
+pub struct Seen {
+    /// The newest configuration.
+    pub configuration: Option<Configuration>,
+    /// Duplicates suppressed, by term: counters die with their process, so each term's last sample is kept.
+    suppressed: BTreeMap<Term, u64>,
+}
+
+impl Seen {
+    /// Duplicates suppressed so far, in all terms: at least, for what happened after a killed process's last sample is
+    /// not in it.
+    #[must_use]
+    pub fn duplicates_suppressed(&self) -> u64 {
+        self.suppressed.values().sum()
+    }
+
+    fn on_status(&mut self, status: &CoreStatus) {
+        for replica in status.replicas.iter().filter(|replica| replica.primary) {
+            let term = (status.core.node, status.incarnation, replica.shard, replica.epoch);
+            let known = self.suppressed.entry(term).or_default();
+            *known = replica.duplicates_suppressed.max(*known);
+        }
+    }
+}
+
+/// The running watch; ends when it is dropped.
+#[derive(Debug)]
+pub struct Watch {
+    seen: Arc<Mutex<Seen>>,
+    handle: LoopHandle,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Watch {
+    /// Begins to watch.
+    ///
+    /// # Errors
+    /// If the system has no thread or descriptors left.
+    pub fn start(seeds: Vec<SocketAddr>) -> anyhow::Result<Self> {
+        let mut connect = Connect::new("watch", seeds);
+        connect.session.deadline = STATUS_DEADLINE;
+        let mut event_loop = connect.open()?;
+        let handle = event_loop.handle();
+        let seen = Arc::new(Mutex::new(Seen::default()));
+        let mut watching = Watching { seen: Arc::clone(&seen), ..Watching::default() };
+        let thread = spawn_loop("watch", None, move || {
+            if let Err(error) = event_loop.run(&mut watching) {
+                eprintln!("nobody watches the cluster any more: {error}");
+            }
+        });
+        Ok(Self { seen, handle, thread: Some(thread.context("cannot start a thread")?) })
+    }
+
+    /// What was seen last.
+    #[must_use]
+    pub fn seen(&self) -> Seen {
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Waits until the newest configuration is as wanted, calling `meanwhile` between looks. Says whether it came.
+    ///
+    /// # Errors
+    /// Those of `meanwhile`.
+    pub fn wait(
+        &self,
+        patience: Duration,
+        wanted: impl Fn(&Configuration) -> bool,
+        mut meanwhile: impl FnMut() -> anyhow::Result<()>,
+    ) -> anyhow::Result<bool> {
+        let deadline = Clock::now().after(patience);
+        loop {
+            if self.seen().configuration.as_ref().is_some_and(&wanted) {
+                return Ok(true);
+            }
+            if Clock::now() >= deadline {
+                return Ok(false);
+            }
+            meanwhile()?;
+            std::thread::sleep(limits::LOOK);
+        }
+    }
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        self.handle.stop();
+        if let Some(thread) = self.thread.take() {
+            // A panic there was printed there.
+            let _ = thread.join();
+        }
+    }
+}
+
+#[derive(Debug, Default)]
+struct Watching {
+    seen: Arc<Mutex<Seen>>,
+    asked: BTreeMap<CoreId, CallId>,
+    refresh: Option<CallId>,
+    ask_at: Tick,
+    refresh_at: Tick,
+}
+
+impl Watching {
+    fn ask(&mut self, now: Tick, session: &mut Session, out: &mut Effects) {
+        let Some(configuration) = session.configuration() else { return };
+        let mut cores = Vec::new();
+        for node in configuration.nodes.iter().filter(|node| node.alive) {
+            cores.extend((0..node.cores.len()).map(|core| CoreId { node: node.node, core: core as u8 }));
+        }
+        for core in cores {
+            self.asked.entry(core).or_insert_with(|| session.status(now, core, out));
+        }
+    }
+}
+
+impl Application<Session> for Watching {
+    fn turn(&mut self, now: Tick, session: &mut Session, out: &mut Effects) -> Control {
+        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        while let Some((call, completion)) = session.poll_completed() {
+            self.asked.retain(|_, asked| *asked != call);
+            if self.refresh == Some(call) {
+                self.refresh = None;
+            }
+            if let Completion::Status(status) = completion {
+                seen.on_status(&status);
+            }
+        }
+        let newest = session.configuration();
+        if newest.map(|newest| newest.version) != seen.configuration.as_ref().map(|seen| seen.version) {
+            seen.configuration = newest.cloned();
+        }
+        drop(seen);
+        if now >= self.ask_at {
+            self.ask_at = now.after(limits::STATUS_INTERVAL);
+            self.ask(now, session, out);
+        }
+        if now >= self.refresh_at && session.configuration().is_some() {
+            self.refresh_at = now.after(limits::LOOK);
+            if self.refresh.is_none() {
+                self.refresh = Some(session.refresh(now, out));
+            }
+        }
+        Control::Continue
+    }
+
+    fn next_wake(&self) -> Option<Tick> {
+        Some(self.ask_at.min(self.refresh_at))
+    }
+}

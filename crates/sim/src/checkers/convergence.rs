@@ -1,0 +1,84 @@
+//! Convergence: once messages flow and nobody fails, every call is over, every shard is whole, and the replicas of a
+//! shard hold the same bytes.
+
+use std::collections::BTreeMap;
+
+use kasha_machine::FileName;
+use kasha_types::{SegmentId, ShardId};
+use kasha_wire::Configuration;
+
+use crate::configurations::{Cores, what_lacks};
+use crate::disk::Content;
+use crate::process::Process;
+
+/// What has not converged, in words.
+#[must_use]
+pub fn lacks(
+    latest: Option<&Configuration>,
+    cores: &Cores,
+    processes: &[Process],
+    segment_bytes: u32,
+) -> Option<String> {
+    let Some(configuration) = latest else { return Some("nobody was told a configuration".into()) };
+    if let Some(lacks) = what_lacks(configuration) {
+        return Some(lacks);
+    }
+    configuration.shards.iter().find_map(|shard| {
+        let mut known: Option<(u64, BTreeMap<SegmentId, &Content>)> = None;
+        shard.members.iter().find_map(|member| {
+            let id = cores.host_of(configuration, member.node, shard.shard)?;
+            let process = &processes[id.0];
+            let status = process.status()?;
+            let Some(replica) = status.replicas.iter().find(|replica| replica.shard == shard.shard) else {
+                return Some(format!("{} has no replica of {}", member.node, shard.shard));
+            };
+            if member.node == shard.primary && replica.unsynced_operations > 0 {
+                return Some(format!("{} has unsynced operations", shard.shard));
+            }
+            let end = replica.end.offset;
+            let segments = segments(process, shard.shard);
+            let Some((known_end, known_segments)) = &known else {
+                known = Some((end, segments));
+                return None;
+            };
+            if *known_end != end {
+                return Some(format!("{}: {} ends at {end}, another at {known_end}", shard.shard, member.node));
+            }
+            let differing = segments.iter().find(|(id, content)| {
+                let base = u64::from(id.0) * u64::from(segment_bytes);
+                let len = usize::try_from(end.saturating_sub(base).min(u64::from(segment_bytes))).expect("small");
+                known_segments.get(id).is_some_and(|other| !same(other, content, len))
+            });
+            differing.map(|(id, _)| format!("{}: {} differs in {id:?}", shard.shard, member.node))
+        })
+    })
+}
+
+/// Whether two segments hold the same: behind a segment's last group, bytes mean nothing.
+fn same(a: &Content, b: &Content, len: usize) -> bool {
+    let len = len.min(usize::try_from(a.len().min(b.len())).expect("small"));
+    a.read(0, len) == b.read(0, len)
+}
+
+fn segments(process: &Process, shard: ShardId) -> BTreeMap<SegmentId, &Content> {
+    let of_shard = |(name, content)| match name {
+        FileName::Segment { shard: of, segment } if of == shard => Some((segment, content)),
+        _ => None,
+    };
+    process.disk.files().filter_map(of_shard).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::configurations::tests::configuration;
+
+    #[test]
+    fn a_cluster_that_is_not_whole_has_not_converged() {
+        let mut lacking = configuration(1, 1, 1);
+        lacking.shards[0].witnesses.clear();
+        assert!(lacks(None, &Cores::default(), &[], 1).is_some());
+        assert!(lacks(Some(&lacking), &Cores::default(), &[], 1).expect("witnesses").contains("lacks witnesses"));
+        assert_eq!(lacks(Some(&configuration(1, 1, 1)), &Cores::default(), &[], 1), None);
+    }
+}

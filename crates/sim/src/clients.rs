@@ -1,0 +1,249 @@
+//! Simulated client programs: each drives a session with the run's workload and writes down what it was told.
+
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::rc::Rc;
+use std::time::Duration;
+
+use kasha_client::session::{CallId, CallOptions, Completion, Session, SessionOptions, WhyUnknown};
+use kasha_machine::{Effects, Gate, Input, Machine, Rng};
+use kasha_types::{LogSlice, TableId, Tick};
+use kasha_wire::message::TableOutcome;
+
+use crate::clock::{SimTime, millis};
+use crate::history::{Action, History, Key, OperationId, Told};
+use crate::probes::Probes;
+use crate::process::Actor;
+use crate::workload::{Ask, Mix};
+
+/// Every cluster has it from its first placement.
+const DEFAULT_TABLE: TableId = TableId(1);
+
+/// Longer than any run: an operation key never expires in a simulation unless a test wants it to.
+const OPERATION_KEY_TTL_MILLIS: u64 = 3_600_000;
+
+/// How often a program asks what became of an update whose deadline has passed.
+const RESOLVE_EVERY: u64 = millis(40);
+
+/// What all clients of a run share.
+pub struct Stage {
+    /// What was asked for and told.
+    pub history: History,
+    /// The load.
+    pub mix: Mix,
+    /// Draws of the load.
+    pub rng: Rng,
+    /// No more of the load is asked for.
+    pub stopped: bool,
+    /// Keys that the auditor still has to read.
+    pub to_read: VecDeque<Key>,
+    /// What was found wrong.
+    pub violations: Vec<String>,
+    /// Counts.
+    pub probes: Probes,
+    /// Calls that are not over: told nothing, or "unknown" and not yet resolved.
+    pub unresolved: usize,
+}
+
+/// A client program.
+pub struct Client {
+    index: usize,
+    session: Session,
+    stage: Rc<RefCell<Stage>>,
+    waiting: Vec<(CallId, OperationId)>,
+    detached: Vec<(CallId, OperationId)>,
+    concurrency: usize,
+    pause: (u64, u64),
+    next_at: SimTime,
+    auditor: bool,
+}
+
+impl Client {
+    /// A program that asks for the load, `concurrency` things at once; the auditor reads what is to be read instead.
+    pub fn new(
+        index: usize,
+        options: SessionOptions,
+        stage: Rc<RefCell<Stage>>,
+        (concurrency, pause): (usize, (u64, u64)),
+        auditor: bool,
+        now: Tick,
+        out: &mut Effects,
+    ) -> Self {
+        let session = Session::new(options, now, out);
+        Self {
+            index,
+            session,
+            stage,
+            waiting: Vec::new(),
+            detached: Vec::new(),
+            concurrency,
+            pause,
+            next_at: SimTime(0),
+            auditor,
+        }
+    }
+
+    fn collect(&mut self, stage: &mut Stage, at: SimTime) {
+        while let Some((call, completion)) = self.session.poll_completed() {
+            let Some(place) = self.waiting.iter().position(|(waiting, _)| *waiting == call) else { continue };
+            let (_, operation) = self.waiting.swap_remove(place);
+            match &completion {
+                Completion::Unknown(WhyUnknown::DeadlinePassed) => {
+                    stage.probes.hit("told unknown: deadline");
+                    self.detached.push((call, operation));
+                }
+                _ => {
+                    stage.unresolved -= 1;
+                    told(stage, operation, &completion, at);
+                }
+            }
+        }
+        let session = &mut self.session;
+        self.detached.retain(|&(call, operation)| match session.resolve(call) {
+            None => true,
+            Some(completion) => {
+                stage.probes.hit("resolved after the deadline");
+                stage.unresolved -= 1;
+                told(stage, operation, &completion, at);
+                false
+            }
+        });
+    }
+
+    fn ask(&mut self, stage: &mut Stage, ask: Ask, now: Tick, at: SimTime, out: &mut Effects) {
+        let deadline = ask.deadline_millis.map(|millis| now.after(Duration::from_millis(millis)));
+        let operation_key = ask.operation_key.map(|number| format!("operation-{number}").into_bytes());
+        let options = CallOptions {
+            deadline,
+            operation_key: operation_key.as_deref().map(|key| (key, OPERATION_KEY_TTL_MILLIS)),
+            cancel_on_deadline: ask.cancel,
+        };
+        let session = &mut self.session;
+        let update = ask.action.with_update(|update| session.update(now, DEFAULT_TABLE, update, &options, out));
+        let read = || ask.action.with_read(|read| session.read(now, DEFAULT_TABLE, read, deadline, out));
+        let call = update.or_else(read).expect("an update or a read");
+        let operation = stage.history.ask(self.index, ask.action, ask.operation_key, at);
+        if ask.abandon {
+            stage.probes.hit("abandoned");
+            self.session.abandon(call);
+        } else {
+            stage.unresolved += 1;
+            self.waiting.push((call, operation));
+        }
+    }
+}
+
+/// Writes down what a completion means.
+fn told(stage: &mut Stage, operation: OperationId, completion: &Completion, at: SimTime) {
+    let told = match completion {
+        Completion::Executed { result, path, attempts } => {
+            stage.probes.hit(&format!("executed: {path:?}"));
+            stage.probes.add("attempts", u64::from(*attempts));
+            result_of(stage, operation, result)
+        }
+        Completion::Read { result } => {
+            stage.probes.hit("reads");
+            result_of(stage, operation, result)
+        }
+        Completion::NotExecuted(why) => {
+            stage.probes.hit(&format!("not executed: {why:?}"));
+            Some(Told::NotExecuted)
+        }
+        Completion::Unknown(why) => {
+            stage.probes.hit(&format!("unknown: {why:?}"));
+            None
+        }
+        Completion::ReadFailed(why) => {
+            stage.probes.hit(&format!("read failed: {why:?}"));
+            Some(Told::NotExecuted)
+        }
+        Completion::Table(TableOutcome::Created(table)) => Some(Told::TableDone(*table)),
+        Completion::Table(TableOutcome::Exists(table)) => Some(Told::TableExists(*table)),
+        Completion::Table(TableOutcome::Dropped(table)) => Some(Told::TableDone(*table)),
+        Completion::Table(TableOutcome::NotFound) => Some(Told::TableNotFound),
+        Completion::Table(TableOutcome::Refused(_)) => Some(Told::NotExecuted),
+        Completion::Status(_) | Completion::Refreshed => None,
+    };
+    if let Some(told) = told {
+        if let Told::Executed { outcome, .. } = &told {
+            let action = stage.history.operation(operation).action.clone();
+            stage.mix.told(&action, outcome);
+        }
+        if let Err(text) = stage.history.tell(operation, told, at) {
+            stage.violations.push(text);
+        }
+    }
+}
+
+fn result_of(stage: &mut Stage, operation: OperationId, result: &[u8]) -> Option<Told> {
+    let action = &stage.history.operation(operation).action;
+    let outcome = action.decode(result);
+    if outcome.is_none() {
+        stage.violations.push(format!("{action:?} was answered with {result:?}, which is no result of it"));
+    }
+    outcome.map(|outcome| Told::Executed { outcome, bytes: result.to_vec() })
+}
+
+impl Machine for Client {
+    fn step(&mut self, now: Tick, input: Input<'_>, out: &mut Effects) {
+        self.session.step(now, input, out);
+    }
+    fn end_turn(&mut self, now: Tick, out: &mut Effects) {
+        self.session.end_turn(now, out);
+    }
+    fn next_deadline(&self) -> Option<Tick> {
+        self.session.next_deadline()
+    }
+    fn is_open(&self, gate: Gate) -> bool {
+        Machine::is_open(&self.session, gate)
+    }
+    fn log_bytes(&self, slice: LogSlice) -> &[u8] {
+        self.session.log_bytes(slice)
+    }
+    fn assert_invariants(&self) {
+        self.session.assert_invariants();
+    }
+}
+
+impl Drop for Client {
+    /// The program died: what it waited for stays unknown.
+    fn drop(&mut self) {
+        if let Ok(mut stage) = self.stage.try_borrow_mut() {
+            stage.unresolved -= self.waiting.len() + self.detached.len();
+        }
+    }
+}
+
+impl Actor for Client {
+    fn drive(&mut self, now: Tick, at: SimTime, out: &mut Effects) {
+        let shared = self.stage.clone();
+        let stage = &mut *shared.borrow_mut();
+        self.collect(stage, at);
+        if at < self.next_at {
+            return;
+        }
+        while self.waiting.len() < self.concurrency {
+            let ask = if self.auditor {
+                stage.to_read.pop_front().map(|key| Action::Get(key).into())
+            } else if stage.stopped {
+                None
+            } else {
+                Some(stage.mix.next(&mut stage.rng))
+            };
+            let Some(ask) = ask else { break };
+            self.ask(stage, ask, now, at, out);
+            if self.pause.1 > 0 {
+                break;
+            }
+        }
+        self.next_at = at.after(stage.rng.between(self.pause.0, self.pause.1));
+    }
+
+    fn wake(&self) -> Option<SimTime> {
+        let stopped = self.stage.borrow().stopped && !self.auditor;
+        let next = (!stopped && self.waiting.len() < self.concurrency).then_some(self.next_at);
+        // Resolving is asked for at fixed moments, so that waking does not depend on when the last turn was.
+        let resolve = (!self.detached.is_empty()).then(|| self.next_at.after(RESOLVE_EVERY));
+        next.into_iter().chain(resolve).min()
+    }
+}

@@ -1,0 +1,161 @@
+//! A whole cluster in a world: coordinator, nodes with their cores, clients, and an auditor for the end.
+
+use std::cell::RefCell;
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::time::Duration;
+
+use kasha_client::session::SessionOptions;
+use kasha_coordinator::{Coordinator, CoordinatorOptions};
+use kasha_machine::{Effects, Gate, Input, Machine};
+use kasha_node::{Node, NodeOptions};
+use kasha_types::{ClusterId, CoreId, Incarnation, LogSlice, NodeId, Tick};
+use kasha_wire::status::CoreStatus;
+
+use crate::checkers::gates_respected::GatesRespected;
+use crate::checkers::one_primary_per_epoch::OnePrimaryPerEpoch;
+use crate::clients::{Client, Stage};
+use crate::clock::{micros, millis};
+use crate::configurations::{Configurations, ConfigurationsGrow, Cores};
+use crate::faults::Hosts;
+use crate::network::HostId;
+use crate::process::{Actor, Spawn};
+use crate::scenario::Shape;
+use crate::traffic::Traffic;
+use crate::world::World;
+
+const CLUSTER: ClusterId = ClusterId(0x51);
+
+/// Segments of memory for each replica's log; runs write less.
+const REPLICA_MEMORY_SEGMENTS: u64 = 256;
+
+struct Core(Node);
+
+impl Machine for Core {
+    fn step(&mut self, now: Tick, input: Input<'_>, out: &mut Effects) {
+        self.0.step(now, input, out);
+    }
+    fn end_turn(&mut self, now: Tick, out: &mut Effects) {
+        self.0.end_turn(now, out);
+    }
+    fn next_deadline(&self) -> Option<Tick> {
+        self.0.next_deadline()
+    }
+    fn is_open(&self, gate: Gate) -> bool {
+        self.0.is_open(gate)
+    }
+    fn log_bytes(&self, slice: LogSlice) -> &[u8] {
+        self.0.log_bytes(slice)
+    }
+    fn assert_invariants(&self) {
+        self.0.assert_invariants();
+    }
+}
+
+impl Actor for Core {
+    fn status(&self) -> Option<CoreStatus> {
+        // Whether its lease runs is of no interest here.
+        Some(self.0.status(Tick(0)))
+    }
+}
+
+impl Actor for Coordinator {}
+
+/// What was built.
+pub struct Cluster {
+    /// Who can fail.
+    pub hosts: Hosts,
+    /// Reads everything at the end.
+    pub auditor: HostId,
+    /// Every configuration that was sent.
+    pub configurations: Configurations,
+    /// Which process is which core.
+    pub cores: Cores,
+}
+
+fn address(kind: u8, host: u16, core: u8) -> SocketAddr {
+    let [high, low] = host.to_be_bytes();
+    SocketAddr::from(([10, kind, high, low], 7000 + u16::from(core)))
+}
+
+fn node_options(shape: &Shape, core: CoreId, spawn: &Spawn<'_>) -> NodeOptions {
+    let addresses = (0..shape.cores).map(|core_index| address(1, core.node.0, core_index)).collect();
+    NodeOptions {
+        incarnation: Incarnation(spawn.life << 32 | u64::from(core.node.0)),
+        boot: spawn.boot,
+        segment_bytes: shape.segment_bytes,
+        replica_memory_max_bytes: u64::from(shape.segment_bytes) * REPLICA_MEMORY_SEGMENTS,
+        witness_slots: shape.witness_slots,
+        heartbeat: Duration::from_nanos(shape.lease / 8),
+        seed: spawn.seed,
+        ..NodeOptions::new(CLUSTER, core, addresses, address(0, 1, 0))
+    }
+}
+
+fn coordinator_options(shape: &Shape, seed: u64) -> CoordinatorOptions {
+    let lease = Duration::from_nanos(shape.lease);
+    CoordinatorOptions {
+        durability: shape.durability,
+        node_lease: lease,
+        drift_bound: lease / 20,
+        client_lease_millis: shape.client_lease_millis,
+        seed,
+        ..CoordinatorOptions::new(CLUSTER, shape.nodes, shape.shards, shape.faults, address(0, 1, 0))
+    }
+}
+
+/// Builds a cluster; nothing is started.
+pub fn build(world: &mut World, shape: &Shape, stage: &Rc<RefCell<Stage>>) -> Cluster {
+    let coordinator = world.add_host("coordinator");
+    let options = shape.clone();
+    let start_coordinator = move |spawn: Spawn<'_>, out: &mut Effects| {
+        let options = coordinator_options(&options, spawn.seed);
+        let started = Coordinator::start(options, spawn.disk, spawn.now, out).map_err(|error| error.to_string())?;
+        Ok(Box::new(started) as Box<dyn Actor>)
+    };
+    world.add_process(coordinator, "coordinator", address(0, 1, 0), Box::new(start_coordinator));
+    let (mut nodes, mut cores) = (Vec::new(), Cores::default());
+    for node in (1..=shape.nodes).map(NodeId) {
+        let host = world.add_host(&node.to_string());
+        for core in (0..shape.cores).map(|core| CoreId { node, core }) {
+            let shape = shape.clone();
+            let start_core = move |spawn: Spawn<'_>, out: &mut Effects| {
+                let options = node_options(&shape, core, &spawn);
+                let started = Node::start(options, spawn.disk, spawn.now, out).map_err(|error| error.to_string())?;
+                Ok(Box::new(Core(started)) as Box<dyn Actor>)
+            };
+            let address = address(1, node.0, core.core);
+            cores.add(world.add_process(host, &core.to_string(), address, Box::new(start_core)), core);
+        }
+        nodes.push(host);
+    }
+    let clients = (0..shape.clients).map(|index| add_client(world, shape, stage, index, false)).collect();
+    let auditor = add_client(world, shape, stage, shape.clients, true);
+    let configurations = Configurations::default();
+    let (all, gated) = (configurations.clone(), (shape.durability, shape.segment_bytes));
+    world.add_watcher(Box::new(ConfigurationsGrow::new(all.clone())));
+    world.add_watcher(Box::new(OnePrimaryPerEpoch::new(all.clone(), cores.clone())));
+    world.add_watcher(Box::new(GatesRespected::new(all, cores.clone(), gated.0, gated.1)));
+    world.add_watcher(Box::new(Traffic::default()));
+    Cluster { hosts: Hosts { nodes, coordinator, clients }, auditor, configurations, cores }
+}
+
+fn add_client(world: &mut World, shape: &Shape, stage: &Rc<RefCell<Stage>>, index: usize, auditor: bool) -> HostId {
+    let name = if auditor { "auditor".to_owned() } else { format!("client {index}") };
+    let host = world.add_host(&name);
+    let (shape, stage) = (shape.clone(), stage.clone());
+    let start_client = move |spawn: Spawn<'_>, out: &mut Effects| {
+        let mut seeds: Vec<SocketAddr> = (1..=shape.nodes).map(|node| address(1, node, 0)).collect();
+        seeds.push(address(0, 1, 0));
+        let options = SessionOptions::new(seeds, spawn.seed);
+        let pace = if auditor { (16, (micros(50), micros(100))) } else { (shape.concurrency, shape.pause) };
+        let client = Client::new(index, options, stage.clone(), pace, auditor, spawn.now, out);
+        Ok(Box::new(client) as Box<dyn Actor>)
+    };
+    let number = u16::try_from(index).expect("few");
+    world.add_process(host, &name, address(2, number, 0), Box::new(start_client));
+    host
+}
+
+/// How long a new cluster may take to serve.
+pub const BOOT_MAX: u64 = millis(10_000);

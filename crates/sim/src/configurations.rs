@@ -1,0 +1,231 @@
+//! Every configuration that anyone was told, as the watchers see it go by.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use kasha_types::{ConfigVersion, Epoch, NodeId, ShardId};
+use kasha_wire::frame::Kind;
+use kasha_wire::{Configuration, MemberState, Message, ShardConfig, ShardPhase};
+
+use crate::network::ProcessId;
+use crate::probes::Probes;
+use crate::world::{Sent, View, Watch};
+
+/// All configurations that were sent, by version; shared by the checkers.
+#[derive(Clone, Debug, Default)]
+pub struct Configurations(Rc<RefCell<BTreeMap<ConfigVersion, Rc<Configuration>>>>);
+
+impl Configurations {
+    /// The newest that was sent.
+    #[must_use]
+    pub fn latest(&self) -> Option<Rc<Configuration>> {
+        self.0.borrow().last_key_value().map(|(_, configuration)| configuration.clone())
+    }
+
+    /// What each version that was sent says of a shard in one term, oldest first.
+    #[must_use]
+    pub fn of_term(&self, shard: ShardId, epoch: Epoch) -> Vec<(Rc<Configuration>, ShardConfig)> {
+        let all = self.0.borrow();
+        let of_shard = |configuration: &Rc<Configuration>| {
+            configuration.shard(shard).filter(|s| s.epoch == epoch).map(|s| (configuration.clone(), s.clone()))
+        };
+        all.values().filter_map(of_shard).collect()
+    }
+
+    /// Whether the newest shows every shard serving with `f + 1` complete members and, where there are enough nodes, a
+    /// full list of witnesses.
+    #[must_use]
+    pub fn is_whole(&self) -> bool {
+        self.latest().is_some_and(|configuration| what_lacks(&configuration).is_none())
+    }
+}
+
+/// What a configuration lacks to be whole, in words.
+#[must_use]
+pub fn what_lacks(configuration: &Configuration) -> Option<String> {
+    let faults = usize::from(configuration.faults);
+    let dead = configuration.nodes.iter().find(|node| !node.alive);
+    if let Some(node) = dead {
+        return Some(format!("{} is not alive", node.node));
+    }
+    for shard in &configuration.shards {
+        let complete = shard.members.iter().filter(|member| member.state == MemberState::Complete).count();
+        let lacks = match shard.phase {
+            ShardPhase::Recovering => "is recovering",
+            ShardPhase::Serving if complete <= faults => "lacks complete members",
+            ShardPhase::Serving if shard.closing => "is changing its witnesses",
+            ShardPhase::Serving if shard.witnesses.len() != faults => "lacks witnesses",
+            ShardPhase::Serving => continue,
+        };
+        return Some(format!("{} {lacks}: {shard:?}", shard.shard));
+    }
+    None
+}
+
+/// Collects configurations, and checks that versions, terms and lists only grow (F2) and name one thing each.
+#[derive(Debug, Default)]
+pub struct ConfigurationsGrow {
+    all: Configurations,
+    violations: Vec<String>,
+    fail_overs: u64,
+    list_changes: u64,
+    joiners: u64,
+}
+
+impl ConfigurationsGrow {
+    /// Collects into `all`.
+    #[must_use]
+    pub fn new(all: Configurations) -> Self {
+        Self { all, ..Self::default() }
+    }
+
+    fn take(&mut self, configuration: Configuration) {
+        let mut all = self.all.0.borrow_mut();
+        if let Some(known) = all.get(&configuration.version) {
+            if **known != configuration {
+                self.violations.push(format!(
+                    "configurations_grow: two of one version (F2):\n    {known:?}\n    {configuration:?}"
+                ));
+            }
+            return;
+        }
+        if let Some((_, before)) = all.range(..configuration.version).next_back() {
+            for (old, new) in before.shards.iter().zip(&configuration.shards) {
+                self.fail_overs += u64::from(old.epoch < new.epoch);
+                self.list_changes += u64::from(old.list < new.list);
+                let joining = |shard: &ShardConfig| -> Vec<NodeId> {
+                    let members = shard.members.iter().filter(|m| m.state == MemberState::Joining);
+                    members.map(|member| member.node).collect()
+                };
+                self.joiners += joining(new).iter().filter(|node| !joining(old).contains(node)).count() as u64;
+                if new.epoch < old.epoch || new.list < old.list {
+                    let text = format!("configurations_grow: {old:?} was followed by {new:?} (F2)");
+                    self.violations.push(text);
+                }
+            }
+        }
+        all.insert(configuration.version, Rc::new(configuration));
+    }
+}
+
+impl Watch for ConfigurationsGrow {
+    fn sent(&mut self, sent: &Sent<'_>, _view: &View<'_>) {
+        // Tag 9 is the table's number of `ConfigurationIs`: most frames need no decoding.
+        if sent.kind == Kind::Message as u8
+            && sent.payload.first() == Some(&9)
+            && let Ok(Message::ConfigurationIs { configuration }) = Message::decode(sent.payload)
+        {
+            self.take(configuration);
+        }
+    }
+
+    fn take_violations(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.violations)
+    }
+
+    fn report(&self, probes: &mut Probes) {
+        probes.add("fail-overs", self.fail_overs);
+        probes.add("witness list changes", self.list_changes);
+        probes.add("joiners", self.joiners);
+    }
+
+    fn as_any(&mut self) -> &mut dyn std::any::Any {
+        self
+    }
+}
+
+/// Which process is which core.
+#[derive(Clone, Debug, Default)]
+pub struct Cores {
+    by_process: BTreeMap<ProcessId, kasha_types::CoreId>,
+    by_core: BTreeMap<kasha_types::CoreId, ProcessId>,
+}
+
+impl Cores {
+    /// Adds one.
+    pub fn add(&mut self, process: ProcessId, core: kasha_types::CoreId) {
+        self.by_process.insert(process, core);
+        self.by_core.insert(core, process);
+    }
+
+    /// The core that a process is.
+    #[must_use]
+    pub fn core(&self, process: ProcessId) -> Option<kasha_types::CoreId> {
+        self.by_process.get(&process).copied()
+    }
+
+    /// The process that hosts a node's replica of a shard.
+    #[must_use]
+    pub fn host_of(&self, configuration: &Configuration, node: NodeId, shard: ShardId) -> Option<ProcessId> {
+        self.by_core.get(&configuration.core_of(node, shard)?).copied()
+    }
+
+    /// All, in order.
+    pub fn iter(&self) -> impl Iterator<Item = (ProcessId, kasha_types::CoreId)> {
+        self.by_process.iter().map(|(&process, &core)| (process, core))
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use kasha_types::{ClusterId, ListVersion};
+    use kasha_wire::{Durability, Member, NodeInfo};
+
+    use super::*;
+
+    pub(crate) fn configuration(version: u64, epoch: u32, primary: u16) -> Configuration {
+        let address = std::net::SocketAddr::from(([10, 0, 0, 1], 1));
+        let node = |node| NodeInfo {
+            node: NodeId(node),
+            incarnation: kasha_types::Incarnation(1),
+            cores: vec![address],
+            alive: true,
+        };
+        let complete = |node| Member { node: NodeId(node), state: MemberState::Complete, since: ConfigVersion(0) };
+        Configuration {
+            cluster: ClusterId(1),
+            version: ConfigVersion(version),
+            faults: 1,
+            durability: Durability::Replicated,
+            min_backups: 1,
+            coordinator: address,
+            nodes: vec![node(1), node(2), node(3)],
+            shards: vec![ShardConfig {
+                shard: ShardId(0),
+                epoch: Epoch(epoch),
+                primary: NodeId(primary),
+                phase: ShardPhase::Serving,
+                members: vec![complete(1), complete(2)],
+                recover_from: Vec::new(),
+                witnesses: vec![NodeId(3)],
+                list: ListVersion(1),
+                closing: false,
+            }],
+            tables: Vec::new(),
+            tablets: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn terms_that_shrink_are_found() {
+        let mut watch = ConfigurationsGrow::default();
+        watch.take(configuration(1, 1, 1));
+        watch.take(configuration(2, 2, 2));
+        watch.take(configuration(2, 2, 2));
+        assert_eq!(watch.take_violations(), Vec::<String>::new());
+        watch.take(configuration(3, 1, 2));
+        assert_eq!(watch.take_violations().len(), 1);
+        watch.take(configuration(2, 2, 1));
+        assert_eq!(watch.take_violations().len(), 1, "another configuration of the same version");
+        assert_eq!(watch.fail_overs, 1);
+    }
+
+    #[test]
+    fn what_lacks_is_named() {
+        assert_eq!(what_lacks(&configuration(1, 1, 1)), None);
+        let mut lacking = configuration(1, 1, 1);
+        lacking.shards[0].members.pop();
+        assert!(what_lacks(&lacking).expect("a member").contains("complete members"));
+    }
+}

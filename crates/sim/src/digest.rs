@@ -1,0 +1,26 @@
+//! One number for all that happened: the same seed gives the same digest, or the simulation is not deterministic.
+
+use kasha_types::body_hash;
+
+/// Hash of every delivered frame and every performed effect, in order.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Digest(pub u64);
+
+impl Digest {
+    /// Takes a number in.
+    pub fn mix(&mut self, word: u64) {
+        let mixed = (self.0 ^ word).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        self.0 = (mixed ^ (mixed >> 29)).wrapping_add(0xD1B5_4A32_D192_ED03);
+    }
+
+    /// Takes bytes in.
+    pub fn mix_bytes(&mut self, bytes: &[u8]) {
+        self.mix(body_hash(bytes).0);
+    }
+}
+
+impl std::fmt::Display for Digest {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{:016x}", self.0)
+    }
+}

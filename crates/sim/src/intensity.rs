@@ -1,0 +1,151 @@
+//! Which faults a run has, and how strong: drawn once per run, so that runs differ in kind and not only in order
+//! ("swarm testing": a run with everything on hides what a run with one strong fault finds).
+
+use kasha_machine::Rng;
+
+use crate::clock::{micros, millis};
+
+/// How unkind the world is during the safety phase.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Intensity {
+    /// Shortest and longest usual way of a frame, in nanoseconds.
+    pub delay: (u64, u64),
+    /// Per million: a frame is lost.
+    pub loss: u64,
+    /// Per million: a frame arrives twice.
+    pub duplication: u64,
+    /// Per million: a frame takes the long way.
+    pub stray: u64,
+    /// Longest long way, in nanoseconds.
+    pub stray_delay: u64,
+    /// Whether a connection's frames may overtake each other.
+    pub reordering: bool,
+    /// Per million: nobody is told that a connection has gone.
+    pub silent_close: u64,
+    /// Shortest and longest time a turn takes.
+    pub turn: (u64, u64),
+    /// Shortest and longest fsync.
+    pub fsync: (u64, u64),
+    /// Per million: a commit without fsync is reported in a later turn.
+    pub late_commit: u64,
+    /// Mean time between two acts of the nemesis; 0 = none.
+    pub nemesis_every: u64,
+    /// What the nemesis does, by weight.
+    pub acts: Acts,
+}
+
+/// Weights of the nemesis's acts.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Acts {
+    /// A node's process is killed and comes back after a while.
+    pub crash: u64,
+    /// A node's process is killed and comes back before its lease has lapsed.
+    pub fast_restart: u64,
+    /// A node's process is killed in the middle of a turn.
+    pub torn_turn: u64,
+    /// A node's machine loses power.
+    pub power: u64,
+    /// Every machine loses power (only where fsync promises to survive it).
+    pub blackout: u64,
+    /// Every process is killed, disks stay.
+    pub kill_all: u64,
+    /// A node is stopped and goes on later, not knowing.
+    pub zombie: u64,
+    /// A node gets slow.
+    pub slow: u64,
+    /// Hosts are cut off from each other.
+    pub partition: u64,
+    /// One direction between two hosts is cut.
+    pub one_way: u64,
+    /// The coordinator is killed and comes back.
+    pub coordinator: u64,
+    /// A client dies for ever, and another is born.
+    pub client: u64,
+}
+
+impl Acts {
+    /// As a table.
+    #[must_use]
+    pub fn weights(&self) -> [u64; 12] {
+        [
+            self.crash,
+            self.fast_restart,
+            self.torn_turn,
+            self.power,
+            self.blackout,
+            self.kill_all,
+            self.zombie,
+            self.slow,
+            self.partition,
+            self.one_way,
+            self.coordinator,
+            self.client,
+        ]
+    }
+}
+
+impl Intensity {
+    /// A kind world: what the second phase of every run has.
+    #[must_use]
+    pub fn calm() -> Self {
+        Self {
+            delay: (micros(50), micros(200)),
+            loss: 0,
+            duplication: 0,
+            stray: 0,
+            stray_delay: 0,
+            reordering: false,
+            silent_close: 0,
+            turn: (micros(2), micros(20)),
+            fsync: (micros(500), millis(3)),
+            late_commit: 0,
+            nemesis_every: 0,
+            acts: Acts::default(),
+        }
+    }
+
+    /// Any network, without a nemesis.
+    pub fn drawn_network(rng: &mut Rng) -> Self {
+        let mut drawn =
+            |chance: u64, low: u64, high: u64| if rng.chance(chance, 10) { rng.between(low, high) } else { 0 };
+        let (loss, duplication, stray) = (drawn(5, 100, 50_000), drawn(5, 100, 50_000), drawn(5, 100, 20_000));
+        let (silent_close, late_commit) = (drawn(3, 10_000, 500_000), drawn(5, 10_000, 900_000));
+        let slowest = rng.between(100, 2000);
+        Self {
+            delay: (micros(rng.between(20, 100)), micros(slowest)),
+            loss,
+            duplication,
+            stray,
+            stray_delay: millis(rng.between(5, 800)),
+            reordering: rng.chance(1, 2),
+            silent_close,
+            turn: (micros(1), micros(rng.between(5, 200))),
+            fsync: (micros(200), millis(rng.between(1, 30))),
+            late_commit,
+            nemesis_every: 0,
+            acts: Acts::default(),
+        }
+    }
+
+    /// Any world.
+    pub fn drawn(rng: &mut Rng) -> Self {
+        let mut intensity = Self::drawn_network(rng);
+        intensity.nemesis_every = millis(rng.between(150, 2500));
+        let mut weight = |chance: u64| if rng.chance(chance, 10) { rng.between(1, 10) } else { 0 };
+        intensity.acts = Acts {
+            crash: weight(5),
+            fast_restart: weight(5),
+            torn_turn: weight(4),
+            power: weight(4),
+            blackout: weight(2),
+            kill_all: weight(2),
+            zombie: weight(5),
+            slow: weight(3),
+            partition: weight(5),
+            one_way: weight(3),
+            coordinator: weight(4),
+            client: weight(3),
+        };
+        intensity
+    }
+}

@@ -1,0 +1,243 @@
+//! Frames between processes: lost, doubled, late, out of order, cut off.
+//!
+//! A connection is made by the first frame that a process sends to an endpoint it has a route to. It binds to the life
+//! (process start) of both sides; when either life ends, the other side is told after a while, or never. A frame is a
+//! whole message: what a byte stream may do to it is the transport's business and tested there.
+
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use kasha_machine::{Endpoint, Rng};
+use kasha_types::ConnId;
+
+use crate::clock::SimTime;
+use crate::intensity::Intensity;
+
+/// Index of a process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ProcessId(pub usize);
+
+/// Index of a host: what fails, is paused and is cut off as one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct HostId(pub usize);
+
+/// A process and which of its starts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Life {
+    /// Whose.
+    pub process: ProcessId,
+    /// Counts its starts.
+    pub life: u64,
+}
+
+/// Index of a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ConnectionId(pub usize);
+
+/// One connection.
+#[derive(Clone, Debug)]
+pub struct Connection {
+    /// Who dialled.
+    pub dialer: Life,
+    /// By which name.
+    pub endpoint: Endpoint,
+    /// Who listens there.
+    pub acceptor: ProcessId,
+    /// Bound by the first frame that arrives.
+    pub accepted: Option<(Life, ConnId)>,
+    /// Nothing is carried any more.
+    pub closed: bool,
+    last_arrival: [SimTime; 2],
+}
+
+/// Which way a frame goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Way {
+    /// From the dialler.
+    ToAcceptor,
+    /// To the dialler.
+    ToDialer,
+}
+
+/// When copies of a frame arrive.
+pub type Arrivals = [Option<SimTime>; 2];
+
+/// All connections and cuts.
+#[derive(Debug)]
+pub struct Network {
+    rng: Rng,
+    connections: Vec<Connection>,
+    cuts: BTreeMap<(HostId, HostId), u32>,
+    /// Frames that were lost by chance or at a cut.
+    pub lost: u64,
+    /// Frames that arrived twice.
+    pub doubled: u64,
+}
+
+impl Network {
+    /// No connections.
+    #[must_use]
+    pub fn new(rng: Rng) -> Self {
+        Self { rng, connections: Vec::new(), cuts: BTreeMap::new(), lost: 0, doubled: 0 }
+    }
+
+    /// Opens a connection.
+    pub fn dial(&mut self, dialer: Life, endpoint: Endpoint, acceptor: ProcessId) -> ConnectionId {
+        self.connections.push(Connection {
+            dialer,
+            endpoint,
+            acceptor,
+            accepted: None,
+            closed: false,
+            last_arrival: [SimTime(0); 2],
+        });
+        ConnectionId(self.connections.len() - 1)
+    }
+
+    /// A connection.
+    #[must_use]
+    pub fn connection(&self, id: ConnectionId) -> &Connection {
+        &self.connections[id.0]
+    }
+
+    /// A connection, to change it.
+    pub fn connection_mut(&mut self, id: ConnectionId) -> &mut Connection {
+        &mut self.connections[id.0]
+    }
+
+    /// The open connections that a process has part in.
+    #[must_use]
+    pub fn open_of(&self, process: ProcessId) -> Vec<ConnectionId> {
+        let concerns = |c: &Connection| !c.closed && (c.dialer.process == process || c.acceptor == process);
+        (0..self.connections.len()).map(ConnectionId).filter(|&id| concerns(self.connection(id))).collect()
+    }
+
+    /// Cuts one direction. Cuts are counted.
+    pub fn cut(&mut self, from: HostId, to: HostId) {
+        *self.cuts.entry((from, to)).or_default() += 1;
+    }
+
+    /// Takes one cut back.
+    pub fn join(&mut self, from: HostId, to: HostId) {
+        if let Some(count) = self.cuts.get_mut(&(from, to)) {
+            *count = count.saturating_sub(1);
+        }
+    }
+
+    /// Takes all cuts back.
+    pub fn join_all(&mut self) {
+        self.cuts.clear();
+    }
+
+    /// Whether nothing gets from one host to the other.
+    #[must_use]
+    pub fn is_cut(&self, from: HostId, to: HostId) -> bool {
+        self.cuts.get(&(from, to)).is_some_and(|&count| count > 0)
+    }
+
+    /// Sends a frame: when do its copies arrive?
+    pub fn carry(
+        &mut self,
+        now: SimTime,
+        id: ConnectionId,
+        way: Way,
+        hosts: (HostId, HostId),
+        intensity: &Intensity,
+    ) -> Arrivals {
+        if self.is_cut(hosts.0, hosts.1) || self.rng.chance(intensity.loss, 1_000_000) {
+            self.lost += 1;
+            return [None, None];
+        }
+        let mut arrivals = [Some(self.arrival(now, id, way, intensity)), None];
+        if self.rng.chance(intensity.duplication, 1_000_000) {
+            self.doubled += 1;
+            // A duplicate may come much later than the original: past a fail-over, a restart, an acknowledgement.
+            let late = if self.rng.chance(1, 4) { self.rng.below(intensity.stray_delay + 1) } else { 0 };
+            arrivals[1] = Some(self.arrival(now, id, way, intensity).after(late));
+        }
+        arrivals
+    }
+
+    fn arrival(&mut self, now: SimTime, id: ConnectionId, way: Way, intensity: &Intensity) -> SimTime {
+        let (low, high) = intensity.delay;
+        let mut at = now.after(self.rng.between(low, high.max(low)));
+        if self.rng.chance(intensity.stray, 1_000_000) {
+            at = at.after(self.rng.below(intensity.stray_delay + 1));
+        }
+        let last = &mut self.connections[id.0].last_arrival[way as usize];
+        if !intensity.reordering {
+            at = at.max(last.after(1));
+        }
+        *last = at.max(*last);
+        at
+    }
+
+    /// When the other side learns that a connection has closed, after all that was sent on it; `None`: never.
+    pub fn close_arrival(&mut self, now: SimTime, id: ConnectionId, intensity: &Intensity) -> Option<SimTime> {
+        if self.rng.chance(intensity.silent_close, 1_000_000) {
+            return None;
+        }
+        let last = self.connections[id.0].last_arrival;
+        Some(now.max(last[0]).max(last[1]).after(self.rng.between(intensity.delay.0, intensity.delay.1)))
+    }
+}
+
+/// A frame on its way.
+#[derive(Clone, Debug)]
+pub struct Frame {
+    /// On which connection.
+    pub connection: ConnectionId,
+    /// Which way.
+    pub way: Way,
+    /// Header and payload.
+    pub bytes: Rc<[u8]>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn network() -> (Network, ConnectionId) {
+        let mut network = Network::new(Rng::new(1));
+        let life = Life { process: ProcessId(0), life: 1 };
+        let id = network.dial(life, Endpoint::Coordinator, ProcessId(1));
+        (network, id)
+    }
+
+    fn arrivals(network: &mut Network, id: ConnectionId, intensity: &Intensity) -> Vec<SimTime> {
+        let hosts = (HostId(0), HostId(1));
+        (0..1000).flat_map(|_| network.carry(SimTime(0), id, Way::ToAcceptor, hosts, intensity)).flatten().collect()
+    }
+
+    #[test]
+    fn a_calm_network_carries_all_in_order() {
+        let (mut network, id) = network();
+        let times = arrivals(&mut network, id, &Intensity::calm());
+        assert_eq!(times.len(), 1000);
+        assert!(times.is_sorted());
+    }
+
+    #[test]
+    fn an_unkind_one_loses_doubles_and_reorders() {
+        let (mut network, id) = network();
+        let unkind =
+            Intensity { loss: 100_000, duplication: 100_000, reordering: true, stray_delay: 99, ..Intensity::calm() };
+        let times = arrivals(&mut network, id, &unkind);
+        assert!(network.lost > 0 && network.doubled > 0);
+        assert!(!times.is_sorted());
+    }
+
+    #[test]
+    fn cuts_have_a_direction_and_are_counted() {
+        let (mut network, id) = network();
+        let (a, b) = (HostId(0), HostId(1));
+        network.cut(a, b);
+        network.cut(a, b);
+        network.join(a, b);
+        let calm = Intensity::calm();
+        assert_eq!(network.carry(SimTime(0), id, Way::ToAcceptor, (a, b), &calm), [None, None]);
+        assert!(network.carry(SimTime(0), id, Way::ToDialer, (b, a), &calm)[0].is_some());
+        network.join(a, b);
+        assert!(!network.is_cut(a, b));
+    }
+}

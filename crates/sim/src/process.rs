@@ -1,0 +1,271 @@
+//! One simulated event loop: a machine, its files, its connections, and the shell that performs its effects.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::net::SocketAddr;
+use std::rc::Rc;
+
+use kasha_machine::turn::Shell;
+use kasha_machine::{Effects, Endpoint, FileName, Gate, Held, Input, Machine};
+use kasha_types::{BootId, ConnId, LocalPosition, LogSlice, Tick};
+use kasha_wire::status::CoreStatus;
+
+use crate::clock::SimTime;
+use crate::disk::{Mark, SimDisk};
+use crate::network::{ConnectionId, HostId};
+
+/// What runs in a process: a machine, and for clients the program that uses it.
+pub trait Actor: Machine {
+    /// The program's part of a turn: collect what has completed, ask for more.
+    fn drive(&mut self, _now: Tick, _at: SimTime, _out: &mut Effects) {}
+
+    /// When the program wants its next turn.
+    fn wake(&self) -> Option<SimTime> {
+        None
+    }
+
+    /// What it says of itself, if it is a core.
+    fn status(&self) -> Option<CoreStatus> {
+        None
+    }
+}
+
+/// An actor of any kind, as a machine.
+pub(crate) struct Running(pub(crate) Box<dyn Actor>);
+
+impl Machine for Running {
+    fn step(&mut self, now: Tick, input: Input<'_>, out: &mut Effects) {
+        self.0.step(now, input, out);
+    }
+    fn end_turn(&mut self, now: Tick, out: &mut Effects) {
+        self.0.end_turn(now, out);
+    }
+    fn next_deadline(&self) -> Option<Tick> {
+        self.0.next_deadline()
+    }
+    fn is_open(&self, gate: Gate) -> bool {
+        crate::planted::is_on(crate::planted::Bug::GatesIgnored) || self.0.is_open(gate)
+    }
+    fn log_bytes(&self, slice: LogSlice) -> &[u8] {
+        self.0.log_bytes(slice)
+    }
+    fn assert_invariants(&self) {
+        self.0.assert_invariants();
+    }
+}
+
+/// What a process is started from.
+pub struct Spawn<'a> {
+    /// Counts the starts of this process, from 1.
+    pub life: u64,
+    /// The machine's boot.
+    pub boot: BootId,
+    /// Its clock.
+    pub now: Tick,
+    /// Its files.
+    pub disk: &'a SimDisk,
+    /// For its own draws.
+    pub seed: u64,
+}
+
+/// Makes a process's actor at each of its starts; the text of an error is for the report.
+pub type Factory = Box<dyn FnMut(Spawn<'_>, &mut Effects) -> Result<Box<dyn Actor>, String>>;
+
+/// What waits for the next turn.
+#[derive(Clone, Debug)]
+pub(crate) enum Inbound {
+    Frame { from: Endpoint, bytes: Rc<[u8]> },
+    Closed(ConnId),
+    Unreachable(Endpoint),
+    Durable(LocalPosition),
+}
+
+/// A commit that is not yet reported.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Commit {
+    pub(crate) to: LocalPosition,
+    pub(crate) mark: Option<Mark>,
+    pub(crate) ready_at: SimTime,
+}
+
+/// One process of a host.
+pub struct Process {
+    /// Its host.
+    pub host: HostId,
+    /// For reports.
+    pub name: String,
+    /// Where it listens.
+    pub address: SocketAddr,
+    /// Its files.
+    pub disk: SimDisk,
+    /// Counts its starts.
+    pub life: u64,
+    pub(crate) factory: Factory,
+    pub(crate) actor: Option<Running>,
+    pub(crate) effects: Effects,
+    pub(crate) held: Held,
+    pub(crate) inbox: VecDeque<Inbound>,
+    pub(crate) commits: VecDeque<Commit>,
+    pub(crate) routes: BTreeMap<Endpoint, SocketAddr>,
+    pub(crate) dialed: BTreeMap<Endpoint, ConnectionId>,
+    pub(crate) accepted: BTreeMap<ConnId, ConnectionId>,
+    pub(crate) next_conn: u64,
+    pub(crate) turn_at: Option<SimTime>,
+    pub(crate) busy_until: SimTime,
+    /// The nemesis wants it dead after so many more effects.
+    pub(crate) dies_after_effects: Option<u64>,
+}
+
+impl Process {
+    pub(crate) fn new(host: HostId, name: String, address: SocketAddr, factory: Factory) -> Self {
+        Self {
+            host,
+            name,
+            address,
+            disk: SimDisk::new(),
+            life: 0,
+            factory,
+            actor: None,
+            effects: Effects::new(),
+            held: Held::new(),
+            inbox: VecDeque::new(),
+            commits: VecDeque::new(),
+            routes: BTreeMap::new(),
+            dialed: BTreeMap::new(),
+            accepted: BTreeMap::new(),
+            next_conn: 1,
+            turn_at: None,
+            busy_until: SimTime(0),
+            dies_after_effects: None,
+        }
+    }
+
+    /// Whether it runs.
+    #[must_use]
+    pub fn is_running(&self) -> bool {
+        self.actor.is_some()
+    }
+
+    /// What it says of itself, if it runs and is a core.
+    #[must_use]
+    pub fn status(&self) -> Option<CoreStatus> {
+        self.actor.as_ref().and_then(|actor| actor.0.status())
+    }
+
+    /// Forgets all that was in memory. Files stay as the page cache has them.
+    pub(crate) fn die(&mut self) {
+        self.actor = None;
+        self.effects = Effects::new();
+        self.held = Held::new();
+        self.inbox.clear();
+        self.commits.clear();
+        self.routes.clear();
+        self.dialed.clear();
+        self.accepted.clear();
+        self.turn_at = None;
+        self.dies_after_effects = None;
+    }
+}
+
+/// A performed effect, for those who watch.
+#[derive(Clone, Debug)]
+pub(crate) enum Performed {
+    Send { to: Endpoint, bytes: Rc<[u8]> },
+    Write { file: FileName, offset: u64, len: usize },
+    Changed { file: FileName },
+    Commit { to: LocalPosition, fsync: bool, mark: Mark },
+    Flush { mark: Mark },
+    Route { to: Endpoint, address: SocketAddr },
+    Disconnect(Endpoint),
+    Stop(String),
+}
+
+/// Performs effects: files at once, the rest when the turn has ended.
+pub(crate) struct SimShell<'a> {
+    pub(crate) disk: &'a mut SimDisk,
+    pub(crate) performed: Vec<Performed>,
+    /// How many more effects happen before the process dies.
+    pub(crate) left: Option<u64>,
+}
+
+impl SimShell<'_> {
+    /// Whether the process still lives for one more effect.
+    fn lives(&mut self) -> bool {
+        match &mut self.left {
+            None => true,
+            Some(0) => false,
+            Some(left) => {
+                *left -= 1;
+                true
+            }
+        }
+    }
+}
+
+impl Shell for SimShell<'_> {
+    fn send(&mut self, to: Endpoint, head: &[u8], tail: &[u8]) {
+        if self.lives() {
+            let bytes = if tail.is_empty() { head.into() } else { [head, tail].concat().into() };
+            self.performed.push(Performed::Send { to, bytes });
+        }
+    }
+
+    fn write(&mut self, file: FileName, offset: u64, bytes: &[u8]) {
+        if self.lives() {
+            self.disk.write(file, offset, bytes);
+            self.performed.push(Performed::Write { file, offset, len: bytes.len() });
+        }
+    }
+
+    fn replace(&mut self, file: FileName, bytes: &[u8]) {
+        if self.lives() {
+            self.disk.replace(file, bytes);
+            self.performed.push(Performed::Changed { file });
+        }
+    }
+
+    fn truncate(&mut self, file: FileName, len: u64) {
+        if self.lives() {
+            self.disk.truncate(file, len);
+            self.performed.push(Performed::Changed { file });
+        }
+    }
+
+    fn remove(&mut self, file: FileName) {
+        if self.lives() {
+            self.disk.remove(file);
+            self.performed.push(Performed::Changed { file });
+        }
+    }
+
+    fn commit(&mut self, to: LocalPosition, fsync: bool) {
+        if self.lives() {
+            let mark = self.disk.mark();
+            self.performed.push(Performed::Commit { to, fsync, mark });
+        }
+    }
+
+    fn flush(&mut self) {
+        if self.lives() {
+            let mark = self.disk.mark();
+            self.performed.push(Performed::Flush { mark });
+        }
+    }
+
+    fn route(&mut self, to: Endpoint, address: SocketAddr) {
+        if self.lives() {
+            self.performed.push(Performed::Route { to, address });
+        }
+    }
+
+    fn disconnect(&mut self, to: Endpoint) {
+        if self.lives() {
+            self.performed.push(Performed::Disconnect(to));
+        }
+    }
+
+    fn stop(&mut self, why: &str) {
+        if self.lives() {
+            self.performed.push(Performed::Stop(why.to_owned()));
+        }
+    }
+}

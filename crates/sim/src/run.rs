@@ -1,0 +1,254 @@
+//! One run: a safety phase in which anything may fail, then everything is put right and must converge.
+
+use std::cell::{Cell, RefCell};
+use std::collections::{BTreeSet, VecDeque};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::rc::Rc;
+use std::sync::Once;
+
+use kasha_machine::Rng;
+
+use crate::checkers::{convergence, executed_once, linearizable_keys};
+use crate::clients::Stage;
+use crate::clock::{SimTime, millis};
+use crate::cluster::{self, BOOT_MAX, Cluster};
+use crate::digest::Digest;
+use crate::faults::Nemesis;
+use crate::history::History;
+use crate::intensity::Intensity;
+use crate::probes::Probes;
+use crate::scenario::{Scenario, Shape, plan};
+use crate::trace::Trace;
+use crate::workload::Mix;
+use crate::world::World;
+
+/// How long a healed cluster may take until every call is over and every shard is whole.
+const CONVERGE_MAX: u64 = millis(60_000);
+
+/// How often it is looked at.
+const LOOK_EVERY: u64 = millis(50);
+
+/// What to run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SimOptions {
+    /// Which kind.
+    pub scenario: Scenario,
+    /// Draws everything.
+    pub seed: u64,
+    /// Print what happens.
+    pub trace: bool,
+}
+
+/// What came of a run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RunReport {
+    /// What was run.
+    pub options: SimOptions,
+    /// Hash of all that happened.
+    pub digest: Digest,
+    /// What is wrong; empty is good.
+    pub violations: Vec<String>,
+    /// What was reached.
+    pub probes: Probes,
+    /// Operations asked for.
+    pub operations: usize,
+    /// When it ended, in the world's time.
+    pub ended: SimTime,
+}
+
+impl RunReport {
+    /// The line that repeats the run.
+    #[must_use]
+    pub fn line(&self) -> String {
+        format!("kasha sim --scenario {} --seed {}", self.options.scenario.name(), self.options.seed)
+    }
+}
+
+thread_local! {
+    static PANIC: Cell<Option<String>> = const { Cell::new(None) };
+    static QUIET: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Runs a simulation. A panic inside is reported like any other violation.
+#[must_use]
+pub fn run(options: SimOptions) -> RunReport {
+    static HOOK: Once = Once::new();
+    HOOK.call_once(|| {
+        let before = std::panic::take_hook();
+        std::panic::set_hook(Box::new(move |info| {
+            if QUIET.get() {
+                PANIC.set(Some(info.to_string()));
+            } else {
+                before(info);
+            }
+        }));
+    });
+    QUIET.set(true);
+    let report = catch_unwind(AssertUnwindSafe(|| run_unguarded(options)));
+    QUIET.set(false);
+    report.unwrap_or_else(|_| RunReport {
+        options,
+        digest: Digest::default(),
+        violations: vec![PANIC.take().unwrap_or_else(|| "panicked".into())],
+        probes: Probes::default(),
+        operations: 0,
+        ended: SimTime(0),
+    })
+}
+
+/// A run under way.
+struct Run {
+    world: World,
+    cluster: Cluster,
+    stage: Rc<RefCell<Stage>>,
+    nemesis: Nemesis,
+    shape: Shape,
+}
+
+fn run_unguarded(options: SimOptions) -> RunReport {
+    let mut rng = Rng::new(options.seed);
+    let (shape, intensity) = plan(options.scenario, &mut rng);
+    let stage = Rc::new(RefCell::new(Stage {
+        history: History::default(),
+        mix: Mix::drawn(&mut rng),
+        rng: rng.fork(),
+        stopped: false,
+        to_read: VecDeque::new(),
+        violations: Vec::new(),
+        probes: Probes::default(),
+        unresolved: 0,
+    }));
+    let mut world = World::new(rng.fork(), Intensity::calm());
+    if options.trace {
+        eprintln!("{shape:?}\n{intensity:?}");
+        world.add_watcher(Box::new(Trace));
+    }
+    let cluster = cluster::build(&mut world, &shape, &stage);
+    let (hosts, configurations) = (cluster.hosts.clone(), cluster.configurations.clone());
+    let nemesis = Nemesis::new(rng.fork(), hosts, configurations, shape.durability, shape.lease, SimTime(0));
+    let mut run = Run { world, cluster, stage, nemesis, shape };
+    run.phases(options.scenario, intensity);
+    run.report(options)
+}
+
+impl Run {
+    fn phases(&mut self, scenario: Scenario, intensity: Intensity) {
+        for host in self.cluster.hosts.iter() {
+            self.world.start(host);
+        }
+        if !self.wait("the new cluster does not serve", BOOT_MAX, |run| {
+            run.cluster.configurations.is_whole().then_some(()).ok_or(String::new())
+        }) {
+            return;
+        }
+        self.world.intensity = intensity;
+        self.nemesis.start_at(self.world.now);
+        let until = self.world.now.after(self.shape.duration);
+        self.nemesis.run(&mut self.world, until);
+        self.world.intensity = Intensity::calm();
+        self.nemesis.heal(&mut self.world);
+        self.stage.borrow_mut().stopped = true;
+        if !self.wait("convergence: after healing", CONVERGE_MAX, Self::converged) {
+            return;
+        }
+        let keys: BTreeSet<_> = self
+            .stage
+            .borrow()
+            .history
+            .operations()
+            .iter()
+            .flat_map(|o| o.action.keys().into_iter().cloned().collect::<Vec<_>>())
+            .collect();
+        self.stage.borrow_mut().to_read = keys.into_iter().collect();
+        self.world.start(self.cluster.auditor);
+        let read_all = |run: &Self| {
+            let stage = run.stage.borrow();
+            let left = stage.to_read.len() + stage.unresolved;
+            if left == 0 { Ok(()) } else { Err(format!("{left} last reads are not answered")) }
+        };
+        if !self.wait("convergence: at the end", CONVERGE_MAX, read_all) {
+            return;
+        }
+        if scenario == Scenario::FastPath {
+            self.check_fast_path();
+        }
+    }
+
+    /// Runs until `done`, or for `limit`.
+    fn wait(&mut self, what: &str, limit: u64, done: impl Fn(&Self) -> Result<(), String>) -> bool {
+        let until = self.world.now.after(limit);
+        loop {
+            if !self.world.violations.is_empty() || !self.stage.borrow().violations.is_empty() {
+                return false;
+            }
+            match done(self) {
+                Ok(()) => return true,
+                Err(lacks) if self.world.now >= until => {
+                    self.world.violation(format!("{what}, for {} s: {lacks}", limit / 1_000_000_000));
+                    return false;
+                }
+                Err(_) => {
+                    let next = self.world.now.after(LOOK_EVERY);
+                    self.world.run_until(next);
+                }
+            }
+        }
+    }
+
+    fn converged(&self) -> Result<(), String> {
+        let unresolved = self.stage.borrow().unresolved;
+        if unresolved > 0 {
+            return Err(format!("{unresolved} calls are not over"));
+        }
+        let latest = self.cluster.configurations.latest();
+        let processes = self.world.processes();
+        match convergence::lacks(latest.as_deref(), &self.cluster.cores, processes, self.shape.segment_bytes) {
+            None => Ok(()),
+            Some(lacks) => Err(lacks),
+        }
+    }
+
+    /// Pitfall 15: the fast path can be lost silently.
+    fn check_fast_path(&mut self) {
+        let stage = self.stage.borrow();
+        let (fast, synced) = (stage.probes.get("executed: Fast"), stage.probes.get("executed: Synced"));
+        drop(stage);
+        if fast < synced {
+            self.world
+                .violation(format!("fast_path: {fast} updates were fast, {synced} were synced, without any fault"));
+        }
+    }
+
+    fn report(mut self, options: SimOptions) -> RunReport {
+        self.world.collect_reports();
+        for (process, _) in self.cluster.cores.iter() {
+            for replica in self.world.processes()[process.0].status().into_iter().flat_map(|status| status.replicas) {
+                self.world.probes.add("duplicates suppressed (since last start)", replica.duplicates_suppressed);
+                self.world.probes.add("fast answers (since last start)", replica.fast_answers);
+                self.world.probes.add("gated answers (since last start)", replica.gated_answers);
+            }
+        }
+        let mut violations: Vec<String> =
+            self.world.violations.iter().map(|(at, text)| format!("{at}: {text}")).collect();
+        let stage = self.stage.borrow();
+        violations.extend(stage.violations.iter().cloned());
+        let mut probes = self.world.probes.clone();
+        probes.merge(&stage.probes);
+        let whole = violations.is_empty();
+        let checked = linearizable_keys::check(&stage.history);
+        probes.add("keys searched", checked.keys);
+        probes.add("keys inconclusive", checked.inconclusive);
+        violations.extend(checked.violations);
+        if whole {
+            violations.extend(executed_once::check(&stage.history));
+        }
+        RunReport {
+            options,
+            digest: self.world.digest,
+            violations,
+            probes,
+            operations: stage.history.operations().len(),
+            ended: self.world.now,
+        }
+    }
+}

@@ -1,0 +1,160 @@
+//! Named kinds of runs. Each says what a run has; the seed draws the rest.
+
+use kasha_machine::Rng;
+use kasha_wire::Durability;
+
+use crate::clock::millis;
+use crate::intensity::{Acts, Intensity};
+
+/// A kind of run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[expect(missing_docs, reason = "the table below says what each is")]
+pub enum Scenario {
+    Swarm,
+    FastPath,
+    BadNetwork,
+    Crash,
+    FastRestart,
+    Zombie,
+    PowerLoss,
+    Blackout,
+    ColdStart,
+    Partition,
+    CoordinatorOutage,
+    TornTurns,
+    WitnessLoss,
+}
+
+impl Scenario {
+    /// Every scenario, its name, and what it is.
+    pub const TABLE: &'static [(Self, &'static str, &'static str)] = &[
+        (Self::Swarm, "swarm", "any faults, drawn for each run"),
+        (Self::FastPath, "fast_path", "no faults: nearly all updates take one round trip"),
+        (Self::BadNetwork, "bad_network", "frames are lost, doubled, late and out of order"),
+        (Self::Crash, "crash", "nodes are killed and come back"),
+        (Self::FastRestart, "fast_restart", "nodes are killed and come back within their lease"),
+        (Self::Zombie, "zombie", "nodes stop and go on, not knowing that others took over"),
+        (Self::PowerLoss, "power_loss", "one node at a time loses power"),
+        (Self::Blackout, "blackout", "all nodes lose power at once; everything is fsynced"),
+        (Self::ColdStart, "cold_start", "all processes are killed at once; disks stay"),
+        (Self::Partition, "partition", "hosts are cut off, both ways or one way"),
+        (Self::CoordinatorOutage, "coordinator_outage", "the coordinator is away most of the time, and nodes crash"),
+        (Self::TornTurns, "torn_turns", "nodes die in the middle of a turn"),
+        (Self::WitnessLoss, "witness_loss", "many nodes, few shards: those that die are mostly witnesses"),
+    ];
+
+    /// Its name.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        Self::TABLE.iter().find(|row| row.0 == self).expect("every scenario is in the table").1
+    }
+
+    /// The scenario of this name.
+    #[must_use]
+    pub fn by_name(name: &str) -> Option<Self> {
+        Self::TABLE.iter().find(|row| row.1 == name).map(|row| row.0)
+    }
+}
+
+/// The size of a run's cluster.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Shape {
+    /// Nodes.
+    pub nodes: u16,
+    /// Event loops of each.
+    pub cores: u8,
+    /// Shards.
+    pub shards: u16,
+    /// `f`.
+    pub faults: u8,
+    /// What "hold" means.
+    pub durability: Durability,
+    /// Client programs.
+    pub clients: usize,
+    /// Calls that each has open at once.
+    pub concurrency: usize,
+    /// Shortest and longest pause between two calls of a client.
+    pub pause: (u64, u64),
+    /// Bytes of a segment.
+    pub segment_bytes: u32,
+    /// Slots of a witness.
+    pub witness_slots: u32,
+    /// A node's lease.
+    pub lease: u64,
+    /// Term of a client's lease, in milliseconds.
+    pub client_lease_millis: u64,
+    /// How long the faults last.
+    pub duration: u64,
+}
+
+impl Shape {
+    fn drawn(rng: &mut Rng) -> Self {
+        let faults = if rng.chance(1, 4) { 2 } else { 1 };
+        let nodes = u16::from(faults) + u16::try_from(rng.between(1, 3)).expect("small");
+        Self {
+            nodes,
+            cores: u8::try_from(rng.between(1, 2)).expect("small"),
+            shards: u16::try_from(rng.between(1, 3)).expect("small"),
+            faults,
+            durability: if rng.chance(1, 3) { Durability::Fsync } else { Durability::Replicated },
+            clients: usize::try_from(rng.between(2, 5)).expect("small"),
+            concurrency: usize::try_from(rng.between(1, 6)).expect("small"),
+            pause: (millis(1), millis(rng.between(2, 30))),
+            segment_bytes: 1 << rng.between(15, 18),
+            witness_slots: 4 << rng.between(2, 7),
+            lease: millis(400),
+            client_lease_millis: if rng.chance(1, 4) { 3_000 } else { 300_000 },
+            duration: millis(rng.between(4_000, 10_000)),
+        }
+    }
+}
+
+/// What a run has.
+#[must_use]
+pub fn plan(scenario: Scenario, rng: &mut Rng) -> (Shape, Intensity) {
+    let mut shape = Shape::drawn(rng);
+    let mut intensity = Intensity::drawn(rng);
+    let every = intensity.nemesis_every;
+    let quiet = |acts: Acts| Intensity { acts, nemesis_every: every, ..Intensity::calm() };
+    let none = Acts::default();
+    match scenario {
+        Scenario::Swarm => {}
+        Scenario::FastPath => {
+            intensity = Intensity::calm();
+            shape.nodes = u16::from(shape.faults) + 2;
+            shape.witness_slots = 512;
+        }
+        Scenario::BadNetwork => intensity.acts = none,
+        Scenario::Crash => intensity = quiet(Acts { crash: 1, ..none }),
+        Scenario::FastRestart => intensity = quiet(Acts { fast_restart: 1, ..none }),
+        Scenario::Zombie => intensity.acts = Acts { zombie: 4, crash: 1, ..none },
+        Scenario::PowerLoss => intensity.acts = Acts { power: 3, crash: 1, ..none },
+        Scenario::Blackout => {
+            shape.durability = Durability::Fsync;
+            intensity.acts = Acts { blackout: 2, power: 2, torn_turn: 1, ..none };
+        }
+        Scenario::ColdStart => intensity.acts = Acts { kill_all: 1, ..none },
+        Scenario::Partition => intensity.acts = Acts { partition: 3, one_way: 2, ..none },
+        Scenario::CoordinatorOutage => intensity.acts = Acts { coordinator: 4, crash: 1, fast_restart: 1, ..none },
+        Scenario::TornTurns => intensity.acts = Acts { torn_turn: 1, ..none },
+        Scenario::WitnessLoss => {
+            (shape.nodes, shape.shards) = (u16::from(shape.faults) * 2 + 2, 1);
+            intensity.acts = Acts { crash: 2, fast_restart: 1, power: 1, ..none };
+        }
+    }
+    (shape, intensity)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_lead_back() {
+        for &(scenario, name, _) in Scenario::TABLE {
+            assert_eq!(Scenario::by_name(name), Some(scenario));
+            assert_eq!(scenario.name(), name);
+        }
+        assert_eq!(Scenario::by_name("no such"), None);
+    }
+}

@@ -1,0 +1,63 @@
+//! Many runs, on several threads.
+
+use std::ops::Range;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+use crate::probes::Probes;
+use crate::run::{RunReport, SimOptions, run};
+use crate::scenario::Scenario;
+
+/// What came of a sweep.
+#[derive(Clone, Debug, Default)]
+pub struct SweepReport {
+    /// Runs that ended.
+    pub runs: u64,
+    /// Those with violations, in the order of seed and scenario.
+    pub failed: Vec<RunReport>,
+    /// What all reached together.
+    pub probes: Probes,
+    /// Operations asked for.
+    pub operations: u64,
+}
+
+/// Runs every seed with one of the scenarios, in turn. `progress` is told of each run that ended, from any thread; the
+/// sweep ends early when it returns `false`.
+pub fn sweep(
+    seeds: Range<u64>,
+    scenarios: &[Scenario],
+    jobs: usize,
+    progress: impl Fn(&RunReport) -> bool + Sync,
+) -> SweepReport {
+    assert!(!scenarios.is_empty(), "a sweep has scenarios");
+    let next = AtomicU64::new(seeds.start);
+    let stopped = AtomicUsize::new(0);
+    let total = Mutex::new(SweepReport::default());
+    std::thread::scope(|scope| {
+        for _ in 0..jobs.max(1) {
+            scope.spawn(|| {
+                while stopped.load(Ordering::Relaxed) == 0 {
+                    let seed = next.fetch_add(1, Ordering::Relaxed);
+                    if seed >= seeds.end {
+                        break;
+                    }
+                    let scenario = scenarios[usize::try_from(seed % scenarios.len() as u64).expect("few")];
+                    let report = run(SimOptions { scenario, seed, trace: false });
+                    if !progress(&report) {
+                        stopped.store(1, Ordering::Relaxed);
+                    }
+                    let mut total = total.lock().expect("nobody panics with it");
+                    total.runs += 1;
+                    total.operations += report.operations as u64;
+                    total.probes.merge(&report.probes);
+                    if !report.violations.is_empty() {
+                        total.failed.push(report);
+                    }
+                }
+            });
+        }
+    });
+    let mut total = total.into_inner().expect("all threads have ended");
+    total.failed.sort_by_key(|report| (report.options.seed, report.options.scenario));
+    total
+}

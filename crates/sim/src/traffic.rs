@@ -1,0 +1,68 @@
+//! Counts what goes over the wire, by kind, refusal and verdict: which paths did the run reach?
+
+use std::collections::BTreeMap;
+
+use kasha_wire::frame::Kind;
+use kasha_wire::{Message, ReadRefused, Recorded, Refused, hot};
+
+use crate::probes::Probes;
+use crate::world::{Sent, View, Watch};
+
+/// Counts frames.
+#[derive(Debug, Default)]
+pub struct Traffic {
+    kinds: BTreeMap<u8, u64>,
+    messages: BTreeMap<u8, u64>,
+    named: Probes,
+}
+
+impl Watch for Traffic {
+    fn sent(&mut self, sent: &Sent<'_>, _view: &View<'_>) {
+        *self.kinds.entry(sent.kind).or_default() += 1;
+        match Kind::from_number(sent.kind) {
+            Some(Kind::Message) => {
+                *self.messages.entry(sent.payload.first().copied().unwrap_or_default()).or_default() += 1;
+                // 42 is the table's number of `WitnessHolds`.
+                if sent.payload.first() == Some(&42)
+                    && let Ok(Message::WitnessHolds { known, requests, .. }) = Message::decode(sent.payload)
+                {
+                    self.named.hit(if known { "witness read" } else { "witness knew nothing" });
+                    self.named.add("witness requests replayed", requests.len() as u64);
+                }
+            }
+            Some(Kind::Refuse) => {
+                if let Ok(refused) = hot::decode_small::<Refused>(sent.payload) {
+                    self.named.hit(&format!("refused: {:?}", refused.why));
+                }
+            }
+            Some(Kind::ReadRefuse) => {
+                if let Ok(refused) = hot::decode_small::<ReadRefused>(sent.payload) {
+                    self.named.hit(&format!("read refused: {:?}", refused.why));
+                }
+            }
+            Some(Kind::Recorded) => {
+                if let Ok(recorded) = hot::decode_small::<Recorded>(sent.payload) {
+                    self.named.hit(&format!("recorded: {:?}", recorded.verdict));
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn report(&self, probes: &mut Probes) {
+        for (&kind, &count) in &self.kinds {
+            if let Some(kind) = Kind::from_number(kind).filter(|&kind| kind != Kind::Message) {
+                probes.add(&format!("frames: {kind:?}"), count);
+            }
+        }
+        for (&number, &count) in &self.messages {
+            let name = Message::TABLE.iter().find(|row| row.1 == number).map_or("?", |row| row.0);
+            probes.add(&format!("frames: {name}"), count);
+        }
+        probes.merge(&self.named);
+    }
+
+    fn as_any(&mut self) -> &mut dyn std::any::Any {
+        self
+    }
+}

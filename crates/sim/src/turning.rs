@@ -1,0 +1,223 @@
+//! A process's turn: its inputs, the machine, and what becomes of the effects.
+
+use std::rc::Rc;
+
+use kasha_machine::{Endpoint, Input, Machine, turn};
+use kasha_types::LocalPosition;
+use kasha_wire::frame::{FRAME_HEADER_BYTES, FrameHeader};
+
+use crate::clock::{SimTime, micros, millis};
+use crate::network::{ConnectionId, Frame, Life, ProcessId, Way};
+use crate::planted::{self, Bug};
+use crate::process::{Commit, Inbound, Performed, SimShell};
+use crate::world::{Sent, What, World};
+
+/// Rounds of one turn in which commits are reported and their frames released; more would be a machine that spins.
+const TURN_ROUNDS_MAX: usize = 1000;
+
+impl World {
+    pub(crate) fn turn(&mut self, id: ProcessId) {
+        let host = &self.hosts[self.processes[id.0].host.0];
+        let (clock, slowness) = (host.clock, host.slowness);
+        let stale =
+            planted::is_on(Bug::StaleNow) && host.paused_at > SimTime(0) && host.paused_at.after(millis(5)) > self.now;
+        let now = clock.read(if stale { host.paused_at } else { self.now });
+        let process = &mut self.processes[id.0];
+        let mut actor = process.actor.take().expect("runs");
+        let mut effects = std::mem::take(&mut process.effects);
+        let mut held = std::mem::take(&mut process.held);
+        let mut shell = SimShell { disk: &mut process.disk, performed: Vec::new(), left: process.dies_after_effects };
+        for inbound in std::mem::take(&mut process.inbox) {
+            match inbound {
+                Inbound::Frame { from, bytes } => {
+                    let (kind, payload) = (bytes[11], &bytes[FRAME_HEADER_BYTES..]);
+                    actor.step(now, Input::Frame { from, kind, payload }, &mut effects);
+                }
+                Inbound::Closed(conn) => actor.step(now, Input::Closed(conn), &mut effects),
+                Inbound::Unreachable(endpoint) => actor.step(now, Input::Unreachable(endpoint), &mut effects),
+                Inbound::Durable(to) => actor.step(now, Input::Durable(to), &mut effects),
+            }
+        }
+        if actor.next_deadline().is_some_and(|deadline| deadline <= now) {
+            actor.step(now, Input::Tick, &mut effects);
+        }
+        actor.0.drive(now, self.now, &mut effects);
+        let mut seen = 0;
+        for round in 0.. {
+            assert!(round < TURN_ROUNDS_MAX, "{}: a turn that does not end", process.name);
+            turn::finish(now, &mut actor, &mut effects, &mut held, &mut shell);
+            let new = &shell.performed[seen..];
+            seen = shell.performed.len();
+            let mut reported = false;
+            for performed in new {
+                if let Performed::Commit { to, fsync, mark } = *performed {
+                    let late = self.rng.chance(self.intensity.late_commit, 1_000_000);
+                    if !fsync && !late && process.commits.is_empty() {
+                        actor.step(now, Input::Durable(to), &mut effects);
+                        reported = true;
+                    } else {
+                        let took = if fsync {
+                            self.rng.between(self.intensity.fsync.0, self.intensity.fsync.1)
+                        } else {
+                            self.rng.below(micros(500))
+                        };
+                        let before = process.commits.back().map_or(self.now, |commit| commit.ready_at);
+                        let ready_at = self.now.after(took).max(before);
+                        process.commits.push_back(Commit { to, mark: fsync.then_some(mark), ready_at });
+                    }
+                }
+            }
+            if !reported {
+                break;
+            }
+        }
+        actor.assert_invariants();
+        let left = shell.left;
+        let performed = shell.performed;
+        process.effects = effects;
+        process.held = held;
+        process.actor = Some(actor);
+        process.dies_after_effects = left;
+        let took = self.rng.between(self.intensity.turn.0, self.intensity.turn.1) * slowness;
+        process.busy_until = self.now.after(took);
+        self.after_turn(id, &performed);
+        if left == Some(0) {
+            // The loop died in the middle of its turn, and its siblings with it.
+            self.probes.hit("turns torn");
+            let host = self.processes[id.0].host;
+            self.kill(host);
+        } else {
+            self.plan_turn(id);
+        }
+    }
+
+    fn after_turn(&mut self, id: ProcessId, performed: &[Performed]) {
+        let life = self.life(id);
+        if let Some(at) = self.processes[id.0].commits.back().map(|commit| commit.ready_at) {
+            self.push(at, What::Committed(life));
+            if let Some(front) = self.processes[id.0].commits.front().map(|commit| commit.ready_at) {
+                self.push(front, What::Committed(life));
+            }
+        }
+        for effect in performed {
+            match effect {
+                Performed::Send { to, bytes } => self.send(id, *to, bytes),
+                Performed::Write { file, offset, len } => {
+                    self.digest.mix(*offset ^ ((*len as u64) << 40));
+                    self.notify(|watcher, view| watcher.wrote(id, *file, *offset, *len, view));
+                }
+                Performed::Changed { file } => {
+                    self.digest.mix(id.0 as u64);
+                    self.notify(|watcher, view| watcher.wrote(id, *file, 0, 0, view));
+                }
+                Performed::Commit { to, .. } => self.digest.mix(to.0),
+                Performed::Flush { mark } => {
+                    let took = self.rng.between(self.intensity.fsync.0, self.intensity.fsync.1);
+                    self.push(self.now.after(took), What::Flushed(life, *mark));
+                }
+                Performed::Route { to, address } => {
+                    let process = &mut self.processes[id.0];
+                    if process.routes.insert(*to, *address).is_some_and(|old| old != *address)
+                        && let Some(connection) = process.dialed.remove(to)
+                    {
+                        self.close(connection, id);
+                    }
+                }
+                Performed::Disconnect(to) => {
+                    let process = &mut self.processes[id.0];
+                    let connection = match to {
+                        Endpoint::Conn(conn) => process.accepted.remove(conn),
+                        other => process.dialed.remove(other),
+                    };
+                    if let Some(connection) = connection {
+                        self.close(connection, id);
+                    }
+                }
+                Performed::Stop(why) => {
+                    let text = format!("{} stopped: {why}", self.processes[id.0].name);
+                    self.violation(text);
+                    self.kill_process(id);
+                    return;
+                }
+            }
+        }
+    }
+
+    pub(crate) fn committed(&mut self, life: Life) {
+        if !self.lives(life) {
+            return;
+        }
+        let process = &mut self.processes[life.process.0];
+        let mut reached: Option<LocalPosition> = None;
+        while let Some(commit) = process.commits.front().copied().filter(|commit| commit.ready_at <= self.now) {
+            if let Some(mark) = commit.mark.filter(|_| !planted::is_on(Bug::FsyncLies)) {
+                process.disk.synced(mark);
+            }
+            process.commits.pop_front();
+            reached = Some(commit.to);
+        }
+        if let Some(to) = reached {
+            self.deliver(life.process, Inbound::Durable(to));
+        }
+        if let Some(at) = self.processes[life.process.0].commits.front().map(|commit| commit.ready_at) {
+            self.push(at, What::Committed(life));
+        }
+    }
+
+    fn send(&mut self, id: ProcessId, to: Endpoint, bytes: &Rc<[u8]>) {
+        let header = FrameHeader::parse(bytes).ok().flatten();
+        let whole = header.filter(|header| header.payload_len + FRAME_HEADER_BYTES == bytes.len());
+        let Some((header, payload)) = whole.and_then(|h| h.check(bytes).ok().map(|payload| (h, payload))) else {
+            let text = format!("{} sent {to:?} bytes that are no frame", self.processes[id.0].name);
+            self.violation(text);
+            return;
+        };
+        let connection = self.connection_to(id, to);
+        let target = connection.map(|connection| {
+            let connection = self.network.connection(connection);
+            if connection.dialer.process == id { connection.acceptor } else { connection.dialer.process }
+        });
+        let sent = Sent { from: id, to, target, kind: header.kind, payload };
+        self.notify(|watcher, view| watcher.sent(&sent, view));
+        let (Some(connection), Some(target)) = (connection, target) else {
+            self.probes.hit("frames to nobody");
+            return;
+        };
+        let state = self.network.connection(connection);
+        let way = if state.dialer.process == id { Way::ToAcceptor } else { Way::ToDialer };
+        if state.closed {
+            // The transport notices: the next frame dials anew.
+            if way == Way::ToAcceptor && self.processes[id.0].dialed.get(&to) == Some(&connection) {
+                self.processes[id.0].dialed.remove(&to);
+            }
+            return;
+        }
+        let hosts = (self.processes[id.0].host, self.processes[target.0].host);
+        let leaves = self.processes[id.0].busy_until;
+        let arrivals = self.network.carry(leaves, connection, way, hosts, &self.intensity);
+        for at in arrivals.into_iter().flatten() {
+            self.push(at, What::Arrive(Frame { connection, way, bytes: bytes.clone() }));
+        }
+        if self.network.is_cut(hosts.0, hosts.1) && way == Way::ToAcceptor && self.rng.chance(1, 20) {
+            // A dial or a keep-alive ran out of time.
+            self.processes[id.0].dialed.remove(&to);
+            self.network.connection_mut(connection).closed = true;
+            let life = self.life(id);
+            self.push(self.now.after(millis(20)), What::Inform(life, Inbound::Unreachable(to), connection));
+        }
+    }
+
+    fn connection_to(&mut self, id: ProcessId, to: Endpoint) -> Option<ConnectionId> {
+        let life = self.life(id);
+        let process = &mut self.processes[id.0];
+        match to {
+            Endpoint::Conn(conn) => process.accepted.get(&conn).copied(),
+            other => process.dialed.get(&other).copied().or_else(|| {
+                let target = *self.by_address.get(process.routes.get(&other)?)?;
+                let connection = self.network.dial(life, other, target);
+                process.dialed.insert(other, connection);
+                Some(connection)
+            }),
+        }
+    }
+}

@@ -1,0 +1,31 @@
+//! Lists to which each update appends a token of its own.
+
+use kasha_machine::Rng;
+
+use super::{Ask, HotKeys, Workload};
+use crate::history::Action;
+
+/// Lists of tokens.
+pub struct Tokens {
+    keys: HotKeys,
+    tokens: u64,
+}
+
+impl Tokens {
+    /// This many to a tag.
+    #[must_use]
+    pub fn new(per_tag: u64) -> Self {
+        Self { keys: HotKeys::new("a", per_tag), tokens: 0 }
+    }
+}
+
+impl Workload for Tokens {
+    fn next(&mut self, rng: &mut Rng) -> Ask {
+        let key = self.keys.one(rng);
+        if rng.chance(1, 5) {
+            return Action::Get(key).into();
+        }
+        self.tokens += 1;
+        Action::Append(key, format!("{};", self.tokens).into_bytes()).into()
+    }
+}

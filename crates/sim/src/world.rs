@@ -1,0 +1,468 @@
+//! The world: hosts, their processes, and one queue of events in virtual time.
+//!
+//! Everything that happens is an event at a moment; events of one moment happen in the order in which they were made.
+//! All draws come from one seed. The world knows nothing of what frames mean: watchers do ([`Watch`]).
+
+use std::collections::{BTreeMap, BinaryHeap};
+use std::net::SocketAddr;
+
+use kasha_machine::{Endpoint, FileName, Machine, Rng};
+use kasha_types::{BootId, ConnId};
+
+use crate::clock::{Clock, SimTime};
+use crate::digest::Digest;
+use crate::disk::Mark;
+use crate::intensity::Intensity;
+use crate::network::{ConnectionId, Frame, HostId, Life, Network, ProcessId, Way};
+use crate::probes::Probes;
+use crate::process::{Factory, Inbound, Process, Running, Spawn};
+
+/// What someone watches: frames as they leave, and writes as they are made. Called when the turn has ended.
+pub trait Watch {
+    /// A frame left a process.
+    fn sent(&mut self, _sent: &Sent<'_>, _view: &View<'_>) {}
+    /// A process wrote to a file, or changed it otherwise (`len` 0).
+    fn wrote(&mut self, _by: ProcessId, _file: FileName, _offset: u64, _len: usize, _view: &View<'_>) {}
+    /// A process has started, from these files.
+    fn started(&mut self, _process: ProcessId, _view: &View<'_>) {}
+    /// What was found wrong since the last call.
+    fn take_violations(&mut self) -> Vec<String> {
+        Vec::new()
+    }
+    /// Adds its counts.
+    fn report(&self, _probes: &mut Probes) {}
+    /// So that a checker can be found again at the end.
+    fn as_any(&mut self) -> &mut dyn std::any::Any;
+}
+
+/// A frame that left.
+pub struct Sent<'a> {
+    /// Who sent it.
+    pub from: ProcessId,
+    /// To whom, by the sender's name for it.
+    pub to: Endpoint,
+    /// The process that this name stands for; `None`: nobody any more.
+    pub target: Option<ProcessId>,
+    /// The frame's kind.
+    pub kind: u8,
+    /// What is in it.
+    pub payload: &'a [u8],
+}
+
+/// What a watcher may look at.
+pub struct View<'a> {
+    /// When.
+    pub now: SimTime,
+    /// All processes, by id.
+    pub processes: &'a [Process],
+}
+
+/// A machine with its clock and power.
+pub struct Host {
+    /// For reports.
+    pub name: String,
+    /// What runs on it.
+    pub processes: Vec<ProcessId>,
+    /// Its clock.
+    pub clock: Clock,
+    /// Changes with each loss of power.
+    pub boot: BootId,
+    /// Stopped: nothing runs, nothing is lost.
+    pub paused: bool,
+    /// How many times slower than usual.
+    pub slowness: u64,
+    pub(crate) paused_at: SimTime,
+}
+
+#[derive(Debug)]
+pub(crate) enum What {
+    Arrive(Frame),
+    Inform(Life, Inbound, ConnectionId),
+    Turn(Life),
+    Committed(Life),
+    Flushed(Life, Mark),
+}
+
+#[derive(Debug)]
+struct Event {
+    at: SimTime,
+    number: u64,
+    what: What,
+}
+
+impl PartialEq for Event {
+    fn eq(&self, other: &Self) -> bool {
+        self.number == other.number
+    }
+}
+impl Eq for Event {}
+impl PartialOrd for Event {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+impl Ord for Event {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        (other.at, other.number).cmp(&(self.at, self.number))
+    }
+}
+
+/// The simulated world.
+pub struct World {
+    /// The moment.
+    pub now: SimTime,
+    /// How unkind it is.
+    pub intensity: Intensity,
+    /// What was reached.
+    pub probes: Probes,
+    /// Hash of all that happened.
+    pub digest: Digest,
+    /// What was found wrong, with the moment.
+    pub violations: Vec<(SimTime, String)>,
+    pub(crate) hosts: Vec<Host>,
+    pub(crate) processes: Vec<Process>,
+    pub(crate) by_address: BTreeMap<SocketAddr, ProcessId>,
+    /// All connections and cuts.
+    pub network: Network,
+    watchers: Vec<Box<dyn Watch>>,
+    queue: BinaryHeap<Event>,
+    events: u64,
+    pub(crate) rng: Rng,
+}
+
+impl World {
+    /// An empty world.
+    #[must_use]
+    pub fn new(mut rng: Rng, intensity: Intensity) -> Self {
+        Self {
+            now: SimTime(0),
+            intensity,
+            probes: Probes::default(),
+            digest: Digest::default(),
+            violations: Vec::new(),
+            hosts: Vec::new(),
+            processes: Vec::new(),
+            by_address: BTreeMap::new(),
+            network: Network::new(rng.fork()),
+            watchers: Vec::new(),
+            queue: BinaryHeap::new(),
+            events: 0,
+            rng,
+        }
+    }
+
+    /// A new host, with any clock.
+    pub fn add_host(&mut self, name: &str) -> HostId {
+        let clock = Clock::drawn(&mut self.rng);
+        self.hosts.push(Host {
+            name: name.to_owned(),
+            processes: Vec::new(),
+            clock,
+            boot: BootId(u128::from(self.rng.next_u64())),
+            paused: false,
+            slowness: 1,
+            paused_at: SimTime(0),
+        });
+        HostId(self.hosts.len() - 1)
+    }
+
+    /// A new process of a host; [`World::start`] starts it.
+    pub fn add_process(&mut self, host: HostId, name: &str, address: SocketAddr, factory: Factory) -> ProcessId {
+        let id = ProcessId(self.processes.len());
+        self.processes.push(Process::new(host, name.to_owned(), address, factory));
+        self.hosts[host.0].processes.push(id);
+        assert!(self.by_address.insert(address, id).is_none(), "{address} is taken");
+        id
+    }
+
+    /// Adds someone who watches.
+    pub fn add_watcher(&mut self, watcher: Box<dyn Watch>) {
+        self.watchers.push(watcher);
+    }
+
+    /// The watcher of this type.
+    pub fn watcher<W: Watch + 'static>(&mut self) -> Option<&mut W> {
+        self.watchers.iter_mut().find_map(|watcher| watcher.as_any().downcast_mut())
+    }
+
+    /// A host.
+    #[must_use]
+    pub fn host(&self, host: HostId) -> &Host {
+        &self.hosts[host.0]
+    }
+
+    /// All processes.
+    #[must_use]
+    pub fn processes(&self) -> &[Process] {
+        &self.processes
+    }
+
+    /// Whether all processes of a host run.
+    #[must_use]
+    pub fn is_up(&self, host: HostId) -> bool {
+        self.hosts[host.0].processes.iter().all(|&process| self.processes[process.0].is_running())
+    }
+
+    /// Writes down something wrong.
+    pub fn violation(&mut self, what: String) {
+        self.violations.push((self.now, what));
+    }
+
+    pub(crate) fn push(&mut self, at: SimTime, what: What) {
+        self.events += 1;
+        self.queue.push(Event { at: at.max(self.now), number: self.events, what });
+    }
+
+    pub(crate) fn life(&self, process: ProcessId) -> Life {
+        Life { process, life: self.processes[process.0].life }
+    }
+
+    pub(crate) fn lives(&self, life: Life) -> bool {
+        let process = &self.processes[life.process.0];
+        process.is_running() && process.life == life.life
+    }
+
+    /// Starts every process of a host that does not run.
+    pub fn start(&mut self, host: HostId) {
+        for id in self.hosts[host.0].processes.clone() {
+            if !self.processes[id.0].is_running() {
+                self.start_process(id);
+            }
+        }
+    }
+
+    fn start_process(&mut self, id: ProcessId) {
+        let seed = self.rng.next_u64();
+        let host = &self.hosts[self.processes[id.0].host.0];
+        let (now, boot) = (host.clock.read(self.now), host.boot);
+        let process = &mut self.processes[id.0];
+        process.life += 1;
+        process.disk.settle();
+        let mut effects = std::mem::take(&mut process.effects);
+        let spawn = Spawn { life: process.life, boot, now, disk: &process.disk, seed };
+        match (process.factory)(spawn, &mut effects) {
+            Ok(actor) => {
+                process.actor = Some(Running(actor));
+                process.effects = effects;
+                process.busy_until = self.now;
+                self.digest.mix(id.0 as u64);
+                self.notify(|watcher, view| watcher.started(id, view));
+                self.turn(id);
+            }
+            Err(why) => {
+                let text = format!("{} does not start: {why}", process.name);
+                self.violation(text);
+            }
+        }
+    }
+
+    /// Kills every process of a host; its files stay as the page cache has them.
+    pub fn kill(&mut self, host: HostId) {
+        for id in self.hosts[host.0].processes.clone() {
+            self.kill_process(id);
+        }
+    }
+
+    pub(crate) fn kill_process(&mut self, id: ProcessId) {
+        if !self.processes[id.0].is_running() {
+            return;
+        }
+        for connection in self.network.open_of(id) {
+            self.close(connection, id);
+        }
+        self.processes[id.0].die();
+    }
+
+    /// Kills a host's processes in the middle of the next turn that has this many effects.
+    pub fn kill_after_effects(&mut self, host: HostId, effects: u64) {
+        for &id in &self.hosts[host.0].processes {
+            self.processes[id.0].dies_after_effects = Some(effects);
+        }
+    }
+
+    /// Takes [`World::kill_after_effects`] back.
+    pub fn disarm(&mut self, host: HostId) {
+        for &id in &self.hosts[host.0].processes {
+            self.processes[id.0].dies_after_effects = None;
+        }
+    }
+
+    /// The host's machine loses power.
+    pub fn lose_power(&mut self, host: HostId) {
+        self.kill(host);
+        for &id in &self.hosts[host.0].processes {
+            self.processes[id.0].disk.lose_power(&mut self.rng);
+        }
+        self.hosts[host.0].boot = BootId(u128::from(self.rng.next_u64()));
+        self.hosts[host.0].clock = Clock::drawn(&mut self.rng);
+    }
+
+    /// Stops a host; its clock goes on, and what is sent to it waits.
+    pub fn pause(&mut self, host: HostId) {
+        self.hosts[host.0].paused = true;
+        self.hosts[host.0].paused_at = self.now;
+    }
+
+    /// Lets a stopped host go on.
+    pub fn resume(&mut self, host: HostId) {
+        self.hosts[host.0].paused = false;
+        for id in self.hosts[host.0].processes.clone() {
+            self.processes[id.0].turn_at = None;
+            self.plan_turn(id);
+        }
+    }
+
+    /// Makes a host so many times slower than usual.
+    pub fn set_slowness(&mut self, host: HostId, slowness: u64) {
+        self.hosts[host.0].slowness = slowness.max(1);
+    }
+
+    /// Ends a connection on behalf of one side, and tells the other after a while, perhaps.
+    pub(crate) fn close(&mut self, id: ConnectionId, by: ProcessId) {
+        let connection = self.network.connection_mut(id);
+        if std::mem::replace(&mut connection.closed, true) {
+            return;
+        }
+        let connection = connection.clone();
+        let Some(at) = self.network.close_arrival(self.now, id, &self.intensity) else {
+            self.probes.hit("connections closed silently");
+            return;
+        };
+        if connection.dialer.process == by {
+            if let Some((life, conn)) = connection.accepted {
+                self.push(at, What::Inform(life, Inbound::Closed(conn), id));
+            }
+        } else {
+            self.push(at, What::Inform(connection.dialer, Inbound::Unreachable(connection.endpoint), id));
+        }
+    }
+
+    /// Runs until this moment, or until something was found wrong.
+    pub fn run_until(&mut self, until: SimTime) {
+        while self.violations.is_empty() && self.queue.peek().is_some_and(|event| event.at <= until) {
+            let event = self.queue.pop().expect("peeked");
+            self.now = event.at;
+            self.happen(event);
+        }
+        self.now = self.now.max(until);
+    }
+
+    fn happen(&mut self, event: Event) {
+        match event.what {
+            What::Arrive(frame) => self.arrive(frame),
+            What::Inform(life, inbound, connection) => self.inform(life, inbound, connection),
+            What::Turn(life) => {
+                let process = &mut self.processes[life.process.0];
+                if process.life == life.life && process.turn_at == Some(event.at) {
+                    process.turn_at = None;
+                    if process.is_running() && !self.hosts[process.host.0].paused {
+                        self.turn(life.process);
+                    }
+                }
+            }
+            What::Committed(life) => self.committed(life),
+            What::Flushed(life, mark) => {
+                // A flush that the process asked for goes on when it dies; after a loss of power there is nothing left.
+                let process = &mut self.processes[life.process.0];
+                if process.life == life.life && process.disk.mark() >= mark {
+                    process.disk.synced(mark);
+                }
+            }
+        }
+    }
+
+    fn inform(&mut self, life: Life, inbound: Inbound, connection: ConnectionId) {
+        if !self.lives(life) {
+            return;
+        }
+        let process = &mut self.processes[life.process.0];
+        match inbound {
+            Inbound::Closed(conn) => drop(process.accepted.remove(&conn)),
+            Inbound::Unreachable(endpoint) if process.dialed.get(&endpoint) == Some(&connection) => {
+                process.dialed.remove(&endpoint);
+            }
+            Inbound::Unreachable(_) => {}
+            Inbound::Frame { .. } | Inbound::Durable(_) => unreachable!("nobody informs of these"),
+        }
+        self.deliver(life.process, inbound);
+    }
+
+    pub(crate) fn deliver(&mut self, to: ProcessId, inbound: Inbound) {
+        self.processes[to.0].inbox.push_back(inbound);
+        self.plan_turn(to);
+    }
+
+    fn arrive(&mut self, frame: Frame) {
+        let connection = self.network.connection(frame.connection).clone();
+        match frame.way {
+            Way::ToAcceptor => {
+                let id = connection.acceptor;
+                let from = match connection.accepted {
+                    Some((life, conn)) if self.lives(life) && !connection.closed => conn,
+                    None if self.processes[id.0].is_running() && !connection.closed => {
+                        let process = &mut self.processes[id.0];
+                        let conn = ConnId(process.next_conn);
+                        process.next_conn += 1;
+                        process.accepted.insert(conn, frame.connection);
+                        let life = Life { process: id, life: process.life };
+                        self.network.connection_mut(frame.connection).accepted = Some((life, conn));
+                        conn
+                    }
+                    Some(_) | None => {
+                        self.close(frame.connection, id);
+                        return;
+                    }
+                };
+                self.digest.mix(id.0 as u64);
+                self.digest.mix_bytes(&frame.bytes);
+                self.deliver(id, Inbound::Frame { from: Endpoint::Conn(from), bytes: frame.bytes });
+            }
+            Way::ToDialer => {
+                if self.lives(connection.dialer) && !connection.closed {
+                    let id = connection.dialer.process;
+                    self.digest.mix(id.0 as u64);
+                    self.digest.mix_bytes(&frame.bytes);
+                    self.deliver(id, Inbound::Frame { from: connection.endpoint, bytes: frame.bytes });
+                }
+            }
+        }
+    }
+
+    /// Sees to it that a process has its next turn in time.
+    pub(crate) fn plan_turn(&mut self, id: ProcessId) {
+        let process = &self.processes[id.0];
+        let host = &self.hosts[process.host.0];
+        let Some(actor) = process.actor.as_ref().filter(|_| !host.paused) else { return };
+        let wanted = if process.inbox.is_empty() {
+            let deadline = actor.next_deadline().map(|tick| host.clock.when(tick));
+            let Some(at) = deadline.into_iter().chain(actor.0.wake()).min() else { return };
+            at
+        } else {
+            self.now
+        };
+        let at = wanted.max(self.now).max(process.busy_until);
+        if process.turn_at.is_none_or(|planned| at < planned) {
+            self.processes[id.0].turn_at = Some(at);
+            let life = self.life(id);
+            self.push(at, What::Turn(life));
+        }
+    }
+
+    pub(crate) fn notify(&mut self, mut call: impl FnMut(&mut dyn Watch, &View<'_>)) {
+        let view = View { now: self.now, processes: &self.processes };
+        for watcher in &mut self.watchers {
+            call(watcher.as_mut(), &view);
+            let now = self.now;
+            self.violations.extend(watcher.take_violations().into_iter().map(|text| (now, text)));
+        }
+    }
+
+    /// Adds what the watchers counted to the probes.
+    pub fn collect_reports(&mut self) {
+        for watcher in &self.watchers {
+            watcher.report(&mut self.probes);
+        }
+        self.probes.add("frames lost", self.network.lost);
+        self.probes.add("frames doubled", self.network.doubled);
+    }
+}

@@ -1,0 +1,210 @@
+//! One shard's log and store, driven as a node drives them: a completion record with every update, replay, freeing.
+#![allow(dead_code, unreachable_pub, clippy::drop_non_drop)]
+
+use kasha_log::{Cursor, EntryKind, EntryOffset, Log, LogConfig, Purpose, entry_bytes};
+use kasha_store::{Executed, ReadResult, Store};
+use kasha_types::{Epoch, SegmentId, ShardId, TableId};
+use kasha_wire::operation::ItemsBuffer;
+use kasha_wire::outcome::Shape;
+use kasha_wire::{Outcome, Read, Update};
+
+pub const SEGMENT: u32 = 64 * 1024;
+const SHARD: ShardId = ShardId(3);
+const EPOCH: Epoch = Epoch(1);
+
+fn config() -> LogConfig {
+    LogConfig { segment_bytes: SEGMENT, memory_max_bytes: 256 * u64::from(SEGMENT), reserve_percent: 5 }
+}
+
+/// A replica: a log, and what is derived from it. Only the newest completion record lives, as if each client
+/// acknowledged at once.
+pub struct Replica {
+    pub log: Log,
+    pub store: Store,
+    completion: Option<EntryOffset>,
+    replayed: Cursor,
+}
+
+impl Default for Replica {
+    fn default() -> Self {
+        Self::of(Log::new(SHARD, config()))
+    }
+}
+
+impl Replica {
+    fn of(log: Log) -> Self {
+        Self { log, store: Store::new(), completion: None, replayed: Cursor { offset: 0 } }
+    }
+
+    /// What a process finds that has only this replica's files.
+    pub fn restarted(&self) -> Self {
+        let base = |id: SegmentId| u64::from(id.0) * u64::from(SEGMENT);
+        let files = self.log.segments().map(|(id, used)| (id, self.log.bytes(base(id), used).to_vec()));
+        let files: Vec<_> = files.collect();
+        let (log, report) = Log::load(SHARD, config(), files.into_iter());
+        assert_eq!((report.damage, report.valid_end), (None, self.log.end()));
+        let mut replica = Self::of(log);
+        replica.replay();
+        replica
+    }
+
+    /// A backup takes what the primary wrote since, and lets go of what the log says is freed.
+    pub fn follow(&mut self, primary: &Log) {
+        let slices: Vec<_> = primary.pieces(self.log.end().offset, primary.end().offset, 4096).collect();
+        for slice in slices {
+            self.log.append_raw(primary.slice(slice)).expect("it follows");
+            self.replay();
+            self.free_retired(self.replayed.offset);
+        }
+    }
+
+    fn replay(&mut self) {
+        while let Some(group) = self.log.next_group(&mut self.replayed) {
+            let entries: Vec<_> = group.entries.map(|(at, entry)| (at, entry.kind)).collect();
+            for (at, kind) in entries {
+                self.replay_entry(at, kind);
+            }
+        }
+    }
+
+    fn replay_entry(&mut self, at: EntryOffset, kind: EntryKind) {
+        let mut dead = Vec::new();
+        let payload = self.log.entry(at).payload;
+        match kind {
+            EntryKind::Object | EntryKind::Tombstone => self.store.replay(&self.log, at, |at| dead.push(at)),
+            EntryKind::VersionFloor => self.store.replay_version_floor(at, payload, |at| dead.push(at)),
+            EntryKind::TableDropped => {
+                let table = TableId(u32::from_le_bytes(payload.try_into().unwrap()));
+                self.store.drop_table(&self.log, table, |at| dead.push(at));
+                dead.push(at);
+            }
+            EntryKind::Completion => dead.extend(self.completion.replace(at)),
+            EntryKind::Digest | EntryKind::SegmentFreed => {}
+            other => unreachable!("nobody wrote {other:?}"),
+        }
+        dead.into_iter().for_each(|at| self.log.kill(at));
+    }
+
+    fn append(&mut self, kind: EntryKind, payload: &[u8]) {
+        let mut group = self.log.begin(EPOCH, entry_bytes(payload.len()), Purpose::Freeing).expect("memory");
+        let (at, bytes) = group.entry(kind, payload.len());
+        bytes.copy_from_slice(payload);
+        group.commit();
+        self.replay_entry(at, kind);
+        self.replayed.offset = self.log.end().offset;
+    }
+
+    /// Executes an update with its completion record; gives the result, and whether its group was discarded.
+    pub fn execute_raw(&mut self, table: TableId, update: &Update<'_>) -> (Vec<u8>, Executed) {
+        let (mut result, mut dead) = (vec![0xee; 5], vec![EntryOffset(u64::MAX)]);
+        let needed = self.store.bytes_needed(&self.log, table, update) + entry_bytes(64 + 16 * 1024);
+        let objects = self.store.stats().objects;
+        let mut group = self.log.begin(EPOCH, needed, Purpose::Normal).expect("memory");
+        let executed = self.store.execute(&mut group, table, update, &mut result, &mut dead);
+        if executed == Executed::Discard {
+            drop(group);
+            assert!(dead.is_empty());
+            assert_eq!(self.store.stats().objects, objects, "the index is as it was");
+            group = self.log.begin(EPOCH, needed, Purpose::Freeing).expect("there was room");
+        }
+        let (at, payload) = group.entry(EntryKind::Completion, result.len());
+        payload.copy_from_slice(&result);
+        group.commit();
+        dead.extend(self.completion.replace(at));
+        dead.into_iter().for_each(|at| self.log.kill(at));
+        self.replayed.offset = self.log.end().offset;
+        (result, executed)
+    }
+
+    pub fn execute(&mut self, table: TableId, update: &Update<'_>) -> Outcome {
+        let (result, _) = self.execute_raw(table, update);
+        Outcome::decode(Shape::of(update.code()).expect("an update"), &result).expect("a result of this update")
+    }
+
+    pub fn read(&self, table: TableId, read: &Read<'_>) -> Outcome {
+        let mut result = vec![0xee; 3];
+        match self.store.read(&self.log, table, read, &mut result) {
+            ReadResult::Whole => {}
+            ReadResult::Tail(slice) => result.extend(self.log.slice(slice)),
+            ReadResult::TooLarge => panic!("small values"),
+        }
+        Outcome::decode(Shape::of(read.code()).expect("a read"), &result).expect("a result of this read")
+    }
+
+    pub fn put(&mut self, table: TableId, key: &[u8], value: &[u8]) -> u64 {
+        match self.execute(table, &Update::Put { key, value }) {
+            Outcome::Version(version) => version,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    pub fn delete(&mut self, table: TableId, key: &[u8]) -> Outcome {
+        self.execute(table, &Update::Delete { key })
+    }
+
+    /// Version and value of each key, in one read.
+    pub fn values(&self, table: TableId, keys: &[&[u8]]) -> Vec<Option<(u64, Vec<u8>)>> {
+        match self.read(table, &Read::MultiGet(ItemsBuffer::keys(keys.iter().copied()).as_keys())) {
+            Outcome::Values(values) => values,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    pub fn drop_table(&mut self, table: TableId) {
+        self.append(EntryKind::TableDropped, &table.0.to_le_bytes());
+    }
+
+    /// What a primary does when it begins to serve: a replay may have brought dropped tables back.
+    pub fn drop_tables_but(&mut self, tables: &[TableId]) {
+        let gone: Vec<_> = self.store.tables().filter(|table| !tables.contains(table)).collect();
+        gone.into_iter().for_each(|table| self.drop_table(table));
+    }
+
+    fn free_retired(&mut self, up_to: u64) {
+        while let Some(segment) = self.log.retired(up_to) {
+            self.store.forget_segment(&self.log, segment);
+            self.log.free(segment);
+        }
+    }
+
+    fn is_gone(&self) -> impl Fn(SegmentId) -> bool + use<> {
+        let held: Vec<_> = self.log.segments().map(|(id, _)| id).collect();
+        move |id| held.binary_search(&id).is_err()
+    }
+
+    /// Frees what is dead, everything being synced.
+    pub fn free_segments(&mut self) {
+        self.free_retired(self.log.end().offset);
+        while let Some(segment) = self.log.freeable(self.log.end().offset) {
+            let mut group = self.log.begin(EPOCH, entry_bytes(4), Purpose::Freeing).expect("memory");
+            group.segment_freed(segment);
+            group.commit();
+            self.replayed.offset = self.log.end().offset;
+        }
+        self.free_retired(self.log.end().offset);
+        self.log.bury();
+    }
+
+    /// Logs the version floor that the droppable tombstones want.
+    pub fn raise_floor(&mut self) -> Option<u64> {
+        let floor = self.store.wanted_version_floor(self.is_gone())?;
+        self.append(EntryKind::VersionFloor, &floor.to_le_bytes());
+        assert_eq!(self.store.version_floor(), floor);
+        Some(floor)
+    }
+
+    /// The floor is synced. Gives how many tombstones went.
+    pub fn drop_graves(&mut self) -> usize {
+        let (mut dead, before) = (Vec::new(), self.store.stats().tombstones);
+        self.store.drop_graves(self.is_gone(), |at| dead.push(at));
+        assert_eq!(self.store.stats().tombstones, before - dead.len() as u64);
+        dead.iter().for_each(|&at| self.log.kill(at));
+        dead.len()
+    }
+
+    /// Objects and tombstones; the index's size depends on its history.
+    pub fn counts(&self) -> (u64, u64) {
+        let stats = self.store.stats();
+        (stats.objects, stats.tombstones)
+    }
+}

@@ -1,0 +1,230 @@
+//! The store's rules one by one: versions across deletes, discarded groups, tombstones that go, dropped tables.
+
+mod common;
+
+use common::{Replica, SEGMENT};
+use kasha_log::EntryOffset;
+use kasha_store::Executed;
+use kasha_types::TableId;
+use kasha_types::limits::VALUE_BYTES_MAX;
+use kasha_wire::operation::ItemsBuffer;
+use kasha_wire::outcome::Shape;
+use kasha_wire::{Outcome, Read, Update};
+
+const T: TableId = TableId(1);
+
+/// Overwrites one key until this many segments are open: everything else of the segments behind stays as it is.
+fn roll(replica: &mut Replica, segments: u32) {
+    let target = replica.log.end().offset / u64::from(SEGMENT) + u64::from(segments);
+    while replica.log.end().offset / u64::from(SEGMENT) < target {
+        replica.put(T, b"filler", &[7; 9000]);
+    }
+}
+
+/// A tombstone names every segment that may hold an older entry of its key, not only that of the object it kills.
+#[test]
+fn r4_8_versions_go_on_across_deletes_and_old_entries_never_come_back() {
+    let mut replica = Replica::default();
+    assert_eq!(replica.put(T, b"gone", b"1"), 1);
+    assert_eq!(replica.put(T, b"gone", b"2"), 2);
+    assert_eq!(replica.delete(T, b"gone"), Outcome::Version(2));
+    replica.put(T, b"early", b"keeps the first segment");
+    roll(&mut replica, 1);
+    assert_eq!(replica.put(T, b"gone", b"3"), 4);
+    roll(&mut replica, 1);
+    assert_eq!(replica.delete(T, b"gone"), Outcome::Version(4));
+    replica.put(T, b"late", b"keeps the tombstone's segment");
+    roll(&mut replica, 1);
+    replica.free_segments();
+    assert_eq!(replica.log.segments().map(|segment| segment.0.0).collect::<Vec<_>>(), [0, 2, 3]);
+    assert_eq!(replica.raise_floor(), None, "the first segment holds an older value of it");
+    assert_eq!(replica.drop_graves(), 0);
+    assert_eq!(replica.counts(), (3, 2));
+    assert_eq!(replica.restarted().read(T, &Read::Get { key: b"gone" }), Outcome::NotFound);
+    assert_eq!(replica.restarted().put(T, b"gone", b"4"), 6);
+}
+
+/// The object and its tombstone in different segments, so that the object's can be freed; and a backup that holds the
+/// log as it was before.
+fn with_a_dropped_object() -> (Replica, Replica) {
+    let mut replica = Replica::default();
+    for version in 1..=20 {
+        assert_eq!(replica.put(T, b"gone too", b"x"), version);
+        if version <= 8 {
+            replica.put(T, b"gone", b"x");
+        }
+    }
+    roll(&mut replica, 1);
+    assert_eq!(replica.delete(T, b"gone"), Outcome::Version(8));
+    assert_eq!(replica.delete(T, b"gone too"), Outcome::Version(20));
+    replica.put(T, b"late", b"keeps the tombstone's segment");
+    roll(&mut replica, 1);
+    let mut backup = Replica::default();
+    backup.follow(&replica.log);
+    replica.free_segments();
+    (replica, backup)
+}
+
+#[test]
+fn r4_8_a_tombstone_goes_when_the_segments_it_names_are_gone() {
+    let (mut replica, _) = with_a_dropped_object();
+    let live = replica.log.live_bytes();
+    assert_eq!(replica.drop_graves(), 0, "not before the floor is logged");
+    assert_eq!(replica.raise_floor(), Some(21));
+    assert_eq!(replica.drop_graves(), 2);
+    assert!(replica.log.live_bytes() < live);
+    assert_eq!(replica.counts(), (2, 0));
+    assert_eq!(replica.raise_floor(), None);
+    assert_eq!(replica.put(T, b"gone", b"again"), 22);
+    assert_eq!(replica.put(T, b"never seen before", b""), 22);
+    assert_eq!(replica.put(T, b"late", b"has a value"), 2, "a key with a value does not feel the floor");
+}
+
+/// A primary dropped the tombstone; its successor's log still holds it, and no word of the drop. Both give the key the
+/// same version, else a witness's replay would give another result than the client was told.
+#[test]
+fn r4_8_a_successor_gives_the_same_version_as_who_dropped_the_tombstone() {
+    let (mut primary, mut backup) = with_a_dropped_object();
+    primary.raise_floor();
+    backup.follow(&primary.log);
+    let mut restarted = primary.restarted();
+    primary.drop_graves();
+    assert_eq!((primary.counts().1, backup.counts().1, restarted.counts().1), (0, 2, 2));
+    let told = primary.put(T, b"gone", b"again");
+    assert_eq!(backup.put(T, b"gone", b"again"), told);
+    assert_eq!(restarted.put(T, b"gone", b"again"), told);
+}
+
+/// The floor decides the next version of every key without a value: until it is synced such a key is unsynced.
+#[test]
+fn r4_8_a_key_without_a_value_is_as_new_as_the_floor() {
+    let (mut replica, _) = with_a_dropped_object();
+    let newest = |replica: &Replica, key: &[u8]| replica.store.newest(&replica.log, T, key);
+    let before = EntryOffset(replica.log.end().offset);
+    assert_eq!(newest(&replica, b"unknown"), None);
+    let tombstone = newest(&replica, b"gone").unwrap();
+    let late = newest(&replica, b"late").unwrap();
+    replica.raise_floor();
+    assert!(newest(&replica, b"unknown").is_some_and(|at| at >= before));
+    assert!(newest(&replica, b"gone").is_some_and(|at| at >= before && at > tombstone));
+    assert_eq!(newest(&replica, b"late"), Some(late));
+    replica.delete(T, b"late");
+    assert!(newest(&replica, b"late") > newest(&replica, b"unknown"), "just deleted: unsynced too");
+}
+
+#[test]
+fn a_follower_forgets_tombstones_with_their_segment() {
+    let (mut primary, mut backup) = with_a_dropped_object();
+    backup.follow(&primary.log);
+    primary.raise_floor();
+    primary.drop_graves();
+    primary.put(T, b"late", b"lets the tombstone's segment go");
+    roll(&mut primary, 1);
+    primary.free_segments();
+    assert_eq!(backup.counts().1, 2);
+    backup.follow(&primary.log);
+    assert_eq!(backup.counts(), primary.counts());
+    assert_eq!(backup.log.live_bytes(), primary.log.live_bytes());
+    assert_eq!(backup.put(T, b"gone", b""), primary.put(T, b"gone", b""));
+}
+
+#[test]
+fn a_failed_multi_increment_changes_nothing() {
+    let mut replica = Replica::default();
+    replica.put(T, b"text", b"no number");
+    replica.put(T, b"n", b"5");
+    replica.delete(T, b"was");
+    let (live, counts) = (replica.log.live_bytes(), replica.counts());
+    let run = |replica: &mut Replica, items: &[(&[u8], i64)]| {
+        let list = ItemsBuffer::deltas(items.iter().copied());
+        let (result, executed) = replica.execute_raw(T, &Update::MultiIncrement(list.as_deltas()));
+        (Outcome::decode(Shape::Numbers, &result).unwrap(), executed)
+    };
+    let failed = run(&mut replica, &[(b"n", 1), (b"new", 2), (b"n", 3), (b"was", 1), (b"text", 1)]);
+    assert_eq!(failed, (Outcome::NotANumber(4), Executed::Discard));
+    let failed = run(&mut replica, &[(b"n", i64::MAX - 5), (b"n", 1)]);
+    assert_eq!(failed, (Outcome::Overflow(1), Executed::Discard));
+    assert_eq!(replica.counts(), counts);
+    assert_eq!(replica.log.live_bytes().abs_diff(live) % 8, 0);
+    assert_eq!(replica.read(T, &Read::Get { key: b"n" }), Outcome::Value(1, b"5".to_vec()));
+    assert_eq!(replica.read(T, &Read::Get { key: b"new" }), Outcome::NotFound);
+    let worked = run(&mut replica, &[(b"n", 1), (b"new", 2), (b"n", 3)]);
+    assert_eq!(worked, (Outcome::Numbers(vec![(6, 2), (2, 1), (9, 3)]), Executed::Commit));
+    let again = replica.restarted();
+    assert_eq!(again.values(T, &[b"n", b"new", b"text"]), replica.values(T, &[b"n", b"new", b"text"]));
+    assert_eq!(again.log.live_bytes(), replica.log.live_bytes());
+}
+
+#[test]
+fn a_dropped_table_takes_its_objects_and_no_others() {
+    let mut replica = Replica::default();
+    for key in [b"a", b"b", b"c"] {
+        replica.put(TableId(1), key, b"one");
+        replica.put(TableId(2), key, b"two");
+    }
+    replica.delete(TableId(1), b"a");
+    assert!(replica.store.tables().eq([TableId(1), TableId(2)]));
+    replica.drop_table(TableId(1));
+    assert!(replica.store.tables().eq([TableId(2)]));
+    for replica in [&replica, &replica.restarted()] {
+        assert!(replica.values(TableId(1), &[b"a", b"b", b"c"]).iter().all(Option::is_none));
+        assert!(replica.values(TableId(2), &[b"a", b"b", b"c"]).iter().all(Option::is_some));
+        assert_eq!(replica.counts(), (3, 1));
+    }
+    assert_eq!(replica.restarted().log.live_bytes(), replica.log.live_bytes());
+    replica.drop_table(TableId(9));
+    assert_eq!(replica.counts(), (3, 1));
+}
+
+#[test]
+fn an_append_stops_at_the_limit_of_values() {
+    use kasha_log::{EntryKind, Log, LogConfig, Purpose, entry_bytes};
+    use kasha_types::{Epoch, ShardId};
+    let mut log = Log::new(ShardId(0), LogConfig::new(64 * 1024 * 1024));
+    let (mut store, mut result, mut dead) = (kasha_store::Store::new(), Vec::new(), Vec::new());
+    let half = vec![1; VALUE_BYTES_MAX / 2];
+    let mut append = |value: &[u8]| {
+        let update = Update::Append { key: b"k", value };
+        let needed = store.bytes_needed(&log, T, &update) + entry_bytes(64);
+        let mut group = log.begin(Epoch(1), needed, Purpose::Normal).unwrap();
+        assert_eq!(store.execute(&mut group, T, &update, &mut result, &mut dead), Executed::Commit);
+        group.entry(EntryKind::Completion, 8);
+        group.commit();
+        Outcome::decode(Shape::Length, &result).unwrap()
+    };
+    assert_eq!(append(&half), Outcome::Length(VALUE_BYTES_MAX as u64 / 2, 1));
+    assert_eq!(append(&half), Outcome::Length(VALUE_BYTES_MAX as u64, 2));
+    assert_eq!(append(b"x"), Outcome::TooLarge);
+    assert_eq!(append(b""), Outcome::Length(VALUE_BYTES_MAX as u64, 3));
+}
+
+/// The record of the drop goes with its segment, the objects' own segment later: a replica that was restarted in between
+/// finds the objects again, then loses their segment, and must live with both.
+#[test]
+fn objects_of_a_dropped_table_that_a_replay_brought_back_go_with_their_segment() {
+    let dropped = TableId(2);
+    let mut primary = Replica::default();
+    let mut backup = Replica::default();
+    primary.put(dropped, b"k", b"v");
+    primary.put(T, b"early", b"stays in the first segment");
+    roll(&mut primary, 1);
+    primary.drop_table(dropped);
+    roll(&mut primary, 2);
+    backup.follow(&primary.log);
+    primary.free_segments();
+    backup.follow(&primary.log);
+    assert_eq!(backup.log.segments().next().map(|segment| segment.0.0), Some(0));
+    let mut backup = backup.restarted();
+    assert!(backup.store.tables().any(|table| table == dropped), "brought back");
+    primary.put(T, b"early", b"moves on");
+    roll(&mut primary, 1);
+    backup.follow(&primary.log);
+    primary.free_segments();
+    backup.follow(&primary.log);
+    backup.log.bury();
+    primary.drop_table(TableId(3));
+    backup.follow(&primary.log);
+    backup.drop_tables_but(&[T]);
+    primary.drop_tables_but(&[T]);
+    assert_eq!(backup.counts(), primary.counts());
+}

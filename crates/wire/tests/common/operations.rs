@@ -1,0 +1,241 @@
+//! Bodies, operations and results.
+
+use kasha_types::{ClientId, RpcId, Sequence};
+use kasha_wire::operation::ItemsBuffer;
+use kasha_wire::outcome::Shape;
+use kasha_wire::{Body, BodyHead, Outcome, OutcomeCode, Read, Update};
+use proptest::collection::vec;
+use proptest::prelude::{Just, Strategy};
+use proptest::strategy::{BoxedStrategy, Union};
+
+use super::*;
+
+pub const UPDATES: [(u8, &str); 10] = [
+    (1, "put"),
+    (2, "put-if-version"),
+    (3, "put-if-absent"),
+    (4, "delete"),
+    (5, "delete-if-version"),
+    (6, "increment"),
+    (7, "append"),
+    (16, "multi-put"),
+    (17, "multi-delete"),
+    (18, "multi-increment"),
+];
+pub const READS: [(u8, &str); 3] = [(64, "get"), (65, "exists"), (80, "multi-get")];
+
+/// An operation that owns its arguments.
+#[derive(Clone, Debug)]
+pub struct Operation {
+    pub code: u8,
+    pub version: u64,
+    pub items: Vec<(Vec<u8>, Vec<u8>, i64)>,
+    list: ItemsBuffer,
+}
+
+impl Operation {
+    pub fn new(code: u8, version: u64, items: Vec<(Vec<u8>, Vec<u8>, i64)>) -> Self {
+        let keys = items.iter().map(|item| &*item.0);
+        let list = match code {
+            16 => ItemsBuffer::pairs(items.iter().map(|item| (&*item.0, &*item.1))),
+            17 | 80 => ItemsBuffer::keys(keys),
+            18 => ItemsBuffer::deltas(items.iter().map(|item| (&*item.0, item.2))),
+            _ => ItemsBuffer::default(),
+        };
+        Self { code, version, items, list }
+    }
+
+    pub fn update(&self) -> Update<'_> {
+        let (key, value, delta) = (&*self.items[0].0, &*self.items[0].1, self.items[0].2);
+        match self.code {
+            1 => Update::Put { key, value },
+            2 => Update::PutIfVersion { key, version: self.version, value },
+            3 => Update::PutIfAbsent { key, value },
+            4 => Update::Delete { key },
+            5 => Update::DeleteIfVersion { key, version: self.version },
+            6 => Update::Increment { key, delta },
+            7 => Update::Append { key, value },
+            16 => Update::MultiPut(self.list.as_pairs()),
+            17 => Update::MultiDelete(self.list.as_keys()),
+            18 => Update::MultiIncrement(self.list.as_deltas()),
+            other => unreachable!("{other} is no update"),
+        }
+    }
+
+    pub fn read(&self) -> Read<'_> {
+        let key = &*self.items[0].0;
+        match self.code {
+            64 => Read::Get { key },
+            65 => Read::Exists { key },
+            80 => Read::MultiGet(self.list.as_keys()),
+            other => unreachable!("{other} is no read"),
+        }
+    }
+
+    pub fn any(codes: impl Iterator<Item = u8>) -> BoxedStrategy<Self> {
+        let bytes = |len| vec(proptest::prelude::any::<u8>(), 0..len);
+        let items = vec((bytes(20), bytes(60), any()), 1..5);
+        (Union::new(codes.map(Just)), any(), items)
+            .prop_map(|(code, version, items)| Self::new(code, version, items))
+            .boxed()
+    }
+
+    pub fn one(code: u8) -> Self {
+        let items = vec![(b"key".to_vec(), b"value".to_vec(), -2), (b"k2".to_vec(), b"v".to_vec(), 3)];
+        Self::new(code, 0x0102_0304_0506_0708, items)
+    }
+}
+
+/// A body that owns its parts.
+#[derive(Clone, Debug)]
+pub struct OwnedBody {
+    pub head: BodyHead,
+    pub operation_key: Option<Vec<u8>>,
+    pub operation: Operation,
+}
+
+impl OwnedBody {
+    pub fn encoded(&self) -> Vec<u8> {
+        let mut out = Vec::new();
+        Body::encode(&self.head, self.operation_key.as_deref(), &self.operation.update(), &mut out);
+        out
+    }
+
+    pub fn any() -> BoxedStrategy<Self> {
+        let head = fields_any!(BodyHead { rpc, acknowledgement, lease_expiry, not_after, table });
+        let key = proptest::option::of(vec(proptest::prelude::any::<u8>(), 1..20));
+        let operation = Operation::any(UPDATES.iter().map(|update| update.0));
+        (head, key, operation)
+            .prop_map(|(mut head, operation_key, operation)| {
+                head.rpc.client.0 = head.rpc.client.0.max(1);
+                head.rpc.sequence.0 = head.rpc.sequence.0.max(1);
+                head.acknowledgement.0 %= head.rpc.sequence.0;
+                head.not_after.0 = if operation_key.is_some() { head.not_after.0.max(1) } else { 0 };
+                Self { head, operation_key, operation }
+            })
+            .boxed()
+    }
+
+    pub fn one(code: u8, operation_key: Option<&[u8]>) -> Self {
+        let next = &mut Count(0);
+        let mut head = fields_one!(next, BodyHead { rpc, acknowledgement, lease_expiry, not_after, table });
+        head.rpc = RpcId { client: ClientId(0x0807_0605_0403_0201), sequence: Sequence(0x1817_1615_1413_1211) };
+        head.acknowledgement.0 = 0x1817_1615_1413_1201;
+        if operation_key.is_none() {
+            head.not_after.0 = 0;
+        }
+        Self { head, operation_key: operation_key.map(<[u8]>::to_vec), operation: Operation::one(code) }
+    }
+}
+
+pub const SHAPES: [(Shape, &str); 9] = [
+    (Shape::Version, "put"),
+    (Shape::Number, "increment"),
+    (Shape::Length, "append"),
+    (Shape::Versions, "multi-put"),
+    (Shape::Flags, "multi-delete"),
+    (Shape::Numbers, "multi-increment"),
+    (Shape::Value, "get"),
+    (Shape::Flag, "exists"),
+    (Shape::Values, "multi-get"),
+];
+
+fn done(shape: Shape) -> BoxedStrategy<Outcome> {
+    let value = || vec(proptest::prelude::any::<u8>(), 0..30);
+    match shape {
+        Shape::Version => any().prop_map(Outcome::Version).boxed(),
+        Shape::Number => (any(), any()).prop_map(|(value, version)| Outcome::Number(value, version)).boxed(),
+        Shape::Length => (any(), any()).prop_map(|(len, version)| Outcome::Length(len, version)).boxed(),
+        Shape::Versions => any().prop_map(Outcome::Versions).boxed(),
+        Shape::Flags => any().prop_map(Outcome::Flags).boxed(),
+        Shape::Flag => any().prop_map(|flag| Outcome::Flags(vec![flag])).boxed(),
+        Shape::Numbers => vec((any(), any()), 0..5).prop_map(Outcome::Numbers).boxed(),
+        Shape::Value => (any(), value()).prop_map(|(version, value)| Outcome::Value(version, value)).boxed(),
+        Shape::Values => vec(proptest::option::of((1..u64::MAX, value())), 0..5).prop_map(Outcome::Values).boxed(),
+    }
+}
+
+pub fn any_outcome(shape: Shape) -> BoxedStrategy<Outcome> {
+    let index = match shape {
+        Shape::Numbers => any::<u32>(),
+        _ => Just(0).boxed(),
+    };
+    let failed = (0..7_u8, any(), index).prop_map(|(which, version, index)| match which {
+        0 => Outcome::ConditionFailed(version),
+        1 => Outcome::NotFound,
+        2 => Outcome::Overflow(index),
+        3 => Outcome::NotANumber(index),
+        4 => Outcome::TooLarge,
+        5 => Outcome::Cancelled,
+        _ => Outcome::OperationKeyMismatch,
+    });
+    Union::new([done(shape), failed.boxed()]).boxed()
+}
+
+/// Fixed results by name.
+pub fn outcomes() -> Vec<(&'static str, Shape, Outcome)> {
+    vec![
+        ("Version", Shape::Version, Outcome::Version(1)),
+        ("Number", Shape::Number, Outcome::Number(-2, 3)),
+        ("Length", Shape::Length, Outcome::Length(4, 5)),
+        ("Versions", Shape::Versions, Outcome::Versions(vec![6, 7])),
+        ("Flags", Shape::Flags, Outcome::Flags(vec![true, false])),
+        ("Flag", Shape::Flag, Outcome::Flags(vec![true])),
+        ("Numbers", Shape::Numbers, Outcome::Numbers(vec![(-8, 9), (10, 11)])),
+        ("Value", Shape::Value, Outcome::Value(12, b"value".to_vec())),
+        ("Values", Shape::Values, Outcome::Values(vec![Some((13, b"v".to_vec())), None])),
+        ("ConditionFailed", Shape::Version, Outcome::ConditionFailed(14)),
+        ("NotFound", Shape::Value, Outcome::NotFound),
+        ("Overflow", Shape::Number, Outcome::Overflow(0)),
+        ("Overflow.item", Shape::Numbers, Outcome::Overflow(1)),
+        ("NotANumber", Shape::Number, Outcome::NotANumber(0)),
+        ("NotANumber.item", Shape::Numbers, Outcome::NotANumber(1)),
+        ("TooLarge", Shape::Length, Outcome::TooLarge),
+        ("Cancelled", Shape::Version, Outcome::Cancelled),
+        ("OperationKeyMismatch", Shape::Version, Outcome::OperationKeyMismatch),
+    ]
+}
+
+/// Result bytes as a store writes them.
+pub fn encoded_outcome(shape: Shape, outcome: &Outcome) -> Vec<u8> {
+    let mut out = Vec::new();
+    let mut put = |code: OutcomeCode, fields: &[&[u8]]| {
+        out.push(code as u8);
+        fields.iter().for_each(|field| out.extend_from_slice(field));
+    };
+    let item = |index: &u32| if matches!(shape, Shape::Numbers) { index.to_le_bytes().to_vec() } else { Vec::new() };
+    let done = OutcomeCode::Done;
+    match outcome {
+        Outcome::Version(version) => put(done, &[&version.to_le_bytes()]),
+        Outcome::Number(value, version) => put(done, &[&value.to_le_bytes(), &version.to_le_bytes()]),
+        Outcome::Length(len, version) => put(done, &[&len.to_le_bytes(), &version.to_le_bytes()]),
+        Outcome::Versions(versions) => put(done, &[&encoded(versions)]),
+        Outcome::Flags(flags) if matches!(shape, Shape::Flag) => put(done, &[&[u8::from(flags[0])]]),
+        Outcome::Flags(flags) => put(done, &[&encoded(flags)]),
+        Outcome::Numbers(numbers) => {
+            put(done, &[&(numbers.len() as u32).to_le_bytes()]);
+            for (value, version) in numbers {
+                out.extend(value.to_le_bytes());
+                out.extend(version.to_le_bytes());
+            }
+        }
+        Outcome::Value(version, value) => put(done, &[&version.to_le_bytes(), value]),
+        Outcome::Values(values) => {
+            put(done, &[&(values.len() as u32).to_le_bytes()]);
+            for value in values {
+                let (version, value) = value.as_ref().map_or((0, &[][..]), |(version, value)| (*version, value));
+                out.extend(version.to_le_bytes());
+                out.extend((value.len() as u32).to_le_bytes());
+                out.extend(value);
+            }
+        }
+        Outcome::ConditionFailed(version) => put(OutcomeCode::ConditionFailed, &[&version.to_le_bytes()]),
+        Outcome::NotFound => put(OutcomeCode::NotFound, &[]),
+        Outcome::Overflow(index) => put(OutcomeCode::Overflow, &[&item(index)]),
+        Outcome::NotANumber(index) => put(OutcomeCode::NotANumber, &[&item(index)]),
+        Outcome::TooLarge => put(OutcomeCode::TooLarge, &[]),
+        Outcome::Cancelled => put(OutcomeCode::Cancelled, &[]),
+        Outcome::OperationKeyMismatch => put(OutcomeCode::OperationKeyMismatch, &[]),
+    }
+    out
+}

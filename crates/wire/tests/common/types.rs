@@ -1,0 +1,261 @@
+//! Ids, configuration, status and the small answers.
+
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+
+use kasha_types::*;
+use kasha_wire::codec::Bytes;
+use kasha_wire::message::{AttachAt, GcEntry, LeaseInfo, Report, TableCommand, TableOutcome};
+use kasha_wire::status::{CoreStatus, ReplicaStatus, WitnessStatus};
+use kasha_wire::*;
+use proptest::collection::vec;
+use proptest::prelude::{Just, Strategy};
+use proptest::strategy::{BoxedStrategy, Union};
+
+use super::*;
+
+macro_rules! integers {
+    ($($ty:ty),*) => {$(
+        impl Sample for $ty {
+            fn any() -> BoxedStrategy<Self> {
+                proptest::prelude::prop_oneof![2 => proptest::prelude::any::<$ty>(), 1 => 0..3 as $ty].boxed()
+            }
+            fn one(next: &mut Count) -> Self {
+                Self::from_le_bytes(next.bytes())
+            }
+        }
+    )*};
+}
+integers!(u8, u16, u32, u64, u128, i64);
+
+macro_rules! newtypes {
+    ($($ty:ident),*) => {$(
+        impl Sample for $ty {
+            fn any() -> BoxedStrategy<Self> {
+                super::any().prop_map($ty).boxed()
+            }
+            fn one(next: &mut Count) -> Self {
+                Self(Sample::one(next))
+            }
+        }
+    )*};
+}
+newtypes!(
+    AckedBelow,
+    BodyHash,
+    BootId,
+    ClientId,
+    ClusterId,
+    ClusterTime,
+    ConfigVersion,
+    Epoch,
+    Incarnation,
+    KeyHash,
+    ListVersion,
+    NodeId,
+    SegmentId,
+    Sequence,
+    ShardId,
+    Slot,
+    TableId,
+    Tick
+);
+
+macro_rules! structs {
+    ($($ty:ident { $($field:ident),* $(,)? })*) => {$(
+        impl Sample for $ty {
+            fn any() -> BoxedStrategy<Self> {
+                fields_any!($ty { $($field),* })
+            }
+            fn one(next: &mut Count) -> Self {
+                fields_one!(next, $ty { $($field),* })
+            }
+        }
+    )*};
+}
+structs! {
+    RpcId { client, sequence }
+    CoreId { node, core }
+    LogPosition { epoch, offset }
+    Envelope { shard, epoch, list, cluster_time, attempt }
+    Appended { shard, epoch, node, end, round }
+    SyncRequest { shard, epoch, rpc, attempt }
+    Synced { rpc, epoch, attempt }
+    Recorded { rpc, list, attempt, node, verdict }
+    Refused { rpc, attempt, epoch, why }
+    ReadRefused { read_id, epoch, why }
+    Member { node, state, since }
+    ShardConfig { shard, epoch, primary, phase, members, recover_from, witnesses, list, closing }
+    NodeInfo { node, incarnation, cores, alive }
+    TableInfo { table, name }
+    Tablet { table, first, last, shard }
+    LeaseInfo { client, expiry }
+    GcEntry { key, rpc }
+    CoreStatus { core, incarnation, configuration, lease, replicas, witnesses }
+    ReplicaStatus { shard, epoch, primary, state, end, synced, unsynced_operations, objects, memory_bytes,
+        memory_max_bytes, clients, completion_records, updates, reads, fast_answers, gated_answers,
+        duplicates_suppressed, refusals, syncs }
+    WitnessStatus { shard, list, frozen, held, accepted, rejected }
+}
+
+/// What a configuration's decoder asks of it.
+fn in_order(mut configuration: Configuration) -> Configuration {
+    configuration.faults %= limits::FAULTS_MAX + 1;
+    for (index, shard) in (0..).zip(&mut configuration.shards) {
+        shard.shard = ShardId(index);
+    }
+    configuration.tablets.sort_by_key(|tablet| (tablet.table, tablet.first));
+    configuration
+}
+
+impl Sample for Configuration {
+    fn any() -> BoxedStrategy<Self> {
+        let any = fields_any!(Configuration {
+            cluster,
+            version,
+            faults,
+            durability,
+            min_backups,
+            coordinator,
+            nodes,
+            shards,
+            tables,
+            tablets
+        });
+        any.prop_map(in_order).boxed()
+    }
+    fn one(next: &mut Count) -> Self {
+        in_order(fields_one!(
+            next,
+            Configuration {
+                cluster,
+                version,
+                faults,
+                durability,
+                min_backups,
+                coordinator,
+                nodes,
+                shards,
+                tables,
+                tablets
+            }
+        ))
+    }
+}
+
+/// Enums without data, or whose variants are listed by hand.
+macro_rules! variants {
+    ($($ty:ident: |$next:ident| [$($any:expr => $one:expr),* $(,)?])*) => {$(
+        impl Sample for $ty {
+            fn any() -> BoxedStrategy<Self> {
+                Union::new([$($any.boxed()),*]).boxed()
+            }
+            fn one($next: &mut Count) -> Self {
+                Self::all($next).swap_remove(0)
+            }
+            fn all($next: &mut Count) -> Vec<Self> {
+                let _ = &$next;
+                vec![$($one),*]
+            }
+        }
+    )*};
+}
+macro_rules! plain {
+    ($($ty:ident { $($variant:ident),* })*) => { variants! { $($ty: |next| [$(Just($ty::$variant) => $ty::$variant),*])* } };
+}
+plain! {
+    Durability { Replicated, Fsync }
+    MemberState { Complete, Joining }
+    ShardPhase { Recovering, Serving }
+    RecordedVerdict { Accepted, Conflict, NoSlot, TooLarge, WrongList, Frozen, LeaseExpired, Reused }
+    Refusal { NotPrimary, WrongShard, OldWitnessList, LeaseExpired, LeaseUnproven, Busy, OutOfMemory, Reused, Stale,
+        WindowExceeded, Unprovable, BadRequest, TooFewMembers, Recovering, TooLarge }
+}
+variants! {
+    bool: |next| [Just(true) => true, Just(false) => false]
+    TableCommand: |next| [
+        super::any().prop_map(TableCommand::Create) => TableCommand::Create(Sample::one(next)),
+        super::any().prop_map(TableCommand::Drop) => TableCommand::Drop(Sample::one(next)),
+    ]
+    TableOutcome: |next| [
+        super::any().prop_map(TableOutcome::Created) => TableOutcome::Created(Sample::one(next)),
+        super::any().prop_map(TableOutcome::Exists) => TableOutcome::Exists(Sample::one(next)),
+        super::any().prop_map(TableOutcome::Dropped) => TableOutcome::Dropped(Sample::one(next)),
+        Just(TableOutcome::NotFound) => TableOutcome::NotFound,
+        super::any().prop_map(TableOutcome::Refused) => TableOutcome::Refused(Sample::one(next)),
+    ]
+    AttachAt: |next| [
+        super::any().prop_map(AttachAt::Keep) => AttachAt::Keep(Sample::one(next)),
+        super::any().prop_map(AttachAt::Join) => AttachAt::Join(Sample::one(next)),
+    ]
+    Report: |next| [
+        (super::any(), super::any()).prop_map(|(shard, epoch)| Report::Recovered { shard, epoch })
+            => Report::Recovered { shard: Sample::one(next), epoch: Sample::one(next) },
+        (super::any(), super::any(), super::any()).prop_map(|(shard, epoch, node)| Report::Copied { shard, epoch, node })
+            => Report::Copied { shard: Sample::one(next), epoch: Sample::one(next), node: Sample::one(next) },
+        (super::any(), super::any(), super::any())
+            .prop_map(|(shard, epoch, list)| Report::ListClosed { shard, epoch, list })
+            => Report::ListClosed { shard: Sample::one(next), epoch: Sample::one(next), list: Sample::one(next) },
+    ]
+    SocketAddr: |next| [
+        (super::any::<u32>(), super::any::<u16>()).prop_map(|(ip, port)| (Ipv4Addr::from(ip), port).into())
+            => (Ipv4Addr::from(next.bytes::<4>()), Sample::one(next)).into(),
+        (super::any::<u128>(), super::any::<u16>()).prop_map(|(ip, port)| (Ipv6Addr::from(ip), port).into())
+            => (Ipv6Addr::from(next.bytes::<16>()), Sample::one(next)).into(),
+    ]
+}
+
+impl<T: Sample> Sample for Option<T> {
+    fn any() -> BoxedStrategy<Self> {
+        proptest::option::of(T::any()).boxed()
+    }
+    fn one(next: &mut Count) -> Self {
+        Some(T::one(next))
+    }
+    fn all(next: &mut Count) -> Vec<Self> {
+        vec![Some(T::one(next)), None]
+    }
+}
+
+impl<T: Sample> Sample for Vec<T> {
+    fn any() -> BoxedStrategy<Self> {
+        vec(T::any(), 0..4).boxed()
+    }
+    fn one(next: &mut Count) -> Self {
+        T::all(next)
+    }
+}
+
+impl Sample for Bytes {
+    fn any() -> BoxedStrategy<Self> {
+        vec(proptest::prelude::any::<u8>(), 0..40).prop_map(Self).boxed()
+    }
+    fn one(next: &mut Count) -> Self {
+        Self(next.bytes::<3>().to_vec())
+    }
+}
+
+impl Sample for String {
+    fn any() -> BoxedStrategy<Self> {
+        vec(proptest::prelude::any::<char>(), 0..12).prop_map(Self::from_iter).boxed()
+    }
+    fn one(_: &mut Count) -> Self {
+        "text".to_owned()
+    }
+}
+
+/// Calls a generic function with every type of the codec and its name.
+#[allow(unused_macros)]
+macro_rules! every_type {
+    ($each:ident) => {
+        every_type!($each: u8, u16, u32, u64, u128, i64, bool, Option<u32>, Vec<u16>, String, Bytes, SocketAddr,
+            AckedBelow, BodyHash, BootId, ClientId, ClusterId, ClusterTime, ConfigVersion, Epoch, Incarnation, KeyHash,
+            ListVersion, NodeId, SegmentId, Sequence, ShardId, Slot, TableId, Tick, RpcId, CoreId, LogPosition,
+            Envelope, Appended, SyncRequest, Synced, Recorded, RecordedVerdict, Refusal, Refused, ReadRefused,
+            Durability, MemberState, ShardPhase, Member, ShardConfig, NodeInfo, TableInfo, Tablet, Configuration,
+            TableCommand, TableOutcome, Report, LeaseInfo, GcEntry, AttachAt, CoreStatus, ReplicaStatus, WitnessStatus,
+            Message)
+    };
+    ($each:ident: $($ty:ty),*) => { $($each::<$ty>(stringify!($ty));)* };
+}
+#[allow(unused_imports)]
+pub(crate) use every_type;

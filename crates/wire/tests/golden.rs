@@ -1,0 +1,197 @@
+//! The bytes of wire version 1, a line for each thing that can be sent. `UPDATE=1 cargo test -p kasha-wire --test golden`
+//! rewrites the files, which is wrong unless `WIRE_VERSION` changes too (or only lines were added).
+
+mod common;
+
+use std::fmt::Write;
+
+use common::operations::{OwnedBody, READS, UPDATES, encoded_outcome, outcomes};
+use common::{Count, Sample, encoded, messages};
+use kasha_types::*;
+use kasha_wire::codec::Bytes;
+use kasha_wire::frame::Kind;
+use kasha_wire::hot::{self, *};
+use kasha_wire::message::{AttachAt, Report, TableCommand, TableOutcome};
+use kasha_wire::status::CoreStatus;
+use kasha_wire::*;
+
+/// Compares lines "name: hexadecimal" with a golden file.
+fn compare(file: &str, lines: &[(String, Vec<u8>)]) {
+    let mut text = String::new();
+    for (name, bytes) in lines {
+        write!(text, "{name}:").unwrap();
+        bytes.iter().for_each(|byte| write!(text, " {byte:02x}").unwrap());
+        text.push('\n');
+    }
+    let path = format!("{}/golden/{file}.hex", env!("CARGO_MANIFEST_DIR"));
+    if std::env::var_os("UPDATE").is_some() {
+        std::fs::write(&path, &text).unwrap();
+    }
+    let golden = std::fs::read_to_string(&path).unwrap();
+    for (ours, theirs) in text.lines().zip(golden.lines()) {
+        assert_eq!(ours, theirs, "{file}");
+    }
+    assert_eq!(text, golden, "{file}");
+}
+
+fn one<T: Sample>() -> T {
+    T::one(&mut Count(0))
+}
+
+fn frame_of(kind: Kind) -> Vec<u8> {
+    let body = OwnedBody::one(1, None).encoded();
+    let mut out = Vec::new();
+    let small = &mut out;
+    let mut tail: &[u8] = &[];
+    match kind {
+        Kind::Request | Kind::Record | Kind::Cancel => RequestView::encode(kind, &one(), &body, small),
+        Kind::Answer => {
+            let next = &mut Count(0);
+            let (rpc, epoch, attempt) = (Sample::one(next), Sample::one(next), Sample::one(next));
+            AnswerView { rpc, epoch, attempt, synced: true, result: b"res" }.encode(b"ult", small);
+            tail = b"ult";
+        }
+        Kind::Refuse => hot::encode_small(kind, &one::<Refused>(), small),
+        Kind::Recorded => hot::encode_small(kind, &one::<Recorded>(), small),
+        Kind::Sync => hot::encode_small(kind, &one::<SyncRequest>(), small),
+        Kind::Synced => hot::encode_small(kind, &one::<Synced>(), small),
+        Kind::Read => {
+            let next = &mut Count(0);
+            let (envelope, read_id, table) = (Sample::one(next), Sample::one(next), Sample::one(next));
+            ReadView { envelope, read_id, table, code: 64, arguments: b"\x03\0key" }.encode(small);
+        }
+        Kind::ReadAnswer => {
+            ReadAnswerView { read_id: one(), result: b"res" }.encode(b"ult", small);
+            tail = b"ult";
+        }
+        Kind::ReadRefuse => hot::encode_small(kind, &one::<ReadRefused>(), small),
+        Kind::Append => {
+            let next = &mut Count(0);
+            let (shard, epoch, from) = (Sample::one(next), Sample::one(next), Sample::one(next));
+            let (synced, round) = (Sample::one(next), Sample::one(next));
+            AppendView { shard, epoch, from, synced, round, bytes: &[] }.encode(b"log", small);
+            tail = b"log";
+        }
+        Kind::Appended => hot::encode_small(kind, &one::<Appended>(), small),
+        Kind::Message => Message::GetStatus { id: one() }.encode(small),
+    }
+    out.extend(tail);
+    out
+}
+
+#[test]
+fn frames() {
+    let lines: Vec<_> = Kind::ALL.iter().map(|&kind| (format!("{kind:?}"), frame_of(kind))).collect();
+    for ((_, frame), &kind) in lines.iter().zip(Kind::ALL) {
+        let header = FrameHeader::parse(frame).unwrap().unwrap();
+        assert_eq!(Kind::from_number(header.kind), Some(kind));
+        assert!(header.check(frame).is_ok());
+    }
+    compare("frames", &lines);
+}
+
+#[test]
+fn every_message() {
+    let messages = messages::described();
+    let names: Vec<_> = messages.iter().map(|message| message.name).collect();
+    assert_eq!(names, Message::TABLE.iter().map(|entry| entry.0).collect::<Vec<_>>());
+    for (message, &(_, number)) in messages.iter().zip(Message::TABLE) {
+        let bytes = encoded(&message.one);
+        assert_eq!((message.one.name(), bytes[0]), (message.name, number));
+        assert_eq!(Message::decode(&bytes), Ok(message.one.clone()));
+    }
+    compare("messages", &messages.into_iter().map(|m| (m.name.to_owned(), encoded(&m.one))).collect::<Vec<_>>());
+}
+
+/// Each variant of what a message holds, and the codec's own types.
+#[test]
+fn parts() {
+    let mut lines = Vec::new();
+    fn each<T: Sample + Wire>(name: &str, lines: &mut Vec<(String, Vec<u8>)>) {
+        for part in T::all(&mut Count(0)) {
+            lines.push((format!("{name} {part:?}"), encoded(&part)));
+        }
+    }
+    each::<TableCommand>("TableCommand", &mut lines);
+    each::<TableOutcome>("TableOutcome", &mut lines);
+    each::<Report>("Report", &mut lines);
+    each::<AttachAt>("AttachAt", &mut lines);
+    each::<Durability>("Durability", &mut lines);
+    each::<MemberState>("MemberState", &mut lines);
+    each::<ShardPhase>("ShardPhase", &mut lines);
+    each::<RecordedVerdict>("RecordedVerdict", &mut lines);
+    each::<Refusal>("Refusal", &mut lines);
+    each::<std::net::SocketAddr>("SocketAddr", &mut lines);
+    each::<bool>("bool", &mut lines);
+    each::<Option<CoreId>>("Option<CoreId>", &mut lines);
+    each::<Vec<Slot>>("Vec<Slot>", &mut lines);
+    each::<String>("String", &mut lines);
+    each::<Bytes>("Bytes", &mut lines);
+    each::<Envelope>("Envelope", &mut lines);
+    each::<BootId>("BootId", &mut lines);
+    compare("parts", &lines);
+}
+
+#[test]
+fn operations() {
+    let mut lines = Vec::new();
+    for (code, name) in UPDATES {
+        for (key, what) in [(None, ""), (Some(&b"my-key"[..]), ", operation key")] {
+            let body = OwnedBody::one(code, key);
+            let bytes = body.encoded();
+            let decoded = Body::decode(&bytes).unwrap();
+            assert_eq!((decoded.head, decoded.operation_key), (body.head, key));
+            assert_eq!(decoded.update, body.operation.update());
+            lines.push((format!("{name}{what}"), bytes));
+        }
+    }
+    for (code, name) in READS {
+        let operation = common::operations::Operation::one(code);
+        let mut bytes = vec![operation.read().code()];
+        operation.read().encode_arguments(&mut bytes);
+        assert_eq!(Read::decode(code, &bytes[1..]), Ok(operation.read()));
+        lines.push((format!("{name} (code and arguments)"), bytes));
+    }
+    compare("operations", &lines);
+}
+
+#[test]
+fn results() {
+    let mut lines = Vec::new();
+    for (name, shape, outcome) in outcomes() {
+        let bytes = encoded_outcome(shape, &outcome);
+        assert_eq!(Outcome::decode(shape, &bytes), Ok(outcome));
+        lines.push((name.to_owned(), bytes));
+    }
+    let codes: std::collections::BTreeSet<u8> = lines.iter().map(|line| line.1[0]).collect();
+    assert!(codes.into_iter().eq((0..=u8::MAX).filter(|&code| OutcomeCode::from_number(code).is_some())));
+    compare("outcomes", &lines);
+}
+
+#[test]
+fn configuration_and_status() {
+    let (configuration, status) = (one::<Configuration>(), one::<CoreStatus>());
+    assert_eq!(hot::decode_small(&encoded(&configuration)), Ok(configuration.clone()));
+    assert_eq!(hot::decode_small(&encoded(&status)), Ok(status.clone()));
+    let lines = [("Configuration", encoded(&configuration)), ("CoreStatus", encoded(&status))];
+    compare("state", &lines.map(|(name, bytes)| (name.to_owned(), bytes)));
+}
+
+/// Hashes are not sent alone, but are compared between nodes of one cluster.
+#[test]
+fn hashes() {
+    let table = TableId(7);
+    let body = OwnedBody::one(16, Some(b"my-key")).encoded();
+    let body = Body::decode(&body).unwrap();
+    let mut footprint = Vec::new();
+    body.footprint(&mut footprint);
+    let mut lines = vec![
+        ("key_hash".to_owned(), key_hash(table, b"key").0.to_be_bytes().to_vec()),
+        ("slot_of".to_owned(), slot_of(b"key").0.to_be_bytes().to_vec()),
+        ("operation_key_hash".to_owned(), operation_key_hash(Slot(1), b"my-key").0.to_be_bytes().to_vec()),
+        ("body_hash".to_owned(), body.hash().0.to_be_bytes().to_vec()),
+        ("fingerprint".to_owned(), body.fingerprint().to_be_bytes().to_vec()),
+    ];
+    lines.extend(footprint.iter().map(|hash| ("footprint".to_owned(), hash.0.to_be_bytes().to_vec())));
+    compare("hashes", &lines);
+}

@@ -1,0 +1,198 @@
+//! decode(encode(x)) = x, for every type, message, operation, result and frame.
+
+mod common;
+
+use std::net::SocketAddr;
+
+use common::messages::described;
+use common::operations::{Operation, OwnedBody, READS, SHAPES, UPDATES, any_outcome, encoded_outcome};
+use common::types::every_type;
+use common::{Sample, any, check, encoded};
+use kasha_types::*;
+use kasha_wire::codec::Bytes;
+use kasha_wire::frame::{self, Kind};
+use kasha_wire::hot::*;
+use kasha_wire::message::{AttachAt, GcEntry, LeaseInfo, Report, TableCommand, TableOutcome};
+use kasha_wire::outcome::Shape;
+use kasha_wire::status::{CoreStatus, ReplicaStatus, WitnessStatus};
+use kasha_wire::*;
+use proptest::collection::vec;
+use proptest::prelude::*;
+
+#[test]
+fn every_type_comes_back() {
+    fn comes_back<T: Sample + Wire + PartialEq>(name: &str) {
+        check(48, T::any(), |value| {
+            prop_assert_eq!(&decode_small::<T>(&encoded(&value)), &Ok(value), "{}", name);
+            Ok(())
+        });
+    }
+    every_type!(comes_back);
+}
+
+#[test]
+fn every_message_comes_back() {
+    for message in described() {
+        check(48, message.any, |value| {
+            let mut out = b"before".to_vec();
+            value.encode(&mut out);
+            let header = FrameHeader::parse(&out[6..]).unwrap().unwrap();
+            prop_assert_eq!(header.kind, Kind::Message as u8);
+            prop_assert_eq!(Message::decode(header.check(&out[6..]).unwrap()), Ok(value));
+            Ok(())
+        });
+    }
+}
+
+#[test]
+fn every_body_comes_back() {
+    check(512, OwnedBody::any(), |body| {
+        let bytes = body.encoded();
+        let decoded = Body::decode(&bytes).unwrap();
+        prop_assert_eq!(decoded.head, body.head);
+        prop_assert_eq!(decoded.operation_key, body.operation_key.as_deref());
+        prop_assert_eq!(decoded.update, body.operation.update());
+        prop_assert_eq!(decoded.bytes(), &bytes);
+        let (mut keys, mut footprint) = (Vec::new(), Vec::new());
+        decoded.for_each_key(|key, slot| keys.push((key.to_vec(), slot)));
+        let single = body.operation.code < 16;
+        let asked = body.operation.items.iter().map(|item| item.0.clone()).take(if single { 1 } else { usize::MAX });
+        prop_assert!(keys.iter().cloned().eq(asked.map(|key| (key.clone(), slot_of(&key)))));
+        prop_assert_eq!(decoded.first_slot(), keys[0].1);
+        decoded.footprint(&mut footprint);
+        prop_assert_eq!(footprint.len(), keys.len() + usize::from(body.operation_key.is_some()));
+        Ok(())
+    });
+}
+
+/// R4.9: the same operation under another id, time or key has the same fingerprint; another operation has another.
+#[test]
+fn a_fingerprint_is_that_of_operation_and_table() {
+    check(256, (OwnedBody::any(), OwnedBody::any()), |(one, mut other)| {
+        let same = |a: &OwnedBody, b: &OwnedBody| {
+            let (a, b) = (a.encoded(), b.encoded());
+            let (a, b) = (Body::decode(&a).unwrap(), Body::decode(&b).unwrap());
+            prop_assert_eq!(
+                a.fingerprint() == b.fingerprint(),
+                a.update == b.update && a.head.table == b.head.table,
+                "{:?} {:?}",
+                a.update,
+                b.update
+            );
+            Ok(())
+        };
+        same(&one, &other)?;
+        other.operation = one.operation.clone();
+        same(&one, &other)?;
+        other.head.table = one.head.table;
+        same(&one, &other)
+    });
+}
+
+#[test]
+fn every_operation_comes_back() {
+    check(256, Operation::any(UPDATES.iter().map(|update| update.0)), |operation| {
+        let mut bytes = Vec::new();
+        operation.update().encode_arguments(&mut bytes);
+        prop_assert_eq!(Update::decode(operation.code, &bytes), Ok(operation.update()));
+        prop_assert_eq!(operation.update().code(), operation.code);
+        let items = match operation.update() {
+            Update::MultiPut(items) | Update::MultiDelete(items) | Update::MultiIncrement(items) => items,
+            _ => return Ok(()),
+        };
+        prop_assert_eq!(items.count() as usize, operation.items.len());
+        for (item, (key, value, delta)) in items.iter().zip(&operation.items) {
+            prop_assert_eq!(item.key, key);
+            prop_assert_eq!(item.value, if operation.code == 16 { &value[..] } else { &[] });
+            prop_assert_eq!(item.delta, if operation.code == 18 { *delta } else { 0 });
+        }
+        Ok(())
+    });
+    check(256, Operation::any(READS.iter().map(|read| read.0)), |operation| {
+        let mut bytes = Vec::new();
+        operation.read().encode_arguments(&mut bytes);
+        prop_assert_eq!(Read::decode(operation.code, &bytes), Ok(operation.read()));
+        prop_assert_eq!(operation.read().code(), operation.code);
+        Ok(())
+    });
+}
+
+#[test]
+fn every_result_comes_back() {
+    for (shape, _) in SHAPES {
+        check(128, any_outcome(shape), |outcome| {
+            prop_assert_eq!(Outcome::decode(shape, &encoded_outcome(shape, &outcome)), Ok(outcome));
+            Ok(())
+        });
+    }
+    for (code, _) in UPDATES.into_iter().chain(READS) {
+        assert!(Shape::of(code).is_some());
+    }
+    let known = (0..=u8::MAX).filter(|&code| Shape::of(code).is_some()).count();
+    assert_eq!(known, UPDATES.len() + READS.len(), "an operation that the samples lack");
+}
+
+#[test]
+fn every_hot_payload_comes_back() {
+    let bytes = || vec(any::<u8>(), 0..30);
+    check(128, (any::<Envelope>(), bytes()), |(envelope, body)| {
+        for kind in [Kind::Request, Kind::Record, Kind::Cancel] {
+            let mut out = Vec::new();
+            RequestView::encode(kind, &envelope, &body, &mut out);
+            let view = RequestView::decode(payload(&out, kind)).unwrap();
+            prop_assert_eq!((view.envelope, view.body), (envelope, &body[..]));
+        }
+        Ok(())
+    });
+    check(128, (any(), any(), any(), any(), bytes(), bytes()), |(rpc, epoch, attempt, synced, head, tail)| {
+        let mut out = Vec::new();
+        AnswerView { rpc, epoch, attempt, synced, result: &head }.encode(&tail, &mut out);
+        let whole = [&out[..], &tail].concat();
+        let view = AnswerView::decode(payload(&whole, Kind::Answer)).unwrap();
+        prop_assert_eq!((view.rpc, view.epoch, view.attempt, view.synced), (rpc, epoch, attempt, synced));
+        prop_assert_eq!(view.result, [head, tail].concat());
+        Ok(())
+    });
+    check(128, (any(), any(), any(), any(), bytes()), |(envelope, read_id, table, code, arguments)| {
+        let mut out = Vec::new();
+        ReadView { envelope, read_id, table, code, arguments: &arguments }.encode(&mut out);
+        let view = ReadView::decode(payload(&out, Kind::Read)).unwrap();
+        prop_assert_eq!((view.envelope, view.read_id, view.table, view.code), (envelope, read_id, table, code));
+        prop_assert_eq!(view.arguments, arguments);
+        Ok(())
+    });
+    check(128, (any(), bytes(), bytes()), |(read_id, head, tail)| {
+        let mut out = Vec::new();
+        ReadAnswerView { read_id, result: &head }.encode(&tail, &mut out);
+        let whole = [&out[..], &tail].concat();
+        let view = ReadAnswerView::decode(payload(&whole, Kind::ReadAnswer)).unwrap();
+        prop_assert_eq!((view.read_id, view.result), (read_id, &[head, tail].concat()[..]));
+        Ok(())
+    });
+    check(128, (any(), any(), any(), any(), any(), bytes()), |(shard, epoch, from, synced, round, log)| {
+        let mut out = Vec::new();
+        AppendView { shard, epoch, from, synced, round, bytes: &[] }.encode(&log, &mut out);
+        let whole = [&out[..], &log].concat();
+        let view = AppendView::decode(payload(&whole, Kind::Append)).unwrap();
+        prop_assert_eq!((view.shard, view.epoch, view.from), (shard, epoch, from));
+        prop_assert_eq!((view.synced, view.round, view.bytes), (synced, round, &log[..]));
+        Ok(())
+    });
+}
+
+fn payload(frame: &[u8], kind: Kind) -> &[u8] {
+    let header = FrameHeader::parse(frame).unwrap().unwrap();
+    assert_eq!(Kind::from_number(header.kind), Some(kind));
+    header.check(frame).unwrap()
+}
+
+#[test]
+fn numbers_of_kinds() {
+    let known: Vec<_> = (0..=u8::MAX).filter_map(Kind::from_number).collect();
+    assert_eq!(known, Kind::ALL);
+    let mut empty = Vec::new();
+    let start = frame::begin(&mut empty, Kind::Message);
+    frame::end(&mut empty, start, &[]);
+    assert_eq!(empty.len(), FRAME_HEADER_BYTES);
+    assert_eq!(payload(&empty, Kind::Message), []);
+}
