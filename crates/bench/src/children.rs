@@ -18,7 +18,7 @@ use kasha_client::session::Session;
 use kasha_runtime::{Clock, EventLoop, random_u64};
 use kasha_types::NodeId;
 use kasha_wire::Durability;
-use rustix::process::{Pid, Signal, kill_process, set_parent_process_death_signal};
+use rustix::process::{Pid, Signal, getpid, getppid, kill_process, set_parent_process_death_signal};
 
 use crate::client::{Connect, is_whole};
 use crate::limits;
@@ -286,9 +286,14 @@ impl Children {
             .stdout(log)
             // Its own group: Ctrl-C reaches this process only, whose end is the children's.
             .process_group(0);
-        // SAFETY: the closure makes one system call, and touches no memory of this process.
+        let parent = getpid();
+        // SAFETY: the closure makes two system calls, and touches no memory of this process.
         unsafe {
-            command.pre_exec(|| Ok(set_parent_process_death_signal(Some(Signal::KILL))?));
+            command.pre_exec(move || {
+                set_parent_process_death_signal(Some(Signal::KILL))?;
+                // It may have died before it was watched.
+                if getppid() == Some(parent) { Ok(()) } else { Err(ErrorKind::BrokenPipe.into()) }
+            });
         }
         let exe = self.spec.exe.display();
         slot.process = Some(command.spawn().map_err(|error| match error.kind() {

@@ -149,6 +149,16 @@ impl OperationKeys {
         self.by_expiry.keys().next().map(|&(expires_at, _)| expires_at)
     }
 
+    /// When a key expires; `None`: it is not known.
+    pub fn expires_at(&self, hash: KeyHash, is_key: impl FnMut(Place) -> bool) -> Option<ClusterTime> {
+        self.find(hash, is_key).map(|entry| entry.expires_at)
+    }
+
+    /// The record at this place goes with its segment (see [`crate::Tracker::forget`]).
+    pub fn forget(&mut self, hash: KeyHash, place: Place) {
+        let _ = self.take(hash, place);
+    }
+
     /// Whether the record at `place` must be kept; for the cleaner.
     #[must_use]
     pub fn is_live(&self, hash: KeyHash, place: Place) -> bool {

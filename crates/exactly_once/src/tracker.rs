@@ -382,6 +382,17 @@ impl Tracker {
         }
     }
 
+    /// The record at this place goes with its segment, which a later word of the log has freed: a replay that started
+    /// from what was left may have found it again.
+    pub fn forget(&mut self, rpc: RpcId, place: Place) {
+        if !self.is_live(rpc, place) {
+            return;
+        }
+        let client = self.clients.get_mut(rpc.client).expect("it has a live record");
+        client.outstanding.remove(rpc.sequence, &mut self.spares);
+        self.stats.records -= 1;
+    }
+
     /// When the client's lease ends as far as this shard knows; `None`: it does not know the client.
     #[must_use]
     pub fn lease_expiry_of(&self, client: ClientId) -> Option<ClusterTime> {

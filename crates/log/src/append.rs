@@ -14,8 +14,11 @@ use crate::{Log, limits};
 pub enum Purpose {
     /// New data.
     Normal,
-    /// Deletes, floors, relocation and the log's own records, which in the end give memory back: may use the reserve.
+    /// Deletes and relocation, which in the end give memory back: may use the reserve.
     Freeing,
+    /// What must never fail for memory, or a full shard could not be recovered: epoch starts, floors, freed segments, and
+    /// what a witness's replay executes. May use a little more than the limit, as backups may.
+    Own,
 }
 
 /// Why an append was refused.
@@ -93,11 +96,16 @@ impl Log {
         let limit = match purpose {
             Purpose::Normal => max - max / 100 * u64::from(self.config.reserve_percent),
             Purpose::Freeing => max,
+            Purpose::Own => max + max / 16 + segment,
         };
         let held = self.segments_held();
         if rolls {
             let begun = self.next_digest_bytes() + u64::from(group);
-            held < self.segments_max() && begun <= segment && held * segment + begun <= limit
+            let segments_max = match purpose {
+                Purpose::Normal | Purpose::Freeing => self.segments_max(),
+                Purpose::Own => self.segments_max() + max / 16 / segment + 1,
+            };
+            held < segments_max && begun <= segment && held * segment + begun <= limit
         } else {
             let head_used = self.head.as_ref().map_or(0, |head| head.used);
             (held - 1) * segment + u64::from(head_used) + u64::from(group) <= limit

@@ -2,7 +2,7 @@
 
 use kasha_log::AppendError;
 use kasha_machine::{Effect, Effects, Endpoint, FileName, Gate};
-use kasha_replication::history_of;
+use kasha_replication::{CLOSING_MARK, history_of};
 use kasha_types::{CoreId, Epoch, LogPosition, SegmentId};
 use kasha_wire::frame::Kind;
 use kasha_wire::hot::{self, AppendView, Appended};
@@ -16,6 +16,19 @@ const PIECE_BYTES_MAX: u32 = u32::MAX;
 /// "From the base of your head segment."
 pub(crate) const FETCH_FROM_HEAD: u64 = u64::MAX;
 
+/// A log that no number of segments reaches: an offset beyond is a mistake or an attack.
+const LOG_BYTES_MAX: u64 = 1 << 48;
+
+/// What a primary tells a member to do (see [`Message::Attach`]).
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Order {
+    pub epoch: Epoch,
+    pub primary: CoreId,
+    pub expected: LogPosition,
+    pub must_hold: u64,
+    pub start: AttachAt,
+}
+
 /// Following a primary.
 #[derive(Debug)]
 pub(crate) struct Backup {
@@ -23,6 +36,8 @@ pub(crate) struct Backup {
     pub primary: CoreId,
     /// Where our log joined the primary's; `None`: not yet, nothing may be appended.
     pub attached: Option<AttachAt>,
+    /// At least this much must be held before what was lost counts as copied again.
+    must_hold: u64,
     /// The round of the last append of this turn: one ack answers them all.
     answer_due: Option<u64>,
     /// An older segment that is being copied to us.
@@ -44,7 +59,7 @@ impl Replica {
             self.promise(core, epoch, out);
         }
         self.lose_role(out);
-        self.role = Role::Backup(Backup { epoch, primary, attached: None, answer_due: None, copy: None });
+        self.role = Role::Backup(Backup { epoch, primary, attached: None, must_hold: u64::MAX, answer_due: None, copy: None });
         true
     }
 
@@ -73,16 +88,18 @@ impl Replica {
         &mut self,
         core: &mut Core,
         from: Endpoint,
-        (epoch, primary): (Epoch, CoreId),
-        expected: LogPosition,
-        start: AttachAt,
+        Order { epoch, primary, expected, must_hold, start }: Order,
         live: &[SegmentId],
         out: &mut Effects,
     ) {
+        let (AttachAt::Keep(offset) | AttachAt::Join(offset)) = start;
+        let aligned = offset.is_multiple_of(u64::from(core.options.segment_bytes)) && offset <= LOG_BYTES_MAX;
+        if matches!(start, AttachAt::Join(_)) && !aligned {
+            return; // no segment begins there
+        }
         if !self.follow(core, epoch, primary, out) {
             return;
         }
-        let (AttachAt::Keep(offset) | AttachAt::Join(offset)) = start;
         let Role::Backup(backup) = &self.role else { return };
         let again = backup.attached == Some(start);
         if !again {
@@ -91,7 +108,7 @@ impl Replica {
                 return self.mismatch(core, from, out);
             }
             let Role::Backup(backup) = &mut self.role else { return };
-            backup.attached = Some(start);
+            (backup.attached, backup.must_hold) = (Some(start), must_hold);
         }
         let (shard, node) = (self.shard, core.id().node);
         send(from, &Message::Attached { shard, epoch, node, end: offset }, core.durable_gate(), out);
@@ -104,7 +121,9 @@ impl Replica {
                     return false;
                 }
                 // Segments freed while we were away: the tombstones of what they hold may be gone by now.
-                let gone: Vec<_> = self.log.segments().map(|(id, _)| id).filter(|id| !live.contains(id)).collect();
+                let head = self.log.segments().map(|(id, _)| id).max();
+                let stale = |id: &SegmentId| !live.contains(id) && Some(*id) != head;
+                let gone: Vec<_> = self.log.segments().map(|(id, _)| id).filter(stale).collect();
                 if !gone.is_empty() {
                     for &segment in &gone {
                         self.log.forget(segment);
@@ -114,11 +133,10 @@ impl Replica {
                 }
             }
             AttachAt::Join(base) => {
-                self.reset_log(core, base, out);
-                let first = self.log.segment_of(base);
-                self.meta.complete = live.iter().all(|&segment| segment >= first);
-                self.meta.intact = false;
+                // The marks say first that what is here does not count; then it goes.
+                (self.meta.intact, self.meta.complete) = (false, false);
                 self.save_meta(core, out);
+                self.reset_log(core, base, out);
             }
         }
         true
@@ -161,18 +179,14 @@ impl Replica {
                 }
                 // Lost or damaged on the way: the primary sends it again.
                 Err(AppendError::Group { .. } | AppendError::Gap { .. } | AppendError::NotAbsent) => return,
-                Err(AppendError::Full) => {
-                    let why = format!("{}: no memory for the primary's log; raise the memory limit", self.shard);
-                    let why = out.span(why.as_bytes());
-                    return out.push(Effect::Stop(why));
-                }
+                Err(AppendError::Full) => return self.stop_for_memory(out),
             }
         } else if append.from > end {
             return;
         }
         backup.answer_due = Some(backup.answer_due.map_or(append.round, |due| due.max(append.round)));
         self.known_synced = self.known_synced.max(append.synced);
-        if !self.meta.intact && self.log.end().offset >= append.synced {
+        if !self.meta.intact && self.log.end().offset >= append.synced.max(backup.must_hold) {
             self.meta.intact = true; // R5.5: re-copied
             self.save_meta(core, out);
         }
@@ -206,21 +220,26 @@ impl Replica {
     ) {
         let (shard, node) = (self.shard, core.id().node);
         let Role::Backup(backup) = &mut self.role else { return };
-        if backup.epoch != epoch || backup.attached.is_none() || total > core.options.segment_bytes {
+        if backup.epoch != epoch || total > core.options.segment_bytes {
             return;
+        }
+        if backup.attached.is_none() {
+            return self.mismatch(core, from, out); // a new incarnation: attach us again
         }
         if self.log.segments().next().is_none() {
             return; // the head's digest, which says what is missing, has not come yet
         }
-        let arrived = if total == 0 {
-            self.end_copy(core, out);
-            if !self.meta.complete {
-                return;
+        let (segment, arrived) = if total == 0 {
+            match self.log.absent().first() {
+                Some(&absent) => (absent, 0),
+                None => {
+                    self.end_copy(core, out);
+                    (CLOSING_MARK, 0)
+                }
             }
-            0
         } else {
             if !self.log.absent().contains(&segment) {
-                total // installed already, or freed: nothing more is wanted of it
+                (segment, total) // installed already, or freed: nothing more is wanted of it
             } else {
                 let fresh = backup.copy.take().filter(|(id, _)| *id == segment);
                 let (_, mut whole) = fresh.unwrap_or((segment, Vec::with_capacity(total as usize)));
@@ -228,25 +247,46 @@ impl Replica {
                     whole.extend_from_slice(bytes);
                 }
                 let arrived = u32::try_from(whole.len()).unwrap_or(u32::MAX);
-                if arrived >= total {
-                    self.install(core, segment, &whole, out);
-                } else {
+                if arrived < total {
                     backup.copy = Some((segment, whole));
+                } else if !self.install(core, segment, &whole, out) {
+                    return;
                 }
-                arrived
+                (segment, arrived)
             }
         };
         let message = Message::SegmentCopied { shard, epoch, node, segment, offset: arrived };
         send(from, &message, core.durable_gate(), out);
     }
 
-    pub fn install(&mut self, core: &mut Core, segment: SegmentId, bytes: &[u8], out: &mut Effects) {
-        if self.log.install_segment(segment, bytes).is_ok() {
-            let offset = self.log.segment_base(segment);
-            let len = u32::try_from(bytes.len()).expect("within a segment");
-            let slice = kasha_types::LogSlice { shard: self.shard, offset, len };
-            core.write_log(FileName::Segment { shard: self.shard, segment }, 0, slice, out);
+    /// Puts an older segment where it lacks. False: it does not fit.
+    pub fn install(&mut self, core: &mut Core, segment: SegmentId, bytes: &[u8], out: &mut Effects) -> bool {
+        match self.log.install_segment(segment, bytes) {
+            Ok(()) => {
+                let offset = self.log.segment_base(segment);
+                let len = u32::try_from(bytes.len()).expect("within a segment");
+                let slice = kasha_types::LogSlice { shard: self.shard, offset, len };
+                core.write_log(FileName::Segment { shard: self.shard, segment }, 0, slice, out);
+                true
+            }
+            Err(AppendError::Full) => {
+                self.stop_for_memory(out);
+                false
+            }
+            Err(
+                AppendError::NotAbsent
+                | AppendError::Group { .. }
+                | AppendError::Gap { .. }
+                | AppendError::Overlap { .. }
+                | AppendError::PredecessorMismatch { .. },
+            ) => false,
         }
+    }
+
+    pub fn stop_for_memory(&self, out: &mut Effects) {
+        let why = format!("{}: no memory for the shard's log; raise the memory limit and start again", self.shard);
+        let why = out.span(why.as_bytes());
+        out.push(Effect::Stop(why));
     }
 
     fn end_copy(&mut self, core: &mut Core, out: &mut Effects) {

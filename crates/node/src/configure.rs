@@ -59,10 +59,7 @@ impl Node {
         let wanted = config.member(node).is_some() || config.recover_from.contains(&node);
         if !wanted && config.phase == ShardPhase::Serving {
             // The shard serves without us: what we hold is of no use to anybody.
-            out.push(Effect::DropHeld(config.shard));
-            replica.reset_log(core, 0, out);
-            core.remove(kasha_machine::FileName::Replica(config.shard), out);
-            self.replicas.remove(&config.shard);
+            replica.discard(core, out);
         }
     }
 
@@ -105,7 +102,7 @@ impl Replica {
                 self.drop_tables(core);
             }
             Stage::Fencing { .. }
-            | Stage::Fetching { .. }
+            | Stage::Fetching(_)
             | Stage::Replaying
             | Stage::Witnessing { .. }
             | Stage::Syncing { .. }

@@ -3,7 +3,7 @@
 use std::rc::Rc;
 
 use kasha_machine::{Data, Effect, Effects, Endpoint, FileName, Gate};
-use kasha_types::{ClientId, ClusterTime, CoreId, KeyHash, LocalPosition, LogSlice, Slot, Tick};
+use kasha_types::{ClientId, ClusterTime, CoreId, Epoch, KeyHash, LocalPosition, LogSlice, ShardId, Slot, Tick};
 use kasha_wire::{Configuration, Durability, Message};
 
 use crate::NodeOptions;
@@ -64,6 +64,12 @@ impl Core {
 
     pub fn durability(&self) -> Durability {
         self.configuration.as_ref().map_or(Durability::Fsync, |configuration| configuration.durability)
+    }
+
+    /// Whether a message of this term may be obeyed: a configuration has come, and knows no later term of the shard.
+    pub fn may_obey(&self, shard: ShardId, epoch: Epoch) -> bool {
+        let known = self.configuration.as_ref();
+        known.is_some_and(|known| known.shard(shard).is_none_or(|config| config.epoch <= epoch))
     }
 
     pub fn learn_cluster_time(&mut self, time: ClusterTime) {

@@ -18,6 +18,7 @@ use kasha_wire::{MemberState, ShardConfig};
 use crate::backup::FETCH_FROM_HEAD;
 use crate::core::{Core, send};
 use crate::replica::{Replica, Role};
+use crate::request_path::Replayed;
 use crate::serving::Serving;
 
 /// What a witness handed out.
@@ -34,7 +35,7 @@ pub(crate) enum Stage {
     /// Members of the set that last served promise our epoch and report.
     Fencing { election: Election, asked: Option<Tick> },
     /// Another member has the greater log: take what we lack.
-    Fetching { from: NodeId, begun: bool, asked: Option<Tick> },
+    Fetching(Fetching),
     /// The log goes into the state.
     Replaying,
     /// One witness of the current list is frozen, and what it holds goes through `look_up`.
@@ -46,6 +47,22 @@ pub(crate) enum Stage {
     /// Clients are served.
     Serving(Serving),
 }
+
+/// Taking another member's log.
+#[derive(Debug)]
+pub(crate) struct Fetching {
+    from: NodeId,
+    /// Its end, as it reported: less is not all.
+    until: LogPosition,
+    /// What we hold joins it; otherwise its head is asked for first.
+    begun: bool,
+    asked: Option<Tick>,
+    /// Questions without an answer.
+    unanswered: u32,
+}
+
+/// Questions to one member before another is looked for.
+const UNANSWERED_MAX: u32 = 20;
 
 /// The primary of one epoch.
 #[derive(Debug)]
@@ -59,7 +76,8 @@ pub(crate) struct Leader {
     /// this process could begin the same epoch again.
     promise: LocalPosition,
     witnesses: Vec<CoreId>,
-    /// Where the members that may hold the log are.
+    /// The members that may hold the log, and where they are.
+    recover_from: Vec<NodeId>,
     electorate: Vec<CoreId>,
 }
 
@@ -89,7 +107,7 @@ impl Leader {
         match &self.stage {
             Stage::Serving(serving) => Some(serving),
             Stage::Fencing { .. }
-            | Stage::Fetching { .. }
+            | Stage::Fetching(_)
             | Stage::Replaying
             | Stage::Witnessing { .. }
             | Stage::Syncing { .. }
@@ -100,7 +118,7 @@ impl Leader {
     /// The state is ahead of replay from here on.
     pub fn executes(&self) -> bool {
         match &self.stage {
-            Stage::Fencing { .. } | Stage::Fetching { .. } | Stage::Replaying => false,
+            Stage::Fencing { .. } | Stage::Fetching(_) | Stage::Replaying => false,
             Stage::Witnessing { .. } | Stage::Syncing { .. } | Stage::Reporting | Stage::Serving(_) => true,
         }
     }
@@ -109,7 +127,7 @@ impl Leader {
         match self.stage {
             Stage::Serving(serving) => Some(serving),
             Stage::Fencing { .. }
-            | Stage::Fetching { .. }
+            | Stage::Fetching(_)
             | Stage::Replaying
             | Stage::Witnessing { .. }
             | Stage::Syncing { .. }
@@ -120,7 +138,7 @@ impl Leader {
     pub fn describe(&self) -> &'static str {
         match &self.stage {
             Stage::Fencing { .. } => "fencing: waits for a member that surely holds the log",
-            Stage::Fetching { .. } => "fetching the rest of the log from another member",
+            Stage::Fetching(_) => "fetching the rest of the log from another member",
             Stage::Replaying => "replaying the log",
             Stage::Witnessing { .. } => "waits for a witness of the current list",
             Stage::Syncing { .. } => "syncing with the new members",
@@ -139,7 +157,7 @@ impl Leader {
                 }
             }
             Stage::Fencing { .. }
-            | Stage::Fetching { .. }
+            | Stage::Fetching(_)
             | Stage::Replaying
             | Stage::Witnessing { .. }
             | Stage::Syncing { .. } => return,
@@ -153,7 +171,7 @@ impl Leader {
 
     pub fn next_deadline(&self, core: &Core) -> Option<Tick> {
         match &self.stage {
-            Stage::Fencing { asked, .. } | Stage::Fetching { asked, .. } | Stage::Witnessing { asked, .. } => {
+            Stage::Fencing { asked, .. } | Stage::Fetching(Fetching { asked, .. }) | Stage::Witnessing { asked, .. } => {
                 Some(asked.map_or(Tick(0), |asked| asked.after(core.options.retry)))
             }
             Stage::Replaying => Some(Tick(0)),
@@ -194,6 +212,7 @@ impl Replica {
             list: config.list,
             promise,
             witnesses: cores_of(core, self.shard, witnesses),
+            recover_from: config.recover_from.clone(),
             electorate: cores_of(core, self.shard, config.recover_from.iter().copied()),
         }));
     }
@@ -215,12 +234,14 @@ impl Replica {
         let Some(leader) = self.leader_mut() else { return };
         match &leader.stage {
             Stage::Fencing { .. } => self.fence(core, now, out),
-            Stage::Fetching { .. } => self.fetch(core, now, out),
+            Stage::Fetching(_) => self.fetch(core, now, out),
             Stage::Replaying if replayed && core.local_durable >= leader.promise => self.begin_epoch(core, now, out),
             Stage::Replaying => {}
             Stage::Witnessing { .. } => self.ask_witnesses(core, now, out),
             Stage::Syncing { target } => {
-                if leader.shipping.synced() >= *target {
+                // A shard that never served has no other copies: its first members must all be complete before it does.
+                let whole = !leader.recover_from.is_empty() || leader.shipping.all_copied();
+                if leader.shipping.synced() >= *target && whole {
                     leader.stage = Stage::Reporting;
                 }
             }
@@ -252,7 +273,13 @@ impl Replica {
             election.on_report(own);
         }
         match election.choice() {
-            Choice::Take(node) if node == core.id().node => leader.stage = Stage::Replaying,
+            Choice::Take(node) if node == core.id().node => {
+                leader.stage = Stage::Replaying;
+                if !self.meta.intact {
+                    self.meta.intact = true; // everybody has reported: what we hold is all there is (R5.5)
+                    self.save_meta(core, out);
+                }
+            }
             Choice::Take(node) => {
                 let best = election.report(node).expect("a report was taken").clone();
                 self.cut_to_match(core, &best, out);
@@ -276,11 +303,21 @@ impl Replica {
         let usable = self.meta.complete && prefix > 0;
         let whole = !usable || !self.truncate_log(core, prefix, out) || !self.meta.complete;
         if whole {
+            // The marks say first that what is here does not count; then it goes.
+            (self.meta.intact, self.meta.complete) = (false, false);
+            self.save_meta(core, out);
             self.reset_log(core, 0, out);
-            self.meta.complete = false;
         }
         let leader = self.leader_mut().expect("fencing");
-        leader.stage = Stage::Fetching { from: best.node, begun: !whole, asked: None };
+        let (from, until) = (best.node, best.end);
+        leader.stage = Stage::Fetching(Fetching { from, until, begun: !whole, asked: None, unanswered: 0 });
+    }
+
+    /// The member does not answer, or no longer holds what it reported: ask all again.
+    fn fence_again(&mut self) {
+        let leader = self.leader_mut().expect("fetching");
+        let election = Election::new(leader.epoch, leader.recover_from.clone());
+        leader.stage = Stage::Fencing { election, asked: None };
     }
 
     fn fetch(&mut self, core: &Core, now: Tick, out: &mut Effects) {
@@ -288,12 +325,16 @@ impl Replica {
         let absent = self.log.absent().first().map(|&segment| self.log.segment_base(segment));
         let Some(leader) = self.leader_mut() else { return };
         let epoch = leader.epoch;
-        let Stage::Fetching { from, begun, asked } = &mut leader.stage else { return };
-        if Leader::overdue(core, now, *asked) {
-            *asked = Some(now);
-            let offset = if *begun { absent.unwrap_or(end) } else { FETCH_FROM_HEAD };
+        let Stage::Fetching(fetching) = &mut leader.stage else { return };
+        if Leader::overdue(core, now, fetching.asked) {
+            fetching.asked = Some(now);
+            fetching.unanswered += 1;
+            if fetching.unanswered > UNANSWERED_MAX {
+                return self.fence_again();
+            }
+            let offset = if fetching.begun { absent.unwrap_or(end) } else { FETCH_FROM_HEAD };
             let configuration = core.configuration.as_ref().expect("a configuration promoted us");
-            if let Some(to) = configuration.core_of(*from, shard) {
+            if let Some(to) = configuration.core_of(fetching.from, shard) {
                 send(Endpoint::Core(to), &Message::FetchLog { shard, epoch, from: offset }, Gate::Now, out);
             }
         }
@@ -303,23 +344,25 @@ impl Replica {
     pub fn on_log_piece(&mut self, core: &mut Core, epoch: Epoch, from: u64, bytes: &[u8], out: &mut Effects) {
         let aligned = from.is_multiple_of(u64::from(core.options.segment_bytes));
         let Some(leader) = self.leader_mut().filter(|leader| leader.epoch == epoch) else { return };
-        let Stage::Fetching { asked, begun, .. } = &mut leader.stage else { return };
-        if !*begun && !aligned {
+        let Stage::Fetching(fetching) = &mut leader.stage else { return };
+        if !fetching.begun && (!aligned || bytes.is_empty()) {
             return; // not what was asked for
         }
-        let began = std::mem::replace(begun, true);
-        *asked = None;
+        let (began, until) = (std::mem::replace(&mut fetching.begun, true), fetching.until);
+        (fetching.asked, fetching.unanswered) = (None, 0);
         if !began {
             self.reset_log(core, from, out);
         }
         let segment = self.log.segment_of(from);
         if self.log.absent().contains(&segment) {
-            self.install(core, segment, bytes, out);
+            let _ = self.install(core, segment, bytes, out);
         } else if !bytes.is_empty() {
             // A piece that does not fit is an old or a repeated one: the next question asks from our end.
             if self.log.append_raw(bytes).is_ok() {
                 self.write_log(core, out);
             }
+        } else if from == self.log.end().offset && self.log.end() != until {
+            self.fence_again();
         } else if from == self.log.end().offset && self.log.absent().is_empty() {
             // It came from a member that counted: ours is as good.
             (self.meta.intact, self.meta.complete) = (true, true);
@@ -340,7 +383,7 @@ impl Replica {
                     FenceReport { intact: report.intact && sure, complete: report.complete && sure, ..report.clone() };
                 election.on_report(report);
             }
-            Stage::Fetching { .. } | Stage::Replaying | Stage::Witnessing { .. } => {}
+            Stage::Fetching(_) | Stage::Replaying | Stage::Witnessing { .. } => {}
             Stage::Syncing { .. } | Stage::Reporting | Stage::Serving(_) => {
                 leader.shipping.on_fence_report(now, log, report, out);
             }
@@ -350,7 +393,10 @@ impl Replica {
     /// The log is whole and replayed: our epoch begins in it.
     fn begin_epoch(&mut self, core: &mut Core, now: Tick, out: &mut Effects) {
         let Self { log, role: Role::Leader(leader), .. } = self else { return };
-        let mut group = log.begin(leader.epoch, 64, Purpose::Freeing).expect("the reserve holds an epoch's start");
+        let mut group = match log.begin(leader.epoch, 64, Purpose::Own) {
+            Ok(group) => group,
+            Err(_) => return self.stop_for_memory(out),
+        };
         group.entry(EntryKind::EpochStart, 0);
         group.commit();
         let leader = self.leader_mut().expect("it begins its epoch");
@@ -385,7 +431,14 @@ impl Replica {
     }
 
     /// A witness froze and handed out what it holds: replay one, and only one (step 4).
-    pub fn on_witness_holds(&mut self, core: &mut Core, epoch: Epoch, list: ListVersion, answer: WitnessAnswer) {
+    pub fn on_witness_holds(
+        &mut self,
+        core: &mut Core,
+        epoch: Epoch,
+        list: ListVersion,
+        answer: WitnessAnswer,
+        out: &mut Effects,
+    ) {
         let Some(leader) = self.leader_mut().filter(|leader| leader.epoch == epoch && leader.list == list) else {
             return;
         };
@@ -401,7 +454,9 @@ impl Replica {
         let Some(chosen) = chosen else { return };
         let requests = std::mem::take(&mut answers[chosen].requests);
         for request in &requests {
-            self.replay_request(core, &request.0);
+            if self.replay_request(core, &request.0) == Replayed::NoMemory {
+                return self.stop_for_memory(out); // it may have been completed: never skipped
+            }
         }
         self.leader_mut().expect("witnessing").stage = Stage::Syncing { target: 0 };
         self.set_sync_target();

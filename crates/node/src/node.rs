@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use kasha_machine::{Disk, Effect, Effects, Endpoint, FileName, Gate, Input, Machine};
 use kasha_replication::FenceReport;
-use kasha_types::{ConfigVersion, LogSlice, SegmentId, ShardId, Tick};
+use kasha_types::{ConfigVersion, LogSlice, SegmentId, ShardId, Tick, limits};
 use kasha_wire::frame::Kind;
 use kasha_wire::hot::{self, AppendView, Appended, ReadView, RequestView, SyncRequest, Synced};
 use kasha_wire::message::{Message, Report};
@@ -39,6 +39,8 @@ impl Node {
     /// If the files are another cluster's or version's, or cannot be read. Damaged files are no error: what they held
     /// does not count until it is copied again (R5.5).
     pub fn start(options: NodeOptions, disk: &dyn Disk, now: Tick, out: &mut Effects) -> Result<Self, StartError> {
+        assert!(options.segment_bytes <= limits::SEGMENT_BYTES, "a whole segment must fit a frame");
+        assert!(options.witness_slots as usize <= limits::WITNESS_SLOTS, "all a witness holds must fit a frame");
         out.push(Effect::Route { to: Endpoint::Coordinator, address: options.coordinator });
         let core = Core::new(options);
         let mut files: BTreeMap<ShardId, Vec<SegmentId>> = BTreeMap::new();
@@ -184,6 +186,7 @@ impl Node {
                     replica.on_lease_verdict(&expired, &alive);
                 }
             }
+            Message::FreezeWitness { shard, epoch, .. } if !self.core.may_obey(shard, epoch) => {}
             Message::FreezeWitness { shard, list, epoch } => {
                 self.witnesses.on_freeze(&mut self.core, from, (shard, list), epoch, out);
             }
@@ -200,13 +203,17 @@ impl Node {
     fn on_shard_message(&mut self, now: Tick, from: Endpoint, message: Message, out: &mut Effects) -> bool {
         let core = &mut self.core;
         match message {
+            // Who knows of a later term obeys no earlier one; who knows nothing cannot tell what a loss of power means
+            // (R5.5). Both are asked again.
+            Message::Fence { shard, epoch, .. } | Message::Attach { shard, epoch, .. } if !core.may_obey(shard, epoch) => {}
             Message::Fence { shard, epoch, primary } => {
                 let replica = self.replicas.entry(shard).or_insert_with(|| Replica::fresh(&core.options, shard));
                 replica.on_fence(core, from, epoch, primary, out);
             }
-            Message::Attach { shard, epoch, primary, expected, start, live } => {
+            Message::Attach { shard, epoch, primary, expected, must_hold, start, live } => {
                 let replica = self.replicas.entry(shard).or_insert_with(|| Replica::fresh(&core.options, shard));
-                replica.on_attach(core, from, (epoch, primary), expected, start, &live, out);
+                let order = crate::backup::Order { epoch, primary, expected, must_hold, start };
+                replica.on_attach(core, from, order, &live, out);
             }
             Message::FenceReport { shard, epoch, node, exists, end, history, intact, complete } => {
                 let report = FenceReport { node, end, history, intact, complete };
@@ -248,7 +255,7 @@ impl Node {
             }
             Message::WitnessHolds { shard, list, epoch, node, known, requests } => {
                 if let Some(replica) = self.replicas.get_mut(&shard) {
-                    replica.on_witness_holds(core, epoch, list, WitnessAnswer::new(node, known, requests));
+                    replica.on_witness_holds(core, epoch, list, WitnessAnswer::new(node, known, requests), out);
                 }
             }
             Message::GcDone { shard, list, round, node, suspects } => {

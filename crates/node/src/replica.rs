@@ -46,6 +46,8 @@ pub(crate) struct Replica {
     written: u64,
     /// Up to where the file holds the log.
     pub held: u64,
+    /// Segments on file that are not part of the log: behind damage, or without marks. They go with the log.
+    stray: Vec<SegmentId>,
     /// Up to where every member is known to hold the log.
     pub known_synced: u64,
     /// Ends of the log at commits that are not known to hold yet.
@@ -77,6 +79,7 @@ impl Replica {
             role: Role::Idle,
             written: 0,
             held: 0,
+            stray: Vec::new(),
             known_synced: 0,
             marks: VecDeque::new(),
         }
@@ -94,6 +97,7 @@ impl Replica {
         let read = |file| disk.read(file).map_err(|error| StartError::Read(file, error));
         let Some(meta) = read(FileName::Replica(shard))? else {
             // Segments without marks: the folder lost a file. What it held cannot be vouched for.
+            replica.stray = segments;
             return Ok(replica);
         };
         replica.meta = ReplicaMeta::decode(&meta, options.cluster, shard).map_err(StartError::Replica)?;
@@ -103,6 +107,7 @@ impl Replica {
             let file = FileName::Segment { shard, segment };
             files.extend(read(file)?.map(|bytes| (segment, bytes)));
         }
+        let seen: Vec<_> = files.iter().map(|&(segment, _)| segment).collect();
         let (log, report) = Log::load(shard, log_config(options), files.into_iter());
         replica.log = log;
         for &segment in &report.useless {
@@ -120,6 +125,8 @@ impl Replica {
         if report.damage.is_some() || !replica.log.absent().is_empty() {
             replica.meta.complete = false;
         }
+        let held: Vec<_> = replica.log.segments().map(|(segment, _)| segment).collect();
+        replica.stray = seen.into_iter().filter(|segment| !held.contains(segment)).collect();
         (replica.written, replica.held) = (end, end);
         Ok(replica)
     }
@@ -186,7 +193,11 @@ impl Replica {
     pub fn reset_log(&mut self, core: &mut Core, base: u64, out: &mut Effects) {
         let log = &self.log;
         out.copy_log_bytes(self.shard, |slice| log.slice(slice));
-        for (segment, _) in self.log.segments() {
+        // Newest first: a crash in between must not leave a hole.
+        let mut segments: Vec<_> = self.log.segments().map(|(segment, _)| segment).collect();
+        segments.append(&mut self.stray);
+        segments.sort_unstable();
+        for &segment in segments.iter().rev() {
             core.remove(FileName::Segment { shard: self.shard, segment }, out);
         }
         core.fsync = true;
@@ -199,6 +210,16 @@ impl Replica {
         (self.written, self.held, self.known_synced) = (base, base, 0);
         self.marks.clear();
         self.forget_state();
+    }
+
+    /// The shard serves without us: what we hold is of no use. The promise stays (F2).
+    pub fn discard(&mut self, core: &mut Core, out: &mut Effects) {
+        self.lose_role(out);
+        if self.log.end().offset > 0 || !self.stray.is_empty() {
+            (self.meta.intact, self.meta.complete) = (false, false);
+            self.save_meta(core, out);
+            self.reset_log(core, 0, out);
+        }
     }
 
     /// The state is built anew from the log.
@@ -216,7 +237,8 @@ impl Replica {
         let log = &self.log;
         out.copy_log_bytes(self.shard, |slice| log.slice(slice));
         let Ok(cut) = self.log.truncate(offset) else { return false };
-        for segment in cut.removed {
+        // Newest first: a crash in between must not leave a hole.
+        for &segment in cut.removed.iter().rev() {
             core.remove(FileName::Segment { shard: self.shard, segment }, out);
         }
         if let Some((segment, used)) = cut.head {
@@ -299,7 +321,7 @@ impl Replica {
     /// Lets go of segments that the log says are freed, once the state has followed the log to that word.
     pub fn free_retired(&mut self, core: &mut Core, up_to: u64, out: &mut Effects) {
         while let Some(segment) = self.log.retired(up_to) {
-            self.state.store.forget_segment(&self.log, segment);
+            self.state.forget_segment(&self.log, segment);
             self.log.free(segment);
             core.remove(FileName::Segment { shard: self.shard, segment }, out);
         }
@@ -316,7 +338,9 @@ impl Replica {
 
     /// Notes durably how far the log was surely acknowledged, once a segment: an end below it means damage (R5.5).
     pub fn note_acknowledged(&mut self, core: &mut Core, out: &mut Effects) {
-        if self.exists && self.log.segment_of(self.held) > self.log.segment_of(self.meta.acknowledged) {
+        // Before the configuration has come nobody knows whether a loss of power matters: the marks stay as they are.
+        let judged = core.configuration.is_some();
+        if judged && self.exists && self.log.segment_of(self.held) > self.log.segment_of(self.meta.acknowledged) {
             self.meta.acknowledged = self.held;
             self.save_meta(core, out);
         }

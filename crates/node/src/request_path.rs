@@ -34,6 +34,18 @@ pub(crate) enum Origin {
     Replay,
 }
 
+/// What became of a request from a witness.
+#[must_use]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Replayed {
+    /// Its completion record is in the log, now or already.
+    Recorded,
+    /// Stale, expired, unprovable, or with a key that is not ours: it may be forgotten.
+    Skipped,
+    /// It cannot be executed now, and must not be forgotten.
+    NoMemory,
+}
+
 /// A decoded request.
 struct Received<'a> {
     origin: Origin,
@@ -138,21 +150,22 @@ impl Replica {
         }
     }
 
-    /// One update from a witness: replayed by a new primary, or named a suspect (R4.5). Skipped as a whole if it is
-    /// stale, expired, or has a key that is not ours; then false: it can be forgotten at once.
-    pub fn replay_request(&mut self, core: &mut Core, body: &[u8]) -> bool {
-        let Some(mut path) = self.path(core) else { return false };
-        let Some(received) = path.receive(Origin::Replay, body) else { return false };
-        let Ok(admitted) = path.admit(received, None) else { return false };
+    /// One update from a witness: replayed by a new primary, or named a suspect (R4.5).
+    pub fn replay_request(&mut self, core: &mut Core, body: &[u8]) -> Replayed {
+        let Some(mut path) = self.path(core) else { return Replayed::Skipped };
+        let Some(received) = path.receive(Origin::Replay, body) else { return Replayed::Skipped };
+        let Ok(admitted) = path.admit(received, None) else { return Replayed::Skipped };
         let fresh = match path.look_up(admitted) {
             Found::New(fresh) => fresh,
-            Found::Completed(_) | Found::InProgress => return true,
-            Found::Refuse(..) | Found::AskLease(_) => return false,
+            Found::Completed(_) | Found::InProgress => return Replayed::Recorded,
+            Found::Refuse(..) | Found::AskLease(_) => return Replayed::Skipped,
         };
-        let Ok(ordered) = path.order(fresh) else { return false };
-        let recorded = path.execute_and_record(ordered);
-        assert!(recorded.is_ok(), "{}: the reserve is too small for a witness's replay", self.shard);
-        true
+        let recorded = path.order(fresh).and_then(|ordered| path.execute_and_record(ordered));
+        match recorded {
+            Ok(_) => Replayed::Recorded,
+            Err((_, Refusal::OutOfMemory)) => Replayed::NoMemory,
+            Err(_) => Replayed::Skipped,
+        }
     }
 
     /// Why nothing is served here at all.
@@ -171,7 +184,7 @@ impl Replica {
             Stage::Serving(serving) => Some(serving),
             Stage::Witnessing { .. } => None,
             Stage::Fencing { .. }
-            | Stage::Fetching { .. }
+            | Stage::Fetching(_)
             | Stage::Replaying
             | Stage::Syncing { .. }
             | Stage::Reporting => return None,
@@ -236,6 +249,8 @@ impl<'p> Path<'p> {
             Origin::Replay => self.state.tracker.look_up_replayed(&received.request),
         };
         match found {
+            // A floor that is logged and not synced yet refuses already (R4.6).
+            LookUp::New if self.is_below_pending_floor(&received) => Found::Refuse(received, Refusal::LeaseExpired),
             LookUp::New => Found::New(Fresh(received)),
             LookUp::InProgress => Found::InProgress,
             LookUp::Completed(place) => {
@@ -264,6 +279,11 @@ impl<'p> Path<'p> {
         }
         self.state.tracker.prove(client, expiry);
         self.look_up(Admitted(received))
+    }
+
+    fn is_below_pending_floor(&self, received: &Received<'_>) -> bool {
+        let floor = self.serving.as_ref().and_then(|serving| serving.pending_floor_time());
+        floor.is_some_and(|floor| received.request.lease_expiry <= floor)
     }
 
     fn ask_lease(&mut self, received: &Received<'_>) {
@@ -312,9 +332,14 @@ impl<'p> Path<'p> {
             return Ok(OperationKey::None); // nothing runs: nothing is kept under the key
         }
         let (slot, fingerprint) = (body.first_slot(), Fingerprint(body.fingerprint()));
-        if self.expire_operation_key(hash, slot, key, fingerprint)? {
-            *overlaps = true;
-        }
+        self.expire_operation_key(hash, slot, key)?;
+        // A key dropped by an entry that is not synced yet is observed only by who waits for that entry (R5.2).
+        *overlaps |= self.serving.as_ref().is_some_and(|serving| serving.keys_dropped_until > self.synced);
+        // Replay must run what was completed in time, however late it is now; only what the log itself says is over is.
+        let now = match received.origin {
+            Origin::Replay if self.serving.is_none() => self.state.cluster_time,
+            Origin::Replay | Origin::Client { .. } | Origin::Cancel { .. } => self.cluster_time,
+        };
         // Either way it reads what the log says of the key: a hit may be unsynced (R4.9).
         Ok(match self.state.find_operation_key(self.log, hash, fingerprint, slot, key) {
             OperationKeyCheck::Hit(place) => {
@@ -325,34 +350,23 @@ impl<'p> Path<'p> {
                 *overlaps = true;
                 OperationKey::Mismatch
             }
-            // Replay must run what was completed in time, however late it is now.
-            OperationKeyCheck::Miss if received.origin != Origin::Replay && self.cluster_time > body.head.not_after => {
-                return Err(Refusal::Unprovable);
-            }
+            OperationKeyCheck::Miss if now > body.head.not_after => return Err(Refusal::Unprovable),
             OperationKeyCheck::Miss => OperationKey::Store(key),
         })
     }
 
     /// Expiry is a logged delete before the operation that observes it, never a look at a clock (R5.2).
-    fn expire_operation_key(
-        &mut self,
-        hash: KeyHash,
-        slot: kasha_types::Slot,
-        key: &[u8],
-        fingerprint: Fingerprint,
-    ) -> Result<bool, Refusal> {
-        let OperationKeyCheck::Hit(place) = self.state.find_operation_key(self.log, hash, fingerprint, slot, key)
-        else {
-            return Ok(false);
-        };
-        let payload = self.log.entry(EntryOffset(place.0)).payload;
-        let expires_at = OperationKeyRecord::decode(payload).expect("our own operation key").expires_at;
-        if expires_at >= self.cluster_time {
-            return Ok(false);
+    fn expire_operation_key(&mut self, hash: KeyHash, slot: kasha_types::Slot, key: &[u8]) -> Result<(), Refusal> {
+        let expiry = self.state.operation_key_expiry(self.log, hash, slot, key);
+        if expiry.is_none_or(|expiry| expiry >= self.cluster_time) {
+            return Ok(());
         }
-        drop_operation_key(self.log, self.state, self.epoch, self.cluster_time, slot, key, self.scratch)
+        let end = drop_operation_key(self.log, self.state, self.epoch, self.cluster_time, slot, key, self.scratch)
             .map_err(|_| Refusal::OutOfMemory)?;
-        Ok(true)
+        if let Some(serving) = &mut self.serving {
+            serving.keys_dropped_until = end;
+        }
+        Ok(())
     }
 
     /// Executes, and appends changes and completion record as one entry group.
@@ -368,6 +382,7 @@ impl<'p> Path<'p> {
             && !matches!(received.origin, Origin::Cancel { .. });
         let needed = self.bytes_needed(&received.body, operation_key, executes, hit.as_ref().map_or(0, Vec::len));
         let purpose = match received.origin {
+            Origin::Replay if self.serving.is_none() => Purpose::Own,
             Origin::Replay | Origin::Cancel { .. } => Purpose::Freeing,
             Origin::Client { .. } if received.body.update.only_frees() => Purpose::Freeing,
             Origin::Client { .. } => Purpose::Normal,
@@ -387,7 +402,7 @@ impl<'p> Path<'p> {
                 Executed::Commit => {}
                 Executed::Discard => {
                     drop(group);
-                    group = self.log.begin(self.epoch, needed, Purpose::Freeing).expect("there was room a moment ago");
+                    group = self.log.begin(self.epoch, needed, Purpose::Own).expect("there was room a moment ago");
                 }
             }
         } else {
@@ -423,7 +438,8 @@ impl<'p> Path<'p> {
         /// A result without what depends on the number of keys.
         const RESULT_BASE_BYTES: usize = 32;
         const RESULT_BYTES_PER_KEY: usize = 16;
-        let keys = self.scratch.slots.len();
+        let mut keys = 0;
+        body.for_each_key(|_, _| keys += 1);
         let result = hit.max(RESULT_BASE_BYTES + keys * RESULT_BYTES_PER_KEY);
         let record = CompletionRecord { request: request_of(body), slots: &self.scratch.slots, result: &[] };
         let changes = if executes { self.state.store.bytes_needed(self.log, body.head.table, &body.update) } else { 0 };
@@ -543,7 +559,7 @@ fn record(
     Undead(Recorded { origin: received.origin, rpc: request.rpc, result, end, overlaps })
 }
 
-/// Logs that an operation key has expired, and forgets it.
+/// Logs that an operation key has expired, and forgets it. Returns the end of the entry.
 pub(crate) fn drop_operation_key(
     log: &mut Log,
     state: &mut ShardState,
@@ -552,18 +568,18 @@ pub(crate) fn drop_operation_key(
     slot: kasha_types::Slot,
     key: &[u8],
     scratch: &mut Scratch,
-) -> Result<(), Full> {
+) -> Result<u64, Full> {
     let dropped = OperationKeyDropped { slot, at: at_time, operation_key: key };
-    let mut group = log.begin(epoch, entry_bytes(dropped.encoded_len()), Purpose::Freeing)?;
+    let mut group = log.begin(epoch, entry_bytes(dropped.encoded_len()), Purpose::Own)?;
     let (at, payload) = group.entry(EntryKind::OperationKeyDropped, dropped.encoded_len());
     dropped.encode_into(payload);
-    group.commit();
+    let end = group.commit().end.offset;
     scratch.dead.clear();
     state.drop_operation_key(log, &dropped, at, &mut scratch.dead);
     for at in scratch.dead.drain(..) {
         log.kill(at);
     }
-    Ok(())
+    Ok(end)
 }
 
 fn request_of(body: &Body<'_>) -> Request {

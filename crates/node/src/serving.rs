@@ -14,7 +14,7 @@ use kasha_wire::{Body, Configuration, ShardConfig};
 use crate::core::{Core, send};
 use crate::leader::Stage;
 use crate::replica::{Replica, Role};
-use crate::request_path::drop_operation_key;
+use crate::request_path::{Replayed, drop_operation_key};
 use crate::state::ShardState;
 
 /// Unsynced keys and operations a primary takes before it says "busy": bounds what is held for gates.
@@ -73,7 +73,11 @@ pub(crate) struct Serving {
     pub has_enough_members: bool,
     /// An unsynced operation on everything ends here: every later one overlaps with it (R5.1).
     pub everything_until: u64,
+    /// An operation key's unsynced expiry ends here: whoever finds the key gone waits for it (R5.2).
+    pub keys_dropped_until: u64,
     pub counters: Counters,
+    /// The configuration's list; `list` is none while it is being closed.
+    committed_list: ListVersion,
     /// The list is being closed: it is, once this is synced (R6.2).
     closing_at: Option<u64>,
     touched: VecDeque<Touched>,
@@ -106,6 +110,8 @@ impl Serving {
             fast_path: config.has_fast_path(configuration.faults),
             has_enough_members: has_enough_members(configuration, config),
             everything_until: 0,
+            keys_dropped_until: 0,
+            committed_list: config.list,
             counters: Counters::default(),
             closing_at: config.closing.then_some(end),
             touched: VecDeque::new(),
@@ -125,8 +131,8 @@ impl Serving {
     pub fn update(&mut self, core: &Core, config: &ShardConfig, end: u64) {
         let configuration = core.configuration.as_ref().expect("a configuration promoted us");
         self.has_enough_members = has_enough_members(configuration, config);
-        if config.list != self.list {
-            self.list = config.list;
+        if config.list != self.committed_list {
+            (self.list, self.committed_list) = (config.list, config.list);
             self.witnesses = links(core, config);
             self.closing_at = None;
         }
@@ -136,6 +142,10 @@ impl Serving {
             self.closing_at.get_or_insert(end);
         }
         self.fast_path = config.has_fast_path(configuration.faults);
+    }
+
+    pub fn pending_floor_time(&self) -> Option<ClusterTime> {
+        self.pending_floor.as_ref().map(|pending| pending.floor)
     }
 
     pub fn list_is_closed(&self, synced: u64) -> bool {
@@ -229,11 +239,15 @@ impl Replica {
         suspects: &[kasha_wire::codec::Bytes],
     ) {
         let Some(Stage::Serving(serving)) = self.leader_mut().map(|leader| &mut leader.stage) else { return };
-        if serving.list != list || !serving.on_gc_done(node, round) {
+        if serving.committed_list != list || !serving.on_gc_done(node, round) {
             return;
         }
         for suspect in suspects {
-            let known = self.replay_request(core, &suspect.0);
+            let known = match self.replay_request(core, &suspect.0) {
+                Replayed::Recorded => true,
+                Replayed::Skipped => false,
+                Replayed::NoMemory => continue, // it stays where it is, and is named again
+            };
             let end = if known { self.log.end().offset } else { 0 };
             let Ok(body) = Body::decode(&suspect.0) else { continue };
             let mut hashes = Vec::new();
@@ -275,6 +289,7 @@ impl Replica {
         self.drop_tombstones(core, synced);
         self.expire_operation_keys(core);
         self.settle_floor(core, synced);
+        self.drop_tables(core);
         self.ask_about_leases(core, out);
     }
 
@@ -286,7 +301,7 @@ impl Replica {
         self.free_retired(core, synced, out);
         self.serving_mut().freed_a_segment |= retired;
         while let Some(segment) = self.log.freeable(synced) {
-            let Ok(mut group) = self.log.begin(epoch, entry_bytes(4), Purpose::Freeing) else { return };
+            let Ok(mut group) = self.log.begin(epoch, entry_bytes(4), Purpose::Own) else { return };
             group.segment_freed(segment);
             group.commit();
         }
@@ -309,7 +324,7 @@ impl Replica {
         if settled {
             state.store.drop_graves(is_gone, |at| dead.push(at));
         } else if let Some(floor) = state.store.wanted_version_floor(is_gone) {
-            let Ok(mut group) = log.begin(epoch, entry_bytes(8), Purpose::Freeing) else { return };
+            let Ok(mut group) = log.begin(epoch, entry_bytes(8), Purpose::Own) else { return };
             let (at, payload) = group.entry(EntryKind::VersionFloor, 8);
             payload.copy_from_slice(&floor.to_le_bytes());
             let end = group.commit().end.offset;
@@ -332,8 +347,9 @@ impl Replica {
             }
             let (slot, key) = (record.slot, record.operation_key.to_vec());
             let (log, state, time) = (&mut self.log, &mut self.state, core.cluster_time);
-            if drop_operation_key(log, state, epoch, time, slot, &key, &mut core.scratch).is_err() {
-                break;
+            match drop_operation_key(log, state, epoch, time, slot, &key, &mut core.scratch) {
+                Ok(end) => self.serving_mut().keys_dropped_until = end,
+                Err(_) => break,
             }
         }
     }
@@ -383,7 +399,7 @@ impl Replica {
             return;
         }
         let entry = ExpiryFloorEntry { floor, clients: &known };
-        let Ok(mut group) = self.log.begin(epoch, entry_bytes(entry.encoded_len()), Purpose::Freeing) else { return };
+        let Ok(mut group) = self.log.begin(epoch, entry_bytes(entry.encoded_len()), Purpose::Own) else { return };
         let (at, payload) = group.entry(EntryKind::ExpiryFloor, entry.encoded_len());
         entry.encode_into(payload);
         let end = group.commit().end.offset;
@@ -401,7 +417,7 @@ impl Replica {
             .filter(|&table| configuration.tables.iter().all(|info| info.table != table))
             .collect();
         for table in gone {
-            let Ok(mut group) = self.log.begin(epoch, entry_bytes(4), Purpose::Freeing) else { return };
+            let Ok(mut group) = self.log.begin(epoch, entry_bytes(4), Purpose::Own) else { return };
             let (at, payload) = group.entry(EntryKind::TableDropped, 4);
             payload.copy_from_slice(&table.0.to_le_bytes());
             serving.everything_until = group.commit().end.offset;

@@ -6,7 +6,7 @@ use kasha_exactly_once::{
 };
 use kasha_log::{EntryKind, EntryOffset, Log};
 use kasha_store::Store;
-use kasha_types::{ClusterTime, KeyHash, TableId, operation_key_hash};
+use kasha_types::{ClusterTime, KeyHash, SegmentId, Slot, TableId, operation_key_hash};
 
 /// A shard's state.
 #[derive(Debug, Default)]
@@ -90,6 +90,44 @@ impl ShardState {
         self.cluster_time = self.cluster_time.max(floor);
         self.tracker.raise_floor(floor, clients, |place| dead.push(EntryOffset(place.0)));
         dead.extend(self.floor_entry.replace(at));
+    }
+
+    /// A segment leaves this replica: nothing may lead into it any more. Its entries are dead by what was synced after
+    /// them, but a replay that began without those later entries may have taken some for live.
+    pub fn forget_segment(&mut self, log: &Log, segment: SegmentId) {
+        let end = log.segment_base(SegmentId(segment.0 + 1));
+        let groups = log.groups_from(log.segment_base(segment)).take_while(|group| group.start < end);
+        for (at, entry) in groups.flat_map(|group| group.entries) {
+            match entry.kind {
+                EntryKind::Object => self.store.forget_object(log, at),
+                EntryKind::Completion => {
+                    let record = CompletionRecordRef::decode(entry.payload).expect("our own completion record");
+                    self.tracker.forget(record.request.rpc, Place(at.0));
+                }
+                EntryKind::OperationKey => {
+                    let record = OperationKeyRecord::decode(entry.payload).expect("our own operation key");
+                    let hash = operation_key_hash(record.slot, record.operation_key);
+                    self.operation_keys.forget(hash, Place(at.0));
+                }
+                EntryKind::Tombstone
+                | EntryKind::ExpiryFloor
+                | EntryKind::EpochStart
+                | EntryKind::Digest
+                | EntryKind::SegmentFreed
+                | EntryKind::TableDropped
+                | EntryKind::VersionFloor
+                | EntryKind::OperationKeyDropped => {}
+            }
+        }
+        self.store.forget_segment(log, segment);
+        let stays = |at: &EntryOffset| log.segment_of(at.0) != segment;
+        self.floor_entry = self.floor_entry.filter(stays);
+        self.dropped_key_entry = self.dropped_key_entry.filter(stays);
+    }
+
+    /// When an operation key expires; `None`: it is not known.
+    pub fn operation_key_expiry(&self, log: &Log, hash: KeyHash, slot: Slot, key: &[u8]) -> Option<ClusterTime> {
+        self.operation_keys.expires_at(hash, |place| is_operation_key(log, place, slot, key))
     }
 
     /// Where an operation key's record is, whatever it says of expiry.

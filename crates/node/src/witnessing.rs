@@ -193,6 +193,11 @@ impl Witnesses {
         out: &mut Effects,
     ) {
         let (mut known, mut requests) = (false, Vec::new());
+        if list != ListVersion::NONE && !self.instances.contains_key(&(shard, list)) {
+            // It was never started here, or is lost. It must not be started later: a zombie's clients would record on it.
+            self.start(core, shard, list, out);
+            self.instances.get_mut(&(shard, list)).expect("just started").intact = false;
+        }
         if let Some(instance) = self.instances.get_mut(&(shard, list)) {
             if !instance.witness.is_frozen() {
                 instance.witness.freeze();

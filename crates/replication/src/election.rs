@@ -46,17 +46,10 @@ impl Election {
     }
 
     /// Takes a report of this epoch's fence. A repeated one replaces the former: the member may have restarted.
-    ///
-    /// # Panics
-    /// If a log is ahead of the epoch that fences it: somebody went on as primary of a later epoch (F2).
     pub fn on_report(&mut self, report: FenceReport) {
-        assert!(
-            report.end.epoch <= self.epoch,
-            "F2: {} holds {:?}, fenced for {}",
-            report.node,
-            report.end,
-            self.epoch
-        );
+        if report.end.epoch > self.epoch {
+            return; // its log is of a later term: ours is over, and the configuration will say so
+        }
         match self.reports.iter_mut().find(|known| known.node == report.node) {
             Some(known) => *known = report,
             None => self.reports.push(report),

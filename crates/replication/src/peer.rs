@@ -69,6 +69,8 @@ pub struct Peer {
     pub(crate) reported: LogPosition,
     /// When something was last sent that wants an answer, or an answer came.
     pub(crate) touched: Option<Tick>,
+    /// Where its log joined ours.
+    pub(crate) attached_at: u64,
     /// Sent up to here.
     pub(crate) sent: u64,
     /// It holds the log up to here.
@@ -89,6 +91,7 @@ impl Peer {
             state: PeerState::Asking,
             reported: LogPosition::default(),
             touched: None,
+            attached_at: 0,
             sent: 0,
             acked: 0,
             round_sent: 0,

@@ -24,6 +24,9 @@ const WINDOW_BYTES_MAX: u64 = 4 * 1024 * 1024;
 /// Bytes of one part of a copied segment; one is under way at a time, so that copying leaves room for the live tail.
 const COPY_BYTES_MAX: u32 = 256 * 1024;
 
+/// Names no segment: there is no more to copy.
+pub const CLOSING_MARK: SegmentId = SegmentId(u32::MAX);
+
 /// How long to wait before sending again.
 #[derive(Clone, Copy, Debug)]
 pub struct Timing {
@@ -107,7 +110,14 @@ impl Shipping {
 
     /// Joiners whose copy is complete, for the coordinator (R7.2).
     pub fn copied(&self) -> impl Iterator<Item = NodeId> + '_ {
-        self.peers.iter().filter(|peer| peer.joining && peer.is_copied()).map(|peer| peer.core.node)
+        let copied = move |peer: &&Peer| peer.joining && peer.is_copied() && peer.acked >= self.synced;
+        self.peers.iter().filter(copied).map(|peer| peer.core.node)
+    }
+
+    /// Whether every member has all there is to copy.
+    #[must_use]
+    pub fn all_copied(&self) -> bool {
+        self.peers.iter().all(Peer::is_copied)
     }
 
     fn peer_mut(&mut self, node: NodeId) -> Option<&mut Peer> {
@@ -153,14 +163,15 @@ impl Shipping {
             return; // an answer to an earlier attach
         }
         peer.state = PeerState::Attached;
-        (peer.sent, peer.acked, peer.touched) = (end, end, Some(now));
+        (peer.sent, peer.acked, peer.attached_at, peer.touched) = (end, end, end, Some(now));
         self.advance();
     }
 
     /// A member says that what we sent does not fit what it holds.
     pub fn on_mismatch(&mut self, node: NodeId) {
+        // Whatever it refers to: asking again costs a round trip, believing on would cost the shard its syncs.
         if let Some(peer) = self.peer_mut(node)
-            && peer.state == PeerState::Attached
+            && peer.state != PeerState::Asking
         {
             peer.ask_again();
         }
@@ -185,8 +196,9 @@ impl Shipping {
         let Some(peer) = self.peer_mut(node) else { return };
         let Older::Copying(copying) = &mut peer.older else { return };
         match copying.segments.front() {
-            // Only the answer to the closing mark has offset 0.
-            None if offset == 0 => peer.older = Older::Complete,
+            None if segment == CLOSING_MARK => peer.older = Older::Complete,
+            // It lacks one after all.
+            None if offset == 0 => copying.segments.push_back(segment),
             None => {}
             Some(&front) if front == segment && offset > copying.offset => {
                 copying.offset = offset;
@@ -211,7 +223,8 @@ impl Shipping {
     /// flight: no timer ever holds it back (pitfall 15).
     pub fn pump(&mut self, now: Tick, log: &Log, out: &mut Effects) {
         let end = log.end().offset;
-        if self.round_target.is_none() && (self.synced < end || self.confirm_wanted) {
+        let behind = self.peers.iter().any(|peer| peer.state == PeerState::Attached && peer.acked < end);
+        if self.round_target.is_none() && (self.synced < end || behind || self.confirm_wanted) {
             self.round += 1;
             self.round_target = Some(end);
             self.confirm_wanted = false;
@@ -239,7 +252,10 @@ impl Shipping {
                         let head = AppendView { shard, epoch, from: 0, synced, round, bytes: &[] };
                         ship(now, peer, head, target, log, out);
                     }
-                    copy(now, peer, shard, epoch, retry, log, out);
+                    // A joiner learns from our head's digest what it lacks.
+                    if peer.acked > peer.attached_at {
+                        copy(now, peer, shard, epoch, retry, log, out);
+                    }
                 }
             }
         }
@@ -296,20 +312,25 @@ fn send(core: CoreId, message: &Message, out: &mut Effects) {
 
 fn attach(peer: &Peer, shard: ShardId, epoch: Epoch, own: CoreId, start: AttachAt, log: &Log, out: &mut Effects) {
     let live = log.segments().map(|(id, _)| id).collect();
-    send(peer.core, &Message::Attach { shard, epoch, primary: own, expected: peer.reported, start, live }, out);
+    let must_hold = log.end().offset;
+    send(peer.core, &Message::Attach { shard, epoch, primary: own, expected: peer.reported, must_hold, start, live }, out);
 }
 
 fn ship(now: Tick, peer: &mut Peer, head: AppendView<'_>, target: u64, log: &Log, out: &mut Effects) {
     let until = target.min(peer.acked + WINDOW_BYTES_MAX);
+    let core = peer.core;
     let idle = peer.acked == peer.sent && peer.round_acked == peer.round_sent;
     let mut push = |from: u64, tail: Option<LogSlice>| {
         let mark = out.mark();
         AppendView { from, ..head }.encode(tail.map_or(&[][..], |slice| log.slice(slice)), out.arena());
         let head = out.span_from(mark);
-        out.push(Effect::Send { to: Endpoint::Core(peer.core), head, tail, gate: Gate::Now });
+        out.push(Effect::Send { to: Endpoint::Core(core), head, tail, gate: Gate::Now });
     };
     let mut sent_any = false;
     for slice in log.pieces(peer.sent, until, APPEND_BYTES_MAX) {
+        if log.segment_of(slice.offset).0 > log.segment_of(peer.sent).0 + 1 {
+            return peer.ask_again(); // what it lacks was freed meanwhile
+        }
         push(slice.offset, Some(slice));
         peer.sent = slice.offset + u64::from(slice.len);
         sent_any = true;
@@ -346,7 +367,7 @@ fn copy(now: Tick, peer: &mut Peer, shard: ShardId, epoch: Epoch, retry: Duratio
             Message::CopySegment { shard, epoch, segment, total, offset: copying.offset, bytes }
         }
         None => {
-            let segment = SegmentId(0);
+            let segment = CLOSING_MARK;
             Message::CopySegment { shard, epoch, segment, total: 0, offset: 0, bytes: Bytes(Vec::new()) }
         }
     };

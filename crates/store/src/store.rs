@@ -193,6 +193,17 @@ impl Store {
         self.floor_entry = self.floor_entry.filter(|at| log.segment_of(at.0) != segment);
     }
 
+    /// An object goes with its segment, which the log says is freed: a replay that began from what was left may have
+    /// found it again.
+    pub fn forget_object(&mut self, log: &Log, at: EntryOffset) {
+        if let Found::Object(_, object) = decode(log.entry(at), at) {
+            let (table, hash) = (object.table, key_hash(object.table, object.key));
+            if self.index.remove(hash, |known| known == at).is_some() {
+                self.count(table, -1);
+            }
+        }
+    }
+
     /// Removes every key of a dropped table. `dead`: their entries. Costs a pass over the index.
     ///
     /// The record of a drop does not outlive its segment, so a replay may bring objects of a dropped table back, and the

@@ -211,7 +211,6 @@ struct World {
     table: TableId,
     tables_made: u32,
     tables: Vec<TableId>,
-    discarded: usize,
 }
 
 impl World {
@@ -223,7 +222,6 @@ impl World {
             table: TableId(1),
             tables_made: TABLES,
             tables: (1..=TABLES).map(TableId).collect(),
-            discarded: 0,
         }
     }
 
@@ -240,6 +238,21 @@ impl World {
         assert_eq!(self.primary.execute(self.table, update), expected, "{update:?}");
     }
 
+    fn multi_put(&mut self, items: &[(usize, Value)]) {
+        let table = self.table;
+        let items: Vec<_> = items.iter().map(|(key, value)| (*key, value.bytes())).collect();
+        let set = |(key, value): &(usize, Vec<u8>)| self.model.set(table, *key, value.clone());
+        let expected = Outcome::Versions(items.iter().map(set).collect());
+        let list = ItemsBuffer::pairs(items.iter().map(|(key, value)| (KEYS[*key], &value[..])));
+        self.update(&Update::MultiPut(list.as_pairs()), expected);
+    }
+
+    fn multi_delete(&mut self, keys: &[usize]) {
+        let expected = keys.iter().map(|&key| self.model.remove(self.table, key).is_some()).collect();
+        let list = ItemsBuffer::keys(keys.iter().map(|&key| KEYS[key]));
+        self.update(&Update::MultiDelete(list.as_keys()), Outcome::Flags(expected));
+    }
+
     fn multi_increment(&mut self, items: &[(usize, i64)]) {
         let list = ItemsBuffer::deltas(items.iter().map(|&(key, delta)| (KEYS[key], delta)));
         let expected = self.model.multi_increment(self.table, items);
@@ -248,7 +261,6 @@ impl World {
         let shape = kasha_wire::outcome::Shape::Numbers;
         assert_eq!(Outcome::decode(shape, &result), Ok(expected.clone()));
         assert_eq!(executed == Executed::Commit, matches!(expected, Outcome::Numbers(_)));
-        self.discarded += usize::from(executed == Executed::Discard);
     }
 
     fn step(&mut self, step: &Step) {
@@ -291,18 +303,8 @@ impl World {
                 self.update(&Update::Append { key: KEYS[*key], value: &value.bytes() }, expected);
             }
             Step::Append(..) => {} // a value of a test segment's size ends here
-            Step::MultiPut(items) => {
-                let items: Vec<_> = items.iter().map(|(key, value)| (*key, value.bytes())).collect();
-                let set = |(key, value): &(usize, Vec<u8>)| self.model.set(table, *key, value.clone());
-                let expected = Outcome::Versions(items.iter().map(set).collect());
-                let list = ItemsBuffer::pairs(items.iter().map(|(key, value)| (KEYS[*key], &value[..])));
-                self.update(&Update::MultiPut(list.as_pairs()), expected);
-            }
-            Step::MultiDelete(keys) => {
-                let expected = keys.iter().map(|&key| self.model.remove(table, key).is_some()).collect();
-                let list = ItemsBuffer::keys(keys.iter().map(|&key| KEYS[key]));
-                self.update(&Update::MultiDelete(list.as_keys()), Outcome::Flags(expected));
-            }
+            Step::MultiPut(items) => self.multi_put(items),
+            Step::MultiDelete(keys) => self.multi_delete(keys),
             Step::MultiIncrement(items) => self.multi_increment(items),
             Step::DropTable => self.drop_table(),
             Step::Free => {

@@ -229,6 +229,8 @@ messages! {
         primary: CoreId,
         /// The end that the replica reported. With another end it must not obey: this message is an old one.
         expected: LogPosition,
+        /// Where the primary's log ends: what was ever synced lies below. Who lost something holds all again from there on.
+        must_hold: u64,
         /// What to keep.
         start: AttachAt,
         /// The primary's segments before its end. What the replica holds of others was freed while it was away: their
