@@ -566,7 +566,7 @@ impl Machine for Coordinator {
     fn is_open(&self, gate: Gate) -> bool {
         match gate {
             Gate::Now => true,
-            Gate::Durable(position) => self.log.is_open(position),
+            Gate::Durable(position) | Gate::DurableAs { position, .. } => self.log.is_open(position),
             Gate::Synced { .. } | Gate::Confirmed { .. } => unreachable!("the coordinator has no shard"),
         }
     }

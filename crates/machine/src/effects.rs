@@ -38,8 +38,15 @@ pub enum Gate {
         /// The round.
         round: u64,
     },
-    /// Our own files hold everything up to this commit: backups, witnesses, coordinator.
+    /// Our own files hold everything up to this commit: witnesses, coordinator.
     Durable(LocalPosition),
+    /// The same, said as a member of a shard's replica set: no longer true once that role is lost (R3.1).
+    DurableAs {
+        /// Whose.
+        shard: ShardId,
+        /// The commit.
+        position: LocalPosition,
+    },
 }
 
 /// Bytes in the arena of the [`Effects`] that hold the effect.

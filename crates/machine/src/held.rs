@@ -14,6 +14,7 @@ use crate::{Endpoint, Gate};
 enum LaneKey {
     Synced(ShardId),
     Confirmed(ShardId),
+    DurableAs(ShardId),
     Durable,
 }
 
@@ -43,6 +44,7 @@ fn lane_of(gate: Gate) -> LaneKey {
         Gate::Now => unreachable!("an open gate holds nothing"),
         Gate::Synced { shard, .. } => LaneKey::Synced(shard),
         Gate::Confirmed { shard, .. } => LaneKey::Confirmed(shard),
+        Gate::DurableAs { shard, .. } => LaneKey::DurableAs(shard),
         Gate::Durable(_) => LaneKey::Durable,
     }
 }
@@ -85,10 +87,10 @@ impl Held {
         }
     }
 
-    /// A role was lost: forgets what waited for this shard's syncs (R3.1). Frames that wait for our own files stay:
-    /// they report what a file holds, which remains true.
+    /// A role was lost: forgets what was to be said in it (R3.1). Other frames that wait for our own files stay.
     pub fn drop_shard(&mut self, shard: ShardId) {
-        self.lanes.retain(|lane| lane.key != LaneKey::Synced(shard) && lane.key != LaneKey::Confirmed(shard));
+        let gone = [LaneKey::Synced(shard), LaneKey::Confirmed(shard), LaneKey::DurableAs(shard)];
+        self.lanes.retain(|lane| !gone.contains(&lane.key));
     }
 
     /// How many frames wait.

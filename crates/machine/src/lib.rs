@@ -11,6 +11,7 @@
 pub mod disk;
 pub mod effects;
 pub mod held;
+pub mod planted;
 pub mod rng;
 pub mod turn;
 

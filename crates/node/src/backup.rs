@@ -80,7 +80,7 @@ impl Replica {
             intact: existed && report.intact,
             complete: existed && report.complete,
         };
-        send(from, &message, core.durable_gate(), out);
+        send(from, &message, core.durable_gate_as(self.shard), out);
     }
 
     /// The primary says where our log joins its own.
@@ -111,7 +111,7 @@ impl Replica {
             (backup.attached, backup.must_hold) = (Some(start), must_hold);
         }
         let (shard, node) = (self.shard, core.id().node);
-        send(from, &Message::Attached { shard, epoch, node, end: offset }, core.durable_gate(), out);
+        send(from, &Message::Attached { shard, epoch, node, end: offset }, core.durable_gate_as(self.shard), out);
     }
 
     fn obey_attach(&mut self, core: &mut Core, start: AttachAt, live: &[SegmentId], out: &mut Effects) -> bool {
@@ -203,7 +203,7 @@ impl Replica {
             let appended = Appended { shard, epoch: backup.epoch, node, end, round };
             hot::encode_small(Kind::Appended, &appended, out.arena());
             let head = out.span_from(mark);
-            let (to, gate) = (Endpoint::Core(backup.primary), core.durable_gate());
+            let (to, gate) = (Endpoint::Core(backup.primary), core.durable_gate_as(self.shard));
             out.push(Effect::Send { to, head, tail: None, gate });
         }
     }
@@ -256,7 +256,7 @@ impl Replica {
             }
         };
         let message = Message::SegmentCopied { shard, epoch, node, segment, offset: arrived };
-        send(from, &message, core.durable_gate(), out);
+        send(from, &message, core.durable_gate_as(self.shard), out);
     }
 
     /// Puts an older segment where it lacks. False: it does not fit.

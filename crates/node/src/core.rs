@@ -85,6 +85,11 @@ impl Core {
         Gate::Durable(self.commit_position())
     }
 
+    /// The same, as a member of a replica set.
+    pub fn durable_gate_as(&self, shard: ShardId) -> Gate {
+        Gate::DurableAs { shard, position: self.commit_position() }
+    }
+
     /// The commit that covers everything written so far.
     pub fn commit_position(&self) -> LocalPosition {
         if self.dirty { self.local.next() } else { self.local }

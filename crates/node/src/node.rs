@@ -358,7 +358,7 @@ impl Machine for Node {
     fn is_open(&self, gate: Gate) -> bool {
         match gate {
             Gate::Now => true,
-            Gate::Durable(position) => position <= self.core.local_durable,
+            Gate::Durable(position) | Gate::DurableAs { position, .. } => position <= self.core.local_durable,
             Gate::Synced { shard, position } => self
                 .replicas
                 .get(&shard)

@@ -155,8 +155,11 @@ impl Replica {
     /// Gives up whatever role it has: nothing that was held may leave any more (R3.1).
     pub fn lose_role(&mut self, out: &mut Effects) {
         let executed = self.executes();
-        if let Role::Leader(leader) = std::mem::replace(&mut self.role, Role::Idle) {
+        let role = std::mem::replace(&mut self.role, Role::Idle);
+        if !matches!(role, Role::Idle) {
             out.push(Effect::DropHeld(self.shard));
+        }
+        if let Role::Leader(leader) = role {
             if executed {
                 // The state follows the log to its end, as a follower's would.
                 self.replayed.offset = self.log.end().offset;

@@ -120,7 +120,9 @@ impl Replica {
     /// One update from a client, from frame to answer.
     pub fn on_request(&mut self, core: &mut Core, origin: Origin, view: &RequestView<'_>, out: &mut Effects) {
         let (promised, refusal) = (self.meta.promised, self.refusal());
-        let Some(mut path) = self.path(core) else {
+        // Before it serves, a new primary executes nothing but its witness's requests: a client's would carry an
+        // acknowledgement past some of them (R4.5).
+        let Some(mut path) = self.path(core).filter(|path| path.serving.is_some()) else {
             return refuse_view(origin, view, promised, refusal, out);
         };
         let Some(received) = path.receive(origin, view.body) else {
