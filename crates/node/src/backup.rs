@@ -1,6 +1,7 @@
 //! The other end of replication: a member that follows a primary (sections 5 and 7).
 
 use kasha_log::AppendError;
+use kasha_machine::planted::{self, Bug};
 use kasha_machine::{Effect, Effects, Endpoint, FileName, Gate};
 use kasha_replication::{CLOSING_MARK, history_of};
 use kasha_types::{CoreId, Epoch, LogPosition, SegmentId};
@@ -290,7 +291,8 @@ impl Replica {
     }
 
     fn end_copy(&mut self, core: &mut Core, out: &mut Effects) {
-        if !self.meta.complete && self.log.absent().is_empty() {
+        let whole = self.log.absent().is_empty() || planted::is_on(Bug::JoinerElected);
+        if !self.meta.complete && whole {
             self.meta.complete = true;
             self.save_meta(core, out);
         }

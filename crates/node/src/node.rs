@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use kasha_machine::planted::{self, Bug};
 use kasha_machine::{Disk, Effect, Effects, Endpoint, FileName, Gate, Input, Machine};
 use kasha_replication::FenceReport;
 use kasha_types::{ConfigVersion, LogSlice, SegmentId, ShardId, Tick, limits};
@@ -363,7 +364,8 @@ impl Machine for Node {
                 .replicas
                 .get(&shard)
                 .and_then(Replica::synced)
-                .is_some_and(|synced| synced.epoch == position.epoch && synced.offset >= position.offset),
+                .filter(|synced| synced.epoch == position.epoch || planted::is_on(Bug::HeldEffectsKept))
+                .is_some_and(|synced| synced.offset >= position.offset),
             Gate::Confirmed { shard, round } => {
                 let leader = self.replicas.get(&shard).and_then(Replica::leader);
                 leader.is_some_and(|leader| leader.shipping.confirmed() >= round)

@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 
 use kasha_log::{Cursor, EntryOffset, Log, LogConfig};
+use kasha_machine::planted::{self, Bug};
 use kasha_machine::{Disk, Effect, Effects, FileName};
 use kasha_replication::ReplicaMeta;
 use kasha_types::{Epoch, LocalPosition, LogPosition, LogSlice, RpcId, SegmentId, ShardId, Tick};
@@ -102,6 +103,9 @@ impl Replica {
         };
         replica.meta = ReplicaMeta::decode(&meta, options.cluster, shard).map_err(StartError::Replica)?;
         replica.exists = true;
+        if planted::is_on(Bug::PromiseForgotten) {
+            replica.meta.promised = Epoch(0);
+        }
         let mut files = Vec::new();
         for segment in segments {
             let file = FileName::Segment { shard, segment };
@@ -156,7 +160,7 @@ impl Replica {
     pub fn lose_role(&mut self, out: &mut Effects) {
         let executed = self.executes();
         let role = std::mem::replace(&mut self.role, Role::Idle);
-        if !matches!(role, Role::Idle) {
+        if !matches!(role, Role::Idle) && !planted::is_on(Bug::HeldEffectsKept) {
             out.push(Effect::DropHeld(self.shard));
         }
         if let Role::Leader(leader) = role {
@@ -334,7 +338,8 @@ impl Replica {
 impl Replica {
     /// Where an update of this term is in the log (R2.1 [M]). `None`: another term, or not known here.
     pub fn position_of(&self, rpc: RpcId, epoch: Epoch) -> Option<LogPosition> {
-        let leader = self.leader().filter(|leader| leader.epoch == epoch && leader.serving().is_some())?;
+        let is_of_term = |leader: &&Leader| leader.epoch == epoch || planted::is_on(Bug::SyncInAnotherEpoch);
+        let leader = self.leader().filter(|leader| is_of_term(leader) && leader.serving().is_some())?;
         let place = self.state.tracker.place_of(rpc)?;
         Some(LogPosition { epoch: leader.epoch, offset: place.0 + 1 })
     }

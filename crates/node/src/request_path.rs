@@ -8,6 +8,7 @@ use kasha_exactly_once::{
     CompletionRecord, Fingerprint, LookUp, OperationKeyCheck, OperationKeyDropped, OperationKeyRecord, Place, Request,
 };
 use kasha_log::{EntryKind, EntryOffset, Full, GroupWriter, Log, Purpose, entry_bytes};
+use kasha_machine::planted::{self, Bug};
 use kasha_machine::{Effect, Effects, Endpoint, Gate};
 use kasha_store::Executed;
 use kasha_types::limits::RESULT_BYTES_MAX;
@@ -229,7 +230,10 @@ impl<'p> Path<'p> {
             if envelope.shard != self.shard || envelope.epoch != self.epoch {
                 return Err((received, Refusal::NotPrimary));
             }
-            if envelope.list != ListVersion::NONE && envelope.list != serving.list {
+            if envelope.list != ListVersion::NONE
+                && envelope.list != serving.list
+                && !planted::is_on(Bug::ListUnchecked)
+            {
                 return Err((received, Refusal::OldWitnessList));
             }
             if !serving.has_enough_members {
@@ -248,6 +252,7 @@ impl<'p> Path<'p> {
     fn look_up<'a>(&mut self, Admitted(received): Admitted<'a>) -> Found<'a> {
         let found = match received.origin {
             Origin::Client { .. } | Origin::Cancel { .. } => self.state.tracker.look_up(&received.request),
+            Origin::Replay if planted::is_on(Bug::ReplayWithoutLookUp) => LookUp::New,
             Origin::Replay => self.state.tracker.look_up_replayed(&received.request),
         };
         match found {
@@ -374,6 +379,11 @@ impl<'p> Path<'p> {
     /// Executes, and appends changes and completion record as one entry group.
     fn execute_and_record<'a>(&mut self, ordered: Ordered<'a>) -> Result<Recorded, (Received<'a>, Refusal)> {
         let Ordered { received, overlaps, operation_key } = ordered;
+        if let OperationKey::Hit(place) = operation_key
+            && planted::is_on(Bug::HitWithoutRecord)
+        {
+            return Ok(self.unrecorded_hit(&received, place));
+        }
         collect_slots(&received.body, &mut self.scratch.slots);
         let hit = match operation_key {
             OperationKey::Hit(place) => Some(self.saved_result(place)),
@@ -436,6 +446,15 @@ impl<'p> Path<'p> {
         OperationKeyRecord::decode(payload).expect("our own operation key").result.to_vec()
     }
 
+    /// What [`Bug::HitWithoutRecord`] answers: the saved result, from where the operation key keeps it.
+    fn unrecorded_hit(&self, received: &Received<'_>, place: Place) -> Recorded {
+        let entry = self.log.entry(EntryOffset(place.0));
+        let len = OperationKeyRecord::decode(entry.payload).expect("our own operation key").result.len();
+        let offset = entry.payload_offset + (entry.payload.len() - len) as u64;
+        let result = LogSlice { shard: self.shard, offset, len: len as u32 };
+        Recorded { origin: received.origin, rpc: received.request.rpc, result, end: place.0 + 1, overlaps: true }
+    }
+
     fn bytes_needed(&self, body: &Body<'_>, operation_key: OperationKey<'_>, executes: bool, hit: usize) -> usize {
         /// A result without what depends on the number of keys.
         const RESULT_BASE_BYTES: usize = 32;
@@ -461,7 +480,10 @@ impl<'p> Path<'p> {
         };
         let Some(serving) = &mut self.serving else { return };
         let speculative = match self.answers {
-            Answers::Speculative => !recorded.overlaps && list != ListVersion::NONE && serving.fast_path,
+            Answers::Speculative => {
+                let commutes = !recorded.overlaps || planted::is_on(Bug::OverlapIgnored);
+                commutes && list != ListVersion::NONE && serving.fast_path
+            }
             Answers::Synced => false,
             Answers::Unreplicated => true,
         };
@@ -519,7 +541,11 @@ fn record(
     let Outcome { received, overlaps } = outcome;
     let RecordParts { shard, state, serving, scratch } = parts;
     let mut request = received.request;
-    let replayed = received.origin == Origin::Replay;
+    let mut replayed = received.origin == Origin::Replay;
+    if replayed && planted::is_on(Bug::ReplayAcknowledges) {
+        state.tracker.prove(request.rpc.client, request.lease_expiry);
+        replayed = false;
+    }
     if replayed {
         // R4.5 [M]: the record carries this shard's own acknowledgement, never the request's.
         request.acknowledgement = state.tracker.acknowledgement_of(request.rpc.client);

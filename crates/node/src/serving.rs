@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 
 use kasha_exactly_once::{ExpiryFloorEntry, OperationKeyRecord, ScanCursor};
 use kasha_log::{EntryKind, EntryOffset, Log, Purpose, entry_bytes};
+use kasha_machine::planted::{self, Bug};
 use kasha_machine::{Effects, Endpoint, Gate};
 use kasha_types::limits::CLIENT_LEASE_MILLIS;
 use kasha_types::{ClientId, ClusterTime, CoreId, KeyHash, ListVersion, NodeId, RpcId, ShardId, Tick};
@@ -149,7 +150,7 @@ impl Serving {
     }
 
     pub fn list_is_closed(&self, synced: u64) -> bool {
-        self.closing_at.is_some_and(|at| synced >= at)
+        self.closing_at.is_some_and(|at| synced >= at || planted::is_on(Bug::ListClosedUnsynced))
     }
 
     /// The role is lost: what a follower's replay would have done by now.
@@ -243,24 +244,17 @@ impl Replica {
             return;
         }
         for suspect in suspects {
-            let known = match self.replay_request(core, &suspect.0) {
-                Replayed::Recorded => true,
-                Replayed::Skipped => false,
-                Replayed::NoMemory => continue, // it stays where it is, and is named again
-            };
-            let end = if known { self.log.end().offset } else { 0 };
+            if self.replay_request(core, &suspect.0) == Replayed::NoMemory {
+                continue; // it stays where it is, and is named again
+            }
+            // Recorded or not, it goes with the next gc after a sync: what made it stale may itself not be synced yet.
+            let end = self.log.end().offset;
             let Ok(body) = Body::decode(&suspect.0) else { continue };
             let mut hashes = Vec::new();
             body.footprint(&mut hashes);
             let Some(Stage::Serving(serving)) = self.leader_mut().map(|leader| &mut leader.stage) else { return };
-            let entries = hashes.into_iter().map(|key| Touched { end, entry: GcEntry { key, rpc: body.head.rpc } });
-            if known {
-                serving.touched.extend(entries);
-            } else {
-                for touched in entries {
-                    serving.touched.push_front(touched);
-                }
-            }
+            let rpc = body.head.rpc;
+            serving.touched.extend(hashes.into_iter().map(|key| Touched { end, entry: GcEntry { key, rpc } }));
         }
     }
 
@@ -270,7 +264,8 @@ impl Replica {
         let Role::Leader(leader) = &mut self.role else { return };
         let (synced, list) = (leader.shipping.synced(), leader.list);
         let Stage::Serving(serving) = &mut leader.stage else { return };
-        serving.collect_garbage(core, now, shard, list, synced, floor, out);
+        let collected = if planted::is_on(Bug::GcBeforeSync) { u64::MAX } else { synced };
+        serving.collect_garbage(core, now, shard, list, collected, floor, out);
         if now >= serving.housekeeping_at {
             serving.housekeeping_at = now.after(core.options.flush_interval);
             self.keep_house(core, synced, out);
@@ -398,6 +393,7 @@ impl Replica {
         if serving.pending_floor.is_some() {
             return;
         }
+        let floor = if planted::is_on(Bug::ExpiryWithoutFloor) { ClusterTime(0) } else { floor };
         let entry = ExpiryFloorEntry { floor, clients: &known };
         let Ok(mut group) = self.log.begin(epoch, entry_bytes(entry.encoded_len()), Purpose::Own) else { return };
         let (at, payload) = group.entry(EntryKind::ExpiryFloor, entry.encoded_len());

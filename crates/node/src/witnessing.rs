@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use kasha_machine::planted::{self, Bug};
 use kasha_machine::{Data, Disk, Effect, Effects, Endpoint, FileName};
 use kasha_types::{BootId, ClusterTime, Epoch, KeyHash, ListVersion, RpcId, ShardId};
 use kasha_wire::codec::Bytes;
@@ -114,6 +115,9 @@ impl Witnesses {
         let Ok(body) = Body::decode(view.body) else { return };
         let mut hashes = std::mem::take(&mut core.scratch.hashes);
         body.footprint(&mut hashes);
+        if body.operation_key.is_some() && planted::is_on(Bug::OperationKeyNotRecorded) {
+            hashes.pop();
+        }
         let verdict = self.record(core, view, &body, &hashes, out);
         core.scratch.hashes = hashes;
         let recorded = Recorded {
@@ -199,7 +203,7 @@ impl Witnesses {
             self.instances.get_mut(&(shard, list)).expect("just started").intact = false;
         }
         if let Some(instance) = self.instances.get_mut(&(shard, list)) {
-            if !instance.witness.is_frozen() {
+            if !instance.witness.is_frozen() && !planted::is_on(Bug::FreezeIgnored) {
                 instance.witness.freeze();
                 core.replace(FileName::WitnessMode { shard, list }, &encode_mode(true, instance.boot), out);
             }

@@ -8,6 +8,7 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use kasha_log::{Log, common_prefix};
+use kasha_machine::planted::{self, Bug};
 use kasha_machine::{Effect, Effects, Endpoint, Gate};
 use kasha_types::{CoreId, Epoch, LogPosition, LogSlice, NodeId, SegmentId, ShardId, Tick};
 use kasha_wire::codec::Bytes;
@@ -125,7 +126,10 @@ impl Shipping {
     }
 
     fn advance(&mut self) {
-        let held = self.peers.iter().map(|peer| peer.acked).min().unwrap_or(u64::MAX).min(self.own_held);
+        let counted = self.peers.iter().filter(|peer| !(peer.joining && planted::is_on(Bug::JoinersUncounted)));
+        let acked = counted.map(|peer| peer.acked);
+        let least = if planted::is_on(Bug::SyncedAtAnyMember) { acked.max() } else { acked.min() };
+        let held = least.unwrap_or(u64::MAX).min(self.own_held);
         self.synced = self.synced.max(held);
         let answered = self.peers.iter().all(|peer| peer.round_acked >= self.round);
         if self.round_target.is_some_and(|target| self.synced >= target && answered) {
@@ -296,7 +300,8 @@ fn join_point(log: &Log, report: &FenceReport) -> AttachAt {
 }
 
 fn older_segments(log: &Log, base: u64) -> VecDeque<SegmentId> {
-    log.segments().map(|(id, _)| id).filter(|&id| log.segment_base(id) < base).collect()
+    let is_older = |&id: &SegmentId| log.segment_base(id) < base && !planted::is_on(Bug::JoinerElected);
+    log.segments().map(|(id, _)| id).filter(is_older).collect()
 }
 
 fn used_bytes(log: &Log, segment: SegmentId) -> Option<u32> {

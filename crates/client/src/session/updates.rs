@@ -1,5 +1,6 @@
 //! One update from its caller to its outcome (DESIGN section 2, CURP 3.2.1).
 
+use kasha_machine::planted::{self, Bug};
 use kasha_machine::{Effect, Effects, Endpoint, Gate};
 use kasha_types::limits::{
     BODY_BYTES_MAX, KEY_BYTES_MAX, OPERATION_KEY_BYTES_MAX, OPERATION_KEYS_MAX, VALUE_BYTES_MAX, WITNESS_BODY_BYTES_MAX,
@@ -325,11 +326,18 @@ impl Session {
     fn send_update(&mut self, slot: usize, target: &Target, now: Tick, out: &mut Effects) {
         let patience = self.patience(self.calls[slot].silent);
         let cluster_time = self.cluster.time(now);
+        if self.calls[slot].sent && planted::is_on(Bug::BodyRebuilt) {
+            self.rebuild_body(slot);
+        }
         let call = &mut self.calls[slot];
+        let answered = matches!(call.stage, Stage::InFlight(old) if old.attempt.is_answered());
+        let keeps_answer = answered && planted::is_on(Bug::AttemptsMixed);
         self.stats.attempts += 1;
         self.stats.retries += u64::from(call.attempts > 0);
         (call.sent, call.attempts) = (true, call.attempts + 1);
-        call.result.clear();
+        if !keeps_answer {
+            call.result.clear();
+        }
         let &Target { shard, epoch, primary, list, witnesses } = target;
         let kind = if call.update().cancelling.is_some() { FrameKind::Cancel } else { FrameKind::Request };
         let envelope = Envelope { shard, epoch, list, cluster_time, attempt: call.attempts };
@@ -346,10 +354,24 @@ impl Session {
                 out.push(Effect::Send { to: Endpoint::Core(core), head, tail: None, gate: Gate::Now });
             }
         }
-        let attempt = Attempt::new(epoch, list, witnesses.count());
+        let mut attempt = Attempt::new(epoch, list, witnesses.count());
+        if keeps_answer {
+            attempt.on_answer(epoch, false);
+        }
         call.stage = Stage::InFlight(InFlight { shard, epoch, primary, list, attempt, witnesses, sync_sent: false });
         call.resume = now.after(patience);
         self.timers.arm(&mut self.calls, slot);
+    }
+
+    /// What [`Bug::BodyRebuilt`] does before a retry.
+    fn rebuild_body(&mut self, slot: usize) {
+        let Some(numbered) = &self.numbered else { return };
+        let head = BodyHead {
+            acknowledgement: numbered.window.acknowledgement(),
+            lease_expiry: self.cluster.lease_expiry(),
+            ..Body::decode(&self.calls[slot].bytes).expect("encoded here").head
+        };
+        number_body(&mut self.calls[slot].bytes, &head);
     }
 
     pub(super) fn on_update_silence(&mut self, slot: usize, now: Tick, out: &mut Effects) {
