@@ -2,10 +2,10 @@
 
 use std::collections::VecDeque;
 
-use kasha_log::{Cursor, EntryOffset, Log, LogConfig};
+use kasha_log::{Cursor, EntryOffset, LoadReport, Log, LogConfig};
 use kasha_machine::planted::{self, Bug};
 use kasha_machine::{Disk, Effect, Effects, FileName};
-use kasha_replication::ReplicaMeta;
+use kasha_replication::{MetaError, ReplicaMeta};
 use kasha_types::{Epoch, LocalPosition, LogPosition, LogSlice, RpcId, SegmentId, ShardId, Tick};
 use kasha_wire::Durability;
 
@@ -101,7 +101,14 @@ impl Replica {
             replica.stray = segments;
             return Ok(replica);
         };
-        replica.meta = ReplicaMeta::decode(&meta, options.cluster, shard).map_err(StartError::Replica)?;
+        replica.meta = match ReplicaMeta::decode(&meta, options.cluster, shard) {
+            Ok(meta) => meta,
+            Err(MetaError::Damaged) => {
+                replica.stray = segments;
+                return Ok(replica); // as if they were not there
+            }
+            Err(error) => return Err(StartError::Replica(error)),
+        };
         replica.exists = true;
         if planted::is_on(Bug::PromiseForgotten) {
             replica.meta.promised = Epoch(0);
@@ -117,22 +124,36 @@ impl Replica {
         for &segment in &report.useless {
             out.push(Effect::Remove { file: FileName::Segment { shard, segment } });
         }
-        if report.torn_bytes > 0
-            && let Some((segment, used)) = replica.log.segments().max_by_key(|&(id, _)| id)
+        replica.judge_load(&report, seen, out);
+        Ok(replica)
+    }
+
+    /// What the state of the files says of what they held (R5.5), and what of them must go.
+    fn judge_load(&mut self, report: &LoadReport, seen: Vec<SegmentId>, out: &mut Effects) {
+        let (shard, end) = (self.shard, self.log.end().offset);
+        let lost_acknowledged = end < self.meta.acknowledged;
+        // Damage at the end is what a loss of power leaves: all before it is there.
+        self.meta.intact &= report.damage.is_none() && !lost_acknowledged;
+        self.meta.complete &= self.log.absent().is_empty() && !lost_acknowledged;
+        let held: Vec<_> = self.log.segments().map(|(segment, _)| segment).collect();
+        let mut stray: Vec<_> = seen.into_iter().filter(|segment| !held.contains(segment)).collect();
+        if report.damage.is_some() && self.meta.complete {
+            // The marks say first that something was lost; then what lies behind the damage goes, newest first.
+            let mut bytes = Vec::new();
+            self.meta.encode(&mut bytes);
+            let data = out.span(&bytes);
+            out.push(Effect::Replace { file: FileName::Replica(shard), data });
+            for segment in stray.drain(..).rev() {
+                out.push(Effect::Remove { file: FileName::Segment { shard, segment } });
+            }
+        }
+        if (report.torn_bytes > 0 || report.damage.is_some())
+            && let Some((segment, used)) = self.log.segments().max_by_key(|&(id, _)| id)
         {
             out.push(Effect::Truncate { file: FileName::Segment { shard, segment }, len: u64::from(used) });
         }
-        let end = replica.log.end().offset;
-        if report.damage.is_some() || end < replica.meta.acknowledged || !replica.log.absent().is_empty() {
-            replica.meta.intact = false; // R5.5
-        }
-        if report.damage.is_some() || !replica.log.absent().is_empty() {
-            replica.meta.complete = false;
-        }
-        let held: Vec<_> = replica.log.segments().map(|(segment, _)| segment).collect();
-        replica.stray = seen.into_iter().filter(|segment| !held.contains(segment)).collect();
-        (replica.written, replica.held) = (end, end);
-        Ok(replica)
+        self.stray = stray;
+        (self.written, self.held) = (end, end);
     }
 
     /// Once the durability is known: power was lost since the log was last known to be whole (R5.5).
