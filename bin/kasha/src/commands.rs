@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::mpsc;
 use std::time::Duration;
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 use clap::{Args, Subcommand};
 use kasha_node::Answers;
 use kasha_runtime::FrameFaults;
@@ -23,7 +23,7 @@ pub struct DemoArguments {
     seconds: u64,
     /// Clients.
     #[arg(long, default_value_t = 4)]
-    clients: usize,
+    clients: u32,
     /// Seed of the faults.
     #[arg(long, default_value_t = 1)]
     seed: u64,
@@ -154,12 +154,33 @@ pub fn internal_node(arguments: &InternalNodeArguments) -> Result<()> {
 }
 
 pub fn demo(arguments: &DemoArguments) -> Result<()> {
-    let _ = (&arguments.data, arguments.seconds, arguments.clients, arguments.seed);
-    bail!("not wired yet")
+    let exe = std::env::current_exe()?;
+    let own_folder = std::env::temp_dir().join(format!("kasha-demo-{}", std::process::id()));
+    let data = arguments.data.clone().unwrap_or_else(|| own_folder.clone());
+    let mut options = kasha_bench::DemoOptions::new(exe, data);
+    (options.seconds, options.clients, options.seed) = (arguments.seconds, arguments.clients, arguments.seed);
+    let right = kasha_bench::demo(options)?;
+    if !right {
+        bail!("something was lost or doubled: see the report above");
+    }
+    if arguments.data.is_none() {
+        let _ = std::fs::remove_dir_all(&own_folder);
+    }
+    Ok(())
 }
 
 pub fn bench(arguments: &BenchArguments) -> Result<()> {
     let Bench::Latency(latency) = &arguments.what;
-    let _ = (&latency.faults.0, latency.link_delay, latency.operations, latency.rounds, &latency.json);
-    bail!("not wired yet")
+    let options = kasha_bench::LatencyOptions {
+        link_delay: latency.link_delay,
+        rounds: latency.rounds,
+        operations: latency.operations,
+        ..kasha_bench::LatencyOptions::new(std::env::current_exe()?, latency.faults.0.clone())
+    };
+    let report = kasha_bench::latency(options)?;
+    println!("{report}");
+    if let Some(path) = &latency.json {
+        std::fs::write(path, report.to_json()).with_context(|| format!("cannot write {}", path.display()))?;
+    }
+    Ok(())
 }
