@@ -15,9 +15,9 @@ impl Node {
             incarnation: self.core.options.incarnation,
             configuration: self.core.configuration.as_ref().map_or_else(Default::default, |c| c.version),
             lease: self.core.has_lease(now),
-            replicas: self
-                .replicas
-                .values()
+            // A discarded replica is a promise and nothing else.
+            replicas: (self.replicas.values())
+                .filter(|replica| !matches!(replica.role, Role::Idle) || replica.log.end().offset > 0)
                 .map(|replica| replica.status(self.core.options.replica_memory_max_bytes))
                 .collect(),
             witnesses: self

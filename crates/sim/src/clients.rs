@@ -16,9 +16,6 @@ use crate::probes::Probes;
 use crate::process::Actor;
 use crate::workload::{Ask, Mix};
 
-/// Every cluster has it from its first placement.
-const DEFAULT_TABLE: TableId = TableId(1);
-
 /// Longer than any run: an operation key never expires in a simulation unless a test wants it to.
 const OPERATION_KEY_TTL_MILLIS: u64 = 3_600_000;
 
@@ -36,7 +33,7 @@ pub struct Stage {
     /// No more of the load is asked for.
     pub stopped: bool,
     /// Keys that the auditor still has to read.
-    pub to_read: VecDeque<Key>,
+    pub to_read: VecDeque<(TableId, Key)>,
     /// What was found wrong.
     pub violations: Vec<String>,
     /// Counts.
@@ -112,17 +109,27 @@ impl Client {
 
     fn ask(&mut self, stage: &mut Stage, ask: Ask, now: Tick, at: SimTime, out: &mut Effects) {
         let deadline = ask.deadline_millis.map(|millis| now.after(Duration::from_millis(millis)));
+        let time_to_live = ask.time_to_live_millis.unwrap_or(OPERATION_KEY_TTL_MILLIS);
         let operation_key = ask.operation_key.map(|number| format!("operation-{number}").into_bytes());
         let options = CallOptions {
             deadline,
-            operation_key: operation_key.as_deref().map(|key| (key, OPERATION_KEY_TTL_MILLIS)),
+            operation_key: operation_key.as_deref().map(|key| (key, time_to_live)),
             cancel_on_deadline: ask.cancel,
         };
-        let session = &mut self.session;
-        let update = ask.action.with_update(|update| session.update(now, DEFAULT_TABLE, update, &options, out));
-        let read = || ask.action.with_read(|read| session.read(now, DEFAULT_TABLE, read, deadline, out));
-        let call = update.or_else(read).expect("an update or a read");
-        let operation = stage.history.ask(self.index, ask.action, ask.operation_key, at);
+        let (session, table) = (&mut self.session, ask.table);
+        let call = match &ask.action {
+            Action::CreateTable(name) => session.create_table(now, name, out),
+            Action::DropTable(name) => session.drop_table(now, name, out),
+            action => {
+                let update = action.with_update(|update| session.update(now, table, update, &options, out));
+                let read = || action.with_read(|read| session.read(now, table, read, deadline, out));
+                update.or_else(read).expect("an update or a read")
+            }
+        };
+        let operation = stage.history.ask_in(table, self.index, ask.action, ask.operation_key, at);
+        if ask.time_to_live_millis.is_some() {
+            stage.history.expires(operation);
+        }
         if ask.abandon {
             stage.probes.hit("abandoned");
             self.session.abandon(call);
@@ -165,10 +172,8 @@ fn told(stage: &mut Stage, operation: OperationId, completion: &Completion, at: 
         Completion::Status(_) | Completion::Refreshed => None,
     };
     if let Some(told) = told {
-        if let Told::Executed { outcome, .. } = &told {
-            let action = stage.history.operation(operation).action.clone();
-            stage.mix.told(&action, outcome);
-        }
+        let action = stage.history.operation(operation).action.clone();
+        stage.mix.told(&action, &told);
         if let Err(text) = stage.history.tell(operation, told, at) {
             stage.violations.push(text);
         }
@@ -224,7 +229,7 @@ impl Actor for Client {
         }
         while self.waiting.len() < self.concurrency {
             let ask = if self.auditor {
-                stage.to_read.pop_front().map(|key| Action::Get(key).into())
+                stage.to_read.pop_front().map(|(table, key)| Ask { table, ..Action::Get(key).into() })
             } else if stage.stopped {
                 None
             } else {

@@ -6,10 +6,12 @@
 use std::collections::BTreeMap;
 
 use kasha_machine::Rng;
+use kasha_types::{NodeId, ShardId};
 use kasha_wire::Durability;
 
 use crate::clock::{SimTime, millis};
 use crate::configurations::{Configurations, what_lacks};
+use crate::intensity::Act;
 use crate::network::HostId;
 use crate::world::World;
 
@@ -34,12 +36,31 @@ impl Hosts {
     }
 }
 
+/// What happens later: the end of a fault, or the next part of a directed one.
 #[derive(Debug)]
-enum Cure {
+enum Step {
     Start(HostId),
     Resume(HostId),
     Speed(HostId),
-    Join(Vec<(HostId, HostId)>),
+    Cut(Cuts),
+    Join(Cuts),
+    /// Whoever is primary of the shard then dies, for so long.
+    KillPrimary(ShardId, u64),
+}
+
+/// Directions between two hosts.
+type Cuts = Vec<(HostId, HostId)>;
+
+/// Where the parts of a shard are.
+struct Parts {
+    shard: ShardId,
+    primary: HostId,
+    backups: Vec<HostId>,
+    witnesses: Vec<HostId>,
+}
+
+fn both_ways(a: HostId, others: &[HostId]) -> Cuts {
+    others.iter().filter(|&&b| b != a).flat_map(|&b| [(a, b), (b, a)]).collect()
 }
 
 /// Makes trouble.
@@ -49,7 +70,7 @@ pub struct Nemesis {
     configurations: Configurations,
     durability: Durability,
     lease: u64,
-    agenda: BTreeMap<(SimTime, u64), Cure>,
+    agenda: BTreeMap<(SimTime, u64), Step>,
     numbers: u64,
     next_at: SimTime,
     power_lost_at: Option<SimTime>,
@@ -84,20 +105,21 @@ impl Nemesis {
         self.next_at = at;
     }
 
-    fn later(&mut self, at: SimTime, cure: Cure) {
+    fn later(&mut self, at: SimTime, step: Step) {
         self.numbers += 1;
-        self.agenda.insert((at, self.numbers), cure);
+        self.agenda.insert((at, self.numbers), step);
     }
 
     /// Runs the world to this moment, with trouble.
     pub fn run(&mut self, world: &mut World, until: SimTime) {
         while world.violations.is_empty() {
-            let cure_at = self.agenda.first_key_value().map(|(&(at, _), _)| at);
+            let step_at = self.agenda.first_key_value().map(|(&(at, _), _)| at);
             let act_at = (world.intensity.nemesis_every > 0).then_some(self.next_at);
-            let at = cure_at.into_iter().chain(act_at).min().unwrap_or(until).min(until);
+            let at = step_at.into_iter().chain(act_at).min().unwrap_or(until).min(until);
             world.run_until(at);
             if let Some(entry) = self.agenda.first_entry().filter(|entry| entry.key().0 <= at) {
-                cure(world, entry.remove());
+                let step = entry.remove();
+                self.step(world, step);
             } else if act_at.is_some_and(|act_at| act_at <= at) {
                 self.act(world);
                 let mean = world.intensity.nemesis_every;
@@ -147,97 +169,105 @@ impl Nemesis {
 
     fn kill_for(&mut self, world: &mut World, host: HostId, time: u64) {
         world.kill(host);
-        self.later(world.now.after(time), Cure::Start(host));
+        self.later(world.now.after(time), Step::Start(host));
     }
 
     fn act(&mut self, world: &mut World) {
-        let weights = world.intensity.acts.weights();
-        let all: u64 = weights.iter().sum();
-        if all == 0 {
-            return;
-        }
-        let mut draw = self.rng.below(all);
-        let mut kind = 0;
-        while draw >= weights[kind] {
-            draw -= weights[kind];
-            kind += 1;
-        }
+        let Some(act) = world.intensity.acts.draw(&mut self.rng) else { return };
         let (now, time, node) = (world.now, self.a_while(), self.node());
-        match kind {
-            0 => {
+        match act {
+            Act::Crash => {
                 world.probes.hit("nemesis: crash");
                 self.kill_for(world, node, time);
             }
-            1 => {
+            Act::FastRestart => {
                 world.probes.hit("nemesis: fast restart");
                 let time = self.rng.below(self.lease / 4);
                 self.kill_for(world, node, time);
             }
-            2 => {
+            Act::TornTurn => {
                 world.probes.hit("nemesis: torn turn");
                 let effects = self.rng.below(40);
                 world.kill_after_effects(node, effects);
-                self.later(now.after(time), Cure::Start(node));
+                self.later(now.after(time), Step::Start(node));
             }
-            3 if self.may_lose_power(world) => {
+            Act::Power if self.may_lose_power(world) => {
                 world.probes.hit("nemesis: power loss");
                 self.power_lost_at = Some(now);
                 world.lose_power(node);
-                self.later(now.after(time), Cure::Start(node));
+                self.later(now.after(time), Step::Start(node));
             }
-            4 if self.durability == Durability::Fsync => {
-                world.probes.hit("nemesis: blackout");
-                let coordinator_too = self.rng.chance(1, 2).then_some(self.hosts.coordinator);
-                for host in self.hosts.nodes.clone().into_iter().chain(coordinator_too) {
-                    world.lose_power(host);
-                    let time = self.a_while();
-                    self.later(now.after(time), Cure::Start(host));
-                }
-            }
-            5 => {
+            Act::Blackout if self.durability == Durability::Fsync => self.blackout(world),
+            Act::KillAll => {
                 world.probes.hit("nemesis: kill all");
                 for host in self.hosts.nodes.clone() {
                     let time = self.a_while();
                     self.kill_for(world, host, time);
                 }
             }
-            6 => {
+            Act::Zombie => {
                 world.probes.hit("nemesis: zombie");
                 world.pause(node);
-                self.later(now.after(time), Cure::Resume(node));
+                self.later(now.after(time), Step::Resume(node));
             }
-            7 => {
+            Act::Slow => {
                 world.probes.hit("nemesis: slow node");
                 let slowness = self.rng.between(10, 300);
                 world.set_slowness(node, slowness);
-                self.later(now.after(time), Cure::Speed(node));
+                self.later(now.after(time), Step::Speed(node));
             }
-            8 => self.partition(world, time),
-            9 => {
-                world.probes.hit("nemesis: one-way cut");
-                let hosts: Vec<HostId> = self.hosts.iter().collect();
-                let cut = (*self.rng.pick(&hosts), node);
-                let cut = if self.rng.chance(1, 2) { cut } else { (cut.1, cut.0) };
-                world.network.cut(cut.0, cut.1);
-                self.later(now.after(time), Cure::Join(vec![cut]));
-            }
-            10 => {
-                world.probes.hit("nemesis: coordinator outage");
-                let coordinator = self.hosts.coordinator;
-                if self.rng.chance(1, 3) {
-                    world.lose_power(coordinator);
-                    self.later(now.after(time), Cure::Start(coordinator));
-                } else {
-                    self.kill_for(world, coordinator, time);
-                }
-            }
-            11 if self.hosts.clients.len() > 1 => {
-                world.probes.hit("nemesis: client died");
-                let client = *self.rng.pick(&self.hosts.clients);
-                self.kill_for(world, client, time);
-            }
-            _ => {}
+            Act::Partition => self.partition(world, time),
+            Act::OneWay => self.one_way(world, node, time),
+            Act::Coordinator => self.coordinator_outage(world, time),
+            Act::Client | Act::ClientPause => self.client(world, act, time),
+            Act::Depose => self.depose(world, time),
+            Act::ListChange => self.list_change(world),
+            Act::Power | Act::Blackout => {}
         }
+    }
+
+    fn blackout(&mut self, world: &mut World) {
+        world.probes.hit("nemesis: blackout");
+        let coordinator_too = self.rng.chance(1, 2).then_some(self.hosts.coordinator);
+        for host in self.hosts.nodes.clone().into_iter().chain(coordinator_too) {
+            world.lose_power(host);
+            let time = self.a_while();
+            self.later(world.now.after(time), Step::Start(host));
+        }
+    }
+
+    fn coordinator_outage(&mut self, world: &mut World, time: u64) {
+        world.probes.hit("nemesis: coordinator outage");
+        let coordinator = self.hosts.coordinator;
+        if self.rng.chance(1, 3) {
+            world.lose_power(coordinator);
+            self.later(world.now.after(time), Step::Start(coordinator));
+        } else {
+            self.kill_for(world, coordinator, time);
+        }
+    }
+
+    fn client(&mut self, world: &mut World, act: Act, time: u64) {
+        if self.hosts.clients.len() < 2 {
+            return;
+        }
+        let client = *self.rng.pick(&self.hosts.clients);
+        if act == Act::Client {
+            world.probes.hit("nemesis: client died");
+            self.kill_for(world, client, time);
+        } else {
+            world.probes.hit("nemesis: client stopped");
+            world.pause(client);
+            self.later(world.now.after(time), Step::Resume(client));
+        }
+    }
+
+    fn one_way(&mut self, world: &mut World, node: HostId, time: u64) {
+        world.probes.hit("nemesis: one-way cut");
+        let hosts: Vec<HostId> = self.hosts.iter().collect();
+        let cut = (*self.rng.pick(&hosts), node);
+        let cut = if self.rng.chance(1, 2) { cut } else { (cut.1, cut.0) };
+        self.cut_for(world, vec![cut], time);
     }
 
     fn partition(&mut self, world: &mut World, time: u64) {
@@ -249,27 +279,98 @@ impl Nemesis {
         } else {
             hosts.iter().map(|_| self.rng.chance(1, 2)).collect()
         };
-        let mut cuts = Vec::new();
+        let mut cuts = Cuts::new();
         for (a, &host) in hosts.iter().enumerate() {
             for (b, &other) in hosts.iter().enumerate() {
                 if side[a] != side[b] {
-                    world.network.cut(host, other);
                     cuts.push((host, other));
                 }
             }
         }
-        self.later(world.now.after(time), Cure::Join(cuts));
+        self.cut_for(world, cuts, time);
     }
-}
 
-fn cure(world: &mut World, cure: Cure) {
-    match cure {
-        Cure::Start(host) => {
-            world.disarm(host);
-            world.start(host);
+    fn cut_for(&mut self, world: &mut World, cuts: Cuts, time: u64) {
+        cuts.iter().for_each(|&(from, to)| world.network.cut(from, to));
+        self.later(world.now.after(time), Step::Join(cuts));
+    }
+
+    /// Where any shard's parts are, by the newest configuration.
+    fn parts(&mut self) -> Option<Parts> {
+        let latest = self.configurations.latest()?;
+        let config = self.rng.pick(&latest.shards);
+        let host = |node: NodeId| self.hosts.nodes[usize::from(node.0) - 1];
+        let others = config.members.iter().map(|member| member.node).filter(|&node| node != config.primary);
+        Some(Parts {
+            shard: config.shard,
+            primary: host(config.primary),
+            backups: others.map(host).collect(),
+            witnesses: config.witnesses.iter().map(|&node| host(node)).collect(),
+        })
+    }
+
+    /// The primary goes on for its clients, and nothing of that reaches a backup: a divergent tail. Mostly another
+    /// becomes primary meanwhile; sometimes the witnesses hear of that late, and sometimes the successor dies soon.
+    fn depose(&mut self, world: &mut World, time: u64) {
+        let Some(Parts { shard, primary, backups, witnesses }) = self.parts() else { return };
+        world.probes.hit("nemesis: primary cut off");
+        let coordinator = self.hosts.coordinator;
+        let mut cuts = Cuts::new();
+        let draw = self.rng.below(4);
+        if draw > 0 {
+            cuts.extend(both_ways(primary, &[coordinator]));
         }
-        Cure::Resume(host) => world.resume(host),
-        Cure::Speed(host) => world.set_slowness(host, 1),
-        Cure::Join(cuts) => cuts.into_iter().for_each(|(from, to)| world.network.join(from, to)),
+        if draw < 3 {
+            cuts.extend(both_ways(primary, &backups));
+        }
+        if self.rng.chance(1, 3) {
+            cuts.extend(witnesses.iter().filter(|&&host| host != primary).map(|&host| (coordinator, host)));
+        }
+        let time = time.max(self.lease / 2);
+        self.cut_for(world, cuts, time);
+        if self.rng.chance(1, 2) {
+            let (at, downtime) = (world.now.after(self.rng.below(2 * time)), self.rng.below(self.lease));
+            self.later(at, Step::KillPrimary(shard, downtime));
+        }
+    }
+
+    /// A witness lives on with its list, but not for the coordinator, which appoints others. Then the primary is cut off
+    /// from its backups for a moment, and dies.
+    fn list_change(&mut self, world: &mut World) {
+        let Some(Parts { shard, primary, backups, witnesses }) = self.parts() else { return };
+        if witnesses.is_empty() {
+            return;
+        }
+        world.probes.hit("nemesis: witness hidden");
+        let (now, lease, witness) = (world.now, self.lease, *self.rng.pick(&witnesses));
+        let hidden = both_ways(witness, &[self.hosts.coordinator]);
+        self.cut_for(world, hidden, lease * 4);
+        let at = now.after(self.rng.between(lease, lease * 5 / 2));
+        let dies = at.after(self.rng.between(millis(5), millis(120)));
+        let alone = both_ways(primary, &backups);
+        self.later(at, Step::Cut(alone.clone()));
+        let downtime = self.rng.below(lease * 3);
+        self.later(dies, Step::KillPrimary(shard, downtime));
+        self.later(dies.after(millis(1)), Step::Join(alone));
+    }
+
+    fn step(&mut self, world: &mut World, step: Step) {
+        match step {
+            Step::Start(host) => {
+                world.disarm(host);
+                world.start(host);
+            }
+            Step::Resume(host) => world.resume(host),
+            Step::Speed(host) => world.set_slowness(host, 1),
+            Step::Cut(cuts) => cuts.into_iter().for_each(|(from, to)| world.network.cut(from, to)),
+            Step::Join(cuts) => cuts.into_iter().for_each(|(from, to)| world.network.join(from, to)),
+            Step::KillPrimary(shard, time) => {
+                let latest = self.configurations.latest();
+                if let Some(config) = latest.as_ref().and_then(|latest| latest.shard(shard)) {
+                    let primary = self.hosts.nodes[usize::from(config.primary.0) - 1];
+                    self.kill_for(world, primary, time);
+                }
+            }
+        }
     }
 }

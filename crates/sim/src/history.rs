@@ -3,11 +3,16 @@
 //! An operation that was asked for may have been executed with a result, certainly not executed, or be unknown (R2.2).
 //! An unknown update may have taken effect at any moment since it was asked for, may still, or never will.
 
+use std::collections::BTreeSet;
+
 use kasha_types::TableId;
 use kasha_wire::operation::{ItemsBuffer, Read, Update};
 use kasha_wire::outcome::{Outcome, Shape};
 
 use crate::clock::SimTime;
+
+/// Every cluster has it from its first placement.
+pub const DEFAULT_TABLE: TableId = TableId(1);
 
 /// A key's bytes.
 pub type Key = Vec<u8>;
@@ -16,7 +21,7 @@ pub type Key = Vec<u8>;
 pub type Value = Vec<u8>;
 
 /// What was asked for.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[expect(missing_docs, reason = "the wire crate's operation table says what each is")]
 pub enum Action {
     Put(Key, Value),
@@ -138,6 +143,14 @@ pub enum Told {
     TableNotFound,
 }
 
+impl Told {
+    /// Whether another action ran under its operation key.
+    #[must_use]
+    pub fn is_mismatch(&self) -> bool {
+        matches!(self, Self::Executed { outcome: Outcome::OperationKeyMismatch, .. })
+    }
+}
+
 /// Index of an operation in the history.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct OperationId(pub usize);
@@ -149,8 +162,12 @@ pub struct Operation {
     pub client: usize,
     /// For what.
     pub action: Action,
-    /// Operations of one group share an operation key: all of them are one update.
+    /// In which table.
+    pub table: TableId,
+    /// Operations of one group share an operation key: those with one action are one update, and no two actions run.
     pub group: Option<u64>,
+    /// The operation key's time to live is so short that the group may run again.
+    pub expiring: bool,
     /// When it was asked for.
     pub asked: SimTime,
     /// What the client was told, and when.
@@ -168,8 +185,35 @@ pub struct History {
 impl History {
     /// A client asks.
     pub fn ask(&mut self, client: usize, action: Action, group: Option<u64>, asked: SimTime) -> OperationId {
-        self.operations.push(Operation { client, action, group, asked, told: Told::Unknown, told_at: None });
+        self.ask_in(DEFAULT_TABLE, client, action, group, asked)
+    }
+
+    /// A client asks for something in this table.
+    pub fn ask_in(
+        &mut self,
+        table: TableId,
+        client: usize,
+        action: Action,
+        group: Option<u64>,
+        asked: SimTime,
+    ) -> OperationId {
+        let (told, told_at, expiring) = (Told::Unknown, None, false);
+        self.operations.push(Operation { client, action, table, group, expiring, asked, told, told_at });
         OperationId(self.operations.len() - 1)
+    }
+
+    /// The operation's key has a short time to live.
+    pub fn expires(&mut self, id: OperationId) {
+        self.operations[id.0].expiring = true;
+    }
+
+    /// Every key that was asked for, with its table, in order. Of different tables no key is the same.
+    #[must_use]
+    pub fn keys(&self) -> BTreeSet<(TableId, Key)> {
+        let keys_of = |operation: &Operation| -> Vec<_> {
+            operation.action.keys().into_iter().map(|key| (operation.table, key.clone())).collect()
+        };
+        self.operations.iter().flat_map(keys_of).collect()
     }
 
     /// It is told. "Unknown" may be followed by the truth; nothing else may change.

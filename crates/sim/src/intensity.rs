@@ -61,26 +61,71 @@ pub struct Acts {
     pub coordinator: u64,
     /// A client dies for ever, and another is born.
     pub client: u64,
+    /// A client is stopped, perhaps for longer than its lease.
+    pub client_pause: u64,
+    /// A primary is cut off from its backups, and mostly from the coordinator, but not from clients.
+    pub depose: u64,
+    /// A witness is cut off from the coordinator only; when its list changes, the primary dies with a tail of its own.
+    pub list_change: u64,
+}
+
+/// One thing that the nemesis does; each is what the field of [`Acts`] of this name says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(missing_docs, reason = "see above")]
+pub enum Act {
+    Crash,
+    FastRestart,
+    TornTurn,
+    Power,
+    Blackout,
+    KillAll,
+    Zombie,
+    Slow,
+    Partition,
+    OneWay,
+    Coordinator,
+    Client,
+    ClientPause,
+    Depose,
+    ListChange,
 }
 
 impl Acts {
     /// As a table.
     #[must_use]
-    pub fn weights(&self) -> [u64; 12] {
+    pub fn weights(&self) -> [(Act, u64); 15] {
         [
-            self.crash,
-            self.fast_restart,
-            self.torn_turn,
-            self.power,
-            self.blackout,
-            self.kill_all,
-            self.zombie,
-            self.slow,
-            self.partition,
-            self.one_way,
-            self.coordinator,
-            self.client,
+            (Act::Crash, self.crash),
+            (Act::FastRestart, self.fast_restart),
+            (Act::TornTurn, self.torn_turn),
+            (Act::Power, self.power),
+            (Act::Blackout, self.blackout),
+            (Act::KillAll, self.kill_all),
+            (Act::Zombie, self.zombie),
+            (Act::Slow, self.slow),
+            (Act::Partition, self.partition),
+            (Act::OneWay, self.one_way),
+            (Act::Coordinator, self.coordinator),
+            (Act::Client, self.client),
+            (Act::ClientPause, self.client_pause),
+            (Act::Depose, self.depose),
+            (Act::ListChange, self.list_change),
         ]
+    }
+
+    /// One of them, by weight; `None`: all weights are 0.
+    #[must_use]
+    pub fn draw(&self, rng: &mut Rng) -> Option<Act> {
+        let weights = self.weights();
+        let all: u64 = weights.iter().map(|(_, weight)| weight).sum();
+        let mut draw = if all == 0 { return None } else { rng.below(all) };
+        for (act, weight) in weights {
+            if draw < weight {
+                return Some(act);
+            }
+            draw -= weight;
+        }
+        None
     }
 }
 
@@ -145,6 +190,9 @@ impl Intensity {
             one_way: weight(3),
             coordinator: weight(4),
             client: weight(3),
+            client_pause: weight(2),
+            depose: weight(3),
+            list_change: weight(2),
         };
         intensity
     }

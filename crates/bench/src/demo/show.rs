@@ -34,7 +34,7 @@ pub(super) fn show(outcome: &Outcome) {
     for absurd in tally.absurd.iter().take(5) {
         println!("  impossible answer: {absurd}");
     }
-    debug_assert_eq!(counters, u64::from(GROUPS * GROUP_COUNTERS));
+    assert_eq!(counters, u64::from(GROUPS * GROUP_COUNTERS), "every counter is judged");
     recovery(outcome);
     println!("\n  Latency with one round trip, held by the witnesses: {}", share(tally.fast.len(), executed));
     bars(&tally.fast);

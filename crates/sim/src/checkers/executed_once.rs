@@ -2,7 +2,8 @@
 //!
 //! A counter that only ever grew by one shows its acknowledged increments, plus at most its unknown ones, and every
 //! value was told to one increment only. A token is appended at most once, and exactly once if that was acknowledged.
-//! Whoever repeats an operation key is told the same bytes (R4.9).
+//! Whoever repeats an operation key is told the same bytes, and whoever uses it for something else is refused (R4.9). Where
+//! a key's time to live is short, each of those who asked may have run, but those who were told different results did.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -73,10 +74,12 @@ pub fn check(history: &History) -> Vec<String> {
             }
         }
     }
-    for (key, value) in last_values(history) {
+    let last = last_values(history);
+    check_expiring(history, &last, &mut violations);
+    for (key, value) in last {
         let name = String::from_utf8_lossy(&key);
         if let Some(counter) = counters.get(&key).filter(|counter| !counter.mixed && !tokens.contains_key(&key)) {
-            let shown: i64 = std::str::from_utf8(&value).ok().and_then(|text| text.parse().ok()).unwrap_or(0);
+            let shown = number(&value);
             if shown < counter.told || shown > counter.told + counter.unknown {
                 violations.push(format!(
                     "executed_once: counter {name} shows {shown}, but {} increments were told and {} are unknown",
@@ -124,34 +127,86 @@ fn check_tokens(name: &str, value: &[u8], tokens: &Tokens, violations: &mut Vec<
     }
 }
 
-/// Each update once: those of a group are one, told what any of them was told, which must be the same for all.
+/// Each update once: those of a group with one action are one, told what any of them was told, which must be the same
+/// for all; and only one action of a group ran.
 fn distinct_updates<'a>(history: &'a History, violations: &mut Vec<String>) -> Vec<(&'a Action, &'a Told)> {
-    let mut groups: BTreeMap<u64, &Operation> = BTreeMap::new();
+    let mut groups: BTreeMap<(u64, &Action), &Operation> = BTreeMap::new();
     let mut all = Vec::new();
     for operation in history.operations() {
-        let Some(group) = operation.group else {
-            all.push((&operation.action, &operation.told));
+        let Some(group) = operation.group.filter(|_| !operation.expiring) else {
+            if !operation.expiring {
+                all.push((&operation.action, &operation.told));
+            }
             continue;
         };
-        let known = groups.entry(group).or_insert(operation);
-        let is_told = |operation: &Operation| matches!(operation.told, Told::Executed { .. });
-        if is_told(known) && is_told(operation) && known.told != operation.told {
+        let known = groups.entry((group, &operation.action)).or_insert(operation);
+        if rank(known) >= 2 && rank(operation) >= 2 && known.told != operation.told {
             violations.push(format!(
                 "executed_once: operation key {group} was answered {:?} and {:?} (R4.9)",
                 known.told, operation.told
             ));
         }
-        let rank = |operation: &Operation| match operation.told {
-            Told::Executed { .. } => 2,
-            Told::NotExecuted => 0,
-            _ => 1,
-        };
         if rank(operation) > rank(known) {
             *known = operation;
         }
     }
-    all.extend(groups.into_values().map(|operation| (&operation.action, &operation.told)));
+    check_groups(&groups, violations);
+    let told = |operation: &'a Operation| if operation.told.is_mismatch() { &Told::NotExecuted } else { &operation.told };
+    all.extend(groups.into_values().map(|operation| (&operation.action, told(operation))));
     all
+}
+
+/// How much a client knows of an update: nothing of its own run, perhaps something, that it was refused, its result.
+fn rank(operation: &Operation) -> u8 {
+    match operation.told {
+        Told::NotExecuted => 0,
+        Told::Executed { .. } if operation.told.is_mismatch() => 2,
+        Told::Executed { .. } => 3,
+        Told::Unknown | Told::TableDone(_) | Told::TableExists(_) | Told::TableNotFound => 1,
+    }
+}
+
+fn check_groups(groups: &BTreeMap<(u64, &Action), &Operation>, violations: &mut Vec<String>) {
+    let mut by_group: BTreeMap<u64, Vec<&Operation>> = BTreeMap::new();
+    for ((group, _), operation) in groups {
+        by_group.entry(*group).or_default().push(operation);
+    }
+    for (group, operations) in by_group {
+        let count = |wanted: u8| operations.iter().filter(|operation| rank(operation) == wanted).count();
+        if count(3) > 1 {
+            violations.push(format!("executed_once: operation key {group} ran {} actions (R4.9)", count(3)));
+        }
+        if count(2) > 0 && count(3) + count(1) == 0 {
+            violations.push(format!("executed_once: operation key {group} was called used, but nothing ran (R4.9)"));
+        }
+    }
+}
+
+/// Counters whose operation keys may run again: each result that was told is a run, and each ask is at most one.
+fn check_expiring(history: &History, last: &BTreeMap<Key, Vec<u8>>, violations: &mut Vec<String>) {
+    let mut runs: BTreeMap<&Key, (BTreeSet<(u64, &[u8])>, i64)> = BTreeMap::new();
+    for operation in history.operations().iter().filter(|operation| operation.expiring) {
+        let (Action::Increment(key, 1), Some(group)) = (&operation.action, operation.group) else { continue };
+        let (told, most) = runs.entry(key).or_default();
+        if let Told::Executed { bytes, .. } = &operation.told {
+            told.insert((group, bytes));
+        }
+        *most += i64::from(operation.told != Told::NotExecuted);
+    }
+    for (key, (told, most)) in runs {
+        let Some(shown) = last.get(key).map(|value| number(value)) else { continue };
+        let least = i64::try_from(told.len()).expect("few");
+        if shown < least || shown > most {
+            let name = String::from_utf8_lossy(key);
+            violations.push(format!(
+                "executed_once: counter {name} shows {shown}; {least} runs were told, and {most} may have run"
+            ));
+        }
+    }
+}
+
+fn number(value: &[u8]) -> i64 {
+    std::str::from_utf8(value).ok().and_then(|text| text.parse().ok()).unwrap_or(0)
 }
 
 /// What the last get of each key, asked for after every update had been told or given up, showed.
@@ -232,5 +287,40 @@ mod tests {
         assert!(run(&[with_group(1), with_group(1)], "1").is_empty());
         assert_eq!(run(&[with_group(1), with_group(2)], "1").len(), 1);
         assert_eq!(run(&[with_group(1), with_group(1)], "2").len(), 1);
+    }
+
+    #[test]
+    fn an_operation_key_runs_one_action() {
+        let mismatch = Told::Executed { outcome: Outcome::OperationKeyMismatch, bytes: vec![7] };
+        let (increment, _, told) = increment(Some(1));
+        let other = Action::Append(b"l".to_vec(), b"x;".to_vec());
+        let ran = (increment.clone(), Some(9), told);
+        let refused = (other.clone(), Some(9), mismatch.clone());
+        assert!(run(&[ran.clone(), refused.clone()], "1").is_empty());
+        assert_eq!(run(&[refused], "").len(), 1, "used by nothing");
+        let outcome = Outcome::Length(2, 1);
+        let ran_too = (other, Some(9), Told::Executed { outcome, bytes: vec![0] });
+        assert_eq!(run(&[ran, ran_too], "1").len(), 1);
+    }
+
+    #[test]
+    fn a_short_lived_key_may_run_again() {
+        let check = |shown: &str| {
+            let mut history = History::default();
+            for at in 0..3 {
+                let (action, _, told) = increment(Some(if at == 0 { 1 } else { 2 }));
+                let id = history.ask(0, action, Some(9), SimTime(at));
+                history.expires(id);
+                history.tell(id, told, SimTime(at)).expect("told once");
+            }
+            let id = history.ask(0, Action::Get(b"k".to_vec()), None, SimTime(1000));
+            let outcome = Outcome::Value(1, shown.into());
+            history.tell(id, Told::Executed { outcome, bytes: Vec::new() }, SimTime(1001)).expect("told once");
+            super::check(&history)
+        };
+        assert!(check("2").is_empty());
+        assert!(check("3").is_empty());
+        assert_eq!(check("1").len(), 1, "two different results were told");
+        assert_eq!(check("4").len(), 1, "three asked");
     }
 }

@@ -9,23 +9,21 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::rc::Rc;
 
 use kasha_machine::FileName;
-use kasha_types::{ClientId, Epoch, ListVersion, RpcId, SegmentId, Sequence, ShardId};
+use kasha_types::{Epoch, ListVersion, RpcId, SegmentId, ShardId};
 use kasha_wire::frame::Kind;
+use kasha_wire::message::GcEntry;
 use kasha_wire::{
-    AnswerView, AppendView, Appended, Body, Durability, MemberState, Message, Recorded, RecordedVerdict, RequestView,
-    Synced, hot,
+    AnswerView, AppendView, Appended, Body, Durability, Message, Recorded, RecordedVerdict, RequestView, Synced, hot,
 };
 
+use crate::checkers::records::Records;
 use crate::configurations::{Configurations, Cores};
 use crate::disk::{Content, SimDisk};
 use crate::network::ProcessId;
 use crate::probes::Probes;
+use crate::process::Process;
 use crate::world::{Sent, View, Watch};
 
-const GROUP_MAGIC: [u8; 2] = *b"GK";
-const GROUP_HEADER: usize = 48;
-const ENTRY_HEADER: usize = 8;
-const COMPLETION_ENTRY: u8 = 3;
 const WITNESS_BLOCK: usize = 4096;
 const WITNESS_BODY: usize = 64;
 
@@ -44,65 +42,46 @@ pub struct GatesRespected {
     cores: Cores,
     durability: Durability,
     segment_bytes: u64,
-    /// Completion records in each file, as the page cache has it.
-    records: BTreeMap<(ProcessId, FileName), BTreeSet<RpcId>>,
+    records: Records,
     bodies: BTreeMap<RpcId, (ShardId, Rc<[u8]>)>,
     /// What each process was sent last, for each shard.
     pieces: BTreeMap<(ProcessId, ShardId), VecDeque<Piece>>,
     /// Requests that a primary has told witnesses to drop.
     collected: BTreeSet<RpcId>,
+    /// Requests that a witness named as suspects: some are dropped although nobody ran them.
+    suspects: BTreeSet<RpcId>,
     violations: Vec<String>,
     accepted: u64,
     appended: u64,
     synced: u64,
-}
-
-fn word(bytes: &[u8], at: usize) -> Option<u64> {
-    Some(u64::from_le_bytes(bytes.get(at..at + 8)?.try_into().ok()?))
-}
-
-fn half(bytes: &[u8], at: usize) -> Option<usize> {
-    Some(u32::from_le_bytes(bytes.get(at..at + 4)?.try_into().ok()?) as usize)
-}
-
-/// The updates whose completion records stand in these groups; stops where no group begins.
-pub(crate) fn records_in(bytes: &[u8], found: &mut BTreeSet<RpcId>) {
-    let mut at = 0;
-    while bytes.get(at..at + 2) == Some(&GROUP_MAGIC[..]) {
-        let Some(payload) = half(bytes, at + 4) else { return };
-        let end = at + GROUP_HEADER + payload;
-        let mut entry = at + GROUP_HEADER;
-        while entry + ENTRY_HEADER <= end.min(bytes.len()) {
-            let Some(len) = half(bytes, entry + 4) else { return };
-            if bytes[entry] == COMPLETION_ENTRY {
-                let record = entry + ENTRY_HEADER;
-                if let (Some(client), Some(sequence)) = (word(bytes, record + 3), word(bytes, record + 11)) {
-                    found.insert(RpcId { client: ClientId(client), sequence: Sequence(sequence) });
-                }
-            }
-            entry += ENTRY_HEADER + len.next_multiple_of(8);
-        }
-        at = end.max(at + 8);
-    }
+    dropped: u64,
 }
 
 impl GatesRespected {
     /// Watches these cores under these configurations.
     #[must_use]
-    pub fn new(configurations: Configurations, cores: Cores, durability: Durability, segment_bytes: u32) -> Self {
+    pub fn new(
+        configurations: Configurations,
+        cores: Cores,
+        records: Records,
+        durability: Durability,
+        segment_bytes: u32,
+    ) -> Self {
         Self {
             configurations,
             cores,
             durability,
             segment_bytes: u64::from(segment_bytes),
-            records: BTreeMap::new(),
+            records,
             bodies: BTreeMap::new(),
             pieces: BTreeMap::new(),
             collected: BTreeSet::new(),
+            suspects: BTreeSet::new(),
             violations: Vec::new(),
             accepted: 0,
             appended: 0,
             synced: 0,
+            dropped: 0,
         }
     }
 
@@ -113,36 +92,48 @@ impl GatesRespected {
         }
     }
 
-    fn rescan(&mut self, process: ProcessId, file: FileName, disk: &SimDisk) {
-        let mut found = BTreeSet::new();
-        if let Some(content) = disk.cached(file) {
-            records_in(&content.bytes(), &mut found);
-        }
-        self.records.insert((process, file), found);
-    }
-
-    fn has_record(&self, process: ProcessId, shard: ShardId, rpc: RpcId) -> bool {
-        let first = FileName::Segment { shard, segment: SegmentId(0) };
-        let last = FileName::Segment { shard, segment: SegmentId(u32::MAX) };
-        self.records.range((process, first)..=(process, last)).any(|(_, records)| records.contains(&rpc))
-    }
-
+    /// `Synced`, or an answer that says so: all who count for syncs in one committed set of that term hold the record.
     fn on_synced(&mut self, rpc: RpcId, epoch: Epoch) {
         let Some(&(shard, _)) = self.bodies.get(&rpc) else { return };
         self.synced += 1;
-        let sets = self.configurations.of_term(shard, epoch);
-        let holds = |set: &(Rc<kasha_wire::Configuration>, kasha_wire::ShardConfig)| {
-            let complete = set.1.members.iter().filter(|member| member.state == MemberState::Complete);
-            complete
-                .filter_map(|member| self.cores.host_of(&set.0, member.node, shard))
-                .all(|process| self.has_record(process, shard, rpc))
-        };
-        if !sets.is_empty() && !sets.iter().any(holds) {
-            let members: Vec<_> = sets.iter().map(|(_, set)| &set.members).collect();
+        if let Some(lacking) = self.lacked_in_all_sets(shard, epoch, rpc) {
             self.violations.push(format!(
                 "gates_respected: {rpc} was called synced in {shard} {epoch}, but in no committed set of that term do \
-                 all hold it: {members:?} (D3)"
+                 all hold it (D3, R7.2): {lacking}"
             ));
+        }
+    }
+
+    /// Who lacks the record, if in each committed set of a term somebody does.
+    fn lacked_in_all_sets(&self, shard: ShardId, epoch: Epoch, rpc: RpcId) -> Option<String> {
+        let sets = self.configurations.of_term(shard, epoch);
+        let mut lacking = String::new();
+        for (configuration, config) in &sets {
+            let primary = self.cores.host_of(configuration, config.primary, shard);
+            let node = self.records.lacking(&self.cores, (configuration, config), primary, rpc)?;
+            lacking += &format!("{node} of {:?}; ", config.members);
+        }
+        (!sets.is_empty()).then_some(lacking)
+    }
+
+    /// A primary has witnesses drop what it has synced (section 6). What it does not hold itself was synced long ago, or
+    /// refused by it.
+    fn on_gc(&mut self, by: ProcessId, (process, shard): (&Process, ShardId), entries: &[GcEntry]) {
+        let status = process.status();
+        let replica = status.as_ref().and_then(|status| status.replicas.iter().find(|replica| replica.shard == shard));
+        let Some(epoch) = replica.filter(|replica| replica.primary).map(|replica| replica.epoch) else { return };
+        for rpc in entries.iter().map(|entry| entry.rpc) {
+            if !self.collected.insert(rpc) || self.suspects.contains(&rpc) || !self.records.has(by, shard, rpc) {
+                continue;
+            }
+            self.dropped += 1;
+            if let Some(lacking) = self.lacked_in_all_sets(shard, epoch, rpc) {
+                self.violations.push(format!(
+                    "gates_respected: {} had witnesses drop {rpc} of {shard} {epoch} before it was synced (CURP 4.5): \
+                     {lacking}",
+                    process.name
+                ));
+            }
         }
     }
 
@@ -239,10 +230,16 @@ impl Watch for GatesRespected {
                     self.on_synced(answer.rpc, answer.epoch);
                 }
             }
-            // 43 is the table's number of `Gc`.
+            // 43 and 44 are the table's numbers of `Gc` and `GcDone`.
             Some(Kind::Message) if sent.payload.first() == Some(&43) => {
-                if let Ok(Message::Gc { entries, .. }) = Message::decode(sent.payload) {
-                    self.collected.extend(entries.iter().map(|entry| entry.rpc));
+                if let Ok(Message::Gc { shard, entries, .. }) = Message::decode(sent.payload) {
+                    self.on_gc(sent.from, (process, shard), &entries);
+                }
+            }
+            Some(Kind::Message) if sent.payload.first() == Some(&44) => {
+                if let Ok(Message::GcDone { suspects, .. }) = Message::decode(sent.payload) {
+                    let bodies = suspects.iter().filter_map(|body| Body::decode(&body.0).ok());
+                    self.suspects.extend(bodies.map(|body| body.head.rpc));
                 }
             }
             Some(Kind::Synced) => {
@@ -254,29 +251,8 @@ impl Watch for GatesRespected {
         }
     }
 
-    fn wrote(&mut self, by: ProcessId, file: FileName, offset: u64, len: usize, view: &View<'_>) {
-        let FileName::Segment { .. } = file else { return };
-        let disk = &view.processes[by.0].disk;
-        let bytes = disk.cached(file).map(|content| content.read(offset, len)).unwrap_or_default();
-        if bytes.starts_with(&GROUP_MAGIC) {
-            records_in(&bytes, self.records.entry((by, file)).or_default());
-        } else {
-            self.rescan(by, file, disk);
-        }
-    }
-
-    fn started(&mut self, process: ProcessId, view: &View<'_>) {
-        if self.cores.core(process).is_none() {
-            return;
-        }
-        self.records.retain(|(of, _), _| *of != process);
+    fn started(&mut self, process: ProcessId, _view: &View<'_>) {
         self.pieces.retain(|(to, _), _| *to != process);
-        let disk = &view.processes[process.0].disk;
-        let segments: Vec<FileName> =
-            disk.files().map(|(name, _)| name).filter(|name| matches!(name, FileName::Segment { .. })).collect();
-        for file in segments {
-            self.rescan(process, file, disk);
-        }
     }
 
     fn take_violations(&mut self) -> Vec<String> {
@@ -287,6 +263,7 @@ impl Watch for GatesRespected {
         probes.add("claims checked: accepted", self.accepted);
         probes.add("claims checked: appended", self.appended);
         probes.add("claims checked: synced", self.synced);
+        probes.add("claims checked: dropped", self.dropped);
     }
 
     fn as_any(&mut self) -> &mut dyn std::any::Any {
@@ -296,27 +273,12 @@ impl Watch for GatesRespected {
 
 #[cfg(test)]
 mod tests {
-    use kasha_types::{CoreId, NodeId};
+    use kasha_types::NodeId;
 
     use super::*;
+    use crate::checkers::records::tests::{RPC, SHARD, hold, segment, three_cores};
     use crate::configurations::ConfigurationsGrow;
     use crate::configurations::tests::configuration;
-
-    const SHARD: ShardId = ShardId(0);
-    const RPC: RpcId = RpcId { client: ClientId(7), sequence: Sequence(9) };
-
-    fn group(rpc: RpcId) -> Vec<u8> {
-        let mut record = vec![1, 0, 0];
-        record.extend_from_slice(&rpc.client.0.to_le_bytes());
-        record.extend_from_slice(&rpc.sequence.0.to_le_bytes());
-        record.resize(48, 0);
-        let mut bytes = vec![0; GROUP_HEADER];
-        bytes[..2].copy_from_slice(&GROUP_MAGIC);
-        bytes[4..8].copy_from_slice(&56u32.to_le_bytes());
-        bytes.extend_from_slice(&[COMPLETION_ENTRY, 0, 0, 0, 48, 0, 0, 0]);
-        bytes.extend_from_slice(&record);
-        bytes
-    }
 
     fn gates() -> GatesRespected {
         let configurations = Configurations::default();
@@ -332,29 +294,19 @@ mod tests {
             payload: &payload,
         };
         grow.sent(&sent, &View { now: crate::clock::SimTime(0), processes: &[] });
-        let mut cores = Cores::default();
-        for node in 1..=3 {
-            cores.add(ProcessId(usize::from(node)), CoreId { node: NodeId(node), core: 0 });
-        }
-        let mut gates = GatesRespected::new(configurations, cores, Durability::Replicated, 1 << 16);
+        let (cores, records) = (three_cores(), Records::default());
+        let mut gates = GatesRespected::new(configurations, cores, records, Durability::Replicated, 1 << 16);
         gates.bodies.insert(RPC, (SHARD, Rc::from(&b"a body"[..])));
         gates
-    }
-
-    fn segment() -> FileName {
-        FileName::Segment { shard: SHARD, segment: SegmentId(0) }
     }
 
     #[test]
     fn synced_means_that_all_members_hold_the_record() {
         let mut gates = gates();
-        let mut disk = SimDisk::new();
-        disk.write(segment(), 0, &group(RpcId { sequence: Sequence(8), ..RPC }));
-        disk.write(segment(), 104, &group(RPC));
-        gates.rescan(ProcessId(1), segment(), &disk);
+        hold(&gates.records, 1, segment(0), RPC);
         gates.on_synced(RPC, Epoch(1));
         assert_eq!(gates.take_violations().len(), 1, "the other member lacks it");
-        gates.rescan(ProcessId(2), segment(), &disk);
+        hold(&gates.records, 2, segment(0), RPC);
         gates.on_synced(RPC, Epoch(1));
         assert_eq!(gates.take_violations(), Vec::<String>::new());
     }
@@ -391,7 +343,7 @@ mod tests {
         assert_eq!(gates.take_violations(), Vec::<String>::new(), "says nothing of this piece");
         gates.on_appended(&appended, ProcessId(2), &disk, "two");
         assert_eq!(gates.take_violations().len(), 1);
-        disk.write(segment(), 8, b"log bytes");
+        disk.write(segment(0), 8, b"log bytes");
         gates.on_appended(&appended, ProcessId(2), &disk, "two");
         assert_eq!(gates.take_violations(), Vec::<String>::new());
     }

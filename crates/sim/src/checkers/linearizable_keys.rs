@@ -6,7 +6,7 @@
 //! the result. Unknown updates may be placed anywhere after they were asked for, or nowhere. Versions: each change's is
 //! greater than all before it; an unknown change's is not known until someone reads it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use hashbrown::HashSet;
 use kasha_wire::outcome::Outcome;
@@ -433,15 +433,21 @@ pub struct Checked {
 pub fn check(history: &History) -> Checked {
     let mut checked = Checked::default();
     let mut by_key: BTreeMap<Key, Vec<KeyOperation>> = BTreeMap::new();
-    let mut groups: BTreeMap<u64, KeyGroup> = BTreeMap::new();
+    let mut groups: BTreeMap<(u64, &Action), KeyGroup> = BTreeMap::new();
+    // Keys on which a group may run again are not searched: who can tell which run came to which result?
+    let expiring = history.operations().iter().filter(|operation| operation.expiring);
+    let skipped: BTreeSet<&Key> = expiring.flat_map(|operation| operation.action.keys()).collect();
     for operation in history.operations() {
         let outcome = match &operation.told {
             Told::Executed { outcome, .. } => Some(outcome),
             Told::Unknown => None,
             Told::NotExecuted | Told::TableDone(_) | Told::TableExists(_) | Told::TableNotFound => continue,
         };
+        if operation.action.keys().iter().any(|key| skipped.contains(key)) {
+            continue;
+        }
         if let Some(group) = operation.group {
-            groups.entry(group).or_default().add(operation, outcome);
+            groups.entry((group, &operation.action)).or_default().add(operation, outcome);
             continue;
         }
         add(
@@ -453,11 +459,15 @@ pub fn check(history: &History) -> Checked {
             operation.client,
         );
     }
-    for group in groups.into_values() {
-        let Some((action, client, asked)) = group.first else { continue };
+    for ((_, action), group) in groups {
+        // Another action ran under this operation key: this one never did, and never will.
+        if group.is_mismatch {
+            continue;
+        }
+        let Some((client, asked)) = group.first else { continue };
         let outcome = group.told.as_ref().map(|(_, outcome)| outcome);
         let told_at = group.told.as_ref().map(|&(at, _)| at);
-        add(&mut by_key, &mut checked, &action, outcome, (asked, told_at), client);
+        add(&mut by_key, &mut checked, action, outcome, (asked, told_at), client);
     }
     for (key, mut operations) in by_key {
         operations.sort_by_key(|operation| operation.asked);
@@ -473,16 +483,19 @@ pub fn check(history: &History) -> Checked {
     checked
 }
 
-/// Operations that share an operation key: one update, asked for first by the first, and done when the first was told.
+/// Operations with one action and one operation key: one update, asked for first by the first, and done when the first
+/// was told.
 #[derive(Default)]
 struct KeyGroup {
-    first: Option<(Action, usize, SimTime)>,
+    first: Option<(usize, SimTime)>,
     told: Option<(SimTime, Outcome)>,
+    is_mismatch: bool,
 }
 
 impl KeyGroup {
     fn add(&mut self, operation: &crate::history::Operation, outcome: Option<&Outcome>) {
-        self.first.get_or_insert_with(|| (operation.action.clone(), operation.client, operation.asked));
+        self.first.get_or_insert((operation.client, operation.asked));
+        self.is_mismatch |= operation.told.is_mismatch();
         if let (Some(at), Some(outcome)) = (operation.told_at, outcome)
             && self.told.as_ref().is_none_or(|&(before, _)| at < before)
         {

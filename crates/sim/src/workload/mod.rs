@@ -6,17 +6,19 @@
 mod counters;
 mod operation_keys;
 mod registers;
+mod tables;
 mod tokens;
 
 use kasha_machine::Rng;
-use kasha_wire::outcome::Outcome;
+use kasha_types::TableId;
 
 pub use counters::Counters;
 pub use operation_keys::OperationKeys;
 pub use registers::Registers;
+pub use tables::Tables;
 pub use tokens::Tokens;
 
-use crate::history::{Action, Key};
+use crate::history::{Action, DEFAULT_TABLE, Key, Told};
 
 /// Operations on one key before the workload moves on.
 const KEY_USES_MAX: u32 = 40;
@@ -29,8 +31,12 @@ const TAGS: u64 = 6;
 pub struct Ask {
     /// What.
     pub action: Action,
+    /// In which table.
+    pub table: TableId,
     /// Number of the operation key, if it has one.
     pub operation_key: Option<u64>,
+    /// The operation key's time to live, if it is to be short.
+    pub time_to_live_millis: Option<u64>,
     /// When to stop waiting, in milliseconds.
     pub deadline_millis: Option<u64>,
     /// The caller goes away at once.
@@ -41,7 +47,15 @@ pub struct Ask {
 
 impl From<Action> for Ask {
     fn from(action: Action) -> Self {
-        Self { action, operation_key: None, deadline_millis: None, abandon: false, cancel: false }
+        Self {
+            action,
+            table: DEFAULT_TABLE,
+            operation_key: None,
+            time_to_live_millis: None,
+            deadline_millis: None,
+            abandon: false,
+            cancel: false,
+        }
     }
 }
 
@@ -51,7 +65,7 @@ pub trait Workload {
     fn next(&mut self, rng: &mut Rng) -> Ask;
 
     /// What an earlier one came to.
-    fn told(&mut self, _action: &Action, _outcome: &Outcome) {}
+    fn told(&mut self, _action: &Action, _told: &Told) {}
 }
 
 /// A few hot keys, replaced one by one as they are used up.
@@ -79,13 +93,25 @@ impl HotKeys {
 
     /// Any key.
     pub(crate) fn one(&mut self, rng: &mut Rng) -> Key {
-        let (tag, index) = (rng.below(TAGS), rng.below(self.per_tag));
+        let tag = rng.below(TAGS);
+        self.one_of(rng, tag)
+    }
+
+    /// Any key with this tag.
+    pub(crate) fn one_of(&mut self, rng: &mut Rng, tag: u64) -> Key {
+        let index = rng.below(self.per_tag);
         self.key(tag, index)
     }
 
     /// Several different keys with one tag.
     pub(crate) fn some(&mut self, rng: &mut Rng) -> Vec<Key> {
-        let (tag, first) = (rng.below(TAGS), rng.below(self.per_tag));
+        let tag = rng.below(TAGS);
+        self.some_of(rng, tag)
+    }
+
+    /// Several different keys with this tag.
+    pub(crate) fn some_of(&mut self, rng: &mut Rng, tag: u64) -> Vec<Key> {
+        let first = rng.below(self.per_tag);
         let count = rng.between(1, self.per_tag.min(3));
         (0..count).map(|step| self.key(tag, (first + step) % self.per_tag)).collect()
     }
@@ -101,15 +127,18 @@ pub struct Mix {
 }
 
 impl Mix {
-    /// Any mix.
-    pub fn drawn(rng: &mut Rng) -> Self {
+    /// Any mix, with at least so much of tables and of operation keys.
+    pub fn drawn(rng: &mut Rng, (tables, operation_keys): (u64, u64)) -> Self {
         let per_tag = rng.between(1, 3);
         let mut weight = |least: u64| least + rng.below(10);
+        let weights = [weight(2), weight(1), weight(1), operation_keys + weight(0)];
+        let tables = if rng.chance(1, 3) { tables.max(1) } else { tables };
         let parts: Vec<(u64, Box<dyn Workload>)> = vec![
-            (weight(2), Box::new(Registers::new(per_tag))),
-            (weight(1), Box::new(Counters::new(per_tag))),
-            (weight(1), Box::new(Tokens::new(per_tag))),
-            (weight(0), Box::new(OperationKeys::new(per_tag))),
+            (weights[0], Box::new(Registers::new(per_tag))),
+            (weights[1], Box::new(Counters::new(per_tag))),
+            (weights[2], Box::new(Tokens::new(per_tag))),
+            (weights[3], Box::new(OperationKeys::new(per_tag))),
+            (tables, Box::new(Tables::new())),
         ];
         let short_deadlines = if rng.chance(1, 2) { rng.below(200) } else { 0 };
         let abandoned = if rng.chance(1, 2) { rng.below(100) } else { 0 };
@@ -132,13 +161,14 @@ impl Mix {
             ask.deadline_millis = Some(rng.between(1, 60));
             ask.cancel = rng.chance(1, 3);
         }
-        ask.abandon = !ask.action.is_read() && rng.chance(self.abandoned, 1000);
+        let is_update = ask.action.with_update(|_| ()).is_some();
+        ask.abandon = is_update && rng.chance(self.abandoned, 1000);
         ask
     }
 
     /// What an earlier one came to.
-    pub fn told(&mut self, action: &Action, outcome: &Outcome) {
-        self.parts.iter_mut().for_each(|(_, part)| part.told(action, outcome));
+    pub fn told(&mut self, action: &Action, told: &Told) {
+        self.parts.iter_mut().for_each(|(_, part)| part.told(action, told));
     }
 }
 

@@ -1,18 +1,32 @@
-//! Updates with operation keys, asked for again by other clients, sooner or later (R4.9).
+//! Updates with operation keys, asked for again by other clients, sooner or later (R4.9): with the same action, which
+//! must come to the same, or with another one, which must be refused. Some keys live so short that they run again.
 
 use kasha_machine::Rng;
 
-use super::{Ask, HotKeys, Workload};
+use super::{Ask, HotKeys, TAGS, Workload};
 use crate::history::Action;
 
 /// Updates that may be repeated.
 const REPEATABLE_MAX: usize = 20;
 
+/// Longest short time to live, in milliseconds.
+const SHORT_MILLIS_MAX: u64 = 200;
+
+/// An update with an operation key.
+#[derive(Clone)]
+struct Used {
+    number: u64,
+    tag: u64,
+    action: Action,
+    time_to_live_millis: Option<u64>,
+}
+
 /// Increments and appends with operation keys.
 pub struct OperationKeys {
     counters: HotKeys,
     lists: HotKeys,
-    recent: Vec<(u64, Action)>,
+    short_lived: HotKeys,
+    recent: Vec<Used>,
     made: u64,
 }
 
@@ -20,7 +34,40 @@ impl OperationKeys {
     /// This many keys to a tag.
     #[must_use]
     pub fn new(per_tag: u64) -> Self {
-        Self { counters: HotKeys::new("oc", per_tag), lists: HotKeys::new("oa", per_tag), recent: Vec::new(), made: 0 }
+        Self {
+            counters: HotKeys::new("oc", per_tag),
+            lists: HotKeys::new("oa", per_tag),
+            short_lived: HotKeys::new("ox", per_tag),
+            recent: Vec::new(),
+            made: 0,
+        }
+    }
+
+    fn action(&mut self, rng: &mut Rng, tag: u64) -> Action {
+        match rng.below(3) {
+            0 => Action::Increment(self.counters.one_of(rng, tag), 1),
+            1 => {
+                let keys = self.counters.some_of(rng, tag);
+                Action::MultiIncrement(keys.into_iter().map(|key| (key, 1)).collect())
+            }
+            _ => Action::Append(self.lists.one_of(rng, tag), format!("o{};", self.made).into_bytes()),
+        }
+    }
+
+    fn fresh(&mut self, rng: &mut Rng) -> Used {
+        self.made += 1;
+        let (number, tag) = (self.made, rng.below(TAGS));
+        let used = if rng.chance(1, 6) {
+            let action = Action::Increment(self.short_lived.one_of(rng, tag), 1);
+            Used { number, tag, action, time_to_live_millis: Some(rng.between(1, SHORT_MILLIS_MAX)) }
+        } else {
+            Used { number, tag, action: self.action(rng, tag), time_to_live_millis: None }
+        };
+        if self.recent.len() == REPEATABLE_MAX {
+            self.recent.remove(usize::try_from(rng.below(REPEATABLE_MAX as u64)).expect("small"));
+        }
+        self.recent.push(used.clone());
+        used
     }
 }
 
@@ -29,21 +76,16 @@ impl Workload for OperationKeys {
         if rng.chance(1, 10) {
             return Action::Get(self.counters.one(rng)).into();
         }
-        let (number, action) = if !self.recent.is_empty() && rng.chance(2, 5) {
+        let mut used = if !self.recent.is_empty() && rng.chance(2, 5) {
             rng.pick(&self.recent).clone()
         } else {
-            self.made += 1;
-            let action = match rng.below(3) {
-                0 => Action::Increment(self.counters.one(rng), 1),
-                1 => Action::MultiIncrement(self.counters.some(rng).into_iter().map(|key| (key, 1)).collect()),
-                _ => Action::Append(self.lists.one(rng), format!("o{};", self.made).into_bytes()),
-            };
-            if self.recent.len() == REPEATABLE_MAX {
-                self.recent.remove(usize::try_from(rng.below(REPEATABLE_MAX as u64)).expect("small"));
-            }
-            self.recent.push((self.made, action.clone()));
-            (self.made, action)
+            self.fresh(rng)
         };
-        Ask { operation_key: Some(number), ..action.into() }
+        if used.time_to_live_millis.is_none() && rng.chance(1, 8) {
+            // Its first key has the same slot, so it is the same operation key.
+            used.action = self.action(rng, used.tag);
+        }
+        let Used { number, action, time_to_live_millis, .. } = used;
+        Ask { operation_key: Some(number), time_to_live_millis, ..action.into() }
     }
 }

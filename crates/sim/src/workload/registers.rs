@@ -6,7 +6,7 @@ use kasha_machine::Rng;
 use kasha_wire::outcome::Outcome;
 
 use super::{Ask, HotKeys, Workload};
-use crate::history::{Action, Key, Value};
+use crate::history::{Action, Key, Told, Value};
 
 /// Registers.
 pub struct Registers {
@@ -67,7 +67,8 @@ impl Workload for Registers {
         action.into()
     }
 
-    fn told(&mut self, action: &Action, outcome: &Outcome) {
+    fn told(&mut self, action: &Action, told: &Told) {
+        let Told::Executed { outcome, .. } = told else { return };
         let keys = action.keys();
         match (outcome, &keys[..]) {
             (Outcome::Version(version) | Outcome::Value(version, _) | Outcome::ConditionFailed(version), [key]) => {

@@ -1,0 +1,222 @@
+//! Which completion records stand in which files: read from the bytes that processes write, by the log's documented
+//! layout, not through the code that wrote them. Shared by the checkers that ask who holds what.
+
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
+
+use kasha_machine::FileName;
+use kasha_types::{ClientId, NodeId, RpcId, SegmentId, Sequence, ShardId};
+use kasha_wire::{Configuration, MemberState, ShardConfig};
+
+use crate::configurations::Cores;
+use crate::disk::SimDisk;
+use crate::network::ProcessId;
+use crate::world::{View, Watch};
+
+const GROUP_MAGIC: [u8; 2] = *b"GK";
+const GROUP_HEADER: usize = 48;
+const ENTRY_HEADER: usize = 8;
+const COMPLETION_ENTRY: u8 = 3;
+
+/// Completion records in each segment file, as the page cache has it.
+#[derive(Clone, Debug, Default)]
+pub struct Records(Rc<RefCell<BTreeMap<(ProcessId, FileName), BTreeSet<RpcId>>>>);
+
+fn word(bytes: &[u8], at: usize) -> Option<u64> {
+    Some(u64::from_le_bytes(bytes.get(at..at + 8)?.try_into().ok()?))
+}
+
+fn half(bytes: &[u8], at: usize) -> Option<usize> {
+    Some(u32::from_le_bytes(bytes.get(at..at + 4)?.try_into().ok()?) as usize)
+}
+
+/// The updates whose completion records stand in these groups; stops where no group begins.
+fn records_in(bytes: &[u8], found: &mut BTreeSet<RpcId>) {
+    let mut at = 0;
+    while bytes.get(at..at + 2) == Some(&GROUP_MAGIC[..]) {
+        let Some(payload) = half(bytes, at + 4) else { return };
+        let end = at + GROUP_HEADER + payload;
+        let mut entry = at + GROUP_HEADER;
+        while entry + ENTRY_HEADER <= end.min(bytes.len()) {
+            let Some(len) = half(bytes, entry + 4) else { return };
+            if bytes[entry] == COMPLETION_ENTRY {
+                let record = entry + ENTRY_HEADER;
+                if let (Some(client), Some(sequence)) = (word(bytes, record + 3), word(bytes, record + 11)) {
+                    found.insert(RpcId { client: ClientId(client), sequence: Sequence(sequence) });
+                }
+            }
+            entry += ENTRY_HEADER + len.next_multiple_of(8);
+        }
+        at = end.max(at + 8);
+    }
+}
+
+fn segments_of(process: ProcessId, shard: ShardId) -> std::ops::RangeInclusive<(ProcessId, FileName)> {
+    let segment = |segment| (process, FileName::Segment { shard, segment });
+    segment(SegmentId(0))..=segment(SegmentId(u32::MAX))
+}
+
+impl Records {
+    pub(crate) fn rescan(&self, process: ProcessId, file: FileName, disk: &SimDisk) {
+        let mut all = self.0.borrow_mut();
+        let Some(content) = disk.cached(file) else {
+            all.remove(&(process, file));
+            return;
+        };
+        let mut found = BTreeSet::new();
+        records_in(&content.bytes(), &mut found);
+        all.insert((process, file), found);
+    }
+
+    /// Whether a process's files hold the record of an update.
+    #[must_use]
+    pub fn has(&self, process: ProcessId, shard: ShardId, rpc: RpcId) -> bool {
+        self.0.borrow().range(segments_of(process, shard)).any(|(_, records)| records.contains(&rpc))
+    }
+
+    /// Where a process's files hold the record of an update.
+    fn segment_of(&self, process: ProcessId, shard: ShardId, rpc: RpcId) -> Option<FileName> {
+        let all = self.0.borrow();
+        all.range(segments_of(process, shard)).find(|(_, records)| records.contains(&rpc)).map(|(&(_, file), _)| file)
+    }
+
+    /// A member for whose copy of the update's record, in `primary`'s log, this set of members vouches without having it.
+    /// A joiner vouches for what follows the beginning of its copy only, but for all of that (R7.2).
+    #[must_use]
+    pub fn lacking(
+        &self,
+        cores: &Cores,
+        (configuration, config): (&Configuration, &ShardConfig),
+        primary: Option<ProcessId>,
+        rpc: RpcId,
+    ) -> Option<NodeId> {
+        let shard = config.shard;
+        let at = primary.and_then(|primary| self.segment_of(primary, shard, rpc));
+        let lacks = |member: &&kasha_wire::Member| {
+            let Some(process) = cores.host_of(configuration, member.node, shard) else { return false };
+            if self.has(process, shard, rpc) {
+                return false;
+            }
+            match member.state {
+                MemberState::Complete => true,
+                MemberState::Joining => {
+                    let all = self.0.borrow();
+                    let mut files = all.range(segments_of(process, shard)).map(|(&(_, file), _)| file);
+                    let newest = files.next_back();
+                    // Between its oldest and its newest segment a joiner may lack some that are still to be copied.
+                    at.is_some_and(|at| newest.is_none_or(|newest| at > newest) || all.contains_key(&(process, at)))
+                }
+            }
+        };
+        config.members.iter().find(lacks).map(|member| member.node)
+    }
+}
+
+/// Keeps [`Records`]. The first of all watchers, so that the others see what the turn wrote.
+pub struct RecordsWatch {
+    records: Records,
+    cores: Cores,
+}
+
+impl RecordsWatch {
+    /// Reads the files of these cores.
+    #[must_use]
+    pub fn new(records: Records, cores: Cores) -> Self {
+        Self { records, cores }
+    }
+}
+
+impl Watch for RecordsWatch {
+    fn wrote(&mut self, by: ProcessId, file: FileName, offset: u64, len: usize, view: &View<'_>) {
+        let FileName::Segment { .. } = file else { return };
+        let disk = &view.processes[by.0].disk;
+        let bytes = disk.cached(file).map(|content| content.read(offset, len)).unwrap_or_default();
+        if bytes.starts_with(&GROUP_MAGIC) {
+            records_in(&bytes, self.records.0.borrow_mut().entry((by, file)).or_default());
+        } else {
+            self.records.rescan(by, file, disk);
+        }
+    }
+
+    fn started(&mut self, process: ProcessId, view: &View<'_>) {
+        if self.cores.core(process).is_none() {
+            return;
+        }
+        self.records.0.borrow_mut().retain(|(of, _), _| *of != process);
+        let disk = &view.processes[process.0].disk;
+        for (file, _) in disk.files().filter(|(name, _)| matches!(name, FileName::Segment { .. })) {
+            self.records.rescan(process, file, disk);
+        }
+    }
+
+    fn as_any(&mut self) -> &mut dyn std::any::Any {
+        self
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use kasha_types::CoreId;
+
+    use super::*;
+    use crate::configurations::tests::configuration;
+
+    pub(crate) const SHARD: ShardId = ShardId(0);
+    pub(crate) const RPC: RpcId = RpcId { client: ClientId(7), sequence: Sequence(9) };
+
+    /// A group with one completion record.
+    pub(crate) fn group(rpc: RpcId) -> Vec<u8> {
+        let mut record = vec![1, 0, 0];
+        record.extend_from_slice(&rpc.client.0.to_le_bytes());
+        record.extend_from_slice(&rpc.sequence.0.to_le_bytes());
+        record.resize(48, 0);
+        let mut bytes = vec![0; GROUP_HEADER];
+        bytes[..2].copy_from_slice(&GROUP_MAGIC);
+        bytes[4..8].copy_from_slice(&56u32.to_le_bytes());
+        bytes.extend_from_slice(&[COMPLETION_ENTRY, 0, 0, 0, 48, 0, 0, 0]);
+        bytes.extend_from_slice(&record);
+        bytes
+    }
+
+    pub(crate) fn segment(segment: u32) -> FileName {
+        FileName::Segment { shard: SHARD, segment: SegmentId(segment) }
+    }
+
+    /// Nodes 1 to 3 are processes 1 to 3, with one core each.
+    pub(crate) fn three_cores() -> Cores {
+        let mut cores = Cores::default();
+        for node in 1..=3 {
+            cores.add(ProcessId(usize::from(node)), CoreId { node: NodeId(node), core: 0 });
+        }
+        cores
+    }
+
+    /// Writes the record of an update to a process's log.
+    pub(crate) fn hold(records: &Records, process: usize, file: FileName, rpc: RpcId) {
+        let mut disk = SimDisk::new();
+        disk.write(file, 0, &group(RpcId { sequence: Sequence(8), ..RPC }));
+        disk.write(file, 104, &group(rpc));
+        records.rescan(ProcessId(process), file, &disk);
+    }
+
+    #[test]
+    fn complete_members_hold_all_and_joiners_what_is_new() {
+        let (records, cores) = (Records::default(), three_cores());
+        let mut whole = configuration(1, 1, 1);
+        let lacking = |whole: &Configuration| {
+            records.lacking(&cores, (whole, &whole.shards[0]), Some(ProcessId(1)), RPC)
+        };
+        hold(&records, 1, segment(3), RPC);
+        assert_eq!(lacking(&whole), Some(NodeId(2)));
+        whole.shards[0].members[1].state = MemberState::Joining;
+        assert_eq!(lacking(&whole), Some(NodeId(2)), "it has nothing, so nothing counts");
+        let other = RpcId { sequence: Sequence(1), ..RPC };
+        hold(&records, 2, segment(4), other);
+        assert_eq!(lacking(&whole), None, "older than its copy");
+        hold(&records, 2, segment(3), other);
+        assert_eq!(lacking(&whole), Some(NodeId(2)), "it has the segment, without the record");
+        hold(&records, 2, segment(3), RPC);
+        assert_eq!(lacking(&whole), None);
+    }
+}

@@ -1,0 +1,73 @@
+//! Tables that are created, used and dropped, under a few names.
+
+use std::collections::BTreeMap;
+
+use kasha_machine::Rng;
+use kasha_types::TableId;
+
+use super::{Ask, HotKeys, Workload};
+use crate::history::{Action, Key, Told};
+
+/// Names that tables are given.
+const NAMES: [&str; 3] = ["red", "green", "blue"];
+
+/// Tables that were seen and may still be used: some of them are dropped by now.
+const KNOWN_MAX: usize = 6;
+
+/// Tables.
+pub struct Tables {
+    known: Vec<TableId>,
+    keys: BTreeMap<TableId, HotKeys>,
+    values: u64,
+}
+
+impl Tables {
+    /// None yet.
+    #[must_use]
+    pub fn new() -> Self {
+        Self { known: Vec::new(), keys: BTreeMap::new(), values: 0 }
+    }
+
+    /// A key that no other table has, so that a history names it without its table.
+    fn key(&mut self, rng: &mut Rng, table: TableId) -> Key {
+        let mut key = self.keys.entry(table).or_insert_with(|| HotKeys::new("t", 1)).one(rng);
+        key.extend_from_slice(format!("@{}", table.0).as_bytes());
+        key
+    }
+}
+
+impl Default for Tables {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Workload for Tables {
+    fn next(&mut self, rng: &mut Rng) -> Ask {
+        let draw = rng.below(40);
+        if self.known.is_empty() || draw < 2 {
+            let name = (*rng.pick(&NAMES)).to_owned();
+            return if rng.chance(2, 3) { Action::CreateTable(name) } else { Action::DropTable(name) }.into();
+        }
+        let table = *rng.pick(&self.known);
+        let key = self.key(rng, table);
+        self.values += 1;
+        let action = match draw {
+            2..18 => Action::Put(key, format!("t{}", self.values).into_bytes()),
+            18..26 => Action::Increment(key, 1),
+            _ => Action::Get(key),
+        };
+        Ask { table, ..action.into() }
+    }
+
+    fn told(&mut self, action: &Action, told: &Told) {
+        if let (Action::CreateTable(_), Told::TableDone(table) | Told::TableExists(table)) = (action, told)
+            && !self.known.contains(table)
+        {
+            if self.known.len() == KNOWN_MAX {
+                self.known.remove(0);
+            }
+            self.known.push(*table);
+        }
+    }
+}
