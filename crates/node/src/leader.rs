@@ -83,7 +83,7 @@ pub(crate) struct Leader {
 }
 
 fn timing(core: &Core) -> Timing {
-    Timing { retry: core.options.retry }
+    Timing { retry: core.options.retry, sync_interval: core.options.sync_interval }
 }
 
 /// The cores of these nodes that host the shard.
@@ -255,13 +255,24 @@ impl Replica {
         }
     }
 
-    /// Ships what is due, and gives our own file its part first.
+    /// Ships what is due.
     fn pump(&mut self, core: &mut Core, now: Tick, out: &mut Effects) {
-        self.write_log(core, out);
         let held = self.held;
         let Self { log, role: Role::Leader(leader), .. } = self else { return };
         leader.shipping.on_own_durable(held);
+        match &leader.stage {
+            Stage::Serving(serving) => leader.shipping.want_synced(serving.wanted_synced()),
+            Stage::Fencing { .. }
+            | Stage::Fetching(_)
+            | Stage::Replaying
+            | Stage::Witnessing { .. }
+            | Stage::Syncing { .. }
+            | Stage::Reporting => leader.shipping.want_synced(log.end().offset), // the whole shard waits
+        }
         leader.shipping.pump(now, log, out);
+        if leader.shipping.is_in_flight() {
+            self.write_log(core, out); // our own file is a member's, and gets the round's bytes with the others
+        }
     }
 
     fn fence(&mut self, core: &mut Core, now: Tick, out: &mut Effects) {

@@ -130,6 +130,9 @@ impl Node {
     fn on_sync(&mut self, to: Endpoint, payload: &[u8], out: &mut Effects) -> bool {
         let Ok(SyncRequest { shard, epoch, rpc, attempt }) = hot::decode_small(payload) else { return false };
         let position = self.replicas.get(&shard).and_then(|replica| replica.position_of(rpc, epoch));
+        if let (Some(position), Some(leader)) = (position, self.leader_of(shard, epoch)) {
+            leader.shipping.want_synced(position.offset);
+        }
         let mark = out.mark();
         let gate = match position {
             Some(position) => {

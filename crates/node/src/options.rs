@@ -47,6 +47,8 @@ pub struct NodeOptions {
     pub flush_interval: Duration,
     /// After how long an unanswered message to a peer is sent again.
     pub retry: Duration,
+    /// How long updates that nobody waits for may stay unsynced: they are batched.
+    pub sync_interval: Duration,
     /// When answers leave.
     pub answers: Answers,
     /// Seed of this core's draws.
@@ -71,6 +73,7 @@ impl NodeOptions {
             heartbeat: limits::NODE_LEASE / 8,
             flush_interval: Duration::from_millis(100),
             retry: Duration::from_millis(25),
+            sync_interval: Duration::from_millis(5),
             answers: Answers::Speculative,
             seed: 0,
         }

@@ -68,6 +68,7 @@ impl Replica {
             // A round that begins from now on also covers everything unsynced.
             Gate::Confirmed { shard, round: leader.shipping.want_confirmation() }
         } else if newest > leader.shipping.synced() {
+            leader.shipping.want_synced(newest);
             Gate::Synced { shard, position: LogPosition { epoch, offset: newest } }
         } else {
             Gate::Now

@@ -10,6 +10,7 @@ use kasha_exactly_once::{
 use kasha_log::{EntryKind, EntryOffset, Full, GroupWriter, Log, Purpose, entry_bytes};
 use kasha_machine::planted::{self, Bug};
 use kasha_machine::{Effect, Effects, Endpoint, Gate};
+use kasha_replication::Shipping;
 use kasha_store::Executed;
 use kasha_types::limits::RESULT_BYTES_MAX;
 use kasha_types::{ClusterTime, Epoch, KeyHash, ListVersion, LogPosition, LogSlice, RpcId, ShardId};
@@ -105,6 +106,7 @@ struct Path<'p> {
     synced: u64,
     log: &'p mut Log,
     state: &'p mut ShardState,
+    shipping: &'p mut Shipping,
     /// `None` while a new primary replays a witness.
     serving: Option<&'p mut Serving>,
     configuration: &'p Configuration,
@@ -196,6 +198,7 @@ impl Replica {
             shard: self.shard,
             epoch: *epoch,
             synced: shipping.synced(),
+            shipping,
             log: &mut self.log,
             state: &mut self.state,
             serving,
@@ -489,6 +492,9 @@ impl<'p> Path<'p> {
         };
         let position = LogPosition { epoch: self.epoch, offset: recorded.end };
         let gate = if speculative { Gate::Now } else { Gate::Synced { shard: self.shard, position } };
+        if !speculative {
+            self.shipping.want_synced(recorded.end);
+        }
         serving.counters.fast_answers += u64::from(speculative);
         serving.counters.gated_answers += u64::from(!speculative);
         let view = AnswerView {

@@ -149,6 +149,12 @@ impl Serving {
         self.pending_floor.as_ref().map(|pending| pending.floor)
     }
 
+    /// Up to where our own work waits for a sync.
+    pub fn wanted_synced(&self) -> u64 {
+        let floor = self.pending_floor.as_ref().map(|pending| pending.end);
+        [self.closing_at, floor, self.pending_version_floor].into_iter().flatten().max().unwrap_or(0)
+    }
+
     pub fn list_is_closed(&self, synced: u64) -> bool {
         self.closing_at.is_some_and(|at| synced >= at || planted::is_on(Bug::ListClosedUnsynced))
     }

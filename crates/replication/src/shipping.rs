@@ -22,6 +22,8 @@ use crate::{FenceReport, MemberCore, Peer, PeerState};
 const APPEND_BYTES_MAX: u32 = 1024 * 1024;
 /// Bytes on the way to one member: a lagging one must not fill our memory.
 const WINDOW_BYTES_MAX: u64 = 4 * 1024 * 1024;
+/// Unsynced bytes that begin a round although nobody waits: about fifty small updates (CURP 5).
+const SYNC_BYTES_MAX: u64 = 16 * 1024;
 /// Bytes of one part of a copied segment; one is under way at a time, so that copying leaves room for the live tail.
 const COPY_BYTES_MAX: u32 = 256 * 1024;
 
@@ -33,6 +35,8 @@ pub const CLOSING_MARK: SegmentId = SegmentId(u32::MAX);
 pub struct Timing {
     /// Longer than a round trip and a group commit; a frame sent twice does no harm.
     pub retry: Duration,
+    /// How long bytes that nobody waits for may stay unsynced.
+    pub sync_interval: Duration,
 }
 
 /// A primary's replica set.
@@ -51,6 +55,10 @@ pub struct Shipping {
     round_target: Option<u64>,
     /// Whether somebody waits for a round that has not begun yet.
     confirm_wanted: bool,
+    /// Somebody waits for the log to be synced up to here.
+    wanted: u64,
+    /// Since when there are bytes that no round covers.
+    unsynced_since: Option<Tick>,
 }
 
 impl Shipping {
@@ -68,6 +76,8 @@ impl Shipping {
             round: 0,
             round_target: None,
             confirm_wanted: false,
+            wanted: 0,
+            unsynced_since: None,
         }
     }
 
@@ -107,6 +117,17 @@ impl Shipping {
     pub fn want_confirmation(&mut self) -> u64 {
         self.confirm_wanted = true;
         self.round + 1
+    }
+
+    /// Whether a round is under way.
+    #[must_use]
+    pub fn is_in_flight(&self) -> bool {
+        self.round_target.is_some()
+    }
+
+    /// Somebody waits until the log is synced up to here: the next round begins as soon as none is in flight.
+    pub fn want_synced(&mut self, offset: u64) {
+        self.wanted = self.wanted.max(offset);
     }
 
     /// Joiners whose copy is complete, for the coordinator (R7.2).
@@ -223,15 +244,28 @@ impl Shipping {
         }
     }
 
-    /// Sends what is due. Begins a round when there is something to sync, or somebody waits for one, and none is in
-    /// flight: no timer ever holds it back (pitfall 15).
+    /// Whether a round begins now. At once when somebody waits for it; what nobody waits for is batched (CURP 4.4), so
+    /// that it does not take processors and links from what somebody does wait for (pitfall 15 the other way round).
+    fn is_round_due(&mut self, now: Tick, end: u64) -> bool {
+        let behind = self.peers.iter().any(|peer| peer.state == PeerState::Attached && peer.acked < end);
+        if !behind && self.synced >= end && !self.confirm_wanted {
+            self.unsynced_since = None;
+            return false;
+        }
+        let since = *self.unsynced_since.get_or_insert(now);
+        self.confirm_wanted
+            || self.synced < self.wanted.min(end)
+            || end - self.synced.min(end) >= SYNC_BYTES_MAX
+            || now.since(since) >= self.timing.sync_interval
+    }
+
+    /// Sends what is due. One round is in flight at a time; no timer ever holds back one that somebody waits for.
     pub fn pump(&mut self, now: Tick, log: &Log, out: &mut Effects) {
         let end = log.end().offset;
-        let behind = self.peers.iter().any(|peer| peer.state == PeerState::Attached && peer.acked < end);
-        if self.round_target.is_none() && (self.synced < end || behind || self.confirm_wanted) {
+        if self.round_target.is_none() && self.is_round_due(now, end) {
             self.round += 1;
             self.round_target = Some(end);
-            self.confirm_wanted = false;
+            (self.confirm_wanted, self.unsynced_since) = (false, None);
         }
         let (shard, epoch, own, retry) = (self.shard, self.epoch, self.own, self.timing.retry);
         let (round, target, synced) = (self.round, self.round_target, self.synced);
@@ -279,7 +313,11 @@ impl Shipping {
             let since = waits.then(|| peer.touched.unwrap_or(Tick(0)));
             [since, copying].into_iter().flatten().min().map(|since| since.after(self.timing.retry))
         };
-        self.peers.iter().filter_map(due).min()
+        let batch = match self.round_target {
+            None => self.unsynced_since.map(|since| since.after(self.timing.sync_interval)),
+            Some(_) => None,
+        };
+        self.peers.iter().filter_map(due).chain(batch).min()
     }
 }
 

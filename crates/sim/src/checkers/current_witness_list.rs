@@ -1,0 +1,168 @@
+//! Current witness list (C3, R6.2): no update completes on a list that the recovery will not read.
+//!
+//! An answer that is not synced is good only together with the witnesses of its attempt's list. So none leaves for a
+//! list that has a successor in the same term; and when a successor is committed, all that was answered so under the
+//! list before is held by the committed set.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use kasha_types::{ConfigVersion, Epoch, ListVersion, RpcId, ShardId};
+use kasha_wire::frame::Kind;
+use kasha_wire::{AnswerView, Body, Configuration, Message, RequestView};
+
+use crate::checkers::records::Records;
+use crate::configurations::{Configurations, Cores};
+use crate::probes::Probes;
+use crate::world::{Sent, View, Watch};
+
+/// Watches answers and lists.
+#[derive(Debug, Default)]
+pub struct CurrentWitnessList {
+    configurations: Configurations,
+    cores: Cores,
+    records: Records,
+    seen: ConfigVersion,
+    /// The shard and list of each attempt.
+    attempts: BTreeMap<(RpcId, u32), (ShardId, ListVersion)>,
+    /// What was answered under a list, and is not known to be synced.
+    unsynced: BTreeMap<(ShardId, Epoch, ListVersion), BTreeSet<RpcId>>,
+    violations: Vec<String>,
+    checked: u64,
+}
+
+impl CurrentWitnessList {
+    /// Watches these cores under these configurations.
+    #[must_use]
+    pub fn new(configurations: Configurations, cores: Cores, records: Records) -> Self {
+        Self { configurations, cores, records, ..Self::default() }
+    }
+
+    fn on_fast_answer(&mut self, rpc: RpcId, attempt: u32, epoch: Epoch) {
+        let Some(&(shard, list)) = self.attempts.get(&(rpc, attempt)) else { return };
+        let latest = self.configurations.latest();
+        let newer = latest.as_ref().and_then(|latest| latest.shard(shard)).filter(|config| config.epoch == epoch);
+        if let Some(newer) = newer.map(|config| config.list).filter(|&newest| newest > list) {
+            self.violations.push(format!(
+                "current_witness_list: {shard} {epoch} answered {rpc} under {list}, but {newer} is in force (C3)"
+            ));
+        }
+        self.checked += 1;
+        self.unsynced.entry((shard, epoch, list)).or_default().insert(rpc);
+    }
+
+    fn on_configuration(&mut self, configuration: &Configuration) {
+        self.seen = configuration.version;
+        for config in &configuration.shards {
+            let primary = self.cores.host_of(configuration, config.primary, config.shard);
+            let first = (config.shard, Epoch(0), ListVersion::NONE);
+            let last = (config.shard, config.epoch, ListVersion(config.list.0 - 1));
+            let old: Vec<_> = self.unsynced.range(first..=last).map(|(&key, _)| key).collect();
+            for key in old {
+                let answered = self.unsynced.remove(&key).expect("just seen");
+                // Of an older term, the witness was replayed instead.
+                for rpc in answered.into_iter().filter(|_| key.1 == config.epoch) {
+                    let set = (configuration, config);
+                    if let Some(node) = self.records.lacking(&self.cores, set, primary, rpc) {
+                        self.violations.push(format!(
+                            "current_witness_list: {} {} replaced {} by {} while {node} lacked {rpc}, which was answered \
+                             (R6.2)",
+                            config.shard, config.epoch, key.2, config.list
+                        ));
+                    }
+                }
+            }
+        }
+    }
+}
+
+impl Watch for CurrentWitnessList {
+    fn sent(&mut self, sent: &Sent<'_>, _view: &View<'_>) {
+        match Kind::from_number(sent.kind) {
+            Some(Kind::Request) => {
+                if let Ok(request) = RequestView::decode(sent.payload)
+                    && let Ok(body) = Body::decode(request.body)
+                {
+                    let at = (request.envelope.shard, request.envelope.list);
+                    self.attempts.insert((body.head.rpc, request.envelope.attempt), at);
+                }
+            }
+            Some(Kind::Answer) => {
+                if let Ok(answer) = AnswerView::decode(sent.payload)
+                    && !answer.synced
+                {
+                    self.on_fast_answer(answer.rpc, answer.attempt, answer.epoch);
+                }
+            }
+            // 43 is the table's number of `Gc`: what it names is synced.
+            Some(Kind::Message) if sent.payload.first() == Some(&43) => {
+                if let Ok(Message::Gc { entries, .. }) = Message::decode(sent.payload) {
+                    for set in self.unsynced.values_mut() {
+                        entries.iter().for_each(|entry| drop(set.remove(&entry.rpc)));
+                    }
+                }
+            }
+            // 9 is that of `ConfigurationIs`.
+            Some(Kind::Message) if sent.payload.first() == Some(&9) => {
+                if let Some(latest) = self.configurations.latest().filter(|latest| latest.version > self.seen) {
+                    self.on_configuration(&latest);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn take_violations(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.violations)
+    }
+
+    fn report(&self, probes: &mut Probes) {
+        probes.add("claims checked: fast", self.checked);
+    }
+
+    fn as_any(&mut self) -> &mut dyn std::any::Any {
+        self
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::checkers::records::tests::{RPC, SHARD, hold, segment, three_cores};
+    use crate::configurations::tests::{configuration, tell};
+
+    fn watch() -> CurrentWitnessList {
+        let mut watch = CurrentWitnessList::new(Configurations::default(), three_cores(), Records::default());
+        watch.attempts.insert((RPC, 1), (SHARD, ListVersion(1)));
+        watch
+    }
+
+    fn with_list(version: u64, list: u64) -> Configuration {
+        let mut configuration = configuration(version, 1, 1);
+        configuration.shards[0].list = ListVersion(list);
+        configuration
+    }
+
+    #[test]
+    fn no_answer_for_an_old_list() {
+        let mut watch = watch();
+        tell(&watch.configurations, &with_list(1, 1));
+        watch.on_fast_answer(RPC, 1, Epoch(1));
+        assert_eq!(watch.take_violations(), Vec::<String>::new());
+        tell(&watch.configurations, &with_list(2, 2));
+        watch.on_fast_answer(RPC, 1, Epoch(1));
+        assert_eq!(watch.take_violations().len(), 1);
+    }
+
+    #[test]
+    fn what_was_answered_is_synced_before_the_next_list() {
+        let mut watch = watch();
+        watch.on_fast_answer(RPC, 1, Epoch(1));
+        hold(&watch.records, 1, segment(0), RPC);
+        watch.on_configuration(&with_list(2, 2));
+        assert_eq!(watch.take_violations().len(), 1, "the backup lacks it");
+        watch.on_fast_answer(RPC, 1, Epoch(1));
+        hold(&watch.records, 2, segment(0), RPC);
+        watch.on_configuration(&with_list(3, 2));
+        assert_eq!(watch.take_violations(), Vec::<String>::new());
+    }
+}

@@ -1,0 +1,224 @@
+//! Synced survives (D1, D2): when a new primary serves, it holds every update that anybody was promised before.
+//!
+//! Promised is what a primary called synced, and what it answered while all witnesses of the attempt's list had
+//! accepted it. A record may be gone once its client has acknowledged it or lost its lease.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use kasha_types::{AckedBelow, ClientId, ConfigVersion, Epoch, ListVersion, NodeId, RpcId, ShardId};
+use kasha_wire::frame::Kind;
+use kasha_wire::{
+    AnswerView, Body, Configuration, Message, Recorded, RecordedVerdict, RequestView, ShardPhase, Synced, hot,
+};
+
+use crate::checkers::records::Records;
+use crate::configurations::{Configurations, Cores};
+use crate::probes::Probes;
+use crate::world::{Sent, View, Watch};
+
+/// What one attempt was told.
+#[derive(Debug, Default)]
+struct Attempt {
+    list: ListVersion,
+    answered: Option<Epoch>,
+    accepted: BTreeSet<NodeId>,
+}
+
+/// Watches promises.
+#[derive(Debug, Default)]
+pub struct SyncedSurvives {
+    configurations: Configurations,
+    cores: Cores,
+    records: Records,
+    seen: ConfigVersion,
+    shards: BTreeMap<RpcId, ShardId>,
+    attempts: BTreeMap<(RpcId, u32), Attempt>,
+    promised: BTreeMap<ShardId, BTreeSet<RpcId>>,
+    acknowledged: BTreeMap<ClientId, AckedBelow>,
+    expired: BTreeSet<ClientId>,
+    served: BTreeMap<ShardId, Epoch>,
+    violations: Vec<String>,
+    checked: u64,
+}
+
+impl SyncedSurvives {
+    /// Watches these cores under these configurations.
+    #[must_use]
+    pub fn new(configurations: Configurations, cores: Cores, records: Records) -> Self {
+        Self { configurations, cores, records, ..Self::default() }
+    }
+
+    fn promise(&mut self, rpc: RpcId) {
+        if let Some(&shard) = self.shards.get(&rpc) {
+            self.promised.entry(shard).or_default().insert(rpc);
+        }
+    }
+
+    /// Whether an attempt has its answer and every witness of its list (CURP 3.2.1).
+    fn judge(&mut self, rpc: RpcId, attempt: u32) {
+        let Some(Attempt { list, answered: Some(epoch), accepted }) = self.attempts.get(&(rpc, attempt)) else { return };
+        let Some(&shard) = self.shards.get(&rpc) else { return };
+        let lists = self.configurations.of_term(shard, *epoch);
+        let whole = |config: &kasha_wire::ShardConfig| {
+            config.list == *list && !config.witnesses.is_empty() && config.witnesses.iter().all(|w| accepted.contains(w))
+        };
+        if lists.iter().any(|(_, config)| whole(config)) {
+            self.promise(rpc);
+        }
+    }
+
+    fn on_configuration(&mut self, configuration: &Configuration) {
+        self.seen = configuration.version;
+        for config in configuration.shards.iter().filter(|config| config.phase == ShardPhase::Serving) {
+            let shard = config.shard;
+            if self.served.insert(shard, config.epoch) == Some(config.epoch) {
+                continue;
+            }
+            let Some(primary) = self.cores.host_of(configuration, config.primary, shard) else { continue };
+            let (acknowledged, expired) = (&self.acknowledged, &self.expired);
+            let is_owed = |rpc: &RpcId| {
+                let below = acknowledged.get(&rpc.client).map_or(0, |below| below.0);
+                rpc.sequence.0 >= below && !expired.contains(&rpc.client)
+            };
+            let promised = self.promised.entry(shard).or_default();
+            promised.retain(is_owed);
+            self.checked += promised.len() as u64;
+            for rpc in promised.iter().filter(|&&rpc| !self.records.has(primary, shard, rpc)) {
+                self.violations.push(format!(
+                    "synced_survives: {} serves {shard} {} without {rpc}, which was promised before (D1, D2)",
+                    config.primary, config.epoch
+                ));
+            }
+        }
+    }
+
+    fn on_request(&mut self, payload: &[u8]) {
+        let Ok(request) = RequestView::decode(payload) else { return };
+        let Ok(body) = Body::decode(request.body) else { return };
+        let (rpc, envelope) = (body.head.rpc, request.envelope);
+        self.shards.insert(rpc, envelope.shard);
+        self.attempts.entry((rpc, envelope.attempt)).or_default().list = envelope.list;
+        let acknowledged = self.acknowledged.entry(rpc.client).or_insert(AckedBelow(1));
+        *acknowledged = body.head.acknowledgement.max(*acknowledged);
+    }
+}
+
+impl Watch for SyncedSurvives {
+    fn sent(&mut self, sent: &Sent<'_>, _view: &View<'_>) {
+        match Kind::from_number(sent.kind) {
+            Some(Kind::Request | Kind::Cancel) => self.on_request(sent.payload),
+            Some(Kind::Answer) => {
+                if let Ok(answer) = AnswerView::decode(sent.payload) {
+                    if answer.synced {
+                        self.promise(answer.rpc);
+                    } else if let Some(attempt) = self.attempts.get_mut(&(answer.rpc, answer.attempt)) {
+                        attempt.answered = Some(answer.epoch);
+                        self.judge(answer.rpc, answer.attempt);
+                    }
+                }
+            }
+            Some(Kind::Recorded) => {
+                if let Ok(recorded) = hot::decode_small::<Recorded>(sent.payload)
+                    && recorded.verdict == RecordedVerdict::Accepted
+                    && let Some(attempt) = self.attempts.get_mut(&(recorded.rpc, recorded.attempt))
+                    && attempt.list == recorded.list
+                {
+                    attempt.accepted.insert(recorded.node);
+                    self.judge(recorded.rpc, recorded.attempt);
+                }
+            }
+            Some(Kind::Synced) => {
+                if let Ok(synced) = hot::decode_small::<Synced>(sent.payload) {
+                    self.promise(synced.rpc);
+                }
+            }
+            // 9 is the table's number of `ConfigurationIs`.
+            Some(Kind::Message) if sent.payload.first() == Some(&9) => {
+                if let Some(latest) = self.configurations.latest().filter(|latest| latest.version > self.seen) {
+                    self.on_configuration(&latest);
+                }
+            }
+            // 6 is that of `LeaseVerdict`.
+            Some(Kind::Message) if sent.payload.first() == Some(&VERDICT) => {
+                if let Ok(Message::LeaseVerdict { expired, .. }) = Message::decode(sent.payload) {
+                    self.expired.extend(expired);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn take_violations(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.violations)
+    }
+
+    fn report(&self, probes: &mut Probes) {
+        probes.add("claims checked: survived", self.checked);
+    }
+
+    fn as_any(&mut self) -> &mut dyn std::any::Any {
+        self
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::checkers::records::tests::{RPC, SHARD, hold, segment, three_cores};
+    use crate::configurations::tests::{configuration, tell};
+
+    fn watch() -> SyncedSurvives {
+        let mut watch = SyncedSurvives::new(Configurations::default(), three_cores(), Records::default());
+        watch.shards.insert(RPC, SHARD);
+        tell(&watch.configurations, &configuration(1, 1, 1));
+        watch.on_configuration(&configuration(1, 1, 1));
+        watch
+    }
+
+    #[test]
+    fn a_new_primary_holds_what_was_promised() {
+        let mut lost = watch();
+        lost.promise(RPC);
+        lost.on_configuration(&configuration(2, 1, 1));
+        assert_eq!(lost.take_violations(), Vec::<String>::new(), "the same term");
+        lost.on_configuration(&configuration(3, 2, 2));
+        assert_eq!(lost.take_violations().len(), 1);
+        let mut kept = watch();
+        kept.promise(RPC);
+        hold(&kept.records, 2, segment(0), RPC);
+        kept.on_configuration(&configuration(2, 2, 2));
+        assert_eq!(kept.take_violations(), Vec::<String>::new());
+    }
+
+    #[test]
+    fn an_answer_that_all_witnesses_accepted_is_a_promise() {
+        let mut watch = watch();
+        let attempt = |accepted| Attempt {
+            list: ListVersion(1),
+            answered: Some(Epoch(1)),
+            accepted: BTreeSet::from_iter(accepted),
+        };
+        watch.attempts.insert((RPC, 1), attempt(None));
+        watch.judge(RPC, 1);
+        watch.on_configuration(&configuration(2, 2, 2));
+        assert_eq!(watch.take_violations(), Vec::<String>::new(), "promised nothing");
+        watch.attempts.insert((RPC, 1), attempt(Some(NodeId(3))));
+        watch.judge(RPC, 1);
+        watch.on_configuration(&configuration(3, 3, 1));
+        assert_eq!(watch.take_violations().len(), 1);
+    }
+
+    #[test]
+    fn acknowledged_or_expired_is_not_owed() {
+        let mut watch = watch();
+        watch.promise(RPC);
+        watch.acknowledged.insert(RPC.client, AckedBelow(RPC.sequence.0 + 1));
+        watch.on_configuration(&configuration(2, 2, 2));
+        assert_eq!(watch.take_violations(), Vec::<String>::new());
+        watch.acknowledged.clear();
+        watch.promise(RPC);
+        watch.expired.insert(RPC.client);
+        watch.on_configuration(&configuration(3, 3, 1));
+        assert_eq!(watch.take_violations(), Vec::<String>::new());
+    }
+}
