@@ -346,6 +346,7 @@ impl Machine for Node {
         self.heartbeat(now, out);
         self.core.end_turn(out);
         if now >= self.next_flush && self.core.unflushed {
+            self.witnesses.tidy_files(out);
             out.push(Effect::Flush);
             self.core.unflushed = false;
             self.next_flush = now.after(self.core.options.flush_interval);

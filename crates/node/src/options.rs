@@ -49,6 +49,8 @@ pub struct NodeOptions {
     pub retry: Duration,
     /// How long updates that nobody waits for may stay unsynced: they are batched.
     pub sync_interval: Duration,
+    /// How long a client's lease must be over, by its own last word, before the coordinator is asked about it.
+    pub client_patience_millis: u64,
     /// When answers leave.
     pub answers: Answers,
     /// Seed of this core's draws.
@@ -74,6 +76,7 @@ impl NodeOptions {
             flush_interval: Duration::from_millis(100),
             retry: Duration::from_millis(25),
             sync_interval: Duration::from_millis(5),
+            client_patience_millis: limits::CLIENT_LEASE_MILLIS,
             answers: Answers::Speculative,
             seed: 0,
         }

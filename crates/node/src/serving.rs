@@ -7,7 +7,6 @@ use kasha_exactly_once::{ExpiryFloorEntry, OperationKeyRecord, ScanCursor};
 use kasha_log::{EntryKind, EntryOffset, Log, Purpose, entry_bytes};
 use kasha_machine::planted::{self, Bug};
 use kasha_machine::{Effects, Endpoint, Gate};
-use kasha_types::limits::CLIENT_LEASE_MILLIS;
 use kasha_types::{ClientId, ClusterTime, CoreId, KeyHash, ListVersion, NodeId, RpcId, ShardId, Tick};
 use kasha_wire::message::{GcEntry, LeaseInfo, Message};
 use kasha_wire::{Body, Configuration, ShardConfig};
@@ -368,9 +367,8 @@ impl Replica {
     }
 
     fn ask_about_leases(&mut self, core: &Core, out: &mut Effects) {
-        /// A client is silent for this long beyond its lease before the coordinator is asked.
-        const PATIENCE_MILLIS: u64 = CLIENT_LEASE_MILLIS;
-        let older_than = ClusterTime(core.cluster_time.0.saturating_sub(PATIENCE_MILLIS));
+        let patience = core.options.client_patience_millis;
+        let older_than = ClusterTime(core.cluster_time.0.saturating_sub(patience));
         let Role::Leader(leader) = &mut self.role else { return };
         let Stage::Serving(serving) = &mut leader.stage else { return };
         let mut clients = std::mem::take(&mut serving.lease_questions);

@@ -147,7 +147,7 @@ impl Witnesses {
         let Some(instance) = self.instances.get_mut(&(shard, list)) else { return RecordedVerdict::WrongList };
         let verdict = instance.witness.record(body.head.rpc, hashes, body.bytes(), body.head.lease_expiry);
         let file = FileName::Witness { shard, list };
-        instance.witness.drain_dirty(|offset, bytes| {
+        instance.witness.drain_records(|offset, bytes| {
             let data = Data::Span(out.span(bytes));
             out.push(Effect::Write { file, offset, data });
             core.dirty = true;
@@ -162,6 +162,18 @@ impl Witnesses {
                 Why::LeaseExpired => RecordedVerdict::LeaseExpired,
                 Why::ReusedId => RecordedVerdict::Reused,
             },
+        }
+    }
+
+    /// Empties on file some of what was dropped, off the path of any record.
+    pub fn tidy_files(&mut self, out: &mut Effects) {
+        for (&(shard, list), instance) in &mut self.instances {
+            if instance.witness.has_leftovers() {
+                instance.witness.drain_dirty(|offset, bytes| {
+                    let data = Data::Span(out.span(bytes));
+                    out.push(Effect::Write { file: FileName::Witness { shard, list }, offset, data });
+                });
+            }
         }
     }
 

@@ -1,9 +1,9 @@
-//! `cargo run --release -p kasha-sim --example sweep -- SCENARIO|all START COUNT [JOBS]`: runs seeds and prints what
-//! they came to.
+//! `cargo run --release -p kasha-sim --example sweep -- SCENARIO|all START COUNT [JOBS [BUG]]`: runs seeds and
+//! prints what they came to.
 
 #![allow(clippy::disallowed_methods, reason = "a tool that measures itself")]
 
-use kasha_sim::{RunReport, Scenario, SimOptions, run, sweep};
+use kasha_sim::{Bug, RunReport, Scenario, SimOptions, run, sweep};
 
 fn print(report: &RunReport) {
     println!("{}  # {} operations, {}, digest {}", report.line(), report.operations, report.ended, report.digest);
@@ -22,14 +22,15 @@ fn main() {
         None => Scenario::TABLE.iter().map(|row| row.0).collect(),
     };
     let (start, count, jobs) = (number(1, 0), number(2, 1), number(3, 2));
+    let planted = arguments.get(4).map(|name| Bug::by_name(name).expect("a planted bug's name"));
     if count <= 1 {
-        let report = run(SimOptions { scenario: scenarios[0], seed: start, trace: number(2, 1) == 0 });
+        let report = run(SimOptions { trace: number(2, 1) == 0, planted, ..SimOptions::new(scenarios[0], start) });
         print(&report);
         report.probes.iter().for_each(|(name, count)| println!("  {count:>8} {name}"));
         return;
     }
     let began = std::time::Instant::now();
-    let total = sweep(start..start + count, &scenarios, usize::try_from(jobs).expect("few"), |report| {
+    let total = sweep(start..start + count, &scenarios, usize::try_from(jobs).expect("few"), planted, |report| {
         if !report.violations.is_empty() {
             print(report);
         }

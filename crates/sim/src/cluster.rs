@@ -12,8 +12,11 @@ use kasha_node::{Node, NodeOptions};
 use kasha_types::{ClusterId, CoreId, Incarnation, LogSlice, NodeId, Tick};
 use kasha_wire::status::CoreStatus;
 
+use crate::checkers::current_witness_list::CurrentWitnessList;
 use crate::checkers::gates_respected::GatesRespected;
 use crate::checkers::one_primary_per_epoch::OnePrimaryPerEpoch;
+use crate::checkers::records::{Records, RecordsWatch};
+use crate::checkers::synced_survives::SyncedSurvives;
 use crate::clients::{Client, Stage};
 use crate::clock::{micros, millis};
 use crate::configurations::{Configurations, ConfigurationsGrow, Cores};
@@ -21,6 +24,7 @@ use crate::faults::Hosts;
 use crate::network::HostId;
 use crate::process::{Actor, Spawn};
 use crate::scenario::Shape;
+use crate::stranger::{Ear, Overheard, Stranger};
 use crate::traffic::Traffic;
 use crate::world::World;
 
@@ -67,6 +71,8 @@ pub struct Cluster {
     pub hosts: Hosts,
     /// Reads everything at the end.
     pub auditor: HostId,
+    /// Sends frames that mean nothing, if the run has one.
+    pub stranger: Option<HostId>,
     /// Every configuration that was sent.
     pub configurations: Configurations,
     /// Which process is which core.
@@ -87,6 +93,7 @@ fn node_options(shape: &Shape, core: CoreId, spawn: &Spawn<'_>) -> NodeOptions {
         replica_memory_max_bytes: u64::from(shape.segment_bytes) * REPLICA_MEMORY_SEGMENTS,
         witness_slots: shape.witness_slots,
         heartbeat: Duration::from_nanos(shape.lease / 8),
+        client_patience_millis: shape.client_lease_millis,
         seed: spawn.seed,
         ..NodeOptions::new(CLUSTER, core, addresses, address(0, 1, 0))
     }
@@ -131,13 +138,41 @@ pub fn build(world: &mut World, shape: &Shape, stage: &Rc<RefCell<Stage>>) -> Cl
     }
     let clients = (0..shape.clients).map(|index| add_client(world, shape, stage, index, false)).collect();
     let auditor = add_client(world, shape, stage, shape.clients, true);
+    let stranger = shape.stranger.then(|| add_stranger(world, shape));
     let configurations = Configurations::default();
-    let (all, gated) = (configurations.clone(), (shape.durability, shape.segment_bytes));
+    watch(world, shape, &configurations, &cores);
+    Cluster { hosts: Hosts { nodes, coordinator, clients }, auditor, stranger, configurations, cores }
+}
+
+/// Everyone who watches. What the first two collect, the others read.
+fn watch(world: &mut World, shape: &Shape, all: &Configurations, cores: &Cores) {
+    let records = Records::default();
+    let three = || (all.clone(), cores.clone(), records.clone());
+    world.add_watcher(Box::new(RecordsWatch::new(records.clone(), cores.clone())));
     world.add_watcher(Box::new(ConfigurationsGrow::new(all.clone())));
     world.add_watcher(Box::new(OnePrimaryPerEpoch::new(all.clone(), cores.clone())));
-    world.add_watcher(Box::new(GatesRespected::new(all, cores.clone(), gated.0, gated.1)));
+    let (configurations, cores, records) = three();
+    let gates = GatesRespected::new(configurations, cores, records, shape.durability, shape.segment_bytes);
+    world.add_watcher(Box::new(gates));
+    let (configurations, cores, records) = three();
+    world.add_watcher(Box::new(CurrentWitnessList::new(configurations, cores, records)));
+    let (configurations, cores, records) = three();
+    world.add_watcher(Box::new(SyncedSurvives::new(configurations, cores, records)));
     world.add_watcher(Box::new(Traffic::default()));
-    Cluster { hosts: Hosts { nodes, coordinator, clients }, auditor, configurations, cores }
+}
+
+fn add_stranger(world: &mut World, shape: &Shape) -> HostId {
+    let host = world.add_host("stranger");
+    let overheard = Overheard::default();
+    world.add_watcher(Box::new(Ear(overheard.clone())));
+    let mut targets = vec![address(0, 1, 0)];
+    targets.extend((1..=shape.nodes).flat_map(|node| (0..shape.cores).map(move |core| address(1, node, core))));
+    let start = move |spawn: Spawn<'_>, out: &mut Effects| {
+        let stranger = Stranger::new(spawn.seed, overheard.clone(), &targets, out);
+        Ok(Box::new(stranger) as Box<dyn Actor>)
+    };
+    world.add_process(host, "stranger", address(3, 0, 0), Box::new(start));
+    host
 }
 
 fn add_client(world: &mut World, shape: &Shape, stage: &Rc<RefCell<Stage>>, index: usize, auditor: bool) -> HostId {

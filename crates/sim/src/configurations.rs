@@ -5,11 +5,11 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use kasha_types::{ConfigVersion, Epoch, NodeId, ShardId};
-use kasha_wire::frame::Kind;
 use kasha_wire::{Configuration, MemberState, Message, ShardConfig, ShardPhase};
 
 use crate::network::ProcessId;
 use crate::probes::Probes;
+use crate::tags;
 use crate::world::{Sent, View, Watch};
 
 /// All configurations that were sent, by version; shared by the checkers.
@@ -111,9 +111,7 @@ impl ConfigurationsGrow {
 
 impl Watch for ConfigurationsGrow {
     fn sent(&mut self, sent: &Sent<'_>, _view: &View<'_>) {
-        // Tag 9 is the table's number of `ConfigurationIs`: most frames need no decoding.
-        if sent.kind == Kind::Message as u8
-            && sent.payload.first() == Some(&9)
+        if tags::message(sent) == Some(tags::CONFIGURATION_IS)
             && let Ok(Message::ConfigurationIs { configuration }) = Message::decode(sent.payload)
         {
             self.take(configuration);
@@ -205,6 +203,11 @@ pub(crate) mod tests {
             tables: Vec::new(),
             tablets: Vec::new(),
         }
+    }
+
+    /// Has everybody know a configuration.
+    pub(crate) fn tell(all: &Configurations, configuration: &Configuration) {
+        all.0.borrow_mut().insert(configuration.version, Rc::new(configuration.clone()));
     }
 
     #[test]

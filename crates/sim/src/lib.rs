@@ -22,13 +22,16 @@ pub mod probes;
 pub mod process;
 pub mod run;
 pub mod scenario;
+pub mod stranger;
 pub mod sweep;
+pub mod tags;
 pub mod trace;
 pub mod traffic;
 mod turning;
 pub mod workload;
 pub mod world;
 
+pub use planted::Bug;
 pub use run::{RunReport, SimOptions, run};
 pub use scenario::Scenario;
 pub use sweep::{SweepReport, sweep};

@@ -1,42 +1,57 @@
-//! Bugs that can be switched on for a run, to see that the checkers catch them (feature `planted-bugs`).
+//! Planted bugs, and who catches them: a checker that cannot fail checks nothing.
 //!
-//! Each breaks one rule of the design. Those of this list break it in the simulator's shell, where the rule is kept for
-//! all machines at once; bugs inside a protocol crate are planted there, behind the same switch.
+//! With the feature `planted-bugs` a run can be told to break one rule ([`crate::SimOptions::planted`]). Each row of
+//! [`CAUGHT`] names a scenario in which that is found within so many seeds, and what finds it: a checker, or an
+//! assertion of the code itself. `tests/planted.rs` holds the table to it.
 
-/// A rule that is broken on purpose.
+pub use kasha_machine::planted::{Bug, is_on};
+
+use crate::scenario::Scenario;
+
+/// How a bug is caught.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Bug {
-    /// D3: frames leave before their gates open.
-    GatesIgnored,
-    /// R5.3: a commit is reported although a write before it has not happened.
-    WritesLost,
-    /// R5.3: an fsync is reported at once, before anything is on the platter.
-    FsyncLies,
-    /// Section 7: `now` is read before the process is stopped, and used after.
-    StaleNow,
+pub struct Caught {
+    /// Which.
+    pub bug: Bug,
+    /// In which scenario.
+    pub scenario: Scenario,
+    /// Within how many seeds, from 0.
+    pub seeds: u64,
+    /// How the text of the violation begins: the checker's name, or an assertion's.
+    pub by: &'static str,
 }
 
-/// Whether this run has the bug.
-#[cfg(feature = "planted-bugs")]
-#[must_use]
-pub fn is_on(bug: Bug) -> bool {
-    PLANTED.get() == Some(bug)
+const fn caught(bug: Bug, scenario: Scenario, seeds: u64, by: &'static str) -> Caught {
+    Caught { bug, scenario, seeds, by }
 }
 
-/// Whether this run has the bug: never, without the feature.
-#[cfg(not(feature = "planted-bugs"))]
-#[must_use]
-pub fn is_on(_bug: Bug) -> bool {
-    false
-}
+/// Every bug, at least once.
+pub const CAUGHT: &[Caught] = &[
+    caught(Bug::GatesIgnored, Scenario::Swarm, 3, "gates_respected"),
+];
 
-#[cfg(feature = "planted-bugs")]
-thread_local! {
-    static PLANTED: std::cell::Cell<Option<Bug>> = const { std::cell::Cell::new(None) };
-}
-
-/// Plants a bug in all runs of this thread, or none.
-#[cfg(feature = "planted-bugs")]
+/// Gives all machines of this thread a bug, or none.
+///
+/// # Panics
+/// If there is one, and this build has no planted bugs: a run would pass without having been tried.
 pub fn plant(bug: Option<Bug>) {
-    PLANTED.set(bug);
+    #[cfg(feature = "planted-bugs")]
+    match bug {
+        Some(bug) => kasha_machine::planted::plant(bug),
+        None => kasha_machine::planted::clear(),
+    }
+    #[cfg(not(feature = "planted-bugs"))]
+    assert!(bug.is_none(), "build with the feature planted-bugs");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_bug_is_caught_somewhere() {
+        for (bug, name, _) in Bug::TABLE {
+            assert!(CAUGHT.iter().any(|row| row.bug == *bug), "{name} has no row");
+        }
+    }
 }

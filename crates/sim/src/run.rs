@@ -1,14 +1,14 @@
 //! One run: a safety phase in which anything may fail, then everything is put right and must converge.
 
 use std::cell::{Cell, RefCell};
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 use std::sync::Once;
 
 use kasha_machine::Rng;
 
-use crate::checkers::{convergence, executed_once, linearizable_keys};
+use crate::checkers::{convergence, executed_once, linearizable_keys, tables};
 use crate::clients::Stage;
 use crate::clock::{SimTime, millis};
 use crate::cluster::{self, BOOT_MAX, Cluster};
@@ -16,6 +16,7 @@ use crate::digest::Digest;
 use crate::faults::Nemesis;
 use crate::history::History;
 use crate::intensity::Intensity;
+use crate::planted::{self, Bug};
 use crate::probes::Probes;
 use crate::scenario::{Scenario, Shape, plan};
 use crate::trace::Trace;
@@ -37,6 +38,16 @@ pub struct SimOptions {
     pub seed: u64,
     /// Print what happens.
     pub trace: bool,
+    /// Break a rule, to see that it is noticed. Needs the feature `planted-bugs`.
+    pub planted: Option<Bug>,
+}
+
+impl SimOptions {
+    /// An honest run, without a trace.
+    #[must_use]
+    pub fn new(scenario: Scenario, seed: u64) -> Self {
+        Self { scenario, seed, trace: false, planted: None }
+    }
 }
 
 /// What came of a run.
@@ -60,7 +71,9 @@ impl RunReport {
     /// The line that repeats the run.
     #[must_use]
     pub fn line(&self) -> String {
-        format!("kasha sim --scenario {} --seed {}", self.options.scenario.name(), self.options.seed)
+        let SimOptions { scenario, seed, trace: _, planted } = self.options;
+        let planted = planted.map_or(String::new(), |bug| format!(" --planted {}", bug.name()));
+        format!("kasha sim --scenario {} --seed {seed}{planted}", scenario.name())
     }
 }
 
@@ -84,7 +97,9 @@ pub fn run(options: SimOptions) -> RunReport {
         }));
     });
     QUIET.set(true);
+    planted::plant(options.planted);
     let report = catch_unwind(AssertUnwindSafe(|| run_unguarded(options)));
+    planted::plant(None);
     QUIET.set(false);
     report.unwrap_or_else(|_| RunReport {
         options,
@@ -110,7 +125,7 @@ fn run_unguarded(options: SimOptions) -> RunReport {
     let (shape, intensity) = plan(options.scenario, &mut rng);
     let stage = Rc::new(RefCell::new(Stage {
         history: History::default(),
-        mix: Mix::drawn(&mut rng),
+        mix: Mix::drawn(&mut rng, shape.load),
         rng: rng.fork(),
         stopped: false,
         to_read: VecDeque::new(),
@@ -133,7 +148,7 @@ fn run_unguarded(options: SimOptions) -> RunReport {
 
 impl Run {
     fn phases(&mut self, scenario: Scenario, intensity: Intensity) {
-        for host in self.cluster.hosts.iter() {
+        for host in self.cluster.hosts.iter().chain(self.cluster.stranger) {
             self.world.start(host);
         }
         if !self.wait("the new cluster does not serve", BOOT_MAX, |run| {
@@ -151,14 +166,7 @@ impl Run {
         if !self.wait("convergence: after healing", CONVERGE_MAX, Self::converged) {
             return;
         }
-        let keys: BTreeSet<_> = self
-            .stage
-            .borrow()
-            .history
-            .operations()
-            .iter()
-            .flat_map(|o| o.action.keys().into_iter().cloned().collect::<Vec<_>>())
-            .collect();
+        let keys = self.stage.borrow().history.keys();
         self.stage.borrow_mut().to_read = keys.into_iter().collect();
         self.world.start(self.cluster.auditor);
         let read_all = |run: &Self| {
@@ -241,6 +249,7 @@ impl Run {
         violations.extend(checked.violations);
         if whole {
             violations.extend(executed_once::check(&stage.history));
+            violations.extend(tables::check(&stage.history));
         }
         RunReport {
             options,

@@ -23,6 +23,13 @@ pub enum Scenario {
     CoordinatorOutage,
     TornTurns,
     WitnessLoss,
+    DivergentTail,
+    ListChange,
+    ClientLeases,
+    OperationKeys,
+    Tables,
+    Rebuild,
+    BadInput,
 }
 
 impl Scenario {
@@ -41,6 +48,13 @@ impl Scenario {
         (Self::CoordinatorOutage, "coordinator_outage", "the coordinator is away most of the time, and nodes crash"),
         (Self::TornTurns, "torn_turns", "nodes die in the middle of a turn"),
         (Self::WitnessLoss, "witness_loss", "many nodes, few shards: those that die are mostly witnesses"),
+        (Self::DivergentTail, "divergent_tail", "primaries cut off from their backups go on, are deposed, and come back"),
+        (Self::ListChange, "list_change", "witnesses that the coordinator cannot see, and primaries that then die"),
+        (Self::ClientLeases, "client_leases", "short client leases, clients that stop or die, frames that come very late"),
+        (Self::OperationKeys, "operation_keys", "operation keys: repeated, used twice, expiring; with crashes"),
+        (Self::Tables, "tables", "tables are created, used and dropped; with crashes"),
+        (Self::Rebuild, "rebuild", "long logs in small segments, and losses that need new copies"),
+        (Self::BadInput, "bad_input", "a stranger sends random and damaged frames to every process"),
     ];
 
     /// Its name.
@@ -85,6 +99,10 @@ pub struct Shape {
     pub client_lease_millis: u64,
     /// How long the faults last.
     pub duration: u64,
+    /// Least weights of tables and of operation keys in the load.
+    pub load: (u64, u64),
+    /// Whether a stranger sends bad frames.
+    pub stranger: bool,
 }
 
 impl Shape {
@@ -105,6 +123,8 @@ impl Shape {
             lease: millis(400),
             client_lease_millis: if rng.chance(1, 4) { 3_000 } else { 300_000 },
             duration: millis(rng.between(4_000, 10_000)),
+            load: (0, 0),
+            stranger: false,
         }
     }
 }
@@ -141,8 +161,54 @@ pub fn plan(scenario: Scenario, rng: &mut Rng) -> (Shape, Intensity) {
             (shape.nodes, shape.shards) = (u16::from(shape.faults) * 2 + 2, 1);
             intensity.acts = Acts { crash: 2, fast_restart: 1, power: 1, ..none };
         }
+        _ => directed(scenario, rng, &mut shape, &mut intensity),
     }
     (shape, intensity)
+}
+
+/// Scenarios made for one corner of the protocol.
+fn directed(scenario: Scenario, rng: &mut Rng, shape: &mut Shape, intensity: &mut Intensity) {
+    let none = Acts::default();
+    match scenario {
+        Scenario::DivergentTail => {
+            shape.nodes = u16::from(shape.faults) * 2 + 1;
+            intensity.nemesis_every = millis(rng.between(400, 1200));
+            intensity.acts = Acts { depose: 5, crash: 1, zombie: 1, ..none };
+        }
+        Scenario::ListChange => {
+            (shape.nodes, shape.shards) = (u16::from(shape.faults) * 2 + 2, 1);
+            intensity.nemesis_every = millis(rng.between(800, 1600));
+            intensity.acts = Acts { list_change: 4, depose: 1, ..none };
+        }
+        Scenario::ClientLeases => {
+            shape.client_lease_millis = rng.between(150, 500);
+            shape.clients = 4;
+            (intensity.stray, intensity.stray_delay) = (30_000, millis(rng.between(1_000, 4_000)));
+            intensity.duplication = 30_000;
+            intensity.nemesis_every = millis(rng.between(150, 500));
+            intensity.acts = Acts { client: 3, client_pause: 3, crash: 1, ..none };
+        }
+        Scenario::OperationKeys => {
+            shape.load = (0, 40);
+            intensity.acts = Acts { crash: 2, torn_turn: 1, depose: 2, client: 1, ..none };
+        }
+        Scenario::Tables => {
+            shape.load = (30, 0);
+            intensity.acts = Acts { crash: 2, coordinator: 2, zombie: 1, client_pause: 1, ..none };
+        }
+        Scenario::Rebuild => {
+            (shape.nodes, shape.shards) = (u16::from(shape.faults) * 2 + 1, 1);
+            (shape.segment_bytes, shape.concurrency) = (1 << 15, 6);
+            (shape.pause, shape.duration) = ((millis(1), millis(3)), millis(8_000));
+            intensity.nemesis_every = millis(rng.between(600, 1200));
+            intensity.acts = Acts { crash: 3, depose: 2, power: 1, ..none };
+        }
+        Scenario::BadInput => {
+            shape.stranger = true;
+            intensity.acts = Acts { crash: 1, ..none };
+        }
+        _ => unreachable!("{} has a plan of its own", scenario.name()),
+    }
 }
 
 #[cfg(test)]

@@ -4,6 +4,8 @@ use std::ops::Range;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
+use crate::digest::Digest;
+use crate::planted::Bug;
 use crate::probes::Probes;
 use crate::run::{RunReport, SimOptions, run};
 use crate::scenario::Scenario;
@@ -19,6 +21,29 @@ pub struct SweepReport {
     pub probes: Probes,
     /// Operations asked for.
     pub operations: u64,
+    digest: u64,
+}
+
+impl SweepReport {
+    /// One number for all runs, in whatever order they ended.
+    #[must_use]
+    pub fn digest(&self) -> Digest {
+        Digest(self.digest)
+    }
+
+    fn add(&mut self, report: RunReport) {
+        let mut digest = Digest::default();
+        digest.mix(report.options.seed);
+        digest.mix_bytes(report.options.scenario.name().as_bytes());
+        digest.mix(report.digest.0);
+        self.digest = self.digest.wrapping_add(digest.0);
+        self.runs += 1;
+        self.operations += report.operations as u64;
+        self.probes.merge(&report.probes);
+        if !report.violations.is_empty() {
+            self.failed.push(report);
+        }
+    }
 }
 
 /// Runs every seed with one of the scenarios, in turn. `progress` is told of each run that ended, from any thread; the
@@ -27,6 +52,7 @@ pub fn sweep(
     seeds: Range<u64>,
     scenarios: &[Scenario],
     jobs: usize,
+    planted: Option<Bug>,
     progress: impl Fn(&RunReport) -> bool + Sync,
 ) -> SweepReport {
     assert!(!scenarios.is_empty(), "a sweep has scenarios");
@@ -42,17 +68,11 @@ pub fn sweep(
                         break;
                     }
                     let scenario = scenarios[usize::try_from(seed % scenarios.len() as u64).expect("few")];
-                    let report = run(SimOptions { scenario, seed, trace: false });
+                    let report = run(SimOptions { planted, ..SimOptions::new(scenario, seed) });
                     if !progress(&report) {
                         stopped.store(1, Ordering::Relaxed);
                     }
-                    let mut total = total.lock().expect("nobody panics with it");
-                    total.runs += 1;
-                    total.operations += report.operations as u64;
-                    total.probes.merge(&report.probes);
-                    if !report.violations.is_empty() {
-                        total.failed.push(report);
-                    }
+                    total.lock().expect("nobody panics with it").add(report);
                 }
             });
         }

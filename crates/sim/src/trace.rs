@@ -7,7 +7,7 @@ use kasha_wire::{
     RequestView, SyncRequest, Synced, hot,
 };
 
-use crate::checkers::gates_respected::records_in;
+use crate::checkers::records::records_in;
 use crate::network::ProcessId;
 use crate::world::{Sent, View, Watch};
 

@@ -6,6 +6,7 @@ use kasha_wire::frame::Kind;
 use kasha_wire::{Message, ReadRefused, Recorded, Refused, hot};
 
 use crate::probes::Probes;
+use crate::tags;
 use crate::world::{Sent, View, Watch};
 
 /// Counts frames.
@@ -22,8 +23,7 @@ impl Watch for Traffic {
         match Kind::from_number(sent.kind) {
             Some(Kind::Message) => {
                 *self.messages.entry(sent.payload.first().copied().unwrap_or_default()).or_default() += 1;
-                // 42 is the table's number of `WitnessHolds`.
-                if sent.payload.first() == Some(&42)
+                if tags::message(sent) == Some(tags::WITNESS_HOLDS)
                     && let Ok(Message::WitnessHolds { known, requests, .. }) = Message::decode(sent.payload)
                 {
                     self.named.hit(if known { "witness read" } else { "witness knew nothing" });

@@ -22,4 +22,4 @@ pub const SCANNED_PER_GC_MAX: u32 = 64;
 
 /// Dropped slots that one turn empties on file. Under load a dropped slot is soon overwritten anyway, so emptying it
 /// would double the writes for nothing; an idle witness catches up.
-pub const EMPTIED_PER_TURN_MAX: usize = 16;
+pub const EMPTIED_PER_TURN_MAX: usize = 64;

@@ -38,10 +38,10 @@ impl Witness {
         !self.leftover.is_empty()
     }
 
-    /// Names, once, each write (file offset, bytes) that the file still lacks: all slots recorded since the last call,
-    /// and up to [`EMPTIED_PER_TURN_MAX`] that a gc dropped. Each lies within one slot's block. A write that fails is
-    /// fatal for the instance (R5.4): it is not named again.
-    pub fn drain_dirty(&mut self, mut write: impl FnMut(u64, &[u8])) {
+    /// Names, once, each write (file offset, bytes) that an acceptance waits for: all slots recorded since the last
+    /// call. Each lies within one slot's block. A write that fails is fatal for the instance (R5.4): it is not named
+    /// again.
+    pub fn drain_records(&mut self, mut write: impl FnMut(u64, &[u8])) {
         for &slot in &self.unwritten {
             let head = &mut self.heads[slot as usize];
             head.flags &= !UNWRITTEN;
@@ -54,6 +54,12 @@ impl Witness {
             write(file_offset(slot), bytes);
         }
         self.unwritten.clear();
+    }
+
+    /// Names what [`Witness::drain_records`] names, and up to [`EMPTIED_PER_TURN_MAX`] slots that a gc dropped: for when
+    /// nobody waits.
+    pub fn drain_dirty(&mut self, mut write: impl FnMut(u64, &[u8])) {
+        self.drain_records(&mut write);
         let kept = self.leftover.len().saturating_sub(EMPTIED_PER_TURN_MAX);
         for slot in self.leftover.drain(kept..) {
             let head = &mut self.heads[slot as usize];

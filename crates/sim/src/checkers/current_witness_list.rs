@@ -13,6 +13,7 @@ use kasha_wire::{AnswerView, Body, Configuration, Message, RequestView};
 use crate::checkers::records::Records;
 use crate::configurations::{Configurations, Cores};
 use crate::probes::Probes;
+use crate::tags;
 use crate::world::{Sent, View, Watch};
 
 /// Watches answers and lists.
@@ -93,16 +94,15 @@ impl Watch for CurrentWitnessList {
                     self.on_fast_answer(answer.rpc, answer.attempt, answer.epoch);
                 }
             }
-            // 43 is the table's number of `Gc`: what it names is synced.
-            Some(Kind::Message) if sent.payload.first() == Some(&43) => {
+            // What it names is synced.
+            Some(Kind::Message) if tags::message(sent) == Some(tags::GC) => {
                 if let Ok(Message::Gc { entries, .. }) = Message::decode(sent.payload) {
                     for set in self.unsynced.values_mut() {
-                        entries.iter().for_each(|entry| drop(set.remove(&entry.rpc)));
+                        set.retain(|rpc| entries.iter().all(|entry| entry.rpc != *rpc));
                     }
                 }
             }
-            // 9 is that of `ConfigurationIs`.
-            Some(Kind::Message) if sent.payload.first() == Some(&9) => {
+            Some(Kind::Message) if tags::message(sent) == Some(tags::CONFIGURATION_IS) => {
                 if let Some(latest) = self.configurations.latest().filter(|latest| latest.version > self.seen) {
                     self.on_configuration(&latest);
                 }

@@ -22,6 +22,7 @@ use crate::disk::{Content, SimDisk};
 use crate::network::ProcessId;
 use crate::probes::Probes;
 use crate::process::Process;
+use crate::tags;
 use crate::world::{Sent, View, Watch};
 
 const WITNESS_BLOCK: usize = 4096;
@@ -114,6 +115,19 @@ impl GatesRespected {
             lacking += &format!("{node} of {:?}; ", config.members);
         }
         (!sets.is_empty()).then_some(lacking)
+    }
+
+    /// R2.1: a primary speaks for the term in which the update ran.
+    fn on_confirmed(&mut self, synced: &Synced, process: &Process) {
+        let shard = self.bodies.get(&synced.rpc).map(|&(shard, _)| shard);
+        let status = process.status().unwrap_or_else(|| unreachable!("{} is no core", process.name));
+        let replica = status.replicas.iter().find(|replica| Some(replica.shard) == shard);
+        if let Some(replica) = replica.filter(|replica| replica.epoch != synced.epoch) {
+            self.violations.push(format!(
+                "gates_respected: {} confirmed {} in {}, but its term is {} (R2.1)",
+                process.name, synced.rpc, synced.epoch, replica.epoch
+            ));
+        }
     }
 
     /// A primary has witnesses drop what it has synced (section 6). What it does not hold itself was synced long ago, or
@@ -230,13 +244,12 @@ impl Watch for GatesRespected {
                     self.on_synced(answer.rpc, answer.epoch);
                 }
             }
-            // 43 and 44 are the table's numbers of `Gc` and `GcDone`.
-            Some(Kind::Message) if sent.payload.first() == Some(&43) => {
+            Some(Kind::Message) if tags::message(sent) == Some(tags::GC) => {
                 if let Ok(Message::Gc { shard, entries, .. }) = Message::decode(sent.payload) {
                     self.on_gc(sent.from, (process, shard), &entries);
                 }
             }
-            Some(Kind::Message) if sent.payload.first() == Some(&44) => {
+            Some(Kind::Message) if tags::message(sent) == Some(tags::GC_DONE) => {
                 if let Ok(Message::GcDone { suspects, .. }) = Message::decode(sent.payload) {
                     let bodies = suspects.iter().filter_map(|body| Body::decode(&body.0).ok());
                     self.suspects.extend(bodies.map(|body| body.head.rpc));
@@ -245,6 +258,7 @@ impl Watch for GatesRespected {
             Some(Kind::Synced) => {
                 if let Ok(synced) = hot::decode_small::<Synced>(sent.payload) {
                     self.on_synced(synced.rpc, synced.epoch);
+                    self.on_confirmed(&synced, process);
                 }
             }
             _ => {}

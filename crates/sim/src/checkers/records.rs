@@ -32,7 +32,7 @@ fn half(bytes: &[u8], at: usize) -> Option<usize> {
 }
 
 /// The updates whose completion records stand in these groups; stops where no group begins.
-fn records_in(bytes: &[u8], found: &mut BTreeSet<RpcId>) {
+pub(crate) fn records_in(bytes: &[u8], found: &mut BTreeSet<RpcId>) {
     let mut at = 0;
     while bytes.get(at..at + 2) == Some(&GROUP_MAGIC[..]) {
         let Some(payload) = half(bytes, at + 4) else { return };

@@ -14,6 +14,7 @@ use kasha_wire::{
 use crate::checkers::records::Records;
 use crate::configurations::{Configurations, Cores};
 use crate::probes::Probes;
+use crate::tags;
 use crate::world::{Sent, View, Watch};
 
 /// What one attempt was told.
@@ -132,14 +133,12 @@ impl Watch for SyncedSurvives {
                     self.promise(synced.rpc);
                 }
             }
-            // 9 is the table's number of `ConfigurationIs`.
-            Some(Kind::Message) if sent.payload.first() == Some(&9) => {
+            Some(Kind::Message) if tags::message(sent) == Some(tags::CONFIGURATION_IS) => {
                 if let Some(latest) = self.configurations.latest().filter(|latest| latest.version > self.seen) {
                     self.on_configuration(&latest);
                 }
             }
-            // 6 is that of `LeaseVerdict`.
-            Some(Kind::Message) if sent.payload.first() == Some(&VERDICT) => {
+            Some(Kind::Message) if tags::message(sent) == Some(tags::LEASE_VERDICT) => {
                 if let Ok(Message::LeaseVerdict { expired, .. }) = Message::decode(sent.payload) {
                     self.expired.extend(expired);
                 }

@@ -1,0 +1,39 @@
+//! Numbers of messages in the wire crate's table, for those who watch frames go by and decode few of them.
+
+use kasha_wire::frame::Kind;
+
+use crate::world::Sent;
+
+/// `ConfigurationIs`.
+pub const CONFIGURATION_IS: u8 = 9;
+/// `LeaseVerdict`.
+pub const LEASE_VERDICT: u8 = 27;
+/// `WitnessHolds`.
+pub const WITNESS_HOLDS: u8 = 42;
+/// `Gc`.
+pub const GC: u8 = 43;
+/// `GcDone`.
+pub const GC_DONE: u8 = 44;
+
+/// The number of the message that a frame carries; `None`: it carries none.
+#[must_use]
+pub fn message(sent: &Sent<'_>) -> Option<u8> {
+    if sent.kind == Kind::Message as u8 { sent.payload.first().copied() } else { None }
+}
+
+#[cfg(test)]
+mod tests {
+    use kasha_wire::Message;
+
+    use super::*;
+
+    #[test]
+    fn the_table_says_the_same() {
+        let number = |name: &str| Message::TABLE.iter().find(|row| row.0 == name).map(|row| row.1);
+        assert_eq!(number("ConfigurationIs"), Some(CONFIGURATION_IS));
+        assert_eq!(number("LeaseVerdict"), Some(LEASE_VERDICT));
+        assert_eq!(number("WitnessHolds"), Some(WITNESS_HOLDS));
+        assert_eq!(number("Gc"), Some(GC));
+        assert_eq!(number("GcDone"), Some(GC_DONE));
+    }
+}
