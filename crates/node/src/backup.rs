@@ -60,7 +60,8 @@ impl Replica {
             self.promise(core, epoch, out);
         }
         self.lose_role(out);
-        self.role = Role::Backup(Backup { epoch, primary, attached: None, must_hold: u64::MAX, answer_due: None, copy: None });
+        self.role =
+            Role::Backup(Backup { epoch, primary, attached: None, must_hold: u64::MAX, answer_due: None, copy: None });
         true
     }
 

@@ -172,9 +172,9 @@ impl Leader {
 
     pub fn next_deadline(&self, core: &Core) -> Option<Tick> {
         match &self.stage {
-            Stage::Fencing { asked, .. } | Stage::Fetching(Fetching { asked, .. }) | Stage::Witnessing { asked, .. } => {
-                Some(asked.map_or(Tick(0), |asked| asked.after(core.options.retry)))
-            }
+            Stage::Fencing { asked, .. }
+            | Stage::Fetching(Fetching { asked, .. })
+            | Stage::Witnessing { asked, .. } => Some(asked.map_or(Tick(0), |asked| asked.after(core.options.retry))),
             Stage::Replaying => Some(Tick(0)),
             Stage::Syncing { .. } | Stage::Reporting => self.shipping.next_deadline(),
             Stage::Serving(serving) => {

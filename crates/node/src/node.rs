@@ -209,7 +209,8 @@ impl Node {
         match message {
             // Who knows of a later term obeys no earlier one; who knows nothing cannot tell what a loss of power means
             // (R5.5). Both are asked again.
-            Message::Fence { shard, epoch, .. } | Message::Attach { shard, epoch, .. } if !core.may_obey(shard, epoch) => {}
+            Message::Fence { shard, epoch, .. } | Message::Attach { shard, epoch, .. }
+                if !core.may_obey(shard, epoch) => {}
             Message::Fence { shard, epoch, primary } => {
                 let replica = self.replicas.entry(shard).or_insert_with(|| Replica::fresh(&core.options, shard));
                 replica.on_fence(core, from, epoch, primary, out);

@@ -356,7 +356,11 @@ fn send(core: CoreId, message: &Message, out: &mut Effects) {
 fn attach(peer: &Peer, shard: ShardId, epoch: Epoch, own: CoreId, start: AttachAt, log: &Log, out: &mut Effects) {
     let live = log.segments().map(|(id, _)| id).collect();
     let must_hold = log.end().offset;
-    send(peer.core, &Message::Attach { shard, epoch, primary: own, expected: peer.reported, must_hold, start, live }, out);
+    send(
+        peer.core,
+        &Message::Attach { shard, epoch, primary: own, expected: peer.reported, must_hold, start, live },
+        out,
+    );
 }
 
 fn ship(now: Tick, peer: &mut Peer, head: AppendView<'_>, target: u64, log: &Log, out: &mut Effects) {

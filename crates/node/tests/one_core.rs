@@ -1,0 +1,225 @@
+//! What one core answers, rule by rule.
+
+mod common;
+
+use common::{Core, Heard, configuration};
+use kasha_types::{Epoch, NodeId};
+use kasha_wire::frame::Kind;
+use kasha_wire::operation::ItemsBuffer;
+use kasha_wire::{Message, Refusal, ShardPhase, Update};
+
+fn done(result: &[u8]) -> bool {
+    result.first() == Some(&0)
+}
+
+fn result_of(heard: Option<Heard>) -> Vec<u8> {
+    match heard {
+        Some(Heard::Answer { synced: true, result }) => result,
+        other => panic!("{other:?} is no synced answer"),
+    }
+}
+
+fn put<'a>(key: &'a [u8], value: &'a [u8]) -> Update<'a> {
+    Update::Put { key, value }
+}
+
+#[test]
+fn e2_a_retry_gets_the_same_bytes_and_runs_nothing() {
+    let mut core = Core::serving();
+    let first = result_of(core.update((1, 1), 1, &Update::Increment { key: b"n", delta: 5 }));
+    assert!(done(&first));
+    assert_eq!(result_of(core.update((1, 1), 1, &Update::Increment { key: b"n", delta: 5 })), first);
+    assert_eq!(core.get(b"n"), Some(Heard::Read([&[0, 1, 0, 0, 0, 0, 0, 0, 0][..], b"5"].concat())));
+}
+
+#[test]
+fn a_reused_id_is_refused_and_an_acknowledged_one_is_stale() {
+    let mut core = Core::serving();
+    result_of(core.update((1, 1), 1, &put(b"k", b"v")));
+    assert_eq!(core.update((1, 1), 1, &put(b"k", b"other")), Some(Heard::Refused(Refusal::Reused)));
+    result_of(core.update((1, 2), 2, &put(b"k", b"w")));
+    assert_eq!(core.update((1, 1), 1, &put(b"k", b"v")), Some(Heard::Refused(Refusal::Stale)));
+}
+
+#[test]
+fn r4_3_the_window_is_enforced_and_an_unknown_lease_is_asked_about() {
+    let mut core = Core::serving();
+    result_of(core.update((1, 1), 1, &put(b"k", b"v")));
+    assert_eq!(core.update((1, 600), 1, &put(b"k", b"v")), Some(Heard::Refused(Refusal::WindowExceeded)));
+    // An id that the coordinator cannot have granted.
+    assert_eq!(core.update((5000, 1), 1, &put(b"k", b"v")), Some(Heard::Refused(Refusal::LeaseUnproven)));
+}
+
+#[test]
+fn another_epoch_is_refused() {
+    let mut core = Core::serving();
+    core.epoch = Epoch(7);
+    assert_eq!(core.update((1, 1), 1, &put(b"k", b"v")), Some(Heard::Refused(Refusal::NotPrimary)));
+    assert_eq!(core.get(b"k"), Some(Heard::ReadRefused));
+}
+
+#[test]
+fn an_operation_on_many_keys_of_one_slot_has_room_for_its_result() {
+    let mut core = Core::serving();
+    let keys: Vec<String> = (0..200).map(|n| format!("{{a}}{n}")).collect();
+    let items = ItemsBuffer::pairs(keys.iter().map(|key| (key.as_bytes(), &b"v"[..])));
+    assert!(done(&result_of(core.update((1, 1), 1, &Update::MultiPut(items.as_pairs())))));
+    let items = ItemsBuffer::deltas(std::iter::repeat_n((&b"{a}n"[..], 1), 200));
+    assert!(done(&result_of(core.update((1, 2), 2, &Update::MultiIncrement(items.as_deltas())))));
+    let items = ItemsBuffer::keys(keys.iter().map(String::as_bytes));
+    assert!(done(&result_of(core.update((1, 3), 3, &Update::MultiDelete(items.as_keys())))));
+}
+
+#[test]
+fn r4_9_an_operation_key_gives_the_original_result_to_whoever_asks() {
+    let mut core = Core::serving();
+    let incr = Update::Increment { key: b"n", delta: 5 };
+    let first = result_of(core.send(Kind::Request, &Core::body((1, 1), 1, Some(b"order-42"), &incr)));
+    let again = result_of(core.send(Kind::Request, &Core::body((2, 1), 1, Some(b"order-42"), &incr)));
+    assert_eq!(first, again);
+    let other = Update::Increment { key: b"n", delta: 6 };
+    let mismatch = result_of(core.send(Kind::Request, &Core::body((3, 1), 1, Some(b"order-42"), &other)));
+    assert_eq!(mismatch, [7]);
+    assert_eq!(core.get(b"n"), Some(Heard::Read([&[0, 1, 0, 0, 0, 0, 0, 0, 0][..], b"5"].concat())));
+}
+
+#[test]
+fn r2_2_a_cancelled_update_never_runs_and_one_that_ran_says_so() {
+    let mut core = Core::serving();
+    let body = Core::body((1, 1), 1, None, &put(b"k", b"v"));
+    assert_eq!(result_of(core.send(Kind::Cancel, &body)), [6]);
+    assert_eq!(result_of(core.send(Kind::Request, &body)), [6], "the late delivery finds the outcome");
+    assert_eq!(core.get(b"k"), Some(Heard::Read(vec![2])));
+    let body = Core::body((1, 2), 2, None, &put(b"k", b"v"));
+    let ran = result_of(core.send(Kind::Request, &body));
+    assert_eq!(result_of(core.send(Kind::Cancel, &body)), ran);
+}
+
+/// The same files, another process: node 1 is promoted to epoch 2, with the witness of list 1 on node 2.
+fn restart(core: Core) -> Core {
+    let mut core = Core::start(core.shell.files, core.memory_max_bytes);
+    let mut promoted = configuration(3, 2, ShardPhase::Recovering);
+    promoted.shards[0].recover_from = vec![NodeId(1)];
+    promoted.shards[0].witnesses = vec![NodeId(2)];
+    core.message(Message::ConfigurationIs { configuration: promoted });
+    core.heartbeat_answered();
+    core.epoch = Epoch(2);
+    core
+}
+
+fn serve(core: &mut Core) {
+    core.message(Message::ConfigurationIs { configuration: configuration(4, 2, ShardPhase::Serving) });
+}
+
+#[test]
+fn a_restart_finds_everything_and_answers_duplicates_alike() {
+    let mut core = Core::serving();
+    let first = result_of(core.update((1, 1), 1, &Update::Increment { key: b"n", delta: 5 }));
+    let mut core = restart(core);
+    core.witness_holds(2, &[]);
+    serve(&mut core);
+    assert_eq!(result_of(core.update((1, 1), 1, &Update::Increment { key: b"n", delta: 5 })), first);
+    assert_eq!(core.get(b"n"), Some(Heard::Read([&[0, 1, 0, 0, 0, 0, 0, 0, 0][..], b"5"].concat())));
+}
+
+#[test]
+fn r7_1_a_new_incarnation_serves_nothing_until_it_is_promoted() {
+    let mut core = Core::serving();
+    result_of(core.update((1, 1), 1, &put(b"k", b"v")));
+    let mut core = Core::start(core.shell.files, 1 << 30);
+    // The configuration still calls this node the serving primary: of an earlier process.
+    core.message(Message::ConfigurationIs { configuration: configuration(2, 1, ShardPhase::Serving) });
+    core.heartbeat_answered();
+    assert_eq!(core.get(b"k"), Some(Heard::ReadRefused));
+    assert_eq!(core.update((1, 2), 2, &put(b"k", b"w")), Some(Heard::Refused(Refusal::NotPrimary)));
+    // Nor does it begin the same epoch again (decision 0005).
+    core.message(Message::ConfigurationIs { configuration: configuration(5, 1, ShardPhase::Recovering) });
+    assert_eq!(core.update((1, 2), 2, &put(b"k", b"w")), Some(Heard::Refused(Refusal::NotPrimary)));
+}
+
+/// Found by simulation (coordinator_outage, seed 4): requests executed while the witness was being read carried
+/// acknowledgements past what it held.
+#[test]
+fn r4_5_nothing_but_the_witness_s_requests_runs_before_the_primary_serves() {
+    let mut core = restart(Core::serving());
+    let incr = Update::Increment { key: b"n", delta: 1 };
+    assert_eq!(core.update((1, 2), 2, &incr), Some(Heard::Refused(Refusal::Recovering)));
+    core.witness_holds(2, &[Core::body((1, 1), 1, None, &incr)]);
+    serve(&mut core);
+    assert_eq!(core.get(b"n"), Some(Heard::Read([&[0, 1, 0, 0, 0, 0, 0, 0, 0][..], b"1"].concat())));
+}
+
+#[test]
+fn r4_5_replay_in_any_order_loses_and_doubles_nothing() {
+    let mut core = Core::serving();
+    let incr = |key| Update::Increment { key, delta: 1 };
+    result_of(core.update((1, 1), 1, &incr(b"synced")));
+    let mut core = restart(core);
+    // The later request acknowledges the earlier ones; the witness hands them out in any order.
+    let bodies = [
+        Core::body((1, 3), 3, None, &incr(b"c")),
+        Core::body((1, 2), 2, None, &incr(b"b")),
+        Core::body((1, 1), 1, None, &incr(b"synced")),
+    ];
+    core.witness_holds(2, &bodies);
+    serve(&mut core);
+    for key in [&b"synced"[..], b"b", b"c"] {
+        let heard = core.get(key);
+        assert_eq!(heard, Some(Heard::Read([&[0, 1, 0, 0, 0, 0, 0, 0, 0][..], b"1"].concat())), "{key:?}");
+    }
+}
+
+#[test]
+fn a_full_shard_refuses_clearly_goes_on_with_deletes_and_can_be_recovered() {
+    let mut core = Core::serving_with(8 << 20);
+    let value = vec![b'x'; 100_000];
+    let mut sequence = 0;
+    let refused = loop {
+        sequence += 1;
+        let key = format!("k{sequence}");
+        match core.update((1, sequence), sequence, &put(key.as_bytes(), &value)) {
+            Some(Heard::Answer { .. }) => {}
+            other => break other,
+        }
+    };
+    assert_eq!(refused, Some(Heard::Refused(Refusal::OutOfMemory)));
+    assert!(matches!(core.get(b"k1"), Some(Heard::Read(result)) if result.len() > 100_000), "reads go on");
+    sequence += 1;
+    assert!(done(&result_of(core.update((1, sequence), sequence, &Update::Delete { key: b"k1" }))), "deletes go on");
+    // Even the reserve is used up, by deletes of keys that are not there.
+    let key = vec![b'y'; 60_000];
+    loop {
+        sequence += 1;
+        match core.update((1, sequence), sequence, &Update::Delete { key: &key }) {
+            Some(Heard::Answer { .. }) if sequence < 100_000 => {}
+            _ => break,
+        }
+    }
+    let mut core = restart(core);
+    core.witness_holds(2, &[]);
+    serve(&mut core);
+    assert_eq!(core.shell.stopped, None);
+    assert!(matches!(core.get(b"k2"), Some(Heard::Read(result)) if result.len() > 100_000));
+}
+
+#[test]
+fn garbage_from_a_connection_is_answered_with_a_goodbye() {
+    let mut core = Core::serving();
+    let mut state = 7u64;
+    for kind in 0..=64u8 {
+        for len in [0usize, 1, 16, 48, 100, 300] {
+            let payload: Vec<u8> = (0..len)
+                .map(|_| {
+                    state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                    (state >> 33) as u8
+                })
+                .collect();
+            let mut frame = vec![0; kasha_wire::FRAME_HEADER_BYTES];
+            frame.extend_from_slice(&payload);
+            if let Some(kind) = Kind::from_number(kind) {
+                core.frame(kind, &frame);
+            }
+        }
+    }
+    assert!(done(&result_of(core.update((1, 1), 1, &put(b"k", b"v")))));
+}

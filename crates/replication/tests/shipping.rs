@@ -1,0 +1,189 @@
+//! A primary's view of its members, step by step.
+
+use std::time::Duration;
+
+use kasha_log::{EntryKind, Log, LogConfig, Purpose};
+use kasha_machine::{Effect, Effects};
+use kasha_replication::{CLOSING_MARK, FenceReport, MemberCore, PeerState, Shipping, Timing};
+use kasha_types::{ConfigVersion, CoreId, Epoch, LogPosition, NodeId, SegmentId, ShardId, Tick};
+use kasha_wire::frame::{FRAME_HEADER_BYTES, Kind};
+use kasha_wire::hot::{AppendView, Appended};
+use kasha_wire::message::{AttachAt, Message};
+
+const SHARD: ShardId = ShardId(0);
+const EPOCH: Epoch = Epoch(1);
+
+fn member(node: u16, joining: bool, since: u64) -> MemberCore {
+    MemberCore { core: CoreId { node: NodeId(node), core: 0 }, joining, since: ConfigVersion(since) }
+}
+
+fn shipping() -> Shipping {
+    let timing = Timing { retry: Duration::from_millis(25), sync_interval: Duration::from_millis(5) };
+    Shipping::new(SHARD, EPOCH, member(1, false, 0).core, timing, 0)
+}
+
+fn log(groups: usize) -> Log {
+    let mut log = Log::new(SHARD, LogConfig { segment_bytes: 4096, memory_max_bytes: 1 << 20, reserve_percent: 5 });
+    for _ in 0..groups {
+        append(&mut log);
+    }
+    log
+}
+
+fn append(log: &mut Log) {
+    let mut group = log.begin(EPOCH, 1008, Purpose::Normal).expect("room");
+    group.entry(EntryKind::Object, 1000);
+    group.commit();
+}
+
+fn at(millis: u64) -> Tick {
+    Tick(1_000_000_000 + millis * 1_000_000)
+}
+
+#[derive(Debug)]
+enum Sent {
+    Append { to: u64, round: u64 },
+    Copy { segment: SegmentId, total: u32 },
+    Fence,
+    Attach,
+}
+
+fn pump(shipping: &mut Shipping, log: &Log, now: Tick) -> Vec<Sent> {
+    let mut out = Effects::new();
+    shipping.pump(now, log, &mut out);
+    let send = |effect: &Effect| match *effect {
+        Effect::Send { head, tail, .. } => {
+            let bytes = out.bytes(head);
+            let payload = &bytes[FRAME_HEADER_BYTES..];
+            Some(match Kind::from_number(bytes[11]).expect("a kind") {
+                Kind::Append => {
+                    let view = AppendView::decode(payload).expect("an append");
+                    let len = tail.map_or(0, |slice| u64::from(slice.len));
+                    Sent::Append { to: view.from + len, round: view.round }
+                }
+                _ => match Message::decode(payload).expect("a message") {
+                    Message::CopySegment { segment, total, .. } => Sent::Copy { segment, total },
+                    Message::Fence { .. } => Sent::Fence,
+                    Message::Attach { .. } => Sent::Attach,
+                    other => panic!("{other:?}"),
+                },
+            })
+        }
+        _ => None,
+    };
+    out.queue().iter().filter_map(send).collect()
+}
+
+fn empty_report(node: u16) -> FenceReport {
+    FenceReport { node: NodeId(node), end: LogPosition::default(), history: Vec::new(), intact: false, complete: false }
+}
+
+fn attach(shipping: &mut Shipping, log: &Log, node: u16) -> u64 {
+    shipping.on_fence_report(at(0), log, &empty_report(node), &mut Effects::new());
+    let peer = shipping.peers().iter().find(|peer| peer.core.node == NodeId(node)).expect("a member");
+    let PeerState::Attaching(AttachAt::Join(base)) = peer.state() else { panic!("{:?}", peer.state()) };
+    shipping.on_attached(at(0), NodeId(node), base);
+    base
+}
+
+fn acknowledge(shipping: &mut Shipping, node: u16, end: u64, round: u64) {
+    let appended = Appended { shard: SHARD, epoch: EPOCH, node: NodeId(node), end, round };
+    shipping.on_appended(at(1), &appended);
+}
+
+#[test]
+fn r7_2_a_sync_counts_every_member_of_the_committed_set() {
+    let (mut shipping, log) = (shipping(), log(2));
+    let end = log.end().offset;
+    shipping.set_members([member(1, false, 0), member(2, false, 0), member(3, true, 0)]);
+    for node in [2, 3] {
+        attach(&mut shipping, &log, node);
+    }
+    shipping.want_synced(end);
+    let round = pump(&mut shipping, &log, at(1)).iter().find_map(|sent| match sent {
+        Sent::Append { round, .. } => Some(*round),
+        _ => None,
+    });
+    let round = round.expect("a round began");
+    shipping.on_own_durable(end);
+    acknowledge(&mut shipping, 2, end, round);
+    assert_eq!(shipping.synced(), 0, "the joiner counts too");
+    assert_eq!(shipping.confirmed(), round - 1);
+    acknowledge(&mut shipping, 3, end, round);
+    assert_eq!((shipping.synced(), shipping.confirmed()), (end, round));
+}
+
+#[test]
+fn r7_2_a_joiner_of_an_idle_shard_is_not_complete_before_it_holds_anything() {
+    let (mut shipping, log) = (shipping(), log(8));
+    let end = log.end().offset;
+    shipping.set_members([member(1, false, 0)]);
+    shipping.want_synced(end);
+    pump(&mut shipping, &log, at(1));
+    shipping.on_own_durable(end);
+    assert_eq!(shipping.synced(), end);
+    // Nothing is written any more when a joiner comes.
+    shipping.set_members([member(1, false, 0), member(2, true, 2)]);
+    let base = attach(&mut shipping, &log, 2);
+    assert!(base > 0);
+    let mut appended = false;
+    for millis in 2..60 {
+        for sent in pump(&mut shipping, &log, at(millis)) {
+            match sent {
+                Sent::Append { to, .. } => appended |= to == end,
+                Sent::Copy { .. } => panic!("its head comes first: from it the joiner learns what it lacks"),
+                Sent::Fence | Sent::Attach => {}
+            }
+        }
+        assert_eq!(shipping.copied().count(), 0);
+    }
+    assert!(appended, "the tail is sent although nobody waits for a sync");
+    acknowledge(&mut shipping, 2, end, 2);
+    let mut copied = Vec::new();
+    for millis in 60..200 {
+        for sent in pump(&mut shipping, &log, at(millis * 30)) {
+            let Sent::Copy { segment, total } = sent else { continue };
+            copied.push(segment);
+            shipping.on_segment_copied(NodeId(2), segment, total, &log);
+        }
+    }
+    assert_eq!(copied.last(), Some(&CLOSING_MARK));
+    assert_eq!(shipping.copied().collect::<Vec<_>>(), [NodeId(2)]);
+}
+
+#[test]
+fn a_member_that_left_and_came_back_begins_anew() {
+    let (mut shipping, log) = (shipping(), log(1));
+    shipping.set_members([member(1, false, 0), member(2, true, 2)]);
+    attach(&mut shipping, &log, 2);
+    assert_eq!(shipping.peers()[0].state(), PeerState::Attached);
+    shipping.set_members([member(1, false, 0), member(2, true, 5)]);
+    assert_eq!(shipping.peers()[0].state(), PeerState::Asking);
+}
+
+#[test]
+fn what_nobody_waits_for_is_batched_and_what_somebody_waits_for_is_not() {
+    let (mut shipping, mut log) = (shipping(), log(1));
+    shipping.set_members([member(1, false, 0)]);
+    assert!(!shipping.is_in_flight());
+    pump(&mut shipping, &log, at(1));
+    assert!(!shipping.is_in_flight(), "nobody waits");
+    assert_eq!(shipping.next_deadline(), Some(at(6)));
+    pump(&mut shipping, &log, at(6));
+    assert!(shipping.is_in_flight(), "but not for ever");
+    shipping.on_own_durable(log.end().offset);
+    append(&mut log);
+    shipping.want_synced(log.end().offset);
+    pump(&mut shipping, &log, at(7));
+    assert!(shipping.is_in_flight(), "somebody waits");
+}
+
+#[test]
+fn a_mismatch_is_heard_in_every_state() {
+    let (mut shipping, log) = (shipping(), log(1));
+    shipping.set_members([member(1, false, 0), member(2, false, 0)]);
+    shipping.on_fence_report(at(0), &log, &empty_report(2), &mut Effects::new());
+    assert!(matches!(shipping.peers()[0].state(), PeerState::Attaching(_)));
+    shipping.on_mismatch(NodeId(2));
+    assert_eq!(shipping.peers()[0].state(), PeerState::Asking);
+}
