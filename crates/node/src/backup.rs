@@ -286,7 +286,10 @@ impl Replica {
     }
 
     pub fn stop_for_memory(&self, out: &mut Effects) {
-        let why = format!("{}: no memory for the shard's log; raise the memory limit and start again", self.shard);
+        let why = format!(
+            "{}: the memory limit leaves no room for the shard's log: raise it and start this node again (K0407)",
+            self.shard
+        );
         let why = out.span(why.as_bytes());
         out.push(Effect::Stop(why));
     }

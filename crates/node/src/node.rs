@@ -97,7 +97,7 @@ impl Node {
             Kind::Answer | Kind::Refuse | Kind::Recorded | Kind::Synced | Kind::ReadAnswer | Kind::ReadRefuse => true,
         };
         if !understood {
-            let reason = "a message that this version does not understand; do both sides run the same version?";
+            let reason = "a message that this version does not understand: run the same version on both sides (K0206)";
             send(from, &Message::Goodbye { reason: reason.to_string() }, Gate::Now, out);
             out.push(Effect::Disconnect(from));
         }

@@ -3,7 +3,9 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use kasha_replication::MetaError;
 use kasha_types::{BootId, ClusterId, CoreId, Incarnation, limits};
+use kasha_witness::LoadError;
 
 /// When answers leave.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -89,17 +91,36 @@ pub enum StartError {
     /// A file cannot be read.
     Read(kasha_machine::FileName, std::io::Error),
     /// A replica's files are of another cluster, shard or version.
-    Replica(kasha_replication::MetaError),
+    Replica(MetaError),
     /// A witness's files are of another cluster, shard or version.
-    Witness(kasha_witness::LoadError),
+    Witness(LoadError),
 }
+
+const OTHER_CLUSTER: &str = "give this node the folder that it had in its own cluster, or an empty one (K0105)";
+const OTHER_VERSION: &str = "start the program version that wrote it, or give this node an empty folder (K0104)";
+const MISPLACED: &str = "files of this folder were moved or replaced; restore them, or give this node an empty folder \
+                         and let it copy its data from the others (K0110)";
 
 impl std::fmt::Display for StartError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Self::Read(file, error) => write!(f, "cannot read {file:?}: {error}"),
-            Self::Replica(error) => write!(f, "{error}; was this data folder used by another cluster or version?"),
-            Self::Witness(error) => write!(f, "{error}; was this data folder used by another cluster or version?"),
+            // A real disk's error names the path and what to do, with its own code.
+            Self::Read(file, error) => write!(f, "{file:?}: {error}"),
+            Self::Replica(error) => match error {
+                MetaError::Cluster(_) => write!(f, "{error}: {OTHER_CLUSTER}"),
+                MetaError::Format(_) => write!(f, "{error}: {OTHER_VERSION}"),
+                MetaError::Shard(_) | MetaError::Damaged => write!(f, "{error}: {MISPLACED}"),
+            },
+            Self::Witness(error) => match error {
+                LoadError::OtherCluster(_) => write!(f, "{error}: {OTHER_CLUSTER}"),
+                LoadError::OtherFormat(_) => write!(f, "{error}: {OTHER_VERSION}"),
+                LoadError::ForeignMagic
+                | LoadError::CorruptHeader
+                | LoadError::OtherShard(_)
+                | LoadError::OtherList(_)
+                | LoadError::OtherSizes { .. }
+                | LoadError::WrongLength { .. } => write!(f, "{error}: {MISPLACED}"),
+            },
         }
     }
 }

@@ -184,13 +184,13 @@ impl Replica {
         if !matches!(role, Role::Idle) && !planted::is_on(Bug::HeldEffectsKept) {
             out.push(Effect::DropHeld(self.shard));
         }
-        if let Role::Leader(leader) = role {
-            if executed {
-                // The state follows the log to its end, as a follower's would.
-                self.replayed.offset = self.log.end().offset;
-                if let Some(serving) = leader.into_serving() {
-                    serving.settle_for_follower(&mut self.log, &mut self.state);
-                }
+        if let Role::Leader(leader) = role
+            && executed
+        {
+            // The state follows the log to its end, as a follower's would.
+            self.replayed.offset = self.log.end().offset;
+            if let Some(serving) = leader.into_serving() {
+                serving.settle_for_follower(&mut self.log, &mut self.state);
             }
         }
     }

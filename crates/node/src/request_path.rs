@@ -54,6 +54,12 @@ struct Received<'a> {
     body: Body<'a>,
     request: Request,
 }
+/// This delivery runs nothing, for this reason.
+struct Declined {
+    origin: Origin,
+    rpc: RpcId,
+    why: Refusal,
+}
 /// This shard, in this term, may run it.
 struct Admitted<'a>(Received<'a>);
 /// It never ran here.
@@ -94,9 +100,15 @@ enum Found<'a> {
     New(Fresh<'a>),
     Completed(Recorded),
     InProgress,
-    Refuse(Received<'a>, Refusal),
+    Refuse(Declined),
     /// The coordinator must say whether this client's lease runs.
     AskLease(Received<'a>),
+}
+
+impl Received<'_> {
+    fn declined(&self, why: Refusal) -> Declined {
+        Declined { origin: self.origin, rpc: self.request.rpc, why }
+    }
 }
 
 /// Everything a request can touch.
@@ -133,25 +145,25 @@ impl Replica {
         };
         let admitted = match path.admit(received, Some(&view.envelope)) {
             Ok(admitted) => admitted,
-            Err((received, why)) => return path.refuse(&received, why, out),
+            Err(declined) => return path.refuse(&declined, out),
         };
         let fresh = match path.look_up(admitted) {
             Found::New(fresh) => fresh,
             Found::Completed(recorded) => return path.answer(&recorded, out),
             Found::InProgress => return,
-            Found::Refuse(received, why) => return path.refuse(&received, why, out),
+            Found::Refuse(declined) => return path.refuse(&declined, out),
             Found::AskLease(received) => {
                 path.ask_lease(&received);
-                return path.refuse(&received, Refusal::LeaseUnproven, out);
+                return path.refuse(&received.declined(Refusal::LeaseUnproven), out);
             }
         };
         let ordered = match path.order(fresh) {
             Ok(ordered) => ordered,
-            Err((received, why)) => return path.refuse(&received, why, out),
+            Err(declined) => return path.refuse(&declined, out),
         };
         match path.execute_and_record(ordered) {
             Ok(recorded) => path.answer(&recorded, out),
-            Err((received, why)) => path.refuse(&received, why, out),
+            Err(declined) => path.refuse(&declined, out),
         }
     }
 
@@ -168,7 +180,7 @@ impl Replica {
         let recorded = path.order(fresh).and_then(|ordered| path.execute_and_record(ordered));
         match recorded {
             Ok(_) => Replayed::Recorded,
-            Err((_, Refusal::OutOfMemory)) => Replayed::NoMemory,
+            Err(Declined { why: Refusal::OutOfMemory, .. }) => Replayed::NoMemory,
             Err(_) => Replayed::Skipped,
         }
     }
@@ -228,28 +240,28 @@ impl<'p> Path<'p> {
         &mut self,
         received: Received<'a>,
         envelope: Option<&Envelope>,
-    ) -> Result<Admitted<'a>, (Received<'a>, Refusal)> {
+    ) -> Result<Admitted<'a>, Declined> {
         if let (Some(envelope), Some(serving)) = (envelope, &self.serving) {
             if envelope.shard != self.shard || envelope.epoch != self.epoch {
-                return Err((received, Refusal::NotPrimary));
+                return Err(received.declined(Refusal::NotPrimary));
             }
             if envelope.list != ListVersion::NONE
                 && envelope.list != serving.list
                 && !planted::is_on(Bug::ListUnchecked)
             {
-                return Err((received, Refusal::OldWitnessList));
+                return Err(received.declined(Refusal::OldWitnessList));
             }
             if !serving.has_enough_members {
-                return Err((received, Refusal::TooFewMembers));
+                return Err(received.declined(Refusal::TooFewMembers));
             }
             if serving.unsynced_operations() >= UNSYNCED_OPERATIONS_MAX {
-                return Err((received, Refusal::Busy));
+                return Err(received.declined(Refusal::Busy));
             }
         }
         let mut owned = true;
         let (table, configuration, shard) = (received.body.head.table, self.configuration, self.shard);
         received.body.for_each_key(|_, slot| owned &= configuration.owner(table, slot) == Some(shard));
-        if owned { Ok(Admitted(received)) } else { Err((received, Refusal::WrongShard)) }
+        if owned { Ok(Admitted(received)) } else { Err(received.declined(Refusal::WrongShard)) }
     }
 
     fn look_up<'a>(&mut self, Admitted(received): Admitted<'a>) -> Found<'a> {
@@ -260,7 +272,7 @@ impl<'p> Path<'p> {
         };
         match found {
             // A floor that is logged and not synced yet refuses already (R4.6).
-            LookUp::New if self.is_below_pending_floor(&received) => Found::Refuse(received, Refusal::LeaseExpired),
+            LookUp::New if self.is_below_pending_floor(&received) => Found::Refuse(received.declined(Refusal::LeaseExpired)),
             LookUp::New => Found::New(Fresh(received)),
             LookUp::InProgress => Found::InProgress,
             LookUp::Completed(place) => {
@@ -269,10 +281,10 @@ impl<'p> Path<'p> {
                 }
                 Found::Completed(self.recorded_at(&received, place))
             }
-            LookUp::Reused => Found::Refuse(received, Refusal::Reused),
-            LookUp::Stale => Found::Refuse(received, Refusal::Stale),
-            LookUp::WindowExceeded => Found::Refuse(received, Refusal::WindowExceeded),
-            LookUp::LeaseExpired => Found::Refuse(received, Refusal::LeaseExpired),
+            LookUp::Reused => Found::Refuse(received.declined(Refusal::Reused)),
+            LookUp::Stale => Found::Refuse(received.declined(Refusal::Stale)),
+            LookUp::WindowExceeded => Found::Refuse(received.declined(Refusal::WindowExceeded)),
+            LookUp::LeaseExpired => Found::Refuse(received.declined(Refusal::LeaseExpired)),
             LookUp::LeaseUnproven => self.prove_lease(received),
         }
     }
@@ -315,7 +327,7 @@ impl<'p> Path<'p> {
     }
 
     /// Single-shard operations run at once. Whether they overlap with something unsynced is judged now (C1).
-    fn order<'a>(&mut self, Fresh(received): Fresh<'a>) -> Result<Ordered<'a>, (Received<'a>, Refusal)> {
+    fn order<'a>(&mut self, Fresh(received): Fresh<'a>) -> Result<Ordered<'a>, Declined> {
         let mut overlaps = self.serving.as_ref().is_some_and(|serving| serving.everything_until > self.synced);
         let table = received.body.head.table;
         let (log, store, synced) = (&*self.log, &self.state.store, self.synced);
@@ -324,7 +336,7 @@ impl<'p> Path<'p> {
         });
         let operation_key = match self.check_operation_key(&received, &mut overlaps) {
             Ok(operation_key) => operation_key,
-            Err(why) => return Err((received, why)),
+            Err(why) => return Err(received.declined(why)),
         };
         Ok(Ordered { received, overlaps, operation_key })
     }
@@ -380,7 +392,7 @@ impl<'p> Path<'p> {
     }
 
     /// Executes, and appends changes and completion record as one entry group.
-    fn execute_and_record<'a>(&mut self, ordered: Ordered<'a>) -> Result<Recorded, (Received<'a>, Refusal)> {
+    fn execute_and_record<'a>(&mut self, ordered: Ordered<'a>) -> Result<Recorded, Declined> {
         let Ordered { received, overlaps, operation_key } = ordered;
         if let OperationKey::Hit(place) = operation_key
             && planted::is_on(Bug::HitWithoutRecord)
@@ -407,8 +419,8 @@ impl<'p> Path<'p> {
         dead.clear();
         let mut group = match self.log.begin(self.epoch, needed, purpose) {
             Ok(group) => group,
-            Err(Full::Memory) => return Err((received, Refusal::OutOfMemory)),
-            Err(Full::Group) => return Err((received, Refusal::TooLarge)),
+            Err(Full::Memory) => return Err(received.declined(Refusal::OutOfMemory)),
+            Err(Full::Group) => return Err(received.declined(Refusal::TooLarge)),
         };
         if let Some(hit) = hit {
             *result = hit;
@@ -416,7 +428,7 @@ impl<'p> Path<'p> {
             match self.state.store.execute(&mut group, table, &update, result, dead) {
                 Executed::Commit => {}
                 Executed::Discard => {
-                    drop(group);
+                    // The first group is never committed: it was never there.
                     group = self.log.begin(self.epoch, needed, Purpose::Own).expect("there was room a moment ago");
                 }
             }
@@ -510,11 +522,11 @@ impl<'p> Path<'p> {
         out.push(Effect::Send { to, head, tail: Some(recorded.result), gate });
     }
 
-    fn refuse(&mut self, received: &Received<'_>, why: Refusal, out: &mut Effects) {
+    fn refuse(&mut self, declined: &Declined, out: &mut Effects) {
         if let Some(serving) = &mut self.serving {
             serving.counters.refusals += 1;
         }
-        refuse(received.origin, received.request.rpc, self.epoch, why, out);
+        refuse(declined.origin, declined.rpc, self.epoch, declined.why, out);
     }
 }
 
