@@ -31,11 +31,14 @@ pub struct CliArguments {
     command: CliCommand,
 }
 
+/// Where `kasha start` listens: the coordinator first, then its nodes, any of which can be asked when it is down.
+const DEFAULT_ADDRESSES: &str = "127.0.0.1:7400,127.0.0.1:7401,127.0.0.1:7402,127.0.0.1:7403";
+
 /// Which cluster.
 #[derive(Args)]
 pub struct Address {
     /// Addresses of one or more nodes, or of the coordinator.
-    #[arg(long = "address", env = "KASHA_ADDRESS", default_value = "127.0.0.1:7400", value_delimiter = ',')]
+    #[arg(long = "address", env = "KASHA_ADDRESS", default_value = DEFAULT_ADDRESSES, value_delimiter = ',')]
     pub addresses: Vec<String>,
 }
 
@@ -89,7 +92,7 @@ pub async fn connect(address: &Address, deadline: Duration) -> Result<Client> {
         ClientOptions { connect_timeout: deadline.min(Duration::from_secs(10)), deadline, ..ClientOptions::default() };
     Client::connect_with(&address.addresses, options).await.with_context(|| {
         format!(
-            "no cluster answers at {}; is one running (`kasha start`)? --address names another",
+            "no cluster answers at {}: start one (`kasha start`), or name another with --address",
             address.addresses.join(", ")
         )
     })
@@ -249,7 +252,7 @@ async fn on_table(table: &Table, arguments: &CliArguments) -> Result<(String, Js
         CliCommand::Mincr { pairs } => {
             let pairs = in_pairs(pairs)?;
             let deltas = pairs.iter().map(|(key, delta)| Ok((key, delta.parse::<i64>()?)));
-            let deltas = deltas.collect::<Result<Vec<_>>>().context("a delta is no 64-bit number")?;
+            let deltas = deltas.collect::<Result<Vec<_>>>().context("a delta is no 64-bit number: write it as digits (K0403)")?;
             let counters = update(table.multi_increment(&deltas), arguments).await?;
             let values: Vec<_> = counters.iter().map(|counter| counter.value).collect();
             (values.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"), json!({ "values": values }))
@@ -262,7 +265,7 @@ async fn on_table(table: &Table, arguments: &CliArguments) -> Result<(String, Js
 
 fn in_pairs(words: &[String]) -> Result<Vec<(String, String)>> {
     if words.is_empty() || !words.len().is_multiple_of(2) {
-        bail!("give pairs: key value key value …");
+        bail!("the words are not pairs: write key value key value … (K0403)");
     }
     Ok(words.chunks_exact(2).map(|pair| (pair[0].clone(), pair[1].clone())).collect())
 }

@@ -56,6 +56,13 @@ pub struct Injected {
     pub faults: Option<FrameFaults>,
 }
 
+/// How long a loop polls by default (section 12): a little where every loop can have a processor of its own, not at all
+/// where they would take it from each other.
+pub fn default_spin(loops: usize) -> Duration {
+    let processors = std::thread::available_parallelism().map_or(1, usize::from);
+    if processors > 1 && loops <= processors { Duration::from_micros(15) } else { Duration::ZERO }
+}
+
 /// A node that runs.
 pub struct RunningNode {
     handles: Vec<LoopHandle>,
@@ -152,7 +159,7 @@ impl RunningNode {
         let incarnation: Incarnation = self._data.incarnation();
         let options = NodeOptions {
             incarnation,
-            boot: boot_id().context("cannot read the kernel's boot id")?,
+            boot: boot_id().context("cannot read the kernel's boot id: give this process /proc (K0408)")?,
             replica_memory_max_bytes: spec.memory_bytes,
             heartbeat: spec.lease / 8,
             flush_interval: spec.flush_interval,
@@ -201,7 +208,7 @@ impl RunningNode {
         match made.recv() {
             Ok(Ok(handle)) => self.handles.push(handle),
             Ok(Err(error)) => bail!("{name}: {error}"),
-            Err(_) => bail!("{name}: the loop's thread ended while it started"),
+            Err(_) => bail!("{name}: its thread ended while it started, which is a bug: please report it (K0409)"),
         }
         Ok(())
     }
@@ -221,9 +228,11 @@ fn discover_cluster(coordinator: SocketAddr) -> Result<ClusterId> {
         }
         std::thread::sleep(Duration::from_millis(100));
     }
-    Err(last.expect("it was tried")).with_context(|| {
-        format!("no coordinator answers at {coordinator}; start the node that hosts it first, or correct the address")
-    })
+    let last = last.expect("it was tried");
+    bail!(
+        "no coordinator answers at {coordinator} ({last:#}): start the node that hosts it first, or correct the address \
+         (K0406)"
+    )
 }
 
 fn ask_cluster(coordinator: SocketAddr) -> Result<ClusterId> {
@@ -262,7 +271,7 @@ pub fn wait_and_stop(nodes: Vec<RunningNode>, ended: &mpsc::Receiver<Ended>) -> 
         }
         match ended.recv_timeout(Duration::from_millis(50)) {
             Ok((name, Err(error))) => break Some(format!("{name}: {error}")),
-            Ok((name, Ok(()))) => break Some(format!("{name}: its loop ended")),
+            Ok((name, Ok(()))) => break Some(format!("{name}: its loop ended unasked, which is a bug: please report it (K0409)")),
             Err(mpsc::RecvTimeoutError::Timeout) => {}
             Err(mpsc::RecvTimeoutError::Disconnected) => break None,
         }

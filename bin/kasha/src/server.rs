@@ -5,11 +5,11 @@ use std::path::PathBuf;
 use std::sync::mpsc;
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 use clap::Args;
 use serde::Deserialize;
 
-use crate::host::{ClusterSpec, Injected, NodeSpec, RunningNode, wait_and_stop};
+use crate::host::{ClusterSpec, Injected, NodeSpec, RunningNode, default_spin, wait_and_stop};
 
 #[derive(Args)]
 pub struct ServerArguments {
@@ -55,7 +55,7 @@ pub struct ServerArguments {
     /// How long a silent node is waited for before its shards move; the same on all nodes.
     #[arg(long, env = "KASHA_LEASE")]
     lease: Option<String>,
-    /// How long a loop polls before it blocks.
+    /// How long a loop polls before it blocks; by default 15us, or 0 where loops outnumber processors.
     #[arg(long, env = "KASHA_SPIN")]
     spin: Option<String>,
     /// How long written bytes may stay unflushed under `replicated`.
@@ -101,15 +101,18 @@ fn duration(flag: Option<&String>, file: Option<&String>, default: Duration) -> 
 fn spec(arguments: &ServerArguments) -> Result<NodeSpec> {
     let file: Settings = match &arguments.config {
         Some(path) => {
-            let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
-            toml::from_str(&text).with_context(|| format!("{} is no valid configuration", path.display()))?
+            let text = std::fs::read_to_string(path)
+                .map_err(|error| anyhow!("cannot read {}: {error}; check --config (K0402)", path.display()))?;
+            toml::from_str(&text).map_err(|error| {
+                anyhow!("{} is no valid configuration: correct this line of it (K0402)\n{error}", path.display())
+            })?
         }
         None => Settings::default(),
     };
-    let missing = |what: &str| format!("{what} is missing: give the flag, the environment variable or the setting");
+    let missing = |what: &str| format!("{what} is missing: give the flag, the environment variable or the setting (K0401)");
     let node = arguments.node.or(file.node).with_context(|| missing("--node"))?;
     if node == 0 {
-        bail!("--node 0: nodes are numbered from 1");
+        bail!("--node 0 is nobody: number nodes from 1 (K0403)");
     }
     let listen = either(&arguments.listen, file.listen);
     if listen.is_empty() {
@@ -118,10 +121,10 @@ fn spec(arguments: &ServerArguments) -> Result<NodeSpec> {
     let advertise = either(&arguments.advertise, file.advertise);
     let advertise = if advertise.is_empty() { listen.clone() } else { advertise };
     if advertise.len() != listen.len() {
-        bail!("--advertise has {} addresses, --listen {}: one for each core", advertise.len(), listen.len());
+        bail!("--advertise has {} addresses, --listen {}: give one per core (K0403)", advertise.len(), listen.len());
     }
-    if advertise.iter().any(|address| address.ip().is_unspecified()) {
-        bail!("others cannot reach {}: name the addresses they use with --advertise", advertise[0]);
+    if let Some(address) = advertise.iter().find(|address| address.ip().is_unspecified()) {
+        bail!("others cannot reach {address}: name the addresses that they use with --advertise (K0403)");
     }
     let hosts = if arguments.host_coordinator || file.host_coordinator {
         let nodes = arguments.nodes.or(file.nodes).unwrap_or(3);
@@ -136,6 +139,7 @@ fn spec(arguments: &ServerArguments) -> Result<NodeSpec> {
     } else {
         None
     };
+    let loops = listen.len() + usize::from(hosts.is_some());
     Ok(NodeSpec {
         node,
         data: arguments.data.clone().or(file.data).with_context(|| missing("--data"))?,
@@ -150,7 +154,7 @@ fn spec(arguments: &ServerArguments) -> Result<NodeSpec> {
             file.flush_interval.as_ref(),
             Duration::from_millis(100),
         )?,
-        spin: duration(arguments.spin.as_ref(), file.spin.as_ref(), Duration::ZERO)?,
+        spin: duration(arguments.spin.as_ref(), file.spin.as_ref(), default_spin(loops))?,
         injected: Injected::default(),
     })
 }

@@ -10,7 +10,7 @@ use clap::Args;
 use kasha_client::{Client, ClientOptions};
 use kasha_wire::{Durability, ShardPhase};
 
-use crate::host::{ClusterSpec, Injected, NodeSpec, RunningNode, wait_and_stop};
+use crate::host::{ClusterSpec, Injected, NodeSpec, RunningNode, default_spin, wait_and_stop};
 
 /// The first port of a cluster on one machine: the coordinator's; the nodes' follow.
 pub const FIRST_PORT: u16 = 7400;
@@ -50,7 +50,7 @@ pub fn parse_durability(text: &str) -> Result<Durability, String> {
     match text {
         "replicated" => Ok(Durability::Replicated),
         "fsync" => Ok(Durability::Fsync),
-        other => Err(format!("{other:?}: write replicated or fsync")),
+        other => Err(format!("{other:?} is no durability: write replicated or fsync (K0403)")),
     }
 }
 
@@ -80,7 +80,7 @@ pub fn run(arguments: &StartArguments) -> Result<()> {
             memory_bytes: arguments.memory_mib * 1024 * 1024,
             lease: arguments.lease,
             flush_interval: Duration::from_millis(100),
-            spin: Duration::ZERO,
+            spin: default_spin(usize::from(arguments.nodes) * usize::from(arguments.cores) + 1),
             injected: Injected::default(),
         };
         nodes.push(RunningNode::start(&spec, &ended)?);

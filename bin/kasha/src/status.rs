@@ -32,7 +32,7 @@ pub fn run(arguments: &StatusArguments) -> Result<()> {
             Ok(Ok(configuration)) => (configuration, true),
             Ok(Err(_)) | Err(_) => match client.configuration().await? {
                 Some(configuration) => (configuration, false),
-                None => anyhow::bail!("nobody knows the cluster's configuration yet; try again when it is up"),
+                None => anyhow::bail!("nobody knows the cluster's configuration yet: try again when it is up (K0208)"),
             },
         };
         let mut cores = Vec::new();
