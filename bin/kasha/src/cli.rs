@@ -101,8 +101,11 @@ pub async fn connect(address: &Address, deadline: Duration) -> Result<Client> {
 pub fn run(arguments: &CliArguments) -> Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
-        let client = connect(&arguments.cluster, arguments.deadline).await?;
-        match execute(&client, arguments).await {
+        let done = match connect(&arguments.cluster, arguments.deadline).await {
+            Ok(client) => execute(&client, arguments).await,
+            Err(error) => Err(error),
+        };
+        match done {
             Ok((human, json)) => {
                 if arguments.json {
                     println!("{json}");
@@ -113,7 +116,7 @@ pub fn run(arguments: &CliArguments) -> Result<()> {
             }
             Err(error) => {
                 if arguments.json {
-                    println!("{}", json!({ "error": error.to_string(), "outcome": outcome_of(&error) }));
+                    println!("{}", json!({ "error": format!("{error:#}"), "outcome": outcome_of(&error) }));
                 }
                 Err(error)
             }
@@ -252,7 +255,7 @@ async fn on_table(table: &Table, arguments: &CliArguments) -> Result<(String, Js
         CliCommand::Mincr { pairs } => {
             let pairs = in_pairs(pairs)?;
             let deltas = pairs.iter().map(|(key, delta)| Ok((key, delta.parse::<i64>()?)));
-            let deltas = deltas.collect::<Result<Vec<_>>>().context("a delta is no 64-bit number: write it as digits (K0403)")?;
+            let deltas = deltas.collect::<Result<Vec<_>>>().context(NO_NUMBER)?;
             let counters = update(table.multi_increment(&deltas), arguments).await?;
             let values: Vec<_> = counters.iter().map(|counter| counter.value).collect();
             (values.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"), json!({ "values": values }))
@@ -262,6 +265,8 @@ async fn on_table(table: &Table, arguments: &CliArguments) -> Result<(String, Js
         }
     })
 }
+
+const NO_NUMBER: &str = "a delta is no 64-bit number: write it as digits (K0403)";
 
 fn in_pairs(words: &[String]) -> Result<Vec<(String, String)>> {
     if words.is_empty() || !words.len().is_multiple_of(2) {

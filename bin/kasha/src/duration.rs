@@ -6,7 +6,8 @@ use std::time::Duration;
 pub fn parse(text: &str) -> Result<Duration, String> {
     let split = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
     let (number, unit) = text.split_at(split);
-    let number: u64 = number.parse().map_err(|_| format!("{text:?} is no duration: write for example 200us or 2s (K0403)"))?;
+    let number: u64 =
+        number.parse().map_err(|_| format!("{text:?} is no duration: write for example 200us or 2s (K0403)"))?;
     Ok(match unit {
         "ns" => Duration::from_nanos(number),
         "us" | "µs" => Duration::from_micros(number),

@@ -63,6 +63,9 @@ pub fn default_spin(loops: usize) -> Duration {
     if processors > 1 && loops <= processors { Duration::from_micros(15) } else { Duration::ZERO }
 }
 
+/// The system gives no thread.
+const NO_THREAD: &str = "cannot start a thread: raise this user's limit of processes (ulimit -u) (K0408)";
+
 /// A node that runs.
 pub struct RunningNode {
     handles: Vec<LoopHandle>,
@@ -88,7 +91,9 @@ impl RunningNode {
         let cluster = match (data.cluster(), &hosted) {
             (ClusterId(0), Some(_)) => ClusterId(random_u64().max(1)),
             (ClusterId(0), None) => discover_cluster(spec.coordinator)?,
-            (known, _) => known,
+            // Nobody answers while the coordinator is away; its cluster's nodes need not wait for it.
+            (known, None) => ask_cluster(spec.coordinator).unwrap_or(known),
+            (known, Some(_)) => known,
         };
         data.join(cluster)?;
         let mut running = Self { handles: Vec::new(), threads: Vec::new(), _data: data };
@@ -203,7 +208,8 @@ impl RunningNode {
             let _ = ready.send(Ok(event_loop.handle()));
             let result = event_loop.run(&mut Serve).map(|_| ()).map_err(|error| error.to_string());
             let _ = ended.send((loop_name, result));
-        })?;
+        })
+        .context(NO_THREAD)?;
         self.threads.push(thread);
         match made.recv() {
             Ok(Ok(handle)) => self.handles.push(handle),
@@ -249,7 +255,8 @@ fn ask_cluster(coordinator: SocketAddr) -> Result<ClusterId> {
     answer.resize(FRAME_HEADER_BYTES + header.payload_len, 0);
     stream.read_exact(&mut answer[FRAME_HEADER_BYTES..])?;
     match Message::decode(header.check(&answer)?)? {
-        Message::Welcome { cluster, .. } if cluster != ClusterId(0) => Ok(cluster),
+        Message::Welcome { core: Some(core), .. } => bail!("{core} listens there, not the coordinator"),
+        Message::Welcome { cluster, core: None, .. } if cluster != ClusterId(0) => Ok(cluster),
         Message::Goodbye { reason } => bail!("{reason}"),
         other => bail!("it answered {} to a greeting", other.name()),
     }
@@ -264,14 +271,17 @@ pub fn wait_and_stop(nodes: Vec<RunningNode>, ended: &mpsc::Receiver<Ended>) -> 
         if let Some(number) = registered.forever().next() {
             let _ = signal.send(number);
         }
-    })?;
+    })
+    .context(NO_THREAD)?;
     let failure = loop {
         if signals.try_recv().is_ok() {
             break None;
         }
         match ended.recv_timeout(Duration::from_millis(50)) {
             Ok((name, Err(error))) => break Some(format!("{name}: {error}")),
-            Ok((name, Ok(()))) => break Some(format!("{name}: its loop ended unasked, which is a bug: please report it (K0409)")),
+            Ok((name, Ok(()))) => {
+                break Some(format!("{name}: its loop ended unasked, which is a bug: please report it (K0409)"));
+            }
             Err(mpsc::RecvTimeoutError::Timeout) => {}
             Err(mpsc::RecvTimeoutError::Disconnected) => break None,
         }

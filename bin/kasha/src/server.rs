@@ -109,7 +109,8 @@ fn spec(arguments: &ServerArguments) -> Result<NodeSpec> {
         }
         None => Settings::default(),
     };
-    let missing = |what: &str| format!("{what} is missing: give the flag, the environment variable or the setting (K0401)");
+    let missing =
+        |what: &str| format!("{what} is missing: give the flag, the environment variable or the setting (K0401)");
     let node = arguments.node.or(file.node).with_context(|| missing("--node"))?;
     if node == 0 {
         bail!("--node 0 is nobody: number nodes from 1 (K0403)");

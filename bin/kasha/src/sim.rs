@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use anyhow::{Result, bail};
 use clap::Args;
-use kasha_sim::{Scenario, SimOptions, sweep};
+use kasha_sim::{Bug, RunReport, Scenario, SimOptions, sweep};
 
 #[derive(Args)]
 pub struct SimArguments {
@@ -24,6 +24,35 @@ pub struct SimArguments {
     /// Runs at a time.
     #[arg(long)]
     jobs: Option<usize>,
+    /// Print every frame, write and start of the one run to standard error.
+    #[arg(long, requires = "seed")]
+    trace: bool,
+    /// Break this rule, to see that it is noticed; `list` names them all.
+    #[cfg(feature = "planted-bugs")]
+    #[arg(long)]
+    planted: Option<String>,
+}
+
+impl SimArguments {
+    /// The bug to plant: none, in a build without any.
+    fn planted(&self) -> Result<Option<Bug>> {
+        #[cfg(feature = "planted-bugs")]
+        let name = self.planted.as_deref();
+        #[cfg(not(feature = "planted-bugs"))]
+        let name: Option<&str> = None;
+        let Some(name) = name else { return Ok(None) };
+        if name == "list" {
+            bail!("planted bugs:\n{}", planted_bugs());
+        }
+        match Bug::by_name(name) {
+            Some(bug) => Ok(Some(bug)),
+            None => bail!("there is no planted bug {name:?}; there are:\n{}", planted_bugs()),
+        }
+    }
+}
+
+fn planted_bugs() -> String {
+    Bug::TABLE.iter().map(|(_, name, what)| format!("{name:28}{}\n", what.trim())).collect()
 }
 
 pub fn run(arguments: &SimArguments) -> Result<()> {
@@ -40,22 +69,33 @@ pub fn run(arguments: &SimArguments) -> Result<()> {
             None => bail!("there is no scenario {name:?}; `kasha sim --scenario list` names them"),
         },
     };
+    let planted = arguments.planted()?;
     if let Some(seed) = arguments.seed {
-        let index = usize::try_from(seed % scenarios.len() as u64)?;
-        let report = kasha_sim::run(SimOptions { scenario: scenarios[index], seed });
-        println!("{}", report.line());
-        for violation in &report.violations {
-            println!("  {violation}");
-        }
-        if !report.violations.is_empty() {
-            bail!("seed {seed}: {} violations", report.violations.len());
-        }
-        return Ok(());
+        let scenario = scenarios[usize::try_from(seed % scenarios.len() as u64)?];
+        let options = SimOptions { trace: arguments.trace, planted, ..SimOptions::new(scenario, seed) };
+        return show(&kasha_sim::run(options));
     }
-    sweep_all(arguments, &scenarios)
+    sweep_all(arguments, &scenarios, planted)
 }
 
-fn sweep_all(arguments: &SimArguments, scenarios: &[Scenario]) -> Result<()> {
+/// One run, with all that is known of it.
+fn show(report: &RunReport) -> Result<()> {
+    println!("{}", report.line());
+    println!("{} operations, {} simulated, digest {}", report.operations, report.ended, report.digest);
+    for (name, count) in report.probes.iter() {
+        println!("  {count:>10}  {name}");
+    }
+    for violation in &report.violations {
+        println!("  {violation}");
+    }
+    if report.violations.is_empty() {
+        println!("no violation");
+        return Ok(());
+    }
+    bail!("seed {}: {} violations", report.options.seed, report.violations.len())
+}
+
+fn sweep_all(arguments: &SimArguments, scenarios: &[Scenario], planted: Option<Bug>) -> Result<()> {
     let jobs = arguments.jobs.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from));
     let seeds = arguments.start..arguments.start + arguments.seeds;
     println!("commit {}, seeds {}..{}, {} scenarios", commit(), seeds.start, seeds.end, scenarios.len());
@@ -64,7 +104,7 @@ fn sweep_all(arguments: &SimArguments, scenarios: &[Scenario]) -> Result<()> {
     if !std::io::stderr().is_terminal() {
         bar.set_draw_target(indicatif::ProgressDrawTarget::hidden());
     }
-    let report = sweep(seeds, scenarios, jobs, |run| {
+    let report = sweep(seeds, scenarios, jobs, planted, |run| {
         done.fetch_add(1, Ordering::Relaxed);
         bar.inc(1);
         if !run.violations.is_empty() {

@@ -30,29 +30,41 @@ pub(crate) enum Goodbye {
 impl Goodbye {
     pub(crate) fn reason(self) -> String {
         match self {
-            Self::Kind(kind) => format!("a frame of kind {kind} is nothing for the coordinator: connect to a node"),
-            Self::Payload(error) => format!("a message that cannot be read ({error}): do both run the same version?"),
-            Self::Misdirected(name) => format!("a {name} message is nothing for the coordinator: connect to a node"),
+            Self::Kind(kind) => {
+                format!("a frame of kind {kind} is nothing for the coordinator: connect to a node (K0204)")
+            }
+            Self::Payload(error) => {
+                format!("a message that cannot be read ({error}): run the same version on both sides (K0206)")
+            }
+            Self::Misdirected(name) => {
+                format!("a {name} message is nothing for the coordinator: connect to a node (K0204)")
+            }
             Self::Heartbeat(node) => format!(
-                "a heartbeat of {node} that contradicts itself: node ids begin at 1, a node has 1 to {CORES_MAX} \
-                 cores, and each core is one of them"
+                "a heartbeat of {node} contradicts itself: number nodes from 1 and give each 1 to {CORES_MAX} cores \
+                 (K0501)"
             ),
             Self::IdTaken(node) => format!(
                 "node id {} is already used by another server: start this server with a node id that is free, or with \
-                 the data folder that {node} was created with",
+                 the data folder that {node} was created with (K0502)",
                 node.0
             ),
             Self::Outdated(node, newer) => {
-                format!("a newer process of {node} ({newer}) has taken over: this process is out of date; stop it")
+                format!(
+                    "a newer process of {node} ({newer}) has taken over, so this one is out of date: stop it (K0503)"
+                )
             }
             Self::Addresses(node) => format!(
-                "two cores of one process of {node} disagree on its addresses: restart it so that it registers anew"
+                "two cores of one process of {node} disagree on its addresses: restart it so that it registers anew (K0501)"
             ),
             Self::TooManyNodes(node) => {
-                format!("{node} cannot join: a cluster has at most {NODES_MAX} nodes; use the id of a retired node")
+                format!(
+                    "{node} cannot join, since a cluster has at most {NODES_MAX} nodes: start it as one of these, with \
+                     that one's data folder (K0504)"
+                )
             }
             Self::TooManyClients => {
-                "the cluster has as many client sessions as it can keep: close some, or wait for leases to end".into()
+                "the cluster has as many client sessions as it can keep: close some, or wait for leases to end (K0505)"
+                    .into()
             }
         }
     }

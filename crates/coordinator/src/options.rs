@@ -58,7 +58,7 @@ impl CoordinatorOptions {
     pub(crate) fn check(&self) -> Result<(), StartError> {
         let wrong = |text: String| Err(StartError::Options(text));
         if self.faults > FAULTS_MAX {
-            return wrong(format!("faults = {}: at most {FAULTS_MAX} are supported", self.faults));
+            return wrong(format!("faults = {}: lower it, at most {FAULTS_MAX} are supported", self.faults));
         }
         if self.nodes < u16::from(self.faults) + 1 {
             return wrong(format!(
@@ -69,14 +69,14 @@ impl CoordinatorOptions {
             ));
         }
         if usize::from(self.nodes) > NODES_MAX {
-            return wrong(format!("nodes = {}: at most {NODES_MAX} are supported", self.nodes));
+            return wrong(format!("nodes = {}: lower it, at most {NODES_MAX} are supported", self.nodes));
         }
         if self.shards == 0 || self.shards > SHARDS_MAX {
             return wrong(format!("shards = {}: must be from 1 to {SHARDS_MAX}", self.shards));
         }
         if self.min_backups > self.faults {
             return wrong(format!(
-                "min_backups = {}: a shard has only {} backups (faults)",
+                "min_backups = {}: lower it, a shard has only {} backups (faults)",
                 self.min_backups, self.faults
             ));
         }
@@ -87,7 +87,7 @@ impl CoordinatorOptions {
             ));
         }
         if self.client_lease_millis == 0 {
-            return wrong("client lease of 0 ms: clients could never update anything".into());
+            return wrong("client lease of 0 ms: raise it, clients could never update anything".into());
         }
         Ok(())
     }
@@ -142,31 +142,30 @@ pub enum StartError {
 impl std::fmt::Display for StartError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Self::Options(text) => write!(f, "the coordinator's options are impossible: {text}"),
+            Self::Options(text) => write!(f, "the coordinator's options are impossible: {text} (K0404)"),
             Self::OtherCluster { stored, given } => write!(
                 f,
                 "the coordinator's data folder belongs to {stored}, but {given} was asked for: \
-                 start it with the folder of {given}, or with an empty one for a new cluster"
+                 start it with the folder of {given}, or with an empty one for a new cluster (K0105)"
             ),
             Self::Fixed { what, stored, given } => write!(
                 f,
                 "{what} = {given}, but this cluster was created with {what} = {stored}, which cannot be changed: \
-                 start the coordinator with {what} = {stored}"
+                 start the coordinator with {what} = {stored} (K0405)"
             ),
             Self::Version { file, stored } => write!(
                 f,
                 "coordinator log file {file} has format version {stored}, but this program reads version {}: \
-                 start the program version that wrote it",
+                 start the program version that wrote it (K0104)",
                 crate::storage::FORMAT_VERSION
             ),
             Self::Damaged { file, offset, what } => write!(
                 f,
                 "coordinator log file {file} is damaged at byte {offset} ({what}): it was complete once, so nothing \
-                 may be dropped; restore the folder from a copy"
+                 may be dropped; restore the folder from a copy (K0109)"
             ),
-            Self::Read { file, error } => {
-                write!(f, "coordinator log file {file} cannot be read ({error}): check the disk and the permissions")
-            }
+            // A real disk's error names the path and what to do, with its own code.
+            Self::Read { file, error } => write!(f, "coordinator log file {file}: {error}"),
         }
     }
 }

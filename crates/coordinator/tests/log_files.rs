@@ -170,7 +170,7 @@ fn other_clusters_and_versions_are_refused_with_a_text() {
     assert_eq!(
         error.to_string(),
         "shards = 3, but this cluster was created with shards = 2, which cannot be changed: start the coordinator \
-         with shards = 2"
+         with shards = 2 (K0405)"
     );
     let mut later = bytes;
     later[8] = 2;

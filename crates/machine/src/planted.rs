@@ -45,7 +45,7 @@ bugs! {
     OperationKeyNotRecorded = "operation_key_not_recorded",
     /// R4.9: a hit of an operation key writes no completion record.
     HitWithoutRecord = "hit_without_record",
-    /// R5.3, F2: a promise to obey no smaller epoch is forgotten at a restart.
+    /// R5.3, F2: a promise to obey no smaller epoch is forgotten at a restart, and nothing else is asked.
     PromiseForgotten = "promise_forgotten",
     /// Section 6, C2: a witness goes on accepting after a recovery has read it.
     FreezeIgnored = "freeze_ignored",

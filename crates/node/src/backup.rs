@@ -4,7 +4,7 @@ use kasha_log::AppendError;
 use kasha_machine::planted::{self, Bug};
 use kasha_machine::{Effect, Effects, Endpoint, FileName, Gate};
 use kasha_replication::{CLOSING_MARK, history_of};
-use kasha_types::{CoreId, Epoch, LogPosition, SegmentId};
+use kasha_types::{ConfigVersion, CoreId, Epoch, LogPosition, SegmentId};
 use kasha_wire::frame::Kind;
 use kasha_wire::hot::{self, AppendView, Appended};
 use kasha_wire::message::{AttachAt, Message};
@@ -25,6 +25,7 @@ const LOG_BYTES_MAX: u64 = 1 << 48;
 pub(crate) struct Order {
     pub epoch: Epoch,
     pub primary: CoreId,
+    pub since: ConfigVersion,
     pub expected: LogPosition,
     pub must_hold: u64,
     pub start: AttachAt,
@@ -37,6 +38,8 @@ pub(crate) struct Backup {
     pub primary: CoreId,
     /// Where our log joined the primary's; `None`: not yet, nothing may be appended.
     pub attached: Option<AttachAt>,
+    /// The configuration that made us a member, as the primary knows.
+    since: ConfigVersion,
     /// At least this much must be held before what was lost counts as copied again.
     must_hold: u64,
     /// The round of the last append of this turn: one ack answers them all.
@@ -46,6 +49,11 @@ pub(crate) struct Backup {
 }
 
 impl Replica {
+    /// Whether a configuration that does not name us is from before the primary attached us as a member.
+    pub fn was_attached_after(&self, version: ConfigVersion) -> bool {
+        matches!(&self.role, Role::Backup(backup) if backup.attached.is_some() && backup.since > version)
+    }
+
     /// A primary of this epoch speaks: obey it from now on, unless we promised a later one. False: do not.
     fn follow(&mut self, core: &mut Core, epoch: Epoch, primary: CoreId, out: &mut Effects) -> bool {
         if epoch < self.meta.promised {
@@ -60,8 +68,15 @@ impl Replica {
             self.promise(core, epoch, out);
         }
         self.lose_role(out);
-        self.role =
-            Role::Backup(Backup { epoch, primary, attached: None, must_hold: u64::MAX, answer_due: None, copy: None });
+        self.role = Role::Backup(Backup {
+            epoch,
+            primary,
+            attached: None,
+            since: ConfigVersion(0),
+            must_hold: u64::MAX,
+            answer_due: None,
+            copy: None,
+        });
         true
     }
 
@@ -90,7 +105,7 @@ impl Replica {
         &mut self,
         core: &mut Core,
         from: Endpoint,
-        Order { epoch, primary, expected, must_hold, start }: Order,
+        Order { epoch, primary, since, expected, must_hold, start }: Order,
         live: &[SegmentId],
         out: &mut Effects,
     ) {
@@ -110,7 +125,7 @@ impl Replica {
                 return self.mismatch(core, from, out);
             }
             let Role::Backup(backup) = &mut self.role else { return };
-            (backup.attached, backup.must_hold) = (Some(start), must_hold);
+            (backup.attached, backup.must_hold, backup.since) = (Some(start), must_hold, since);
         }
         let (shard, node) = (self.shard, core.id().node);
         send(from, &Message::Attached { shard, epoch, node, end: offset }, core.durable_gate_as(self.shard), out);

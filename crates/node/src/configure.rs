@@ -4,7 +4,7 @@
 use std::rc::Rc;
 
 use kasha_machine::{Effect, Effects, Endpoint};
-use kasha_types::Tick;
+use kasha_types::{ConfigVersion, Tick};
 use kasha_wire::{Configuration, ShardConfig, ShardPhase};
 
 use crate::leader::{Stage, members_of};
@@ -36,14 +36,14 @@ impl Node {
         }
         for config in &configuration.shards {
             if configuration.core_of(self.core.id().node, config.shard) == Some(self.core.id()) {
-                self.obey_shard(config, out);
+                self.obey_shard(config, configuration.version, out);
                 self.obey_witness(config, out);
             }
         }
         self.next_heartbeat = now; // the coordinator wants to know who obeys what
     }
 
-    fn obey_shard(&mut self, config: &ShardConfig, out: &mut Effects) {
+    fn obey_shard(&mut self, config: &ShardConfig, version: ConfigVersion, out: &mut Effects) {
         let node = self.core.id().node;
         let core = &mut self.core;
         if config.primary == node {
@@ -57,7 +57,7 @@ impl Node {
             replica.lose_role(out); // somebody else is primary now
         }
         let wanted = config.member(node).is_some() || config.recover_from.contains(&node);
-        if !wanted && config.phase == ShardPhase::Serving {
+        if !wanted && config.phase == ShardPhase::Serving && !replica.was_attached_after(version) {
             // The shard serves without us: what we hold is of no use to anybody.
             replica.discard(core, out);
         }

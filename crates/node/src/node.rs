@@ -215,9 +215,9 @@ impl Node {
                 let replica = self.replicas.entry(shard).or_insert_with(|| Replica::fresh(&core.options, shard));
                 replica.on_fence(core, from, epoch, primary, out);
             }
-            Message::Attach { shard, epoch, primary, expected, must_hold, start, live } => {
+            Message::Attach { shard, epoch, primary, since, expected, must_hold, start, live } => {
                 let replica = self.replicas.entry(shard).or_insert_with(|| Replica::fresh(&core.options, shard));
-                let order = crate::backup::Order { epoch, primary, expected, must_hold, start };
+                let order = crate::backup::Order { epoch, primary, since, expected, must_hold, start };
                 replica.on_attach(core, from, order, &live, out);
             }
             Message::FenceReport { shard, epoch, node, exists, end, history, intact, complete } => {

@@ -236,11 +236,7 @@ impl<'p> Path<'p> {
     }
 
     /// May this shard run it, in this term and under this witness list?
-    fn admit<'a>(
-        &mut self,
-        received: Received<'a>,
-        envelope: Option<&Envelope>,
-    ) -> Result<Admitted<'a>, Declined> {
+    fn admit<'a>(&mut self, received: Received<'a>, envelope: Option<&Envelope>) -> Result<Admitted<'a>, Declined> {
         if let (Some(envelope), Some(serving)) = (envelope, &self.serving) {
             if envelope.shard != self.shard || envelope.epoch != self.epoch {
                 return Err(received.declined(Refusal::NotPrimary));
@@ -272,7 +268,9 @@ impl<'p> Path<'p> {
         };
         match found {
             // A floor that is logged and not synced yet refuses already (R4.6).
-            LookUp::New if self.is_below_pending_floor(&received) => Found::Refuse(received.declined(Refusal::LeaseExpired)),
+            LookUp::New if self.is_below_pending_floor(&received) => {
+                Found::Refuse(received.declined(Refusal::LeaseExpired))
+            }
             LookUp::New => Found::New(Fresh(received)),
             LookUp::InProgress => Found::InProgress,
             LookUp::Completed(place) => {

@@ -358,7 +358,16 @@ fn attach(peer: &Peer, shard: ShardId, epoch: Epoch, own: CoreId, start: AttachA
     let must_hold = log.end().offset;
     send(
         peer.core,
-        &Message::Attach { shard, epoch, primary: own, expected: peer.reported, must_hold, start, live },
+        &Message::Attach {
+            shard,
+            epoch,
+            primary: own,
+            since: peer.since,
+            expected: peer.reported,
+            must_hold,
+            start,
+            live,
+        },
         out,
     );
 }

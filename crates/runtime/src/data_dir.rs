@@ -26,7 +26,8 @@ const FORMAT: u64 = 1;
 pub enum DataDirError {
     /// Locked.
     #[error(
-        "the data folder {} is used by another process. Stop that one first, or give this one a folder of its own.",
+        "the data folder {} is used by another process: stop that one first, or give this one a folder of its own \
+         (K0101)",
         path.display()
     )]
     InUse {
@@ -35,7 +36,7 @@ pub enum DataDirError {
     },
     /// Something else lies there.
     #[error(
-        "{} is not a data folder of Kasha's: {why}. Name an empty or new folder, or the right one.",
+        "{} is not a data folder of Kasha's, since {why}: name an empty or new folder, or the right one (K0102)",
         path.display()
     )]
     Foreign {
@@ -46,8 +47,8 @@ pub enum DataDirError {
     },
     /// Another node's.
     #[error(
-        "the data folder {} belongs to {found}, but this process was started as {wanted}. Start it as {found}, or \
-         give it its own folder: two nodes must never share one.",
+        "the data folder {} belongs to {found}, but this process was started as {wanted}: start it as {found}, or \
+         give it its own folder, as two nodes must never share one (K0103)",
         path.display()
     )]
     OtherNode {
@@ -60,8 +61,8 @@ pub enum DataDirError {
     },
     /// Another version's.
     #[error(
-        "the data folder {} has format {found}, but this version of Kasha reads format {FORMAT}. Use the version that \
-         wrote it, or give this node an empty folder and let it copy its data from the others.",
+        "the data folder {} has format {found}, but this version of Kasha reads format {FORMAT}: use the version that \
+         wrote it, or give this node an empty folder and let it copy its data from the others (K0104)",
         path.display()
     )]
     OtherFormat {
@@ -72,8 +73,8 @@ pub enum DataDirError {
     },
     /// Another cluster's.
     #[error(
-        "the data folder {} belongs to {found}, not to {wanted}. Check the addresses that this node was given, or give \
-         it an empty folder.",
+        "the data folder {} belongs to {found}, not to {wanted}: check the addresses that this node was given, or give \
+         it an empty folder (K0105)",
         path.display()
     )]
     OtherCluster {

@@ -79,11 +79,14 @@ pub enum LoopError {
     /// The machine found that going on is unsafe or pointless ([`Effect::Stop`]).
     #[error("{0}")]
     Stopped(String),
+    /// The coordinator does not want this process: its number is another's, for example.
+    #[error("the coordinator refuses this process: {0}")]
+    Refused(String),
     /// The machine could not be made from its files.
     #[error("cannot start: {0}")]
     Start(Box<dyn Error + Send + Sync>),
     /// The system refuses to wait for events.
-    #[error("cannot {0}: {1}. The process may be out of file descriptors: raise its limit (ulimit -n).")]
+    #[error("cannot {0}: {1}; the process may be out of file descriptors: raise its limit (ulimit -n) (K0408)")]
     System(&'static str, io::Error),
 }
 
@@ -217,6 +220,9 @@ impl<M: Machine> EventLoop<M> {
             load.is_enough(effects)
         };
         network.receive(&mut deliver);
+        if let Some(why) = network.is_refused() {
+            return Err(LoopError::Refused(why.to_owned()));
+        }
         let now = Clock::now();
         network.sweep(now);
         network.inbound.deliver_due(now, &mut deliver);

@@ -17,27 +17,30 @@ use crate::paths;
 
 /// A file or folder could not be used. The process must not go on as if it had worked (R5.4).
 #[derive(Debug, thiserror::Error)]
-#[error("cannot {action} {}: {source}. {}", path.display(), advice(source))]
+#[error("cannot {action} {}: {error}; {}", path.display(), advice(error))]
 pub struct StorageError {
     /// What was tried.
     pub action: &'static str,
     /// On what.
     pub path: PathBuf,
-    /// What the system said.
-    pub source: io::Error,
+    /// What the system said. The text tells it too, so it is no `source`, which reports would print once more.
+    pub error: io::Error,
 }
 
 fn advice(error: &io::Error) -> &'static str {
     match error.kind() {
         ErrorKind::StorageFull | ErrorKind::QuotaExceeded => {
-            "The process stops, and nothing was acknowledged that is not there. Free space, then start it again."
+            "the process stops, and nothing was acknowledged that is not there: free space, then start it again (K0106)"
         }
         ErrorKind::ReadOnlyFilesystem | ErrorKind::PermissionDenied => {
-            "Make the data folder writable for this user, then start the process again."
+            "make the data folder readable and writable for this user, then start the process again (K0107)"
+        }
+        ErrorKind::AlreadyExists | ErrorKind::NotADirectory => {
+            "something else lies there: name another folder for the data (K0102)"
         }
         _ => {
-            "What the disk holds is not known any more. Look into the kernel's log, replace the disk if it fails, then \
-             start the process again: it recovers from its own files and from the other nodes."
+            "what the disk holds is not known any more: look into the kernel's log, replace the disk if it fails, then \
+             start the process again, which recovers from its own files and from the other nodes (K0108)"
         }
     }
 }
@@ -45,7 +48,7 @@ fn advice(error: &io::Error) -> &'static str {
 /// Makes the error of an action on a path.
 pub(crate) fn failed(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> StorageError + use<> {
     let path = path.to_owned();
-    move |source| StorageError { action, path, source }
+    move |error| StorageError { action, path, error }
 }
 
 #[derive(Debug)]

@@ -25,17 +25,20 @@ pub(crate) fn hello(identity: &Identity, peer: Endpoint) -> Message {
 pub(crate) fn answer_hello(identity: &Identity, kind: u8, payload: &[u8]) -> Result<Message, String> {
     let first = if is_handshake(kind, payload) { Message::decode(payload).ok() } else { None };
     let Some(Message::Hello { cluster, to, .. }) = first else {
-        return Err(format!("the first frame must be a Hello of wire version {WIRE_VERSION}"));
+        return Err(format!(
+            "the first frame must be a Hello of wire version {WIRE_VERSION}: let only Kasha's programs connect here, and \
+             run the same version of it on both sides (K0202)"
+        ));
     };
     let ours = identity.cluster.get();
     if cluster != ClusterId(0) && cluster != ours {
-        return Err(format!("this is {ours}, not {cluster}: check the address that you were given"));
+        return Err(format!("this is {ours}, not {cluster}: check the address that you were given (K0203)"));
     }
     if let Some(to) = to
         && identity.core != Some(to)
     {
         let ours = name(identity);
-        return Err(format!("this is {ours}, not {to}: refresh the configuration, or check the address"));
+        return Err(format!("this is {ours}, not {to}: refresh the configuration, or check the address (K0204)"));
     }
     Ok(Message::Welcome { cluster: ours, core: identity.core, incarnation: identity.incarnation })
 }
@@ -46,7 +49,11 @@ pub(crate) fn judge_welcome(identity: &Identity, peer: Endpoint, kind: u8, paylo
     let (cluster, core) = match first {
         Some(Message::Welcome { cluster, core, .. }) => (cluster, core),
         Some(Message::Goodbye { reason }) => return Err(format!("it refused: {reason}")),
-        _ => return Err("its first frame is no Welcome: no Kasha listens there".to_owned()),
+        _ => {
+            let reason = "its first frame is no Welcome, so no Kasha of this version listens there: check the address \
+                          and the versions (K0202)";
+            return Err(reason.to_owned());
+        }
     };
     let right = match peer {
         Endpoint::Core(wanted) => core == Some(wanted),
@@ -54,13 +61,13 @@ pub(crate) fn judge_welcome(identity: &Identity, peer: Endpoint, kind: u8, paylo
         Endpoint::Seed(_) | Endpoint::Conn(_) => true,
     };
     if !right {
-        return Err(match core {
-            Some(core) => format!("{core} listens there"),
-            None => "the coordinator listens there".to_owned(),
-        });
+        let other = core.map_or_else(|| "the coordinator".to_owned(), |core| core.to_string());
+        return Err(format!("{other} listens there: check the addresses that the nodes were given (K0204)"));
     }
     if cluster != ClusterId(0) {
-        identity.cluster.join(cluster).map_err(|ours| format!("it is of {cluster}, but this is {ours}"))?;
+        identity.cluster.join(cluster).map_err(|ours| {
+            format!("it is of {cluster}, but this is {ours}: check the addresses that this process was given (K0203)")
+        })?;
     }
     Ok(())
 }

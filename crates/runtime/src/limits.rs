@@ -76,6 +76,9 @@ pub const USER_TIMEOUT: Duration = Duration::from_secs(15);
 /// Pause before accepting again when the process is out of file descriptors.
 pub const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
+/// Goodbyes of the coordinator's in a row after which this process ends: it is not wanted, and its operator must know.
+pub const REFUSALS_MAX: u8 = 3;
+
 /// Files kept open; the least recently used is closed.
 pub const OPEN_FILES_MAX: usize = 256;
 

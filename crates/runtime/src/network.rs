@@ -23,7 +23,9 @@ use rustix::net::sockopt;
 
 use crate::connection::{Connection, Phase, Role, Table};
 use crate::inbound::Inbound;
-use crate::limits::{ACCEPT_PAUSE, GATHER_BYTES, LINGER, Limits, READ_BYTES, SWEEP, TURN_ACCEPTS, USER_TIMEOUT};
+use crate::limits::{
+    ACCEPT_PAUSE, GATHER_BYTES, LINGER, Limits, READ_BYTES, REFUSALS_MAX, SWEEP, TURN_ACCEPTS, USER_TIMEOUT,
+};
 use crate::options::Identity;
 use peers::Peer;
 
@@ -32,17 +34,17 @@ pub(crate) const LISTENER: Token = Token(usize::MAX);
 
 /// An address could not be listened on.
 #[derive(Debug, thiserror::Error)]
-#[error("cannot listen on {address}: {source}. {}", match source.kind() {
-    ErrorKind::AddrInUse => "Another process listens there: stop it, or choose another port (0 takes a free one).",
-    ErrorKind::AddrNotAvailable => "This machine has no such address: use one of its own, or 0.0.0.0 for all.",
-    ErrorKind::PermissionDenied => "Ports below 1024 need privileges: choose a higher one.",
-    _ => "Check the address.",
+#[error("cannot listen on {address}: {error}; {} (K0201)", match error.kind() {
+    ErrorKind::AddrInUse => "another process listens there: stop it, or choose another port (0 takes a free one)",
+    ErrorKind::AddrNotAvailable => "this machine has no such address: use one of its own, or 0.0.0.0 for all",
+    ErrorKind::PermissionDenied => "ports below 1024 need privileges: choose a higher one",
+    _ => "check the address",
 })]
 pub struct ListenError {
     /// Where.
     pub address: SocketAddr,
-    /// What the system said.
-    pub source: io::Error,
+    /// What the system said; the text tells it too.
+    pub error: io::Error,
 }
 
 /// Binds a listening socket for [`crate::LoopOptions`], and says where: port 0 takes a free one.
@@ -50,7 +52,7 @@ pub struct ListenError {
 /// # Errors
 /// If the address cannot be had; the text says what to do.
 pub fn listen(address: SocketAddr) -> Result<(std::net::TcpListener, SocketAddr), ListenError> {
-    let failed = |source| ListenError { address, source };
+    let failed = |error| ListenError { address, error };
     let listener = std::net::TcpListener::bind(address).map_err(failed)?;
     let bound = listener.local_addr().map_err(failed)?;
     Ok((listener, bound))
@@ -96,6 +98,8 @@ pub(crate) struct Network {
     scratch: Vec<u8>,
     sweep_at: Option<Tick>,
     pub(crate) stats: NetworkStats,
+    /// Goodbyes of the coordinator's since it last said anything else, and the last one's reason.
+    refusals: (u8, String),
 }
 
 impl Network {
@@ -132,6 +136,7 @@ impl Network {
             scratch: vec![0; READ_BYTES],
             sweep_at: None,
             stats: NetworkStats::default(),
+            refusals: (0, String::new()),
         })
     }
 
@@ -162,6 +167,13 @@ impl Network {
         if event.is_readable() || event.is_read_closed() || event.is_error() {
             self.mark_ready(id);
         }
+    }
+
+    /// Why the coordinator will never talk to this process, if that is so. One goodbye proves nothing: bits may have been
+    /// flipped on the way.
+    pub(crate) fn is_refused(&self) -> Option<&str> {
+        let (times, reason) = &self.refusals;
+        (*times >= REFUSALS_MAX).then_some(reason)
     }
 
     /// Accepts who waits.
@@ -206,7 +218,8 @@ impl Network {
         if self.accepted > self.limits.connections {
             self.stats.refused += 1;
             let limit = self.limits.connections;
-            self.goodbye(now, id, &format!("{limit} connections are open, as many as may be: close some, try later"));
+            let reason = format!("{limit} connections are open, as many as may be: close some, or try later (K0205)");
+            self.goodbye(now, id, &reason);
         }
     }
 
@@ -404,7 +417,12 @@ impl Network {
             self.stats.stalled += u64::from(!matches!(phase, Phase::Closing { ended: true }));
             match (role, phase) {
                 (Role::Accepted, Phase::Greeting) => {
-                    self.goodbye(now, id, &format!("no Hello came within {:?}", limits.handshake));
+                    let patience = limits.handshake;
+                    let reason = format!(
+                        "no Hello came within {patience:?}: let only Kasha's programs connect here, or see what \
+                         delays the network (K0202)"
+                    );
+                    self.goodbye(now, id, &reason);
                 }
                 (_, Phase::Up) => {
                     tracing::info!(%id, "closed: half a frame, or output that is not read, for {:?}", limits.stall);

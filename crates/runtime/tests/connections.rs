@@ -273,7 +273,7 @@ fn a_machine_may_stop_the_process() {
 fn a_port_in_use_says_what_to_do() {
     let (_held, address) = listen("127.0.0.1:0".parse().unwrap()).unwrap();
     let text = listen(address).unwrap_err().to_string();
-    assert!(text.contains("Another process listens there") && text.contains(&address.to_string()), "{text}");
+    assert!(text.contains("another process listens there") && text.contains(&address.to_string()), "{text}");
 }
 
 /// Answers with a small frame, then with one whose payload lies in its log.

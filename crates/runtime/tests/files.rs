@@ -92,7 +92,7 @@ fn a_full_disk_stops_the_loop_and_nothing_that_waited_leaves() {
     let held = FolderDisk::open(&folder.0.join("core-00")).unwrap().read(Gated::FILE).unwrap().unwrap();
     drop(mounted);
     assert!(answered > 0 && held.len() as u64 >= answered * 4096, "{answered} answers, {} bytes", held.len());
-    assert!(text.contains("segment-00000000.log") && text.contains("Free space"), "{text}");
+    assert!(text.contains("segment-00000000.log") && text.contains("free space") && text.contains("(K0106)"), "{text}");
 }
 
 #[test]

@@ -182,7 +182,9 @@ impl Nemesis {
             }
             Act::FastRestart => {
                 world.probes.hit("nemesis: fast restart");
-                let time = self.rng.below(self.lease / 4);
+                // Sometimes before anybody misses it.
+                let longest = if self.rng.chance(1, 2) { self.lease / 4 } else { self.lease / 40 };
+                let time = self.rng.below(longest);
                 self.kill_for(world, node, time);
             }
             Act::TornTurn => {
@@ -209,6 +211,10 @@ impl Nemesis {
                 world.probes.hit("nemesis: zombie");
                 world.pause(node);
                 self.later(now.after(time), Step::Resume(node));
+                if self.rng.chance(1, 2) {
+                    let cuts = self.uninformed_clients();
+                    self.cut_for(world, cuts, time + self.lease);
+                }
             }
             Act::Slow => {
                 world.probes.hit("nemesis: slow node");
@@ -309,6 +315,13 @@ impl Nemesis {
         })
     }
 
+    /// Some clients are not told of new configurations, and stay with the primary that they know.
+    fn uninformed_clients(&mut self) -> Cuts {
+        let coordinator = self.hosts.coordinator;
+        let clients = self.hosts.clients.iter().filter(|_| self.rng.chance(1, 2));
+        clients.map(|&client| (coordinator, client)).collect()
+    }
+
     /// The primary goes on for its clients, and nothing of that reaches a backup: a divergent tail. Mostly another
     /// becomes primary meanwhile; sometimes the witnesses hear of that late, and sometimes the successor dies soon.
     fn depose(&mut self, world: &mut World, time: u64) {
@@ -326,11 +339,16 @@ impl Nemesis {
         if self.rng.chance(1, 3) {
             cuts.extend(witnesses.iter().filter(|&&host| host != primary).map(|&host| (coordinator, host)));
         }
-        let time = time.max(self.lease / 2);
+        cuts.extend(self.uninformed_clients());
+        // Where the backups still hear the old primary, its successor restarts under its eyes.
+        let in_sight = draw == 3;
+        let (lease, time) = (self.lease, time.max(if in_sight { self.lease * 2 } else { self.lease / 2 }));
         self.cut_for(world, cuts, time);
-        if self.rng.chance(1, 2) {
-            let (at, downtime) = (world.now.after(self.rng.below(2 * time)), self.rng.below(self.lease));
-            self.later(at, Step::KillPrimary(shard, downtime));
+        let (earliest, latest, downtime) =
+            if in_sight { (lease * 5 / 4, time, lease / 8) } else { (0, 2 * time, lease) };
+        if in_sight || self.rng.chance(1, 2) {
+            let (at, downtime) = (self.rng.between(earliest, latest), self.rng.below(downtime));
+            self.later(world.now.after(at), Step::KillPrimary(shard, downtime));
         }
     }
 

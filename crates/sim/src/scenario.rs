@@ -146,7 +146,14 @@ pub fn plan(scenario: Scenario, rng: &mut Rng) -> (Shape, Intensity) {
         }
         Scenario::BadNetwork => intensity.acts = none,
         Scenario::Crash => intensity = quiet(Acts { crash: 1, ..none }),
-        Scenario::FastRestart => intensity = quiet(Acts { fast_restart: 1, ..none }),
+        Scenario::FastRestart => {
+            intensity = quiet(Acts { fast_restart: 1, ..none });
+            if rng.chance(1, 2) {
+                // Nobody is told, and the next frame finds another process.
+                (intensity.silent_close, intensity.loss) = (800_000, rng.between(10_000, 60_000));
+                intensity.nemesis_every = millis(rng.between(100, 400));
+            }
+        }
         Scenario::Zombie => intensity.acts = Acts { zombie: 4, crash: 1, ..none },
         Scenario::PowerLoss => intensity.acts = Acts { power: 3, crash: 1, ..none },
         Scenario::Blackout => {
@@ -173,6 +180,9 @@ fn directed(scenario: Scenario, rng: &mut Rng, shape: &mut Shape, intensity: &mu
         Scenario::DivergentTail => {
             shape.nodes = u16::from(shape.faults) * 2 + 1;
             intensity.nemesis_every = millis(rng.between(400, 1200));
+            // Some frames outlive a term or two.
+            (intensity.reordering, intensity.duplication) = (true, 60_000);
+            (intensity.stray, intensity.stray_delay) = (10_000, millis(rng.between(1_500, 4_000)));
             intensity.acts = Acts { depose: 5, crash: 1, zombie: 1, ..none };
         }
         Scenario::ListChange => {
@@ -190,7 +200,8 @@ fn directed(scenario: Scenario, rng: &mut Rng, shape: &mut Shape, intensity: &mu
         }
         Scenario::OperationKeys => {
             shape.load = (0, 40);
-            intensity.acts = Acts { crash: 2, torn_turn: 1, depose: 2, client: 1, ..none };
+            intensity.nemesis_every = millis(rng.between(400, 1200));
+            intensity.acts = Acts { crash: 2, torn_turn: 1, depose: 4, client: 1, ..none };
         }
         Scenario::Tables => {
             shape.load = (30, 0);

@@ -12,7 +12,7 @@ use crate::network::ProcessId;
 use crate::world::{Sent, View, Watch};
 
 /// Characters of a line.
-const LINE_MAX: usize = 400;
+const LINE_MAX: usize = 2000;
 
 /// Prints to standard error.
 #[derive(Debug, Default)]

@@ -6,7 +6,7 @@ use kasha_machine::{Endpoint, Input, Machine, turn};
 use kasha_types::LocalPosition;
 use kasha_wire::frame::{FRAME_HEADER_BYTES, FrameHeader};
 
-use crate::clock::{SimTime, micros, millis};
+use crate::clock::{micros, millis};
 use crate::network::{ConnectionId, Frame, Life, ProcessId, Way};
 use crate::planted::{self, Bug};
 use crate::process::{Commit, Inbound, Performed, SimShell};
@@ -19,9 +19,8 @@ impl World {
     pub(crate) fn turn(&mut self, id: ProcessId) {
         let host = &self.hosts[self.processes[id.0].host.0];
         let (clock, slowness) = (host.clock, host.slowness);
-        let stale =
-            planted::is_on(Bug::StaleNow) && host.paused_at > SimTime(0) && host.paused_at.after(millis(5)) > self.now;
-        let now = clock.read(if stale { host.paused_at } else { self.now });
+        let is_stale = host.resumed_at == self.now && planted::is_on(Bug::StaleNow);
+        let now = clock.read(if is_stale { host.paused_at } else { self.now });
         let process = &mut self.processes[id.0];
         let mut actor = process.actor.take().expect("runs");
         let mut effects = std::mem::take(&mut process.effects);
@@ -168,7 +167,7 @@ impl World {
         let header = FrameHeader::parse(bytes).ok().flatten();
         let whole = header.filter(|header| header.payload_len + FRAME_HEADER_BYTES == bytes.len());
         let Some((header, payload)) = whole.and_then(|h| h.check(bytes).ok().map(|payload| (h, payload))) else {
-            let text = format!("{} sent {to:?} bytes that are no frame", self.processes[id.0].name);
+            let text = format!("whole_frames: {} sent {to:?} bytes that are no frame", self.processes[id.0].name);
             self.violation(text);
             return;
         };

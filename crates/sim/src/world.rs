@@ -72,6 +72,7 @@ pub struct Host {
     /// How many times slower than usual.
     pub slowness: u64,
     pub(crate) paused_at: SimTime,
+    pub(crate) resumed_at: SimTime,
 }
 
 #[derive(Debug)]
@@ -162,6 +163,7 @@ impl World {
             paused: false,
             slowness: 1,
             paused_at: SimTime(0),
+            resumed_at: SimTime(0),
         });
         HostId(self.hosts.len() - 1)
     }
@@ -306,6 +308,7 @@ impl World {
     /// Lets a stopped host go on.
     pub fn resume(&mut self, host: HostId) {
         self.hosts[host.0].paused = false;
+        self.hosts[host.0].resumed_at = self.now;
         for id in self.hosts[host.0].processes.clone() {
             self.processes[id.0].turn_at = None;
             self.plan_turn(id);

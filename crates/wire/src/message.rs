@@ -227,6 +227,8 @@ messages! {
         epoch: Epoch,
         /// The primary.
         primary: CoreId,
+        /// The configuration that made the replica a member: an older one that comes late must not make it forget.
+        since: ConfigVersion,
         /// The end that the replica reported. With another end it must not obey: this message is an old one.
         expected: LogPosition,
         /// Where the primary's log ends: what was ever synced lies below. Who lost something holds all again from there on.

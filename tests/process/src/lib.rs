@@ -1,1 +1,32 @@
-//! The real binary as real processes.
+//! The real binary as real processes on loopback, for the tests beside this file.
+//!
+//! `process` runs the binary and reads what it says; `cluster` is three servers, each configured another way; `load` is
+//! a client that keeps account of what it was told; `place` has folders and ports. Nothing here measures time: every
+//! wait polls, and gives up after [`PATIENCE`], which only a hang reaches.
+// What is tested is the outside world: processes, clocks and sleeps.
+#![allow(clippy::disallowed_methods, clippy::disallowed_types)]
+
+pub mod cluster;
+pub mod load;
+pub mod place;
+pub mod process;
+
+use std::time::{Duration, Instant};
+
+/// How long anything may take on a slow machine before it counts as stuck.
+pub const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Polls until there is an answer.
+///
+/// # Panics
+/// If there is none within [`PATIENCE`]; the complaint is the last one.
+pub fn wait_for<T>(what: &str, mut poll: impl FnMut() -> Result<T, String>) -> T {
+    let started = Instant::now();
+    loop {
+        match poll() {
+            Ok(found) => return found,
+            Err(complaint) => assert!(started.elapsed() < PATIENCE, "no {what} yet: {complaint}"),
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}

@@ -41,49 +41,53 @@ pub enum Completion {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
 pub enum WhyNot {
     /// Its keys live in several shards.
-    #[error("its keys live in several shards, which one update cannot span yet; give them a common {{tag}}")]
+    #[error("its keys live in several shards, which one update cannot span yet; give them a common {{tag}} (K0301)")]
     CrossShard,
     /// The coordinator knows no such table.
-    #[error("there is no such table; create it first, or look its name up again if it was dropped and created anew")]
+    #[error(
+        "there is no such table; create it first, or look its name up again if it was dropped and created anew (K0302)"
+    )]
     UnknownTable,
     /// A key is too long.
-    #[error("a key is longer than {} bytes; use a shorter one", limits::KEY_BYTES_MAX)]
+    #[error("a key is longer than {} bytes; use a shorter one (K0303)", limits::KEY_BYTES_MAX)]
     KeyTooLarge,
     /// A value is too long.
-    #[error("a value is longer than {} bytes; split it", limits::VALUE_BYTES_MAX)]
+    #[error("a value is longer than {} bytes; split it (K0304)", limits::VALUE_BYTES_MAX)]
     ValueTooLarge,
     /// No key, or too many.
-    #[error("an operation takes 1 to {} keys; split it", limits::OPERATION_KEYS_MAX)]
+    #[error("an operation takes 1 to {} keys; split it (K0305)", limits::OPERATION_KEYS_MAX)]
     KeyCount,
     /// The whole request is too long.
-    #[error("the request is longer than {} bytes; split it", limits::BODY_BYTES_MAX)]
+    #[error("the request is longer than {} bytes; split it (K0306)", limits::BODY_BYTES_MAX)]
     RequestTooLarge,
     /// The shard found request or result too large.
-    #[error("the request or its result is too large for the cluster's segments; split it")]
+    #[error("the request or its result is too large for the cluster's segments; split it (K0307)")]
     ResultTooLarge,
     /// The operation key is empty or too long.
-    #[error("an operation key has 1 to {} bytes", limits::OPERATION_KEY_BYTES_MAX)]
+    #[error("an operation key has 1 to {} bytes; choose another one (K0308)", limits::OPERATION_KEY_BYTES_MAX)]
     OperationKey,
     /// Too many calls are waiting.
-    #[error("too many calls of this client are waiting; slow down, or see why the cluster does not answer")]
+    #[error("too many calls of this client are waiting; slow down, or see why the cluster does not answer (K0309)")]
     Overloaded,
     /// The deadline came before anything was sent.
-    #[error("the deadline passed before anything was sent: no shard was serving, or too much was waiting; try again")]
+    #[error(
+        "the deadline passed before anything was sent: no shard was serving, or too much was waiting; try again (K0310)"
+    )]
     DeadlineBeforeSend,
     /// Cancelled at its deadline, as its caller had asked.
-    #[error("it was cancelled at its deadline; try again")]
+    #[error("it was cancelled at its deadline; try again (K0311)")]
     DeadlineCancelled,
     /// Memory is full.
-    #[error("the shard's memory is full; delete something, or add memory")]
+    #[error("the shard's memory is full; delete something, or add memory (K0312)")]
     OutOfMemory,
     /// Past the operation key's time to live.
-    #[error("the operation key's time to live is over, so that the update cannot be proven new; use a new key")]
+    #[error("the operation key's time to live is over, so that the update cannot be proven new; use a new key (K0313)")]
     Unprovable,
     /// The shard cannot read it.
-    #[error("the server cannot read the request; client and server versions may differ")]
+    #[error("the server cannot read the request; run the same version of Kasha on both sides (K0314)")]
     BadRequest,
     /// Cancelled for no reason that this session knows.
-    #[error("it was cancelled")]
+    #[error("it was cancelled before it ran; send it again if it is still wanted (K0315)")]
     Cancelled,
 }
 
@@ -91,19 +95,23 @@ pub enum WhyNot {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
 pub enum WhyUnknown {
     /// The deadline passed first; the session goes on finding out.
-    #[error("the deadline passed while the update was under way; resolve it later, or read what it would have changed")]
+    #[error(
+        "the deadline passed while the update was under way; resolve it later, or read what it would have changed (K0321)"
+    )]
     DeadlinePassed,
     /// The client's lease ended, and with it the saved results.
-    #[error("the client's lease ended while the update was under way; read what it would have changed")]
+    #[error("the client's lease ended while the update was under way; read what it would have changed (K0322)")]
     LeaseLost,
     /// The id belongs to another request: a bug.
-    #[error("the server has another request under the same id, which is a bug of this client; please report it")]
+    #[error(
+        "the server has another request under the same id, which is a bug of this client; please report it (K0323)"
+    )]
     IdReused,
     /// The table was dropped meanwhile.
-    #[error("the table was dropped while the update was under way")]
+    #[error("the table was dropped while the update was under way; nothing of it can be read any more (K0324)")]
     TableDropped,
     /// The session keeps nothing of this call any more.
-    #[error("the session keeps nothing of this call any more; read what it would have changed")]
+    #[error("the session keeps nothing of this call any more; read what it would have changed (K0325)")]
     Forgotten,
 }
 
@@ -111,12 +119,12 @@ pub enum WhyUnknown {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
 pub enum WhyFailed {
     /// The deadline passed first.
-    #[error("the deadline passed without an answer; try again")]
+    #[error("the deadline passed without an answer; try again (K0341)")]
     DeadlinePassed,
     /// It can never succeed as it is.
     #[error("the request is not possible: {0}")]
     NotPossible(WhyNot),
     /// The server refused it for good.
-    #[error("the server refused it ({0:?}); the result may be too large: ask for less")]
+    #[error("the server refused it ({0:?}); the result may be too large: ask for less (K0342)")]
     Refused(Refusal),
 }

@@ -114,7 +114,10 @@ impl Reader {
                     is_welcome |= self.check_handshake(payload, is_welcome)?;
                 }
                 if !is_welcome {
-                    return Err("it answered without a welcome; is this a Kasha node?".to_owned());
+                    return Err(
+                        "it answered without a welcome: check that a Kasha node of this version listens there (K0202)"
+                            .to_owned(),
+                    );
                 }
                 whole += len;
             }
@@ -137,11 +140,14 @@ impl Reader {
         match Message::decode(payload) {
             Ok(Message::Welcome { cluster, core, .. }) => {
                 if self.cluster.is_some_and(|ours| ours != cluster) {
-                    return Err(format!("it belongs to another cluster ({cluster})"));
+                    return Err(format!("it belongs to another cluster, {cluster}: check the address (K0203)"));
                 }
                 let wanted = core_of(self.from);
                 if wanted.is_some() && core != wanted {
-                    return Err("another node listens at this address now".to_owned());
+                    return Err(
+                        "another node listens at this address now: the configuration is asked for again (K0204)"
+                            .to_owned(),
+                    );
                 }
                 Ok(true)
             }

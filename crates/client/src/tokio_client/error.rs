@@ -28,19 +28,19 @@ pub enum Error {
     #[error("no answer: {0}")]
     Failed(WhyFailed),
     /// There is no table of this name.
-    #[error("there is no table {0:?}; create it first")]
+    #[error("there is no table {0:?}; create it first (K0302)")]
     NoTable(String),
     /// The coordinator will not create or drop the table.
-    #[error("the table cannot be created or dropped: {0}")]
+    #[error("the table cannot be created or dropped: {0} (K0343)")]
     TableRefused(String),
     /// No cluster was found.
-    #[error("no cluster answered: {0}; check the addresses and that the nodes are running")]
+    #[error("no cluster answered: {0}; check the addresses and that the nodes are running (K0208)")]
     Connect(String),
     /// The client's task is gone.
-    #[error("this client has stopped, since the runtime that it was made on ended; connect again")]
+    #[error("this client has stopped, since the runtime that it was made on ended; connect again (K0344)")]
     Stopped,
     /// The server's answer cannot be read.
-    #[error("the server's answer cannot be read ({0}); client and server versions may differ")]
+    #[error("the server's answer cannot be read ({0}); run the same version of Kasha on both sides (K0206)")]
     Answer(kasha_wire::DecodeError),
 }
 
@@ -48,16 +48,16 @@ pub enum Error {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Rejection {
     /// Which item of the operation's list, from 0.
-    #[error("the sum of item {0} does not fit 64 bits")]
+    #[error("the sum of item {0} does not fit 64 bits; use a smaller delta, or reset the number (K0331)")]
     Overflow(u32),
     /// Which item of the operation's list, from 0.
-    #[error("the value of item {0} is no decimal 64-bit number")]
+    #[error("the value of item {0} is no decimal 64-bit number; put one first, or use another key (K0332)")]
     NotANumber(u32),
     /// Append.
-    #[error("the value would exceed its limit")]
+    #[error("the value would exceed its limit; spread it over several keys (K0333)")]
     TooLarge,
     /// The key belongs to another operation.
-    #[error("the operation key was used with a different request; use a new key for a new operation")]
+    #[error("the operation key was used with a different request; use a new key for a new operation (K0334)")]
     OperationKeyMismatch,
 }
 

@@ -2,7 +2,7 @@
 
 use std::io::{ErrorKind, Read};
 
-use kasha_machine::Input;
+use kasha_machine::{Endpoint, Input};
 use kasha_types::{ConnId, Tick};
 use kasha_wire::{Kind, Message};
 
@@ -135,7 +135,11 @@ impl Network {
             Ok(Fed::Stopped) => Left::Nothing,
             Err(error) => {
                 self.stats.bad_frames += 1;
-                self.goodbye(now, id, &format!("{error}: this connection's stream cannot be trusted any more"));
+                let reason = format!(
+                    "{error}, so this connection's stream cannot be trusted any more: connect again, with the same \
+                     version of Kasha on both sides (K0206)"
+                );
+                self.goodbye(now, id, &reason);
                 Left::Nothing
             }
         }
@@ -155,15 +159,28 @@ impl Network {
                 let from = connection.endpoint();
                 if Kind::from_number(kind).is_none() {
                     self.stats.bad_frames += 1;
-                    self.goodbye(now, id, &format!("a frame of kind {kind}, which this version does not know"));
+                    let reason = format!(
+                        "a frame of kind {kind}, which this version does not know: run the same version of Kasha on \
+                         both sides (K0206)"
+                    );
+                    self.goodbye(now, id, &reason);
                     return Verdict::Stop;
                 }
                 self.stats.frames_received += 1;
+                if from == Endpoint::Coordinator {
+                    self.refusals.0 = 0;
+                }
                 if self.inbound.frame(now, from, kind, payload, deliver) { Verdict::Pause } else { Verdict::Continue }
             }
-            (Phase::Up, _) => {
+            (Phase::Up, role) => {
                 match Message::decode(payload) {
-                    Ok(Message::Goodbye { reason }) => tracing::info!(%id, reason, "the other side closes"),
+                    // The reason is written for the operator of this side.
+                    Ok(Message::Goodbye { reason }) => {
+                        tracing::warn!(%id, reason, "the other side closes");
+                        if role == Role::Dialled(Endpoint::Coordinator) {
+                            self.refusals = (self.refusals.0.saturating_add(1), reason);
+                        }
+                    }
                     _ => tracing::warn!(%id, "a second handshake: closed"),
                 }
                 self.drop_connection(now, id);

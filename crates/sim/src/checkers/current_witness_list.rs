@@ -54,7 +54,6 @@ impl CurrentWitnessList {
     fn on_configuration(&mut self, configuration: &Configuration) {
         self.seen = configuration.version;
         for config in &configuration.shards {
-            let primary = self.cores.host_of(configuration, config.primary, config.shard);
             let first = (config.shard, Epoch(0), ListVersion::NONE);
             let last = (config.shard, config.epoch, ListVersion(config.list.0 - 1));
             let old: Vec<_> = self.unsynced.range(first..=last).map(|(&key, _)| key).collect();
@@ -62,11 +61,12 @@ impl CurrentWitnessList {
                 let answered = self.unsynced.remove(&key).expect("just seen");
                 // Of an older term, the witness was replayed instead.
                 for rpc in answered.into_iter().filter(|_| key.1 == config.epoch) {
-                    let set = (configuration, config);
-                    if let Some(node) = self.records.lacking(&self.cores, set, primary, rpc) {
+                    let term = (config.shard, config.epoch);
+                    let lacked = self.records.lacked_in_all_sets(&self.configurations, &self.cores, term, rpc);
+                    if let Some(lacking) = lacked {
                         self.violations.push(format!(
-                            "current_witness_list: {} {} replaced {} by {} while {node} lacked {rpc}, which was answered \
-                             (R6.2)",
+                            "current_witness_list: {} {} replaced {} by {} before {rpc} was synced, which was answered \
+                             (R6.2): {lacking}",
                             config.shard, config.epoch, key.2, config.list
                         ));
                     }
@@ -158,6 +158,7 @@ mod tests {
         let mut watch = watch();
         watch.on_fast_answer(RPC, 1, Epoch(1));
         hold(&watch.records, 1, segment(0), RPC);
+        tell(&watch.configurations, &with_list(2, 2));
         watch.on_configuration(&with_list(2, 2));
         assert_eq!(watch.take_violations().len(), 1, "the backup lacks it");
         watch.on_fast_answer(RPC, 1, Epoch(1));

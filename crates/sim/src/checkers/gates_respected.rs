@@ -97,24 +97,12 @@ impl GatesRespected {
     fn on_synced(&mut self, rpc: RpcId, epoch: Epoch) {
         let Some(&(shard, _)) = self.bodies.get(&rpc) else { return };
         self.synced += 1;
-        if let Some(lacking) = self.lacked_in_all_sets(shard, epoch, rpc) {
+        if let Some(lacking) = self.records.lacked_in_all_sets(&self.configurations, &self.cores, (shard, epoch), rpc) {
             self.violations.push(format!(
                 "gates_respected: {rpc} was called synced in {shard} {epoch}, but in no committed set of that term do \
                  all hold it (D3, R7.2): {lacking}"
             ));
         }
-    }
-
-    /// Who lacks the record, if in each committed set of a term somebody does.
-    fn lacked_in_all_sets(&self, shard: ShardId, epoch: Epoch, rpc: RpcId) -> Option<String> {
-        let sets = self.configurations.of_term(shard, epoch);
-        let mut lacking = String::new();
-        for (configuration, config) in &sets {
-            let primary = self.cores.host_of(configuration, config.primary, shard);
-            let node = self.records.lacking(&self.cores, (configuration, config), primary, rpc)?;
-            lacking += &format!("{node} of {:?}; ", config.members);
-        }
-        (!sets.is_empty()).then_some(lacking)
     }
 
     /// R2.1: a primary speaks for the term in which the update ran.
@@ -141,7 +129,7 @@ impl GatesRespected {
                 continue;
             }
             self.dropped += 1;
-            if let Some(lacking) = self.lacked_in_all_sets(shard, epoch, rpc) {
+            if let Some(lacking) = self.records.lacked_in_all_sets(&self.configurations, &self.cores, (shard, epoch), rpc) {
                 self.violations.push(format!(
                     "gates_respected: {} had witnesses drop {rpc} of {shard} {epoch} before it was synced (CURP 4.5): \
                      {lacking}",

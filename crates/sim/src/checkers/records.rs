@@ -6,10 +6,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 use kasha_machine::FileName;
-use kasha_types::{ClientId, NodeId, RpcId, SegmentId, Sequence, ShardId};
+use kasha_types::{ClientId, Epoch, NodeId, RpcId, SegmentId, Sequence, ShardId};
 use kasha_wire::{Configuration, MemberState, ShardConfig};
 
-use crate::configurations::Cores;
+use crate::configurations::{Configurations, Cores};
 use crate::disk::SimDisk;
 use crate::network::ProcessId;
 use crate::world::{View, Watch};
@@ -19,9 +19,24 @@ const GROUP_HEADER: usize = 48;
 const ENTRY_HEADER: usize = 8;
 const COMPLETION_ENTRY: u8 = 3;
 
-/// Completion records in each segment file, as the page cache has it.
+/// Completion records in each segment file, as the page cache has it, and in each replica, as it ever was.
 #[derive(Clone, Debug, Default)]
-pub struct Records(Rc<RefCell<BTreeMap<(ProcessId, FileName), BTreeSet<RpcId>>>>);
+pub struct Records(Rc<RefCell<Index>>);
+
+#[derive(Debug, Default)]
+struct Index {
+    files: BTreeMap<(ProcessId, FileName), BTreeSet<RpcId>>,
+    /// What was synced may have been lost at a member by now, with its power.
+    ever: BTreeMap<(ProcessId, ShardId), BTreeSet<RpcId>>,
+}
+
+impl Index {
+    fn take_in(&mut self, process: ProcessId, file: FileName, found: BTreeSet<RpcId>) {
+        let FileName::Segment { shard, .. } = file else { return };
+        self.ever.entry((process, shard)).or_default().extend(&found);
+        self.files.entry((process, file)).or_default().extend(found);
+    }
+}
 
 fn word(bytes: &[u8], at: usize) -> Option<u64> {
     Some(u64::from_le_bytes(bytes.get(at..at + 8)?.try_into().ok()?))
@@ -59,32 +74,32 @@ fn segments_of(process: ProcessId, shard: ShardId) -> std::ops::RangeInclusive<(
 
 impl Records {
     pub(crate) fn rescan(&self, process: ProcessId, file: FileName, disk: &SimDisk) {
-        let mut all = self.0.borrow_mut();
-        let Some(content) = disk.cached(file) else {
-            all.remove(&(process, file));
-            return;
-        };
-        let mut found = BTreeSet::new();
-        records_in(&content.bytes(), &mut found);
-        all.insert((process, file), found);
+        let mut index = self.0.borrow_mut();
+        index.files.remove(&(process, file));
+        if let Some(content) = disk.cached(file) {
+            let mut found = BTreeSet::new();
+            records_in(&content.bytes(), &mut found);
+            index.take_in(process, file, found);
+        }
     }
 
     /// Whether a process's files hold the record of an update.
     #[must_use]
     pub fn has(&self, process: ProcessId, shard: ShardId, rpc: RpcId) -> bool {
-        self.0.borrow().range(segments_of(process, shard)).any(|(_, records)| records.contains(&rpc))
+        self.0.borrow().files.range(segments_of(process, shard)).any(|(_, records)| records.contains(&rpc))
     }
 
     /// Where a process's files hold the record of an update.
     fn segment_of(&self, process: ProcessId, shard: ShardId, rpc: RpcId) -> Option<FileName> {
-        let all = self.0.borrow();
-        all.range(segments_of(process, shard)).find(|(_, records)| records.contains(&rpc)).map(|(&(_, file), _)| file)
+        let index = self.0.borrow();
+        let mut files = index.files.range(segments_of(process, shard));
+        files.find(|(_, records)| records.contains(&rpc)).map(|(&(_, file), _)| file)
     }
 
-    /// A member for whose copy of the update's record, in `primary`'s log, this set of members vouches without having it.
+    /// A member of this set that never held the record of an update that is in `primary`'s log, so that it was not synced.
     /// A joiner vouches for what follows the beginning of its copy only, but for all of that (R7.2).
     #[must_use]
-    pub fn lacking(
+    fn lacking(
         &self,
         cores: &Cores,
         (configuration, config): (&Configuration, &ShardConfig),
@@ -95,21 +110,40 @@ impl Records {
         let at = primary.and_then(|primary| self.segment_of(primary, shard, rpc));
         let lacks = |member: &&kasha_wire::Member| {
             let Some(process) = cores.host_of(configuration, member.node, shard) else { return false };
-            if self.has(process, shard, rpc) {
+            let index = self.0.borrow();
+            if index.ever.get(&(process, shard)).is_some_and(|records| records.contains(&rpc)) {
                 return false;
             }
             match member.state {
                 MemberState::Complete => true,
                 MemberState::Joining => {
-                    let all = self.0.borrow();
-                    let mut files = all.range(segments_of(process, shard)).map(|(&(_, file), _)| file);
-                    let newest = files.next_back();
+                    let newest = index.files.range(segments_of(process, shard)).next_back().map(|(&(_, file), _)| file);
                     // Between its oldest and its newest segment a joiner may lack some that are still to be copied.
-                    at.is_some_and(|at| newest.is_none_or(|newest| at > newest) || all.contains_key(&(process, at)))
+                    at.is_some_and(|at| newest.is_none_or(|newest| at > newest) || index.files.contains_key(&(process, at)))
                 }
             }
         };
         config.members.iter().find(lacks).map(|member| member.node)
+    }
+
+    /// Who lacks the record, if in each set that was committed in a term somebody does: it was never synced in it.
+    #[must_use]
+    pub fn lacked_in_all_sets(
+        &self,
+        configurations: &Configurations,
+        cores: &Cores,
+        (shard, epoch): (ShardId, Epoch),
+        rpc: RpcId,
+    ) -> Option<String> {
+        let sets = configurations.of_term(shard, epoch);
+        let mut lacking: Vec<String> = Vec::new();
+        for (configuration, config) in &sets {
+            let primary = cores.host_of(configuration, config.primary, shard);
+            let node = self.lacking(cores, (configuration, config), primary, rpc)?;
+            lacking.push(format!("{node} of {:?}", config.members));
+        }
+        lacking.dedup();
+        (!sets.is_empty()).then(|| lacking.join("; "))
     }
 }
 
@@ -133,7 +167,9 @@ impl Watch for RecordsWatch {
         let disk = &view.processes[by.0].disk;
         let bytes = disk.cached(file).map(|content| content.read(offset, len)).unwrap_or_default();
         if bytes.starts_with(&GROUP_MAGIC) {
-            records_in(&bytes, self.records.0.borrow_mut().entry((by, file)).or_default());
+            let mut found = BTreeSet::new();
+            records_in(&bytes, &mut found);
+            self.records.0.borrow_mut().take_in(by, file, found);
         } else {
             self.records.rescan(by, file, disk);
         }
@@ -143,7 +179,7 @@ impl Watch for RecordsWatch {
         if self.cores.core(process).is_none() {
             return;
         }
-        self.records.0.borrow_mut().retain(|(of, _), _| *of != process);
+        self.records.0.borrow_mut().files.retain(|(of, _), _| *of != process);
         let disk = &view.processes[process.0].disk;
         for (file, _) in disk.files().filter(|(name, _)| matches!(name, FileName::Segment { .. })) {
             self.records.rescan(process, file, disk);

@@ -28,6 +28,7 @@ pub struct OperationKeys {
     short_lived: HotKeys,
     recent: Vec<Used>,
     made: u64,
+    tokens: u64,
 }
 
 impl OperationKeys {
@@ -40,6 +41,7 @@ impl OperationKeys {
             short_lived: HotKeys::new("ox", per_tag),
             recent: Vec::new(),
             made: 0,
+            tokens: 0,
         }
     }
 
@@ -50,7 +52,10 @@ impl OperationKeys {
                 let keys = self.counters.some_of(rng, tag);
                 Action::MultiIncrement(keys.into_iter().map(|key| (key, 1)).collect())
             }
-            _ => Action::Append(self.lists.one_of(rng, tag), format!("o{};", self.made).into_bytes()),
+            _ => {
+                self.tokens += 1;
+                Action::Append(self.lists.one_of(rng, tag), format!("o{};", self.tokens).into_bytes())
+            }
         }
     }
 
@@ -76,12 +81,13 @@ impl Workload for OperationKeys {
         if rng.chance(1, 10) {
             return Action::Get(self.counters.one(rng)).into();
         }
-        let mut used = if !self.recent.is_empty() && rng.chance(2, 5) {
-            rng.pick(&self.recent).clone()
-        } else {
-            self.fresh(rng)
+        // The newest is often still under way.
+        let mut used = match self.recent.last() {
+            Some(newest) if rng.chance(1, 4) => newest.clone(),
+            Some(_) if rng.chance(1, 4) => rng.pick(&self.recent).clone(),
+            Some(_) | None => self.fresh(rng),
         };
-        if used.time_to_live_millis.is_none() && rng.chance(1, 8) {
+        if used.time_to_live_millis.is_none() && rng.chance(1, 5) {
             // Its first key has the same slot, so it is the same operation key.
             used.action = self.action(rng, used.tag);
         }

@@ -51,7 +51,7 @@ messages! {
     LeaseVerdict { cluster_time, expired, alive }
     Fence { shard, epoch, primary }
     FenceReport { shard, epoch, node, exists, end, history, intact, complete }
-    Attach { shard, epoch, primary, expected, start, live }
+    Attach { shard, epoch, primary, since, expected, must_hold, start, live }
     Attached { shard, epoch, node, end }
     Mismatch { shard, epoch, node, end, history }
     CopySegment { shard, epoch, segment, total, offset, bytes }

@@ -1,0 +1,129 @@
+//! Folders and ports of a test's own.
+
+use std::fs;
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use kasha_machine::Rng;
+
+/// A new folder, removed unless the test fails.
+#[derive(Debug)]
+pub struct Folder {
+    path: PathBuf,
+}
+
+impl Folder {
+    /// A folder of this process's own.
+    ///
+    /// # Panics
+    /// If there can be none.
+    #[must_use]
+    pub fn new(name: &str) -> Self {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let count = COUNT.fetch_add(1, Ordering::Relaxed);
+        let path = std::env::temp_dir().join(format!("kasha-process-{name}-{}-{count}", std::process::id()));
+        fs::create_dir_all(&path).expect("a temporary folder");
+        Self { path }
+    }
+
+    /// Where it is.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("the folder is kept: {}", self.path.display());
+        } else {
+            let _ = fs::remove_dir_all(&self.path);
+        }
+    }
+}
+
+/// A small file system of a test's own.
+#[derive(Debug)]
+pub struct SmallDisk {
+    path: PathBuf,
+}
+
+impl SmallDisk {
+    /// Mounts one at `path`; `None`, with a notice, where that is not allowed.
+    ///
+    /// # Panics
+    /// If `path` cannot be made.
+    #[must_use]
+    pub fn mount(path: PathBuf, mib: u32) -> Option<Self> {
+        fs::create_dir_all(&path).expect("a place to mount at");
+        let size = format!("size={mib}m");
+        let target = path.to_str().expect("text");
+        if mount(&["-t", "tmpfs", "-o", &size, "kasha-test", target]) {
+            return Some(Self { path });
+        }
+        eprintln!("SKIPPED: this user may not mount a file system, so no small or read-only disk can be tried");
+        None
+    }
+
+    /// Where it is.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Whether it could be made read-only.
+    #[must_use]
+    pub fn make_read_only(&self) -> bool {
+        mount(&["-o", "remount,ro", self.path.to_str().expect("text")])
+    }
+}
+
+impl Drop for SmallDisk {
+    fn drop(&mut self) {
+        // Lazily: a child that is being killed may still hold it.
+        let _ = Command::new("umount").arg("-l").arg(&self.path).status();
+    }
+}
+
+fn mount(arguments: &[&str]) -> bool {
+    Command::new("mount").args(arguments).output().is_ok_and(|output| output.status.success())
+}
+
+/// The first of `count` neighbouring ports on 127.0.0.1 that nobody listens at.
+///
+/// Not from the range of outgoing connections: while a killed child is away a client's dial could be given its port.
+///
+/// # Panics
+/// If hardly any port is free.
+#[must_use]
+pub fn free_ports(count: u16) -> u16 {
+    const FIRST: u16 = 10_240;
+    const OUTGOING_FIRST: u16 = 32_768;
+    const TRIES: u32 = 1000;
+    static COUNT: AtomicU32 = AtomicU32::new(0);
+    let salt = u64::from(COUNT.fetch_add(1, Ordering::Relaxed));
+    let mut rng = Rng::new(u64::from(std::process::id()) << 32 | salt);
+    for _ in 0..TRIES {
+        let first = rng.between(u64::from(FIRST), u64::from(OUTGOING_FIRST - count));
+        let first = u16::try_from(first).expect("below the end");
+        if (first..first + count).all(is_free) {
+            return first;
+        }
+    }
+    panic!("no {count} neighbouring ports are free");
+}
+
+/// Whether nobody listens there.
+#[must_use]
+pub fn is_free(port: u16) -> bool {
+    TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok()
+}
+
+/// A port of this machine.
+#[must_use]
+pub fn local(port: u16) -> SocketAddr {
+    (Ipv4Addr::LOCALHOST, port).into()
+}

@@ -1,0 +1,37 @@
+//! A disk runs full under load.
+#![allow(missing_docs)]
+
+use std::fs::{self, File};
+use std::io::Write;
+
+use kasha_process_tests::cluster::Cluster;
+use kasha_process_tests::load::Load;
+use kasha_process_tests::place::SmallDisk;
+
+#[test]
+fn the_node_stops_and_says_so_and_nothing_is_lost() {
+    const MIB: u32 = 96;
+    let mut cluster = Cluster::new("full", "1s", 6);
+    let Some(disk) = SmallDisk::mount(cluster.data(2), MIB) else { return };
+    cluster.start_all();
+    cluster.wait_until_healthy();
+    let load = Load::start(cluster.addresses());
+    load.goes_on(300);
+
+    let filler = disk.path().join("filler");
+    let mut file = File::create(&filler).unwrap();
+    for size in [1 << 20, 1 << 12] {
+        while file.write_all(&vec![1; size]).is_ok() {}
+    }
+    cluster.take(2).fails_saying(&["cannot", "node-2/core-00/shard-", "No space left on device", "K0106"]);
+    load.goes_on(1000);
+
+    // Room is made.
+    fs::remove_file(&filler).unwrap();
+    cluster.start_node(2);
+    cluster.wait_until_healthy();
+    load.goes_on(300);
+    load.ends_exact();
+    drop(cluster);
+    drop(disk);
+}

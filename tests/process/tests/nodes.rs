@@ -1,0 +1,165 @@
+//! Three servers of which one dies, or is stopped, and comes back.
+#![allow(missing_docs)]
+
+use kasha_process_tests::cluster::Cluster;
+use kasha_process_tests::load::Load;
+use kasha_process_tests::place::is_free;
+use kasha_process_tests::process::{cli, list, run};
+use kasha_process_tests::wait_for;
+use rustix::process::Signal;
+use serde_json::Value as Json;
+
+/// Enough shards that some have no part of theirs on node 1.
+const SHARDS: u16 = 6;
+
+#[test]
+fn a_node_is_killed_under_load_and_comes_back() {
+    let mut cluster = Cluster::start("nodes", "1s", SHARDS);
+    let load = Load::start(cluster.addresses());
+    load.goes_on(300);
+    cluster.kill(3);
+    load.goes_on(1000);
+    wait_for("fail-over", || {
+        let status = cluster.status()?;
+        let shards = list(&status["shards"]);
+        let moved = shards.iter().filter(|shard| shard["primary"] != 3 && shard["serving"] == true).count();
+        if moved == shards.len() { Ok(()) } else { Err(status.to_string()) }
+    });
+    load.goes_on(1000);
+    cluster.start_node(3);
+    cluster.wait_until_healthy();
+    load.goes_on(300);
+
+    // Stopped as an operator would: another node, and the same promise.
+    cluster.stop(2);
+    assert!(is_free(cluster.port_of(2)));
+    load.goes_on(500);
+    cluster.start_node(2);
+    cluster.wait_until_healthy();
+    load.goes_on(300);
+    load.ends_exact();
+    for node in [3, 2, 1] {
+        cluster.take(node).stop(Signal::INT);
+    }
+}
+
+/// A key of a shard whose primary is (or is not) node 1, found by asking which shard an update changed.
+fn key_of(cluster: &Cluster, shard: &Json) -> String {
+    let updates = |status: &Json| status["shards"][shard["shard"].as_u64().unwrap() as usize]["status"]["updates"].clone();
+    for number in 0..200 {
+        let key = format!("key:{number}");
+        let before = updates(&cluster.status().unwrap());
+        cluster.cli(&["incr", &key, "0"]);
+        if updates(&cluster.status().unwrap()) != before {
+            return key;
+        }
+    }
+    panic!("no key of {shard} found");
+}
+
+#[test]
+fn the_coordinators_node_is_killed_and_the_others_go_on() {
+    let mut cluster = Cluster::start("coordinator", "1s", SHARDS);
+    let status = cluster.status().unwrap();
+    let shards = list(&status["shards"]);
+    let has = |shard: &Json, node: u16| list(&shard["members"]).iter().any(|member| member["node"] == node);
+    // The witness of such a shard is on node 1: its updates take two round trips from now on, and go on.
+    let others = shards.iter().find(|shard| !has(shard, 1)).expect("a shard without node 1");
+    let ours = shards.iter().find(|shard| shard["primary"] == 1).expect("a shard of node 1");
+    let (other, own) = (key_of(&cluster, others), key_of(&cluster, ours));
+    cluster.cli(&["put", &own, "7"]);
+    cluster.cli(&["put", &other, "0"]);
+
+    // A session made before goes on; a new one needs the coordinator.
+    let session = OpenSession::start(cluster.addresses(), other);
+    session.goes_on(20);
+    cluster.kill(1);
+    session.goes_on(300);
+    cluster.start_node(1);
+    cluster.wait_until_healthy();
+    session.ends_exact();
+    assert_eq!(cluster.cli(&["get", &own]), "7");
+    cluster.is_unharmed();
+}
+
+#[test]
+fn a_new_shell_looks_at_a_cluster_whose_coordinator_is_gone() {
+    let mut cluster = Cluster::start("looking", "1s", SHARDS);
+    cluster.cli(&["put", "key", "7"]);
+    cluster.kill(1);
+    let output = run(&["status", "--json", "--address", &cluster.addresses().join(",")]);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let seen: Json = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(seen["coordinator_reachable"], false);
+    assert_eq!(list(&seen["shards"]).len(), usize::from(SHARDS));
+    assert!(list(&seen["cores"]).len() >= 2, "the nodes that run tell how they are");
+}
+
+#[test]
+fn an_update_that_cannot_get_through_is_told_as_such() {
+    let mut cluster = Cluster::start("told", "1s", SHARDS);
+    cluster.cli(&["put", "key", "7"]);
+    cluster.kill(1);
+    let output = cli(cluster.port_of(2), &["--json", "--deadline", "2s", "incr", "key"]);
+    assert_eq!(output.status.code(), Some(1));
+    let told: Json = serde_json::from_slice(&output.stdout).unwrap();
+    assert!(told["outcome"] == "not executed" || told["outcome"] == "unknown", "{told}");
+    cluster.start_node(1);
+    cluster.wait_until_healthy();
+    let value: i64 = cluster.cli(&["get", "key"]).parse().unwrap();
+    assert!(value == 7 || (value == 8 && told["outcome"] == "unknown"), "{value}, and {told}");
+}
+
+use session::OpenSession;
+
+/// One session that counts one key.
+mod session {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+    use std::thread::JoinHandle;
+
+    use kasha_client::Client;
+    use kasha_process_tests::wait_for;
+
+    pub struct OpenSession {
+        stop: Arc<AtomicBool>,
+        value: Arc<AtomicI64>,
+        thread: JoinHandle<()>,
+    }
+
+    impl OpenSession {
+        pub fn start(addresses: Vec<String>, key: String) -> Self {
+            let (stop, value) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicI64::new(0)));
+            let (theirs, count) = (Arc::clone(&stop), Arc::clone(&value));
+            let thread = std::thread::spawn(move || {
+                let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+                runtime.block_on(async {
+                    let client = Client::connect(&addresses).await.unwrap();
+                    let table = client.table("default").await.unwrap();
+                    while !theirs.load(Ordering::Relaxed) {
+                        let counter = table.increment(&key, 1).await.unwrap();
+                        assert_eq!(counter.value, count.load(Ordering::Relaxed) + 1);
+                        let read = table.get(&key).await.unwrap().unwrap();
+                        assert_eq!(read.bytes, counter.value.to_string().as_bytes());
+                        count.store(counter.value, Ordering::Relaxed);
+                    }
+                });
+            });
+            Self { stop, value, thread }
+        }
+
+        pub fn goes_on(&self, updates: i64) {
+            let until = self.value.load(Ordering::Relaxed) + updates;
+            wait_for("progress of the session", || {
+                assert!(!self.thread.is_finished(), "the session has ended");
+                let value = self.value.load(Ordering::Relaxed);
+                if value >= until { Ok(()) } else { Err(format!("{value} of {until}")) }
+            });
+        }
+
+        pub fn ends_exact(self) {
+            self.stop.store(true, Ordering::Relaxed);
+            self.thread.join().unwrap();
+        }
+    }
+}

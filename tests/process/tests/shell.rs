@@ -1,0 +1,66 @@
+//! What scripts read: JSON, exit codes, and the outcome of what failed.
+#![allow(missing_docs)]
+
+use kasha_process_tests::place::{Folder, free_ports};
+use kasha_process_tests::process::{Process, cli, cli_says, command, list, run, wait_until_healthy};
+use serde_json::{Value as Json, json};
+
+fn json_of(port: u16, arguments: &[&str]) -> (Option<i32>, Json) {
+    let output = cli(port, &[&["--json"], arguments].concat());
+    let text = String::from_utf8(output.stdout).unwrap();
+    (output.status.code(), serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {text}")))
+}
+
+#[test]
+fn the_shell_speaks_json() {
+    let (folder, port) = (Folder::new("shell"), free_ports(4));
+    let (data, text) = (folder.path().to_str().unwrap(), port.to_string());
+    let mut process = Process::spawn(command(&["start", "--data", data, "--port", &text, "--memory-mib", "64"]));
+    process.wait_until_it_says("ready");
+
+    assert_eq!(json_of(port, &["put", "a", "x"]), (Some(0), json!({ "version": 1 })));
+    assert_eq!(json_of(port, &["get", "a"]), (Some(0), json!({ "value": "x", "version": 1 })));
+    assert_eq!(json_of(port, &["get", "none"]), (Some(0), Json::Null));
+    assert_eq!(json_of(port, &["put-if-absent", "a", "y"]).1["done"], false);
+    assert_eq!(json_of(port, &["incr", "n", "-3"]).1["value"], -3);
+    assert_eq!(json_of(port, &["mincr", "{t}a", "1", "{t}b", "2"]).1, json!({ "values": [1, 2] }));
+    assert_eq!(json_of(port, &["tables"]).1, json!(["default"]));
+
+    let failed = |arguments: &[&str], outcome: &str, word: &str| {
+        let (code, told) = json_of(port, arguments);
+        assert_eq!((code, &told["outcome"]), (Some(1), &json!(outcome)), "{told}");
+        assert!(told["error"].as_str().unwrap().contains(word), "{told}");
+    };
+    failed(&["incr", "a"], "executed", "no decimal 64-bit number");
+    failed(&["--table", "nowhere", "put", "a", "x"], "not executed", "nowhere");
+    failed(&["mput", "a", "1", "b", "2"], "not executed", "{tag}");
+    cli_says(port, &["--once", "key", "incr", "once"]);
+    failed(&["--once", "key", "incr", "once", "2"], "executed", "operation key");
+    let (code, told) = json_of(free_ports(1), &["--deadline", "300ms", "put", "a", "x"]);
+    assert_eq!((code, &told["outcome"]), (Some(1), &json!("not executed")), "nobody was reached: {told}");
+    let complaint = String::from_utf8(cli(port, &["incr", "a"]).stderr).unwrap();
+    assert!(complaint.starts_with("kasha: the update changed nothing"), "{complaint}");
+
+    let status = wait_until_healthy(port, 3);
+    for field in ["cluster", "configuration", "faults", "coordinator_reachable", "nodes", "shards", "cores", "tables"] {
+        assert!(!status[field].is_null(), "{field} is missing in {status:#}");
+    }
+    assert_eq!((list(&status["nodes"]).len(), list(&status["shards"]).len(), list(&status["cores"]).len()), (3, 3, 3));
+    for shard in list(&status["shards"]) {
+        for field in ["shard", "epoch", "primary", "serving", "health", "members", "witnesses", "list", "status"] {
+            assert!(!shard[field].is_null(), "{field} is missing in {shard:#}");
+        }
+        for field in ["state", "objects", "memory_bytes", "updates", "unsynced_operations", "duplicates_suppressed"] {
+            assert!(!shard["status"][field].is_null(), "{field} is missing in {shard:#}");
+        }
+    }
+    let total: u64 = list(&status["shards"]).iter().map(|shard| shard["status"]["objects"].as_u64().unwrap()).sum();
+    assert_eq!(total, 5, "a, n, {{t}}a, {{t}}b and once");
+    let human = run(&["status", "--address", &format!("127.0.0.1:{port}")]);
+    let human = String::from_utf8(human.stdout).unwrap();
+    for word in ["NODE", "SHARD", "MEMBERS", "WITNESSES", "FAST PATH", "DUPLICATES", "DOING", "healthy", "reachable"] {
+        assert!(human.contains(word), "{word} is missing in:\n{human}");
+    }
+    let output = run(&["status", "--json", "--address", "127.0.0.1:1"]);
+    assert_eq!(output.status.code(), Some(1));
+}

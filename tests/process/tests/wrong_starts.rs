@@ -1,0 +1,124 @@
+//! Servers that are started wrongly: each says what is wrong and ends, and the cluster takes no harm.
+#![allow(missing_docs)]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use kasha_process_tests::cluster::Cluster;
+use kasha_process_tests::place::{Folder, SmallDisk};
+use kasha_process_tests::process::{Process, command};
+
+/// The file that says whose a data folder is.
+const MARKER: &str = "kasha.toml";
+
+fn fails(command: Command, words: &[&str]) {
+    Process::spawn(command).fails_saying(words);
+}
+
+/// A folder like a node's, with a line of its marker changed.
+fn like(cluster: &Cluster, node: u16, name: &str, line: &str, replacement: &str) -> PathBuf {
+    let marker = fs::read_to_string(cluster.data(node).join(MARKER)).unwrap();
+    let changed: Vec<_> =
+        marker.lines().map(|found| if found.starts_with(line) { replacement } else { found }).collect();
+    let folder = cluster.folder().join(name);
+    fs::create_dir(&folder).unwrap();
+    fs::write(folder.join(MARKER), changed.join("\n") + "\n").unwrap();
+    folder
+}
+
+#[test]
+fn ports_and_folders_of_others_are_refused() {
+    let mut cluster = Cluster::start("wrong", "1s", 3);
+    let (folder, free) = (cluster.folder(), cluster.port_of(4));
+
+    let taken = cluster.port_of(2);
+    let start = cluster.by_flags(4, folder.join("port"), taken);
+    fails(start, &["cannot listen on", &taken.to_string(), "another process listens there"]);
+
+    // The folder first: two processes must not share one even where the ports differ.
+    let start = cluster.by_flags(3, cluster.data(3), free);
+    fails(start, &["node-3", "is used by another process", "K0101"]);
+
+    let others = like(&cluster, 2, "of-another-node", "#", "");
+    fails(cluster.by_flags(4, others, free), &["of-another-node", "belongs to node-2", "started as node-4", "K0103"]);
+
+    let others = like(&cluster, 3, "of-another-cluster", "cluster", "cluster = 77");
+    fails(cluster.by_flags(3, others, free), &["of-another-cluster", "belongs to cluster-77", "K0105"]);
+
+    let newer = like(&cluster, 3, "of-another-format", "format", "format = 9");
+    fails(cluster.by_flags(3, newer, free), &["of-another-format", "has format 9", "K0104"]);
+
+    let broken = like(&cluster, 3, "of-no-format", "format", "colour = green");
+    fails(cluster.by_flags(3, broken, free), &["of-no-format", "is not a data folder of Kasha's", "format"]);
+
+    let foreign = folder.join("foreign");
+    fs::create_dir(&foreign).unwrap();
+    fs::write(foreign.join("thesis.txt"), "mine").unwrap();
+    fails(cluster.by_flags(4, foreign.clone(), free), &["foreign", "is not a data folder of Kasha's", "K0102"]);
+    assert_eq!(fs::read_to_string(foreign.join("thesis.txt")).unwrap(), "mine");
+    assert_eq!(fs::read_dir(&foreign).unwrap().count(), 1, "nothing was put there");
+
+    let file = folder.join("a-file");
+    fs::write(&file, "mine").unwrap();
+    fails(cluster.by_flags(4, file.clone(), free), &["a-file", "name another folder"]);
+    assert_eq!(fs::read_to_string(&file).unwrap(), "mine");
+    cluster.is_unharmed();
+}
+
+#[test]
+fn a_second_node_of_one_number_is_refused() {
+    let mut cluster = Cluster::start("twins", "1s", 3);
+    let start = cluster.by_flags(3, cluster.folder().join("second"), cluster.port_of(4));
+    fails(start, &["refuses this process", "node id 3 is already used by another server", "K0502"]);
+    cluster.is_unharmed();
+    cluster.wait_until_healthy();
+}
+
+#[test]
+fn a_read_only_folder_is_refused() {
+    let cluster = Folder::new("read-only");
+    let data = cluster.path().join("data");
+    let arguments = |data: &Path| {
+        let port = kasha_process_tests::place::free_ports(4).to_string();
+        command(&["start", "--data", data.to_str().unwrap(), "--port", &port, "--memory-mib", "64"])
+    };
+    if rustix::process::geteuid().is_root() {
+        // The owner of everything may write everywhere but on a read-only disk.
+        let Some(disk) = SmallDisk::mount(data, 1) else { return };
+        assert!(disk.make_read_only());
+        fails(arguments(disk.path()), &["data", "Read-only file system", "writable", "K0107"]);
+    } else {
+        use std::os::unix::fs::PermissionsExt;
+        fs::create_dir(&data).unwrap();
+        fs::set_permissions(&data, fs::Permissions::from_mode(0o555)).unwrap();
+        fails(arguments(&data), &["data", "Permission denied", "writable", "K0107"]);
+        fs::set_permissions(&data, fs::Permissions::from_mode(0o755)).unwrap();
+    }
+}
+
+#[test]
+fn settings_that_make_no_sense_are_refused() {
+    let folder = Folder::new("settings");
+    let file = folder.path().join("node.toml");
+    let path = file.to_str().unwrap();
+    let good = "node = 1\ndata = \"/nowhere\"\nlisten = [\"127.0.0.1:1\"]\ncoordinator = \"127.0.0.1:1\"\n";
+    let with = |line: &str| {
+        fs::write(&file, format!("{good}{line}\n")).unwrap();
+        command(&["server", "--config", path])
+    };
+    fails(with("colour = \"green\""), &["node.toml", "unknown field", "colour"]);
+    fails(with("lease = \"5\""), &["\"5\"", "unit"]);
+    fails(with("host_coordinator = true\ndurability = \"hope\""), &["hope", "replicated or fsync"]);
+    fails(with("shards = \"many\""), &["node.toml", "shards"]);
+    fails(with("nodes"), &["node.toml"]);
+    fails(with("advertise = [\"127.0.0.1:1\", \"127.0.0.1:2\"]"), &["--advertise has 2 addresses"]);
+    fs::write(&file, good.replace("127.0.0.1:1\"]", "0.0.0.0:1\"]")).unwrap();
+    fails(command(&["server", "--config", path]), &["0.0.0.0:1", "--advertise"]);
+    fs::write(&file, good.replace("node = 1", "node = 0")).unwrap();
+    fails(command(&["server", "--config", path]), &["numbered from 1"]);
+    fs::write(&file, good.replace("data", "# data")).unwrap();
+    fails(command(&["server", "--config", path]), &["--data is missing"]);
+    fails(command(&["server", "--config", "/nowhere/node.toml"]), &["cannot read", "/nowhere/node.toml"]);
+    fails(command(&["server"]), &["--node is missing"]);
+}
