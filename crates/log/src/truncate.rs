@@ -18,6 +18,13 @@ pub struct Truncated {
 pub struct NotABoundary;
 
 impl Log {
+    /// Whether [`Log::truncate`] can cut here.
+    #[must_use]
+    pub fn ends_a_group(&self, offset: u64) -> bool {
+        let Some(last_byte) = offset.checked_sub(1) else { return true };
+        self.segment(self.segment_of(last_byte)).is_some_and(|segment| segment.ends_a_group(offset))
+    }
+
     /// Cuts the log at `offset`: the end of a group, or 0 for everything (see [`crate::common_prefix`]).
     ///
     /// If anything is cut, all entries are live again except what the log itself knows dead: the owners rebuild what

@@ -28,6 +28,9 @@ pub trait Shell {
     fn stop(&mut self, why: &str);
 }
 
+/// Bytes held for gates. Beyond, a gated frame is dropped, which every protocol bears: it is sent again when asked again.
+const HELD_BYTES_MAX: usize = 256 * 1024 * 1024;
+
 /// Ends a turn: lets the machine close its batch, performs every effect, holds what is gated, and releases what has
 /// opened. Leaves `effects` empty.
 pub fn finish<M: Machine>(now: Tick, machine: &mut M, effects: &mut Effects, held: &mut Held, shell: &mut impl Shell) {
@@ -38,7 +41,7 @@ pub fn finish<M: Machine>(now: Tick, machine: &mut M, effects: &mut Effects, hel
                 if gate == crate::Gate::Now {
                     let tail = tail.map_or(&[][..], |slice| machine.log_bytes(slice));
                     shell.send(to, effects.bytes(head), tail);
-                } else {
+                } else if held.bytes() < HELD_BYTES_MAX {
                     held.hold(gate, to, effects.bytes(head), tail);
                 }
             }

@@ -196,6 +196,8 @@ impl Replica {
                 }
                 // Lost or damaged on the way: the primary sends it again.
                 Err(AppendError::Group { .. } | AppendError::Gap { .. } | AppendError::NotAbsent) => return,
+                // What was freed goes once the log is replayed: until then the primary waits, and sends again.
+                Err(AppendError::Full) if !self.meta.complete || !self.is_replayed() => return,
                 Err(AppendError::Full) => return self.stop_for_memory(out),
             }
         } else if append.from > end {
@@ -203,15 +205,16 @@ impl Replica {
         }
         backup.answer_due = Some(backup.answer_due.map_or(append.round, |due| due.max(append.round)));
         self.known_synced = self.known_synced.max(append.synced);
-        if !self.meta.intact && self.log.end().offset >= append.synced.max(backup.must_hold) {
-            self.meta.intact = true; // R5.5: re-copied
-            self.save_meta(core, out);
-        }
     }
 
     /// Ends a follower's turn: new bytes go to the file, and one ack leaves when they are there.
     pub fn end_follower_turn(&mut self, core: &mut Core, out: &mut Effects) {
-        let Role::Backup(_) = &self.role else { return };
+        let Role::Backup(backup) = &self.role else { return };
+        let must_hold = backup.must_hold.max(self.known_synced);
+        if !self.meta.intact && backup.attached.is_some() && self.held >= must_hold {
+            self.meta.intact = true; // R5.5: copied again, and on file
+            self.save_meta(core, out);
+        }
         self.write_log(core, out);
         let (shard, end, node) = (self.shard, self.log.end().offset, core.id().node);
         let Role::Backup(backup) = &mut self.role else { return };
@@ -286,12 +289,9 @@ impl Replica {
                 core.write_log(FileName::Segment { shard: self.shard, segment }, 0, slice, out);
                 true
             }
-            Err(AppendError::Full) => {
-                self.stop_for_memory(out);
-                false
-            }
             Err(
-                AppendError::NotAbsent
+                AppendError::Full // what was freed goes first; the primary sends again
+                | AppendError::NotAbsent
                 | AppendError::Group { .. }
                 | AppendError::Gap { .. }
                 | AppendError::Overlap { .. }

@@ -57,7 +57,9 @@ impl Node {
             replica.lose_role(out); // somebody else is primary now
         }
         let wanted = config.member(node).is_some() || config.recover_from.contains(&node);
-        if !wanted && config.phase == ShardPhase::Serving && !replica.was_attached_after(version) {
+        // One that obeys a later term, or was attached by who knows more, is not told by an old configuration.
+        let old = config.epoch < replica.meta.promised || replica.was_attached_after(version);
+        if !wanted && config.phase == ShardPhase::Serving && !old {
             // The shard serves without us: what we hold is of no use to anybody.
             replica.discard(core, out);
         }

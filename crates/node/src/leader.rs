@@ -361,25 +361,35 @@ impl Replica {
             return; // not what was asked for
         }
         let (began, until) = (std::mem::replace(&mut fetching.begun, true), fetching.until);
-        (fetching.asked, fetching.unanswered) = (None, 0);
+        fetching.asked = None;
         if !began {
             self.reset_log(core, from, out);
         }
         let segment = self.log.segment_of(from);
         if self.log.absent().contains(&segment) {
-            let _ = self.install(core, segment, bytes, out);
+            let installed = self.install(core, segment, bytes, out);
+            self.note_progress(installed);
         } else if !bytes.is_empty() {
             // A piece that does not fit is an old or a repeated one: the next question asks from our end.
-            if self.log.append_raw(bytes).is_ok() {
-                self.write_log(core, out);
-            }
+            let appended = self.log.append_raw(bytes).is_ok();
+            self.write_log(core, out);
+            self.note_progress(appended);
         } else if from == self.log.end().offset && self.log.end() != until {
             self.fence_again();
-        } else if from == self.log.end().offset && self.log.absent().is_empty() {
+        } else if from == self.log.end().offset && self.log.absent().is_empty() && self.held == from {
             // It came from a member that counted: ours is as good.
             (self.meta.intact, self.meta.complete) = (true, true);
             self.save_meta(core, out);
             self.leader_mut().expect("fetching").stage = Stage::Replaying;
+        }
+    }
+
+    /// A piece that did not fit counts as no answer: after some the fence begins anew.
+    fn note_progress(&mut self, progress: bool) {
+        if let Some(Stage::Fetching(fetching)) = self.leader_mut().map(|leader| &mut leader.stage)
+            && progress
+        {
+            fetching.unanswered = 0;
         }
     }
 

@@ -134,7 +134,7 @@ impl Replica {
         let lost_acknowledged = end < self.meta.acknowledged;
         // Damage at the end is what a loss of power leaves: all before it is there.
         self.meta.intact &= report.damage.is_none() && !lost_acknowledged;
-        self.meta.complete &= self.log.absent().is_empty() && !lost_acknowledged;
+        self.meta.complete &= self.log.absent().is_empty();
         let held: Vec<_> = self.log.segments().map(|(segment, _)| segment).collect();
         let mut stray: Vec<_> = seen.into_iter().filter(|segment| !held.contains(segment)).collect();
         if report.damage.is_some() && self.meta.complete {
@@ -264,6 +264,11 @@ impl Replica {
         }
         let log = &self.log;
         out.copy_log_bytes(self.shard, |slice| log.slice(slice));
+        if offset < self.meta.acknowledged && self.log.ends_a_group(offset) {
+            // What is cut was never synced. The marks say so first, or the shorter log would pass for a damaged one.
+            self.meta.acknowledged = offset;
+            self.save_meta(core, out);
+        }
         let Ok(cut) = self.log.truncate(offset) else { return false };
         // Newest first: a crash in between must not leave a hole.
         for &segment in cut.removed.iter().rev() {
@@ -318,7 +323,11 @@ impl Replica {
 
     /// Replays a slice of the log into the state. A joiner waits until its copy is complete.
     pub fn replay_slice(&mut self, core: &mut Core, out: &mut Effects) {
-        if !self.meta.complete || self.is_replayed() {
+        if !self.meta.complete {
+            // A joiner's state is empty, and so is what freeing would take from it.
+            return self.free_retired(core, self.known_synced, out);
+        }
+        if self.is_replayed() {
             return;
         }
         let mut dead = std::mem::take(&mut core.scratch.dead);

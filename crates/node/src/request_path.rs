@@ -352,14 +352,14 @@ impl<'p> Path<'p> {
             return Ok(OperationKey::None); // nothing runs: nothing is kept under the key
         }
         let (slot, fingerprint) = (body.first_slot(), Fingerprint(body.fingerprint()));
-        self.expire_operation_key(hash, slot, key)?;
-        // A key dropped by an entry that is not synced yet is observed only by who waits for that entry (R5.2).
-        *overlaps |= self.serving.as_ref().is_some_and(|serving| serving.keys_dropped_until > self.synced);
         // Replay must run what was completed in time, however late it is now; only what the log itself says is over is.
         let now = match received.origin {
             Origin::Replay if self.serving.is_none() => self.state.cluster_time,
             Origin::Replay | Origin::Client { .. } | Origin::Cancel { .. } => self.cluster_time,
         };
+        self.expire_operation_key(now, hash, slot, key)?;
+        // A key dropped by an entry that is not synced yet is observed only by who waits for that entry (R5.2).
+        *overlaps |= self.serving.as_ref().is_some_and(|serving| serving.keys_dropped_until > self.synced);
         // Either way it reads what the log says of the key: a hit may be unsynced (R4.9).
         Ok(match self.state.find_operation_key(self.log, hash, fingerprint, slot, key) {
             OperationKeyCheck::Hit(place) => {
@@ -376,12 +376,18 @@ impl<'p> Path<'p> {
     }
 
     /// Expiry is a logged delete before the operation that observes it, never a look at a clock (R5.2).
-    fn expire_operation_key(&mut self, hash: KeyHash, slot: kasha_types::Slot, key: &[u8]) -> Result<(), Refusal> {
+    fn expire_operation_key(
+        &mut self,
+        now: ClusterTime,
+        hash: KeyHash,
+        slot: kasha_types::Slot,
+        key: &[u8],
+    ) -> Result<(), Refusal> {
         let expiry = self.state.operation_key_expiry(self.log, hash, slot, key);
-        if expiry.is_none_or(|expiry| expiry >= self.cluster_time) {
+        if expiry.is_none_or(|expiry| expiry >= now) {
             return Ok(());
         }
-        let end = drop_operation_key(self.log, self.state, self.epoch, self.cluster_time, slot, key, self.scratch)
+        let end = drop_operation_key(self.log, self.state, self.epoch, now, slot, key, self.scratch)
             .map_err(|_| Refusal::OutOfMemory)?;
         if let Some(serving) = &mut self.serving {
             serving.keys_dropped_until = end;

@@ -394,6 +394,8 @@ impl Replica {
         let ended = |client| self.state.tracker.lease_expiry_of(client).filter(|&end| end < serving.asked_older_than);
         let known: Vec<_> = expired.iter().copied().filter(|&client| ended(client).is_some()).collect();
         let Some(floor) = known.iter().filter_map(|&client| ended(client)).max() else { return };
+        // The newest entry is the only one that lives: it must say all that the earlier ones said (F2).
+        let floor = floor.max(self.state.tracker.floor().time());
         if serving.pending_floor.is_some() {
             return;
         }

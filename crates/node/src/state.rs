@@ -87,6 +87,7 @@ impl ShardState {
         at: EntryOffset,
         dead: &mut Vec<EntryOffset>,
     ) {
+        assert!(floor >= self.tracker.floor().time(), "R4.6: the expiry floor goes down");
         self.cluster_time = self.cluster_time.max(floor);
         self.tracker.raise_floor(floor, clients, |place| dead.push(EntryOffset(place.0)));
         dead.extend(self.floor_entry.replace(at));

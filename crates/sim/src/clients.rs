@@ -52,17 +52,34 @@ pub struct Client {
     concurrency: usize,
     pause: (u64, u64),
     next_at: SimTime,
-    auditor: bool,
+    task: Task,
 }
 
+/// What a program does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Task {
+    /// Asks for the load.
+    Load,
+    /// Asks for the reads among the load, and does not wait long: updates that hang keep nobody from reading on.
+    Reads,
+    /// Reads what is to be read at the end.
+    Audit,
+}
+
+/// Longest and shortest patience of a program that only reads, in milliseconds.
+const READER_PATIENCE_MILLIS: (u64, u64) = (20, 400);
+
+/// Draws until a read is among them.
+const READ_DRAWS_MAX: usize = 40;
+
 impl Client {
-    /// A program that asks for the load, `concurrency` things at once; the auditor reads what is to be read instead.
+    /// A program that asks for `concurrency` things at once.
     pub fn new(
         index: usize,
         options: SessionOptions,
         stage: Rc<RefCell<Stage>>,
         (concurrency, pause): (usize, (u64, u64)),
-        auditor: bool,
+        task: Task,
         now: Tick,
         out: &mut Effects,
     ) -> Self {
@@ -76,7 +93,7 @@ impl Client {
             concurrency,
             pause,
             next_at: SimTime(0),
-            auditor,
+            task,
         }
     }
 
@@ -138,6 +155,14 @@ impl Client {
             self.waiting.push((call, operation));
         }
     }
+}
+
+/// The next read of the load.
+fn next_read(stage: &mut Stage) -> Option<Ask> {
+    let draws = std::iter::repeat_with(|| stage.mix.next(&mut stage.rng));
+    let ask = draws.take(READ_DRAWS_MAX).find(|ask| ask.action.is_read())?;
+    let (least, most) = READER_PATIENCE_MILLIS;
+    Some(Ask { deadline_millis: Some(stage.rng.between(least, most)), ..ask })
 }
 
 /// Writes down what a completion means.
@@ -228,12 +253,11 @@ impl Actor for Client {
             return;
         }
         while self.waiting.len() < self.concurrency {
-            let ask = if self.auditor {
-                stage.to_read.pop_front().map(|(table, key)| Ask { table, ..Action::Get(key).into() })
-            } else if stage.stopped {
-                None
-            } else {
-                Some(stage.mix.next(&mut stage.rng))
+            let ask = match self.task {
+                Task::Audit => stage.to_read.pop_front().map(|(table, key)| Ask { table, ..Action::Get(key).into() }),
+                Task::Load | Task::Reads if stage.stopped => None,
+                Task::Load => Some(stage.mix.next(&mut stage.rng)),
+                Task::Reads => next_read(stage),
             };
             let Some(ask) = ask else { break };
             self.ask(stage, ask, now, at, out);
@@ -245,7 +269,7 @@ impl Actor for Client {
     }
 
     fn wake(&self) -> Option<SimTime> {
-        let stopped = self.stage.borrow().stopped && !self.auditor;
+        let stopped = self.stage.borrow().stopped && self.task != Task::Audit;
         let next = (!stopped && self.waiting.len() < self.concurrency).then_some(self.next_at);
         // Resolving is asked for at fixed moments, so that waking does not depend on when the last turn was.
         let resolve = (!self.detached.is_empty()).then(|| self.next_at.after(RESOLVE_EVERY));

@@ -17,7 +17,7 @@ use crate::checkers::gates_respected::GatesRespected;
 use crate::checkers::one_primary_per_epoch::OnePrimaryPerEpoch;
 use crate::checkers::records::{Records, RecordsWatch};
 use crate::checkers::synced_survives::SyncedSurvives;
-use crate::clients::{Client, Stage};
+use crate::clients::{Client, Stage, Task};
 use crate::clock::{micros, millis};
 use crate::configurations::{Configurations, ConfigurationsGrow, Cores};
 use crate::faults::Hosts;
@@ -136,8 +136,9 @@ pub fn build(world: &mut World, shape: &Shape, stage: &Rc<RefCell<Stage>>) -> Cl
         }
         nodes.push(host);
     }
-    let clients = (0..shape.clients).map(|index| add_client(world, shape, stage, index, false)).collect();
-    let auditor = add_client(world, shape, stage, shape.clients, true);
+    let task = |index: usize| if index + shape.readers >= shape.clients { Task::Reads } else { Task::Load };
+    let clients = (0..shape.clients).map(|index| add_client(world, shape, stage, index, task(index))).collect();
+    let auditor = add_client(world, shape, stage, shape.clients, Task::Audit);
     let stranger = shape.stranger.then(|| add_stranger(world, shape));
     let configurations = Configurations::default();
     watch(world, shape, &configurations, &cores);
@@ -175,16 +176,17 @@ fn add_stranger(world: &mut World, shape: &Shape) -> HostId {
     host
 }
 
-fn add_client(world: &mut World, shape: &Shape, stage: &Rc<RefCell<Stage>>, index: usize, auditor: bool) -> HostId {
-    let name = if auditor { "auditor".to_owned() } else { format!("client {index}") };
+fn add_client(world: &mut World, shape: &Shape, stage: &Rc<RefCell<Stage>>, index: usize, task: Task) -> HostId {
+    let is_auditor = task == Task::Audit;
+    let name = if is_auditor { "auditor".to_owned() } else { format!("client {index}") };
     let host = world.add_host(&name);
     let (shape, stage) = (shape.clone(), stage.clone());
     let start_client = move |spawn: Spawn<'_>, out: &mut Effects| {
         let mut seeds: Vec<SocketAddr> = (1..=shape.nodes).map(|node| address(1, node, 0)).collect();
         seeds.push(address(0, 1, 0));
         let options = SessionOptions::new(seeds, spawn.seed);
-        let pace = if auditor { (16, (micros(50), micros(100))) } else { (shape.concurrency, shape.pause) };
-        let client = Client::new(index, options, stage.clone(), pace, auditor, spawn.now, out);
+        let pace = if is_auditor { (16, (micros(50), micros(100))) } else { (shape.concurrency, shape.pause) };
+        let client = Client::new(index, options, stage.clone(), pace, task, spawn.now, out);
         Ok(Box::new(client) as Box<dyn Actor>)
     };
     let number = u16::try_from(index).expect("few");

@@ -212,8 +212,8 @@ impl Nemesis {
                 world.pause(node);
                 self.later(now.after(time), Step::Resume(node));
                 if self.rng.chance(1, 2) {
-                    let cuts = self.uninformed_clients();
-                    self.cut_for(world, cuts, time + self.lease);
+                    let cuts = self.loyal_clients(node, &[]);
+                    self.cut_for(world, cuts, time + millis(5));
                 }
             }
             Act::Slow => {
@@ -315,11 +315,14 @@ impl Nemesis {
         })
     }
 
-    /// Some clients are not told of new configurations, and stay with the primary that they know.
-    fn uninformed_clients(&mut self) -> Cuts {
-        let coordinator = self.hosts.coordinator;
-        let clients = self.hosts.clients.iter().filter(|_| self.rng.chance(1, 2));
-        clients.map(|&client| (coordinator, client)).collect()
+    /// Some clients see no other node than this one and its witnesses, and nobody tells them of a successor.
+    fn loyal_clients(&mut self, node: HostId, witnesses: &[HostId]) -> Cuts {
+        let others: Vec<HostId> = (self.hosts.nodes.iter().copied())
+            .filter(|&host| host != node && !witnesses.contains(&host))
+            .chain([self.hosts.coordinator])
+            .collect();
+        let clients: Vec<HostId> = self.hosts.clients.iter().copied().filter(|_| self.rng.chance(1, 2)).collect();
+        clients.into_iter().flat_map(|client| both_ways(client, &others)).collect()
     }
 
     /// The primary goes on for its clients, and nothing of that reaches a backup: a divergent tail. Mostly another
@@ -339,7 +342,8 @@ impl Nemesis {
         if self.rng.chance(1, 3) {
             cuts.extend(witnesses.iter().filter(|&&host| host != primary).map(|&host| (coordinator, host)));
         }
-        cuts.extend(self.uninformed_clients());
+        let seen = if self.rng.chance(1, 2) { &witnesses[..] } else { &[] };
+        cuts.extend(self.loyal_clients(primary, seen));
         // Where the backups still hear the old primary, its successor restarts under its eyes.
         let in_sight = draw == 3;
         let (lease, time) = (self.lease, time.max(if in_sight { self.lease * 2 } else { self.lease / 2 }));

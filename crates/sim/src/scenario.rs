@@ -85,6 +85,8 @@ pub struct Shape {
     pub durability: Durability,
     /// Client programs.
     pub clients: usize,
+    /// How many of them only read.
+    pub readers: usize,
     /// Calls that each has open at once.
     pub concurrency: usize,
     /// Shortest and longest pause between two calls of a client.
@@ -109,13 +111,15 @@ impl Shape {
     fn drawn(rng: &mut Rng) -> Self {
         let faults = if rng.chance(1, 4) { 2 } else { 1 };
         let nodes = u16::from(faults) + u16::try_from(rng.between(1, 3)).expect("small");
+        let clients = usize::try_from(rng.between(2, 5)).expect("small");
         Self {
             nodes,
             cores: u8::try_from(rng.between(1, 2)).expect("small"),
             shards: u16::try_from(rng.between(1, 3)).expect("small"),
             faults,
             durability: if rng.chance(1, 3) { Durability::Fsync } else { Durability::Replicated },
-            clients: usize::try_from(rng.between(2, 5)).expect("small"),
+            clients,
+            readers: usize::from(clients > 2),
             concurrency: usize::try_from(rng.between(1, 6)).expect("small"),
             pause: (millis(1), millis(rng.between(2, 30))),
             segment_bytes: 1 << rng.between(15, 18),
@@ -192,7 +196,7 @@ fn directed(scenario: Scenario, rng: &mut Rng, shape: &mut Shape, intensity: &mu
         }
         Scenario::ClientLeases => {
             shape.client_lease_millis = rng.between(150, 500);
-            shape.clients = 4;
+            (shape.clients, shape.readers) = (4, 0);
             (intensity.stray, intensity.stray_delay) = (30_000, millis(rng.between(1_000, 4_000)));
             intensity.duplication = 30_000;
             intensity.nemesis_every = millis(rng.between(150, 500));

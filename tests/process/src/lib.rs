@@ -1,7 +1,7 @@
 //! The real binary as real processes on loopback, for the tests beside this file.
 //!
 //! `process` runs the binary and reads what it says; `cluster` is three servers, each configured another way; `load` is
-//! a client that keeps account of what it was told; `place` has folders and ports. Nothing here measures time: every
+//! a client that keeps account of what it was told, `session` one that waits for nobody else; `place` has folders and ports. Nothing here measures time: every
 //! wait polls, and gives up after [`PATIENCE`], which only a hang reaches.
 // What is tested is the outside world: processes, clocks and sleeps.
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]
@@ -10,6 +10,7 @@ pub mod cluster;
 pub mod load;
 pub mod place;
 pub mod process;
+pub mod session;
 
 use std::time::{Duration, Instant};
 

@@ -44,7 +44,11 @@ pub fn command<S: AsRef<str>>(arguments: &[S]) -> Command {
             command.env_remove(name);
         }
     }
-    command.args(arguments.iter().map(AsRef::as_ref)).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+        .args(arguments.iter().map(AsRef::as_ref))
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
     // SAFETY: prctl is async-signal-safe; nothing is allocated between fork and exec.
     unsafe {
         command.pre_exec(|| Ok(rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?));

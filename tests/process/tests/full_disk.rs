@@ -3,10 +3,20 @@
 
 use std::fs::{self, File};
 use std::io::Write;
+use std::path::Path;
 
 use kasha_process_tests::cluster::Cluster;
 use kasha_process_tests::load::Load;
 use kasha_process_tests::place::SmallDisk;
+use kasha_process_tests::process::Process;
+
+/// Takes all the room that is left.
+fn fill(path: &Path) {
+    let mut file = File::options().create(true).append(true).open(path).unwrap();
+    for size in [1 << 20, 1 << 12] {
+        while file.write_all(&vec![1; size]).is_ok() {}
+    }
+}
 
 #[test]
 fn the_node_stops_and_says_so_and_nothing_is_lost() {
@@ -19,12 +29,15 @@ fn the_node_stops_and_says_so_and_nothing_is_lost() {
     load.goes_on(300);
 
     let filler = disk.path().join("filler");
-    let mut file = File::create(&filler).unwrap();
-    for size in [1 << 20, 1 << 12] {
-        while file.write_all(&vec![1; size]).is_ok() {}
-    }
-    cluster.take(2).fails_saying(&["cannot", "node-2/core-00/shard-", "No space left on device", "K0106"]);
+    fill(&filler);
+    let (name, full) = ("node-2/core-00/", "No space left on device");
+    cluster.take(2).fails_saying(&["cannot", name, full, "free space", "K0106"]);
     load.goes_on(1000);
+    // Whatever the node has freed at its end.
+    fill(&filler);
+    let start = cluster.by_flags(2, cluster.data(2), cluster.port_of(2));
+    Process::spawn(start).fails_saying(&["cannot", "node-2/kasha.toml", full, "K0106"]);
+    load.goes_on(300);
 
     // Room is made.
     fs::remove_file(&filler).unwrap();

@@ -61,6 +61,4 @@ fn the_shell_speaks_json() {
     for word in ["NODE", "SHARD", "MEMBERS", "WITNESSES", "FAST PATH", "DUPLICATES", "DOING", "healthy", "reachable"] {
         assert!(human.contains(word), "{word} is missing in:\n{human}");
     }
-    let output = run(&["status", "--json", "--address", "127.0.0.1:1"]);
-    assert_eq!(output.status.code(), Some(1));
 }

@@ -8,6 +8,7 @@ use std::process::Command;
 use kasha_process_tests::cluster::Cluster;
 use kasha_process_tests::place::{Folder, SmallDisk};
 use kasha_process_tests::process::{Process, command};
+use rustix::process::Signal;
 
 /// The file that says whose a data folder is.
 const MARKER: &str = "kasha.toml";
@@ -98,6 +99,31 @@ fn a_read_only_folder_is_refused() {
 }
 
 #[test]
+fn a_cluster_is_what_it_was_made() {
+    let (folder, port) = (Folder::new("made"), kasha_process_tests::place::free_ports(4).to_string());
+    let start = |flags: &[&str]| {
+        let data = folder.path().to_str().unwrap();
+        command(&[&["start", "--data", data, "--port", &port, "--memory-mib", "64"], flags].concat())
+    };
+    let mut process = Process::spawn(start(&[]));
+    process.wait_until_it_says("ready");
+    process.stop(Signal::TERM);
+    fails(start(&["--shards", "5"]), &["shards = 3", "K0405"]);
+
+    // The only copy of the coordinator's log is damaged: nothing of it is guessed.
+    let log = fs::read_dir(folder.path().join("node-1/coordinator")).unwrap().next().unwrap().unwrap().path();
+    let mut bytes = fs::read(&log).unwrap();
+    let whole = bytes.clone();
+    bytes[40] ^= 1;
+    fs::write(&log, bytes).unwrap();
+    fails(start(&[]), &["coordinator", "K0109"]);
+    fs::write(&log, whole).unwrap();
+    let mut process = Process::spawn(start(&[]));
+    process.wait_until_it_says("ready");
+    process.stop(Signal::INT);
+}
+
+#[test]
 fn settings_that_make_no_sense_are_refused() {
     let folder = Folder::new("settings");
     let file = folder.path().join("node.toml");
@@ -116,7 +142,7 @@ fn settings_that_make_no_sense_are_refused() {
     fs::write(&file, good.replace("127.0.0.1:1\"]", "0.0.0.0:1\"]")).unwrap();
     fails(command(&["server", "--config", path]), &["0.0.0.0:1", "--advertise"]);
     fs::write(&file, good.replace("node = 1", "node = 0")).unwrap();
-    fails(command(&["server", "--config", path]), &["numbered from 1"]);
+    fails(command(&["server", "--config", path]), &["--node 0", "K0403"]);
     fs::write(&file, good.replace("data", "# data")).unwrap();
     fails(command(&["server", "--config", path]), &["--data is missing"]);
     fails(command(&["server", "--config", "/nowhere/node.toml"]), &["cannot read", "/nowhere/node.toml"]);

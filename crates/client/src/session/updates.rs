@@ -591,8 +591,8 @@ impl Session {
             }
             Refusal::Unprovable if can_cancel => self.cancel(slot, WhyNot::Unprovable, now, out),
             Refusal::TooLarge if can_cancel => self.cancel(slot, WhyNot::ResultTooLarge, now, out),
-            // Whoever can read it at all would have: nobody ran it, and nobody will.
-            Refusal::BadRequest if !self.calls[slot].update().answered => {
+            // The only one who ever got it cannot read it. (After other attempts a newer server might have run it.)
+            Refusal::BadRequest if self.calls[slot].attempts == 1 => {
                 self.end(slot, Completion::NotExecuted(WhyNot::BadRequest));
             }
             Refusal::Unprovable | Refusal::TooLarge | Refusal::BadRequest => self.refuse(slot, false, now),
