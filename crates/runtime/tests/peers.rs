@@ -7,8 +7,9 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use kasha_machine::{Effect, Effects, Endpoint, Gate, Input, Machine};
-use kasha_runtime::{Application, Control, EventLoop, Exit, LoopOptions, listen};
+use kasha_runtime::{Application, Control, EventLoop, Exit, Identity, LoopError, LoopOptions, listen};
 use kasha_types::{CoreId, LogSlice, NodeId, Tick};
+use kasha_wire::Message;
 use support::{CLUSTER, CORE, Echo, Server, send};
 
 /// Keeps what came.
@@ -157,4 +158,47 @@ fn who_listens_but_never_answers_is_given_up_and_little_is_kept_for_him() {
     assert!(this.machine().got.is_empty());
     assert_eq!(this.stats().dialled, 2);
     drop(silent);
+}
+
+/// Says goodbye to whoever asks, but answers as many first.
+struct Refuse {
+    answers: usize,
+}
+
+impl Machine for Refuse {
+    fn step(&mut self, _: Tick, input: Input<'_>, out: &mut Effects) {
+        let Input::Frame { from, .. } = input else { return };
+        if self.answers > 0 {
+            self.answers -= 1;
+            return send(out, from, b"answer", Gate::Now);
+        }
+        let mark = out.mark();
+        Message::Goodbye { reason: "your number is taken".into() }.encode(out.arena());
+        let head = out.span_from(mark);
+        out.push(Effect::Send { to: from, head, tail: None, gate: Gate::Now });
+        out.push(Effect::Disconnect(from));
+    }
+    fn end_turn(&mut self, _: Tick, _: &mut Effects) {}
+    fn next_deadline(&self) -> Option<Tick> {
+        None
+    }
+    fn is_open(&self, _: Gate) -> bool {
+        true
+    }
+    fn log_bytes(&self, _: LogSlice) -> &[u8] {
+        &[]
+    }
+}
+
+#[test]
+fn a_process_that_the_coordinator_does_not_want_ends_and_says_why() {
+    let identity = Identity { core: None, ..support::server_identity() };
+    let address = "127.0.0.1:0".parse().unwrap();
+    let server = Server::start_as(identity, address, LoopOptions::default(), |_| Refuse { answers: 2 });
+    let mut this = client(Endpoint::Coordinator, server.address);
+    let error = this.run(&mut Ask::answers(Endpoint::Coordinator, usize::MAX)).unwrap_err();
+    assert!(matches!(&error, LoopError::Refused(why) if why == "your number is taken"), "{error}");
+    assert_eq!(this.stats().dialled, 3, "one goodbye may be a mistake");
+    assert_eq!(this.machine().got.len(), 2);
+    server.stop();
 }

@@ -44,8 +44,8 @@ enum Step {
     Speed(HostId),
     Cut(Cuts),
     Join(Cuts),
-    /// Whoever is primary of the shard then dies, for so long.
-    KillPrimary(ShardId, u64),
+    /// Whoever is primary of the shard then dies, and is hidden from the coordinator for a while.
+    KillPrimary { shard: ShardId, downtime: u64, hidden: u64 },
 }
 
 /// Directions between two hosts.
@@ -212,8 +212,11 @@ impl Nemesis {
                 world.pause(node);
                 self.later(now.after(time), Step::Resume(node));
                 if self.rng.chance(1, 2) {
-                    let cuts = self.loyal_clients(node, &[]);
-                    self.cut_for(world, cuts, time + millis(5));
+                    // When it wakes up, it hears of its loyal clients before it hears of its successor.
+                    let mut cuts = self.loyal_clients(node, &[]);
+                    cuts.extend(both_ways(node, &self.hosts.nodes));
+                    cuts.extend(both_ways(node, &[self.hosts.coordinator]));
+                    self.cut_for(world, cuts, time + millis(20));
                 }
             }
             Act::Slow => {
@@ -346,13 +349,14 @@ impl Nemesis {
         cuts.extend(self.loyal_clients(primary, seen));
         // Where the backups still hear the old primary, its successor restarts under its eyes.
         let in_sight = draw == 3;
-        let (lease, time) = (self.lease, time.max(if in_sight { self.lease * 2 } else { self.lease / 2 }));
+        let (lease, time) = (self.lease, time.max(if in_sight { self.lease * 3 } else { self.lease / 2 }));
         self.cut_for(world, cuts, time);
         let (earliest, latest, downtime) =
             if in_sight { (lease * 5 / 4, time, lease / 8) } else { (0, 2 * time, lease) };
         if in_sight || self.rng.chance(1, 2) {
             let (at, downtime) = (self.rng.between(earliest, latest), self.rng.below(downtime));
-            self.later(world.now.after(at), Step::KillPrimary(shard, downtime));
+            let hidden = if in_sight { self.rng.below(lease) } else { 0 };
+            self.later(world.now.after(at), Step::KillPrimary { shard, downtime, hidden });
         }
     }
 
@@ -372,7 +376,7 @@ impl Nemesis {
         let alone = both_ways(primary, &backups);
         self.later(at, Step::Cut(alone.clone()));
         let downtime = self.rng.below(lease * 3);
-        self.later(dies, Step::KillPrimary(shard, downtime));
+        self.later(dies, Step::KillPrimary { shard, downtime, hidden: 0 });
         self.later(dies.after(millis(1)), Step::Join(alone));
     }
 
@@ -386,11 +390,13 @@ impl Nemesis {
             Step::Speed(host) => world.set_slowness(host, 1),
             Step::Cut(cuts) => cuts.into_iter().for_each(|(from, to)| world.network.cut(from, to)),
             Step::Join(cuts) => cuts.into_iter().for_each(|(from, to)| world.network.join(from, to)),
-            Step::KillPrimary(shard, time) => {
+            Step::KillPrimary { shard, downtime, hidden } => {
                 let latest = self.configurations.latest();
                 if let Some(config) = latest.as_ref().and_then(|latest| latest.shard(shard)) {
                     let primary = self.hosts.nodes[usize::from(config.primary.0) - 1];
-                    self.kill_for(world, primary, time);
+                    self.kill_for(world, primary, downtime);
+                    let cuts = both_ways(primary, &[self.hosts.coordinator]);
+                    self.cut_for(world, cuts, hidden);
                 }
             }
         }

@@ -17,6 +17,9 @@ const NODE: u16 = 3;
 /// So long that a node which comes back at once is still a member.
 const LEASE: &str = "3s";
 
+/// Damages files of the node, given the status from before it went down.
+type Damage = fn(&Cluster, &Json);
+
 /// A shard of which the node is a backup.
 fn backed_up(status: &Json) -> u64 {
     let has = |shard: &&Json| list(&shard["members"]).iter().any(|member| member["node"] == NODE);
@@ -64,7 +67,7 @@ fn a_nodes_files_are_damaged_and_it_is_made_whole() {
     let mut cluster = Cluster::start("damage", LEASE, 6);
     let load = Load::start(cluster.addresses());
     load.goes_on(1000);
-    let damages: [(&str, fn(&Cluster, &Json)); 8] = [
+    let damages: [(&str, Damage); 8] = [
         ("a segment's bits are flipped", |cluster, status| {
             flip(&newest(&folder(cluster, backed_up(status)), ".log"), 5000, 1 << 20);
         }),

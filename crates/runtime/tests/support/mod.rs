@@ -156,13 +156,22 @@ impl Server {
 
     pub fn start_at<M: Machine + 'static>(
         address: SocketAddr,
+        options: LoopOptions,
+        make: impl FnOnce(&dyn Disk) -> M + Send + 'static,
+    ) -> Self {
+        Self::start_as(server_identity(), address, options, make)
+    }
+
+    pub fn start_as<M: Machine + 'static>(
+        identity: Identity,
+        address: SocketAddr,
         mut options: LoopOptions,
         make: impl FnOnce(&dyn Disk) -> M + Send + 'static,
     ) -> Self {
         let (listener, address) = listen(address).unwrap();
         options.listen = Some(listener);
         options.name = "test".into();
-        options.identity = server_identity();
+        options.identity = identity;
         let (tell, told) = channel();
         let thread = spawn_loop("test", None, move || {
             let mut this = EventLoop::new(options, |disk, _, _| Ok(make(disk))).unwrap();
