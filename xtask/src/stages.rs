@@ -52,7 +52,7 @@ const STAGES: &[Stage] = &[
 const TOTAL_BUDGET: u64 = 25 * 60;
 
 /// Seeds of one simulator stage.
-const SIM_SEEDS: u64 = 40;
+const SIM_SEEDS: u64 = 600;
 
 const SIMULATOR: &str = "crates/sim";
 const BINARY: &str = "bin/kasha";

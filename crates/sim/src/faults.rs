@@ -45,7 +45,11 @@ enum Step {
     Cut(Cuts),
     Join(Cuts),
     /// Whoever is primary of the shard then dies, and is hidden from the coordinator for a while.
-    KillPrimary { shard: ShardId, downtime: u64, hidden: u64 },
+    KillPrimary {
+        shard: ShardId,
+        downtime: u64,
+        hidden: u64,
+    },
 }
 
 /// Directions between two hosts.

@@ -26,9 +26,7 @@ const fn caught(bug: Bug, scenario: Scenario, seeds: u64, by: &'static str) -> C
 }
 
 /// Every bug, at least once.
-pub const CAUGHT: &[Caught] = &[
-    caught(Bug::GatesIgnored, Scenario::Swarm, 3, "gates_respected"),
-];
+pub const CAUGHT: &[Caught] = &[caught(Bug::GatesIgnored, Scenario::Swarm, 3, "gates_respected")];
 
 /// Gives all machines of this thread a bug, or none.
 ///

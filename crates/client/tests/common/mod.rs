@@ -63,7 +63,9 @@ pub(crate) fn configuration(version: u64) -> Configuration {
         epoch: Epoch(3),
         primary: NodeId(nodes[0]),
         phase: ShardPhase::Serving,
-        members: nodes.map(|node| Member { node: NodeId(node), state: MemberState::Complete, since: ConfigVersion(0) }).to_vec(),
+        members: nodes
+            .map(|node| Member { node: NodeId(node), state: MemberState::Complete, since: ConfigVersion(0) })
+            .to_vec(),
         recover_from: vec![],
         witnesses: vec![NodeId(nodes[1]), NodeId(nodes[2])],
         list: ListVersion(5),

@@ -151,7 +151,8 @@ fn distinct_updates<'a>(history: &'a History, violations: &mut Vec<String>) -> V
         }
     }
     check_groups(&groups, violations);
-    let told = |operation: &'a Operation| if operation.told.is_mismatch() { &Told::NotExecuted } else { &operation.told };
+    let told =
+        |operation: &'a Operation| if operation.told.is_mismatch() { &Told::NotExecuted } else { &operation.told };
     all.extend(groups.into_values().map(|operation| (&operation.action, told(operation))));
     all
 }
@@ -182,9 +183,12 @@ fn check_groups(groups: &BTreeMap<(u64, &Action), &Operation>, violations: &mut 
     }
 }
 
+/// The results told, each with its operation key, and how often it may have run at most.
+type Runs<'h> = (BTreeSet<(u64, &'h [u8])>, i64);
+
 /// Counters whose operation keys may run again: each result that was told is a run, and each ask is at most one.
 fn check_expiring(history: &History, last: &BTreeMap<Key, Vec<u8>>, violations: &mut Vec<String>) {
-    let mut runs: BTreeMap<&Key, (BTreeSet<(u64, &[u8])>, i64)> = BTreeMap::new();
+    let mut runs: BTreeMap<&Key, Runs<'_>> = BTreeMap::new();
     for operation in history.operations().iter().filter(|operation| operation.expiring) {
         let (Action::Increment(key, 1), Some(group)) = (&operation.action, operation.group) else { continue };
         let (told, most) = runs.entry(key).or_default();

@@ -129,7 +129,9 @@ impl GatesRespected {
                 continue;
             }
             self.dropped += 1;
-            if let Some(lacking) = self.records.lacked_in_all_sets(&self.configurations, &self.cores, (shard, epoch), rpc) {
+            if let Some(lacking) =
+                self.records.lacked_in_all_sets(&self.configurations, &self.cores, (shard, epoch), rpc)
+            {
                 self.violations.push(format!(
                     "gates_respected: {} had witnesses drop {rpc} of {shard} {epoch} before it was synced (CURP 4.5): \
                      {lacking}",

@@ -119,7 +119,9 @@ impl Records {
                 MemberState::Joining => {
                     let newest = index.files.range(segments_of(process, shard)).next_back().map(|(&(_, file), _)| file);
                     // Between its oldest and its newest segment a joiner may lack some that are still to be copied.
-                    at.is_some_and(|at| newest.is_none_or(|newest| at > newest) || index.files.contains_key(&(process, at)))
+                    at.is_some_and(|at| {
+                        newest.is_none_or(|newest| at > newest) || index.files.contains_key(&(process, at))
+                    })
                 }
             }
         };
@@ -240,9 +242,8 @@ pub(crate) mod tests {
     fn complete_members_hold_all_and_joiners_what_is_new() {
         let (records, cores) = (Records::default(), three_cores());
         let mut whole = configuration(1, 1, 1);
-        let lacking = |whole: &Configuration| {
-            records.lacking(&cores, (whole, &whole.shards[0]), Some(ProcessId(1)), RPC)
-        };
+        let lacking =
+            |whole: &Configuration| records.lacking(&cores, (whole, &whole.shards[0]), Some(ProcessId(1)), RPC);
         hold(&records, 1, segment(3), RPC);
         assert_eq!(lacking(&whole), Some(NodeId(2)));
         whole.shards[0].members[1].state = MemberState::Joining;

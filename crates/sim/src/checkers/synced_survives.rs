@@ -57,11 +57,15 @@ impl SyncedSurvives {
 
     /// Whether an attempt has its answer and every witness of its list (CURP 3.2.1).
     fn judge(&mut self, rpc: RpcId, attempt: u32) {
-        let Some(Attempt { list, answered: Some(epoch), accepted }) = self.attempts.get(&(rpc, attempt)) else { return };
+        let Some(Attempt { list, answered: Some(epoch), accepted }) = self.attempts.get(&(rpc, attempt)) else {
+            return;
+        };
         let Some(&shard) = self.shards.get(&rpc) else { return };
         let lists = self.configurations.of_term(shard, *epoch);
         let whole = |config: &kasha_wire::ShardConfig| {
-            config.list == *list && !config.witnesses.is_empty() && config.witnesses.iter().all(|w| accepted.contains(w))
+            config.list == *list
+                && !config.witnesses.is_empty()
+                && config.witnesses.iter().all(|w| accepted.contains(w))
         };
         if lists.iter().any(|(_, config)| whole(config)) {
             self.promise(rpc);

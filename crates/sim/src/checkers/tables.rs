@@ -78,8 +78,7 @@ impl Search {
         let candidates: Vec<usize> = (0..requests.len()).filter(open).filter(may_be_next).collect();
         candidates.into_iter().any(|index| {
             let left = told - usize::from(requests[index].told_at.is_some());
-            after(state, requests[index])
-                .is_some_and(|state| self.has_order(requests, done | 1 << index, left, state))
+            after(state, requests[index]).is_some_and(|state| self.has_order(requests, done | 1 << index, left, state))
         })
     }
 }
