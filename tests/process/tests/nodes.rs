@@ -85,7 +85,6 @@ fn the_coordinators_node_is_killed_and_the_others_go_on() {
 }
 
 #[test]
-#[ignore = "a client waits for a session before it is connected, which only the coordinator can open"]
 fn a_new_shell_looks_at_a_cluster_whose_coordinator_is_gone() {
     let mut cluster = Cluster::start("looking", "1s", SHARDS);
     cluster.cli(&["put", "key", "7"]);

@@ -281,7 +281,7 @@ impl Driver {
                 None => at += 1,
             }
         }
-        if self.session.is_open() {
+        if self.session.configuration().is_some() {
             for reply in self.ready.drain(..) {
                 let _ = reply.send(());
             }
