@@ -415,6 +415,7 @@ impl Replica {
     /// The log is whole and replayed: our epoch begins in it.
     fn begin_epoch(&mut self, core: &mut Core, now: Tick, out: &mut Effects) {
         let Self { log, role: Role::Leader(leader), .. } = self else { return };
+        leader.shipping.begin_epoch(log.end().offset);
         let mut group = match log.begin(leader.epoch, 64, Purpose::Own) {
             Ok(group) => group,
             Err(_) => return self.stop_for_memory(out),

@@ -49,6 +49,8 @@ pub struct Shipping {
     peers: Vec<Peer>,
     own_held: u64,
     synced: u64,
+    /// Where our epoch begins in the log.
+    epoch_start: u64,
     /// The last round that began.
     round: u64,
     /// Its end, while it is in flight.
@@ -73,6 +75,7 @@ impl Shipping {
             peers: Vec::new(),
             own_held: 0,
             synced,
+            epoch_start: 0,
             round: 0,
             round_target: None,
             confirm_wanted: false,
@@ -158,6 +161,11 @@ impl Shipping {
         }
     }
 
+    /// The log is whole, and our epoch begins in it here.
+    pub fn begin_epoch(&mut self, offset: u64) {
+        self.epoch_start = offset;
+    }
+
     /// Our own file holds the log up to here.
     pub fn on_own_durable(&mut self, end: u64) {
         self.own_held = self.own_held.max(end);
@@ -167,8 +175,9 @@ impl Shipping {
     /// A member tells what it holds: find where its log joins ours, and attach it there.
     pub fn on_fence_report(&mut self, now: Tick, log: &Log, report: &FenceReport, out: &mut Effects) {
         let (shard, epoch, own) = (self.shard, self.epoch, self.own);
+        let hold_from = self.synced.max(self.epoch_start);
         let Some(peer) = self.peer_mut(report.node).filter(|peer| peer.state == PeerState::Asking) else { return };
-        let start = join_point(log, report);
+        let start = join_point(log, report, hold_from);
         peer.older = match start {
             AttachAt::Keep(_) => Older::FollowsAt(log.end().offset),
             AttachAt::Join(base) => {
@@ -321,9 +330,10 @@ impl Shipping {
     }
 }
 
-/// Where a member's log joins ours: at their common prefix, if we still hold everything behind it; else at our head
-/// segment, and older segments are copied.
-fn join_point(log: &Log, report: &FenceReport) -> AttachAt {
+/// Where a member's log joins ours: at their common prefix, if we still hold everything behind it; else at the base of a
+/// segment, and older ones are copied. A joiner counts for syncs as if it held all below that base; so whatever this
+/// epoch wrote and has not synced yet must lie above it.
+fn join_point(log: &Log, report: &FenceReport, hold_from: u64) -> AttachAt {
     let theirs: Vec<_> = report.history.iter().map(|start| (start.epoch, start.offset)).collect();
     let end = log.end().offset;
     let prefix = common_prefix(log.epoch_history(), end, &theirs, report.end.offset);
@@ -333,7 +343,7 @@ fn join_point(log: &Log, report: &FenceReport) -> AttachAt {
     if report.complete && prefix > 0 && unbroken {
         AttachAt::Keep(prefix)
     } else {
-        AttachAt::Join(log.segment_base(head))
+        AttachAt::Join(log.segment_base(log.segment_of(hold_from).min(head)))
     }
 }
 
