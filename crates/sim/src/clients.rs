@@ -273,7 +273,7 @@ impl Actor for Client {
         let next = (!stopped && self.waiting.len() < self.concurrency).then_some(self.next_at);
         // Resolving is asked for at fixed moments, so that waking does not depend on when the last turn was. A call may
         // also have ended in the moment in which it was asked for, with nothing left to wake the program.
-        let looks = !self.detached.is_empty() || (stopped && !self.waiting.is_empty());
+        let looks = !self.detached.is_empty() || !self.waiting.is_empty();
         let resolve = looks.then(|| self.next_at.after(RESOLVE_EVERY));
         next.into_iter().chain(resolve).min()
     }

@@ -211,18 +211,7 @@ impl Nemesis {
                     self.kill_for(world, host, time);
                 }
             }
-            Act::Zombie => {
-                world.probes.hit("nemesis: zombie");
-                world.pause(node);
-                self.later(now.after(time), Step::Resume(node));
-                if self.rng.chance(1, 2) {
-                    // When it wakes up, it hears of its loyal clients before it hears of its successor.
-                    let mut cuts = self.loyal_clients(node, &[]);
-                    cuts.extend(both_ways(node, &self.hosts.nodes));
-                    cuts.extend(both_ways(node, &[self.hosts.coordinator]));
-                    self.cut_for(world, cuts, time + millis(20));
-                }
-            }
+            Act::Zombie => self.zombie(world, node, time),
             Act::Slow => {
                 world.probes.hit("nemesis: slow node");
                 let slowness = self.rng.between(10, 300);
@@ -234,6 +223,7 @@ impl Nemesis {
             Act::Coordinator => self.coordinator_outage(world, time),
             Act::Client | Act::ClientPause => self.client(world, act, time),
             Act::Depose => self.depose(world, time),
+            Act::OldPrimary => self.old_primary(world, time),
             Act::ListChange => self.list_change(world),
             Act::Power | Act::Blackout => {}
         }
@@ -332,36 +322,61 @@ impl Nemesis {
         clients.into_iter().flat_map(|client| both_ways(client, &others)).collect()
     }
 
+    /// A node stops and goes on. Sometimes it is a primary, and when it wakes up it hears of clients that stayed with it
+    /// before it hears of its successor.
+    fn zombie(&mut self, world: &mut World, node: HostId, time: u64) {
+        world.probes.hit("nemesis: zombie");
+        let parts = if self.rng.chance(1, 2) { self.parts() } else { None };
+        let Some(Parts { primary, .. }) = parts else {
+            world.pause(node);
+            self.later(world.now.after(time), Step::Resume(node));
+            return;
+        };
+        let time = time.max(self.lease * 3 / 2);
+        world.pause(primary);
+        self.later(world.now.after(time), Step::Resume(primary));
+        let mut cuts = self.loyal_clients(primary, &[]);
+        cuts.extend(both_ways(primary, &self.hosts.nodes));
+        cuts.extend(both_ways(primary, &[self.hosts.coordinator]));
+        self.cut_for(world, cuts, time + millis(20));
+    }
+
     /// The primary goes on for its clients, and nothing of that reaches a backup: a divergent tail. Mostly another
     /// becomes primary meanwhile; sometimes the witnesses hear of that late, and sometimes the successor dies soon.
     fn depose(&mut self, world: &mut World, time: u64) {
         let Some(Parts { shard, primary, backups, witnesses }) = self.parts() else { return };
         world.probes.hit("nemesis: primary cut off");
         let coordinator = self.hosts.coordinator;
-        let mut cuts = Cuts::new();
-        let draw = self.rng.below(4);
-        if draw > 0 {
+        let mut cuts = both_ways(primary, &backups);
+        if self.rng.chance(3, 4) {
             cuts.extend(both_ways(primary, &[coordinator]));
         }
-        if draw < 3 {
-            cuts.extend(both_ways(primary, &backups));
-        }
-        if self.rng.chance(1, 3) {
+        if self.rng.chance(1, 2) {
             cuts.extend(witnesses.iter().filter(|&&host| host != primary).map(|&host| (coordinator, host)));
         }
-        let seen = if self.rng.chance(1, 2) { &witnesses[..] } else { &[] };
+        let seen = if self.rng.chance(2, 3) { &witnesses[..] } else { &[] };
         cuts.extend(self.loyal_clients(primary, seen));
-        // Where the backups still hear the old primary, its successor restarts under its eyes.
-        let in_sight = draw == 3;
-        let (lease, time) = (self.lease, time.max(if in_sight { self.lease * 3 } else { self.lease / 2 }));
+        let time = time.max(self.lease / 2);
         self.cut_for(world, cuts, time);
-        let (earliest, latest, downtime) =
-            if in_sight { (lease * 5 / 4, time, lease / 8) } else { (0, 2 * time, lease) };
-        if in_sight || self.rng.chance(1, 2) {
-            let (at, downtime) = (self.rng.between(earliest, latest), self.rng.below(downtime));
-            let hidden = if in_sight { self.rng.below(lease) } else { 0 };
-            self.later(world.now.after(at), Step::KillPrimary { shard, downtime, hidden });
+        if self.rng.chance(1, 2) {
+            let (at, downtime) = (self.rng.below(2 * time), self.rng.below(self.lease));
+            self.later(world.now.after(at), Step::KillPrimary { shard, downtime, hidden: 0 });
         }
+    }
+
+    /// A primary cut off, which nobody tells of its successor, is there again when that restarts, and the coordinator is
+    /// not.
+    fn old_primary(&mut self, world: &mut World, time: u64) {
+        let Some(Parts { shard, primary, backups, .. }) = self.parts() else { return };
+        world.probes.hit("nemesis: old primary");
+        let (lease, time) = (self.lease, time.max(self.lease * 3));
+        let mut cuts = both_ways(primary, &[self.hosts.coordinator]);
+        cuts.extend(self.loyal_clients(primary, &[]));
+        self.cut_for(world, cuts, time);
+        let (at, downtime) = (self.rng.between(lease * 5 / 4, time), self.rng.below(lease / 8));
+        self.cut_for(world, both_ways(primary, &backups), at);
+        let hidden = self.rng.below(lease);
+        self.later(world.now.after(at), Step::KillPrimary { shard, downtime, hidden });
     }
 
     /// A witness lives on with its list, but not for the coordinator, which appoints others. Then the primary is cut off

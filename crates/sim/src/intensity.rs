@@ -63,8 +63,10 @@ pub struct Acts {
     pub client: u64,
     /// A client is stopped, perhaps for longer than its lease.
     pub client_pause: u64,
-    /// A primary is cut off from its backups, and mostly from the coordinator, but not from clients.
+    /// A primary is cut off from its backups, and mostly from the coordinator, but not from all clients.
     pub depose: u64,
+    /// A primary is cut off, and comes back for its backups, but not for the coordinator, when its successor restarts.
+    pub old_primary: u64,
     /// A witness is cut off from the coordinator only; when its list changes, the primary dies with a tail of its own.
     pub list_change: u64,
 }
@@ -87,13 +89,14 @@ pub enum Act {
     Client,
     ClientPause,
     Depose,
+    OldPrimary,
     ListChange,
 }
 
 impl Acts {
     /// As a table.
     #[must_use]
-    pub fn weights(&self) -> [(Act, u64); 15] {
+    pub fn weights(&self) -> [(Act, u64); 16] {
         [
             (Act::Crash, self.crash),
             (Act::FastRestart, self.fast_restart),
@@ -109,6 +112,7 @@ impl Acts {
             (Act::Client, self.client),
             (Act::ClientPause, self.client_pause),
             (Act::Depose, self.depose),
+            (Act::OldPrimary, self.old_primary),
             (Act::ListChange, self.list_change),
         ]
     }
@@ -192,6 +196,7 @@ impl Intensity {
             client: weight(3),
             client_pause: weight(2),
             depose: weight(3),
+            old_primary: weight(1),
             list_change: weight(2),
         };
         intensity

@@ -26,7 +26,34 @@ const fn caught(bug: Bug, scenario: Scenario, seeds: u64, by: &'static str) -> C
 }
 
 /// Every bug, at least once.
-pub const CAUGHT: &[Caught] = &[caught(Bug::GatesIgnored, Scenario::Swarm, 3, "gates_respected")];
+pub const CAUGHT: &[Caught] = &[
+    caught(Bug::GatesIgnored, Scenario::Swarm, 5, "gates_respected"),
+    caught(Bug::FsyncLies, Scenario::Blackout, 5, "gates_respected"),
+    caught(Bug::StaleNow, Scenario::Zombie, 30, "linearizable_keys"),
+    caught(Bug::HeldEffectsKept, Scenario::DivergentTail, 40, "gates_respected"),
+    caught(Bug::HeldEffectsKept, Scenario::DivergentTail, 60, "whole_frames"),
+    caught(Bug::AttemptsMixed, Scenario::DivergentTail, 40, "linearizable_keys"),
+    caught(Bug::BodyRebuilt, Scenario::Swarm, 5, "gates_respected"),
+    caught(Bug::SyncInAnotherEpoch, Scenario::FastRestart, 40, "one_primary_per_epoch"),
+    caught(Bug::ReplayAcknowledges, Scenario::DivergentTail, 20, "linearizable_keys"),
+    caught(Bug::ReplayWithoutLookUp, Scenario::Crash, 5, "E1: "),
+    caught(Bug::ExpiryWithoutFloor, Scenario::ClientLeases, 20, "linearizable_keys"),
+    caught(Bug::OperationKeyNotRecorded, Scenario::OperationKeys, 60, "linearizable_keys"),
+    caught(Bug::HitWithoutRecord, Scenario::OperationKeys, 5, "gates_respected"),
+    caught(Bug::PromiseForgotten, Scenario::OldPrimary, 10, "linearizable_keys"),
+    caught(Bug::PromiseForgotten, Scenario::OldPrimary, 10, "synced_survives"),
+    caught(Bug::FreezeIgnored, Scenario::DivergentTail, 40, "synced_survives"),
+    caught(Bug::GcBeforeSync, Scenario::Swarm, 5, "gates_respected"),
+    caught(Bug::WitnessSkipped, Scenario::Crash, 10, "synced_survives"),
+    caught(Bug::ListUnchecked, Scenario::ListChange, 5, "current_witness_list"),
+    caught(Bug::ListClosedUnsynced, Scenario::ListChange, 10, "current_witness_list"),
+    caught(Bug::OverlapIgnored, Scenario::DivergentTail, 40, "linearizable_keys"),
+    caught(Bug::NotFoundUngated, Scenario::DivergentTail, 30, "linearizable_keys"),
+    caught(Bug::ReadWithoutLease, Scenario::Zombie, 20, "linearizable_keys"),
+    caught(Bug::SyncedAtAnyMember, Scenario::Swarm, 40, "gates_respected"),
+    caught(Bug::JoinersUncounted, Scenario::Rebuild, 10, "gates_respected"),
+    caught(Bug::JoinerElected, Scenario::Rebuild, 10, "an incomplete primary"),
+];
 
 /// Gives all machines of this thread a bug, or none.
 ///

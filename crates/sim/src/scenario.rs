@@ -24,6 +24,7 @@ pub enum Scenario {
     TornTurns,
     WitnessLoss,
     DivergentTail,
+    OldPrimary,
     ListChange,
     ClientLeases,
     OperationKeys,
@@ -53,6 +54,7 @@ impl Scenario {
             "divergent_tail",
             "primaries cut off from their backups go on, are deposed, and come back",
         ),
+        (Self::OldPrimary, "old_primary", "a primary that was cut off meets its restarting successor, and no coordinator"),
         (Self::ListChange, "list_change", "witnesses that the coordinator cannot see, and primaries that then die"),
         (
             Self::ClientLeases,
@@ -164,9 +166,14 @@ pub fn plan(scenario: Scenario, rng: &mut Rng) -> (Shape, Intensity) {
                 // Nobody is told, and the next frame finds another process.
                 (intensity.silent_close, intensity.loss) = (800_000, rng.between(10_000, 60_000));
                 intensity.nemesis_every = millis(rng.between(100, 400));
+                shape.duration = millis(10_000);
             }
         }
-        Scenario::Zombie => intensity.acts = Acts { zombie: 4, crash: 1, ..none },
+        Scenario::Zombie => {
+            (shape.clients, shape.readers, shape.duration) = (5, 2, millis(10_000));
+            intensity.nemesis_every = millis(rng.between(500, 1_500));
+            intensity.acts = Acts { zombie: 4, crash: 1, ..none };
+        }
         Scenario::PowerLoss => intensity.acts = Acts { power: 3, crash: 1, ..none },
         Scenario::Blackout => {
             shape.durability = Durability::Fsync;
@@ -191,11 +198,18 @@ fn directed(scenario: Scenario, rng: &mut Rng, shape: &mut Shape, intensity: &mu
     match scenario {
         Scenario::DivergentTail => {
             shape.nodes = u16::from(shape.faults) * 2 + 1;
+            (shape.clients, shape.readers, shape.duration) = (5, 2, millis(12_000));
             intensity.nemesis_every = millis(rng.between(400, 1200));
             // Some frames outlive a term or two.
             (intensity.reordering, intensity.duplication) = (true, 60_000);
             (intensity.stray, intensity.stray_delay) = (10_000, millis(rng.between(1_500, 4_000)));
             intensity.acts = Acts { depose: 5, crash: 1, zombie: 1, ..none };
+        }
+        Scenario::OldPrimary => {
+            (shape.nodes, shape.faults, shape.duration) = (3, 1, millis(12_000));
+            (shape.clients, shape.readers) = (5, 1);
+            intensity.nemesis_every = millis(rng.between(1_000, 2_000));
+            intensity.acts = Acts { old_primary: 4, crash: 1, ..none };
         }
         Scenario::ListChange => {
             (shape.nodes, shape.shards) = (u16::from(shape.faults) * 2 + 2, 1);
@@ -211,9 +225,10 @@ fn directed(scenario: Scenario, rng: &mut Rng, shape: &mut Shape, intensity: &mu
             intensity.acts = Acts { client: 3, client_pause: 3, crash: 1, ..none };
         }
         Scenario::OperationKeys => {
-            shape.load = (0, 40);
+            (shape.load, shape.duration) = ((0, 40), millis(10_000));
             intensity.nemesis_every = millis(rng.between(400, 1200));
-            intensity.acts = Acts { crash: 2, torn_turn: 1, depose: 4, client: 1, ..none };
+            (shape.clients, shape.pause) = (5, (millis(1), millis(6)));
+            intensity.acts = Acts { crash: 1, torn_turn: 1, depose: 6, client: 1, ..none };
         }
         Scenario::Tables => {
             shape.load = (30, 0);

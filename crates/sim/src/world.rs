@@ -444,7 +444,6 @@ impl World {
             self.now
         };
         let at = wanted.max(self.now).max(process.busy_until);
-        if process.name == "client 2" { eprintln!("{} PLAN wanted {wanted} at {at} turn_at {:?} deadline {:?} wake {:?} inbox {}", self.now, process.turn_at, actor.next_deadline().map(|t| host.clock.when(t)), actor.0.wake(), process.inbox.len()); }
         if process.turn_at.is_none_or(|planned| at < planned) {
             self.processes[id.0].turn_at = Some(at);
             let life = self.life(id);

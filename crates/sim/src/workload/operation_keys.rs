@@ -83,11 +83,11 @@ impl Workload for OperationKeys {
         }
         // The newest is often still under way.
         let mut used = match self.recent.last() {
-            Some(newest) if rng.chance(1, 4) => newest.clone(),
+            Some(newest) if rng.chance(1, 3) => newest.clone(),
             Some(_) if rng.chance(1, 4) => rng.pick(&self.recent).clone(),
             Some(_) | None => self.fresh(rng),
         };
-        if used.time_to_live_millis.is_none() && rng.chance(1, 5) {
+        if used.time_to_live_millis.is_none() && rng.chance(1, 3) {
             // Its first key has the same slot, so it is the same operation key.
             used.action = self.action(rng, used.tag);
         }
