@@ -89,6 +89,10 @@ impl ShardState {
     ) {
         assert!(floor >= self.tracker.floor().time(), "R4.6: the expiry floor goes down");
         self.cluster_time = self.cluster_time.max(floor);
+        // Between the verdict and the synced entry a client may have come back with a later lease: the floor does not
+        // refuse its new requests, so their records must stay.
+        let ended = |&client: &_| self.tracker.lease_expiry_of(client).is_some_and(|end| end <= floor);
+        let clients: Vec<_> = clients.into_iter().filter(ended).collect();
         self.tracker.raise_floor(floor, clients, |place| dead.push(EntryOffset(place.0)));
         dead.extend(self.floor_entry.replace(at));
     }

@@ -54,7 +54,11 @@ impl Scenario {
             "divergent_tail",
             "primaries cut off from their backups go on, are deposed, and come back",
         ),
-        (Self::OldPrimary, "old_primary", "a primary that was cut off meets its restarting successor, and no coordinator"),
+        (
+            Self::OldPrimary,
+            "old_primary",
+            "a primary that was cut off meets its restarting successor, and no coordinator",
+        ),
         (Self::ListChange, "list_change", "witnesses that the coordinator cannot see, and primaries that then die"),
         (
             Self::ClientLeases,

@@ -25,6 +25,7 @@ pub fn lacks(
     }
     configuration.shards.iter().find_map(|shard| {
         let mut known: Option<(u64, BTreeMap<SegmentId, &Content>)> = None;
+        let known_primary = shard.members.first().is_some_and(|member| member.node == shard.primary);
         shard.members.iter().find_map(|member| {
             let id = cores.host_of(configuration, member.node, shard.shard)?;
             let process = &processes[id.0];
@@ -43,6 +44,13 @@ pub fn lacks(
             };
             if *known_end != end {
                 return Some(format!("{}: {} ends at {end}, another at {known_end}", shard.shard, member.node));
+            }
+            // The primary frees a segment first: what it keeps is still needed everywhere (R7.2).
+            if member.node != shard.primary
+                && known_primary
+                && let Some(id) = known_segments.keys().find(|id| !segments.contains_key(id))
+            {
+                return Some(format!("{}: {} lacks {id:?}", shard.shard, member.node));
             }
             let differing = segments.iter().find(|(id, content)| {
                 let base = u64::from(id.0) * u64::from(segment_bytes);
