@@ -51,7 +51,7 @@ fn load(state: &State, except: ShardId, uses: impl Fn(&ShardConfig) -> bool) -> 
 }
 
 /// The new primary of a shard whose primary is gone, if anybody may be elected: an alive node that holds everything
-/// the shard ever answered from its last serving set ([M], R7.2). `recover_from` is what the new term recovers from.
+/// the shard ever answered from its last serving set (\[M\], R7.2). `recover_from` is what the new term recovers from.
 pub(crate) fn choose_primary(state: &State, shard: &ShardConfig, recover_from: &[NodeId]) -> Option<NodeId> {
     let never_served = recover_from.is_empty();
     let mut candidates: Vec<NodeId> =

@@ -126,7 +126,7 @@ impl Node {
         true
     }
 
-    /// R2.1 [M]: refused in another epoch; else gated on that record's position.
+    /// R2.1 \[M\]: refused in another epoch; else gated on that record's position.
     fn on_sync(&mut self, to: Endpoint, payload: &[u8], out: &mut Effects) -> bool {
         let Ok(SyncRequest { shard, epoch, rpc, attempt }) = hot::decode_small(payload) else { return false };
         let position = self.replicas.get(&shard).and_then(|replica| replica.position_of(rpc, epoch));

@@ -366,7 +366,7 @@ impl Replica {
 }
 
 impl Replica {
-    /// Where an update of this term is in the log (R2.1 [M]). `None`: another term, or not known here.
+    /// Where an update of this term is in the log (R2.1 \[M\]). `None`: another term, or not known here.
     pub fn position_of(&self, rpc: RpcId, epoch: Epoch) -> Option<LogPosition> {
         let is_of_term = |leader: &&Leader| leader.epoch == epoch || planted::is_on(Bug::SyncInAnotherEpoch);
         let leader = self.leader().filter(|leader| is_of_term(leader) && leader.serving().is_some())?;

@@ -354,7 +354,7 @@ impl Replica {
         }
     }
 
-    /// The floor's entry is synced: now the expired clients' records may go (R4.6 [M]).
+    /// The floor's entry is synced: now the expired clients' records may go (R4.6 \[M\]).
     fn settle_floor(&mut self, core: &mut Core, synced: u64) {
         let pending = &mut self.serving_mut().pending_floor;
         let Some(pending) = pending.take_if(|pending| pending.end <= synced) else { return };

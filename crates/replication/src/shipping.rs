@@ -84,7 +84,7 @@ impl Shipping {
         }
     }
 
-    /// Takes over the committed set (R7.2 [M]: nothing but a committed configuration calls this).
+    /// Takes over the committed set (R7.2 \[M\]: nothing but a committed configuration calls this).
     pub fn set_members(&mut self, members: impl IntoIterator<Item = MemberCore>) {
         let mut peers = Vec::new();
         for member in members.into_iter().filter(|member| member.core != self.own) {

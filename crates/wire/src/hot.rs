@@ -247,7 +247,7 @@ pub struct Appended {
 pub struct SyncRequest {
     /// Whose primary.
     pub shard: ShardId,
-    /// The epoch whose answer the client holds. Refused in any other [M].
+    /// The epoch whose answer the client holds. Refused in any other \[M\].
     pub epoch: Epoch,
     /// Which update.
     pub rpc: RpcId,
