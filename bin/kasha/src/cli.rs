@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use clap::{Args, Subcommand};
+use kasha_bench::say;
 use kasha_client::{Client, ClientOptions, Conditional, Error, Table, UpdateCall, Value};
 use serde_json::{Value as Json, json};
 
@@ -86,8 +87,20 @@ enum CliCommand {
     Tables,
 }
 
+/// Says something to whoever watches; nobody may.
+fn complain(text: &str) {
+    use std::io::Write;
+    let _ = writeln!(std::io::stderr(), "{text}");
+}
+
 /// Connects, with an error that says what to do.
 pub async fn connect(address: &Address, deadline: Duration) -> Result<Client> {
+    for address in &address.addresses {
+        let port = address.rsplit_once(':').map(|(_, port)| port.parse::<u16>());
+        if !matches!(port, Some(Ok(1..))) {
+            bail!("{address:?} is no address: write host:port, for example 127.0.0.1:7400 (K0403)");
+        }
+    }
     let options =
         ClientOptions { connect_timeout: deadline.min(Duration::from_secs(10)), deadline, ..ClientOptions::default() };
     Client::connect_with(&address.addresses, options).await.with_context(|| {
@@ -98,30 +111,41 @@ pub async fn connect(address: &Address, deadline: Duration) -> Result<Client> {
     })
 }
 
-pub fn run(arguments: &CliArguments) -> Result<()> {
+/// What a command came to, for scripts: the exit code tells it too.
+pub enum Done {
+    /// It did what it says.
+    Yes,
+    /// The condition failed, or there was no value: an answer, not an error.
+    No,
+}
+
+/// A command's outcome: for people, for scripts, and in one word.
+type Told = (String, Json, Done);
+
+pub fn run(arguments: &CliArguments) -> Result<Done> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    runtime.block_on(async {
-        let done = match connect(&arguments.cluster, arguments.deadline).await {
-            Ok(client) => execute(&client, arguments).await,
-            Err(error) => Err(error),
-        };
-        match done {
-            Ok((human, json)) => {
-                if arguments.json {
-                    println!("{json}");
-                } else {
-                    println!("{human}");
-                }
-                Ok(())
+    let told = runtime.block_on(async {
+        check(arguments)?;
+        let client = connect(&arguments.cluster, arguments.deadline).await?;
+        execute(&client, arguments).await
+    });
+    match told {
+        Ok((human, json, done)) => {
+            match (&done, arguments.json) {
+                (_, true) => say!("{json}"),
+                (Done::Yes, false) => say!("{human}"),
+                // Not on standard output, where it could be taken for a value.
+                (Done::No, false) => complain(&human),
             }
-            Err(error) => {
-                if arguments.json {
-                    println!("{}", json!({ "error": format!("{error:#}"), "outcome": outcome_of(&error) }));
-                }
-                Err(error)
-            }
+            Ok(done)
         }
-    })
+        Err(error) => {
+            if arguments.json {
+                say!("{}", json!({ "error": format!("{error:#}"), "outcome": outcome_of(&error) }));
+            }
+            Err(error)
+        }
+    }
 }
 
 /// The three outcomes, which a script must be able to tell apart.
@@ -152,18 +176,52 @@ fn json_value(value: Option<&Value>) -> Json {
     }
 }
 
-fn conditional(outcome: Conditional, what: &str) -> (String, Json) {
+fn conditional(outcome: Conditional, what: &str) -> Told {
     match outcome {
         Conditional::Done(version) => {
-            (format!("{what} (version {version})"), json!({ "done": true, "version": version }))
+            (format!("{what} (version {version})"), json!({ "done": true, "version": version }), Done::Yes)
         }
         Conditional::Failed(Some(version)) => {
-            (format!("not {what}: the key has version {version}"), json!({ "done": false, "version": version }))
+            let human = format!("not {what}: the key has version {version}");
+            (human, json!({ "done": false, "version": version }), Done::No)
         }
         Conditional::Failed(None) => {
-            (format!("not {what}: the key has no value"), json!({ "done": false, "version": null }))
+            (format!("not {what}: the key has no value"), json!({ "done": false, "version": null }), Done::No)
         }
     }
+}
+
+fn if_so(so: bool) -> Done {
+    if so { Done::Yes } else { Done::No }
+}
+
+/// Flags that a command has no use for are refused rather than ignored.
+fn check(arguments: &CliArguments) -> Result<()> {
+    let is_update = match &arguments.command {
+        CliCommand::Put { .. }
+        | CliCommand::PutIfVersion { .. }
+        | CliCommand::PutIfAbsent { .. }
+        | CliCommand::Delete { .. }
+        | CliCommand::DeleteIfVersion { .. }
+        | CliCommand::Incr { .. }
+        | CliCommand::Append { .. }
+        | CliCommand::Mput { .. }
+        | CliCommand::Mdelete { .. }
+        | CliCommand::Mincr { .. } => true,
+        CliCommand::Get { .. }
+        | CliCommand::Exists { .. }
+        | CliCommand::Mget { .. }
+        | CliCommand::CreateTable { .. }
+        | CliCommand::DropTable { .. }
+        | CliCommand::Tables => false,
+    };
+    if arguments.once.is_some() && !is_update {
+        bail!("--once is for updates of keys: leave it away here (K0403)");
+    }
+    if arguments.ttl.is_some_and(|ttl| ttl.is_zero()) {
+        bail!("--ttl 0 remembers nothing: give a longer time, or leave --once away (K0403)");
+    }
+    Ok(())
 }
 
 fn update<T>(call: UpdateCall<T>, arguments: &CliArguments) -> UpdateCall<T> {
@@ -174,20 +232,20 @@ fn update<T>(call: UpdateCall<T>, arguments: &CliArguments) -> UpdateCall<T> {
     }
 }
 
-async fn execute(client: &Client, arguments: &CliArguments) -> Result<(String, Json)> {
+async fn execute(client: &Client, arguments: &CliArguments) -> Result<Told> {
     match &arguments.command {
         CliCommand::CreateTable { name } => {
             let table = client.create_table(name).await?;
-            return Ok((format!("{name} is there"), json!({ "table": name, "id": table.id().0 })));
+            return Ok((format!("{name} is there"), json!({ "table": name, "id": table.id().0 }), Done::Yes));
         }
         CliCommand::DropTable { name } => {
             let dropped = client.drop_table(name).await?;
             let human = if dropped { format!("dropped {name}") } else { format!("there was no table {name}") };
-            return Ok((human, json!({ "dropped": dropped })));
+            return Ok((human, json!({ "dropped": dropped }), if_so(dropped)));
         }
         CliCommand::Tables => {
             let tables = client.list_tables().await?;
-            return Ok((tables.join("\n"), json!(tables)));
+            return Ok((tables.join("\n"), json!(tables), Done::Yes));
         }
         _ => {}
     }
@@ -195,15 +253,18 @@ async fn execute(client: &Client, arguments: &CliArguments) -> Result<(String, J
     on_table(&table, arguments).await
 }
 
-async fn on_table(table: &Table, arguments: &CliArguments) -> Result<(String, Json)> {
-    Ok(match &arguments.command {
+async fn on_table(table: &Table, arguments: &CliArguments) -> Result<Told> {
+    let mut done = Done::Yes;
+    let (human, json) = match &arguments.command {
         CliCommand::Get { key } => {
             let value = table.get(key).await?;
             let human = value.as_ref().map_or_else(|| "(no value)".to_owned(), |value| show(&value.bytes));
+            done = if_so(value.is_some());
             (human, json_value(value.as_ref()))
         }
         CliCommand::Exists { key } => {
             let exists = table.exists(key).await?;
+            done = if_so(exists);
             (exists.to_string(), json!(exists))
         }
         CliCommand::Put { key, value } => {
@@ -211,20 +272,21 @@ async fn on_table(table: &Table, arguments: &CliArguments) -> Result<(String, Js
             (format!("done (version {version})"), json!({ "version": version }))
         }
         CliCommand::PutIfVersion { key, version, value } => {
-            conditional(update(table.put_if_version(key, *version, value), arguments).await?, "done")
+            return Ok(conditional(update(table.put_if_version(key, *version, value), arguments).await?, "done"));
         }
         CliCommand::PutIfAbsent { key, value } => {
-            conditional(update(table.put_if_absent(key, value), arguments).await?, "done")
+            return Ok(conditional(update(table.put_if_absent(key, value), arguments).await?, "done"));
         }
         CliCommand::Delete { key } => {
             let deleted = update(table.delete(key), arguments).await?;
+            done = if_so(deleted.is_some());
             (
                 if deleted.is_some() { "deleted" } else { "there was no value" }.to_owned(),
                 json!({ "deleted": deleted.is_some() }),
             )
         }
         CliCommand::DeleteIfVersion { key, version } => {
-            conditional(update(table.delete_if_version(key, *version), arguments).await?, "deleted")
+            return Ok(conditional(update(table.delete_if_version(key, *version), arguments).await?, "deleted"));
         }
         CliCommand::Incr { key, by } => {
             let counter = update(table.increment(key, *by), arguments).await?;
@@ -234,6 +296,19 @@ async fn on_table(table: &Table, arguments: &CliArguments) -> Result<(String, Js
             let appended = update(table.append(key, value), arguments).await?;
             (format!("{} bytes", appended.length), json!({ "length": appended.length, "version": appended.version }))
         }
+        CliCommand::Mget { .. } | CliCommand::Mput { .. } | CliCommand::Mdelete { .. } | CliCommand::Mincr { .. } => {
+            on_keys(table, arguments).await?
+        }
+        CliCommand::CreateTable { .. } | CliCommand::DropTable { .. } | CliCommand::Tables => {
+            unreachable!("done before")
+        }
+    };
+    Ok((human, json, done))
+}
+
+/// Several keys, as one operation.
+async fn on_keys(table: &Table, arguments: &CliArguments) -> Result<(String, Json)> {
+    Ok(match &arguments.command {
         CliCommand::Mget { keys } => {
             let values = table.multi_get(keys).await?;
             let lines = keys.iter().zip(&values);
@@ -244,7 +319,7 @@ async fn on_table(table: &Table, arguments: &CliArguments) -> Result<(String, Js
             (human.collect::<Vec<_>>().join("\n"), values.iter().map(|value| json_value(value.as_ref())).collect())
         }
         CliCommand::Mput { pairs } => {
-            let pairs = in_pairs(pairs)?;
+            let pairs = in_pairs(pairs, "value")?;
             let versions = update(table.multi_put(&pairs), arguments).await?;
             (format!("done ({} keys)", versions.len()), json!({ "versions": versions }))
         }
@@ -253,24 +328,22 @@ async fn on_table(table: &Table, arguments: &CliArguments) -> Result<(String, Js
             (format!("deleted {}", deleted.iter().filter(|&&deleted| deleted).count()), json!({ "deleted": deleted }))
         }
         CliCommand::Mincr { pairs } => {
-            let pairs = in_pairs(pairs)?;
+            let pairs = in_pairs(pairs, "delta")?;
             let deltas = pairs.iter().map(|(key, delta)| Ok((key, delta.parse::<i64>()?)));
             let deltas = deltas.collect::<Result<Vec<_>>>().context(NO_NUMBER)?;
             let counters = update(table.multi_increment(&deltas), arguments).await?;
             let values: Vec<_> = counters.iter().map(|counter| counter.value).collect();
             (values.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"), json!({ "values": values }))
         }
-        CliCommand::CreateTable { .. } | CliCommand::DropTable { .. } | CliCommand::Tables => {
-            unreachable!("done before")
-        }
+        _ => unreachable!("one key, or none"),
     })
 }
 
 const NO_NUMBER: &str = "a delta is no 64-bit number: write it as digits (K0403)";
 
-fn in_pairs(words: &[String]) -> Result<Vec<(String, String)>> {
+fn in_pairs(words: &[String], second: &str) -> Result<Vec<(String, String)>> {
     if words.is_empty() || !words.len().is_multiple_of(2) {
-        bail!("the words are not pairs: write key value key value … (K0403)");
+        bail!("the words are not pairs: write key {second} key {second} … (K0403)");
     }
     Ok(words.chunks_exact(2).map(|pair| (pair[0].clone(), pair[1].clone())).collect())
 }

@@ -7,11 +7,12 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use clap::{Args, Subcommand};
+use kasha_bench::say;
 use kasha_node::Answers;
 use kasha_runtime::FrameFaults;
 use kasha_wire::Durability;
 
-use crate::host::{ClusterSpec, Injected, NodeSpec, RunningNode, wait_and_stop};
+use crate::host::{ClusterSpec, Injected, NodeSpec, RunningNode, abort_on_panic, memory_bytes, wait_and_stop};
 
 #[derive(Args)]
 pub struct DemoArguments {
@@ -134,7 +135,7 @@ pub fn internal_node(arguments: &InternalNodeArguments) -> Result<()> {
             durability: arguments.durability,
             min_backups: None,
         }),
-        memory_bytes: arguments.memory_mib * 1024 * 1024,
+        memory_bytes: memory_bytes(arguments.memory_mib)?,
         lease: arguments.lease,
         flush_interval: Duration::from_millis(100),
         spin: arguments.spin,
@@ -148,6 +149,7 @@ pub fn internal_node(arguments: &InternalNodeArguments) -> Result<()> {
             }),
         },
     };
+    abort_on_panic();
     let (ended, endings) = mpsc::channel();
     let node = RunningNode::start(&spec, &ended)?;
     wait_and_stop(vec![node], &endings)
@@ -178,7 +180,7 @@ pub fn bench(arguments: &BenchArguments) -> Result<()> {
         ..kasha_bench::LatencyOptions::new(std::env::current_exe()?, latency.faults.0.clone())
     };
     let report = kasha_bench::latency(options)?;
-    println!("{report}");
+    say!("{report}");
     if let Some(path) = &latency.json {
         std::fs::write(path, report.to_json()).with_context(|| format!("cannot write {}", path.display()))?;
     }

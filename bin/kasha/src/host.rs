@@ -11,12 +11,14 @@ use anyhow::{Context, Result, bail};
 use kasha_coordinator::{Coordinator, CoordinatorOptions};
 use kasha_node::{Answers, Node, NodeOptions};
 use kasha_runtime::{
-    ClusterCell, DataDir, EventLoop, FrameFaults, Identity, LoopHandle, LoopOptions, Serve, boot_id, listen,
+    Application, ClusterCell, DataDir, EventLoop, FrameFaults, Identity, LoopHandle, LoopOptions, boot_id, listen,
     random_u64, spawn_loop,
 };
 use kasha_types::{ClusterId, CoreId, Incarnation, NodeId};
 use kasha_wire::frame::{FRAME_HEADER_BYTES, FrameHeader};
 use kasha_wire::{Durability, Message};
+
+use crate::telling::{TellCommits, TellLease};
 
 /// What a node is told by its operator.
 #[derive(Clone, Debug)]
@@ -56,6 +58,41 @@ pub struct Injected {
     pub faults: Option<FrameFaults>,
 }
 
+/// Stops the process at the first panic of any thread: a node that found its own bug says nothing more to anybody, and
+/// whoever supervises it sees that it ended.
+pub fn abort_on_panic() {
+    let print = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        print(panic);
+        let _ = writeln!(
+            crate::Log,
+            "kasha: that is a bug, and this process stops rather than go on: please report it (K0409)"
+        );
+        std::process::abort();
+    }));
+}
+
+/// The memory of a replica's log. It needs a few segments at least, and its index has an end.
+pub fn memory_bytes(mebibytes: u64) -> Result<u64> {
+    const RANGE: std::ops::RangeInclusive<u64> = 64..=1024 * 1024;
+    if !RANGE.contains(&mebibytes) {
+        bail!(
+            "{mebibytes} MiB is no size for a replica's memory: give one from {} to {} (K0403)",
+            RANGE.start(),
+            RANGE.end()
+        );
+    }
+    Ok(mebibytes * 1024 * 1024)
+}
+
+/// Shards of a cluster by default: one for each core.
+pub fn default_shards(nodes: u16, cores: usize) -> Result<u16> {
+    let shards = u16::try_from(usize::from(nodes) * cores).ok();
+    shards.with_context(|| {
+        format!("{nodes} nodes of {cores} cores are too many for one shard each: give --shards (K0403)")
+    })
+}
+
 /// How long a loop polls by default (section 12): a little where every loop can have a processor of its own, not at all
 /// where they would take it from each other.
 pub fn default_spin(loops: usize) -> Duration {
@@ -79,7 +116,8 @@ pub type Ended = (String, Result<(), String>);
 impl RunningNode {
     /// Starts a node's loops. `ended` hears of each loop that ends.
     pub fn start(spec: &NodeSpec, ended: &mpsc::Sender<Ended>) -> Result<Self> {
-        let mut data = DataDir::open_or_create(&spec.data, NodeId(spec.node))?;
+        let cores = u8::try_from(spec.listen.len()).context("a node has at most 255 cores (K0403)")?;
+        let mut data = DataDir::open_or_create(&spec.data, NodeId(spec.node), cores)?;
         let mut listeners = Vec::new();
         for &address in &spec.listen {
             listeners.push(listen(address)?.0);
@@ -149,7 +187,7 @@ impl RunningNode {
                 Coordinator::start(options, disk, now, out).map_err(Into::into)
             })
         };
-        self.spawn("coordinator".into(), make, ended)
+        self.spawn("coordinator".into(), make, TellCommits::default(), ended)
     }
 
     fn spawn_core(
@@ -185,7 +223,7 @@ impl RunningNode {
         let make = move || {
             EventLoop::new(loop_options, |disk, now, out| Node::start(options, disk, now, out).map_err(Into::into))
         };
-        self.spawn(format!("n{}c{index}", spec.node), make, ended)
+        self.spawn(format!("n{}c{index}", spec.node), make, TellLease::default(), ended)
     }
 
     /// Makes a loop on its own thread (a machine stays on the thread that made it) and runs it there.
@@ -193,6 +231,7 @@ impl RunningNode {
         &mut self,
         name: String,
         make: impl FnOnce() -> Result<EventLoop<M>, kasha_runtime::LoopError> + Send + 'static,
+        mut telling: impl Application<M> + Send + 'static,
         ended: &mpsc::Sender<Ended>,
     ) -> Result<()> {
         let (ready, made) = mpsc::channel();
@@ -206,7 +245,7 @@ impl RunningNode {
                 }
             };
             let _ = ready.send(Ok(event_loop.handle()));
-            let result = event_loop.run(&mut Serve).map(|_| ()).map_err(|error| error.to_string());
+            let result = event_loop.run(&mut telling).map(|_| ()).map_err(|error| error.to_string());
             let _ = ended.send((loop_name, result));
         })
         .context(NO_THREAD)?;
@@ -230,7 +269,7 @@ fn discover_cluster(coordinator: SocketAddr) -> Result<ClusterId> {
             Err(error) => last = Some(error),
         }
         if attempt == 10 {
-            eprintln!("kasha: waiting for the coordinator at {coordinator} …");
+            let _ = writeln!(crate::Log, "kasha: waiting for the coordinator at {coordinator} …");
         }
         std::thread::sleep(Duration::from_millis(100));
     }
@@ -292,5 +331,37 @@ pub fn wait_and_stop(nodes: Vec<RunningNode>, ended: &mpsc::Receiver<Ended>) -> 
     match failure {
         None => Ok(()),
         Some(failure) => bail!("{failure}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_that_make_no_sense_are_refused() {
+        assert_eq!(memory_bytes(64).unwrap(), 1 << 26);
+        for wrong in [0, 8, 1 << 21, u64::MAX >> 20, u64::MAX] {
+            assert!(memory_bytes(wrong).unwrap_err().to_string().contains("K0403"));
+        }
+        assert_eq!(default_shards(3, 2).unwrap(), 6);
+        assert!(default_shards(u16::MAX, 2).is_err());
+    }
+
+    #[test]
+    fn a_panic_in_any_thread_ends_the_process() {
+        const CHILD: &str = "KASHA_TEST_PANICS";
+        if std::env::var_os(CHILD).is_some() {
+            abort_on_panic();
+            let _ = spawn_loop("panics", None, || panic!("an assertion")).unwrap().join();
+            std::thread::sleep(Duration::from_secs(60));
+            return;
+        }
+        let name = "host::tests::a_panic_in_any_thread_ends_the_process";
+        let mut child = std::process::Command::new(std::env::current_exe().unwrap());
+        let output = child.args(["--exact", name, "--nocapture"]).env(CHILD, "1").output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(std::os::unix::process::ExitStatusExt::signal(&output.status), Some(6), "SIGABRT: {said}");
+        assert!(said.contains("an assertion") && said.contains("K0409"), "{said}");
     }
 }

@@ -1,6 +1,8 @@
 //! `kasha`: one binary for servers, tools, demonstrations and simulations.
 // The binary is the outermost shell: threads, clocks and files are its business.
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]
+// Whoever reads our output may stop reading: `kasha_bench::say!`.
+#![deny(clippy::print_stdout)]
 
 mod cli;
 mod commands;
@@ -10,6 +12,9 @@ mod server;
 mod sim;
 mod start;
 mod status;
+mod telling;
+
+use std::io::{self, IsTerminal, Write};
 
 use clap::{Parser, Subcommand};
 
@@ -45,15 +50,40 @@ enum Command {
     InternalNode(Box<commands::InternalNodeArguments>),
 }
 
+/// Standard error, whose reader may end before we do: what cannot be written is lost, and nothing else.
+#[derive(Clone, Copy)]
+pub(crate) struct Log;
+
+impl Write for Log {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let _ = io::stderr().write_all(bytes);
+        Ok(bytes.len())
+    }
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
 fn main() {
     let arguments = Arguments::parse();
+    // A log that nobody reads any more loses lines, never the process.
     let filter = tracing_subscriber::EnvFilter::try_from_env("KASHA_LOG")
         .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("warn"));
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).compact().init();
+    let is_terminal = std::io::stderr().is_terminal();
+    tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(|| Log)
+        .with_ansi(is_terminal)
+        .with_target(false)
+        .compact()
+        .init();
     let result = match arguments.command {
         Command::Start(arguments) => start::run(&arguments),
         Command::Server(arguments) => server::run(&arguments),
-        Command::Cli(arguments) => cli::run(&arguments),
+        Command::Cli(arguments) => cli::run(&arguments).map(|done| match done {
+            cli::Done::Yes => {}
+            cli::Done::No => std::process::exit(3),
+        }),
         Command::Status(arguments) => status::run(&arguments),
         Command::Demo(arguments) => commands::demo(&arguments),
         Command::Bench(arguments) => commands::bench(&arguments),
@@ -61,7 +91,7 @@ fn main() {
         Command::InternalNode(arguments) => commands::internal_node(&arguments),
     };
     if let Err(error) = result {
-        eprintln!("kasha: {error:#}");
+        let _ = writeln!(Log, "kasha: {error:#}");
         std::process::exit(1);
     }
 }

@@ -7,9 +7,13 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, bail};
 use clap::Args;
+use kasha_bench::say;
 use serde::Deserialize;
 
-use crate::host::{ClusterSpec, Injected, NodeSpec, RunningNode, default_spin, wait_and_stop};
+use crate::host::{
+    ClusterSpec, Injected, NodeSpec, RunningNode, abort_on_panic, default_shards, default_spin, memory_bytes,
+    wait_and_stop,
+};
 
 #[derive(Args)]
 pub struct ServerArguments {
@@ -22,7 +26,7 @@ pub struct ServerArguments {
     /// This node's data folder.
     #[arg(long, env = "KASHA_DATA")]
     data: Option<PathBuf>,
-    /// Where each core listens: one address per core.
+    /// Where each core listens: one address per core; none for a process that only hosts the coordinator.
     #[arg(long, env = "KASHA_LISTEN", value_delimiter = ',')]
     listen: Vec<SocketAddr>,
     /// The same addresses as others reach them, if they differ.
@@ -116,7 +120,9 @@ fn spec(arguments: &ServerArguments) -> Result<NodeSpec> {
         bail!("--node 0 is nobody: number nodes from 1 (K0403)");
     }
     let listen = either(&arguments.listen, file.listen);
-    if listen.is_empty() {
+    let hosts_coordinator = arguments.host_coordinator || file.host_coordinator;
+    // A process of its own for the coordinator hosts no data: it needs no core.
+    if listen.is_empty() && !hosts_coordinator {
         bail!("{}", missing("--listen"));
     }
     let advertise = either(&arguments.advertise, file.advertise);
@@ -127,12 +133,15 @@ fn spec(arguments: &ServerArguments) -> Result<NodeSpec> {
     if let Some(address) = advertise.iter().find(|address| address.ip().is_unspecified()) {
         bail!("others cannot reach {address}: name the addresses that they use with --advertise (K0403)");
     }
-    let hosts = if arguments.host_coordinator || file.host_coordinator {
+    let hosts = if hosts_coordinator {
         let nodes = arguments.nodes.or(file.nodes).unwrap_or(3);
         let durability = arguments.durability.as_deref().or(file.durability.as_deref()).unwrap_or("replicated");
         Some(ClusterSpec {
             nodes,
-            shards: arguments.shards.or(file.shards).unwrap_or(nodes * listen.len() as u16),
+            shards: match arguments.shards.or(file.shards) {
+                Some(shards) => shards,
+                None => default_shards(nodes, listen.len().max(1))?,
+            },
             faults: arguments.faults.or(file.faults).unwrap_or(1),
             durability: crate::start::parse_durability(durability).map_err(anyhow::Error::msg)?,
             min_backups: arguments.min_backups.or(file.min_backups),
@@ -148,7 +157,7 @@ fn spec(arguments: &ServerArguments) -> Result<NodeSpec> {
         advertise,
         coordinator: arguments.coordinator.or(file.coordinator).with_context(|| missing("--coordinator"))?,
         hosts,
-        memory_bytes: arguments.memory_mib.or(file.memory_mib).unwrap_or(1024) * 1024 * 1024,
+        memory_bytes: memory_bytes(arguments.memory_mib.or(file.memory_mib).unwrap_or(1024))?,
         lease: duration(arguments.lease.as_ref(), file.lease.as_ref(), Duration::from_secs(2))?,
         flush_interval: duration(
             arguments.flush_interval.as_ref(),
@@ -162,12 +171,13 @@ fn spec(arguments: &ServerArguments) -> Result<NodeSpec> {
 
 pub fn run(arguments: &ServerArguments) -> Result<()> {
     let spec = spec(arguments)?;
+    abort_on_panic();
     let (ended, endings) = mpsc::channel();
     let node = RunningNode::start(&spec, &ended)?;
-    println!(
-        "node-{} listens at {}",
-        spec.node,
-        spec.listen.iter().map(ToString::to_string).collect::<Vec<_>>().join(" ")
-    );
+    let listen: Vec<_> = spec.listen.iter().map(ToString::to_string).collect();
+    match listen.is_empty() {
+        true => say!("the coordinator listens at {}", spec.coordinator),
+        false => say!("node-{} listens at {}", spec.node, listen.join(" ")),
+    }
     wait_and_stop(vec![node], &endings)
 }

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use anyhow::{Result, bail};
 use clap::Args;
+use kasha_bench::say;
 use kasha_sim::{Bug, RunReport, Scenario, SimOptions, sweep};
 
 #[derive(Args)]
@@ -58,7 +59,7 @@ fn planted_bugs() -> String {
 pub fn run(arguments: &SimArguments) -> Result<()> {
     if arguments.scenario.as_deref() == Some("list") {
         for (_, name, what) in Scenario::TABLE {
-            println!("{name:20} {what}");
+            say!("{name:20} {what}");
         }
         return Ok(());
     }
@@ -80,16 +81,16 @@ pub fn run(arguments: &SimArguments) -> Result<()> {
 
 /// One run, with all that is known of it.
 fn show(report: &RunReport) -> Result<()> {
-    println!("{}", report.line());
-    println!("{} operations, {} simulated, digest {}", report.operations, report.ended, report.digest);
+    say!("{}", to_paste(report.line()));
+    say!("{} operations, {} simulated, digest {}", report.operations, report.ended, report.digest);
     for (name, count) in report.probes.iter() {
-        println!("  {count:>10}  {name}");
+        say!("  {count:>10}  {name}");
     }
     for violation in &report.violations {
-        println!("  {violation}");
+        say!("  {violation}");
     }
     if report.violations.is_empty() {
-        println!("no violation");
+        say!("no violation");
         return Ok(());
     }
     bail!("seed {}: {} violations", report.options.seed, report.violations.len())
@@ -98,7 +99,7 @@ fn show(report: &RunReport) -> Result<()> {
 fn sweep_all(arguments: &SimArguments, scenarios: &[Scenario], planted: Option<Bug>) -> Result<()> {
     let jobs = arguments.jobs.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from));
     let seeds = arguments.start..arguments.start + arguments.seeds;
-    println!("commit {}, seeds {}..{}, {} scenarios", commit(), seeds.start, seeds.end, scenarios.len());
+    say!("commit {}, seeds {}..{}, {} scenarios", commit(), seeds.start, seeds.end, scenarios.len());
     let done = AtomicU64::new(0);
     let bar = indicatif::ProgressBar::new(arguments.seeds);
     if !std::io::stderr().is_terminal() {
@@ -108,27 +109,47 @@ fn sweep_all(arguments: &SimArguments, scenarios: &[Scenario], planted: Option<B
         done.fetch_add(1, Ordering::Relaxed);
         bar.inc(1);
         if !run.violations.is_empty() {
-            bar.suspend(|| println!("FAILED {}", run.line()));
+            bar.suspend(|| say!("FAILED {}", to_paste(run.line())));
         }
         true
     });
     bar.finish_and_clear();
-    println!("{} runs, {} operations, digest {}", report.runs, report.operations, report.digest());
-    println!("reached:");
+    say!("{} runs, {} operations, digest {}", report.runs, report.operations, report.digest());
+    say!("reached:");
     for (name, count) in report.probes.iter() {
-        println!("  {count:>10}  {name}");
+        say!("  {count:>10}  {name}");
     }
+    let unreached = match planted {
+        None => report.unreached(arguments.scenario.is_none()),
+        Some(_) => Vec::new(),
+    };
+    unreached.iter().for_each(|what| say!("NOT REACHED {what}"));
     if report.failed.is_empty() {
-        println!("no violation");
+        say!("no violation");
+        if !unreached.is_empty() {
+            bail!(
+                "{} of the paths that such a sweep must reach were not reached: it proves too little",
+                unreached.len()
+            );
+        }
         return Ok(());
     }
     for run in &report.failed {
-        println!("{}", run.line());
+        say!("{}", to_paste(run.line()));
         for violation in run.violations.iter().take(5) {
-            println!("  {violation}");
+            say!("  {violation}");
         }
     }
     bail!("{} of {} runs broke a promise; each line above repeats one", report.failed.len(), report.runs)
+}
+
+/// The line that repeats a run, as whoever started this one can paste it: a checkout's program is on nobody's path.
+fn to_paste(line: String) -> String {
+    let in_checkout = std::env::current_exe().is_ok_and(|exe| exe.parent().is_some_and(|dir| dir.ends_with("release")));
+    match line.strip_prefix("kasha ") {
+        Some(rest) if in_checkout => format!("cargo run --release -- {rest}"),
+        Some(_) | None => line,
+    }
 }
 
 /// The commit this was run in, if there is a checkout here.

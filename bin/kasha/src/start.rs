@@ -1,16 +1,21 @@
 //! `kasha start`: a whole cluster in one process.
 
+use std::io::Write;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::mpsc;
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use clap::Args;
+use kasha_bench::say;
 use kasha_client::{Client, ClientOptions};
 use kasha_wire::{Durability, ShardPhase};
 
-use crate::host::{ClusterSpec, Injected, NodeSpec, RunningNode, default_spin, wait_and_stop};
+use crate::host::{
+    ClusterSpec, Injected, NodeSpec, RunningNode, abort_on_panic, default_shards, default_spin, memory_bytes,
+    wait_and_stop,
+};
 
 /// The first port of a cluster on one machine: the coordinator's; the nodes' follow.
 pub const FIRST_PORT: u16 = 7400;
@@ -54,15 +59,37 @@ pub fn parse_durability(text: &str) -> Result<Durability, String> {
     }
 }
 
+/// Where each node's cores listen: one port after the other, behind the coordinator's.
+fn addresses(arguments: &StartArguments) -> Result<Vec<Vec<SocketAddr>>> {
+    let (nodes, cores) = (u32::from(arguments.nodes), u32::from(arguments.cores));
+    for (flag, value) in [("--nodes", nodes), ("--cores", cores), ("--port", u32::from(arguments.port))] {
+        if value == 0 {
+            bail!("{flag} 0 makes no cluster: give a greater number (K0403)");
+        }
+    }
+    let first = u32::from(arguments.port) + 1;
+    if first + nodes * cores > 1 << 16 {
+        bail!("{} ports from {} on do not exist: choose a lower --port (K0403)", nodes * cores + 1, arguments.port);
+    }
+    let of_node = |node: u32| {
+        let first = first + node * cores;
+        (first..first + cores).map(|port| SocketAddr::from(([127, 0, 0, 1], port as u16))).collect()
+    };
+    Ok((0..nodes).map(of_node).collect())
+}
+
 pub fn run(arguments: &StartArguments) -> Result<()> {
     let coordinator = SocketAddr::from(([127, 0, 0, 1], arguments.port));
-    let shards = arguments.shards.unwrap_or(arguments.nodes * u16::from(arguments.cores));
+    let memory_bytes = memory_bytes(arguments.memory_mib)?;
+    let addresses = addresses(arguments)?;
+    let shards = match arguments.shards {
+        Some(shards) => shards,
+        None => default_shards(arguments.nodes, usize::from(arguments.cores))?,
+    };
+    abort_on_panic();
     let (ended, endings) = mpsc::channel();
     let mut nodes = Vec::new();
-    for node in 1..=arguments.nodes {
-        let first = arguments.port + 1 + (node - 1) * u16::from(arguments.cores);
-        let listen: Vec<_> =
-            (first..first + u16::from(arguments.cores)).map(|port| ([127, 0, 0, 1], port).into()).collect();
+    for (node, listen) in (1..).zip(&addresses) {
         let hosts = (node == 1).then_some(ClusterSpec {
             nodes: arguments.nodes,
             shards,
@@ -74,10 +101,10 @@ pub fn run(arguments: &StartArguments) -> Result<()> {
             node,
             data: arguments.data.join(format!("node-{node}")),
             advertise: listen.clone(),
-            listen,
+            listen: listen.clone(),
             coordinator,
             hosts,
-            memory_bytes: arguments.memory_mib * 1024 * 1024,
+            memory_bytes,
             lease: arguments.lease,
             flush_interval: Duration::from_millis(100),
             spin: default_spin(usize::from(arguments.nodes) * usize::from(arguments.cores) + 1),
@@ -86,19 +113,17 @@ pub fn run(arguments: &StartArguments) -> Result<()> {
         nodes.push(RunningNode::start(&spec, &ended)?);
     }
     wait_until_serving(coordinator, &endings)?;
-    println!("ready");
-    println!("  coordinator  {coordinator}");
-    for node in 1..=arguments.nodes {
-        let first = arguments.port + 1 + (node - 1) * u16::from(arguments.cores);
-        let ports: Vec<_> =
-            (first..first + u16::from(arguments.cores)).map(|port| format!("127.0.0.1:{port}")).collect();
-        println!("  node-{node}       {}", ports.join(" "));
+    say!("ready");
+    say!("  coordinator  {coordinator}");
+    for (node, listen) in (1..).zip(&addresses) {
+        let listen: Vec<_> = listen.iter().map(ToString::to_string).collect();
+        say!("  node-{node:<7} {}", listen.join(" "));
     }
     let flag = if arguments.port == FIRST_PORT { String::new() } else { format!(" --address {coordinator}") };
-    println!(
+    say!(
         "\nTry, in another terminal:\n  kasha cli{flag} put greeting hello\n  kasha cli{flag} get greeting\n  kasha status{flag}"
     );
-    println!("Ctrl-C stops the cluster; its data stays in {}.", arguments.data.display());
+    say!("Ctrl-C stops the cluster; its data stays in {}.", arguments.data.display());
     wait_and_stop(nodes, &endings)
 }
 
@@ -126,7 +151,10 @@ pub fn wait_until_serving(coordinator: SocketAddr, endings: &mpsc::Receiver<crat
             }
             if told.elapsed() > Duration::from_secs(3) {
                 told = std::time::Instant::now();
-                eprintln!("kasha: waiting for {waiting:?} to be recovered; `kasha status` shows what each waits for");
+                let _ = writeln!(
+                    crate::Log,
+                    "kasha: waiting for {waiting:?} to be recovered; `kasha status` shows what each waits for"
+                );
             }
             tokio::time::sleep(Duration::from_millis(20)).await;
         }

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 use clap::Args;
+use kasha_bench::say;
 use kasha_types::CoreId;
 use kasha_wire::status::{CoreStatus, ReplicaStatus};
 use kasha_wire::{Configuration, Durability, MemberState, ShardConfig, ShardPhase};
@@ -45,7 +46,7 @@ pub fn run(arguments: &StatusArguments) -> Result<()> {
             }
         }
         if arguments.json {
-            println!("{:#}", to_json(&configuration, coordinator, &cores));
+            say!("{:#}", to_json(&configuration, coordinator, &cores));
         } else {
             print_human(&configuration, coordinator, &cores);
         }
@@ -66,17 +67,24 @@ fn fast_path_rate(status: &ReplicaStatus) -> Option<f64> {
     (answers > 0).then(|| status.fast_answers as f64 / answers as f64)
 }
 
-fn health(configuration: &Configuration, shard: &ShardConfig) -> &'static str {
+fn health(configuration: &Configuration, shard: &ShardConfig, primary: Option<&ReplicaStatus>) -> &'static str {
     let complete = shard.members.iter().filter(|member| member.state == MemberState::Complete).count();
     let wanted = usize::from(configuration.faults) + 1;
     match shard.phase {
         ShardPhase::Recovering => "recovering",
+        ShardPhase::Serving if primary.is_none() => "primary silent",
         ShardPhase::Serving if shard.members.len() < wanted => "too few members",
         ShardPhase::Serving if complete < wanted => "copying old data",
         ShardPhase::Serving if shard.closing => "changing witnesses",
-        ShardPhase::Serving if !shard.has_fast_path(configuration.faults) => "no fast path",
+        ShardPhase::Serving if configuration.faults > 0 && !shard.has_fast_path(configuration.faults) => "no fast path",
+        ShardPhase::Serving if primary.is_some_and(is_full) => "memory full",
         ShardPhase::Serving => "healthy",
     }
+}
+
+/// Updates that need more memory are refused, or will be soon.
+fn is_full(status: &ReplicaStatus) -> bool {
+    status.memory_bytes >= status.memory_max_bytes / 100 * 94
 }
 
 fn print_human(configuration: &Configuration, coordinator: bool, cores: &[CoreStatus]) {
@@ -84,20 +92,24 @@ fn print_human(configuration: &Configuration, coordinator: bool, cores: &[CoreSt
         Durability::Replicated => "replicated",
         Durability::Fsync => "fsync",
     };
-    println!(
+    say!(
         "{}  f = {}  durability {durability}  configuration {}  coordinator {}",
         configuration.cluster,
         configuration.faults,
         configuration.version.0,
-        if coordinator { "reachable" } else { "NOT reachable (updates go on; nothing is reconfigured)" }
+        if coordinator {
+            "reachable"
+        } else {
+            "NOT reachable: the states below are its last word; no fail-over, no new clients"
+        }
     );
-    println!("\nNODE     STATE  CORES");
+    say!("\nNODE     STATE  CORES");
     for info in &configuration.nodes {
         let state = if info.alive { "alive" } else { "lost" };
         let addresses: Vec<_> = info.cores.iter().map(ToString::to_string).collect();
-        println!("{:8} {state:6} {}", info.node.to_string(), addresses.join(" "));
+        say!("{:8} {state:6} {}", info.node.to_string(), addresses.join(" "));
     }
-    println!("\nSHARD    EPOCH PRIMARY  MEMBERS              WITNESSES        STATE");
+    say!("\nSHARD    EPOCH PRIMARY  MEMBERS              WITNESSES        STATE");
     for shard in &configuration.shards {
         let members: Vec<_> = (shard.members.iter())
             .map(|member| match member.state {
@@ -106,27 +118,27 @@ fn print_human(configuration: &Configuration, coordinator: bool, cores: &[CoreSt
             })
             .collect();
         let witnesses: Vec<_> = shard.witnesses.iter().map(|node| node.0.to_string()).collect();
-        println!(
+        say!(
             "{:8} {:5} {:8} {:20} {:16} {}",
             shard.shard.to_string(),
             shard.epoch.0,
             shard.primary.to_string(),
             members.join(" "),
             format!("{} (list {})", witnesses.join(" "), shard.list.0),
-            health(configuration, shard)
+            health(configuration, shard, primary_status(shard, cores))
         );
     }
-    println!("\nSHARD    OBJECTS   MEMORY     UPDATES  FAST PATH  UNSYNCED  DUPLICATES  CLIENTS  DOING");
+    say!("\nSHARD    OBJECTS        MEMORY     UPDATES  FAST PATH  UNSYNCED  DUPLICATES  CLIENTS  DOING");
     for shard in &configuration.shards {
         let Some(status) = primary_status(shard, cores) else {
-            println!("{:8} (its primary does not answer)", shard.shard.to_string());
+            say!("{:8} (its primary does not answer)", shard.shard.to_string());
             continue;
         };
-        println!(
-            "{:8} {:8} {:5} MiB {:11} {:>9} {:9} {:11} {:8}  {}",
+        say!(
+            "{:8} {:8} {:>13} {:11} {:>9} {:9} {:11} {:8}  {}",
             shard.shard.to_string(),
             status.objects,
-            status.memory_bytes >> 20,
+            format!("{}/{} MiB", status.memory_bytes >> 20, status.memory_max_bytes >> 20),
             status.updates,
             fast_path_rate(status).map_or_else(|| "-".to_owned(), |rate| format!("{:.1} %", rate * 100.0)),
             status.unsynced_operations,
@@ -160,7 +172,7 @@ fn to_json(configuration: &Configuration, coordinator: bool, cores: &[CoreStatus
                 .collect();
             json!({
                 "shard": shard.shard.0, "epoch": shard.epoch.0, "primary": shard.primary.0,
-                "serving": shard.phase == ShardPhase::Serving, "health": health(configuration, shard),
+                "serving": shard.phase == ShardPhase::Serving, "health": health(configuration, shard, primary_status(shard, cores)),
                 "members": members, "witnesses": shard.witnesses.iter().map(|node| node.0).collect::<Vec<_>>(),
                 "list": shard.list.0, "status": primary_status(shard, cores).map(replica_json),
             })

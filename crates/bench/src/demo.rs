@@ -24,6 +24,7 @@ use kasha_wire::outcome::{Outcome as Answer, Shape};
 
 use crate::children::{Children, ClusterSpec};
 use crate::client::{Connect, call, create_table};
+use crate::say;
 use crate::watch::Watch;
 use faults::{Director, Fault, Injury, Narrator};
 use load::{GROUP_COUNTERS, GROUP_PUTS, GROUPS, Load, Tally, counter_key, put_key};
@@ -71,7 +72,7 @@ impl DemoOptions {
 pub fn demo(options: DemoOptions) -> anyhow::Result<bool> {
     ensure!(options.clients > 0, "at least one client is needed");
     refuse_used_folder(&options.data)?;
-    println!(
+    say!(
         "{NODES} processes, {SHARDS} shards, each with {FAULTS} backup and {FAULTS} witness; {} % of all messages are \
          lost, {} % come twice.\n{} clients increment counters and put several keys at once (seed {}).\n",
         DROP_PER_MILLE / 10,
@@ -80,24 +81,30 @@ pub fn demo(options: DemoOptions) -> anyhow::Result<bool> {
         options.seed
     );
     let logs = || format!("the logs are in {}", options.data.display());
-    println!("Exactly once:");
+    say!("Exactly once:");
     let faults = [Fault::Kill, Fault::KillAndRestart, Fault::Freeze];
     let with = run(&options, "exactly-once", true, options.seconds, &faults).with_context(logs)?;
     show::show(&with);
+    ensure!(
+        with.injuries.len() == faults.len(),
+        "only {} of {} faults could be done to a primary: run it again, with another --seed",
+        with.injuries.len(),
+        faults.len()
+    );
 
-    println!("The same with clients that send a new request when they hear nothing (no exactly-once):");
+    say!("The same with clients that send a new request when they hear nothing (no exactly-once):");
     let seconds = (options.seconds / 3).max(3);
     let without = run(&options, "at-least-once", false, seconds, &[Fault::Kill]).with_context(logs)?;
     show::show(&without);
 
     let is_right = with.is_right();
     if is_right {
-        println!("Exactly once: {} updates, nothing lost, nothing doubled.", with.tally.updates);
+        say!("Exactly once: {} updates, nothing lost, nothing doubled.", with.tally.updates);
     } else {
-        println!("Exactly once: WRONG. Keep {} and report it.", options.data.display());
+        say!("Exactly once: WRONG. Keep {} and report it.", options.data.display());
     }
     let without = &without.verdict;
-    println!(
+    say!(
         "Without: {} of {} counters are wrong, {} too much in all.",
         without.too_small + without.too_great,
         without.too_small + without.too_great + without.equal,

@@ -8,6 +8,8 @@
 //! Called by `bin/kasha`, which parses the flags and shows what comes back.
 // A shell: it starts processes and threads, sleeps and reads the clock.
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]
+// Whoever reads our output may stop reading: `say!`.
+#![deny(clippy::print_stdout)]
 
 mod children;
 mod client;
@@ -16,6 +18,7 @@ mod latency;
 pub mod limits;
 mod ports;
 mod report;
+mod say;
 mod watch;
 
 pub use children::{Answers, Children, ClusterSpec};
@@ -23,4 +26,5 @@ pub use client::is_whole;
 pub use demo::{DemoOptions, demo};
 pub use latency::{LatencyOptions, latency};
 pub use report::{LatencyReport, Machine, Mode, ModeResult};
+pub use say::say;
 pub use watch::{Seen, Watch};

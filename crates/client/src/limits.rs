@@ -5,11 +5,16 @@ use std::time::Duration;
 /// Calls of one session that are not finished, queued ones included: memory that a stuck cluster may cost its client.
 pub const CALLS_MAX: usize = 16 * 1024;
 
+/// Places of a queue of calls, ended ones among them: at least half of a full queue can be dropped.
+pub const QUEUE_MAX: usize = 2 * CALLS_MAX;
+
 /// Bytes of the requests of those calls.
 pub const CALL_BYTES_MAX: usize = 256 * 1024 * 1024;
 
 /// Results that arrived after their deadline and are kept until somebody resolves them; the oldest go first.
+/// All that is under way can end in one turn (a lost lease), and all of it must be announced.
 pub const RESOLVED_MAX: usize = 1024;
+const _: () = assert!(RESOLVED_MAX as u64 > kasha_types::limits::OUTSTANDING_MAX);
 
 /// Bytes of those results.
 pub const RESOLVED_BYTES_MAX: usize = 16 * 1024 * 1024;

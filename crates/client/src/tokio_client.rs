@@ -1,12 +1,13 @@
 //! The session for programs that run on tokio: handles that send to one background task, which owns the session.
 //!
 //! Nothing of the protocol is here. A handle turns typed calls into operations and result bytes into values; `driver`
-//! is the shell of the machine; `connection` cuts frames. The session ends with its last handle: what is under way
+//! is the shell of the machine; `links` dials; `connection` cuts frames. The session ends with its last handle: what is under way
 //! then is no longer pursued, and its results go with the lease.
 
 mod connection;
 mod driver;
 mod error;
+mod links;
 mod table;
 
 pub use error::{Error, Rejection, Resolved, UnknownCall};
@@ -48,21 +49,22 @@ impl Default for ClientOptions {
 #[derive(Clone, Debug)]
 pub struct Client {
     commands: mpsc::Sender<Command>,
-    abandoned: mpsc::UnboundedSender<Ticket>,
+    abandoned: mpsc::Sender<Ticket>,
     tickets: Arc<AtomicU64>,
 }
 
 /// Tells the session when a future was dropped before its end.
 struct Abandon<'a> {
     ticket: Ticket,
-    abandoned: Option<&'a mpsc::UnboundedSender<Ticket>>,
+    abandoned: Option<&'a mpsc::Sender<Ticket>>,
 }
 
 impl Drop for Abandon<'_> {
     fn drop(&mut self) {
         if let Some(abandoned) = self.abandoned {
+            // Where the queue is full nobody misses it: the call ends later, by its deadline, and its reply goes nowhere.
             // A driver that is gone has abandoned everything.
-            let _ = abandoned.send(self.ticket);
+            let _ = abandoned.try_send(self.ticket);
         }
     }
 }
@@ -85,17 +87,21 @@ impl Client {
         options: ClientOptions,
     ) -> Result<Self, Error> {
         const COMMANDS_MAX: usize = 1024;
-        let mut addresses = Vec::new();
+        const ABANDONED_MAX: usize = crate::limits::CALLS_MAX;
+        let (mut addresses, mut problem) = (Vec::new(), "no address was given".to_owned());
         for seed in seeds {
             let seed = seed.as_ref();
-            let found = tokio::net::lookup_host(seed).await;
-            addresses.extend(found.map_err(|error| Error::Connect(format!("{seed}: {error}")))?);
+            match tokio::net::lookup_host(seed).await {
+                Ok(found) => addresses.extend(found),
+                Err(error) => problem = format!("{seed}: {error}"),
+            }
         }
+        // One name that resolves is enough: a node may be gone for good, and its name with it.
         if addresses.is_empty() {
-            return Err(Error::Connect("no address was given".to_owned()));
+            return Err(Error::Connect(problem));
         }
         let (commands, command_queue) = mpsc::channel(COMMANDS_MAX);
-        let (abandoned, abandoned_queue) = mpsc::unbounded_channel();
+        let (abandoned, abandoned_queue) = mpsc::channel(ABANDONED_MAX);
         let problem = Arc::new(Mutex::new("no address answered".to_owned()));
         let mut session = SessionOptions::new(addresses, random());
         (session.cluster, session.deadline) = (options.cluster, options.deadline);

@@ -17,6 +17,8 @@ use proptest::prelude::*;
 
 /// One shard: its log of (body, result), of which a part is synced, and its two witnesses.
 struct Shard {
+    /// Its primary is of another version, and cannot read these updates.
+    is_foreign: bool,
     epoch: Epoch,
     list: ListVersion,
     log: Vec<(Vec<u8>, Vec<u8>)>,
@@ -90,6 +92,9 @@ impl Shard {
         if envelope.epoch != self.epoch {
             return net.refuse(sent, Refusal::NotPrimary);
         }
+        if self.is_foreign {
+            return net.refuse(sent, Refusal::BadRequest);
+        }
         if envelope.list != ListVersion::NONE && envelope.list != self.list {
             return net.refuse(sent, Refusal::OldWitnessList);
         }
@@ -121,6 +126,7 @@ impl Shard {
             }
         }
         self.synced = self.log.len();
+        self.is_foreign = rng.chance(1, 5);
         self.witnesses = Default::default();
         (self.epoch, self.list) = (self.epoch.next(), self.list.next());
         let configuration = &mut net.configuration;
@@ -144,8 +150,14 @@ fn key_of(call: usize) -> Vec<u8> {
 fn run(seed: u64) -> SessionStats {
     let mut rng = Rng::new(seed);
     let mut net = Net::open(|options| (options.seed, options.deadline) = (seed, Duration::from_millis(900)));
-    let mut shard =
-        Shard { epoch: Epoch(3), list: ListVersion(5), log: vec![], synced: 0, witnesses: Default::default() };
+    let mut shard = Shard {
+        is_foreign: false,
+        epoch: Epoch(3),
+        list: ListVersion(5),
+        log: vec![],
+        synced: 0,
+        witnesses: Default::default(),
+    };
     let mut calls: Vec<CallId> = Vec::new();
     let mut told: BTreeMap<CallId, Completion> = BTreeMap::new();
     for _ in 0..300 {
@@ -173,6 +185,7 @@ fn run(seed: u64) -> SessionStats {
         told.extend(net.completed());
     }
     // From here on nothing is lost, and everything must end.
+    shard.is_foreign = false;
     for _ in 0..2000 {
         if net.session.outstanding() == 0 {
             break;
@@ -194,14 +207,16 @@ fn run(seed: u64) -> SessionStats {
 
 #[test]
 fn the_rare_paths_are_reached() {
-    let mut sums = [0; 6];
+    let mut sums = [0; 7];
     for seed in 0..20 {
         let stats = run(seed);
         let refused = stats.refusals(Refusal::NotPrimary);
-        let counts = [stats.fast, stats.synced, stats.sync_requests, stats.cancellations, stats.unknown, refused];
+        let unreadable = stats.refusals(Refusal::BadRequest);
+        let ends = [stats.fast, stats.synced, stats.cancellations, stats.unknown];
+        let counts = ends.into_iter().chain([stats.sync_requests, refused, unreadable]);
         sums.iter_mut().zip(counts).for_each(|(sum, count)| *sum += count);
     }
-    assert!(sums.iter().all(|&sum| sum > 20), "fast, synced, syncs, cancellations, unknown, refusals: {sums:?}");
+    assert!(sums.iter().all(|&sum| sum > 20), "fast, synced, cancellations, unknown, syncs, refusals: {sums:?}");
 }
 
 fn check(net: &mut Net, shard: &Shard, calls: &[CallId], told: &BTreeMap<CallId, Completion>, seed: u64) {

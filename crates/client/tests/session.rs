@@ -171,11 +171,13 @@ fn r2_2_a_deadline_after_sending_is_unknown_and_can_be_resolved() {
     let request = net.take_one(Kind::Request);
     net.pass(31 * SECOND);
     assert_eq!(net.completion_of(id), Completion::Unknown(WhyUnknown::DeadlinePassed));
-    assert_eq!(net.session.resolve(id), None);
+    assert_eq!((net.session.resolve(id), net.session.poll_resolvable()), (None, None));
     let last = net.take(Kind::Request).pop().expect("it goes on");
     assert_eq!(last.request().body, request.request().body);
     net.answer(&last, DONE, true);
     assert!(net.completed().is_empty());
+    assert_eq!(net.session.poll_resolvable(), Some(id));
+    assert_eq!(net.session.poll_resolvable(), None, "announced once");
     assert_eq!(net.session.resolve(id), Some(executed(Path::Synced, last.attempt())));
     assert_eq!(net.session.resolve(id), Some(Completion::Unknown(WhyUnknown::Forgotten)), "told once");
 }
@@ -267,7 +269,6 @@ fn refusals_that_leave_it_open_are_unknown() {
         (Refusal::LeaseExpired, Completion::Unknown(WhyUnknown::LeaseLost)),
         (Refusal::Stale, Completion::Unknown(WhyUnknown::LeaseLost)),
         (Refusal::Reused, Completion::Unknown(WhyUnknown::IdReused)),
-        (Refusal::BadRequest, Completion::NotExecuted(WhyNot::BadRequest)),
     ] {
         let mut net = Net::open(|_| ());
         let id = net.put();
@@ -275,6 +276,54 @@ fn refusals_that_leave_it_open_are_unknown() {
         net.refuse(&request, why);
         assert_eq!(net.completion_of(id), expected);
     }
+}
+
+#[test]
+fn r2_2_an_unreadable_request_that_others_got_is_not_executed_only_when_that_is_recorded() {
+    for result in [CANCELLED, DONE] {
+        let mut net = Net::open(|_| ());
+        let id = net.put();
+        let (request, records) = (net.take_one(Kind::Request), net.take(Kind::Record));
+        assert_eq!(records.len(), 2, "witnesses have it, and another primary may run it");
+        net.refuse(&request, Refusal::BadRequest);
+        assert!(net.completed().is_empty());
+        let cancel = net.take_one(Kind::Cancel);
+        net.refuse(&cancel, Refusal::BadRequest);
+        assert!(net.completed().is_empty(), "nor can it read the cancellation");
+        net.pass(Duration::from_millis(1));
+        let cancel = net.take_one(Kind::Cancel);
+        net.answer(&cancel, result, true);
+        let expected = match result {
+            CANCELLED => Completion::NotExecuted(WhyNot::BadRequest),
+            _ => executed(Path::Synced, 3),
+        };
+        assert_eq!(net.completion_of(id), expected);
+    }
+}
+
+#[test]
+fn r2_2_an_unreadable_request_is_unknown_at_its_deadline() {
+    let mut net = Net::open(|options| options.fast_path = false);
+    let id = net.put();
+    net.take_one(Kind::Request);
+    net.pass(Duration::from_millis(70));
+    let second = net.take_one(Kind::Request);
+    net.refuse(&second, Refusal::BadRequest);
+    assert!(net.completed().is_empty(), "the first attempt may have got elsewhere");
+    for _ in 0..40 {
+        net.pass(SECOND);
+        net.take(Kind::Cancel).last().iter().for_each(|cancel| net.refuse(cancel, Refusal::BadRequest));
+    }
+    assert_eq!(net.completion_of(id), Completion::Unknown(WhyUnknown::DeadlinePassed));
+}
+
+#[test]
+fn r2_2_an_unreadable_request_that_nobody_else_got_is_not_executed() {
+    let mut net = Net::open(|options| options.fast_path = false);
+    let id = net.put();
+    let request = net.take_one(Kind::Request);
+    net.refuse(&request, Refusal::BadRequest);
+    assert_eq!(net.completion_of(id), Completion::NotExecuted(WhyNot::BadRequest));
 }
 
 #[test]

@@ -28,6 +28,8 @@ struct Server {
     counters: BTreeMap<Vec<u8>, i64>,
     results: BTreeMap<(u64, u64), Vec<u8>>,
     lost: BTreeMap<(u64, u64), u32>,
+    /// Time limits of operation keys, in milliseconds of ClusterTime.
+    not_after: Vec<u64>,
     /// Deliveries of each update that are lost.
     losses: u32,
 }
@@ -67,6 +69,7 @@ impl Server {
             None => self.execute(&body.update),
         };
         self.results.insert(id, result.clone());
+        self.not_after.push(body.head.not_after.0);
         let (epoch, attempt) = (request.envelope.epoch, request.envelope.attempt);
         AnswerView { rpc: body.head.rpc, epoch, attempt, synced: true, result: &result }.encode(&[], out);
     }
@@ -182,6 +185,20 @@ async fn outcomes_and_errors_are_told_apart() {
 }
 
 #[tokio::test]
+async fn time_to_live_and_operation_key_are_told_in_any_order() {
+    let (address, server) = start(0).await;
+    let table = Client::connect([address.to_string()]).await.expect("a cluster").table("default").await.expect("there");
+    let hour = Duration::from_secs(3600);
+    table.increment("a", 1).ttl(hour).once("order-42").await.expect("executed");
+    table.increment("b", 1).once("order-43").ttl(hour).await.expect("executed");
+    table.increment("c", 1).once("order-44").await.expect("executed");
+    let limits = server.lock().expect("no panic").not_after.clone();
+    let (hour, day) = (3_600_000, 24 * 3_600_000);
+    assert!(limits[0] >= hour && limits[1] >= hour && limits[0].max(limits[1]) < day, "{limits:?}");
+    assert!(limits[2] >= day, "{limits:?}");
+}
+
+#[tokio::test]
 async fn an_unknown_update_is_resolved_and_an_abandoned_one_is_finished() {
     let (address, server) = start(2).await;
     let client = Client::connect([address.to_string()]).await.expect("a cluster");
@@ -210,4 +227,15 @@ async fn nobody_there_is_an_error_that_says_so() {
     let options = ClientOptions { connect_timeout: Duration::from_millis(300), ..ClientOptions::default() };
     let error = Client::connect_with(["127.0.0.1:1"], options).await.expect_err("nobody listens");
     assert!(error.to_string().contains("127.0.0.1:1"), "{error}");
+    let error = Client::connect(["no port"]).await.expect_err("no address");
+    assert!(error.to_string().contains("no port"), "{error}");
+    let (address, _server) = start(0).await;
+    Client::connect(["no port".to_owned(), address.to_string()]).await.expect("one address is enough");
+}
+
+/// What a program may do with an error: keep it, send it to another thread, give it on with `?`.
+#[test]
+fn errors_are_errors() {
+    fn is_error<T: std::error::Error + Send + Sync + 'static>() {}
+    is_error::<Error>();
 }

@@ -4,17 +4,28 @@
 //! our count has lapsed, the core's has (F1). A node's cores share its fate: while one of them is silent the others are
 //! not renewed, and the node is lost when all have lapsed. Judged with hysteresis: if we were stalled ourselves, or if
 //! more than half of the nodes look lost at once, we wait for another lease; and only so many nodes are declared lost
-//! in one lease period, so that recoveries do not starve the rest.
+//! in one lease period, so that recoveries do not starve the rest. One that other nodes hear is only cut off from us: it
+//! has some leases more, for its updates go on, and its reads need no lease. Who was lost must speak for a full lease
+//! without a gap before it is taken back, and longer if that happens again and again.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use kasha_types::{CoreId, NodeId, Tick};
 
+/// Leases that a silent node has, besides its own, while other nodes hear it.
+const VOUCHED_LEASES: u32 = 3;
+/// Losses that make the way back longer; each doubles it.
+const LOSSES_MAX: u32 = 4;
+/// Leases without a loss after which earlier ones are forgotten.
+const STEADY_LEASES: u32 = 64;
+
 #[derive(Clone, Copy, Debug)]
 struct CoreLease {
     /// When it last spoke; `None`: not since its node was lost.
     heard: Option<Tick>,
+    /// Since when it has spoken without a gap of a lease.
+    since: Option<Tick>,
     /// Until when it may hold a lease, by our count.
     expires: Tick,
 }
@@ -23,6 +34,9 @@ struct CoreLease {
 struct NodeLease {
     cores: Vec<CoreLease>,
     lost: bool,
+    /// How often this process was lost lately, and when it was taken back last.
+    losses: u32,
+    back_at: Tick,
 }
 
 /// Whether a newly known process may already hold leases.
@@ -60,35 +74,46 @@ impl NodeLeases {
     /// A process of `node` with this many cores is known from now on.
     pub(crate) fn register(&mut self, now: Tick, node: NodeId, cores: usize, assume: Assume) {
         let core = match assume {
-            Assume::Fresh => CoreLease { heard: Some(now), expires: now },
-            Assume::Leased => CoreLease { heard: Some(now), expires: now.after(self.full()) },
-            Assume::Lost => CoreLease { heard: None, expires: now },
+            Assume::Fresh => CoreLease { heard: Some(now), since: Some(now), expires: now },
+            Assume::Leased => CoreLease { heard: Some(now), since: Some(now), expires: now.after(self.full()) },
+            Assume::Lost => CoreLease { heard: None, since: None, expires: now },
         };
-        self.nodes.insert(node, NodeLease { cores: vec![core; cores], lost: assume == Assume::Lost });
+        let lost = assume == Assume::Lost;
+        let lease = NodeLease { cores: vec![core; cores], lost, losses: u32::from(lost), back_at: now };
+        self.nodes.insert(node, lease);
     }
 
     fn is_silent(&self, now: Tick, core: &CoreLease) -> bool {
         core.heard.is_none_or(|heard| heard.after(self.full()) <= now)
     }
 
-    fn any_silent(&self, now: Tick, node: NodeId) -> bool {
+    pub(crate) fn any_silent(&self, now: Tick, node: NodeId) -> bool {
         self.nodes.get(&node).is_some_and(|lease| lease.cores.iter().any(|core| self.is_silent(now, core)))
     }
 
     /// A core spoke.
     pub(crate) fn hear(&mut self, now: Tick, core: CoreId) {
+        let full = self.full();
         let lease = self.nodes.get_mut(&core.node).expect("registered first");
-        lease.cores[usize::from(core.core)].heard = Some(now);
+        let core = &mut lease.cores[usize::from(core.core)];
+        if core.heard.is_none_or(|heard| heard.after(full) <= now) {
+            core.since = Some(now);
+        }
+        core.heard = Some(now);
     }
 
-    /// Whether a lost node can be taken back: all of its cores speak again.
+    /// Whether a lost node can be taken back: all of its cores have spoken for long enough.
     pub(crate) fn has_returned(&self, now: Tick, node: NodeId) -> bool {
-        self.nodes.get(&node).is_some_and(|lease| lease.lost) && !self.any_silent(now, node)
+        let Some(lease) = self.nodes.get(&node).filter(|lease| lease.lost) else { return false };
+        let wanted = self.full() * (1 << lease.losses.saturating_sub(1));
+        let steady = |core: &CoreLease| core.since.is_some_and(|since| since.after(wanted) <= now);
+        !self.any_silent(now, node) && lease.cores.iter().all(steady)
     }
 
     /// The lost node is alive again. Its cores have no lease yet.
-    pub(crate) fn take_back(&mut self, node: NodeId) {
-        self.nodes.get_mut(&node).expect("registered first").lost = false;
+    pub(crate) fn take_back(&mut self, now: Tick, node: NodeId) {
+        let lease = self.nodes.get_mut(&node).expect("registered first");
+        (lease.lost, lease.back_at) = (false, now);
     }
 
     /// Grants the core that just spoke a lease and returns its term in milliseconds as the core counts it; 0: none,
@@ -120,8 +145,14 @@ impl NodeLeases {
         self.nodes.get(&node).is_some_and(|lease| lease.cores.iter().any(|core| core.expires > now))
     }
 
-    /// The nodes to declare lost now; they are marked so.
-    pub(crate) fn judge(&mut self, now: Tick) -> Vec<NodeId> {
+    /// Whether the last lease of a node ended so long ago that nobody's word for it counts any more.
+    fn is_long_lapsed(&self, now: Tick, node: NodeId) -> bool {
+        let grace = self.full() * VOUCHED_LEASES;
+        self.nodes[&node].cores.iter().all(|core| core.expires.after(grace) <= now)
+    }
+
+    /// The nodes to declare lost now; they are marked so. `is_vouched_for`: other nodes hear it.
+    pub(crate) fn judge(&mut self, now: Tick, is_vouched_for: impl Fn(NodeId) -> bool) -> Vec<NodeId> {
         let alive = self.nodes.values().filter(|lease| !lease.lost).count();
         let mut lapsed: Vec<NodeId> = (self.nodes.iter())
             .filter(|(_, lease)| !lease.lost)
@@ -136,15 +167,20 @@ impl NodeLeases {
         } else {
             self.distrust_until = None;
         }
+        lapsed.retain(|&node| self.is_long_lapsed(now, node) || !is_vouched_for(node));
         while self.declared.front().is_some_and(|&then| now.since(then) >= self.lease) {
             self.declared.pop_front();
         }
         let at_once = (self.nodes.len() / 2).max(1);
         lapsed.truncate(at_once.saturating_sub(self.declared.len()));
+        let steady = self.full() * STEADY_LEASES;
         for node in &lapsed {
             self.declared.push_back(now);
             let lease = self.nodes.get_mut(node).expect("just listed");
-            lease.lost = true;
+            let before = if now.since(lease.back_at) > steady { 0 } else { lease.losses };
+            (lease.lost, lease.losses) = (true, (before + 1).min(LOSSES_MAX));
+            // It begins anew: what it said before it was lost does not help it back.
+            lease.cores.iter_mut().for_each(|core| core.since = core.since.and(Some(now)));
         }
         lapsed
     }
@@ -195,13 +231,57 @@ mod tests {
         for id in [core(2, 0), core(2, 1), core(3, 0), core(3, 1)] {
             beat(&mut leases, at(1800), id);
         }
-        assert_eq!(leases.judge(at(2049)), vec![], "F1: core 0 was granted a lease at 1000");
-        assert_eq!(leases.judge(at(2050)), vec![NodeId(1)]);
-        assert_eq!(leases.judge(at(2051)), vec![], "declared once");
+        assert_eq!(leases.judge(at(2049), |_| false), vec![], "F1: core 0 was granted a lease at 1000");
+        assert_eq!(leases.judge(at(2050), |_| false), vec![NodeId(1)]);
+        assert_eq!(leases.judge(at(2051), |_| false), vec![], "declared once");
         leases.hear(at(2060), core(1, 0));
         assert!(!leases.has_returned(at(2060), NodeId(1)), "its other core is silent still");
         leases.hear(at(2070), core(1, 1));
-        assert!(leases.has_returned(at(2070), NodeId(1)));
+        assert!(!leases.has_returned(at(2070), NodeId(1)), "it has only begun to speak");
+        for id in [core(1, 0), core(1, 1)] {
+            leases.hear(at(3000), id);
+            leases.hear(at(3121), id);
+        }
+        assert!(leases.has_returned(at(3121), NodeId(1)));
+    }
+
+    #[test]
+    fn a_node_that_others_hear_has_three_leases_more() {
+        let mut leases = with_nodes(3, 1);
+        for millis in (500..5000).step_by(500) {
+            beat(&mut leases, at(millis), core(2, 0));
+            beat(&mut leases, at(millis), core(3, 0));
+            if millis < 4200 {
+                assert_eq!(leases.judge(at(millis), |node| node == NodeId(1)), vec![]);
+            }
+        }
+        assert_eq!(leases.judge(at(4199), |_| true), vec![]);
+        assert_eq!(leases.judge(at(4200), |_| true), vec![NodeId(1)]);
+    }
+
+    #[test]
+    fn a_node_that_comes_and_goes_is_taken_back_later_each_time() {
+        let mut leases = with_nodes(3, 1);
+        let (mut now, mut waits) = (0, Vec::new());
+        for _ in 0..3 {
+            let others = |leases: &mut NodeLeases, now| {
+                beat(leases, at(now), core(2, 0));
+                beat(leases, at(now), core(3, 0));
+            };
+            while leases.judge(at(now), |_| false).is_empty() {
+                now += 50;
+                others(&mut leases, now);
+            }
+            let lost = now;
+            while !leases.has_returned(at(now), NodeId(1)) {
+                now += 50;
+                others(&mut leases, now);
+                leases.hear(at(now), core(1, 0));
+            }
+            leases.take_back(at(now), NodeId(1));
+            waits.push(now - lost);
+        }
+        assert!(waits[0] >= 1050 && waits[1] >= 2100 && waits[2] >= 4200, "{waits:?}");
     }
 
     #[test]
@@ -218,27 +298,27 @@ mod tests {
     #[test]
     fn a_starved_cluster_does_not_declare_itself_dead() {
         let mut leases = with_nodes(4, 1);
-        assert_eq!(leases.judge(at(1050)), vec![], "all four at once: waits one more lease");
+        assert_eq!(leases.judge(at(1050), |_| false), vec![], "all four at once: waits one more lease");
         for node in 1..=4 {
             beat(&mut leases, at(1500), core(node, 0));
         }
-        assert_eq!(leases.judge(at(2100)), vec![]);
+        assert_eq!(leases.judge(at(2100), |_| false), vec![]);
         assert_eq!(leases.distrust_until, None);
     }
 
     #[test]
     fn losses_are_capped_in_each_lease_period() {
         let mut leases = with_nodes(5, 1);
-        assert_eq!(leases.judge(at(1050)), vec![]);
-        assert_eq!(leases.judge(at(2050)), vec![NodeId(1), NodeId(2)]);
-        assert_eq!(leases.judge(at(2060)), vec![]);
-        assert_eq!(leases.judge(at(3050)), vec![NodeId(3), NodeId(4)]);
+        assert_eq!(leases.judge(at(1050), |_| false), vec![]);
+        assert_eq!(leases.judge(at(2050), |_| false), vec![NodeId(1), NodeId(2)]);
+        assert_eq!(leases.judge(at(2060), |_| false), vec![]);
+        assert_eq!(leases.judge(at(3050), |_| false), vec![NodeId(3), NodeId(4)]);
     }
 
     #[test]
     fn a_stall_of_our_own_proves_nothing() {
         let mut leases = with_nodes(2, 1);
         leases.extend_all(at(9000));
-        assert_eq!(leases.judge(at(10_049)), vec![]);
+        assert_eq!(leases.judge(at(10_049), |_| false), vec![]);
     }
 }

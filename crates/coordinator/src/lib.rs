@@ -8,7 +8,8 @@
 //! It refuses to know what a shard holds, how a log is recovered or a witness replayed: it commits who may, and takes
 //! the primary's word (`Report`) for what is done. It is never on the path of an update.
 //!
-//! Invariants: **F1** a primary is moved only when no core of its node can hold a lease, or its process is dead;
+//! Invariants: **F1** a primary that has served in its term is moved only when no core of its node can hold a lease, or
+//! its process is dead;
 //! **F2** epochs, list versions, configuration versions, ClusterTime and client ids only grow, across restarts too;
 //! **R6.2** a new witness list is committed only after the primary's report; **R7.2** only complete members of the set
 //! that last served are elected; **R4.6**, **R4.7** leases, verdicts and reservations; **D3** nothing leaves before it
@@ -16,6 +17,7 @@
 
 mod clients;
 mod command;
+mod evidence;
 mod goodbye;
 mod leases;
 pub mod limits;

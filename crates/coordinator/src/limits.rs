@@ -24,6 +24,9 @@ pub const TABLE_ANSWERS_WAITING_MAX: usize = 4096;
 /// Tables times shards: the configuration is sent whole and must stay far below a frame (10 bytes each).
 pub const TABLETS_MAX: usize = 256 * 1024;
 
+/// New terms in one lease period: recoveries read logs and witnesses, and must not starve who serves (pitfall 9).
+pub const PROMOTIONS_MAX: u32 = 64;
+
 /// Bytes of commands in a log file before a new one begins with a snapshot.
 pub const LOG_FILE_BYTES: u64 = 1024 * 1024;
 

@@ -9,14 +9,18 @@ use std::time::Duration;
 
 use kasha_machine::{Disk, Effect, Effects, Endpoint, Gate, Input, Machine};
 use kasha_types::limits::{CORES_MAX, NODES_MAX};
-use kasha_types::{BootId, ClientId, ClusterTime, ConfigVersion, CoreId, Incarnation, LogSlice, NodeId, Tick};
+use kasha_types::{
+    BootId, ClientId, ClusterTime, ConfigVersion, CoreId, Epoch, Incarnation, ListVersion, LogSlice, NodeId, ShardId,
+    Tick,
+};
 use kasha_wire::message::{LeaseInfo, Report, TableCommand, TableOutcome};
 use kasha_wire::{Configuration, Kind, MemberState, Message, ShardConfig, ShardPhase};
 
 use crate::clients::{ClientLeases, Standing};
+use crate::evidence::{Evidence, Sight};
 use crate::goodbye::Goodbye;
 use crate::leases::{Assume, NodeLeases};
-use crate::limits::{CLIENT_IDS_AHEAD, FRAMES_HELD_MAX, LEASE_QUERY_MAX};
+use crate::limits::{CLIENT_IDS_AHEAD, FRAMES_HELD_MAX, LEASE_QUERY_MAX, PROMOTIONS_MAX};
 use crate::storage::{self, Log};
 use crate::tables::{self, TableWaiters};
 use crate::time::ClusterClock;
@@ -28,6 +32,8 @@ struct Link {
     end: Endpoint,
     /// The configuration it obeys, as it last said.
     have: ConfigVersion,
+    /// Since when it has spoken of no answer of ours that is younger than a lease.
+    unanswered_since: Option<Tick>,
 }
 
 /// A heartbeat's fields.
@@ -36,9 +42,11 @@ struct Heartbeat {
     incarnation: Incarnation,
     boot: BootId,
     sent: Tick,
+    answered: Tick,
     have: ConfigVersion,
     cluster_time: ClusterTime,
     addresses: Vec<std::net::SocketAddr>,
+    heard: Vec<NodeId>,
     reports: Vec<Report>,
 }
 
@@ -49,6 +57,9 @@ pub struct Coordinator {
     state: State,
     log: Log,
     leases: NodeLeases,
+    evidence: Evidence,
+    /// New terms in this lease period, and when it began.
+    promotions: (u32, Tick),
     clients: ClientLeases,
     clock: ClusterClock,
     links: BTreeMap<CoreId, Link>,
@@ -100,6 +111,8 @@ impl Coordinator {
             state,
             log,
             leases,
+            evidence: Evidence::new(options.node_lease),
+            promotions: (0, now),
             clients,
             clock,
             links: BTreeMap::new(),
@@ -177,8 +190,30 @@ impl Coordinator {
 
     fn on_message(&mut self, now: Tick, from: Endpoint, message: Message, out: &mut Effects) {
         match message {
-            Message::Heartbeat { core, incarnation, boot, sent, have, cluster_time, addresses, reports } => {
-                let heartbeat = Heartbeat { core, incarnation, boot, sent, have, cluster_time, addresses, reports };
+            Message::Heartbeat {
+                core,
+                incarnation,
+                boot,
+                sent,
+                answered,
+                have,
+                cluster_time,
+                addresses,
+                heard,
+                reports,
+            } => {
+                let heartbeat = Heartbeat {
+                    core,
+                    incarnation,
+                    boot,
+                    sent,
+                    answered,
+                    have,
+                    cluster_time,
+                    addresses,
+                    heard,
+                    reports,
+                };
                 self.on_heartbeat(now, from, &heartbeat, out);
             }
             Message::GetConfiguration { have } => {
@@ -203,6 +238,8 @@ impl Coordinator {
             | Message::StatusIs { .. }
             | Message::HeartbeatAnswer { .. }
             | Message::LeaseVerdict { .. }
+            | Message::Ping { .. }
+            | Message::Pong { .. }
             | Message::Fence { .. }
             | Message::FenceReport { .. }
             | Message::Attach { .. }
@@ -224,21 +261,27 @@ impl Coordinator {
         if let Err(why) = self.admit(now, heartbeat) {
             return self.say_goodbye(from, why, out);
         }
-        self.leases.hear(now, heartbeat.core);
-        if self.leases.has_returned(now, node) {
-            self.commit(&heartbeat.seen());
-            self.leases.take_back(node);
+        let is_deaf = self.note_link(now, from, heartbeat);
+        if !is_deaf {
+            let was_silent = self.leases.any_silent(now, node);
+            self.leases.hear(now, heartbeat.core);
+            self.changed |= was_silent && !self.leases.any_silent(now, node);
+            if self.leases.has_returned(now, node) {
+                self.commit(&heartbeat.seen());
+                self.leases.take_back(now, node);
+            }
         }
-        self.links.insert(heartbeat.core, Link { end: from, have: heartbeat.have });
+        self.changed |= self.evidence.hear(now, heartbeat.core, &heartbeat.heard);
         self.clock.observe(now, heartbeat.cluster_time, self.state.time_reserved);
         for report in &heartbeat.reports {
-            self.on_report(node, heartbeat.have, *report);
+            self.on_report(now, node, heartbeat.have, *report);
         }
         // Before a lease is granted: a new process's primaries move at once, and the grant must know of it (F1).
         self.repair(now);
         let index = self.state.node_index(node).expect("admitted");
         let knows_its_place = heartbeat.have >= self.state.nodes[index].deposed;
-        let lease_millis = if knows_its_place { self.leases.grant(now, heartbeat.core) } else { 0 };
+        let may_lease = knows_its_place && !is_deaf && !self.is_moving_from(node);
+        let lease_millis = if may_lease { self.leases.grant(now, heartbeat.core) } else { 0 };
         let answer = Message::HeartbeatAnswer {
             sent: heartbeat.sent,
             lease_millis,
@@ -249,6 +292,30 @@ impl Coordinator {
         if heartbeat.have < self.state.configuration.version {
             self.push_to.insert(from);
         }
+    }
+
+    /// Remembers where a core is. Returns whether it is deaf: our answers have not reached it for two leases, so that it
+    /// would never learn what is wanted of it, and must pass for silent.
+    fn note_link(&mut self, now: Tick, from: Endpoint, heartbeat: &Heartbeat) -> bool {
+        let lags = heartbeat.sent.since(heartbeat.answered) > self.node_lease;
+        let known = self.links.get(&heartbeat.core).and_then(|link| link.unanswered_since);
+        // While our disk keeps our answers back, that they do not arrive proves nothing.
+        let begins = || (self.log.gate() == Gate::Now).then_some(now);
+        let unanswered_since = lags.then(|| known.or_else(begins)).flatten();
+        self.links.insert(heartbeat.core, Link { end: from, have: heartbeat.have, unanswered_since });
+        unanswered_since.is_some_and(|since| now.since(since) > self.node_lease)
+    }
+
+    fn sight(&self, now: Tick) -> Sight<'_> {
+        Sight { evidence: &self.evidence, leases: &self.leases, now }
+    }
+
+    /// Whether a shard is to be moved away from this node, for which its leases must lapse (F1).
+    fn is_moving_from(&self, node: NodeId) -> bool {
+        self.evidence.moving().any(|(shard, epoch)| {
+            let config = self.state.configuration.shard(shard).expect("only placed shards move");
+            config.epoch == epoch && config.primary == node
+        })
     }
 
     /// Whether this process may speak for its node; registers a new one.
@@ -284,32 +351,90 @@ impl Coordinator {
         let node = heartbeat.core.node;
         self.links.retain(|core, _| core.node != node);
         self.leases.register(now, node, heartbeat.addresses.len(), Assume::Fresh);
+        self.evidence.forget(node);
         self.commit(&heartbeat.seen());
     }
 
     /// Stale and repeated reports change nothing.
-    fn on_report(&mut self, from: NodeId, have: ConfigVersion, report: Report) {
-        let (Report::Recovered { shard, epoch }
-        | Report::Copied { shard, epoch, .. }
-        | Report::ListClosed { shard, epoch, .. }) = report;
+    fn on_report(&mut self, now: Tick, from: NodeId, have: ConfigVersion, report: Report) {
+        let (shard, epoch) = match report {
+            Report::Recovered { shard, epoch }
+            | Report::Copied { shard, epoch, .. }
+            | Report::ListClosed { shard, epoch, .. }
+            | Report::Unanswered { shard, epoch, .. }
+            | Report::Stuck { shard, epoch } => (shard, epoch),
+            Report::WitnessLost { shard, list } => return self.on_witness_lost(from, shard, list),
+        };
         let Some(config) = self.state.configuration.shard(shard) else { return };
         if config.epoch != epoch || config.primary != from || repair::needs_fail_over(&self.state, config) {
             return;
         }
         let command = match report {
-            Report::Recovered { .. } => recovered(&self.state, config),
+            Report::Recovered { .. } => recovered(&self.state, self.sight(now), config),
             Report::Copied { node, .. } => {
                 let record = &self.state.shards[usize::from(shard.0)];
                 let joins = config.member(node).is_some_and(|member| member.state == MemberState::Joining);
                 (joins && have >= record.members_since).then_some(Command::Copied { shard, epoch, node })
             }
             Report::ListClosed { list, .. } => (config.closing && config.list == list).then(|| {
-                let witnesses = placement::choose_witnesses(&self.state, config);
+                let witnesses = placement::choose_witnesses(&self.state, self.sight(now), config);
                 Command::OpenList { shard, list: list.next(), witnesses }
             }),
+            Report::Unanswered { node, .. } => return self.on_unanswered(now, shard, node),
+            Report::WitnessLost { .. } => None,
+            Report::Stuck { .. } => (config.phase == ShardPhase::Recovering)
+                .then(|| repair::promote_next(&self.state, self.sight(now), config))
+                .flatten()
+                .filter(|_| self.evidence.may_try_another(now, shard)),
         };
         if let Some(command) = command {
             self.commit(&command);
+        }
+    }
+
+    /// A witness has lost what it held. While the primary lives nothing of it is needed, and a new list begins (R6.2); a
+    /// recovery that is under way has to do with the others.
+    fn on_witness_lost(&mut self, from: NodeId, shard: ShardId, list: ListVersion) {
+        let Some(config) = self.state.configuration.shard(shard) else { return };
+        let is_in_use = config.phase == ShardPhase::Serving && !config.closing && config.list == list;
+        if is_in_use && config.witnesses.contains(&from) {
+            self.commit(&Command::CloseList { shard, list });
+        }
+    }
+
+    /// A member or witness does not answer its primary: the shard does without it, or the primary makes room.
+    fn on_unanswered(&mut self, now: Tick, shard: ShardId, node: NodeId) {
+        let config = self.state.configuration.shard(shard).expect("looked up");
+        let (primary, epoch) = (config.primary, config.epoch);
+        let concerns = |config: &ShardConfig| config.member(node).is_some() || config.witnesses.contains(&node);
+        if node == primary || !concerns(config) {
+            return;
+        }
+        self.changed |= self.evidence.avoid(now, shard, primary, node);
+        self.repair(now);
+        let config = self.state.configuration.shard(shard).expect("looked up");
+        let remains = config.epoch == epoch && config.member(node).is_some();
+        if remains && repair::promote_better_connected(&self.state, self.sight(now), config).is_some() {
+            self.evidence.set_moving(shard, epoch);
+        }
+    }
+
+    /// Shards whose primaries are badly connected get others once no core of these can hold a lease (F1).
+    fn move_primaries(&mut self, now: Tick) {
+        let moving: Vec<(ShardId, Epoch)> = self.evidence.moving().collect();
+        for (shard, epoch) in moving {
+            let config = self.state.configuration.shard(shard).expect("only placed shards move");
+            if config.epoch == epoch && !repair::needs_fail_over(&self.state, config) {
+                if config.phase == ShardPhase::Serving && self.leases.may_hold_lease(now, config.primary) {
+                    continue;
+                }
+                let command = repair::promote_better_connected(&self.state, self.sight(now), config);
+                if let Some(command) = command {
+                    self.assert_may_promote(now, &command);
+                    self.commit(&command);
+                }
+            }
+            self.evidence.stop_moving(shard);
         }
     }
 
@@ -425,7 +550,12 @@ impl Coordinator {
             /// Fail-over, members, list: one of each is all that one change can cause.
             const COMMANDS_MAX: usize = 4;
             let mut commands = 0;
-            while let Some(command) = repair::next_command(&self.state, &self.state.configuration.shards[index]) {
+            while let Some(command) =
+                repair::next_command(&self.state, self.sight(now), &self.state.configuration.shards[index])
+            {
+                if matches!(command, Command::Promote { .. }) && !self.may_promote_more() {
+                    break; // later ticks go on: recoveries must not starve the rest (pitfall 9)
+                }
                 self.assert_may_promote(now, &command);
                 self.commit(&command);
                 commands += 1;
@@ -435,10 +565,19 @@ impl Coordinator {
         self.changed = false;
     }
 
-    /// F1: no core of the old primary's process can hold a lease.
+    fn may_promote_more(&mut self) -> bool {
+        self.promotions.0 += 1;
+        self.promotions.0 <= PROMOTIONS_MAX
+    }
+
+    /// F1: no core of the old primary's process can hold a lease; or it has not served in its term.
     fn assert_may_promote(&self, now: Tick, command: &Command) {
         if let Command::Promote { shard, .. } = command {
-            let old = self.state.configuration.shard(*shard).expect("placed").primary;
+            let config = self.state.configuration.shard(*shard).expect("placed");
+            if config.phase == ShardPhase::Recovering {
+                return; // whoever served before it was deposed then
+            }
+            let old = config.primary;
             let incarnation = self.state.shards[usize::from(shard.0)].primary_incarnation;
             let is_dead = self.state.incarnation(old) != Some(incarnation);
             assert!(is_dead || !self.leases.may_hold_lease(now, old), "F1: {old} may hold a lease for {shard}");
@@ -455,8 +594,15 @@ impl Coordinator {
 
     fn on_tick(&mut self, now: Tick) {
         self.next_tick = now.after(self.node_lease / 8);
-        for node in self.leases.judge(now) {
+        let evidence = &self.evidence;
+        for node in self.leases.judge(now, |node| evidence.is_vouched_for(now, node)) {
             self.commit(&Command::NodeLost { node });
+        }
+        self.move_primaries(now);
+        self.changed |= self.evidence.expire(now);
+        if now.since(self.promotions.1) >= self.node_lease {
+            self.changed |= self.promotions.0 > PROMOTIONS_MAX;
+            self.promotions = (0, now);
         }
         if let Some(to) = self.clock.reservation_due(now, self.state.time_reserved) {
             self.commit(&Command::ReserveTime { to });
@@ -500,15 +646,15 @@ fn identity(incarnation: Incarnation) -> u32 {
 }
 
 /// Section 7, step 5. A shard that never served keeps its first list if that is still good: nobody has used it.
-fn recovered(state: &State, config: &ShardConfig) -> Option<Command> {
+fn recovered(state: &State, sight: Sight<'_>, config: &ShardConfig) -> Option<Command> {
     match config.phase {
         ShardPhase::Serving => None,
         ShardPhase::Recovering => {
-            let unused = config.epoch.0 == 1 && !repair::list_must_change(state, config);
+            let unused = config.epoch.0 == 1 && !repair::list_must_change(state, sight, config);
             let (list, witnesses) = if unused {
                 (config.list, config.witnesses.clone())
             } else {
-                (config.list.next(), placement::choose_witnesses(state, config))
+                (config.list.next(), placement::choose_witnesses(state, sight, config))
             };
             Some(Command::Recovered { shard: config.shard, epoch: config.epoch, list, witnesses })
         }

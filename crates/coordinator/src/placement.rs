@@ -1,10 +1,12 @@
-//! Who does what: pure functions of the state. Ties are broken by node id, so that a choice can be repeated.
+//! Who does what: functions of the state and of what nodes say of each other. Ties are broken by node id, so that a
+//! choice can be repeated.
 
 use kasha_types::limits::SLOTS;
 use kasha_types::{ConfigVersion, Epoch, ListVersion, NodeId, ShardId, Slot, TableId};
 use kasha_wire::{Member, MemberState, ShardConfig, ShardPhase, Tablet};
 
 use crate::State;
+use crate::evidence::Sight;
 
 /// A table's slots, split evenly into one contiguous range for each shard.
 pub(crate) fn tablets(table: TableId, shards: u16) -> impl Iterator<Item = Tablet> {
@@ -52,42 +54,92 @@ fn load(state: &State, except: ShardId, uses: impl Fn(&ShardConfig) -> bool) -> 
 
 /// The new primary of a shard whose primary is gone, if anybody may be elected: an alive node that holds everything
 /// the shard ever answered from its last serving set (\[M\], R7.2). `recover_from` is what the new term recovers from.
-pub(crate) fn choose_primary(state: &State, shard: &ShardConfig, recover_from: &[NodeId]) -> Option<NodeId> {
+pub(crate) fn choose_primary(
+    state: &State,
+    sight: Sight<'_>,
+    shard: &ShardConfig,
+    recover_from: &[NodeId],
+) -> Option<NodeId> {
+    candidates(state, shard, recover_from).into_iter().min_by_key(|&node| {
+        let member = shard.member(node).is_some_and(|member| member.state == MemberState::Complete);
+        // Who hears no witness cannot do step 4.
+        let deaf = !shard.witnesses.is_empty() && shard.witnesses.iter().all(|&witness| !sight.may_hear(node, witness));
+        (!sight.speaks(node), deaf, !member, load(state, shard.shard, |other| other.primary == node), node)
+    })
+}
+
+/// Who may be elected at all: alive nodes that hold everything (\[M\], R7.2).
+pub(crate) fn candidates(state: &State, shard: &ShardConfig, recover_from: &[NodeId]) -> Vec<NodeId> {
     let never_served = recover_from.is_empty();
     let mut candidates: Vec<NodeId> =
         if never_served { shard.members.iter().map(|member| member.node).collect() } else { recover_from.to_vec() };
     candidates.retain(|&node| state.is_alive(node));
-    candidates.into_iter().min_by_key(|&node| {
-        let member = shard.member(node).is_some_and(|member| member.state == MemberState::Complete);
-        (!member, load(state, shard.shard, |other| other.primary == node), node)
-    })
+    candidates
 }
 
-/// Alive nodes to add to a set of `members`, least loaded first, up to f + 1 in all.
-pub(crate) fn choose_joiners(state: &State, shard: ShardId, members: &[Member], never: &[NodeId]) -> Vec<Member> {
+/// Alive nodes to add to a set of `members`, least loaded first, up to f + 1 in all: such as the primary hears.
+pub(crate) fn choose_joiners(
+    state: &State,
+    sight: Sight<'_>,
+    (shard, primary): (ShardId, NodeId),
+    members: &[Member],
+    never: &[NodeId],
+) -> Vec<Member> {
     let wanted = state.replicas().saturating_sub(members.len());
     if wanted == 0 {
         return Vec::new();
     }
     let mut spare: Vec<NodeId> = (state.alive_nodes())
         .filter(|node| !members.iter().any(|member| member.node == *node) && !never.contains(node))
+        .filter(|&node| sight.is_useful(shard, primary, node))
         .collect();
     spare.sort_by_cached_key(|&node| (load(state, shard, |other| other.member(node).is_some()), node));
     let since = state.configuration.version.next();
     spare.iter().take(wanted).map(|&node| Member { node, state: MemberState::Joining, since }).collect()
 }
 
+/// The set of a primary: of `members` those that it gets answers from, and joiners. Who does not answer stays if there
+/// would be too few otherwise: an update that hangs is no worse than one that is refused.
+pub(crate) fn fill(
+    state: &State,
+    sight: Sight<'_>,
+    (shard, primary): (ShardId, NodeId),
+    members: Vec<Member>,
+    never: &[NodeId],
+) -> Vec<Member> {
+    let with_joiners = |mut set: Vec<Member>| {
+        let joiners = choose_joiners(state, sight, (shard, primary), &set, never);
+        set.extend(joiners);
+        set
+    };
+    let answers = |member: &&Member| member.node == primary || !sight.avoids(shard, primary, member.node);
+    let good: Vec<Member> = members.iter().filter(answers).copied().collect();
+    if good.len() < members.len() {
+        let set = with_joiners(good);
+        if set.len() > usize::from(state.configuration.min_backups) {
+            return set;
+        }
+    }
+    with_joiners(members)
+}
+
 /// Exactly f alive nodes other than the primary, those that are no members and witness least first; empty if there are
 /// not enough (R6.1).
-pub(crate) fn choose_witnesses(state: &State, shard: &ShardConfig) -> Vec<NodeId> {
+pub(crate) fn choose_witnesses(state: &State, sight: Sight<'_>, shard: &ShardConfig) -> Vec<NodeId> {
     let faults = usize::from(state.configuration.faults);
-    let mut spare: Vec<NodeId> = state.alive_nodes().filter(|&node| node != shard.primary).collect();
+    let is_useful = |node| sight.speaks(node) && !sight.avoids(shard.shard, shard.primary, node);
+    let mut spare: Vec<NodeId> = state.alive_nodes().filter(|&node| node != shard.primary && is_useful(node)).collect();
     if spare.len() < faults {
         return Vec::new();
     }
     spare.sort_by_cached_key(|&node| {
         let member = shard.member(node).is_some();
-        (member, load(state, shard.shard, |other| other.witnesses.contains(&node)), node)
+        (
+            !sight.may_hear(shard.primary, node),
+            member,
+            load(state, shard.shard, |other| other.witnesses.contains(&node)),
+            node,
+        )
     });
     spare.truncate(faults);
     spare

@@ -1,19 +1,22 @@
 //! What a shard needs next, given who is alive: one command at a time, until it needs nothing that can be had.
 //!
-//! A pure function of the committed state, so that a restarted coordinator goes on where the log ends, whatever the
-//! last process had in mind.
+//! A function of the committed state, and of what nodes say of each other: a restarted coordinator goes on where the log
+//! ends, whatever the last process had in mind.
 
 use kasha_types::NodeId;
 use kasha_wire::{Durability, Member, MemberState, ShardConfig, ShardPhase};
 
+use crate::evidence::Sight;
 use crate::{Command, State, placement};
 
 /// The next command for this shard, if any.
-pub(crate) fn next_command(state: &State, shard: &ShardConfig) -> Option<Command> {
+pub(crate) fn next_command(state: &State, sight: Sight<'_>, shard: &ShardConfig) -> Option<Command> {
     if needs_fail_over(state, shard) {
-        return promote(state, shard);
+        let recover_from = recover_from(shard);
+        let primary = placement::choose_primary(state, sight, shard, &recover_from)?;
+        return Some(promote(state, sight, shard, primary));
     }
-    set_members(state, shard).or_else(|| close_list(state, shard))
+    set_members(state, sight, shard).or_else(|| close_list(state, sight, shard))
 }
 
 /// Whether the shard's primary is lost, or runs in another process than the one that the term was given to (R7.1).
@@ -22,17 +25,42 @@ pub(crate) fn needs_fail_over(state: &State, shard: &ShardConfig) -> bool {
     !state.is_alive(shard.primary) || state.incarnation(shard.primary) != Some(record.primary_incarnation)
 }
 
-/// Section 7, step 1. `None`: nobody may be elected now; it is tried again when somebody comes back.
-fn promote(state: &State, shard: &ShardConfig) -> Option<Command> {
-    let recover_from: Vec<NodeId> = match shard.phase {
+/// Whose logs a new term may recover from.
+fn recover_from(shard: &ShardConfig) -> Vec<NodeId> {
+    match shard.phase {
         ShardPhase::Serving => (shard.members.iter())
             .filter(|member| member.state == MemberState::Complete)
             .map(|member| member.node)
             .collect(),
         // The term that was to recover has answered nothing: its set does not matter, the last serving one does.
         ShardPhase::Recovering => shard.recover_from.clone(),
-    };
-    let primary = placement::choose_primary(state, shard, &recover_from)?;
+    }
+}
+
+/// The recovery cannot go on where it is: whoever is next in turn may find what it needs. `None`: nobody else may be
+/// elected.
+pub(crate) fn promote_next(state: &State, sight: Sight<'_>, shard: &ShardConfig) -> Option<Command> {
+    let mut candidates = placement::candidates(state, shard, &recover_from(shard));
+    candidates.retain(|&node| node != shard.primary && sight.speaks(node));
+    candidates.sort_unstable();
+    let next = candidates.iter().find(|&&node| node > shard.primary).or(candidates.first());
+    next.map(|&node| promote(state, sight, shard, node))
+}
+
+/// A primary that gets no answers and finds nobody instead may itself be the one that is badly connected: the command that
+/// makes another member primary, if one hears enough nodes, and more than it does.
+pub(crate) fn promote_better_connected(state: &State, sight: Sight<'_>, shard: &ShardConfig) -> Option<Command> {
+    let hears = |node| sight.count_heard(node, state.alive_nodes());
+    let wanted = usize::from(state.configuration.min_backups).max(1).max(hears(shard.primary) + 1);
+    let mut candidates = placement::candidates(state, shard, &recover_from(shard));
+    candidates.retain(|&node| node != shard.primary && sight.speaks(node) && hears(node) >= wanted);
+    let best = candidates.into_iter().max_by_key(|&node| (hears(node), std::cmp::Reverse(node)))?;
+    Some(promote(state, sight, shard, best))
+}
+
+/// Section 7, step 1.
+fn promote(state: &State, sight: Sight<'_>, shard: &ShardConfig, primary: NodeId) -> Command {
+    let recover_from = recover_from(shard);
     // Only here may a node become complete without a copy: the new primary makes every member's log equal to its own
     // before it reports, and it knows this set from its first moment.
     let never_served = recover_from.is_empty();
@@ -43,39 +71,52 @@ fn promote(state: &State, shard: &ShardConfig) -> Option<Command> {
     let mut others: Vec<NodeId> = shard.members.iter().map(|member| member.node).collect();
     others.extend(recover_from.iter().filter(|node| shard.member(**node).is_none()));
     others.retain(|&node| node != primary && state.is_alive(node));
-    // Complete copies first, so that none is left out for a joiner.
-    others.sort_by_key(|&node| !holds_all(node));
+    // Complete copies first, so that none is left out for a joiner; but none that the new primary does not hear.
+    others.sort_by_key(|&node| (!sight.is_useful(shard.shard, primary, node), !holds_all(node)));
+    let useful = others.iter().filter(|&&node| sight.is_useful(shard.shard, primary, node)).count();
+    let spare = (state.alive_nodes())
+        .filter(|node| *node != primary && !others.contains(node) && !recover_from.contains(node))
+        .filter(|&node| sight.is_useful(shard.shard, primary, node));
+    if useful + spare.count() >= usize::from(state.configuration.min_backups) {
+        others.truncate(useful);
+    }
     others.truncate(state.replicas() - 1);
     members.extend(others.into_iter().map(|node| Member {
         node,
         state: if holds_all(node) { MemberState::Complete } else { MemberState::Joining },
         since,
     }));
-    members.extend(placement::choose_joiners(state, shard.shard, &members, &recover_from));
-    Some(Command::Promote { shard: shard.shard, epoch: shard.epoch.next(), primary, members, recover_from })
+    members.extend(placement::choose_joiners(state, sight, (shard.shard, primary), &members, &recover_from));
+    Command::Promote { shard: shard.shard, epoch: shard.epoch.next(), primary, members, recover_from }
 }
 
-/// R7.2: a lost member leaves the committed set, and a spare node joins it, in one command.
-fn set_members(state: &State, shard: &ShardConfig) -> Option<Command> {
-    let mut members: Vec<Member> = shard.members.iter().copied().filter(|member| state.is_alive(member.node)).collect();
+/// R7.2: a member that is lost, or answers its primary nothing, leaves the committed set, and a spare node joins it, in
+/// one command.
+fn set_members(state: &State, sight: Sight<'_>, shard: &ShardConfig) -> Option<Command> {
+    let alive: Vec<Member> = shard.members.iter().copied().filter(|member| state.is_alive(member.node)).collect();
     // A joiner forgets what it holds, so a copy that this recovery may still need must not join.
-    members.extend(placement::choose_joiners(state, shard.shard, &members, &shard.recover_from));
+    let members = placement::fill(state, sight, (shard.shard, shard.primary), alive, &shard.recover_from);
     (members != shard.members).then_some(Command::SetMembers { shard: shard.shard, epoch: shard.epoch, members })
 }
 
 /// R6.2: a list that must change is closed by its primary first. A recovering shard's list is still to be replayed.
-fn close_list(state: &State, shard: &ShardConfig) -> Option<Command> {
-    let wanted = shard.phase == ShardPhase::Serving && !shard.closing && list_must_change(state, shard);
+fn close_list(state: &State, sight: Sight<'_>, shard: &ShardConfig) -> Option<Command> {
+    let wanted = shard.phase == ShardPhase::Serving && !shard.closing && list_must_change(state, sight, shard);
     wanted.then_some(Command::CloseList { shard: shard.shard, list: shard.list })
 }
 
-/// Whether the list has no fast path that it could have, or one that cannot be relied on (R6.1, R5.5).
-pub(crate) fn list_must_change(state: &State, shard: &ShardConfig) -> bool {
+/// Whether the list has no fast path that it could have, or one that cannot be relied on (R6.1, R5.5), or, if there is a
+/// better one, one of which a witness gets no gc and will be full soon.
+pub(crate) fn list_must_change(state: &State, sight: Sight<'_>, shard: &ShardConfig) -> bool {
     if state.configuration.faults == 0 {
         return false;
     }
     if shard.witnesses.is_empty() {
-        return !placement::choose_witnesses(state, shard).is_empty();
+        return !placement::choose_witnesses(state, sight, shard).is_empty();
+    }
+    let unanswered = shard.witnesses.iter().any(|&node| sight.avoids(shard.shard, shard.primary, node));
+    if unanswered && !placement::choose_witnesses(state, sight, shard).is_empty() {
+        return true;
     }
     let boots = &state.shards[usize::from(shard.shard.0)].witness_boots;
     shard.witnesses.contains(&shard.primary)

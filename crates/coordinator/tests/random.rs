@@ -90,7 +90,8 @@ impl Oracle {
                     let leased =
                         lease.is_some_and(|&(process, until)| process == node.incarnation() && until > world.now);
                     let known = config.node(node.id).is_some_and(|info| info.incarnation == node.incarnation());
-                    shard.primary == node.id && leased && known
+                    // Nobody is answered before the term serves.
+                    shard.primary == node.id && shard.phase == ShardPhase::Serving && leased && known
                 })
                 .map(|node| node.id)
                 .collect();
@@ -198,7 +199,7 @@ impl Run {
         let up: Vec<FakeNode> = self.world.nodes.values().filter(|node| node.up).cloned().collect();
         for node in up {
             for core in 0..node.cores {
-                if lossy && self.rng.chance(1, 8) {
+                if self.world.hidden.contains(&node.id.0) || lossy && self.rng.chance(1, 8) {
                     continue;
                 }
                 let node = self.world.nodes[&node.id].clone();
@@ -255,6 +256,20 @@ impl Run {
             }
             6 => self.send(CLIENT, &Message::OpenSession { nonce: 1 }, true),
             7 if !self.oracle.clients.is_empty() => self.table_request(),
+            8 => {
+                let (a, b) = (self.some_node().0, self.some_node().0);
+                let pair = (a.min(b), a.max(b));
+                if !self.world.cuts.remove(&pair) {
+                    self.world.cuts.insert(pair);
+                }
+            }
+            9 => {
+                let node = self.some_node().0;
+                if !self.world.hidden.remove(&node) {
+                    self.world.hidden.insert(node);
+                }
+            }
+            10 | 11 => self.complain(),
             _ => self.pass(100, true),
         }
     }
@@ -273,9 +288,41 @@ impl Run {
         self.send(CLIENT, &Message::TableRequest { client, sequence, command }, true);
     }
 
+    /// A primary gets no answers from somebody, or is stuck.
+    fn complain(&mut self) {
+        let about = self.some_node();
+        let Some(shard) = self.world.config().shards.first().cloned() else { return };
+        let (id, epoch) = (shard.shard, shard.epoch);
+        let report = if self.rng.chance(1, 2) {
+            Report::Unanswered { shard: id, epoch, node: about }
+        } else {
+            Report::Stuck { shard: id, epoch }
+        };
+        let primary = self.world.nodes[&shard.primary].clone();
+        let message = self.world.heartbeat_of(&primary, 0, vec![report]);
+        self.send(conn(primary.id, 0), &message, true);
+    }
+
+    fn is_whole(&self) -> bool {
+        let config = self.world.config();
+        let faults = usize::from(config.faults);
+        let whole = |shard: &kasha_wire::ShardConfig| {
+            let complete = shard.members.iter().filter(|member| member.state == MemberState::Complete).count();
+            complete > faults && shard.phase == ShardPhase::Serving && shard.witnesses.len() == faults && !shard.closing
+        };
+        config.nodes.iter().all(|node| node.alive) && !config.shards.is_empty() && config.shards.iter().all(whole)
+    }
+
     fn heal(&mut self) {
         self.world.nodes.values_mut().for_each(|node| node.up = true);
-        for _ in 0..100 {
+        self.world.cuts.clear();
+        self.world.hidden.clear();
+        // Whoever did not answer again and again is avoided for long.
+        const PASSES_MAX: usize = 10_000;
+        for pass in 0..PASSES_MAX {
+            if pass > 100 && self.is_whole() {
+                break;
+            }
             self.pass(100, false);
         }
         let config = self.world.config();

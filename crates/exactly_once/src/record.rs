@@ -39,16 +39,23 @@ pub struct CompletionRecord<'a> {
 }
 
 impl CompletionRecord<'_> {
+    /// Bytes of a record that names so many slots, with a result of so many bytes: to make room for one before the
+    /// result is known.
+    #[must_use]
+    pub const fn encoded_len_of(slots: usize, result: usize) -> usize {
+        HEADER_BYTES + 2 * slots + result
+    }
+
     /// Where in the encoded record the result begins, so that an answer can name a slice of the log.
     #[must_use]
     pub fn result_offset(&self) -> usize {
-        HEADER_BYTES + 2 * self.slots.len()
+        Self::encoded_len_of(self.slots.len(), 0)
     }
 
     /// Bytes that [`Self::encode_into`] fills.
     #[must_use]
     pub fn encoded_len(&self) -> usize {
-        self.result_offset() + self.result.len()
+        Self::encoded_len_of(self.slots.len(), self.result.len())
     }
 
     /// Writes the record.

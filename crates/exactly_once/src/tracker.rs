@@ -391,6 +391,10 @@ impl Tracker {
         let client = self.clients.get_mut(rpc.client).expect("it has a live record");
         client.outstanding.remove(rpc.sequence, &mut self.spares);
         self.stats.records -= 1;
+        // The floor that removed this client may have been replaced by a later one, which does not name it any more.
+        if client.outstanding.iter().next().is_none() && self.floor.refuses(client.lease_expiry) {
+            self.clients.remove(rpc.client);
+        }
     }
 
     /// When the client's lease ends as far as this shard knows; `None`: it does not know the client.

@@ -312,3 +312,16 @@ fn a_copied_record_is_found_at_its_new_place() {
     assert!(!tracker.relocate(rpc(1, 1), Place(100), Place(200)), "it died while it was copied");
     assert!(!tracker.relocate(rpc(7, 1), Place(100), Place(200)));
 }
+
+#[test]
+fn r4_6_a_replay_that_revives_an_expired_client_forgets_it_with_its_last_record() {
+    let mut tracker = Tracker::new();
+    tracker.recover(&request(1, 5, 5), Place(5), |_| ());
+    // The newest floor entry: an earlier one named the client, and is gone.
+    tracker.raise_floor(LEASE, [], |_| ());
+    tracker.assert_invariants();
+    tracker.forget(rpc(1, 5), Place(5));
+    tracker.assert_invariants();
+    assert_eq!(tracker.stats().clients, 0);
+    assert_eq!(tracker.look_up(&request(1, 5, 5)), LookUp::LeaseExpired);
+}

@@ -90,11 +90,17 @@ impl Log {
         Ok(GroupWriter { epoch, start, at, limit: start + group, entries: 0, own_kinds: false, log: self })
     }
 
+    /// What only deletes may use. Two segments at least: one that fills while the one before it dies.
+    fn reserve(&self) -> u64 {
+        let (segment, max) = (u64::from(self.config.segment_bytes), self.config.memory_max_bytes);
+        (max / 100 * u64::from(self.config.reserve_percent)).max(2 * segment).min(max / 2)
+    }
+
     /// Sealed segments count whole, the head as far as it is used, so that a small log has a reserve too.
     fn has_memory(&self, group: u32, rolls: bool, purpose: Purpose) -> bool {
         let (segment, max) = (u64::from(self.config.segment_bytes), self.config.memory_max_bytes);
         let limit = match purpose {
-            Purpose::Normal => max - max / 100 * u64::from(self.config.reserve_percent),
+            Purpose::Normal => max - self.reserve(),
             Purpose::Freeing => max,
             Purpose::Own => max + max / 16 + segment,
         };

@@ -35,7 +35,7 @@ pub use index::{Index, IndexCursor};
 pub use limits::{BACKUP_SLACK_PART, EPOCH_HISTORY_MAX, SEGMENT_BYTES_MAX, SEGMENT_BYTES_MIN};
 pub use load::{Damage, DamageKind, LoadReport};
 pub use log::{Log, LogConfig, LogStats};
-pub use raw::AppendError;
+pub use raw::{AppendError, Screen};
 pub use read::{Cursor, Group};
 pub use truncate::{NotABoundary, Truncated};
 pub use verify::{Entries, Entry, GroupFault};

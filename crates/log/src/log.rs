@@ -19,7 +19,8 @@ pub struct LogConfig {
     pub segment_bytes: u32,
     /// Memory that a primary's log may take.
     pub memory_max_bytes: u64,
-    /// Part of the memory that only [`crate::Purpose::Freeing`] may use (section 5).
+    /// Part of the memory that only [`crate::Purpose::Freeing`] may use (section 5); two segments at least, half of it at
+    /// most.
     pub reserve_percent: u8,
 }
 
@@ -164,6 +165,10 @@ impl Log {
     pub fn segment_of(&self, offset: u64) -> SegmentId {
         let id = offset / u64::from(self.config.segment_bytes);
         SegmentId(u32::try_from(id).expect("offsets fit 2^32 segments"))
+    }
+
+    pub(crate) fn checked_segment_of(&self, offset: u64) -> Option<SegmentId> {
+        u32::try_from(offset / u64::from(self.config.segment_bytes)).ok().map(SegmentId)
     }
 
     /// Offset of a segment's first byte.

@@ -1,11 +1,11 @@
 //! A backup's appends: whole groups that a primary wrote, checked before anything changes.
 
-use kasha_types::{LogPosition, SegmentId};
+use kasha_types::{Epoch, LogPosition, SegmentId};
 
 use crate::Log;
-use crate::format::GroupHeader;
+use crate::format::{EntryKind, GroupHeader};
 use crate::segment::Segment;
-use crate::verify::{GroupFault, check_group};
+use crate::verify::{Entries, GroupFault, check_group};
 
 /// Why bytes were not appended. The log is unchanged.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -38,21 +38,47 @@ pub enum AppendError {
     Full,
 }
 
-/// Whole groups, one after the other.
+/// What must be true of groups that come from elsewhere, besides that they are whole: they are kept, and replayed by
+/// code that takes them for its own.
+#[derive(Clone, Copy, Debug)]
+pub struct Screen {
+    /// The epoch in which they were sent: nobody knows of a later one.
+    pub epoch_max: Epoch,
+    /// Whether an entry's payload is what the owner of its kind writes.
+    pub is_sound: fn(EntryKind, &[u8]) -> bool,
+}
+
+impl Screen {
+    /// Anything.
+    pub const NONE: Self = Self { epoch_max: Epoch(u32::MAX), is_sound: |_, _| true };
+}
+
+/// Whole groups of one segment, one after the other.
 struct Run {
     first: GroupHeader,
     last: GroupHeader,
     own_kinds: bool,
 }
 
-/// Checks that `bytes` are groups from `offset` on, each naming the one before it.
-fn check_run(bytes: &[u8], offset: u64, segment_bytes: u32) -> Result<Run, AppendError> {
+/// Checks that `bytes` are groups of one segment from `offset` on, each naming the one before it.
+fn check_run(bytes: &[u8], offset: u64, segment_bytes: u32, screen: Screen) -> Result<Run, AppendError> {
+    let segment_end = (offset / u64::from(segment_bytes) + 1) * u64::from(segment_bytes);
     let mut run: Option<Run> = None;
     let mut at = 0;
     while at < bytes.len() || run.is_none() {
         let place = offset + at as u64;
         let failed = |fault| AppendError::Group { at: place, fault };
+        if place >= segment_end {
+            return Err(failed(GroupFault::Malformed("groups of two segments")));
+        }
         let (header, own_kinds) = check_group(&bytes[at..], place, segment_bytes).map_err(failed)?;
+        if header.epoch > screen.epoch_max {
+            return Err(failed(GroupFault::Malformed("a later epoch than its sender's")));
+        }
+        let payload = &bytes[at + crate::GROUP_HEADER_BYTES as usize..at + header.len() as usize];
+        if Entries::new(payload, place).any(|(_, entry)| !(screen.is_sound)(entry.kind, entry.payload)) {
+            return Err(failed(GroupFault::Malformed("an entry that its owner cannot read")));
+        }
         match &mut run {
             None => run = Some(Run { first: header, last: header, own_kinds }),
             Some(run) => {
@@ -76,7 +102,7 @@ impl Log {
     ///
     /// # Errors
     /// The log is unchanged.
-    pub fn append_raw(&mut self, bytes: &[u8]) -> Result<LogPosition, AppendError> {
+    pub fn append_raw(&mut self, bytes: &[u8], screen: Screen) -> Result<LogPosition, AppendError> {
         let segment_bytes = self.config.segment_bytes;
         if bytes.len() < crate::GROUP_HEADER_BYTES as usize {
             return Err(AppendError::Group { at: self.end.offset, fault: GroupFault::Torn });
@@ -93,7 +119,7 @@ impl Log {
                 AppendError::Gap { expected: self.end.offset }
             });
         }
-        let run = check_run(bytes, offset, segment_bytes)?;
+        let run = check_run(bytes, offset, segment_bytes, screen)?;
         if !self.is_empty() && run.first.previous != self.last {
             return Err(AppendError::PredecessorMismatch { ours: self.last });
         }
@@ -128,7 +154,7 @@ impl Log {
     ///
     /// # Errors
     /// The log is unchanged.
-    pub fn install_segment(&mut self, id: SegmentId, bytes: &[u8]) -> Result<(), AppendError> {
+    pub fn install_segment(&mut self, id: SegmentId, bytes: &[u8], screen: Screen) -> Result<(), AppendError> {
         if !self.absent.contains(&id) {
             return Err(AppendError::NotAbsent);
         }
@@ -136,7 +162,7 @@ impl Log {
             return Err(AppendError::Full);
         }
         let mut segment = Segment::new(id, self.config.segment_bytes, Vec::new());
-        let run = check_run(bytes, segment.base, self.config.segment_bytes)?;
+        let run = check_run(bytes, segment.base, self.config.segment_bytes, screen)?;
         self.check_neighbours(id, &run)?;
 
         segment.bytes = self.buffer();

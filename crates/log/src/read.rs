@@ -45,6 +45,22 @@ impl Log {
         std::iter::from_fn(move || self.next_group(&mut cursor))
     }
 
+    /// Whether a group ends or the log begins there: what a peer says of positions may be false. Walks a segment.
+    #[must_use]
+    pub fn is_boundary(&self, offset: u64) -> bool {
+        let ends = |segment: &Segment| {
+            let mut at = segment.base;
+            while at < offset && at < segment.end() {
+                at = segment.group(at).end();
+            }
+            at == offset
+        };
+        // A segment's end may lie where the next begins.
+        let before = || offset.checked_sub(1).and_then(|within| self.segment(self.checked_segment_of(within)?));
+        offset <= self.end.offset
+            && (offset.is_multiple_of(u64::from(self.config.segment_bytes)) || before().is_some_and(ends))
+    }
+
     /// The log's bytes from one group boundary to another, in pieces for shipping and for files: each within one
     /// segment, whole groups, and at most `piece_bytes_max` long unless a single group is longer.
     ///

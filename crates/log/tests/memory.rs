@@ -3,7 +3,7 @@
 mod common;
 
 use common::{SEGMENT, SHARD, append, config, fill, let_go, new_log};
-use kasha_log::{AppendError, EntryKind, Full, Log, Part, Purpose, entry_bytes};
+use kasha_log::{AppendError, EntryKind, Full, Log, Part, Purpose, Screen, entry_bytes};
 use kasha_types::{Epoch, SegmentId};
 
 fn until_full(log: &mut Log, purpose: Purpose, payload: usize) -> Vec<kasha_log::EntryOffset> {
@@ -23,7 +23,8 @@ fn only_freeing_may_use_the_reserve() {
     until_full(&mut log, Purpose::Normal, 8);
     let normal_end = log.end().offset;
     let max = 8 * u64::from(SEGMENT);
-    assert!(normal_end <= max - max / 20 && normal_end > max - max / 20 - 128);
+    let limit = max - (max / 20).max(2 * u64::from(SEGMENT)).min(max / 2);
+    assert!(normal_end <= limit && normal_end > limit - 128);
     assert_eq!(log.begin(Epoch(1), entry_bytes(8), Purpose::Normal).err(), Some(Full::Memory));
     assert!(!until_full(&mut log, Purpose::Freeing, 8).is_empty());
     assert!(log.end().offset > max - 128);
@@ -170,7 +171,7 @@ fn a_backup_has_slack_and_an_end_to_it() {
     let mut backup = Log::new(SHARD, config(8));
     let refused = primary
         .pieces(0, primary.end().offset, SEGMENT)
-        .find_map(|slice| backup.append_raw(primary.slice(slice)).err());
+        .find_map(|slice| backup.append_raw(primary.slice(slice), Screen::NONE).err());
     assert_eq!(refused, Some(AppendError::Full));
     assert_eq!(backup.segments().count(), 8 + 1 + 2);
 }

@@ -3,7 +3,7 @@
 mod common;
 
 use common::{SEGMENT, SHARD, append, config, entries, files};
-use kasha_log::{Cursor, EntryKind, EntryOffset, Log, Purpose, common_prefix, entry_bytes};
+use kasha_log::{Cursor, EntryKind, EntryOffset, Log, Purpose, Screen, common_prefix, entry_bytes};
 use kasha_types::{Epoch, SegmentId};
 use proptest::prelude::*;
 
@@ -185,7 +185,7 @@ proptest! {
                     };
                     let pieces: Vec<_> = from.pieces(common, from.end().offset, 1 + len as u32).collect();
                     for slice in pieces.iter().take(1 + len % 7) {
-                        to.append_raw(from.slice(*slice)).unwrap();
+                        to.append_raw(from.slice(*slice), Screen::NONE).unwrap();
                     }
                 }
                 _ => {}
@@ -221,7 +221,7 @@ fn freed_segments_leave_the_common_prefix_as_it_is() {
         }
     }
     for slice in a.pieces(0, a.end().offset, SEGMENT) {
-        b.append_raw(a.slice(slice)).unwrap();
+        b.append_raw(a.slice(slice), Screen::NONE).unwrap();
     }
     let both = a.end().offset;
     append(&mut b, 6, &[b"only the deposed primary"]);

@@ -3,13 +3,13 @@
 mod common;
 
 use common::{SEGMENT, SHARD, append, config, entries, files, fill, let_go, new_log, reseal, snapshot};
-use kasha_log::{AppendError, EntryKind, GroupFault, Log, Purpose, entry_bytes};
+use kasha_log::{AppendError, EntryKind, GroupFault, Log, Purpose, Screen, entry_bytes};
 use kasha_types::{Epoch, LogPosition, SegmentId};
 use proptest::prelude::*;
 
 fn ship(from: &Log, to: &mut Log, piece: u32) -> Result<(), AppendError> {
     for slice in from.pieces(to.end().offset, from.end().offset, piece) {
-        to.append_raw(from.slice(slice))?;
+        to.append_raw(from.slice(slice), Screen::NONE)?;
     }
     Ok(())
 }
@@ -50,28 +50,54 @@ fn refusals_say_why() {
     };
     let first = primary.bytes(0, groups[1].end.offset as u32).to_vec();
     let mut backup = new_log();
-    backup.append_raw(&first).unwrap();
+    backup.append_raw(&first, Screen::NONE).unwrap();
     let end = groups[1].end.offset;
     let group = |fault| Err(AppendError::Group { at: end, fault });
 
-    assert_eq!(backup.append_raw(&first), Err(AppendError::Overlap { end }));
-    assert_eq!(backup.append_raw(&bytes_of(3)), Err(AppendError::Gap { expected: end }));
-    assert_eq!(backup.append_raw(&[]), group(GroupFault::Torn));
-    assert_eq!(backup.append_raw(&bytes_of(2)[..60]), group(GroupFault::Torn));
+    assert_eq!(backup.append_raw(&first, Screen::NONE), Err(AppendError::Overlap { end }));
+    assert_eq!(backup.append_raw(&bytes_of(3), Screen::NONE), Err(AppendError::Gap { expected: end }));
+    assert_eq!(backup.append_raw(&[], Screen::NONE), group(GroupFault::Torn));
+    assert_eq!(backup.append_raw(&bytes_of(2)[..60], Screen::NONE), group(GroupFault::Torn));
     let mut flipped = bytes_of(2);
     flipped[58] ^= 1;
-    assert_eq!(backup.append_raw(&flipped), group(GroupFault::Checksum));
+    assert_eq!(backup.append_raw(&flipped, Screen::NONE), group(GroupFault::Checksum));
     flipped[58] ^= 1;
     flipped[28] = 0; // the predecessor's epoch
     reseal(&mut flipped);
     let ours = LogPosition { epoch: Epoch(1), offset: groups[1].start.offset };
-    assert_eq!(backup.append_raw(&flipped), Err(AppendError::PredecessorMismatch { ours }));
+    assert_eq!(backup.append_raw(&flipped, Screen::NONE), Err(AppendError::PredecessorMismatch { ours }));
     let skips = [bytes_of(2), bytes_of(2)].concat();
     let after = groups[2].end.offset;
     let misplaced = GroupFault::Misplaced { names: end };
-    assert_eq!(backup.append_raw(&skips), Err(AppendError::Group { at: after, fault: misplaced }));
-    backup.append_raw(&[bytes_of(2), bytes_of(3)].concat()).unwrap();
+    assert_eq!(backup.append_raw(&skips, Screen::NONE), Err(AppendError::Group { at: after, fault: misplaced }));
+    backup.append_raw(&[bytes_of(2), bytes_of(3)].concat(), Screen::NONE).unwrap();
     assert_eq!(entries(&backup), entries(&primary));
+}
+
+#[test]
+fn groups_of_two_segments_are_not_one_piece() {
+    let mut primary = new_log();
+    fill(&mut primary, 1, 3);
+    let pieces: Vec<_> = primary.pieces(0, primary.end().offset, u32::MAX).collect();
+    let two: Vec<u8> = pieces[..2].iter().flat_map(|&piece| primary.slice(piece).to_vec()).collect();
+    let mut backup = new_log();
+    let refused = backup.append_raw(&two, Screen::NONE);
+    assert!(matches!(refused, Err(AppendError::Group { .. })), "{refused:?}");
+    assert_eq!(backup.end(), LogPosition::default());
+}
+
+#[test]
+fn a_screen_keeps_out_what_is_whole_and_wrong() {
+    let mut primary = new_log();
+    append(&mut primary, 2, &[b"an object"]);
+    let piece = primary.pieces(0, primary.end().offset, u32::MAX).next().unwrap();
+    let mut backup = new_log();
+    let later = Screen { epoch_max: Epoch(1), ..Screen::NONE };
+    let unreadable = Screen { is_sound: |kind, _| kind != EntryKind::Object, ..Screen::NONE };
+    for screen in [later, unreadable] {
+        assert!(matches!(backup.append_raw(primary.slice(piece), screen), Err(AppendError::Group { .. })));
+    }
+    backup.append_raw(primary.slice(piece), Screen { epoch_max: Epoch(2), ..Screen::NONE }).unwrap();
 }
 
 #[test]
@@ -131,18 +157,18 @@ fn a_joiner_takes_the_tail_first_and_then_the_past() {
 
     let base = 5 * u64::from(SEGMENT);
     let mut joiner = Log::begin_at(SHARD, config(64), base);
-    assert!(joiner.append_raw(primary.bytes(0, 100)).is_err());
+    assert!(joiner.append_raw(primary.bytes(0, 100), Screen::NONE).is_err());
     ship(&primary, &mut joiner, SEGMENT).unwrap();
     assert_eq!(joiner.absent(), [0, 2, 3, 4].map(SegmentId));
     assert_eq!(joiner.epoch_history(), primary.epoch_history(), "known from the digest");
     let whole = files(&primary);
-    assert_eq!(joiner.install_segment(SegmentId(1), &whole[0].1), Err(AppendError::NotAbsent));
+    assert_eq!(joiner.install_segment(SegmentId(1), &whole[0].1, Screen::NONE), Err(AppendError::NotAbsent));
     for (id, bytes) in [&whole[2], &whole[0], &whole[1], &whole[3]] {
         let before = format!("{:?}", snapshot(&joiner));
-        assert!(joiner.install_segment(*id, &bytes[..bytes.len() - 8]).is_err());
-        assert!(joiner.install_segment(*id, &[&bytes[..], &[0; 8]].concat()).is_err());
+        assert!(joiner.install_segment(*id, &bytes[..bytes.len() - 8], Screen::NONE).is_err());
+        assert!(joiner.install_segment(*id, &[&bytes[..], &[0; 8]].concat(), Screen::NONE).is_err());
         assert_eq!(before, format!("{:?}", snapshot(&joiner)));
-        joiner.install_segment(*id, bytes).unwrap();
+        joiner.install_segment(*id, bytes, Screen::NONE).unwrap();
     }
     assert!(joiner.absent().is_empty());
     assert_eq!(entries(&joiner), entries(&primary));
@@ -158,7 +184,10 @@ fn a_segment_without_its_last_groups_does_not_fit_its_successor() {
     ship(&primary, &mut joiner, SEGMENT).unwrap();
     let last = primary.groups_from(0).take_while(|group| group.end < 2 * u64::from(SEGMENT)).last().unwrap();
     let short = primary.bytes(u64::from(SEGMENT), (last.start - u64::from(SEGMENT)) as u32);
-    assert!(matches!(joiner.install_segment(SegmentId(1), short), Err(AppendError::PredecessorMismatch { .. })));
+    assert!(matches!(
+        joiner.install_segment(SegmentId(1), short, Screen::NONE),
+        Err(AppendError::PredecessorMismatch { .. })
+    ));
 }
 
 proptest! {
@@ -176,7 +205,7 @@ proptest! {
         let places: Vec<_> = primary.groups_from(0).map(|group| (group.start, group.end)).collect();
         let mut backup = new_log();
         for (start, end) in &places[..upto] {
-            backup.append_raw(primary.bytes(*start, (end - start) as u32)).unwrap();
+            backup.append_raw(primary.bytes(*start, (end - start) as u32), Screen::NONE).unwrap();
         }
         let mut bytes = Vec::new();
         for (start, end) in places.iter().skip(from).take(groups) {
@@ -193,7 +222,7 @@ proptest! {
         bytes.truncate(bytes.len() - cut * 7);
         let before = format!("{:?}", snapshot(&backup));
         let held = entries(&backup);
-        match backup.append_raw(&bytes) {
+        match backup.append_raw(&bytes, Screen::NONE) {
             Ok(end) => {
                 prop_assert_eq!(end, backup.end());
                 prop_assert!(entries(&backup).starts_with(&held));
@@ -210,7 +239,7 @@ proptest! {
         let mut log = new_log();
         append(&mut log, 1, &[b"here"]);
         let before = format!("{:?}", snapshot(&log));
-        prop_assert!(log.append_raw(&noise).is_err());
+        prop_assert!(log.append_raw(&noise, Screen::NONE).is_err());
         prop_assert_eq!(before, format!("{:?}", snapshot(&log)));
     }
 }

@@ -28,7 +28,7 @@ pub enum FileName {
         /// Which list.
         list: ListVersion,
     },
-    /// What the core knows of its cluster (replaced atomically).
+    /// Which witness instances were ever begun on this core (replaced atomically).
     Core,
     /// A file of the coordinator's log.
     Coordinator(u32),

@@ -26,11 +26,34 @@ struct Frame {
     tail: Option<LogSlice>,
 }
 
+impl Frame {
+    /// Bytes on the wire.
+    fn len(&self) -> usize {
+        self.head_len + self.tail.map_or(0, |slice| slice.len as usize)
+    }
+}
+
 #[derive(Debug)]
 struct Lane {
     key: LaneKey,
     frames: VecDeque<Frame>,
-    heads: VecDeque<u8>,
+    /// The frames' heads, one behind the other; what lies before `first` has left.
+    heads: Vec<u8>,
+    first: usize,
+}
+
+impl Lane {
+    fn bytes(&self) -> usize {
+        self.heads.len() - self.first
+    }
+
+    /// Gives back the room of what has left, once that is the greater part: each byte is moved once at most on average.
+    fn compact(&mut self) {
+        if self.first > self.heads.len() / 2 {
+            self.heads.drain(..self.first);
+            self.first = 0;
+        }
+    }
 }
 
 /// Frames that may not leave yet.
@@ -62,12 +85,12 @@ impl Held {
         let lane = match self.lanes.iter().position(|lane| lane.key == key) {
             Some(index) => &mut self.lanes[index],
             None => {
-                self.lanes.push(Lane { key, frames: VecDeque::new(), heads: VecDeque::new() });
+                self.lanes.push(Lane { key, frames: VecDeque::new(), heads: Vec::new(), first: 0 });
                 self.lanes.last_mut().expect("just pushed")
             }
         };
         lane.frames.push_back(Frame { gate, to, head_len: head.len(), tail });
-        lane.heads.extend(head);
+        lane.heads.extend_from_slice(head);
     }
 
     /// Hands out every frame whose gate is open, in order.
@@ -77,20 +100,39 @@ impl Held {
             if opened == 0 {
                 continue;
             }
-            let heads = lane.heads.make_contiguous();
-            let mut start = 0;
             for frame in lane.frames.drain(..opened) {
-                send(frame.to, &heads[start..start + frame.head_len], frame.tail);
-                start += frame.head_len;
+                let head = lane.first..lane.first + frame.head_len;
+                lane.first = head.end;
+                send(frame.to, &lane.heads[head], frame.tail);
             }
-            lane.heads.drain(..start);
+            lane.compact();
         }
     }
 
-    /// A role was lost: forgets what was to be said in it (R3.1). Other frames that wait for our own files stay.
-    pub fn drop_shard(&mut self, shard: ShardId) {
+    /// A role was lost: forgets what was to be said in it (R3.1), and tells whom how many bytes would have gone to.
+    /// Other frames that wait for our own files stay.
+    pub fn drop_shard(&mut self, shard: ShardId, mut let_go: impl FnMut(Endpoint, usize)) {
         let gone = [LaneKey::Synced(shard), LaneKey::Confirmed(shard), LaneKey::DurableAs(shard)];
-        self.lanes.retain(|lane| !gone.contains(&lane.key));
+        for lane in self.lanes.extract_if(.., |lane| gone.contains(&lane.key)) {
+            lane.frames.iter().for_each(|frame| let_go(frame.to, frame.len()));
+        }
+    }
+
+    /// Forgets what was to go to whom `is_gone` names: connections that are closed. Looks at every frame.
+    pub fn forget(&mut self, is_gone: impl Fn(Endpoint) -> bool) {
+        for lane in &mut self.lanes {
+            let (mut start, mut kept) = (lane.first, Vec::new());
+            lane.frames.retain(|frame| {
+                let head = &lane.heads[start..start + frame.head_len];
+                start += frame.head_len;
+                let stays = !is_gone(frame.to);
+                if stays {
+                    kept.extend_from_slice(head);
+                }
+                stays
+            });
+            (lane.heads, lane.first) = (kept, 0);
+        }
     }
 
     /// How many frames wait.
@@ -108,7 +150,7 @@ impl Held {
     /// Bytes held beside the log's own.
     #[must_use]
     pub fn bytes(&self) -> usize {
-        self.lanes.iter().map(|lane| lane.heads.len()).sum()
+        self.lanes.iter().map(Lane::bytes).sum()
     }
 }
 
@@ -152,8 +194,60 @@ mod tests {
         let to = Endpoint::Conn(ConnId(1));
         held.hold(synced(10), to, b"ten", None);
         held.hold(Gate::Durable(LocalPosition(1)), to, b"file", None);
-        held.drop_shard(ShardId(1));
+        let mut let_go = Vec::new();
+        held.drop_shard(ShardId(1), |to, bytes| let_go.push((to, bytes)));
+        assert_eq!(let_go, [(to, 3)]);
         assert_eq!(released(&mut held, 99), Vec::<Vec<u8>>::new());
         assert_eq!(held.len(), 1);
+    }
+    #[test]
+    fn what_goes_to_a_closed_connection_is_forgotten() {
+        let mut held = Held::new();
+        let (stays, goes) = (Endpoint::Conn(ConnId(1)), Endpoint::Conn(ConnId(2)));
+        for (to, head) in [(stays, "a"), (goes, "bb"), (stays, "ccc"), (goes, "dddd")] {
+            held.hold(synced(10), to, head.as_bytes(), None);
+        }
+        held.forget(|to| to == goes);
+        assert_eq!((held.len(), held.bytes()), (2, 4));
+        assert_eq!(released(&mut held, 10), vec![b"a".to_vec(), b"ccc".to_vec()]);
+    }
+
+    proptest::proptest! {
+        /// Against a list: what leaves, to whom, in which order.
+        #[test]
+        fn it_is_a_list_with_gates(steps in proptest::collection::vec((0u8..6, 0u64..40, 0usize..9), 0..200)) {
+            let (mut held, mut list) = (Held::new(), Vec::<(u64, Endpoint, Vec<u8>)>::new());
+            let mut opened = 0;
+            for (number, (step, offset, len)) in steps.into_iter().enumerate() {
+                let to = Endpoint::Conn(ConnId(u64::from(step)));
+                match step {
+                    0..=2 => {
+                        // Positions only grow, as in a log.
+                        let gate = list.last().map_or(0, |&(gate, ..)| gate).max(opened) + offset;
+                        let head = vec![number as u8; len];
+                        held.hold(synced(gate), to, &head, None);
+                        list.push((gate, to, head));
+                    }
+                    3 => {
+                        opened += offset;
+                        let left: Vec<_> = list.extract_if(.., |(gate, ..)| *gate <= opened).map(|(.., head)| head).collect();
+                        proptest::prop_assert_eq!(released(&mut held, opened), left);
+                    }
+                    4 => {
+                        let gone = Endpoint::Conn(ConnId(offset % 3));
+                        held.forget(|to| to == gone);
+                        list.retain(|(_, to, _)| *to != gone);
+                    }
+                    _ => {
+                        let mut let_go = Vec::new();
+                        held.drop_shard(ShardId(1), |to, bytes| let_go.push((to, bytes)));
+                        let all: Vec<_> = list.drain(..).map(|(_, to, head)| (to, head.len())).collect();
+                        proptest::prop_assert_eq!(let_go, all);
+                    }
+                }
+                proptest::prop_assert_eq!(held.len(), list.len());
+                proptest::prop_assert_eq!(held.bytes(), list.iter().map(|(.., head)| head.len()).sum::<usize>());
+            }
+        }
     }
 }

@@ -8,6 +8,10 @@ use crate::{Data, Effect, Effects, Endpoint, FileName, Held, Machine};
 pub trait Shell {
     /// Queue a frame; flushed once per connection per turn. May be lost.
     fn send(&mut self, to: Endpoint, head: &[u8], tail: &[u8]);
+    /// A frame of so many bytes to `to` waits for its gate: who causes more of them than it may is to be heard no more.
+    fn held(&mut self, _to: Endpoint, _bytes: usize) {}
+    /// It waits no more: it is sent next, or never.
+    fn let_go(&mut self, _to: Endpoint, _bytes: usize) {}
     /// Write at an offset.
     fn write(&mut self, file: FileName, offset: u64, bytes: &[u8]);
     /// Replace atomically.
@@ -28,7 +32,8 @@ pub trait Shell {
     fn stop(&mut self, why: &str);
 }
 
-/// Bytes held for gates. Beyond, a gated frame is dropped, which every protocol bears: it is sent again when asked again.
+/// Bytes held for gates, of all connections: each of them alone is bounded by the shell. Beyond, a gated frame is dropped,
+/// which every protocol bears: it is sent again when asked again.
 const HELD_BYTES_MAX: usize = 256 * 1024 * 1024;
 
 /// Ends a turn: lets the machine close its batch, performs every effect, holds what is gated, and releases what has
@@ -42,7 +47,9 @@ pub fn finish<M: Machine>(now: Tick, machine: &mut M, effects: &mut Effects, hel
                     let tail = tail.map_or(&[][..], |slice| machine.log_bytes(slice));
                     shell.send(to, effects.bytes(head), tail);
                 } else if held.bytes() < HELD_BYTES_MAX {
-                    held.hold(gate, to, effects.bytes(head), tail);
+                    let head = effects.bytes(head);
+                    shell.held(to, head.len() + tail.map_or(0, |slice| slice.len as usize));
+                    held.hold(gate, to, head, tail);
                 }
             }
             Effect::Write { file, offset, data: Data::Span(span) } => shell.write(file, offset, effects.bytes(span)),
@@ -54,7 +61,7 @@ pub fn finish<M: Machine>(now: Tick, machine: &mut M, effects: &mut Effects, hel
             Effect::Remove { file } => shell.remove(file),
             Effect::Commit { to, fsync } => shell.commit(to, fsync),
             Effect::Flush => shell.flush(),
-            Effect::DropHeld(shard) => held.drop_shard(shard),
+            Effect::DropHeld(shard) => held.drop_shard(shard, |to, bytes| shell.let_go(to, bytes)),
             Effect::Route { to, address } => shell.route(to, address),
             Effect::Disconnect(to) => shell.disconnect(to),
             Effect::Stop(why) => shell.stop(&String::from_utf8_lossy(effects.bytes(why))),
@@ -63,6 +70,10 @@ pub fn finish<M: Machine>(now: Tick, machine: &mut M, effects: &mut Effects, hel
     effects.clear();
     held.release(
         |gate| machine.is_open(gate),
-        |to, head, tail| shell.send(to, head, tail.map_or(&[][..], |slice| machine.log_bytes(slice))),
+        |to, head, tail| {
+            let tail = tail.map_or(&[][..], |slice| machine.log_bytes(slice));
+            shell.let_go(to, head.len() + tail.len());
+            shell.send(to, head, tail);
+        },
     );
 }

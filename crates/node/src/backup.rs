@@ -1,10 +1,10 @@
 //! The other end of replication: a member that follows a primary (sections 5 and 7).
 
-use kasha_log::AppendError;
+use kasha_log::{AppendError, Screen};
 use kasha_machine::planted::{self, Bug};
 use kasha_machine::{Effect, Effects, Endpoint, FileName, Gate};
-use kasha_replication::{CLOSING_MARK, history_of};
-use kasha_types::{ConfigVersion, CoreId, Epoch, LogPosition, SegmentId};
+use kasha_replication::CLOSING_MARK;
+use kasha_types::{AttachId, ConfigVersion, CoreId, Epoch, LogPosition, SegmentId};
 use kasha_wire::frame::Kind;
 use kasha_wire::hot::{self, AppendView, Appended};
 use kasha_wire::message::{AttachAt, Message};
@@ -17,14 +17,15 @@ const PIECE_BYTES_MAX: u32 = u32::MAX;
 /// "From the base of your head segment."
 pub(crate) const FETCH_FROM_HEAD: u64 = u64::MAX;
 
-/// A log that no number of segments reaches: an offset beyond is a mistake or an attack.
-const LOG_BYTES_MAX: u64 = 1 << 48;
+/// No log of the smallest segments is longer: an offset beyond is a mistake or an attack.
+pub(crate) const LOG_BYTES_MAX: u64 = 1 << 43;
 
 /// What a primary tells a member to do (see [`Message::Attach`]).
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Order {
+pub(crate) struct AttachOrder {
     pub epoch: Epoch,
     pub primary: CoreId,
+    pub attach: AttachId,
     pub since: ConfigVersion,
     pub expected: LogPosition,
     pub must_hold: u64,
@@ -36,8 +37,8 @@ pub(crate) struct Order {
 pub(crate) struct Backup {
     pub epoch: Epoch,
     pub primary: CoreId,
-    /// Where our log joined the primary's; `None`: not yet, nothing may be appended.
-    pub attached: Option<AttachAt>,
+    /// The attachment in which our log joined the primary's; `None`: not yet, nothing may be appended.
+    pub attached: Option<AttachId>,
     /// The configuration that made us a member, as the primary knows.
     since: ConfigVersion,
     /// At least this much must be held before what was lost counts as copied again.
@@ -46,6 +47,11 @@ pub(crate) struct Backup {
     answer_due: Option<u64>,
     /// An older segment that is being copied to us.
     copy: Option<(SegmentId, Vec<u8>)>,
+}
+
+/// What is taken from a peer that speaks in this epoch.
+pub(crate) fn screen(epoch: Epoch) -> Screen {
+    Screen { epoch_max: epoch, is_sound: crate::state::is_sound }
 }
 
 impl Replica {
@@ -81,7 +87,13 @@ impl Replica {
     }
 
     /// Step 2: promise the epoch, and report what we hold.
-    pub fn on_fence(&mut self, core: &mut Core, from: Endpoint, epoch: Epoch, primary: CoreId, out: &mut Effects) {
+    pub fn on_fence(
+        &mut self,
+        core: &mut Core,
+        from: Endpoint,
+        (epoch, primary, attach): (Epoch, CoreId, AttachId),
+        out: &mut Effects,
+    ) {
         let existed = self.exists;
         if !self.follow(core, epoch, primary, out) {
             return;
@@ -91,6 +103,7 @@ impl Replica {
             shard: self.shard,
             epoch,
             node: report.node,
+            attach,
             exists: existed,
             end: report.end,
             history: report.history,
@@ -105,7 +118,7 @@ impl Replica {
         &mut self,
         core: &mut Core,
         from: Endpoint,
-        Order { epoch, primary, since, expected, must_hold, start }: Order,
+        AttachOrder { epoch, primary, attach, since, expected, must_hold, start }: AttachOrder,
         live: &[SegmentId],
         out: &mut Effects,
     ) {
@@ -118,17 +131,22 @@ impl Replica {
             return;
         }
         let Role::Backup(backup) = &self.role else { return };
-        let again = backup.attached == Some(start);
-        if !again {
-            // An old message must not cut what was acknowledged since: it names the end that it was made for.
-            if self.log.end() != expected || !self.obey_attach(core, start, live, out) {
-                return self.mismatch(core, from, out);
+        match backup.attached {
+            // An old message must not cut what was acknowledged since.
+            Some(attached) if attach < attached => return,
+            Some(attached) if attach == attached => {}
+            Some(_) | None => {
+                // It names the end that it was made for: a new process does not know what it obeyed before.
+                if self.log.end() != expected || !self.obey_attach(core, start, live, out) {
+                    return self.mismatch(core, from, epoch, attach, out);
+                }
+                let Role::Backup(backup) = &mut self.role else { return };
+                (backup.attached, backup.must_hold, backup.since) = (Some(attach), must_hold, since);
+                backup.copy = None;
             }
-            let Role::Backup(backup) = &mut self.role else { return };
-            (backup.attached, backup.must_hold, backup.since) = (Some(start), must_hold, since);
         }
         let (shard, node) = (self.shard, core.id().node);
-        send(from, &Message::Attached { shard, epoch, node, end: offset }, core.durable_gate_as(self.shard), out);
+        send(from, &Message::Attached { shard, epoch, node, attach }, core.durable_gate_as(self.shard), out);
     }
 
     fn obey_attach(&mut self, core: &mut Core, start: AttachAt, live: &[SegmentId], out: &mut Effects) -> bool {
@@ -159,14 +177,9 @@ impl Replica {
         true
     }
 
-    fn mismatch(&self, core: &Core, to: Endpoint, out: &mut Effects) {
-        let message = Message::Mismatch {
-            shard: self.shard,
-            epoch: self.meta.promised,
-            node: core.id().node,
-            end: self.log.end(),
-            history: history_of(&self.log),
-        };
+    /// What came in this attachment does not fit what we hold.
+    fn mismatch(&self, core: &Core, to: Endpoint, epoch: Epoch, attach: AttachId, out: &mut Effects) {
+        let message = Message::Mismatch { shard: self.shard, epoch, node: core.id().node, attach };
         send(to, &message, Gate::Now, out);
     }
 
@@ -174,25 +187,27 @@ impl Replica {
     pub fn on_append(&mut self, core: &mut Core, from: Endpoint, append: &AppendView<'_>, out: &mut Effects) {
         let Role::Backup(backup) = &mut self.role else {
             if append.epoch >= self.meta.promised && matches!(self.role, Role::Idle) {
-                self.mismatch(core, from, out); // a new incarnation: attach us again
+                self.mismatch(core, from, append.epoch, append.attach, out); // a new incarnation: attach us again
             }
             return;
         };
         if append.epoch != backup.epoch {
             return; // a zombie's, or of a primary that has not fenced us yet
         }
-        if backup.attached.is_none() {
-            return self.mismatch(core, from, out);
+        match backup.attached {
+            Some(attached) if append.attach < attached => return,
+            Some(attached) if append.attach == attached => {}
+            Some(_) | None => return self.mismatch(core, from, append.epoch, append.attach, out),
         }
         let end = self.log.end().offset;
         let ahead = usize::try_from(end.saturating_sub(append.from)).unwrap_or(usize::MAX);
         // One epoch is written by one primary: what we have of it already is the same.
         if let Some(new) = append.bytes.get(ahead..).filter(|new| !new.is_empty()) {
-            match self.log.append_raw(new) {
+            match self.log.append_raw(new, screen(append.epoch)) {
                 Ok(_) => {}
                 Err(AppendError::PredecessorMismatch { .. } | AppendError::Overlap { .. }) => {
                     backup.attached = None;
-                    return self.mismatch(core, from, out);
+                    return self.mismatch(core, from, append.epoch, append.attach, out);
                 }
                 // Lost or damaged on the way: the primary sends it again.
                 Err(AppendError::Group { .. } | AppendError::Gap { .. } | AppendError::NotAbsent) => return,
@@ -218,9 +233,9 @@ impl Replica {
         self.write_log(core, out);
         let (shard, end, node) = (self.shard, self.log.end().offset, core.id().node);
         let Role::Backup(backup) = &mut self.role else { return };
-        if let Some(round) = backup.answer_due.take() {
+        if let (Some(round), Some(attach)) = (backup.answer_due.take(), backup.attached) {
             let mark = out.mark();
-            let appended = Appended { shard, epoch: backup.epoch, node, end, round };
+            let appended = Appended { shard, epoch: backup.epoch, node, attach, end, round };
             hot::encode_small(Kind::Appended, &appended, out.arena());
             let head = out.span_from(mark);
             let (to, gate) = (Endpoint::Core(backup.primary), core.durable_gate_as(self.shard));
@@ -233,7 +248,7 @@ impl Replica {
         &mut self,
         core: &mut Core,
         from: Endpoint,
-        epoch: Epoch,
+        (epoch, attach): (Epoch, AttachId),
         (segment, total, offset): (SegmentId, u32, u32),
         bytes: &[u8],
         out: &mut Effects,
@@ -243,8 +258,11 @@ impl Replica {
         if backup.epoch != epoch || total > core.options.segment_bytes {
             return;
         }
-        if backup.attached.is_none() {
-            return self.mismatch(core, from, out); // a new incarnation: attach us again
+        match backup.attached {
+            Some(attached) if attach < attached => return,
+            Some(attached) if attach == attached => {}
+            // A new incarnation: attach us again.
+            Some(_) | None => return self.mismatch(core, from, epoch, attach, out),
         }
         if self.log.segments().next().is_none() {
             return; // the head's digest, which says what is missing, has not come yet
@@ -263,25 +281,32 @@ impl Replica {
             } else {
                 let fresh = backup.copy.take().filter(|(id, _)| *id == segment);
                 let (_, mut whole) = fresh.unwrap_or((segment, Vec::with_capacity(total as usize)));
-                if whole.len() == offset as usize {
+                if whole.len() == offset as usize && whole.len() + bytes.len() <= total as usize {
                     whole.extend_from_slice(bytes);
                 }
                 let arrived = u32::try_from(whole.len()).unwrap_or(u32::MAX);
                 if arrived < total {
                     backup.copy = Some((segment, whole));
-                } else if !self.install(core, segment, &whole, out) {
+                } else if !self.install(core, epoch, segment, &whole, out) {
                     return;
                 }
                 (segment, arrived)
             }
         };
-        let message = Message::SegmentCopied { shard, epoch, node, segment, offset: arrived };
+        let message = Message::SegmentCopied { shard, epoch, node, attach, segment, offset: arrived };
         send(from, &message, core.durable_gate_as(self.shard), out);
     }
 
     /// Puts an older segment where it lacks. False: it does not fit.
-    pub fn install(&mut self, core: &mut Core, segment: SegmentId, bytes: &[u8], out: &mut Effects) -> bool {
-        match self.log.install_segment(segment, bytes) {
+    pub fn install(
+        &mut self,
+        core: &mut Core,
+        epoch: Epoch,
+        segment: SegmentId,
+        bytes: &[u8],
+        out: &mut Effects,
+    ) -> bool {
+        match self.log.install_segment(segment, bytes, screen(epoch)) {
             Ok(()) => {
                 let offset = self.log.segment_base(segment);
                 let len = u32::try_from(bytes.len()).expect("within a segment");

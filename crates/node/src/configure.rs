@@ -7,7 +7,7 @@ use kasha_machine::{Effect, Effects, Endpoint};
 use kasha_types::{ConfigVersion, Tick};
 use kasha_wire::{Configuration, ShardConfig, ShardPhase};
 
-use crate::leader::{Stage, members_of};
+use crate::leader::{Stage, fewest_peers, members_of};
 use crate::node::Node;
 use crate::replica::{Replica, Role};
 
@@ -29,7 +29,7 @@ impl Node {
         let configuration = Rc::new(configuration);
         self.core.configuration = Some(Rc::clone(&configuration));
         if known.is_none() {
-            self.witnesses.judge_boot(&self.core);
+            self.witnesses.on_first_configuration(&mut self.core, &configuration, out);
             for replica in self.replicas.values_mut() {
                 replica.judge_boot(&self.core);
             }
@@ -73,9 +73,8 @@ impl Node {
         for (shard, list) in old {
             self.witnesses.end(&mut self.core, shard, list, out);
         }
-        // A list of a shard that never served is not in force: `Recovered` brings the first.
         if config.witnesses.contains(&node) {
-            self.witnesses.start(&mut self.core, config.shard, config.list, out);
+            self.witnesses.obey(&mut self.core, config, out);
         }
     }
 }
@@ -92,6 +91,9 @@ impl Replica {
             return;
         }
         let Role::Leader(leader) = &mut self.role else { return };
+        if let Stage::Serving(_) = &leader.stage {
+            leader.shipping.require_peers(fewest_peers(core)); // the operator may have lowered it
+        }
         leader.shipping.set_members(members_of(core, config));
         match &mut leader.stage {
             Stage::Serving(serving) => {

@@ -67,10 +67,13 @@ impl Core {
         self.configuration.as_ref().map_or(Durability::Fsync, |configuration| configuration.durability)
     }
 
-    /// Whether a message of this term may be obeyed: a configuration has come, and knows no later term of the shard.
+    /// Whether a message of this term may be obeyed: a configuration has come, which places the shard, ours to host, and
+    /// knows no later term of it. Whoever asks earlier asks again.
     pub fn may_obey(&self, shard: ShardId, epoch: Epoch) -> bool {
-        let known = self.configuration.as_ref();
-        let is_newest = known.is_some_and(|known| known.shard(shard).is_none_or(|config| config.epoch <= epoch));
+        let is_newest = self.configuration.as_ref().is_some_and(|known| {
+            let is_ours = known.core_of(self.id().node, shard) == Some(self.id());
+            is_ours && known.shard(shard).is_some_and(|config| config.epoch <= epoch)
+        });
         is_newest || planted::is_on(Bug::PromiseForgotten)
     }
 

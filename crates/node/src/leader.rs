@@ -7,16 +7,18 @@
 //!
 //! No step falls through: without one sure member, or without one witness of the current list, the term waits.
 
+use std::borrow::Cow;
+
 use kasha_log::{EntryKind, Purpose, common_prefix};
 use kasha_machine::planted::{self, Bug};
 use kasha_machine::{Effects, Endpoint, Gate};
 use kasha_replication::{Choice, Election, FenceReport, MemberCore, Shipping, Timing, history_of};
-use kasha_types::{CoreId, Epoch, ListVersion, LocalPosition, LogPosition, NodeId, ShardId, Tick};
+use kasha_types::{AttachId, CoreId, Epoch, ListVersion, LocalPosition, LogPosition, NodeId, ShardId, Tick};
 use kasha_wire::codec::Bytes;
-use kasha_wire::message::{Message, Report};
+use kasha_wire::message::{Holding, Message, Report};
 use kasha_wire::{MemberState, ShardConfig};
 
-use crate::backup::FETCH_FROM_HEAD;
+use crate::backup::{FETCH_FROM_HEAD, screen};
 use crate::core::{Core, send};
 use crate::replica::{Replica, Role};
 use crate::request_path::Replayed;
@@ -25,9 +27,35 @@ use crate::serving::Serving;
 /// What a witness handed out.
 #[derive(Debug)]
 pub(crate) struct WitnessAnswer {
-    node: NodeId,
-    known: bool,
-    requests: Vec<Bytes>,
+    pub node: NodeId,
+    pub holding: Holding,
+    pub requests: Vec<Bytes>,
+}
+
+/// Which answer of a list's witnesses is replayed; `None`: wait. The rule stands in `witnessing`.
+fn choose_answer(answers: &[WitnessAnswer], witnesses: usize) -> Option<usize> {
+    let sure = answers.iter().position(|answer| answer.holding == Holding::Sure);
+    let all = answers.iter().filter(|answer| answer.holding != Holding::NeverHad).count() == witnesses;
+    let fullest = (answers.iter().enumerate())
+        .filter(|(_, answer)| all && answer.holding == Holding::PowerLost)
+        .max_by_key(|(_, answer)| answer.requests.len());
+    sure.or(fullest.map(|(index, _)| index))
+}
+
+/// What a term waits for that no witness has helped yet, for a person.
+fn describe_witnesses(witnesses: &[CoreId], answers: &[WitnessAnswer]) -> String {
+    let each = witnesses.iter().map(|core| {
+        let answer = answers.iter().find(|answer| answer.node == core.node);
+        let says = match answer.map(|answer| answer.holding) {
+            None => "does not answer: start it",
+            Some(Holding::NeverHad) => "does not know the current configuration yet",
+            Some(Holding::PowerLost) => "lost power, and counts when all have answered",
+            Some(Holding::Damaged) => "has lost the witness files: restore them, and start it again",
+            Some(Holding::Sure) => "is being replayed",
+        };
+        format!("{} {says}", core.node)
+    });
+    format!("waits for a witness of the current list: {}", each.collect::<Vec<_>>().join("; "))
 }
 
 /// Where a term is.
@@ -98,9 +126,16 @@ pub(crate) fn members_of(core: &Core, config: &ShardConfig) -> Vec<MemberCore> {
     members
         .filter_map(|member| {
             let core = configuration.core_of(member.node, config.shard)?;
-            Some(MemberCore { core, joining: member.state == MemberState::Joining, since: member.since })
+            let incarnation = configuration.node(member.node)?.incarnation;
+            Some(MemberCore { core, joining: member.state == MemberState::Joining, since: member.since, incarnation })
         })
         .collect()
+}
+
+/// Members besides the primary without which nothing is synced while it serves.
+pub(crate) fn fewest_peers(core: &Core) -> usize {
+    let configuration = core.configuration.as_ref().expect("a configuration promoted us");
+    usize::from(configuration.min_backups)
 }
 
 impl Leader {
@@ -136,16 +171,17 @@ impl Leader {
         }
     }
 
-    pub fn describe(&self) -> &'static str {
-        match &self.stage {
+    pub fn describe(&self) -> Cow<'static, str> {
+        let text = match &self.stage {
             Stage::Fencing { .. } => "fencing: waits for a member that surely holds the log",
             Stage::Fetching(_) => "fetching the rest of the log from another member",
             Stage::Replaying => "replaying the log",
-            Stage::Witnessing { .. } => "waits for a witness of the current list",
+            Stage::Witnessing { answers, .. } => return describe_witnesses(&self.witnesses, answers).into(),
             Stage::Syncing { .. } => "syncing with the new members",
             Stage::Reporting => "waits for the coordinator's commit",
             Stage::Serving(_) => "serving",
-        }
+        };
+        text.into()
     }
 
     pub fn reports(&self, shard: ShardId, reports: &mut Vec<Report>) {
@@ -175,7 +211,8 @@ impl Leader {
             Stage::Fencing { asked, .. }
             | Stage::Fetching(Fetching { asked, .. })
             | Stage::Witnessing { asked, .. } => Some(asked.map_or(Tick(0), |asked| asked.after(core.options.retry))),
-            Stage::Replaying => Some(Tick(0)),
+            // The replica replays by itself; our promise comes from the disk.
+            Stage::Replaying => None,
             Stage::Syncing { .. } | Stage::Reporting => self.shipping.next_deadline(),
             Stage::Serving(serving) => {
                 [self.shipping.next_deadline(), serving.next_deadline()].into_iter().flatten().min()
@@ -299,7 +336,7 @@ impl Replica {
             Choice::Wait if Leader::overdue(core, now, *asked) => {
                 *asked = Some(now);
                 for to in electorate.into_iter().filter(|&to| to != core.id()) {
-                    let message = Message::Fence { shard, epoch, primary: core.id() };
+                    let message = Message::Fence { shard, epoch, primary: core.id(), attach: AttachId(0) };
                     send(Endpoint::Core(to), &message, Gate::Now, out);
                 }
             }
@@ -357,8 +394,9 @@ impl Replica {
         let aligned = from.is_multiple_of(u64::from(core.options.segment_bytes));
         let Some(leader) = self.leader_mut().filter(|leader| leader.epoch == epoch) else { return };
         let Stage::Fetching(fetching) = &mut leader.stage else { return };
-        if !fetching.begun && (!aligned || bytes.is_empty()) {
-            return; // not what was asked for
+        // Not what was asked for.
+        if from > fetching.until.offset || (!fetching.begun && (!aligned || bytes.is_empty())) {
+            return;
         }
         let (began, until) = (std::mem::replace(&mut fetching.begun, true), fetching.until);
         fetching.asked = None;
@@ -367,11 +405,11 @@ impl Replica {
         }
         let segment = self.log.segment_of(from);
         if self.log.absent().contains(&segment) {
-            let installed = self.install(core, segment, bytes, out);
+            let installed = self.install(core, epoch, segment, bytes, out);
             self.note_progress(installed);
         } else if !bytes.is_empty() {
             // A piece that does not fit is an old or a repeated one: the next question asks from our end.
-            let appended = self.log.append_raw(bytes).is_ok();
+            let appended = self.log.append_raw(bytes, screen(epoch)).is_ok();
             self.write_log(core, out);
             self.note_progress(appended);
         } else if from == self.log.end().offset && self.log.end() != until {
@@ -393,7 +431,14 @@ impl Replica {
         }
     }
 
-    pub fn on_fence_report(&mut self, now: Tick, epoch: Epoch, exists: bool, report: &FenceReport, out: &mut Effects) {
+    pub fn on_fence_report(
+        &mut self,
+        now: Tick,
+        (epoch, attach): (Epoch, AttachId),
+        exists: bool,
+        report: &FenceReport,
+        out: &mut Effects,
+    ) {
         let Self { log, role: Role::Leader(leader), .. } = self else { return };
         if leader.epoch != epoch {
             return;
@@ -407,7 +452,7 @@ impl Replica {
             }
             Stage::Fetching(_) | Stage::Replaying | Stage::Witnessing { .. } => {}
             Stage::Syncing { .. } | Stage::Reporting | Stage::Serving(_) => {
-                leader.shipping.on_fence_report(now, log, report, out);
+                leader.shipping.on_fence_report(now, log, attach, report, out);
             }
         }
     }
@@ -444,10 +489,12 @@ impl Replica {
         let shard = self.shard;
         let Some(leader) = self.leader_mut() else { return };
         let (epoch, list, witnesses) = (leader.epoch, leader.list, leader.witnesses.clone());
-        let Stage::Witnessing { asked, .. } = &mut leader.stage else { return };
+        let Stage::Witnessing { asked, answers } = &mut leader.stage else { return };
         if Leader::overdue(core, now, *asked) {
             *asked = Some(now);
-            for to in witnesses {
+            // What was lost with the power stays lost; all else may get better.
+            let is_settled = |node| answers.iter().any(|a| a.node == node && a.holding == Holding::PowerLost);
+            for to in witnesses.into_iter().filter(|core| !is_settled(core.node)) {
                 send(Endpoint::Core(to), &Message::FreezeWitness { shard, list, epoch }, Gate::Now, out);
             }
         }
@@ -465,16 +512,15 @@ impl Replica {
         let Some(leader) = self.leader_mut().filter(|leader| leader.epoch == epoch && leader.list == list) else {
             return;
         };
+        let is_witness = leader.witnesses.iter().any(|core| core.node == answer.node);
         let all = leader.witnesses.len();
         let Stage::Witnessing { answers, .. } = &mut leader.stage else { return };
-        if answers.iter().all(|known| known.node != answer.node) {
-            answers.push(answer);
+        match answers.iter_mut().find(|known| known.node == answer.node) {
+            Some(known) => *known = answer,
+            None if is_witness => answers.push(answer),
+            None => return,
         }
-        // One that surely holds all it accepted; or, after a loss of power, the fullest of all (R5.5).
-        let sure = answers.iter().position(|answer| answer.known);
-        let fullest = || (0..answers.len()).max_by_key(|&index| answers[index].requests.len());
-        let chosen = sure.or_else(|| (answers.len() == all).then(fullest).flatten());
-        let Some(chosen) = chosen else { return };
+        let Some(chosen) = choose_answer(answers, all) else { return };
         let requests = std::mem::take(&mut answers[chosen].requests);
         for request in &requests {
             if self.replay_request(core, &request.0) == Replayed::NoMemory {
@@ -491,6 +537,7 @@ impl Replica {
         let Some(leader) = self.leader_mut() else { return };
         assert_eq!(leader.epoch, config.epoch, "the configuration speaks of our term");
         leader.list = config.list;
+        leader.shipping.require_peers(fewest_peers(core));
         leader.shipping.set_members(members_of(core, config));
         leader.stage = Stage::Serving(Serving::new(core, config, end));
     }
@@ -499,11 +546,5 @@ impl Replica {
     pub fn synced(&self) -> Option<LogPosition> {
         let leader = self.leader()?;
         Some(LogPosition { epoch: leader.epoch, offset: leader.shipping.synced() })
-    }
-}
-
-impl WitnessAnswer {
-    pub fn new(node: NodeId, known: bool, requests: Vec<Bytes>) -> Self {
-        Self { node, known, requests }
     }
 }

@@ -6,6 +6,7 @@
 //! | file | what it is |
 //! |---|---|
 //! | `request_path` | one update, from frame to answer, as one function |
+//! | `operation_keys` | how a user's own keys name updates, and go |
 //! | `reads` | one read |
 //! | `leader` | a primary's term: fence, take the log, replay, sync, serve |
 //! | `serving` | what a serving primary does besides: gc, expiry, dropped tables, freed segments |
@@ -22,7 +23,9 @@ mod backup;
 mod configure;
 mod core;
 mod leader;
+mod links;
 mod node;
+mod operation_keys;
 mod options;
 mod reads;
 mod replica;

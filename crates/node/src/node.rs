@@ -13,9 +13,10 @@ use kasha_wire::{Refusal, Refused};
 
 use crate::core::{Core, send};
 use crate::leader::WitnessAnswer;
+use crate::links::Links;
 use crate::reads::refuse_read;
 use crate::replica::{Replica, Role};
-use crate::request_path::{Origin, refuse_view};
+use crate::request_path::{Caller, Wish, refuse_undecoded};
 use crate::witnessing::Witnesses;
 use crate::{NodeOptions, StartError};
 
@@ -27,6 +28,9 @@ pub struct Node {
     pub(crate) witnesses: Witnesses,
     pub(crate) next_heartbeat: Tick,
     next_flush: Tick,
+    pub(crate) links: Links,
+    /// When the newest heartbeat was sent that the coordinator answered.
+    answered: Tick,
     /// What the last heartbeat asked the coordinator to commit.
     reported: Vec<Report>,
     /// The first input of a turn has come: what the last turn's effects named may be buried.
@@ -43,7 +47,7 @@ impl Node {
         assert!(options.segment_bytes <= limits::SEGMENT_BYTES, "a whole segment must fit a frame");
         assert!(options.witness_slots as usize <= limits::WITNESS_SLOTS, "all a witness holds must fit a frame");
         out.push(Effect::Route { to: Endpoint::Coordinator, address: options.coordinator });
-        let core = Core::new(options);
+        let mut core = Core::new(options);
         let mut files: BTreeMap<ShardId, Vec<SegmentId>> = BTreeMap::new();
         for file in disk.list() {
             match file {
@@ -59,13 +63,15 @@ impl Node {
         for (shard, segments) in files {
             replicas.insert(shard, Replica::load(&core.options, shard, segments, disk, out)?);
         }
-        let witnesses = Witnesses::load(&core, disk)?;
+        let witnesses = Witnesses::load(&mut core, disk, out)?;
         Ok(Self {
             core,
             replicas,
             witnesses,
             next_heartbeat: now,
             next_flush: now,
+            links: Links::new(now),
+            answered: now,
             reported: Vec::new(),
             turn_open: false,
         })
@@ -105,14 +111,11 @@ impl Node {
 
     fn on_request(&mut self, from: Endpoint, kind: Kind, payload: &[u8], out: &mut Effects) -> bool {
         let Ok(view) = RequestView::decode(payload) else { return false };
-        let attempt = view.envelope.attempt;
-        let origin = match kind {
-            Kind::Cancel => Origin::Cancel { to: from, attempt },
-            _ => Origin::Client { to: from, attempt, list: view.envelope.list },
-        };
+        let wish = if kind == Kind::Cancel { Wish::Cancel } else { Wish::Run };
+        let caller = Caller { to: from, envelope: view.envelope, wish };
         match self.replicas.get_mut(&view.envelope.shard) {
-            Some(replica) => replica.on_request(&mut self.core, origin, &view, out),
-            None => refuse_view(origin, &view, view.envelope.epoch, Refusal::NotPrimary, out),
+            Some(replica) => replica.on_request(&mut self.core, caller, view.body, out),
+            None => refuse_undecoded(&caller, view.body, view.envelope.epoch, Refusal::NotPrimary, out),
         }
         true
     }
@@ -159,8 +162,7 @@ impl Node {
                     shard: append.shard,
                     epoch: append.epoch,
                     node: self.core.id().node,
-                    end: kasha_types::LogPosition::default(),
-                    history: Vec::new(),
+                    attach: append.attach,
                 };
                 send(from, &message, Gate::Now, out);
             }
@@ -171,6 +173,13 @@ impl Node {
     /// Everything that is not hot. False: nobody sends this to a node.
     fn on_message(&mut self, now: Tick, from: Endpoint, message: Message, out: &mut Effects) -> bool {
         match message {
+            // The coordinator's word is the coordinator's only: time and terms that a stranger makes up could not be
+            // taken back (F2).
+            Message::ConfigurationIs { .. } | Message::HeartbeatAnswer { .. } | Message::LeaseVerdict { .. }
+                if from != Endpoint::Coordinator =>
+            {
+                return false;
+            }
             Message::ConfigurationIs { configuration } => self.on_configuration(now, configuration, out),
             Message::GetConfiguration { have } => self.tell_configuration(from, have, out),
             Message::GetStatus { id } => {
@@ -179,6 +188,7 @@ impl Node {
             Message::HeartbeatAnswer { sent, lease_millis, cluster_time, clients_below } => {
                 self.core.learn_cluster_time(cluster_time);
                 self.core.clients_below = self.core.clients_below.max(clients_below);
+                self.answered = self.answered.max(sent.min(now));
                 if lease_millis > 0 && sent <= now {
                     let until = sent.after(std::time::Duration::from_millis(lease_millis));
                     self.core.lease_until = self.core.lease_until.max(until);
@@ -197,6 +207,10 @@ impl Node {
             Message::Gc { shard, list, round, floor, entries } => {
                 self.witnesses.on_gc(&mut self.core, from, (shard, list, round), floor, &entries, out);
             }
+            Message::Ping { sent } => {
+                send(from, &Message::Pong { sent, node: self.core.id().node }, Gate::Now, out);
+            }
+            Message::Pong { sent, node } => self.links.on_pong(&self.core, now, node, sent),
             Message::Goodbye { .. } | Message::Welcome { .. } => {}
             message => return self.on_shard_message(now, from, message, out),
         }
@@ -211,41 +225,41 @@ impl Node {
             // (R5.5). Both are asked again.
             Message::Fence { shard, epoch, .. } | Message::Attach { shard, epoch, .. }
                 if !core.may_obey(shard, epoch) => {}
-            Message::Fence { shard, epoch, primary } => {
+            Message::Fence { shard, epoch, primary, attach } => {
                 let replica = self.replicas.entry(shard).or_insert_with(|| Replica::fresh(&core.options, shard));
-                replica.on_fence(core, from, epoch, primary, out);
+                replica.on_fence(core, from, (epoch, primary, attach), out);
             }
-            Message::Attach { shard, epoch, primary, since, expected, must_hold, start, live } => {
+            Message::Attach { shard, epoch, primary, attach, since, expected, must_hold, start, live } => {
                 let replica = self.replicas.entry(shard).or_insert_with(|| Replica::fresh(&core.options, shard));
-                let order = crate::backup::Order { epoch, primary, since, expected, must_hold, start };
+                let order = crate::backup::AttachOrder { epoch, primary, attach, since, expected, must_hold, start };
                 replica.on_attach(core, from, order, &live, out);
             }
-            Message::FenceReport { shard, epoch, node, exists, end, history, intact, complete } => {
+            Message::FenceReport { shard, epoch, node, attach, exists, end, history, intact, complete } => {
                 let report = FenceReport { node, end, history, intact, complete };
                 if let Some(replica) = self.replicas.get_mut(&shard) {
-                    replica.on_fence_report(now, epoch, exists, &report, out);
+                    replica.on_fence_report(now, (epoch, attach), exists, &report, out);
                 }
             }
-            Message::Attached { shard, epoch, node, end } => {
+            Message::Attached { shard, epoch, node, attach } => {
                 if let Some(leader) = self.leader_of(shard, epoch) {
-                    leader.shipping.on_attached(now, node, end);
+                    leader.shipping.on_attached(now, node, attach);
                 }
             }
-            Message::Mismatch { shard, node, .. } => {
-                if let Some(leader) = self.replicas.get_mut(&shard).and_then(Replica::leader_mut) {
-                    leader.shipping.on_mismatch(node);
+            Message::Mismatch { shard, epoch, node, attach } => {
+                if let Some(leader) = self.leader_of(shard, epoch) {
+                    leader.shipping.on_mismatch(node, attach);
                 }
             }
-            Message::CopySegment { shard, epoch, segment, total, offset, bytes } => {
+            Message::CopySegment { shard, epoch, attach, segment, total, offset, bytes } => {
                 if let Some(replica) = self.replicas.get_mut(&shard) {
-                    replica.on_copy_segment(core, from, epoch, (segment, total, offset), &bytes.0, out);
+                    replica.on_copy_segment(core, from, (epoch, attach), (segment, total, offset), &bytes.0, out);
                 }
             }
-            Message::SegmentCopied { shard, epoch, node, segment, offset } => {
+            Message::SegmentCopied { shard, epoch, node, attach, segment, offset } => {
                 if let Some(Replica { log, role: Role::Leader(leader), .. }) = self.replicas.get_mut(&shard)
                     && leader.epoch == epoch
                 {
-                    leader.shipping.on_segment_copied(node, segment, offset, log);
+                    leader.shipping.on_segment_copied(node, attach, segment, offset, log);
                 }
             }
             Message::FetchLog { shard, epoch, from: offset } => {
@@ -258,9 +272,9 @@ impl Node {
                     replica.on_log_piece(core, epoch, offset, &bytes.0, out);
                 }
             }
-            Message::WitnessHolds { shard, list, epoch, node, known, requests } => {
+            Message::WitnessHolds { shard, list, epoch, node, holding, requests } => {
                 if let Some(replica) = self.replicas.get_mut(&shard) {
-                    replica.on_witness_holds(core, epoch, list, WitnessAnswer::new(node, known, requests), out);
+                    replica.on_witness_holds(core, epoch, list, WitnessAnswer { node, holding, requests }, out);
                 }
             }
             Message::GcDone { shard, list, round, node, suspects } => {
@@ -285,7 +299,9 @@ impl Node {
     }
 
     fn heartbeat(&mut self, now: Tick, out: &mut Effects) {
-        let mut reports = Vec::new();
+        self.links.look(&self.core, now, &self.replicas, out);
+        let mut reports = self.links.reports().to_vec();
+        self.witnesses.reports(&self.core, &mut reports);
         for replica in self.replicas.values() {
             if let Some(leader) = replica.leader() {
                 leader.reports(replica.shard, &mut reports);
@@ -302,13 +318,17 @@ impl Node {
             incarnation: options.incarnation,
             boot: options.boot,
             sent: now,
+            answered: self.answered,
             have: self.core.configuration.as_ref().map_or(ConfigVersion(0), |known| known.version),
             cluster_time: self.core.cluster_time,
             addresses: options.addresses.clone(),
+            heard: self.links.heard(&self.core, now),
             reports: reports.clone(),
         };
         self.reported = reports;
-        send(Endpoint::Coordinator, &message, Gate::Now, out);
+        // Nobody makes us a witness before our first file says that we never were one.
+        let gate = if self.core.configuration.is_none() { self.core.durable_gate() } else { Gate::Now };
+        send(Endpoint::Coordinator, &message, gate, out);
     }
 }
 
@@ -344,6 +364,7 @@ impl Machine for Node {
             replica.serve_turn(&mut self.core, now, out);
             replica.note_acknowledged(&mut self.core, out);
         }
+        self.witnesses.enter_begun(&mut self.core, out);
         self.heartbeat(now, out);
         self.core.end_turn(out);
         if now >= self.next_flush && self.core.unflushed {
@@ -358,7 +379,7 @@ impl Machine for Node {
     fn next_deadline(&self) -> Option<Tick> {
         let flush = self.core.unflushed.then_some(self.next_flush);
         let replicas = self.replicas.values().filter_map(|replica| replica.next_deadline(&self.core));
-        replicas.chain(flush).chain([self.next_heartbeat]).min()
+        replicas.chain(flush).chain([self.next_heartbeat, self.links.next_deadline()]).min()
     }
 
     fn is_open(&self, gate: Gate) -> bool {

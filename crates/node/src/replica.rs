@@ -6,7 +6,7 @@ use kasha_log::{Cursor, EntryOffset, LoadReport, Log, LogConfig};
 use kasha_machine::planted::{self, Bug};
 use kasha_machine::{Disk, Effect, Effects, FileName};
 use kasha_replication::{MetaError, ReplicaMeta};
-use kasha_types::{Epoch, LocalPosition, LogPosition, LogSlice, RpcId, SegmentId, ShardId, Tick};
+use kasha_types::{Epoch, LocalPosition, LogPosition, RpcId, SegmentId, ShardId, Tick};
 use kasha_wire::Durability;
 
 use crate::backup::Backup;
@@ -296,8 +296,7 @@ impl Replica {
         if self.written == end {
             return;
         }
-        let pieces: Vec<LogSlice> = self.log.pieces(self.written, end, WRITE_BYTES_MAX).collect();
-        for slice in pieces {
+        for slice in self.log.pieces(self.written, end, WRITE_BYTES_MAX) {
             let segment = self.log.segment_of(slice.offset);
             let file = FileName::Segment { shard: self.shard, segment };
             core.write_log(file, slice.offset - self.log.segment_base(segment), slice, out);

@@ -1,9 +1,10 @@
 //! What a serving primary does besides answering: garbage collection at witnesses, expiry of leases and operation keys,
-//! dropped tables, freed segments, and closing a witness list. All of it is bounded per turn and delays no answer.
+//! dropped tables, freed segments, and closing a witness list. All of it is bounded per turn and delays no answer, but
+//! for a dropped table, which costs a pass over the shard's keys.
 
 use std::collections::VecDeque;
 
-use kasha_exactly_once::{ExpiryFloorEntry, OperationKeyRecord, ScanCursor};
+use kasha_exactly_once::{ExpiryFloorEntry, ScanCursor};
 use kasha_log::{EntryKind, EntryOffset, Log, Purpose, entry_bytes};
 use kasha_machine::planted::{self, Bug};
 use kasha_machine::{Effects, Endpoint, Gate};
@@ -13,8 +14,9 @@ use kasha_wire::{Body, Configuration, ShardConfig};
 
 use crate::core::{Core, send};
 use crate::leader::Stage;
+use crate::operation_keys;
 use crate::replica::{Replica, Role};
-use crate::request_path::{Replayed, drop_operation_key};
+use crate::request_path::Replayed;
 use crate::state::ShardState;
 
 /// Unsynced keys and operations a primary takes before it says "busy": bounds what is held for gates.
@@ -25,8 +27,6 @@ const GC_BACKLOG_MAX: usize = 4096;
 const LEASE_QUESTIONS_MAX: usize = 256;
 /// Tracker states looked at in one housekeeping round.
 const LEASE_SCAN_MAX: u32 = 4096;
-/// Operation keys expired in one housekeeping round.
-const EXPIRED_KEYS_MAX: usize = 32;
 
 /// Counts since the term began. For status; nothing decides by them.
 #[derive(Clone, Copy, Debug, Default)]
@@ -144,8 +144,9 @@ impl Serving {
         self.fast_path = config.has_fast_path(configuration.faults);
     }
 
-    pub fn pending_floor_time(&self) -> Option<ClusterTime> {
-        self.pending_floor.as_ref().map(|pending| pending.floor)
+    /// A logged floor that may not be synced yet, and where its entry ends (R4.6).
+    pub fn pending_floor(&self) -> Option<(ClusterTime, u64)> {
+        self.pending_floor.as_ref().map(|pending| (pending.floor, pending.end))
     }
 
     /// Up to where our own work waits for a sync.
@@ -218,6 +219,10 @@ impl Serving {
             let entries = std::mem::take(&mut link.backlog);
             let message = Message::Gc { shard, list, round: self.gc_round, floor, entries };
             send(Endpoint::Core(link.core), &message, Gate::Now, out);
+            if let Message::Gc { mut entries, .. } = message {
+                entries.clear();
+                link.backlog = entries; // its memory is used again
+            }
         }
     }
 
@@ -249,7 +254,7 @@ impl Replica {
             return;
         }
         for suspect in suspects {
-            if self.replay_request(core, &suspect.0) == Replayed::NoMemory {
+            if self.on_suspect(core, &suspect.0) == Replayed::NoMemory {
                 continue; // it stays where it is, and is named again
             }
             // Recorded or not, it goes with the next gc after a sync: what made it stale may itself not be synced yet.
@@ -338,19 +343,9 @@ impl Replica {
 
     fn expire_operation_keys(&mut self, core: &mut Core) {
         let epoch = self.meta.promised;
-        let expired: Vec<_> = self.state.operation_keys.next_expired(core.cluster_time, EXPIRED_KEYS_MAX).collect();
-        for (_, place) in expired {
-            let payload = self.log.entry(EntryOffset(place.0)).payload;
-            let record = OperationKeyRecord::decode(payload).expect("our own operation key");
-            if record.expires_at >= core.cluster_time {
-                continue;
-            }
-            let (slot, key) = (record.slot, record.operation_key.to_vec());
-            let (log, state, time) = (&mut self.log, &mut self.state, core.cluster_time);
-            match drop_operation_key(log, state, epoch, time, slot, &key, &mut core.scratch) {
-                Ok(end) => self.serving_mut().keys_dropped_until = end,
-                Err(_) => break,
-            }
+        let (log, state, dead) = (&mut self.log, &mut self.state, &mut core.scratch.dead);
+        if let Some(end) = operation_keys::drop_some_expired(log, state, epoch, core.cluster_time, dead) {
+            self.serving_mut().keys_dropped_until = end;
         }
     }
 
@@ -399,7 +394,6 @@ impl Replica {
         if serving.pending_floor.is_some() {
             return;
         }
-        let floor = if planted::is_on(Bug::ExpiryWithoutFloor) { ClusterTime(0) } else { floor };
         let entry = ExpiryFloorEntry { floor, clients: &known };
         let Ok(mut group) = self.log.begin(epoch, entry_bytes(entry.encoded_len()), Purpose::Own) else { return };
         let (at, payload) = group.entry(EntryKind::ExpiryFloor, entry.encoded_len());

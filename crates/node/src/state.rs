@@ -5,6 +5,7 @@ use kasha_exactly_once::{
     CompletionRecordRef, ExpiryFloorEntryRef, OperationKeyDropped, OperationKeyRecord, OperationKeys, Place, Tracker,
 };
 use kasha_log::{EntryKind, EntryOffset, Log};
+use kasha_machine::planted::{self, Bug};
 use kasha_store::Store;
 use kasha_types::{ClusterTime, KeyHash, SegmentId, Slot, TableId, operation_key_hash};
 
@@ -20,6 +21,21 @@ pub(crate) struct ShardState {
     /// The newest dropped operation key: carries the ClusterTime at which it had expired, so that older ones, should a
     /// replay find them again, are known to have expired too.
     dropped_key_entry: Option<EntryOffset>,
+}
+
+/// Whether the owner of an entry's kind can read it: what comes from a peer is looked at before it is kept.
+pub(crate) fn is_sound(kind: EntryKind, payload: &[u8]) -> bool {
+    match kind {
+        EntryKind::Object | EntryKind::Tombstone => kasha_store::is_sound(kind, payload),
+        EntryKind::Completion => CompletionRecordRef::decode(payload).is_some(),
+        EntryKind::OperationKey => OperationKeyRecord::decode(payload).is_some(),
+        EntryKind::OperationKeyDropped => OperationKeyDropped::decode(payload).is_some(),
+        EntryKind::ExpiryFloor => ExpiryFloorEntryRef::decode(payload).is_some(),
+        EntryKind::VersionFloor => payload.len() >= 8,
+        EntryKind::TableDropped => payload.len() >= 4,
+        // The log's own, which checks them.
+        EntryKind::EpochStart | EntryKind::Digest | EntryKind::SegmentFreed => true,
+    }
 }
 
 impl ShardState {
@@ -93,6 +109,7 @@ impl ShardState {
         // refuse its new requests, so their records must stay.
         let ended = |&client: &_| self.tracker.lease_expiry_of(client).is_some_and(|end| end <= floor);
         let clients: Vec<_> = clients.into_iter().filter(ended).collect();
+        let floor = if planted::is_on(Bug::ExpiryWithoutFloor) { ClusterTime(0) } else { floor };
         self.tracker.raise_floor(floor, clients, |place| dead.push(EntryOffset(place.0)));
         dead.extend(self.floor_entry.replace(at));
     }

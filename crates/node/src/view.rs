@@ -7,6 +7,12 @@ use crate::node::Node;
 use crate::replica::{Replica, Role};
 
 impl Node {
+    /// Whether the coordinator answers, so that reads may be answered at once (F1).
+    #[must_use]
+    pub fn has_lease(&self, now: Tick) -> bool {
+        self.core.has_lease(now)
+    }
+
     /// This core's status.
     #[must_use]
     pub fn status(&self, now: Tick) -> CoreStatus {
@@ -18,7 +24,10 @@ impl Node {
             // A discarded replica is a promise and nothing else.
             replicas: (self.replicas.values())
                 .filter(|replica| !matches!(replica.role, Role::Idle) || replica.log.end().offset > 0)
-                .map(|replica| replica.status(self.core.options.replica_memory_max_bytes))
+                .map(|replica| {
+                    let status = replica.status(self.core.options.replica_memory_max_bytes);
+                    ReplicaStatus { state: status.state + &self.links.describe(replica.shard), ..status }
+                })
                 .collect(),
             witnesses: self
                 .witnesses

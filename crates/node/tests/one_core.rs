@@ -2,8 +2,8 @@
 
 mod common;
 
-use common::{Core, Heard, configuration};
-use kasha_types::{Epoch, NodeId};
+use common::{CONN, Core, Heard, configuration};
+use kasha_types::{ClientId, ClusterTime, Epoch, NodeId, Tick};
 use kasha_wire::frame::Kind;
 use kasha_wire::operation::ItemsBuffer;
 use kasha_wire::{Message, Refusal, ShardPhase, Update};
@@ -188,13 +188,14 @@ fn a_full_shard_refuses_clearly_goes_on_with_deletes_and_can_be_recovered() {
     assert!(done(&result_of(core.update((1, sequence), sequence, &Update::Delete { key: b"k1" }))), "deletes go on");
     // Even the reserve is used up, by deletes of keys that are not there.
     let key = vec![b'y'; 60_000];
-    loop {
+    let refused = loop {
         sequence += 1;
         match core.update((1, sequence), sequence, &Update::Delete { key: &key }) {
-            Some(Heard::Answer { .. }) if sequence < 100_000 => {}
-            _ => break,
+            Some(Heard::Answer { .. }) => {}
+            other => break other,
         }
-    }
+    };
+    assert_eq!(refused, Some(Heard::Refused(Refusal::OutOfMemory)));
     let mut core = restart(core);
     core.witness_holds(2, &[]);
     serve(&mut core);
@@ -203,8 +204,28 @@ fn a_full_shard_refuses_clearly_goes_on_with_deletes_and_can_be_recovered() {
 }
 
 #[test]
+fn the_coordinator_s_word_is_the_coordinator_s_only() {
+    let mut core = Core::serving();
+    let mut later = configuration(9, 9, ShardPhase::Recovering);
+    later.shards[0].primary = NodeId(2);
+    let time = ClusterTime(u64::MAX);
+    for message in [
+        Message::ConfigurationIs { configuration: later },
+        Message::HeartbeatAnswer { sent: Tick(0), lease_millis: 1, cluster_time: time, clients_below: ClientId(0) },
+        Message::LeaseVerdict { cluster_time: time, expired: vec![ClientId(1)], alive: Vec::new() },
+    ] {
+        core.shell.sent.clear();
+        core.message_from(CONN, message);
+        assert!(core.said_goodbye());
+    }
+    assert!(done(&result_of(core.update((1, 1), 1, &put(b"k", b"v")))));
+}
+
+#[test]
 fn garbage_from_a_connection_is_answered_with_a_goodbye() {
     let mut core = Core::serving();
+    core.frame(Kind::Request, &[0xff; 100]);
+    assert!(core.said_goodbye());
     let mut state = 7u64;
     for kind in 0..=64u8 {
         for len in [0usize, 1, 16, 48, 100, 300] {

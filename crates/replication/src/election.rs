@@ -1,8 +1,9 @@
 //! Fencing: which log a new primary must take (section 7, step 2).
 //!
 //! Every sync counted against the whole committed set, so *one* intact and complete member of it holds all that was
-//! synced; fencing one is enough to keep an older primary from syncing anything more. Of the members that can be
-//! reached the greatest (last entry's epoch, end) is taken: it may hold more than was synced, never less.
+//! synced; fencing one is enough to keep an older primary from syncing anything more. Of those that are intact the greatest
+//! (last entry's epoch, end) is taken: it may hold more than was synced, never less. One that may have lost something
+//! never beats one that has not, however long it is: what it lost need not be at its end (R5.5).
 
 use kasha_types::{Epoch, LogPosition, NodeId};
 
@@ -62,16 +63,17 @@ impl Election {
         self.reports.iter().find(|report| report.node == node)
     }
 
-    /// Which log to take: the greatest of those that count, once one of them surely holds all that was synced, or once
-    /// every member has reported (R5.5).
+    /// Which log to take: the greatest of those that surely hold all that was synced; the greatest of all once every
+    /// member has reported and none is sure (R5.5).
     #[must_use]
     pub fn choice(&self) -> Choice {
-        let counted = || self.reports.iter().filter(|r| r.complete && self.electorate.contains(&r.node));
-        let sure = counted().any(|report| report.intact);
+        let complete = || self.reports.iter().filter(|r| r.complete && self.electorate.contains(&r.node));
+        let greatest = |report: &&FenceReport| (report.end.epoch, report.end.offset);
         let all = self.electorate.iter().all(|&node| self.report(node).is_some());
-        match counted().max_by_key(|report| (report.end.epoch, report.end.offset)) {
-            Some(best) if sure || all => Choice::Take(best.node),
-            Some(_) | None => Choice::Wait,
+        let sure = complete().filter(|report| report.intact).max_by_key(greatest);
+        match sure.or_else(|| complete().max_by_key(greatest).filter(|_| all)) {
+            Some(best) => Choice::Take(best.node),
+            None => Choice::Wait,
         }
     }
 }
@@ -115,5 +117,13 @@ mod tests {
         assert_eq!(election.choice(), Choice::Wait);
         election.on_report(report(2, 3, 90, false, true));
         assert_eq!(election.choice(), Choice::Take(NodeId(1)));
+    }
+
+    #[test]
+    fn r5_5_what_may_lack_something_does_not_beat_what_is_intact() {
+        let mut election = election();
+        election.on_report(report(1, 3, 100, false, true));
+        election.on_report(report(2, 3, 90, true, true));
+        assert_eq!(election.choice(), Choice::Take(NodeId(2)));
     }
 }

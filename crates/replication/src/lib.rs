@@ -17,5 +17,5 @@ mod shipping;
 
 pub use election::{Choice, Election, FenceReport};
 pub use meta::{MetaError, ReplicaMeta};
-pub use peer::{MemberCore, Peer, PeerState};
+pub use peer::{MemberCore, Peer, PeerState, Progress};
 pub use shipping::{CLOSING_MARK, Shipping, Timing, history_of};

@@ -3,13 +3,17 @@
 //! ```text
 //! Asking ──FenceReport──▶ Attaching ──Attached──▶ Attached ⇄ appends, acks
 //!    ▲                                               │
-//!    └──────────────── Mismatch ─────────────────────┘
+//!    └──────── Mismatch, or a new process ───────────┘
 //! ```
 
 use std::collections::VecDeque;
+use std::time::Duration;
 
-use kasha_types::{ConfigVersion, CoreId, LogPosition, SegmentId, Tick};
+use kasha_types::{AttachId, ConfigVersion, CoreId, Incarnation, LogPosition, SegmentId, Tick};
 use kasha_wire::message::AttachAt;
+
+/// See [`Peer::patience`].
+const PATIENCE_MAX: Duration = Duration::from_secs(1);
 
 /// Where a member is on its way to being shipped to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,6 +57,8 @@ pub struct MemberCore {
     pub joining: bool,
     /// The configuration that made it a member.
     pub since: ConfigVersion,
+    /// The node's process.
+    pub incarnation: Incarnation,
 }
 
 /// A member of the replica set other than the primary.
@@ -64,11 +70,17 @@ pub struct Peer {
     pub joining: bool,
     /// The configuration that made it a member.
     pub(crate) since: ConfigVersion,
+    /// The process that it was attached in.
+    pub(crate) incarnation: Incarnation,
+    /// Which attempt to attach it. What it says of another one is not about now.
+    pub(crate) attach: AttachId,
     pub(crate) state: PeerState,
     /// The end that it reported.
     pub(crate) reported: LogPosition,
     /// When something was last sent that wants an answer, or an answer came.
     pub(crate) touched: Option<Tick>,
+    /// How often what it was sent had to be sent again since it last got on.
+    pub(crate) retries: u32,
     /// Where its log joined ours.
     pub(crate) attached_at: u64,
     /// Sent up to here.
@@ -83,14 +95,17 @@ pub struct Peer {
 }
 
 impl Peer {
-    pub(crate) fn new(member: MemberCore) -> Self {
+    pub(crate) fn new(member: MemberCore, attach: AttachId) -> Self {
         Self {
             core: member.core,
             joining: member.joining,
             since: member.since,
+            incarnation: member.incarnation,
+            attach,
             state: PeerState::Asking,
             reported: LogPosition::default(),
             touched: None,
+            retries: 0,
             attached_at: 0,
             sent: 0,
             acked: 0,
@@ -100,10 +115,22 @@ impl Peer {
         }
     }
 
+    /// How long it has for an answer: longer each time that none came, since a slow disk or link is not made faster by
+    /// the same bytes again.
+    pub(crate) fn patience(&self, retry: Duration) -> Duration {
+        (retry * (1 << self.retries.min(10))).min(PATIENCE_MAX.max(retry))
+    }
+
     /// Where it is.
     #[must_use]
     pub fn state(&self) -> PeerState {
         self.state
+    }
+
+    /// The attempt to attach it that is under way, or held.
+    #[must_use]
+    pub fn attach(&self) -> AttachId {
+        self.attach
     }
 
     /// Up to where it holds the log.
@@ -123,7 +150,43 @@ impl Peer {
     }
 
     /// Its process is another one, or it says that its log is not what we thought: begin again.
-    pub(crate) fn ask_again(&mut self) {
-        *self = Self::new(MemberCore { core: self.core, joining: self.joining, since: self.since });
+    pub(crate) fn ask_again(&mut self, attach: AttachId) {
+        let Self { core, joining, since, incarnation, .. } = *self;
+        *self = Self::new(MemberCore { core, joining, since, incarnation }, attach);
+    }
+}
+
+/// How far a member has come: for who judges whether it still does anything.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Progress {
+    /// Something is wanted of it and has not been answered.
+    pub waits: bool,
+    /// It takes appends.
+    pub attached: bool,
+    /// It holds the log up to here.
+    pub held: u64,
+    /// The last round it answered.
+    pub round: u64,
+    /// Segments that it still lacks, and how much of the first it has.
+    pub copying: Option<(usize, u32)>,
+}
+
+impl Peer {
+    /// How far it has come.
+    #[must_use]
+    pub fn progress(&self) -> Progress {
+        let copying = match &self.older {
+            Older::Copying(copying) => Some((copying.segments.len(), copying.offset)),
+            Older::FollowsAt(_) | Older::Complete => None,
+        };
+        let attached = self.state == PeerState::Attached;
+        let answers = self.acked >= self.sent && self.round_acked >= self.round_sent;
+        Progress {
+            waits: !attached || !answers || copying.is_some(),
+            attached,
+            held: self.acked,
+            round: self.round_acked,
+            copying,
+        }
     }
 }

@@ -10,7 +10,7 @@ use std::time::Duration;
 use kasha_log::{Log, common_prefix};
 use kasha_machine::planted::{self, Bug};
 use kasha_machine::{Effect, Effects, Endpoint, Gate};
-use kasha_types::{CoreId, Epoch, LogPosition, LogSlice, NodeId, SegmentId, ShardId, Tick};
+use kasha_types::{AttachId, CoreId, Epoch, LogPosition, LogSlice, NodeId, SegmentId, ShardId, Tick};
 use kasha_wire::codec::Bytes;
 use kasha_wire::hot::{AppendView, Appended};
 use kasha_wire::message::{AttachAt, Message};
@@ -47,7 +47,11 @@ pub struct Shipping {
     own: CoreId,
     timing: Timing,
     peers: Vec<Peer>,
+    /// The last attempt to attach anybody.
+    attaches: AttachId,
     own_held: u64,
+    /// With fewer peers than this nothing more counts as synced.
+    fewest: usize,
     synced: u64,
     /// Where our epoch begins in the log.
     epoch_start: u64,
@@ -73,7 +77,9 @@ impl Shipping {
             own,
             timing,
             peers: Vec::new(),
+            attaches: AttachId(0),
             own_held: 0,
+            fewest: 0,
             synced,
             epoch_start: 0,
             round: 0,
@@ -90,12 +96,26 @@ impl Shipping {
         for member in members.into_iter().filter(|member| member.core != self.own) {
             // One that left and came back may have lost everything meanwhile: another member.
             let known = self.peers.iter().position(|peer| peer.core == member.core && peer.since == member.since);
-            let mut peer = known.map_or_else(|| Peer::new(member), |index| self.peers.swap_remove(index));
+            let mut peer = match known {
+                Some(index) => self.peers.swap_remove(index),
+                None => Peer::new(member, next_attach(&mut self.attaches)),
+            };
             peer.joining = member.joining;
+            if peer.incarnation < member.incarnation {
+                // It may have lost power, and with it what it acknowledged: an idle shard would not notice (R5.5).
+                peer.incarnation = member.incarnation;
+                peer.ask_again(next_attach(&mut self.attaches));
+            }
             peers.push(peer);
         }
         self.peers = peers;
         self.advance();
+    }
+
+    /// From now on a sync needs this many peers (`min_backups`). A set that is reduced for a moment, before a joiner is found,
+    /// must not let out answers of which there is one copy (D1).
+    pub fn require_peers(&mut self, fewest: usize) {
+        self.fewest = fewest;
     }
 
     /// The members other than the primary.
@@ -145,11 +165,16 @@ impl Shipping {
         self.peers.iter().all(Peer::is_copied)
     }
 
-    fn peer_mut(&mut self, node: NodeId) -> Option<&mut Peer> {
-        self.peers.iter_mut().find(|peer| peer.core.node == node)
+    /// The member, if it speaks of the attachment under way: what it said of an earlier one, with another log perhaps,
+    /// may come as late as it likes.
+    fn peer_mut(&mut self, node: NodeId, attach: AttachId) -> Option<&mut Peer> {
+        self.peers.iter_mut().find(|peer| peer.core.node == node && peer.attach == attach)
     }
 
     fn advance(&mut self) {
+        if self.peers.len() < self.fewest {
+            return;
+        }
         let counted = self.peers.iter().filter(|peer| !(peer.joining && planted::is_on(Bug::JoinersUncounted)));
         let acked = counted.map(|peer| peer.acked);
         let least = if planted::is_on(Bug::SyncedAtAnyMember) { acked.max() } else { acked.min() };
@@ -173,10 +198,12 @@ impl Shipping {
     }
 
     /// A member tells what it holds: find where its log joins ours, and attach it there.
-    pub fn on_fence_report(&mut self, now: Tick, log: &Log, report: &FenceReport, out: &mut Effects) {
+    pub fn on_fence_report(&mut self, now: Tick, log: &Log, attach: AttachId, report: &FenceReport, out: &mut Effects) {
         let (shard, epoch, own) = (self.shard, self.epoch, self.own);
         let hold_from = self.synced.max(self.epoch_start);
-        let Some(peer) = self.peer_mut(report.node).filter(|peer| peer.state == PeerState::Asking) else { return };
+        let Some(peer) = self.peer_mut(report.node, attach).filter(|peer| peer.state == PeerState::Asking) else {
+            return;
+        };
         let start = join_point(log, report, hold_from);
         peer.older = match start {
             AttachAt::Keep(_) => Older::FollowsAt(log.end().offset),
@@ -186,28 +213,26 @@ impl Shipping {
         };
         peer.state = PeerState::Attaching(start);
         (peer.reported, peer.touched) = (report.end, Some(now));
-        attach(peer, shard, epoch, own, start, log, out);
+        send_attach(peer, shard, epoch, own, start, log, out);
     }
 
     /// A member cut its log and is ready.
-    pub fn on_attached(&mut self, now: Tick, node: NodeId, end: u64) {
-        let Some(peer) = self.peer_mut(node) else { return };
-        let PeerState::Attaching(AttachAt::Keep(start) | AttachAt::Join(start)) = peer.state else { return };
-        if end != start {
-            return; // an answer to an earlier attach
-        }
+    pub fn on_attached(&mut self, now: Tick, node: NodeId, attach: AttachId) {
+        let Some(peer) = self.peer_mut(node, attach) else { return };
+        let PeerState::Attaching(AttachAt::Keep(end) | AttachAt::Join(end)) = peer.state else { return };
         peer.state = PeerState::Attached;
         (peer.sent, peer.acked, peer.attached_at, peer.touched) = (end, end, end, Some(now));
         self.advance();
     }
 
     /// A member says that what we sent does not fit what it holds.
-    pub fn on_mismatch(&mut self, node: NodeId) {
-        // Whatever it refers to: asking again costs a round trip, believing on would cost the shard its syncs.
-        if let Some(peer) = self.peer_mut(node)
+    pub fn on_mismatch(&mut self, node: NodeId, attach: AttachId) {
+        let next = self.attaches.next();
+        if let Some(peer) = self.peer_mut(node, attach)
             && peer.state != PeerState::Asking
         {
-            peer.ask_again();
+            peer.ask_again(next);
+            self.attaches = next;
         }
     }
 
@@ -216,9 +241,10 @@ impl Shipping {
         if appended.epoch != self.epoch {
             return;
         }
-        let Some(peer) = self.peer_mut(appended.node).filter(|peer| peer.state == PeerState::Attached) else { return };
+        let peer = self.peer_mut(appended.node, appended.attach);
+        let Some(peer) = peer.filter(|peer| peer.state == PeerState::Attached) else { return };
         if appended.end > peer.acked || appended.round > peer.round_acked {
-            peer.touched = Some(now);
+            (peer.touched, peer.retries) = (Some(now), 0);
         }
         peer.acked = peer.acked.max(appended.end.min(peer.sent));
         peer.round_acked = peer.round_acked.max(appended.round.min(peer.round_sent));
@@ -226,8 +252,8 @@ impl Shipping {
     }
 
     /// A joiner holds a segment up to somewhere.
-    pub fn on_segment_copied(&mut self, node: NodeId, segment: SegmentId, offset: u32, log: &Log) {
-        let Some(peer) = self.peer_mut(node) else { return };
+    pub fn on_segment_copied(&mut self, node: NodeId, attach: AttachId, segment: SegmentId, offset: u32, log: &Log) {
+        let Some(peer) = self.peer_mut(node, attach) else { return };
         let Older::Copying(copying) = &mut peer.older else { return };
         match copying.segments.front() {
             None if segment == CLOSING_MARK => peer.older = Older::Complete,
@@ -278,26 +304,35 @@ impl Shipping {
         }
         let (shard, epoch, own, retry) = (self.shard, self.epoch, self.own, self.timing.retry);
         let (round, target, synced) = (self.round, self.round_target, self.synced);
-        for peer in &mut self.peers {
-            let overdue = peer.touched.is_none_or(|touched| now.since(touched) >= retry);
+        let Self { peers, attaches, .. } = self;
+        for peer in peers {
+            let overdue = peer.touched.is_none_or(|touched| now.since(touched) >= peer.patience(retry));
             match peer.state {
                 PeerState::Asking if overdue => {
                     peer.touched = Some(now);
-                    send(peer.core, &Message::Fence { shard, epoch, primary: own }, out);
+                    send(peer.core, &Message::Fence { shard, epoch, primary: own, attach: peer.attach }, out);
                 }
                 PeerState::Attaching(start) if overdue => {
                     peer.touched = Some(now);
-                    attach(peer, shard, epoch, own, start, log, out);
+                    send_attach(peer, shard, epoch, own, start, log, out);
                 }
                 PeerState::Asking | PeerState::Attaching(_) => {}
                 PeerState::Attached => {
                     let waits = peer.acked < peer.sent || peer.round_acked < peer.round_sent;
                     if waits && overdue {
+                        if !log.is_boundary(peer.acked) {
+                            peer.ask_again(next_attach(attaches)); // it holds no such log
+                            continue;
+                        }
                         (peer.sent, peer.round_sent, peer.touched) = (peer.acked, peer.round_acked, Some(now));
+                        peer.retries += 1;
                     }
                     if let Some(target) = target {
-                        let head = AppendView { shard, epoch, from: 0, synced, round, bytes: &[] };
-                        ship(now, peer, head, target, log, out);
+                        let head = AppendView { shard, epoch, attach: peer.attach, from: 0, synced, round, bytes: &[] };
+                        if ship(now, peer, head, target, log, out) == Shipped::LacksWhatWasFreed {
+                            peer.ask_again(next_attach(attaches));
+                            continue;
+                        }
                     }
                     // A joiner learns from our head's digest what it lacks.
                     if peer.acked > peer.attached_at {
@@ -320,7 +355,9 @@ impl Shipping {
             let waits =
                 peer.state != PeerState::Attached || peer.acked < peer.sent || peer.round_acked < peer.round_sent;
             let since = waits.then(|| peer.touched.unwrap_or(Tick(0)));
-            [since, copying].into_iter().flatten().min().map(|since| since.after(self.timing.retry))
+            let retry = self.timing.retry;
+            let again = since.map(|since| since.after(peer.patience(retry)));
+            [again, copying.map(|sent| sent.after(retry))].into_iter().flatten().min()
         };
         let batch = match self.round_target {
             None => self.unsynced_since.map(|since| since.after(self.timing.sync_interval)),
@@ -328,6 +365,11 @@ impl Shipping {
         };
         self.peers.iter().filter_map(due).chain(batch).min()
     }
+}
+
+fn next_attach(attaches: &mut AttachId) -> AttachId {
+    *attaches = attaches.next();
+    *attaches
 }
 
 /// Where a member's log joins ours: at their common prefix, if we still hold everything behind it; else at the base of a
@@ -340,7 +382,7 @@ fn join_point(log: &Log, report: &FenceReport, hold_from: u64) -> AttachAt {
     let head = log.segments().map(|(id, _)| id).max().unwrap_or_default();
     let held = |id| log.segments().any(|(held, _)| held == id);
     let unbroken = (log.segment_of(prefix).0..=head.0).all(|id| held(SegmentId(id)));
-    if report.complete && prefix > 0 && unbroken {
+    if report.complete && prefix > 0 && unbroken && log.is_boundary(prefix) {
         AttachAt::Keep(prefix)
     } else {
         AttachAt::Join(log.segment_base(log.segment_of(hold_from).min(head)))
@@ -363,7 +405,7 @@ fn send(core: CoreId, message: &Message, out: &mut Effects) {
     out.push(Effect::Send { to: Endpoint::Core(core), head, tail: None, gate: Gate::Now });
 }
 
-fn attach(peer: &Peer, shard: ShardId, epoch: Epoch, own: CoreId, start: AttachAt, log: &Log, out: &mut Effects) {
+fn send_attach(peer: &Peer, shard: ShardId, epoch: Epoch, own: CoreId, start: AttachAt, log: &Log, out: &mut Effects) {
     let live = log.segments().map(|(id, _)| id).collect();
     let must_hold = log.end().offset;
     send(
@@ -372,6 +414,7 @@ fn attach(peer: &Peer, shard: ShardId, epoch: Epoch, own: CoreId, start: AttachA
             shard,
             epoch,
             primary: own,
+            attach: peer.attach,
             since: peer.since,
             expected: peer.reported,
             must_hold,
@@ -382,7 +425,14 @@ fn attach(peer: &Peer, shard: ShardId, epoch: Epoch, own: CoreId, start: AttachA
     );
 }
 
-fn ship(now: Tick, peer: &mut Peer, head: AppendView<'_>, target: u64, log: &Log, out: &mut Effects) {
+#[derive(PartialEq, Eq)]
+enum Shipped {
+    Done,
+    /// Part of what follows its end was freed meanwhile.
+    LacksWhatWasFreed,
+}
+
+fn ship(now: Tick, peer: &mut Peer, head: AppendView<'_>, target: u64, log: &Log, out: &mut Effects) -> Shipped {
     let until = target.min(peer.acked + WINDOW_BYTES_MAX);
     let core = peer.core;
     let idle = peer.acked == peer.sent && peer.round_acked == peer.round_sent;
@@ -395,7 +445,7 @@ fn ship(now: Tick, peer: &mut Peer, head: AppendView<'_>, target: u64, log: &Log
     let mut sent_any = false;
     for slice in log.pieces(peer.sent, until, APPEND_BYTES_MAX) {
         if log.segment_of(slice.offset).0 > log.segment_of(peer.sent).0 + 1 {
-            return peer.ask_again(); // what it lacks was freed meanwhile
+            return Shipped::LacksWhatWasFreed;
         }
         push(slice.offset, Some(slice));
         peer.sent = slice.offset + u64::from(slice.len);
@@ -411,9 +461,11 @@ fn ship(now: Tick, peer: &mut Peer, head: AppendView<'_>, target: u64, log: &Log
             peer.touched = Some(now);
         }
     }
+    Shipped::Done
 }
 
 fn copy(now: Tick, peer: &mut Peer, shard: ShardId, epoch: Epoch, retry: Duration, log: &Log, out: &mut Effects) {
+    let attach = peer.attach;
     let Older::Copying(copying) = &mut peer.older else { return };
     if copying.sent.is_some_and(|sent| now.since(sent) < retry) {
         return;
@@ -430,11 +482,11 @@ fn copy(now: Tick, peer: &mut Peer, shard: ShardId, epoch: Epoch, retry: Duratio
             let len = COPY_BYTES_MAX.min(total - copying.offset);
             let from = log.segment_base(segment) + u64::from(copying.offset);
             let bytes = Bytes(log.bytes(from, len).to_vec());
-            Message::CopySegment { shard, epoch, segment, total, offset: copying.offset, bytes }
+            Message::CopySegment { shard, epoch, attach, segment, total, offset: copying.offset, bytes }
         }
         None => {
             let segment = CLOSING_MARK;
-            Message::CopySegment { shard, epoch, segment, total: 0, offset: 0, bytes: Bytes(Vec::new()) }
+            Message::CopySegment { shard, epoch, attach, segment, total: 0, offset: 0, bytes: Bytes(Vec::new()) }
         }
     };
     send(peer.core, &message, out);

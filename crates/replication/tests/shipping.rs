@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use kasha_log::{EntryKind, Log, LogConfig, Purpose};
 use kasha_machine::{Effect, Effects};
-use kasha_replication::{CLOSING_MARK, FenceReport, MemberCore, PeerState, Shipping, Timing};
-use kasha_types::{ConfigVersion, CoreId, Epoch, LogPosition, NodeId, SegmentId, ShardId, Tick};
+use kasha_replication::{CLOSING_MARK, FenceReport, MemberCore, Peer, PeerState, Shipping, Timing, history_of};
+use kasha_types::{AttachId, ConfigVersion, CoreId, Epoch, Incarnation, LogPosition, NodeId, SegmentId, ShardId, Tick};
 use kasha_wire::frame::{FRAME_HEADER_BYTES, Kind};
 use kasha_wire::hot::{AppendView, Appended};
 use kasha_wire::message::{AttachAt, Message};
@@ -14,7 +14,8 @@ const SHARD: ShardId = ShardId(0);
 const EPOCH: Epoch = Epoch(1);
 
 fn member(node: u16, joining: bool, since: u64) -> MemberCore {
-    MemberCore { core: CoreId { node: NodeId(node), core: 0 }, joining, since: ConfigVersion(since) }
+    let core = CoreId { node: NodeId(node), core: 0 };
+    MemberCore { core, joining, since: ConfigVersion(since), incarnation: Incarnation(1) }
 }
 
 fn shipping() -> Shipping {
@@ -78,16 +79,29 @@ fn empty_report(node: u16) -> FenceReport {
     FenceReport { node: NodeId(node), end: LogPosition::default(), history: Vec::new(), intact: false, complete: false }
 }
 
+fn peer(shipping: &Shipping, node: u16) -> &Peer {
+    shipping.peers().iter().find(|peer| peer.core.node == NodeId(node)).expect("a member")
+}
+
+fn report(shipping: &mut Shipping, log: &Log, report: &FenceReport) {
+    let attach = peer(shipping, report.node.0).attach();
+    shipping.on_fence_report(at(0), log, attach, report, &mut Effects::new());
+}
+
 fn attach(shipping: &mut Shipping, log: &Log, node: u16) -> u64 {
-    shipping.on_fence_report(at(0), log, &empty_report(node), &mut Effects::new());
-    let peer = shipping.peers().iter().find(|peer| peer.core.node == NodeId(node)).expect("a member");
+    report(shipping, log, &empty_report(node));
+    let peer = peer(shipping, node);
     let PeerState::Attaching(AttachAt::Join(base)) = peer.state() else { panic!("{:?}", peer.state()) };
-    shipping.on_attached(at(0), NodeId(node), base);
+    shipping.on_attached(at(0), NodeId(node), peer.attach());
     base
 }
 
 fn acknowledge(shipping: &mut Shipping, node: u16, end: u64, round: u64) {
-    let appended = Appended { shard: SHARD, epoch: EPOCH, node: NodeId(node), end, round };
+    acknowledge_in(shipping, node, peer(shipping, node).attach(), end, round);
+}
+
+fn acknowledge_in(shipping: &mut Shipping, node: u16, attach: AttachId, end: u64, round: u64) {
+    let appended = Appended { shard: SHARD, epoch: EPOCH, node: NodeId(node), attach, end, round };
     shipping.on_appended(at(1), &appended);
 }
 
@@ -111,6 +125,25 @@ fn r7_2_a_sync_counts_every_member_of_the_committed_set() {
     assert_eq!(shipping.confirmed(), round - 1);
     acknowledge(&mut shipping, 3, end, round);
     assert_eq!((shipping.synced(), shipping.confirmed()), (end, round));
+}
+
+#[test]
+fn d1_a_set_that_is_reduced_for_a_moment_syncs_nothing() {
+    let (mut shipping, log) = (shipping(), log(2));
+    let end = log.end().offset;
+    shipping.require_peers(1);
+    shipping.set_members([member(1, false, 0), member(2, false, 0)]);
+    attach(&mut shipping, &log, 2);
+    shipping.want_synced(end);
+    pump(&mut shipping, &log, at(1));
+    shipping.on_own_durable(end);
+    shipping.set_members([member(1, false, 0)]);
+    assert_eq!(shipping.synced(), 0, "one copy");
+    shipping.set_members([member(1, false, 0), member(3, true, 2)]);
+    attach(&mut shipping, &log, 3);
+    pump(&mut shipping, &log, at(2));
+    acknowledge(&mut shipping, 3, end, 1);
+    assert_eq!(shipping.synced(), end);
 }
 
 #[test]
@@ -144,7 +177,8 @@ fn r7_2_a_joiner_of_an_idle_shard_is_not_complete_before_it_holds_anything() {
         for sent in pump(&mut shipping, &log, at(millis * 30)) {
             let Sent::Copy { segment, total } = sent else { continue };
             copied.push(segment);
-            shipping.on_segment_copied(NodeId(2), segment, total, &log);
+            let attach = peer(&shipping, 2).attach();
+            shipping.on_segment_copied(NodeId(2), attach, segment, total, &log);
         }
     }
     assert_eq!(copied.last(), Some(&CLOSING_MARK));
@@ -182,8 +216,90 @@ fn what_nobody_waits_for_is_batched_and_what_somebody_waits_for_is_not() {
 fn a_mismatch_is_heard_in_every_state() {
     let (mut shipping, log) = (shipping(), log(1));
     shipping.set_members([member(1, false, 0), member(2, false, 0)]);
-    shipping.on_fence_report(at(0), &log, &empty_report(2), &mut Effects::new());
-    assert!(matches!(shipping.peers()[0].state(), PeerState::Attaching(_)));
-    shipping.on_mismatch(NodeId(2));
+    report(&mut shipping, &log, &empty_report(2));
+    let first = peer(&shipping, 2).attach();
+    assert!(matches!(peer(&shipping, 2).state(), PeerState::Attaching(_)));
+    shipping.on_mismatch(NodeId(2), first);
+    assert_eq!(peer(&shipping, 2).state(), PeerState::Asking);
+    attach(&mut shipping, &log, 2);
+    shipping.on_mismatch(NodeId(2), first);
+    assert_eq!(peer(&shipping, 2).state(), PeerState::Attached, "it spoke of an earlier attachment");
+}
+
+#[test]
+fn r5_5_a_member_in_a_new_process_is_asked_again_although_nothing_is_written() {
+    let (mut shipping, log) = (shipping(), log(1));
+    shipping.set_members([member(1, false, 0), member(2, false, 0)]);
+    attach(&mut shipping, &log, 2);
+    let restarted = MemberCore { incarnation: Incarnation(2), ..member(2, false, 0) };
+    shipping.set_members([member(1, false, 0), restarted]);
     assert_eq!(shipping.peers()[0].state(), PeerState::Asking);
+    assert!(!shipping.all_copied());
+    attach(&mut shipping, &log, 2);
+    shipping.set_members([member(1, false, 0), restarted]);
+    assert_eq!(shipping.peers()[0].state(), PeerState::Attached, "once for each process");
+}
+
+#[test]
+fn d1_what_was_acknowledged_in_an_earlier_attachment_counts_for_nothing() {
+    let (mut shipping, log) = (shipping(), log(3));
+    let end = log.end().offset;
+    let all = [member(1, false, 0), member(2, false, 0), member(3, true, 2)];
+    shipping.set_members(all);
+    attach(&mut shipping, &log, 2);
+    attach(&mut shipping, &log, 3);
+    shipping.want_synced(end);
+    pump(&mut shipping, &log, at(1));
+    shipping.on_own_durable(end);
+    let earlier = peer(&shipping, 3).attach();
+    // Its acknowledgement is late; meanwhile it leaves, forgets everything, and comes back.
+    shipping.set_members([all[0], all[1]]);
+    shipping.set_members([all[0], all[1], member(3, true, 5)]);
+    attach(&mut shipping, &log, 3);
+    pump(&mut shipping, &log, at(3));
+    acknowledge(&mut shipping, 2, end, 1);
+    acknowledge_in(&mut shipping, 3, earlier, end, 1);
+    shipping.on_segment_copied(NodeId(3), earlier, CLOSING_MARK, 0, &log);
+    assert_eq!(shipping.synced(), 0, "it holds nothing");
+    assert!(!shipping.all_copied());
+    acknowledge(&mut shipping, 3, end, 1);
+    assert_eq!(shipping.synced(), end);
+}
+
+#[test]
+fn positions_that_cannot_be_are_not_believed() {
+    let mut log = Log::new(SHARD, LogConfig { segment_bytes: 8 << 20, memory_max_bytes: 64 << 20, reserve_percent: 5 });
+    (0..3000).for_each(|_| append(&mut log));
+    let mut shipping = shipping();
+    shipping.set_members([member(1, false, 0), member(2, false, 0)]);
+    let false_end = LogPosition { epoch: EPOCH, offset: 100_001 };
+    let said =
+        FenceReport { end: false_end, history: history_of(&log), intact: true, complete: true, ..empty_report(2) };
+    report(&mut shipping, &log, &said);
+    assert!(matches!(peer(&shipping, 2).state(), PeerState::Attaching(AttachAt::Join(_))), "no group ends there");
+    let first = peer(&shipping, 2).attach();
+    shipping.on_attached(at(0), NodeId(2), first);
+    shipping.want_synced(log.end().offset);
+    pump(&mut shipping, &log, at(1));
+    acknowledge(&mut shipping, 2, 100_001, 1);
+    for millis in 2..100 {
+        pump(&mut shipping, &log, at(millis));
+    }
+    assert!(peer(&shipping, 2).attach() > first, "asked again");
+}
+
+#[test]
+fn a_silent_member_is_sent_the_same_ever_more_slowly() {
+    let (mut shipping, log) = (shipping(), log(1));
+    shipping.set_members([member(1, false, 0), member(2, false, 0)]);
+    attach(&mut shipping, &log, 2);
+    shipping.want_synced(log.end().offset);
+    let appends = |shipping: &mut Shipping, millis: std::ops::Range<u64>| -> usize {
+        let is_append = |sent: &Sent| matches!(sent, Sent::Append { .. });
+        millis.map(|millis| pump(shipping, &log, at(millis)).iter().filter(|sent| is_append(sent)).count()).sum()
+    };
+    assert!((5..=8).contains(&appends(&mut shipping, 1..1000)), "25 ms, doubling");
+    assert!(appends(&mut shipping, 1000..6000) <= 6, "to a second");
+    acknowledge(&mut shipping, 2, log.end().offset - 8, 0);
+    assert!(shipping.next_deadline().is_some());
 }

@@ -46,11 +46,18 @@ pub(crate) struct Connection {
     pub(crate) dirty: bool,
     /// An event said that the other side has ended: read until that is seen.
     pub(crate) ending: bool,
-    /// Not read until its output has drained.
+    /// Bytes of the frames to it that wait for their gates.
+    pub(crate) held: usize,
+    /// Not read until what waits for it, for its gate or for the socket, has become less.
     pub(crate) paused: bool,
 }
 
 impl Connection {
+    /// Bytes that wait to reach it.
+    pub(crate) fn backlog(&self) -> usize {
+        self.held + self.output.len()
+    }
+
     /// Whom its frames come from, for the machine.
     pub(crate) fn endpoint(&self) -> Endpoint {
         match self.role {

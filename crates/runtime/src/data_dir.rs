@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! kasha.lock       locked while a process uses the folder
-//! kasha.toml       format, cluster, node, identity, number of starts
+//! kasha.toml       format, cluster, node, cores, identity, number of starts
 //! core-00/ …       each event loop's files
 //! coordinator/     the coordinator's files, if it runs here
 //! ```
@@ -59,6 +59,20 @@ pub enum DataDirError {
         /// Who wants it.
         wanted: NodeId,
     },
+    /// Made for another number of cores: a shard lies in the folder of its core, and would not be found in another's.
+    #[error(
+        "the data folder {} was made for {found} cores, but this process was started with {wanted}: give as many addresses \
+         as before, or give the node a new number and an empty folder (K0111)",
+        path.display()
+    )]
+    OtherCores {
+        /// The folder.
+        path: PathBuf,
+        /// Its cores.
+        found: u8,
+        /// What was wanted.
+        wanted: u8,
+    },
     /// Another version's.
     #[error(
         "the data folder {} has format {found}, but this version of Kasha reads format {FORMAT}: use the version that \
@@ -94,6 +108,7 @@ pub enum DataDirError {
 struct Marker {
     cluster: ClusterId,
     node: NodeId,
+    cores: u8,
     identity: u32,
     starts: u32,
 }
@@ -112,7 +127,7 @@ impl DataDir {
     ///
     /// # Errors
     /// See [`DataDirError`].
-    pub fn open_or_create(path: &Path, node: NodeId) -> Result<Self, DataDirError> {
+    pub fn open_or_create(path: &Path, node: NodeId, cores: u8) -> Result<Self, DataDirError> {
         fs::create_dir_all(path).map_err(failed("create the folder", path))?;
         let empty = is_empty(path)?;
         if !empty && !path.join(MARKER).exists() {
@@ -124,12 +139,15 @@ impl DataDir {
             Ok(text) => Marker::parse(path, &text)?,
             Err(error) if error.kind() == ErrorKind::NotFound => {
                 let identity = u32::try_from(random_u64() >> 32).expect("32 bits");
-                Marker { cluster: ClusterId(0), node, identity, starts: 0 }
+                Marker { cluster: ClusterId(0), node, cores, identity, starts: 0 }
             }
             Err(error) => return Err(failed("read", &path.join(MARKER))(error).into()),
         };
         if found.node != node {
             return Err(DataDirError::OtherNode { path: path.to_owned(), found: found.node, wanted: node });
+        }
+        if found.cores != cores {
+            return Err(DataDirError::OtherCores { path: path.to_owned(), found: found.cores, wanted: cores });
         }
         let marker = Marker { starts: found.starts.checked_add(1).expect("starts are exhausted"), ..found };
         let this = Self { path: path.to_owned(), marker, _lock: lock };
@@ -238,9 +256,9 @@ fn take_lock(path: &Path) -> Result<File, DataDirError> {
 impl Marker {
     fn format(&self) -> String {
         let mut text = String::from("# A data folder of Kasha's. Written at each start; do not edit.\n");
-        let Self { cluster, node, identity, starts } = self;
+        let Self { cluster, node, cores, identity, starts } = self;
         writeln!(text, "format = {FORMAT}\ncluster = {}\nnode = {}", cluster.0, node.0).expect("to memory");
-        writeln!(text, "identity = {identity}\nstarts = {starts}").expect("to memory");
+        writeln!(text, "cores = {cores}\nidentity = {identity}\nstarts = {starts}").expect("to memory");
         text
     }
 
@@ -262,9 +280,12 @@ impl Marker {
         }
         let node =
             u16::try_from(field("node")?).map_err(|_| foreign(format!("\"node\" in its {MARKER} is too large")))?;
+        let cores =
+            u8::try_from(field("cores")?).map_err(|_| foreign(format!("\"cores\" in its {MARKER} is too large")))?;
         Ok(Self {
             cluster: ClusterId(field("cluster")?),
             node: NodeId(node),
+            cores,
             identity: small("identity")?,
             starts: small("starts")?,
         })
@@ -284,13 +305,13 @@ mod tests {
     #[test]
     fn every_start_is_greater_and_the_folder_has_one_user() {
         let path = fresh("starts");
-        let mut first = DataDir::open_or_create(&path, NodeId(3)).unwrap();
-        assert!(matches!(DataDir::open_or_create(&path, NodeId(3)), Err(DataDirError::InUse { .. })));
+        let mut first = DataDir::open_or_create(&path, NodeId(3), 2).unwrap();
+        assert!(matches!(DataDir::open_or_create(&path, NodeId(3), 2), Err(DataDirError::InUse { .. })));
         assert!(matches!(DataDir::open(&path), Err(DataDirError::InUse { .. })));
         first.join(ClusterId(77)).unwrap();
         let incarnation = first.incarnation();
         drop(first);
-        let mut second = DataDir::open_or_create(&path, NodeId(3)).unwrap();
+        let mut second = DataDir::open_or_create(&path, NodeId(3), 2).unwrap();
         assert!(second.incarnation() > incarnation);
         assert_eq!(second.incarnation().0 & 0xFFFF_FFFF, incarnation.0 & 0xFFFF_FFFF, "the folder's identity");
         assert_eq!(second.cluster(), ClusterId(77));
@@ -303,20 +324,22 @@ mod tests {
     fn wrong_folders_are_refused_with_what_to_do() {
         let path = fresh("wrong");
         assert!(matches!(DataDir::open(&path), Err(DataDirError::Foreign { .. })));
-        drop(DataDir::open_or_create(&path, NodeId(3)).unwrap());
-        let error = DataDir::open_or_create(&path, NodeId(4)).unwrap_err();
+        drop(DataDir::open_or_create(&path, NodeId(3), 2).unwrap());
+        let error = DataDir::open_or_create(&path, NodeId(4), 2).unwrap_err();
         assert!(matches!(error, DataDirError::OtherNode { .. }), "{error}");
+        let error = DataDir::open_or_create(&path, NodeId(3), 1).unwrap_err();
+        assert!(matches!(error, DataDirError::OtherCores { found: 2, wanted: 1, .. }), "{error}");
         assert_eq!(DataDir::open(&path).unwrap().node(), NodeId(3));
         let marker = fs::read_to_string(path.join(MARKER)).unwrap();
         fs::write(path.join(MARKER), marker.replace("format = 1", "format = 9")).unwrap();
-        let error = DataDir::open_or_create(&path, NodeId(3)).unwrap_err();
+        let error = DataDir::open_or_create(&path, NodeId(3), 2).unwrap_err();
         assert!(matches!(error, DataDirError::OtherFormat { found: 9, .. }), "{error}");
         fs::write(path.join(MARKER), "colour = green").unwrap();
-        let error = DataDir::open_or_create(&path, NodeId(3)).unwrap_err();
+        let error = DataDir::open_or_create(&path, NodeId(3), 2).unwrap_err();
         assert!(matches!(error, DataDirError::Foreign { .. }), "{error}");
         fs::remove_file(path.join(MARKER)).unwrap();
         fs::write(path.join("thesis.txt"), "mine").unwrap();
-        let error = DataDir::open_or_create(&path, NodeId(3)).unwrap_err();
+        let error = DataDir::open_or_create(&path, NodeId(3), 2).unwrap_err();
         assert!(matches!(error, DataDirError::Foreign { .. }), "{error}");
         fs::remove_dir_all(&path).unwrap();
     }
@@ -327,7 +350,7 @@ mod tests {
         fs::create_dir_all(&path).unwrap();
         fs::write(path.join(LOCK), "").unwrap();
         fs::write(path.join(format!("{MARKER}.new")), "form").unwrap();
-        assert_eq!(DataDir::open_or_create(&path, NodeId(1)).unwrap().node(), NodeId(1));
+        assert_eq!(DataDir::open_or_create(&path, NodeId(1), 2).unwrap().node(), NodeId(1));
         fs::remove_dir_all(&path).unwrap();
     }
 }

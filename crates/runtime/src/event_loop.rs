@@ -232,6 +232,10 @@ impl<M: Machine> EventLoop<M> {
         let control = application.turn(now, &mut self.machine, &mut self.effects);
         self.perform(now)?;
         self.network.flush(now);
+        let lost = self.network.take_lost();
+        if !lost.is_empty() {
+            self.held.forget(|to| matches!(to, Endpoint::Conn(id) if lost.contains(&id)));
+        }
         Ok(control)
     }
 
@@ -332,6 +336,12 @@ impl Shell for System<'_> {
         if !self.storage.has_failed() && self.stopped.is_none() {
             self.network.send(self.now, to, head, tail);
         }
+    }
+    fn held(&mut self, to: Endpoint, bytes: usize) {
+        self.network.held(to, bytes);
+    }
+    fn let_go(&mut self, to: Endpoint, bytes: usize) {
+        self.network.let_go(to, bytes);
     }
     fn write(&mut self, file: FileName, offset: u64, bytes: &[u8]) {
         self.storage.write(file, offset, bytes);

@@ -80,13 +80,14 @@ impl Files {
     }
 
     pub(crate) fn write(&mut self, name: FileName, offset: u64, bytes: &[u8]) -> Result<(), StorageError> {
+        // The path is made for an error only: this is done for every turn that writes.
         let file = self.dirty_file(name)?;
-        file.write_all_at(bytes, offset).map_err(failed("write to", &paths::path(&self.root, name).1))
+        file.write_all_at(bytes, offset).map_err(|error| failed("write to", &paths::path(&self.root, name).1)(error))
     }
 
     pub(crate) fn truncate(&mut self, name: FileName, len: u64) -> Result<(), StorageError> {
         let file = self.dirty_file(name)?;
-        file.set_len(len).map_err(failed("cut", &paths::path(&self.root, name).1))
+        file.set_len(len).map_err(|error| failed("cut", &paths::path(&self.root, name).1)(error))
     }
 
     /// The folder's entry is fsynced with the next files: a removed file that comes back after a loss of power is one

@@ -11,6 +11,8 @@ pub struct Limits {
     pub output_pause_bytes: usize,
     /// Bytes queued to a connection above which it is closed.
     pub output_close_bytes: usize,
+    /// Bytes that wait for all connections together; above, those with the most are closed (looked at once a [`SWEEP`]).
+    pub backlog_total_bytes: usize,
     /// Bytes queued to a peer while its connection is being made; what does not fit is dropped.
     pub dial_buffer_bytes: usize,
     /// How long a handshake may take, on either side.
@@ -25,6 +27,7 @@ impl Default for Limits {
             connections: 4096,
             output_pause_bytes: 4 * 1024 * 1024,
             output_close_bytes: 64 * 1024 * 1024,
+            backlog_total_bytes: 512 * 1024 * 1024,
             dial_buffer_bytes: 1024 * 1024,
             handshake: Duration::from_secs(5),
             stall: Duration::from_secs(30),

@@ -94,6 +94,7 @@ pub(crate) struct Network {
     peers: HashMap<Endpoint, Peer, FixedState>,
     ready: VecDeque<ConnId>,
     dirty: Vec<ConnId>,
+    lost: Vec<ConnId>,
     pub(crate) inbound: Inbound,
     scratch: Vec<u8>,
     sweep_at: Option<Tick>,
@@ -132,6 +133,7 @@ impl Network {
             peers: HashMap::default(),
             ready: VecDeque::new(),
             dirty: Vec::new(),
+            lost: Vec::new(),
             inbound,
             scratch: vec![0; READ_BYTES],
             sweep_at: None,
@@ -242,6 +244,7 @@ impl Network {
             queued: false,
             dirty: false,
             ending: false,
+            held: 0,
             paused: false,
         });
         self.supervise(now);
@@ -297,7 +300,6 @@ impl Network {
     }
 
     fn flush_one(&mut self, now: Tick, id: ConnId) {
-        let limits = self.limits;
         let Some(connection) = self.table.get(id) else { return };
         match connection.output.flush(&mut connection.stream) {
             // What we say does not prolong the time for the other side's greeting.
@@ -311,20 +313,49 @@ impl Network {
         }
         let left = connection.output.len();
         let blocked = connection.output.is_blocked();
-        let paused = connection.role == Role::Accepted && left > limits.output_pause_bytes;
-        let resumes = connection.paused && left <= limits.output_pause_bytes / 2;
-        connection.paused = paused || (connection.paused && !resumes);
         if left == 0 && connection.phase == (Phase::Closing { ended: false }) {
             connection.phase = Phase::Closing { ended: true };
             connection.moved = now;
             let _ = connection.stream.shutdown(Shutdown::Write);
         }
-        if resumes {
-            self.mark_ready(id);
-        }
+        self.balance(id);
         if blocked && left > 0 {
             self.supervise(now);
         }
+    }
+
+    /// Stops reading a connection for which too much waits, and begins again when half of it is gone.
+    fn balance(&mut self, id: ConnId) {
+        let most = self.limits.output_pause_bytes;
+        let Some(connection) = self.table.get(id) else { return };
+        let backlog = connection.backlog();
+        if connection.role == Role::Accepted && backlog > most {
+            connection.paused = true;
+        } else if connection.paused && backlog <= most / 2 {
+            connection.paused = false;
+            self.mark_ready(id);
+        }
+    }
+
+    /// A frame waits for its gate.
+    pub(crate) fn held(&mut self, to: Endpoint, bytes: usize) {
+        let Endpoint::Conn(id) = to else { return };
+        let Some(connection) = self.table.get(id) else { return };
+        connection.held += bytes;
+        self.balance(id);
+    }
+
+    /// It waits no more.
+    pub(crate) fn let_go(&mut self, to: Endpoint, bytes: usize) {
+        let Endpoint::Conn(id) = to else { return };
+        let Some(connection) = self.table.get(id) else { return };
+        connection.held -= bytes;
+        self.balance(id);
+    }
+
+    /// The connections that were lost since the last call while frames to them waited for their gates.
+    pub(crate) fn take_lost(&mut self) -> Vec<ConnId> {
+        std::mem::take(&mut self.lost)
     }
 
     /// Closes a connection after what was sent on it has left.
@@ -369,6 +400,9 @@ impl Network {
     fn drop_connection(&mut self, now: Tick, id: ConnId) {
         let Some(mut connection) = self.table.remove(id) else { return };
         let _ = self.registry.deregister(&mut connection.stream);
+        if connection.held > 0 {
+            self.lost.push(id);
+        }
         if connection.role == Role::Accepted {
             self.accepted -= 1;
         }
@@ -413,6 +447,7 @@ impl Network {
         if watched {
             self.supervise(now);
         }
+        self.relieve(now);
         for (id, role, phase) in late {
             self.stats.stalled += u64::from(!matches!(phase, Phase::Closing { ended: true }));
             match (role, phase) {
@@ -430,6 +465,19 @@ impl Network {
                 }
                 (Role::Dialled(_), Phase::Greeting) | (_, Phase::Closing { .. }) => self.drop_connection(now, id),
             }
+        }
+    }
+
+    /// Many who do not read, each within its own limit, are too much together: closes those for whom most waits.
+    fn relieve(&mut self, now: Tick) {
+        let mut total: usize = self.table.iter().map(Connection::backlog).sum();
+        while total > self.limits.backlog_total_bytes {
+            let Some(most) = self.table.iter().max_by_key(|connection| connection.backlog()) else { return };
+            let (id, backlog) = (most.id, most.backlog());
+            tracing::warn!(%id, backlog, total, "closed: too much waits for all connections together");
+            total -= backlog;
+            self.stats.overflowed += 1;
+            self.drop_connection(now, id);
         }
     }
 

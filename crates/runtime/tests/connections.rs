@@ -5,7 +5,7 @@ mod support;
 
 use std::io::Write;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use kasha_machine::{Effect, Effects, Gate, Input, Machine};
@@ -14,7 +14,7 @@ use kasha_runtime::{Clock, FrameFaults, LoopError, LoopOptions, listen};
 use kasha_types::limits::FRAME_BYTES_MAX;
 use kasha_types::{ClusterId, CoreId, LogSlice, NodeId, ShardId, Tick};
 use kasha_wire::Kind;
-use support::{CLUSTER, Echo, Raw, Server, frame, hello};
+use support::{CLUSTER, Echo, Raw, Server, Stuck, frame, hello};
 
 #[test]
 fn many_connections_one_byte_at_a_time() {
@@ -168,6 +168,54 @@ fn disconnect_lets_everything_sent_leave_first() {
     server.stop();
 }
 
+/// What a counter comes to when it counts no more.
+fn settled(counter: &AtomicU64) -> u64 {
+    let mut before = u64::MAX;
+    loop {
+        std::thread::sleep(Duration::from_millis(200));
+        let now = counter.load(Ordering::SeqCst);
+        if now == before {
+            return now;
+        }
+        before = now;
+    }
+}
+
+#[test]
+fn a_client_whose_answers_are_held_is_not_heard_until_they_leave() {
+    const REQUESTS: u32 = 20_000;
+    const LEN: usize = 1024;
+    let limits = Limits { output_pause_bytes: 64 * 1024, ..Limits::default() };
+    for (last_word, is_answered) in [("open", true), ("drop", false)] {
+        let stuck = Stuck::default();
+        let handled = Arc::clone(&stuck.handled);
+        let server = Server::start(LoopOptions { limits, ..LoopOptions::default() }, |_| stuck);
+        let mut client = Raw::greeted(server.address);
+        let mut writer = Raw(client.0.try_clone().unwrap());
+        let writing = std::thread::spawn(move || {
+            for number in 0..REQUESTS {
+                writer.send(&number.to_le_bytes().repeat(LEN / 4));
+            }
+        });
+        let before = settled(&handled);
+        assert!(before < u64::from(REQUESTS), "the loop stopped reading: {before}");
+        let mut other = Raw::greeted(server.address);
+        other.send(last_word.as_bytes());
+        assert_eq!(other.answer(), last_word.as_bytes(), "others are heard");
+        if is_answered {
+            for number in 0..REQUESTS {
+                assert_eq!(client.answer(), number.to_le_bytes().repeat(LEN / 4));
+            }
+        } else {
+            // What was held is forgotten, so the client is heard again.
+            assert!(settled(&handled) > before);
+            client.0.shutdown(std::net::Shutdown::Both).unwrap();
+        }
+        let _ = writing.join();
+        server.stop();
+    }
+}
+
 #[test]
 fn a_client_that_does_not_read_is_not_served_more() {
     const REQUESTS: u32 = 20_000;
@@ -182,16 +230,7 @@ fn a_client_that_does_not_read_is_not_served_more() {
             writer.send(&number.to_le_bytes());
         }
     });
-    let mut before = u64::MAX;
-    loop {
-        std::thread::sleep(Duration::from_millis(200));
-        let now = handled.load(Ordering::SeqCst);
-        if now == before {
-            break;
-        }
-        before = now;
-    }
-    assert!(before < u64::from(REQUESTS), "the loop stopped reading");
+    assert!(settled(&handled) < u64::from(REQUESTS), "the loop stopped reading");
     for number in 0..REQUESTS {
         let answer = client.answer();
         assert_eq!((answer.len(), &answer[..4]), (4096, &number.to_le_bytes()[..]));
@@ -212,6 +251,23 @@ fn a_queue_past_its_limit_closes_the_connection() {
         std::thread::sleep(Duration::from_millis(5));
     }
     assert_eq!(server.stop().overflowed, 1);
+}
+
+#[test]
+fn many_that_do_not_read_are_too_much_together() {
+    let limits = Limits { backlog_total_bytes: 20 * 1024 * 1024, ..Limits::default() };
+    let echo = Echo { times: 4_000_000, ..Echo::new() };
+    let closed = Arc::clone(&echo.closed);
+    let server = Server::start(LoopOptions { limits, ..LoopOptions::default() }, |_| echo);
+    // Each is within its own limit.
+    let mut clients: Vec<Raw> = (0..5).map(|_| Raw::greeted(server.address)).collect();
+    for client in &mut clients {
+        client.send(b"abcd");
+    }
+    while closed.load(Ordering::SeqCst) == 0 {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    assert!((1..5).contains(&server.stop().overflowed));
 }
 
 #[test]

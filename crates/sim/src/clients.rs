@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use std::rc::Rc;
 use std::time::Duration;
 
-use kasha_client::session::{CallId, CallOptions, Completion, Session, SessionOptions, WhyUnknown};
+use kasha_client::session::{CallId, CallOptions, Completion, Session, SessionOptions, WhyNot, WhyUnknown};
 use kasha_machine::{Effects, Gate, Input, Machine, Rng};
 use kasha_types::{LogSlice, TableId, Tick};
 use kasha_wire::message::TableOutcome;
@@ -179,6 +179,11 @@ fn told(stage: &mut Stage, operation: OperationId, completion: &Completion, at: 
         }
         Completion::NotExecuted(why) => {
             stage.probes.hit(&format!("not executed: {why:?}"));
+            let action = &stage.history.operation(operation).action;
+            if *why == WhyNot::OutOfMemory && matches!(action, Action::Delete(_) | Action::MultiDelete(_)) {
+                let text = format!("deletes_go_on: {action:?} was refused for lack of memory (section 5)");
+                stage.violations.push(text);
+            }
             Some(Told::NotExecuted)
         }
         Completion::Unknown(why) => {

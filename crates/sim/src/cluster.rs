@@ -10,9 +10,11 @@ use kasha_coordinator::{Coordinator, CoordinatorOptions};
 use kasha_machine::{Effects, Gate, Input, Machine};
 use kasha_node::{Node, NodeOptions};
 use kasha_types::{ClusterId, CoreId, Incarnation, LogSlice, NodeId, Tick};
+use kasha_wire::Durability;
 use kasha_wire::status::CoreStatus;
 
 use crate::checkers::current_witness_list::CurrentWitnessList;
+use crate::checkers::flushed_in_time::{self, Blackouts, FlushedInTime};
 use crate::checkers::gates_respected::GatesRespected;
 use crate::checkers::one_primary_per_epoch::OnePrimaryPerEpoch;
 use crate::checkers::records::{Records, RecordsWatch};
@@ -22,6 +24,7 @@ use crate::clock::{micros, millis};
 use crate::configurations::{Configurations, ConfigurationsGrow, Cores};
 use crate::faults::Hosts;
 use crate::network::HostId;
+use crate::prober::{Prober, Successes};
 use crate::process::{Actor, Spawn};
 use crate::scenario::Shape;
 use crate::stranger::{Ear, Overheard, Stranger};
@@ -30,8 +33,8 @@ use crate::world::World;
 
 const CLUSTER: ClusterId = ClusterId(0x51);
 
-/// Segments of memory for each replica's log; runs write less.
-const REPLICA_MEMORY_SEGMENTS: u64 = 256;
+/// How often a node asks for an fsync of what nothing waits for.
+const FLUSH_INTERVAL: u64 = millis(100);
 
 struct Core(Node);
 
@@ -73,10 +76,16 @@ pub struct Cluster {
     pub auditor: HostId,
     /// Sends frames that mean nothing, if the run has one.
     pub stranger: Option<HostId>,
+    /// Asks every shard whether it takes updates, if the run has one.
+    pub prober: Option<HostId>,
+    /// What it found.
+    pub successes: Successes,
     /// Every configuration that was sent.
     pub configurations: Configurations,
     /// Which process is which core.
     pub cores: Cores,
+    /// When all machines lost power, if only what had waited for so many nanoseconds must have survived.
+    pub blackouts: Option<(Blackouts, u64)>,
 }
 
 fn address(kind: u8, host: u16, core: u8) -> SocketAddr {
@@ -90,7 +99,8 @@ fn node_options(shape: &Shape, core: CoreId, spawn: &Spawn<'_>) -> NodeOptions {
         incarnation: Incarnation(spawn.life << 32 | u64::from(core.node.0)),
         boot: spawn.boot,
         segment_bytes: shape.segment_bytes,
-        replica_memory_max_bytes: u64::from(shape.segment_bytes) * REPLICA_MEMORY_SEGMENTS,
+        replica_memory_max_bytes: u64::from(shape.segment_bytes) * shape.memory_segments,
+        flush_interval: Duration::from_nanos(FLUSH_INTERVAL),
         witness_slots: shape.witness_slots,
         heartbeat: Duration::from_nanos(shape.lease / 8),
         client_patience_millis: shape.client_lease_millis,
@@ -111,8 +121,8 @@ fn coordinator_options(shape: &Shape, seed: u64) -> CoordinatorOptions {
     }
 }
 
-/// Builds a cluster; nothing is started.
-pub fn build(world: &mut World, shape: &Shape, stage: &Rc<RefCell<Stage>>) -> Cluster {
+/// Builds a cluster, whose disks take at most `fsync_max` nanoseconds; nothing is started.
+pub fn build(world: &mut World, shape: &Shape, fsync_max: u64, stage: &Rc<RefCell<Stage>>) -> Cluster {
     let coordinator = world.add_host("coordinator");
     let options = shape.clone();
     let start_coordinator = move |spawn: Spawn<'_>, out: &mut Effects| {
@@ -140,13 +150,26 @@ pub fn build(world: &mut World, shape: &Shape, stage: &Rc<RefCell<Stage>>) -> Cl
     let clients = (0..shape.clients).map(|index| add_client(world, shape, stage, index, task(index))).collect();
     let auditor = add_client(world, shape, stage, shape.clients, Task::Audit);
     let stranger = shape.stranger.then(|| add_stranger(world, shape));
+    let successes = Successes::default();
+    let prober = shape.prober.then(|| add_prober(world, shape, &successes));
     let configurations = Configurations::default();
-    watch(world, shape, &configurations, &cores);
-    Cluster { hosts: Hosts { nodes, coordinator, clients }, auditor, stranger, configurations, cores }
+    let blackouts = (shape.durability == Durability::Replicated)
+        .then(|| (Blackouts::default(), FLUSH_INTERVAL + fsync_max + flushed_in_time::SLACK));
+    watch(world, shape, &configurations, &cores, blackouts.as_ref());
+    Cluster {
+        hosts: Hosts { nodes, coordinator, clients },
+        auditor,
+        stranger,
+        prober,
+        successes,
+        configurations,
+        cores,
+        blackouts,
+    }
 }
 
 /// Everyone who watches. What the first two collect, the others read.
-fn watch(world: &mut World, shape: &Shape, all: &Configurations, cores: &Cores) {
+fn watch(world: &mut World, shape: &Shape, all: &Configurations, cores: &Cores, blackouts: Option<&(Blackouts, u64)>) {
     let records = Records::default();
     let three = || (all.clone(), cores.clone(), records.clone());
     world.add_watcher(Box::new(RecordsWatch::new(records.clone(), cores.clone())));
@@ -158,7 +181,11 @@ fn watch(world: &mut World, shape: &Shape, all: &Configurations, cores: &Cores) 
     let (configurations, cores, records) = three();
     world.add_watcher(Box::new(CurrentWitnessList::new(configurations, cores, records)));
     let (configurations, cores, records) = three();
-    world.add_watcher(Box::new(SyncedSurvives::new(configurations, cores, records)));
+    let forgets = blackouts.map(|&(_, age_max)| age_max);
+    if let Some((at, age_max)) = blackouts {
+        world.add_watcher(Box::new(FlushedInTime::new(cores.clone(), *age_max, at.clone())));
+    }
+    world.add_watcher(Box::new(SyncedSurvives::new(configurations, cores, records).forgetting(forgets)));
     world.add_watcher(Box::new(Traffic::default()));
 }
 
@@ -176,15 +203,29 @@ fn add_stranger(world: &mut World, shape: &Shape) -> HostId {
     host
 }
 
+fn seeds(shape: &Shape) -> Vec<SocketAddr> {
+    (1..=shape.nodes).map(|node| address(1, node, 0)).chain([address(0, 1, 0)]).collect()
+}
+
+fn add_prober(world: &mut World, shape: &Shape, successes: &Successes) -> HostId {
+    let host = world.add_host("prober");
+    let (shape, successes) = (shape.clone(), successes.clone());
+    let start = move |spawn: Spawn<'_>, out: &mut Effects| {
+        let options = SessionOptions::new(seeds(&shape), spawn.seed);
+        let prober = Prober::new(options, successes.clone(), shape.lease / 8, spawn.now, out);
+        Ok(Box::new(prober) as Box<dyn Actor>)
+    };
+    world.add_process(host, "prober", address(4, 0, 0), Box::new(start));
+    host
+}
+
 fn add_client(world: &mut World, shape: &Shape, stage: &Rc<RefCell<Stage>>, index: usize, task: Task) -> HostId {
     let is_auditor = task == Task::Audit;
     let name = if is_auditor { "auditor".to_owned() } else { format!("client {index}") };
     let host = world.add_host(&name);
     let (shape, stage) = (shape.clone(), stage.clone());
     let start_client = move |spawn: Spawn<'_>, out: &mut Effects| {
-        let mut seeds: Vec<SocketAddr> = (1..=shape.nodes).map(|node| address(1, node, 0)).collect();
-        seeds.push(address(0, 1, 0));
-        let options = SessionOptions::new(seeds, spawn.seed);
+        let options = SessionOptions::new(seeds(&shape), spawn.seed);
         let pace = if is_auditor { (16, (micros(50), micros(100))) } else { (shape.concurrency, shape.pause) };
         let client = Client::new(index, options, stage.clone(), pace, task, spawn.now, out);
         Ok(Box::new(client) as Box<dyn Actor>)

@@ -167,8 +167,8 @@ impl Cores {
 
 #[cfg(test)]
 pub(crate) mod tests {
-    use kasha_types::{ClusterId, ListVersion};
-    use kasha_wire::{Durability, Member, NodeInfo};
+    use kasha_types::{ClusterId, ListVersion, TableId};
+    use kasha_wire::{Durability, Member, NodeInfo, TableInfo};
 
     use super::*;
 
@@ -200,7 +200,7 @@ pub(crate) mod tests {
                 list: ListVersion(1),
                 closing: false,
             }],
-            tables: Vec::new(),
+            tables: vec![TableInfo { table: TableId(1), name: "default".into() }],
             tablets: Vec::new(),
         }
     }

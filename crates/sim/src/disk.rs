@@ -172,6 +172,12 @@ impl SimDisk {
         Mark(self.covered + self.waiting.len() as u64)
     }
 
+    /// What was fsynced so far, or lost.
+    #[must_use]
+    pub fn covered(&self) -> Mark {
+        Mark(self.covered)
+    }
+
     /// An fsync that began at `mark` has ended.
     pub fn synced(&mut self, mark: Mark) {
         while self.covered < mark.0 {

@@ -1,7 +1,8 @@
 //! The nemesis: what goes wrong with hosts and links, and how it is put right again.
 //!
 //! It keeps to what the design promises to survive (section 5): under `replicated` durability only one node loses power
-//! until the configuration is whole again; everything else is allowed at any time.
+//! until the configuration is whole again, and none where `f` is 0; everything else is allowed at any time. A blackout of
+//! that mode is an act of its own, of a scenario that knows what it may lose.
 
 use std::collections::BTreeMap;
 
@@ -9,14 +10,23 @@ use kasha_machine::Rng;
 use kasha_types::{NodeId, ShardId};
 use kasha_wire::Durability;
 
-use crate::clock::{SimTime, millis};
-use crate::configurations::{Configurations, what_lacks};
+use crate::checkers::convergence::is_copying;
+use crate::clock::{SimTime, micros, millis};
+use crate::configurations::{Configurations, Cores, what_lacks};
 use crate::intensity::Act;
 use crate::network::HostId;
 use crate::world::World;
 
 /// How long a node that lost power stays unsafe at least: until its loss has been noticed and committed.
 const POWER_SETTLES: u64 = millis(3000);
+
+/// Longer than any lease of a node.
+pub const COORDINATOR_AWAY_LONG: u64 = millis(60_000);
+
+/// How often it is looked at whether a joiner copies.
+const LOOK_FOR_COPY_EVERY: u64 = micros(200);
+/// For so many leases.
+const LOOK_FOR_COPY_LEASES: u64 = 20;
 
 /// The hosts of a cluster.
 #[derive(Clone, Debug)]
@@ -50,10 +60,14 @@ enum Step {
         downtime: u64,
         hidden: u64,
     },
+    /// As soon as a joiner has a part of what it copies, everything is killed.
+    KillAllCopying {
+        until: SimTime,
+    },
 }
 
 /// Directions between two hosts.
-type Cuts = Vec<(HostId, HostId)>;
+pub(crate) type Cuts = Vec<(HostId, HostId)>;
 
 /// Where the parts of a shard are.
 struct Parts {
@@ -63,7 +77,7 @@ struct Parts {
     witnesses: Vec<HostId>,
 }
 
-fn both_ways(a: HostId, others: &[HostId]) -> Cuts {
+pub(crate) fn both_ways(a: HostId, others: &[HostId]) -> Cuts {
     others.iter().filter(|&&b| b != a).flat_map(|&b| [(a, b), (b, a)]).collect()
 }
 
@@ -72,6 +86,7 @@ pub struct Nemesis {
     rng: Rng,
     hosts: Hosts,
     configurations: Configurations,
+    cores: Cores,
     durability: Durability,
     lease: u64,
     agenda: BTreeMap<(SimTime, u64), Step>,
@@ -81,25 +96,25 @@ pub struct Nemesis {
 }
 
 impl Nemesis {
-    /// Trouble for these hosts, after `start`.
+    /// Trouble for these hosts.
     #[must_use]
     pub fn new(
         rng: Rng,
         hosts: Hosts,
-        configurations: Configurations,
+        (configurations, cores): (Configurations, Cores),
         durability: Durability,
         lease: u64,
-        start: SimTime,
     ) -> Self {
         Self {
             rng,
             hosts,
             configurations,
+            cores,
             durability,
             lease,
             agenda: BTreeMap::new(),
             numbers: 0,
-            next_at: start,
+            next_at: SimTime(0),
             power_lost_at: None,
         }
     }
@@ -166,9 +181,13 @@ impl Nemesis {
     /// Whether losing a node's unsynced writes now is within the promise.
     fn may_lose_power(&self, world: &World) -> bool {
         let whole = self.configurations.latest().is_some_and(|latest| what_lacks(&latest).is_none());
-        let all_up = self.hosts.nodes.iter().all(|&node| world.is_up(node));
         let settled = self.power_lost_at.is_none_or(|at| at.after(POWER_SETTLES) <= world.now);
-        self.durability == Durability::Fsync || (whole && all_up && settled)
+        let only_copy = self.configurations.latest().is_none_or(|latest| latest.faults == 0);
+        self.durability == Durability::Fsync || (whole && self.all_up(world) && settled && !only_copy)
+    }
+
+    fn all_up(&self, world: &World) -> bool {
+        self.hosts.nodes.iter().all(|&node| world.is_up(node))
     }
 
     fn kill_for(&mut self, world: &mut World, host: HostId, time: u64) {
@@ -204,13 +223,10 @@ impl Nemesis {
                 self.later(now.after(time), Step::Start(node));
             }
             Act::Blackout if self.durability == Durability::Fsync => self.blackout(world),
-            Act::KillAll => {
-                world.probes.hit("nemesis: kill all");
-                for host in self.hosts.nodes.clone() {
-                    let time = self.a_while();
-                    self.kill_for(world, host, time);
-                }
-            }
+            // A process that is down has not flushed, and its machine would not know by itself.
+            Act::BlackoutReplicated if self.all_up(world) => self.blackout(world),
+            Act::KillAll => self.kill_all(world),
+            Act::KillAllCopying => self.kill_all_copying(world),
             Act::Zombie => self.zombie(world, node, time),
             Act::Slow => {
                 world.probes.hit("nemesis: slow node");
@@ -221,21 +237,62 @@ impl Nemesis {
             Act::Partition => self.partition(world, time),
             Act::OneWay => self.one_way(world, node, time),
             Act::Coordinator => self.coordinator_outage(world, time),
+            Act::CoordinatorMinute if world.is_up(self.hosts.coordinator) => {
+                world.probes.hit("nemesis: coordinator away for a minute");
+                self.coordinator_outage(world, COORDINATOR_AWAY_LONG);
+            }
             Act::Client | Act::ClientPause => self.client(world, act, time),
             Act::Depose => self.depose(world, time),
             Act::OldPrimary => self.old_primary(world, time),
             Act::ListChange => self.list_change(world),
-            Act::Power | Act::Blackout => {}
+            Act::Power | Act::Blackout | Act::BlackoutReplicated | Act::CoordinatorMinute => {}
         }
     }
 
     fn blackout(&mut self, world: &mut World) {
         world.probes.hit("nemesis: blackout");
         let coordinator_too = self.rng.chance(1, 2).then_some(self.hosts.coordinator);
+        world.announce_blackout();
         for host in self.hosts.nodes.clone().into_iter().chain(coordinator_too) {
             world.lose_power(host);
             let time = self.a_while();
             self.later(world.now.after(time), Step::Start(host));
+        }
+    }
+
+    fn kill_all(&mut self, world: &mut World) {
+        world.probes.hit("nemesis: kill all");
+        for host in self.hosts.nodes.clone() {
+            let time = self.a_while();
+            self.kill_for(world, host, time);
+        }
+    }
+
+    /// A member dies, and before it is back another node has begun to copy in its place.
+    fn kill_all_copying(&mut self, world: &mut World) {
+        // One search at a time, and none before the last one's victims are back.
+        if self.agenda.values().any(|step| matches!(step, Step::KillAllCopying { .. })) || !self.all_up(world) {
+            return;
+        }
+        let Some(Parts { primary, backups, .. }) = self.parts() else { return };
+        let lost = if backups.is_empty() || self.rng.chance(1, 3) { primary } else { *self.rng.pick(&backups) };
+        world.probes.hit("nemesis: member lost");
+        let (lease, looks) = (self.lease, self.lease * LOOK_FOR_COPY_LEASES);
+        world.kill(lost);
+        // Later than anybody looks, unless everything dies before.
+        self.later(world.now.after(looks + lease), Step::Start(lost));
+        self.later(world.now, Step::KillAllCopying { until: world.now.after(looks) });
+    }
+
+    /// Everything dies once a joiner has a part of what it copies.
+    fn kill_if_copying(&mut self, world: &mut World, until: SimTime) {
+        let latest = self.configurations.latest();
+        let copies = latest.is_some_and(|latest| is_copying(&latest, &self.cores, world.processes()));
+        if copies {
+            world.probes.hit("killed while a joiner copies");
+            self.kill_all(world);
+        } else if world.now < until {
+            self.later(world.now.after(LOOK_FOR_COPY_EVERY), Step::KillAllCopying { until });
         }
     }
 
@@ -349,6 +406,8 @@ impl Nemesis {
         let coordinator = self.hosts.coordinator;
         let mut cuts = both_ways(primary, &backups);
         if self.rng.chance(3, 4) {
+            // From all nodes too: whom others hear is not lost for long (decision 0007).
+            cuts.extend(both_ways(primary, &self.hosts.nodes));
             cuts.extend(both_ways(primary, &[coordinator]));
         }
         if self.rng.chance(1, 2) {
@@ -374,7 +433,10 @@ impl Nemesis {
         cuts.extend(self.loyal_clients(primary, &[]));
         self.cut_for(world, cuts, time);
         let (at, downtime) = (self.rng.between(lease * 5 / 4, time), self.rng.below(lease / 8));
+        // Nobody vouches for it until then.
+        let others: Vec<HostId> = self.hosts.nodes.iter().copied().filter(|host| !backups.contains(host)).collect();
         self.cut_for(world, both_ways(primary, &backups), at);
+        self.cut_for(world, both_ways(primary, &others), at);
         let hidden = self.rng.below(lease);
         self.later(world.now.after(at), Step::KillPrimary { shard, downtime, hidden });
     }
@@ -388,7 +450,8 @@ impl Nemesis {
         }
         world.probes.hit("nemesis: witness hidden");
         let (now, lease, witness) = (world.now, self.lease, *self.rng.pick(&witnesses));
-        let hidden = both_ways(witness, &[self.hosts.coordinator]);
+        let mut hidden = both_ways(witness, &[self.hosts.coordinator]);
+        hidden.extend(both_ways(witness, &self.hosts.nodes));
         self.cut_for(world, hidden, lease * 4);
         let at = now.after(self.rng.between(lease, lease * 5 / 2));
         let dies = at.after(self.rng.between(millis(5), millis(120)));
@@ -405,6 +468,7 @@ impl Nemesis {
                 world.disarm(host);
                 world.start(host);
             }
+            Step::KillAllCopying { until } => self.kill_if_copying(world, until),
             Step::Resume(host) => world.resume(host),
             Step::Speed(host) => world.set_slowness(host, 1),
             Step::Cut(cuts) => cuts.into_iter().for_each(|(from, to)| world.network.cut(from, to)),

@@ -232,6 +232,16 @@ impl History {
         Ok(())
     }
 
+    /// Replaces what was told where `change` says so; "unknown" was told at no moment.
+    pub fn untell(&mut self, change: impl Fn(&Operation) -> Option<Told>) {
+        for operation in &mut self.operations {
+            if let Some(told) = change(operation) {
+                operation.told_at = operation.told_at.filter(|_| told != Told::Unknown);
+                operation.told = told;
+            }
+        }
+    }
+
     /// All, in the order of asking.
     #[must_use]
     pub fn operations(&self) -> &[Operation] {

@@ -47,8 +47,12 @@ pub struct Acts {
     pub power: u64,
     /// Every machine loses power (only where fsync promises to survive it).
     pub blackout: u64,
+    /// Every machine loses power although nothing but the flushes in the background is fsynced.
+    pub blackout_replicated: u64,
     /// Every process is killed, disks stay.
     pub kill_all: u64,
+    /// A member is lost, and every process is killed while a joiner copies what it had.
+    pub kill_all_copying: u64,
     /// A node is stopped and goes on later, not knowing.
     pub zombie: u64,
     /// A node gets slow.
@@ -59,6 +63,8 @@ pub struct Acts {
     pub one_way: u64,
     /// The coordinator is killed and comes back.
     pub coordinator: u64,
+    /// The coordinator is away for a whole minute.
+    pub coordinator_minute: u64,
     /// A client dies for ever, and another is born.
     pub client: u64,
     /// A client is stopped, perhaps for longer than its lease.
@@ -80,12 +86,15 @@ pub enum Act {
     TornTurn,
     Power,
     Blackout,
+    BlackoutReplicated,
     KillAll,
+    KillAllCopying,
     Zombie,
     Slow,
     Partition,
     OneWay,
     Coordinator,
+    CoordinatorMinute,
     Client,
     ClientPause,
     Depose,
@@ -96,19 +105,22 @@ pub enum Act {
 impl Acts {
     /// As a table.
     #[must_use]
-    pub fn weights(&self) -> [(Act, u64); 16] {
+    pub fn weights(&self) -> [(Act, u64); 19] {
         [
             (Act::Crash, self.crash),
             (Act::FastRestart, self.fast_restart),
             (Act::TornTurn, self.torn_turn),
             (Act::Power, self.power),
             (Act::Blackout, self.blackout),
+            (Act::BlackoutReplicated, self.blackout_replicated),
             (Act::KillAll, self.kill_all),
+            (Act::KillAllCopying, self.kill_all_copying),
             (Act::Zombie, self.zombie),
             (Act::Slow, self.slow),
             (Act::Partition, self.partition),
             (Act::OneWay, self.one_way),
             (Act::Coordinator, self.coordinator),
+            (Act::CoordinatorMinute, self.coordinator_minute),
             (Act::Client, self.client),
             (Act::ClientPause, self.client_pause),
             (Act::Depose, self.depose),
@@ -198,6 +210,10 @@ impl Intensity {
             depose: weight(3),
             old_primary: weight(1),
             list_change: weight(2),
+            // Only where a scenario asks for them.
+            blackout_replicated: 0,
+            kill_all_copying: 0,
+            coordinator_minute: 0,
         };
         intensity
     }

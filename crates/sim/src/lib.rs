@@ -1,11 +1,20 @@
 //! Deterministic simulation of whole clusters.
 //!
-//! The same node, coordinator and client code as in production runs in a world of virtual time, where one seed decides
-//! everything: the network, the disks, the clocks, what fails and when, and what clients ask for. Checkers watch the
-//! frames and files, and search the clients' histories.
+//! The same node, coordinator and client code as in production runs in a world of virtual time ([`world`]), where one
+//! seed decides everything: the network ([`network`]), the disks ([`disk`]), the clocks ([`clock`]), what fails and when
+//! ([`faults`], [`intensity`]), and what clients ask for ([`workload`]). A [`Scenario`] says what kind of run it is.
+//!
+//! A run has a phase in which anything may fail that the design promises to survive, and one in which all is put right
+//! and must converge ([`mod@run`]). Checkers ([`checkers`]) watch every frame and file while it runs, take whoever claims
+//! something at its word, and search what the clients were told in the end ([`history`]). They know the wire and file
+//! formats by their documentation, and nothing of the state of the machines but what their status says.
+//!
+//! A failing run prints one line that repeats it. The same seed gives the same digest ([`digest`]). Rules can be broken
+//! on purpose, to see that somebody notices ([`planted`]). More in `docs/testing.md`.
 
 #![allow(clippy::disallowed_methods, reason = "sweeps run on several threads; a run itself has none")]
 
+pub mod bad_links;
 pub mod checkers;
 pub mod clients;
 pub mod clock;
@@ -18,6 +27,7 @@ pub mod history;
 pub mod intensity;
 pub mod network;
 pub mod planted;
+pub mod prober;
 pub mod probes;
 pub mod process;
 pub mod run;

@@ -15,7 +15,7 @@ pub struct Caught {
     pub bug: Bug,
     /// In which scenario.
     pub scenario: Scenario,
-    /// Within how many seeds, from 0.
+    /// Within how many seeds, from 0: generous, so that the next change of a draw does not break the table.
     pub seeds: u64,
     /// How the text of the violation begins: the checker's name, or an assertion's.
     pub by: &'static str,
@@ -27,29 +27,34 @@ const fn caught(bug: Bug, scenario: Scenario, seeds: u64, by: &'static str) -> C
 
 /// Every bug, at least once.
 pub const CAUGHT: &[Caught] = &[
-    caught(Bug::GatesIgnored, Scenario::Swarm, 1, "gates_respected"),
-    caught(Bug::FsyncLies, Scenario::Swarm, 1, "gates_respected"),
-    caught(Bug::StaleNow, Scenario::Zombie, 2, "linearizable_keys"),
-    caught(Bug::HeldEffectsKept, Scenario::Swarm, 17, "whole_frames"),
-    caught(Bug::AttemptsMixed, Scenario::Swarm, 13, "linearizable_keys"),
-    caught(Bug::BodyRebuilt, Scenario::Swarm, 1, "gates_respected"),
-    caught(Bug::SyncInAnotherEpoch, Scenario::FastRestart, 3, "one_primary_per_epoch"),
-    caught(Bug::ReplayAcknowledges, Scenario::Swarm, 3, "linearizable_keys"),
-    caught(Bug::ReplayWithoutLookUp, Scenario::Swarm, 1, "panicked at crates/exactly_once/src/tracker.rs"),
-    caught(Bug::ExpiryWithoutFloor, Scenario::ClientLeases, 2, "linearizable_keys"),
-    caught(Bug::OperationKeyNotRecorded, Scenario::Swarm, 24, "executed_once"),
-    caught(Bug::HitWithoutRecord, Scenario::Swarm, 1, "gates_respected"),
-    caught(Bug::FreezeIgnored, Scenario::ClientLeases, 22, "synced_survives"),
-    caught(Bug::GcBeforeSync, Scenario::Swarm, 1, "gates_respected"),
-    caught(Bug::WitnessSkipped, Scenario::Swarm, 2, "linearizable_keys"),
-    caught(Bug::ListUnchecked, Scenario::Swarm, 2, "current_witness_list"),
-    caught(Bug::ListClosedUnsynced, Scenario::Swarm, 8, "current_witness_list"),
-    caught(Bug::OverlapIgnored, Scenario::Swarm, 15, "linearizable_keys"),
-    caught(Bug::NotFoundUngated, Scenario::Zombie, 1, "linearizable_keys"),
-    caught(Bug::ReadWithoutLease, Scenario::Zombie, 1, "linearizable_keys"),
-    caught(Bug::SyncedAtAnyMember, Scenario::Swarm, 4, "gates_respected"),
-    caught(Bug::JoinersUncounted, Scenario::Swarm, 2, "gates_respected"),
-    caught(Bug::JoinerElected, Scenario::Crash, 10, "panicked at crates/log/src/append.rs"),
+    caught(Bug::GatesIgnored, Scenario::Swarm, 5, "gates_respected"),
+    caught(Bug::FsyncLies, Scenario::Blackout, 5, "gates_respected"),
+    caught(Bug::FsyncLies, Scenario::BlackoutReplicated, 20, "flushed_in_time"),
+    caught(Bug::StaleNow, Scenario::Zombie, 60, "linearizable_keys"),
+    caught(Bug::HeldEffectsKept, Scenario::DivergentTail, 60, "gates_respected"),
+    caught(Bug::HeldEffectsKept, Scenario::DivergentTail, 60, "whole_frames"),
+    caught(Bug::AttemptsMixed, Scenario::DivergentTail, 60, "linearizable_keys"),
+    caught(Bug::BodyRebuilt, Scenario::Swarm, 5, "gates_respected"),
+    caught(Bug::SyncInAnotherEpoch, Scenario::FastRestart, 60, "one_primary_per_epoch"),
+    caught(Bug::ReplayAcknowledges, Scenario::DivergentTail, 20, "linearizable_keys"),
+    caught(Bug::ReplayWithoutLookUp, Scenario::Crash, 5, "E1: "),
+    caught(Bug::ExpiryWithoutFloor, Scenario::ClientLeases, 20, "linearizable_keys"),
+    caught(Bug::OperationKeyNotRecorded, Scenario::OperationKeys, 60, "linearizable_keys"),
+    caught(Bug::HitWithoutRecord, Scenario::OperationKeys, 5, "gates_respected"),
+    caught(Bug::PromiseForgotten, Scenario::OldPrimary, 20, "linearizable_keys"),
+    caught(Bug::PromiseForgotten, Scenario::OldPrimary, 20, "synced_survives"),
+    caught(Bug::FreezeIgnored, Scenario::DivergentTail, 60, "synced_survives"),
+    caught(Bug::GcBeforeSync, Scenario::Swarm, 5, "gates_respected"),
+    caught(Bug::WitnessSkipped, Scenario::DivergentTail, 20, "synced_survives"),
+    caught(Bug::ListUnchecked, Scenario::ListChange, 10, "current_witness_list"),
+    caught(Bug::ListClosedUnsynced, Scenario::ListChange, 20, "current_witness_list"),
+    caught(Bug::OverlapIgnored, Scenario::DivergentTail, 60, "linearizable_keys"),
+    caught(Bug::NotFoundUngated, Scenario::DivergentTail, 60, "linearizable_keys"),
+    caught(Bug::ReadWithoutLease, Scenario::Zombie, 30, "linearizable_keys"),
+    caught(Bug::SyncedAtAnyMember, Scenario::Swarm, 60, "gates_respected"),
+    caught(Bug::JoinersUncounted, Scenario::Rebuild, 20, "gates_respected"),
+    caught(Bug::JoinerElected, Scenario::Rebuild, 20, "an incomplete primary"),
+    caught(Bug::JoinerElected, Scenario::ColdStartWhileCopying, 20, "an incomplete primary"),
 ];
 
 /// Gives all machines of this thread a bug, or none.
@@ -72,8 +77,7 @@ mod tests {
 
     #[test]
     fn every_bug_is_caught_somewhere() {
-        // Not caught yet by any scenario: a promise that is lost needs a zombie that comes back to exactly this member.
-        for (bug, name, _) in Bug::TABLE.iter().filter(|(bug, ..)| *bug != Bug::PromiseForgotten) {
+        for (bug, name, _) in Bug::TABLE {
             assert!(CAUGHT.iter().any(|row| row.bug == *bug), "{name} has no row");
         }
     }

@@ -172,6 +172,8 @@ pub(crate) enum Performed {
     Send { to: Endpoint, bytes: Rc<[u8]> },
     Write { file: FileName, offset: u64, len: usize },
     Changed { file: FileName },
+    Truncated { file: FileName },
+    Removed { file: FileName },
     Commit { to: LocalPosition, fsync: bool, mark: Mark },
     Flush { mark: Mark },
     Route { to: Endpoint, address: SocketAddr },
@@ -226,14 +228,14 @@ impl Shell for SimShell<'_> {
     fn truncate(&mut self, file: FileName, len: u64) {
         if self.lives() {
             self.disk.truncate(file, len);
-            self.performed.push(Performed::Changed { file });
+            self.performed.push(Performed::Truncated { file });
         }
     }
 
     fn remove(&mut self, file: FileName) {
         if self.lives() {
             self.disk.remove(file);
-            self.performed.push(Performed::Changed { file });
+            self.performed.push(Performed::Removed { file });
         }
     }
 

@@ -5,6 +5,7 @@ use kasha_wire::Durability;
 
 use crate::clock::millis;
 use crate::intensity::{Acts, Intensity};
+use crate::workload::LoadKind;
 
 /// A kind of run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -18,8 +19,11 @@ pub enum Scenario {
     Zombie,
     PowerLoss,
     Blackout,
+    BlackoutReplicated,
     ColdStart,
+    ColdStartWhileCopying,
     Partition,
+    BadLinks,
     CoordinatorOutage,
     TornTurns,
     WitnessLoss,
@@ -30,6 +34,7 @@ pub enum Scenario {
     OperationKeys,
     Tables,
     Rebuild,
+    SmallMemory,
     BadInput,
 }
 
@@ -37,16 +42,35 @@ impl Scenario {
     /// Every scenario, its name, and what it is.
     pub const TABLE: &'static [(Self, &'static str, &'static str)] = &[
         (Self::Swarm, "swarm", "any faults, drawn for each run"),
-        (Self::FastPath, "fast_path", "no faults: nearly all updates take one round trip"),
+        (Self::FastPath, "fast_path", "no faults, and keys that hardly meet: nearly all updates take one round trip"),
         (Self::BadNetwork, "bad_network", "frames are lost, doubled, late and out of order"),
         (Self::Crash, "crash", "nodes are killed and come back"),
         (Self::FastRestart, "fast_restart", "nodes are killed and come back within their lease"),
         (Self::Zombie, "zombie", "nodes stop and go on, not knowing that others took over"),
         (Self::PowerLoss, "power_loss", "one node at a time loses power"),
         (Self::Blackout, "blackout", "all nodes lose power at once; everything is fsynced"),
+        (
+            Self::BlackoutReplicated,
+            "blackout_replicated",
+            "all nodes lose power at once; only the flushes in the background are fsynced",
+        ),
         (Self::ColdStart, "cold_start", "all processes are killed at once; disks stay"),
+        (
+            Self::ColdStartWhileCopying,
+            "cold_start_while_copying",
+            "a member is lost, and all processes are killed while another node copies what it had",
+        ),
         (Self::Partition, "partition", "hosts are cut off, both ways or one way"),
-        (Self::CoordinatorOutage, "coordinator_outage", "the coordinator is away most of the time, and nodes crash"),
+        (
+            Self::BadLinks,
+            "bad_links",
+            "single links are cut for many leases: updates must go on before they are healed",
+        ),
+        (
+            Self::CoordinatorOutage,
+            "coordinator_outage",
+            "the coordinator is away most of the time, or for a minute, and nodes crash",
+        ),
         (Self::TornTurns, "torn_turns", "nodes die in the middle of a turn"),
         (Self::WitnessLoss, "witness_loss", "many nodes, few shards: those that die are mostly witnesses"),
         (
@@ -68,6 +92,11 @@ impl Scenario {
         (Self::OperationKeys, "operation_keys", "operation keys: repeated, used twice, expiring; with crashes"),
         (Self::Tables, "tables", "tables are created, used and dropped; with crashes"),
         (Self::Rebuild, "rebuild", "long logs in small segments, and losses that need new copies"),
+        (
+            Self::SmallMemory,
+            "small_memory",
+            "a few segments of memory for each replica: updates are refused, everything else goes on; with crashes",
+        ),
         (Self::BadInput, "bad_input", "a stranger sends random and damaged frames to every process"),
     ];
 
@@ -113,17 +142,30 @@ pub struct Shape {
     pub lease: u64,
     /// Term of a client's lease, in milliseconds.
     pub client_lease_millis: u64,
+    /// How long nothing fails, at first.
+    pub quiet: u64,
     /// How long the faults last.
     pub duration: u64,
     /// Least weights of tables and of operation keys in the load.
     pub load: (u64, u64),
+    /// What the load is made of.
+    pub kind: LoadKind,
+    /// Segments of memory for each replica.
+    pub memory_segments: u64,
     /// Whether a stranger sends bad frames.
     pub stranger: bool,
+    /// Whether a program asks every shard all the time whether it takes updates.
+    pub prober: bool,
 }
 
 impl Shape {
     fn drawn(rng: &mut Rng) -> Self {
-        let faults = if rng.chance(1, 4) { 2 } else { 1 };
+        let faults = match rng.below(16) {
+            0..4 => 2,
+            4 => 0,
+            5 => 3,
+            _ => 1,
+        };
         let nodes = u16::from(faults) + u16::try_from(rng.between(1, 3)).expect("small");
         let clients = usize::try_from(rng.between(2, 5)).expect("small");
         Self {
@@ -140,9 +182,13 @@ impl Shape {
             witness_slots: 4 << rng.between(2, 7),
             lease: millis(400),
             client_lease_millis: if rng.chance(1, 4) { 3_000 } else { 300_000 },
+            quiet: 0,
             duration: millis(rng.between(4_000, 10_000)),
             load: (0, 0),
+            kind: LoadKind::Mixed,
+            memory_segments: 256,
             stranger: false,
+            prober: false,
         }
     }
 }
@@ -159,8 +205,9 @@ pub fn plan(scenario: Scenario, rng: &mut Rng) -> (Shape, Intensity) {
         Scenario::Swarm => {}
         Scenario::FastPath => {
             intensity = Intensity::calm();
+            shape.faults = shape.faults.max(1);
             shape.nodes = u16::from(shape.faults) + 2;
-            shape.witness_slots = 512;
+            (shape.witness_slots, shape.kind) = (512, LoadKind::Spread);
         }
         Scenario::BadNetwork => intensity.acts = none,
         Scenario::Crash => intensity = quiet(Acts { crash: 1, ..none }),
@@ -185,9 +232,22 @@ pub fn plan(scenario: Scenario, rng: &mut Rng) -> (Shape, Intensity) {
         }
         Scenario::ColdStart => intensity.acts = Acts { kill_all: 1, ..none },
         Scenario::Partition => intensity.acts = Acts { partition: 3, one_way: 2, ..none },
+        Scenario::BlackoutReplicated => {
+            shape.durability = Durability::Replicated;
+            intensity.acts = Acts { blackout_replicated: 3, partition: 1, coordinator: 1, ..none };
+        }
+        Scenario::CoordinatorOutage if rng.chance(1, 8) => {
+            // Longer than every lease but those of clients. Little is asked for, since the run is long.
+            (shape.quiet, shape.duration, shape.prober) = (millis(2_000), millis(70_000), true);
+            (shape.concurrency, shape.pause) = (2, (millis(20), millis(100)));
+            shape.client_lease_millis = 300_000;
+            intensity.nemesis_every = millis(8_000);
+            intensity.acts = Acts { coordinator_minute: 2, crash: rng.below(2), ..none };
+        }
         Scenario::CoordinatorOutage => intensity.acts = Acts { coordinator: 4, crash: 1, fast_restart: 1, ..none },
         Scenario::TornTurns => intensity.acts = Acts { torn_turn: 1, ..none },
         Scenario::WitnessLoss => {
+            shape.faults = shape.faults.max(1);
             (shape.nodes, shape.shards) = (u16::from(shape.faults) * 2 + 2, 1);
             intensity.acts = Acts { crash: 2, fast_restart: 1, power: 1, ..none };
         }
@@ -199,6 +259,9 @@ pub fn plan(scenario: Scenario, rng: &mut Rng) -> (Shape, Intensity) {
 /// Scenarios made for one corner of the protocol.
 fn directed(scenario: Scenario, rng: &mut Rng, shape: &mut Shape, intensity: &mut Intensity) {
     let none = Acts::default();
+    // Without backups and witnesses these corners are not there.
+    shape.faults = shape.faults.max(1);
+    shape.nodes = shape.nodes.max(u16::from(shape.faults) + 1);
     match scenario {
         Scenario::DivergentTail => {
             shape.nodes = u16::from(shape.faults) * 2 + 1;
@@ -238,6 +301,25 @@ fn directed(scenario: Scenario, rng: &mut Rng, shape: &mut Shape, intensity: &mu
             shape.load = (30, 0);
             intensity.acts = Acts { crash: 2, coordinator: 2, zombie: 1, client_pause: 1, ..none };
         }
+        Scenario::BadLinks => {
+            // Without any one node there are enough for every shard.
+            shape.nodes = u16::from(shape.faults) + 2 + u16::try_from(rng.below(3)).expect("small");
+            shape.prober = true;
+            let network = Intensity::drawn_network(rng);
+            *intensity = Intensity { loss: network.loss / 10, ..Intensity::calm() };
+        }
+        Scenario::BadInput => {
+            shape.stranger = true;
+            intensity.acts = Acts { crash: 1, ..none };
+        }
+        _ => long_logs(scenario, rng, shape, intensity),
+    }
+}
+
+/// Scenarios in which segments matter: many of them, or few.
+fn long_logs(scenario: Scenario, rng: &mut Rng, shape: &mut Shape, intensity: &mut Intensity) {
+    let none = Acts::default();
+    match scenario {
         Scenario::Rebuild => {
             (shape.nodes, shape.shards) = (u16::from(shape.faults) * 2 + 1, 1);
             (shape.segment_bytes, shape.concurrency) = (1 << 15, 6);
@@ -245,9 +327,22 @@ fn directed(scenario: Scenario, rng: &mut Rng, shape: &mut Shape, intensity: &mu
             intensity.nemesis_every = millis(rng.between(600, 1200));
             intensity.acts = Acts { crash: 3, depose: 2, power: 1, ..none };
         }
-        Scenario::BadInput => {
-            shape.stranger = true;
-            intensity.acts = Acts { crash: 1, ..none };
+        Scenario::ColdStartWhileCopying => {
+            // Wherever a member is lost, there is another node to copy; long logs, in short segments.
+            (shape.nodes, shape.shards) = (u16::from(shape.faults) * 2 + 1, 1);
+            (shape.segment_bytes, shape.concurrency) = (1 << 15, 6);
+            (shape.pause, shape.quiet, shape.duration) = ((millis(1), millis(3)), millis(3_000), millis(12_000));
+            intensity.nemesis_every = millis(rng.between(1_000, 3_000));
+            intensity.acts = Acts { kill_all_copying: 1, ..none };
+        }
+        Scenario::SmallMemory => {
+            (shape.segment_bytes, shape.memory_segments) = (1 << 15, rng.between(6, 8));
+            (shape.kind, shape.shards, shape.concurrency) = (LoadKind::Bulky, 1, 2);
+            // A new primary has room for all that a witness holds.
+            (shape.witness_slots, shape.client_lease_millis) = (16, 300_000);
+            (shape.clients, shape.readers) = (4, 1);
+            (shape.pause, shape.duration) = ((millis(1), millis(4)), millis(8_000));
+            intensity.acts = Acts { crash: 3, depose: 1, kill_all: 1, ..none };
         }
         _ => unreachable!("{} has a plan of its own", scenario.name()),
     }

@@ -10,6 +10,58 @@ use crate::probes::Probes;
 use crate::run::{RunReport, SimOptions, run};
 use crate::scenario::Scenario;
 
+/// A sweep over all scenarios with so many runs must have reached all of [`MUST_REACH`].
+pub const RUNS_THAT_REACH_ALL: u64 = 500;
+
+/// What every long sweep has to get to: the paths for whose sake the simulator is there. Each is a probe.
+pub const MUST_REACH: &[&str] = &[
+    "executed: Fast",
+    "executed: Synced",
+    "fail-overs",
+    "joiners",
+    "witness list changes",
+    "witness read: Sure",
+    "witness read: PowerLost",
+    "witness requests replayed",
+    "requests named as suspects",
+    "duplicates suppressed (since last start)",
+    "resolved after the deadline",
+    "unknown: LeaseLost",
+    "not executed: DeadlineCancelled",
+    "not executed: OutOfMemory",
+    "turns torn",
+    "logs cut short",
+    "segments freed",
+    "frames: SegmentCopied",
+    "frames: LogPiece",
+    "frames: LeaseVerdict",
+    "recorded: Conflict",
+    "recorded: NoSlot",
+    "recorded: Frozen",
+    "recorded: WrongList",
+    "refused: OldWitnessList",
+    "refused: TooFewMembers",
+    "refused: Stale",
+    "blackouts with something unsynced",
+    "killed while a joiner copies",
+    "nemesis: coordinator away for a minute",
+];
+
+/// What most runs of a scenario must reach, when there are at least [`RUNS_OF_A_SCENARIO`] of it.
+pub const MOST_REACH: &[(Scenario, &str)] = &[
+    (Scenario::Zombie, "nemesis: zombie"),
+    (Scenario::Blackout, "nemesis: blackout"),
+    (Scenario::BlackoutReplicated, "blackouts with something unsynced"),
+    (Scenario::ColdStart, "nemesis: kill all"),
+    (Scenario::ColdStartWhileCopying, "killed while a joiner copies"),
+    (Scenario::DivergentTail, "logs cut short"),
+    (Scenario::Rebuild, "frames: SegmentCopied"),
+    (Scenario::SmallMemory, "not executed: OutOfMemory"),
+];
+
+/// Fewer runs say nothing about most.
+pub const RUNS_OF_A_SCENARIO: u64 = 15;
+
 /// What came of a sweep.
 #[derive(Clone, Debug, Default)]
 pub struct SweepReport {
@@ -21,6 +73,8 @@ pub struct SweepReport {
     pub probes: Probes,
     /// Operations asked for.
     pub operations: u64,
+    /// Of each of [`MOST_REACH`]: runs of the scenario, and those that reached it.
+    most: [(u64, u64); MOST_REACH.len()],
     digest: u64,
 }
 
@@ -29,6 +83,19 @@ impl SweepReport {
     #[must_use]
     pub fn digest(&self) -> Digest {
         Digest(self.digest)
+    }
+
+    /// What the sweep should have reached and did not, in words. Only a long sweep over all scenarios owes all.
+    #[must_use]
+    pub fn unreached(&self, all_scenarios: bool) -> Vec<String> {
+        let owes_all = all_scenarios && self.runs >= RUNS_THAT_REACH_ALL;
+        let all = MUST_REACH.iter().filter(|name| owes_all && self.probes.get(name) == 0);
+        let most = MOST_REACH.iter().zip(&self.most);
+        let few = most.filter(|(_, (runs, reached))| *runs >= RUNS_OF_A_SCENARIO && reached * 2 <= *runs);
+        let few = few.map(|((scenario, name), (runs, reached))| {
+            format!("{name}: in {reached} of {runs} runs of {} only", scenario.name())
+        });
+        all.map(|name| format!("{name}: in no run")).chain(few).collect()
     }
 
     fn add(&mut self, report: RunReport) {
@@ -40,6 +107,12 @@ impl SweepReport {
         self.runs += 1;
         self.operations += report.operations as u64;
         self.probes.merge(&report.probes);
+        for ((scenario, name), (runs, reached)) in MOST_REACH.iter().zip(&mut self.most) {
+            if *scenario == report.options.scenario {
+                *runs += 1;
+                *reached += u64::from(report.probes.get(name) > 0);
+            }
+        }
         if !report.violations.is_empty() {
             self.failed.push(report);
         }
@@ -80,4 +153,39 @@ pub fn sweep(
     let mut total = total.into_inner().expect("all threads have ended");
     total.failed.sort_by_key(|report| (report.options.seed, report.options.scenario));
     total
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock::SimTime;
+    use crate::run::SimOptions;
+
+    fn report(scenario: Scenario, seed: u64, reached: &[&str]) -> RunReport {
+        let mut probes = Probes::default();
+        reached.iter().for_each(|name| probes.hit(name));
+        let (options, digest) = (SimOptions::new(scenario, seed), Digest::default());
+        RunReport { options, digest, violations: Vec::new(), probes, operations: 0, ended: SimTime(0) }
+    }
+
+    #[test]
+    fn a_long_sweep_owes_every_probe() {
+        let mut sweep = SweepReport::default();
+        let but_one = &MUST_REACH[1..];
+        (0..RUNS_THAT_REACH_ALL - 1).for_each(|seed| sweep.add(report(Scenario::Swarm, seed, but_one)));
+        assert_eq!(sweep.unreached(true), Vec::<String>::new(), "too short");
+        sweep.add(report(Scenario::Swarm, 0, but_one));
+        assert_eq!(sweep.unreached(true), [format!("{}: in no run", MUST_REACH[0])]);
+        assert_eq!(sweep.unreached(false), Vec::<String>::new(), "one scenario alone");
+    }
+
+    #[test]
+    fn most_runs_of_a_scenario_reach_what_it_is_for() {
+        let mut sweep = SweepReport::default();
+        let (scenario, probe) = MOST_REACH[0];
+        (0..RUNS_OF_A_SCENARIO).for_each(|seed| sweep.add(report(scenario, seed, &[])));
+        assert_eq!(sweep.unreached(false).len(), 1);
+        (0..=RUNS_OF_A_SCENARIO).for_each(|seed| sweep.add(report(scenario, seed, &[probe])));
+        assert_eq!(sweep.unreached(false), Vec::<String>::new());
+    }
 }

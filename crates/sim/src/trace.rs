@@ -64,10 +64,10 @@ fn describe(kind: u8, payload: &[u8]) -> String {
         Kind::Appended => small(hot::decode_small::<Appended>(payload).ok().map(|value| format!("{value:?}"))),
         Kind::Message if payload.first() == Some(&42) => {
             small(Message::decode(payload).ok().map(|value| match value {
-                Message::WitnessHolds { shard, list, epoch, known, requests, .. } => {
+                Message::WitnessHolds { shard, list, epoch, holding, requests, .. } => {
                     let rpcs: Vec<_> =
                         requests.iter().filter_map(|body| Body::decode(&body.0).ok().map(|b| b.head.rpc)).collect();
-                    format!("WitnessHolds {shard} {list} {epoch} known {known} {rpcs:?}")
+                    format!("WitnessHolds {shard} {list} {epoch} {holding:?} {rpcs:?}")
                 }
                 other => format!("{other:?}"),
             }))

@@ -24,10 +24,15 @@ impl Watch for Traffic {
             Some(Kind::Message) => {
                 *self.messages.entry(sent.payload.first().copied().unwrap_or_default()).or_default() += 1;
                 if tags::message(sent) == Some(tags::WITNESS_HOLDS)
-                    && let Ok(Message::WitnessHolds { known, requests, .. }) = Message::decode(sent.payload)
+                    && let Ok(Message::WitnessHolds { holding, requests, .. }) = Message::decode(sent.payload)
                 {
-                    self.named.hit(if known { "witness read" } else { "witness knew nothing" });
+                    self.named.hit(&format!("witness read: {holding:?}"));
                     self.named.add("witness requests replayed", requests.len() as u64);
+                }
+                if tags::message(sent) == Some(tags::GC_DONE)
+                    && let Ok(Message::GcDone { suspects, .. }) = Message::decode(sent.payload)
+                {
+                    self.named.add("requests named as suspects", suspects.len() as u64);
                 }
             }
             Some(Kind::Refuse) => {

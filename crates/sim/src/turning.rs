@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use kasha_machine::{Endpoint, Input, Machine, turn};
+use kasha_machine::{Endpoint, FileName, Input, Machine, turn};
 use kasha_types::LocalPosition;
 use kasha_wire::frame::{FRAME_HEADER_BYTES, FrameHeader};
 
@@ -105,7 +105,12 @@ impl World {
                     self.digest.mix(*offset ^ ((*len as u64) << 40));
                     self.notify(|watcher, view| watcher.wrote(id, *file, *offset, *len, view));
                 }
-                Performed::Changed { file } => {
+                Performed::Changed { file } | Performed::Truncated { file } | Performed::Removed { file } => {
+                    match (effect, file) {
+                        (Performed::Truncated { .. }, FileName::Segment { .. }) => self.probes.hit("logs cut short"),
+                        (Performed::Removed { .. }, FileName::Segment { .. }) => self.probes.hit("segments freed"),
+                        _ => {}
+                    }
                     self.digest.mix(id.0 as u64);
                     self.notify(|watcher, view| watcher.wrote(id, *file, 0, 0, view));
                 }

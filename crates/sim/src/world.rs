@@ -14,6 +14,7 @@ use crate::digest::Digest;
 use crate::disk::Mark;
 use crate::intensity::Intensity;
 use crate::network::{ConnectionId, Frame, HostId, Life, Network, ProcessId, Way};
+use crate::planted::{self, Bug};
 use crate::probes::Probes;
 use crate::process::{Factory, Inbound, Process, Running, Spawn};
 
@@ -25,6 +26,8 @@ pub trait Watch {
     fn wrote(&mut self, _by: ProcessId, _file: FileName, _offset: u64, _len: usize, _view: &View<'_>) {}
     /// A process has started, from these files.
     fn started(&mut self, _process: ProcessId, _view: &View<'_>) {}
+    /// Every machine is about to lose power at once.
+    fn blackout(&mut self, _view: &View<'_>) {}
     /// What was found wrong since the last call.
     fn take_violations(&mut self) -> Vec<String> {
         Vec::new()
@@ -299,6 +302,11 @@ impl World {
         self.hosts[host.0].clock = Clock::drawn(&mut self.rng);
     }
 
+    /// Tells those who watch that every machine is about to lose power, while they can still look at the disks.
+    pub fn announce_blackout(&mut self) {
+        self.notify(|watcher, view| watcher.blackout(view));
+    }
+
     /// Stops a host; its clock goes on, and what is sent to it waits.
     pub fn pause(&mut self, host: HostId) {
         self.hosts[host.0].paused = true;
@@ -367,7 +375,7 @@ impl World {
             What::Flushed(life, mark) => {
                 // A flush that the process asked for goes on when it dies; after a loss of power there is nothing left.
                 let process = &mut self.processes[life.process.0];
-                if process.life == life.life && process.disk.mark() >= mark {
+                if process.life == life.life && process.disk.mark() >= mark && !planted::is_on(Bug::FsyncLies) {
                     process.disk.synced(mark);
                 }
             }

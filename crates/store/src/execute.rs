@@ -34,7 +34,7 @@ struct Prior {
 
 /// One change of the index, so that a discarded group can be taken back.
 #[derive(Clone, Copy, Debug)]
-struct Change {
+pub(crate) struct Change {
     hash: KeyHash,
     old: Option<EntryOffset>,
     new: EntryOffset,
@@ -279,16 +279,16 @@ impl Store {
     fn multi_increment(&mut self, group: &mut GroupWriter<'_>, run: &mut Run<'_>, items: Items<'_>) -> Executed {
         run.done();
         run.result.extend_from_slice(&items.count().to_le_bytes());
-        let mut changes: Vec<Change> = Vec::new();
+        self.changes.clear();
         for (index, Item { key, delta, .. }) in (0u32..).zip(items.iter()) {
             match self.increment(group, run, key, delta) {
                 Ok((value, version, change)) => {
-                    changes.push(change);
+                    self.changes.push(change);
                     run.result.extend_from_slice(&value.to_le_bytes());
                     run.result.extend_from_slice(&version.to_le_bytes());
                 }
                 Err(failed) => {
-                    self.take_back(run.table, &changes);
+                    self.take_back(run.table);
                     run.dead.clear();
                     run.failed(&failed, Some(index));
                     return Executed::Discard;
@@ -299,8 +299,8 @@ impl Store {
     }
 
     /// Takes back the index changes of a group that is discarded, newest first.
-    fn take_back(&mut self, table: TableId, changes: &[Change]) {
-        for change in changes.iter().rev() {
+    fn take_back(&mut self, table: TableId) {
+        while let Some(change) = self.changes.pop() {
             match change.old {
                 Some(old) => self.index.replace(change.hash, old, |at| at == change.new),
                 None => self.index.remove(change.hash, |at| at == change.new),

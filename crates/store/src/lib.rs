@@ -17,4 +17,4 @@ mod store;
 pub use entry::{Object, Tombstone};
 pub use execute::Executed;
 pub use read::ReadResult;
-pub use store::{Store, StoreStats};
+pub use store::{Store, StoreStats, is_sound};

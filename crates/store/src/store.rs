@@ -6,6 +6,7 @@ use kasha_log::{Entry, EntryKind, EntryOffset, GroupWriter, Index, IndexCursor, 
 use kasha_types::{KeyHash, SegmentId, TableId, key_hash};
 
 use crate::entry::{Found, Object, Tombstone};
+use crate::execute::Change;
 
 /// Where entries are read: the log, or the log with the group that is being written.
 pub(crate) trait Entries {
@@ -49,11 +50,23 @@ pub struct StoreStats {
 #[derive(Debug, Default)]
 pub struct Store {
     pub(crate) index: Index,
+    /// Reused: what the group that is being written changed so far, where it may be discarded.
+    pub(crate) changes: Vec<Change>,
     /// Keys with a value, by table.
     tables: BTreeMap<TableId, u64>,
     graves: Vec<Grave>,
     version_floor: u64,
     floor_entry: Option<EntryOffset>,
+}
+
+/// Whether an entry of a kind that is ours can be read.
+#[must_use]
+pub fn is_sound(kind: EntryKind, payload: &[u8]) -> bool {
+    match kind {
+        EntryKind::Object => Object::decode(payload).is_some(),
+        EntryKind::Tombstone => Tombstone::decode(payload).is_some(),
+        _ => false,
+    }
 }
 
 pub(crate) fn decode(entry: Entry<'_>, at: EntryOffset) -> Found<'_> {

@@ -75,6 +75,11 @@ id!(
     BodyHash(u64), "body-"
 );
 id!(
+    /// Counts a primary's attempts to attach one member within its epoch. Every frame of an attachment carries it, so that
+    /// what was said of an earlier one is known for what it is.
+    AttachId(u32), "attach-"
+);
+id!(
     /// One transport connection of one event loop; never reused within a process.
     ConnId(u64), "conn-"
 );
@@ -98,6 +103,17 @@ impl ListVersion {
     #[must_use]
     pub fn next(self) -> Self {
         Self(self.0 + 1)
+    }
+}
+
+impl AttachId {
+    /// The attempt after this one.
+    ///
+    /// # Panics
+    /// After 2³² - 1 attempts in one epoch.
+    #[must_use]
+    pub fn next(self) -> Self {
+        Self(self.0.checked_add(1).expect("attempts are exhausted"))
     }
 }
 

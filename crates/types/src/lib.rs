@@ -11,8 +11,8 @@ mod position;
 
 pub use clock::{ClusterTime, Tick};
 pub use ids::{
-    AckedBelow, BodyHash, BootId, ClientId, ClusterId, ConfigVersion, ConnId, CoreId, Epoch, Incarnation, ListVersion,
-    NodeId, RpcId, Sequence, ShardId, TableId,
+    AckedBelow, AttachId, BodyHash, BootId, ClientId, ClusterId, ConfigVersion, ConnId, CoreId, Epoch, Incarnation,
+    ListVersion, NodeId, RpcId, Sequence, ShardId, TableId,
 };
 pub use keys::{KeyHash, Slot, body_hash, key_hash, operation_key_hash, slot_of};
 pub use position::{LocalPosition, LogPosition, LogSlice, SegmentId};

@@ -41,6 +41,13 @@ pub struct BodyHead {
     pub table: TableId,
 }
 
+impl BodyHead {
+    /// What a body begins with.
+    fn words(&self) -> [u64; 5] {
+        [self.rpc.client.0, self.rpc.sequence.0, self.acknowledgement.0, self.lease_expiry.0, self.not_after.0]
+    }
+}
+
 /// A decoded body that borrows its bytes.
 #[derive(Clone, Copy, Debug)]
 pub struct Body<'a> {
@@ -101,15 +108,25 @@ impl<'a> Body<'a> {
     pub fn encode(head: &BodyHead, operation_key: Option<&[u8]>, update: &Update<'_>, out: &mut Vec<u8>) {
         let operation_key = operation_key.unwrap_or_default();
         assert!(operation_key.len() <= OPERATION_KEY_BYTES_MAX, "checked by the client");
-        for word in
-            [head.rpc.client.0, head.rpc.sequence.0, head.acknowledgement.0, head.lease_expiry.0, head.not_after.0]
-        {
+        for word in head.words() {
             out.extend_from_slice(&word.to_le_bytes());
         }
         out.extend_from_slice(&[update.code(), u8::try_from(operation_key.len()).expect("at most 128"), 0, 0]);
         out.extend_from_slice(&head.table.0.to_le_bytes());
         out.extend_from_slice(operation_key);
         update.encode_arguments(out);
+    }
+
+    /// Replaces what a client learns only when it sends an encoded body: its id, acknowledgement, lease expiry and time
+    /// limit. Everything else stays, the table too.
+    ///
+    /// # Panics
+    /// If `body` is shorter than a head.
+    pub fn renumber(body: &mut [u8], head: &BodyHead) {
+        for (place, word) in body[..BODY_HEAD_BYTES].chunks_exact_mut(8).zip(head.words()) {
+            place.copy_from_slice(&word.to_le_bytes());
+        }
+        debug_assert_eq!(Body::decode(body).map(|body| body.head), Ok(*head), "the rest of the head is the same");
     }
 
     /// The bytes it was decoded from.
@@ -156,5 +173,27 @@ impl<'a> Body<'a> {
         hashes.clear();
         self.update.for_each_key(|key| hashes.push(key_hash(self.head.table, key)));
         hashes.extend(self.operation_key_hash());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_renumbered_body_is_the_body_of_its_head() {
+        let head = |number| BodyHead {
+            rpc: RpcId { client: ClientId(number), sequence: Sequence(number + 1) },
+            acknowledgement: AckedBelow(number),
+            lease_expiry: ClusterTime(number + 2),
+            not_after: ClusterTime(number + 3),
+            table: TableId(3),
+        };
+        let update = Update::Put { key: b"k", value: b"v" };
+        let (mut renumbered, mut encoded) = (Vec::new(), Vec::new());
+        Body::encode(&head(7), Some(b"order-42"), &update, &mut renumbered);
+        Body::renumber(&mut renumbered, &head(1000));
+        Body::encode(&head(1000), Some(b"order-42"), &update, &mut encoded);
+        assert_eq!(renumbered, encoded);
     }
 }

@@ -3,8 +3,8 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use kasha_types::{
-    AckedBelow, BodyHash, BootId, ClientId, ClusterId, ClusterTime, ConfigVersion, CoreId, Epoch, Incarnation, KeyHash,
-    ListVersion, LogPosition, NodeId, RpcId, SegmentId, Sequence, ShardId, Slot, TableId, Tick,
+    AckedBelow, AttachId, BodyHash, BootId, ClientId, ClusterId, ClusterTime, ConfigVersion, CoreId, Epoch,
+    Incarnation, KeyHash, ListVersion, LogPosition, NodeId, RpcId, SegmentId, Sequence, ShardId, Slot, TableId, Tick,
 };
 
 /// Bytes that are not what they should be. The connection they came on is closed; nothing was changed.
@@ -137,6 +137,7 @@ newtype!(
     Epoch,
     Incarnation,
     KeyHash,
+    AttachId,
     ListVersion,
     NodeId,
     SegmentId,

@@ -6,12 +6,12 @@
 //! envelope          shard u16, 2 reserved, epoch u32, list version u64, ClusterTime u64, attempt u32, 4 reserved
 //! Answer            rpc (16), epoch u32, attempt u32, synced u8 (0 or 1), 7 reserved, result …
 //! ReadAnswer        read id u64, result …
-//! Append            shard u16, 2 reserved, epoch u32, from u64, synced offset u64, round u64, log bytes …
+//! Append            shard u16, 2 reserved, epoch u32, attachment u32, 4 reserved, from u64, synced offset u64, round u64, log bytes …
 //! ```
 //!
 //! The small answers use the codec, fields in order.
 
-use kasha_types::{ClusterTime, Epoch, ListVersion, RpcId, ShardId, TableId};
+use kasha_types::{AttachId, ClusterTime, Epoch, ListVersion, RpcId, ShardId, TableId};
 
 use crate::frame::{self, Kind};
 use crate::{DecodeError, Reader, Wire, wire_struct};
@@ -191,6 +191,8 @@ pub struct AppendView<'a> {
     pub shard: ShardId,
     /// The primary's term.
     pub epoch: Epoch,
+    /// The attachment that this is part of.
+    pub attach: AttachId,
     /// Offset of the first byte.
     pub from: u64,
     /// Up to where the whole set is known to hold the log.
@@ -210,8 +212,10 @@ impl<'a> AppendView<'a> {
         let mut reader = Reader::new(payload);
         let shard = reader.take()?;
         reader.reserved(2)?;
-        let (epoch, from, synced, round) = (reader.take()?, reader.take()?, reader.take()?, reader.take()?);
-        Ok(Self { shard, epoch, from, synced, round, bytes: reader.rest() })
+        let (epoch, attach) = (reader.take()?, reader.take()?);
+        reader.reserved(4)?;
+        let (from, synced, round) = (reader.take()?, reader.take()?, reader.take()?);
+        Ok(Self { shard, epoch, attach, from, synced, round, bytes: reader.rest() })
     }
 
     /// Appends a whole frame's head; the log bytes are `tail` (`self.bytes` is not looked at).
@@ -220,6 +224,8 @@ impl<'a> AppendView<'a> {
         self.shard.put(out);
         0u16.put(out);
         self.epoch.put(out);
+        self.attach.put(out);
+        0u32.put(out);
         self.from.put(out);
         self.synced.put(out);
         self.round.put(out);
@@ -236,6 +242,8 @@ pub struct Appended {
     pub epoch: Epoch,
     /// The node that holds it.
     pub node: kasha_types::NodeId,
+    /// The attachment in which it was taken.
+    pub attach: AttachId,
     /// Up to where.
     pub end: u64,
     /// The round of the append that this answers.
@@ -401,7 +409,7 @@ pub struct ReadRefused {
 }
 
 wire_struct! {
-    Appended { shard, epoch, node, end, round }
+    Appended { shard, epoch, node, attach, end, round }
     SyncRequest { shard, epoch, rpc, attempt }
     Synced { rpc, epoch, attempt }
     Recorded { rpc, list, attempt, node, verdict }

@@ -3,8 +3,8 @@
 use std::net::SocketAddr;
 
 use kasha_types::{
-    BootId, ClientId, ClusterId, ClusterTime, ConfigVersion, CoreId, Epoch, Incarnation, KeyHash, ListVersion,
-    LogPosition, NodeId, RpcId, SegmentId, ShardId, TableId, Tick,
+    AttachId, BootId, ClientId, ClusterId, ClusterTime, ConfigVersion, CoreId, Epoch, Incarnation, KeyHash,
+    ListVersion, LogPosition, NodeId, RpcId, SegmentId, ShardId, TableId, Tick,
 };
 
 use crate::codec::Bytes;
@@ -41,6 +41,13 @@ macro_rules! messages {
             }
         }
     };
+}
+
+/// Whether a frame belongs to its connection and not to the machine behind it: `Hello`, `Welcome` or `Goodbye`, the first
+/// three of the table.
+#[must_use]
+pub fn is_handshake(kind: u8, payload: &[u8]) -> bool {
+    kind == Kind::Message as u8 && matches!(payload.first(), Some(1..=3))
 }
 
 messages! {
@@ -156,12 +163,16 @@ messages! {
         boot: BootId,
         /// When it was sent, by the sender's clock; echoed.
         sent: Tick,
+        /// The newest heartbeat that was answered, by when it was sent; at first, when the process began.
+        answered: Tick,
         /// The configuration it obeys.
         have: ConfigVersion,
         /// The greatest ClusterTime it has seen.
         cluster_time: ClusterTime,
         /// Addresses of all cores of the node.
         addresses: Vec<SocketAddr>,
+        /// Nodes that answered a ping of this core within the last half lease.
+        heard: Vec<NodeId>,
         /// What it wants committed.
         reports: Vec<Report>,
     },
@@ -190,6 +201,18 @@ messages! {
         /// Those of the asked that are alive, with the end of their lease.
         alive: Vec<LeaseInfo>,
     },
+    /// Core to core: do we hear each other? What is heard is told to the coordinator (pitfall 9).
+    Ping = 28 {
+        /// When it was sent, by the sender's clock; echoed.
+        sent: Tick,
+    },
+    /// Answer to `Ping`.
+    Pong = 29 {
+        /// Of the ping.
+        sent: Tick,
+        /// Who answers.
+        node: NodeId,
+    },
 
     /// New primary to a replica: take no older epoch, and report (section 7, step 2).
     Fence = 32 {
@@ -199,6 +222,8 @@ messages! {
         epoch: Epoch,
         /// The new primary.
         primary: CoreId,
+        /// Which attempt to attach it, of this primary's; 0: none yet, an election.
+        attach: AttachId,
     },
     /// Replica to new primary.
     FenceReport = 33 {
@@ -208,6 +233,8 @@ messages! {
         epoch: Epoch,
         /// Who reports.
         node: NodeId,
+        /// As it was asked.
+        attach: AttachId,
         /// Whether it holds anything of this shard.
         exists: bool,
         /// Its last entry's epoch, and its end.
@@ -227,6 +254,8 @@ messages! {
         epoch: Epoch,
         /// The primary.
         primary: CoreId,
+        /// Which attempt this is. An earlier one is not obeyed.
+        attach: AttachId,
         /// The configuration that made the replica a member: an older one that comes late must not make it forget.
         since: ConfigVersion,
         /// The end that the replica reported. With another end it must not obey: this message is an old one.
@@ -239,7 +268,7 @@ messages! {
         /// tombstones may be gone, so it must forget them too.
         live: Vec<SegmentId>,
     },
-    /// Replica to primary: attached; its file holds the log to `end`.
+    /// Replica to primary: attached; its file holds the log to where it joins.
     Attached = 35 {
         /// Whose log.
         shard: ShardId,
@@ -247,21 +276,19 @@ messages! {
         epoch: Epoch,
         /// Who.
         node: NodeId,
-        /// Its end after the cut.
-        end: u64,
+        /// As it was asked.
+        attach: AttachId,
     },
     /// Replica to primary: an append or attach does not fit what it holds.
     Mismatch = 36 {
         /// Whose log.
         shard: ShardId,
-        /// The term it has promised.
+        /// The term of what does not fit.
         epoch: Epoch,
         /// Who.
         node: NodeId,
-        /// Its end.
-        end: LogPosition,
-        /// Where each epoch begins in its log.
-        history: Vec<LogPosition>,
+        /// Of what does not fit.
+        attach: AttachId,
     },
     /// Primary to joiner: part of an older segment.
     CopySegment = 37 {
@@ -269,6 +296,8 @@ messages! {
         shard: ShardId,
         /// The term.
         epoch: Epoch,
+        /// The attachment.
+        attach: AttachId,
         /// Which segment.
         segment: SegmentId,
         /// Bytes of the whole segment; 0: there is no more to copy, the joiner is complete.
@@ -286,6 +315,8 @@ messages! {
         epoch: Epoch,
         /// Who.
         node: NodeId,
+        /// The attachment.
+        attach: AttachId,
         /// Which segment.
         segment: SegmentId,
         /// Up to where.
@@ -330,9 +361,9 @@ messages! {
         epoch: Epoch,
         /// Who.
         node: NodeId,
-        /// Whether it has the list at all, and surely all that it accepted (R5.5); else `requests` is empty.
-        known: bool,
-        /// Bodies.
+        /// Whether these are surely all that it accepted (R5.5).
+        holding: Holding,
+        /// Bodies; none if the instance is damaged or not there.
         requests: Vec<Bytes>,
     },
     /// Primary to witness: these are synced (CURP 4.5).
@@ -415,6 +446,29 @@ pub enum Report {
         /// The old list.
         list: ListVersion,
     },
+    /// A member or witness has answered the primary nothing for two leases: the shard needs another one.
+    Unanswered {
+        /// Which shard.
+        shard: ShardId,
+        /// In which term.
+        epoch: Epoch,
+        /// Who does not answer.
+        node: NodeId,
+    },
+    /// The recovery has waited for five leases for a log or a witness that it cannot reach: another may.
+    Stuck {
+        /// Which shard.
+        shard: ShardId,
+        /// In which term.
+        epoch: Epoch,
+    },
+    /// A witness's own word: its instance of this list is damaged or gone, so a recovery would wait for it in vain.
+    WitnessLost {
+        /// Which shard.
+        shard: ShardId,
+        /// Which list.
+        list: ListVersion,
+    },
 }
 
 /// One client's lease.
@@ -442,6 +496,35 @@ pub enum AttachAt {
     Keep(u64),
     /// Forget everything and begin at this segment base; older segments are copied.
     Join(u64),
+}
+
+/// What an instance of a witness is worth to a recovery (R5.5). The rule stands in `kasha-node`'s `witnessing`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(u8)]
+pub enum Holding {
+    /// It surely holds all that it accepted.
+    Sure = 0,
+    /// Power was lost: what it accepted last may be gone.
+    PowerLost = 1,
+    /// Its files are gone or damaged, or nobody knows whether it had any.
+    Damaged = 2,
+    /// Nobody told it to serve this list, so far.
+    NeverHad = 3,
+}
+
+impl Wire for Holding {
+    fn put(&self, out: &mut Vec<u8>) {
+        out.push(*self as u8);
+    }
+    fn take(from: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        Ok(match from.take::<u8>()? {
+            0 => Self::Sure,
+            1 => Self::PowerLost,
+            2 => Self::Damaged,
+            3 => Self::NeverHad,
+            _ => return Err(DecodeError::Invalid("a witness's holding")),
+        })
+    }
 }
 
 impl Wire for TableCommand {
@@ -516,6 +599,22 @@ impl Wire for Report {
                 epoch.put(out);
                 list.put(out);
             }
+            Self::Unanswered { shard, epoch, node } => {
+                out.push(3);
+                shard.put(out);
+                epoch.put(out);
+                node.put(out);
+            }
+            Self::Stuck { shard, epoch } => {
+                out.push(4);
+                shard.put(out);
+                epoch.put(out);
+            }
+            Self::WitnessLost { shard, list } => {
+                out.push(5);
+                shard.put(out);
+                list.put(out);
+            }
         }
     }
     fn take(from: &mut Reader<'_>) -> Result<Self, DecodeError> {
@@ -523,6 +622,9 @@ impl Wire for Report {
             0 => Self::Recovered { shard: from.take()?, epoch: from.take()? },
             1 => Self::Copied { shard: from.take()?, epoch: from.take()?, node: from.take()? },
             2 => Self::ListClosed { shard: from.take()?, epoch: from.take()?, list: from.take()? },
+            3 => Self::Unanswered { shard: from.take()?, epoch: from.take()?, node: from.take()? },
+            4 => Self::Stuck { shard: from.take()?, epoch: from.take()? },
+            5 => Self::WitnessLost { shard: from.take()?, list: from.take()? },
             _ => return Err(DecodeError::Invalid("a report")),
         })
     }
@@ -565,5 +667,18 @@ impl Message {
     /// If it is none.
     pub fn decode(payload: &[u8]) -> Result<Self, DecodeError> {
         crate::hot::decode_small(payload)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_table_begins_with_the_handshake() {
+        let is_handshake = |number| is_handshake(Kind::Message as u8, &[number]);
+        let names = Message::TABLE.iter().filter(|(_, number)| is_handshake(*number)).map(|(name, _)| *name);
+        assert_eq!(names.collect::<Vec<_>>(), ["Hello", "Welcome", "Goodbye"]);
+        assert!(!super::is_handshake(Kind::Answer as u8, &[1]));
     }
 }

@@ -88,6 +88,7 @@ fn plain_choices() {
     assert_eq!(row("MemberState"), choices::<kasha_wire::MemberState>());
     assert_eq!(row("ShardPhase"), choices::<kasha_wire::ShardPhase>());
     assert_eq!(row("RecordedVerdict"), choices::<RecordedVerdict>());
+    assert_eq!(row("Holding"), choices::<kasha_wire::message::Holding>());
     assert_eq!(row("Refusal"), choices::<Refusal>());
 }
 
@@ -121,6 +122,7 @@ fn sizes_of_ids() {
         TableId,
         SegmentId,
         AckedBelow,
+        AttachId,
         BodyHash,
         ClientId,
         ClusterId,
@@ -142,7 +144,7 @@ fn sizes_of_ids() {
 #[test]
 fn offsets_add_up() {
     for (heading, total) in
-        [("Frames", 16), ("Envelope", 32), ("Body", 48), ("Answer", 32), ("Reads", 48), ("Log bytes", 32)]
+        [("Frames", 16), ("Envelope", 32), ("Body", 48), ("Answer", 32), ("Reads", 48), ("Log bytes", 40)]
     {
         let mut end = 0;
         for row in table(heading) {

@@ -11,7 +11,7 @@ use kasha_types::*;
 use kasha_wire::codec::Bytes;
 use kasha_wire::frame::Kind;
 use kasha_wire::hot::{self, *};
-use kasha_wire::message::{AttachAt, Report, TableCommand, TableOutcome};
+use kasha_wire::message::{AttachAt, Holding, Report, TableCommand, TableOutcome};
 use kasha_wire::status::CoreStatus;
 use kasha_wire::*;
 
@@ -67,9 +67,9 @@ fn frame_of(kind: Kind) -> Vec<u8> {
         Kind::ReadRefuse => hot::encode_small(kind, &one::<ReadRefused>(), small),
         Kind::Append => {
             let next = &mut Count(0);
-            let (shard, epoch, from) = (Sample::one(next), Sample::one(next), Sample::one(next));
-            let (synced, round) = (Sample::one(next), Sample::one(next));
-            AppendView { shard, epoch, from, synced, round, bytes: &[] }.encode(b"log", small);
+            let (shard, epoch, attach) = (Sample::one(next), Sample::one(next), Sample::one(next));
+            let (from, synced, round) = (Sample::one(next), Sample::one(next), Sample::one(next));
+            AppendView { shard, epoch, attach, from, synced, round, bytes: &[] }.encode(b"log", small);
             tail = b"log";
         }
         Kind::Appended => hot::encode_small(kind, &one::<Appended>(), small),
@@ -120,6 +120,7 @@ fn parts() {
     each::<MemberState>("MemberState", &mut lines);
     each::<ShardPhase>("ShardPhase", &mut lines);
     each::<RecordedVerdict>("RecordedVerdict", &mut lines);
+    each::<Holding>("Holding", &mut lines);
     each::<Refusal>("Refusal", &mut lines);
     each::<std::net::SocketAddr>("SocketAddr", &mut lines);
     each::<bool>("bool", &mut lines);

@@ -11,7 +11,7 @@ use kasha_types::*;
 use kasha_wire::codec::Bytes;
 use kasha_wire::frame::Kind;
 use kasha_wire::hot::*;
-use kasha_wire::message::{AttachAt, GcEntry, LeaseInfo, Report, TableCommand, TableOutcome};
+use kasha_wire::message::{AttachAt, GcEntry, Holding, LeaseInfo, Report, TableCommand, TableOutcome};
 use kasha_wire::status::{CoreStatus, ReplicaStatus, WitnessStatus};
 use kasha_wire::*;
 use proptest::collection::vec;
@@ -194,7 +194,7 @@ fn hot_payloads() {
         let view = ReadAnswerView::decode(bytes)?;
         Ok(payload_of(|out| view.encode(&[], out)))
     });
-    face("an append", with(32), |bytes| {
+    face("an append", with(40), |bytes| {
         let view = AppendView::decode(bytes)?;
         let mut payload = payload_of(|out| view.encode(&[], out));
         payload.extend(view.bytes);

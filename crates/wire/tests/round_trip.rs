@@ -12,7 +12,7 @@ use kasha_types::*;
 use kasha_wire::codec::Bytes;
 use kasha_wire::frame::{self, Kind};
 use kasha_wire::hot::*;
-use kasha_wire::message::{AttachAt, GcEntry, LeaseInfo, Report, TableCommand, TableOutcome};
+use kasha_wire::message::{AttachAt, GcEntry, Holding, LeaseInfo, Report, TableCommand, TableOutcome};
 use kasha_wire::outcome::Shape;
 use kasha_wire::status::{CoreStatus, ReplicaStatus, WitnessStatus};
 use kasha_wire::*;
@@ -169,15 +169,19 @@ fn every_hot_payload_comes_back() {
         prop_assert_eq!((view.read_id, view.result), (read_id, &[head, tail].concat()[..]));
         Ok(())
     });
-    check(128, (any(), any(), any(), any(), any(), bytes()), |(shard, epoch, from, synced, round, log)| {
-        let mut out = Vec::new();
-        AppendView { shard, epoch, from, synced, round, bytes: &[] }.encode(&log, &mut out);
-        let whole = [&out[..], &log].concat();
-        let view = AppendView::decode(payload(&whole, Kind::Append)).unwrap();
-        prop_assert_eq!((view.shard, view.epoch, view.from), (shard, epoch, from));
-        prop_assert_eq!((view.synced, view.round, view.bytes), (synced, round, &log[..]));
-        Ok(())
-    });
+    check(
+        128,
+        (any(), any(), any(), any(), any(), any(), bytes()),
+        |(shard, epoch, attach, from, synced, round, log)| {
+            let mut out = Vec::new();
+            AppendView { shard, epoch, attach, from, synced, round, bytes: &[] }.encode(&log, &mut out);
+            let whole = [&out[..], &log].concat();
+            let view = AppendView::decode(payload(&whole, Kind::Append)).unwrap();
+            prop_assert_eq!((view.shard, view.epoch, view.attach, view.from), (shard, epoch, attach, from));
+            prop_assert_eq!((view.synced, view.round, view.bytes), (synced, round, &log[..]));
+            Ok(())
+        },
+    );
 }
 
 fn payload(frame: &[u8], kind: Kind) -> &[u8] {

@@ -15,6 +15,7 @@
 mod completion;
 mod layout;
 pub mod limits;
+mod marks;
 mod persistence;
 mod stats;
 mod suspects;
@@ -22,5 +23,6 @@ mod witness;
 
 pub use completion::{Attempt, Path, Verdict};
 pub use layout::{FILE_HEADER_BYTES, FILE_SLOT_BYTES, FORMAT_VERSION, Identity, LoadError, Sizes};
+pub use marks::{Ledger, Mode};
 pub use stats::Stats;
 pub use witness::{Recorded, Why, Witness};

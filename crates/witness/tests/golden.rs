@@ -6,6 +6,8 @@ mod common;
 use std::fmt::Write;
 
 use common::*;
+use kasha_types::{BootId, ClusterId, ListVersion, ShardId};
+use kasha_witness::{Ledger, Mode};
 
 /// The file's rows that are not zero.
 fn dump(file: &[u8]) -> String {
@@ -18,6 +20,32 @@ fn dump(file: &[u8]) -> String {
     text
 }
 
+fn compare(name: &str, text: &str) {
+    let path = format!("{}/golden/{name}.hex", env!("CARGO_MANIFEST_DIR"));
+    if std::env::var_os("UPDATE").is_some() {
+        std::fs::write(&path, text).unwrap();
+    }
+    assert_eq!(text, std::fs::read_to_string(path).unwrap());
+}
+
+#[test]
+fn the_marks_are_the_golden_ones() {
+    let boot = BootId(0x1122_3344_5566_7788_99aa_bbcc_ddee_ff01);
+    let mut text = String::new();
+    for (frozen, sure) in [(false, true), (true, true), (true, false)] {
+        writeln!(text, "mode: frozen {frozen}, sure {sure}").unwrap();
+        text += &dump(&Mode { frozen, sure, boot }.encode());
+    }
+    let mut ledger = Ledger::new(ClusterId(11), 2);
+    text += "ledger: empty\n";
+    text += &dump(&ledger.encode());
+    ledger.enter(ShardId(3), ListVersion(5));
+    ledger.enter(ShardId(0x0102), ListVersion(7));
+    text += "ledger: two shards\n";
+    text += &dump(&ledger.encode());
+    compare("marks", &text);
+}
+
 #[test]
 fn the_layout_is_the_golden_one() {
     let mut witness = small();
@@ -28,10 +56,6 @@ fn the_layout_is_the_golden_one() {
     flush(&mut witness, &mut file);
     gc(&mut witness, &[(0xa3, 3)]);
     flush(&mut witness, &mut file);
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/golden/file.hex");
-    if std::env::var_os("UPDATE").is_some() {
-        std::fs::write(path, dump(&file)).unwrap();
-    }
-    assert_eq!(dump(&file), std::fs::read_to_string(path).unwrap());
+    compare("file", &dump(&file));
     assert_eq!(held(&reload(&witness, &file)), held(&witness));
 }

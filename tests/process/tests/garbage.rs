@@ -175,7 +175,7 @@ fn garbage_harms_nobody() {
 }
 
 #[test]
-fn thousands_of_connections_are_refused_politely() {
+fn hundreds_of_idle_connections_harm_nobody() {
     // Fewer than the tests' own limit of descriptors; the limit itself is tried in the runtime's tests.
     const MANY: usize = 800;
     let mut cluster = Cluster::start("many", "2s", 3);

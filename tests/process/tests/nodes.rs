@@ -3,8 +3,8 @@
 
 use kasha_process_tests::cluster::Cluster;
 use kasha_process_tests::load::Load;
-use kasha_process_tests::place::is_free;
-use kasha_process_tests::process::{cli, list, run};
+use kasha_process_tests::place::{Folder, free_ports, is_free, local};
+use kasha_process_tests::process::{Process, cli, command, list, run, status, wait_until_healthy};
 use kasha_process_tests::session::OpenSession;
 use kasha_process_tests::wait_for;
 use rustix::process::Signal;
@@ -27,6 +27,8 @@ fn a_node_is_killed_under_load_and_comes_back() {
         if moved == shards.len() { Ok(()) } else { Err(status.to_string()) }
     });
     load.goes_on(1000);
+    let said = cluster.node(1).said();
+    assert!(said.contains("node-3 is lost") && said.contains("serves (epoch-2)"), "the operator is told: {said}");
     cluster.start_node(3);
     cluster.wait_until_healthy();
     load.goes_on(300);
@@ -82,6 +84,46 @@ fn the_coordinators_node_is_killed_and_the_others_go_on() {
     session.ends_exact();
     assert_eq!(cluster.cli(&["get", &own]), "7");
     cluster.is_unharmed();
+}
+
+#[test]
+fn a_coordinator_of_its_own_is_killed_and_every_shard_goes_on() {
+    let (folder, port) = (Folder::new("own-coordinator"), free_ports(4));
+    let data = |name: &str| folder.path().join(name).into_os_string().into_string().unwrap();
+    let address = |node: u16| local(port + node).to_string();
+    let hosting = ["--host-coordinator", "--nodes", "3", "--lease", "1s"];
+    let coordinator = || {
+        let own = data("coordinator");
+        let arguments = ["server", "--node", "9", "--data", &own, "--coordinator", &address(0)];
+        let mut process = Process::spawn(command(&[&arguments[..], &hosting[..]].concat()));
+        process.wait_until_it_says("the coordinator listens at");
+        process
+    };
+    let mut hub = coordinator();
+    let nodes: Vec<_> = (1..=3)
+        .map(|node| {
+            let (number, own, listen) = (node.to_string(), data(&format!("node-{node}")), address(node));
+            let whose = ["server", "--node", &number, "--data", &own, "--listen", &listen];
+            let rest = ["--coordinator", &address(0), "--memory-mib", "64", "--lease", "1s"];
+            Process::spawn(command(&[&whose[..], &rest[..]].concat()))
+        })
+        .collect();
+    wait_until_healthy(port, 3);
+    let load = Load::start((1..=3).map(address).collect());
+    load.goes_on(300);
+    hub.kill();
+    wait_for("leases that run out", || {
+        let status = status(port + 1)?;
+        let holds = |core: &&Json| core["lease"] == true;
+        if list(&status["cores"]).iter().any(|core| holds(&core)) { Err(status.to_string()) } else { Ok(()) }
+    });
+    load.goes_on(500);
+    hub = coordinator();
+    wait_until_healthy(port, 3);
+    load.goes_on(300);
+    load.ends_exact();
+    nodes.into_iter().for_each(|node| node.stop(Signal::TERM));
+    hub.stop(Signal::TERM);
 }
 
 #[test]

@@ -20,8 +20,10 @@ fn the_shell_speaks_json() {
 
     assert_eq!(json_of(port, &["put", "a", "x"]), (Some(0), json!({ "version": 1 })));
     assert_eq!(json_of(port, &["get", "a"]), (Some(0), json!({ "value": "x", "version": 1 })));
-    assert_eq!(json_of(port, &["get", "none"]), (Some(0), Json::Null));
-    assert_eq!(json_of(port, &["put-if-absent", "a", "y"]).1["done"], false);
+    assert_eq!(json_of(port, &["get", "none"]), (Some(3), Json::Null), "no value");
+    let (code, told) = json_of(port, &["put-if-absent", "a", "y"]);
+    assert_eq!((code, &told["done"]), (Some(3), &json!(false)), "the condition failed");
+    assert_eq!(json_of(port, &["exists", "none"]).0, Some(3));
     assert_eq!(json_of(port, &["incr", "n", "-3"]).1["value"], -3);
     assert_eq!(json_of(port, &["mincr", "{t}a", "1", "{t}b", "2"]).1, json!({ "values": [1, 2] }));
     assert_eq!(json_of(port, &["tables"]).1, json!(["default"]));
@@ -34,6 +36,7 @@ fn the_shell_speaks_json() {
     failed(&["incr", "a"], "executed", "no decimal 64-bit number");
     failed(&["--table", "nowhere", "put", "a", "x"], "not executed", "nowhere");
     failed(&["mput", "a", "1", "b", "2"], "not executed", "{tag}");
+    failed(&["--once", "key", "get", "a"], "failed", "--once is for updates");
     cli_says(port, &["--once", "key", "incr", "once"]);
     failed(&["--once", "key", "incr", "once", "2"], "executed", "operation key");
     let (code, told) = json_of(free_ports(1), &["--deadline", "300ms", "put", "a", "x"]);

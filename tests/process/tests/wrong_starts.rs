@@ -50,6 +50,9 @@ fn ports_and_folders_of_others_are_refused() {
     let newer = like(&cluster, 3, "of-another-format", "format", "format = 9");
     fails(cluster.by_flags(3, newer, free), &["of-another-format", "has format 9", "K0104"]);
 
+    let wider = like(&cluster, 3, "of-two-cores", "cores", "cores = 2");
+    fails(cluster.by_flags(3, wider, free), &["of-two-cores", "made for 2 cores", "started with 1", "K0111"]);
+
     let broken = like(&cluster, 3, "of-no-format", "format", "colour = green");
     fails(cluster.by_flags(3, broken, free), &["of-no-format", "is not a data folder of Kasha's", "format"]);
 
@@ -147,4 +150,8 @@ fn settings_that_make_no_sense_are_refused() {
     fails(command(&["server", "--config", path]), &["--data is missing"]);
     fails(command(&["server", "--config", "/nowhere/node.toml"]), &["cannot read", "/nowhere/node.toml"]);
     fails(command(&["server"]), &["--node is missing"]);
+    fails(with("memory_mib = 8"), &["8 MiB is no size", "K0403"]);
+    fails(with("memory_mib = 18446744073709551615"), &["no size", "K0403"]);
+    let data = folder.path().to_str().unwrap();
+    fails(command(&["start", "--data", data, "--port", "65534"]), &["65534", "K0403"]);
 }

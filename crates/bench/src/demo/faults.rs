@@ -11,6 +11,7 @@ use kasha_wire::{Configuration, ShardPhase};
 use crate::children::Children;
 use crate::client::is_whole;
 use crate::limits;
+use crate::say;
 use crate::watch::Watch;
 
 /// The node that hosts the coordinator: it is left in peace.
@@ -48,7 +49,7 @@ pub(super) struct Narrator {
 
 impl Narrator {
     pub(super) fn say(self, what: &str) {
-        println!("  {:5.1} s  {what}", Clock::now().since(self.start).as_secs_f64());
+        say!("  {:5.1} s  {what}", Clock::now().since(self.start).as_secs_f64());
     }
 }
 

@@ -6,6 +6,7 @@ use kasha_types::Tick;
 use super::Outcome;
 use super::faults::{Fault, away};
 use super::load::{GROUP_COUNTERS, GROUP_PUTS, GROUPS};
+use crate::say;
 
 /// Upper bounds of the bars, in microseconds.
 const BOUNDS_US: [u64; 9] = [250, 500, 1_000, 2_000, 5_000, 20_000, 100_000, 500_000, 2_000_000];
@@ -14,16 +15,16 @@ const BAR: u64 = 40;
 pub(super) fn show(outcome: &Outcome) {
     let Outcome { tally, verdict, .. } = outcome;
     let executed = tally.fast.len() + tally.slow.len();
-    println!();
+    say!("");
     line("updates sent", tally.updates);
     line("  executed, with their result", executed);
     line("  certainly not executed", tally.not_executed);
     line("  outcome never learned", tally.unresolved);
     line("sent again after silence or refusal", tally.retries);
     line("duplicates recognized by the servers", format!("at least {}", outcome.duplicates_suppressed));
-    println!();
+    say!("");
     let counters = verdict.equal + verdict.too_small + verdict.too_great;
-    println!("  {counters} counters, compared with what their clients were told:");
+    say!("  {counters} counters, compared with what their clients were told:");
     line("  exactly right", verdict.equal);
     line("  too small (updates lost)", verdict.too_small);
     line("  too great (updates doubled)", verdict.too_great);
@@ -32,19 +33,19 @@ pub(super) fn show(outcome: &Outcome) {
     line("increments answered with the same number", verdict.repeated_numbers);
     line(&format!("groups of {GROUP_PUTS} keys put together, torn"), format!("{} of {GROUPS}", verdict.torn_groups));
     for absurd in tally.absurd.iter().take(5) {
-        println!("  impossible answer: {absurd}");
+        say!("  impossible answer: {absurd}");
     }
     assert_eq!(counters, u64::from(GROUPS * GROUP_COUNTERS), "every counter is judged");
     recovery(outcome);
-    println!("\n  Latency with one round trip, held by the witnesses: {}", share(tally.fast.len(), executed));
+    say!("\n  Latency with one round trip, held by the witnesses: {}", share(tally.fast.len(), executed));
     bars(&tally.fast);
-    println!("\n  Latency with a wait for the backups: {}", share(tally.slow.len(), executed));
+    say!("\n  Latency with a wait for the backups: {}", share(tally.slow.len(), executed));
     bars(&tally.slow);
-    println!();
+    say!("");
 }
 
 fn line(what: &str, count: impl std::fmt::Display) {
-    println!("  {what:<44} {count:>12}");
+    say!("  {what:<44} {count:>12}");
 }
 
 fn share(part: u64, of: u64) -> String {
@@ -56,7 +57,7 @@ fn recovery(outcome: &Outcome) {
     if outcome.injuries.is_empty() {
         return;
     }
-    println!("\n  Longest silence of a shard whose primary was hit (its lease is {:?}):", outcome.lease);
+    say!("\n  Longest silence of a shard whose primary was hit (its lease is {:?}):", outcome.lease);
     for (index, injury) in outcome.injuries.iter().enumerate() {
         let until = outcome.injuries.get(index + 1).map_or(Tick(u64::MAX), |next| next.at);
         let what = match injury.fault {
@@ -88,10 +89,10 @@ fn bars(latency: &Histogram<u64>) {
     for (label, count) in bars {
         // Whatever happened at all is seen.
         let length = (count * BAR).div_ceil(greatest) as usize;
-        println!("  {label:>14} {count:>9}  {}", "█".repeat(length));
+        say!("  {label:>14} {count:>9}  {}", "█".repeat(length));
     }
     let median = latency.value_at_percentile(50.0) / 1000;
-    println!("  {:>14} {:>9}", "median", time(median));
+    say!("  {:>14} {:>9}", "median", time(median));
 }
 
 fn time(micros: u64) -> String {

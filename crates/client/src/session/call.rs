@@ -1,30 +1,12 @@
-//! What a session keeps of a call, and the slab that calls live in.
+//! What a session keeps of a call.
 
-use kasha_exactly_once::ClientWindow;
-use kasha_types::limits::{FAULTS_MAX, OUTSTANDING_MAX};
-use kasha_types::{ClientId, CoreId, Epoch, ListVersion, NodeId, Sequence, ShardId, Slot, TableId, Tick};
+use kasha_types::limits::FAULTS_MAX;
+use kasha_types::{CoreId, NodeId, RpcId, Slot, TableId, Tick};
+use kasha_wire::{Body, Read};
 use kasha_witness::Attempt;
 
 use super::completion::WhyNot;
-use crate::limits;
-
-/// Names one call of one session; never used for another.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct CallId(pub(super) u64);
-
-impl CallId {
-    fn new(slot: usize, generation: u32) -> Self {
-        Self(u64::from(generation) << 32 | slot as u64)
-    }
-
-    pub(super) fn slot(self) -> usize {
-        (self.0 & u64::from(u32::MAX)) as usize
-    }
-
-    fn generation(self) -> u32 {
-        u32::try_from(self.0 >> 32).expect("32 bits")
-    }
-}
+use super::route::Target;
 
 /// A moment that never comes.
 pub(super) const NEVER: Tick = Tick(u64::MAX);
@@ -32,21 +14,11 @@ pub(super) const NEVER: Tick = Tick(u64::MAX);
 /// One call.
 #[derive(Debug)]
 pub(super) struct Call {
-    pub(super) generation: u32,
     pub(super) kind: Kind,
     pub(super) stage: Stage,
-    /// When its caller's patience ends.
-    pub(super) deadline: Tick,
+    pub(super) caller: Caller,
     /// When its stage wants to go on by itself.
     pub(super) resume: Tick,
-    /// When the timer heap holds this call, `NEVER` if it does not.
-    pub(super) armed: Tick,
-    /// Its caller was told "unknown"; the session goes on (R2.2).
-    pub(super) detached: bool,
-    /// Its caller is gone: nobody is told (pitfall 1).
-    pub(super) abandoned: bool,
-    /// Something left for a server, so that "not executed" takes a recorded outcome from now on (R2.2).
-    pub(super) sent: bool,
     /// Attempts sent; the last one's number.
     pub(super) attempts: u32,
     /// Attempts that got no word.
@@ -59,33 +31,84 @@ pub(super) struct Call {
     pub(super) result: Vec<u8>,
 }
 
+/// Who is to be told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Caller {
+    /// Somebody with this much patience.
+    Waits { deadline: Tick },
+    /// Somebody who was told "unknown": the outcome is kept until it is asked for (R2.2).
+    WasToldUnknown,
+    /// Nobody (pitfall 1). What was to happen at the deadline still does.
+    IsGone { deadline: Option<Tick> },
+}
+
+impl Caller {
+    /// When its patience ends; `NEVER` if it has ended.
+    pub(super) fn deadline(self) -> Tick {
+        match self {
+            Self::Waits { deadline } | Self::IsGone { deadline: Some(deadline) } => deadline,
+            Self::WasToldUnknown | Self::IsGone { deadline: None } => NEVER,
+        }
+    }
+
+    /// Moves a deadline that is there.
+    pub(super) fn wait_until(&mut self, at: Tick) {
+        match self {
+            Self::Waits { deadline } | Self::IsGone { deadline: Some(deadline) } => *deadline = at,
+            Self::WasToldUnknown | Self::IsGone { deadline: None } => {}
+        }
+    }
+
+    pub(super) fn leave(&mut self) {
+        *self = match *self {
+            Self::Waits { deadline } => Self::IsGone { deadline: Some(deadline) },
+            Self::WasToldUnknown => Self::IsGone { deadline: None },
+            Self::IsGone { deadline } => Self::IsGone { deadline },
+        };
+    }
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
-    Free,
     Update(UpdateCall),
-    Read { table: TableId, code: u8, slots: Slots },
-    CreateTable,
-    DropTable,
+    Read(ReadCall),
+    Table(TableChange),
     Status { core: CoreId },
     Refresh,
+}
+
+/// What is asked of the coordinator.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum TableChange {
+    Create,
+    Drop,
 }
 
 /// An update beside its body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct UpdateCall {
-    pub(super) table: TableId,
-    pub(super) slots: Slots,
-    pub(super) keys: u16,
+    pub(super) keys: Keys,
+    pub(super) key_count: u16,
     /// Time to live of the operation key in milliseconds.
     pub(super) operation_key_ttl: Option<u64>,
-    /// Its number, once something was sent under it.
-    pub(super) sequence: Option<Sequence>,
-    /// From now on only `Cancel` is sent, and this is what a recorded `Cancelled` means.
-    pub(super) cancelling: Option<WhyNot>,
-    pub(super) cancel_on_deadline: bool,
+    /// Its name, from just before something is sent under it.
+    pub(super) rpc: Option<RpcId>,
+    pub(super) cancel: Cancel,
     pub(super) out_of_memory: u32,
-    /// Some attempt was answered: it has run somewhere.
-    pub(super) answered: bool,
+}
+
+/// A read beside its arguments.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct ReadCall {
+    pub(super) keys: Keys,
+    pub(super) code: u8,
+}
+
+/// What updates and reads have in common: whom they concern.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Keys {
+    pub(super) table: TableId,
+    pub(super) slots: Slots,
 }
 
 /// Which slots a call touches.
@@ -94,6 +117,15 @@ pub(super) enum Slots {
     One(Slot),
     /// Several: read them from the bytes.
     Several,
+}
+
+/// Whether an update is to be executed at all.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Cancel {
+    Never,
+    AtDeadline,
+    /// Only `Cancel` is sent any more, and this is what a recorded `Cancelled` means.
+    Begun(WhyNot),
 }
 
 /// What a call waits for.
@@ -112,12 +144,8 @@ pub(super) enum Stage {
 /// One attempt on its way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct InFlight {
-    pub(super) shard: ShardId,
-    pub(super) epoch: Epoch,
-    pub(super) primary: CoreId,
-    pub(super) list: ListVersion,
+    pub(super) target: Target,
     pub(super) attempt: Attempt,
-    pub(super) witnesses: Witnesses,
     pub(super) sync_sent: bool,
 }
 
@@ -139,34 +167,24 @@ impl Witnesses {
         self.count
     }
 
+    pub(super) fn nodes(&self) -> &[NodeId] {
+        &self.nodes[..usize::from(self.count)]
+    }
+
     pub(super) fn number_of(&self, node: NodeId) -> Option<u8> {
-        self.nodes[..usize::from(self.count)].iter().position(|&n| n == node).and_then(|n| u8::try_from(n).ok())
+        self.nodes().iter().position(|&n| n == node).and_then(|n| u8::try_from(n).ok())
     }
 }
 
 impl Call {
-    fn new() -> Self {
-        Self {
-            generation: 0,
-            kind: Kind::Free,
-            stage: Stage::Queued,
-            deadline: NEVER,
-            resume: NEVER,
-            armed: NEVER,
-            detached: false,
-            abandoned: false,
-            sent: false,
-            attempts: 0,
-            silent: 0,
-            refused: 0,
-            bytes: Vec::new(),
-            result: Vec::new(),
-        }
-    }
-
     /// When this call wants to be looked at.
     pub(super) fn wake(&self) -> Tick {
-        if self.detached { self.resume } else { self.resume.min(self.deadline) }
+        self.resume.min(self.caller.deadline())
+    }
+
+    /// Something left for a server, so that "not executed" takes a recorded outcome from now on (R2.2).
+    pub(super) fn is_sent(&self) -> bool {
+        self.attempts > 0
     }
 
     /// The update's part.
@@ -179,125 +197,13 @@ impl Call {
             other => panic!("{other:?} is no update"),
         }
     }
-}
 
-/// All calls; a slot and its buffers are used again.
-#[derive(Debug, Default)]
-pub(super) struct Calls {
-    slab: Vec<Call>,
-    free: Vec<u32>,
-    bytes: usize,
-}
-
-impl Calls {
-    /// A call whose `bytes` were already filled in by `fill`.
-    pub(super) fn insert(&mut self, kind: Kind, deadline: Tick, fill: impl FnOnce(&mut Vec<u8>)) -> usize {
-        let slot = match self.free.pop() {
-            Some(slot) => slot as usize,
-            None => {
-                self.slab.push(Call::new());
-                self.slab.len() - 1
-            }
-        };
-        let call = &mut self.slab[slot];
-        (call.kind, call.stage, call.deadline, call.resume) = (kind, Stage::Queued, deadline, NEVER);
-        (call.detached, call.abandoned, call.sent) = (false, false, false);
-        (call.attempts, call.silent, call.refused) = (0, 0, 0);
-        call.bytes.clear();
-        call.result.clear();
-        fill(&mut call.bytes);
-        self.bytes += call.bytes.len();
-        slot
-    }
-
-    pub(super) fn remove(&mut self, slot: usize) {
-        let call = &mut self.slab[slot];
-        assert!(call.kind != Kind::Free, "a call ends once");
-        self.bytes -= call.bytes.len();
-        call.kind = Kind::Free;
-        call.generation = call.generation.wrapping_add(1);
-        for buffer in [&mut call.bytes, &mut call.result] {
-            buffer.clear();
-            buffer.shrink_to(limits::BUFFER_KEPT_BYTES);
+    /// Every key of an operation; table requests and questions have none.
+    pub(super) fn for_each_key(&self, each: impl FnMut(&[u8])) {
+        match self.kind {
+            Kind::Update(_) => Body::decode(&self.bytes).expect("encoded here").update.for_each_key(each),
+            Kind::Read(read) => Read::decode(read.code, &self.bytes).expect("encoded here").for_each_key(each),
+            Kind::Table(_) | Kind::Status { .. } | Kind::Refresh => {}
         }
-        self.free.push(u32::try_from(slot).expect("far below 2^32 calls"));
-    }
-
-    pub(super) fn id(&self, slot: usize) -> CallId {
-        CallId::new(slot, self.slab[slot].generation)
-    }
-
-    /// The slot of a call that has not ended.
-    pub(super) fn find(&self, id: CallId) -> Option<usize> {
-        let call = self.slab.get(id.slot())?;
-        (call.kind != Kind::Free && call.generation == id.generation()).then_some(id.slot())
-    }
-
-    pub(super) fn has_room(&self, bytes: usize) -> bool {
-        self.len() < limits::CALLS_MAX && self.bytes.saturating_add(bytes) <= limits::CALL_BYTES_MAX
-    }
-
-    pub(super) fn len(&self) -> usize {
-        self.slab.len() - self.free.len()
-    }
-
-    /// Every slot that was ever used; free ones have [`Kind::Free`].
-    pub(super) fn slots(&self) -> std::ops::Range<usize> {
-        0..self.slab.len()
-    }
-}
-
-impl std::ops::Index<usize> for Calls {
-    type Output = Call;
-    fn index(&self, slot: usize) -> &Call {
-        &self.slab[slot]
-    }
-}
-
-impl std::ops::IndexMut<usize> for Calls {
-    fn index_mut(&mut self, slot: usize) -> &mut Call {
-        &mut self.slab[slot]
-    }
-}
-
-/// A client id's sequences and the calls that hold them.
-#[derive(Debug)]
-pub(super) struct Numbered {
-    pub(super) client: ClientId,
-    pub(super) window: ClientWindow,
-    /// The slot of the call that holds `sequence % OUTSTANDING_MAX`: the window makes it unique.
-    calls: Box<[Option<(Sequence, u32)>]>,
-}
-
-impl Numbered {
-    pub(super) fn new(client: ClientId) -> Self {
-        let calls = vec![None; usize::try_from(OUTSTANDING_MAX).expect("512")].into_boxed_slice();
-        Self { client, window: ClientWindow::new(), calls }
-    }
-
-    fn place(sequence: Sequence) -> usize {
-        (sequence.0 % OUTSTANDING_MAX) as usize
-    }
-
-    pub(super) fn hold(&mut self, sequence: Sequence, slot: usize) {
-        let slot = u32::try_from(slot).expect("far below 2^32 calls");
-        let before = self.calls[Self::place(sequence)].replace((sequence, slot));
-        assert!(before.is_none(), "{sequence} takes the place of {before:?}");
-    }
-
-    pub(super) fn slot_of(&self, client: ClientId, sequence: Sequence) -> Option<usize> {
-        let (held, slot) = self.calls[Self::place(sequence)]?;
-        (client == self.client && held == sequence).then_some(slot as usize)
-    }
-
-    /// The result of a sequence is there, or never will be: it may be acknowledged.
-    pub(super) fn finish(&mut self, sequence: Sequence) {
-        let held = self.calls[Self::place(sequence)].take();
-        assert!(held.is_some_and(|(s, _)| s == sequence), "{sequence} was not held");
-        self.window.finish(sequence);
-    }
-
-    pub(super) fn held(&self) -> impl Iterator<Item = (Sequence, usize)> {
-        self.calls.iter().flatten().map(|&(sequence, slot)| (sequence, slot as usize))
     }
 }

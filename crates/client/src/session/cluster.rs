@@ -1,26 +1,24 @@
-//! The session's own errands: finding the cluster, keeping its configuration fresh, and holding a client id with its
-//! lease. The coordinator may be away for a minute; nothing here stands in the way of a call meanwhile.
+//! The session's own errands: finding the cluster, keeping its configuration fresh, and tending its lease (`identity`).
+//! The coordinator may be away for a minute; nothing here stands in the way of a call meanwhile.
 
 use std::time::Duration;
 
 use kasha_machine::{Effect, Effects, Endpoint};
-use kasha_types::{ClientId, ClusterId, ClusterTime, ConfigVersion, CoreId, Tick};
+use kasha_types::{ClusterId, ClusterTime, ConfigVersion, CoreId, Tick};
 use kasha_wire::{Configuration, Message};
 
-use super::call::{Kind, NEVER, Numbered, Stage};
-use super::{Completion, Known, Session, WhyUnknown, send_message};
+use super::call::{Keys, Kind, NEVER, ReadCall, Stage, UpdateCall};
+use super::{CallId, Completion, Known, Session, WhyNot, send_message};
 use crate::limits;
 
-/// How long the coordinator may be silent before it is asked again.
+/// How long a seed may be silent before the next one is asked.
 const RETRY: Duration = Duration::from_millis(100);
-const RETRY_MAX: Duration = Duration::from_secs(1);
 
 /// What the session knows of the cluster.
 #[derive(Debug)]
 pub(super) struct Cluster {
     id: Option<ClusterId>,
     pub(super) configuration: Option<Configuration>,
-    lease: Lease,
     /// The greatest ClusterTime heard of, and when.
     time: (ClusterTime, Tick),
     /// Somebody wants a newer configuration.
@@ -33,20 +31,11 @@ pub(super) struct Cluster {
     asked: usize,
 }
 
-#[derive(Debug)]
-enum Lease {
-    /// `OpenSession` is repeated until it is answered.
-    Opening { nonce: Option<u64>, again_at: Tick, pause: Duration },
-    /// `RenewLease` is sent at a third of the term, and then repeated.
-    Held { expiry: ClusterTime, renew_at: Tick },
-}
-
 impl Cluster {
     pub(super) fn new(id: Option<ClusterId>, now: Tick) -> Self {
         Self {
             id,
             configuration: None,
-            lease: Lease::Opening { nonce: None, again_at: now, pause: RETRY },
             time: (ClusterTime(0), now),
             wanted: true,
             wanted_from_coordinator: false,
@@ -66,15 +55,9 @@ impl Cluster {
         }
     }
 
-    /// When the session has something to do for itself.
+    /// When the configuration is to be asked for.
     pub(super) fn next_errand(&self) -> Tick {
-        let ask = if self.wanted { self.ask_at } else { NEVER };
-        let lease = match self.lease {
-            Lease::Opening { .. } if self.configuration.is_none() => NEVER,
-            Lease::Opening { again_at, .. } => again_at,
-            Lease::Held { renew_at, .. } => renew_at,
-        };
-        ask.min(lease)
+        if self.wanted { self.ask_at } else { NEVER }
     }
 
     /// What the cluster's time is by now, as far as we can know.
@@ -83,17 +66,9 @@ impl Cluster {
         heard.after_millis(u64::try_from(now.since(at).as_millis()).unwrap_or(u64::MAX))
     }
 
-    fn heard_time(&mut self, time: ClusterTime, now: Tick) {
+    pub(super) fn heard_time(&mut self, time: ClusterTime, now: Tick) {
         if time > self.time(now) {
             self.time = (time, now);
-        }
-    }
-
-    /// When the lease of what is sent now ends, as far as we know.
-    pub(super) fn lease_expiry(&self) -> ClusterTime {
-        match self.lease {
-            Lease::Held { expiry, .. } => expiry,
-            Lease::Opening { .. } => ClusterTime(0),
         }
     }
 }
@@ -101,27 +76,26 @@ impl Cluster {
 impl Session {
     /// Does what is due for the session itself.
     pub(super) fn run_errands(&mut self, now: Tick, out: &mut Effects) {
-        if self.cluster.wanted && self.cluster.ask_at <= now {
+        if self.cluster.next_errand() <= now {
             self.ask_for_configuration(now, out);
         }
-        if self.cluster.configuration.is_none() {
-            return;
+        if self.cluster.configuration.is_some() {
+            self.tend_lease(now, out);
+            self.start_table_requests(now, out);
         }
-        match &mut self.cluster.lease {
-            Lease::Opening { nonce, again_at, pause } if *again_at <= now => {
-                let nonce = *nonce.get_or_insert_with(|| self.rng.next_u64());
-                *again_at = now.after(*pause);
-                *pause = (*pause * 2).min(RETRY_MAX);
-                send_message(Endpoint::Coordinator, &Message::OpenSession { nonce }, out);
-            }
-            Lease::Held { renew_at, .. } if *renew_at <= now => {
-                *renew_at = now.after(RETRY_MAX);
-                let client = self.numbered.as_ref().expect("a lease is a client's").client;
-                send_message(Endpoint::Coordinator, &Message::RenewLease { client }, out);
-            }
-            Lease::Opening { .. } | Lease::Held { .. } => {}
-        }
-        self.start_table_requests(now, out);
+    }
+
+    /// When the session has something to do for itself.
+    pub(super) fn next_errand(&self) -> Tick {
+        let ask = self.cluster.next_errand();
+        if self.cluster.configuration.is_some() { ask.min(self.identity.next_errand()) } else { ask }
+    }
+
+    /// Completes with [`Completion::Refreshed`] once the configuration is as new as the coordinator's.
+    pub fn refresh(&mut self, now: Tick, out: &mut Effects) -> CallId {
+        let slot = self.insert(Kind::Refresh, now, None, |_| ());
+        self.start(slot, now, out);
+        self.calls.id(slot)
     }
 
     fn ask_for_configuration(&mut self, now: Tick, out: &mut Effects) {
@@ -177,15 +151,14 @@ impl Session {
             self.cluster.configuration = Some(configuration);
         }
         for slot in self.calls.slots() {
-            if self.calls[slot].kind == Kind::Free {
-                continue;
-            }
-            match self.calls[slot].stage {
+            let Some(call) = self.calls.get(slot) else { continue };
+            match call.stage {
                 Stage::Backoff { for_configuration: true } if is_newer => self.start(slot, now, out),
                 Stage::InFlight(in_flight) if is_newer => {
-                    let shard = self.configuration().and_then(|have| have.shard(in_flight.shard));
+                    let target = in_flight.target;
+                    let shard = self.configuration().and_then(|have| have.shard(target.shard));
                     let is_same =
-                        shard.is_some_and(|now| now.epoch == in_flight.epoch && now.primary == in_flight.primary.node);
+                        shard.is_some_and(|now| now.epoch == target.epoch && now.primary == target.primary.node);
                     if !is_same {
                         self.start(slot, now, out);
                     }
@@ -201,73 +174,20 @@ impl Session {
     fn decide(&mut self, slot: usize, from_coordinator: bool, now: Tick, out: &mut Effects) {
         match self.calls[slot].kind {
             Kind::Refresh if from_coordinator => self.end(slot, Completion::Refreshed),
-            Kind::Update(_) | Kind::Read { .. } if !self.is_table_unknown(slot) => self.start(slot, now, out),
-            Kind::Update(_) | Kind::Read { .. } if from_coordinator => self.end_as_unknown_table(slot),
-            _ => {}
-        }
-    }
-
-    pub(super) fn on_session_opened(
-        &mut self,
-        nonce: u64,
-        client: ClientId,
-        lease_expiry: ClusterTime,
-        time: ClusterTime,
-        now: Tick,
-    ) -> Known {
-        let is_ours = matches!(self.cluster.lease, Lease::Opening { nonce: Some(ours), .. } if ours == nonce);
-        if !is_ours || client == ClientId(0) {
-            return Known::No;
-        }
-        self.cluster.heard_time(time, now);
-        self.numbered = Some(Numbered::new(client));
-        self.table_sequence = 0;
-        self.cluster.lease = Lease::Held { expiry: lease_expiry, renew_at: renew_at(lease_expiry, time, now) };
-        Known::Yes
-    }
-
-    pub(super) fn on_lease_renewed(
-        &mut self,
-        client: ClientId,
-        lease_expiry: ClusterTime,
-        time: ClusterTime,
-        now: Tick,
-    ) -> Known {
-        if self.client() != Some(client) {
-            return Known::No;
-        }
-        self.cluster.heard_time(time, now);
-        let expiry = self.cluster.lease_expiry().max(lease_expiry);
-        self.cluster.lease = Lease::Held { expiry, renew_at: renew_at(lease_expiry, time, now) };
-        Known::Yes
-    }
-
-    /// The saved results go with the lease: what is under way is unknown (R2.2). What was never sent goes on under the
-    /// next client id.
-    pub(super) fn on_lease_lost(&mut self, client: ClientId, now: Tick) -> Known {
-        if self.client() != Some(client) {
-            return Known::No;
-        }
-        self.stats.leases_lost += 1;
-        self.numbered = None;
-        self.cluster.lease = Lease::Opening { nonce: None, again_at: now, pause: RETRY };
-        for slot in self.calls.slots() {
-            match &mut self.calls[slot].kind {
-                Kind::Update(update) => update.sequence = None,
-                Kind::CreateTable | Kind::DropTable => {}
-                Kind::Free | Kind::Read { .. } | Kind::Status { .. } | Kind::Refresh => continue,
+            Kind::Update(UpdateCall { keys, .. }) | Kind::Read(ReadCall { keys, .. }) => {
+                self.decide_table(slot, keys, from_coordinator, now, out);
             }
-            if self.calls[slot].sent {
-                self.end(slot, Completion::Unknown(WhyUnknown::LeaseLost));
-            }
+            Kind::Refresh | Kind::Table(_) | Kind::Status { .. } => {}
         }
-        Known::Yes
     }
-}
 
-fn renew_at(expiry: ClusterTime, time: ClusterTime, now: Tick) -> Tick {
-    let third = Duration::from_millis(expiry.0.saturating_sub(time.0) / 3);
-    now.after(third.max(RETRY))
+    fn decide_table(&mut self, slot: usize, keys: Keys, from_coordinator: bool, now: Tick, out: &mut Effects) {
+        if !self.is_table_unknown(slot, keys) {
+            self.start(slot, now, out);
+        } else if from_coordinator {
+            self.end_undone(slot, WhyNot::UnknownTable);
+        }
+    }
 }
 
 /// Tells the shell every address that is new.

@@ -2,18 +2,21 @@
 //! to a read that arrives while its call is open is linearizable, whichever attempt it belongs to.
 
 use kasha_machine::{Effects, Endpoint};
-use kasha_types::{CoreId, Epoch, ListVersion, ShardId, TableId, Tick};
+use kasha_types::{CoreId, TableId, Tick};
 use kasha_wire::hot::decode_small;
 use kasha_wire::status::CoreStatus;
-use kasha_wire::{DecodeError, Envelope, Message, OutcomeCode, Read, ReadAnswerView, ReadRefused, ReadView, Refusal};
+use kasha_wire::{DecodeError, Envelope, Message, OutcomeCode, Read, ReadAnswerView, ReadRefused, ReadView};
 use kasha_witness::Attempt;
 
-use super::call::{InFlight, Kind, Slots, Stage, Witnesses};
-use super::updates::{NoTarget, check_read, slots_of};
+use super::advice::{Advice, advice};
+use super::call::{InFlight, Keys, Kind, ReadCall, Slots, Stage};
+use super::check::check_read;
+use super::route::{NoTarget, slots_of};
 use super::{CallId, Completion, Known, Session, WhyFailed, WhyNot, send, send_message};
 
 impl Session {
-    pub(super) fn new_read(
+    /// Starts a read of keys of `table`; `deadline` as in [`CallOptions`](super::CallOptions).
+    pub fn read(
         &mut self,
         now: Tick,
         table: TableId,
@@ -26,8 +29,8 @@ impl Session {
             Ok(()) => slots_of(|each| read.for_each_key(each)).0,
             Err(_) => Slots::Several,
         };
-        let kind = Kind::Read { table, code: read.code(), slots };
-        let slot = self.insert(kind, now, deadline, |arguments| {
+        let call = ReadCall { keys: Keys { table, slots }, code: read.code() };
+        let slot = self.insert(Kind::Read(call), now, deadline, |arguments| {
             if checked.is_ok() {
                 read.encode_arguments(arguments);
             }
@@ -35,38 +38,33 @@ impl Session {
         let id = self.calls.id(slot);
         self.stats.reads += 1;
         match checked {
-            Err(why) => self.end(slot, Completion::ReadFailed(WhyFailed::NotPossible(why))),
-            Ok(()) if !self.calls.has_room(0) => {
-                self.end(slot, Completion::ReadFailed(WhyFailed::NotPossible(WhyNot::Overloaded)));
-            }
-            Ok(()) => self.start_read(slot, now, out),
+            Err(why) => self.end_undone(slot, why),
+            Ok(()) if !self.calls.has_room(0) => self.end_undone(slot, WhyNot::Overloaded),
+            Ok(()) => self.start_read(slot, call, now, out),
         }
         id
     }
 
-    pub(super) fn start_read(&mut self, slot: usize, now: Tick, out: &mut Effects) {
-        let Kind::Read { table, code, slots } = self.calls[slot].kind else { unreachable!("a read") };
-        let target = match self.target(slot, table, slots) {
+    pub(super) fn start_read(&mut self, slot: usize, read: ReadCall, now: Tick, out: &mut Effects) {
+        let Keys { table, .. } = read.keys;
+        let target = match self.target(slot, read.keys) {
             Ok(target) => target,
             Err(NoTarget::NoConfiguration | NoTarget::NotServing) => return self.pause(slot, true, now),
             Err(NoTarget::UnknownTable) => return self.ask_coordinator(slot, now),
-            Err(NoTarget::CrossShard) => {
-                let why = WhyFailed::NotPossible(WhyNot::CrossShard);
-                return self.end(slot, Completion::ReadFailed(why));
-            }
+            Err(NoTarget::CrossShard) => return self.end_undone(slot, WhyNot::CrossShard),
         };
         let patience = self.patience(self.calls[slot].silent);
         let (read_id, cluster_time) = (self.wire_id(slot), self.cluster.time(now));
         let call = &mut self.calls[slot];
         self.stats.attempts += 1;
-        self.stats.retries += u64::from(call.attempts > 0);
-        (call.sent, call.attempts) = (true, call.attempts + 1);
-        let (epoch, primary, list) = (target.epoch, target.primary, ListVersion::NONE);
-        let envelope = Envelope { shard: target.shard, epoch, list, cluster_time, attempt: call.attempts };
+        self.stats.retries += u64::from(call.is_sent());
+        call.attempts += 1;
+        let (shard, epoch, list) = (target.shard, target.epoch, target.list);
+        let envelope = Envelope { shard, epoch, list, cluster_time, attempt: call.attempts };
         let mark = out.mark();
-        ReadView { envelope, read_id, table, code, arguments: &call.bytes }.encode(out.arena());
-        send(Endpoint::Core(primary), mark, out);
-        call.stage = Stage::InFlight(in_flight(target.shard, epoch, primary));
+        ReadView { envelope, read_id, table, code: read.code, arguments: &call.bytes }.encode(out.arena());
+        send(Endpoint::Core(target.primary), mark, out);
+        call.stage = Stage::InFlight(InFlight { target, attempt: Attempt::new(epoch, list, 0), sync_sent: false });
         call.resume = now.after(patience);
         self.timers.arm(&mut self.calls, slot);
     }
@@ -81,7 +79,7 @@ impl Session {
     }
 
     fn slot_of_read(&self, read_id: u64) -> Option<usize> {
-        self.slot_of_wire_id(read_id).filter(|&slot| matches!(self.calls[slot].kind, Kind::Read { .. }))
+        self.slot_of_wire_id(read_id).filter(|&slot| matches!(self.calls[slot].kind, Kind::Read(_)))
     }
 
     pub(super) fn on_read_answer(&mut self, payload: &[u8]) -> Result<Known, DecodeError> {
@@ -102,33 +100,28 @@ impl Session {
             return Ok(Known::No);
         }
         self.stats.refused(refused.why);
-        self.calls[slot].silent = 0;
-        match refused.why {
-            Refusal::NotPrimary | Refusal::WrongShard | Refusal::OldWitnessList | Refusal::Recovering => {
-                self.pause(slot, true, now);
-            }
-            Refusal::Busy
-            | Refusal::LeaseUnproven
-            | Refusal::OutOfMemory
-            | Refusal::TooFewMembers
-            | Refusal::WindowExceeded
-            | Refusal::LeaseExpired
-            | Refusal::Stale
-            | Refusal::Reused
-            | Refusal::Unprovable => self.pause(slot, false, now),
-            Refusal::BadRequest | Refusal::TooLarge => {
-                self.end(slot, Completion::ReadFailed(WhyFailed::Refused(refused.why)));
-            }
+        match advice(refused.why) {
+            Advice::Refresh => self.try_later(slot, true, now),
+            // A read has neither id nor lease that could be gone: that word is no reason to stop asking.
+            Advice::Retry | Advice::GiveUp(_) => self.try_later(slot, false, now),
+            Advice::Cancel(_) => self.end(slot, Completion::ReadFailed(WhyFailed::Refused(refused.why))),
         }
         Ok(Known::Yes)
     }
 
-    pub(super) fn start_status(&mut self, slot: usize, now: Tick, out: &mut Effects) {
-        let Kind::Status { core } = self.calls[slot].kind else { unreachable!("a status question") };
+    /// Asks a core how it is.
+    pub fn status(&mut self, now: Tick, core: CoreId, out: &mut Effects) -> CallId {
+        let slot = self.insert(Kind::Status { core }, now, None, |_| ());
+        self.start_status(slot, core, now, out);
+        self.calls.id(slot)
+    }
+
+    pub(super) fn start_status(&mut self, slot: usize, core: CoreId, now: Tick, out: &mut Effects) {
         let patience = self.patience(self.calls[slot].silent);
         let id = self.wire_id(slot);
         let call = &mut self.calls[slot];
-        (call.sent, call.attempts, call.silent) = (true, call.attempts + 1, call.silent + 1);
+        call.attempts += 1;
+        call.silent += 1;
         call.stage = Stage::Backoff { for_configuration: false };
         call.resume = now.after(patience);
         send_message(Endpoint::Core(core), &Message::GetStatus { id }, out);
@@ -144,9 +137,4 @@ impl Session {
             _ => Known::No,
         }
     }
-}
-
-fn in_flight(shard: ShardId, epoch: Epoch, primary: CoreId) -> InFlight {
-    let (list, witnesses) = (ListVersion::NONE, Witnesses::default());
-    InFlight { shard, epoch, primary, list, attempt: Attempt::new(epoch, list, 0), witnesses, sync_sent: false }
 }

@@ -6,22 +6,32 @@ use kasha_types::{ClientId, Tick};
 use kasha_wire::Message;
 use kasha_wire::message::{TableCommand, TableOutcome};
 
-use super::call::{Kind, Stage};
+use super::call::{Kind, Stage, TableChange};
 use super::{CallId, Completion, Known, Session, WhyNot, send_message};
 
 impl Session {
-    pub(super) fn new_table_call(&mut self, kind: Kind, now: Tick, name: &str, out: &mut Effects) -> CallId {
-        let _ = &out;
+    /// Creates a table.
+    pub fn create_table(&mut self, now: Tick, name: &str, out: &mut Effects) -> CallId {
+        self.change_tables(TableChange::Create, now, name, out)
+    }
+
+    /// Drops a table with all it holds.
+    pub fn drop_table(&mut self, now: Tick, name: &str, out: &mut Effects) -> CallId {
+        self.change_tables(TableChange::Drop, now, name, out)
+    }
+
+    fn change_tables(&mut self, change: TableChange, now: Tick, name: &str, out: &mut Effects) -> CallId {
         let has_room = self.calls.has_room(name.len());
-        let slot = self.insert(kind, now, None, |bytes| bytes.extend_from_slice(name.as_bytes()));
+        let slot = self.insert(Kind::Table(change), now, None, |bytes| bytes.extend_from_slice(name.as_bytes()));
         let id = self.calls.id(slot);
         if name.is_empty() || name.len() > TABLE_NAME_BYTES_MAX {
             let why = format!("a table's name has 1 to {TABLE_NAME_BYTES_MAX} bytes; choose another");
             self.end(slot, Completion::Table(TableOutcome::Refused(why)));
         } else if has_room {
-            self.tables.push_back(id);
+            self.calls.enqueue(slot, &mut self.tables);
+            self.start_table_requests(now, out);
         } else {
-            self.end(slot, Completion::NotExecuted(WhyNot::Overloaded));
+            self.end_undone(slot, WhyNot::Overloaded);
         }
         id
     }
@@ -33,27 +43,26 @@ impl Session {
                 self.tables.pop_front();
                 continue;
             };
-            if !self.calls[slot].sent && self.numbered.is_some() {
+            if !self.calls[slot].is_sent() && self.client().is_some() {
                 self.table_sequence += 1;
-                self.send_table_request(slot, now, out);
+                self.start(slot, now, out);
             }
             return;
         }
     }
 
-    pub(super) fn send_table_request(&mut self, slot: usize, now: Tick, out: &mut Effects) {
+    pub(super) fn send_table_request(&mut self, slot: usize, change: TableChange, now: Tick, out: &mut Effects) {
         let client = self.client().expect("table requests under way end with their client");
         let patience = self.patience(self.calls[slot].silent);
         let call = &mut self.calls[slot];
-        (call.sent, call.attempts) = (true, call.attempts + 1);
+        call.attempts += 1;
         call.silent += 1;
         call.stage = Stage::Backoff { for_configuration: false };
         call.resume = now.after(patience);
         let name = String::from_utf8(call.bytes.clone()).expect("it was a text");
-        let command = match call.kind {
-            Kind::CreateTable => TableCommand::Create(name),
-            Kind::DropTable => TableCommand::Drop(name),
-            other => unreachable!("{other:?} in the queue of table requests"),
+        let command = match change {
+            TableChange::Create => TableCommand::Create(name),
+            TableChange::Drop => TableCommand::Drop(name),
         };
         let message = Message::TableRequest { client, sequence: self.table_sequence, command };
         send_message(Endpoint::Coordinator, &message, out);
@@ -62,8 +71,9 @@ impl Session {
 
     pub(super) fn on_table_answer(&mut self, client: ClientId, sequence: u64, outcome: TableOutcome) -> Known {
         let slot = self.tables.front().and_then(|&front| self.calls.find(front));
+        let is_ours = self.client() == Some(client) && sequence == self.table_sequence;
         match slot {
-            Some(slot) if self.client() == Some(client) && sequence == self.table_sequence && self.calls[slot].sent => {
+            Some(slot) if is_ours && self.calls[slot].is_sent() => {
                 self.tables.pop_front();
                 self.cluster.want_configuration();
                 self.end(slot, Completion::Table(outcome));

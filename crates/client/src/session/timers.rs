@@ -6,7 +6,8 @@ use std::collections::BinaryHeap;
 
 use kasha_types::Tick;
 
-use super::call::{Calls, Kind, NEVER};
+use super::call::NEVER;
+use super::calls::Calls;
 
 #[derive(Debug, Default)]
 pub(super) struct Timers {
@@ -17,8 +18,8 @@ impl Timers {
     /// Sees to it that the call comes up when it wants to, or earlier.
     pub(super) fn arm(&mut self, calls: &mut Calls, slot: usize) {
         let wake = calls[slot].wake();
-        if wake < calls[slot].armed {
-            calls[slot].armed = wake;
+        if wake < calls.armed(slot) {
+            calls.set_armed(slot, wake);
             self.heap.push(Reverse((wake, u32::try_from(slot).expect("far below 2^32 calls"))));
         }
     }
@@ -32,17 +33,15 @@ impl Timers {
         while let Some(&Reverse((at, slot))) = self.heap.peek().filter(|Reverse((at, _))| *at <= now) {
             self.heap.pop();
             let slot = slot as usize;
-            if calls[slot].armed != at {
+            if calls.armed(slot) != at {
                 continue;
             }
-            calls[slot].armed = NEVER;
-            if calls[slot].kind == Kind::Free {
-                continue;
+            calls.set_armed(slot, NEVER);
+            match calls.get(slot).map(|call| call.wake()) {
+                None => {}
+                Some(wake) if wake <= now => return Some(slot),
+                Some(_) => self.arm(calls, slot),
             }
-            if calls[slot].wake() <= now {
-                return Some(slot);
-            }
-            self.arm(calls, slot);
         }
         None
     }

@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use kasha_machine::Endpoint;
 use kasha_types::{ClusterId, CoreId, Incarnation};
-use kasha_wire::{FRAME_HEADER_BYTES, FrameHeader, Kind, Message};
+use kasha_wire::message::is_handshake;
+use kasha_wire::{FRAME_HEADER_BYTES, FrameHeader, Message};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
@@ -110,8 +111,8 @@ impl Reader {
                 let len = FRAME_HEADER_BYTES + header.payload_len;
                 let Some(frame) = buffer[whole..].get(..len) else { break };
                 let payload = header.check(frame).map_err(|error| error.to_string())?;
-                if Kind::from_number(header.kind) == Some(Kind::Message) {
-                    is_welcome |= self.check_handshake(payload, is_welcome)?;
+                if is_handshake(header.kind, payload) {
+                    is_welcome |= self.check_handshake(payload)?;
                 }
                 if !is_welcome {
                     return Err(
@@ -130,13 +131,8 @@ impl Reader {
         }
     }
 
-    /// Whether this is the welcome.
-    fn check_handshake(&self, payload: &[u8], is_welcome: bool) -> Result<bool, String> {
-        // Only the first message is read here; a goodbye may come at any time.
-        const GOODBYE: u8 = 3;
-        if is_welcome && payload.first() != Some(&GOODBYE) {
-            return Ok(false);
-        }
+    /// Whether this is the welcome. A goodbye may come at any time.
+    fn check_handshake(&self, payload: &[u8]) -> Result<bool, String> {
         match Message::decode(payload) {
             Ok(Message::Welcome { cluster, core, .. }) => {
                 if self.cluster.is_some_and(|ours| ours != cluster) {

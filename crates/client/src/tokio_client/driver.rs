@@ -2,26 +2,23 @@
 //! every shell does, and tells callers what became of their calls.
 
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use kasha_machine::turn::{Shell, finish};
-use kasha_machine::{Effects, Endpoint, FileName, Held, Input, Machine};
-use kasha_types::{ClusterId, CoreId, LocalPosition, TableId, Tick};
+use kasha_machine::turn::finish;
+use kasha_machine::{Effects, Held, Input, Machine};
+use kasha_types::limits::OPERATION_KEY_TTL_MILLIS;
+use kasha_types::{CoreId, TableId, Tick};
+use kasha_wire::message::is_handshake;
 use kasha_wire::{Configuration, FRAME_HEADER_BYTES, FrameHeader, Read, Update};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 
-use super::connection::{Dial, Event};
+use super::connection::Event;
+use super::links::Links;
 use crate::session::{CallId, CallOptions, Completion, Session, SessionOptions, SessionStats};
 
-/// Bytes that may wait for one connection; more are dropped, and sent again by the session.
-const OUTPUT_BYTES_MAX: usize = 8 * 1024 * 1024;
-const RECONNECT: Duration = Duration::from_millis(1);
-const RECONNECT_MAX: Duration = Duration::from_millis(500);
-/// Inputs of one turn.
+/// Inputs of one turn from each queue.
 const INPUTS_MAX: usize = 256;
 
 /// An operation that crossed a channel.
@@ -39,7 +36,8 @@ pub(super) type Reply = oneshot::Sender<(CallId, Completion)>;
 #[derive(Clone, Debug, Default)]
 pub(super) struct Options {
     pub(super) deadline: Option<Duration>,
-    pub(super) operation_key: Option<(Vec<u8>, u64)>,
+    pub(super) operation_key: Option<Vec<u8>>,
+    pub(super) operation_key_ttl: Option<Duration>,
     pub(super) cancel_on_deadline: bool,
 }
 
@@ -64,111 +62,6 @@ pub(super) enum Ask {
     Refresh,
 }
 
-/// Connections by endpoint.
-struct Links {
-    routes: BTreeMap<Endpoint, SocketAddr>,
-    links: BTreeMap<Endpoint, Link>,
-    failures: BTreeMap<Endpoint, Failure>,
-    cluster: Option<ClusterId>,
-    count: u64,
-    events: mpsc::Sender<Event>,
-}
-
-struct Link {
-    number: u64,
-    turn: Vec<u8>,
-    output: mpsc::UnboundedSender<Vec<u8>>,
-    queued: Arc<AtomicUsize>,
-}
-
-struct Failure {
-    not_before: Instant,
-    pause: Duration,
-}
-
-impl Links {
-    fn dial(&mut self, to: Endpoint) -> Option<&mut Link> {
-        if !self.links.contains_key(&to) {
-            let address = *self.routes.get(&to)?;
-            if self.failures.get(&to).is_some_and(|failure| failure.not_before > Instant::now()) {
-                return None;
-            }
-            self.count += 1;
-            let (number, (sender, output)) = (self.count, mpsc::unbounded_channel());
-            let queued = Arc::new(AtomicUsize::new(0));
-            let (events, cluster) = (self.events.clone(), self.cluster);
-            let dial = Dial { to, link: number, address, cluster, output, queued: Arc::clone(&queued), events };
-            tokio::spawn(dial.run());
-            self.links.insert(to, Link { number, turn: Vec::new(), output: sender, queued });
-        }
-        self.links.get_mut(&to)
-    }
-
-    fn is_current(&self, endpoint: Endpoint, number: u64) -> bool {
-        self.links.get(&endpoint).is_some_and(|link| link.number == number)
-    }
-
-    fn lost(&mut self, endpoint: Endpoint) {
-        self.links.remove(&endpoint);
-        let pause = self.failures.get(&endpoint).map_or(RECONNECT, |failure| (failure.pause * 2).min(RECONNECT_MAX));
-        self.failures.insert(endpoint, Failure { not_before: Instant::now() + pause, pause });
-    }
-
-    /// One write per connection and turn.
-    fn flush(&mut self) {
-        for link in self.links.values_mut().filter(|link| !link.turn.is_empty()) {
-            link.queued.fetch_add(link.turn.len(), Ordering::Relaxed);
-            // A connection that has just ended reports itself.
-            let _ = link.output.send(std::mem::take(&mut link.turn));
-        }
-    }
-}
-
-impl Shell for Links {
-    fn send(&mut self, to: Endpoint, head: &[u8], tail: &[u8]) {
-        let Some(link) = self.dial(to) else { return };
-        let waiting = link.queued.load(Ordering::Relaxed) + link.turn.len();
-        if waiting + head.len() + tail.len() <= OUTPUT_BYTES_MAX {
-            link.turn.extend_from_slice(head);
-            link.turn.extend_from_slice(tail);
-        }
-    }
-
-    fn route(&mut self, to: Endpoint, address: SocketAddr) {
-        if self.routes.insert(to, address).is_some_and(|before| before != address) {
-            self.links.remove(&to);
-            self.failures.remove(&to);
-        }
-    }
-
-    fn disconnect(&mut self, to: Endpoint) {
-        self.flush();
-        self.links.remove(&to);
-    }
-
-    fn write(&mut self, file: FileName, _: u64, _: &[u8]) {
-        unreachable!("a client has no files: {file:?}");
-    }
-    fn replace(&mut self, file: FileName, _: &[u8]) {
-        unreachable!("a client has no files: {file:?}");
-    }
-    fn truncate(&mut self, file: FileName, _: u64) {
-        unreachable!("a client has no files: {file:?}");
-    }
-    fn remove(&mut self, file: FileName) {
-        unreachable!("a client has no files: {file:?}");
-    }
-    fn commit(&mut self, to: LocalPosition, _: bool) {
-        unreachable!("a client has no files: {to:?}");
-    }
-    fn flush(&mut self) {
-        unreachable!("a client has no files");
-    }
-    fn stop(&mut self, why: &str) {
-        unreachable!("a session never stops its process: {why}");
-    }
-}
-
 /// The task's state.
 pub(super) struct Driver {
     session: Session,
@@ -177,11 +70,12 @@ pub(super) struct Driver {
     links: Links,
     started: Instant,
     commands: mpsc::Receiver<Command>,
-    abandoned: mpsc::UnboundedReceiver<Ticket>,
+    abandoned: mpsc::Receiver<Ticket>,
     events: mpsc::Receiver<Event>,
     waiting: BTreeMap<CallId, (Ticket, Reply)>,
     tickets: BTreeMap<Ticket, CallId>,
-    resolving: Vec<(CallId, oneshot::Sender<Completion>)>,
+    /// Who asked what became of a call that is still open.
+    resolving: BTreeMap<CallId, Vec<oneshot::Sender<Completion>>>,
     ready: Vec<oneshot::Sender<()>>,
     /// The last connection's end, for the error of a failed start.
     problem: Arc<Mutex<String>>,
@@ -191,21 +85,13 @@ impl Driver {
     pub(super) fn new(
         options: SessionOptions,
         commands: mpsc::Receiver<Command>,
-        abandoned: mpsc::UnboundedReceiver<Ticket>,
+        abandoned: mpsc::Receiver<Ticket>,
         problem: Arc<Mutex<String>>,
     ) -> Self {
         const EVENTS_MAX: usize = 1024;
         let (sender, events) = mpsc::channel(EVENTS_MAX);
         let mut effects = Effects::new();
-        let cluster = options.cluster;
-        let links = Links {
-            routes: BTreeMap::new(),
-            links: BTreeMap::new(),
-            failures: BTreeMap::new(),
-            cluster,
-            count: 0,
-            events: sender,
-        };
+        let links = Links::new(options.cluster, sender);
         Self {
             session: Session::new(options, Tick(0), &mut effects),
             effects,
@@ -217,7 +103,7 @@ impl Driver {
             events,
             waiting: BTreeMap::new(),
             tickets: BTreeMap::new(),
-            resolving: Vec::new(),
+            resolving: BTreeMap::new(),
             ready: Vec::new(),
             problem,
         }
@@ -240,15 +126,19 @@ impl Driver {
                     self.session.step(now, Input::Tick, &mut self.effects);
                 }
             }
-            // What else has come already belongs to the same turn: one write per connection for all of it.
-            for _ in 0..INPUTS_MAX {
-                if let Ok(command) = self.commands.try_recv() {
-                    self.on_command(command);
-                } else if let Ok(event) = self.events.try_recv() {
-                    self.on_event(event);
-                } else {
-                    break;
-                }
+            self.take_inputs();
+        }
+    }
+
+    /// What else has come already belongs to the same turn: one write per connection for all of it. No queue waits for
+    /// another one to be empty.
+    fn take_inputs(&mut self) {
+        for _ in 0..INPUTS_MAX {
+            let command = self.commands.try_recv().map(|command| self.on_command(command));
+            let event = self.events.try_recv().map(|event| self.on_event(event));
+            let abandoned = self.abandoned.try_recv().map(|ticket| self.on_abandoned(ticket));
+            if command.is_err() && event.is_err() && abandoned.is_err() {
+                return;
             }
         }
     }
@@ -269,16 +159,9 @@ impl Driver {
                 self.session.abandon(call);
             }
         }
-        self.resolving.retain(|(_, reply)| !reply.is_closed());
-        let mut at = 0;
-        while at < self.resolving.len() {
-            match self.session.resolve(self.resolving[at].0) {
-                Some(completion) => {
-                    let (_, reply) = self.resolving.swap_remove(at);
-                    // Whoever asked may have left in this very moment.
-                    let _ = reply.send(completion);
-                }
-                None => at += 1,
+        while let Some(call) = self.session.poll_resolvable() {
+            for reply in self.resolving.remove(&call).into_iter().flatten() {
+                self.resolve(call, reply);
             }
         }
         if self.session.configuration().is_some() {
@@ -298,11 +181,27 @@ impl Driver {
                 self.waiting.insert(call, (ticket, reply));
                 self.tickets.insert(ticket, call);
             }
-            Command::Resolve { call, reply } => self.resolving.push((call, reply)),
+            Command::Resolve { call, reply } => self.resolve(call, reply),
             Command::Ready { reply } => self.ready.push(reply),
             // Who asks may be gone; then nobody is told.
             Command::Configuration { reply } => drop(reply.send(self.session.configuration().cloned())),
             Command::Stats { reply } => drop(reply.send(self.session.stats().clone())),
+        }
+    }
+
+    /// Tells what became of a call, now or when it has ended.
+    fn resolve(&mut self, call: CallId, reply: oneshot::Sender<Completion>) {
+        if reply.is_closed() {
+            return;
+        }
+        match self.session.resolve(call) {
+            // Whoever asked may have left in this very moment.
+            Some(completion) => drop(reply.send(completion)),
+            None => {
+                let waiting = self.resolving.entry(call).or_default();
+                waiting.retain(|reply| !reply.is_closed());
+                waiting.push(reply);
+            }
         }
     }
 
@@ -312,9 +211,11 @@ impl Driver {
         match what {
             Ask::Update { table, operation, options } => {
                 let update = Update::decode(operation.code, &operation.arguments).expect("encoded by a handle");
+                let millis = |ttl: Duration| u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX);
+                let ttl = options.operation_key_ttl.map_or(OPERATION_KEY_TTL_MILLIS, millis);
                 let options = CallOptions {
                     deadline: options.deadline.map(|deadline| now.after(deadline)),
-                    operation_key: options.operation_key.as_ref().map(|(key, ttl)| (key.as_slice(), *ttl)),
+                    operation_key: options.operation_key.as_deref().map(|key| (key, ttl)),
                     cancel_on_deadline: options.cancel_on_deadline,
                 };
                 session.update(now, table, &update, &options, out)
@@ -341,14 +242,16 @@ impl Driver {
         let now = self.now();
         match event {
             Event::Frames { from, link, bytes } if self.links.is_current(from, link) => {
-                self.links.failures.remove(&from);
+                self.links.heard(from);
                 let mut rest = &bytes[..];
                 while !rest.is_empty() {
                     let header = FrameHeader::parse(rest).expect("checked").expect("whole");
                     let (frame, after) = rest.split_at(FRAME_HEADER_BYTES + header.payload_len);
                     let payload = &frame[FRAME_HEADER_BYTES..];
-                    self.session.step(now, Input::Frame { from, kind: header.kind, payload }, &mut self.effects);
                     rest = after;
+                    if !is_handshake(header.kind, payload) {
+                        self.session.step(now, Input::Frame { from, kind: header.kind, payload }, &mut self.effects);
+                    }
                 }
             }
             Event::Gone { from, link, why } if self.links.is_current(from, link) => {
@@ -358,5 +261,68 @@ impl Driver {
             }
             Event::Frames { .. } | Event::Gone { .. } => {}
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const CALLS: u64 = 2 * INPUTS_MAX as u64;
+
+    struct Handles {
+        commands: mpsc::Sender<Command>,
+        abandoned: mpsc::Sender<Ticket>,
+    }
+
+    fn driver() -> (Driver, Handles) {
+        let (commands, command_queue) = mpsc::channel(CALLS as usize);
+        let (abandoned, abandoned_queue) = mpsc::channel(CALLS as usize);
+        let options = SessionOptions::new(vec!["127.0.0.1:1".parse().expect("an address")], 1);
+        let driver = Driver::new(options, command_queue, abandoned_queue, Arc::default());
+        (driver, Handles { commands, abandoned })
+    }
+
+    #[tokio::test]
+    async fn dropped_futures_are_heard_as_fast_as_calls_are_made() {
+        let (mut driver, handles) = driver();
+        let mut answers = Vec::new();
+        for ticket in 0..CALLS {
+            let (reply, answer) = oneshot::channel();
+            answers.push(answer);
+            let command = Command::Call { ticket, what: Ask::Refresh, reply };
+            handles.commands.try_send(command).expect("room");
+        }
+        for turn in 1..=2 {
+            driver.take_inputs();
+            assert_eq!(driver.session.outstanding(), turn * INPUTS_MAX);
+        }
+        drop(answers);
+        for ticket in 0..CALLS {
+            handles.abandoned.try_send(ticket).expect("room");
+        }
+        for turn in (0..2).rev() {
+            driver.take_inputs();
+            assert_eq!(driver.session.outstanding(), turn * INPUTS_MAX);
+        }
+    }
+
+    #[tokio::test]
+    async fn whoever_stopped_asking_what_became_of_a_call_is_forgotten() {
+        let (mut driver, _handles) = driver();
+        let call = driver.start(Ask::Refresh);
+        for _ in 0..100 {
+            let (reply, _) = oneshot::channel();
+            driver.on_command(Command::Resolve { call, reply });
+            let (reply, answer) = oneshot::channel();
+            driver.on_command(Command::Resolve { call, reply });
+            assert_eq!(driver.resolving[&call].len(), 1);
+            drop(answer);
+        }
+        driver.session.abandon(call);
+        let (reply, mut answer) = oneshot::channel();
+        driver.on_command(Command::Resolve { call, reply });
+        let forgotten = Completion::Unknown(crate::session::WhyUnknown::Forgotten);
+        assert_eq!(answer.try_recv(), Ok(forgotten), "and an ended call is answered at once");
     }
 }

@@ -5,7 +5,7 @@ use std::pin::Pin;
 use std::time::Duration;
 
 use kasha_types::TableId;
-use kasha_types::limits::{KEY_BYTES_MAX, OPERATION_KEY_TTL_MILLIS};
+use kasha_types::limits::KEY_BYTES_MAX;
 use kasha_wire::operation::ItemsBuffer;
 use kasha_wire::outcome::Shape;
 use kasha_wire::{DecodeError, Outcome, Read, Update};
@@ -293,16 +293,13 @@ impl<T> UpdateCall<T> {
     /// [`UpdateCall::ttl`]): the same request gets the original result, a different one an error. The key counts
     /// within the slot of the operation's first key.
     pub fn once(mut self, operation_key: impl AsRef<[u8]>) -> Self {
-        let ttl = self.options.operation_key.map_or(OPERATION_KEY_TTL_MILLIS, |(_, ttl)| ttl);
-        self.options.operation_key = Some((operation_key.as_ref().to_vec(), ttl));
+        self.options.operation_key = Some(operation_key.as_ref().to_vec());
         self
     }
 
-    /// How long the operation key holds. Of no effect without [`UpdateCall::once`] before it.
+    /// How long the key of [`UpdateCall::once`] holds, to the millisecond. Of no effect without one.
     pub fn ttl(mut self, ttl: Duration) -> Self {
-        if let Some((_, millis)) = &mut self.options.operation_key {
-            *millis = u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX);
-        }
+        self.options.operation_key_ttl = Some(ttl);
         self
     }
 

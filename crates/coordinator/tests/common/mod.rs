@@ -172,6 +172,10 @@ pub struct World {
     /// Whether nodes report what they are asked for.
     pub reporting: bool,
     pub nodes: BTreeMap<NodeId, FakeNode>,
+    /// Pairs of nodes that do not hear each other, the smaller one first.
+    pub cuts: BTreeSet<(u16, u16)>,
+    /// Nodes that are up, and that the coordinator does not hear.
+    pub hidden: BTreeSet<u16>,
     /// Everything sent since it was last taken.
     pub sent: Vec<(Endpoint, Message)>,
 }
@@ -199,6 +203,8 @@ impl World {
             fast_disk,
             reporting: true,
             nodes: BTreeMap::new(),
+            cuts: BTreeSet::new(),
+            hidden: BTreeSet::new(),
             sent: Vec::new(),
         };
         world.finish();
@@ -300,15 +306,25 @@ impl World {
         std::mem::take(&mut self.sent).into_iter().filter(|(end, _)| *end == to).map(|(_, message)| message).collect()
     }
 
+    fn heard_by(&self, node: NodeId) -> Vec<NodeId> {
+        let hears = |&other: &NodeId| {
+            let pair = (node.0.min(other.0), node.0.max(other.0));
+            other != node && self.nodes[&other].up && !self.cuts.contains(&pair)
+        };
+        self.nodes.keys().copied().filter(hears).collect()
+    }
+
     pub fn heartbeat_of(&self, node: &FakeNode, core: u8, reports: Vec<Report>) -> Message {
         Message::Heartbeat {
             core: CoreId { node: node.id, core },
             incarnation: node.incarnation(),
             boot: node.boot,
             sent: self.now,
+            answered: self.now,
             have: node.have(),
             cluster_time: ClusterTime(0),
             addresses: node.addresses(),
+            heard: self.heard_by(node.id),
             reports,
         }
     }
@@ -324,8 +340,12 @@ impl World {
     }
 
     pub fn beat_all(&mut self) {
-        let up: Vec<(u16, u8)> =
-            self.nodes.values().filter(|node| node.up).map(|node| (node.id.0, node.cores)).collect();
+        let up: Vec<(u16, u8)> = self
+            .nodes
+            .values()
+            .filter(|node| node.up && !self.hidden.contains(&node.id.0))
+            .map(|node| (node.id.0, node.cores))
+            .collect();
         for (id, cores) in up {
             for core in 0..cores {
                 let reports = if self.reporting { self.nodes[&NodeId(id)].reports() } else { Vec::new() };
@@ -353,6 +373,8 @@ impl World {
         let disk = MemoryDisk { durable: self.disk.durable.clone(), ..MemoryDisk::default() };
         let mut next = Self::try_with(self.options.clone(), disk, self.now, self.fast_disk).unwrap();
         std::mem::swap(&mut next.nodes, &mut self.nodes);
+        std::mem::swap(&mut next.cuts, &mut self.cuts);
+        std::mem::swap(&mut next.hidden, &mut self.hidden);
         next.reporting = self.reporting;
         *self = next;
     }

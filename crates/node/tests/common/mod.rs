@@ -1,6 +1,8 @@
 //! One core driven by hand: frames in, frames out, a disk in memory.
 #![allow(dead_code, reason = "each test file uses a part")]
 
+pub mod cluster;
+
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
@@ -14,6 +16,7 @@ use kasha_wire::body::BodyHead;
 use kasha_wire::codec::Bytes;
 use kasha_wire::frame::{FRAME_HEADER_BYTES, Kind};
 use kasha_wire::hot::{self, AnswerView, Envelope, ReadAnswerView, ReadView, RequestView};
+use kasha_wire::message::Holding;
 use kasha_wire::{
     Body, Configuration, Durability, Member, MemberState, Message, NodeInfo, Read, Refused, ShardConfig, ShardPhase,
     TableInfo, Tablet, Update,
@@ -83,6 +86,23 @@ pub enum Heard {
     ReadRefused,
 }
 
+impl Heard {
+    /// What a frame to a client says, if it answers a request or a read.
+    pub fn of(frame: &[u8]) -> Option<Self> {
+        let payload = &frame[FRAME_HEADER_BYTES..];
+        Some(match Kind::from_number(frame[11])? {
+            Kind::Answer => {
+                let view = AnswerView::decode(payload).expect("an answer");
+                Self::Answer { synced: view.synced, result: view.result.to_vec() }
+            }
+            Kind::Refuse => Self::Refused(hot::decode_small::<Refused>(payload).expect("a refusal").why),
+            Kind::ReadAnswer => Self::Read(ReadAnswerView::decode(payload).expect("an answer").result.to_vec()),
+            Kind::ReadRefuse => Self::ReadRefused,
+            _ => return None,
+        })
+    }
+}
+
 pub fn address() -> SocketAddr {
     SocketAddr::from(([127, 0, 0, 1], 1))
 }
@@ -119,24 +139,32 @@ pub struct Core {
     pub node: Node,
     pub shell: Shell,
     pub now: Tick,
-    effects: Effects,
-    held: Held,
+    pub effects: Effects,
+    pub held: Held,
     pub epoch: Epoch,
     pub memory_max_bytes: u64,
+    /// The disk is slow: commits wait in the shell until it is not.
+    pub slow_disk: bool,
 }
 
 impl Core {
     pub fn start(files: Files, memory_max_bytes: u64) -> Self {
+        Self::start_with(files, memory_max_bytes, |_| ())
+    }
+
+    pub fn start_with(files: Files, memory_max_bytes: u64, change: impl FnOnce(&mut NodeOptions)) -> Self {
         let mut options =
             NodeOptions::new(ClusterId(1), CoreId { node: NodeId(1), core: 0 }, vec![address()], address());
         options.replica_memory_max_bytes = memory_max_bytes;
         if memory_max_bytes < 1 << 28 {
             options.segment_bytes = 1 << 20; // many segments in a small memory
         }
+        change(&mut options);
         let mut effects = Effects::new();
         let node = Node::start(options, &files, Tick(1), &mut effects).expect("its own files");
         let shell = Shell { files, ..Shell::default() };
-        Self { node, shell, now: Tick(1_000_000_000), effects, held: Held::new(), epoch: Epoch(1), memory_max_bytes }
+        let (now, held, epoch) = (Tick(1_000_000_000), Held::new(), Epoch(1));
+        Self { node, shell, now, effects, held, epoch, memory_max_bytes, slow_disk: false }
     }
 
     /// A core that serves, alone.
@@ -153,15 +181,23 @@ impl Core {
     }
 
     pub fn heartbeat_answered(&mut self) {
-        let (sent, clients_below) = (self.now, ClientId(100));
-        let cluster_time = ClusterTime(1000);
-        self.message(Message::HeartbeatAnswer { sent, lease_millis: 60_000, cluster_time, clients_below });
+        self.coordinator_says_it_is(1000);
         self.shell.sent.clear();
     }
 
+    /// The coordinator answers a heartbeat that is sent now.
+    pub fn coordinator_says_it_is(&mut self, cluster_time: u64) {
+        let (sent, clients_below, cluster_time) = (self.now, ClientId(100), ClusterTime(cluster_time));
+        self.message(Message::HeartbeatAnswer { sent, lease_millis: 60_000, cluster_time, clients_below });
+    }
+
     pub fn frame(&mut self, kind: Kind, frame: &[u8]) {
+        self.frame_from(CONN, kind, frame);
+    }
+
+    pub fn frame_from(&mut self, from: Endpoint, kind: Kind, frame: &[u8]) {
         let payload = &frame[FRAME_HEADER_BYTES..];
-        let input = Input::Frame { from: CONN, kind: kind as u8, payload };
+        let input = Input::Frame { from, kind: kind as u8, payload };
         self.node.step(self.now, input, &mut self.effects);
         self.finish();
     }
@@ -172,30 +208,51 @@ impl Core {
         self.finish();
     }
 
-    fn finish(&mut self) {
+    /// Ends turns until the disk has nothing more to say.
+    pub fn finish(&mut self) {
         for _ in 0..8 {
             turn::finish(self.now, &mut self.node, &mut self.effects, &mut self.held, &mut self.shell);
             self.node.assert_invariants();
+            if self.slow_disk {
+                continue;
+            }
             for commit in std::mem::take(&mut self.shell.commits) {
                 self.node.step(self.now, Input::Durable(commit), &mut self.effects);
             }
         }
     }
 
+    /// A message from the coordinator.
     pub fn message(&mut self, message: Message) {
+        self.message_from(Endpoint::Coordinator, message);
+    }
+
+    pub fn message_from(&mut self, from: Endpoint, message: Message) {
         let mut frame = Vec::new();
         message.encode(&mut frame);
-        self.frame(Kind::Message, &frame);
+        self.frame_from(from, Kind::Message, &frame);
     }
 
     pub fn body(rpc: (u64, u64), ack: u64, key: Option<&[u8]>, update: &Update<'_>) -> Vec<u8> {
-        let head = BodyHead {
+        Self::body_with(rpc, ack, key, update, |_| ())
+    }
+
+    /// A body with another head than usual.
+    pub fn body_with(
+        rpc: (u64, u64),
+        ack: u64,
+        key: Option<&[u8]>,
+        update: &Update<'_>,
+        change: impl FnOnce(&mut BodyHead),
+    ) -> Vec<u8> {
+        let mut head = BodyHead {
             rpc: RpcId { client: ClientId(rpc.0), sequence: Sequence(rpc.1) },
             acknowledgement: AckedBelow(ack),
             lease_expiry: ClusterTime(200_000),
             not_after: ClusterTime(if key.is_some() { 100_000 } else { 0 }),
             table: TABLE,
         };
+        change(&mut head);
         let mut body = Vec::new();
         Body::encode(&head, key, update, &mut body);
         body
@@ -239,29 +296,27 @@ impl Core {
         self.heard()
     }
 
+    /// Whether a goodbye was the last thing that was sent to whom we are.
+    pub fn said_goodbye(&self) -> bool {
+        let Some((CONN, frame)) = self.shell.sent.last() else { return false };
+        matches!(Message::decode(&frame[FRAME_HEADER_BYTES..]), Ok(Message::Goodbye { .. }))
+    }
+
     fn heard(&self) -> Option<Heard> {
-        self.shell.sent.iter().filter(|(to, _)| *to == CONN).find_map(|(_, frame)| {
-            let payload = &frame[FRAME_HEADER_BYTES..];
-            Some(match Kind::from_number(frame[11])? {
-                Kind::Answer => {
-                    let view = AnswerView::decode(payload).expect("an answer");
-                    Heard::Answer { synced: view.synced, result: view.result.to_vec() }
-                }
-                Kind::Refuse => Heard::Refused(hot::decode_small::<Refused>(payload).expect("a refusal").why),
-                Kind::ReadAnswer => Heard::Read(ReadAnswerView::decode(payload).expect("an answer").result.to_vec()),
-                Kind::ReadRefuse => Heard::ReadRefused,
-                _ => return None,
-            })
-        })
+        self.shell.sent.iter().filter(|(to, _)| *to == CONN).find_map(|(_, frame)| Heard::of(frame))
     }
 
     pub fn witness_holds(&mut self, epoch: u32, bodies: &[Vec<u8>]) {
+        self.witness_says(2, epoch, Holding::Sure, bodies);
+    }
+
+    pub fn witness_says(&mut self, node: u16, epoch: u32, holding: Holding, bodies: &[Vec<u8>]) {
         self.message(Message::WitnessHolds {
             shard: SHARD,
             list: ListVersion(1),
             epoch: Epoch(epoch),
-            node: NodeId(2),
-            known: true,
+            node: NodeId(node),
+            holding,
             requests: bodies.iter().cloned().map(Bytes).collect(),
         });
     }

@@ -14,7 +14,9 @@ use kasha_machine::{Data, Disk, Effect, Effects, Endpoint, FileName, Gate, Input
 use kasha_runtime::{
     ClusterCell, EventLoop, Exit, Identity, LoopError, LoopHandle, LoopOptions, NetworkStats, Serve, listen, spawn_loop,
 };
-use kasha_types::{ClusterId, CoreId, Incarnation, LocalPosition, LogSlice, NodeId, SegmentId, ShardId, Tick};
+use kasha_types::{
+    ClusterId, CoreId, Epoch, Incarnation, LocalPosition, LogPosition, LogSlice, NodeId, SegmentId, ShardId, Tick,
+};
 use kasha_wire::frame::{begin, end};
 use kasha_wire::{FRAME_HEADER_BYTES, FrameHeader, Kind, Message};
 
@@ -129,6 +131,40 @@ impl Machine for Gated {
     }
     fn is_open(&self, gate: Gate) -> bool {
         matches!(gate, Gate::Durable(to) if to <= self.durable)
+    }
+    fn log_bytes(&self, _: LogSlice) -> &[u8] {
+        &[]
+    }
+}
+
+/// Answers when somebody has said "open", "drop" forgets what is held; everything is a replica's answer of shard 1.
+#[derive(Default)]
+pub struct Stuck {
+    pub is_open: bool,
+    pub handled: Arc<AtomicU64>,
+}
+
+impl Machine for Stuck {
+    fn step(&mut self, _: Tick, input: Input<'_>, out: &mut Effects) {
+        let Input::Frame { from, payload, .. } = input else { return };
+        match payload {
+            b"open" => self.is_open = true,
+            b"drop" => out.push(Effect::DropHeld(ShardId(1))),
+            _ => {
+                let position = LogPosition { epoch: Epoch(1), offset: 1 };
+                send(out, from, payload, Gate::Synced { shard: ShardId(1), position });
+                self.handled.fetch_add(1, Ordering::SeqCst);
+                return;
+            }
+        }
+        send(out, from, payload, Gate::Now);
+    }
+    fn end_turn(&mut self, _: Tick, _: &mut Effects) {}
+    fn next_deadline(&self) -> Option<Tick> {
+        None
+    }
+    fn is_open(&self, _: Gate) -> bool {
+        self.is_open
     }
     fn log_bytes(&self, _: LogSlice) -> &[u8] {
         &[]

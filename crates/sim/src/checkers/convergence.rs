@@ -1,12 +1,13 @@
 //! Convergence: once messages flow and nobody fails, every call is over, every shard is whole, and the replicas of a
-//! shard hold the same bytes.
+//! shard hold the same segments with the same bytes: what the log says is freed is freed at all of them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use kasha_machine::FileName;
 use kasha_types::{SegmentId, ShardId};
-use kasha_wire::Configuration;
+use kasha_wire::{Configuration, MemberState};
 
+use crate::checkers::records::{SEGMENT_FREED_ENTRY, entries_in};
 use crate::configurations::{Cores, what_lacks};
 use crate::disk::Content;
 use crate::process::Process;
@@ -25,7 +26,6 @@ pub fn lacks(
     }
     configuration.shards.iter().find_map(|shard| {
         let mut known: Option<(u64, BTreeMap<SegmentId, &Content>)> = None;
-        let known_primary = shard.members.first().is_some_and(|member| member.node == shard.primary);
         shard.members.iter().find_map(|member| {
             let id = cores.host_of(configuration, member.node, shard.shard)?;
             let process = &processes[id.0];
@@ -45,12 +45,14 @@ pub fn lacks(
             if *known_end != end {
                 return Some(format!("{}: {} ends at {end}, another at {known_end}", shard.shard, member.node));
             }
-            // The primary frees a segment first: what it keeps is still needed everywhere (R7.2).
-            if member.node != shard.primary
-                && known_primary
-                && let Some(id) = known_segments.keys().find(|id| !segments.contains_key(id))
-            {
-                return Some(format!("{}: {} lacks {id:?}", shard.shard, member.node));
+            // Nobody tells a backup that the last word is synced until the next one comes: it may still hold what that freed.
+            let freed = freed_in(segments.values().chain(known_segments.values()).copied());
+            let kept = |ids: &BTreeMap<SegmentId, &Content>| -> Vec<SegmentId> {
+                ids.keys().copied().filter(|id| !freed.contains(id)).collect()
+            };
+            if kept(known_segments) != kept(&segments) {
+                let (these, others): (Vec<_>, Vec<_>) = (segments.keys().collect(), known_segments.keys().collect());
+                return Some(format!("{}: {} holds {these:?}, another {others:?}", shard.shard, member.node));
             }
             let differing = segments.iter().find(|(id, content)| {
                 let base = u64::from(id.0) * u64::from(segment_bytes);
@@ -58,6 +60,37 @@ pub fn lacks(
                 known_segments.get(id).is_some_and(|other| !same(other, content, len))
             });
             differing.map(|(id, _)| format!("{}: {} differs in {id:?}", shard.shard, member.node))
+        })
+    })
+}
+
+/// The segments that a log says are freed.
+fn freed_in<'a>(segments: impl Iterator<Item = &'a Content>) -> BTreeSet<SegmentId> {
+    let mut freed = BTreeSet::new();
+    for content in segments {
+        entries_in(&content.bytes(), |kind, payload| {
+            if let (SEGMENT_FREED_ENTRY, Some(id)) = (kind, payload.first_chunk()) {
+                freed.insert(SegmentId(u32::from_le_bytes(*id)));
+            }
+        });
+    }
+    freed
+}
+
+/// Whether a joiner has copied a part of what it lacks, and not all.
+#[must_use]
+pub fn is_copying(configuration: &Configuration, cores: &Cores, processes: &[Process]) -> bool {
+    configuration.shards.iter().any(|shard| {
+        let files = |node| {
+            let process = &processes[cores.host_of(configuration, node, shard.shard)?.0];
+            process.is_running().then(|| segments(process, shard.shard))
+        };
+        let Some(primary) = files(shard.primary) else { return false };
+        let joiners = shard.members.iter().filter(|member| member.state == MemberState::Joining);
+        joiners.filter_map(|joiner| files(joiner.node)).any(|copied| {
+            // Older segments come in their order; the newest it has from the beginning.
+            let lacks = primary.keys().rfind(|id| !copied.contains_key(id));
+            lacks.is_some_and(|lacks| copied.keys().any(|id| id < lacks))
         })
     })
 }

@@ -154,7 +154,6 @@ mod tests {
     }
 
     #[test]
-    #[ignore = "it answers again under the old list, which the checker rightly calls a violation; to be split in two"]
     fn what_was_answered_is_synced_before_the_next_list() {
         for holders in [1..=1, 1..=2] {
             let mut watch = watch();

@@ -19,6 +19,8 @@ struct Counter {
     told: i64,
     unknown: i64,
     values: BTreeSet<i64>,
+    /// Told to two increments; a fault unless something else wrote in between.
+    repeated: BTreeSet<i64>,
     /// Some other kind of update wrote to it: not a counter.
     mixed: bool,
 }
@@ -45,7 +47,7 @@ pub fn check(history: &History) -> Vec<String> {
                     Told::Executed { .. } | Told::NotExecuted => continue,
                     _ => None,
                 };
-                count(counters.entry(key.clone()).or_default(), key, *delta, number, &mut violations);
+                count(counters.entry(key.clone()).or_default(), *delta, number);
             }
             Action::MultiIncrement(deltas) => {
                 for (index, (key, delta)) in deltas.iter().enumerate() {
@@ -54,7 +56,7 @@ pub fn check(history: &History) -> Vec<String> {
                         Told::Executed { .. } | Told::NotExecuted => continue,
                         _ => None,
                     };
-                    count(counters.entry(key.clone()).or_default(), key, *delta, number, &mut violations);
+                    count(counters.entry(key.clone()).or_default(), *delta, number);
                 }
             }
             Action::Append(key, token) => {
@@ -73,6 +75,11 @@ pub fn check(history: &History) -> Vec<String> {
                 }
             }
         }
+    }
+    for (key, counter) in counters.iter().filter(|(key, counter)| !counter.mixed && !tokens.contains_key(*key)) {
+        let name = String::from_utf8_lossy(key);
+        let repeated = counter.repeated.iter();
+        violations.extend(repeated.map(|value| format!("executed_once: two increments of {name} were told {value}")));
     }
     let last = last_values(history);
     check_expiring(history, &last, &mut violations);
@@ -94,14 +101,13 @@ pub fn check(history: &History) -> Vec<String> {
     violations
 }
 
-fn count(counter: &mut Counter, key: &Key, delta: i64, number: Option<i64>, violations: &mut Vec<String>) {
+fn count(counter: &mut Counter, delta: i64, number: Option<i64>) {
     match number {
         Some(value) => {
             counter.told += delta;
             counter.mixed |= delta != 1;
-            if delta == 1 && !counter.mixed && !counter.values.insert(value) {
-                let name = String::from_utf8_lossy(key);
-                violations.push(format!("executed_once: two increments of {name} were told {value}"));
+            if delta == 1 && !counter.values.insert(value) {
+                counter.repeated.insert(value);
             }
         }
         None => counter.unknown += delta,

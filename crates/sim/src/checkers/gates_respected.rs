@@ -277,7 +277,7 @@ impl Watch for GatesRespected {
 
 #[cfg(test)]
 mod tests {
-    use kasha_types::NodeId;
+    use kasha_types::{AttachId, NodeId};
 
     use super::*;
     use crate::checkers::records::tests::{RPC, SHARD, hold, segment, three_cores};
@@ -342,7 +342,8 @@ mod tests {
         let mut disk = SimDisk::new();
         let piece = Piece { epoch: Epoch(1), from: 8, bytes: Rc::from(&b"log bytes"[..]) };
         gates.pieces.entry((ProcessId(2), SHARD)).or_default().push_back(piece);
-        let appended = Appended { shard: SHARD, epoch: Epoch(1), node: NodeId(2), end: 17, round: 1 };
+        let (epoch, node, attach) = (Epoch(1), NodeId(2), AttachId(1));
+        let appended = Appended { shard: SHARD, epoch, node, attach, end: 17, round: 1 };
         gates.on_appended(&Appended { end: 16, ..appended }, ProcessId(2), &disk, "two");
         assert_eq!(gates.take_violations(), Vec::<String>::new(), "says nothing of this piece");
         gates.on_appended(&appended, ProcessId(2), &disk, "two");

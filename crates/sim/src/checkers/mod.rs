@@ -3,6 +3,7 @@
 pub mod convergence;
 pub mod current_witness_list;
 pub mod executed_once;
+pub mod flushed_in_time;
 pub mod gates_respected;
 pub mod linearizable_keys;
 pub mod one_primary_per_epoch;

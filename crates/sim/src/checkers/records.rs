@@ -18,6 +18,8 @@ const GROUP_MAGIC: [u8; 2] = *b"GK";
 const GROUP_HEADER: usize = 48;
 const ENTRY_HEADER: usize = 8;
 const COMPLETION_ENTRY: u8 = 3;
+/// Names a segment that is freed.
+pub(crate) const SEGMENT_FREED_ENTRY: u8 = 8;
 
 /// Completion records in each segment file, as the page cache has it, and in each replica, as it ever was.
 #[derive(Clone, Debug, Default)]
@@ -48,6 +50,17 @@ fn half(bytes: &[u8], at: usize) -> Option<usize> {
 
 /// The updates whose completion records stand in these groups; stops where no group begins.
 pub(crate) fn records_in(bytes: &[u8], found: &mut BTreeSet<RpcId>) {
+    entries_in(bytes, |kind, record| {
+        if kind == COMPLETION_ENTRY
+            && let (Some(client), Some(sequence)) = (word(record, 3), word(record, 11))
+        {
+            found.insert(RpcId { client: ClientId(client), sequence: Sequence(sequence) });
+        }
+    });
+}
+
+/// Shows every entry of these groups, its kind and the bytes from its payload on; stops where no group begins.
+pub(crate) fn entries_in(bytes: &[u8], mut show: impl FnMut(u8, &[u8])) {
     let mut at = 0;
     while bytes.get(at..at + 2) == Some(&GROUP_MAGIC[..]) {
         let Some(payload) = half(bytes, at + 4) else { return };
@@ -55,12 +68,7 @@ pub(crate) fn records_in(bytes: &[u8], found: &mut BTreeSet<RpcId>) {
         let mut entry = at + GROUP_HEADER;
         while entry + ENTRY_HEADER <= end.min(bytes.len()) {
             let Some(len) = half(bytes, entry + 4) else { return };
-            if bytes[entry] == COMPLETION_ENTRY {
-                let record = entry + ENTRY_HEADER;
-                if let (Some(client), Some(sequence)) = (word(bytes, record + 3), word(bytes, record + 11)) {
-                    found.insert(RpcId { client: ClientId(client), sequence: Sequence(sequence) });
-                }
-            }
+            show(bytes[entry], &bytes[entry + ENTRY_HEADER..]);
             entry += ENTRY_HEADER + len.next_multiple_of(8);
         }
         at = end.max(at + 8);

@@ -1,17 +1,19 @@
 //! Synced survives (D1, D2): when a new primary serves, it holds every update that anybody was promised before.
 //!
 //! Promised is what a primary called synced, and what it answered while all witnesses of the attempt's list had
-//! accepted it. A record may be gone once its client has acknowledged it or lost its lease.
+//! accepted it. A record may be gone once its client has acknowledged it or lost its lease, or with its table, and under
+//! `replicated` durability if it was promised shortly before every machine lost power (section 5).
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use kasha_types::{AckedBelow, ClientId, ConfigVersion, Epoch, ListVersion, NodeId, RpcId, ShardId};
+use kasha_types::{AckedBelow, ClientId, ConfigVersion, Epoch, ListVersion, NodeId, RpcId, ShardId, TableId};
 use kasha_wire::frame::Kind;
 use kasha_wire::{
     AnswerView, Body, Configuration, Message, Recorded, RecordedVerdict, RequestView, ShardPhase, Synced, hot,
 };
 
 use crate::checkers::records::Records;
+use crate::clock::SimTime;
 use crate::configurations::{Configurations, Cores};
 use crate::probes::Probes;
 use crate::tags;
@@ -32,9 +34,12 @@ pub struct SyncedSurvives {
     cores: Cores,
     records: Records,
     seen: ConfigVersion,
-    shards: BTreeMap<RpcId, ShardId>,
+    updates: BTreeMap<RpcId, (ShardId, TableId)>,
     attempts: BTreeMap<(RpcId, u32), Attempt>,
-    promised: BTreeMap<ShardId, BTreeSet<RpcId>>,
+    /// Since when.
+    promised: BTreeMap<ShardId, BTreeMap<RpcId, SimTime>>,
+    /// How long before a blackout promises are worth nothing, if it is not all fsynced.
+    forgets: Option<u64>,
     acknowledged: BTreeMap<ClientId, AckedBelow>,
     expired: BTreeSet<ClientId>,
     served: BTreeMap<ShardId, Epoch>,
@@ -49,18 +54,29 @@ impl SyncedSurvives {
         Self { configurations, cores, records, ..Self::default() }
     }
 
-    fn promise(&mut self, rpc: RpcId) {
-        if let Some(&shard) = self.shards.get(&rpc) {
-            self.promised.entry(shard).or_default().insert(rpc);
+    /// A blackout takes back what was promised so many nanoseconds before.
+    #[must_use]
+    pub fn forgetting(self, forgets: Option<u64>) -> Self {
+        Self { forgets, ..self }
+    }
+
+    fn promise(&mut self, rpc: RpcId, now: SimTime) {
+        if let Some(&(shard, _)) = self.updates.get(&rpc) {
+            self.promised.entry(shard).or_default().entry(rpc).or_insert(now);
         }
     }
 
+    fn on_blackout(&mut self, now: SimTime) {
+        let Some(forgets) = self.forgets else { return };
+        self.promised.values_mut().for_each(|promised| promised.retain(|_, at| at.after(forgets) < now));
+    }
+
     /// Whether an attempt has its answer and every witness of its list (CURP 3.2.1).
-    fn judge(&mut self, rpc: RpcId, attempt: u32) {
+    fn judge(&mut self, rpc: RpcId, attempt: u32, now: SimTime) {
         let Some(Attempt { list, answered: Some(epoch), accepted }) = self.attempts.get(&(rpc, attempt)) else {
             return;
         };
-        let Some(&shard) = self.shards.get(&rpc) else { return };
+        let Some(&(shard, _)) = self.updates.get(&rpc) else { return };
         let lists = self.configurations.of_term(shard, *epoch);
         let whole = |config: &kasha_wire::ShardConfig| {
             config.list == *list
@@ -68,7 +84,7 @@ impl SyncedSurvives {
                 && config.witnesses.iter().all(|w| accepted.contains(w))
         };
         if lists.iter().any(|(_, config)| whole(config)) {
-            self.promise(rpc);
+            self.promise(rpc, now);
         }
     }
 
@@ -80,15 +96,16 @@ impl SyncedSurvives {
                 continue;
             }
             let Some(primary) = self.cores.host_of(configuration, config.primary, shard) else { continue };
-            let (acknowledged, expired) = (&self.acknowledged, &self.expired);
+            let (acknowledged, expired, updates) = (&self.acknowledged, &self.expired, &self.updates);
             let is_owed = |rpc: &RpcId| {
                 let below = acknowledged.get(&rpc.client).map_or(0, |below| below.0);
-                rpc.sequence.0 >= below && !expired.contains(&rpc.client)
+                let has_table = configuration.tables.iter().any(|info| info.table == updates[rpc].1);
+                rpc.sequence.0 >= below && !expired.contains(&rpc.client) && has_table
             };
             let promised = self.promised.entry(shard).or_default();
-            promised.retain(is_owed);
+            promised.retain(|rpc, _| is_owed(rpc));
             self.checked += promised.len() as u64;
-            for rpc in promised.iter().filter(|&&rpc| !self.records.has(primary, shard, rpc)) {
+            for rpc in promised.keys().filter(|&&rpc| !self.records.has(primary, shard, rpc)) {
                 self.violations.push(format!(
                     "synced_survives: {} serves {shard} {} without {rpc}, which was promised before (D1, D2)",
                     config.primary, config.epoch
@@ -101,7 +118,7 @@ impl SyncedSurvives {
         let Ok(request) = RequestView::decode(payload) else { return };
         let Ok(body) = Body::decode(request.body) else { return };
         let (rpc, envelope) = (body.head.rpc, request.envelope);
-        self.shards.insert(rpc, envelope.shard);
+        self.updates.insert(rpc, (envelope.shard, body.head.table));
         self.attempts.entry((rpc, envelope.attempt)).or_default().list = envelope.list;
         let acknowledged = self.acknowledged.entry(rpc.client).or_insert(AckedBelow(1));
         *acknowledged = body.head.acknowledgement.max(*acknowledged);
@@ -109,16 +126,16 @@ impl SyncedSurvives {
 }
 
 impl Watch for SyncedSurvives {
-    fn sent(&mut self, sent: &Sent<'_>, _view: &View<'_>) {
+    fn sent(&mut self, sent: &Sent<'_>, view: &View<'_>) {
         match Kind::from_number(sent.kind) {
             Some(Kind::Request | Kind::Cancel) => self.on_request(sent.payload),
             Some(Kind::Answer) => {
                 if let Ok(answer) = AnswerView::decode(sent.payload) {
                     if answer.synced {
-                        self.promise(answer.rpc);
+                        self.promise(answer.rpc, view.now);
                     } else if let Some(attempt) = self.attempts.get_mut(&(answer.rpc, answer.attempt)) {
                         attempt.answered = Some(answer.epoch);
-                        self.judge(answer.rpc, answer.attempt);
+                        self.judge(answer.rpc, answer.attempt, view.now);
                     }
                 }
             }
@@ -129,12 +146,12 @@ impl Watch for SyncedSurvives {
                     && attempt.list == recorded.list
                 {
                     attempt.accepted.insert(recorded.node);
-                    self.judge(recorded.rpc, recorded.attempt);
+                    self.judge(recorded.rpc, recorded.attempt, view.now);
                 }
             }
             Some(Kind::Synced) => {
                 if let Ok(synced) = hot::decode_small::<Synced>(sent.payload) {
-                    self.promise(synced.rpc);
+                    self.promise(synced.rpc, view.now);
                 }
             }
             Some(Kind::Message) if tags::message(sent) == Some(tags::CONFIGURATION_IS) => {
@@ -149,6 +166,10 @@ impl Watch for SyncedSurvives {
             }
             _ => {}
         }
+    }
+
+    fn blackout(&mut self, view: &View<'_>) {
+        self.on_blackout(view.now);
     }
 
     fn take_violations(&mut self) -> Vec<String> {
@@ -172,7 +193,7 @@ mod tests {
 
     fn watch() -> SyncedSurvives {
         let mut watch = SyncedSurvives::new(Configurations::default(), three_cores(), Records::default());
-        watch.shards.insert(RPC, SHARD);
+        watch.updates.insert(RPC, (SHARD, TableId(1)));
         tell(&watch.configurations, &configuration(1, 1, 1));
         watch.on_configuration(&configuration(1, 1, 1));
         watch
@@ -181,13 +202,13 @@ mod tests {
     #[test]
     fn a_new_primary_holds_what_was_promised() {
         let mut lost = watch();
-        lost.promise(RPC);
+        lost.promise(RPC, SimTime(0));
         lost.on_configuration(&configuration(2, 1, 1));
         assert_eq!(lost.take_violations(), Vec::<String>::new(), "the same term");
         lost.on_configuration(&configuration(3, 2, 2));
         assert_eq!(lost.take_violations().len(), 1);
         let mut kept = watch();
-        kept.promise(RPC);
+        kept.promise(RPC, SimTime(0));
         hold(&kept.records, 2, segment(0), RPC);
         kept.on_configuration(&configuration(2, 2, 2));
         assert_eq!(kept.take_violations(), Vec::<String>::new());
@@ -202,11 +223,11 @@ mod tests {
             accepted: BTreeSet::from_iter(accepted),
         };
         watch.attempts.insert((RPC, 1), attempt(None));
-        watch.judge(RPC, 1);
+        watch.judge(RPC, 1, SimTime(0));
         watch.on_configuration(&configuration(2, 2, 2));
         assert_eq!(watch.take_violations(), Vec::<String>::new(), "promised nothing");
         watch.attempts.insert((RPC, 1), attempt(Some(NodeId(3))));
-        watch.judge(RPC, 1);
+        watch.judge(RPC, 1, SimTime(0));
         watch.on_configuration(&configuration(3, 3, 1));
         assert_eq!(watch.take_violations().len(), 1);
     }
@@ -214,14 +235,26 @@ mod tests {
     #[test]
     fn acknowledged_or_expired_is_not_owed() {
         let mut watch = watch();
-        watch.promise(RPC);
+        watch.promise(RPC, SimTime(0));
         watch.acknowledged.insert(RPC.client, AckedBelow(RPC.sequence.0 + 1));
         watch.on_configuration(&configuration(2, 2, 2));
         assert_eq!(watch.take_violations(), Vec::<String>::new());
         watch.acknowledged.clear();
-        watch.promise(RPC);
+        watch.promise(RPC, SimTime(0));
         watch.expired.insert(RPC.client);
         watch.on_configuration(&configuration(3, 3, 1));
         assert_eq!(watch.take_violations(), Vec::<String>::new());
+    }
+
+    #[test]
+    fn a_blackout_takes_back_what_was_promised_shortly_before() {
+        let lost_after = |now| {
+            let mut watch = watch().forgetting(Some(100));
+            watch.promise(RPC, SimTime(50));
+            watch.on_blackout(SimTime(now));
+            watch.on_configuration(&configuration(2, 2, 2));
+            watch.take_violations().len()
+        };
+        assert_eq!((lost_after(150), lost_after(151)), (0, 1));
     }
 }

@@ -3,18 +3,22 @@
 //! All use a few hot keys and move on to fresh ones before a key's history gets too long to search. Keys of one group
 //! share a `{tag}`, so that an update of several keys stays within a shard.
 
+mod bulk;
 mod counters;
 mod operation_keys;
 mod registers;
+mod spread;
 mod tables;
 mod tokens;
 
 use kasha_machine::Rng;
 use kasha_types::TableId;
 
+pub use bulk::Bulk;
 pub use counters::Counters;
 pub use operation_keys::OperationKeys;
 pub use registers::Registers;
+pub use spread::Spread;
 pub use tables::Tables;
 pub use tokens::Tokens;
 
@@ -117,6 +121,17 @@ impl HotKeys {
     }
 }
 
+/// What a run's load is made of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LoadKind {
+    /// A few hot keys, in every way.
+    Mixed,
+    /// So many keys that hardly two updates meet.
+    Spread,
+    /// More long values than a small memory holds.
+    Bulky,
+}
+
 /// Draws among workloads by weight, and gives some asks short deadlines or impatient callers.
 pub struct Mix {
     parts: Vec<(u64, Box<dyn Workload>)>,
@@ -128,7 +143,13 @@ pub struct Mix {
 
 impl Mix {
     /// Any mix, with at least so much of tables and of operation keys.
-    pub fn drawn(rng: &mut Rng, (tables, operation_keys): (u64, u64)) -> Self {
+    pub fn drawn(rng: &mut Rng, kind: LoadKind, (tables, operation_keys): (u64, u64)) -> Self {
+        let alone = |part: Box<dyn Workload>| Self { parts: vec![(1, part)], short_deadlines: 0, abandoned: 0 };
+        match kind {
+            LoadKind::Spread => return alone(Box::<Spread>::default()),
+            LoadKind::Bulky => return alone(Box::<Bulk>::default()),
+            LoadKind::Mixed => {}
+        }
         let per_tag = rng.between(1, 3);
         let mut weight = |least: u64| least + rng.below(10);
         let weights = [weight(2), weight(1), weight(1), operation_keys + weight(0)];

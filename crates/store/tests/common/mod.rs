@@ -1,7 +1,7 @@
 //! One shard's log and store, driven as a node drives them: a completion record with every update, replay, freeing.
 #![allow(dead_code, unreachable_pub, clippy::drop_non_drop)]
 
-use kasha_log::{Cursor, EntryKind, EntryOffset, Log, LogConfig, Purpose, entry_bytes};
+use kasha_log::{Cursor, EntryKind, EntryOffset, Log, LogConfig, Purpose, Screen, entry_bytes};
 use kasha_store::{Executed, ReadResult, Store};
 use kasha_types::{Epoch, SegmentId, ShardId, TableId};
 use kasha_wire::operation::ItemsBuffer;
@@ -52,7 +52,7 @@ impl Replica {
     pub fn follow(&mut self, primary: &Log) {
         let slices: Vec<_> = primary.pieces(self.log.end().offset, primary.end().offset, 4096).collect();
         for slice in slices {
-            self.log.append_raw(primary.slice(slice)).expect("it follows");
+            self.log.append_raw(primary.slice(slice), Screen::NONE).expect("it follows");
             self.replay();
             self.free_retired(self.replayed.offset);
         }

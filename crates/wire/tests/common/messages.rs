@@ -45,21 +45,23 @@ messages! {
     TableAnswer { client, sequence, outcome }
     GetStatus { id }
     StatusIs { id, status }
-    Heartbeat { core, incarnation, boot, sent, have, cluster_time, addresses, reports }
+    Heartbeat { core, incarnation, boot, sent, answered, have, cluster_time, addresses, heard, reports }
     HeartbeatAnswer { sent, lease_millis, cluster_time, clients_below }
     LeaseQuery { clients }
     LeaseVerdict { cluster_time, expired, alive }
-    Fence { shard, epoch, primary }
-    FenceReport { shard, epoch, node, exists, end, history, intact, complete }
-    Attach { shard, epoch, primary, since, expected, must_hold, start, live }
-    Attached { shard, epoch, node, end }
-    Mismatch { shard, epoch, node, end, history }
-    CopySegment { shard, epoch, segment, total, offset, bytes }
-    SegmentCopied { shard, epoch, node, segment, offset }
+    Ping { sent }
+    Pong { sent, node }
+    Fence { shard, epoch, primary, attach }
+    FenceReport { shard, epoch, node, attach, exists, end, history, intact, complete }
+    Attach { shard, epoch, primary, attach, since, expected, must_hold, start, live }
+    Attached { shard, epoch, node, attach }
+    Mismatch { shard, epoch, node, attach }
+    CopySegment { shard, epoch, attach, segment, total, offset, bytes }
+    SegmentCopied { shard, epoch, node, attach, segment, offset }
     FetchLog { shard, epoch, from }
     LogPiece { shard, epoch, from, bytes }
     FreezeWitness { shard, list, epoch }
-    WitnessHolds { shard, list, epoch, node, known, requests }
+    WitnessHolds { shard, list, epoch, node, holding, requests }
     Gc { shard, list, round, floor, entries }
     GcDone { shard, list, round, node, suspects }
 }

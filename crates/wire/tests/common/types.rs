@@ -4,7 +4,7 @@ use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use kasha_types::*;
 use kasha_wire::codec::Bytes;
-use kasha_wire::message::{AttachAt, GcEntry, LeaseInfo, Report, TableCommand, TableOutcome};
+use kasha_wire::message::{AttachAt, GcEntry, Holding, LeaseInfo, Report, TableCommand, TableOutcome};
 use kasha_wire::status::{CoreStatus, ReplicaStatus, WitnessStatus};
 use kasha_wire::*;
 use proptest::collection::vec;
@@ -50,6 +50,7 @@ newtypes!(
     Epoch,
     Incarnation,
     KeyHash,
+    AttachId,
     ListVersion,
     NodeId,
     SegmentId,
@@ -77,7 +78,7 @@ structs! {
     CoreId { node, core }
     LogPosition { epoch, offset }
     Envelope { shard, epoch, list, cluster_time, attempt }
-    Appended { shard, epoch, node, end, round }
+    Appended { shard, epoch, node, attach, end, round }
     SyncRequest { shard, epoch, rpc, attempt }
     Synced { rpc, epoch, attempt }
     Recorded { rpc, list, attempt, node, verdict }
@@ -166,6 +167,7 @@ plain! {
     Durability { Replicated, Fsync }
     MemberState { Complete, Joining }
     ShardPhase { Recovering, Serving }
+    Holding { Sure, PowerLost, Damaged, NeverHad }
     RecordedVerdict { Accepted, Conflict, NoSlot, TooLarge, WrongList, Frozen, LeaseExpired, Reused }
     Refusal { NotPrimary, WrongShard, OldWitnessList, LeaseExpired, LeaseUnproven, Busy, OutOfMemory, Reused, Stale,
         WindowExceeded, Unprovable, BadRequest, TooFewMembers, Recovering, TooLarge }
@@ -195,6 +197,13 @@ variants! {
         (super::any(), super::any(), super::any())
             .prop_map(|(shard, epoch, list)| Report::ListClosed { shard, epoch, list })
             => Report::ListClosed { shard: Sample::one(next), epoch: Sample::one(next), list: Sample::one(next) },
+        (super::any(), super::any(), super::any())
+            .prop_map(|(shard, epoch, node)| Report::Unanswered { shard, epoch, node })
+            => Report::Unanswered { shard: Sample::one(next), epoch: Sample::one(next), node: Sample::one(next) },
+        (super::any(), super::any()).prop_map(|(shard, epoch)| Report::Stuck { shard, epoch })
+            => Report::Stuck { shard: Sample::one(next), epoch: Sample::one(next) },
+        (super::any(), super::any()).prop_map(|(shard, list)| Report::WitnessLost { shard, list })
+            => Report::WitnessLost { shard: Sample::one(next), list: Sample::one(next) },
     ]
     SocketAddr: |next| [
         (super::any::<u32>(), super::any::<u16>()).prop_map(|(ip, port)| (Ipv4Addr::from(ip), port).into())
@@ -249,10 +258,10 @@ macro_rules! every_type {
     ($each:ident) => {
         every_type!($each: u8, u16, u32, u64, u128, i64, bool, Option<u32>, Vec<u16>, String, Bytes, SocketAddr,
             AckedBelow, BodyHash, BootId, ClientId, ClusterId, ClusterTime, ConfigVersion, Epoch, Incarnation, KeyHash,
-            ListVersion, NodeId, SegmentId, Sequence, ShardId, Slot, TableId, Tick, RpcId, CoreId, LogPosition,
+            AttachId, ListVersion, NodeId, SegmentId, Sequence, ShardId, Slot, TableId, Tick, RpcId, CoreId, LogPosition,
             Envelope, Appended, SyncRequest, Synced, Recorded, RecordedVerdict, Refusal, Refused, ReadRefused,
             Durability, MemberState, ShardPhase, Member, ShardConfig, NodeInfo, TableInfo, Tablet, Configuration,
-            TableCommand, TableOutcome, Report, LeaseInfo, GcEntry, AttachAt, CoreStatus, ReplicaStatus, WitnessStatus,
+            TableCommand, TableOutcome, Report, LeaseInfo, GcEntry, AttachAt, Holding, CoreStatus, ReplicaStatus, WitnessStatus,
             Message)
     };
     ($each:ident: $($ty:ty),*) => { $($each::<$ty>(stringify!($ty));)* };

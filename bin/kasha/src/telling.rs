@@ -1,0 +1,97 @@
+//! What servers tell their operator while they run: who was lost, who is primary now. Machines log nothing; this looks
+//! at them between turns.
+
+use std::collections::BTreeMap;
+
+use kasha_coordinator::Coordinator;
+use kasha_machine::Effects;
+use kasha_node::Node;
+use kasha_runtime::{Application, Control};
+use kasha_types::{ConfigVersion, Epoch, NodeId, ShardId, Tick};
+use kasha_wire::{MemberState, ShardConfig, ShardPhase};
+
+/// Tells of what the coordinator commits.
+#[derive(Debug, Default)]
+pub struct TellCommits {
+    seen: ConfigVersion,
+    alive: BTreeMap<NodeId, bool>,
+    shards: BTreeMap<ShardId, ShardConfig>,
+}
+
+impl Application<Coordinator> for TellCommits {
+    fn turn(&mut self, _: Tick, machine: &mut Coordinator, _: &mut Effects) -> Control {
+        let configuration = machine.configuration();
+        if configuration.version == self.seen {
+            return Control::Continue;
+        }
+        for info in &configuration.nodes {
+            match (self.alive.insert(info.node, info.alive), info.alive) {
+                (Some(true) | None, false) => tracing::warn!("{} is lost", info.node),
+                (Some(false), true) => tracing::warn!("{} is back", info.node),
+                (None, true) => tracing::info!("{} is there", info.node),
+                (Some(_), _) => {}
+            }
+        }
+        for config in &configuration.shards {
+            let before = self.shards.insert(config.shard, config.clone());
+            // What the log of an earlier process says is no news.
+            if self.seen != ConfigVersion(0) {
+                tell_shard(before.as_ref(), config);
+            }
+        }
+        self.seen = configuration.version;
+        Control::Continue
+    }
+}
+
+fn tell_shard(before: Option<&ShardConfig>, now: &ShardConfig) {
+    let shard = now.shard;
+    let (epoch, phase) = before.map_or((Epoch(0), ShardPhase::Recovering), |before| (before.epoch, before.phase));
+    let (begins, serves) = (now.epoch != epoch, now.phase == ShardPhase::Serving);
+    match (begins, serves && (begins || phase != now.phase)) {
+        // A new cluster's first terms are no loss of anything.
+        (_, true) if now.epoch == Epoch(1) => tracing::info!("{shard}: {} serves", now.primary),
+        (true, false) if now.epoch == Epoch(1) => {}
+        (true, false) => tracing::warn!("{shard}: {} is to be primary ({})", now.primary, now.epoch),
+        (_, true) => tracing::warn!("{shard}: {} serves ({})", now.primary, now.epoch),
+        (false, false) => {}
+    }
+    let members = |config: &ShardConfig| -> String {
+        let name = |member: &kasha_wire::Member| match member.state {
+            MemberState::Complete => member.node.to_string(),
+            MemberState::Joining => format!("{} (joining)", member.node),
+        };
+        config.members.iter().map(name).collect::<Vec<_>>().join(", ")
+    };
+    if before.is_none_or(|before| members(before) != members(now)) {
+        tracing::info!("{shard}: members are {}", members(now));
+    }
+    if before.is_none_or(|before| before.list != now.list) {
+        let witnesses: Vec<_> = now.witnesses.iter().map(ToString::to_string).collect();
+        tracing::info!("{shard}: witnesses are {} ({})", witnesses.join(", "), now.list);
+    }
+}
+
+/// Tells whether a node's core is heard by the coordinator.
+#[derive(Debug, Default)]
+pub struct TellLease {
+    had: Option<bool>,
+}
+
+impl Application<Node> for TellLease {
+    fn turn(&mut self, now: Tick, machine: &mut Node, _: &mut Effects) -> Control {
+        let has = machine.has_lease(now);
+        if self.had.is_some_and(|had| had != has) {
+            if has {
+                tracing::warn!("the coordinator answers again");
+            } else {
+                tracing::warn!("the coordinator does not answer: no fail-over, no new clients; reads are slower");
+            }
+        }
+        // The first lease is no news; what is not there yet was not lost.
+        if has || self.had.is_some() {
+            self.had = Some(has);
+        }
+        Control::Continue
+    }
+}

@@ -1,0 +1,147 @@
+//! The slab that calls live in. A place and the buffers of its last call are used again: nothing is allocated in steady
+//! state. A generation tells a place's calls apart.
+
+use std::collections::VecDeque;
+
+use kasha_types::Tick;
+
+use super::call::{Call, Caller, Kind, NEVER, Stage};
+use crate::limits;
+
+/// Names one call of one session; never used for another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct CallId(pub(super) u64);
+
+impl CallId {
+    fn new(slot: usize, generation: u32) -> Self {
+        Self(u64::from(generation) << 32 | slot as u64)
+    }
+
+    fn slot(self) -> usize {
+        (self.0 & u64::from(u32::MAX)) as usize
+    }
+
+    fn generation(self) -> u32 {
+        u32::try_from(self.0 >> 32).expect("32 bits")
+    }
+}
+
+/// All calls; a place and its buffers are used again.
+#[derive(Debug, Default)]
+pub(super) struct Calls {
+    slab: Vec<Place>,
+    free: Vec<Vacant>,
+    bytes: usize,
+}
+
+#[derive(Debug)]
+struct Place {
+    generation: u32,
+    /// When the timer heap holds this place, `NEVER` if it does not. Outlives the call.
+    armed: Tick,
+    call: Option<Call>,
+}
+
+/// A place without a call, and the buffers of its last one.
+#[derive(Debug)]
+struct Vacant {
+    slot: u32,
+    bytes: Vec<u8>,
+    result: Vec<u8>,
+}
+
+impl Calls {
+    /// A call whose `bytes` are filled in by `fill`.
+    pub(super) fn insert(&mut self, kind: Kind, deadline: Tick, fill: impl FnOnce(&mut Vec<u8>)) -> usize {
+        let Vacant { slot, mut bytes, result } = self.free.pop().unwrap_or_else(|| {
+            let slot = u32::try_from(self.slab.len()).expect("far below 2^32 calls");
+            self.slab.push(Place { generation: 0, armed: NEVER, call: None });
+            Vacant { slot, bytes: Vec::new(), result: Vec::new() }
+        });
+        fill(&mut bytes);
+        self.bytes += bytes.len();
+        self.slab[slot as usize].call = Some(Call {
+            kind,
+            stage: Stage::Queued,
+            caller: Caller::Waits { deadline },
+            resume: NEVER,
+            attempts: 0,
+            silent: 0,
+            refused: 0,
+            bytes,
+            result,
+        });
+        slot as usize
+    }
+
+    pub(super) fn remove(&mut self, slot: usize) {
+        let place = &mut self.slab[slot];
+        let Call { mut bytes, mut result, .. } = place.call.take().expect("a call ends once");
+        place.generation = place.generation.wrapping_add(1);
+        self.bytes -= bytes.len();
+        for buffer in [&mut bytes, &mut result] {
+            buffer.clear();
+            buffer.shrink_to(limits::BUFFER_KEPT_BYTES);
+        }
+        self.free.push(Vacant { slot: u32::try_from(slot).expect("far below 2^32 calls"), bytes, result });
+    }
+
+    pub(super) fn id(&self, slot: usize) -> CallId {
+        CallId::new(slot, self.slab[slot].generation)
+    }
+
+    /// The slot of a call that has not ended.
+    pub(super) fn find(&self, id: CallId) -> Option<usize> {
+        let place = self.slab.get(id.slot())?;
+        (place.call.is_some() && place.generation == id.generation()).then_some(id.slot())
+    }
+
+    /// The call in this slot, if there is one.
+    pub(super) fn get(&self, slot: usize) -> Option<&Call> {
+        self.slab[slot].call.as_ref()
+    }
+
+    /// Puts a call at the end of a queue. Ended ones are skipped when their turn comes; until then they must not pile up.
+    pub(super) fn enqueue(&self, slot: usize, queue: &mut VecDeque<CallId>) {
+        if queue.len() >= limits::QUEUE_MAX {
+            queue.retain(|&id| self.find(id).is_some());
+        }
+        queue.push_back(self.id(slot));
+    }
+
+    /// Whether another call of this many bytes fits.
+    pub(super) fn has_room(&self, bytes: usize) -> bool {
+        self.len() < limits::CALLS_MAX && self.bytes.saturating_add(bytes) <= limits::CALL_BYTES_MAX
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.slab.len() - self.free.len()
+    }
+
+    /// Every slot that was ever used; see [`Self::get`].
+    pub(super) fn slots(&self) -> std::ops::Range<usize> {
+        0..self.slab.len()
+    }
+
+    /// When the timer heap holds this slot.
+    pub(super) fn armed(&self, slot: usize) -> Tick {
+        self.slab[slot].armed
+    }
+
+    pub(super) fn set_armed(&mut self, slot: usize, at: Tick) {
+        self.slab[slot].armed = at;
+    }
+}
+
+impl std::ops::Index<usize> for Calls {
+    type Output = Call;
+    fn index(&self, slot: usize) -> &Call {
+        self.slab[slot].call.as_ref().expect("a call that has not ended")
+    }
+}
+
+impl std::ops::IndexMut<usize> for Calls {
+    fn index_mut(&mut self, slot: usize) -> &mut Call {
+        self.slab[slot].call.as_mut().expect("a call that has not ended")
+    }
+}

@@ -1,0 +1,80 @@
+//! Which frame, from whom, is whose business.
+
+use kasha_machine::{Effects, Endpoint};
+use kasha_types::Tick;
+use kasha_wire::{Kind as FrameKind, Message};
+
+use super::Session;
+use super::call::Stage;
+
+/// Whether a frame was expected.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Known {
+    Yes,
+    No,
+}
+
+impl Session {
+    pub(super) fn on_frame(&mut self, from: Endpoint, kind: u8, payload: &[u8], now: Tick, out: &mut Effects) {
+        let handled = match (FrameKind::from_number(kind), from) {
+            (Some(FrameKind::Answer), Endpoint::Core(_)) => self.on_answer(payload, now, out),
+            (Some(FrameKind::Refuse), Endpoint::Core(_)) => self.on_refused(payload, now, out),
+            (Some(FrameKind::Recorded), Endpoint::Core(core)) => self.on_recorded(core, payload, now, out),
+            (Some(FrameKind::Synced), Endpoint::Core(_)) => self.on_synced(payload, now, out),
+            (Some(FrameKind::ReadAnswer), Endpoint::Core(_)) => self.on_read_answer(payload),
+            (Some(FrameKind::ReadRefuse), Endpoint::Core(_)) => self.on_read_refused(payload, now),
+            (Some(FrameKind::Message), Endpoint::Core(_) | Endpoint::Coordinator | Endpoint::Seed(_)) => {
+                Message::decode(payload).map(|message| self.on_message(from, message, now, out))
+            }
+            // What servers say to one another, or from where it cannot come.
+            _ => Ok(Known::No),
+        };
+        match handled {
+            Ok(Known::Yes) => {}
+            Ok(Known::No) => self.stats.stray_frames += 1,
+            Err(_) => self.stats.bad_frames += 1,
+        }
+    }
+
+    fn on_message(&mut self, from: Endpoint, message: Message, now: Tick, out: &mut Effects) -> Known {
+        let from_coordinator = from == Endpoint::Coordinator;
+        match message {
+            Message::ConfigurationIs { configuration } => {
+                self.on_configuration(configuration, from_coordinator, now, out)
+            }
+            Message::SessionOpened { nonce, client, lease_expiry, cluster_time } if from_coordinator => {
+                self.on_session_opened(nonce, client, lease_expiry, cluster_time, now)
+            }
+            Message::LeaseRenewed { client, lease_expiry, cluster_time } if from_coordinator => {
+                self.on_lease_renewed(client, lease_expiry, cluster_time, now)
+            }
+            Message::LeaseLost { client } if from_coordinator => self.on_lease_lost(client, now),
+            Message::TableAnswer { client, sequence, outcome } if from_coordinator => {
+                self.on_table_answer(client, sequence, outcome)
+            }
+            Message::StatusIs { id, status } => self.on_status(from, id, status),
+            // What servers say to one another.
+            _ => Known::No,
+        }
+    }
+
+    pub(super) fn on_unreachable(&mut self, endpoint: Endpoint, now: Tick, out: &mut Effects) {
+        match endpoint {
+            Endpoint::Core(core) => {
+                self.cluster.want_configuration();
+                for slot in self.calls.slots() {
+                    let Some(Stage::InFlight(in_flight)) = self.calls.get(slot).map(|call| call.stage) else {
+                        continue;
+                    };
+                    if in_flight.target.primary == core {
+                        self.pause(slot, true, now);
+                    } else {
+                        self.on_witness_gone(slot, core, now, out);
+                    }
+                }
+            }
+            Endpoint::Seed(_) => self.cluster.on_seed_unreachable(now),
+            Endpoint::Coordinator | Endpoint::Conn(_) => {}
+        }
+    }
+}

@@ -1,0 +1,110 @@
+//! When a call goes on by itself: patience with a silent attempt, pauses after refusals, deadlines.
+//!
+//! Patience and pauses double up to their limits and are jittered, so that clients which failed together do not come
+//! back together.
+
+use std::time::Duration;
+
+use kasha_machine::Effects;
+use kasha_types::Tick;
+
+use super::call::{Cancel, InFlight, Kind, NEVER, Stage};
+use super::{Completion, Session, WhyFailed, WhyNot, WhyUnknown};
+use crate::limits;
+
+impl Session {
+    /// Gives up on the running attempt; the next one comes after a pause that doubles, or, if it is of use, with a newer
+    /// configuration.
+    pub(super) fn pause(&mut self, slot: usize, for_configuration: bool, now: Tick) {
+        let refused = self.calls[slot].refused;
+        let longest = limits::BACKOFF.saturating_mul(1 << refused.min(16)).min(limits::BACKOFF_MAX);
+        let pause = self.jittered_below(longest);
+        let call = &mut self.calls[slot];
+        call.refused += 1;
+        call.stage = Stage::Backoff { for_configuration };
+        call.resume = now.after(pause);
+        self.timers.arm(&mut self.calls, slot);
+        if for_configuration {
+            self.cluster.want_configuration();
+        }
+    }
+
+    /// Between half of it and all.
+    fn jittered_below(&mut self, longest: Duration) -> Duration {
+        let nanos = u64::try_from(longest.as_nanos()).expect("short");
+        Duration::from_nanos(self.rng.between(nanos / 2, nanos))
+    }
+
+    /// How long the attempt that is sent now may be silent.
+    pub(super) fn patience(&mut self, silent: u32) -> Duration {
+        let patience =
+            self.options.attempt_timeout.saturating_mul(1 << silent.min(16)).min(limits::ATTEMPT_TIMEOUT_MAX);
+        patience.max(Duration::from_micros(1)) + self.jittered_below(patience) / 4
+    }
+
+    pub(super) fn run_timers(&mut self, now: Tick, out: &mut Effects) {
+        while let Some(slot) = self.timers.pop_due(&mut self.calls, now) {
+            let id = self.calls.id(slot);
+            if self.calls[slot].caller.deadline() <= now {
+                self.on_deadline(slot, now, out);
+            }
+            if self.calls.find(id) != Some(slot) {
+                continue;
+            }
+            if self.calls[slot].resume <= now {
+                self.calls[slot].resume = NEVER;
+                match self.calls[slot].stage {
+                    Stage::InFlight(in_flight) => self.on_silence(slot, in_flight, now, out),
+                    Stage::Backoff { .. } | Stage::ForCoordinator => self.start(slot, now, out),
+                    Stage::Queued => {}
+                }
+            }
+            if self.calls.find(id) == Some(slot) {
+                assert!(self.calls[slot].wake() > now, "a call that was looked at waits for something later");
+                self.timers.arm(&mut self.calls, slot);
+            }
+        }
+    }
+
+    fn on_deadline(&mut self, slot: usize, now: Tick, out: &mut Effects) {
+        match self.calls[slot].kind {
+            Kind::Update(_) | Kind::Table(_) if !self.calls[slot].is_sent() => {
+                self.end_undone(slot, WhyNot::DeadlineBeforeSend);
+            }
+            Kind::Update(update) => self.on_update_deadline(slot, update.cancel, now, out),
+            Kind::Table(_) => self.detach(slot),
+            Kind::Read(_) | Kind::Status { .. } | Kind::Refresh => {
+                self.end(slot, Completion::ReadFailed(WhyFailed::DeadlinePassed));
+            }
+        }
+    }
+
+    fn on_update_deadline(&mut self, slot: usize, cancel: Cancel, now: Tick, out: &mut Effects) {
+        if !self.options.exactly_once {
+            self.stats.unknown += 1;
+            self.end(slot, Completion::Unknown(WhyUnknown::DeadlinePassed));
+            return;
+        }
+        match cancel {
+            Cancel::AtDeadline => {
+                self.calls[slot].caller.wait_until(now.after(limits::CANCEL_GRACE));
+                self.cancel(slot, WhyNot::DeadlineCancelled, now, out);
+            }
+            Cancel::Never | Cancel::Begun(_) => self.detach(slot),
+        }
+    }
+
+    /// The attempt got no word in time, or not enough of them.
+    fn on_silence(&mut self, slot: usize, in_flight: InFlight, now: Tick, out: &mut Effects) {
+        if in_flight.attempt.is_answered() && !in_flight.sync_sent {
+            self.send_sync(slot, in_flight, now, out);
+            return;
+        }
+        self.stats.timeouts += 1;
+        let call = &mut self.calls[slot];
+        call.silent += 1;
+        call.refused = 0;
+        self.cluster.want_configuration();
+        self.start(slot, now, out);
+    }
+}

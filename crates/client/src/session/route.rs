@@ -1,0 +1,106 @@
+//! Where a call on keys goes: to the one shard that owns them, and for an update to that shard's witnesses as well
+//! (R6.1).
+
+use kasha_types::limits::WITNESS_BODY_BYTES_MAX;
+use kasha_types::{CoreId, Epoch, ListVersion, ShardId, Slot, slot_of};
+use kasha_wire::ShardPhase;
+
+use super::Session;
+use super::call::{Cancel, Keys, Slots, UpdateCall, Witnesses};
+use crate::limits;
+
+/// Where one attempt goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Target {
+    pub(super) shard: ShardId,
+    pub(super) epoch: Epoch,
+    pub(super) primary: CoreId,
+    pub(super) list: ListVersion,
+    pub(super) witnesses: Witnesses,
+}
+
+/// Why an attempt cannot go anywhere now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum NoTarget {
+    NoConfiguration,
+    UnknownTable,
+    CrossShard,
+    NotServing,
+}
+
+/// The slots of some keys, and how many keys there are.
+pub(super) fn slots_of<'a>(for_each_key: impl FnOnce(&mut dyn FnMut(&'a [u8]))) -> (Slots, u16) {
+    let (mut slots, mut count) = (None, 0u16);
+    for_each_key(&mut |key| {
+        let slot = slot_of(key);
+        count = count.saturating_add(1);
+        slots = match slots {
+            None => Some(Slots::One(slot)),
+            Some(Slots::One(before)) if before == slot => slots,
+            Some(_) => Some(Slots::Several),
+        };
+    });
+    (slots.expect("every operation has a key"), count)
+}
+
+impl Session {
+    /// The owner of all slots of a call.
+    fn owner(&self, slot: usize, keys: Keys) -> Result<ShardId, NoTarget> {
+        let configuration = self.configuration().ok_or(NoTarget::NoConfiguration)?;
+        let owner_of = |key_slot: Slot| {
+            configuration.owner(keys.table, key_slot).ok_or_else(|| {
+                let is_known = configuration.tables.iter().any(|info| info.table == keys.table);
+                if is_known { NoTarget::NotServing } else { NoTarget::UnknownTable }
+            })
+        };
+        match keys.slots {
+            Slots::One(key_slot) => owner_of(key_slot),
+            Slots::Several => {
+                let mut found = None;
+                self.calls[slot].for_each_key(|key| {
+                    let owner = owner_of(slot_of(key));
+                    found = match found {
+                        None => Some(owner),
+                        Some(before) if before == owner => found,
+                        Some(_) => Some(Err(NoTarget::CrossShard)),
+                    };
+                });
+                found.expect("every operation has a key")
+            }
+        }
+    }
+
+    pub(super) fn is_table_unknown(&self, slot: usize, keys: Keys) -> bool {
+        self.owner(slot, keys) == Err(NoTarget::UnknownTable)
+    }
+
+    /// Where the next attempt of a call goes, without witnesses.
+    pub(super) fn target(&self, slot: usize, keys: Keys) -> Result<Target, NoTarget> {
+        let shard = self.owner(slot, keys)?;
+        let configuration = self.configuration().ok_or(NoTarget::NoConfiguration)?;
+        let config = configuration.shard(shard).ok_or(NoTarget::NotServing)?;
+        let primary = configuration.core_of(config.primary, shard).ok_or(NoTarget::NotServing)?;
+        if config.phase != ShardPhase::Serving {
+            return Err(NoTarget::NotServing);
+        }
+        let witnesses = Witnesses::default();
+        Ok(Target { shard, epoch: config.epoch, primary, list: ListVersion::NONE, witnesses })
+    }
+
+    /// Adds the witnesses to a target, if the fast path exists for this update (R6.1).
+    pub(super) fn with_witnesses(&self, mut target: Target, slot: usize, update: &UpdateCall) -> Target {
+        let configuration = self.configuration().expect("there is a target");
+        let config = configuration.shard(target.shard).expect("there is a target");
+        let keys = update.key_count + u16::from(update.operation_key_ttl.is_some());
+        let is_recordable = self.options.fast_path
+            && !matches!(update.cancel, Cancel::Begun(_))
+            && keys <= limits::FAST_PATH_KEYS_MAX
+            && self.calls[slot].bytes.len() <= WITNESS_BODY_BYTES_MAX
+            && config.has_fast_path(configuration.faults)
+            && config.witnesses.iter().all(|&node| configuration.core_of(node, target.shard).is_some());
+        if is_recordable {
+            (target.list, target.witnesses) = (config.list, Witnesses::new(&config.witnesses));
+        }
+        target
+    }
+}

@@ -1,0 +1,136 @@
+//! The connections of a client: dialled when something is to be sent, dialled again after a pause that doubles.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use kasha_machine::turn::Shell;
+use kasha_machine::{Endpoint, FileName};
+use kasha_types::{ClusterId, LocalPosition};
+use tokio::sync::mpsc;
+use tokio::time::Instant;
+
+use super::connection::{Dial, Event};
+
+/// Bytes that may wait for one connection; more are dropped, and sent again by the session.
+const OUTPUT_BYTES_MAX: usize = 8 * 1024 * 1024;
+const RECONNECT: Duration = Duration::from_millis(1);
+const RECONNECT_MAX: Duration = Duration::from_millis(500);
+
+/// Connections by endpoint.
+pub(super) struct Links {
+    routes: BTreeMap<Endpoint, SocketAddr>,
+    links: BTreeMap<Endpoint, Link>,
+    failures: BTreeMap<Endpoint, Failure>,
+    /// The only cluster to talk to, once it is known.
+    pub(super) cluster: Option<ClusterId>,
+    count: u64,
+    events: mpsc::Sender<Event>,
+}
+
+struct Link {
+    number: u64,
+    turn: Vec<u8>,
+    output: mpsc::UnboundedSender<Vec<u8>>,
+    queued: Arc<AtomicUsize>,
+}
+
+struct Failure {
+    not_before: Instant,
+    pause: Duration,
+}
+
+impl Links {
+    pub(super) fn new(cluster: Option<ClusterId>, events: mpsc::Sender<Event>) -> Self {
+        let (routes, links, failures) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
+        Self { routes, links, failures, cluster, count: 0, events }
+    }
+
+    fn dial(&mut self, to: Endpoint) -> Option<&mut Link> {
+        if !self.links.contains_key(&to) {
+            let address = *self.routes.get(&to)?;
+            if self.failures.get(&to).is_some_and(|failure| failure.not_before > Instant::now()) {
+                return None;
+            }
+            self.count += 1;
+            let (number, (sender, output)) = (self.count, mpsc::unbounded_channel());
+            let queued = Arc::new(AtomicUsize::new(0));
+            let (events, cluster) = (self.events.clone(), self.cluster);
+            let dial = Dial { to, link: number, address, cluster, output, queued: Arc::clone(&queued), events };
+            tokio::spawn(dial.run());
+            self.links.insert(to, Link { number, turn: Vec::new(), output: sender, queued });
+        }
+        self.links.get_mut(&to)
+    }
+
+    pub(super) fn is_current(&self, endpoint: Endpoint, number: u64) -> bool {
+        self.links.get(&endpoint).is_some_and(|link| link.number == number)
+    }
+
+    /// A connection works: its endpoint's failures are over.
+    pub(super) fn heard(&mut self, endpoint: Endpoint) {
+        self.failures.remove(&endpoint);
+    }
+
+    pub(super) fn lost(&mut self, endpoint: Endpoint) {
+        self.links.remove(&endpoint);
+        let pause = self.failures.get(&endpoint).map_or(RECONNECT, |failure| (failure.pause * 2).min(RECONNECT_MAX));
+        self.failures.insert(endpoint, Failure { not_before: Instant::now() + pause, pause });
+    }
+
+    /// One write per connection and turn.
+    pub(super) fn flush(&mut self) {
+        for link in self.links.values_mut().filter(|link| !link.turn.is_empty()) {
+            link.queued.fetch_add(link.turn.len(), Ordering::Relaxed);
+            // A connection that has just ended reports itself.
+            let _ = link.output.send(std::mem::take(&mut link.turn));
+        }
+    }
+}
+
+impl Shell for Links {
+    fn send(&mut self, to: Endpoint, head: &[u8], tail: &[u8]) {
+        let Some(link) = self.dial(to) else { return };
+        let waiting = link.queued.load(Ordering::Relaxed) + link.turn.len();
+        if waiting + head.len() + tail.len() <= OUTPUT_BYTES_MAX {
+            link.turn.extend_from_slice(head);
+            link.turn.extend_from_slice(tail);
+        }
+    }
+
+    fn route(&mut self, to: Endpoint, address: SocketAddr) {
+        if self.routes.insert(to, address).is_some_and(|before| before != address) {
+            self.links.remove(&to);
+            self.failures.remove(&to);
+        }
+    }
+
+    fn disconnect(&mut self, to: Endpoint) {
+        self.flush();
+        self.links.remove(&to);
+    }
+
+    fn write(&mut self, file: FileName, _: u64, _: &[u8]) {
+        unreachable!("a client has no files: {file:?}");
+    }
+    fn replace(&mut self, file: FileName, _: &[u8]) {
+        unreachable!("a client has no files: {file:?}");
+    }
+    fn truncate(&mut self, file: FileName, _: u64) {
+        unreachable!("a client has no files: {file:?}");
+    }
+    fn remove(&mut self, file: FileName) {
+        unreachable!("a client has no files: {file:?}");
+    }
+    fn commit(&mut self, to: LocalPosition, _: bool) {
+        unreachable!("a client has no files: {to:?}");
+    }
+    fn flush(&mut self) {
+        unreachable!("a client has no files");
+    }
+    fn stop(&mut self, why: &str) {
+        unreachable!("a session never stops its process: {why}");
+    }
+}

@@ -1,0 +1,259 @@
+//! What the nodes say of each other and of their shards (pitfall 9): who hears whom, whom a primary gets no answers from,
+//! and which recovery is stuck. DESIGN section 7; decision 0007.
+//!
+//! In memory only: it guides choices, and every choice that it leads to is one that would be safe without it. Silence has
+//! to be told anew to a restarted coordinator.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use kasha_types::{CoreId, Epoch, NodeId, ShardId, Tick};
+
+use crate::leases::NodeLeases;
+
+/// For so many leases a node that did not answer a primary is not made part of its shard again; doubled each time.
+const AVOIDED_LEASES: u32 = 10;
+/// The longest that this grows to.
+const AVOIDED_LEASES_MAX: u32 = 160;
+/// How long after one stuck term the next may be called stuck, in leases; doubled each time.
+const STUCK_LEASES: u32 = 5;
+/// The longest that this grows to.
+const STUCK_LEASES_MAX: u32 = 80;
+
+/// What a core heard.
+#[derive(Debug)]
+struct Heard {
+    /// Since when it tells us without a gap. A young process has not heard anybody yet, and that says nothing.
+    since: Tick,
+    at: Tick,
+    nodes: Vec<NodeId>,
+}
+
+/// A node that did not answer a shard's primary.
+#[derive(Clone, Copy, Debug)]
+struct Avoided {
+    by: NodeId,
+    until: Tick,
+    term: Duration,
+    /// Somebody has acted on its end.
+    over: bool,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Patience {
+    not_before: Tick,
+    next: Duration,
+}
+
+/// All that was said lately.
+#[derive(Debug)]
+pub(crate) struct Evidence {
+    lease: Duration,
+    heard: BTreeMap<CoreId, Heard>,
+    avoided: BTreeMap<(ShardId, NodeId), Avoided>,
+    /// Shards, and the terms in which their primaries are to make room for another: they get no lease any more.
+    moving: BTreeMap<ShardId, Epoch>,
+    stuck: BTreeMap<ShardId, Patience>,
+}
+
+impl Evidence {
+    pub(crate) fn new(lease: Duration) -> Self {
+        Self {
+            lease,
+            heard: BTreeMap::new(),
+            avoided: BTreeMap::new(),
+            moving: BTreeMap::new(),
+            stuck: BTreeMap::new(),
+        }
+    }
+
+    /// A new process of this node: what an earlier one heard means nothing.
+    pub(crate) fn forget(&mut self, node: NodeId) {
+        self.heard.retain(|core, _| core.node != node);
+    }
+
+    /// A core says which nodes it hears. Returns whether that is news.
+    pub(crate) fn hear(&mut self, now: Tick, core: CoreId, nodes: &[NodeId]) -> bool {
+        let fresh = self.lease / 2;
+        let known = self.heard.entry(core).or_insert_with(|| Heard { since: now, at: now, nodes: Vec::new() });
+        if now.since(known.at) > fresh {
+            known.since = now;
+        }
+        let was_young = known.at.since(known.since) < fresh;
+        known.at = now;
+        let news = was_young != (now.since(known.since) < fresh) || known.nodes != nodes;
+        known.nodes.clear();
+        known.nodes.extend_from_slice(nodes);
+        news
+    }
+
+    fn fresh<'a>(&'a self, now: Tick, node: NodeId) -> impl Iterator<Item = &'a Heard> + 'a {
+        let fresh = self.lease / 2;
+        let of_node = CoreId { node, core: 0 }..=CoreId { node, core: u8::MAX };
+        (self.heard.range(of_node).map(|(_, heard)| heard))
+            .filter(move |heard| now.since(heard.at) <= fresh && heard.at.since(heard.since) >= fresh)
+    }
+
+    /// Whether `from` hears `to`; `None`: it has not told us lately.
+    pub(crate) fn hears(&self, now: Tick, from: NodeId, to: NodeId) -> Option<bool> {
+        let mut told = self.fresh(now, from).peekable();
+        told.peek()?;
+        Some(told.any(|heard| heard.nodes.contains(&to)))
+    }
+
+    /// Whether another node, that we hear, hears this one: it is alive, though perhaps not for us.
+    pub(crate) fn is_vouched_for(&self, now: Tick, node: NodeId) -> bool {
+        let others = self.heard.keys().map(|core| core.node).filter(|&other| other != node);
+        others.into_iter().any(|other| self.hears(now, other, node) == Some(true))
+    }
+
+    /// The primary `by` gets no answers from `node`. Returns whether that is news.
+    pub(crate) fn avoid(&mut self, now: Tick, shard: ShardId, by: NodeId, node: NodeId) -> bool {
+        let known = self.avoided.get(&(shard, node));
+        if known.is_some_and(|known| known.by == by && now < known.until) {
+            return false;
+        }
+        let term = match known {
+            Some(known) => (known.term * 2).min(self.lease * AVOIDED_LEASES_MAX),
+            None => self.lease * AVOIDED_LEASES,
+        };
+        let over = false;
+        self.avoided.insert((shard, node), Avoided { by, until: now.after(term), term, over });
+        true
+    }
+
+    pub(crate) fn avoids(&self, now: Tick, shard: ShardId, by: NodeId, node: NodeId) -> bool {
+        self.avoided.get(&(shard, node)).is_some_and(|avoided| avoided.by == by && now < avoided.until)
+    }
+
+    /// Forgets what was long ago. Returns whether a node may be tried again.
+    pub(crate) fn expire(&mut self, now: Tick) -> bool {
+        let mut again = false;
+        for avoided in self.avoided.values_mut().filter(|avoided| !avoided.over && now >= avoided.until) {
+            avoided.over = true;
+            again = true;
+        }
+        // What did well for four times as long as it was avoided begins anew.
+        self.avoided.retain(|_, avoided| now < avoided.until.after(avoided.term * 4));
+        let lease = self.lease;
+        self.stuck.retain(|_, patience| now < patience.not_before.after(lease * STUCK_LEASES_MAX));
+        again
+    }
+
+    /// The shard's primary of this term is to make room for another.
+    pub(crate) fn set_moving(&mut self, shard: ShardId, epoch: Epoch) {
+        self.moving.insert(shard, epoch);
+    }
+
+    pub(crate) fn moving(&self) -> impl Iterator<Item = (ShardId, Epoch)> + '_ {
+        self.moving.iter().map(|(&shard, &epoch)| (shard, epoch))
+    }
+
+    pub(crate) fn stop_moving(&mut self, shard: ShardId) {
+        self.moving.remove(&shard);
+    }
+
+    /// A recovery is stuck: whether another node may try now. If none of them gets on, they take turns ever more slowly.
+    pub(crate) fn may_try_another(&mut self, now: Tick, shard: ShardId) -> bool {
+        let first = Patience { not_before: now, next: self.lease * STUCK_LEASES * 2 };
+        let patience = self.stuck.entry(shard).or_insert(first);
+        if now < patience.not_before {
+            return false;
+        }
+        patience.not_before = now.after(patience.next);
+        patience.next = (patience.next * 2).min(self.lease * STUCK_LEASES_MAX);
+        true
+    }
+}
+
+/// What a choice may look at besides the committed state.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Sight<'a> {
+    pub(crate) evidence: &'a Evidence,
+    pub(crate) leases: &'a NodeLeases,
+    pub(crate) now: Tick,
+}
+
+impl Sight<'_> {
+    /// Whether a node speaks to us: it may be alive although it does not, but it will not learn what we want of it.
+    pub(crate) fn speaks(&self, node: NodeId) -> bool {
+        !self.leases.any_silent(self.now, node)
+    }
+
+    /// Whether a shard's primary gets no answers from a node, by its own word.
+    pub(crate) fn avoids(&self, shard: ShardId, primary: NodeId, node: NodeId) -> bool {
+        self.evidence.avoids(self.now, shard, primary, node)
+    }
+
+    /// Whether one node hears another, for all we know.
+    pub(crate) fn may_hear(&self, from: NodeId, to: NodeId) -> bool {
+        self.evidence.hears(self.now, from, to) != Some(false)
+    }
+
+    /// Whether a node is of use to a shard under this primary, for all we know.
+    pub(crate) fn is_useful(&self, shard: ShardId, primary: NodeId, node: NodeId) -> bool {
+        self.speaks(node) && !self.avoids(shard, primary, node) && self.may_hear(primary, node)
+    }
+
+    /// How many of these other nodes a node hears.
+    pub(crate) fn count_heard(&self, from: NodeId, nodes: impl Iterator<Item = NodeId>) -> usize {
+        nodes.filter(|&to| to != from && self.evidence.hears(self.now, from, to) == Some(true)).count()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LEASE: Duration = Duration::from_millis(1000);
+    const A: NodeId = NodeId(1);
+    const B: NodeId = NodeId(2);
+    const SHARD: ShardId = ShardId(0);
+
+    fn at(millis: u64) -> Tick {
+        Tick(millis * 1_000_000)
+    }
+
+    #[test]
+    fn a_young_process_and_an_old_word_say_nothing() {
+        let mut evidence = Evidence::new(LEASE);
+        let core = CoreId { node: A, core: 0 };
+        assert!(evidence.hear(at(0), core, &[]) || evidence.hears(at(0), A, B).is_none());
+        evidence.hear(at(400), core, &[]);
+        assert_eq!(evidence.hears(at(400), A, B), None, "it has only begun");
+        assert!(evidence.hear(at(600), core, &[B]));
+        assert_eq!(evidence.hears(at(600), A, B), Some(true));
+        assert!(evidence.is_vouched_for(at(600), B) && !evidence.is_vouched_for(at(600), A));
+        assert!(!evidence.hear(at(700), core, &[B]), "no news");
+        assert!(evidence.hear(at(800), core, &[]));
+        assert_eq!(evidence.hears(at(800), A, B), Some(false));
+        assert_eq!(evidence.hears(at(1400), A, B), None, "long ago");
+        evidence.hear(at(1400), core, &[B]);
+        assert_eq!(evidence.hears(at(1400), A, B), None, "it was away");
+    }
+
+    #[test]
+    fn who_does_not_answer_is_avoided_longer_each_time() {
+        let mut evidence = Evidence::new(LEASE);
+        assert!(evidence.avoid(at(0), SHARD, A, B));
+        assert!(!evidence.avoid(at(5000), SHARD, A, B));
+        assert!(evidence.avoids(at(9999), SHARD, A, B) && !evidence.avoids(at(9999), SHARD, B, B));
+        assert!(!evidence.expire(at(9999)));
+        assert!(evidence.expire(at(10_000)) && !evidence.expire(at(10_001)), "told once");
+        assert!(evidence.avoid(at(11_000), SHARD, A, B));
+        assert!(evidence.avoids(at(30_999), SHARD, A, B) && !evidence.avoids(at(31_000), SHARD, A, B));
+        evidence.expire(at(31_000 + 80_000));
+        assert!(evidence.avoid(at(112_000), SHARD, A, B));
+        assert!(!evidence.avoids(at(122_000), SHARD, A, B), "it did well for long");
+    }
+
+    #[test]
+    fn stuck_recoveries_take_turns_ever_more_slowly() {
+        let mut evidence = Evidence::new(LEASE);
+        assert!(evidence.may_try_another(at(0), SHARD));
+        assert!(!evidence.may_try_another(at(9_999), SHARD));
+        assert!(evidence.may_try_another(at(10_000), SHARD));
+        assert!(!evidence.may_try_another(at(29_999), SHARD));
+        assert!(evidence.may_try_another(at(30_000), SHARD));
+    }
+}

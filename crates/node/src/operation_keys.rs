@@ -1,0 +1,116 @@
+//! Operation keys at a primary: what a request's key stands for, and how keys go (section 4).
+//!
+//! **R4.9** (slot of the first key, operation key) names one operation; another one under the same name is an error.
+//! **R5.2** Expiry is a logged delete, appended before the operation that observes it, never a look at a clock. Who
+//! finds the key gone waits for that entry: whoever drops keys notes its end in `Serving::keys_dropped_until`.
+
+use kasha_exactly_once::{Fingerprint, OperationKeyDropped, OperationKeyRecord, Place};
+use kasha_log::{EntryKind, EntryOffset, Full, Log, Purpose, entry_bytes};
+use kasha_types::{ClusterTime, Epoch, KeyHash, Slot, operation_key_hash};
+use kasha_wire::Body;
+
+use crate::state::ShardState;
+
+/// Operation keys expired in one housekeeping round.
+const EXPIRED_KEYS_MAX: usize = 32;
+
+/// The operation key of a request, and all that is derived from it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct OperationKey<'a> {
+    pub slot: Slot,
+    pub key: &'a [u8],
+    pub hash: KeyHash,
+    /// Of the operation that came with it.
+    pub fingerprint: Fingerprint,
+}
+
+impl<'a> OperationKey<'a> {
+    pub fn of(body: &Body<'a>) -> Option<Self> {
+        let (key, slot) = (body.operation_key?, body.first_slot());
+        let (hash, fingerprint) = (operation_key_hash(slot, key), Fingerprint(body.fingerprint()));
+        Some(Self { slot, key, hash, fingerprint })
+    }
+
+    /// What is kept under it once `body`, which it came with, has run.
+    pub fn record<'r>(&self, body: &Body<'_>, result: &'r [u8]) -> OperationKeyRecord<'r>
+    where
+        'a: 'r,
+    {
+        OperationKeyRecord {
+            slot: self.slot,
+            operation_key: self.key,
+            fingerprint: self.fingerprint,
+            expires_at: body.head.not_after,
+            rpc: body.head.rpc,
+            result,
+        }
+    }
+}
+
+/// The record of an operation key that is held.
+pub(crate) fn record_at(log: &Log, place: Place) -> OperationKeyRecord<'_> {
+    OperationKeyRecord::decode(log.entry(EntryOffset(place.0)).payload).expect("our own operation key")
+}
+
+/// If the key's time is over, logs that and forgets it. `Some`: the end of that entry.
+pub(crate) fn drop_if_expired(
+    log: &mut Log,
+    state: &mut ShardState,
+    epoch: Epoch,
+    now: ClusterTime,
+    key: &OperationKey<'_>,
+    dead: &mut Vec<EntryOffset>,
+) -> Result<Option<u64>, Full> {
+    match state.operation_key_expiry(log, key.hash, key.slot, key.key) {
+        Some(expiry) if expiry < now => {
+            let dropped = OperationKeyDropped { slot: key.slot, at: now, operation_key: key.key };
+            drop_operation_key(log, state, epoch, &dropped, dead).map(Some)
+        }
+        Some(_) | None => Ok(None),
+    }
+}
+
+/// Drops some of the keys whose time is over. `Some`: the end of the last entry that says so.
+pub(crate) fn drop_some_expired(
+    log: &mut Log,
+    state: &mut ShardState,
+    epoch: Epoch,
+    now: ClusterTime,
+    dead: &mut Vec<EntryOffset>,
+) -> Option<u64> {
+    let mut end = None;
+    let expired: Vec<_> = state.operation_keys.next_expired(now, EXPIRED_KEYS_MAX).collect();
+    for (_, place) in expired {
+        let record = record_at(log, place);
+        if record.expires_at >= now {
+            continue;
+        }
+        let (slot, key) = (record.slot, record.operation_key.to_vec());
+        let dropped = OperationKeyDropped { slot, at: now, operation_key: &key };
+        match drop_operation_key(log, state, epoch, &dropped, dead) {
+            Ok(dropped) => end = Some(dropped),
+            Err(_) => break, // no memory now: the next round tries again
+        }
+    }
+    end
+}
+
+/// Logs that an operation key has expired, and forgets it. Returns the end of the entry. `dead` is scratch.
+fn drop_operation_key(
+    log: &mut Log,
+    state: &mut ShardState,
+    epoch: Epoch,
+    dropped: &OperationKeyDropped<'_>,
+    dead: &mut Vec<EntryOffset>,
+) -> Result<u64, Full> {
+    let mut group = log.begin(epoch, entry_bytes(dropped.encoded_len()), Purpose::Own)?;
+    let (at, payload) = group.entry(EntryKind::OperationKeyDropped, dropped.encoded_len());
+    dropped.encode_into(payload);
+    let end = group.commit().end.offset;
+    dead.clear();
+    state.drop_operation_key(log, dropped, at, dead);
+    for at in dead.drain(..) {
+        log.kill(at);
+    }
+    Ok(end)
+}

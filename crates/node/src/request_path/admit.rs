@@ -1,0 +1,118 @@
+//! `admit → look_up`: may this shard run it, and has it run?
+//!
+//! - **C3**, R6.2: a request of another witness list is refused: recovery will not read where it was recorded.
+//! - **E1** What has run is answered with what was recorded, whatever has become of leases since.
+//! - **R4.2** Refusals are recorded nowhere. **R4.3** Nothing is kept for a client before its lease is proven.
+//! - **R4.5** \[M\] What a witness held is compared with the acknowledgement of this shard's own log.
+//! - **R4.6** A floor refuses from when it is logged, though records go only when it is synced, and the refusal leaves
+//!   only then. The tracker's own floor is always synced while clients are served: it refuses at once.
+
+use kasha_exactly_once::{LookUp, Request};
+use kasha_log::Log;
+use kasha_machine::planted::{self, Bug};
+use kasha_types::ListVersion;
+use kasha_types::limits::CLIENT_LEASE_MILLIS;
+use kasha_wire::Refusal;
+use kasha_wire::hot::Envelope;
+
+use super::{Origin, Path, Received, Stop};
+use crate::serving::UNSYNCED_OPERATIONS_MAX;
+
+/// How far ahead of us a client's clock may claim its lease to end: a term and a half.
+const LEASE_CLAIM_MILLIS_MAX: u64 = CLIENT_LEASE_MILLIS * 3 / 2;
+
+/// This shard, in this term, may run it. The scratch memory holds its slots.
+pub(super) struct Admitted<'a>(Received<'a>);
+
+/// It never ran here.
+pub(super) struct Fresh<'a>(Received<'a>);
+
+impl<'a> Fresh<'a> {
+    pub(super) fn into_received(self) -> Received<'a> {
+        self.0
+    }
+}
+
+impl Path<'_> {
+    /// May this shard run it, in this term and under this witness list?
+    pub(super) fn admit<'a>(&mut self, received: Received<'a>) -> Result<Admitted<'a>, Stop> {
+        if let Origin::Client(caller) = &received.origin {
+            self.admit_envelope(&caller.envelope).map_err(Stop::Refused)?;
+        }
+        let configuration = self.core.configuration.as_deref().expect("a configuration promoted us");
+        let (table, slots) = (received.body.head.table, &mut self.core.scratch.slots);
+        slots.clear();
+        received.body.for_each_key(|_, slot| slots.push(slot));
+        slots.sort_unstable();
+        slots.dedup();
+        let is_ours = |&slot: &_| configuration.owner(table, slot) == Some(self.shard);
+        if slots.iter().all(is_ours) { Ok(Admitted(received)) } else { Err(Stop::Refused(Refusal::WrongShard)) }
+    }
+
+    fn admit_envelope(&mut self, envelope: &Envelope) -> Result<(), Refusal> {
+        let (shard, epoch, serving) = (self.shard, self.epoch, self.serving());
+        let is_another_list = envelope.list != ListVersion::NONE && envelope.list != serving.list;
+        if envelope.shard != shard || envelope.epoch != epoch {
+            Err(Refusal::NotPrimary)
+        } else if is_another_list && !planted::is_on(Bug::ListUnchecked) {
+            Err(Refusal::OldWitnessList) // R6.2, C3
+        } else if !serving.has_enough_members {
+            Err(Refusal::TooFewMembers)
+        } else if serving.unsynced_operations() >= UNSYNCED_OPERATIONS_MAX {
+            Err(Refusal::Busy)
+        } else {
+            Ok(())
+        }
+    }
+
+    /// Has it run, or may it not run any more (E1)?
+    pub(super) fn look_up<'a>(&mut self, log: &Log, Admitted(received): Admitted<'a>) -> Result<Fresh<'a>, Stop> {
+        let request = &received.request;
+        let found = match received.origin {
+            Origin::Client(_) => self.state.tracker.look_up(request),
+            Origin::Suspect | Origin::Replay if planted::is_on(Bug::ReplayWithoutLookUp) => LookUp::New,
+            // Against the acknowledgement of this shard's own log (R4.5).
+            Origin::Suspect | Origin::Replay => self.state.tracker.look_up_replayed(request),
+        };
+        match found {
+            LookUp::New => match self.pending_floor_above(request) {
+                Some(floor_end) => Err(Stop::BelowFloor { floor_end }),
+                None => Ok(Fresh(received)),
+            },
+            LookUp::Completed(place) => {
+                if let Some(serving) = &mut self.serving {
+                    serving.counters.duplicates_suppressed += 1;
+                }
+                Err(Stop::Completed(self.recorded_at(log, request.rpc, place)))
+            }
+            LookUp::InProgress => Err(Stop::InProgress),
+            LookUp::Reused => Err(Stop::Refused(Refusal::Reused)),
+            LookUp::Stale => Err(Stop::Refused(Refusal::Stale)),
+            LookUp::WindowExceeded => Err(Stop::Refused(Refusal::WindowExceeded)),
+            LookUp::LeaseExpired => Err(Stop::Refused(Refusal::LeaseExpired)),
+            LookUp::LeaseUnproven => {
+                self.prove_lease(request)?;
+                self.look_up(log, Admitted(received))
+            }
+        }
+    }
+
+    /// Where the entry ends of a floor that refuses this request, and that the tracker does not know yet (R4.6).
+    fn pending_floor_above(&self, request: &Request) -> Option<u64> {
+        let (floor, end) = self.serving.as_ref()?.pending_floor()?;
+        (request.lease_expiry <= floor).then_some(end)
+    }
+
+    /// A client that this shard does not know (R4.3). Its claim is enough if the coordinator has granted such an id and
+    /// may have granted such a lease (RIFL V-B); otherwise the coordinator is asked.
+    fn prove_lease(&mut self, request: &Request) -> Result<(), Stop> {
+        let (client, expiry, now) = (request.rpc.client, request.lease_expiry, self.core.cluster_time);
+        let is_plausible =
+            client < self.core.clients_below && expiry > now && expiry <= now.after_millis(LEASE_CLAIM_MILLIS_MAX);
+        if !is_plausible {
+            return Err(Stop::AskLease(client));
+        }
+        self.state.tracker.prove(client, expiry);
+        Ok(())
+    }
+}

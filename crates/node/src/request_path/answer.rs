@@ -1,0 +1,109 @@
+//! What leaves: answers, built from a `Recorded` only, and refusals.
+//!
+//! - **D3** Every answer carries its gate. **C1**, R6.1: it leaves at once only if the update commutes with everything
+//!   unsynced, the client records it on the current witnesses, and these are all there.
+//! - **R2.2** A refusal says only that this delivery ran nothing. It waits for nothing, and is recorded nowhere (R4.2).
+//! - **R4.6** But for one: that a lease is over is told once the floor that says so cannot be lost any more.
+
+use kasha_log::Log;
+use kasha_machine::planted::{self, Bug};
+use kasha_machine::{Effect, Effects, Gate};
+use kasha_types::{Epoch, ListVersion, LogPosition, RpcId};
+use kasha_wire::frame::Kind;
+use kasha_wire::{AnswerView, Reader, Refusal, Refused, hot};
+
+use super::order::Overlap;
+use super::record::Recorded;
+use super::{Caller, Path, Wish};
+use crate::Answers;
+
+/// When an answer leaves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Release {
+    /// At once: until its record is synced, witnesses vouch for the update.
+    Now,
+    /// At once, as if it were synced ([`Answers::Unreplicated`]).
+    NowAsSynced,
+    /// When its record is synced.
+    WhenSynced,
+}
+
+impl Path<'_> {
+    /// Answers, now or when it is safe.
+    pub(super) fn answer(&mut self, log: &Log, caller: &Caller, recorded: &Recorded, out: &mut Effects) {
+        let release = self.release(caller, recorded.overlap());
+        let (shard, epoch) = (self.shard, self.epoch);
+        let gate = match release {
+            Release::Now | Release::NowAsSynced => {
+                self.serving().counters.fast_answers += 1;
+                Gate::Now
+            }
+            Release::WhenSynced => {
+                self.serving().counters.gated_answers += 1;
+                self.shipping.want_synced(recorded.end());
+                Gate::Synced { shard, position: LogPosition { epoch, offset: recorded.end() } }
+            }
+        };
+        let view = AnswerView {
+            rpc: recorded.rpc(),
+            epoch,
+            attempt: caller.envelope.attempt,
+            synced: match release {
+                Release::Now => false,
+                Release::NowAsSynced | Release::WhenSynced => true,
+            },
+            result: &[],
+        };
+        let mark = out.mark();
+        view.encode(log.slice(recorded.result()), out.arena());
+        let head = out.span_from(mark);
+        out.push(Effect::Send { to: caller.to, head, tail: Some(recorded.result()), gate });
+    }
+
+    fn release(&mut self, caller: &Caller, overlap: Overlap) -> Release {
+        let commutes = match overlap {
+            Overlap::None => true,
+            Overlap::Unsynced => planted::is_on(Bug::OverlapIgnored),
+        };
+        let on_witnesses = match caller.wish {
+            Wish::Run => caller.envelope.list != ListVersion::NONE && self.serving().fast_path,
+            // Giving an update up is recorded on none.
+            Wish::Cancel => false,
+        };
+        match self.core.options.answers {
+            Answers::Speculative if commutes && on_witnesses => Release::Now,
+            Answers::Speculative | Answers::Synced => Release::WhenSynced,
+            Answers::Unreplicated => Release::NowAsSynced,
+        }
+    }
+
+    pub(super) fn refuse(&mut self, caller: &Caller, rpc: RpcId, why: Refusal, out: &mut Effects) {
+        self.serving().counters.refusals += 1;
+        refuse(caller, rpc, self.epoch, why, Gate::Now, out);
+    }
+
+    /// Its lease is at or below a floor whose entry ends at `floor_end` (R4.6).
+    pub(super) fn refuse_below_floor(&mut self, caller: &Caller, rpc: RpcId, floor_end: u64, out: &mut Effects) {
+        let (shard, epoch) = (self.shard, self.epoch);
+        self.serving().counters.refusals += 1;
+        self.shipping.want_synced(floor_end);
+        let gate = Gate::Synced { shard, position: LogPosition { epoch, offset: floor_end } };
+        refuse(caller, rpc, epoch, Refusal::LeaseExpired, gate, out);
+    }
+}
+
+fn refuse(caller: &Caller, rpc: RpcId, epoch: Epoch, why: Refusal, gate: Gate, out: &mut Effects) {
+    let mark = out.mark();
+    let refused = Refused { rpc, attempt: caller.envelope.attempt, epoch, why };
+    hot::encode_small(Kind::Refuse, &refused, out.arena());
+    let head = out.span_from(mark);
+    out.push(Effect::Send { to: caller.to, head, tail: None, gate });
+}
+
+/// Refuses a request that was not decoded, if at least its id can be read.
+pub(crate) fn refuse_undecoded(caller: &Caller, body: &[u8], epoch: Epoch, why: Refusal, out: &mut Effects) {
+    let mut reader = Reader::new(body);
+    if let (Ok(client), Ok(sequence)) = (reader.take(), reader.take()) {
+        refuse(caller, RpcId { client, sequence }, epoch, why, Gate::Now, out);
+    }
+}

@@ -1,0 +1,137 @@
+//! `record`: the completion record joins the changes in their group, and the group is committed.
+//!
+//! A [`Recorded`] is made here only: by appending a completion record, or by finding one. Its fields are private to this
+//! file, so an answer, which is built from one, can only be told of what the log holds.
+//!
+//! - **E4**, R4.1: changes, completion record, and what the operation key keeps are one entry group.
+//! - **R4.2** Whatever was executed is recorded, failed conditions too; what was refused never comes here.
+//! - **R4.5** \[M\] What a witness held neither raises the acknowledgement nor carries its own.
+
+use kasha_exactly_once::{CompletionRecord, CompletionRecordRef, OperationKeyRecord, Place};
+use kasha_log::{EntryKind, EntryOffset, GroupWriter, Log, entry_bytes};
+use kasha_machine::planted::{self, Bug};
+use kasha_types::{LogSlice, RpcId};
+use kasha_wire::Body;
+
+use super::execute::Executed;
+use super::order::Overlap;
+use super::{Origin, Path, Received};
+use crate::core::Scratch;
+use crate::operation_keys::OperationKey;
+
+/// A result that is in the log.
+pub(super) struct Recorded {
+    rpc: RpcId,
+    result: LogSlice,
+    end: u64,
+    overlap: Overlap,
+}
+
+impl Recorded {
+    pub(super) fn rpc(&self) -> RpcId {
+        self.rpc
+    }
+
+    pub(super) fn result(&self) -> LogSlice {
+        self.result
+    }
+
+    /// What must be synced for its record to be.
+    pub(super) fn end(&self) -> u64 {
+        self.end
+    }
+
+    pub(super) fn overlap(&self) -> Overlap {
+        self.overlap
+    }
+}
+
+/// Whose acknowledgement counts.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Acknowledgement {
+    /// The request's: its client sent it just now.
+    Sent,
+    /// This shard's own log's (R4.5).
+    OfTheLog,
+}
+
+impl Path<'_> {
+    /// Bytes of the entries that `record` adds, with a result of so many bytes.
+    pub(super) fn record_bytes(&self, body: &Body<'_>, keep_under: Option<&OperationKey<'_>>, result: usize) -> usize {
+        let kept = keep_under.map_or(0, |key| entry_bytes(key.record(body, &[]).encoded_len() + result));
+        kept + entry_bytes(CompletionRecord::encoded_len_of(self.core.scratch.slots.len(), result))
+    }
+
+    /// Completes an update: from here on it has run (E1).
+    pub(super) fn record(&mut self, mut group: GroupWriter<'_>, executed: Executed<'_>, overlap: Overlap) -> Recorded {
+        let Executed { received, keep_under, .. } = executed;
+        let (mut request, acknowledgement) = (received.request, self.acknowledgement(&received));
+        if acknowledgement == Acknowledgement::OfTheLog {
+            request.acknowledgement = self.state.tracker.acknowledgement_of(request.rpc.client);
+        }
+        let Scratch { result, dead, slots, hashes } = &mut self.core.scratch;
+        let kept = keep_under.map(|key| {
+            let record = key.record(&received.body, result);
+            let (at, payload) = group.entry(EntryKind::OperationKey, record.encoded_len());
+            record.encode_into(payload);
+            (key, Place(at.0))
+        });
+        let completion = CompletionRecord { request, slots, result };
+        let (at, payload) = group.entry(EntryKind::Completion, completion.encoded_len());
+        completion.encode_into(payload);
+        let result = LogSlice {
+            shard: self.shard,
+            offset: group.read(at).payload_offset + completion.result_offset() as u64,
+            len: result.len() as u32,
+        };
+        let end = group.commit().end.offset; // E4
+
+        let (tracker, on_dead) = (&mut self.state.tracker, |place: Place| dead.push(EntryOffset(place.0)));
+        match acknowledgement {
+            Acknowledgement::Sent => tracker.complete(&request, Place(at.0), on_dead),
+            Acknowledgement::OfTheLog => tracker.complete_replayed(&request, Place(at.0), on_dead),
+        }
+        if let Some((key, place)) = kept {
+            let expires_at = received.body.head.not_after;
+            // `order` looked: there is no record of this key.
+            self.state.operation_keys.insert(key.hash, key.fingerprint, expires_at, place, |_| false);
+        }
+        if let Some(serving) = &mut self.serving {
+            received.body.footprint(hashes);
+            serving.executed(end, request.rpc, hashes);
+        }
+        Recorded { rpc: request.rpc, result, end, overlap }
+    }
+
+    fn acknowledgement(&mut self, received: &Received<'_>) -> Acknowledgement {
+        match received.origin {
+            Origin::Client(_) => Acknowledgement::Sent,
+            Origin::Suspect | Origin::Replay if planted::is_on(Bug::ReplayAcknowledges) => {
+                self.state.tracker.prove(received.request.rpc.client, received.request.lease_expiry);
+                Acknowledgement::Sent
+            }
+            Origin::Suspect | Origin::Replay => Acknowledgement::OfTheLog,
+        }
+    }
+
+    /// A completion record that is in the log already. It may be unsynced: nothing else is known of when it ran.
+    pub(super) fn recorded_at(&self, log: &Log, rpc: RpcId, place: Place) -> Recorded {
+        let entry = log.entry(EntryOffset(place.0));
+        let record = CompletionRecordRef::decode(entry.payload).expect("our own completion record");
+        let offset = entry.payload_offset + record.result_offset() as u64;
+        self.saved(rpc, place, offset, record.result.len())
+    }
+
+    /// What [`Bug::HitWithoutRecord`] answers: the result from where the operation key keeps it.
+    pub(super) fn unrecorded_hit(&self, log: &Log, rpc: RpcId, place: Place) -> Recorded {
+        let entry = log.entry(EntryOffset(place.0));
+        let record = OperationKeyRecord::decode(entry.payload).expect("our own operation key");
+        let offset = entry.payload_offset + record.result_offset() as u64;
+        self.saved(rpc, place, offset, record.result.len())
+    }
+
+    fn saved(&self, rpc: RpcId, place: Place, offset: u64, len: usize) -> Recorded {
+        let result = LogSlice { shard: self.shard, offset, len: len as u32 };
+        Recorded { rpc, result, end: place.0 + 1, overlap: Overlap::Unsynced }
+    }
+}

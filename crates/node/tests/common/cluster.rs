@@ -1,0 +1,218 @@
+//! Three cores and no network: their frames wait until a test carries them. Node 1 is primary, 2 and 3 are its backups
+//! and its witnesses (f = 2).
+
+use std::collections::VecDeque;
+
+use kasha_log::{EntryKind, Log, LogConfig};
+use kasha_machine::{Endpoint, FileName};
+use kasha_types::{ClusterTime, ConfigVersion, ConnId, CoreId, Epoch, ListVersion, NodeId, TableId};
+use kasha_wire::frame::{FRAME_HEADER_BYTES, Kind};
+use kasha_wire::hot::{Envelope, ReadView, RequestView};
+use kasha_wire::message::Report;
+use kasha_wire::{Configuration, Member, MemberState, Message, NodeInfo, Read, ShardPhase, Update};
+
+use super::{Core, Files, Heard, SHARD, TABLE, address, configuration};
+
+/// The list under which clients record, until it changes.
+pub const LIST: ListVersion = ListVersion(1);
+const SEGMENT_BYTES: u32 = 1 << 20;
+
+/// A frame on its way.
+pub struct Carried {
+    pub from: NodeId,
+    pub to: NodeId,
+    pub kind: Kind,
+    pub frame: Vec<u8>,
+}
+
+pub struct Cluster {
+    /// Node n is `cores[n - 1]`.
+    pub cores: Vec<Core>,
+    pub configuration: Configuration,
+    /// In the order in which they were sent.
+    pub on_the_way: VecDeque<Carried>,
+    /// What clients heard that nobody asked for yet; a client's connection has its number.
+    heard: Vec<(u64, Heard)>,
+    /// What the last heartbeat of node 1 asked the coordinator to commit.
+    pub reports: Vec<Report>,
+    pub epoch: Epoch,
+}
+
+impl Cluster {
+    pub fn serving() -> Self {
+        Self::serving_of(0)
+    }
+
+    /// A cluster that takes updates with so many backups or more.
+    pub fn serving_of(min_backups: u8) -> Self {
+        let core = |node| {
+            Core::start_with(Files::default(), 1 << 26, |options| {
+                options.core.node = NodeId(node);
+                options.segment_bytes = SEGMENT_BYTES;
+            })
+        };
+        let mut configuration = configuration(0, 1, ShardPhase::Recovering);
+        (configuration.faults, configuration.min_backups) = (2, min_backups);
+        configuration.nodes = (1..=3).map(node).collect();
+        configuration.shards[0].members = (1..=3).map(member).collect();
+        let mut cluster = Self {
+            cores: (1..=3).map(core).collect(),
+            configuration,
+            on_the_way: VecDeque::new(),
+            heard: Vec::new(),
+            reports: Vec::new(),
+            epoch: Epoch(1),
+        };
+        cluster.commit(|_| ());
+        cluster.settle();
+        assert_eq!(cluster.reports.first(), Some(&Report::Recovered { shard: SHARD, epoch: Epoch(1) }));
+        cluster.commit(|configuration| {
+            configuration.shards[0].phase = ShardPhase::Serving;
+            configuration.shards[0].witnesses = vec![NodeId(2), NodeId(3)];
+        });
+        cluster.it_is(1000);
+        cluster.settle();
+        cluster
+    }
+
+    /// The coordinator commits a change, and tells everybody.
+    pub fn commit(&mut self, change: impl FnOnce(&mut Configuration)) {
+        self.configuration.version = ConfigVersion(self.configuration.version.0 + 1);
+        change(&mut self.configuration);
+        let configuration = self.configuration.clone();
+        self.each(|core| core.message(Message::ConfigurationIs { configuration: configuration.clone() }));
+    }
+
+    /// The coordinator answers everybody's heartbeat.
+    pub fn it_is(&mut self, cluster_time: u64) {
+        self.each(|core| core.coordinator_says_it_is(cluster_time));
+    }
+
+    pub fn tick(&mut self, millis: u64) {
+        self.each(|core| core.tick(millis));
+    }
+
+    pub fn each(&mut self, mut what: impl FnMut(&mut Core)) {
+        for node in 1..=3 {
+            self.on(node, &mut what);
+        }
+    }
+
+    /// Has one core do something, and takes what it sends.
+    pub fn on(&mut self, node: u16, what: impl FnOnce(&mut Core)) {
+        let core = &mut self.cores[usize::from(node) - 1];
+        what(core);
+        assert_eq!(core.shell.stopped, None);
+        for (to, frame) in std::mem::take(&mut core.shell.sent) {
+            let kind = Kind::from_number(frame[11]).expect("a frame");
+            match to {
+                Endpoint::Core(to) => {
+                    self.on_the_way.push_back(Carried { from: NodeId(node), to: to.node, kind, frame });
+                }
+                Endpoint::Conn(client) => self.heard.extend(Heard::of(&frame).map(|heard| (client.0, heard))),
+                Endpoint::Seed(_) => {}
+                Endpoint::Coordinator => {
+                    let message = Message::decode(&frame[FRAME_HEADER_BYTES..]);
+                    if let (Ok(Message::Heartbeat { reports, .. }), 1) = (message, node) {
+                        self.reports = reports;
+                    }
+                }
+            }
+        }
+    }
+
+    /// Carries the first frame of this kind between these two. False: there is none.
+    pub fn carry_one(&mut self, kind: Kind, from: u16, to: u16) -> bool {
+        let is_it = |c: &Carried| (c.kind, c.from, c.to) == (kind, NodeId(from), NodeId(to));
+        let Some(at) = self.on_the_way.iter().position(is_it) else { return false };
+        let carried = self.on_the_way.remove(at).expect("found");
+        self.arrive(carried);
+        true
+    }
+
+    fn arrive(&mut self, Carried { from, to, kind, frame }: Carried) {
+        self.on(to.0, |core| core.frame_from(Endpoint::Core(CoreId { node: from, core: 0 }), kind, &frame));
+    }
+
+    /// Carries everything, and what it causes.
+    pub fn carry(&mut self) {
+        while let Some(carried) = self.on_the_way.pop_front() {
+            self.arrive(carried);
+        }
+    }
+
+    /// Time passes, and the network works.
+    pub fn settle(&mut self) {
+        for _ in 0..10 {
+            self.tick(30);
+            self.carry();
+        }
+    }
+
+    /// What this client heard since it was last asked.
+    pub fn heard(&mut self, client: u64) -> Vec<Heard> {
+        let (its, others) = std::mem::take(&mut self.heard).into_iter().partition(|(whose, _)| *whose == client);
+        self.heard = others;
+        let its: Vec<(u64, Heard)> = its;
+        its.into_iter().map(|(_, heard)| heard).collect()
+    }
+
+    fn envelope(&self, list: ListVersion) -> Envelope {
+        Envelope { shard: SHARD, epoch: self.epoch, list, cluster_time: ClusterTime(0), attempt: 1 }
+    }
+
+    /// A body reaches the primary, and what it hears at once is returned.
+    pub fn send(&mut self, client: u64, list: ListVersion, body: &[u8]) -> Vec<Heard> {
+        let mut frame = Vec::new();
+        RequestView::encode(Kind::Request, &self.envelope(list), body, &mut frame);
+        self.on(1, |core| core.frame_from(Endpoint::Conn(ConnId(client)), Kind::Request, &frame));
+        self.heard(client)
+    }
+
+    /// A client's update, which acknowledges all its earlier ones.
+    pub fn update(&mut self, (client, sequence): (u64, u64), list: ListVersion, update: &Update<'_>) -> Vec<Heard> {
+        self.send(client, list, &Core::body((client, sequence), sequence, None, update))
+    }
+
+    pub fn get(&mut self, client: u64, table: TableId, key: &[u8]) -> Vec<Heard> {
+        let read = Read::Get { key };
+        let (mut arguments, mut frame) = (Vec::new(), Vec::new());
+        read.encode_arguments(&mut arguments);
+        let envelope = self.envelope(ListVersion::NONE);
+        ReadView { envelope, read_id: 1, table, code: read.code(), arguments: &arguments }.encode(&mut frame);
+        self.on(1, |core| core.frame_from(Endpoint::Conn(ConnId(client)), Kind::Read, &frame));
+        self.heard(client)
+    }
+
+    pub fn get_default(&mut self, client: u64, key: &[u8]) -> Vec<Heard> {
+        self.get(client, TABLE, key)
+    }
+
+    /// The kinds of all entries in a node's files, in order.
+    pub fn entries_on_file(&self, node: u16) -> Vec<EntryKind> {
+        let files = &self.cores[usize::from(node) - 1].shell.files.0;
+        let segments = files.iter().filter_map(|(name, bytes)| match name {
+            FileName::Segment { segment, .. } => Some((*segment, bytes.clone())),
+            _ => None,
+        });
+        let config = LogConfig { segment_bytes: SEGMENT_BYTES, memory_max_bytes: 1 << 26, reserve_percent: 5 };
+        let (log, _) = Log::load(SHARD, config, segments);
+        log.groups_from(0).flat_map(|group| group.entries).map(|(_, entry)| entry.kind).collect()
+    }
+
+    /// Segments that a node has files of.
+    pub fn segments_on_file(&self, node: u16) -> Vec<u32> {
+        let files = self.cores[usize::from(node) - 1].shell.files.0.keys();
+        files
+            .filter_map(|name| if let FileName::Segment { segment, .. } = name { Some(segment.0) } else { None })
+            .collect()
+    }
+}
+
+fn node(node: u16) -> NodeInfo {
+    NodeInfo { node: NodeId(node), incarnation: kasha_types::Incarnation(1), cores: vec![address()], alive: true }
+}
+
+pub fn member(node: u16) -> Member {
+    Member { node: NodeId(node), state: MemberState::Complete, since: ConfigVersion(1) }
+}

@@ -1,0 +1,180 @@
+//! A member that follows: what it obeys, what it keeps, what it refuses.
+
+mod common;
+
+use common::{CONN, Core, SHARD, configuration};
+use kasha_log::{EntryKind, Log, LogConfig, Purpose};
+use kasha_machine::Endpoint;
+use kasha_types::limits::SEGMENT_BYTES;
+use kasha_types::{AttachId, ConfigVersion, CoreId, Epoch, LogPosition, NodeId, SegmentId};
+use kasha_wire::codec::Bytes;
+use kasha_wire::frame::{FRAME_HEADER_BYTES, Kind};
+use kasha_wire::hot::{self, AppendView, Appended};
+use kasha_wire::message::AttachAt;
+use kasha_wire::{Configuration, Member, MemberState, Message, ShardPhase};
+
+const PRIMARY: CoreId = CoreId { node: NodeId(2), core: 0 };
+
+/// Node 2 leads; we are node 1.
+fn of_two(version: u64, members: &[(u16, MemberState, u64)]) -> Configuration {
+    let mut configuration = configuration(version, 1, ShardPhase::Serving);
+    configuration.faults = 1;
+    configuration.shards[0].primary = NodeId(2);
+    let member = |&(node, state, since)| Member { node: NodeId(node), state, since: ConfigVersion(since) };
+    configuration.shards[0].members = members.iter().map(member).collect();
+    configuration
+}
+
+fn their_log(groups: usize) -> Log {
+    let config = LogConfig { segment_bytes: SEGMENT_BYTES, memory_max_bytes: 1 << 30, reserve_percent: 5 };
+    let mut log = Log::new(SHARD, config);
+    for _ in 0..groups {
+        let mut group = log.begin(Epoch(1), 64, Purpose::Own).expect("room");
+        group.entry(EntryKind::EpochStart, 0);
+        group.commit();
+    }
+    log
+}
+
+fn send_log(core: &mut Core, log: &Log, attach: u32) {
+    let bytes = log.bytes(0, u32::try_from(log.end().offset).unwrap()).to_vec();
+    let (epoch, attach) = (Epoch(1), AttachId(attach));
+    let view = AppendView { shard: SHARD, epoch, attach, from: 0, synced: 0, round: 1, bytes: &[] };
+    let mut frame = Vec::new();
+    view.encode(&bytes, &mut frame);
+    frame.extend_from_slice(&bytes);
+    core.shell.sent.clear();
+    core.frame(Kind::Append, &frame);
+}
+
+fn acknowledged(core: &Core) -> Option<Appended> {
+    let to_primary = core.shell.sent.iter().rev().filter(|(to, _)| *to == Endpoint::Core(PRIMARY));
+    to_primary
+        .map(|(_, frame)| frame)
+        .find(|frame| frame[11] == Kind::Appended as u8)
+        .map(|frame| hot::decode_small(&frame[FRAME_HEADER_BYTES..]).expect("an acknowledgement"))
+}
+
+fn said(core: &Core) -> impl Iterator<Item = Message> + '_ {
+    let messages = core.shell.sent.iter().filter(|(_, frame)| frame[11] == Kind::Message as u8);
+    messages.filter_map(|(_, frame)| Message::decode(&frame[FRAME_HEADER_BYTES..]).ok())
+}
+
+fn attach(core: &mut Core, attach: u32, since: u64, expected: LogPosition, start: AttachAt) {
+    core.shell.sent.clear();
+    core.message_from(
+        CONN,
+        Message::Attach {
+            shard: SHARD,
+            epoch: Epoch(1),
+            primary: PRIMARY,
+            attach: AttachId(attach),
+            since: ConfigVersion(since),
+            expected,
+            must_hold: expected.offset,
+            start,
+            live: vec![SegmentId(0)],
+        },
+    );
+}
+
+/// What it reports when it is asked: its end, and whether its copy is complete.
+fn fence(core: &mut Core) -> (LogPosition, bool) {
+    core.shell.sent.clear();
+    core.message_from(CONN, Message::Fence { shard: SHARD, epoch: Epoch(1), primary: PRIMARY, attach: AttachId(9) });
+    let report = said(core).find_map(|message| match message {
+        Message::FenceReport { end, complete, .. } => Some((end, complete)),
+        _ => None,
+    });
+    report.expect("a report")
+}
+
+/// A complete member that holds the primary's whole log, since configuration 1, in attachment 1.
+fn backup(log: &Log) -> Core {
+    let mut core = Core::start(common::Files::default(), 1 << 30);
+    let members = [(2, MemberState::Complete, 1), (1, MemberState::Complete, 1)];
+    core.message(Message::ConfigurationIs { configuration: of_two(1, &members) });
+    let (end, _) = fence(&mut core);
+    attach(&mut core, 1, 1, end, AttachAt::Join(0));
+    send_log(&mut core, log, 1);
+    let (epoch, attach) = (Epoch(1), AttachId(1));
+    let (segment, bytes) = (SegmentId(u32::MAX), Bytes(Vec::new()));
+    let closing = Message::CopySegment { shard: SHARD, epoch, attach, segment, total: 0, offset: 0, bytes };
+    core.message_from(CONN, closing);
+    core
+}
+
+#[test]
+fn r7_2_a_late_configuration_does_not_empty_a_member_that_was_attached_again_where_it_was() {
+    let log = their_log(5);
+    let mut core = backup(&log);
+    let (end, complete) = fence(&mut core);
+    assert_eq!((end, complete), (log.end(), true));
+    // Configuration 2 dropped it, 3 took it back: the primary knows both, this node none yet.
+    attach(&mut core, 2, 3, end, AttachAt::Keep(end.offset));
+    core.message(Message::ConfigurationIs { configuration: of_two(2, &[(2, MemberState::Complete, 1)]) });
+    let members = [(2, MemberState::Complete, 1), (1, MemberState::Complete, 3)];
+    core.message(Message::ConfigurationIs { configuration: of_two(4, &members) });
+    assert_eq!(fence(&mut core), (log.end(), true), "a complete member has thrown its log away");
+}
+
+#[test]
+fn an_earlier_attachment_s_frames_are_not_obeyed() {
+    let log = their_log(5);
+    let mut core = backup(&log);
+    send_log(&mut core, &log, 1);
+    let acknowledgement = acknowledged(&core).expect("it holds all this");
+    assert_eq!((acknowledgement.attach, acknowledgement.end), (AttachId(1), log.end().offset));
+    let (end, _) = fence(&mut core);
+    attach(&mut core, 3, 1, end, AttachAt::Keep(end.offset));
+    attach(&mut core, 2, 1, end, AttachAt::Join(0));
+    assert_eq!(said(&core).count(), 0, "an old order is not even answered");
+    send_log(&mut core, &log, 2);
+    assert_eq!(acknowledged(&core), None);
+    assert_eq!(fence(&mut core), (log.end(), true));
+}
+
+#[test]
+fn a_group_with_an_entry_that_nobody_can_read_is_refused_not_kept_and_replayed() {
+    let mut log = their_log(1);
+    let mut group = log.begin(Epoch(1), 64, Purpose::Own).unwrap();
+    group.entry(EntryKind::Completion, 1);
+    group.commit();
+    let mut core = backup(&log);
+    assert_eq!(fence(&mut core).0, LogPosition::default());
+}
+
+#[test]
+fn a_group_of_an_epoch_that_its_sender_cannot_know_is_refused() {
+    let mut log = their_log(1);
+    let mut group = log.begin(Epoch(7), 64, Purpose::Own).unwrap();
+    group.entry(EntryKind::EpochStart, 0);
+    group.commit();
+    let mut core = backup(&log);
+    assert_eq!(fence(&mut core).0, LogPosition::default());
+}
+
+#[test]
+fn a_log_piece_from_beyond_what_was_asked_for_is_ignored() {
+    let mut core = Core::start(common::Files::default(), 1 << 30);
+    let mut recovering = configuration(3, 2, ShardPhase::Recovering);
+    recovering.shards[0].recover_from = vec![NodeId(1), NodeId(2)];
+    core.message(Message::ConfigurationIs { configuration: recovering });
+    core.message_from(
+        CONN,
+        Message::FenceReport {
+            shard: SHARD,
+            epoch: Epoch(2),
+            node: NodeId(2),
+            attach: AttachId(0),
+            exists: true,
+            end: LogPosition { epoch: Epoch(1), offset: 1 << 20 },
+            history: vec![LogPosition { epoch: Epoch(1), offset: 0 }],
+            intact: true,
+            complete: true,
+        },
+    );
+    let bytes = Bytes(vec![0]);
+    core.message_from(CONN, Message::LogPiece { shard: SHARD, epoch: Epoch(2), from: 1 << 60, bytes });
+    assert_eq!(core.shell.stopped, None);
+}

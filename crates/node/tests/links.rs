@@ -1,0 +1,121 @@
+//! What a core tells the coordinator of others (pitfall 9; decision 0007).
+#![allow(missing_docs)]
+
+mod common;
+
+use common::{CONN, Core, Files, SHARD, configuration};
+use kasha_machine::Endpoint;
+use kasha_types::{ConfigVersion, CoreId, Epoch, ListVersion, NodeId, Tick};
+use kasha_wire::frame::{FRAME_HEADER_BYTES, Kind};
+use kasha_wire::message::Report;
+use kasha_wire::{Configuration, Member, MemberState, Message, ShardPhase};
+
+const OTHER: CoreId = CoreId { node: NodeId(2), core: 0 };
+/// A lease, and with it eight heartbeats, in steps of half a heartbeat.
+const LEASE_STEPS: u32 = 16;
+const STEP_MILLIS: u64 = 125;
+
+fn said(core: &Core) -> impl Iterator<Item = (Endpoint, Message)> + '_ {
+    let messages = core.shell.sent.iter().filter(|(_, frame)| frame[11] == Kind::Message as u8);
+    messages.filter_map(|(to, frame)| Some((*to, Message::decode(&frame[FRAME_HEADER_BYTES..]).ok()?)))
+}
+
+/// Lets time pass; node 2 answers pings if it is to. Returns what the last heartbeat said.
+fn pass(core: &mut Core, steps: u32, answers: bool) -> (Vec<NodeId>, Vec<Report>) {
+    let mut last = (Vec::new(), Vec::new());
+    for _ in 0..steps {
+        core.shell.sent.clear();
+        core.tick(STEP_MILLIS);
+        let all: Vec<_> = said(core).collect();
+        for (to, message) in all {
+            match message {
+                Message::Heartbeat { heard, reports, .. } => last = (heard, reports),
+                Message::Ping { sent } if answers => {
+                    assert_eq!(to, Endpoint::Core(OTHER));
+                    core.message_from(to, Message::Pong { sent, node: NodeId(2) });
+                }
+                _ => {}
+            }
+        }
+    }
+    last
+}
+
+/// Node 1 leads; node 2 is the backup, and never answers as one.
+fn of_two(phase: ShardPhase) -> Configuration {
+    let mut configuration = configuration(1, 1, phase);
+    configuration.faults = 1;
+    let member = Member { node: NodeId(2), state: MemberState::Complete, since: ConfigVersion(1) };
+    configuration.shards[0].members.push(member);
+    configuration
+}
+
+#[test]
+fn who_answers_pings_is_heard_for_half_a_lease() {
+    let mut core = Core::serving();
+    assert_eq!(pass(&mut core, LEASE_STEPS, true).0, [NodeId(2)]);
+    assert_eq!(pass(&mut core, LEASE_STEPS * 3 / 8, false).0, [NodeId(2)]);
+    assert_eq!(pass(&mut core, LEASE_STEPS / 2, false).0, []);
+}
+
+#[test]
+fn only_nodes_of_the_cluster_are_heard() {
+    let mut core = Core::serving();
+    let sent = core.now;
+    core.message_from(CONN, Message::Pong { sent, node: NodeId(9) });
+    core.message_from(CONN, Message::Pong { sent: Tick(u64::MAX), node: NodeId(2) });
+    assert_eq!(pass(&mut core, 2, false).0, [], "no such node; a ping of the future");
+}
+
+#[test]
+fn a_ping_is_answered() {
+    let mut core = Core::serving();
+    core.shell.sent.clear();
+    core.message_from(CONN, Message::Ping { sent: Tick(7) });
+    let pong = (CONN, Message::Pong { sent: Tick(7), node: NodeId(1) });
+    assert!(said(&core).any(|message| message == pong));
+}
+
+#[test]
+fn a_member_that_does_nothing_for_two_leases_is_reported() {
+    let mut core = Core::start(Files::default(), 1 << 30);
+    core.message(Message::ConfigurationIs { configuration: of_two(ShardPhase::Recovering) });
+    assert_eq!(pass(&mut core, LEASE_STEPS * 2 - 2, true).1, []);
+    let unanswered = Report::Unanswered { shard: SHARD, epoch: Epoch(1), node: NodeId(2) };
+    assert_eq!(pass(&mut core, 4, true).1, [unanswered], "it answers pings, but that does not help the shard");
+    assert!(core.node.status(core.now).replicas[0].state.ends_with("node-2 does not answer"));
+}
+
+#[test]
+fn who_was_stopped_itself_reports_nobody() {
+    let mut core = Core::start(Files::default(), 1 << 30);
+    core.message(Message::ConfigurationIs { configuration: of_two(ShardPhase::Recovering) });
+    pass(&mut core, LEASE_STEPS, true);
+    core.tick(STEP_MILLIS * u64::from(LEASE_STEPS) * 9);
+    assert_eq!(pass(&mut core, LEASE_STEPS, true).1, []);
+}
+
+#[test]
+fn a_witness_that_answers_no_ping_for_two_leases_is_reported() {
+    let mut core = Core::serving();
+    let mut configuration = configuration(3, 1, ShardPhase::Serving);
+    configuration.faults = 1;
+    configuration.shards[0].witnesses = vec![NodeId(2)];
+    configuration.shards[0].list = ListVersion(2);
+    core.message(Message::ConfigurationIs { configuration });
+    assert_eq!(pass(&mut core, LEASE_STEPS * 4, true).1, []);
+    let unanswered = Report::Unanswered { shard: SHARD, epoch: Epoch(1), node: NodeId(2) };
+    assert_eq!(pass(&mut core, LEASE_STEPS * 3, false).1, [unanswered]);
+    assert_eq!(pass(&mut core, 4, true).1, [], "it is there again");
+}
+
+#[test]
+fn a_recovery_that_gets_no_further_for_five_leases_is_stuck() {
+    let mut core = Core::start(Files::default(), 1 << 30);
+    let mut configuration = of_two(ShardPhase::Recovering);
+    configuration.shards[0].epoch = Epoch(2);
+    configuration.shards[0].recover_from = vec![NodeId(1), NodeId(2)];
+    core.message(Message::ConfigurationIs { configuration });
+    assert_eq!(pass(&mut core, LEASE_STEPS * 5 - 2, true).1, []);
+    assert_eq!(pass(&mut core, 4, true).1, [Report::Stuck { shard: SHARD, epoch: Epoch(2) }]);
+}

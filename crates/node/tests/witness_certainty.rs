@@ -1,0 +1,376 @@
+//! What a recovery may conclude from a witness's answer (section 7, step 4; C3, R5.5).
+
+mod common;
+
+use common::{Core, Files, Heard, SHARD, configuration};
+use kasha_machine::{Endpoint, FileName};
+use kasha_types::*;
+use kasha_wire::frame::{FRAME_HEADER_BYTES, Kind};
+use kasha_wire::hot::{self, Envelope, RequestView};
+use kasha_wire::message::{Holding, Report};
+use kasha_wire::{
+    Configuration, Durability, Member, MemberState, Message, NodeInfo, Recorded, RecordedVerdict, ShardPhase, Update,
+};
+
+const LIST: ListVersion = ListVersion(7);
+const SLOTS: FileName = FileName::Witness { shard: SHARD, list: LIST };
+const MODE: FileName = FileName::WitnessMode { shard: SHARD, list: LIST };
+
+/// Node 2 is primary, node 1 a witness of list 7.
+fn witnessed(version: u64, epoch: u32, phase: ShardPhase) -> Configuration {
+    let mut configuration = configuration(version, epoch, phase);
+    configuration.faults = 1;
+    let shard = &mut configuration.shards[0];
+    shard.primary = NodeId(2);
+    shard.members = vec![Member { node: NodeId(2), state: MemberState::Complete, since: ConfigVersion(1) }];
+    shard.witnesses = vec![NodeId(1)];
+    shard.list = LIST;
+    if phase == ShardPhase::Recovering {
+        shard.recover_from = vec![NodeId(2)];
+    }
+    configuration
+}
+
+/// The `starts`-th process of node 1's data folder.
+fn start(files: Files, starts: u64) -> Core {
+    Core::start_with(files, 1 << 30, |options| options.incarnation = Incarnation(starts << 32 | 9))
+}
+
+fn obey(core: &mut Core, configuration: Configuration) {
+    core.message(Message::ConfigurationIs { configuration });
+}
+
+/// A witness in service, which holds one request.
+fn in_service() -> Core {
+    let mut core = start(Files::default(), 1);
+    obey(&mut core, witnessed(1, 1, ShardPhase::Serving));
+    assert_eq!(record(&mut core, 1), RecordedVerdict::Accepted);
+    core
+}
+
+fn record(core: &mut Core, sequence: u64) -> RecordedVerdict {
+    let key = format!("k{sequence}");
+    let body = Core::body((1, sequence), 1, None, &Update::Increment { key: key.as_bytes(), delta: 1 });
+    let envelope = Envelope { shard: SHARD, epoch: Epoch(1), list: LIST, cluster_time: ClusterTime(0), attempt: 1 };
+    let mut frame = Vec::new();
+    RequestView::encode(Kind::Record, &envelope, &body, &mut frame);
+    core.shell.sent.clear();
+    core.frame(Kind::Record, &frame);
+    let (_, frame) = core.shell.sent.last().expect("an answer");
+    hot::decode_small::<Recorded>(&frame[FRAME_HEADER_BYTES..]).expect("a verdict").verdict
+}
+
+/// What a freeze hears: how sure, and how many requests.
+fn freeze(core: &mut Core, list: ListVersion, epoch: u32) -> (Holding, usize) {
+    core.shell.sent.clear();
+    core.message_from(common::CONN, Message::FreezeWitness { shard: SHARD, list, epoch: Epoch(epoch) });
+    let sent = core.shell.sent.iter().filter(|(to, _)| *to == common::CONN);
+    let mut messages = sent.filter_map(|(_, frame)| Message::decode(&frame[FRAME_HEADER_BYTES..]).ok());
+    messages
+        .find_map(|message| match message {
+            Message::WitnessHolds { holding, requests, .. } => Some((holding, requests.len())),
+            _ => None,
+        })
+        .expect("an answer")
+}
+
+/// The next process, in the configuration that recovers list 7, is asked what it holds.
+fn recovered(files: Files) -> (Holding, usize) {
+    let mut core = start(files, 2);
+    obey(&mut core, witnessed(5, 2, ShardPhase::Recovering));
+    let first = freeze(&mut core, LIST, 2);
+    assert_eq!(freeze(&mut core, LIST, 2), first, "asked again");
+    let mut core = start(core.shell.files, 3);
+    obey(&mut core, witnessed(5, 2, ShardPhase::Recovering));
+    assert_eq!(freeze(&mut core, LIST, 2), first, "asked again after another restart");
+    first
+}
+
+#[test]
+fn what_was_accepted_is_surely_held() {
+    assert_eq!(recovered(in_service().shell.files), (Holding::Sure, 1));
+}
+
+/// It was told of the list by the recovery only: no update can have completed on it.
+#[test]
+fn c3_a_witness_that_never_was_in_service_is_surely_empty_and_begins_nothing() {
+    let mut core = start(Files::default(), 1);
+    obey(&mut core, configuration(1, 1, ShardPhase::Serving));
+    obey(&mut core, witnessed(5, 2, ShardPhase::Recovering));
+    assert_eq!(freeze(&mut core, LIST, 2), (Holding::Sure, 0));
+    assert_eq!(record(&mut core, 1), RecordedVerdict::WrongList);
+    assert!(!core.shell.files.0.contains_key(&SLOTS));
+    assert_eq!(recovered(core.shell.files), (Holding::Sure, 0));
+}
+
+/// A restart in between, and the list came into force meanwhile: the ledger says that nothing was begun here.
+#[test]
+fn a_list_that_came_into_force_during_a_restart_is_begun_surely() {
+    let core = start(Files::default(), 1);
+    let mut core = tick(core);
+    core = start(core.shell.files, 2);
+    obey(&mut core, witnessed(4, 1, ShardPhase::Serving));
+    assert_eq!(record(&mut core, 1), RecordedVerdict::Accepted);
+    assert_eq!(recovered(core.shell.files), (Holding::Sure, 1));
+}
+
+fn tick(mut core: Core) -> Core {
+    core.tick(1);
+    core
+}
+
+#[test]
+fn r5_5_a_witness_whose_files_are_gone_is_not_an_empty_one() {
+    let lose = |files: &[FileName]| {
+        let mut left = in_service().shell.files;
+        files.iter().for_each(|file| drop(left.0.remove(file).expect("it was there")));
+        left
+    };
+    for files in [&[SLOTS][..], &[MODE], &[SLOTS, MODE], &[FileName::Core, SLOTS, MODE], &[FileName::Core, SLOTS]] {
+        assert_eq!(recovered(lose(files)), (Holding::Damaged, 0), "{files:?}");
+        // Nor does a Serving configuration make it one.
+        let mut core = start(lose(files), 2);
+        obey(&mut core, witnessed(3, 1, ShardPhase::Serving));
+        assert_ne!(record(&mut core, 2), RecordedVerdict::Accepted, "{files:?}");
+        assert_eq!(recovered(core.shell.files), (Holding::Damaged, 0), "{files:?}");
+    }
+    assert_eq!(recovered(lose(&[FileName::Core])), (Holding::Sure, 1), "the instance speaks for itself");
+}
+
+#[test]
+fn r5_5_a_damaged_byte_is_not_an_empty_witness() {
+    for (file, at) in [(MODE, 5), (MODE, 20), (SLOTS, 20), (FileName::Core, 18)] {
+        let mut files = in_service().shell.files;
+        files.0.get_mut(&file).expect("it is there")[at] ^= 1;
+        let lost = if file == FileName::Core { (Holding::Sure, 1) } else { (Holding::Damaged, 0) };
+        assert_eq!(recovered(files), lost, "{file:?} {at}");
+    }
+    // A ledger that cannot be read says nothing about instances that are missing.
+    let mut files = in_service().shell.files;
+    files.0.get_mut(&FileName::Core).expect("it is there")[18] ^= 1;
+    files.0.retain(|file, _| ![SLOTS, MODE].contains(file));
+    assert_eq!(recovered(files), (Holding::Damaged, 0));
+}
+
+#[test]
+fn the_next_list_is_begun_surely_whatever_became_of_the_last() {
+    let mut files = in_service().shell.files;
+    files.0.retain(|file, _| ![SLOTS, MODE, FileName::Core].contains(file));
+    let mut core = start(files, 2);
+    obey(&mut core, witnessed(3, 1, ShardPhase::Serving));
+    let mut next = witnessed(4, 1, ShardPhase::Serving);
+    next.shards[0].list = LIST.next();
+    obey(&mut core, next.clone());
+    (next.version, next.shards[0].epoch) = (ConfigVersion(5), Epoch(2));
+    (next.shards[0].phase, next.shards[0].recover_from) = (ShardPhase::Recovering, vec![NodeId(2)]);
+    obey(&mut core, next);
+    assert_eq!(freeze(&mut core, LIST.next(), 2), (Holding::Sure, 0));
+}
+
+#[test]
+fn r5_5_after_a_loss_of_power_it_depends_on_the_durability() {
+    for (durability, holding) in [(Durability::Replicated, Holding::PowerLost), (Durability::Fsync, Holding::Sure)] {
+        let files = in_service().shell.files;
+        let mut core = Core::start_with(files, 1 << 30, |options| options.boot = BootId(2));
+        let mut configuration = witnessed(5, 2, ShardPhase::Recovering);
+        configuration.durability = durability;
+        obey(&mut core, configuration.clone());
+        assert_eq!(freeze(&mut core, LIST, 2), (holding, 1), "{durability:?}");
+        // A freeze does not make it sure.
+        let mut core = Core::start_with(core.shell.files, 1 << 30, |options| options.boot = BootId(2));
+        obey(&mut core, configuration);
+        assert_eq!(freeze(&mut core, LIST, 2), (holding, 1), "{durability:?}");
+    }
+}
+
+/// The process died, or power was lost, before the ledger named the instance: it accepted nothing, whatever is there.
+#[test]
+fn files_that_the_ledger_does_not_name_are_removed() {
+    let before = tick(start(Files::default(), 1)).shell.files;
+    let unnamed = |lost: &[FileName]| {
+        let mut files = in_service().shell.files;
+        files.0.insert(FileName::Core, before.0[&FileName::Core].clone());
+        lost.iter().for_each(|file| drop(files.0.remove(file).expect("it was there")));
+        files
+    };
+    for lost in [&[][..], &[SLOTS], &[MODE]] {
+        let core = tick(start(unnamed(lost), 2));
+        assert!(!core.shell.files.0.contains_key(&SLOTS) && !core.shell.files.0.contains_key(&MODE));
+        assert_eq!(recovered(unnamed(lost)), (Holding::Sure, 0), "{lost:?}");
+        let mut core = start(unnamed(lost), 2);
+        obey(&mut core, witnessed(3, 1, ShardPhase::Serving));
+        assert_eq!(record(&mut core, 2), RecordedVerdict::Accepted, "{lost:?}");
+        assert_eq!(recovered(core.shell.files), (Holding::Sure, 1), "{lost:?}");
+    }
+}
+
+/// Found by a review: it became sure and empty.
+#[test]
+fn a_lost_witness_is_not_sure_after_a_restart() {
+    let mut core = Core::start(Files::default(), 1 << 30);
+    obey(&mut core, configuration(1, 1, ShardPhase::Serving));
+    assert_eq!(freeze(&mut core, LIST, 1), (Holding::NeverHad, 0));
+    let mut core = Core::start(core.shell.files, 1 << 30);
+    obey(&mut core, configuration(1, 1, ShardPhase::Serving));
+    assert_eq!(freeze(&mut core, LIST, 1), (Holding::NeverHad, 0));
+}
+
+/// Found by a review: its files are lost, and the configuration made it an empty one that is sure.
+#[test]
+fn a_lost_witness_is_not_sure_because_the_configuration_came_again() {
+    let mut core = Core::start(Files::default(), 1 << 30);
+    obey(&mut core, witnessed(1, 1, ShardPhase::Recovering));
+    assert_eq!(freeze(&mut core, LIST, 1), (Holding::Damaged, 0));
+}
+
+/// Found by a review: each took an instance's memory and file.
+#[test]
+fn a_freeze_of_a_list_that_is_not_there_costs_nothing() {
+    let mut core = in_service();
+    let files = core.shell.files.0.len();
+    for number in 8..1000 {
+        assert_eq!(freeze(&mut core, ListVersion(number), 9), (Holding::NeverHad, 0));
+    }
+    assert_eq!(core.shell.files.0.len(), files);
+    assert_eq!(core.node.status(core.now).witnesses.len(), 1);
+}
+
+/// Node 1 is promoted to epoch 2; its log has nothing. The witnesses of list 1 are these.
+fn promoted(witnesses: &[u16]) -> Core {
+    let files = Core::serving().shell.files;
+    let mut core = Core::start(files, 1 << 30);
+    let mut configuration = configuration(3, 2, ShardPhase::Recovering);
+    configuration.shards[0].recover_from = vec![NodeId(1)];
+    configuration.shards[0].witnesses = witnesses.iter().copied().map(NodeId).collect();
+    let third = NodeInfo { node: NodeId(3), ..configuration.nodes[1].clone() };
+    configuration.nodes.push(third);
+    obey(&mut core, configuration);
+    core.heartbeat_answered();
+    core.epoch = Epoch(2);
+    core
+}
+
+fn bodies(count: u64) -> Vec<Vec<u8>> {
+    let body = |n| Core::body((1, n), 1, None, &Update::Increment { key: b"n", delta: 1 });
+    (1..=count).map(body).collect()
+}
+
+/// What the term waits for; empty: it waits no more.
+fn waits_for(core: &Core) -> String {
+    let state = core.node.status(core.now).replicas[0].state.clone();
+    if state.starts_with("waits for a witness") { state } else { String::new() }
+}
+
+/// Serves, and says how many requests were replayed.
+fn replayed(core: &mut Core) -> Option<u64> {
+    assert_eq!(waits_for(core), "");
+    let mut serving = configuration(4, 2, ShardPhase::Serving);
+    serving.shards[0].list = ListVersion(2);
+    obey(core, serving);
+    match core.get(b"n")? {
+        Heard::Read(result) if result.len() > 9 => std::str::from_utf8(&result[9..]).ok()?.parse().ok(),
+        Heard::Read(_) => Some(0),
+        Heard::Answer { .. } | Heard::Refused(_) | Heard::ReadRefused => None,
+    }
+}
+
+#[test]
+fn one_sure_witness_is_enough_and_is_the_one_that_is_replayed() {
+    let mut core = promoted(&[2, 3]);
+    core.witness_says(2, 2, Holding::PowerLost, &bodies(5));
+    core.witness_says(3, 2, Holding::Sure, &bodies(2));
+    assert_eq!(replayed(&mut core), Some(2));
+}
+
+#[test]
+fn step_4_a_lost_witness_is_waited_on_for_ever() {
+    let mut core = promoted(&[2]);
+    assert!(waits_for(&core).contains("node-2 does not answer"), "{}", waits_for(&core));
+    for _ in 0..100 {
+        core.witness_says(2, 2, Holding::NeverHad, &[]);
+        core.tick(25);
+    }
+    assert!(waits_for(&core).contains("node-2 does not know"), "{}", waits_for(&core));
+    core.witness_says(2, 2, Holding::Damaged, &[]);
+    assert!(waits_for(&core).contains("node-2 has lost the witness files"), "{}", waits_for(&core));
+    // Somebody gave it its files back: it is asked again.
+    core.shell.sent.clear();
+    core.tick(25);
+    let node_2 = Endpoint::Core(CoreId { node: NodeId(2), core: 0 });
+    assert!(core.shell.sent.iter().any(|(to, _)| *to == node_2));
+    core.witness_says(2, 2, Holding::Sure, &bodies(3));
+    assert_eq!(replayed(&mut core), Some(3));
+}
+
+#[test]
+fn step_4_one_loss_says_nothing_about_the_other_witness() {
+    for holding in [Holding::Damaged, Holding::NeverHad, Holding::PowerLost] {
+        let mut core = promoted(&[2, 3]);
+        core.witness_says(2, 2, holding, &[]);
+        core.witness_says(2, 2, holding, &[]);
+        core.witness_says(9, 2, Holding::Sure, &bodies(9)); // no witness of this list
+        assert_ne!(waits_for(&core), "", "{holding:?}");
+        core.witness_says(3, 2, Holding::Sure, &bodies(1));
+        assert_eq!(replayed(&mut core), Some(1), "{holding:?}");
+    }
+}
+
+#[test]
+fn r5_5_after_a_loss_of_power_the_fullest_counts_when_all_have_answered() {
+    let mut core = promoted(&[2, 3]);
+    core.witness_says(2, 2, Holding::PowerLost, &bodies(1));
+    assert_ne!(waits_for(&core), "");
+    core.witness_says(3, 2, Holding::PowerLost, &bodies(3));
+    assert_eq!(replayed(&mut core), Some(3));
+
+    let mut core = promoted(&[2, 3]);
+    core.witness_says(2, 2, Holding::Damaged, &[]);
+    core.witness_says(3, 2, Holding::PowerLost, &bodies(1));
+    assert_eq!(replayed(&mut core), Some(1), "nothing better can come");
+
+    let mut core = promoted(&[2, 3]);
+    core.witness_says(2, 2, Holding::NeverHad, &[]);
+    core.witness_says(3, 2, Holding::PowerLost, &bodies(1));
+    assert_ne!(waits_for(&core), "", "the first will be told of the list, and may turn out to be sure");
+    core.witness_says(2, 2, Holding::Sure, &bodies(2));
+    assert_eq!(replayed(&mut core), Some(2));
+
+    let mut core = promoted(&[2]);
+    core.witness_says(2, 2, Holding::PowerLost, &bodies(1));
+    assert_eq!(replayed(&mut core), Some(1));
+}
+
+#[test]
+fn step_4_witnesses_that_are_all_lost_are_waited_on() {
+    let mut core = promoted(&[2, 3]);
+    core.witness_says(2, 2, Holding::Damaged, &[]);
+    core.witness_says(3, 2, Holding::Damaged, &[]);
+    assert!(waits_for(&core).contains("node-3 has lost"), "{}", waits_for(&core));
+    core.witness_says(3, 2, Holding::NeverHad, &[]);
+    assert_ne!(waits_for(&core), "");
+}
+
+/// While the primary lives, nothing that was lost is needed: the coordinator is told, and a new list begins.
+#[test]
+fn a_lost_instance_of_a_list_in_force_is_reported() {
+    let reported = |files: Files| {
+        let mut core = start(files, 2);
+        obey(&mut core, witnessed(5, 1, ShardPhase::Serving));
+        core.shell.sent.clear();
+        core.tick(10_000);
+        let to_coordinator = core.shell.sent.iter().filter(|(to, _)| *to == Endpoint::Coordinator);
+        let mut messages = to_coordinator.filter_map(|(_, frame)| Message::decode(&frame[FRAME_HEADER_BYTES..]).ok());
+        messages.any(|message| match message {
+            Message::Heartbeat { reports, .. } => reports.contains(&Report::WitnessLost { shard: SHARD, list: LIST }),
+            _ => false,
+        })
+    };
+    assert!(!reported(in_service().shell.files));
+    let mut damaged = in_service().shell.files;
+    damaged.0.remove(&MODE);
+    assert!(reported(damaged));
+    let mut gone = in_service().shell.files;
+    gone.0.remove(&MODE);
+    gone.0.remove(&SLOTS);
+    assert!(reported(gone));
+}

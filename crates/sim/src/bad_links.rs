@@ -1,0 +1,148 @@
+//! Links that are bad for long, while everything else works: the cluster must find its way around them.
+//!
+//! One fault at a time, each for many leases: a pair of nodes, or a node and the coordinator, do not hear each other, one
+//! way or both; or a node hears no other node, but the coordinator. Enough well-connected nodes are left, so every shard
+//! must take updates again *before* the fault is over, and go on taking them: a world that heals everything would hide
+//! a shard that hangs until then.
+
+use kasha_machine::Rng;
+
+use crate::clock::{SimTime, millis};
+use crate::configurations::{Configurations, what_lacks};
+use crate::faults::{Cuts, Hosts, both_ways};
+use crate::network::HostId;
+use crate::prober::Successes;
+use crate::scenario::Shape;
+use crate::world::World;
+
+/// Within so many leases of a cut every shard must take updates again.
+pub const LEASES_TO_AVAILABLE: u64 = 14;
+/// From then on no shard may take no update for so many leases.
+const LEASES_UNAVAILABLE_MAX: u64 = 4;
+/// Faults in a run.
+const ROUNDS: u64 = 2;
+/// How long the healed cluster may take to be whole before the next fault.
+const WHOLE_WITHIN: u64 = millis(30_000);
+/// How often the shards are looked at.
+const LOOK_EVERY: u64 = millis(50);
+
+/// What a run of this kind looks at.
+pub struct BadLinks<'a> {
+    /// Who there is.
+    pub hosts: &'a Hosts,
+    /// What the coordinator says.
+    pub configurations: &'a Configurations,
+    /// What the prober found.
+    pub successes: &'a Successes,
+    /// The cluster.
+    pub shape: &'a Shape,
+    /// Draws the faults.
+    pub rng: Rng,
+}
+
+impl BadLinks<'_> {
+    /// Cuts, looks, heals, some times over. What is wrong becomes a violation of the world.
+    pub fn run(mut self, world: &mut World) {
+        for _ in 0..ROUNDS {
+            let (what, cuts) = self.draw(world);
+            world.probes.hit(&format!("bad link: {what}"));
+            let cut_at = world.now;
+            cuts.iter().for_each(|&(from, to)| world.network.cut(from, to));
+            let until = cut_at.after(self.shape.lease * (LEASES_TO_AVAILABLE + self.rng.between(1, 24)));
+            let names: Vec<String> =
+                cuts.iter().map(|&(from, to)| format!("{} → {}", world.host(from).name, world.host(to).name)).collect();
+            self.watch(world, cut_at, until, &names.join(", "));
+            cuts.iter().for_each(|&(from, to)| world.network.join(from, to));
+            self.heal(world);
+            if !world.violations.is_empty() {
+                return;
+            }
+        }
+    }
+
+    /// The shards whose newest update was asked for before `since`.
+    fn unavailable(&self, since: SimTime) -> Vec<String> {
+        let successes = self.successes.borrow();
+        let late = |shard: &u16| successes.get(&kasha_types::ShardId(*shard)).is_none_or(|&at| at < since);
+        (0..self.shape.shards).filter(late).map(|shard| kasha_types::ShardId(shard).to_string()).collect()
+    }
+
+    fn watch(&self, world: &mut World, cut_at: SimTime, until: SimTime, what: &str) {
+        let lease = self.shape.lease;
+        world.run_until(cut_at.after(lease * LEASES_TO_AVAILABLE));
+        while world.violations.is_empty() && world.now < until {
+            let since = SimTime(world.now.0 - lease * LEASES_UNAVAILABLE_MAX);
+            let unavailable = self.unavailable(since);
+            if !unavailable.is_empty() {
+                let after = (world.now.0 - cut_at.0) / lease;
+                world.violation(format!(
+                    "bad_links: {unavailable:?} took no update for {LEASES_UNAVAILABLE_MAX} leases, {after} leases \
+                     after the cut of {what}, although enough nodes hear each other: {:?}",
+                    self.configurations.latest()
+                ));
+                return;
+            }
+            world.run_until(world.now.after(LOOK_EVERY));
+        }
+    }
+
+    fn heal(&self, world: &mut World) {
+        let until = world.now.after(WHOLE_WITHIN);
+        while world.violations.is_empty() {
+            let lacks = self.configurations.latest().and_then(|latest| what_lacks(&latest));
+            let Some(lacks) = lacks else { return };
+            if world.now >= until {
+                return world.violation(format!("bad_links: long after the cut was healed: {lacks}"));
+            }
+            world.run_until(world.now.after(LOOK_EVERY));
+        }
+    }
+
+    fn node(&mut self) -> HostId {
+        *self.rng.pick(&self.hosts.nodes)
+    }
+
+    /// Two nodes; mostly parts of one shard, since others have nothing to say to each other.
+    fn pair(&mut self) -> (HostId, HostId) {
+        let latest = self.configurations.latest();
+        if let Some(latest) = latest.filter(|_| self.rng.chance(3, 4)) {
+            let shard = self.rng.pick(&latest.shards).clone();
+            let others: Vec<_> = (shard.members.iter().map(|member| member.node))
+                .chain(shard.witnesses.iter().copied())
+                .filter(|&node| node != shard.primary)
+                .collect();
+            if !others.is_empty() {
+                let other = *self.rng.pick(&others);
+                let host = |node: kasha_types::NodeId| self.hosts.nodes[usize::from(node.0) - 1];
+                return (host(shard.primary), host(other));
+            }
+        }
+        let (a, b) = (self.node(), self.node());
+        if a == b { self.pair() } else { (a, b) }
+    }
+
+    fn draw(&mut self, _world: &World) -> (&'static str, Cuts) {
+        let coordinator = self.hosts.coordinator;
+        match self.rng.below(8) {
+            0 | 1 => {
+                let (a, b) = self.pair();
+                ("two nodes", both_ways(a, &[b]))
+            }
+            2 => {
+                let (a, b) = self.pair();
+                ("from a primary, one way", vec![(a, b)])
+            }
+            3 => {
+                let (a, b) = self.pair();
+                ("to a primary, one way", vec![(b, a)])
+            }
+            4 => ("node and coordinator", both_ways(self.node(), &[coordinator])),
+            5 => ("node to coordinator, one way", vec![(self.node(), coordinator)]),
+            6 => ("coordinator to node, one way", vec![(coordinator, self.node())]),
+            _ => {
+                let node = self.node();
+                ("a node and all others", both_ways(node, &self.hosts.nodes))
+            }
+        }
+    }
+}

@@ -1,0 +1,82 @@
+//! Long values under ever new keys, until memory is full; then the oldest are deleted, so that whole segments die.
+//!
+//! A log that cannot compact gives memory back by whole segments only, so nothing here lives longer than its neighbours.
+//! And it is patient: each update that is refused for memory takes some of the reserve for deletes (R2.2: its cancellation
+//! is recorded), and what is deleted is given back some time later.
+
+use std::collections::VecDeque;
+
+use kasha_machine::Rng;
+
+use super::{Ask, Workload};
+use crate::history::{Action, Key, Told, Value};
+
+/// Shortest and longest value.
+const VALUE_BYTES: (u64, u64) = (200, 1000);
+/// Keys deleted by one update, so that making room takes little.
+const DELETED_AT_ONCE: usize = 16;
+
+/// After a refusal so many things are asked for before anything is put again: longer than it takes to free a segment.
+const ASKS_WITHOUT_PUT: u32 = 600;
+
+/// After so many refusals nothing is put any more: without compaction the reserve that they took does not always come back.
+const REFUSED_MAX: u32 = 20;
+
+/// Values.
+#[derive(Debug, Default)]
+pub struct Bulk {
+    puts: u64,
+    /// Put and told so, oldest first.
+    live: VecDeque<Key>,
+    /// So many of the oldest are to be deleted before anything is put again.
+    to_delete: usize,
+    /// Nothing is put for so many asks.
+    rest: u32,
+    /// Puts that were refused.
+    refused: u32,
+}
+
+impl Bulk {
+    fn value(&mut self, rng: &mut Rng) -> Value {
+        let mut value = format!("b{}", self.puts).into_bytes();
+        value.resize(usize::try_from(rng.between(VALUE_BYTES.0, VALUE_BYTES.1)).expect("small"), b'.');
+        value
+    }
+}
+
+impl Workload for Bulk {
+    fn next(&mut self, rng: &mut Rng) -> Ask {
+        self.rest = self.rest.saturating_sub(1);
+        let action = if self.to_delete > 0 && rng.chance(3, 4) {
+            let count = DELETED_AT_ONCE.min(self.to_delete).min(self.live.len());
+            self.to_delete = if count == 0 { 0 } else { self.to_delete - count };
+            Action::MultiDelete(self.live.drain(..count).collect())
+        } else if self.to_delete == 0 && self.rest == 0 && self.refused < REFUSED_MAX && rng.chance(4, 5) {
+            self.puts += 1;
+            Action::Put(format!("b{}", self.puts).into_bytes(), self.value(rng))
+        } else {
+            Action::Get(format!("b{}", 1 + rng.below(self.puts + 1)).into_bytes())
+        };
+        match action {
+            Action::MultiDelete(keys) if keys.is_empty() => Action::Get(b"b1".to_vec()).into(),
+            action => action.into(),
+        }
+    }
+
+    fn told(&mut self, action: &Action, told: &Told) {
+        match (action, told) {
+            (Action::Put(key, _), Told::Executed { .. }) => self.live.push_back(key.clone()),
+            (Action::Put(..), Told::NotExecuted) => {
+                self.refused += 1;
+                if self.rest == 0 {
+                    (self.to_delete, self.rest) = (self.live.len() / 6, ASKS_WITHOUT_PUT);
+                }
+            }
+            (Action::MultiDelete(keys), Told::NotExecuted) => {
+                self.to_delete += keys.len();
+                keys.iter().rev().for_each(|key| self.live.push_front(key.clone()));
+            }
+            _ => {}
+        }
+    }
+}

@@ -1,0 +1,28 @@
+//! Updates that hardly ever meet another that is not synced: what the fast path is for.
+
+use kasha_machine::Rng;
+
+use super::{Ask, Workload};
+use crate::history::Action;
+
+/// Keys; far more than are unsynced at a time.
+const KEYS: u64 = 20_000;
+
+/// Values of many keys.
+#[derive(Debug, Default)]
+pub struct Spread {
+    values: u64,
+}
+
+impl Workload for Spread {
+    fn next(&mut self, rng: &mut Rng) -> Ask {
+        let key = format!("s{}", rng.below(KEYS)).into_bytes();
+        self.values += 1;
+        let action = match rng.below(10) {
+            0..6 => Action::Put(key, format!("v{}", self.values).into_bytes()),
+            6..8 => Action::Delete(key),
+            _ => Action::Get(key),
+        };
+        action.into()
+    }
+}

@@ -1,0 +1,291 @@
+//! Clients by hand: the script says what each sends. A body is made once and kept, as a session does (R2.1); every
+//! send of it is an attempt with an envelope of its own. `heard` adds up what an attempt has collected.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use kasha_types::{AckedBelow, ClientId, ClusterTime, Epoch, ListVersion, NodeId, RpcId, Sequence, ShardId, TableId};
+use kasha_wire::body::BodyHead;
+use kasha_wire::hot::{self, Envelope, ReadView};
+use kasha_wire::{AnswerView, Body, Kind, Message, Read, Recorded, RecordedVerdict, RequestView, SyncRequest, Update};
+
+use super::cluster::Letter;
+use super::frames::{self, Names};
+use super::host::Party;
+use super::script::{Script, is_kind, party};
+use super::telling::Telling;
+
+/// A client's identity and its lease's end.
+#[derive(Clone, Copy)]
+struct Session {
+    id: ClientId,
+    lease_expiry: ClusterTime,
+    time: ClusterTime,
+}
+
+/// What one attempt has collected.
+#[derive(Default)]
+struct Attempt {
+    list: u64,
+    answer: Option<(bool, String)>,
+    accepted: Vec<u16>,
+}
+
+#[derive(Default)]
+pub struct Clients {
+    pub names: Names,
+    sessions: BTreeMap<u16, Session>,
+    bodies: BTreeMap<RpcId, Vec<u8>>,
+    attempts: BTreeMap<(RpcId, u32), Attempt>,
+    reads: u64,
+}
+
+struct Options<'a> {
+    words: Vec<&'a str>,
+    named: BTreeMap<&'a str, &'a str>,
+}
+
+impl<'a> Options<'a> {
+    fn parse(words: &[&'a str]) -> Self {
+        let (named, words) = words.iter().partition(|word| word.contains('='));
+        let named: Vec<&str> = named;
+        Self { words, named: named.into_iter().filter_map(|word| word.split_once('=')).collect() }
+    }
+    fn number(&self, name: &str) -> Option<u64> {
+        self.named.get(name).map(|text| text.parse().expect("a number"))
+    }
+    fn says(&self, word: &str) -> bool {
+        self.words.contains(&word)
+    }
+}
+
+impl Clients {
+    fn rpc(&self, name: &str) -> (u16, RpcId) {
+        let (client, sequence) = name.split_once('.').expect("an update's name, like c1.1");
+        let Some(Party::Client(client)) = party(client) else { panic!("{name}: a client is wanted") };
+        let session = self.sessions.get(&client).unwrap_or_else(|| panic!("c{client} is not open"));
+        (client, RpcId { client: session.id, sequence: Sequence(sequence.parse().expect("a sequence")) })
+    }
+
+    /// A frame arrives at a client.
+    pub fn hear(&mut self, client: u16, letter: &Letter) {
+        if is_kind(letter, &[Kind::Answer]) {
+            let answer = AnswerView::decode(&letter.payload).expect("an answer");
+            let attempt = self.attempts.entry((answer.rpc, answer.attempt)).or_default();
+            attempt.answer = Some((answer.synced, frames::result(answer.result)));
+        } else if is_kind(letter, &[Kind::Synced]) {
+            let synced: kasha_wire::Synced = hot::decode_small(&letter.payload).expect("a word");
+            if let Some((is_synced, _)) =
+                self.attempts.get_mut(&(synced.rpc, synced.attempt)).and_then(|attempt| attempt.answer.as_mut())
+            {
+                *is_synced = true;
+            }
+        } else if is_kind(letter, &[Kind::Recorded]) {
+            let recorded: Recorded = hot::decode_small(&letter.payload).expect("a verdict");
+            let attempt = self.attempts.entry((recorded.rpc, recorded.attempt)).or_default();
+            let NodeId(node) = recorded.node;
+            if recorded.verdict == RecordedVerdict::Accepted
+                && recorded.list.0 == attempt.list
+                && !attempt.accepted.contains(&node)
+            {
+                attempt.accepted.push(node);
+            }
+        } else if is_kind(letter, &[Kind::Message]) {
+            match Message::decode(&letter.payload) {
+                Ok(Message::SessionOpened { client: id, lease_expiry, cluster_time, .. }) => {
+                    self.names.insert(id, format!("c{client}"));
+                    self.sessions.insert(client, Session { id, lease_expiry, time: cluster_time });
+                }
+                Ok(Message::LeaseRenewed { lease_expiry, cluster_time, .. }) => {
+                    let session = self.sessions.get_mut(&client).expect("it has one");
+                    (session.lease_expiry, session.time) = (lease_expiry, cluster_time);
+                }
+                _ => {}
+            }
+        }
+    }
+}
+
+fn update<'a>(words: &[&'a str]) -> Update<'a> {
+    let number = |at: usize| words[at].parse().expect("a number");
+    let (key, value) = (words[1].as_bytes(), words.last().expect("a word").as_bytes());
+    match words[0] {
+        "put" => Update::Put { key, value },
+        "putnew" => Update::PutIfAbsent { key, value },
+        "putif" => Update::PutIfVersion { key, version: number(2), value },
+        "delete" => Update::Delete { key },
+        "incr" => Update::Increment { key, delta: i64::try_from(number(2)).expect("small") },
+        "append" => Update::Append { key, value },
+        other => panic!("{other}: no such update"),
+    }
+}
+
+impl Script {
+    /// Commands of clients.
+    pub fn client(&mut self, command: &str, words: &[&str]) {
+        match command {
+            "open" | "renew" => self.session(command, words[0]),
+            "request" => {
+                self.make_body(words);
+                self.attempt(words);
+            }
+            "clients" => self.open_clients(words),
+            "fill" => self.fill(words),
+            "retry" => self.attempt(words),
+            "sync" => self.sync(words),
+            "read" => self.read(words),
+            "heard" => self.heard(words[0]),
+            other => panic!("{other}: no such command"),
+        }
+    }
+
+    fn send(&mut self, client: u16, to: Party, frame: &[u8]) {
+        let line = match self.cluster.send(client, to, frame) {
+            Some(letter) => format!("c{client}>{to} waits: {}", self.describe(&letter)),
+            None => format!("c{client} cannot reach {to}"),
+        };
+        self.tell(line);
+    }
+
+    fn session(&mut self, command: &str, name: &str) {
+        let Some(Party::Client(client)) = party(name) else { panic!("{name}: a client is wanted") };
+        let message = match command {
+            "open" => Message::OpenSession { nonce: u64::from(client) },
+            _ => Message::RenewLease { client: self.clients.sessions[&client].id },
+        };
+        let mut frame = Vec::new();
+        message.encode(&mut frame);
+        self.send(client, Party::Coordinator, &frame);
+    }
+
+    /// Opens sessions, and lets everybody know of them.
+    fn open_clients(&mut self, names: &[&str]) {
+        for name in names {
+            self.client("open", &[name]);
+        }
+        self.out.clear();
+        self.pass(Duration::from_millis(500), Telling::Nothing);
+    }
+
+    /// `fill c1 FROM TO`: updates with these sequences that make the log long.
+    fn fill(&mut self, words: &[&str]) {
+        let bound = |at: usize| words[at].parse::<u64>().expect("a sequence");
+        for sequence in bound(1)..=bound(2) {
+            let (name, ack) = (format!("{}.{sequence}", words[0]), format!("ack={sequence}"));
+            let (key, value) = (format!("k{sequence}"), "x".repeat(100));
+            self.client("request", &[&name, &ack, "list=0", "put", &key, &value]);
+            self.pass(Duration::from_millis(10), Telling::Nothing);
+        }
+        self.out.clear();
+    }
+
+    fn make_body(&mut self, words: &[&str]) {
+        let (client, rpc) = self.clients.rpc(words[0]);
+        let options = Options::parse(&words[1..]);
+        let session = self.clients.sessions[&client];
+        let is_flag = |word: &&str| matches!(*word, "primary-only" | "witnesses-only");
+        let operation: Vec<&str> = options.words.iter().copied().filter(|word| !is_flag(word)).collect();
+        let key = options.named.get("key").map(|key| key.as_bytes());
+        let head = BodyHead {
+            rpc,
+            acknowledgement: AckedBelow(options.number("ack").unwrap_or(1)),
+            lease_expiry: session.lease_expiry,
+            not_after: match key {
+                Some(_) => session.time.after_millis(options.number("for").unwrap_or(60_000)),
+                None => ClusterTime(0),
+            },
+            table: TableId(1),
+        };
+        let mut body = Vec::new();
+        Body::encode(&head, key, &update(&operation), &mut body);
+        self.clients.bodies.insert(rpc, body);
+    }
+
+    /// Sends a body: to the primary, and to the witnesses, as the committed configuration or the options name them.
+    fn attempt(&mut self, words: &[&str]) {
+        let (client, rpc) = self.clients.rpc(words[0]);
+        let options = Options::parse(&words[1..]);
+        let shard = self.committed.as_ref().expect("settled").shards[0].clone();
+        let list = options.number("list").unwrap_or(shard.list.0);
+        let attempt = options.number("attempt").unwrap_or(1) as u32;
+        let envelope = Envelope {
+            shard: ShardId(0),
+            epoch: Epoch(options.number("epoch").map_or(shard.epoch.0, |epoch| epoch as u32)),
+            list: ListVersion(list),
+            cluster_time: ClusterTime(0),
+            attempt,
+        };
+        self.clients.attempts.entry((rpc, attempt)).or_default().list = list;
+        let body = self.clients.bodies.get(&rpc).expect("it was requested before").clone();
+        let to = options.named.get("to").and_then(|to| party(to));
+        let witnesses = shard.witnesses.iter().map(|node| Party::Node(node.0)).filter(|_| list != 0);
+        let primary = (Kind::Request, to.unwrap_or(Party::Node(shard.primary.0)));
+        let mut sends = if options.says("witnesses-only") { Vec::new() } else { vec![primary] };
+        if !options.says("primary-only") {
+            let only = to.filter(|_| options.says("witnesses-only"));
+            let to = only.map_or_else(|| witnesses.collect(), |only| vec![only]);
+            sends.extend(to.into_iter().map(|witness| (Kind::Record, witness)));
+        }
+        for (kind, to) in sends {
+            let mut frame = Vec::new();
+            RequestView::encode(kind, &envelope, &body, &mut frame);
+            self.send(client, to, &frame);
+        }
+    }
+
+    fn sync(&mut self, words: &[&str]) {
+        let (client, rpc) = self.clients.rpc(words[0]);
+        let options = Options::parse(&words[1..]);
+        let shard = &self.committed.as_ref().expect("settled").shards[0];
+        let to = options.named.get("to").and_then(|to| party(to)).unwrap_or(Party::Node(shard.primary.0));
+        let epoch = Epoch(options.number("epoch").map_or(shard.epoch.0, |epoch| epoch as u32));
+        let attempt = options.number("attempt").unwrap_or(1) as u32;
+        let mut frame = Vec::new();
+        hot::encode_small(Kind::Sync, &SyncRequest { shard: ShardId(0), epoch, rpc, attempt }, &mut frame);
+        self.send(client, to, &frame);
+    }
+
+    fn read(&mut self, words: &[&str]) {
+        let Some(Party::Client(client)) = party(words[0]) else { panic!("read c1 key") };
+        let options = Options::parse(&words[2..]);
+        let shard = &self.committed.as_ref().expect("settled").shards[0];
+        let to = options.named.get("to").and_then(|to| party(to)).unwrap_or(Party::Node(shard.primary.0));
+        let envelope = Envelope {
+            shard: ShardId(0),
+            epoch: Epoch(options.number("epoch").map_or(shard.epoch.0, |epoch| epoch as u32)),
+            list: ListVersion::NONE,
+            cluster_time: ClusterTime(0),
+            attempt: 1,
+        };
+        let read = Read::Get { key: words[1].as_bytes() };
+        let (mut arguments, mut frame) = (Vec::new(), Vec::new());
+        read.encode_arguments(&mut arguments);
+        self.clients.reads += 1;
+        let read_id = self.clients.reads;
+        ReadView { envelope, read_id, table: TableId(1), code: read.code(), arguments: &arguments }.encode(&mut frame);
+        self.send(client, to, &frame);
+    }
+
+    /// What each attempt of an update has collected, and whether it is complete by the client's rule (section 6).
+    fn heard(&mut self, name: &str) {
+        let (_, rpc) = self.clients.rpc(name);
+        let faults = usize::from(self.committed.as_ref().expect("settled").faults);
+        let mut lines = Vec::new();
+        for (&(_, number), attempt) in self.clients.attempts.range((rpc, 0)..=(rpc, u32::MAX)) {
+            let all = faults > 0 && attempt.accepted.len() == faults;
+            let (answer, done) = match &attempt.answer {
+                None => ("no answer".into(), false),
+                Some((true, result)) => (format!("synced answer ({result})"), true),
+                Some((false, result)) => (format!("speculative answer ({result})"), all),
+            };
+            let accepted: Vec<String> = attempt.accepted.iter().map(u16::to_string).collect();
+            let verdict = if done { "complete" } else { "not complete" };
+            lines.push(format!(
+                "attempt {number}: {answer}, accepted by [{}] on list {}: {verdict}",
+                accepted.join(" "),
+                attempt.list
+            ));
+        }
+        lines.into_iter().for_each(|line| self.tell(line));
+    }
+}
