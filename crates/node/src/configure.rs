@@ -4,7 +4,7 @@
 use std::rc::Rc;
 
 use kasha_machine::{Effect, Effects, Endpoint};
-use kasha_types::{ConfigVersion, Tick};
+use kasha_types::Tick;
 use kasha_wire::{Configuration, ShardConfig, ShardPhase};
 
 use crate::leader::{Stage, fewest_peers, members_of};
@@ -36,14 +36,14 @@ impl Node {
         }
         for config in &configuration.shards {
             if configuration.core_of(self.core.id().node, config.shard) == Some(self.core.id()) {
-                self.obey_shard(config, configuration.version, out);
+                self.obey_shard(&configuration, config, out);
                 self.obey_witness(config, out);
             }
         }
         self.next_heartbeat = now; // the coordinator wants to know who obeys what
     }
 
-    fn obey_shard(&mut self, config: &ShardConfig, version: ConfigVersion, out: &mut Effects) {
+    fn obey_shard(&mut self, configuration: &Configuration, config: &ShardConfig, out: &mut Effects) {
         let node = self.core.id().node;
         let core = &mut self.core;
         if config.primary == node {
@@ -58,8 +58,10 @@ impl Node {
         }
         let wanted = config.member(node).is_some() || config.recover_from.contains(&node);
         // One that obeys a later term, or was attached by who knows more, is not told by an old configuration.
-        let old = config.epoch < replica.meta.promised || replica.was_attached_after(version);
-        if !wanted && config.phase == ShardPhase::Serving && !old {
+        let old = config.epoch < replica.meta.promised || replica.was_attached_after(configuration.version);
+        // While it lacks members we may be asked next, and then copy no more than what we lack.
+        let is_full = config.members.len() > usize::from(configuration.faults);
+        if !wanted && config.phase == ShardPhase::Serving && is_full && !old {
             // The shard serves without us: what we hold is of no use to anybody.
             replica.discard(core, out);
         }

@@ -3,16 +3,19 @@
 //! ```text
 //! Fencing ─▶ Fetching ─▶ Replaying ─▶ Witnessing ─▶ Syncing ─▶ Reporting ─▶ Serving
 //!   step 2     step 2      step 3       step 4       step 5      step 5
+//!    ▲                                    │
+//!    └──── no witness is sure (R5.5) ◀────┘
 //! ```
 //!
-//! No step falls through: without one sure member, or without one witness of the current list, the term waits.
+//! No step falls through: without one sure member, or without one witness of the current list, the term waits. Nothing is
+//! written in the term's epoch before it is known which log it goes on with, and which witness.
 
 use std::borrow::Cow;
 
 use kasha_log::{EntryKind, Purpose, common_prefix};
 use kasha_machine::planted::{self, Bug};
 use kasha_machine::{Effects, Endpoint, Gate};
-use kasha_replication::{Choice, Election, FenceReport, MemberCore, Shipping, Timing, history_of};
+use kasha_replication::{Choice, Election, FenceReport, MemberCore, Quorum, Shipping, Timing, history_of};
 use kasha_types::{AttachId, CoreId, Epoch, ListVersion, LocalPosition, LogPosition, NodeId, ShardId, Tick};
 use kasha_wire::codec::Bytes;
 use kasha_wire::message::{Holding, Message, Report};
@@ -32,14 +35,26 @@ pub(crate) struct WitnessAnswer {
     pub requests: Vec<Bytes>,
 }
 
-/// Which answer of a list's witnesses is replayed; `None`: wait. The rule stands in `witnessing`.
-fn choose_answer(answers: &[WitnessAnswer], witnesses: usize) -> Option<usize> {
-    let sure = answers.iter().position(|answer| answer.holding == Holding::Sure);
+/// What the answers of a list's witnesses allow. The rule stands in `witnessing`.
+#[derive(Debug, PartialEq, Eq)]
+enum Replayable {
+    /// This answer is sure.
+    Sure(usize),
+    /// All have answered, none is sure, and this one holds the most (R5.5).
+    Fullest(usize),
+    /// Something better may come.
+    None,
+}
+
+fn replayable(answers: &[WitnessAnswer], witnesses: usize) -> Replayable {
+    if let Some(sure) = answers.iter().position(|answer| answer.holding == Holding::Sure) {
+        return Replayable::Sure(sure);
+    }
     let all = answers.iter().filter(|answer| answer.holding != Holding::NeverHad).count() == witnesses;
-    let fullest = (answers.iter().enumerate())
+    (answers.iter().enumerate())
         .filter(|(_, answer)| all && answer.holding == Holding::PowerLost)
-        .max_by_key(|(_, answer)| answer.requests.len());
-    sure.or(fullest.map(|(index, _)| index))
+        .max_by_key(|(_, answer)| answer.requests.len())
+        .map_or(Replayable::None, |(index, _)| Replayable::Fullest(index))
 }
 
 /// What a term waits for that no witness has helped yet, for a person.
@@ -49,7 +64,7 @@ fn describe_witnesses(witnesses: &[CoreId], answers: &[WitnessAnswer]) -> String
         let says = match answer.map(|answer| answer.holding) {
             None => "does not answer: start it",
             Some(Holding::NeverHad) => "does not know the current configuration yet",
-            Some(Holding::PowerLost) => "lost power, and counts when all have answered",
+            Some(Holding::PowerLost) => "lost power, and counts when all have answered and every member has reported",
             Some(Holding::Damaged) => "has lost the witness files: restore them, and start it again",
             Some(Holding::Sure) => "is being replayed",
         };
@@ -104,6 +119,8 @@ pub(crate) struct Leader {
     /// Our promise of this epoch: nothing is written in it before the promise is on our file, or a new incarnation of
     /// this process could begin the same epoch again.
     promise: LocalPosition,
+    /// Whose reports it needs.
+    quorum: Quorum,
     witnesses: Vec<CoreId>,
     /// The members that may hold the log, and where they are.
     recover_from: Vec<NodeId>,
@@ -154,8 +171,8 @@ impl Leader {
     /// The state is ahead of replay from here on.
     pub fn executes(&self) -> bool {
         match &self.stage {
-            Stage::Fencing { .. } | Stage::Fetching(_) | Stage::Replaying => false,
-            Stage::Witnessing { .. } | Stage::Syncing { .. } | Stage::Reporting | Stage::Serving(_) => true,
+            Stage::Fencing { .. } | Stage::Fetching(_) | Stage::Replaying | Stage::Witnessing { .. } => false,
+            Stage::Syncing { .. } | Stage::Reporting | Stage::Serving(_) => true,
         }
     }
 
@@ -173,6 +190,10 @@ impl Leader {
 
     pub fn describe(&self) -> Cow<'static, str> {
         let text = match &self.stage {
+            Stage::Fencing { election, .. } if self.quorum == Quorum::Everyone => {
+                let missing: Vec<_> = election.missing().map(|node| node.to_string()).collect();
+                return format!("no witness is sure: waits for every member; start {}", missing.join(", ")).into();
+            }
             Stage::Fencing { .. } => "fencing: waits for a member that surely holds the log",
             Stage::Fetching(_) => "fetching the rest of the log from another member",
             Stage::Replaying => "replaying the log",
@@ -236,7 +257,7 @@ impl Replica {
         let stage = match never_served {
             true => Stage::Replaying,
             false => {
-                let election = Election::new(config.epoch, config.recover_from.clone());
+                let election = Election::new(config.epoch, config.recover_from.clone(), Quorum::OneSure);
                 Stage::Fencing { election, asked: None }
             }
         };
@@ -249,6 +270,7 @@ impl Replica {
             stage,
             list: config.list,
             promise,
+            quorum: Quorum::OneSure,
             witnesses: cores_of(core, self.shard, witnesses),
             recover_from: config.recover_from.clone(),
             electorate: cores_of(core, self.shard, config.recover_from.iter().copied()),
@@ -273,7 +295,9 @@ impl Replica {
         match &leader.stage {
             Stage::Fencing { .. } => self.fence(core, now, out),
             Stage::Fetching(_) => self.fetch(core, now, out),
-            Stage::Replaying if replayed && core.local_durable >= leader.promise => self.begin_epoch(core, now, out),
+            Stage::Replaying if replayed && core.local_durable >= leader.promise => {
+                self.log_is_replayed(core, now, out)
+            }
             Stage::Replaying => {}
             Stage::Witnessing { .. } => self.ask_witnesses(core, now, out),
             Stage::Syncing { target } => {
@@ -318,10 +342,13 @@ impl Replica {
         let Some(leader) = self.leader_mut() else { return };
         let (epoch, promise, electorate) = (leader.epoch, leader.promise, leader.electorate.clone());
         let Stage::Fencing { election, asked } = &mut leader.stage else { return };
-        if core.local_durable >= promise {
+        let is_promised = core.local_durable >= promise;
+        if is_promised {
             election.on_report(own);
         }
-        match election.choice() {
+        // Nothing is cut or fetched before our own log has its say.
+        let choice = if is_promised { election.choice() } else { Choice::Wait };
+        match choice {
             Choice::Take(node) if node == core.id().node => {
                 leader.stage = Stage::Replaying;
                 if !self.meta.intact {
@@ -362,10 +389,10 @@ impl Replica {
         leader.stage = Stage::Fetching(Fetching { from, until, begun: !whole, asked: None, unanswered: 0 });
     }
 
-    /// The member does not answer, or no longer holds what it reported: ask all again.
+    /// Asks all again: a member does not answer, or no longer holds what it reported, or more reports are needed.
     fn fence_again(&mut self) {
-        let leader = self.leader_mut().expect("fetching");
-        let election = Election::new(leader.epoch, leader.recover_from.clone());
+        let leader = self.leader_mut().expect("it fenced before");
+        let election = Election::new(leader.epoch, leader.recover_from.clone(), leader.quorum);
         leader.stage = Stage::Fencing { election, asked: None };
     }
 
@@ -457,8 +484,18 @@ impl Replica {
         }
     }
 
-    /// The log is whole and replayed: our epoch begins in it.
-    fn begin_epoch(&mut self, core: &mut Core, now: Tick, out: &mut Effects) {
+    /// The log is whole and replayed.
+    fn log_is_replayed(&mut self, core: &mut Core, now: Tick, out: &mut Effects) {
+        let leader = self.leader_mut().expect("its term goes on");
+        if leader.witnesses.is_empty() || planted::is_on(Bug::WitnessSkipped) {
+            return self.begin_epoch(core, &[], out);
+        }
+        leader.stage = Stage::Witnessing { asked: None, answers: Vec::new() };
+        self.ask_witnesses(core, now, out);
+    }
+
+    /// It is known which log we go on with, and what a witness has to add: our epoch begins.
+    fn begin_epoch(&mut self, core: &mut Core, requests: &[Bytes], out: &mut Effects) {
         let Self { log, role: Role::Leader(leader), .. } = self else { return };
         leader.shipping.begin_epoch(log.end().offset);
         let mut group = match log.begin(leader.epoch, 64, Purpose::Own) {
@@ -467,22 +504,14 @@ impl Replica {
         };
         group.entry(EntryKind::EpochStart, 0);
         group.commit();
-        let leader = self.leader_mut().expect("it begins its epoch");
-        leader.stage = match leader.witnesses.is_empty() || planted::is_on(Bug::WitnessSkipped) {
-            true => Stage::Syncing { target: 0 },
-            false => Stage::Witnessing { asked: None, answers: Vec::new() },
-        };
-        self.set_sync_target();
-        self.ask_witnesses(core, now, out);
-    }
-
-    fn set_sync_target(&mut self) {
-        let end = self.log.end().offset;
-        if let Some(leader) = self.leader_mut()
-            && let Stage::Syncing { target } = &mut leader.stage
-        {
-            *target = end;
+        leader.stage = Stage::Syncing { target: u64::MAX };
+        for request in requests {
+            if self.replay_request(core, &request.0) == Replayed::NoMemory {
+                return self.stop_for_memory(out); // it may have been completed: never skipped
+            }
         }
+        let target = self.log.end().offset;
+        self.leader_mut().expect("it begins its epoch").stage = Stage::Syncing { target };
     }
 
     fn ask_witnesses(&mut self, core: &Core, now: Tick, out: &mut Effects) {
@@ -520,15 +549,18 @@ impl Replica {
             None if is_witness => answers.push(answer),
             None => return,
         }
-        let Some(chosen) = choose_answer(answers, all) else { return };
-        let requests = std::mem::take(&mut answers[chosen].requests);
-        for request in &requests {
-            if self.replay_request(core, &request.0) == Replayed::NoMemory {
-                return self.stop_for_memory(out); // it may have been completed: never skipped
+        let chosen = match replayable(answers, all) {
+            Replayable::Sure(chosen) => chosen,
+            Replayable::Fullest(chosen) if leader.quorum == Quorum::Everyone => chosen,
+            Replayable::Fullest(_) => {
+                // What it lost may be in the log of a member that nobody has asked yet (R5.5).
+                leader.quorum = Quorum::Everyone;
+                return self.fence_again();
             }
-        }
-        self.leader_mut().expect("witnessing").stage = Stage::Syncing { target: 0 };
-        self.set_sync_target();
+            Replayable::None => return,
+        };
+        let requests = std::mem::take(&mut answers[chosen].requests);
+        self.begin_epoch(core, &requests, out);
     }
 
     /// The coordinator committed that we serve.

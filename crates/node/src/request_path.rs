@@ -175,7 +175,7 @@ impl Replica {
                 Some(serving)
             }
             Origin::Replay => {
-                let Stage::Witnessing { .. } = stage else { return Err(Refusal::Recovering) };
+                let Stage::Syncing { .. } = stage else { return Err(Refusal::Recovering) };
                 None
             }
         };

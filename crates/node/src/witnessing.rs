@@ -3,8 +3,10 @@
 //! **What a recovery may conclude from a witness** (step 4, C3, R5.5). An instance is *sure* if it began empty when its
 //! list came into force, and has lost nothing since. A new primary replays one sure instance, whichever answers first.
 //! One that is not sure says why. After a loss of power under `replicated` it still holds all but the last moments, and
-//! the fullest such one is taken when every witness of the list has answered and none is sure. One that is damaged or
-//! gone is never taken, and one that was never told of the list is asked again: without a better answer the shard waits.
+//! the fullest such one is taken when every witness of the list has answered and none is sure, and every member of the
+//! set that last served has reported: what the witness lost may be in the log of the old primary, which the fence did not
+//! wait for. One that is damaged or gone is never taken, and one that was never told of the list is asked again: without a
+//! better answer the shard waits.
 //!
 //! Who may say "sure, and empty" is decided by the *ledger*, which names the newest list of each shard that was begun
 //! here. It is fsynced after an instance's files are and before the instance accepts anything. So an instance that is

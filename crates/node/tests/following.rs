@@ -178,3 +178,15 @@ fn a_log_piece_from_beyond_what_was_asked_for_is_ignored() {
     core.message_from(CONN, Message::LogPiece { shard: SHARD, epoch: Epoch(2), from: 1 << 60, bytes });
     assert_eq!(core.shell.stopped, None);
 }
+
+#[test]
+fn a_log_goes_only_when_the_shard_has_all_its_members_without_it() {
+    let log = their_log(5);
+    let mut core = backup(&log);
+    let alone = [(2, MemberState::Complete, 1)];
+    core.message(Message::ConfigurationIs { configuration: of_two(2, &alone) });
+    assert_eq!(fence(&mut core), (log.end(), true), "it may be asked next, and then copies what it lacks");
+    let full = [(2, MemberState::Complete, 1), (3, MemberState::Joining, 3)];
+    core.message(Message::ConfigurationIs { configuration: of_two(3, &full) });
+    assert_eq!(fence(&mut core).0.offset, 0);
+}

@@ -237,13 +237,19 @@ fn a_freeze_of_a_list_that_is_not_there_costs_nothing() {
 
 /// Node 1 is promoted to epoch 2; its log has nothing. The witnesses of list 1 are these.
 fn promoted(witnesses: &[u16]) -> Core {
+    promoted_with(witnesses, &[1], |_| ())
+}
+
+/// The same; the members that may hold the log are these.
+fn promoted_with(witnesses: &[u16], electorate: &[u16], change: impl FnOnce(&mut Core)) -> Core {
     let files = Core::serving().shell.files;
     let mut core = Core::start(files, 1 << 30);
     let mut configuration = configuration(3, 2, ShardPhase::Recovering);
-    configuration.shards[0].recover_from = vec![NodeId(1)];
+    configuration.shards[0].recover_from = electorate.iter().copied().map(NodeId).collect();
     configuration.shards[0].witnesses = witnesses.iter().copied().map(NodeId).collect();
     let third = NodeInfo { node: NodeId(3), ..configuration.nodes[1].clone() };
     configuration.nodes.push(third);
+    change(&mut core);
     obey(&mut core, configuration);
     core.heartbeat_answered();
     core.epoch = Epoch(2);
@@ -317,27 +323,100 @@ fn step_4_one_loss_says_nothing_about_the_other_witness() {
 
 #[test]
 fn r5_5_after_a_loss_of_power_the_fullest_counts_when_all_have_answered() {
+    // Every member, which is this one, reports again; then the witnesses are asked again.
+    let says_twice = |core: &mut Core, node, holding, count| {
+        core.witness_says(node, 2, holding, &bodies(count));
+        core.tick(1);
+        core.witness_says(node, 2, holding, &bodies(count));
+    };
     let mut core = promoted(&[2, 3]);
     core.witness_says(2, 2, Holding::PowerLost, &bodies(1));
     assert_ne!(waits_for(&core), "");
     core.witness_says(3, 2, Holding::PowerLost, &bodies(3));
+    core.tick(1);
+    core.witness_says(3, 2, Holding::PowerLost, &bodies(3));
+    assert_ne!(waits_for(&core), "");
+    core.witness_says(2, 2, Holding::PowerLost, &bodies(1));
     assert_eq!(replayed(&mut core), Some(3));
 
     let mut core = promoted(&[2, 3]);
+    core.witness_says(2, 2, Holding::Damaged, &[]);
+    core.witness_says(3, 2, Holding::PowerLost, &bodies(1));
+    core.tick(1);
     core.witness_says(2, 2, Holding::Damaged, &[]);
     core.witness_says(3, 2, Holding::PowerLost, &bodies(1));
     assert_eq!(replayed(&mut core), Some(1), "nothing better can come");
 
     let mut core = promoted(&[2, 3]);
     core.witness_says(2, 2, Holding::NeverHad, &[]);
-    core.witness_says(3, 2, Holding::PowerLost, &bodies(1));
+    says_twice(&mut core, 3, Holding::PowerLost, 1);
     assert_ne!(waits_for(&core), "", "the first will be told of the list, and may turn out to be sure");
     core.witness_says(2, 2, Holding::Sure, &bodies(2));
     assert_eq!(replayed(&mut core), Some(2));
 
     let mut core = promoted(&[2]);
-    core.witness_says(2, 2, Holding::PowerLost, &bodies(1));
+    says_twice(&mut core, 2, Holding::PowerLost, 1);
     assert_eq!(replayed(&mut core), Some(1));
+}
+
+/// A member's report that it surely holds a log of epoch 1 up to here.
+fn member_reports(core: &mut Core, end: u64) {
+    core.message(Message::FenceReport {
+        shard: SHARD,
+        epoch: Epoch(2),
+        node: NodeId(2),
+        attach: AttachId(0),
+        exists: true,
+        end: LogPosition { epoch: Epoch(1), offset: end },
+        history: vec![LogPosition { epoch: Epoch(1), offset: 0 }],
+        intact: true,
+        complete: true,
+    });
+    core.tick(25);
+}
+
+/// Whether node 2 was asked for this.
+fn asked(core: &Core, is: fn(&Message) -> bool) -> bool {
+    let node_2 = |to: &Endpoint| matches!(to, Endpoint::Core(core) if core.node == NodeId(2));
+    let sent = core.shell.sent.iter().filter(|(to, _)| node_2(to));
+    let mut messages = sent.filter_map(|(_, frame)| Message::decode(&frame[FRAME_HEADER_BYTES..]).ok());
+    messages.any(|message| is(&message))
+}
+
+/// Found by the simulator: a promise that was slow to reach the file cost the longer log.
+#[test]
+fn step_2_nothing_is_cut_before_our_own_log_has_its_say() {
+    let mut core = promoted_with(&[3], &[1, 2], |core| core.slow_disk = true);
+    let own = core.node.status(core.now).replicas[0].end;
+    member_reports(&mut core, 0);
+    assert!(!asked(&core, |message| matches!(message, Message::FetchLog { .. })));
+    core.slow_disk = false;
+    core.tick(25);
+    assert_ne!(waits_for(&core), "", "its own log is the greater one");
+    assert_eq!(core.node.status(core.now).replicas[0].end, own);
+}
+
+/// Found by the simulator: what the witness lost was in the log of the old primary, and nobody asked that.
+#[test]
+fn r5_5_after_a_loss_of_power_every_member_must_have_reported_too() {
+    for (end, is_longer) in [(0, false), (1 << 20, true)] {
+        let mut core = promoted_with(&[3], &[1, 2], |_| ());
+        core.witness_says(3, 2, Holding::PowerLost, &bodies(1));
+        core.shell.sent.clear();
+        core.tick(25);
+        let state = core.node.status(core.now).replicas[0].state.clone();
+        assert!(state.contains("waits for every member; start node-2"), "{state}");
+        assert!(asked(&core, |message| matches!(message, Message::Fence { .. })));
+        core.witness_says(3, 2, Holding::PowerLost, &bodies(1));
+        assert_eq!(core.node.status(core.now).replicas[0].state, state, "it has not reported");
+        member_reports(&mut core, end);
+        if is_longer {
+            assert!(asked(&core, |message| matches!(message, Message::FetchLog { .. })));
+        } else {
+            core.witness_says(3, 2, Holding::PowerLost, &bodies(1));
+            assert_eq!(replayed(&mut core), Some(1));
+        }
+    }
 }
 
 #[test]

@@ -31,19 +31,34 @@ pub enum Choice {
     Take(NodeId),
 }
 
+/// Whose reports an election waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Quorum {
+    /// One member that surely holds all that was synced.
+    OneSure,
+    /// Every member. No witness surely holds what was not synced, and any of them may (R5.5).
+    Everyone,
+}
+
 /// The reports of one epoch's fence.
 #[derive(Clone, Debug)]
 pub struct Election {
     epoch: Epoch,
     electorate: Vec<NodeId>,
+    quorum: Quorum,
     reports: Vec<FenceReport>,
 }
 
 impl Election {
     /// `electorate`: the complete members of the set that last served.
     #[must_use]
-    pub fn new(epoch: Epoch, electorate: Vec<NodeId>) -> Self {
-        Self { epoch, electorate, reports: Vec::new() }
+    pub fn new(epoch: Epoch, electorate: Vec<NodeId>, quorum: Quorum) -> Self {
+        Self { epoch, electorate, quorum, reports: Vec::new() }
+    }
+
+    /// The members that have not reported.
+    pub fn missing(&self) -> impl Iterator<Item = NodeId> {
+        self.electorate.iter().copied().filter(|&node| self.report(node).is_none())
     }
 
     /// Takes a report of this epoch's fence. A repeated one replaces the former: the member may have restarted.
@@ -69,7 +84,10 @@ impl Election {
     pub fn choice(&self) -> Choice {
         let complete = || self.reports.iter().filter(|r| r.complete && self.electorate.contains(&r.node));
         let greatest = |report: &&FenceReport| (report.end.epoch, report.end.offset);
-        let all = self.electorate.iter().all(|&node| self.report(node).is_some());
+        let all = self.missing().next().is_none();
+        if self.quorum == Quorum::Everyone && !all {
+            return Choice::Wait;
+        }
         let sure = complete().filter(|report| report.intact).max_by_key(greatest);
         match sure.or_else(|| complete().max_by_key(greatest).filter(|_| all)) {
             Some(best) => Choice::Take(best.node),
@@ -88,7 +106,7 @@ mod tests {
     }
 
     fn election() -> Election {
-        Election::new(Epoch(9), vec![NodeId(1), NodeId(2)])
+        Election::new(Epoch(9), vec![NodeId(1), NodeId(2)], Quorum::OneSure)
     }
 
     #[test]
@@ -117,6 +135,16 @@ mod tests {
         assert_eq!(election.choice(), Choice::Wait);
         election.on_report(report(2, 3, 90, false, true));
         assert_eq!(election.choice(), Choice::Take(NodeId(1)));
+    }
+
+    #[test]
+    fn r5_5_without_a_sure_witness_every_member_must_report() {
+        let mut election = Election::new(Epoch(9), vec![NodeId(1), NodeId(2)], Quorum::Everyone);
+        election.on_report(report(1, 3, 90, true, true));
+        assert_eq!(election.choice(), Choice::Wait);
+        assert_eq!(election.missing().collect::<Vec<_>>(), [NodeId(2)]);
+        election.on_report(report(2, 3, 100, true, true));
+        assert_eq!(election.choice(), Choice::Take(NodeId(2)), "it may hold what was never synced");
     }
 
     #[test]

@@ -15,7 +15,7 @@ mod meta;
 mod peer;
 mod shipping;
 
-pub use election::{Choice, Election, FenceReport};
+pub use election::{Choice, Election, FenceReport, Quorum};
 pub use meta::{MetaError, ReplicaMeta};
 pub use peer::{MemberCore, Peer, PeerState, Progress};
 pub use shipping::{CLOSING_MARK, Shipping, Timing, history_of};

@@ -16,7 +16,7 @@ use super::telling::{DEEPER, Telling, is_idle_talk};
 const DELIVERED_MAX: usize = 20_000;
 
 /// Which frames: `1>2`, `*>co`, and words that all stand in the frame's text.
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 struct Filter {
     from: Option<Party>,
     to: Option<Party>,
@@ -184,9 +184,7 @@ impl Script {
         let mut letters = self.take(filter);
         let later = letters.split_off(letters.len().min(most));
         later.into_iter().rev().for_each(|letter| self.cluster.network.push_front(letter));
-        if letters.is_empty() {
-            self.tell("no such frame".into());
-        }
+        assert!(!letters.is_empty(), "no such frame waits: {filter:?}");
         for letter in letters {
             self.arrive(letter, Telling::Effects);
         }
