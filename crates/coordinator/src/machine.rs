@@ -9,11 +9,8 @@ use std::time::Duration;
 
 use kasha_machine::{Disk, Effect, Effects, Endpoint, Gate, Input, Machine};
 use kasha_types::limits::{CORES_MAX, NODES_MAX};
-use kasha_types::{
-    BootId, ClientId, ClusterTime, ConfigVersion, CoreId, Epoch, Incarnation, ListVersion, LogSlice, NodeId, ShardId,
-    Tick,
-};
-use kasha_wire::message::{LeaseInfo, Report, TableCommand, TableOutcome};
+use kasha_types::{ClientId, ConfigVersion, CoreId, Epoch, Incarnation, ListVersion, LogSlice, NodeId, ShardId, Tick};
+use kasha_wire::message::{Heartbeat, LeaseInfo, Report, TableCommand, TableOutcome};
 use kasha_wire::{Configuration, Kind, MemberState, Message, ShardConfig, ShardPhase};
 
 use crate::clients::{ClientLeases, Standing};
@@ -34,20 +31,6 @@ struct Link {
     have: ConfigVersion,
     /// Since when it has spoken of no answer of ours that is younger than a lease.
     unanswered_since: Option<Tick>,
-}
-
-/// A heartbeat's fields.
-struct Heartbeat {
-    core: CoreId,
-    incarnation: Incarnation,
-    boot: BootId,
-    sent: Tick,
-    answered: Tick,
-    have: ConfigVersion,
-    cluster_time: ClusterTime,
-    addresses: Vec<std::net::SocketAddr>,
-    heard: Vec<NodeId>,
-    reports: Vec<Report>,
 }
 
 /// The coordinator of one cluster.
@@ -190,32 +173,7 @@ impl Coordinator {
 
     fn on_message(&mut self, now: Tick, from: Endpoint, message: Message, out: &mut Effects) {
         match message {
-            Message::Heartbeat {
-                core,
-                incarnation,
-                boot,
-                sent,
-                answered,
-                have,
-                cluster_time,
-                addresses,
-                heard,
-                reports,
-            } => {
-                let heartbeat = Heartbeat {
-                    core,
-                    incarnation,
-                    boot,
-                    sent,
-                    answered,
-                    have,
-                    cluster_time,
-                    addresses,
-                    heard,
-                    reports,
-                };
-                self.on_heartbeat(now, from, &heartbeat, out);
-            }
+            Message::Heartbeat { heartbeat } => self.on_heartbeat(now, from, &heartbeat, out),
             Message::GetConfiguration { have } => {
                 if have < self.state.configuration.version {
                     self.push_to.insert(from);
@@ -267,7 +225,7 @@ impl Coordinator {
             self.leases.hear(now, heartbeat.core);
             self.changed |= was_silent && !self.leases.any_silent(now, node);
             if self.leases.has_returned(now, node) {
-                self.commit(&heartbeat.seen());
+                self.commit(&seen(heartbeat));
                 self.leases.take_back(now, node);
             }
         }
@@ -352,7 +310,7 @@ impl Coordinator {
         self.links.retain(|core, _| core.node != node);
         self.leases.register(now, node, heartbeat.addresses.len(), Assume::Fresh);
         self.evidence.forget(node);
-        self.commit(&heartbeat.seen());
+        self.commit(&seen(heartbeat));
     }
 
     /// Stale and repeated reports change nothing.
@@ -629,14 +587,13 @@ impl Coordinator {
     }
 }
 
-impl Heartbeat {
-    fn seen(&self) -> Command {
-        Command::NodeSeen {
-            node: self.core.node,
-            incarnation: self.incarnation,
-            boot: self.boot,
-            addresses: self.addresses.clone(),
-        }
+/// What a heartbeat says of its node.
+fn seen(heartbeat: &Heartbeat) -> Command {
+    Command::NodeSeen {
+        node: heartbeat.core.node,
+        incarnation: heartbeat.incarnation,
+        boot: heartbeat.boot,
+        addresses: heartbeat.addresses.clone(),
     }
 }
 

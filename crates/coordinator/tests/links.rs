@@ -75,8 +75,8 @@ fn a_core_that_our_answers_do_not_reach_passes_for_silent() {
         world.beat_all();
         let node = world.nodes[&NodeId(1)].clone();
         let mut message = world.heartbeat_of(&node, 0, Vec::new());
-        if let Message::Heartbeat { answered: last, .. } = &mut message {
-            *last = answered;
+        if let Message::Heartbeat { heartbeat } = &mut message {
+            heartbeat.answered = answered;
         }
         world.send(conn(NodeId(1), 0), &message);
         if world.now.since(answered) < LEASE * 5 / 2 {

@@ -8,7 +8,7 @@ use kasha_replication::FenceReport;
 use kasha_types::{ConfigVersion, LogSlice, SegmentId, ShardId, Tick, limits};
 use kasha_wire::frame::Kind;
 use kasha_wire::hot::{self, AppendView, Appended, ReadView, RequestView, SyncRequest, Synced};
-use kasha_wire::message::{Message, Report};
+use kasha_wire::message::{Heartbeat, Message, Report};
 use kasha_wire::{Refusal, Refused};
 
 use crate::core::{Core, send};
@@ -313,7 +313,7 @@ impl Node {
         }
         self.next_heartbeat = now.after(self.core.options.heartbeat);
         let options = &self.core.options;
-        let message = Message::Heartbeat {
+        let heartbeat = Heartbeat {
             core: options.core,
             incarnation: options.incarnation,
             boot: options.boot,
@@ -328,7 +328,7 @@ impl Node {
         self.reported = reports;
         // Nobody makes us a witness before our first file says that we never were one.
         let gate = if self.core.configuration.is_none() { self.core.durable_gate() } else { Gate::Now };
-        send(Endpoint::Coordinator, &message, gate, out);
+        send(Endpoint::Coordinator, &Message::Heartbeat { heartbeat }, gate, out);
     }
 }
 

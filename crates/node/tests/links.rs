@@ -29,7 +29,7 @@ fn pass(core: &mut Core, steps: u32, answers: bool) -> (Vec<NodeId>, Vec<Report>
         let all: Vec<_> = said(core).collect();
         for (to, message) in all {
             match message {
-                Message::Heartbeat { heard, reports, .. } => last = (heard, reports),
+                Message::Heartbeat { heartbeat } => last = (heartbeat.heard, heartbeat.reports),
                 Message::Ping { sent } if answers => {
                     assert_eq!(to, Endpoint::Core(OTHER));
                     core.message_from(to, Message::Pong { sent, node: NodeId(2) });

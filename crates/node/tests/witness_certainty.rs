@@ -440,7 +440,9 @@ fn a_lost_instance_of_a_list_in_force_is_reported() {
         let to_coordinator = core.shell.sent.iter().filter(|(to, _)| *to == Endpoint::Coordinator);
         let mut messages = to_coordinator.filter_map(|(_, frame)| Message::decode(&frame[FRAME_HEADER_BYTES..]).ok());
         messages.any(|message| match message {
-            Message::Heartbeat { reports, .. } => reports.contains(&Report::WitnessLost { shard: SHARD, list: LIST }),
+            Message::Heartbeat { heartbeat } => {
+                heartbeat.reports.contains(&Report::WitnessLost { shard: SHARD, list: LIST })
+            }
             _ => false,
         })
     };

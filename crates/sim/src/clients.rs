@@ -6,8 +6,8 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use kasha_client::session::{CallId, CallOptions, Completion, Session, SessionOptions, WhyNot, WhyUnknown};
-use kasha_machine::{Effects, Gate, Input, Machine, Rng};
-use kasha_types::{LogSlice, TableId, Tick};
+use kasha_machine::{Effects, Machine, Rng};
+use kasha_types::{TableId, Tick};
 use kasha_wire::message::TableOutcome;
 
 use crate::clock::{SimTime, millis};
@@ -219,27 +219,6 @@ fn result_of(stage: &mut Stage, operation: OperationId, result: &[u8]) -> Option
     outcome.map(|outcome| Told::Executed { outcome, bytes: result.to_vec() })
 }
 
-impl Machine for Client {
-    fn step(&mut self, now: Tick, input: Input<'_>, out: &mut Effects) {
-        self.session.step(now, input, out);
-    }
-    fn end_turn(&mut self, now: Tick, out: &mut Effects) {
-        self.session.end_turn(now, out);
-    }
-    fn next_deadline(&self) -> Option<Tick> {
-        self.session.next_deadline()
-    }
-    fn is_open(&self, gate: Gate) -> bool {
-        Machine::is_open(&self.session, gate)
-    }
-    fn log_bytes(&self, slice: LogSlice) -> &[u8] {
-        self.session.log_bytes(slice)
-    }
-    fn assert_invariants(&self) {
-        self.session.assert_invariants();
-    }
-}
-
 impl Drop for Client {
     /// The program died: what it waited for stays unknown.
     fn drop(&mut self) {
@@ -250,6 +229,13 @@ impl Drop for Client {
 }
 
 impl Actor for Client {
+    fn machine(&self) -> &dyn Machine {
+        &self.session
+    }
+    fn machine_mut(&mut self) -> &mut dyn Machine {
+        &mut self.session
+    }
+
     fn drive(&mut self, now: Tick, at: SimTime, out: &mut Effects) {
         let shared = self.stage.clone();
         let stage = &mut *shared.borrow_mut();

@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use kasha_client::session::SessionOptions;
 use kasha_coordinator::{Coordinator, CoordinatorOptions};
-use kasha_machine::{Effects, Gate, Input, Machine};
+use kasha_machine::{Effects, Machine};
 use kasha_node::{Node, NodeOptions};
-use kasha_types::{ClusterId, CoreId, Incarnation, LogSlice, NodeId, Tick};
+use kasha_types::{ClusterId, CoreId, Incarnation, NodeId, Tick};
 use kasha_wire::Durability;
 use kasha_wire::status::CoreStatus;
 
@@ -36,37 +36,27 @@ const CLUSTER: ClusterId = ClusterId(0x51);
 /// How often a node asks for an fsync of what nothing waits for.
 const FLUSH_INTERVAL: u64 = millis(100);
 
-struct Core(Node);
-
-impl Machine for Core {
-    fn step(&mut self, now: Tick, input: Input<'_>, out: &mut Effects) {
-        self.0.step(now, input, out);
+impl Actor for Node {
+    fn machine(&self) -> &dyn Machine {
+        self
     }
-    fn end_turn(&mut self, now: Tick, out: &mut Effects) {
-        self.0.end_turn(now, out);
+    fn machine_mut(&mut self) -> &mut dyn Machine {
+        self
     }
-    fn next_deadline(&self) -> Option<Tick> {
-        self.0.next_deadline()
-    }
-    fn is_open(&self, gate: Gate) -> bool {
-        self.0.is_open(gate)
-    }
-    fn log_bytes(&self, slice: LogSlice) -> &[u8] {
-        self.0.log_bytes(slice)
-    }
-    fn assert_invariants(&self) {
-        self.0.assert_invariants();
-    }
-}
-
-impl Actor for Core {
     fn status(&self) -> Option<CoreStatus> {
         // Whether its lease runs is of no interest here.
-        Some(self.0.status(Tick(0)))
+        Some(self.status(Tick(0)))
     }
 }
 
-impl Actor for Coordinator {}
+impl Actor for Coordinator {
+    fn machine(&self) -> &dyn Machine {
+        self
+    }
+    fn machine_mut(&mut self) -> &mut dyn Machine {
+        self
+    }
+}
 
 /// What was built.
 pub struct Cluster {
@@ -139,7 +129,7 @@ pub fn build(world: &mut World, shape: &Shape, fsync_max: u64, stage: &Rc<RefCel
             let start_core = move |spawn: Spawn<'_>, out: &mut Effects| {
                 let options = node_options(&shape, core, &spawn);
                 let started = Node::start(options, spawn.disk, spawn.now, out).map_err(|error| error.to_string())?;
-                Ok(Box::new(Core(started)) as Box<dyn Actor>)
+                Ok(Box::new(started) as Box<dyn Actor>)
             };
             let address = address(1, node.0, core.core);
             cores.add(world.add_process(host, &core.to_string(), address, Box::new(start_core)), core);

@@ -8,8 +8,8 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use kasha_client::session::{CallId, CallOptions, Completion, Session, SessionOptions};
-use kasha_machine::{Effects, Gate, Input, Machine};
-use kasha_types::{LogSlice, ShardId, Tick, slot_of};
+use kasha_machine::{Effects, Machine};
+use kasha_types::{ShardId, Tick, slot_of};
 use kasha_wire::Update;
 
 use crate::clock::SimTime;
@@ -66,28 +66,14 @@ impl Prober {
     }
 }
 
-impl Machine for Prober {
-    fn step(&mut self, now: Tick, input: Input<'_>, out: &mut Effects) {
-        self.session.step(now, input, out);
-    }
-    fn end_turn(&mut self, now: Tick, out: &mut Effects) {
-        self.session.end_turn(now, out);
-    }
-    fn next_deadline(&self) -> Option<Tick> {
-        self.session.next_deadline()
-    }
-    fn is_open(&self, gate: Gate) -> bool {
-        Machine::is_open(&self.session, gate)
-    }
-    fn log_bytes(&self, slice: LogSlice) -> &[u8] {
-        self.session.log_bytes(slice)
-    }
-    fn assert_invariants(&self) {
-        self.session.assert_invariants();
-    }
-}
-
 impl Actor for Prober {
+    fn machine(&self) -> &dyn Machine {
+        &self.session
+    }
+    fn machine_mut(&mut self) -> &mut dyn Machine {
+        &mut self.session
+    }
+
     fn drive(&mut self, now: Tick, at: SimTime, out: &mut Effects) {
         self.collect();
         if at < self.next_at {

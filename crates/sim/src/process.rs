@@ -14,7 +14,13 @@ use crate::disk::{Mark, SimDisk};
 use crate::network::{ConnectionId, HostId};
 
 /// What runs in a process: a machine, and for clients the program that uses it.
-pub trait Actor: Machine {
+pub trait Actor {
+    /// The machine.
+    fn machine(&self) -> &dyn Machine;
+
+    /// The machine, for its next input.
+    fn machine_mut(&mut self) -> &mut dyn Machine;
+
     /// The program's part of a turn: collect what has completed, ask for more.
     fn drive(&mut self, _now: Tick, _at: SimTime, _out: &mut Effects) {}
 
@@ -34,22 +40,22 @@ pub(crate) struct Running(pub(crate) Box<dyn Actor>);
 
 impl Machine for Running {
     fn step(&mut self, now: Tick, input: Input<'_>, out: &mut Effects) {
-        self.0.step(now, input, out);
+        self.0.machine_mut().step(now, input, out);
     }
     fn end_turn(&mut self, now: Tick, out: &mut Effects) {
-        self.0.end_turn(now, out);
+        self.0.machine_mut().end_turn(now, out);
     }
     fn next_deadline(&self) -> Option<Tick> {
-        self.0.next_deadline()
+        self.0.machine().next_deadline()
     }
     fn is_open(&self, gate: Gate) -> bool {
-        crate::planted::is_on(crate::planted::Bug::GatesIgnored) || self.0.is_open(gate)
+        crate::planted::is_on(crate::planted::Bug::GatesIgnored) || self.0.machine().is_open(gate)
     }
     fn log_bytes(&self, slice: LogSlice) -> &[u8] {
-        self.0.log_bytes(slice)
+        self.0.machine().log_bytes(slice)
     }
     fn assert_invariants(&self) {
-        self.0.assert_invariants();
+        self.0.machine().assert_invariants();
     }
 }
 

@@ -28,6 +28,7 @@ pub enum Scenario {
     TornTurns,
     WitnessLoss,
     DivergentTail,
+    DeposedPrimary,
     OldPrimary,
     ListChange,
     ClientLeases,
@@ -77,6 +78,11 @@ impl Scenario {
             Self::DivergentTail,
             "divergent_tail",
             "primaries cut off from their backups go on, are deposed, and come back",
+        ),
+        (
+            Self::DeposedPrimary,
+            "deposed_primary",
+            "the same, with other nodes to take its place, and witnesses that are no members",
         ),
         (
             Self::OldPrimary,
@@ -263,9 +269,10 @@ fn directed(scenario: Scenario, rng: &mut Rng, shape: &mut Shape, intensity: &mu
     shape.faults = shape.faults.max(1);
     shape.nodes = shape.nodes.max(u16::from(shape.faults) + 1);
     match scenario {
-        Scenario::DivergentTail => {
-            // Mostly there is nobody else: who was deposed is a member again, with the log that it has.
-            shape.nodes = u16::from(shape.faults) * if rng.chance(1, 8) { 2 } else { 1 } + 1;
+        Scenario::DivergentTail | Scenario::DeposedPrimary => {
+            // With nobody else, who was deposed is a member again, with the log that it has.
+            let others = if scenario == Scenario::DeposedPrimary { shape.faults } else { 0 };
+            shape.nodes = u16::from(shape.faults + others) + 1;
             (shape.clients, shape.readers, shape.duration) = (5, 2, millis(12_000));
             intensity.nemesis_every = millis(rng.between(400, 1200));
             // Some frames outlive a term or two.

@@ -144,6 +144,13 @@ impl Machine for Stranger {
 }
 
 impl Actor for Stranger {
+    fn machine(&self) -> &dyn Machine {
+        self
+    }
+    fn machine_mut(&mut self) -> &mut dyn Machine {
+        self
+    }
+
     fn drive(&mut self, _now: Tick, at: SimTime, out: &mut Effects) {
         if at < self.next_at {
             return;

@@ -155,26 +155,8 @@ messages! {
 
     /// Core to coordinator: alive; and what it wants committed. Reports are repeated until the configuration shows them.
     Heartbeat = 24 {
-        /// Who.
-        core: CoreId,
-        /// Its process.
-        incarnation: Incarnation,
-        /// Its machine's boot.
-        boot: BootId,
-        /// When it was sent, by the sender's clock; echoed.
-        sent: Tick,
-        /// The newest heartbeat that was answered, by when it was sent; at first, when the process began.
-        answered: Tick,
-        /// The configuration it obeys.
-        have: ConfigVersion,
-        /// The greatest ClusterTime it has seen.
-        cluster_time: ClusterTime,
-        /// Addresses of all cores of the node.
-        addresses: Vec<SocketAddr>,
-        /// Nodes that answered a ping of this core within the last half lease.
-        heard: Vec<NodeId>,
-        /// What it wants committed.
-        reports: Vec<Report>,
+        /// What it says.
+        heartbeat: Heartbeat,
     },
     /// Coordinator to core.
     HeartbeatAnswer = 25 {
@@ -471,6 +453,31 @@ pub enum Report {
     },
 }
 
+/// What a core says to the coordinator, every eighth of a lease.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Heartbeat {
+    /// Who.
+    pub core: CoreId,
+    /// Its process.
+    pub incarnation: Incarnation,
+    /// Its machine's boot.
+    pub boot: BootId,
+    /// When it was sent, by the sender's clock; echoed.
+    pub sent: Tick,
+    /// The newest heartbeat that was answered, by when it was sent; at first, when the process began.
+    pub answered: Tick,
+    /// The configuration it obeys.
+    pub have: ConfigVersion,
+    /// The greatest ClusterTime it has seen.
+    pub cluster_time: ClusterTime,
+    /// Addresses of all cores of the node.
+    pub addresses: Vec<SocketAddr>,
+    /// Nodes that answered a ping of this core within the last half lease.
+    pub heard: Vec<NodeId>,
+    /// What it wants committed.
+    pub reports: Vec<Report>,
+}
+
 /// One client's lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LeaseInfo {
@@ -649,6 +656,7 @@ impl Wire for AttachAt {
 }
 
 wire_struct! {
+    Heartbeat { core, incarnation, boot, sent, answered, have, cluster_time, addresses, heard, reports }
     LeaseInfo { client, expiry }
     GcEntry { key, rpc }
 }

@@ -12,7 +12,7 @@ use kasha_types::*;
 use kasha_wire::codec::Bytes;
 use kasha_wire::frame::{self, Kind};
 use kasha_wire::hot::*;
-use kasha_wire::message::{AttachAt, GcEntry, Holding, LeaseInfo, Report, TableCommand, TableOutcome};
+use kasha_wire::message::{AttachAt, GcEntry, Heartbeat, Holding, LeaseInfo, Report, TableCommand, TableOutcome};
 use kasha_wire::outcome::Shape;
 use kasha_wire::status::{CoreStatus, ReplicaStatus, WitnessStatus};
 use kasha_wire::*;

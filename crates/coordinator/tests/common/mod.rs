@@ -11,7 +11,7 @@ use kasha_types::{
     BootId, ClusterId, ClusterTime, ConfigVersion, ConnId, CoreId, Epoch, Incarnation, ListVersion, LocalPosition,
     NodeId, ShardId, Tick,
 };
-use kasha_wire::message::Report;
+use kasha_wire::message::{Heartbeat, Report};
 use kasha_wire::{Configuration, FRAME_HEADER_BYTES, FrameHeader, Kind, MemberState, Message, ShardConfig, ShardPhase};
 
 pub const LEASE: Duration = Duration::from_millis(1000);
@@ -315,7 +315,7 @@ impl World {
     }
 
     pub fn heartbeat_of(&self, node: &FakeNode, core: u8, reports: Vec<Report>) -> Message {
-        Message::Heartbeat {
+        let heartbeat = Heartbeat {
             core: CoreId { node: node.id, core },
             incarnation: node.incarnation(),
             boot: node.boot,
@@ -326,7 +326,8 @@ impl World {
             addresses: node.addresses(),
             heard: self.heard_by(node.id),
             reports,
-        }
+        };
+        Message::Heartbeat { heartbeat }
     }
 
     /// One heartbeat; the answered lease in milliseconds, if there was an answer.

@@ -113,8 +113,8 @@ impl Cluster {
                 Endpoint::Seed(_) => {}
                 Endpoint::Coordinator => {
                     let message = Message::decode(&frame[FRAME_HEADER_BYTES..]);
-                    if let (Ok(Message::Heartbeat { reports, .. }), 1) = (message, node) {
-                        self.reports = reports;
+                    if let (Ok(Message::Heartbeat { heartbeat }), 1) = (message, node) {
+                        self.reports = heartbeat.reports;
                     }
                 }
             }

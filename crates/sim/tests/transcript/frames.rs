@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use kasha_types::{ClientId, LogPosition, NodeId, RpcId};
 use kasha_wire::codec::Bytes;
-use kasha_wire::message::{AttachAt, Holding, Report};
+use kasha_wire::message::{AttachAt, Heartbeat, Holding, Report};
 use kasha_wire::{
     AnswerView, AppendView, Appended, Body, Configuration, Kind, MemberState, Message, OutcomeCode, ReadAnswerView,
     ReadRefused, ReadView, Recorded, Refused, RequestView, ShardPhase, SyncRequest, Synced, Update, Wire, hot,
@@ -155,7 +155,7 @@ fn message(message: &Message, names: &Names) -> String {
     let flags = |flags: &[(bool, &str)]| flags.iter().filter(|f| f.0).map(|f| format!(" {}", f.1)).collect::<String>();
     match message {
         Message::ConfigurationIs { configuration } => format!("Configuration {}", committed(configuration)),
-        Message::Heartbeat { have, reports, .. } => {
+        Message::Heartbeat { heartbeat: Heartbeat { have, reports, .. } } => {
             let reports = list(reports.iter().map(|report| match report {
                 Report::Recovered { epoch, .. } => format!("Recovered epoch={}", epoch.0),
                 Report::Copied { epoch, node, .. } => format!("Copied {} epoch={}", node.0, epoch.0),

@@ -45,7 +45,7 @@ messages! {
     TableAnswer { client, sequence, outcome }
     GetStatus { id }
     StatusIs { id, status }
-    Heartbeat { core, incarnation, boot, sent, answered, have, cluster_time, addresses, heard, reports }
+    Heartbeat { heartbeat }
     HeartbeatAnswer { sent, lease_millis, cluster_time, clients_below }
     LeaseQuery { clients }
     LeaseVerdict { cluster_time, expired, alive }

@@ -4,7 +4,7 @@ use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use kasha_types::*;
 use kasha_wire::codec::Bytes;
-use kasha_wire::message::{AttachAt, GcEntry, Holding, LeaseInfo, Report, TableCommand, TableOutcome};
+use kasha_wire::message::{AttachAt, GcEntry, Heartbeat, Holding, LeaseInfo, Report, TableCommand, TableOutcome};
 use kasha_wire::status::{CoreStatus, ReplicaStatus, WitnessStatus};
 use kasha_wire::*;
 use proptest::collection::vec;
@@ -89,6 +89,7 @@ structs! {
     NodeInfo { node, incarnation, cores, alive }
     TableInfo { table, name }
     Tablet { table, first, last, shard }
+    Heartbeat { core, incarnation, boot, sent, answered, have, cluster_time, addresses, heard, reports }
     LeaseInfo { client, expiry }
     GcEntry { key, rpc }
     CoreStatus { core, incarnation, configuration, lease, replicas, witnesses }
@@ -261,7 +262,7 @@ macro_rules! every_type {
             AttachId, ListVersion, NodeId, SegmentId, Sequence, ShardId, Slot, TableId, Tick, RpcId, CoreId, LogPosition,
             Envelope, Appended, SyncRequest, Synced, Recorded, RecordedVerdict, Refusal, Refused, ReadRefused,
             Durability, MemberState, ShardPhase, Member, ShardConfig, NodeInfo, TableInfo, Tablet, Configuration,
-            TableCommand, TableOutcome, Report, LeaseInfo, GcEntry, AttachAt, Holding, CoreStatus, ReplicaStatus, WitnessStatus,
+            TableCommand, TableOutcome, Report, Heartbeat, LeaseInfo, GcEntry, AttachAt, Holding, CoreStatus, ReplicaStatus, WitnessStatus,
             Message)
     };
     ($each:ident: $($ty:ty),*) => { $($each::<$ty>(stringify!($ty));)* };
