@@ -361,6 +361,25 @@ impl Tracker {
         }
     }
 
+    /// Forgets what of a client is recorded before this place, as a replay of the log does where a floor's entry names the
+    /// client, though it came back with a later lease before that was synced (R4.6).
+    pub fn forget_before(&mut self, client: ClientId, place: Place, mut dead: impl FnMut(Place)) {
+        let Some(known) = self.clients.get_mut(client) else { return };
+        let is_before = |entry: &&Entry| matches!(entry.state, State::Completed(at) if at < place);
+        let before: Vec<Entry> = known.outstanding.iter().filter(is_before).copied().collect();
+        for entry in before {
+            if let State::Completed(at) = entry.state {
+                known.outstanding.remove(entry.sequence, &mut self.spares);
+                self.stats.records -= 1;
+                dead(at);
+            }
+        }
+        // Without a later record a replay does not know it at all.
+        if known.outstanding.iter().next().is_none() {
+            self.clients.remove(client);
+        }
+    }
+
     /// Whom to ask the coordinator about: clients whose last known lease ended before `older_than`, with nothing in
     /// progress. Looks at no more than `max` states, going on where `cursor` stands; after the last it starts over.
     #[must_use]

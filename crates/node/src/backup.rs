@@ -47,6 +47,9 @@ pub(crate) struct Backup {
     answer_due: Option<u64>,
     /// An older segment that is being copied to us.
     copy: Option<(SegmentId, Vec<u8>)>,
+    /// Segments that the primary freed while we were away. The words of it come with the log up to `must_hold`, except for
+    /// those that were freed with their own segment.
+    gone: Vec<SegmentId>,
 }
 
 /// What is taken from a peer that speaks in this epoch.
@@ -82,6 +85,7 @@ impl Replica {
             must_hold: u64::MAX,
             answer_due: None,
             copy: None,
+            gone: Vec::new(),
         });
         true
     }
@@ -137,34 +141,24 @@ impl Replica {
             Some(attached) if attach == attached => {}
             Some(_) | None => {
                 // It names the end that it was made for: a new process does not know what it obeyed before.
-                if self.log.end() != expected || !self.obey_attach(core, start, live, out) {
+                if self.log.end() != expected || !self.obey_attach(core, start, out) {
                     return self.mismatch(core, from, epoch, attach, out);
                 }
-                let Role::Backup(backup) = &mut self.role else { return };
+                let Self { log, role: Role::Backup(backup), .. } = self else { return };
                 (backup.attached, backup.must_hold, backup.since) = (Some(attach), must_hold, since);
                 backup.copy = None;
+                backup.gone = log.segments().map(|(id, _)| id).filter(|id| !live.contains(id)).collect();
             }
         }
         let (shard, node) = (self.shard, core.id().node);
         send(from, &Message::Attached { shard, epoch, node, attach }, core.durable_gate_as(self.shard), out);
     }
 
-    fn obey_attach(&mut self, core: &mut Core, start: AttachAt, live: &[SegmentId], out: &mut Effects) -> bool {
+    fn obey_attach(&mut self, core: &mut Core, start: AttachAt, out: &mut Effects) -> bool {
         match start {
             AttachAt::Keep(offset) => {
                 if !self.truncate_log(core, offset, out) || !self.meta.complete {
                     return false;
-                }
-                // Segments freed while we were away: the tombstones of what they hold may be gone by now.
-                let head = self.log.segments().map(|(id, _)| id).max();
-                let stale = |id: &SegmentId| !live.contains(id) && Some(*id) != head;
-                let gone: Vec<_> = self.log.segments().map(|(id, _)| id).filter(stale).collect();
-                if !gone.is_empty() {
-                    for &segment in &gone {
-                        self.log.forget(segment);
-                        core.remove(FileName::Segment { shard: self.shard, segment }, out);
-                    }
-                    self.forget_state();
                 }
             }
             AttachAt::Join(base) => {
@@ -230,6 +224,7 @@ impl Replica {
             self.meta.intact = true; // R5.5: copied again, and on file
             self.save_meta(core, out);
         }
+        self.forget_gone(core);
         self.write_log(core, out);
         let (shard, end, node) = (self.shard, self.log.end().offset, core.id().node);
         let Role::Backup(backup) = &mut self.role else { return };
@@ -240,6 +235,25 @@ impl Replica {
             let head = out.span_from(mark);
             let (to, gate) = (Endpoint::Core(backup.primary), core.durable_gate_as(self.shard));
             out.push(Effect::Send { to, head, tail: None, gate });
+        }
+    }
+
+    /// Lets go of what the primary freed while we were away: the tombstones of what is in there may be gone by now. Not
+    /// before the log names it as freed, or it would pass for missing wherever this copy is read.
+    fn forget_gone(&mut self, core: &mut Core) {
+        let Self { log, role: Role::Backup(backup), .. } = self else { return };
+        if backup.attached.is_none() || backup.gone.is_empty() || self.held < backup.must_hold {
+            return;
+        }
+        let mut gone = std::mem::take(&mut backup.gone);
+        let head = log.segments().map(|(id, _)| id).max();
+        gone.retain(|id| Some(*id) != head && log.segments().any(|(held, _)| held == *id));
+        for &segment in &gone {
+            self.log.forget(segment);
+            self.remove_later(core, segment);
+        }
+        if !gone.is_empty() {
+            self.forget_state();
         }
     }
 
@@ -288,6 +302,9 @@ impl Replica {
                 if arrived < total {
                     backup.copy = Some((segment, whole));
                 } else if !self.install(core, epoch, segment, &whole, out) {
+                    // There may be room for it when the part that completes it comes again.
+                    let Role::Backup(backup) = &mut self.role else { return };
+                    backup.copy = Some((segment, whole));
                     return;
                 }
                 (segment, arrived)

@@ -127,14 +127,21 @@ impl Core {
         self.dirty = true;
     }
 
-    /// One commit for all that the turn wrote.
-    pub fn end_turn(&mut self, out: &mut Effects) {
-        if self.dirty {
-            self.local = self.local.next();
-            let fsync = self.fsync || self.durability() == Durability::Fsync;
-            out.push(Effect::Commit { to: self.local, fsync });
-            (self.dirty, self.fsync, self.unflushed) = (false, false, true);
+    /// All that was written so far is fsynced with this turn's commit.
+    pub fn fsync_all(&mut self) {
+        (self.dirty, self.fsync) = (true, true);
+    }
+
+    /// One commit for all that the turn wrote. Returns it if it is fsynced.
+    pub fn end_turn(&mut self, out: &mut Effects) -> Option<LocalPosition> {
+        if !self.dirty {
+            return None;
         }
+        self.local = self.local.next();
+        let fsync = self.fsync || self.durability() == Durability::Fsync;
+        out.push(Effect::Commit { to: self.local, fsync });
+        (self.dirty, self.fsync, self.unflushed) = (false, false, true);
+        fsync.then_some(self.local)
     }
 }
 

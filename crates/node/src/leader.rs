@@ -15,13 +15,14 @@ use std::borrow::Cow;
 use kasha_log::{EntryKind, Purpose, common_prefix};
 use kasha_machine::planted::{self, Bug};
 use kasha_machine::{Effects, Endpoint, Gate};
-use kasha_replication::{Choice, Election, FenceReport, MemberCore, Quorum, Shipping, Timing, history_of};
+use kasha_replication::{Choice, Election, FenceReport, MemberCore, Pace, Quorum, Shipping, history_of};
 use kasha_types::{AttachId, CoreId, Epoch, ListVersion, LocalPosition, LogPosition, NodeId, ShardId, Tick};
 use kasha_wire::codec::Bytes;
 use kasha_wire::message::{Holding, Message, Report};
 use kasha_wire::{MemberState, ShardConfig};
 
-use crate::backup::{FETCH_FROM_HEAD, screen};
+use crate::NodeOptions;
+use crate::backup::{FETCH_FROM_HEAD, LOG_BYTES_MAX, screen};
 use crate::core::{Core, send};
 use crate::replica::{Replica, Role};
 use crate::request_path::Replayed;
@@ -127,8 +128,9 @@ pub(crate) struct Leader {
     electorate: Vec<CoreId>,
 }
 
-fn timing(core: &Core) -> Timing {
-    Timing { retry: core.options.retry, sync_interval: core.options.sync_interval }
+fn pace(core: &Core) -> Pace {
+    let NodeOptions { retry, sync_interval, append_bytes, copy_bytes, window_bytes, .. } = core.options;
+    Pace { retry, sync_interval, append_bytes, copy_bytes, window_bytes }
 }
 
 /// The cores of these nodes that host the shard.
@@ -261,7 +263,7 @@ impl Replica {
                 Stage::Fencing { election, asked: None }
             }
         };
-        let mut shipping = Shipping::new(self.shard, config.epoch, core.id(), timing(core), 0);
+        let mut shipping = Shipping::new(self.shard, config.epoch, core.id(), pace(core), 0);
         shipping.set_members(members_of(core, config));
         let witnesses = if never_served { Vec::new() } else { config.witnesses.clone() };
         self.role = Role::Leader(Box::new(Leader {
@@ -422,7 +424,7 @@ impl Replica {
         let Some(leader) = self.leader_mut().filter(|leader| leader.epoch == epoch) else { return };
         let Stage::Fetching(fetching) = &mut leader.stage else { return };
         // Not what was asked for.
-        if from > fetching.until.offset || (!fetching.begun && (!aligned || bytes.is_empty())) {
+        if from > fetching.until.offset.min(LOG_BYTES_MAX) || (!fetching.begun && (!aligned || bytes.is_empty())) {
             return;
         }
         let (began, until) = (std::mem::replace(&mut fetching.begun, true), fetching.until);
@@ -472,7 +474,7 @@ impl Replica {
         }
         match &mut leader.stage {
             Stage::Fencing { election, .. } => {
-                let sure = exists && report.end.epoch <= epoch;
+                let sure = exists && report.end.epoch <= epoch && report.end.offset <= LOG_BYTES_MAX;
                 let report =
                     FenceReport { intact: report.intact && sure, complete: report.complete && sure, ..report.clone() };
                 election.on_report(report);
@@ -506,7 +508,7 @@ impl Replica {
         group.commit();
         leader.stage = Stage::Syncing { target: u64::MAX };
         for request in requests {
-            if self.replay_request(core, &request.0) == Replayed::NoMemory {
+            if self.replay_request(core, &request.0) == Replayed::NotNow {
                 return self.stop_for_memory(out); // it may have been completed: never skipped
             }
         }

@@ -358,16 +358,23 @@ impl Machine for Node {
 
     fn end_turn(&mut self, now: Tick, out: &mut Effects) {
         for replica in self.replicas.values_mut() {
+            replica.remove_freed_files(&mut self.core, out);
             replica.end_follower_turn(&mut self.core, out);
-            replica.replay_slice(&mut self.core, out);
+            replica.replay_slice(&mut self.core);
             replica.advance_term(&mut self.core, now, out);
             replica.serve_turn(&mut self.core, now, out);
             replica.note_acknowledged(&mut self.core, out);
         }
         self.witnesses.enter_begun(&mut self.core, out);
         self.heartbeat(now, out);
-        self.core.end_turn(out);
-        if now >= self.next_flush && self.core.unflushed {
+        let flush_due = now >= self.next_flush && self.core.unflushed;
+        if flush_due && self.replicas.values().any(Replica::has_freed_files) {
+            self.core.fsync_all();
+        }
+        if let Some(commit) = self.core.end_turn(out) {
+            self.replicas.values_mut().for_each(|replica| replica.fsync_covers_freed(commit));
+        }
+        if flush_due {
             self.witnesses.tidy_files(out);
             out.push(Effect::Flush);
             self.core.unflushed = false;

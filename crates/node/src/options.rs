@@ -51,6 +51,12 @@ pub struct NodeOptions {
     pub retry: Duration,
     /// How long updates that nobody waits for may stay unsynced: they are batched.
     pub sync_interval: Duration,
+    /// Bytes of log in one message to a member, unless a single group is longer.
+    pub append_bytes: u32,
+    /// Bytes of one part of a segment that is copied to a member.
+    pub copy_bytes: u32,
+    /// Bytes of log on the way to one member.
+    pub window_bytes: u64,
     /// How long a client's lease must be over, by its own last word, before the coordinator is asked about it.
     pub client_patience_millis: u64,
     /// When answers leave.
@@ -78,6 +84,9 @@ impl NodeOptions {
             flush_interval: Duration::from_millis(100),
             retry: Duration::from_millis(25),
             sync_interval: Duration::from_millis(5),
+            append_bytes: 1024 * 1024,
+            copy_bytes: 256 * 1024,
+            window_bytes: 4 * 1024 * 1024,
             client_patience_millis: limits::CLIENT_LEASE_MILLIS,
             answers: Answers::Speculative,
             seed: 0,

@@ -53,6 +53,8 @@ pub(crate) struct Replica {
     pub known_synced: u64,
     /// Ends of the log at commits that are not known to hold yet.
     marks: VecDeque<(LocalPosition, u64)>,
+    /// Segments that are freed, whose files go when the fsync that covers the word of it holds; `None`: it has not begun.
+    freed: Vec<(SegmentId, Option<LocalPosition>)>,
 }
 
 fn log_config(options: &NodeOptions) -> LogConfig {
@@ -83,6 +85,7 @@ impl Replica {
             stray: Vec::new(),
             known_synced: 0,
             marks: VecDeque::new(),
+            freed: Vec::new(),
         }
     }
 
@@ -224,6 +227,7 @@ impl Replica {
         // Newest first: a crash in between must not leave a hole.
         let mut segments: Vec<_> = self.log.segments().map(|(segment, _)| segment).collect();
         segments.append(&mut self.stray);
+        segments.extend(self.freed.drain(..).map(|(segment, _)| segment));
         segments.sort_unstable();
         for &segment in segments.iter().rev() {
             core.remove(FileName::Segment { shard: self.shard, segment }, out);
@@ -321,10 +325,10 @@ impl Replica {
     }
 
     /// Replays a slice of the log into the state. A joiner waits until its copy is complete.
-    pub fn replay_slice(&mut self, core: &mut Core, out: &mut Effects) {
+    pub fn replay_slice(&mut self, core: &mut Core) {
         if !self.meta.complete {
             // A joiner's state is empty, and so is what freeing would take from it.
-            return self.free_retired(core, self.known_synced, out);
+            return self.free_retired(core, self.known_synced);
         }
         if self.is_replayed() {
             return;
@@ -351,15 +355,42 @@ impl Replica {
         core.scratch.dead = dead;
         core.learn_cluster_time(self.state.cluster_time);
         // A word that is not synced may be cut off again, and then the segment must still be here.
-        self.free_retired(core, self.replayed.offset.min(self.known_synced), out);
+        self.free_retired(core, self.replayed.offset.min(self.known_synced));
     }
 
     /// Lets go of segments that the log says are freed, once the state has followed the log to that word.
-    pub fn free_retired(&mut self, core: &mut Core, up_to: u64, out: &mut Effects) {
+    pub fn free_retired(&mut self, core: &mut Core, up_to: u64) {
         while let Some(segment) = self.log.retired(up_to) {
             self.state.forget_segment(&self.log, segment);
             self.log.free(segment);
-            core.remove(FileName::Segment { shard: self.shard, segment }, out);
+            self.remove_later(core, segment);
+        }
+    }
+
+    /// A power loss that keeps the removal of a file and not the word of it would leave a hole in the log (D4): the file
+    /// goes after an fsync of all that was written before.
+    pub fn remove_later(&mut self, core: &mut Core, segment: SegmentId) {
+        self.freed.push((segment, None));
+        core.unflushed = true;
+    }
+
+    /// Whether files wait for an fsync.
+    pub fn has_freed_files(&self) -> bool {
+        self.freed.iter().any(|(_, covered)| covered.is_none())
+    }
+
+    /// This commit is fsynced: it covers all that was freed so far.
+    pub fn fsync_covers_freed(&mut self, commit: LocalPosition) {
+        for (_, covered) in &mut self.freed {
+            covered.get_or_insert(commit);
+        }
+    }
+
+    /// Removes the files that nothing needs any more, whatever happens.
+    pub fn remove_freed_files(&mut self, core: &mut Core, out: &mut Effects) {
+        let (shard, durable) = (self.shard, core.local_durable);
+        for (segment, _) in self.freed.extract_if(.., |(_, covered)| covered.is_some_and(|commit| commit <= durable)) {
+            core.remove(FileName::Segment { shard, segment }, out);
         }
     }
 }

@@ -29,7 +29,7 @@ use kasha_exactly_once::Request;
 use kasha_log::{Full, Log};
 use kasha_machine::{Effects, Endpoint};
 use kasha_replication::Shipping;
-use kasha_types::{ClientId, Epoch, ShardId};
+use kasha_types::{ClientId, Epoch, ShardId, TableId};
 use kasha_wire::hot::Envelope;
 use kasha_wire::{Body, Refusal};
 
@@ -72,10 +72,10 @@ enum Origin {
 pub(crate) enum Replayed {
     /// Its completion record is in the log, now or already.
     Recorded,
-    /// Stale, expired, unprovable, or with a key that is not ours: it may be forgotten.
+    /// Stale, expired, unprovable, or with a key that is not ours. That is for good in this term: it may be forgotten.
     Skipped,
     /// It cannot be executed now, and must not be forgotten.
-    NoMemory,
+    NotNow,
 }
 
 /// A decoded request.
@@ -156,9 +156,14 @@ impl Replica {
     fn run_for_witness(&mut self, core: &mut Core, origin: Origin, body: &[u8]) -> Replayed {
         let Ok((mut path, log)) = self.path(core, origin) else { return Replayed::Skipped };
         let Some(received) = Received::decode(origin, body) else { return Replayed::Skipped };
+        // A serving primary may hear late of a new table, and then run what its client sends again, which is complete when
+        // the witnesses, which still hold it, accept it again: no word of ours to drop it may be under way (C3). What a
+        // new primary's configuration does not know its predecessor has not run.
+        let may_become_ours = matches!(origin, Origin::Suspect) && path.is_newer_table(received.body.head.table);
         match path.run(log, received) {
             Ok(_) | Err(Stop::Completed(_) | Stop::InProgress) => Replayed::Recorded,
-            Err(Stop::Refused(Refusal::OutOfMemory)) => Replayed::NoMemory,
+            Err(Stop::Refused(Refusal::OutOfMemory)) => Replayed::NotNow,
+            Err(Stop::Refused(Refusal::WrongShard)) if may_become_ours => Replayed::NotNow,
             Err(Stop::Refused(_) | Stop::BelowFloor { .. } | Stop::AskLease(_)) => Replayed::Skipped,
         }
     }
@@ -212,6 +217,12 @@ impl Path<'_> {
         let recorded = self.record(group, executed, overlap);
         self.kill_replaced(log);
         Ok(recorded)
+    }
+
+    /// Whether a table may be one that the coordinator has created and we have not heard of. Their ids only grow.
+    fn is_newer_table(&self, table: TableId) -> bool {
+        let configuration = self.core.configuration.as_deref().expect("a configuration promoted us");
+        configuration.tables.iter().all(|known| known.table < table)
     }
 
     /// What only a serving primary has: it alone hears clients (R7.1).

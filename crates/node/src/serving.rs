@@ -104,16 +104,15 @@ fn has_enough_members(configuration: &Configuration, config: &ShardConfig) -> bo
 
 impl Serving {
     pub fn new(core: &Core, config: &ShardConfig, end: u64) -> Self {
-        let configuration = core.configuration.as_ref().expect("a configuration promoted us");
-        Self {
+        let mut serving = Self {
             list: config.list,
-            fast_path: config.has_fast_path(configuration.faults),
-            has_enough_members: has_enough_members(configuration, config),
+            fast_path: false,
+            has_enough_members: false,
             everything_until: 0,
             keys_dropped_until: 0,
             committed_list: config.list,
             counters: Counters::default(),
-            closing_at: config.closing.then_some(end),
+            closing_at: None,
             touched: VecDeque::new(),
             witnesses: links(core, config),
             gc_round: 0,
@@ -124,7 +123,9 @@ impl Serving {
             pending_version_floor: None,
             freed_a_segment: true,
             housekeeping_at: Tick(0),
-        }
+        };
+        serving.update(core, config, end);
+        serving
     }
 
     /// A newer configuration of the same term.
@@ -254,7 +255,7 @@ impl Replica {
             return;
         }
         for suspect in suspects {
-            if self.on_suspect(core, &suspect.0) == Replayed::NoMemory {
+            if self.on_suspect(core, &suspect.0) == Replayed::NotNow {
                 continue; // it stays where it is, and is named again
             }
             // Recorded or not, it goes with the next gc after a sync: what made it stale may itself not be synced yet.
@@ -290,7 +291,7 @@ impl Replica {
     }
 
     fn keep_house(&mut self, core: &mut Core, synced: u64, out: &mut Effects) {
-        self.free_segments(core, synced, out);
+        self.free_segments(core, synced);
         self.drop_tombstones(core, synced);
         self.expire_operation_keys(core);
         self.settle_floor(core, synced);
@@ -299,11 +300,11 @@ impl Replica {
     }
 
     /// Segments without a live byte are freed here, and, when the word of it is synced, everywhere (section 5).
-    fn free_segments(&mut self, core: &mut Core, synced: u64, out: &mut Effects) {
+    fn free_segments(&mut self, core: &mut Core, synced: u64) {
         let epoch = self.meta.promised;
         self.known_synced = self.known_synced.max(synced);
         let retired = self.log.retired(synced).is_some();
-        self.free_retired(core, synced, out);
+        self.free_retired(core, synced);
         self.serving_mut().freed_a_segment |= retired;
         while let Some(segment) = self.log.freeable(synced) {
             let Ok(mut group) = self.log.begin(epoch, entry_bytes(4), Purpose::Own) else { return };

@@ -55,7 +55,9 @@ impl ShardState {
             }
             EntryKind::ExpiryFloor => {
                 let floor = ExpiryFloorEntryRef::decode(entry.payload).expect("our own expiry floor");
-                self.raise_floor(floor.floor, floor.clients(), at, dead);
+                // One that is lower is not ours to write, and no reason to die at each start.
+                let time = floor.floor.max(self.tracker.floor().time());
+                self.raise_floor(time, floor.clients(), at, dead);
             }
             EntryKind::VersionFloor => {
                 self.store.replay_version_floor(at, entry.payload, |at| dead.push(at));
@@ -106,9 +108,13 @@ impl ShardState {
         assert!(floor >= self.tracker.floor().time(), "R4.6: the expiry floor goes down");
         self.cluster_time = self.cluster_time.max(floor);
         // Between the verdict and the synced entry a client may have come back with a later lease: the floor does not
-        // refuse its new requests, so their records must stay.
+        // refuse its new requests, so their records must stay. Those before the entry go, as they do where a follower
+        // replays it: whichever of the two is asked next must say the same.
         let ended = |&client: &_| self.tracker.lease_expiry_of(client).is_some_and(|end| end <= floor);
-        let clients: Vec<_> = clients.into_iter().filter(ended).collect();
+        let (clients, revived): (Vec<_>, Vec<_>) = clients.into_iter().partition(ended);
+        for client in revived {
+            self.tracker.forget_before(client, Place(at.0), |place| dead.push(EntryOffset(place.0)));
+        }
         let floor = if planted::is_on(Bug::ExpiryWithoutFloor) { ClusterTime(0) } else { floor };
         self.tracker.raise_floor(floor, clients, |place| dead.push(EntryOffset(place.0)));
         dead.extend(self.floor_entry.replace(at));

@@ -3,10 +3,11 @@
 mod common;
 
 use common::{CONN, Core, SHARD, configuration};
+use kasha_exactly_once::ExpiryFloorEntry;
 use kasha_log::{EntryKind, Log, LogConfig, Purpose};
 use kasha_machine::Endpoint;
 use kasha_types::limits::SEGMENT_BYTES;
-use kasha_types::{AttachId, ConfigVersion, CoreId, Epoch, LogPosition, NodeId, SegmentId};
+use kasha_types::{AttachId, ClusterTime, ConfigVersion, CoreId, Epoch, LogPosition, NodeId, SegmentId};
 use kasha_wire::codec::Bytes;
 use kasha_wire::frame::{FRAME_HEADER_BYTES, Kind};
 use kasha_wire::hot::{self, AppendView, Appended};
@@ -189,4 +190,45 @@ fn a_log_goes_only_when_the_shard_has_all_its_members_without_it() {
     let full = [(2, MemberState::Complete, 1), (3, MemberState::Joining, 3)];
     core.message(Message::ConfigurationIs { configuration: of_two(3, &full) });
     assert_eq!(fence(&mut core).0.offset, 0);
+}
+
+/// Found by a review: such a report let such a piece in, and no segment has so high a number.
+#[test]
+fn a_report_and_a_piece_from_beyond_any_log_are_ignored() {
+    let mut core = Core::start(common::Files::default(), 1 << 30);
+    let mut recovering = configuration(3, 2, ShardPhase::Recovering);
+    recovering.shards[0].recover_from = vec![NodeId(1), NodeId(2)];
+    core.message(Message::ConfigurationIs { configuration: recovering });
+    core.tick(25);
+    let report = Message::FenceReport {
+        shard: SHARD,
+        epoch: Epoch(2),
+        node: NodeId(2),
+        attach: AttachId(0),
+        exists: true,
+        end: LogPosition { epoch: Epoch(1), offset: u64::MAX },
+        history: vec![LogPosition { epoch: Epoch(1), offset: 0 }],
+        intact: true,
+        complete: true,
+    };
+    core.message_from(CONN, report);
+    core.tick(25);
+    core.message_from(CONN, Message::LogPiece { shard: SHARD, epoch: Epoch(2), from: 1 << 60, bytes: Bytes(vec![0]) });
+    assert_eq!(core.shell.stopped, None);
+}
+
+/// Found by a review: it was on file by then, and every member died of it at each start.
+#[test]
+fn a_floor_that_goes_down_is_passed_over() {
+    let mut log = their_log(1);
+    for floor in [1000, 10] {
+        let entry = ExpiryFloorEntry { floor: ClusterTime(floor), clients: &[] };
+        let mut group = log.begin(Epoch(1), 128, Purpose::Own).expect("room");
+        let (_, payload) = group.entry(EntryKind::ExpiryFloor, entry.encoded_len());
+        entry.encode_into(payload);
+        group.commit();
+    }
+    let mut core = backup(&log);
+    core.tick(25);
+    assert_eq!(fence(&mut core), (log.end(), true));
 }

@@ -3,12 +3,14 @@
 mod common;
 
 use common::cluster::{Cluster, LIST, member};
-use common::{Core, Heard, SHARD, TABLE};
+use common::{Core, Files, Heard, SHARD, TABLE, configuration};
 use kasha_log::EntryKind;
-use kasha_types::{ClientId, ClusterTime, Epoch, ListVersion, NodeId, TableId};
-use kasha_wire::frame::Kind;
+use kasha_machine::Endpoint;
+use kasha_types::{ClientId, ClusterTime, ConnId, Epoch, ListVersion, NodeId, Slot, TableId};
+use kasha_wire::frame::{FRAME_HEADER_BYTES, Kind};
+use kasha_wire::hot::{Envelope, RequestView};
 use kasha_wire::message::Report;
-use kasha_wire::{Member, MemberState, Message, Refusal, ShardPhase, TableInfo, Tablet, Update};
+use kasha_wire::{BodyHead, Member, MemberState, Message, Refusal, ShardPhase, TableInfo, Tablet, Update};
 
 /// Nobody records the update: its answer waits for a sync.
 const UNRECORDED: ListVersion = ListVersion::NONE;
@@ -378,4 +380,87 @@ fn a_segment_that_the_primary_frees_is_freed_on_the_backups_too() {
     assert!(matches!(left[..], [0, newest] if newest >= 5), "the first holds the epoch's start: {left:?}");
     assert_eq!((cluster.segments_on_file(2), cluster.segments_on_file(3)), (left.clone(), left));
     assert!(matches!(&cluster.get(2, TABLE, b"k")[..], [Heard::Read(_)]));
+}
+
+/// Found by a review: the primary, which had not heard of the table, named such a suspect as one to drop. The word came
+/// to the witnesses after the table had come to the primary, which had run the next attempt on their new acceptance.
+#[test]
+fn c3_a_suspect_of_a_table_that_is_not_known_yet_is_not_dropped() {
+    let mut cluster = Cluster::serving();
+    let table = TableId(TABLE.0 + 1);
+    let mut with_table = cluster.configuration.clone();
+    with_table.version = with_table.version.next();
+    with_table.tables.push(TableInfo { table, name: "new".into() });
+    with_table.tablets.push(Tablet { table, first: Slot(0), last: Slot(16_383), shard: SHARD });
+    for node in [2, 3] {
+        cluster.on(node, |core| core.message(Message::ConfigurationIs { configuration: with_table.clone() }));
+    }
+    let body = Core::body_with((7, 1), 1, None, &put(b"k", b"v"), |head| head.table = table);
+    let envelope = Envelope { shard: SHARD, epoch: Epoch(1), list: LIST, cluster_time: ClusterTime(0), attempt: 1 };
+    let mut frame = Vec::new();
+    RequestView::encode(Kind::Record, &envelope, &body, &mut frame);
+    for node in [2, 3] {
+        cluster.on(node, |core| core.frame_from(Endpoint::Conn(ConnId(7)), Kind::Record, &frame));
+    }
+    assert_eq!(cluster.send(7, LIST, &body), [Heard::Refused(Refusal::WrongShard)]);
+    let mut is_suspect = false;
+    for sequence in 1..=80 {
+        cluster.update((1, sequence), LIST, &put(b"other", b"1"));
+        cluster.tick(6);
+        while let Some(carried) = cluster.on_the_way.pop_front() {
+            match Message::decode(&carried.frame[FRAME_HEADER_BYTES..]) {
+                Ok(Message::GcDone { suspects, .. }) => is_suspect |= !suspects.is_empty(),
+                Ok(Message::Gc { entries, .. }) => assert!(entries.iter().all(|entry| entry.rpc.client != ClientId(7))),
+                _ => {}
+            }
+            cluster.arrive(carried);
+        }
+    }
+    assert!(is_suspect, "the witnesses never asked");
+}
+
+/// Found by a review: the old primary still had the record, the new one had dropped it where the log says so.
+#[test]
+fn r4_6_of_a_client_that_came_back_before_the_floor_was_synced_both_primaries_know_the_same() {
+    let mut cluster = Cluster::serving();
+    let first = Core::body((1, 1), 1, None, &Update::Increment { key: b"a", delta: 1 });
+    cluster.send(1, LIST, &first);
+    cluster.it_is(600_000);
+    cluster.settle();
+    let (cluster_time, expired) = (ClusterTime(600_000), vec![ClientId(1)]);
+    cluster.on(1, |core| core.message(Message::LeaseVerdict { cluster_time, expired, alive: Vec::new() }));
+    let renewed = |head: &mut BodyHead| head.lease_expiry = ClusterTime(800_000);
+    let second = Core::body_with((1, 2), 1, None, &Update::Increment { key: b"b", delta: 1 }, renewed);
+    assert!(at_once(&cluster.send(1, LIST, &second)));
+    cluster.settle();
+    let retry = |cluster: &mut Cluster, body: &[u8]| {
+        let mut heard = cluster.send(1, UNRECORDED, body);
+        cluster.settle();
+        heard.append(&mut cluster.heard(1));
+        heard
+    };
+    let refused = [Heard::Refused(Refusal::LeaseExpired)];
+    assert_eq!(retry(&mut cluster, &first), refused);
+    assert!(synced(&retry(&mut cluster, &second)));
+    cluster.fail_over_to(2);
+    assert_eq!(retry(&mut cluster, &first), refused);
+    assert!(synced(&retry(&mut cluster, &second)));
+}
+
+/// Found by a review: the first configuration in which it serves may say so already.
+#[test]
+fn r6_2_a_list_that_closes_as_service_begins_is_refused() {
+    let mut core = Core::start(Files::default(), 1 << 30);
+    core.message(Message::ConfigurationIs { configuration: configuration(1, 1, ShardPhase::Recovering) });
+    let mut closing = configuration(2, 1, ShardPhase::Serving);
+    closing.shards[0].closing = true;
+    core.message(Message::ConfigurationIs { configuration: closing });
+    core.heartbeat_answered();
+    let body = Core::body((1, 1), 1, None, &put(b"k", b"v"));
+    let envelope = Envelope { shard: SHARD, epoch: Epoch(1), list: LIST, cluster_time: ClusterTime(0), attempt: 1 };
+    let mut frame = Vec::new();
+    RequestView::encode(Kind::Request, &envelope, &body, &mut frame);
+    core.frame(Kind::Request, &frame);
+    let heard: Vec<_> = core.shell.sent.iter().filter_map(|(_, frame)| Heard::of(frame)).collect();
+    assert_eq!(heard, [Heard::Refused(Refusal::OldWitnessList)]);
 }

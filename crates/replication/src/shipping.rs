@@ -18,25 +18,25 @@ use kasha_wire::message::{AttachAt, Message};
 use crate::peer::{Copying, Older};
 use crate::{FenceReport, MemberCore, Peer, PeerState};
 
-/// Bytes of one append: a piece that a receiver takes in one turn.
-const APPEND_BYTES_MAX: u32 = 1024 * 1024;
-/// Bytes on the way to one member: a lagging one must not fill our memory.
-const WINDOW_BYTES_MAX: u64 = 4 * 1024 * 1024;
 /// Unsynced bytes that begin a round although nobody waits: about fifty small updates (CURP 5).
 const SYNC_BYTES_MAX: u64 = 16 * 1024;
-/// Bytes of one part of a copied segment; one is under way at a time, so that copying leaves room for the live tail.
-const COPY_BYTES_MAX: u32 = 256 * 1024;
 
 /// Names no segment: there is no more to copy.
 pub const CLOSING_MARK: SegmentId = SegmentId(u32::MAX);
 
-/// How long to wait before sending again.
+/// How fast members are sent what they lack.
 #[derive(Clone, Copy, Debug)]
-pub struct Timing {
-    /// Longer than a round trip and a group commit; a frame sent twice does no harm.
+pub struct Pace {
+    /// Before anything is sent again: longer than a round trip and a group commit; a frame sent twice does no harm.
     pub retry: Duration,
     /// How long bytes that nobody waits for may stay unsynced.
     pub sync_interval: Duration,
+    /// Bytes of one append, unless a single group is longer: a piece that a receiver takes in one turn.
+    pub append_bytes: u32,
+    /// Bytes of one part of a copied segment; one is under way at a time, so that copying leaves room for the live tail.
+    pub copy_bytes: u32,
+    /// No append begins so many bytes or more beyond what a member has acknowledged: a lagging one must not fill our memory.
+    pub window_bytes: u64,
 }
 
 /// A primary's replica set.
@@ -45,7 +45,7 @@ pub struct Shipping {
     shard: ShardId,
     epoch: Epoch,
     own: CoreId,
-    timing: Timing,
+    pace: Pace,
     peers: Vec<Peer>,
     /// The last attempt to attach anybody.
     attaches: AttachId,
@@ -70,12 +70,12 @@ pub struct Shipping {
 impl Shipping {
     /// A primary that begins this epoch. `synced`: what its log is known to share with every member (0 if unknown).
     #[must_use]
-    pub fn new(shard: ShardId, epoch: Epoch, own: CoreId, timing: Timing, synced: u64) -> Self {
+    pub fn new(shard: ShardId, epoch: Epoch, own: CoreId, pace: Pace, synced: u64) -> Self {
         Self {
             shard,
             epoch,
             own,
-            timing,
+            pace,
             peers: Vec::new(),
             attaches: AttachId(0),
             own_held: 0,
@@ -260,7 +260,8 @@ impl Shipping {
             // It lacks one after all.
             None if offset == 0 => copying.segments.push_back(segment),
             None => {}
-            Some(&front) if front == segment && offset > copying.offset => {
+            // Less than before: it began anew, and wants the rest again.
+            Some(&front) if front == segment && offset != copying.offset => {
                 copying.offset = offset;
                 copying.sent = None;
                 if used_bytes(log, front).is_none_or(|total| offset >= total) {
@@ -291,7 +292,7 @@ impl Shipping {
         self.confirm_wanted
             || self.synced < self.wanted.min(end)
             || end - self.synced.min(end) >= SYNC_BYTES_MAX
-            || now.since(since) >= self.timing.sync_interval
+            || now.since(since) >= self.pace.sync_interval
     }
 
     /// Sends what is due. One round is in flight at a time; no timer ever holds back one that somebody waits for.
@@ -302,11 +303,11 @@ impl Shipping {
             self.round_target = Some(end);
             (self.confirm_wanted, self.unsynced_since) = (false, None);
         }
-        let (shard, epoch, own, retry) = (self.shard, self.epoch, self.own, self.timing.retry);
+        let (shard, epoch, own, pace) = (self.shard, self.epoch, self.own, self.pace);
         let (round, target, synced) = (self.round, self.round_target, self.synced);
         let Self { peers, attaches, .. } = self;
         for peer in peers {
-            let overdue = peer.touched.is_none_or(|touched| now.since(touched) >= peer.patience(retry));
+            let overdue = peer.touched.is_none_or(|touched| now.since(touched) >= peer.patience(pace.retry));
             match peer.state {
                 PeerState::Asking if overdue => {
                     peer.touched = Some(now);
@@ -329,14 +330,14 @@ impl Shipping {
                     }
                     if let Some(target) = target {
                         let head = AppendView { shard, epoch, attach: peer.attach, from: 0, synced, round, bytes: &[] };
-                        if ship(now, peer, head, target, log, out) == Shipped::LacksWhatWasFreed {
+                        if ship(now, peer, pace, head, target, log, out) == Shipped::LacksWhatWasFreed {
                             peer.ask_again(next_attach(attaches));
                             continue;
                         }
                     }
                     // A joiner learns from our head's digest what it lacks.
                     if peer.acked > peer.attached_at {
-                        copy(now, peer, shard, epoch, retry, log, out);
+                        copy(now, peer, (shard, epoch), pace, log, out);
                     }
                 }
             }
@@ -355,12 +356,12 @@ impl Shipping {
             let waits =
                 peer.state != PeerState::Attached || peer.acked < peer.sent || peer.round_acked < peer.round_sent;
             let since = waits.then(|| peer.touched.unwrap_or(Tick(0)));
-            let retry = self.timing.retry;
+            let retry = self.pace.retry;
             let again = since.map(|since| since.after(peer.patience(retry)));
             [again, copying.map(|sent| sent.after(retry))].into_iter().flatten().min()
         };
         let batch = match self.round_target {
-            None => self.unsynced_since.map(|since| since.after(self.timing.sync_interval)),
+            None => self.unsynced_since.map(|since| since.after(self.pace.sync_interval)),
             Some(_) => None,
         };
         self.peers.iter().filter_map(due).chain(batch).min()
@@ -432,8 +433,16 @@ enum Shipped {
     LacksWhatWasFreed,
 }
 
-fn ship(now: Tick, peer: &mut Peer, head: AppendView<'_>, target: u64, log: &Log, out: &mut Effects) -> Shipped {
-    let until = target.min(peer.acked + WINDOW_BYTES_MAX);
+fn ship(
+    now: Tick,
+    peer: &mut Peer,
+    pace: Pace,
+    head: AppendView<'_>,
+    target: u64,
+    log: &Log,
+    out: &mut Effects,
+) -> Shipped {
+    let window_end = peer.acked + pace.window_bytes;
     let core = peer.core;
     let idle = peer.acked == peer.sent && peer.round_acked == peer.round_sent;
     let mut push = |from: u64, tail: Option<LogSlice>| {
@@ -443,7 +452,8 @@ fn ship(now: Tick, peer: &mut Peer, head: AppendView<'_>, target: u64, log: &Log
         out.push(Effect::Send { to: Endpoint::Core(core), head, tail, gate: Gate::Now });
     };
     let mut sent_any = false;
-    for slice in log.pieces(peer.sent, until, APPEND_BYTES_MAX) {
+    // Where the window ends no group need end: whole pieces go until one is beyond it.
+    for slice in log.pieces(peer.sent, target, pace.append_bytes).take_while(|slice| slice.offset < window_end) {
         if log.segment_of(slice.offset).0 > log.segment_of(peer.sent).0 + 1 {
             return Shipped::LacksWhatWasFreed;
         }
@@ -464,10 +474,10 @@ fn ship(now: Tick, peer: &mut Peer, head: AppendView<'_>, target: u64, log: &Log
     Shipped::Done
 }
 
-fn copy(now: Tick, peer: &mut Peer, shard: ShardId, epoch: Epoch, retry: Duration, log: &Log, out: &mut Effects) {
+fn copy(now: Tick, peer: &mut Peer, (shard, epoch): (ShardId, Epoch), pace: Pace, log: &Log, out: &mut Effects) {
     let attach = peer.attach;
     let Older::Copying(copying) = &mut peer.older else { return };
-    if copying.sent.is_some_and(|sent| now.since(sent) < retry) {
+    if copying.sent.is_some_and(|sent| now.since(sent) < pace.retry) {
         return;
     }
     // Freed meanwhile: the joiner learns of it from the tail.
@@ -479,7 +489,7 @@ fn copy(now: Tick, peer: &mut Peer, shard: ShardId, epoch: Epoch, retry: Duratio
     let message = match copying.segments.front() {
         Some(&segment) => {
             let total = used_bytes(log, segment).expect("just seen");
-            let len = COPY_BYTES_MAX.min(total - copying.offset);
+            let len = pace.copy_bytes.min(total - copying.offset);
             let from = log.segment_base(segment) + u64::from(copying.offset);
             let bytes = Bytes(log.bytes(from, len).to_vec());
             Message::CopySegment { shard, epoch, attach, segment, total, offset: copying.offset, bytes }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use kasha_log::{EntryKind, Log, LogConfig, Purpose};
 use kasha_machine::{Effect, Effects};
-use kasha_replication::{CLOSING_MARK, FenceReport, MemberCore, Peer, PeerState, Shipping, Timing, history_of};
+use kasha_replication::{CLOSING_MARK, FenceReport, MemberCore, Pace, Peer, PeerState, Shipping, history_of};
 use kasha_types::{AttachId, ConfigVersion, CoreId, Epoch, Incarnation, LogPosition, NodeId, SegmentId, ShardId, Tick};
 use kasha_wire::frame::{FRAME_HEADER_BYTES, Kind};
 use kasha_wire::hot::{AppendView, Appended};
@@ -19,8 +19,14 @@ fn member(node: u16, joining: bool, since: u64) -> MemberCore {
 }
 
 fn shipping() -> Shipping {
-    let timing = Timing { retry: Duration::from_millis(25), sync_interval: Duration::from_millis(5) };
-    Shipping::new(SHARD, EPOCH, member(1, false, 0).core, timing, 0)
+    let pace = Pace {
+        retry: Duration::from_millis(25),
+        sync_interval: Duration::from_millis(5),
+        append_bytes: 1 << 20,
+        copy_bytes: 1 << 18,
+        window_bytes: 1 << 22,
+    };
+    Shipping::new(SHARD, EPOCH, member(1, false, 0).core, pace, 0)
 }
 
 fn log(groups: usize) -> Log {

@@ -142,6 +142,9 @@ pub struct Shape {
     pub pause: (u64, u64),
     /// Bytes of a segment.
     pub segment_bytes: u32,
+    /// Bytes of log in one message to a member; four times as many may be on the way to it, and a quarter is a part of a
+    /// copied segment.
+    pub append_bytes: u32,
     /// Slots of a witness.
     pub witness_slots: u32,
     /// A node's lease.
@@ -185,6 +188,7 @@ impl Shape {
             concurrency: usize::try_from(rng.between(1, 6)).expect("small"),
             pause: (millis(1), millis(rng.between(2, 30))),
             segment_bytes: 1 << rng.between(15, 18),
+            append_bytes: 1 << rng.between(11, 15),
             witness_slots: 4 << rng.between(2, 7),
             lease: millis(400),
             client_lease_millis: if rng.chance(1, 4) { 3_000 } else { 300_000 },

@@ -130,7 +130,7 @@ impl Cluster {
         true
     }
 
-    fn arrive(&mut self, Carried { from, to, kind, frame }: Carried) {
+    pub fn arrive(&mut self, Carried { from, to, kind, frame }: Carried) {
         self.on(to.0, |core| core.frame_from(Endpoint::Core(CoreId { node: from, core: 0 }), kind, &frame));
     }
 
@@ -149,6 +149,26 @@ impl Cluster {
         }
     }
 
+    /// This node becomes primary in the next term.
+    pub fn fail_over_to(&mut self, node: u16) {
+        self.epoch = self.epoch.next();
+        let epoch = self.epoch;
+        self.commit(|configuration| {
+            let shard = &mut configuration.shards[0];
+            (shard.epoch, shard.primary, shard.phase) = (epoch, NodeId(node), ShardPhase::Recovering);
+            shard.recover_from = (1..=3).map(NodeId).collect();
+        });
+        self.settle();
+        self.commit(|configuration| {
+            let shard = &mut configuration.shards[0];
+            shard.phase = ShardPhase::Serving;
+            shard.recover_from.clear();
+            shard.list = shard.list.next();
+            shard.witnesses = (1..=3).filter(|other| *other != node).map(NodeId).collect();
+        });
+        self.settle();
+    }
+
     /// What this client heard since it was last asked.
     pub fn heard(&mut self, client: u64) -> Vec<Heard> {
         let (its, others) = std::mem::take(&mut self.heard).into_iter().partition(|(whose, _)| *whose == client);
@@ -165,7 +185,8 @@ impl Cluster {
     pub fn send(&mut self, client: u64, list: ListVersion, body: &[u8]) -> Vec<Heard> {
         let mut frame = Vec::new();
         RequestView::encode(Kind::Request, &self.envelope(list), body, &mut frame);
-        self.on(1, |core| core.frame_from(Endpoint::Conn(ConnId(client)), Kind::Request, &frame));
+        let primary = self.configuration.shards[0].primary;
+        self.on(primary.0, |core| core.frame_from(Endpoint::Conn(ConnId(client)), Kind::Request, &frame));
         self.heard(client)
     }
 

@@ -43,6 +43,8 @@ impl Disk for Files {
 pub struct Shell {
     pub files: Files,
     pub commits: Vec<LocalPosition>,
+    /// Commits that were fsynced.
+    pub fsyncs: u64,
     pub sent: Vec<(Endpoint, Vec<u8>)>,
     pub stopped: Option<String>,
 }
@@ -66,7 +68,8 @@ impl turn::Shell for Shell {
     fn remove(&mut self, file: FileName) {
         self.files.0.remove(&file);
     }
-    fn commit(&mut self, to: LocalPosition, _: bool) {
+    fn commit(&mut self, to: LocalPosition, fsync: bool) {
+        self.fsyncs += u64::from(fsync);
         self.commits.push(to);
     }
     fn flush(&mut self) {}

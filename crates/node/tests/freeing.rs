@@ -1,0 +1,180 @@
+//! Freed segments, joiners that copy, and what a loss of power leaves.
+
+mod common;
+
+use std::time::Duration;
+
+use common::{Core, Files, Heard, SHARD, configuration};
+use kasha_log::{EntryKind, Log, LogConfig, Purpose, entry_bytes};
+use kasha_machine::{Effect, Effects, Endpoint, FileName};
+use kasha_replication::{FenceReport, MemberCore, Pace, Shipping};
+use kasha_types::{BootId, ConfigVersion, CoreId, Epoch, Incarnation, NodeId, SegmentId, Tick};
+use kasha_wire::frame::{FRAME_HEADER_BYTES, Kind};
+use kasha_wire::hot::{self, Appended};
+use kasha_wire::{Member, MemberState, Message, ShardPhase, Update};
+
+fn segments(files: &Files) -> Vec<SegmentId> {
+    let name = |file: &FileName| match file {
+        FileName::Segment { segment, .. } => Some(*segment),
+        _ => None,
+    };
+    files.0.keys().filter_map(name).collect()
+}
+
+/// Found by a review: the removal of a freed segment's file could reach the disk before the word of it, and after a loss
+/// of power the log ended at the hole.
+#[test]
+fn d4_a_freed_segment_s_file_goes_after_an_fsync_of_the_word_of_it() {
+    let mut core = Core::serving_with(64 << 20);
+    let mut sequence = 0;
+    let mut put = |core: &mut Core, key: &[u8], value: &[u8]| {
+        sequence += 1;
+        assert!(core.update((1, sequence), sequence, &Update::Put { key, value }).is_some());
+    };
+    let value = vec![7; 100_000];
+    (0..24).for_each(|_| put(&mut core, b"hot", &value));
+    put(&mut core, b"cold", b"precious");
+    (0..20).for_each(|_| put(&mut core, b"hot", &value));
+    let before = segments(&core.shell.files);
+    let mut disk = core.shell.files.clone(); // all of it is on the platter
+    for _ in 0..20 {
+        core.tick(50);
+        if core.shell.fsyncs > 0 {
+            disk = core.shell.files.clone();
+            core.shell.fsyncs = 0;
+        }
+        // Of what is not fsynced yet, removals reach the platter, and nothing else does.
+        let after_power_loss = |name: &FileName| core.shell.files.0.contains_key(name);
+        disk.0.retain(|name, _| after_power_loss(name));
+        let mut again = Core::start_with(disk.clone(), 64 << 20, |options| {
+            options.boot = BootId(2);
+            options.incarnation = Incarnation((2 << 32) | 1);
+        });
+        let mut recovering = configuration(3, 2, ShardPhase::Recovering);
+        recovering.shards[0].recover_from = vec![NodeId(1)];
+        again.message(Message::ConfigurationIs { configuration: recovering });
+        (0..5).for_each(|_| again.tick(30));
+        again.message(Message::ConfigurationIs { configuration: configuration(4, 2, ShardPhase::Serving) });
+        again.heartbeat_answered();
+        again.epoch = Epoch(2);
+        let Some(Heard::Read(read)) = again.get(b"cold") else { panic!("it serves") };
+        assert!(read.ends_with(b"precious"), "it was flushed long before: {read:?}");
+    }
+    assert!(segments(&core.shell.files).len() < before.len(), "none was freed: {before:?}");
+}
+
+const PRIMARY: CoreId = CoreId { node: NodeId(2), core: 0 };
+const JOINER: CoreId = CoreId { node: NodeId(1), core: 0 };
+
+/// A primary by hand, which copies its log to a joiner.
+struct Primary {
+    log: Log,
+    shipping: Shipping,
+    now: Tick,
+}
+
+impl Primary {
+    fn new() -> Self {
+        let config = LogConfig { segment_bytes: 1 << 20, memory_max_bytes: 1 << 28, reserve_percent: 5 };
+        let mut log = Log::new(SHARD, config);
+        while log.segments().last().is_none_or(|(id, _)| id < SegmentId(7)) {
+            let mut group = log.begin(Epoch(1), 100_000, Purpose::Own).expect("room");
+            group.entry(EntryKind::EpochStart, 99_000);
+            group.commit();
+        }
+        let pace = Pace {
+            retry: Duration::from_millis(25),
+            sync_interval: Duration::from_millis(5),
+            append_bytes: 1 << 20,
+            copy_bytes: 1 << 18,
+            window_bytes: 1 << 22,
+        };
+        let mut shipping = Shipping::new(SHARD, Epoch(1), PRIMARY, pace, log.end().offset);
+        let since = ConfigVersion(1);
+        shipping.set_members([MemberCore { core: JOINER, joining: true, since, incarnation: Incarnation(1) }]);
+        Self { log, shipping, now: Tick(1_000_000_000) }
+    }
+
+    fn say(&mut self, group_bytes: usize, what: impl FnOnce(&mut kasha_log::GroupWriter<'_>)) {
+        let mut group = self.log.begin(Epoch(1), group_bytes, Purpose::Own).expect("room");
+        what(&mut group);
+        group.commit();
+    }
+
+    fn carry(&self, out: &Effects, joiner: &mut Core) {
+        for effect in out.queue() {
+            let Effect::Send { head, tail, .. } = *effect else { continue };
+            let mut frame = out.bytes(head).to_vec();
+            frame.extend_from_slice(tail.map_or(&[][..], |slice| self.log.slice(slice)));
+            joiner.frame_from(Endpoint::Core(PRIMARY), Kind::from_number(frame[11]).expect("a frame"), &frame);
+        }
+    }
+
+    fn hear(&mut self, frame: &[u8], out: &mut Effects) {
+        let (now, payload) = (self.now, &frame[FRAME_HEADER_BYTES..]);
+        if frame[11] == Kind::Appended as u8 {
+            return self.shipping.on_appended(now, &hot::decode_small::<Appended>(payload).expect("an ack"));
+        }
+        match Message::decode(payload).expect("a message") {
+            Message::FenceReport { node, attach, end, history, intact, complete, .. } => {
+                let report = FenceReport { node, end, history, intact, complete };
+                self.shipping.on_fence_report(now, &self.log, attach, &report, out);
+            }
+            Message::Attached { node, attach, .. } => self.shipping.on_attached(now, node, attach),
+            Message::SegmentCopied { node, attach, segment, offset, .. } => {
+                self.shipping.on_segment_copied(node, attach, segment, offset, &self.log);
+            }
+            _ => {}
+        }
+    }
+
+    fn turn(&mut self, joiner: &mut Core) {
+        self.now = self.now.after(Duration::from_millis(5));
+        joiner.now = self.now;
+        self.shipping.on_own_durable(self.log.end().offset);
+        let mut out = Effects::new();
+        self.shipping.pump(self.now, &self.log, &mut out);
+        self.carry(&out, joiner);
+        joiner.tick(0);
+        for (to, frame) in std::mem::take(&mut joiner.shell.sent) {
+            if to == Endpoint::Core(PRIMARY) {
+                let mut out = Effects::new();
+                self.hear(&frame, &mut out);
+                self.carry(&out, joiner);
+            }
+        }
+        assert_eq!(joiner.shell.stopped, None);
+    }
+}
+
+/// Found by a review: the parts that had come were thrown away with the last one, and only that was sent again, for ever.
+#[test]
+fn a_joiner_without_room_for_a_segment_gets_it_when_there_is_room() {
+    let mut joiner = Core::start(Files::default(), 4 << 20); // four segments of 1 MiB, and two of slack
+    let mut config = configuration(1, 1, ShardPhase::Serving);
+    config.faults = 1;
+    config.shards[0].primary = PRIMARY.node;
+    let member = |node, state| Member { node, state, since: ConfigVersion(1) };
+    config.shards[0].members =
+        vec![member(PRIMARY.node, MemberState::Complete), member(JOINER.node, MemberState::Joining)];
+    joiner.message(Message::ConfigurationIs { configuration: config });
+    let mut primary = Primary::new();
+    (0..100).for_each(|_| primary.turn(&mut joiner));
+    assert!(!primary.shipping.all_copied(), "there is no room for all of it");
+    for id in 0..3 {
+        primary.say(entry_bytes(4), |group| {
+            group.segment_freed(SegmentId(id));
+        });
+    }
+    (0..100).for_each(|_| primary.turn(&mut joiner));
+    while let Some(id) = primary.log.retired(primary.shipping.synced()) {
+        primary.log.free(id);
+    }
+    for _ in 0..10 {
+        primary.say(64, |group| {
+            group.entry(EntryKind::EpochStart, 0);
+        });
+        (0..20).for_each(|_| primary.turn(&mut joiner));
+    }
+    assert!(primary.shipping.all_copied(), "{:?}", primary.shipping.peers()[0].progress());
+}
