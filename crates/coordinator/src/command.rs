@@ -135,4 +135,9 @@ commands! {
         /// What.
         command: TableCommand,
     },
+    /// Every node lease that still runs ends within so long, by the coordinator's count (F1).
+    BoundLeases = 14 {
+        /// Milliseconds: a lease's term and the drift bound.
+        millis: u64,
+    },
 }

@@ -145,6 +145,10 @@ impl Evidence {
         self.moving.insert(shard, epoch);
     }
 
+    fn is_moving(&self, shard: ShardId, epoch: Epoch) -> bool {
+        self.moving.get(&shard) == Some(&epoch)
+    }
+
     pub(crate) fn moving(&self) -> impl Iterator<Item = (ShardId, Epoch)> + '_ {
         self.moving.iter().map(|(&shard, &epoch)| (shard, epoch))
     }
@@ -178,6 +182,16 @@ impl Sight<'_> {
     /// Whether a node speaks to us: it may be alive although it does not, but it will not learn what we want of it.
     pub(crate) fn speaks(&self, node: NodeId) -> bool {
         !self.leases.any_silent(self.now, node)
+    }
+
+    /// Whether a core speaks to us at this very moment: what is committed now is told to somebody who is there.
+    pub(crate) fn speaks_now(&self, core: CoreId) -> bool {
+        self.leases.speaks_now(self.now, core)
+    }
+
+    /// Whether the shard's primary of this term is to make room for another.
+    pub(crate) fn is_moving(&self, shard: ShardId, epoch: Epoch) -> bool {
+        self.evidence.is_moving(shard, epoch)
     }
 
     /// Whether a shard's primary gets no answers from a node, by its own word.

@@ -22,8 +22,11 @@ const STEADY_LEASES: u32 = 64;
 
 #[derive(Clone, Copy, Debug)]
 struct CoreLease {
-    /// When it last spoke; `None`: not since its node was lost.
+    /// Since when it is silent: when it last spoke, or when a stall or a start of ours was over; `None`: it has not
+    /// spoken since its node was lost.
     heard: Option<Tick>,
+    /// When it last spoke to this process.
+    spoke: Option<Tick>,
     /// Since when it has spoken without a gap of a lease.
     since: Option<Tick>,
     /// Until when it may hold a lease, by our count.
@@ -44,8 +47,8 @@ struct NodeLease {
 pub(crate) enum Assume {
     /// It just began: no answer of ours has reached it.
     Fresh,
-    /// We just began: an earlier coordinator may have granted a lease a moment ago.
-    Leased,
+    /// We just began: an earlier coordinator may have granted a lease a moment ago, that runs so long by our count.
+    Leased(Duration),
     /// It was lost, hence has none, and must be heard from before it counts as alive.
     Lost,
 }
@@ -73,11 +76,12 @@ impl NodeLeases {
 
     /// A process of `node` with this many cores is known from now on.
     pub(crate) fn register(&mut self, now: Tick, node: NodeId, cores: usize, assume: Assume) {
-        let core = match assume {
-            Assume::Fresh => CoreLease { heard: Some(now), since: Some(now), expires: now },
-            Assume::Leased => CoreLease { heard: Some(now), since: Some(now), expires: now.after(self.full()) },
-            Assume::Lost => CoreLease { heard: None, since: None, expires: now },
+        let (heard, expires) = match assume {
+            Assume::Fresh => (Some(now), now),
+            Assume::Leased(term) => (Some(now), now.after(term)),
+            Assume::Lost => (None, now),
         };
+        let core = CoreLease { heard, spoke: None, since: heard, expires };
         let lost = assume == Assume::Lost;
         let lease = NodeLease { cores: vec![core; cores], lost, losses: u32::from(lost), back_at: now };
         self.nodes.insert(node, lease);
@@ -99,7 +103,13 @@ impl NodeLeases {
         if core.heard.is_none_or(|heard| heard.after(full) <= now) {
             core.since = Some(now);
         }
-        core.heard = Some(now);
+        (core.heard, core.spoke) = (Some(now), Some(now));
+    }
+
+    /// Whether the core speaks at this very moment.
+    pub(crate) fn speaks_now(&self, now: Tick, core: CoreId) -> bool {
+        let lease = self.nodes.get(&core.node).and_then(|lease| lease.cores.get(usize::from(core.core)));
+        lease.is_some_and(|lease| lease.spoke == Some(now))
     }
 
     /// Whether a lost node can be taken back: all of its cores have spoken for long enough.
@@ -125,7 +135,8 @@ impl NodeLeases {
         if lease.lost || silent {
             return 0;
         }
-        lease.cores[usize::from(core.core)].expires = expires;
+        let core = &mut lease.cores[usize::from(core.core)];
+        core.expires = core.expires.max(expires); // an earlier process may have granted a longer one
         u64::try_from((self.lease - self.drift).as_millis()).expect("leases are short")
     }
 

@@ -37,6 +37,8 @@ struct Link {
 #[derive(Debug)]
 pub struct Coordinator {
     node_lease: Duration,
+    /// When longer leases of an earlier process are over, and the bound of ours, in milliseconds.
+    lower_lease_bound: Option<(Tick, u64)>,
     state: State,
     log: Log,
     leases: NodeLeases,
@@ -82,14 +84,17 @@ impl Coordinator {
         let cluster_time = clock.now(now, state.time_reserved);
         let clients = ClientLeases::start(state.clients_below, cluster_time, options.client_lease_millis);
         let mut leases = NodeLeases::new(options.node_lease, options.drift_bound);
+        // Section 7: an earlier process may have granted a lease a moment ago, and for longer than we do (F1).
+        let granted = Duration::from_millis(state.lease_bound_millis);
+        let own_bound = options.lease_bound_millis();
         for info in &state.configuration.nodes {
-            // Section 7: an earlier process may have granted a lease a moment ago.
-            let assume = if info.alive { Assume::Leased } else { Assume::Lost };
+            let assume = if info.alive { Assume::Leased(granted) } else { Assume::Lost };
             leases.register(now, info.node, info.cores.len(), assume);
         }
         let log = Log::start(found, &state, out);
         Ok(Self {
             node_lease: options.node_lease,
+            lower_lease_bound: (own_bound < state.lease_bound_millis).then(|| (now.after(granted), own_bound)),
             pushed: state.configuration.version,
             state,
             log,
@@ -234,6 +239,7 @@ impl Coordinator {
         for report in &heartbeat.reports {
             self.on_report(now, node, heartbeat.have, *report);
         }
+        self.changed |= self.has_waited_for(now, node);
         // Before a lease is granted: a new process's primaries move at once, and the grant must know of it (F1).
         self.repair(now);
         let index = self.state.node_index(node).expect("admitted");
@@ -250,6 +256,13 @@ impl Coordinator {
         if heartbeat.have < self.state.configuration.version {
             self.push_to.insert(from);
         }
+    }
+
+    /// Whether a shard of this node, which speaks, can do what waited for that.
+    fn has_waited_for(&self, now: Tick, node: NodeId) -> bool {
+        (self.state.configuration.shards.iter())
+            .filter(|shard| shard.primary == node)
+            .any(|shard| repair::next_command(&self.state, self.sight(now), shard).is_some())
     }
 
     /// Remembers where a core is. Returns whether it is deaf: our answers have not reached it for two leases, so that it
@@ -315,66 +328,70 @@ impl Coordinator {
 
     /// Stale and repeated reports change nothing.
     fn on_report(&mut self, now: Tick, from: NodeId, have: ConfigVersion, report: Report) {
-        let (shard, epoch) = match report {
-            Report::Recovered { shard, epoch }
-            | Report::Copied { shard, epoch, .. }
-            | Report::ListClosed { shard, epoch, .. }
-            | Report::Unanswered { shard, epoch, .. }
-            | Report::Stuck { shard, epoch } => (shard, epoch),
-            Report::WitnessLost { shard, list } => return self.on_witness_lost(from, shard, list),
-        };
-        let Some(config) = self.state.configuration.shard(shard) else { return };
-        if config.epoch != epoch || config.primary != from || repair::needs_fail_over(&self.state, config) {
-            return;
-        }
+        let sight = self.sight(now);
         let command = match report {
-            Report::Recovered { .. } => recovered(&self.state, self.sight(now), config),
-            Report::Copied { node, .. } => {
-                let record = &self.state.shards[usize::from(shard.0)];
-                let joins = config.member(node).is_some_and(|member| member.state == MemberState::Joining);
-                (joins && have >= record.members_since).then_some(Command::Copied { shard, epoch, node })
+            Report::Recovered { shard, epoch } => {
+                self.led_by(from, shard, epoch).and_then(|config| recovered(&self.state, sight, config))
             }
-            Report::ListClosed { list, .. } => (config.closing && config.list == list).then(|| {
-                let witnesses = placement::choose_witnesses(&self.state, self.sight(now), config);
-                Command::OpenList { shard, list: list.next(), witnesses }
-            }),
-            Report::Unanswered { node, .. } => return self.on_unanswered(now, shard, node),
-            Report::WitnessLost { .. } => None,
-            Report::Stuck { .. } => (config.phase == ShardPhase::Recovering)
-                .then(|| repair::promote_next(&self.state, self.sight(now), config))
-                .flatten()
+            Report::Copied { shard, epoch, node } => {
+                let joins = |config: &ShardConfig| {
+                    config.member(node).is_some_and(|member| member.state == MemberState::Joining)
+                        && have >= self.state.shards[usize::from(shard.0)].members_since
+                };
+                let joins = self.led_by(from, shard, epoch).is_some_and(joins);
+                joins.then_some(Command::Copied { shard, epoch, node })
+            }
+            Report::ListClosed { shard, epoch, list } => {
+                let config = self.led_by(from, shard, epoch).filter(|config| config.closing && config.list == list);
+                config.map(|config| {
+                    let witnesses = placement::choose_witnesses(&self.state, sight, config);
+                    Command::OpenList { shard, list: list.next(), witnesses }
+                })
+            }
+            Report::Stuck { shard, epoch } => (self.led_by(from, shard, epoch))
+                .filter(|config| config.phase == ShardPhase::Recovering)
+                .and_then(|config| repair::promote_next(&self.state, sight, config))
                 .filter(|_| self.evidence.may_try_another(now, shard)),
+            Report::Unanswered { shard, epoch, node } => return self.on_unanswered(now, from, (shard, epoch), node),
+            Report::WitnessLost { shard, list } => self.witness_lost(from, shard, list),
         };
         if let Some(command) = command {
             self.commit(&command);
         }
     }
 
+    /// The shard, if this node is its primary in this term.
+    fn led_by(&self, node: NodeId, shard: ShardId, epoch: Epoch) -> Option<&ShardConfig> {
+        let config = self.state.configuration.shard(shard)?;
+        let leads = config.epoch == epoch && config.primary == node && !repair::needs_fail_over(&self.state, config);
+        leads.then_some(config)
+    }
+
     /// A witness has lost what it held. While the primary lives nothing of it is needed, and a new list begins (R6.2); a
     /// recovery that is under way has to do with the others.
-    fn on_witness_lost(&mut self, from: NodeId, shard: ShardId, list: ListVersion) {
-        let Some(config) = self.state.configuration.shard(shard) else { return };
+    fn witness_lost(&self, from: NodeId, shard: ShardId, list: ListVersion) -> Option<Command> {
+        let config = self.state.configuration.shard(shard)?;
         let is_in_use = config.phase == ShardPhase::Serving && !config.closing && config.list == list;
-        if is_in_use && config.witnesses.contains(&from) {
-            self.commit(&Command::CloseList { shard, list });
-        }
+        (is_in_use && config.witnesses.contains(&from)).then_some(Command::CloseList { shard, list })
     }
 
     /// A member or witness does not answer its primary: the shard does without it, or the primary makes room.
-    fn on_unanswered(&mut self, now: Tick, shard: ShardId, node: NodeId) {
-        let config = self.state.configuration.shard(shard).expect("looked up");
-        let (primary, epoch) = (config.primary, config.epoch);
-        let concerns = |config: &ShardConfig| config.member(node).is_some() || config.witnesses.contains(&node);
-        if node == primary || !concerns(config) {
+    fn on_unanswered(&mut self, now: Tick, from: NodeId, (shard, epoch): (ShardId, Epoch), node: NodeId) {
+        let concerns = |config: &&ShardConfig| config.member(node).is_some() || config.witnesses.contains(&node);
+        if node == from || self.led_by(from, shard, epoch).filter(concerns).is_none() {
             return;
         }
-        self.changed |= self.evidence.avoid(now, shard, primary, node);
-        self.repair(now);
+        self.changed |= self.evidence.avoid(now, shard, from, node);
         let config = self.state.configuration.shard(shard).expect("looked up");
-        let remains = config.epoch == epoch && config.member(node).is_some();
-        if remains && repair::promote_better_connected(&self.state, self.sight(now), config).is_some() {
+        let sight = self.sight(now);
+        // Without a node instead of it the set would shrink, and lose a copy that may be better off than the primary's.
+        if config.member(node).is_some()
+            && !repair::is_replaceable(&self.state, sight, config, node)
+            && repair::promote_better_connected(&self.state, sight, config).is_some()
+        {
             self.evidence.set_moving(shard, epoch);
         }
+        self.repair(now);
     }
 
     /// Shards whose primaries are badly connected get others once no core of these can hold a lease (F1).
@@ -557,6 +574,9 @@ impl Coordinator {
             self.commit(&Command::NodeLost { node });
         }
         self.move_primaries(now);
+        if let Some((_, millis)) = self.lower_lease_bound.take_if(|(at, _)| now >= *at) {
+            self.commit(&Command::BoundLeases { millis });
+        }
         self.changed |= self.evidence.expire(now);
         if now.since(self.promotions.1) >= self.node_lease {
             self.changed |= self.promotions.0 > PROMOTIONS_MAX;
@@ -627,10 +647,15 @@ fn reconcile_options(state: &mut State, options: &CoordinatorOptions) -> Result<
     fixed("shards", state.shards_wanted.to_string(), options.shards.to_string())?;
     fixed("faults", config.faults.to_string(), options.faults.to_string())?;
     fixed("durability", format!("{:?}", config.durability), format!("{:?}", options.durability))?;
+    let bound = options.lease_bound_millis();
     let stored = (config.coordinator, config.min_backups, state.nodes_wanted);
     if stored != (options.address, options.min_backups, options.nodes) {
         let (address, min_backups, nodes) = (options.address, options.min_backups, options.nodes);
         state.apply(&Command::Configure { address, min_backups, nodes });
+    }
+    // Before a lease is granted under it; a lower one only when what was granted before is over (F1).
+    if bound > state.lease_bound_millis {
+        state.apply(&Command::BoundLeases { millis: bound });
     }
     Ok(())
 }

@@ -24,7 +24,7 @@ pub struct CoordinatorOptions {
     pub min_backups: u8,
     /// Where this coordinator listens.
     pub address: SocketAddr,
-    /// How long a node's lease runs, by our count.
+    /// How long a node's lease runs, by our count. It may change from start to start: leases of before are waited for.
     pub node_lease: Duration,
     /// How far two clocks may drift apart in one lease: taken off at the node, added here.
     pub drift_bound: Duration,
@@ -51,6 +51,12 @@ impl CoordinatorOptions {
             client_lease_millis: limits::CLIENT_LEASE_MILLIS,
             seed: 0,
         }
+    }
+
+    /// How long after a grant a lease may run by our count, whatever the drift, in milliseconds.
+    pub(crate) fn lease_bound_millis(&self) -> u64 {
+        let bound = self.node_lease + self.drift_bound;
+        u64::try_from(bound.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX)
     }
 
     /// # Errors

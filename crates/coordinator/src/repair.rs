@@ -93,10 +93,33 @@ fn promote(state: &State, sight: Sight<'_>, shard: &ShardConfig, primary: NodeId
 /// R7.2: a member that is lost, or answers its primary nothing, leaves the committed set, and a spare node joins it, in
 /// one command.
 fn set_members(state: &State, sight: Sight<'_>, shard: &ShardConfig) -> Option<Command> {
+    let members = wanted_members(state, sight, shard);
+    let drops_a_copy = shard.phase == ShardPhase::Serving
+        && (shard.members.iter()).any(|member| member.state == MemberState::Complete && !members.contains(member));
+    if members == shard.members || drops_a_copy && !may_drop_a_copy(state, sight, shard) {
+        return None;
+    }
+    Some(Command::SetMembers { shard: shard.shard, epoch: shard.epoch, members })
+}
+
+fn wanted_members(state: &State, sight: Sight<'_>, shard: &ShardConfig) -> Vec<Member> {
     let alive: Vec<Member> = shard.members.iter().copied().filter(|member| state.is_alive(member.node)).collect();
     // A joiner forgets what it holds, so a copy that this recovery may still need must not join.
-    let members = placement::fill(state, sight, (shard.shard, shard.primary), alive, &shard.recover_from);
-    (members != shard.members).then_some(Command::SetMembers { shard: shard.shard, epoch: shard.epoch, members })
+    placement::fill(state, sight, (shard.shard, shard.primary), alive, &shard.recover_from)
+}
+
+/// Whether a complete copy may leave a set that serves, after which it is never elected: the primary speaks, so that it
+/// lives to do without it, and need not make room for it. Until then nothing is synced that this copy lacks, and if the
+/// primary is gone, it may be the only one.
+fn may_drop_a_copy(state: &State, sight: Sight<'_>, shard: &ShardConfig) -> bool {
+    let leader = state.configuration.core_of(shard.primary, shard.shard);
+    leader.is_some_and(|core| sight.speaks_now(core)) && !sight.is_moving(shard.shard, shard.epoch)
+}
+
+/// Whether another node takes the place of a member that answers its primary nothing.
+pub(crate) fn is_replaceable(state: &State, sight: Sight<'_>, shard: &ShardConfig, node: NodeId) -> bool {
+    let members = wanted_members(state, sight, shard);
+    members.len() >= shard.members.len() && !members.iter().any(|member| member.node == node)
 }
 
 /// R6.2: a list that must change is closed by its primary first. A recovering shard's list is still to be replayed.

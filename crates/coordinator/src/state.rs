@@ -67,6 +67,8 @@ pub struct State {
     pub(crate) shards: Vec<ShardRecord>,
     pub(crate) time_reserved: ClusterTime,
     pub(crate) clients_below: ClientId,
+    /// Every node lease that still runs ends within so long, also those that an earlier process granted (F1).
+    pub(crate) lease_bound_millis: u64,
     next_table: TableId,
     table_answers: BTreeMap<ClientId, TableAnswer>,
     /// Answers to clients up to here may have been forgotten.
@@ -97,6 +99,7 @@ impl State {
             shards: Vec::new(),
             time_reserved: ClusterTime(1),
             clients_below: ClientId(1),
+            lease_bound_millis: options.lease_bound_millis(),
             next_table: TableId(1),
             table_answers: BTreeMap::new(),
             table_answers_forgotten: ClientId(0),
@@ -206,13 +209,7 @@ impl State {
                 true
             }
             Command::SetMembers { shard, epoch, members } => {
-                let config = self.shard_mut(*shard);
-                assert_eq!(config.epoch, *epoch, "{shard}: members of another term");
-                for member in members.iter().filter(|member| member.state == MemberState::Complete) {
-                    assert_eq!(config.member(member.node), Some(*member), "R7.2: completeness is not decreed");
-                }
-                config.members.clone_from(members);
-                self.shards[usize::from(shard.0)].members_since = self.configuration.version.next();
+                self.apply_set_members(*shard, *epoch, members);
                 true
             }
             Command::Copied { shard, epoch, node } => {
@@ -245,6 +242,10 @@ impl State {
                 false
             }
             Command::Table { client, sequence, command } => self.apply_table(*client, *sequence, command),
+            Command::BoundLeases { millis } => {
+                self.lease_bound_millis = *millis;
+                false
+            }
         };
         self.applied += 1;
         if publishes {
@@ -300,6 +301,17 @@ impl State {
         record.members_since = version;
         let index = self.node_index(deposed).expect("a primary is a known node");
         self.nodes[index].deposed = version;
+    }
+
+    fn apply_set_members(&mut self, shard: ShardId, epoch: Epoch, members: &[Member]) {
+        let version = self.configuration.version.next();
+        let config = self.shard_mut(shard);
+        assert_eq!(config.epoch, epoch, "{shard}: members of another term");
+        for member in members.iter().filter(|member| member.state == MemberState::Complete) {
+            assert_eq!(config.member(member.node), Some(*member), "R7.2: completeness is not decreed");
+        }
+        config.members = members.to_vec();
+        self.shards[usize::from(shard.0)].members_since = version;
     }
 
     fn boots(&self, nodes: &[NodeId]) -> Vec<BootId> {
@@ -439,6 +451,7 @@ impl Wire for State {
         self.shards.put(out);
         self.time_reserved.put(out);
         self.clients_below.put(out);
+        self.lease_bound_millis.put(out);
         self.next_table.put(out);
         u32::try_from(self.table_answers.len()).expect("bounded").put(out);
         self.table_answers.values().for_each(|answer| answer.put(out));
@@ -455,6 +468,7 @@ impl Wire for State {
             shards: from.take()?,
             time_reserved: from.take()?,
             clients_below: from.take()?,
+            lease_bound_millis: from.take()?,
             next_table: from.take()?,
             table_answers: (from.take::<Vec<TableAnswer>>()?.into_iter())
                 .map(|answer| (answer.client, answer))

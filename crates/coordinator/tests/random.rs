@@ -222,6 +222,11 @@ impl Run {
 
     fn restart_coordinator(&mut self) {
         tear(&mut self.rng, &mut self.world);
+        if self.rng.chance(1, 3) {
+            let options = &mut self.world.options;
+            options.node_lease = LEASE * u32::try_from(self.rng.between(1, 3)).unwrap() / 2;
+            options.drift_bound = options.node_lease / 20;
+        }
         let told = self.oracle.told.last_key_value().map(|(version, _)| *version);
         self.world.restart();
         assert!(told.is_none_or(|told| self.world.config().version >= told), "F2: what was told is forgotten");

@@ -3,10 +3,14 @@
 
 mod common;
 
+use std::time::Duration;
+
 use common::*;
 use kasha_coordinator::StartError;
 use kasha_machine::{Input, Machine};
-use kasha_types::{BootId, ClientId, ClusterTime, ConfigVersion, ConnId, Epoch, ListVersion, NodeId, ShardId, TableId};
+use kasha_types::{
+    BootId, ClientId, ClusterTime, ConfigVersion, ConnId, Epoch, ListVersion, NodeId, ShardId, TableId, Tick,
+};
 use kasha_wire::MemberState::{Complete, Joining};
 use kasha_wire::ShardPhase::{Recovering, Serving};
 use kasha_wire::message::{Report, TableCommand, TableOutcome};
@@ -276,6 +280,66 @@ fn a_restarted_coordinator_waits_a_full_lease() {
     assert_eq!(world.shard(0).primary, NodeId(1));
     world.run(400);
     assert_eq!(world.shard(0).primary, NodeId(2));
+}
+
+/// Restarts the coordinator with another lease, and a drift bound of a twentieth.
+fn restart_with(world: &mut World, lease: Duration) {
+    (world.options.node_lease, world.options.drift_bound) = (lease, lease / 20);
+    world.restart();
+}
+
+/// Node 1, which leads the shard, is cut off but lives: when another one is to lead.
+fn fail_over_of_node_1(world: &mut World) -> Tick {
+    world.hidden.insert(1);
+    world.cuts.extend([(1, 2), (1, 3)]);
+    while world.shard(0).primary == NodeId(1) {
+        world.tick(50);
+        world.beat_all();
+    }
+    world.now
+}
+
+#[test]
+fn f1_a_coordinator_with_a_shorter_lease_waits_for_the_leases_of_the_one_before() {
+    for (restarts, renewed) in [(1, false), (1, true), (2, false), (3, true)] {
+        let mut world = World::serving(3, 1, 1);
+        world.run(1000);
+        let lease = world.beat(1, 0, Vec::new()).unwrap();
+        let lease_over = world.now.after(Duration::from_millis(lease));
+        for _ in 0..restarts {
+            restart_with(&mut world, LEASE / 5);
+            world.tick(50);
+        }
+        if renewed {
+            assert_eq!(world.beat(1, 0, Vec::new()), Some(190), "it may not get the answer, and keeps the longer one");
+        }
+        let moved = fail_over_of_node_1(&mut world);
+        assert!(moved >= lease_over, "two primaries may answer reads: {moved:?}, {lease_over:?}");
+    }
+}
+
+#[test]
+fn f1_a_coordinator_with_a_longer_lease_is_believed_by_the_next_one() {
+    let mut world = World::serving(3, 1, 1);
+    restart_with(&mut world, LEASE * 3);
+    world.run(1000);
+    let lease = world.beat(1, 0, Vec::new()).unwrap();
+    assert_eq!(lease, 2850);
+    let lease_over = world.now.after(Duration::from_millis(lease));
+    restart_with(&mut world, LEASE);
+    let moved = fail_over_of_node_1(&mut world);
+    assert!(moved >= lease_over, "two primaries may answer reads: {moved:?}, {lease_over:?}");
+}
+
+#[test]
+fn a_shorter_lease_is_the_only_one_once_the_longer_ones_are_over() {
+    let mut world = World::serving(3, 1, 1);
+    restart_with(&mut world, LEASE / 5);
+    world.run(1500);
+    restart_with(&mut world, LEASE / 5);
+    let begun = world.now;
+    let moved = fail_over_of_node_1(&mut world);
+    assert!(moved.since(begun) < LEASE / 2, "{moved:?}, {begun:?}");
 }
 
 #[test]
