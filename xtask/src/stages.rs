@@ -58,6 +58,8 @@ const SIM_SEEDS: u64 = 600;
 const SIMULATOR: &str = "crates/sim";
 const BINARY: &str = "bin/kasha";
 const PROCESS_TESTS: &str = "tests/process";
+/// The feature without which no bug can be planted.
+const PLANTED_BUGS: &str = "planted-bugs";
 
 const _: () = {
     let (mut sum, mut index) = (0, 0);
@@ -139,6 +141,11 @@ fn run_tidy(workspace: &Workspace, _: &Watch) -> Result<Outcome> {
 
 fn clippy(workspace: &Workspace, watch: &Watch) -> Result<Outcome> {
     watch.run(cargo(&workspace.root).args(["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"]))?;
+    if let Some(package) = workspace.package(SIMULATOR) {
+        let mut command = cargo(&workspace.root);
+        command.args(["clippy", "-p", &package.name, "--features", PLANTED_BUGS, "--all-targets"]);
+        watch.run(command.args(["--", "-D", "warnings"]))?;
+    }
     Ok(Outcome::Done)
 }
 
@@ -204,13 +211,15 @@ fn sim(workspace: &Workspace, watch: &Watch) -> Result<Outcome> {
     Ok(Outcome::Done)
 }
 
-/// Every mistake that can be planted is found by the checker that is to find it: a build of its own.
+/// Every mistake that can be planted is found by the checker, and noticed by the transcript, that is to find it: a
+/// build of its own.
 fn planted(workspace: &Workspace, watch: &Watch) -> Result<Outcome> {
     let Some(package) = workspace.package(SIMULATOR) else {
         return Ok(Outcome::Skipped("crates/sim is not in the workspace"));
     };
     let mut command = cargo(&workspace.root);
-    command.args(["test", "--release", "-p", &package.name, "--features", "planted-bugs", "--test", "planted"]);
+    command.args(["test", "--release", "-p", &package.name, "--features", PLANTED_BUGS]);
+    command.args(["--test", "planted", "--test", "transcripts"]);
     let passed = passed_in(&watch.run(&mut command)?);
     ensure!(passed > 0, "no test ran");
     Ok(Outcome::Passed(passed))

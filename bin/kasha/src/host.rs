@@ -14,6 +14,7 @@ use kasha_runtime::{
     Application, ClusterCell, DataDir, EventLoop, FrameFaults, Identity, LoopHandle, LoopOptions, boot_id, listen,
     random_u64, spawn_loop,
 };
+use kasha_types::limits::CORES_MAX;
 use kasha_types::{ClusterId, CoreId, Incarnation, NodeId};
 use kasha_wire::frame::{FRAME_HEADER_BYTES, FrameHeader};
 use kasha_wire::{Durability, Message};
@@ -85,6 +86,16 @@ pub fn memory_bytes(mebibytes: u64) -> Result<u64> {
     Ok(mebibytes * 1024 * 1024)
 }
 
+/// A node has one core for each address that it listens at; a process of the coordinator alone has none.
+fn cores_of(listen: &[SocketAddr]) -> Result<u8> {
+    match u8::try_from(listen.len()) {
+        Ok(cores @ 0..=CORES_MAX) => Ok(cores),
+        Ok(_) | Err(_) => {
+            bail!("{} addresses are too many: a node has at most {CORES_MAX} cores, one for each (K0403)", listen.len())
+        }
+    }
+}
+
 /// Shards of a cluster by default: one for each core.
 pub fn default_shards(nodes: u16, cores: usize) -> Result<u16> {
     let shards = u16::try_from(usize::from(nodes) * cores).ok();
@@ -107,7 +118,7 @@ const NO_THREAD: &str = "cannot start a thread: raise this user's limit of proce
 pub struct RunningNode {
     handles: Vec<LoopHandle>,
     threads: Vec<JoinHandle<()>>,
-    _data: DataDir,
+    data: DataDir,
 }
 
 /// How a loop ended: its name, and what was wrong.
@@ -116,7 +127,7 @@ pub type Ended = (String, Result<(), String>);
 impl RunningNode {
     /// Starts a node's loops. `ended` hears of each loop that ends.
     pub fn start(spec: &NodeSpec, ended: &mpsc::Sender<Ended>) -> Result<Self> {
-        let cores = u8::try_from(spec.listen.len()).context("a node has at most 255 cores (K0403)")?;
+        let cores = cores_of(&spec.listen)?;
         let mut data = DataDir::open_or_create(&spec.data, NodeId(spec.node), cores)?;
         let mut listeners = Vec::new();
         for &address in &spec.listen {
@@ -134,7 +145,7 @@ impl RunningNode {
             (known, Some(_)) => known,
         };
         data.join(cluster)?;
-        let mut running = Self { handles: Vec::new(), threads: Vec::new(), _data: data };
+        let mut running = Self { handles: Vec::new(), threads: Vec::new(), data };
         if let Some((hosts, listener)) = hosted {
             running.spawn_coordinator(spec, hosts, cluster, listener, ended)?;
         }
@@ -173,12 +184,8 @@ impl RunningNode {
         let loop_options = LoopOptions {
             name: "coordinator".into(),
             listen: Some(listener),
-            identity: Identity {
-                cluster: ClusterCell::new(cluster),
-                core: None,
-                incarnation: self._data.incarnation(),
-            },
-            data_dir: Some(self._data.coordinator()),
+            identity: Identity { cluster: ClusterCell::new(cluster), core: None, incarnation: self.data.incarnation() },
+            data_dir: Some(self.data.coordinator()),
             link_delay: spec.injected.link_delay,
             ..LoopOptions::default()
         };
@@ -199,7 +206,7 @@ impl RunningNode {
         ended: &mpsc::Sender<Ended>,
     ) -> Result<()> {
         let core = CoreId { node: NodeId(spec.node), core: index };
-        let incarnation: Incarnation = self._data.incarnation();
+        let incarnation: Incarnation = self.data.incarnation();
         let options = NodeOptions {
             incarnation,
             boot: boot_id().context("cannot read the kernel's boot id: give this process /proc (K0408)")?,
@@ -215,7 +222,7 @@ impl RunningNode {
             listen: Some(listener),
             identity: Identity { cluster: ClusterCell::new(cluster), core: Some(core), incarnation },
             spin: spec.spin,
-            data_dir: Some(self._data.core(index)),
+            data_dir: Some(self.data.core(index)),
             link_delay: spec.injected.link_delay,
             faults: spec.injected.faults,
             ..LoopOptions::default()
@@ -343,6 +350,11 @@ mod tests {
         assert_eq!(memory_bytes(64).unwrap(), 1 << 26);
         for wrong in [0, 8, 1 << 21, u64::MAX >> 20, u64::MAX] {
             assert!(memory_bytes(wrong).unwrap_err().to_string().contains("K0403"));
+        }
+        let address = SocketAddr::from(([127, 0, 0, 1], 1));
+        assert_eq!((cores_of(&[]).unwrap(), cores_of(&[address; 64]).unwrap()), (0, 64));
+        for wrong in [65, 256] {
+            assert!(cores_of(&vec![address; wrong]).unwrap_err().to_string().contains("K0403"));
         }
         assert_eq!(default_shards(3, 2).unwrap(), 6);
         assert!(default_shards(u16::MAX, 2).is_err());

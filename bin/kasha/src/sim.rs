@@ -42,9 +42,6 @@ impl SimArguments {
         #[cfg(not(feature = "planted-bugs"))]
         let name: Option<&str> = None;
         let Some(name) = name else { return Ok(None) };
-        if name == "list" {
-            bail!("planted bugs:\n{}", planted_bugs());
-        }
         match Bug::by_name(name) {
             Some(bug) => Ok(Some(bug)),
             None => bail!("there is no planted bug {name:?}; there are:\n{}", planted_bugs()),
@@ -59,8 +56,13 @@ fn planted_bugs() -> String {
 pub fn run(arguments: &SimArguments) -> Result<()> {
     if arguments.scenario.as_deref() == Some("list") {
         for (_, name, what) in Scenario::TABLE {
-            say!("{name:20} {what}");
+            say!("{name:28}{what}");
         }
+        return Ok(());
+    }
+    #[cfg(feature = "planted-bugs")]
+    if arguments.planted.as_deref() == Some("list") {
+        say!("{}", planted_bugs().trim_end());
         return Ok(());
     }
     let scenarios: Vec<Scenario> = match arguments.scenario.as_deref() {
@@ -147,9 +149,14 @@ fn sweep_all(arguments: &SimArguments, scenarios: &[Scenario], planted: Option<B
 fn to_paste(line: String) -> String {
     let in_checkout = std::env::current_exe().is_ok_and(|exe| exe.parent().is_some_and(|dir| dir.ends_with("release")));
     match line.strip_prefix("kasha ") {
-        Some(rest) if in_checkout => format!("cargo run --release -- {rest}"),
+        Some(rest) if in_checkout => cargo_run(rest),
         Some(_) | None => line,
     }
+}
+
+fn cargo_run(arguments: &str) -> String {
+    let features = if arguments.contains(" --planted ") { " -p kasha --features planted-bugs" } else { "" };
+    format!("cargo run --release{features} -- {arguments}")
 }
 
 /// The commit this was run in, if there is a checkout here.
@@ -158,5 +165,19 @@ fn commit() -> String {
     match output {
         Ok(output) if output.status.success() => String::from_utf8_lossy(&output.stdout).trim().to_owned(),
         Ok(_) | Err(_) => "unknown".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_to_paste_builds_what_it_needs() {
+        assert_eq!(cargo_run("sim --scenario crash --seed 1"), "cargo run --release -- sim --scenario crash --seed 1");
+        assert_eq!(
+            cargo_run("sim --scenario crash --seed 1 --planted stale_now"),
+            "cargo run --release -p kasha --features planted-bugs -- sim --scenario crash --seed 1 --planted stale_now"
+        );
     }
 }

@@ -143,12 +143,6 @@ impl OperationKeys {
         expired.take(max).map(|(&(_, place), &hash)| (hash, place))
     }
 
-    /// When the next key expires.
-    #[must_use]
-    pub fn next_expiry(&self) -> Option<ClusterTime> {
-        self.by_expiry.keys().next().map(|&(expires_at, _)| expires_at)
-    }
-
     /// When a key expires; `None`: it is not known.
     pub fn expires_at(&self, hash: KeyHash, is_key: impl FnMut(Place) -> bool) -> Option<ClusterTime> {
         self.find(hash, is_key).map(|entry| entry.expires_at)
@@ -247,7 +241,6 @@ mod tests {
         for (hash, expires_at) in [(1, 30), (2, 10), (3, 20)] {
             keys.insert(KeyHash(hash), Fingerprint(0), ClusterTime(expires_at), Place(hash), |_| true);
         }
-        assert_eq!(keys.next_expiry(), Some(ClusterTime(10)));
         let expired = |now, max| keys.next_expired(ClusterTime(now), max).map(|(hash, _)| hash.0).collect::<Vec<_>>();
         assert_eq!(expired(9, 9), []);
         assert_eq!(expired(20, 9), [2, 3]);

@@ -193,7 +193,8 @@ impl Tracker {
         client.lease_expiry = client.lease_expiry.max(lease_expiry);
     }
 
-    /// Marks a new update as running, when its completion comes later than this turn.
+    /// Marks a new update as running, when its completion comes later than this turn: for transactions over several
+    /// shards.
     ///
     /// # Panics
     /// If it was not just looked up as [`LookUp::New`], or its client was never proven.
@@ -206,7 +207,8 @@ impl Tracker {
         self.stats.in_progress += 1;
     }
 
-    /// Forgets a running update that was refused after all: refusals are never recorded (R4.2).
+    /// Forgets a running update that was refused after all: refusals are never recorded (R4.2). For transactions over
+    /// several shards.
     ///
     /// # Panics
     /// If it is not in progress.

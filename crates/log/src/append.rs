@@ -244,18 +244,6 @@ impl GroupWriter<'_> {
         read_entry(&head.bytes[head.within(at.0)..self.at as usize], at.0)
     }
 
-    /// The payload of an entry of this group, to change it.
-    ///
-    /// # Panics
-    /// If the entry is not in this group.
-    pub fn payload_mut(&mut self, at: EntryOffset) -> &mut [u8] {
-        assert!(at.0 >= self.start_offset(), "{at:?} is committed");
-        let len = self.read(at).payload.len();
-        let head = self.log.head.as_mut().expect("a head is open");
-        let from = head.within(at.0) + ENTRY_HEADER_BYTES as usize;
-        &mut head.bytes[from..from + len]
-    }
-
     /// Bytes of entries that still fit.
     #[must_use]
     pub fn room(&self) -> usize {

@@ -51,11 +51,6 @@ impl EpochHistory {
     pub(crate) fn truncate(&mut self, end: u64) {
         self.0.retain(|&(_, start)| start < end);
     }
-
-    pub(crate) fn end_of(&self, epoch: Epoch, log_end: u64) -> Option<u64> {
-        let at = self.0.iter().position(|&(found, _)| found == epoch)?;
-        Some(self.0.get(at + 1).map_or(log_end, |&(_, start)| start))
-    }
 }
 
 /// The offset up to which two logs of one shard are equal, from their epoch histories and end offsets. 0 when they
@@ -160,7 +155,6 @@ mod tests {
             history.note(Epoch(epoch), u64::from(epoch) * 8);
         }
         assert_eq!(history.as_slice().len(), EPOCH_HISTORY_MAX);
-        assert_eq!(history.as_slice()[0], (Epoch(2), 16));
-        assert_eq!(history.end_of(Epoch(2), 0), Some(24));
+        assert_eq!(history.as_slice()[..2], [(Epoch(2), 16), (Epoch(3), 24)]);
     }
 }

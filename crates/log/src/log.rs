@@ -148,12 +148,6 @@ impl Log {
         self.history.as_slice()
     }
 
-    /// Where an epoch ends in this log: what its successor took over, or the log's end.
-    #[must_use]
-    pub fn last_epoch_end(&self, epoch: Epoch) -> Option<u64> {
-        self.history.end_of(epoch, self.end.offset)
-    }
-
     /// Segments that this replica lacks, ascending. Only a log without any is complete, and may be elected (R7.2).
     #[must_use]
     pub fn absent(&self) -> &[SegmentId] {

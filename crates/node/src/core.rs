@@ -1,6 +1,7 @@
 //! What all replicas and witnesses of a core share: files, clocks, configuration, scratch memory.
 
 use std::rc::Rc;
+use std::time::Duration;
 
 use kasha_machine::planted::{self, Bug};
 use kasha_machine::{Data, Effect, Effects, Endpoint, FileName, Gate};
@@ -24,6 +25,8 @@ pub(crate) struct Core {
     pub local: LocalPosition,
     /// The last commit that holds.
     pub local_durable: LocalPosition,
+    /// A commit that does not hold yet, and since when it is known to wait.
+    disk_waits: Option<(LocalPosition, Tick)>,
     /// Something was written since the last commit.
     pub dirty: bool,
     /// What was written needs an fsync in every mode (R5.3).
@@ -52,6 +55,7 @@ impl Core {
             lease_until: Tick(0),
             local: LocalPosition(0),
             local_durable: LocalPosition(0),
+            disk_waits: None,
             dirty: false,
             fsync: false,
             unflushed: false,
@@ -125,6 +129,18 @@ impl Core {
     pub fn remove(&mut self, file: FileName, out: &mut Effects) {
         out.push(Effect::Remove { file });
         self.dirty = true;
+    }
+
+    /// Whether a commit has waited for the disk for `most` or longer. To be asked again and again.
+    pub fn disk_hangs(&mut self, now: Tick, most: Duration) -> bool {
+        let waits = self.local_durable < self.local;
+        match self.disk_waits {
+            Some((commit, since)) if waits && self.local_durable < commit => now.since(since) >= most,
+            Some(_) | None => {
+                self.disk_waits = waits.then_some((self.local, now));
+                false
+            }
+        }
     }
 
     /// All that was written so far is fsynced with this turn's commit.

@@ -14,6 +14,9 @@
 //! | `witnessing` | the witness instances of this core |
 //! | `replica`, `state` | a shard's log, and what is derived from it |
 //! | `configure` | obeying the committed configuration |
+//! | `links` | which other nodes are heard |
+//! | `core` | what is one for all shards of a core |
+//! | `view` | what a core says of itself |
 //! | `node` | dispatch, turns, heartbeats |
 //!
 //! Invariants asserted here: **E4** (one entry group per update), **D3** (every answer carries a gate), **F1**/**F2**

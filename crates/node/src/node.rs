@@ -20,6 +20,9 @@ use crate::request_path::{Caller, Wish, refuse_undecoded};
 use crate::witnessing::Witnesses;
 use crate::{NodeOptions, StartError};
 
+/// Heartbeats for which a commit may wait for the disk: two leases.
+const DISK_PATIENCE: u32 = 16;
+
 /// One core: see the crate's documentation.
 #[derive(Debug)]
 pub struct Node {
@@ -299,6 +302,11 @@ impl Node {
     }
 
     fn heartbeat(&mut self, now: Tick, out: &mut Effects) {
+        // A disk that hangs, and does not fail, stops every answer of ours: others must take over.
+        if self.core.disk_hangs(now, self.core.options.heartbeat * DISK_PATIENCE) {
+            self.next_heartbeat = now.after(self.core.options.heartbeat);
+            return;
+        }
         self.links.look(&self.core, now, &self.replicas, out);
         let mut reports = self.links.reports().to_vec();
         self.witnesses.reports(&self.core, &mut reports);

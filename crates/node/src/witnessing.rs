@@ -69,9 +69,9 @@ fn sizes(core: &Core) -> Sizes {
     Sizes::new(core.options.witness_slots, core.options.witness_ways)
 }
 
-/// Whether this is the first process of its data folder: the high half of an incarnation counts the starts.
+/// Whether this is the first process of its data folder.
 fn is_first_start(incarnation: Incarnation) -> bool {
-    incarnation.0 >> 32 == 1
+    incarnation.starts() == 1
 }
 
 /// The list is one that a recovery reads: not that of a shard which never served, as nobody used it.

@@ -129,9 +129,6 @@ fn run(core: &mut Core, sequences: std::ops::Range<u64>, list: ListVersion) -> (
     let client = Endpoint::Conn(ConnId(1));
     let mut answers = 0;
     ALLOCATIONS.set(0);
-    if sequences.start > 1 {
-        eprintln!("START");
-    }
     for sequence in sequences {
         core.now = core.now.after(Duration::from_micros(20));
         let key = format!("key {}", sequence % KEYS);

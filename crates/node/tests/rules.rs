@@ -10,7 +10,7 @@ use kasha_types::{ClientId, ClusterTime, ConnId, Epoch, ListVersion, NodeId, Slo
 use kasha_wire::frame::{FRAME_HEADER_BYTES, Kind};
 use kasha_wire::hot::{Envelope, RequestView};
 use kasha_wire::message::Report;
-use kasha_wire::{BodyHead, Member, MemberState, Message, Refusal, ShardPhase, TableInfo, Tablet, Update};
+use kasha_wire::{BodyHead, Durability, Member, MemberState, Message, Refusal, ShardPhase, TableInfo, Tablet, Update};
 
 /// Nobody records the update: its answer waits for a sync.
 const UNRECORDED: ListVersion = ListVersion::NONE;
@@ -463,4 +463,29 @@ fn r6_2_a_list_that_closes_as_service_begins_is_refused() {
     core.frame(Kind::Request, &frame);
     let heard: Vec<_> = core.shell.sent.iter().filter_map(|(_, frame)| Heard::of(frame)).collect();
     assert_eq!(heard, [Heard::Refused(Refusal::OldWitnessList)]);
+}
+
+/// Found by a review: a disk that hangs, and does not fail, kept the shard for ever, for its node was alive.
+#[test]
+fn a_node_whose_disk_hangs_falls_silent() {
+    let mut cluster = Cluster::serving();
+    cluster.commit(|configuration| configuration.durability = Durability::Fsync);
+    cluster.settle();
+    cluster.cores[0].slow_disk = true;
+    assert_eq!(cluster.update((1, 1), UNRECORDED, &put(b"k", b"v")), []);
+    let wait = |cluster: &mut Cluster| {
+        let before = cluster.beats;
+        (0..200).for_each(|_| {
+            cluster.tick(30);
+            cluster.carry();
+        });
+        cluster.beats - before
+    };
+    let alive = wait(&mut cluster);
+    while wait(&mut cluster) > 0 {
+        assert!(cluster.beats < 20 * alive, "after many leases it still says that it is alive");
+    }
+    cluster.cores[0].slow_disk = false;
+    assert!(wait(&mut cluster) > 0, "it came back");
+    assert!(synced(&cluster.heard(1)));
 }

@@ -32,8 +32,8 @@ fn witnessed(version: u64, epoch: u32, phase: ShardPhase) -> Configuration {
 }
 
 /// The `starts`-th process of node 1's data folder.
-fn start(files: Files, starts: u64) -> Core {
-    Core::start_with(files, 1 << 30, |options| options.incarnation = Incarnation(starts << 32 | 9))
+fn start(files: Files, starts: u32) -> Core {
+    Core::start_with(files, 1 << 30, |options| options.incarnation = Incarnation::new(starts, 9))
 }
 
 fn obey(core: &mut Core, configuration: Configuration) {

@@ -203,11 +203,10 @@ impl DataDir {
         Ok(self.save()?)
     }
 
-    /// This start: the number of starts, then what was drawn at random when the folder was made, so that a node whose
-    /// folder was lost is not taken for its old self.
+    /// This start.
     #[must_use]
     pub fn incarnation(&self) -> Incarnation {
-        Incarnation(u64::from(self.marker.starts) << 32 | u64::from(self.marker.identity))
+        Incarnation::new(self.marker.starts, self.marker.identity)
     }
 
     /// The folder of an event loop's files.
@@ -313,7 +312,7 @@ mod tests {
         drop(first);
         let mut second = DataDir::open_or_create(&path, NodeId(3), 2).unwrap();
         assert!(second.incarnation() > incarnation);
-        assert_eq!(second.incarnation().0 & 0xFFFF_FFFF, incarnation.0 & 0xFFFF_FFFF, "the folder's identity");
+        assert_eq!(second.incarnation().identity(), incarnation.identity(), "the folder's identity");
         assert_eq!(second.cluster(), ClusterId(77));
         second.join(ClusterId(77)).unwrap();
         assert!(matches!(second.join(ClusterId(78)), Err(DataDirError::OtherCluster { .. })));

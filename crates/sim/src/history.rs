@@ -55,15 +55,15 @@ impl Action {
             Self::Append(key, value) => Update::Append { key, value },
             Self::MultiPut(pairs) => {
                 items = ItemsBuffer::pairs(pairs.iter().map(|(key, value)| (&key[..], &value[..])));
-                Update::MultiPut(items.as_pairs())
+                Update::MultiPut(items.as_items())
             }
             Self::MultiDelete(keys) => {
                 items = ItemsBuffer::keys(keys.iter().map(Vec::as_slice));
-                Update::MultiDelete(items.as_keys())
+                Update::MultiDelete(items.as_items())
             }
             Self::MultiIncrement(deltas) => {
                 items = ItemsBuffer::deltas(deltas.iter().map(|(key, delta)| (&key[..], *delta)));
-                Update::MultiIncrement(items.as_deltas())
+                Update::MultiIncrement(items.as_items())
             }
             Self::Get(_) | Self::Exists(_) | Self::MultiGet(_) | Self::CreateTable(_) | Self::DropTable(_) => {
                 return None;
@@ -80,7 +80,7 @@ impl Action {
             Self::Exists(key) => Read::Exists { key },
             Self::MultiGet(keys) => {
                 items = ItemsBuffer::keys(keys.iter().map(Vec::as_slice));
-                Read::MultiGet(items.as_keys())
+                Read::MultiGet(items.as_items())
             }
             _ => return None,
         };

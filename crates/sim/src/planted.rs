@@ -17,7 +17,7 @@ pub struct Caught {
     pub scenario: Scenario,
     /// Within how many seeds, from 0: generous, so that the next change of a draw does not break the table.
     pub seeds: u64,
-    /// How the text of the violation begins: the checker's name, or an assertion's.
+    /// How the violation begins, after its moment or place: the checker's name, or the text of an assertion.
     pub by: &'static str,
 }
 

@@ -6,9 +6,12 @@
 use kasha_sim::planted::{CAUGHT, Caught};
 use kasha_sim::{RunReport, SimOptions, run};
 
-/// What a run was stopped for, without the moment at which it was found.
+/// What a run was stopped for, without the moment at which it was found, or the place of a panic.
 fn found(report: &RunReport) -> Option<&str> {
     let text = report.violations.first()?.as_str();
+    if text.starts_with("panicked at ") {
+        return text.split_once('\n').map(|(_, message)| message);
+    }
     let has_moment = text.split_once("s: ").filter(|(moment, _)| moment.parse::<f64>().is_ok());
     Some(has_moment.map_or(text, |(_, rest)| rest))
 }
@@ -18,7 +21,7 @@ fn is_caught(row: &Caught) -> Result<u64, String> {
     for seed in 0..row.seeds {
         let report = run(SimOptions { planted: Some(row.bug), ..SimOptions::new(row.scenario, seed) });
         match found(&report) {
-            Some(text) if text.contains(row.by) => return Ok(seed),
+            Some(text) if text.starts_with(row.by) => return Ok(seed),
             Some(text) => others.push(format!("seed {seed}: {text:.200}")),
             None => {}
         }

@@ -244,19 +244,19 @@ impl World {
         let set = |(key, value): &(usize, Vec<u8>)| self.model.set(table, *key, value.clone());
         let expected = Outcome::Versions(items.iter().map(set).collect());
         let list = ItemsBuffer::pairs(items.iter().map(|(key, value)| (KEYS[*key], &value[..])));
-        self.update(&Update::MultiPut(list.as_pairs()), expected);
+        self.update(&Update::MultiPut(list.as_items()), expected);
     }
 
     fn multi_delete(&mut self, keys: &[usize]) {
         let expected = keys.iter().map(|&key| self.model.remove(self.table, key).is_some()).collect();
         let list = ItemsBuffer::keys(keys.iter().map(|&key| KEYS[key]));
-        self.update(&Update::MultiDelete(list.as_keys()), Outcome::Flags(expected));
+        self.update(&Update::MultiDelete(list.as_items()), Outcome::Flags(expected));
     }
 
     fn multi_increment(&mut self, items: &[(usize, i64)]) {
         let list = ItemsBuffer::deltas(items.iter().map(|&(key, delta)| (KEYS[key], delta)));
         let expected = self.model.multi_increment(self.table, items);
-        let update = Update::MultiIncrement(list.as_deltas());
+        let update = Update::MultiIncrement(list.as_items());
         let (result, executed) = self.primary.execute_raw(self.table, &update);
         let shape = kasha_wire::outcome::Shape::Numbers;
         assert_eq!(Outcome::decode(shape, &result), Ok(expected.clone()));

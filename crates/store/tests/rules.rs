@@ -137,7 +137,7 @@ fn a_failed_multi_increment_changes_nothing() {
     let (live, counts) = (replica.log.live_bytes(), replica.counts());
     let run = |replica: &mut Replica, items: &[(&[u8], i64)]| {
         let list = ItemsBuffer::deltas(items.iter().copied());
-        let (result, executed) = replica.execute_raw(T, &Update::MultiIncrement(list.as_deltas()));
+        let (result, executed) = replica.execute_raw(T, &Update::MultiIncrement(list.as_items()));
         (Outcome::decode(Shape::Numbers, &result).unwrap(), executed)
     };
     let failed = run(&mut replica, &[(b"n", 1), (b"new", 2), (b"n", 3), (b"was", 1), (b"text", 1)]);

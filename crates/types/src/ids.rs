@@ -31,7 +31,8 @@ id!(
     NodeId(u16), "node-"
 );
 id!(
-    /// One start of a server process: greater than every earlier one of the same node (DESIGN section 1).
+    /// One start of a server process: greater than every earlier one of the same node (DESIGN section 1). The number of
+    /// starts, then the data folder's identity.
     Incarnation(u64), "incarnation-"
 );
 id!(
@@ -83,6 +84,27 @@ id!(
     /// One transport connection of one event loop; never reused within a process.
     ConnId(u64), "conn-"
 );
+
+impl Incarnation {
+    /// The `starts`-th start, from 1, with the data folder of this identity, drawn at random when the folder was made:
+    /// so a node whose folder was lost is not taken for its old self.
+    #[must_use]
+    pub fn new(starts: u32, identity: u32) -> Self {
+        Self(u64::from(starts) << 32 | u64::from(identity))
+    }
+
+    /// How often a process was started with its data folder.
+    #[must_use]
+    pub fn starts(self) -> u32 {
+        (self.0 >> 32) as u32
+    }
+
+    /// Its data folder's identity.
+    #[must_use]
+    pub fn identity(self) -> u32 {
+        self.0 as u32
+    }
+}
 
 impl Epoch {
     /// The epoch after this one.

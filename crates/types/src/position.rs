@@ -29,7 +29,7 @@ impl fmt::Display for LogPosition {
     }
 }
 
-/// Number of a segment: the segment holds the log's offsets from `number * SEGMENT_BYTES`.
+/// Number of a segment: the segment holds the log's offsets from `number * segment_bytes`, the node's option.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct SegmentId(pub u32);
 

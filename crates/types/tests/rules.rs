@@ -31,6 +31,13 @@ fn the_next_one_is_greater() {
 }
 
 #[test]
+fn a_later_start_is_greater_whatever_the_folder() {
+    let incarnation = Incarnation::new(2, u32::MAX);
+    assert_eq!((incarnation.starts(), incarnation.identity()), (2, u32::MAX));
+    assert!(incarnation < Incarnation::new(3, 0));
+}
+
+#[test]
 #[should_panic(expected = "epochs are exhausted")]
 fn epochs_never_start_again() {
     let _ = Epoch(u32::MAX).next();

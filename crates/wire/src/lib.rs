@@ -5,7 +5,8 @@
 //! ([`codec`]). All integers are little endian. Every decoder takes arbitrary bytes and answers with a value or a
 //! [`DecodeError`]; none panics, and none allocates more than the frame that it was given.
 //!
-//! Called by `node`, `client`, `coordinator`, `runtime` and `sim`; knows nothing of what messages mean.
+//! Called by `replication`, `store`, `node`, `client`, `coordinator`, `runtime` and `sim`; knows nothing of what
+//! messages mean.
 
 pub mod body;
 pub mod codec;

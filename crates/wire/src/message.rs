@@ -280,7 +280,7 @@ messages! {
         epoch: Epoch,
         /// The attachment.
         attach: AttachId,
-        /// Which segment.
+        /// Which segment; `u32::MAX` with a `total` of 0.
         segment: SegmentId,
         /// Bytes of the whole segment; 0: there is no more to copy, the joiner is complete.
         total: u32,
@@ -299,9 +299,9 @@ messages! {
         node: NodeId,
         /// The attachment.
         attach: AttachId,
-        /// Which segment.
+        /// Which segment; `u32::MAX`: all of them, the joiner's copy is complete.
         segment: SegmentId,
-        /// Up to where.
+        /// Up to where; 0 with `u32::MAX`.
         offset: u32,
     },
     /// New primary to the member with the greatest log: give me what I lack.
@@ -310,7 +310,7 @@ messages! {
         shard: ShardId,
         /// The term.
         epoch: Epoch,
-        /// From where.
+        /// From where; `u64::MAX`: from the head segment's beginning.
         from: u64,
     },
     /// Part of a log; empty at its end.

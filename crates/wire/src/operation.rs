@@ -135,23 +135,29 @@ impl<'a> Items<'a> {
         (0..self.count).map(move |_| take_item(&mut reader, kind).expect("checked when decoded"))
     }
 
-    fn encode(&self, out: &mut Vec<u8>) {
+    fn encode(&self, kind: ItemKind, out: &mut Vec<u8>) {
+        assert_eq!(self.kind, kind, "a list of another operation");
         out.extend_from_slice(&self.count.to_le_bytes());
         out.extend_from_slice(self.bytes);
     }
 }
 
 /// Builds the list of an operation on several keys.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ItemsBuffer {
+    kind: ItemKind,
     count: u32,
     bytes: Vec<u8>,
 }
 
 impl ItemsBuffer {
-    /// Keys alone: multi-delete and multi-get.
+    fn new(kind: ItemKind) -> Self {
+        Self { kind, count: 0, bytes: Vec::new() }
+    }
+
+    /// Keys alone: [`Update::MultiDelete`] and [`Read::MultiGet`].
     pub fn keys<'k>(keys: impl IntoIterator<Item = &'k [u8]>) -> Self {
-        let mut buffer = Self::default();
+        let mut buffer = Self::new(ItemKind::Key);
         for key in keys {
             buffer.count += 1;
             put_key(key, &mut buffer.bytes);
@@ -159,9 +165,9 @@ impl ItemsBuffer {
         buffer
     }
 
-    /// Keys with values: multi-put.
+    /// Keys with values: [`Update::MultiPut`].
     pub fn pairs<'k>(pairs: impl IntoIterator<Item = (&'k [u8], &'k [u8])>) -> Self {
-        let mut buffer = Self::default();
+        let mut buffer = Self::new(ItemKind::KeyValue);
         for (key, value) in pairs {
             buffer.count += 1;
             put_key(key, &mut buffer.bytes);
@@ -170,9 +176,9 @@ impl ItemsBuffer {
         buffer
     }
 
-    /// Keys with deltas: multi-increment.
+    /// Keys with deltas: [`Update::MultiIncrement`].
     pub fn deltas<'k>(deltas: impl IntoIterator<Item = (&'k [u8], i64)>) -> Self {
-        let mut buffer = Self::default();
+        let mut buffer = Self::new(ItemKind::KeyDelta);
         for (key, delta) in deltas {
             buffer.count += 1;
             put_key(key, &mut buffer.bytes);
@@ -181,22 +187,10 @@ impl ItemsBuffer {
         buffer
     }
 
-    /// As the argument of [`Update::MultiPut`].
+    /// The list, as an operation's argument.
     #[must_use]
-    pub fn as_pairs(&self) -> Items<'_> {
-        Items { kind: ItemKind::KeyValue, count: self.count, bytes: &self.bytes }
-    }
-
-    /// As the argument of [`Update::MultiDelete`] and [`Read::MultiGet`].
-    #[must_use]
-    pub fn as_keys(&self) -> Items<'_> {
-        Items { kind: ItemKind::Key, count: self.count, bytes: &self.bytes }
-    }
-
-    /// As the argument of [`Update::MultiIncrement`].
-    #[must_use]
-    pub fn as_deltas(&self) -> Items<'_> {
-        Items { kind: ItemKind::KeyDelta, count: self.count, bytes: &self.bytes }
+    pub fn as_items(&self) -> Items<'_> {
+        Items { kind: self.kind, count: self.count, bytes: &self.bytes }
     }
 }
 
@@ -243,6 +237,9 @@ impl<'a> Update<'a> {
     }
 
     /// Encodes the arguments at the end of `out`.
+    ///
+    /// # Panics
+    /// If its list is one of another operation: pairs for a multi-delete, for instance.
     pub fn encode_arguments(&self, out: &mut Vec<u8>) {
         match *self {
             Self::Put { key, value } | Self::PutIfAbsent { key, value } | Self::Append { key, value } => {
@@ -263,7 +260,9 @@ impl<'a> Update<'a> {
                 put_key(key, out);
                 out.extend_from_slice(&delta.to_le_bytes());
             }
-            Self::MultiPut(items) | Self::MultiDelete(items) | Self::MultiIncrement(items) => items.encode(out),
+            Self::MultiPut(items) => items.encode(ItemKind::KeyValue, out),
+            Self::MultiDelete(items) => items.encode(ItemKind::Key, out),
+            Self::MultiIncrement(items) => items.encode(ItemKind::KeyDelta, out),
         }
     }
 
@@ -327,10 +326,13 @@ impl<'a> Read<'a> {
     }
 
     /// Encodes the arguments at the end of `out`.
+    ///
+    /// # Panics
+    /// If its list is one of another operation: pairs for a multi-delete, for instance.
     pub fn encode_arguments(&self, out: &mut Vec<u8>) {
         match *self {
             Self::Get { key } | Self::Exists { key } => put_key(key, out),
-            Self::MultiGet(items) => items.encode(out),
+            Self::MultiGet(items) => items.encode(ItemKind::Key, out),
         }
     }
 

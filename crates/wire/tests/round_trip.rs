@@ -13,6 +13,7 @@ use kasha_wire::codec::Bytes;
 use kasha_wire::frame::{self, Kind};
 use kasha_wire::hot::*;
 use kasha_wire::message::{AttachAt, GcEntry, Heartbeat, Holding, LeaseInfo, Report, TableCommand, TableOutcome};
+use kasha_wire::operation::ItemsBuffer;
 use kasha_wire::outcome::Shape;
 use kasha_wire::status::{CoreStatus, ReplicaStatus, WitnessStatus};
 use kasha_wire::*;
@@ -199,4 +200,16 @@ fn numbers_of_kinds() {
     frame::end(&mut empty, start, &[]);
     assert_eq!(empty.len(), FRAME_HEADER_BYTES);
     assert_eq!(payload(&empty, Kind::Message), []);
+}
+
+#[test]
+fn a_list_knows_what_its_items_hold() {
+    let items = ItemsBuffer::keys([&b"a"[..], b"b"]);
+    assert_eq!(items.as_items().iter().map(|item| item.key).collect::<Vec<_>>(), [b"a", b"b"]);
+}
+
+#[test]
+#[should_panic(expected = "a list of another operation")]
+fn a_list_of_another_operation_is_not_encoded() {
+    Update::MultiPut(ItemsBuffer::keys([&b"a"[..]]).as_items()).encode_arguments(&mut Vec::new());
 }

@@ -6,7 +6,7 @@
 //!
 //! What this crate refuses to know: messages, connections, files, and what a request means. It judges commutativity by
 //! key hashes alone. Its caller checks shard, list version and epoch, performs the writes that
-//! [`Witness::drain_dirty`] names, and lets no acceptance leave before they are durable (R5.3).
+//! [`Witness::drain_records`] names, and lets no acceptance leave before they are durable (R5.3).
 //!
 //! Invariants: **C2** what a witness holds commutes pairwise; **C3** no update completes on a list that recovery will
 //! not read: a frozen witness never accepts, and acceptances count only within one list version. A held request is

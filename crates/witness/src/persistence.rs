@@ -1,7 +1,7 @@
 //! The instance on file, without doing any IO (R5.3, R5.5).
 //!
 //! The caller preallocates `Sizes::file_bytes` zeroed bytes, writes the header block once, and at the end of each turn
-//! performs the writes that `drain_dirty` names and commits them before any acceptance leaves.
+//! performs the writes that `drain_records` names and commits them before any acceptance leaves.
 //!
 //! Dropped requests are emptied on file late or never. One that reappears after a crash is harmless: it was dropped
 //! because the primary named it in a gc, hence after the sync that covers its outcome, so the look-up of every later
@@ -24,12 +24,6 @@ impl Witness {
     #[must_use]
     pub fn header_bytes(&self) -> [u8; FILE_HEADER_BYTES] {
         layout::encode_file_header(self.identity, self.sizes)
-    }
-
-    /// Whether an acceptance waits for writes.
-    #[must_use]
-    pub fn is_dirty(&self) -> bool {
-        !self.unwritten.is_empty()
     }
 
     /// Whether dropped requests may still be on file. Nobody waits for their going.

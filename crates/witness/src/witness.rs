@@ -19,7 +19,7 @@ use crate::stats::Stats;
 /// What became of a `record`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Recorded {
-    /// Held; the word may leave once every write that [`Witness::drain_dirty`] names up to the end of this turn is
+    /// Held; the word may leave once every write that [`Witness::drain_records`] names up to the end of this turn is
     /// durable. That goes for a repeated record too: the first one's write may still be under way (R5.3).
     Accepted,
     /// Not held by this call.
@@ -230,8 +230,8 @@ impl Witness {
         }
     }
 
-    /// Whether a read of these keys commutes with everything held, so that a backup's value is current (CURP 3.7). A
-    /// frozen instance no longer hears of updates, so it always says no.
+    /// Whether a read of these keys commutes with everything held, so that a backup's value is current (CURP 3.7): for
+    /// reads from backups. A frozen instance no longer hears of updates, so it always says no.
     #[must_use]
     pub fn commutes_with_read(&self, keys: &[KeyHash]) -> bool {
         !self.frozen && keys.iter().all(|&key| !self.heads[self.set_of(key)].iter().any(|head| head.holds(key)))

@@ -9,12 +9,17 @@ use kasha_machine::Endpoint;
 use kasha_types::{ClusterId, CoreId, Incarnation};
 use kasha_wire::message::is_handshake;
 use kasha_wire::{FRAME_HEADER_BYTES, FrameHeader, Message};
+use rustix::net::sockopt;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::sync::mpsc;
 
 const DIAL_TIMEOUT: Duration = Duration::from_secs(3);
+
+/// How long a peer's machine may be silent before its connection is given up and dialled anew: sooner than the kernel
+/// sends again what was lost in a long outage, and well within a call's usual deadline.
+const SILENCE_MAX: Duration = Duration::from_secs(5);
 
 /// What a connection tells the driver.
 pub(super) enum Event {
@@ -49,7 +54,7 @@ impl Dial {
     async fn talk(&mut self) -> Result<(), String> {
         let dialled = tokio::time::timeout(DIAL_TIMEOUT, TcpStream::connect(self.address)).await;
         let stream = dialled.map_err(|_| "no answer".to_owned())?.map_err(|error| error.to_string())?;
-        stream.set_nodelay(true).map_err(|error| error.to_string())?;
+        prepare(&stream);
         let (read, write) = stream.into_split();
         let reader = Reader { from: self.to, link: self.link, cluster: self.cluster, events: self.events.clone() };
         let hello = Message::Hello {
@@ -62,6 +67,19 @@ impl Dial {
             ended = reader.run(read) => ended,
             ended = write_all(write, &hello, &mut self.output, &self.queued) => ended.map_err(|error| error.to_string()),
         }
+    }
+}
+
+/// Socket options; one that cannot be had costs speed or detection of dead peers only.
+fn prepare(stream: &TcpStream) {
+    let _ = stream.set_nodelay(true);
+    let _ = sockopt::set_socket_keepalive(stream, true);
+    let _ = sockopt::set_tcp_keepidle(stream, SILENCE_MAX);
+    let _ = sockopt::set_tcp_keepintvl(stream, SILENCE_MAX);
+    #[cfg(target_os = "linux")]
+    {
+        let millis = u32::try_from(SILENCE_MAX.as_millis()).expect("small");
+        let _ = sockopt::set_tcp_user_timeout(stream, millis);
     }
 }
 

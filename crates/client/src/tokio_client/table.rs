@@ -138,7 +138,7 @@ impl Table {
             _ => None,
         };
         match items {
-            Ok(items) => self.read(&Read::MultiGet(items.as_keys()), convert),
+            Ok(items) => self.read(&Read::MultiGet(items.as_items()), convert),
             Err(why) => ReadCall { table: self.clone(), operation: Err(why), deadline: None, convert },
         }
     }
@@ -205,7 +205,7 @@ impl Table {
         );
         self.multi(
             items,
-            |items| Update::MultiPut(items.as_pairs()),
+            |items| Update::MultiPut(items.as_items()),
             |outcome| match outcome {
                 Outcome::Versions(versions) => Some(versions),
                 _ => None,
@@ -218,7 +218,7 @@ impl Table {
         let items = checked(keys, K::as_ref, |keys| ItemsBuffer::keys(keys.iter().map(AsRef::as_ref)));
         self.multi(
             items,
-            |items| Update::MultiDelete(items.as_keys()),
+            |items| Update::MultiDelete(items.as_items()),
             |outcome| match outcome {
                 Outcome::Flags(flags) => Some(flags),
                 _ => None,
@@ -235,7 +235,7 @@ impl Table {
         );
         self.multi(
             items,
-            |items| Update::MultiIncrement(items.as_deltas()),
+            |items| Update::MultiIncrement(items.as_items()),
             |outcome| match outcome {
                 Outcome::Numbers(numbers) => {
                     Some(numbers.into_iter().map(|(value, version)| Counter { value, version }).collect())

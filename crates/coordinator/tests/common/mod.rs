@@ -114,7 +114,7 @@ pub struct FakeNode {
 
 impl FakeNode {
     pub fn incarnation(&self) -> Incarnation {
-        Incarnation(u64::from(self.starts) << 32 | u64::from(self.identity))
+        Incarnation::new(self.starts, self.identity)
     }
     pub fn have(&self) -> ConfigVersion {
         self.config.as_ref().map_or(ConfigVersion(0), |config| config.version)

@@ -13,6 +13,11 @@ use super::{Path, Received, Stop};
 use crate::core::Scratch;
 use crate::operation_keys::{self, OperationKey};
 
+/// Bytes of a result at most, but for one that is repeated.
+const RESULT_BASE_BYTES: usize = 32;
+/// What each key adds to them.
+const RESULT_BYTES_PER_KEY: usize = 16;
+
 /// Its changes are in the open group, its result is in the scratch memory.
 pub(super) struct Executed<'a> {
     pub(super) received: Received<'a>,
@@ -31,6 +36,24 @@ impl Path<'_> {
     /// Opens the group for its changes and its result: the last that can be refused.
     pub(super) fn open<'l>(&self, log: &'l mut Log, ordered: &Ordered<'_>) -> Result<GroupWriter<'l>, Stop> {
         log.begin(self.epoch, self.bytes_needed(log, ordered), ordered.purpose()).map_err(Stop::for_room)
+    }
+
+    /// Bytes of entries that it needs at most.
+    fn bytes_needed(&self, log: &Log, ordered: &Ordered<'_>) -> usize {
+        let body = ordered.body();
+        let mut result = RESULT_BASE_BYTES;
+        body.update.for_each_key(|_| result += RESULT_BYTES_PER_KEY);
+        match ordered.action() {
+            Action::Execute { keep_under } => {
+                let changes = self.state.store.bytes_needed(log, body.head.table, &body.update);
+                changes + self.record_bytes(body, keep_under.as_ref(), result)
+            }
+            Action::Repeat(place) => {
+                let kept = operation_keys::record_at(log, place).result.len();
+                self.record_bytes(body, None, kept.max(result))
+            }
+            Action::Mismatch | Action::Cancel => self.record_bytes(body, None, result),
+        }
     }
 
     /// Opens a group for its result alone, in place of one that is dropped.

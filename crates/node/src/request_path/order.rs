@@ -8,16 +8,11 @@
 use kasha_exactly_once::{OperationKeyCheck, Place};
 use kasha_log::{Log, Purpose};
 use kasha_machine::planted::{self, Bug};
-use kasha_wire::Refusal;
+use kasha_wire::{Body, Refusal};
 
 use super::admit::Fresh;
 use super::{Origin, Path, Received, Stop, Wish};
 use crate::operation_keys::{self, OperationKey};
-
-/// Bytes of a result at most, but for one that is repeated.
-const RESULT_BASE_BYTES: usize = 32;
-/// What each key adds to them.
-const RESULT_BYTES_PER_KEY: usize = 16;
 
 /// What a request comes to. Each becomes a completion record.
 #[derive(Clone, Copy)]
@@ -49,6 +44,14 @@ pub(super) enum Overlap {
 impl<'a> Ordered<'a> {
     pub(super) fn into_parts(self) -> (Received<'a>, Action<'a>) {
         (self.received, self.action)
+    }
+
+    pub(super) fn body(&self) -> &Body<'a> {
+        &self.received.body
+    }
+
+    pub(super) fn action(&self) -> Action<'a> {
+        self.action
     }
 
     /// What its group is for.
@@ -124,22 +127,5 @@ impl Path<'_> {
                 unsynced || self.state.store.newest(log, body.head.table, key).is_some_and(|newest| newest.0 >= synced);
         });
         if unsynced { Overlap::Unsynced } else { Overlap::None }
-    }
-    /// Bytes of entries that it needs at most.
-    pub(super) fn bytes_needed(&self, log: &Log, ordered: &Ordered<'_>) -> usize {
-        let body = &ordered.received.body;
-        let mut result = RESULT_BASE_BYTES;
-        body.update.for_each_key(|_| result += RESULT_BYTES_PER_KEY);
-        match ordered.action {
-            Action::Execute { keep_under } => {
-                let changes = self.state.store.bytes_needed(log, body.head.table, &body.update);
-                changes + self.record_bytes(body, keep_under.as_ref(), result)
-            }
-            Action::Repeat(place) => {
-                let kept = operation_keys::record_at(log, place).result.len();
-                self.record_bytes(body, None, kept.max(result))
-            }
-            Action::Mismatch | Action::Cancel => self.record_bytes(body, None, result),
-        }
     }
 }

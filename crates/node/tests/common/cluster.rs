@@ -35,6 +35,8 @@ pub struct Cluster {
     heard: Vec<(u64, Heard)>,
     /// What the last heartbeat of node 1 asked the coordinator to commit.
     pub reports: Vec<Report>,
+    /// Heartbeats of node 1.
+    pub beats: u64,
     pub epoch: Epoch,
 }
 
@@ -61,6 +63,7 @@ impl Cluster {
             on_the_way: VecDeque::new(),
             heard: Vec::new(),
             reports: Vec::new(),
+            beats: 0,
             epoch: Epoch(1),
         };
         cluster.commit(|_| ());
@@ -115,6 +118,7 @@ impl Cluster {
                     let message = Message::decode(&frame[FRAME_HEADER_BYTES..]);
                     if let (Ok(Message::Heartbeat { heartbeat }), 1) = (message, node) {
                         self.reports = heartbeat.reports;
+                        self.beats += 1;
                     }
                 }
             }

@@ -1,16 +1,18 @@
 //! Clients by hand: the script says what each sends. A body is made once and kept, as a session does (R2.1); every
-//! send of it is an attempt with an envelope of its own. `heard` adds up what an attempt has collected.
+//! send of it is an attempt with an envelope of its own. `heard` tells what an attempt has collected, and what that
+//! comes to by the completion rule of `kasha_witness`, which sessions use.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use kasha_types::{AckedBelow, ClientId, ClusterTime, Epoch, ListVersion, NodeId, RpcId, Sequence, ShardId, TableId};
+use kasha_types::{AckedBelow, ClientId, ClusterTime, Epoch, ListVersion, RpcId, Sequence, ShardId, TableId};
 use kasha_wire::body::BodyHead;
 use kasha_wire::hot::{self, Envelope, ReadView};
-use kasha_wire::{AnswerView, Body, Kind, Message, Read, Recorded, RecordedVerdict, RequestView, SyncRequest, Update};
+use kasha_wire::{AnswerView, Body, Kind, Message, Read, Recorded, RequestView, SyncRequest, Synced, Update};
 
+use super::attempt::Attempt;
 use super::cluster::Letter;
-use super::frames::{self, Names};
+use super::frames::Names;
 use super::host::Party;
 use super::script::{Script, is_kind, party};
 use super::telling::Telling;
@@ -21,14 +23,6 @@ struct Session {
     id: ClientId,
     lease_expiry: ClusterTime,
     time: ClusterTime,
-}
-
-/// What one attempt has collected.
-#[derive(Default)]
-struct Attempt {
-    list: u64,
-    answer: Option<(bool, String)>,
-    accepted: Vec<u16>,
 }
 
 #[derive(Default)]
@@ -71,24 +65,18 @@ impl Clients {
     pub fn hear(&mut self, client: u16, letter: &Letter) {
         if is_kind(letter, &[Kind::Answer]) {
             let answer = AnswerView::decode(&letter.payload).expect("an answer");
-            let attempt = self.attempts.entry((answer.rpc, answer.attempt)).or_default();
-            attempt.answer = Some((answer.synced, frames::result(answer.result)));
+            if let Some(attempt) = self.attempts.get_mut(&(answer.rpc, answer.attempt)) {
+                attempt.on_answer(&answer);
+            }
         } else if is_kind(letter, &[Kind::Synced]) {
-            let synced: kasha_wire::Synced = hot::decode_small(&letter.payload).expect("a word");
-            if let Some((is_synced, _)) =
-                self.attempts.get_mut(&(synced.rpc, synced.attempt)).and_then(|attempt| attempt.answer.as_mut())
-            {
-                *is_synced = true;
+            let synced: Synced = hot::decode_small(&letter.payload).expect("a word");
+            if let Some(attempt) = self.attempts.get_mut(&(synced.rpc, synced.attempt)) {
+                attempt.on_synced(&synced);
             }
         } else if is_kind(letter, &[Kind::Recorded]) {
             let recorded: Recorded = hot::decode_small(&letter.payload).expect("a verdict");
-            let attempt = self.attempts.entry((recorded.rpc, recorded.attempt)).or_default();
-            let NodeId(node) = recorded.node;
-            if recorded.verdict == RecordedVerdict::Accepted
-                && recorded.list.0 == attempt.list
-                && !attempt.accepted.contains(&node)
-            {
-                attempt.accepted.push(node);
+            if let Some(attempt) = self.attempts.get_mut(&(recorded.rpc, recorded.attempt)) {
+                attempt.on_recorded(&recorded);
             }
         } else if is_kind(letter, &[Kind::Message]) {
             match Message::decode(&letter.payload) {
@@ -206,19 +194,18 @@ impl Script {
         let (client, rpc) = self.clients.rpc(words[0]);
         let options = Options::parse(&words[1..]);
         let shard = self.committed.as_ref().expect("settled").shards[0].clone();
-        let list = options.number("list").unwrap_or(shard.list.0);
+        let list = ListVersion(options.number("list").unwrap_or(shard.list.0));
+        let epoch = Epoch(options.number("epoch").map_or(shard.epoch.0, |epoch| epoch as u32));
         let attempt = options.number("attempt").unwrap_or(1) as u32;
-        let envelope = Envelope {
-            shard: ShardId(0),
-            epoch: Epoch(options.number("epoch").map_or(shard.epoch.0, |epoch| epoch as u32)),
-            list: ListVersion(list),
-            cluster_time: ClusterTime(0),
-            attempt,
-        };
-        self.clients.attempts.entry((rpc, attempt)).or_default().list = list;
+        let envelope = Envelope { shard: ShardId(0), epoch, list, cluster_time: ClusterTime(0), attempt };
+        // The parts of one attempt may be sent one by one; another epoch or list makes it another attempt.
+        let kept = self.clients.attempts.get(&(rpc, attempt));
+        if kept.is_none_or(|kept| (kept.epoch, kept.list) != (epoch, list)) {
+            self.clients.attempts.insert((rpc, attempt), Attempt::new(epoch, list, &shard.witnesses));
+        }
         let body = self.clients.bodies.get(&rpc).expect("it was requested before").clone();
         let to = options.named.get("to").and_then(|to| party(to));
-        let witnesses = shard.witnesses.iter().map(|node| Party::Node(node.0)).filter(|_| list != 0);
+        let witnesses = shard.witnesses.iter().map(|node| Party::Node(node.0)).filter(|_| list != ListVersion::NONE);
         let primary = (Kind::Request, to.unwrap_or(Party::Node(shard.primary.0)));
         let mut sends = if options.says("witnesses-only") { Vec::new() } else { vec![primary] };
         if !options.says("primary-only") {
@@ -269,23 +256,9 @@ impl Script {
     /// What each attempt of an update has collected, and whether it is complete by the client's rule (section 6).
     fn heard(&mut self, name: &str) {
         let (_, rpc) = self.clients.rpc(name);
-        let faults = usize::from(self.committed.as_ref().expect("settled").faults);
-        let mut lines = Vec::new();
-        for (&(_, number), attempt) in self.clients.attempts.range((rpc, 0)..=(rpc, u32::MAX)) {
-            let all = faults > 0 && attempt.accepted.len() == faults;
-            let (answer, done) = match &attempt.answer {
-                None => ("no answer".into(), false),
-                Some((true, result)) => (format!("synced answer ({result})"), true),
-                Some((false, result)) => (format!("speculative answer ({result})"), all),
-            };
-            let accepted: Vec<String> = attempt.accepted.iter().map(u16::to_string).collect();
-            let verdict = if done { "complete" } else { "not complete" };
-            lines.push(format!(
-                "attempt {number}: {answer}, accepted by [{}] on list {}: {verdict}",
-                accepted.join(" "),
-                attempt.list
-            ));
-        }
+        let attempts = self.clients.attempts.range((rpc, 0)..=(rpc, u32::MAX));
+        let lines: Vec<String> =
+            attempts.map(|((_, number), attempt)| format!("attempt {number}: {}", attempt.describe())).collect();
         lines.into_iter().for_each(|line| self.tell(line));
     }
 }

@@ -1,4 +1,5 @@
-//! All hosts, a network that moves nothing by itself, and one clock. A connection belongs to one life of each of its ends: what was sent to a dead process is lost.
+//! All hosts, a network that moves nothing by itself, and one clock. A connection belongs to one life of each of its
+//! ends: what was sent to a dead process is lost.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -95,7 +96,7 @@ impl Cluster {
             Party::Node(node) => {
                 let core = CoreId { node: NodeId(node), core: 0 };
                 let options = NodeOptions {
-                    incarnation: Incarnation(host.life << 32 | u64::from(node)),
+                    incarnation: Incarnation::new(u32::try_from(host.life).expect("few"), u32::from(node)),
                     boot: BootId(host.boot),
                     segment_bytes: shape.0,
                     replica_memory_max_bytes: u64::from(shape.0) * 64,

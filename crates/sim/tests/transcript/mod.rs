@@ -8,6 +8,7 @@
 //! Refuses to know any rule: it shows what the machines do, and whoever writes a transcript judges it by the design.
 //! Machines assert their invariants after every turn. All clocks are one, and nothing is drawn.
 
+mod attempt;
 mod clients;
 mod cluster;
 mod frames;
@@ -18,7 +19,7 @@ mod telling;
 
 use std::fs;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use script::Script;
 
@@ -73,6 +74,17 @@ fn difference(expected: &str, actual: &str) -> String {
     format!("line {}, after `{command}`:\n{}", head + 1, lines.join("\n"))
 }
 
+fn folder() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/transcripts")
+}
+
+/// Whether something else happens than a transcript tells.
+#[cfg(feature = "planted-bugs")]
+pub fn differs(name: &str) -> bool {
+    let text = fs::read_to_string(folder().join(name).with_extension("txt")).expect("a transcript of this name");
+    replay(&text) != text
+}
+
 /// Every transcript of the folder.
 ///
 /// # Panics
@@ -82,10 +94,9 @@ pub fn check_all() {
     if let Ok(name) = std::env::var("PLANTED") {
         kasha_sim::planted::plant(kasha_sim::Bug::by_name(&name));
     }
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/transcripts");
     let update = std::env::var_os("UPDATE").is_some();
     let only = std::env::var("TRANSCRIPT").ok();
-    let mut files: Vec<_> = (fs::read_dir(&folder).expect("the folder of transcripts"))
+    let mut files: Vec<_> = (fs::read_dir(folder()).expect("the folder of transcripts"))
         .map(|entry| entry.expect("readable").path())
         .filter(|path| path.extension().is_some_and(|extension| extension == "txt"))
         .filter(|path| only.as_ref().is_none_or(|only| path.file_stem().is_some_and(|stem| stem == only.as_str())))

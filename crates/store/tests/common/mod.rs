@@ -144,7 +144,7 @@ impl Replica {
 
     /// Version and value of each key, in one read.
     pub fn values(&self, table: TableId, keys: &[&[u8]]) -> Vec<Option<(u64, Vec<u8>)>> {
-        match self.read(table, &Read::MultiGet(ItemsBuffer::keys(keys.iter().copied()).as_keys())) {
+        match self.read(table, &Read::MultiGet(ItemsBuffer::keys(keys.iter().copied()).as_items())) {
             Outcome::Values(values) => values,
             other => panic!("{other:?}"),
         }

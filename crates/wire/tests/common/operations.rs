@@ -40,7 +40,7 @@ impl Operation {
             16 => ItemsBuffer::pairs(items.iter().map(|item| (&*item.0, &*item.1))),
             17 | 80 => ItemsBuffer::keys(keys),
             18 => ItemsBuffer::deltas(items.iter().map(|item| (&*item.0, item.2))),
-            _ => ItemsBuffer::default(),
+            _ => ItemsBuffer::keys([]),
         };
         Self { code, version, items, list }
     }
@@ -55,9 +55,9 @@ impl Operation {
             5 => Update::DeleteIfVersion { key, version: self.version },
             6 => Update::Increment { key, delta },
             7 => Update::Append { key, value },
-            16 => Update::MultiPut(self.list.as_pairs()),
-            17 => Update::MultiDelete(self.list.as_keys()),
-            18 => Update::MultiIncrement(self.list.as_deltas()),
+            16 => Update::MultiPut(self.list.as_items()),
+            17 => Update::MultiDelete(self.list.as_items()),
+            18 => Update::MultiIncrement(self.list.as_items()),
             other => unreachable!("{other} is no update"),
         }
     }
@@ -67,7 +67,7 @@ impl Operation {
         match self.code {
             64 => Read::Get { key },
             65 => Read::Exists { key },
-            80 => Read::MultiGet(self.list.as_keys()),
+            80 => Read::MultiGet(self.list.as_items()),
             other => unreachable!("{other} is no read"),
         }
     }
