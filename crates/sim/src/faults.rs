@@ -375,7 +375,7 @@ impl Nemesis {
             .filter(|&host| host != node && !witnesses.contains(&host))
             .chain([self.hosts.coordinator])
             .collect();
-        let clients: Vec<HostId> = self.hosts.clients.iter().copied().filter(|_| self.rng.chance(1, 2)).collect();
+        let clients: Vec<HostId> = self.hosts.clients.iter().copied().filter(|_| self.rng.chance(2, 3)).collect();
         clients.into_iter().flat_map(|client| both_ways(client, &others)).collect()
     }
 

@@ -277,6 +277,10 @@ fn directed(scenario: Scenario, rng: &mut Rng, shape: &mut Shape, intensity: &mu
             // With nobody else, who was deposed is a member again, with the log that it has.
             let others = if scenario == Scenario::DeposedPrimary { shape.faults } else { 0 };
             shape.nodes = u16::from(shape.faults + others) + 1;
+            if scenario == Scenario::DeposedPrimary && rng.chance(2, 3) {
+                // It has always something to answer at once, however long it is cut off.
+                (shape.witness_slots, shape.kind) = (512, LoadKind::Spread);
+            }
             (shape.clients, shape.readers, shape.duration) = (5, 2, millis(12_000));
             intensity.nemesis_every = millis(rng.between(400, 1200));
             // Some frames outlive a term or two.
