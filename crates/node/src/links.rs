@@ -42,12 +42,14 @@ struct Watched {
     seen: Tick,
 }
 
-/// A recovery under way: how far its log goes, whether it has come to the witnesses, and since when it got no further.
+/// A recovery under way: how far its log goes, how many older segments it lacks, whether it has come to the witnesses, and
+/// since when it got no further.
 #[derive(Clone, Copy, Debug)]
 struct Recovery {
     epoch: Epoch,
     has_log: bool,
     end: u64,
+    absent: usize,
     since: Tick,
 }
 
@@ -204,12 +206,14 @@ impl Links {
             }
         };
         let (shard, epoch, end) = (replica.shard, leader.epoch, replica.log.end().offset);
-        let new = Recovery { epoch, has_log, end, since: now };
+        let absent = replica.log.absent().len();
+        let new = Recovery { epoch, has_log, end, absent, since: now };
         let recovery = self.recoveries.entry(shard).or_insert(new);
-        if recovery.epoch != epoch || has_log != recovery.has_log || end > recovery.end {
+        let is_another = recovery.epoch != epoch || recovery.has_log != has_log;
+        if is_another || end > recovery.end || absent < recovery.absent {
             *recovery = new;
         }
-        recovery.end = end;
+        (recovery.end, recovery.absent) = (end, absent);
         if now.since(recovery.since) >= core.options.heartbeat * STUCK {
             self.reports.push(Report::Stuck { shard, epoch });
         }

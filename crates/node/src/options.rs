@@ -57,8 +57,9 @@ pub struct NodeOptions {
     pub copy_bytes: u32,
     /// Bytes of log on the way to one member.
     pub window_bytes: u64,
-    /// How long a client's lease must be over, by its own last word, before the coordinator is asked about it.
-    pub client_patience_millis: u64,
+    /// Term of a client's lease, in milliseconds, as the coordinator grants it. What ends later than one and a half from now
+    /// is no lease; one that has been over for a term, by the client's last word, is asked about.
+    pub client_lease_millis: u64,
     /// When answers leave.
     pub answers: Answers,
     /// Seed of this core's draws.
@@ -87,7 +88,7 @@ impl NodeOptions {
             append_bytes: 1024 * 1024,
             copy_bytes: 256 * 1024,
             window_bytes: 4 * 1024 * 1024,
-            client_patience_millis: limits::CLIENT_LEASE_MILLIS,
+            client_lease_millis: limits::CLIENT_LEASE_MILLIS,
             answers: Answers::Speculative,
             seed: 0,
         }

@@ -363,7 +363,7 @@ impl Replica {
     }
 
     fn ask_about_leases(&mut self, core: &Core, out: &mut Effects) {
-        let patience = core.options.client_patience_millis;
+        let patience = core.options.client_lease_millis;
         let older_than = ClusterTime(core.cluster_time.0.saturating_sub(patience));
         let Role::Leader(leader) = &mut self.role else { return };
         let Stage::Serving(serving) = &mut leader.stage else { return };

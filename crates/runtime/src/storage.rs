@@ -183,16 +183,19 @@ pub struct FolderDisk {
 
 impl FolderDisk {
     /// Lists the folder, which is created if need be. Replacements that a crash left unfinished are removed; files
-    /// that are not ours are left alone and logged.
+    /// that are not ours are left alone and logged. The folder is fsynced, as the files are that are read: a killed
+    /// process may have made files whose names are not on the disk yet, and from now on they are vouched for.
     ///
     /// # Errors
     /// If the folder cannot be read or written.
     pub fn open(root: &Path) -> Result<Self, StorageError> {
         make_durably(root)?;
         let mut names = Vec::new();
+        sync_folder(root)?;
         for (name, path) in entries(root)? {
             match paths::shard(&name) {
                 Some(shard) if path.is_dir() => {
+                    sync_folder(&path)?;
                     for (name, path) in entries(&path)? {
                         sort_out(paths::file(Some(shard), &name), &name, &path, &mut names)?;
                     }

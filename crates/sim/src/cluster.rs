@@ -96,7 +96,7 @@ fn node_options(shape: &Shape, core: CoreId, spawn: &Spawn<'_>) -> NodeOptions {
         window_bytes: u64::from(shape.append_bytes) * 4,
         witness_slots: shape.witness_slots,
         heartbeat: Duration::from_nanos(shape.lease / 8),
-        client_patience_millis: shape.client_lease_millis,
+        client_lease_millis: shape.client_lease_millis,
         seed: spawn.seed,
         ..NodeOptions::new(CLUSTER, core, addresses, address(0, 1, 0))
     }

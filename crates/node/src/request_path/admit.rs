@@ -11,15 +11,11 @@ use kasha_exactly_once::{LookUp, Request};
 use kasha_log::Log;
 use kasha_machine::planted::{self, Bug};
 use kasha_types::ListVersion;
-use kasha_types::limits::CLIENT_LEASE_MILLIS;
 use kasha_wire::Refusal;
 use kasha_wire::hot::Envelope;
 
 use super::{Origin, Path, Received, Stop};
 use crate::serving::UNSYNCED_OPERATIONS_MAX;
-
-/// How far ahead of us a client's clock may claim its lease to end: a term and a half.
-const LEASE_CLAIM_MILLIS_MAX: u64 = CLIENT_LEASE_MILLIS * 3 / 2;
 
 /// This shard, in this term, may run it. The scratch memory holds its slots.
 pub(super) struct Admitted<'a>(Received<'a>);
@@ -107,8 +103,9 @@ impl Path<'_> {
     /// may have granted such a lease (RIFL V-B); otherwise the coordinator is asked.
     fn prove_lease(&mut self, request: &Request) -> Result<(), Stop> {
         let (client, expiry, now) = (request.rpc.client, request.lease_expiry, self.core.cluster_time);
-        let is_plausible =
-            client < self.core.clients_below && expiry > now && expiry <= now.after_millis(LEASE_CLAIM_MILLIS_MAX);
+        // Our clock may be behind the one that granted it.
+        let latest = now.after_millis(self.core.options.client_lease_millis * 3 / 2);
+        let is_plausible = client < self.core.clients_below && expiry > now && expiry <= latest;
         if !is_plausible {
             return Err(Stop::AskLease(client));
         }

@@ -101,7 +101,7 @@ impl Cluster {
                     segment_bytes: shape.0,
                     replica_memory_max_bytes: u64::from(shape.0) * 64,
                     witness_slots: 64,
-                    client_patience_millis: shape.1.client_lease_millis,
+                    client_lease_millis: shape.1.client_lease_millis,
                     ..NodeOptions::new(CLUSTER, core, vec![address()], address())
                 };
                 Node::start(options, &host.disk, now, &mut out)
