@@ -26,6 +26,8 @@ impl Node {
                 out.push(Effect::Route { to: Endpoint::Core(core), address });
             }
         }
+        let newest_table = configuration.tables.iter().map(|known| known.table).max();
+        self.core.newest_table = self.core.newest_table.max(newest_table);
         let configuration = Rc::new(configuration);
         self.core.configuration = Some(Rc::clone(&configuration));
         if known.is_none() {

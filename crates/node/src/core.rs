@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use kasha_machine::planted::{self, Bug};
 use kasha_machine::{Data, Effect, Effects, Endpoint, FileName, Gate};
-use kasha_types::{ClientId, ClusterTime, CoreId, Epoch, KeyHash, LocalPosition, LogSlice, ShardId, Slot, Tick};
+use kasha_types::{
+    ClientId, ClusterTime, CoreId, Epoch, KeyHash, LocalPosition, LogSlice, ShardId, Slot, TableId, Tick,
+};
 use kasha_wire::{Configuration, Durability, Message};
 
 use crate::NodeOptions;
@@ -25,6 +27,8 @@ pub(crate) struct Core {
     pub local: LocalPosition,
     /// The last commit that holds.
     pub local_durable: LocalPosition,
+    /// The greatest table of any configuration that was obeyed: one that is gone stays gone.
+    pub newest_table: Option<TableId>,
     /// A commit that does not hold yet, and since when it is known to wait.
     disk_waits: Option<(LocalPosition, Tick)>,
     /// Something was written since the last commit.
@@ -55,6 +59,7 @@ impl Core {
             lease_until: Tick(0),
             local: LocalPosition(0),
             local_durable: LocalPosition(0),
+            newest_table: None,
             disk_waits: None,
             dirty: false,
             fsync: false,

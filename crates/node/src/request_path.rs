@@ -221,8 +221,7 @@ impl Path<'_> {
 
     /// Whether a table may be one that the coordinator has created and we have not heard of. Their ids only grow.
     fn is_newer_table(&self, table: TableId) -> bool {
-        let configuration = self.core.configuration.as_deref().expect("a configuration promoted us");
-        configuration.tables.iter().all(|known| known.table < table)
+        self.core.newest_table < Some(table)
     }
 
     /// What only a serving primary has: it alone hears clients (R7.1).

@@ -489,3 +489,45 @@ fn a_node_whose_disk_hangs_falls_silent() {
     assert!(wait(&mut cluster) > 0, "it came back");
     assert!(synced(&cluster.heard(1)));
 }
+
+/// Found by a review: what is gone passed for what is not there yet.
+#[test]
+fn a_suspect_of_the_newest_table_that_was_dropped_goes() {
+    let mut cluster = Cluster::serving();
+    let table = TableId(TABLE.0 + 1);
+    // Everybody knows the table; then everybody knows that it is gone.
+    cluster.commit(|configuration| {
+        configuration.tables.push(TableInfo { table, name: "new".into() });
+        configuration.tablets.push(Tablet { table, first: Slot(0), last: Slot(16_383), shard: SHARD });
+    });
+    cluster.settle();
+    cluster.commit(|configuration| {
+        configuration.tables.retain(|info| info.table != table);
+        configuration.tablets.retain(|tablet| tablet.table != table);
+    });
+    cluster.settle();
+    let body = Core::body_with((7, 1), 1, None, &put(b"k", b"v"), |head| head.table = table);
+    let envelope = Envelope { shard: SHARD, epoch: Epoch(1), list: LIST, cluster_time: ClusterTime(0), attempt: 1 };
+    let mut frame = Vec::new();
+    RequestView::encode(Kind::Record, &envelope, &body, &mut frame);
+    for node in [2, 3] {
+        cluster.on(node, |core| core.frame_from(Endpoint::Conn(ConnId(7)), Kind::Record, &frame));
+    }
+    assert_eq!(cluster.send(7, LIST, &body), [Heard::Refused(Refusal::WrongShard)]);
+    let mut named = 0;
+    for sequence in 1..=1000 {
+        cluster.update((1, sequence), LIST, &put(b"other", b"1"));
+        cluster.tick(6);
+        while let Some(carried) = cluster.on_the_way.pop_front() {
+            match Message::decode(&carried.frame[FRAME_HEADER_BYTES..]) {
+                Ok(Message::GcDone { suspects, .. }) => named += suspects.len(),
+                Ok(Message::Gc { entries, .. }) if entries.iter().any(|entry| entry.rpc.client == ClientId(7)) => {
+                    return;
+                }
+                _ => {}
+            }
+            cluster.arrive(carried);
+        }
+    }
+    panic!("named {named} times, never dropped");
+}

@@ -442,7 +442,11 @@ fn ship(
     log: &Log,
     out: &mut Effects,
 ) -> Shipped {
-    let window_end = peer.acked + pace.window_bytes;
+    let mut pieces = log.pieces(peer.sent, target, pace.append_bytes).peekable();
+    // With nothing on the way the window begins where the next piece does: what lies between was left unused or freed, and
+    // may be more than a window.
+    let next = pieces.peek().filter(|_| peer.acked == peer.sent).map_or(peer.acked, |next| next.offset);
+    let window_end = next + pace.window_bytes;
     let core = peer.core;
     let idle = peer.acked == peer.sent && peer.round_acked == peer.round_sent;
     let mut push = |from: u64, tail: Option<LogSlice>| {
@@ -453,8 +457,8 @@ fn ship(
     };
     let mut sent_any = false;
     // Where the window ends no group need end: whole pieces go until one is beyond it.
-    for slice in log.pieces(peer.sent, target, pace.append_bytes).take_while(|slice| slice.offset < window_end) {
-        if log.segment_of(slice.offset).0 > log.segment_of(peer.sent).0 + 1 {
+    for slice in pieces.take_while(|slice| slice.offset < window_end) {
+        if log.segment_of(slice.offset).0 > log.segment_of(peer.sent.saturating_sub(1)).0 + 1 {
             return Shipped::LacksWhatWasFreed;
         }
         push(slice.offset, Some(slice));
