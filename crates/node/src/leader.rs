@@ -15,13 +15,12 @@ use std::borrow::Cow;
 use kasha_log::{EntryKind, Purpose, common_prefix};
 use kasha_machine::planted::{self, Bug};
 use kasha_machine::{Effects, Endpoint, Gate};
-use kasha_replication::{Choice, Election, FenceReport, MemberCore, Pace, Quorum, Shipping, history_of};
+use kasha_replication::{Choice, Election, FenceReport, MemberCore, Quorum, Shipping, history_of};
 use kasha_types::{AttachId, CoreId, Epoch, ListVersion, LocalPosition, LogPosition, NodeId, ShardId, Tick};
 use kasha_wire::codec::Bytes;
 use kasha_wire::message::{Holding, Message, Report};
 use kasha_wire::{MemberState, ShardConfig};
 
-use crate::NodeOptions;
 use crate::backup::{FETCH_FROM_HEAD, LOG_BYTES_MAX, screen};
 use crate::core::{Core, send};
 use crate::replica::{Replica, Role};
@@ -128,11 +127,6 @@ pub(crate) struct Leader {
     electorate: Vec<CoreId>,
 }
 
-fn pace(core: &Core) -> Pace {
-    let NodeOptions { retry, sync_interval, append_bytes, copy_bytes, window_bytes, .. } = core.options;
-    Pace { retry, sync_interval, append_bytes, copy_bytes, window_bytes }
-}
-
 /// The cores of these nodes that host the shard.
 fn cores_of(core: &Core, shard: ShardId, nodes: impl IntoIterator<Item = NodeId>) -> Vec<CoreId> {
     let configuration = core.configuration.as_ref().expect("a configuration promoted us");
@@ -226,14 +220,16 @@ impl Leader {
     }
 
     fn overdue(core: &Core, now: Tick, asked: Option<Tick>) -> bool {
-        asked.is_none_or(|asked| now.since(asked) >= core.options.retry)
+        asked.is_none_or(|asked| now.since(asked) >= core.options.pace.retry)
     }
 
     pub fn next_deadline(&self, core: &Core) -> Option<Tick> {
         match &self.stage {
             Stage::Fencing { asked, .. }
             | Stage::Fetching(Fetching { asked, .. })
-            | Stage::Witnessing { asked, .. } => Some(asked.map_or(Tick(0), |asked| asked.after(core.options.retry))),
+            | Stage::Witnessing { asked, .. } => {
+                Some(asked.map_or(Tick(0), |asked| asked.after(core.options.pace.retry)))
+            }
             // The replica replays by itself; our promise comes from the disk.
             Stage::Replaying => None,
             Stage::Syncing { .. } | Stage::Reporting => self.shipping.next_deadline(),
@@ -263,7 +259,7 @@ impl Replica {
                 Stage::Fencing { election, asked: None }
             }
         };
-        let mut shipping = Shipping::new(self.shard, config.epoch, core.id(), pace(core), 0);
+        let mut shipping = Shipping::new(self.shard, config.epoch, core.id(), core.options.pace, 0);
         shipping.set_members(members_of(core, config));
         let witnesses = if never_served { Vec::new() } else { config.witnesses.clone() };
         self.role = Role::Leader(Box::new(Leader {

@@ -38,5 +38,6 @@ mod state;
 mod view;
 mod witnessing;
 
+pub use kasha_replication::Pace;
 pub use node::Node;
 pub use options::{Answers, NodeOptions, StartError};

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use kasha_replication::MetaError;
+use kasha_replication::{MetaError, Pace};
 use kasha_types::{BootId, ClusterId, CoreId, Incarnation, limits};
 use kasha_witness::LoadError;
 
@@ -47,16 +47,8 @@ pub struct NodeOptions {
     pub heartbeat: Duration,
     /// How long written bytes may stay unflushed under `replicated` durability.
     pub flush_interval: Duration,
-    /// After how long an unanswered message to a peer is sent again.
-    pub retry: Duration,
-    /// How long updates that nobody waits for may stay unsynced: they are batched.
-    pub sync_interval: Duration,
-    /// Bytes of log in one message to a member, unless a single group is longer.
-    pub append_bytes: u32,
-    /// Bytes of one part of a segment that is copied to a member.
-    pub copy_bytes: u32,
-    /// Bytes of log on the way to one member.
-    pub window_bytes: u64,
+    /// How fast members and witnesses are sent what they lack.
+    pub pace: Pace,
     /// Term of a client's lease, in milliseconds, as the coordinator grants it. What ends later than one and a half from now
     /// is no lease; one that has been over for a term, by the client's last word, is asked about.
     pub client_lease_millis: u64,
@@ -83,11 +75,7 @@ impl NodeOptions {
             witness_ways: limits::WITNESS_WAYS as u8,
             heartbeat: limits::NODE_LEASE / 8,
             flush_interval: Duration::from_millis(100),
-            retry: Duration::from_millis(25),
-            sync_interval: Duration::from_millis(5),
-            append_bytes: 1024 * 1024,
-            copy_bytes: 256 * 1024,
-            window_bytes: 4 * 1024 * 1024,
+            pace: Pace::default(),
             client_lease_millis: limits::CLIENT_LEASE_MILLIS,
             answers: Answers::Speculative,
             seed: 0,

@@ -210,7 +210,7 @@ impl Serving {
             }
             self.touched.pop_front();
         }
-        let patience = core.options.retry * 4;
+        let patience = core.options.pace.retry * 4;
         for link in &mut self.witnesses {
             if link.in_flight.is_some_and(|(_, sent)| now.since(sent) < patience) || link.backlog.is_empty() {
                 continue;

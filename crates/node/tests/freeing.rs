@@ -82,14 +82,7 @@ impl Primary {
             group.entry(EntryKind::EpochStart, 99_000);
             group.commit();
         }
-        let pace = Pace {
-            retry: Duration::from_millis(25),
-            sync_interval: Duration::from_millis(5),
-            append_bytes: 1 << 20,
-            copy_bytes: 1 << 18,
-            window_bytes: 1 << 22,
-        };
-        let mut shipping = Shipping::new(SHARD, Epoch(1), PRIMARY, pace, log.end().offset);
+        let mut shipping = Shipping::new(SHARD, Epoch(1), PRIMARY, Pace::default(), log.end().offset);
         let since = ConfigVersion(1);
         shipping.set_members([MemberCore { core: JOINER, joining: true, since, incarnation: Incarnation(1) }]);
         Self { log, shipping, now: Tick(1_000_000_000) }

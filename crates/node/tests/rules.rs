@@ -10,7 +10,9 @@ use kasha_types::{ClientId, ClusterTime, ConnId, Epoch, ListVersion, NodeId, Slo
 use kasha_wire::frame::{FRAME_HEADER_BYTES, Kind};
 use kasha_wire::hot::{Envelope, RequestView};
 use kasha_wire::message::Report;
-use kasha_wire::{BodyHead, Durability, Member, MemberState, Message, Refusal, ShardPhase, TableInfo, Tablet, Update};
+use kasha_wire::{
+    BodyHead, Configuration, Durability, Member, MemberState, Message, Refusal, ShardPhase, TableInfo, Tablet, Update,
+};
 
 /// Nobody records the update: its answer waits for a sync.
 const UNRECORDED: ListVersion = ListVersion::NONE;
@@ -382,6 +384,23 @@ fn a_segment_that_the_primary_frees_is_freed_on_the_backups_too() {
     assert!(matches!(&cluster.get(2, TABLE, b"k")[..], [Heard::Read(_)]));
 }
 
+/// Client 7's witnesses take it, and the primary does not.
+fn record_refused(cluster: &mut Cluster, body: &[u8]) {
+    let envelope = Envelope { shard: SHARD, epoch: Epoch(1), list: LIST, cluster_time: ClusterTime(0), attempt: 1 };
+    let mut frame = Vec::new();
+    RequestView::encode(Kind::Record, &envelope, body, &mut frame);
+    for node in [2, 3] {
+        cluster.on(node, |core| core.frame_from(Endpoint::Conn(ConnId(7)), Kind::Record, &frame));
+    }
+    assert_eq!(cluster.send(7, LIST, body), [Heard::Refused(Refusal::WrongShard)]);
+}
+
+/// Adds a table that this shard has all of.
+fn add_table(configuration: &mut Configuration, table: TableId) {
+    configuration.tables.push(TableInfo { table, name: "new".into() });
+    configuration.tablets.push(Tablet { table, first: Slot(0), last: Slot(16_383), shard: SHARD });
+}
+
 /// Found by a review: the primary, which had not heard of the table, named such a suspect as one to drop. The word came
 /// to the witnesses after the table had come to the primary, which had run the next attempt on their new acceptance.
 #[test]
@@ -390,19 +409,12 @@ fn c3_a_suspect_of_a_table_that_is_not_known_yet_is_not_dropped() {
     let table = TableId(TABLE.0 + 1);
     let mut with_table = cluster.configuration.clone();
     with_table.version = with_table.version.next();
-    with_table.tables.push(TableInfo { table, name: "new".into() });
-    with_table.tablets.push(Tablet { table, first: Slot(0), last: Slot(16_383), shard: SHARD });
+    add_table(&mut with_table, table);
     for node in [2, 3] {
         cluster.on(node, |core| core.message(Message::ConfigurationIs { configuration: with_table.clone() }));
     }
     let body = Core::body_with((7, 1), 1, None, &put(b"k", b"v"), |head| head.table = table);
-    let envelope = Envelope { shard: SHARD, epoch: Epoch(1), list: LIST, cluster_time: ClusterTime(0), attempt: 1 };
-    let mut frame = Vec::new();
-    RequestView::encode(Kind::Record, &envelope, &body, &mut frame);
-    for node in [2, 3] {
-        cluster.on(node, |core| core.frame_from(Endpoint::Conn(ConnId(7)), Kind::Record, &frame));
-    }
-    assert_eq!(cluster.send(7, LIST, &body), [Heard::Refused(Refusal::WrongShard)]);
+    record_refused(&mut cluster, &body);
     let mut is_suspect = false;
     for sequence in 1..=80 {
         cluster.update((1, sequence), LIST, &put(b"other", b"1"));
@@ -496,10 +508,7 @@ fn a_suspect_of_the_newest_table_that_was_dropped_goes() {
     let mut cluster = Cluster::serving();
     let table = TableId(TABLE.0 + 1);
     // Everybody knows the table; then everybody knows that it is gone.
-    cluster.commit(|configuration| {
-        configuration.tables.push(TableInfo { table, name: "new".into() });
-        configuration.tablets.push(Tablet { table, first: Slot(0), last: Slot(16_383), shard: SHARD });
-    });
+    cluster.commit(|configuration| add_table(configuration, table));
     cluster.settle();
     cluster.commit(|configuration| {
         configuration.tables.retain(|info| info.table != table);
@@ -507,13 +516,7 @@ fn a_suspect_of_the_newest_table_that_was_dropped_goes() {
     });
     cluster.settle();
     let body = Core::body_with((7, 1), 1, None, &put(b"k", b"v"), |head| head.table = table);
-    let envelope = Envelope { shard: SHARD, epoch: Epoch(1), list: LIST, cluster_time: ClusterTime(0), attempt: 1 };
-    let mut frame = Vec::new();
-    RequestView::encode(Kind::Record, &envelope, &body, &mut frame);
-    for node in [2, 3] {
-        cluster.on(node, |core| core.frame_from(Endpoint::Conn(ConnId(7)), Kind::Record, &frame));
-    }
-    assert_eq!(cluster.send(7, LIST, &body), [Heard::Refused(Refusal::WrongShard)]);
+    record_refused(&mut cluster, &body);
     let mut named = 0;
     for sequence in 1..=1000 {
         cluster.update((1, sequence), LIST, &put(b"other", b"1"));

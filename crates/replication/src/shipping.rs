@@ -39,6 +39,19 @@ pub struct Pace {
     pub window_bytes: u64,
 }
 
+impl Default for Pace {
+    /// What servers use.
+    fn default() -> Self {
+        Self {
+            retry: Duration::from_millis(25),
+            sync_interval: Duration::from_millis(5),
+            append_bytes: 1024 * 1024,
+            copy_bytes: 256 * 1024,
+            window_bytes: 4 * 1024 * 1024,
+        }
+    }
+}
+
 /// A primary's replica set.
 #[derive(Clone, Debug)]
 pub struct Shipping {

@@ -1,7 +1,5 @@
 //! A primary's view of its members, step by step.
 
-use std::time::Duration;
-
 use kasha_log::{EntryKind, Log, LogConfig, Purpose};
 use kasha_machine::{Effect, Effects};
 use kasha_replication::{CLOSING_MARK, FenceReport, MemberCore, Pace, Peer, PeerState, Shipping, history_of};
@@ -19,14 +17,7 @@ fn member(node: u16, joining: bool, since: u64) -> MemberCore {
 }
 
 fn shipping() -> Shipping {
-    let pace = Pace {
-        retry: Duration::from_millis(25),
-        sync_interval: Duration::from_millis(5),
-        append_bytes: 1 << 20,
-        copy_bytes: 1 << 18,
-        window_bytes: 1 << 22,
-    };
-    Shipping::new(SHARD, EPOCH, member(1, false, 0).core, pace, 0)
+    Shipping::new(SHARD, EPOCH, member(1, false, 0).core, Pace::default(), 0)
 }
 
 fn log(groups: usize) -> Log {

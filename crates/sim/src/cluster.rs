@@ -8,7 +8,7 @@ use std::time::Duration;
 use kasha_client::session::SessionOptions;
 use kasha_coordinator::{Coordinator, CoordinatorOptions};
 use kasha_machine::{Effects, Machine};
-use kasha_node::{Node, NodeOptions};
+use kasha_node::{Node, NodeOptions, Pace};
 use kasha_types::{ClusterId, CoreId, Incarnation, NodeId, Tick};
 use kasha_wire::Durability;
 use kasha_wire::status::CoreStatus;
@@ -91,9 +91,12 @@ fn node_options(shape: &Shape, core: CoreId, spawn: &Spawn<'_>) -> NodeOptions {
         segment_bytes: shape.segment_bytes,
         replica_memory_max_bytes: u64::from(shape.segment_bytes) * shape.memory_segments,
         flush_interval: Duration::from_nanos(FLUSH_INTERVAL),
-        append_bytes: shape.append_bytes,
-        copy_bytes: shape.append_bytes / 4,
-        window_bytes: u64::from(shape.append_bytes) * 4,
+        pace: Pace {
+            append_bytes: shape.append_bytes,
+            copy_bytes: shape.append_bytes / 4,
+            window_bytes: u64::from(shape.append_bytes) * 4,
+            ..Pace::default()
+        },
         witness_slots: shape.witness_slots,
         heartbeat: Duration::from_nanos(shape.lease / 8),
         client_lease_millis: shape.client_lease_millis,
