@@ -14,19 +14,19 @@ pub struct CliArguments {
     #[command(flatten)]
     cluster: Address,
     /// The table to use.
-    #[arg(long, default_value = "default")]
+    #[arg(long, global = true, default_value = "default")]
     table: String,
     /// Print JSON.
-    #[arg(long)]
+    #[arg(long, global = true)]
     json: bool,
     /// An operation key: sent again under the same key, by anyone, the update still happens once.
-    #[arg(long)]
+    #[arg(long, global = true)]
     once: Option<String>,
     /// How long the operation key is remembered.
-    #[arg(long, value_parser = crate::duration::parse, requires = "once")]
+    #[arg(long, global = true, value_parser = crate::duration::parse, requires = "once")]
     ttl: Option<Duration>,
     /// How long to wait.
-    #[arg(long, default_value = "30s", value_parser = crate::duration::parse)]
+    #[arg(long, global = true, default_value = "30s", value_parser = crate::duration::parse)]
     deadline: Duration,
     #[command(subcommand)]
     command: CliCommand,
@@ -39,7 +39,13 @@ const DEFAULT_ADDRESSES: &str = "127.0.0.1:7400,127.0.0.1:7401,127.0.0.1:7402,12
 #[derive(Args)]
 pub struct Address {
     /// Addresses of one or more nodes, or of the coordinator.
-    #[arg(long = "address", env = "KASHA_ADDRESS", default_value = DEFAULT_ADDRESSES, value_delimiter = ',')]
+    #[arg(
+        long = "address",
+        global = true,
+        env = "KASHA_ADDRESS",
+        default_value = DEFAULT_ADDRESSES,
+        value_delimiter = ','
+    )]
     pub addresses: Vec<String>,
 }
 
@@ -61,7 +67,7 @@ enum CliCommand {
     #[command(alias = "increment")]
     Incr {
         key: String,
-        #[arg(default_value_t = 1, allow_hyphen_values = true)]
+        #[arg(default_value_t = 1, allow_negative_numbers = true)]
         by: i64,
     },
     /// Append to a value.
@@ -76,7 +82,7 @@ enum CliCommand {
     Mdelete { keys: Vec<String> },
     /// Add to several numbers together: key delta key delta …
     Mincr {
-        #[arg(allow_hyphen_values = true)]
+        #[arg(allow_negative_numbers = true)]
         pairs: Vec<String>,
     },
     /// Create a table.

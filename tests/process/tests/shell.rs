@@ -38,6 +38,7 @@ fn the_shell_speaks_json() {
     failed(&["mput", "a", "1", "b", "2"], "not executed", "{tag}");
     failed(&["--once", "key", "get", "a"], "failed", "--once is for updates");
     cli_says(port, &["--once", "key", "incr", "once"]);
+    assert_eq!(json_of(port, &["incr", "once", "--once", "key"]).1["value"], 1, "options may stand behind, too");
     failed(&["--once", "key", "incr", "once", "2"], "executed", "operation key");
     let (code, told) = json_of(free_ports(1), &["--deadline", "300ms", "put", "a", "x"]);
     assert_eq!((code, &told["outcome"]), (Some(1), &json!("not executed")), "nobody was reached: {told}");
