@@ -1,12 +1,20 @@
 //! `kasha sim`: whole clusters in a deterministic world.
 
 use std::io::IsTerminal;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 use clap::Args;
+use indicatif::ProgressBar;
 use kasha_bench::say;
-use kasha_sim::{Bug, RunReport, Scenario, SimOptions, sweep};
+use kasha_sim::cover::{self, Cover};
+use kasha_sim::sweep::{must_reach, run_each};
+use kasha_sim::{Bug, RunReport, Scenario, SimOptions, SweepReport, sweep};
+
+/// How many of a chosen list's runs reach each path, where so many of the sweep's do: some will not any more after the
+/// next change of the code.
+const COVER_TIMES: u32 = 4;
 
 #[derive(Args)]
 pub struct SimArguments {
@@ -28,6 +36,12 @@ pub struct SimArguments {
     /// Print every frame, write and start of the one run to standard error.
     #[arg(long, requires = "seed")]
     trace: bool,
+    /// Do the runs that this file lists, a scenario and a seed on each line, and fail if they do not reach every path.
+    #[arg(long, conflicts_with_all = ["seed", "seeds", "scenario"])]
+    runs: Option<PathBuf>,
+    /// Write such a file: a few of the runs, which together reach all that the whole sweep does.
+    #[arg(long, conflicts_with_all = ["seed", "runs"])]
+    cover: Option<PathBuf>,
     /// Break this rule, to see that it is noticed; `list` names them all.
     #[cfg(feature = "planted-bugs")]
     #[arg(long)]
@@ -78,6 +92,9 @@ pub fn run(arguments: &SimArguments) -> Result<()> {
         let options = SimOptions { trace: arguments.trace, planted, ..SimOptions::new(scenario, seed) };
         return show(&kasha_sim::run(options));
     }
+    if let Some(file) = &arguments.runs {
+        return run_list(arguments, file, planted);
+    }
     sweep_all(arguments, &scenarios, planted)
 }
 
@@ -99,32 +116,75 @@ fn show(report: &RunReport) -> Result<()> {
 }
 
 fn sweep_all(arguments: &SimArguments, scenarios: &[Scenario], planted: Option<Bug>) -> Result<()> {
-    let jobs = arguments.jobs.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from));
     let seeds = arguments.start..arguments.start + arguments.seeds;
     say!("commit {}, seeds {}..{}, {} scenarios", commit(), seeds.start, seeds.end, scenarios.len());
-    let done = AtomicU64::new(0);
-    let bar = indicatif::ProgressBar::new(arguments.seeds);
-    if !std::io::stderr().is_terminal() {
-        bar.set_draw_target(indicatif::ProgressDrawTarget::hidden());
-    }
-    let report = sweep(seeds, scenarios, jobs, planted, |run| {
-        done.fetch_add(1, Ordering::Relaxed);
-        bar.inc(1);
-        if !run.violations.is_empty() {
-            bar.suspend(|| say!("FAILED {}", to_paste(run.line())));
+    let bar = progress_bar(arguments.seeds);
+    let cover = Mutex::new(Cover::default());
+    let report = sweep(seeds, scenarios, jobs(arguments), planted, |run| {
+        if arguments.cover.is_some() {
+            cover.lock().expect("nobody panics with it").add(run);
         }
-        true
+        note(&bar, run)
     });
     bar.finish_and_clear();
-    say!("{} runs, {} operations, digest {}", report.runs, report.operations, report.digest());
-    say!("reached:");
-    for (name, count) in report.probes.iter() {
-        say!("  {count:>10}  {name}");
+    if let Some(file) = &arguments.cover {
+        let chosen = cover.into_inner().expect("all threads have ended").choose(COVER_TIMES);
+        std::fs::write(file, cover::to_text(&chosen)).with_context(|| format!("cannot write {}", file.display()))?;
+        say!("{} runs that reach as much are in {}", chosen.len(), file.display());
     }
     let unreached = match planted {
         None => report.unreached(arguments.scenario.is_none()),
         Some(_) => Vec::new(),
     };
+    conclude(&report, &unreached)
+}
+
+/// A list of runs that together must reach everything.
+fn run_list(arguments: &SimArguments, file: &Path, planted: Option<Bug>) -> Result<()> {
+    let text = std::fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))?;
+    let list = cover::from_text(&text).map_err(|why| anyhow!("{}: {why}", file.display()))?;
+    say!("commit {}, {} runs of {}", commit(), list.len(), file.display());
+    let bar = progress_bar(list.len() as u64);
+    let runs = list.into_iter().map(|(scenario, seed)| SimOptions { planted, ..SimOptions::new(scenario, seed) });
+    let report = run_each(runs, jobs(arguments), |run| note(&bar, run));
+    bar.finish_and_clear();
+    let missed = must_reach(true, true).filter(|name| report.probes.get(name) == 0);
+    let missed: Vec<_> = missed.map(|name| format!("{name}: in no run")).collect();
+    if !missed.is_empty() {
+        say!(
+            "the code draws other runs now: make the list anew with `kasha sim --seeds 5000 --cover {}`",
+            file.display()
+        );
+    }
+    conclude(&report, &missed)
+}
+
+fn jobs(arguments: &SimArguments) -> usize {
+    arguments.jobs.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from))
+}
+
+fn progress_bar(runs: u64) -> ProgressBar {
+    let bar = ProgressBar::new(runs);
+    if !std::io::stderr().is_terminal() {
+        bar.set_draw_target(indicatif::ProgressDrawTarget::hidden());
+    }
+    bar
+}
+
+fn note(bar: &ProgressBar, run: &RunReport) -> bool {
+    bar.inc(1);
+    if !run.violations.is_empty() {
+        bar.suspend(|| say!("FAILED {}", to_paste(run.line())));
+    }
+    true
+}
+
+fn conclude(report: &SweepReport, unreached: &[String]) -> Result<()> {
+    say!("{} runs, {} operations, digest {}", report.runs, report.operations, report.digest());
+    say!("reached:");
+    for (name, count) in report.probes.iter() {
+        say!("  {count:>10}  {name}");
+    }
     unreached.iter().for_each(|what| say!("NOT REACHED {what}"));
     if report.failed.is_empty() {
         say!("no violation");

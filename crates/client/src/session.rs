@@ -42,6 +42,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use kasha_machine::{Effect, Effects, Endpoint, Gate, Input, Machine, Rng};
+use kasha_types::limits::OUTSTANDING_MAX;
 use kasha_types::{ClientId, ClusterId, LogSlice, Tick};
 use kasha_wire::{Configuration, Message};
 
@@ -67,6 +68,8 @@ pub struct SessionOptions {
     pub deadline: Duration,
     /// The first attempt's patience; doubles with each silent attempt up to a second.
     pub attempt_timeout: Duration,
+    /// Updates without a result at a time, at most `OUTSTANDING_MAX`; further ones wait for the lowest of them.
+    pub outstanding_max: u64,
     /// `false`: every retry is a new request, as in clients that know no exactly-once. For demonstrations.
     pub exactly_once: bool,
     /// `false`: record on no witness, wait for the sync each time. For comparisons.
@@ -83,6 +86,7 @@ impl SessionOptions {
             seed,
             deadline: limits::DEADLINE,
             attempt_timeout: limits::ATTEMPT_TIMEOUT,
+            outstanding_max: OUTSTANDING_MAX,
             exactly_once: true,
             fast_path: true,
         }

@@ -11,6 +11,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
+use kasha_types::probe::{Probe, hit};
 use kasha_types::{CoreId, NodeId, Tick};
 
 /// Leases that a silent node has, besides its own, while other nodes hear it.
@@ -173,12 +174,19 @@ impl NodeLeases {
         if lapsed.len() * 2 > alive {
             let until = *self.distrust_until.get_or_insert(now.after(self.lease));
             if now < until {
+                hit(Probe::ManySilent);
                 return Vec::new();
             }
         } else {
             self.distrust_until = None;
         }
-        lapsed.retain(|&node| self.is_long_lapsed(now, node) || !is_vouched_for(node));
+        lapsed.retain(|&node| {
+            let stays = !self.is_long_lapsed(now, node) && is_vouched_for(node);
+            if stays {
+                hit(Probe::VouchedFor);
+            }
+            !stays
+        });
         while self.declared.front().is_some_and(|&then| now.since(then) >= self.lease) {
             self.declared.pop_front();
         }

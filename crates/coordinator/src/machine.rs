@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use kasha_machine::{Disk, Effect, Effects, Endpoint, Gate, Input, Machine};
 use kasha_types::limits::{CORES_MAX, NODES_MAX};
+use kasha_types::probe::{Probe, hit};
 use kasha_types::{ClientId, ConfigVersion, CoreId, Epoch, Incarnation, ListVersion, LogSlice, NodeId, ShardId, Tick};
 use kasha_wire::message::{Heartbeat, LeaseInfo, Report, TableCommand, TableOutcome};
 use kasha_wire::{Configuration, Kind, MemberState, Message, ShardConfig, ShardPhase};
@@ -17,7 +18,7 @@ use crate::clients::{ClientLeases, Standing};
 use crate::evidence::{Evidence, Sight};
 use crate::goodbye::Goodbye;
 use crate::leases::{Assume, NodeLeases};
-use crate::limits::{CLIENT_IDS_AHEAD, FRAMES_HELD_MAX, LEASE_QUERY_MAX, PROMOTIONS_MAX};
+use crate::limits::{CLIENT_IDS_AHEAD, FRAMES_HELD_MAX, LEASE_QUERY_MAX};
 use crate::storage::{self, Log};
 use crate::tables::{self, TableWaiters};
 use crate::time::ClusterClock;
@@ -45,6 +46,7 @@ pub struct Coordinator {
     evidence: Evidence,
     /// New terms in this lease period, and when it began.
     promotions: (u32, Tick),
+    promotions_max: u32,
     clients: ClientLeases,
     clock: ClusterClock,
     links: BTreeMap<CoreId, Link>,
@@ -101,6 +103,7 @@ impl Coordinator {
             leases,
             evidence: Evidence::new(options.node_lease),
             promotions: (0, now),
+            promotions_max: options.promotions_max,
             clients,
             clock,
             links: BTreeMap::new(),
@@ -231,6 +234,7 @@ impl Coordinator {
             self.changed |= was_silent && !self.leases.any_silent(now, node);
             if self.leases.has_returned(now, node) {
                 self.commit(&seen(heartbeat));
+                hit(Probe::TakenBack);
                 self.leases.take_back(now, node);
             }
         }
@@ -274,7 +278,11 @@ impl Coordinator {
         let begins = || (self.log.gate() == Gate::Now).then_some(now);
         let unanswered_since = lags.then(|| known.or_else(begins)).flatten();
         self.links.insert(heartbeat.core, Link { end: from, have: heartbeat.have, unanswered_since });
-        unanswered_since.is_some_and(|since| now.since(since) > self.node_lease)
+        let is_deaf = unanswered_since.is_some_and(|since| now.since(since) > self.node_lease);
+        if is_deaf {
+            hit(Probe::DeafNode);
+        }
+        is_deaf
     }
 
     fn sight(&self, now: Tick) -> Sight<'_> {
@@ -351,7 +359,8 @@ impl Coordinator {
             Report::Stuck { shard, epoch } => (self.led_by(from, shard, epoch))
                 .filter(|config| config.phase == ShardPhase::Recovering)
                 .and_then(|config| repair::promote_next(&self.state, sight, config))
-                .filter(|_| self.evidence.may_try_another(now, shard)),
+                .filter(|_| self.evidence.may_try_another(now, shard))
+                .inspect(|_| hit(Probe::StuckRecovery)),
             Report::Unanswered { shard, epoch, node } => return self.on_unanswered(now, from, (shard, epoch), node),
             Report::WitnessLost { shard, list } => self.witness_lost(from, shard, list),
         };
@@ -381,6 +390,7 @@ impl Coordinator {
         if node == from || self.led_by(from, shard, epoch).filter(concerns).is_none() {
             return;
         }
+        hit(Probe::MemberAvoided);
         self.changed |= self.evidence.avoid(now, shard, from, node);
         let config = self.state.configuration.shard(shard).expect("looked up");
         let sight = self.sight(now);
@@ -405,6 +415,7 @@ impl Coordinator {
                 }
                 let command = repair::promote_better_connected(&self.state, self.sight(now), config);
                 if let Some(command) = command {
+                    hit(Probe::PrimaryMoved);
                     self.assert_may_promote(now, &command);
                     self.commit(&command);
                 }
@@ -461,6 +472,7 @@ impl Coordinator {
         let last = self.state.table_answer(client).map_or(0, |answer| answer.sequence);
         if last != 0 && sequence <= last {
             // A copy of the last request waits for its answer; one of an earlier request has had it.
+            hit(Probe::TableRequestRepeated);
             if sequence == last {
                 self.waiters.wait(from, client, sequence);
             }
@@ -529,6 +541,7 @@ impl Coordinator {
                 repair::next_command(&self.state, self.sight(now), &self.state.configuration.shards[index])
             {
                 if matches!(command, Command::Promote { .. }) && !self.may_promote_more() {
+                    hit(Probe::PromotionsCapped);
                     break; // later ticks go on: recoveries must not starve the rest (pitfall 9)
                 }
                 self.assert_may_promote(now, &command);
@@ -542,7 +555,7 @@ impl Coordinator {
 
     fn may_promote_more(&mut self) -> bool {
         self.promotions.0 += 1;
-        self.promotions.0 <= PROMOTIONS_MAX
+        self.promotions.0 <= self.promotions_max
     }
 
     /// F1: no core of the old primary's process can hold a lease; or it has not served in its term.
@@ -562,6 +575,7 @@ impl Coordinator {
     /// A stall of ours looks like everybody's silence (pitfall 9).
     fn notice_stall(&mut self, now: Tick) {
         if now.since(self.last_step) > self.node_lease / 2 {
+            hit(Probe::OwnStall);
             self.leases.extend_all(now);
         }
         self.last_step = self.last_step.max(now);
@@ -579,7 +593,7 @@ impl Coordinator {
         }
         self.changed |= self.evidence.expire(now);
         if now.since(self.promotions.1) >= self.node_lease {
-            self.changed |= self.promotions.0 > PROMOTIONS_MAX;
+            self.changed |= self.promotions.0 > self.promotions_max;
             self.promotions = (0, now);
         }
         if let Some(to) = self.clock.reservation_due(now, self.state.time_reserved) {

@@ -7,6 +7,8 @@ use kasha_types::limits::{FAULTS_MAX, NODES_MAX, SHARDS_MAX};
 use kasha_types::{ClusterId, limits};
 use kasha_wire::Durability;
 
+use crate::limits::PROMOTIONS_MAX;
+
 /// A coordinator's options. `cluster`, `shards`, `faults` and `durability` are fixed when the cluster is created.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CoordinatorOptions {
@@ -30,6 +32,8 @@ pub struct CoordinatorOptions {
     pub drift_bound: Duration,
     /// Term of a client's lease, in ClusterTime milliseconds.
     pub client_lease_millis: u64,
+    /// New terms in one lease: recoveries must not starve who serves (pitfall 9).
+    pub promotions_max: u32,
     /// Randomness. This single-member log needs none; a replicated one draws its election timeouts from it.
     pub seed: u64,
 }
@@ -49,6 +53,7 @@ impl CoordinatorOptions {
             node_lease: limits::NODE_LEASE,
             drift_bound: limits::NODE_LEASE / 20,
             client_lease_millis: limits::CLIENT_LEASE_MILLIS,
+            promotions_max: PROMOTIONS_MAX,
             seed: 0,
         }
     }
@@ -91,6 +96,9 @@ impl CoordinatorOptions {
                 "node lease {:?}, drift bound {:?}: the lease must be at least 10 ms and more than twice the bound",
                 self.node_lease, self.drift_bound
             ));
+        }
+        if self.promotions_max == 0 {
+            return wrong("0 new terms in a lease: raise it, nothing could ever be recovered".into());
         }
         if self.client_lease_millis == 0 {
             return wrong("client lease of 0 ms: raise it, clients could never update anything".into());

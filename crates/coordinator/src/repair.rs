@@ -4,6 +4,7 @@
 //! ends, whatever the last process had in mind.
 
 use kasha_types::NodeId;
+use kasha_types::probe::{Probe, hit};
 use kasha_wire::{Durability, Member, MemberState, ShardConfig, ShardPhase};
 
 use crate::evidence::Sight;
@@ -96,7 +97,11 @@ fn set_members(state: &State, sight: Sight<'_>, shard: &ShardConfig) -> Option<C
     let members = wanted_members(state, sight, shard);
     let drops_a_copy = shard.phase == ShardPhase::Serving
         && (shard.members.iter()).any(|member| member.state == MemberState::Complete && !members.contains(member));
-    if members == shard.members || drops_a_copy && !may_drop_a_copy(state, sight, shard) {
+    if members == shard.members {
+        return None;
+    }
+    if drops_a_copy && !may_drop_a_copy(state, sight, shard) {
+        hit(Probe::CopyKept);
         return None;
     }
     Some(Command::SetMembers { shard: shard.shard, epoch: shard.epoch, members })

@@ -26,6 +26,7 @@ pub struct Assigned {
 pub struct ClientWindow {
     next: Sequence,
     acknowledgement: AckedBelow,
+    max: u64,
     /// Bit `sequence % OUTSTANDING_MAX`: finished, though a lower one is not.
     finished: [u64; WORDS],
 }
@@ -40,12 +41,22 @@ impl ClientWindow {
     /// The window of a client id that was never used.
     #[must_use]
     pub fn new() -> Self {
-        Self { next: Sequence(1), acknowledgement: AckedBelow(1), finished: [0; WORDS] }
+        Self::with_max(OUTSTANDING_MAX)
+    }
+
+    /// The same, for a client that wants no more than so many sequences outstanding.
+    ///
+    /// # Panics
+    /// If that is none, or more than `OUTSTANDING_MAX`.
+    #[must_use]
+    pub fn with_max(max: u64) -> Self {
+        assert!((1..=OUTSTANDING_MAX).contains(&max), "a window of {max}");
+        Self { next: Sequence(1), acknowledgement: AckedBelow(1), max, finished: [0; WORDS] }
     }
 
     /// The next update's numbers; `None` while the window is full: wait for the lowest outstanding one.
     pub fn assign(&mut self) -> Option<Assigned> {
-        if self.unacknowledged() == OUTSTANDING_MAX {
+        if self.unacknowledged() == self.max {
             return None;
         }
         let sequence = self.next;

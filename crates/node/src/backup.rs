@@ -4,6 +4,7 @@ use kasha_log::{AppendError, Screen};
 use kasha_machine::planted::{self, Bug};
 use kasha_machine::{Effect, Effects, Endpoint, FileName, Gate};
 use kasha_replication::CLOSING_MARK;
+use kasha_types::probe::{Probe, hit};
 use kasha_types::{AttachId, ConfigVersion, CoreId, Epoch, LogPosition, SegmentId};
 use kasha_wire::frame::Kind;
 use kasha_wire::hot::{self, AppendView, Appended};
@@ -137,11 +138,12 @@ impl Replica {
         let Role::Backup(backup) = &self.role else { return };
         match backup.attached {
             // An old message must not cut what was acknowledged since.
-            Some(attached) if attach < attached => return,
+            Some(attached) if attach < attached => return hit(Probe::OldAttachIgnored),
             Some(attached) if attach == attached => {}
             Some(_) | None => {
                 // It names the end that it was made for: a new process does not know what it obeyed before.
                 if self.log.end() != expected || !self.obey_attach(core, start, out) {
+                    hit(Probe::AttachMismatch);
                     return self.mismatch(core, from, epoch, attach, out);
                 }
                 let Self { log, role: Role::Backup(backup), .. } = self else { return };
@@ -181,11 +183,15 @@ impl Replica {
     pub fn on_append(&mut self, core: &mut Core, from: Endpoint, append: &AppendView<'_>, out: &mut Effects) {
         let Role::Backup(backup) = &mut self.role else {
             if append.epoch >= self.meta.promised && matches!(self.role, Role::Idle) {
+                hit(Probe::AppendUnattached);
                 self.mismatch(core, from, append.epoch, append.attach, out); // a new incarnation: attach us again
             }
             return;
         };
         if append.epoch != backup.epoch {
+            if append.epoch < backup.epoch {
+                hit(Probe::OlderEpochIgnored);
+            }
             return; // a zombie's, or of a primary that has not fenced us yet
         }
         match backup.attached {
@@ -204,7 +210,9 @@ impl Replica {
                     return self.mismatch(core, from, append.epoch, append.attach, out);
                 }
                 // Lost or damaged on the way: the primary sends it again.
-                Err(AppendError::Group { .. } | AppendError::Gap { .. } | AppendError::NotAbsent) => return,
+                Err(AppendError::Group { .. } | AppendError::Gap { .. } | AppendError::NotAbsent) => {
+                    return hit(Probe::AppendGap);
+                }
                 // What was freed goes once the log is replayed: until then the primary waits, and sends again.
                 Err(AppendError::Full) if !self.meta.complete || !self.is_replayed() => return,
                 Err(AppendError::Full) => return self.stop_for_memory(out),
@@ -221,6 +229,7 @@ impl Replica {
         let Role::Backup(backup) = &self.role else { return };
         let must_hold = backup.must_hold.max(self.known_synced);
         if !self.meta.intact && backup.attached.is_some() && self.held >= must_hold {
+            hit(Probe::CopiedAgain);
             self.meta.intact = true; // R5.5: copied again, and on file
             self.save_meta(core, out);
         }
@@ -253,6 +262,7 @@ impl Replica {
             self.remove_later(core, segment);
         }
         if !gone.is_empty() {
+            hit(Probe::ForgetGone);
             self.forget_state();
         }
     }
@@ -283,7 +293,10 @@ impl Replica {
         }
         let (segment, arrived) = if total == 0 {
             match self.log.absent().first() {
-                Some(&absent) if !planted::is_on(Bug::JoinerElected) => (absent, 0),
+                Some(&absent) if !planted::is_on(Bug::JoinerElected) => {
+                    hit(Probe::ClosingMarkTooEarly);
+                    (absent, 0)
+                }
                 Some(_) | None => {
                     self.end_copy(core, out);
                     (CLOSING_MARK, 0)
@@ -300,6 +313,7 @@ impl Replica {
                 }
                 let arrived = u32::try_from(whole.len()).unwrap_or(u32::MAX);
                 if arrived < total {
+                    hit(Probe::SegmentInParts);
                     backup.copy = Some((segment, whole));
                 } else if !self.install(core, epoch, segment, &whole, out) {
                     // There may be room for it when the part that completes it comes again.

@@ -16,6 +16,7 @@ use kasha_log::{EntryKind, Purpose, common_prefix};
 use kasha_machine::planted::{self, Bug};
 use kasha_machine::{Effects, Endpoint, Gate};
 use kasha_replication::{Choice, Election, FenceReport, MemberCore, Quorum, Shipping, history_of};
+use kasha_types::probe::{Probe, hit};
 use kasha_types::{AttachId, CoreId, Epoch, ListVersion, LocalPosition, LogPosition, NodeId, ShardId, Tick};
 use kasha_wire::codec::Bytes;
 use kasha_wire::message::{Holding, Message, Report};
@@ -350,6 +351,7 @@ impl Replica {
             Choice::Take(node) if node == core.id().node => {
                 leader.stage = Stage::Replaying;
                 if !self.meta.intact {
+                    hit(Probe::IntactByAllReports);
                     self.meta.intact = true; // everybody has reported: what we hold is all there is (R5.5)
                     self.save_meta(core, out);
                 }
@@ -376,6 +378,7 @@ impl Replica {
         let prefix = common_prefix(self.log.epoch_history(), end, &theirs, best.end.offset);
         let usable = self.meta.complete && prefix > 0;
         let whole = !usable || !self.truncate_log(core, prefix, out) || !self.meta.complete;
+        hit(if whole { Probe::LogFetchedWhole } else { Probe::LogFetchedFromPrefix });
         if whole {
             // The marks say first that what is here does not count; then it goes.
             (self.meta.intact, self.meta.complete) = (false, false);
@@ -389,6 +392,7 @@ impl Replica {
 
     /// Asks all again: a member does not answer, or no longer holds what it reported, or more reports are needed.
     fn fence_again(&mut self) {
+        hit(Probe::FenceAgain);
         let leader = self.leader_mut().expect("it fenced before");
         let election = Election::new(leader.epoch, leader.recover_from.clone(), leader.quorum);
         leader.stage = Stage::Fencing { election, asked: None };
@@ -430,6 +434,7 @@ impl Replica {
         }
         let segment = self.log.segment_of(from);
         if self.log.absent().contains(&segment) {
+            hit(Probe::LogFetchedSegment);
             let installed = self.install(core, epoch, segment, bytes, out);
             self.note_progress(installed);
         } else if !bytes.is_empty() {
@@ -486,6 +491,7 @@ impl Replica {
     fn log_is_replayed(&mut self, core: &mut Core, now: Tick, out: &mut Effects) {
         let leader = self.leader_mut().expect("its term goes on");
         if leader.witnesses.is_empty() || planted::is_on(Bug::WitnessSkipped) {
+            hit(Probe::NoWitnessToReplay);
             return self.begin_epoch(core, &[], out);
         }
         leader.stage = Stage::Witnessing { asked: None, answers: Vec::new() };
@@ -549,9 +555,13 @@ impl Replica {
         }
         let chosen = match replayable(answers, all) {
             Replayable::Sure(chosen) => chosen,
-            Replayable::Fullest(chosen) if leader.quorum == Quorum::Everyone => chosen,
+            Replayable::Fullest(chosen) if leader.quorum == Quorum::Everyone => {
+                hit(Probe::FullestWitness);
+                chosen
+            }
             Replayable::Fullest(_) => {
                 // What it lost may be in the log of a member that nobody has asked yet (R5.5).
+                hit(Probe::EveryoneMustReport);
                 leader.quorum = Quorum::Everyone;
                 return self.fence_again();
             }

@@ -5,6 +5,7 @@
 use kasha_machine::planted::{self, Bug};
 use kasha_machine::{Effect, Effects, Endpoint, Gate};
 use kasha_store::ReadResult;
+use kasha_types::probe::{Probe, hit};
 use kasha_types::{LogPosition, LogSlice, Tick};
 use kasha_wire::frame::Kind;
 use kasha_wire::hot::{self, ReadAnswerView, ReadRefused, ReadView};
@@ -66,6 +67,7 @@ impl Replica {
             Gate::Now
         } else if !core.has_lease(now) && !planted::is_on(Bug::ReadWithoutLease) {
             // A round that begins from now on also covers everything unsynced.
+            hit(Probe::ReadConfirmed);
             Gate::Confirmed { shard, round: leader.shipping.want_confirmation() }
         } else if newest > leader.shipping.synced() {
             leader.shipping.want_synced(newest);

@@ -6,6 +6,7 @@ use kasha_log::{Cursor, EntryOffset, LoadReport, Log, LogConfig};
 use kasha_machine::planted::{self, Bug};
 use kasha_machine::{Disk, Effect, Effects, FileName};
 use kasha_replication::{MetaError, ReplicaMeta};
+use kasha_types::probe::{Probe, hit};
 use kasha_types::{Epoch, LocalPosition, LogPosition, RpcId, SegmentId, ShardId, Tick};
 use kasha_wire::Durability;
 
@@ -135,6 +136,15 @@ impl Replica {
     fn judge_load(&mut self, report: &LoadReport, seen: Vec<SegmentId>, out: &mut Effects) {
         let (shard, end) = (self.shard, self.log.end().offset);
         let lost_acknowledged = end < self.meta.acknowledged;
+        for (is_so, probe) in [
+            (lost_acknowledged, Probe::AcknowledgedLost),
+            (report.torn_bytes > 0, Probe::TornTail),
+            (report.damage.is_some(), Probe::DamagedLog),
+        ] {
+            if is_so {
+                hit(probe);
+            }
+        }
         // Damage at the end is what a loss of power leaves: all before it is there.
         self.meta.intact &= report.damage.is_none() && !lost_acknowledged;
         self.meta.complete &= self.log.absent().is_empty();
@@ -162,6 +172,7 @@ impl Replica {
     /// Once the durability is known: power was lost since the log was last known to be whole (R5.5).
     pub fn judge_boot(&mut self, core: &Core) {
         if core.durability() == Durability::Replicated && self.meta.boot != core.options.boot {
+            hit(Probe::ReplicaLostPower);
             self.meta.intact = false;
         }
     }
@@ -191,6 +202,7 @@ impl Replica {
             && executed
         {
             // The state follows the log to its end, as a follower's would.
+            hit(Probe::PrimaryDeposed);
             self.replayed.offset = self.log.end().offset;
             if let Some(serving) = leader.into_serving() {
                 serving.settle_for_follower(&mut self.log, &mut self.state);
@@ -270,10 +282,12 @@ impl Replica {
         out.copy_log_bytes(self.shard, |slice| log.slice(slice));
         if offset < self.meta.acknowledged && self.log.ends_a_group(offset) {
             // What is cut was never synced. The marks say so first, or the shorter log would pass for a damaged one.
+            hit(Probe::CutBelowAcknowledged);
             self.meta.acknowledged = offset;
             self.save_meta(core, out);
         }
         let Ok(cut) = self.log.truncate(offset) else { return false };
+        hit(Probe::LogCut);
         // Newest first: a crash in between must not leave a hole.
         for &segment in cut.removed.iter().rev() {
             core.remove(FileName::Segment { shard: self.shard, segment }, out);
@@ -361,6 +375,7 @@ impl Replica {
     /// Lets go of segments that the log says are freed, once the state has followed the log to that word.
     pub fn free_retired(&mut self, core: &mut Core, up_to: u64) {
         while let Some(segment) = self.log.retired(up_to) {
+            hit(Probe::SegmentRetired);
             self.state.forget_segment(&self.log, segment);
             self.log.free(segment);
             self.remove_later(core, segment);
@@ -399,6 +414,9 @@ impl Replica {
     /// Where an update of this term is in the log (R2.1 \[M\]). `None`: another term, or not known here.
     pub fn position_of(&self, rpc: RpcId, epoch: Epoch) -> Option<LogPosition> {
         let is_of_term = |leader: &&Leader| leader.epoch == epoch || planted::is_on(Bug::SyncInAnotherEpoch);
+        if self.leader().is_some_and(|leader| leader.epoch != epoch) {
+            hit(Probe::SyncOfAnotherTerm);
+        }
         let leader = self.leader().filter(|leader| is_of_term(leader) && leader.serving().is_some())?;
         let place = self.state.tracker.place_of(rpc)?;
         Some(LogPosition { epoch: leader.epoch, offset: place.0 + 1 })

@@ -29,6 +29,7 @@ use kasha_exactly_once::Request;
 use kasha_log::{Full, Log};
 use kasha_machine::{Effects, Endpoint};
 use kasha_replication::Shipping;
+use kasha_types::probe::{Probe, hit};
 use kasha_types::{ClientId, Epoch, ShardId, TableId};
 use kasha_wire::hot::Envelope;
 use kasha_wire::{Body, Refusal};
@@ -160,10 +161,15 @@ impl Replica {
         // the witnesses, which still hold it, accept it again: no word of ours to drop it may be under way (C3). What a
         // new primary's configuration does not know its predecessor has not run.
         let may_become_ours = matches!(origin, Origin::Suspect) && path.is_newer_table(received.body.head.table);
-        match path.run(log, received) {
+        let outcome = path.run(log, received);
+        note_replayed(origin, &outcome);
+        match outcome {
             Ok(_) | Err(Stop::Completed(_) | Stop::InProgress) => Replayed::Recorded,
             Err(Stop::Refused(Refusal::OutOfMemory)) => Replayed::NotNow,
-            Err(Stop::Refused(Refusal::WrongShard)) if may_become_ours => Replayed::NotNow,
+            Err(Stop::Refused(Refusal::WrongShard)) if may_become_ours => {
+                hit(Probe::SuspectOfNewerTable);
+                Replayed::NotNow
+            }
             Err(Stop::Refused(_) | Stop::BelowFloor { .. } | Stop::AskLease(_)) => Replayed::Skipped,
         }
     }
@@ -186,6 +192,17 @@ impl Replica {
         };
         let (shard, epoch) = (self.shard, *epoch);
         Ok((Path { shard, epoch, state: &mut self.state, shipping, serving, core }, &mut self.log))
+    }
+}
+
+/// Counts what the door of the witnesses leads to.
+fn note_replayed(origin: Origin, outcome: &Result<Recorded, Stop>) {
+    match (origin, outcome) {
+        (Origin::Replay, Err(Stop::Completed(_))) => hit(Probe::ReplayCompleted),
+        (Origin::Replay, Err(Stop::Refused(Refusal::Stale))) => hit(Probe::ReplayStale),
+        (Origin::Replay, Err(Stop::Refused(Refusal::LeaseExpired))) => hit(Probe::ReplayBelowFloor),
+        (Origin::Suspect, Ok(_)) => hit(Probe::SuspectExecuted),
+        (Origin::Client(_) | Origin::Replay | Origin::Suspect, Ok(_) | Err(_)) => {}
     }
 }
 
@@ -212,6 +229,7 @@ impl Path<'_> {
         let mut group = self.open(log, &ordered)?;
         let executed = self.execute(&mut group, ordered);
         if executed.is_void() {
+            hit(Probe::VoidRecorded);
             group = self.open_again(log, &executed); // the first one, never committed, was never there
         }
         let recorded = self.record(group, executed, overlap);

@@ -8,6 +8,7 @@ use kasha_exactly_once::{ExpiryFloorEntry, ScanCursor};
 use kasha_log::{EntryKind, EntryOffset, Log, Purpose, entry_bytes};
 use kasha_machine::planted::{self, Bug};
 use kasha_machine::{Effects, Endpoint, Gate};
+use kasha_types::probe::{Probe, hit};
 use kasha_types::{ClientId, ClusterTime, CoreId, KeyHash, ListVersion, NodeId, RpcId, ShardId, Tick};
 use kasha_wire::message::{GcEntry, LeaseInfo, Message};
 use kasha_wire::{Body, Configuration, ShardConfig};
@@ -139,6 +140,7 @@ impl Serving {
         }
         if config.closing {
             // R6.2 [M]: first the old list is refused and every answer gated; what was answered before is synced next.
+            hit(Probe::ListClosing);
             self.list = ListVersion::NONE;
             self.closing_at.get_or_insert(end);
         }
@@ -163,6 +165,7 @@ impl Serving {
     /// The role is lost: what a follower's replay would have done by now.
     pub fn settle_for_follower(self, log: &mut Log, state: &mut ShardState) {
         if let Some(pending) = self.pending_floor {
+            hit(Probe::DeposedWithPendingFloor);
             let mut dead = Vec::new();
             state.raise_floor(pending.floor, pending.clients, pending.at, &mut dead);
             for at in dead {
@@ -214,6 +217,9 @@ impl Serving {
         for link in &mut self.witnesses {
             if link.in_flight.is_some_and(|(_, sent)| now.since(sent) < patience) || link.backlog.is_empty() {
                 continue;
+            }
+            if link.in_flight.is_some() {
+                hit(Probe::GcUnanswered);
             }
             self.gc_round += 1;
             link.in_flight = Some((self.gc_round, now));
@@ -334,6 +340,7 @@ impl Replica {
             let (at, payload) = group.entry(EntryKind::VersionFloor, 8);
             payload.copy_from_slice(&floor.to_le_bytes());
             let end = group.commit().end.offset;
+            hit(Probe::VersionFloor);
             state.store.replay_version_floor(at, &floor.to_le_bytes(), |at| dead.push(at));
             self.serving_mut().pending_version_floor = Some(end);
         }
@@ -400,6 +407,7 @@ impl Replica {
         let (at, payload) = group.entry(EntryKind::ExpiryFloor, entry.encoded_len());
         entry.encode_into(payload);
         let end = group.commit().end.offset;
+        hit(Probe::FloorLogged);
         serving.pending_floor = Some(PendingFloor { at, end, floor, clients: known });
     }
 
@@ -416,6 +424,7 @@ impl Replica {
         for table in gone {
             let Ok(mut group) = self.log.begin(epoch, entry_bytes(4), Purpose::Own) else { return };
             let (at, payload) = group.entry(EntryKind::TableDropped, 4);
+            hit(Probe::TableDropped);
             payload.copy_from_slice(&table.0.to_le_bytes());
             serving.everything_until = group.commit().end.offset;
             let dead = &mut core.scratch.dead;

@@ -18,6 +18,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use kasha_machine::planted::{self, Bug};
 use kasha_machine::{Data, Disk, Effect, Effects, Endpoint, FileName};
+use kasha_types::probe::{Probe, hit};
 use kasha_types::{BootId, ClusterTime, Epoch, Incarnation, KeyHash, ListVersion, LocalPosition, RpcId, ShardId};
 use kasha_wire::codec::Bytes;
 use kasha_wire::frame::Kind;
@@ -95,6 +96,7 @@ impl Witnesses {
             let (file, mode_file) = (FileName::Witness { shard, list }, FileName::WitnessMode { shard, list });
             if this.ledger_is_whole && !this.ledger.may_name(shard, list) {
                 // We died while it was being made, or before it accepted anything.
+                hit(Probe::WitnessUnused);
                 core.remove(file, out);
                 core.remove(mode_file, out);
                 continue;
@@ -296,6 +298,11 @@ impl Witnesses {
             }
             None => self.holding_of_missing(core, (shard, list), epoch),
         };
+        match holding {
+            Holding::Damaged => hit(Probe::WitnessDamaged),
+            Holding::NeverHad => hit(Probe::WitnessNeverHad),
+            Holding::Sure | Holding::PowerLost => {}
+        }
         let message = Message::WitnessHolds { shard, list, epoch, node: core.id().node, holding, requests };
         send(to, &message, core.durable_gate(), out);
     }

@@ -10,6 +10,7 @@ use std::time::Duration;
 use kasha_log::{Log, common_prefix};
 use kasha_machine::planted::{self, Bug};
 use kasha_machine::{Effect, Effects, Endpoint, Gate};
+use kasha_types::probe::{Probe, hit};
 use kasha_types::{AttachId, CoreId, Epoch, LogPosition, LogSlice, NodeId, SegmentId, ShardId, Tick};
 use kasha_wire::codec::Bytes;
 use kasha_wire::hot::{AppendView, Appended};
@@ -116,6 +117,7 @@ impl Shipping {
             peer.joining = member.joining;
             if peer.incarnation < member.incarnation {
                 // It may have lost power, and with it what it acknowledged: an idle shard would not notice (R5.5).
+                hit(Probe::MemberRestarted);
                 peer.incarnation = member.incarnation;
                 peer.ask_again(next_attach(&mut self.attaches));
             }
@@ -186,7 +188,7 @@ impl Shipping {
 
     fn advance(&mut self) {
         if self.peers.len() < self.fewest {
-            return;
+            return hit(Probe::TooFewPeers);
         }
         let counted = self.peers.iter().filter(|peer| !(peer.joining && planted::is_on(Bug::JoinersUncounted)));
         let acked = counted.map(|peer| peer.acked);
@@ -221,6 +223,7 @@ impl Shipping {
         peer.older = match start {
             AttachAt::Keep(_) => Older::FollowsAt(log.end().offset),
             AttachAt::Join(base) => {
+                hit(Probe::JoinedAtSegment);
                 Older::Copying(Copying { segments: older_segments(log, base), offset: 0, sent: None })
             }
         };
@@ -244,6 +247,7 @@ impl Shipping {
         if let Some(peer) = self.peer_mut(node, attach)
             && peer.state != PeerState::Asking
         {
+            hit(Probe::MemberAskedAgain);
             peer.ask_again(next);
             self.attaches = next;
         }
@@ -275,6 +279,9 @@ impl Shipping {
             None => {}
             // Less than before: it began anew, and wants the rest again.
             Some(&front) if front == segment && offset != copying.offset => {
+                if offset < copying.offset {
+                    hit(Probe::CopyBeganAnew);
+                }
                 copying.offset = offset;
                 copying.sent = None;
                 if used_bytes(log, front).is_none_or(|total| offset >= total) {
@@ -344,6 +351,7 @@ impl Shipping {
                     if let Some(target) = target {
                         let head = AppendView { shard, epoch, attach: peer.attach, from: 0, synced, round, bytes: &[] };
                         if ship(now, peer, pace, head, target, log, out) == Shipped::LacksWhatWasFreed {
+                            hit(Probe::LacksWhatWasFreed);
                             peer.ask_again(next_attach(attaches));
                             continue;
                         }
@@ -499,6 +507,7 @@ fn copy(now: Tick, peer: &mut Peer, (shard, epoch): (ShardId, Epoch), pace: Pace
     }
     // Freed meanwhile: the joiner learns of it from the tail.
     while copying.segments.front().is_some_and(|&front| used_bytes(log, front).is_none()) {
+        hit(Probe::FreedWhileCopied);
         copying.segments.pop_front();
         copying.offset = 0;
     }

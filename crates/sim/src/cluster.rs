@@ -112,6 +112,7 @@ fn coordinator_options(shape: &Shape, seed: u64) -> CoordinatorOptions {
         node_lease: lease,
         drift_bound: lease / 20,
         client_lease_millis: shape.client_lease_millis,
+        promotions_max: shape.promotions_max,
         seed,
         ..CoordinatorOptions::new(CLUSTER, shape.nodes, shape.shards, shape.faults, address(0, 1, 0))
     }
@@ -221,7 +222,8 @@ fn add_client(world: &mut World, shape: &Shape, stage: &Rc<RefCell<Stage>>, inde
     let host = world.add_host(&name);
     let (shape, stage) = (shape.clone(), stage.clone());
     let start_client = move |spawn: Spawn<'_>, out: &mut Effects| {
-        let options = SessionOptions::new(seeds(&shape), spawn.seed);
+        let outstanding_max = shape.outstanding_max;
+        let options = SessionOptions { outstanding_max, ..SessionOptions::new(seeds(&shape), spawn.seed) };
         let pace = if is_auditor { (16, (micros(50), micros(100))) } else { (shape.concurrency, shape.pause) };
         let client = Client::new(index, options, stage.clone(), pace, task, spawn.now, out);
         Ok(Box::new(client) as Box<dyn Actor>)

@@ -9,6 +9,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
 
 use kasha_machine::{Disk, FileName, Rng};
+use kasha_types::ShardId;
 
 const PAGE_BYTES: usize = 4096;
 const SECTOR_BYTES: usize = 512;
@@ -228,6 +229,39 @@ impl SimDisk {
             }
         }
         self.cached = self.durable.clone();
+    }
+
+    /// The files whose damage a process can tell from what a crash leaves: not the head of a log, whose end may be torn.
+    #[must_use]
+    pub fn damageable(&self) -> Vec<FileName> {
+        let head = |shard: ShardId| {
+            let segments = self.cached.keys().filter_map(|file| match file {
+                FileName::Segment { shard: of, segment } if *of == shard => Some(*segment),
+                _ => None,
+            });
+            segments.max()
+        };
+        let is_damageable = |file: &FileName| match *file {
+            FileName::Segment { shard, segment } => head(shard) != Some(segment),
+            FileName::Replica(_) | FileName::Witness { .. } | FileName::WitnessMode { .. } | FileName::Core => true,
+            FileName::Coordinator(_) => false,
+        };
+        self.cached
+            .iter()
+            .filter(|(file, content)| is_damageable(file) && !content.is_empty())
+            .map(|(&f, _)| f)
+            .collect()
+    }
+
+    /// A file is gone, or begins with something else.
+    pub fn damage(&mut self, file: FileName, rng: &mut Rng) {
+        self.settle();
+        if rng.chance(1, 2) {
+            self.remove(file);
+        } else {
+            self.write(file, 0, &rng.next_u64().to_le_bytes());
+        }
+        self.settle();
     }
 
     /// A file as the page cache shows it.

@@ -17,8 +17,8 @@ use crate::intensity::Act;
 use crate::network::HostId;
 use crate::world::World;
 
-/// How long a node that lost power stays unsafe at least: until its loss has been noticed and committed.
-const POWER_SETTLES: u64 = millis(3000);
+/// How long a node that lost something stays unsafe at least: until its loss has been noticed and committed.
+const LOSS_SETTLES: u64 = millis(3000);
 
 /// Longer than any lease of a node.
 pub const COORDINATOR_AWAY_LONG: u64 = millis(60_000);
@@ -92,7 +92,8 @@ pub struct Nemesis {
     agenda: BTreeMap<(SimTime, u64), Step>,
     numbers: u64,
     next_at: SimTime,
-    power_lost_at: Option<SimTime>,
+    /// When a node last lost what it held, or part of it.
+    lost_at: Option<SimTime>,
 }
 
 impl Nemesis {
@@ -115,7 +116,7 @@ impl Nemesis {
             agenda: BTreeMap::new(),
             numbers: 0,
             next_at: SimTime(0),
-            power_lost_at: None,
+            lost_at: None,
         }
     }
 
@@ -180,10 +181,15 @@ impl Nemesis {
 
     /// Whether losing a node's unsynced writes now is within the promise.
     fn may_lose_power(&self, world: &World) -> bool {
+        self.durability == Durability::Fsync || self.may_lose_a_copy(world)
+    }
+
+    /// Whether what any one node holds can be lost now: all else is whole, and there is something else.
+    fn may_lose_a_copy(&self, world: &World) -> bool {
         let whole = self.configurations.latest().is_some_and(|latest| what_lacks(&latest).is_none());
-        let settled = self.power_lost_at.is_none_or(|at| at.after(POWER_SETTLES) <= world.now);
+        let settled = self.lost_at.is_none_or(|at| at.after(LOSS_SETTLES) <= world.now);
         let only_copy = self.configurations.latest().is_none_or(|latest| latest.faults == 0);
-        self.durability == Durability::Fsync || (whole && self.all_up(world) && settled && !only_copy)
+        whole && self.all_up(world) && settled && !only_copy
     }
 
     fn all_up(&self, world: &World) -> bool {
@@ -218,7 +224,7 @@ impl Nemesis {
             }
             Act::Power if self.may_lose_power(world) => {
                 world.probes.hit("nemesis: power loss");
-                self.power_lost_at = Some(now);
+                self.lost_at = Some(now);
                 world.lose_power(node);
                 self.later(now.after(time), Step::Start(node));
             }
@@ -245,8 +251,26 @@ impl Nemesis {
             Act::Depose => self.depose(world, time),
             Act::OldPrimary => self.old_primary(world, time),
             Act::ListChange => self.list_change(world),
-            Act::Power | Act::Blackout | Act::BlackoutReplicated | Act::CoordinatorMinute => {}
+            Act::Damage if self.may_lose_a_copy(world) => self.damage(world, node, time),
+            Act::Unheard => self.unheard(world, time),
+            Act::Damage | Act::Power | Act::Blackout | Act::BlackoutReplicated | Act::CoordinatorMinute => {}
         }
+    }
+
+    fn damage(&mut self, world: &mut World, node: HostId, time: u64) {
+        world.kill(node);
+        if world.damage(node) {
+            world.probes.hit("nemesis: damaged file");
+            self.lost_at = Some(world.now);
+        }
+        self.later(world.now.after(time), Step::Start(node));
+    }
+
+    /// Nobody dies: the primary's lease ends, and the others hear it. Updates go on, reads wait for a round.
+    fn unheard(&mut self, world: &mut World, time: u64) {
+        let Some(Parts { primary, .. }) = self.parts() else { return };
+        world.probes.hit("nemesis: primary unheard by the coordinator");
+        self.cut_for(world, both_ways(primary, &[self.hosts.coordinator]), time.max(self.lease * 2));
     }
 
     fn blackout(&mut self, world: &mut World) {
@@ -299,7 +323,10 @@ impl Nemesis {
     fn coordinator_outage(&mut self, world: &mut World, time: u64) {
         world.probes.hit("nemesis: coordinator outage");
         let coordinator = self.hosts.coordinator;
-        if self.rng.chance(1, 3) {
+        if self.rng.chance(1, 6) {
+            world.pause(coordinator);
+            self.later(world.now.after(time), Step::Resume(coordinator));
+        } else if self.rng.chance(1, 3) {
             world.lose_power(coordinator);
             self.later(world.now.after(time), Step::Start(coordinator));
         } else {

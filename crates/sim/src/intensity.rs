@@ -75,6 +75,10 @@ pub struct Acts {
     pub old_primary: u64,
     /// A witness is cut off from the coordinator only; when its list changes, the primary dies with a tail of its own.
     pub list_change: u64,
+    /// A node dies, and a file of it that must be whole is damaged or gone when it comes back.
+    pub damage: u64,
+    /// A primary is cut off from the coordinator only: the other nodes vouch for it.
+    pub unheard: u64,
 }
 
 /// One thing that the nemesis does; each is what the field of [`Acts`] of this name says.
@@ -100,12 +104,14 @@ pub enum Act {
     Depose,
     OldPrimary,
     ListChange,
+    Damage,
+    Unheard,
 }
 
 impl Acts {
     /// As a table.
     #[must_use]
-    pub fn weights(&self) -> [(Act, u64); 19] {
+    pub fn weights(&self) -> [(Act, u64); 21] {
         [
             (Act::Crash, self.crash),
             (Act::FastRestart, self.fast_restart),
@@ -126,6 +132,8 @@ impl Acts {
             (Act::Depose, self.depose),
             (Act::OldPrimary, self.old_primary),
             (Act::ListChange, self.list_change),
+            (Act::Damage, self.damage),
+            (Act::Unheard, self.unheard),
         ]
     }
 
@@ -210,10 +218,12 @@ impl Intensity {
             depose: weight(3),
             old_primary: weight(1),
             list_change: weight(2),
+            unheard: weight(2),
             // Only where a scenario asks for them.
             blackout_replicated: 0,
             kill_all_copying: 0,
             coordinator_minute: 0,
+            damage: 0,
         };
         intensity
     }

@@ -21,6 +21,11 @@ impl Probes {
         }
     }
 
+    /// Counts some, or none: it appears in reports either way.
+    pub fn list(&mut self, name: &str, count: u64) {
+        *self.0.entry(name.to_owned()).or_default() += count;
+    }
+
     /// A counter; 0 if it was never hit.
     #[must_use]
     pub fn get(&self, name: &str) -> u64 {
@@ -30,7 +35,7 @@ impl Probes {
     /// Adds another run's counts.
     pub fn merge(&mut self, other: &Self) {
         for (name, &count) in &other.0 {
-            self.add(name, count);
+            self.list(name, count);
         }
     }
 

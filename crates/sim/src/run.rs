@@ -7,6 +7,7 @@ use std::rc::Rc;
 use std::sync::Once;
 
 use kasha_machine::Rng;
+use kasha_types::probe::{self, Probe};
 
 use crate::bad_links::BadLinks;
 use crate::checkers::{convergence, executed_once, flushed_in_time, linearizable_keys, tables};
@@ -102,17 +103,23 @@ pub fn run(options: SimOptions) -> RunReport {
     });
     QUIET.set(true);
     planted::plant(options.planted);
+    probe::start();
     let report = catch_unwind(AssertUnwindSafe(|| run_unguarded(options)));
+    let counts = probe::stop();
     planted::plant(None);
     QUIET.set(false);
-    report.unwrap_or_else(|_| RunReport {
+    let mut report = report.unwrap_or_else(|_| RunReport {
         options,
         digest: Digest::default(),
         violations: vec![PANIC.take().unwrap_or_else(|| "panicked".into())],
         probes: Probes::default(),
         operations: 0,
         ended: SimTime(0),
-    })
+    });
+    for (&(_, name, _), &count) in Probe::TABLE.iter().zip(&counts) {
+        report.probes.list(name, count);
+    }
+    report
 }
 
 /// A run under way.

@@ -1,6 +1,7 @@
 //! Named kinds of runs. Each says what a run has; the seed draws the rest.
 
 use kasha_machine::Rng;
+use kasha_types::limits::OUTSTANDING_MAX;
 use kasha_wire::Durability;
 
 use crate::clock::millis;
@@ -36,6 +37,7 @@ pub enum Scenario {
     Tables,
     Rebuild,
     SmallMemory,
+    DamagedFiles,
     BadInput,
 }
 
@@ -103,6 +105,7 @@ impl Scenario {
             "small_memory",
             "a few segments of memory for each replica: updates are refused, everything else goes on; with crashes",
         ),
+        (Self::DamagedFiles, "damaged_files", "a file of a node that died is damaged or gone when it comes back"),
         (Self::BadInput, "bad_input", "a stranger sends random and damaged frames to every process"),
     ];
 
@@ -161,6 +164,10 @@ pub struct Shape {
     pub kind: LoadKind,
     /// Segments of memory for each replica.
     pub memory_segments: u64,
+    /// Updates of a client without a result at a time.
+    pub outstanding_max: u64,
+    /// New terms in one lease.
+    pub promotions_max: u32,
     /// Whether a stranger sends bad frames.
     pub stranger: bool,
     /// Whether a program asks every shard all the time whether it takes updates.
@@ -197,6 +204,8 @@ impl Shape {
             load: (0, 0),
             kind: LoadKind::Mixed,
             memory_segments: 256,
+            outstanding_max: if rng.chance(1, 4) { rng.between(1, 8) } else { OUTSTANDING_MAX },
+            promotions_max: if rng.chance(1, 4) { 1 } else { 64 },
             stranger: false,
             prober: false,
         }
@@ -315,7 +324,7 @@ fn directed(scenario: Scenario, rng: &mut Rng, shape: &mut Shape, intensity: &mu
         }
         Scenario::Tables => {
             shape.load = (30, 0);
-            intensity.acts = Acts { crash: 2, coordinator: 2, zombie: 1, client_pause: 1, ..none };
+            intensity.acts = Acts { crash: 2, coordinator: 2, unheard: 2, zombie: 1, client_pause: 1, ..none };
         }
         Scenario::BadLinks => {
             // Without any one node there are enough for every shard.
@@ -340,6 +349,7 @@ fn long_logs(scenario: Scenario, rng: &mut Rng, shape: &mut Shape, intensity: &m
             (shape.nodes, shape.shards) = (u16::from(shape.faults) * 2 + 1, 1);
             (shape.segment_bytes, shape.concurrency) = (1 << 15, 6);
             (shape.pause, shape.duration) = ((millis(1), millis(3)), millis(8_000));
+            shape.kind = if rng.chance(1, 2) { LoadKind::Churning } else { LoadKind::Mixed };
             intensity.nemesis_every = millis(rng.between(600, 1200));
             intensity.acts = Acts { crash: 3, depose: 2, power: 1, ..none };
         }
@@ -350,6 +360,13 @@ fn long_logs(scenario: Scenario, rng: &mut Rng, shape: &mut Shape, intensity: &m
             (shape.pause, shape.quiet, shape.duration) = ((millis(1), millis(3)), millis(3_000), millis(12_000));
             intensity.nemesis_every = millis(rng.between(1_000, 3_000));
             intensity.acts = Acts { kill_all_copying: 1, ..none };
+        }
+        Scenario::DamagedFiles => {
+            (shape.nodes, shape.segment_bytes) = (u16::from(shape.faults) * 2 + 1, 1 << 15);
+            (shape.pause, shape.quiet, shape.duration) = ((millis(1), millis(5)), millis(2_000), millis(20_000));
+            // What is lost is found and replaced before anything else is.
+            intensity.nemesis_every = millis(rng.between(1_000, 2_000));
+            intensity.acts = Acts { damage: 1, ..none };
         }
         Scenario::SmallMemory => {
             (shape.segment_bytes, shape.memory_segments) = (1 << 15, rng.between(6, 8));

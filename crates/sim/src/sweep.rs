@@ -2,7 +2,9 @@
 
 use std::ops::Range;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use kasha_types::probe::Probe;
 
 use crate::digest::Digest;
 use crate::planted::Bug;
@@ -12,6 +14,9 @@ use crate::scenario::Scenario;
 
 /// A sweep over all scenarios with so many runs must have reached all of [`MUST_REACH`].
 pub const RUNS_THAT_REACH_ALL: u64 = 500;
+
+/// A sweep over all scenarios with so many runs must have hit every probe of the production code, too.
+pub const RUNS_THAT_HIT_EVERY_PROBE: u64 = 5000;
 
 /// What every long sweep has to get to: the paths for whose sake the simulator is there. Each is a probe.
 pub const MUST_REACH: &[&str] = &[
@@ -62,6 +67,13 @@ pub const MOST_REACH: &[(Scenario, &str)] = &[
 /// Fewer runs say nothing about most.
 pub const RUNS_OF_A_SCENARIO: u64 = 15;
 
+/// What a sweep owes that owes all of [`MUST_REACH`], every probe of the production code, or both.
+pub fn must_reach(all: bool, probes: bool) -> impl Iterator<Item = &'static str> {
+    let hidden = |owed: bool| if owed { usize::MAX } else { 0 };
+    let probes = Probe::TABLE.iter().map(|&(_, name, _)| name).take(hidden(probes));
+    MUST_REACH.iter().copied().take(hidden(all)).chain(probes)
+}
+
 /// What came of a sweep.
 #[derive(Clone, Debug, Default)]
 pub struct SweepReport {
@@ -89,7 +101,8 @@ impl SweepReport {
     #[must_use]
     pub fn unreached(&self, all_scenarios: bool) -> Vec<String> {
         let owes_all = all_scenarios && self.runs >= RUNS_THAT_REACH_ALL;
-        let all = MUST_REACH.iter().filter(|name| owes_all && self.probes.get(name) == 0);
+        let owes_probes = all_scenarios && self.runs >= RUNS_THAT_HIT_EVERY_PROBE;
+        let all = must_reach(owes_all, owes_probes).filter(|name| self.probes.get(name) == 0);
         let most = MOST_REACH.iter().zip(&self.most);
         let few = most.filter(|(_, (runs, reached))| *runs >= RUNS_OF_A_SCENARIO && reached * 2 <= *runs);
         let few = few.map(|((scenario, name), (runs, reached))| {
@@ -129,21 +142,29 @@ pub fn sweep(
     progress: impl Fn(&RunReport) -> bool + Sync,
 ) -> SweepReport {
     assert!(!scenarios.is_empty(), "a sweep has scenarios");
-    let next = AtomicU64::new(seeds.start);
-    let stopped = AtomicUsize::new(0);
+    let scenario = |seed| scenarios[usize::try_from(seed % scenarios.len() as u64).expect("few")];
+    run_each(seeds.map(|seed| SimOptions { planted, ..SimOptions::new(scenario(seed), seed) }), jobs, progress)
+}
+
+/// Does these runs, several at a time, until `progress` returns `false` for one.
+pub fn run_each(
+    runs: impl Iterator<Item = SimOptions> + Send,
+    jobs: usize,
+    progress: impl Fn(&RunReport) -> bool + Sync,
+) -> SweepReport {
+    let runs = Mutex::new(runs);
+    let stopped = AtomicBool::new(false);
     let total = Mutex::new(SweepReport::default());
+    let next = || runs.lock().expect("nobody panics with it").next();
     std::thread::scope(|scope| {
         for _ in 0..jobs.max(1) {
             scope.spawn(|| {
-                while stopped.load(Ordering::Relaxed) == 0 {
-                    let seed = next.fetch_add(1, Ordering::Relaxed);
-                    if seed >= seeds.end {
-                        break;
-                    }
-                    let scenario = scenarios[usize::try_from(seed % scenarios.len() as u64).expect("few")];
-                    let report = run(SimOptions { planted, ..SimOptions::new(scenario, seed) });
+                while !stopped.load(Ordering::Relaxed)
+                    && let Some(options) = next()
+                {
+                    let report = run(options);
                     if !progress(&report) {
-                        stopped.store(1, Ordering::Relaxed);
+                        stopped.store(true, Ordering::Relaxed);
                     }
                     total.lock().expect("nobody panics with it").add(report);
                 }

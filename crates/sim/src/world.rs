@@ -302,6 +302,21 @@ impl World {
         self.hosts[host.0].clock = Clock::drawn(&mut self.rng);
     }
 
+    /// Damages a file of a dead host, one whose loss it can tell from a crash: not the end of a log, nor a single slot of a
+    /// witness. False: it has none yet.
+    pub fn damage(&mut self, host: HostId) -> bool {
+        let mut files: Vec<(ProcessId, FileName)> = Vec::new();
+        for &id in &self.hosts[host.0].processes {
+            files.extend(self.processes[id.0].disk.damageable().into_iter().map(|file| (id, file)));
+        }
+        if files.is_empty() {
+            return false;
+        }
+        let &(id, file) = self.rng.pick(&files);
+        self.processes[id.0].disk.damage(file, &mut self.rng);
+        true
+    }
+
     /// Tells those who watch that every machine is about to lose power, while they can still look at the disks.
     pub fn announce_blackout(&mut self) {
         self.notify(|watcher, view| watcher.blackout(view));

@@ -8,6 +8,7 @@ mod ids;
 mod keys;
 pub mod limits;
 mod position;
+pub mod probe;
 
 pub use clock::{ClusterTime, Tick};
 pub use ids::{

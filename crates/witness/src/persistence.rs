@@ -12,6 +12,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use kasha_types::RpcId;
+use kasha_types::probe::{Probe, hit};
 
 use crate::Witness;
 use crate::layout::{self, EMPTY_SLOT, FILE_HEADER_BYTES, FILE_SLOT_BYTES, MEMORY_SLOT_BYTES, SLOT_HEADER_BYTES};
@@ -97,6 +98,7 @@ impl Witness {
         }
         for (request, found) in found {
             if found.key_indexes.len() < usize::from(request.keys) {
+                hit(Probe::WitnessPartDropped);
                 found.slots.iter().for_each(|&slot| witness.vacate(slot));
                 witness.stats.incomplete_at_load += found.slots.len() as u32;
             }

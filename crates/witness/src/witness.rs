@@ -10,6 +10,7 @@
 use std::ops::Range;
 
 use kasha_types::limits::{SUSPECT_AFTER_GCS, WITNESS_BODY_BYTES_MAX};
+use kasha_types::probe::{Probe, hit};
 use kasha_types::{ClientId, ClusterTime, KeyHash, ListVersion, RpcId, Sequence};
 
 use crate::layout::{self, Identity, MEMORY_SLOT_BYTES, SLOT_HEADER_BYTES, Sizes, SlotHeader};
@@ -190,7 +191,10 @@ impl Witness {
     pub fn record(&mut self, rpc: RpcId, keys: &[KeyHash], body: &[u8], lease_expiry: ClusterTime) -> Recorded {
         let mut slots = [0; REQUEST_KEYS_MAX];
         match self.place(rpc, keys, body, lease_expiry, &mut slots) {
-            Ok(Place::Held) => self.stats.repeated += 1,
+            Ok(Place::Held) => {
+                hit(Probe::WitnessRepeated);
+                self.stats.repeated += 1;
+            }
             Ok(Place::Free { keys: count }) => {
                 for (key_index, (&slot, hash)) in (0..count).zip(slots.iter().zip(distinct(keys))) {
                     self.fill(slot, &SlotHeader { hash, rpc, lease_expiry, key_index, keys: count }, body);
@@ -322,7 +326,11 @@ impl Witness {
             own = true;
             reused |= self.body(slot as u32) != body;
         }
-        if reused { Err(Why::ReusedId) } else { Ok(own) }
+        if reused {
+            hit(Probe::WitnessReused);
+            return Err(Why::ReusedId);
+        }
+        Ok(own)
     }
 
     fn free_slot(&self, key: KeyHash, taken: &[u32]) -> Option<u32> {

@@ -66,9 +66,9 @@ pub(super) struct Numbered {
 }
 
 impl Numbered {
-    fn new(client: ClientId) -> Self {
+    fn new(client: ClientId, outstanding_max: u64) -> Self {
         let calls = vec![None; usize::try_from(OUTSTANDING_MAX).expect("512")].into_boxed_slice();
-        Self { client, window: ClientWindow::new(), calls }
+        Self { client, window: ClientWindow::with_max(outstanding_max), calls }
     }
 
     fn place(sequence: Sequence) -> usize {
@@ -134,8 +134,11 @@ impl Session {
         }
         self.cluster.heard_time(time, now);
         self.table_sequence = 0;
-        self.identity =
-            Identity::Held { numbered: Numbered::new(client), expiry, renew_at: renewal(expiry, time, now) };
+        self.identity = Identity::Held {
+            numbered: Numbered::new(client, self.options.outstanding_max),
+            expiry,
+            renew_at: renewal(expiry, time, now),
+        };
         Known::Yes
     }
 

@@ -5,6 +5,7 @@
 //! or another delivery may still run the update (**R2.2**). CURP 3.2.1.
 
 use kasha_machine::Effects;
+use kasha_types::probe::{Probe, hit};
 use kasha_types::{CoreId, RpcId, Tick};
 use kasha_wire::hot::decode_small;
 use kasha_wire::{AnswerView, DecodeError, OutcomeCode, Recorded, RecordedVerdict, Refused, Synced};
@@ -25,7 +26,10 @@ impl Session {
         let call = &mut self.calls[slot];
         match &mut call.stage {
             Stage::InFlight(in_flight) if call.attempts == attempt => Some(in_flight),
-            Stage::InFlight(_) | Stage::Queued | Stage::Backoff { .. } | Stage::ForCoordinator => None,
+            Stage::InFlight(_) | Stage::Queued | Stage::Backoff { .. } | Stage::ForCoordinator => {
+                hit(Probe::OldAttempt);
+                None
+            }
         }
     }
 
@@ -96,6 +100,7 @@ impl Session {
         if configuration.core_of(core.node, target.shard) != Some(core) {
             return;
         }
+        hit(Probe::WitnessGone);
         in_flight.attempt.on_recorded(target.list, witness, false);
         self.stats.rejected += 1;
         self.judge(slot, now, out);

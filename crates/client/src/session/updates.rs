@@ -4,6 +4,7 @@
 use kasha_machine::planted::{self, Bug};
 use kasha_machine::{Effect, Effects, Endpoint, Gate};
 use kasha_types::limits::BODY_BYTES_MAX;
+use kasha_types::probe::{Probe, hit};
 use kasha_types::{AckedBelow, ClientId, ClusterTime, RpcId, Sequence, TableId, Tick};
 use kasha_wire::hot::encode_small;
 use kasha_wire::{Body, BodyHead, Envelope, Kind as FrameKind, RequestView, SyncRequest, Update};
@@ -99,7 +100,10 @@ impl Session {
     /// yet, or the window is full.
     fn number(&mut self, slot: usize, now: Tick) -> bool {
         let Identity::Held { numbered, expiry, .. } = &mut self.identity else { return false };
-        let Some(assigned) = numbered.window.assign() else { return false };
+        let Some(assigned) = numbered.window.assign() else {
+            hit(Probe::WindowFull);
+            return false;
+        };
         numbered.hold(assigned.sequence, slot);
         let rpc = RpcId { client: numbered.client, sequence: assigned.sequence };
         let call = &mut self.calls[slot];
@@ -179,6 +183,7 @@ impl Session {
 
     /// From now on only a recorded outcome ends this update: `Cancelled`, or what it was (R2.2).
     pub(super) fn cancel(&mut self, slot: usize, why: WhyNot, now: Tick, out: &mut Effects) {
+        hit(Probe::Cancelled);
         self.stats.cancellations += 1;
         self.calls[slot].update().cancel = Cancel::Begun(why);
         self.start_update(slot, now, out);

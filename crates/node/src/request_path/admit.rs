@@ -11,6 +11,7 @@ use kasha_exactly_once::{LookUp, Request};
 use kasha_log::Log;
 use kasha_machine::planted::{self, Bug};
 use kasha_types::ListVersion;
+use kasha_types::probe::{Probe, hit};
 use kasha_wire::Refusal;
 use kasha_wire::hot::Envelope;
 
@@ -72,7 +73,10 @@ impl Path<'_> {
         };
         match found {
             LookUp::New => match self.pending_floor_above(request) {
-                Some(floor_end) => Err(Stop::BelowFloor { floor_end }),
+                Some(floor_end) => {
+                    hit(Probe::RefusedBelowPendingFloor);
+                    Err(Stop::BelowFloor { floor_end })
+                }
                 None => Ok(Fresh(received)),
             },
             LookUp::Completed(place) => {
@@ -107,6 +111,7 @@ impl Path<'_> {
         let latest = now.after_millis(self.core.options.client_lease_millis * 3 / 2);
         let is_plausible = client < self.core.clients_below && expiry > now && expiry <= latest;
         if !is_plausible {
+            hit(Probe::LeaseAsked);
             return Err(Stop::AskLease(client));
         }
         self.state.tracker.prove(client, expiry);

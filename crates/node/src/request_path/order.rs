@@ -8,6 +8,7 @@
 use kasha_exactly_once::{OperationKeyCheck, Place};
 use kasha_log::{Log, Purpose};
 use kasha_machine::planted::{self, Bug};
+use kasha_types::probe::{Probe, hit};
 use kasha_wire::{Body, Refusal};
 
 use super::admit::Fresh;
@@ -96,15 +97,28 @@ impl Path<'_> {
         let dead = &mut self.core.scratch.dead;
         let dropped = operation_keys::drop_if_expired(log, self.state, self.epoch, now, &key, dead);
         if let (Some(end), Some(serving)) = (dropped.map_err(Stop::for_room)?, &mut self.serving) {
+            hit(Probe::ExpiredKeyUsed);
             serving.keys_dropped_until = end;
         }
         match self.state.find_operation_key(log, key.hash, key.fingerprint, key.slot, key.key) {
             OperationKeyCheck::Hit(place) if planted::is_on(Bug::HitWithoutRecord) => {
                 Err(Stop::Completed(self.unrecorded_hit(log, received.request.rpc, place)))
             }
-            OperationKeyCheck::Hit(place) => Ok(Action::Repeat(place)),
-            OperationKeyCheck::Mismatch => Ok(Action::Mismatch),
-            OperationKeyCheck::Miss if now > received.body.head.not_after => Err(Stop::Refused(Refusal::Unprovable)),
+            OperationKeyCheck::Hit(place) => {
+                hit(match received.origin {
+                    Origin::Replay => Probe::ReplayOperationKeyHit,
+                    Origin::Client(_) | Origin::Suspect => Probe::OperationKeyHit,
+                });
+                Ok(Action::Repeat(place))
+            }
+            OperationKeyCheck::Mismatch => {
+                hit(Probe::OperationKeyMismatch);
+                Ok(Action::Mismatch)
+            }
+            OperationKeyCheck::Miss if now > received.body.head.not_after => {
+                hit(Probe::Unprovable);
+                Err(Stop::Refused(Refusal::Unprovable))
+            }
             OperationKeyCheck::Miss => Ok(Action::Execute { keep_under: Some(key) }),
         }
     }

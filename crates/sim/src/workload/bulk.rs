@@ -34,9 +34,17 @@ pub struct Bulk {
     rest: u32,
     /// Puts that were refused.
     refused: u32,
+    /// So many keys are kept, though there is room.
+    keep: Option<usize>,
 }
 
 impl Bulk {
+    /// Deletes the oldest when there are so many, so that segments die while others are copied.
+    #[must_use]
+    pub fn churning(keep: usize) -> Self {
+        Self { keep: Some(keep), ..Self::default() }
+    }
+
     fn value(&mut self, rng: &mut Rng) -> Value {
         let mut value = format!("b{}", self.puts).into_bytes();
         value.resize(usize::try_from(rng.between(VALUE_BYTES.0, VALUE_BYTES.1)).expect("small"), b'.');
@@ -65,7 +73,12 @@ impl Workload for Bulk {
 
     fn told(&mut self, action: &Action, told: &Told) {
         match (action, told) {
-            (Action::Put(key, _), Told::Executed { .. }) => self.live.push_back(key.clone()),
+            (Action::Put(key, _), Told::Executed { .. }) => {
+                self.live.push_back(key.clone());
+                if self.to_delete == 0 && self.keep.is_some_and(|keep| self.live.len() > keep) {
+                    self.to_delete = self.live.len() / 2;
+                }
+            }
             (Action::Put(..), Told::NotExecuted) => {
                 self.refused += 1;
                 if self.rest == 0 {

@@ -27,6 +27,9 @@ use crate::history::{Action, DEFAULT_TABLE, Key, Told};
 /// Operations on one key before the workload moves on.
 const KEY_USES_MAX: u32 = 40;
 
+/// Keys of each client where most are soon deleted: a few segments full.
+const CHURNING_KEYS: usize = 120;
+
 /// Groups of keys that share a tag.
 const TAGS: u64 = 6;
 
@@ -130,6 +133,8 @@ pub enum LoadKind {
     Spread,
     /// More long values than a small memory holds.
     Bulky,
+    /// Long values, and not many of them live long.
+    Churning,
 }
 
 /// Draws among workloads by weight, and gives some asks short deadlines or impatient callers.
@@ -148,6 +153,7 @@ impl Mix {
         match kind {
             LoadKind::Spread => return alone(Box::<Spread>::default()),
             LoadKind::Bulky => return alone(Box::<Bulk>::default()),
+            LoadKind::Churning => return alone(Box::new(Bulk::churning(CHURNING_KEYS))),
             LoadKind::Mixed => {}
         }
         let per_tag = rng.between(1, 3);

@@ -11,6 +11,9 @@ use crate::history::{Action, Key, Told};
 /// Names that tables are given.
 const NAMES: [&str; 3] = ["red", "green", "blue"];
 
+/// How long a table is waited for that may never be there.
+const GUESS_MILLIS: u64 = 1_000;
+
 /// Tables that were seen and may still be used: some of them are dropped by now.
 const KNOWN_MAX: usize = 6;
 
@@ -49,7 +52,10 @@ impl Workload for Tables {
             let name = (*rng.pick(&NAMES)).to_owned();
             return if rng.chance(2, 3) { Action::CreateTable(name) } else { Action::DropTable(name) }.into();
         }
-        let table = *rng.pick(&self.known);
+        // The next one may be there already: a configuration names it before its creator is told.
+        let next = TableId(1 + self.known.iter().map(|table| table.0).max().expect("some are known"));
+        let is_guess = rng.chance(1, 12);
+        let table = if is_guess { next } else { *rng.pick(&self.known) };
         let key = self.key(rng, table);
         self.values += 1;
         let action = match draw {
@@ -57,7 +63,7 @@ impl Workload for Tables {
             18..26 => Action::Increment(key, 1),
             _ => Action::Get(key),
         };
-        Ask { table, ..action.into() }
+        Ask { table, deadline_millis: is_guess.then_some(GUESS_MILLIS), ..action.into() }
     }
 
     fn told(&mut self, action: &Action, told: &Told) {
