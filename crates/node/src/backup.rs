@@ -205,6 +205,8 @@ impl Replica {
         if let Some(new) = append.bytes.get(ahead..).filter(|new| !new.is_empty()) {
             match self.log.append_raw(new, screen(append.epoch)) {
                 Ok(_) => {}
+                // Our log is the primary's up to our end: a segment that begins further on only came too early.
+                Err(AppendError::PredecessorMismatch { .. }) if append.from > end => return hit(Probe::AppendGap),
                 Err(AppendError::PredecessorMismatch { .. } | AppendError::Overlap { .. }) => {
                     backup.attached = None;
                     return self.mismatch(core, from, append.epoch, append.attach, out);

@@ -38,9 +38,14 @@ fn their_log(groups: usize) -> Log {
 }
 
 fn send_log(core: &mut Core, log: &Log, attach: u32) {
-    let bytes = log.bytes(0, u32::try_from(log.end().offset).unwrap()).to_vec();
+    send_from(core, log, attach, 0);
+}
+
+/// What the log holds from there on, in one piece.
+fn send_from(core: &mut Core, log: &Log, attach: u32, from: u64) {
+    let bytes = log.bytes(from, u32::try_from(log.end().offset - from).unwrap()).to_vec();
     let (epoch, attach) = (Epoch(1), AttachId(attach));
-    let view = AppendView { shard: SHARD, epoch, attach, from: 0, synced: 0, round: 1, bytes: &[] };
+    let view = AppendView { shard: SHARD, epoch, attach, from, synced: 0, round: 1, bytes: &[] };
     let mut frame = Vec::new();
     view.encode(&bytes, &mut frame);
     frame.extend_from_slice(&bytes);
@@ -133,6 +138,24 @@ fn an_earlier_attachment_s_frames_are_not_obeyed() {
     send_log(&mut core, &log, 2);
     assert_eq!(acknowledged(&core), None);
     assert_eq!(fence(&mut core), (log.end(), true));
+}
+
+#[test]
+fn a_segment_that_begins_too_early_does_not_end_the_attachment() {
+    let mut log = their_log(5);
+    let mut core = backup(&log);
+    let first = log.end();
+    let next = log.segment_base(SegmentId(1));
+    while log.end().offset < next {
+        const ROOM: usize = 512 * 1024;
+        let left = usize::try_from(next - log.end().offset).unwrap();
+        let mut group = log.begin(Epoch(1), ROOM, Purpose::Own).expect("room");
+        group.entry(EntryKind::EpochStart, if left < ROOM { 0 } else { ROOM / 2 }); // one without a payload is sound
+        group.commit();
+    }
+    send_from(&mut core, &log, 1, next);
+    assert_eq!((said(&core).count(), acknowledged(&core)), (0, None), "what lies between comes again");
+    assert_eq!(fence(&mut core), (first, true));
 }
 
 #[test]

@@ -10,7 +10,7 @@ use kasha_machine::Rng;
 use kasha_types::{NodeId, ShardId};
 use kasha_wire::Durability;
 
-use crate::checkers::convergence::is_copying;
+use crate::checkers::convergence::{all_hold_what_is_synced, is_copying};
 use crate::clock::{SimTime, micros, millis};
 use crate::configurations::{Configurations, Cores, what_lacks};
 use crate::intensity::Act;
@@ -186,7 +186,9 @@ impl Nemesis {
 
     /// Whether what any one node holds can be lost now: all else is whole, and there is something else.
     fn may_lose_a_copy(&self, world: &World) -> bool {
-        let whole = self.configurations.latest().is_some_and(|latest| what_lacks(&latest).is_none());
+        let whole = self.configurations.latest().is_some_and(|latest| {
+            what_lacks(&latest).is_none() && all_hold_what_is_synced(&latest, &self.cores, world.processes())
+        });
         let settled = self.lost_at.is_none_or(|at| at.after(LOSS_SETTLES) <= world.now);
         let only_copy = self.configurations.latest().is_none_or(|latest| latest.faults == 0);
         whole && self.all_up(world) && settled && !only_copy

@@ -95,6 +95,19 @@ pub fn is_copying(configuration: &Configuration, cores: &Cores, processes: &[Pro
     })
 }
 
+/// Whether every member is up and holds what counts as synced: one that lost some of it copies it again.
+#[must_use]
+pub fn all_hold_what_is_synced(configuration: &Configuration, cores: &Cores, processes: &[Process]) -> bool {
+    configuration.shards.iter().all(|shard| {
+        let replica = |node| {
+            let status = processes[cores.host_of(configuration, node, shard.shard)?.0].status()?;
+            status.replicas.into_iter().find(|replica| replica.shard == shard.shard)
+        };
+        let Some(primary) = replica(shard.primary) else { return false };
+        shard.members.iter().all(|member| replica(member.node).is_some_and(|held| held.end.offset >= primary.synced))
+    })
+}
+
 /// Whether two segments hold the same: behind a segment's last group, bytes mean nothing.
 fn same(a: &Content, b: &Content, len: usize) -> bool {
     let len = len.min(usize::try_from(a.len().min(b.len())).expect("small"));
