@@ -25,7 +25,8 @@ const TABLE: &[(&str, Allowed)] = &[
     ("node", Only(&["types", "machine", "wire", "log", "exactly_once", "witness", "replication", "store"])),
     ("client", Only(&["types", "machine", "wire", "exactly_once", "witness"])),
     ("runtime", Only(&["types", "machine", "wire"])),
-    ("sim", AllBut(&["bench", "runtime", "bin/kasha", "xtask"])),
+    ("netlab", Only(&["machine"])),
+    ("sim", AllBut(&["bench", "netlab", "runtime", "bin/kasha", "xtask"])),
     ("bench", AllBut(&["bin/kasha", "xtask"])),
 ];
 
