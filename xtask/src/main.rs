@@ -1,11 +1,12 @@
 //! The project's own commands, run as `cargo xtask <command>`.
 //!
-//! `test` is what CI runs, in stages; `tidy` is the part of `docs/style.md` that a program can check. Needs the stock
-//! Rust toolchain only; git is used where it is there.
+//! `test` is what CI runs, in stages; `tidy` is the part of `docs/style.md` that a program can check; `netlab` is a
+//! virtual network to play with. Needs the stock Rust toolchain only; git is used where it is there.
 
 // A tool that runs other programs and times them: it is not a protocol, so clocks and threads are its business.
 #![allow(clippy::disallowed_methods)]
 
+mod netlab;
 mod source;
 mod stages;
 mod tidy;
@@ -17,11 +18,12 @@ use std::process::ExitCode;
 use stages::Choice;
 use workspace::Workspace;
 
-const USAGE: &str = "usage: cargo xtask test [--quick | --stage NAME] | tidy";
+const USAGE: &str = "usage: cargo xtask test [--quick | --stage NAME] | tidy | netlab …";
 
 enum Command {
     Test(Choice),
     Tidy,
+    Netlab(netlab::Play),
 }
 
 fn parse(arguments: &[&str]) -> Option<Command> {
@@ -30,6 +32,7 @@ fn parse(arguments: &[&str]) -> Option<Command> {
         ["test", "--quick"] => Some(Command::Test(Choice::Quick)),
         ["test", "--stage", name] => Some(Command::Test(Choice::One((*name).to_owned()))),
         ["tidy"] => Some(Command::Tidy),
+        ["netlab", rest @ ..] => netlab::parse(rest).map(Command::Netlab),
         _ => None,
     }
 }
@@ -38,12 +41,13 @@ fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let Some(command) = parse(&arguments) else {
-        eprintln!("{USAGE}\nstages: {}", stages::names().join(" "));
+        eprintln!("{USAGE}\nstages: {}\n{}", stages::names().join(" "), netlab::USAGE);
         return ExitCode::from(2);
     };
     let result = Workspace::load().and_then(|workspace| match command {
         Command::Test(choice) => stages::run(&workspace, &choice),
         Command::Tidy => tidy::run(&workspace),
+        Command::Netlab(play) => netlab::run(&workspace, &play),
     });
     match result {
         Ok(()) => ExitCode::SUCCESS,
