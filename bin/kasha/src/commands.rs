@@ -1,7 +1,7 @@
 //! Demonstrations and benchmarks, and the node that they run as a child process.
 
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::mpsc;
 use std::time::Duration;
 
@@ -40,6 +40,8 @@ pub struct BenchArguments {
 enum Bench {
     /// Latency of an update: unreplicated, ordinary primary-backup, and Kasha, interleaved.
     Latency(LatencyArguments),
+    /// Kasha beside etcd and Redis, on a virtual network (root; needs the packages etcd-server and redis-server).
+    Rivals(RivalsArguments),
 }
 
 #[derive(Args)]
@@ -56,6 +58,31 @@ struct LatencyArguments {
     /// Rounds; the modes take turns in each.
     #[arg(long, default_value_t = 20)]
     rounds: u32,
+    /// Write the result to this file.
+    #[arg(long)]
+    json: Option<PathBuf>,
+}
+
+#[derive(Args)]
+struct RivalsArguments {
+    /// One-way delays of every link.
+    #[arg(long, default_value = "500us,2ms", value_delimiter = ',', value_parser = crate::duration::parse)]
+    delays: Vec<Duration>,
+    /// Numbers of callers, each with one update at a time.
+    #[arg(long, default_value = "1,64", value_delimiter = ',')]
+    clients: Vec<usize>,
+    /// Rounds; the stores take turns in each.
+    #[arg(long, default_value_t = 8)]
+    rounds: u32,
+    /// How long a store is measured in a round.
+    #[arg(long, default_value = "1s", value_parser = crate::duration::parse)]
+    round_time: Duration,
+    /// How long the network's switch spins before a packet is due, rather than sleep.
+    #[arg(long, default_value = "0", value_parser = crate::duration::parse)]
+    spin: Duration,
+    /// Where the stores keep their data, on a disk; removed afterwards. Default: among temporary files.
+    #[arg(long)]
+    data: Option<PathBuf>,
     /// Write the result to this file.
     #[arg(long)]
     json: Option<PathBuf>,
@@ -172,17 +199,44 @@ pub fn demo(arguments: &DemoArguments) -> Result<()> {
 }
 
 pub fn bench(arguments: &BenchArguments) -> Result<()> {
-    let Bench::Latency(latency) = &arguments.what;
+    match &arguments.what {
+        Bench::Latency(arguments) => latency(arguments),
+        Bench::Rivals(arguments) => rivals(arguments),
+    }
+}
+
+fn latency(arguments: &LatencyArguments) -> Result<()> {
     let options = kasha_bench::LatencyOptions {
-        link_delay: latency.link_delay,
-        rounds: latency.rounds,
-        operations: latency.operations,
-        ..kasha_bench::LatencyOptions::new(std::env::current_exe()?, latency.faults.0.clone())
+        link_delay: arguments.link_delay,
+        rounds: arguments.rounds,
+        operations: arguments.operations,
+        ..kasha_bench::LatencyOptions::new(std::env::current_exe()?, arguments.faults.0.clone())
     };
     let report = kasha_bench::latency(options)?;
     say!("{report}");
-    if let Some(path) = &latency.json {
-        std::fs::write(path, report.to_json()).with_context(|| format!("cannot write {}", path.display()))?;
+    write_json(arguments.json.as_deref(), &report.to_json())
+}
+
+fn rivals(arguments: &RivalsArguments) -> Result<()> {
+    if let Err(reason) = kasha_netlab::Netlab::available() {
+        say!("SKIPPED the comparison with other stores: {reason}");
+        return Ok(());
     }
-    Ok(())
+    let options = kasha_bench::rivals::RivalsOptions {
+        delays: arguments.delays.clone(),
+        clients: arguments.clients.clone(),
+        rounds: arguments.rounds,
+        round_time: arguments.round_time,
+        spin: arguments.spin,
+        data: arguments.data.clone(),
+        ..kasha_bench::rivals::RivalsOptions::new(std::env::current_exe()?)
+    };
+    let report = kasha_bench::rivals::rivals(&options)?;
+    say!("{report}");
+    write_json(arguments.json.as_deref(), &report.to_json())
+}
+
+fn write_json(path: Option<&Path>, json: &str) -> Result<()> {
+    let Some(path) = path else { return Ok(()) };
+    std::fs::write(path, json).with_context(|| format!("cannot write {}", path.display()))
 }

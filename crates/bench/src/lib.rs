@@ -18,6 +18,7 @@ mod latency;
 pub mod limits;
 mod ports;
 mod report;
+pub mod rivals;
 mod say;
 mod watch;
 

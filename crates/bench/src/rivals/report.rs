@@ -1,0 +1,316 @@
+//! The comparison's report: a table for people, JSON for the ledger.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::time::Duration;
+
+use hdrhistogram::Histogram;
+use kasha_netlab::Counters;
+use serde::Serialize;
+
+use super::RivalsOptions;
+use super::load::Round;
+use crate::limits::LATENCY_MAX_NANOS;
+use crate::report::Machine;
+
+/// A store and how it is used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Mode {
+    KashaFsync,
+    Etcd,
+    KashaF1,
+    RedisWait1,
+    KashaF2,
+    RedisWait2,
+}
+
+impl Mode {
+    /// All, in the order in which they take turns and are shown.
+    pub(super) const ALL: [Self; 6] =
+        [Self::KashaFsync, Self::Etcd, Self::KashaF1, Self::RedisWait1, Self::KashaF2, Self::RedisWait2];
+
+    /// Those that promise the same.
+    const PAIRS: [(Self, Self); 3] =
+        [(Self::KashaFsync, Self::Etcd), (Self::KashaF1, Self::RedisWait1), (Self::KashaF2, Self::RedisWait2)];
+
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::KashaFsync => "kasha-fsync",
+            Self::Etcd => "etcd",
+            Self::KashaF1 => "kasha-f1",
+            Self::RedisWait1 => "redis-wait1",
+            Self::KashaF2 => "kasha-f2",
+            Self::RedisWait2 => "redis-wait2",
+        }
+    }
+}
+
+/// What the design aims at: a ratio's key, whether it is to be small, and the bound.
+const TARGETS: [(&str, bool, f64); 3] = [
+    ("rivals.500us.kasha-fsync/etcd.p50", true, 0.5),
+    ("rivals.500us.kasha-f1/redis-wait1.p50", true, 0.55),
+    ("rivals.500us.c64.kasha-f2/redis-wait2.throughput", false, 1.0),
+];
+
+/// One store's rounds at one delay with one number of callers.
+#[derive(Clone, Debug)]
+pub(super) struct Measured {
+    pub(super) mode: Mode,
+    delay: Duration,
+    clients: usize,
+    latency: Histogram<u64>,
+    time: Duration,
+    cpu: Duration,
+    fast: u64,
+}
+
+impl Measured {
+    pub(super) fn new(delay: Duration, clients: usize, mode: Mode) -> Self {
+        let latency = Histogram::new_with_bounds(1, LATENCY_MAX_NANOS, 3).expect("valid bounds");
+        Self { mode, delay, clients, latency, time: Duration::ZERO, cpu: Duration::ZERO, fast: 0 }
+    }
+
+    pub(super) fn add(&mut self, round: &Round, cpu: Duration) {
+        round.latencies.iter().for_each(|nanos| self.latency.saturating_record(*nanos));
+        self.time += round.time;
+        self.cpu += cpu;
+        self.fast += round.fast;
+    }
+}
+
+/// One line of the report.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Figures {
+    /// One-way delay of each link, in microseconds.
+    pub delay_us: u64,
+    /// Callers, each with one update at a time.
+    pub clients: usize,
+    /// The store and how it is used.
+    pub mode: &'static str,
+    /// Median, in microseconds.
+    pub p50_us: f64,
+    /// 99th percentile, in microseconds.
+    pub p99_us: f64,
+    /// Updates a second.
+    pub throughput: f64,
+    /// Processor time that all its servers took for one update, in microseconds. What the kernel does for a packet that
+    /// it receives is done by the virtual network's switch, and is not in it.
+    pub server_cpu_us: f64,
+    /// Updates measured.
+    pub operations: u64,
+    /// Share of them that completed in one round trip by their witnesses; 0 for others than Kasha.
+    pub fast_path_rate: f64,
+}
+
+impl From<&Measured> for Figures {
+    fn from(measured: &Measured) -> Self {
+        let Measured { mode, delay, clients, latency, time, cpu, fast } = measured;
+        let operations = latency.len();
+        let each = |total: f64| if operations == 0 { 0.0 } else { total / operations as f64 };
+        let percentile = |percentile| rounded(latency.value_at_percentile(percentile) as f64 / 1000.0);
+        Self {
+            delay_us: u64::try_from(delay.as_micros()).unwrap_or(u64::MAX),
+            clients: *clients,
+            mode: mode.name(),
+            p50_us: percentile(50.0),
+            p99_us: percentile(99.0),
+            throughput: if time.is_zero() { 0.0 } else { rounded(operations as f64 / time.as_secs_f64()) },
+            server_cpu_us: rounded(each(cpu.as_secs_f64() * 1e6)),
+            operations,
+            fast_path_rate: each(*fast as f64),
+        }
+    }
+}
+
+fn rounded(number: f64) -> f64 {
+    (number * 100.0).round() / 100.0
+}
+
+/// How well the virtual network did at one delay.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct NetworkFigures {
+    /// One-way delay of each link, in microseconds.
+    pub delay_us: u64,
+    /// Packets forwarded.
+    pub packets: u64,
+    /// Packets that no link was to lose and that were lost all the same: there must be none.
+    pub dropped: u64,
+    /// How much later than due they were forwarded, in the mean, in microseconds.
+    pub late_mean_us: f64,
+    /// The latest of them, in microseconds.
+    pub late_max_us: f64,
+}
+
+impl NetworkFigures {
+    pub(super) fn new(delay: Duration, seen: &Counters) -> Self {
+        Self {
+            delay_us: u64::try_from(delay.as_micros()).unwrap_or(u64::MAX),
+            packets: seen.delivered,
+            dropped: seen.overflowed + seen.refused,
+            late_mean_us: rounded(seen.late_mean().as_secs_f64() * 1e6),
+            late_max_us: rounded(seen.late_max.as_secs_f64() * 1e6),
+        }
+    }
+}
+
+/// What the comparison found.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct RivalsReport {
+    /// Where.
+    pub machine: Machine,
+    /// Bytes of a value.
+    pub value_bytes: usize,
+    /// How well the network did.
+    pub networks: Vec<NetworkFigures>,
+    /// Every store at every delay and number of callers.
+    pub results: Vec<Figures>,
+    /// `rivals.500us.kasha-fsync/etcd.p50` and so on for `p99`, `throughput` and `cpu`; with more callers than one,
+    /// `rivals.500us.c64.…`.
+    pub ratios: BTreeMap<String, f64>,
+}
+
+impl RivalsReport {
+    pub(super) fn new(
+        machine: Machine,
+        options: &RivalsOptions,
+        networks: Vec<NetworkFigures>,
+        measured: &[Measured],
+    ) -> Self {
+        let results: Vec<Figures> = measured.iter().map(Figures::from).collect();
+        let mut ratios = BTreeMap::new();
+        for ours in &results {
+            let theirs =
+                results.iter().filter(|other| (other.delay_us, other.clients) == (ours.delay_us, ours.clients));
+            for theirs in theirs.filter(|other| is_pair(ours.mode, other.mode)) {
+                let callers = if ours.clients == 1 { String::new() } else { format!("c{}.", ours.clients) };
+                let prefix = format!("rivals.{}us.{callers}{}/{}", ours.delay_us, ours.mode, theirs.mode);
+                for (what, ours, theirs) in [
+                    ("p50", ours.p50_us, theirs.p50_us),
+                    ("p99", ours.p99_us, theirs.p99_us),
+                    ("throughput", ours.throughput, theirs.throughput),
+                    ("cpu", ours.server_cpu_us, theirs.server_cpu_us),
+                ] {
+                    ratios.insert(format!("{prefix}.{what}"), ratio(ours, theirs));
+                }
+            }
+        }
+        Self { machine, value_bytes: options.value_bytes, networks, results, ratios }
+    }
+
+    /// As JSON, for the ledger of measurements.
+    ///
+    /// # Panics
+    /// Never: there is nothing in it that JSON cannot say.
+    #[must_use]
+    pub fn to_json(&self) -> String {
+        serde_json::to_string_pretty(self).expect("numbers and texts")
+    }
+}
+
+fn is_pair(ours: &str, theirs: &str) -> bool {
+    Mode::PAIRS.iter().any(|(one, other)| (one.name(), other.name()) == (ours, theirs))
+}
+
+fn ratio(this: f64, other: f64) -> f64 {
+    if other == 0.0 { 0.0 } else { (this / other * 1000.0).round() / 1000.0 }
+}
+
+impl fmt::Display for RivalsReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { machine, value_bytes, networks, results, ratios } = self;
+        writeln!(
+            f,
+            "One update of {value_bytes} bytes, three servers, {} cores ({}); times in µs, µs of all servers' processors per update.",
+            machine.cores, machine.processor
+        )?;
+        for NetworkFigures { delay_us, packets, dropped, late_mean_us, late_max_us } in networks {
+            writeln!(
+                f,
+                "\n{delay_us} µs each way: {packets} packets, {late_mean_us} µs later than due in the mean, {late_max_us} at most, \
+                 {dropped} dropped"
+            )?;
+            writeln!(
+                f,
+                "{:>7}  {:<12} {:>10} {:>10} {:>11} {:>9} {:>10} {:>9}",
+                "clients", "store", "p50", "p99", "updates/s", "cpu", "updates", "fast path"
+            )?;
+            for result in results.iter().filter(|result| result.delay_us == *delay_us) {
+                let is_ours = result.mode.starts_with("kasha");
+                let fast = if is_ours { format!("{:.2} %", result.fast_path_rate * 100.0) } else { "-".to_owned() };
+                let Figures { clients, mode, p50_us, p99_us, throughput, server_cpu_us, operations, .. } = result;
+                writeln!(
+                    f,
+                    "{clients:>7}  {mode:<12} {p50_us:>10.1} {p99_us:>10.1} {throughput:>11.0} {server_cpu_us:>9.1} {operations:>10} \
+                     {fast:>9}"
+                )?;
+            }
+        }
+        writeln!(f, "\n{:<52} {:>9}", "ratio", "figure")?;
+        for (key, ratio) in ratios {
+            let target = TARGETS.iter().find(|(wanted, ..)| wanted == key);
+            let verdict = target.map_or_else(String::new, |&(_, is_small, bound)| {
+                let is_met = if is_small { *ratio <= bound } else { *ratio >= bound };
+                let (sign, met) = (if is_small { "<=" } else { ">=" }, if is_met { "met" } else { "missed" });
+                format!("   target {sign} {bound}: {met}")
+            });
+            writeln!(f, "{key:<52} {ratio:>9.3}{verdict}")?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn report() -> RivalsReport {
+        let options = RivalsOptions::new("kasha".into());
+        let mut measured = Vec::new();
+        for clients in [1, 64] {
+            for (index, mode) in (1..).zip(Mode::ALL) {
+                let mut one = Measured::new(Duration::from_micros(500), clients, mode);
+                let round = Round { latencies: vec![index * 1_000_000; 100], time: Duration::from_secs(1), fast: 50 };
+                one.add(&round, Duration::from_millis(index));
+                measured.push(one);
+            }
+        }
+        let counters = Counters { delivered: 10, late_total: Duration::from_micros(50), ..Counters::default() };
+        let networks = vec![NetworkFigures::new(Duration::from_micros(500), &counters)];
+        RivalsReport::new(
+            Machine { cores: 2, processor: "p".into(), kernel: "6".into() },
+            &options,
+            networks,
+            &measured,
+        )
+    }
+
+    #[test]
+    fn every_pair_has_its_ratios_and_targets_are_judged() {
+        let report = report();
+        assert_eq!(report.ratios.len(), 3 * 4 * 2);
+        let near = |key: &str, wanted: f64| assert!((report.ratios[key] - wanted).abs() < 0.003, "{key}");
+        near("rivals.500us.kasha-fsync/etcd.p50", 0.5);
+        near("rivals.500us.kasha-f1/redis-wait1.p99", 0.75);
+        near("rivals.500us.c64.kasha-f2/redis-wait2.throughput", 1.0);
+        near("rivals.500us.c64.kasha-f2/redis-wait2.cpu", 5.0 / 6.0);
+        for (key, ..) in TARGETS {
+            assert!(report.ratios.contains_key(key), "{key}");
+        }
+        let text = report.to_string();
+        assert!(text.contains("target >= 1: met") && text.contains("target <= 0.55: missed"), "{text}");
+        assert!((report.results[0].server_cpu_us - 10.0).abs() < 1e-9, "a millisecond for a hundred updates");
+        assert!((report.networks[0].late_mean_us - 5.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn the_table_is_aligned_and_json_has_the_ledgers_keys() {
+        let report = report();
+        let text = report.to_string();
+        let lines: Vec<&str> = text.lines().skip(3).take(13).collect();
+        assert!(lines.iter().all(|line| line.chars().count() == lines[0].chars().count()), "{text}");
+        let json: serde_json::Value = serde_json::from_str(&report.to_json()).unwrap();
+        assert_eq!(json["results"].as_array().unwrap().len(), 12);
+        assert_eq!(json["results"][1]["mode"], "etcd");
+        assert!(json["ratios"]["rivals.500us.kasha-fsync/etcd.p50"].is_f64());
+    }
+}

@@ -1,0 +1,160 @@
+//! Processes of stores on hosts of the network: where they live, that they live, and what processor time they take.
+
+use std::fs::{self, File};
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, bail, ensure};
+use kasha_netlab::Netlab;
+
+use crate::limits;
+
+/// What the distribution's packages are called, and how to get them.
+const INSTALL: &str = "apt-get install --no-install-recommends etcd-server redis-server";
+
+/// `statfs`'s name of a file system in memory.
+const TMPFS_MAGIC: i64 = 0x0102_1994;
+
+/// The rivals' programs must be there.
+pub(super) fn find_installed() -> anyhow::Result<()> {
+    for program in ["etcd", "redis-server"] {
+        let found = Command::new(program).arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status();
+        ensure!(found.is_ok(), "{program} is not installed: run `{INSTALL}`, and stop the services that it may start");
+    }
+    Ok(())
+}
+
+/// What is fsynced must reach a disk.
+pub(super) fn ensure_disk(folder: &Path) -> anyhow::Result<()> {
+    let shown = folder.display();
+    fs::create_dir_all(folder).with_context(|| format!("cannot create {shown}"))?;
+    let system = rustix::fs::statfs(folder).with_context(|| format!("cannot ask for the file system of {shown}"))?;
+    ensure!(system.f_type != TMPFS_MAGIC, "{shown} is in memory, where fsync does nothing: give a folder on a disk");
+    Ok(())
+}
+
+/// Where servers are started.
+#[derive(Debug)]
+pub(super) struct Place<'a> {
+    pub(super) lab: &'a Netlab,
+    pub(super) folder: PathBuf,
+}
+
+impl Place<'_> {
+    /// An address on a server's host.
+    pub(super) fn address(&self, host: usize, port: u16) -> SocketAddr {
+        SocketAddr::from((self.lab.host(host).address(), port))
+    }
+
+    /// A new folder of a server's own.
+    pub(super) fn folder(&self, store: &str, host: usize) -> anyhow::Result<PathBuf> {
+        let folder = self.folder.join(format!("{store}-{host}"));
+        fs::create_dir_all(&folder).with_context(|| format!("cannot create {}", folder.display()))?;
+        Ok(folder)
+    }
+}
+
+/// A store's processes, one on each host.
+#[derive(Debug)]
+pub(super) struct Servers {
+    name: &'static str,
+    folder: PathBuf,
+    children: Vec<Child>,
+}
+
+impl Servers {
+    pub(super) fn new(name: &'static str, place: &Place<'_>) -> Self {
+        Self { name, folder: place.folder.clone(), children: Vec::new() }
+    }
+
+    /// Starts the next host's process.
+    pub(super) fn spawn(&mut self, place: &Place<'_>, mut command: Command) -> anyhow::Result<()> {
+        let host = self.children.len();
+        let log = File::create(self.log_file(host)).context("cannot create a log file")?;
+        command.stdin(Stdio::null()).stderr(log.try_clone().context("cannot share a log file")?).stdout(log);
+        let child = place.lab.host(host).spawn(command);
+        self.children.push(child.with_context(|| format!("cannot start {}", self.name))?);
+        Ok(())
+    }
+
+    fn log_file(&self, host: usize) -> PathBuf {
+        self.folder.join(format!("{}-{host}.log", self.name))
+    }
+
+    /// Waits until the store says that it is ready.
+    pub(super) fn wait(&mut self, mut is_ready: impl FnMut() -> anyhow::Result<bool>) -> anyhow::Result<()> {
+        let deadline = Instant::now() + limits::START;
+        let name = self.name;
+        loop {
+            match is_ready() {
+                Ok(true) => return Ok(()),
+                Ok(false) if Instant::now() < deadline => {}
+                Err(_) if Instant::now() < deadline => {}
+                Ok(false) => {
+                    bail!("{name} is not ready after {:?}; its logs are in {}", limits::START, self.folder.display())
+                }
+                Err(error) => return Err(error.context(format!("{name}; its logs are in {}", self.folder.display()))),
+            }
+            for (host, child) in self.children.iter_mut().enumerate() {
+                if let Some(status) = child.try_wait().context("cannot look after a server")? {
+                    let log = fs::read_to_string(self.folder.join(format!("{name}-{host}.log"))).unwrap_or_default();
+                    bail!("{name} on host {host} ended by itself ({status}):\n{log}");
+                }
+            }
+            std::thread::sleep(limits::LOOK);
+        }
+    }
+
+    /// Processor time of all processes so far.
+    pub(super) fn cpu_time(&self) -> anyhow::Result<Duration> {
+        self.children.iter().map(|child| process_time(child.id())).sum()
+    }
+}
+
+impl Drop for Servers {
+    fn drop(&mut self) {
+        for child in &mut self.children {
+            // It may have ended by itself; either way it is gone after the wait.
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+fn process_time(pid: u32) -> anyhow::Result<Duration> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).with_context(|| format!("process {pid} is gone"))?;
+    let ticks = ticks(&stat).with_context(|| format!("unexpected /proc/{pid}/stat: {stat}"))?;
+    Ok(Duration::from_secs_f64(ticks as f64 / rustix::param::clock_ticks_per_second() as f64))
+}
+
+/// User and system time in a line of `/proc/PID/stat`: the 12th and 13th field after the name, which may contain
+/// anything.
+fn ticks(stat: &str) -> Option<u64> {
+    let (_, fields) = stat.rsplit_once(") ")?;
+    let mut times = fields.split(' ').skip(11).map(str::parse::<u64>);
+    Some(times.next()?.ok()? + times.next()?.ok()?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn processor_time_is_found_behind_any_name() {
+        let stat = "7 (a) b) c) S 1 7 7 0 -1 4194560 100 0 0 0 40 2 0 0 20 0 1 0 5";
+        assert_eq!(ticks(stat), Some(42));
+        assert_eq!(ticks("7 (a) S 1"), None);
+        assert!(process_time(std::process::id()).is_ok());
+    }
+
+    #[test]
+    fn a_file_system_in_memory_is_refused() {
+        let shared = Path::new("/dev/shm");
+        if shared.is_dir() {
+            let error = ensure_disk(shared).unwrap_err().to_string();
+            assert!(error.contains("fsync does nothing"), "{error}");
+        }
+    }
+}
