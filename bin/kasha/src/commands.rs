@@ -77,6 +77,9 @@ struct RivalsArguments {
     /// How long a store is measured in a round.
     #[arg(long, default_value = "1s", value_parser = crate::duration::parse)]
     round_time: Duration,
+    /// All callers of Kasha and of etcd share one client and its connections.
+    #[arg(long)]
+    shared: bool,
     /// How long the network's switch spins before a packet is due, rather than sleep.
     #[arg(long, default_value = "0", value_parser = crate::duration::parse)]
     spin: Duration,
@@ -227,6 +230,7 @@ fn rivals(arguments: &RivalsArguments) -> Result<()> {
         clients: arguments.clients.clone(),
         rounds: arguments.rounds,
         round_time: arguments.round_time,
+        shared: arguments.shared,
         spin: arguments.spin,
         data: arguments.data.clone(),
         ..kasha_bench::rivals::RivalsOptions::new(std::env::current_exe()?)

@@ -5,10 +5,10 @@
 //!   `everysec`; `WAIT 1` in the same packet as the `SET`).
 //! - `kasha-f2` and `redis-wait2`: the same on three machines.
 //!
-//! Each has three hosts, and clients have the fourth. All run at once and are measured in turns, so that whatever else
-//! the machine does falls on all alike. One process is the client of all: it uses each store as its own client
-//! libraries do: one session (Kasha), one HTTP/2 connection to the leader (etcd), a connection for each caller (Redis,
-//! whose WAIT blocks the connection that it is sent on).
+//! Each has three hosts, and the callers have the fourth: one process on one tokio runtime, for all stores alike. Each
+//! caller has connections of its own; with `shared`, all use one client, as callers within one program do (not with
+//! Redis, whose WAIT blocks the connection that it is sent on). All stores run at once and are measured in turns, so
+//! that whatever else the machine does falls on all alike.
 
 mod etcd;
 mod kasha;
@@ -23,7 +23,6 @@ use std::time::Duration;
 use anyhow::{Context, ensure};
 use indicatif::{ProgressBar, ProgressStyle};
 use kasha_netlab::{Link, Netlab, NetlabOptions};
-use kasha_wire::Durability;
 
 use crate::report::Machine;
 use etcd::Etcd;
@@ -59,6 +58,8 @@ pub struct RivalsOptions {
     pub value_bytes: usize,
     /// Keys, chosen uniformly.
     pub keys: u32,
+    /// All callers of Kasha and of etcd share one client and its connections.
+    pub shared: bool,
     /// See [`NetlabOptions::spin`].
     pub spin: Duration,
     /// Show a bar (on a terminal only).
@@ -78,9 +79,15 @@ impl RivalsOptions {
             round_time: Duration::from_secs(1),
             value_bytes: 100,
             keys: 100_000,
+            shared: false,
             spin: Duration::ZERO,
             progress: true,
         }
+    }
+
+    /// Clients of each store that can share connections.
+    fn connections(&self) -> usize {
+        if self.shared { 1 } else { self.clients.iter().copied().max().unwrap_or(1) }
     }
 
     fn check(&self) -> anyhow::Result<()> {
@@ -149,16 +156,15 @@ struct Stores {
 
 impl Stores {
     fn start(options: &RivalsOptions, place: &Place<'_>) -> anyhow::Result<Self> {
-        let connections = options.clients.iter().copied().max().unwrap_or(1);
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.context("cannot start a runtime")?;
-        let kasha = |name, faults, durability| Kasha::start(place, &options.exe, name, faults, durability);
+        let kasha = |mode| Kasha::start(options, place, &runtime, mode);
         Ok(Self {
-            kasha_fsync: kasha(Mode::KashaFsync, 1, Durability::Fsync)?,
-            kasha_f1: kasha(Mode::KashaF1, 1, Durability::Replicated)?,
-            kasha_f2: kasha(Mode::KashaF2, 2, Durability::Replicated)?,
-            etcd: Etcd::start(place, &runtime)?,
-            redis: Redis::start(place, &runtime, connections)?,
+            kasha_fsync: kasha(Mode::KashaFsync)?,
+            kasha_f1: kasha(Mode::KashaF1)?,
+            kasha_f2: kasha(Mode::KashaF2)?,
+            etcd: Etcd::start(options, place, &runtime)?,
+            redis: Redis::start(options, place, &runtime)?,
             runtime,
         })
     }
@@ -177,9 +183,9 @@ impl Stores {
 
     fn round(&mut self, mode: Mode, load: &Load) -> anyhow::Result<Round> {
         match mode {
-            Mode::KashaFsync => self.kasha_fsync.round(load),
-            Mode::KashaF1 => self.kasha_f1.round(load),
-            Mode::KashaF2 => self.kasha_f2.round(load),
+            Mode::KashaFsync => self.kasha_fsync.round(&self.runtime, load),
+            Mode::KashaF1 => self.kasha_f1.round(&self.runtime, load),
+            Mode::KashaF2 => self.kasha_f2.round(&self.runtime, load),
             Mode::Etcd => self.etcd.round(&self.runtime, load),
             Mode::RedisWait1 => self.redis.round(&self.runtime, load, 1),
             Mode::RedisWait2 => self.redis.round(&self.runtime, load, 2),

@@ -1,4 +1,4 @@
-//! etcd: three members, and one HTTP/2 connection to the leader with a stream for each put, as its own client makes it.
+//! etcd: three members, and HTTP/2 connections to the leader, with a stream for each put, as its own client has it.
 //!
 //! gRPC is HTTP/2 with five bytes before each message, and a `PutRequest` is two fields: `h2` and this file are a whole
 //! client. (etcd's JSON gateway would measure the gateway; a gRPC stack with its code generator is many times this.)
@@ -17,22 +17,22 @@ use tokio::runtime::Runtime;
 
 use super::load::{self, Load, Round};
 use super::servers::{Place, Servers};
-use super::{SERVERS, report::Mode};
+use super::{RivalsOptions, SERVERS, report::Mode};
 use crate::limits;
 
 const CLIENT_PORT: u16 = 2379;
 const PEER_PORT: u16 = 2380;
 
-/// A running cluster and a connection to its leader.
+/// A running cluster and connections to its leader.
 pub(super) struct Etcd {
     members: Vec<SocketAddr>,
     leader: SocketAddr,
-    requests: SendRequest<Bytes>,
+    connections: Vec<SendRequest<Bytes>>,
     pub(super) servers: Servers,
 }
 
 impl Etcd {
-    pub(super) fn start(place: &Place<'_>, runtime: &Runtime) -> anyhow::Result<Self> {
+    pub(super) fn start(options: &RivalsOptions, place: &Place<'_>, runtime: &Runtime) -> anyhow::Result<Self> {
         let name = Mode::Etcd.name();
         let mut servers = Servers::new(name, place);
         let url = |host, port| format!("http://{}", place.address(host, port));
@@ -57,20 +57,20 @@ impl Etcd {
             Ok(leader.is_some())
         })?;
         let leader = leader.expect("found");
-        let requests = runtime.block_on(connect(leader))?;
-        Ok(Self { members, leader, requests, servers })
+        let connections = runtime.block_on(connect(leader, options.connections()))?;
+        Ok(Self { members, leader, connections, servers })
     }
 
     pub(super) fn round(&mut self, runtime: &Runtime, load: &Load) -> anyhow::Result<Round> {
         // A follower would have to ask the leader.
         if !is_leader(self.leader)? {
             self.leader = find_leader(&self.members)?.context("etcd has no leader")?;
-            self.requests = runtime.block_on(connect(self.leader))?;
+            self.connections = runtime.block_on(connect(self.leader, self.connections.len()))?;
         }
         let uri = format!("http://{}/etcdserverpb.KV/Put", self.leader);
-        load::run(runtime, load, |client, end| {
-            let (mut keys, value, uri) = (load.keys(client), load.value.clone(), uri.clone());
-            let mut requests = self.requests.clone();
+        load::run(runtime, load, |caller, end| {
+            let (mut keys, value, uri) = (load.keys(caller), load.value.clone(), uri.clone());
+            let mut requests = self.connections[caller % self.connections.len()].clone();
             async move {
                 let mut latencies = Vec::new();
                 while Instant::now() < end {
@@ -85,15 +85,19 @@ impl Etcd {
     }
 }
 
-async fn connect(leader: SocketAddr) -> anyhow::Result<SendRequest<Bytes>> {
-    let stream = tokio::net::TcpStream::connect(leader).await.context("cannot connect to etcd")?;
-    stream.set_nodelay(true)?;
-    let (requests, connection) = h2::client::handshake(stream).await.context("etcd speaks no HTTP/2")?;
-    tokio::spawn(async move {
-        // If it ends badly, so does the next request.
-        let _ = connection.await;
-    });
-    Ok(requests)
+async fn connect(leader: SocketAddr, count: usize) -> anyhow::Result<Vec<SendRequest<Bytes>>> {
+    let mut connections = Vec::new();
+    for _ in 0..count {
+        let stream = tokio::net::TcpStream::connect(leader).await.context("cannot connect to etcd")?;
+        stream.set_nodelay(true)?;
+        let (requests, connection) = h2::client::handshake(stream).await.context("etcd speaks no HTTP/2")?;
+        tokio::spawn(async move {
+            // If it ends badly, so does the next request.
+            let _ = connection.await;
+        });
+        connections.push(requests);
+    }
+    Ok(connections)
 }
 
 async fn put(requests: SendRequest<Bytes>, uri: &str, message: Bytes) -> anyhow::Result<SendRequest<Bytes>> {

@@ -1,140 +1,123 @@
-//! Kasha: three `kasha server`, as they are shipped, and one session with a call under way for each caller.
+//! Kasha: three `kasha server`, as they are shipped, and the client as programs use it.
 
-use std::path::Path as FilePath;
+use std::path::Path;
 use std::process::Command;
 use std::time::Instant;
 
-use anyhow::bail;
-use kasha_client::Path;
-use kasha_client::session::{CallId, CallOptions, Completion, Session};
-use kasha_machine::Effects;
-use kasha_runtime::{Application, Clock, Control, EventLoop};
-use kasha_types::{TableId, Tick};
-use kasha_wire::{Durability, Update};
+use anyhow::Context;
+use kasha_client::{Client, Table};
+use kasha_wire::Durability;
+use tokio::runtime::Runtime;
 
-use super::load::{Keys, Load, Round};
+use super::load::{self, Load, Round};
 use super::report::Mode;
 use super::servers::{Place, Servers};
-use super::{SERVERS, load};
-use crate::client::{Connect, create_table, is_whole, look};
+use super::{RivalsOptions, SERVERS};
+use crate::client::is_whole;
 use crate::limits;
 
 /// The coordinator's port; clusters use the ones after it.
 const FIRST_PORT: u16 = 7000;
 
-/// A running cluster and its client.
+const TABLE: &str = "rivals";
+
+/// A running cluster and its clients.
 pub(super) struct Kasha {
-    // Dropped first: it talks to the servers.
-    client: EventLoop<Session>,
-    table: TableId,
+    clients: Vec<(Client, Table)>,
     pub(super) servers: Servers,
 }
 
 impl Kasha {
     pub(super) fn start(
+        options: &RivalsOptions,
         place: &Place<'_>,
-        exe: &FilePath,
+        runtime: &Runtime,
         mode: Mode,
-        faults: u8,
-        durability: Durability,
     ) -> anyhow::Result<Self> {
+        let (faults, durability) = match mode {
+            Mode::KashaFsync => (1, Durability::Fsync),
+            Mode::KashaF2 => (2, Durability::Replicated),
+            Mode::KashaF1 | Mode::Etcd | Mode::RedisWait1 | Mode::RedisWait2 => (1, Durability::Replicated),
+        };
         // Clusters share the hosts.
         let port = FIRST_PORT + 2 * mode as u16;
-        let mut servers = Servers::new(mode.name(), place);
-        for host in 0..SERVERS {
-            let mut command = Command::new(exe);
-            let durability = match durability {
-                Durability::Replicated => "replicated",
-                Durability::Fsync => "fsync",
-            };
-            command.arg("server").arg("--data").arg(place.folder(mode.name(), host)?);
-            command.args(["--node", &(host + 1).to_string()]);
-            command.args(["--listen", &place.address(host, port + 1).to_string()]);
-            command.args(["--coordinator", &place.address(0, port).to_string()]);
-            if host == 0 {
-                command.args(["--host-coordinator", "--nodes", &SERVERS.to_string(), "--shards", "1"]);
-                command.args(["--faults", &faults.to_string(), "--durability", durability]);
-            }
-            servers.spawn(place, command)?;
-        }
-        let mut connect = Connect::new(mode.name(), (0..SERVERS).map(|host| place.address(host, port + 1)).collect());
-        connect.session.deadline = limits::OPERATION;
-        let mut client = connect.open()?;
+        let mut servers = start(place, &options.exe, mode, port, faults, durability)?;
+        let seeds: Vec<String> = (0..SERVERS).map(|host| place.address(host, port + 1).to_string()).collect();
+        let mut first = None;
         servers.wait(|| {
-            look(&mut client, limits::LOOK)?;
-            let session = client.machine();
-            Ok(session.is_open() && session.configuration().is_some_and(is_whole))
+            runtime.block_on(async {
+                if first.is_none() {
+                    first = Some(Client::connect(&seeds).await?);
+                }
+                let client = first.as_ref().expect("connected");
+                Ok(is_whole(&client.fresh_configuration().await?))
+            })
         })?;
-        let table = create_table(&mut client, "rivals")?;
-        Ok(Self { client, table, servers })
-    }
-
-    pub(super) fn round(&mut self, load: &Load) -> anyhow::Result<Round> {
-        let start = Instant::now();
-        let callers = (0..load.clients).map(|client| Caller { keys: load.keys(client), under_way: None }).collect();
-        let mut calling = Calling {
-            table: self.table,
-            load,
-            end: start + load.time,
-            callers,
-            round: Round::default(),
-            failure: None,
-        };
-        self.client.run(&mut calling)?;
-        if let Some(failure) = calling.failure {
-            bail!("an update was not executed: {failure}");
-        }
-        Ok(Round { time: start.elapsed(), ..calling.round })
-    }
-}
-
-#[derive(Debug)]
-struct Caller {
-    keys: Keys,
-    under_way: Option<(CallId, Instant)>,
-}
-
-struct Calling<'a> {
-    table: TableId,
-    load: &'a Load,
-    end: Instant,
-    callers: Vec<Caller>,
-    round: Round,
-    failure: Option<String>,
-}
-
-impl Calling<'_> {
-    fn on_completed(&mut self, call: CallId, completion: Completion, session: &mut Session) {
-        let is_its = |caller: &&mut Caller| matches!(caller.under_way, Some((its, _)) if its == call);
-        let Some(caller) = self.callers.iter_mut().find(is_its) else { return };
-        let Some((_, started)) = caller.under_way.take() else { return };
-        match completion {
-            Completion::Executed { result, path, .. } => {
-                session.recycle(result);
-                self.round.latencies.push(load::nanos_since(started));
-                self.round.fast += u64::from(path == Path::Fast);
+        let first = first.context("a cluster that is whole was asked")?;
+        let clients = runtime.block_on(async {
+            let mut clients = vec![(first.clone(), first.create_table(TABLE).await?)];
+            while clients.len() < options.connections() {
+                let client = Client::connect(&seeds).await?;
+                let table = client.table(TABLE).await?;
+                clients.push((client, table));
             }
-            other => self.failure = Some(format!("{other:?}")),
+            anyhow::Ok(clients)
+        });
+        Ok(Self { clients: clients?, servers })
+    }
+
+    pub(super) fn round(&mut self, runtime: &Runtime, load: &Load) -> anyhow::Result<Round> {
+        let before = runtime.block_on(self.fast())?;
+        let round = load::run(runtime, load, |caller, end| {
+            let (mut keys, value) = (load.keys(caller), load.value.clone());
+            let table = self.clients[caller % self.clients.len()].1.clone();
+            async move {
+                let mut latencies = Vec::new();
+                while Instant::now() < end {
+                    let start = Instant::now();
+                    table.put(keys.draw(), &value).deadline(limits::OPERATION).await?;
+                    latencies.push(load::nanos_since(start));
+                }
+                Ok(latencies)
+            }
+        })?;
+        Ok(Round { fast: runtime.block_on(self.fast())? - before, ..round })
+    }
+
+    /// Updates so far that took one round trip.
+    async fn fast(&self) -> anyhow::Result<u64> {
+        let mut fast = 0;
+        for (client, _) in &self.clients {
+            fast += client.stats().await?.fast;
         }
+        Ok(fast)
     }
 }
 
-impl Application<Session> for Calling<'_> {
-    fn turn(&mut self, _: Tick, session: &mut Session, out: &mut Effects) -> Control {
-        while let Some((call, completion)) = session.poll_completed() {
-            self.on_completed(call, completion, session);
+fn start(
+    place: &Place<'_>,
+    exe: &Path,
+    mode: Mode,
+    port: u16,
+    faults: u8,
+    durability: Durability,
+) -> anyhow::Result<Servers> {
+    let mut servers = Servers::new(mode.name(), place);
+    let durability = match durability {
+        Durability::Replicated => "replicated",
+        Durability::Fsync => "fsync",
+    };
+    for host in 0..SERVERS {
+        let mut command = Command::new(exe);
+        command.arg("server").arg("--data").arg(place.folder(mode.name(), host)?);
+        command.args(["--node", &(host + 1).to_string()]);
+        command.args(["--listen", &place.address(host, port + 1).to_string()]);
+        command.args(["--coordinator", &place.address(0, port).to_string()]);
+        if host == 0 {
+            command.args(["--host-coordinator", "--nodes", &SERVERS.to_string(), "--shards", "1"]);
+            command.args(["--faults", &faults.to_string(), "--durability", durability]);
         }
-        if self.failure.is_some() {
-            return Control::Exit;
-        }
-        if Instant::now() < self.end {
-            for caller in self.callers.iter_mut().filter(|caller| caller.under_way.is_none()) {
-                let update = Update::Put { key: caller.keys.draw().as_bytes(), value: &self.load.value };
-                let started = Instant::now();
-                let call = session.update(Clock::now(), self.table, &update, &CallOptions::default(), out);
-                caller.under_way = Some((call, started));
-            }
-        }
-        if self.callers.iter().all(|caller| caller.under_way.is_none()) { Control::Exit } else { Control::Continue }
+        servers.spawn(place, command)?;
     }
+    Ok(servers)
 }

@@ -23,8 +23,8 @@ impl Load {
     }
 
     /// The keys of one caller: the same for every store.
-    pub(super) fn keys(&self, client: usize) -> Keys {
-        Keys { rng: Rng::new(self.seed << 32 | client as u64), keys: self.keys, text: String::new() }
+    pub(super) fn keys(&self, caller: usize) -> Keys {
+        Keys { rng: Rng::new((self.seed << 32) | caller as u64), keys: self.keys, text: String::new() }
     }
 }
 
@@ -69,7 +69,7 @@ where
     let end = start + load.time;
     runtime.block_on(async {
         let mut callers = tokio::task::JoinSet::new();
-        (0..load.clients).for_each(|client| drop(callers.spawn(caller(client, end))));
+        (0..load.clients).for_each(|number| drop(callers.spawn(caller(number, end))));
         let mut round = Round::default();
         while let Some(done) = callers.join_next().await {
             round.latencies.extend(done??);

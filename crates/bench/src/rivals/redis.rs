@@ -14,9 +14,9 @@ use tokio::net::TcpStream;
 use tokio::runtime::Runtime;
 use tokio::sync::Mutex;
 
-use super::SERVERS;
 use super::load::{self, Load, Round};
 use super::servers::{Place, Servers};
+use super::{RivalsOptions, SERVERS};
 use crate::limits;
 
 const PORT: u16 = 6379;
@@ -28,7 +28,7 @@ pub(super) struct Redis {
 }
 
 impl Redis {
-    pub(super) fn start(place: &Place<'_>, runtime: &Runtime, connections: usize) -> anyhow::Result<Self> {
+    pub(super) fn start(options: &RivalsOptions, place: &Place<'_>, runtime: &Runtime) -> anyhow::Result<Self> {
         let mut servers = Servers::new("redis", place);
         let primary = place.address(0, PORT);
         for host in 0..SERVERS {
@@ -43,7 +43,9 @@ impl Redis {
             servers.spawn(place, command)?;
         }
         servers.wait(|| runtime.block_on(has_replicas(primary)))?;
-        let connections = (0..connections).map(|_| {
+        // WAIT blocks the connection that it is sent on: callers cannot share one.
+        let callers = options.clients.iter().copied().max().unwrap_or(1);
+        let connections = (0..callers).map(|_| {
             let stream = runtime.block_on(connect(primary))?;
             Ok(Arc::new(Mutex::new(stream)))
         });
@@ -51,9 +53,9 @@ impl Redis {
     }
 
     pub(super) fn round(&mut self, runtime: &Runtime, load: &Load, replicas: u64) -> anyhow::Result<Round> {
-        load::run(runtime, load, |client, end| {
-            let (mut keys, value) = (load.keys(client), load.value.clone());
-            let connection = Arc::clone(&self.connections[client]);
+        load::run(runtime, load, |caller, end| {
+            let (mut keys, value) = (load.keys(caller), load.value.clone());
+            let connection = Arc::clone(&self.connections[caller]);
             async move {
                 // Nobody else has it: a caller's connection is its own.
                 let mut stream = connection.lock().await;

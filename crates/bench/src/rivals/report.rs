@@ -160,12 +160,14 @@ pub struct RivalsReport {
     pub machine: Machine,
     /// Bytes of a value.
     pub value_bytes: usize,
+    /// Whether all callers of Kasha and of etcd shared one client.
+    pub shared: bool,
     /// How well the network did.
     pub networks: Vec<NetworkFigures>,
     /// Every store at every delay and number of callers.
     pub results: Vec<Figures>,
     /// `rivals.500us.kasha-fsync/etcd.p50` and so on for `p99`, `throughput` and `cpu`; with more callers than one,
-    /// `rivals.500us.c64.…`.
+    /// `rivals.500us.c64.…`, or `rivals.500us.c64-shared.…`.
     pub ratios: BTreeMap<String, f64>,
 }
 
@@ -182,7 +184,8 @@ impl RivalsReport {
             let theirs =
                 results.iter().filter(|other| (other.delay_us, other.clients) == (ours.delay_us, ours.clients));
             for theirs in theirs.filter(|other| is_pair(ours.mode, other.mode)) {
-                let callers = if ours.clients == 1 { String::new() } else { format!("c{}.", ours.clients) };
+                let shared = if options.shared { "-shared" } else { "" };
+                let callers = if ours.clients == 1 { String::new() } else { format!("c{}{shared}.", ours.clients) };
                 let prefix = format!("rivals.{}us.{callers}{}/{}", ours.delay_us, ours.mode, theirs.mode);
                 for (what, ours, theirs) in [
                     ("p50", ours.p50_us, theirs.p50_us),
@@ -194,7 +197,7 @@ impl RivalsReport {
                 }
             }
         }
-        Self { machine, value_bytes: options.value_bytes, networks, results, ratios }
+        Self { machine, value_bytes: options.value_bytes, shared: options.shared, networks, results, ratios }
     }
 
     /// As JSON, for the ledger of measurements.
@@ -217,10 +220,12 @@ fn ratio(this: f64, other: f64) -> f64 {
 
 impl fmt::Display for RivalsReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { machine, value_bytes, networks, results, ratios } = self;
+        let Self { machine, value_bytes, shared, networks, results, ratios } = self;
+        let connections = if *shared { "callers share a client (not Redis's)" } else { "a client for each caller" };
         writeln!(
             f,
-            "One update of {value_bytes} bytes, three servers, {} cores ({}); times in µs, µs of all servers' processors per update.",
+            "One update of {value_bytes} bytes, three servers, {connections}, {} cores ({}).\n\
+             Times in µs; cpu: of all servers together, for one update.",
             machine.cores, machine.processor
         )?;
         for NetworkFigures { delay_us, packets, dropped, late_mean_us, late_max_us } in networks {
@@ -306,7 +311,7 @@ mod tests {
     fn the_table_is_aligned_and_json_has_the_ledgers_keys() {
         let report = report();
         let text = report.to_string();
-        let lines: Vec<&str> = text.lines().skip(3).take(13).collect();
+        let lines: Vec<&str> = text.lines().skip(4).take(13).collect();
         assert!(lines.iter().all(|line| line.chars().count() == lines[0].chars().count()), "{text}");
         let json: serde_json::Value = serde_json::from_str(&report.to_json()).unwrap();
         assert_eq!(json["results"].as_array().unwrap().len(), 12);
