@@ -68,18 +68,15 @@ struct RivalsArguments {
     /// One-way delays of every link.
     #[arg(long, default_value = "500us,2ms", value_delimiter = ',', value_parser = crate::duration::parse)]
     delays: Vec<Duration>,
-    /// Numbers of callers, each with one update at a time.
-    #[arg(long, default_value = "1,64", value_delimiter = ',')]
-    clients: Vec<usize>,
+    /// Numbers of callers, each with one update at a time and a client of its own; `-shared`: with one client for all.
+    #[arg(long, default_value = "1,64,64-shared", value_delimiter = ',')]
+    callers: Vec<kasha_bench::rivals::Callers>,
     /// Rounds; the stores take turns in each.
-    #[arg(long, default_value_t = 8)]
+    #[arg(long, default_value_t = 6)]
     rounds: u32,
     /// How long a store is measured in a round.
     #[arg(long, default_value = "1s", value_parser = crate::duration::parse)]
     round_time: Duration,
-    /// All callers of Kasha and of etcd share one client and its connections.
-    #[arg(long)]
-    shared: bool,
     /// How long the network's switch spins before a packet is due, rather than sleep.
     #[arg(long, default_value = "0", value_parser = crate::duration::parse)]
     spin: Duration,
@@ -227,10 +224,9 @@ fn rivals(arguments: &RivalsArguments) -> Result<()> {
     }
     let options = kasha_bench::rivals::RivalsOptions {
         delays: arguments.delays.clone(),
-        clients: arguments.clients.clone(),
+        callers: arguments.callers.clone(),
         rounds: arguments.rounds,
         round_time: arguments.round_time,
-        shared: arguments.shared,
         spin: arguments.spin,
         data: arguments.data.clone(),
         ..kasha_bench::rivals::RivalsOptions::new(std::env::current_exe()?)

@@ -6,9 +6,9 @@
 //! - `kasha-f2` and `redis-wait2`: the same on three machines.
 //!
 //! Each has three hosts, and the callers have the fourth: one process on one tokio runtime, for all stores alike. Each
-//! caller has connections of its own; with `shared`, all use one client, as callers within one program do (not with
-//! Redis, whose WAIT blocks the connection that it is sent on). All stores run at once and are measured in turns, so
-//! that whatever else the machine does falls on all alike.
+//! caller has connections of its own, or all share one client, as callers within one program do (not with Redis, whose
+//! WAIT blocks the connection that it is sent on). All stores run at once and are measured in turns, so that whatever
+//! else the machine does falls on all alike.
 
 mod etcd;
 mod kasha;
@@ -17,7 +17,10 @@ mod redis;
 mod report;
 mod servers;
 
+use std::fmt;
+use std::num::ParseIntError;
 use std::path::PathBuf;
+use std::str::FromStr;
 use std::time::Duration;
 
 use anyhow::{Context, ensure};
@@ -29,8 +32,8 @@ use etcd::Etcd;
 use kasha::Kasha;
 use load::{Load, Round};
 use redis::Redis;
+use report::{Effort, Measured, Mode};
 pub use report::{Figures, NetworkFigures, RivalsReport};
-use report::{Measured, Mode};
 use servers::Place;
 
 /// Hosts with servers; the one after them is the client's.
@@ -38,6 +41,38 @@ const SERVERS: usize = 3;
 
 /// Before each measured round the same load runs for this share of its time.
 const WARM_UP_SHARE: u32 = 5;
+
+/// Who calls a store, each with one update at a time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Callers {
+    /// How many.
+    pub count: usize,
+    /// Whether all use one client and its connections.
+    pub is_shared: bool,
+}
+
+impl Callers {
+    /// So many, each with a client of its own.
+    #[must_use]
+    pub fn apart(count: usize) -> Self {
+        Self { count, is_shared: false }
+    }
+}
+
+impl fmt::Display for Callers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}{}", self.count, if self.is_shared { "-shared" } else { "" })
+    }
+}
+
+impl FromStr for Callers {
+    type Err = ParseIntError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let count = text.strip_suffix("-shared");
+        Ok(Self { count: count.unwrap_or(text).parse()?, is_shared: count.is_some() })
+    }
+}
 
 /// What to measure.
 #[derive(Clone, Debug)]
@@ -48,8 +83,8 @@ pub struct RivalsOptions {
     pub data: Option<PathBuf>,
     /// One-way delays of every link; each is a measurement of its own.
     pub delays: Vec<Duration>,
-    /// Numbers of callers; each is a measurement of its own.
-    pub clients: Vec<usize>,
+    /// Who calls; each is a measurement of its own.
+    pub callers: Vec<Callers>,
     /// Rounds; the stores take turns in each.
     pub rounds: u32,
     /// How long a store is measured in a round.
@@ -58,8 +93,6 @@ pub struct RivalsOptions {
     pub value_bytes: usize,
     /// Keys, chosen uniformly.
     pub keys: u32,
-    /// All callers of Kasha and of etcd share one client and its connections.
-    pub shared: bool,
     /// See [`NetlabOptions::spin`].
     pub spin: Duration,
     /// Show a bar (on a terminal only).
@@ -67,35 +100,34 @@ pub struct RivalsOptions {
 }
 
 impl RivalsOptions {
-    /// The usual measurement: 0.5 ms and 2 ms each way, 1 and 64 callers, 8 rounds of a second each.
+    /// The usual measurement: 0.5 ms and 2 ms each way, 1 and 64 callers, 6 rounds of a second each.
     #[must_use]
     pub fn new(exe: PathBuf) -> Self {
         Self {
             exe,
             data: None,
             delays: vec![Duration::from_micros(500), Duration::from_millis(2)],
-            clients: vec![1, 64],
-            rounds: 8,
+            callers: vec![Callers::apart(1), Callers::apart(64), Callers { count: 64, is_shared: true }],
+            rounds: 6,
             round_time: Duration::from_secs(1),
             value_bytes: 100,
             keys: 100_000,
-            shared: false,
             spin: Duration::ZERO,
             progress: true,
         }
     }
 
-    /// Clients of each store that can share connections.
-    fn connections(&self) -> usize {
-        if self.shared { 1 } else { self.clients.iter().copied().max().unwrap_or(1) }
+    /// Clients that a store needs.
+    fn clients(&self) -> usize {
+        self.callers.iter().map(|callers| callers.count).max().unwrap_or(1)
     }
 
     fn check(&self) -> anyhow::Result<()> {
         ensure!(
-            !self.delays.is_empty() && !self.clients.is_empty(),
-            "give at least one delay and one number of clients"
+            !self.delays.is_empty() && !self.callers.is_empty(),
+            "give at least one delay and one number of callers"
         );
-        ensure!(self.clients.iter().all(|clients| (1..=500).contains(clients)), "give 1 to 500 clients");
+        ensure!(self.callers.iter().all(|callers| (1..=500).contains(&callers.count)), "give 1 to 500 callers");
         ensure!(
             self.rounds > 0 && !self.round_time.is_zero(),
             "nothing to measure: give at least one round of some time"
@@ -139,7 +171,7 @@ fn progress_bar(options: &RivalsOptions) -> ProgressBar {
         return ProgressBar::hidden();
     }
     // Hides itself where there is no terminal.
-    let rounds = options.delays.len() * options.clients.len() * options.rounds as usize * Mode::ALL.len();
+    let rounds = options.delays.len() * options.callers.len() * options.rounds as usize * Mode::ALL.len();
     let style = ProgressStyle::with_template("{elapsed_precise} {bar:40} {pos}/{len} turns, {msg}");
     ProgressBar::new(rounds as u64).with_style(style.expect("a valid template"))
 }
@@ -170,14 +202,14 @@ impl Stores {
     }
 
     /// One store's turn: a warm-up, and what counts.
-    fn turn(&mut self, mut load: Load, measured: &mut Measured) -> anyhow::Result<()> {
+    fn turn(&mut self, lab: &Netlab, mut load: Load, measured: &mut Measured) -> anyhow::Result<()> {
         let (mode, time) = (measured.mode, load.time);
         load.time = time / WARM_UP_SHARE;
         self.round(mode, &load)?;
         load.time = time;
-        let before = self.cpu_time(mode)?;
+        let before = self.effort(lab, mode)?;
         let round = self.round(mode, &load)?;
-        measured.add(&round, self.cpu_time(mode)?.saturating_sub(before));
+        measured.add(&round, self.effort(lab, mode)? - before);
         Ok(())
     }
 
@@ -192,15 +224,15 @@ impl Stores {
         }
     }
 
-    fn cpu_time(&self, mode: Mode) -> anyhow::Result<Duration> {
-        match mode {
+    fn effort(&self, lab: &Netlab, mode: Mode) -> anyhow::Result<Effort> {
+        let servers = match mode {
             Mode::KashaFsync => &self.kasha_fsync.servers,
             Mode::KashaF1 => &self.kasha_f1.servers,
             Mode::KashaF2 => &self.kasha_f2.servers,
             Mode::Etcd => &self.etcd.servers,
             Mode::RedisWait1 | Mode::RedisWait2 => &self.redis.servers,
-        }
-        .cpu_time()
+        };
+        Ok(Effort { servers: servers.cpu_time()?, client: servers::thread_time(), packets: lab.totals().delivered })
     }
 }
 
@@ -212,19 +244,19 @@ fn measure(
 ) -> anyhow::Result<Vec<Measured>> {
     let mut stores = Stores::start(options, place)?;
     let mut all = Vec::new();
-    for &clients in &options.clients {
-        let mut measured = Mode::ALL.map(|mode| Measured::new(delay, clients, mode));
+    for &callers in &options.callers {
+        let mut measured = Mode::ALL.map(|mode| Measured::new(delay, callers, mode));
         for round in 0..options.rounds {
             bar.set_message(format!(
-                "{delay:?} each way, {clients} clients, round {} of {}",
+                "{delay:?} each way, {callers} callers, round {} of {}",
                 round + 1,
                 options.rounds
             ));
             for measured in &mut measured {
-                let load = Load::new(options, clients, u64::from(round));
                 let name = measured.mode.name();
-                let turn = stores.turn(load, measured);
-                turn.with_context(|| format!("{name}, {delay:?} each way, {clients} clients"))?;
+                let load = Load::new(options, callers, u64::from(round));
+                let turn = stores.turn(place.lab, load, measured);
+                turn.with_context(|| format!("{name}, {delay:?} each way, {callers} callers"))?;
                 bar.inc(1);
             }
         }
@@ -238,12 +270,20 @@ mod tests {
     use super::*;
 
     #[test]
+    fn callers_are_read_as_they_are_shown() {
+        for text in ["1", "64", "64-shared"] {
+            assert_eq!(text.parse::<Callers>().unwrap().to_string(), text);
+        }
+        assert!("many".parse::<Callers>().is_err());
+    }
+
+    #[test]
     fn impossible_options_are_refused_before_anything_starts() {
         let usual = RivalsOptions::new("kasha".into());
         assert!(usual.check().is_ok());
         for wrong in [
             RivalsOptions { delays: Vec::new(), ..usual.clone() },
-            RivalsOptions { clients: vec![1, 0], ..usual.clone() },
+            RivalsOptions { callers: vec![Callers::apart(1), Callers::apart(0)], ..usual.clone() },
             RivalsOptions { rounds: 0, ..usual.clone() },
             RivalsOptions { round_time: Duration::ZERO, ..usual.clone() },
             RivalsOptions { keys: 0, ..usual.clone() },

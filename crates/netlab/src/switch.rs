@@ -116,6 +116,8 @@ impl Running {
                 }
                 for (from, _) in readable.iter().enumerate().filter(|(_, fd)| fd.revents().contains(PollFlags::IN)) {
                     self.receive(devices, from);
+                    // One busy device must not make the others' packets late.
+                    self.deliver(devices);
                 }
             }
             self.deliver(devices);

@@ -57,7 +57,7 @@ impl Etcd {
             Ok(leader.is_some())
         })?;
         let leader = leader.expect("found");
-        let connections = runtime.block_on(connect(leader, options.connections()))?;
+        let connections = runtime.block_on(connect(leader, options.clients()))?;
         Ok(Self { members, leader, connections, servers })
     }
 
@@ -70,7 +70,7 @@ impl Etcd {
         let uri = format!("http://{}/etcdserverpb.KV/Put", self.leader);
         load::run(runtime, load, |caller, end| {
             let (mut keys, value, uri) = (load.keys(caller), load.value.clone(), uri.clone());
-            let mut requests = self.connections[caller % self.connections.len()].clone();
+            let mut requests = self.connections[load.client(caller)].clone();
             async move {
                 let mut latencies = Vec::new();
                 while Instant::now() < end {

@@ -56,7 +56,7 @@ impl Kasha {
         let first = first.context("a cluster that is whole was asked")?;
         let clients = runtime.block_on(async {
             let mut clients = vec![(first.clone(), first.create_table(TABLE).await?)];
-            while clients.len() < options.connections() {
+            while clients.len() < options.clients() {
                 let client = Client::connect(&seeds).await?;
                 let table = client.table(TABLE).await?;
                 clients.push((client, table));
@@ -70,7 +70,7 @@ impl Kasha {
         let before = runtime.block_on(self.fast())?;
         let round = load::run(runtime, load, |caller, end| {
             let (mut keys, value) = (load.keys(caller), load.value.clone());
-            let table = self.clients[caller % self.clients.len()].1.clone();
+            let table = self.clients[load.client(caller)].1.clone();
             async move {
                 let mut latencies = Vec::new();
                 while Instant::now() < end {

@@ -4,12 +4,12 @@ use std::time::{Duration, Instant};
 
 use kasha_machine::Rng;
 
-use super::RivalsOptions;
+use super::{Callers, RivalsOptions};
 
 /// What one round asks of a store.
 #[derive(Clone, Debug)]
 pub(super) struct Load {
-    pub(super) clients: usize,
+    pub(super) callers: Callers,
     pub(super) time: Duration,
     pub(super) value: Vec<u8>,
     keys: u32,
@@ -17,9 +17,14 @@ pub(super) struct Load {
 }
 
 impl Load {
-    pub(super) fn new(options: &RivalsOptions, clients: usize, seed: u64) -> Self {
+    pub(super) fn new(options: &RivalsOptions, callers: Callers, seed: u64) -> Self {
         let RivalsOptions { round_time, value_bytes, keys, .. } = *options;
-        Self { clients, time: round_time, value: vec![b'v'; value_bytes], keys, seed }
+        Self { callers, time: round_time, value: vec![b'v'; value_bytes], keys, seed }
+    }
+
+    /// Which of a store's clients a caller uses.
+    pub(super) fn client(&self, caller: usize) -> usize {
+        if self.callers.is_shared { 0 } else { caller }
     }
 
     /// The keys of one caller: the same for every store.
@@ -69,7 +74,7 @@ where
     let end = start + load.time;
     runtime.block_on(async {
         let mut callers = tokio::task::JoinSet::new();
-        (0..load.clients).for_each(|number| drop(callers.spawn(caller(number, end))));
+        (0..load.callers.count).for_each(|number| drop(callers.spawn(caller(number, end))));
         let mut round = Round::default();
         while let Some(done) = callers.join_next().await {
             round.latencies.extend(done??);
@@ -90,7 +95,7 @@ mod tests {
 
     #[test]
     fn callers_draw_the_same_keys_for_every_store_and_others_than_each_other() {
-        let load = Load::new(&RivalsOptions::new("kasha".into()), 2, 7);
+        let load = Load::new(&RivalsOptions::new("kasha".into()), Callers::apart(2), 7);
         let drawn = |client| {
             let mut keys = load.keys(client);
             (0..100).map(|_| keys.draw().to_owned()).collect::<Vec<_>>()

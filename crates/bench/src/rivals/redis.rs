@@ -44,8 +44,7 @@ impl Redis {
         }
         servers.wait(|| runtime.block_on(has_replicas(primary)))?;
         // WAIT blocks the connection that it is sent on: callers cannot share one.
-        let callers = options.clients.iter().copied().max().unwrap_or(1);
-        let connections = (0..callers).map(|_| {
+        let connections = (0..options.clients()).map(|_| {
             let stream = runtime.block_on(connect(primary))?;
             Ok(Arc::new(Mutex::new(stream)))
         });

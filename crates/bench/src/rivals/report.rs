@@ -2,14 +2,15 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::ops::Sub;
 use std::time::Duration;
 
 use hdrhistogram::Histogram;
 use kasha_netlab::Counters;
 use serde::Serialize;
 
-use super::RivalsOptions;
 use super::load::Round;
+use super::{Callers, RivalsOptions};
 use crate::limits::LATENCY_MAX_NANOS;
 use crate::report::Machine;
 
@@ -52,28 +53,50 @@ const TARGETS: [(&str, bool, f64); 3] = [
     ("rivals.500us.c64.kasha-f2/redis-wait2.throughput", false, 1.0),
 ];
 
+/// What is counted from the start on, and compared before and after a round.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Effort {
+    pub(super) servers: Duration,
+    pub(super) client: Duration,
+    pub(super) packets: u64,
+}
+
+impl Sub for Effort {
+    type Output = Self;
+
+    fn sub(self, before: Self) -> Self {
+        Self {
+            servers: self.servers.saturating_sub(before.servers),
+            client: self.client.saturating_sub(before.client),
+            packets: self.packets - before.packets,
+        }
+    }
+}
+
 /// One store's rounds at one delay with one number of callers.
 #[derive(Clone, Debug)]
 pub(super) struct Measured {
     pub(super) mode: Mode,
     delay: Duration,
-    clients: usize,
+    callers: Callers,
     latency: Histogram<u64>,
     time: Duration,
-    cpu: Duration,
+    effort: Effort,
     fast: u64,
 }
 
 impl Measured {
-    pub(super) fn new(delay: Duration, clients: usize, mode: Mode) -> Self {
+    pub(super) fn new(delay: Duration, callers: Callers, mode: Mode) -> Self {
         let latency = Histogram::new_with_bounds(1, LATENCY_MAX_NANOS, 3).expect("valid bounds");
-        Self { mode, delay, clients, latency, time: Duration::ZERO, cpu: Duration::ZERO, fast: 0 }
+        Self { mode, delay, callers, latency, time: Duration::ZERO, effort: Effort::default(), fast: 0 }
     }
 
-    pub(super) fn add(&mut self, round: &Round, cpu: Duration) {
+    pub(super) fn add(&mut self, round: &Round, effort: Effort) {
         round.latencies.iter().for_each(|nanos| self.latency.saturating_record(*nanos));
         self.time += round.time;
-        self.cpu += cpu;
+        self.effort.servers += effort.servers;
+        self.effort.client += effort.client;
+        self.effort.packets += effort.packets;
         self.fast += round.fast;
     }
 }
@@ -83,8 +106,8 @@ impl Measured {
 pub struct Figures {
     /// One-way delay of each link, in microseconds.
     pub delay_us: u64,
-    /// Callers, each with one update at a time.
-    pub clients: usize,
+    /// Callers, each with one update at a time: `64` apart, or `64-shared`.
+    pub callers: String,
     /// The store and how it is used.
     pub mode: &'static str,
     /// Median, in microseconds.
@@ -96,6 +119,10 @@ pub struct Figures {
     /// Processor time that all its servers took for one update, in microseconds. What the kernel does for a packet that
     /// it receives is done by the virtual network's switch, and is not in it.
     pub server_cpu_us: f64,
+    /// Processor time that the callers' process took for one update, without the network's switch, in microseconds.
+    pub client_cpu_us: f64,
+    /// Packets on the whole network for one update.
+    pub packets: f64,
     /// Updates measured.
     pub operations: u64,
     /// Share of them that completed in one round trip by their witnesses; 0 for others than Kasha.
@@ -104,18 +131,20 @@ pub struct Figures {
 
 impl From<&Measured> for Figures {
     fn from(measured: &Measured) -> Self {
-        let Measured { mode, delay, clients, latency, time, cpu, fast } = measured;
+        let Measured { mode, delay, callers, latency, time, effort, fast } = measured;
         let operations = latency.len();
         let each = |total: f64| if operations == 0 { 0.0 } else { total / operations as f64 };
         let percentile = |percentile| rounded(latency.value_at_percentile(percentile) as f64 / 1000.0);
         Self {
             delay_us: u64::try_from(delay.as_micros()).unwrap_or(u64::MAX),
-            clients: *clients,
+            callers: callers.to_string(),
             mode: mode.name(),
             p50_us: percentile(50.0),
             p99_us: percentile(99.0),
             throughput: if time.is_zero() { 0.0 } else { rounded(operations as f64 / time.as_secs_f64()) },
-            server_cpu_us: rounded(each(cpu.as_secs_f64() * 1e6)),
+            server_cpu_us: rounded(each(effort.servers.as_secs_f64() * 1e6)),
+            client_cpu_us: rounded(each(effort.client.as_secs_f64() * 1e6)),
+            packets: rounded(each(effort.packets as f64)),
             operations,
             fast_path_rate: each(*fast as f64),
         }
@@ -160,8 +189,6 @@ pub struct RivalsReport {
     pub machine: Machine,
     /// Bytes of a value.
     pub value_bytes: usize,
-    /// Whether all callers of Kasha and of etcd shared one client.
-    pub shared: bool,
     /// How well the network did.
     pub networks: Vec<NetworkFigures>,
     /// Every store at every delay and number of callers.
@@ -181,11 +208,9 @@ impl RivalsReport {
         let results: Vec<Figures> = measured.iter().map(Figures::from).collect();
         let mut ratios = BTreeMap::new();
         for ours in &results {
-            let theirs =
-                results.iter().filter(|other| (other.delay_us, other.clients) == (ours.delay_us, ours.clients));
-            for theirs in theirs.filter(|other| is_pair(ours.mode, other.mode)) {
-                let shared = if options.shared { "-shared" } else { "" };
-                let callers = if ours.clients == 1 { String::new() } else { format!("c{}{shared}.", ours.clients) };
+            let is_beside = |other: &&Figures| (other.delay_us, &other.callers) == (ours.delay_us, &ours.callers);
+            for theirs in results.iter().filter(is_beside).filter(|other| is_pair(ours.mode, other.mode)) {
+                let callers = if ours.callers == "1" { String::new() } else { format!("c{}.", ours.callers) };
                 let prefix = format!("rivals.{}us.{callers}{}/{}", ours.delay_us, ours.mode, theirs.mode);
                 for (what, ours, theirs) in [
                     ("p50", ours.p50_us, theirs.p50_us),
@@ -197,7 +222,7 @@ impl RivalsReport {
                 }
             }
         }
-        Self { machine, value_bytes: options.value_bytes, shared: options.shared, networks, results, ratios }
+        Self { machine, value_bytes: options.value_bytes, networks, results, ratios }
     }
 
     /// As JSON, for the ledger of measurements.
@@ -220,12 +245,11 @@ fn ratio(this: f64, other: f64) -> f64 {
 
 impl fmt::Display for RivalsReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { machine, value_bytes, shared, networks, results, ratios } = self;
-        let connections = if *shared { "callers share a client (not Redis's)" } else { "a client for each caller" };
+        let Self { machine, value_bytes, networks, results, ratios } = self;
         writeln!(
             f,
-            "One update of {value_bytes} bytes, three servers, {connections}, {} cores ({}).\n\
-             Times in µs; cpu: of all servers together, for one update.",
+            "One update of {value_bytes} bytes, three servers, {} cores ({}).\n\
+             Times in µs; cpu (of all servers together, of the callers) and packets (of the whole network): for one update.",
             machine.cores, machine.processor
         )?;
         for NetworkFigures { delay_us, packets, dropped, late_mean_us, late_max_us } in networks {
@@ -236,21 +260,28 @@ impl fmt::Display for RivalsReport {
             )?;
             writeln!(
                 f,
-                "{:>7}  {:<12} {:>10} {:>10} {:>11} {:>9} {:>10} {:>9}",
-                "clients", "store", "p50", "p99", "updates/s", "cpu", "updates", "fast path"
+                "{:>9}  {:<12} {:>9} {:>9} {:>9} {:>8} {:>8} {:>7} {:>9} {:>9}",
+                "callers", "store", "p50", "p99", "updates/s", "servers", "callers", "packets", "updates", "fast path"
             )?;
             for result in results.iter().filter(|result| result.delay_us == *delay_us) {
                 let is_ours = result.mode.starts_with("kasha");
                 let fast = if is_ours { format!("{:.2} %", result.fast_path_rate * 100.0) } else { "-".to_owned() };
-                let Figures { clients, mode, p50_us, p99_us, throughput, server_cpu_us, operations, .. } = result;
                 writeln!(
                     f,
-                    "{clients:>7}  {mode:<12} {p50_us:>10.1} {p99_us:>10.1} {throughput:>11.0} {server_cpu_us:>9.1} {operations:>10} \
-                     {fast:>9}"
+                    "{:>9}  {:<12} {:>9.1} {:>9.1} {:>9.0} {:>8.1} {:>8.1} {:>7.1} {:>9} {fast:>9}",
+                    result.callers,
+                    result.mode,
+                    result.p50_us,
+                    result.p99_us,
+                    result.throughput,
+                    result.server_cpu_us,
+                    result.client_cpu_us,
+                    result.packets,
+                    result.operations
                 )?;
             }
         }
-        writeln!(f, "\n{:<52} {:>9}", "ratio", "figure")?;
+        writeln!(f, "\n{:<58} {:>7}", "ratio", "figure")?;
         for (key, ratio) in ratios {
             let target = TARGETS.iter().find(|(wanted, ..)| wanted == key);
             let verdict = target.map_or_else(String::new, |&(_, is_small, bound)| {
@@ -258,7 +289,7 @@ impl fmt::Display for RivalsReport {
                 let (sign, met) = (if is_small { "<=" } else { ">=" }, if is_met { "met" } else { "missed" });
                 format!("   target {sign} {bound}: {met}")
             });
-            writeln!(f, "{key:<52} {ratio:>9.3}{verdict}")?;
+            writeln!(f, "{key:<58} {ratio:>7.3}{verdict}")?;
         }
         Ok(())
     }
@@ -271,11 +302,12 @@ mod tests {
     fn report() -> RivalsReport {
         let options = RivalsOptions::new("kasha".into());
         let mut measured = Vec::new();
-        for clients in [1, 64] {
+        for callers in [Callers::apart(1), Callers::apart(64)] {
             for (index, mode) in (1..).zip(Mode::ALL) {
-                let mut one = Measured::new(Duration::from_micros(500), clients, mode);
+                let mut one = Measured::new(Duration::from_micros(500), callers, mode);
                 let round = Round { latencies: vec![index * 1_000_000; 100], time: Duration::from_secs(1), fast: 50 };
-                one.add(&round, Duration::from_millis(index));
+                let servers = Duration::from_millis(index);
+                one.add(&round, Effort { servers, client: Duration::from_millis(2), packets: 400 });
                 measured.push(one);
             }
         }
@@ -304,6 +336,9 @@ mod tests {
         let text = report.to_string();
         assert!(text.contains("target >= 1: met") && text.contains("target <= 0.55: missed"), "{text}");
         assert!((report.results[0].server_cpu_us - 10.0).abs() < 1e-9, "a millisecond for a hundred updates");
+        assert!(
+            (report.results[0].client_cpu_us - 20.0).abs() < 1e-9 && (report.results[0].packets - 4.0).abs() < 1e-9
+        );
         assert!((report.networks[0].late_mean_us - 5.0).abs() < 1e-9);
     }
 

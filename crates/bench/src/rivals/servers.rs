@@ -123,6 +123,12 @@ impl Drop for Servers {
     }
 }
 
+/// Processor time of the calling thread so far.
+pub(super) fn thread_time() -> Duration {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    Duration::new(time.tv_sec.cast_unsigned(), u32::try_from(time.tv_nsec).expect("less than a second"))
+}
+
 fn process_time(pid: u32) -> anyhow::Result<Duration> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).with_context(|| format!("process {pid} is gone"))?;
     let ticks = ticks(&stat).with_context(|| format!("unexpected /proc/{pid}/stat: {stat}"))?;
