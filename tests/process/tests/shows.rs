@@ -47,6 +47,36 @@ fn the_benchmark_writes_its_ratios() {
     assert!(json["fast_path_rate"].as_f64().is_some_and(|rate| rate >= 0.9), "{json}");
 }
 
+/// All stores are there, or the reason why not is said.
+#[test]
+fn the_comparison_measures_every_store_or_says_what_is_missing() {
+    let folder = Folder::new("rivals");
+    let file = folder.path().join("rivals.json");
+    let (data, path) = (folder.path().to_str().unwrap(), file.to_str().unwrap());
+    let brief = ["--delays", "100us", "--callers", "1,4,4-shared", "--rounds", "1", "--round-time", "200ms"];
+    let output = run(&[&["bench", "rivals", "--data", data, "--json", path], &brief[..]].concat());
+    let (said, errors) = (text(&output.stdout), text(&output.stderr));
+    if said.starts_with("SKIPPED") {
+        return eprintln!("{said}");
+    }
+    if !output.status.success() {
+        let missing = ["run `apt-get install", "give a folder on a disk"];
+        assert!(missing.iter().any(|missing| errors.contains(missing)), "{errors}");
+        return eprintln!("SKIPPED: {errors}");
+    }
+    let json: Json = serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap();
+    let results = json["results"].as_array().unwrap();
+    assert_eq!(results.len(), 3 * 6, "{said}");
+    for result in results {
+        let number = |name: &str| result[name].as_f64().unwrap();
+        assert!(number("operations") > 0.0 && number("p50_us") >= 200.0, "no packet is early: {result}");
+        let is_ours = result["mode"].as_str().unwrap().starts_with("kasha");
+        assert!(!is_ours || number("fast_path_rate") >= 0.5, "pitfall 15: {result}");
+    }
+    assert_eq!(json["networks"][0]["dropped"], 0);
+    assert!(json["ratios"]["rivals.100us.kasha-fsync/etcd.p50"].is_f64(), "{json}");
+}
+
 #[test]
 fn a_reader_that_has_seen_enough_is_no_error() {
     let kasha = kasha_process_tests::process::binary().display();
