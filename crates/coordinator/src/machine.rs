@@ -480,9 +480,17 @@ impl Coordinator {
         self.waiters.wait(from, client, sequence);
     }
 
-    /// The configuration that every core which may hold a lease is known to obey.
+    /// The configuration that every core which may answer a client is known to obey: because it may hold a lease, or,
+    /// however long it has been lost, because it holds the only complete copy of a shard, and needs nobody to go on.
     fn known_everywhere(&self) -> ConfigVersion {
-        let cores = self.state.configuration.nodes.iter().filter(|info| info.alive).flat_map(|info| {
+        let holds_only_copy = |node: NodeId| {
+            self.state.configuration.shards.iter().any(|shard| {
+                let mut complete = shard.members.iter().filter(|member| member.state == MemberState::Complete);
+                complete.next().is_some_and(|member| member.node == node) && complete.next().is_none()
+            })
+        };
+        let may_answer = self.state.configuration.nodes.iter().filter(|info| info.alive || holds_only_copy(info.node));
+        let cores = may_answer.flat_map(|info| {
             (0..u8::try_from(info.cores.len()).expect("at most CORES_MAX")).map(|core| CoreId { node: info.node, core })
         });
         cores
