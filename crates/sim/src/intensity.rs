@@ -65,6 +65,8 @@ pub struct Acts {
     pub coordinator: u64,
     /// The coordinator is away for a whole minute.
     pub coordinator_minute: u64,
+    /// The coordinator's machine loses power as soon as it tells something new.
+    pub coordinator_telling: u64,
     /// A client dies for ever, and another is born.
     pub client: u64,
     /// A client is stopped, perhaps for longer than its lease.
@@ -95,6 +97,7 @@ pub enum Act {
     OneWay,
     Coordinator,
     CoordinatorMinute,
+    CoordinatorTelling,
     Client,
     ClientPause,
     Depose,
@@ -105,7 +108,7 @@ pub enum Act {
 impl Acts {
     /// As a table.
     #[must_use]
-    pub fn weights(&self) -> [(Act, u64); 19] {
+    pub fn weights(&self) -> [(Act, u64); 20] {
         [
             (Act::Crash, self.crash),
             (Act::FastRestart, self.fast_restart),
@@ -121,6 +124,7 @@ impl Acts {
             (Act::OneWay, self.one_way),
             (Act::Coordinator, self.coordinator),
             (Act::CoordinatorMinute, self.coordinator_minute),
+            (Act::CoordinatorTelling, self.coordinator_telling),
             (Act::Client, self.client),
             (Act::ClientPause, self.client_pause),
             (Act::Depose, self.depose),
@@ -214,6 +218,7 @@ impl Intensity {
             blackout_replicated: 0,
             kill_all_copying: 0,
             coordinator_minute: 0,
+            coordinator_telling: 0,
         };
         intensity
     }

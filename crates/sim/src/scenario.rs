@@ -37,6 +37,7 @@ pub enum Scenario {
     Rebuild,
     SmallMemory,
     BadInput,
+    RogueClient,
 }
 
 impl Scenario {
@@ -104,6 +105,7 @@ impl Scenario {
             "a few segments of memory for each replica: updates are refused, everything else goes on; with crashes",
         ),
         (Self::BadInput, "bad_input", "a stranger sends random and damaged frames to every process"),
+        (Self::RogueClient, "rogue_client", "a client numbers, names and dates its updates as no honest one does"),
     ];
 
     /// Its name.
@@ -163,6 +165,8 @@ pub struct Shape {
     pub memory_segments: u64,
     /// Whether a stranger sends bad frames.
     pub stranger: bool,
+    /// Whether a client breaks the rules.
+    pub rogue: bool,
     /// Whether a program asks every shard all the time whether it takes updates.
     pub prober: bool,
 }
@@ -198,6 +202,7 @@ impl Shape {
             kind: LoadKind::Mixed,
             memory_segments: 256,
             stranger: false,
+            rogue: false,
             prober: false,
         }
     }
@@ -254,7 +259,9 @@ pub fn plan(scenario: Scenario, rng: &mut Rng) -> (Shape, Intensity) {
             intensity.nemesis_every = millis(8_000);
             intensity.acts = Acts { coordinator_minute: 2, crash: rng.below(2), ..none };
         }
-        Scenario::CoordinatorOutage => intensity.acts = Acts { coordinator: 4, crash: 1, fast_restart: 1, ..none },
+        Scenario::CoordinatorOutage => {
+            intensity.acts = Acts { coordinator: 4, coordinator_telling: 3, crash: 2, fast_restart: 1, ..none };
+        }
         Scenario::TornTurns => intensity.acts = Acts { torn_turn: 1, ..none },
         Scenario::WitnessLoss => {
             shape.faults = shape.faults.max(1);
@@ -326,6 +333,10 @@ fn directed(scenario: Scenario, rng: &mut Rng, shape: &mut Shape, intensity: &mu
         }
         Scenario::BadInput => {
             shape.stranger = true;
+            intensity.acts = Acts { crash: 1, ..none };
+        }
+        Scenario::RogueClient => {
+            shape.rogue = true;
             intensity.acts = Acts { crash: 1, ..none };
         }
         _ => long_logs(scenario, rng, shape, intensity),

@@ -42,6 +42,8 @@ pub const MUST_REACH: &[&str] = &[
     "refused: OldWitnessList",
     "refused: TooFewMembers",
     "refused: Stale",
+    "refused: WindowExceeded",
+    "refused: Reused",
     "blackouts with something unsynced",
     "killed while a joiner copies",
     "nemesis: coordinator away for a minute",
