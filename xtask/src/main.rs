@@ -1,7 +1,7 @@
 //! The project's own commands, run as `cargo xtask <command>`.
 //!
-//! `test` is what CI runs, in stages; `tidy` is the part of `docs/style.md` that a program can check. Needs the stock
-//! Rust toolchain only; git is used where it is there.
+//! `test` is what CI runs, in stages; `tidy` is the part of `docs/style.md` that a program can check; `mutants` plants
+//! every bug and says who catches it. Needs the stock Rust toolchain only; git is used where it is there.
 
 // A tool that runs other programs and times them: it is not a protocol, so clocks and threads are its business.
 #![allow(clippy::disallowed_methods)]
@@ -17,11 +17,14 @@ use std::process::ExitCode;
 use stages::Choice;
 use workspace::Workspace;
 
-const USAGE: &str = "usage: cargo xtask test [--quick | --stage NAME] | tidy";
+const USAGE: &str = "usage: cargo xtask test [--quick | --stage NAME] | tidy
+       | mutants [--only BUG] [--seeds-factor N] [--first] [--everywhere SEEDS]";
 
 enum Command {
     Test(Choice),
     Tidy,
+    /// With these arguments for the simulator's own program.
+    Mutants(Vec<String>),
 }
 
 fn parse(arguments: &[&str]) -> Option<Command> {
@@ -30,6 +33,7 @@ fn parse(arguments: &[&str]) -> Option<Command> {
         ["test", "--quick"] => Some(Command::Test(Choice::Quick)),
         ["test", "--stage", name] => Some(Command::Test(Choice::One((*name).to_owned()))),
         ["tidy"] => Some(Command::Tidy),
+        ["mutants", rest @ ..] => Some(Command::Mutants(rest.iter().map(|&argument| argument.to_owned()).collect())),
         _ => None,
     }
 }
@@ -44,6 +48,7 @@ fn main() -> ExitCode {
     let result = Workspace::load().and_then(|workspace| match command {
         Command::Test(choice) => stages::run(&workspace, &choice),
         Command::Tidy => tidy::run(&workspace),
+        Command::Mutants(arguments) => stages::mutants(&workspace, &arguments),
     });
     match result {
         Ok(()) => ExitCode::SUCCESS,

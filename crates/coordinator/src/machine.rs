@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use kasha_machine::{Disk, Effect, Effects, Endpoint, Gate, Input, Machine};
 use kasha_types::limits::{CORES_MAX, NODES_MAX};
+use kasha_types::planted::{self, Bug};
 use kasha_types::{ClientId, ConfigVersion, CoreId, Epoch, Incarnation, ListVersion, LogSlice, NodeId, ShardId, Tick};
 use kasha_wire::message::{Heartbeat, LeaseInfo, Report, TableCommand, TableOutcome};
 use kasha_wire::{Configuration, Kind, MemberState, Message, ShardConfig, ShardPhase};
@@ -141,6 +142,7 @@ impl Coordinator {
 
     fn push_frame(&mut self, to: Endpoint, head: kasha_machine::Span, out: &mut Effects) {
         let gate = self.log.gate();
+        let gate = if planted::is_on(Bug::ToldBeforePersisted) { Gate::Now } else { gate };
         if gate != Gate::Now {
             if self.frames_held >= FRAMES_HELD_MAX {
                 return;
@@ -244,7 +246,8 @@ impl Coordinator {
         self.repair(now);
         let index = self.state.node_index(node).expect("admitted");
         let knows_its_place = heartbeat.have >= self.state.nodes[index].deposed;
-        let may_lease = knows_its_place && !is_deaf && !self.is_moving_from(node);
+        let may_lease =
+            (knows_its_place || planted::is_on(Bug::DeposedLeased)) && !is_deaf && !self.is_moving_from(node);
         let lease_millis = if may_lease { self.leases.grant(now, heartbeat.core) } else { 0 };
         let answer = Message::HeartbeatAnswer {
             sent: heartbeat.sent,
