@@ -28,6 +28,8 @@ pub struct Intensity {
     pub fsync: (u64, u64),
     /// Per million: a commit without fsync is reported in a later turn.
     pub late_commit: u64,
+    /// Per million: an fsync fails, and with it the process.
+    pub fsync_failure: u64,
     /// Mean time between two acts of the nemesis; 0 = none.
     pub nemesis_every: u64,
     /// What the nemesis does, by weight.
@@ -164,6 +166,7 @@ impl Intensity {
             turn: (micros(2), micros(20)),
             fsync: (micros(500), millis(3)),
             late_commit: 0,
+            fsync_failure: 0,
             nemesis_every: 0,
             acts: Acts::default(),
         }
@@ -187,6 +190,7 @@ impl Intensity {
             turn: (micros(1), micros(rng.between(5, 200))),
             fsync: (micros(200), millis(rng.between(1, 30))),
             late_commit,
+            fsync_failure: 0,
             nemesis_every: 0,
             acts: Acts::default(),
         }

@@ -153,3 +153,54 @@ pub fn rule(bug: Bug) -> &'static str {
     let (_, _, what) = Bug::TABLE.iter().find(|row| row.0 == bug).expect("every bug is in the table");
     what.split_once(':').map_or("", |(rule, _)| rule.trim())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock::SimTime;
+    use crate::digest::Digest;
+    use crate::probes::Probes;
+
+    const ROW: Caught = Caught { bug: Bug::StaleNow, scenario: Scenario::Zombie, seeds: 3, by: "leases" };
+
+    fn work(depth: Depth) -> Work<'static> {
+        let tried = vec![Tried { row: ROW, runs: 0, caught: BTreeSet::new(), others: BTreeMap::new() }];
+        let honest = vec![SimOptions::new(Scenario::Zombie, 0)];
+        Work { rows: &[ROW], depth, next: vec![0], honest, tried, dirty: Vec::new() }
+    }
+
+    fn report(options: SimOptions, violations: &[&str]) -> RunReport {
+        let violations = violations.iter().map(|&text| text.to_owned()).collect();
+        let (digest, probes, ended) = (Digest::default(), Probes::default(), SimTime(0));
+        RunReport { options, digest, violations, probes, operations: 0, ended }
+    }
+
+    #[test]
+    fn what_was_found_has_no_moment_and_no_place() {
+        let violations = ["1.25s: leases: one", "panicked at x.rs:1\nE1: two", "leases: three"];
+        let report = report(SimOptions::new(Scenario::Zombie, 0), &violations);
+        assert_eq!(found(&report).collect::<Vec<_>>(), ["leases: one", "E1: two", "leases: three"]);
+        assert_eq!(rule(Bug::StaleNow), "Section 7");
+    }
+
+    #[test]
+    fn no_more_seeds_run_than_are_asked_for() {
+        for (depth, runs) in [(Depth::First, 2), (Depth::All, 3)] {
+            let mut work = work(depth);
+            let mut seeds = Vec::new();
+            while let Some(job) = work.take() {
+                seeds.push((job.row.is_some(), job.options.seed));
+                let violations: &[&str] =
+                    if job.options.seed == 1 { &["counts: x", "2s: leases: y"] } else { &["counts: x"] };
+                let report = report(job.options, violations);
+                work.put(&job, report);
+            }
+            let mut wanted: Vec<_> = (0..runs).map(|seed| (true, seed)).collect();
+            wanted.push((false, 0));
+            assert_eq!(seeds, wanted);
+            assert_eq!(work.tried[0].caught, BTreeSet::from([1]));
+            assert_eq!(work.tried[0].others["counts"], runs - 1);
+            assert_eq!(work.dirty.len(), 1, "an honest run must find nothing");
+        }
+    }
+}

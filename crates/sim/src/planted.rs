@@ -62,6 +62,7 @@ pub const CAUGHT: &[Caught] = &[
     caught(Bug::TornTailAccepted, Scenario::PowerLoss, 60, "convergence"),
     caught(Bug::DroppedKeyUngated, Scenario::OperationKeys, 60, "commutes"),
     caught(Bug::DuplicateRecordEarly, Scenario::Blackout, 10, "gates_respected"),
+    caught(Bug::FailedFsyncWorked, Scenario::FailingDisks, 10, "gates_respected"),
     caught(Bug::BootIgnored, Scenario::PowerLoss, 20, "intact_members"),
     caught(Bug::WitnessBootIgnored, Scenario::BlackoutReplicated, 20, "witness_keeps"),
     caught(Bug::PartialRequestLoaded, Scenario::Blackout, 60, "witness_keeps"),

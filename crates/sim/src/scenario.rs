@@ -36,6 +36,7 @@ pub enum Scenario {
     Tables,
     Rebuild,
     SmallMemory,
+    FailingDisks,
     BadInput,
     RogueClient,
 }
@@ -104,6 +105,7 @@ impl Scenario {
             "small_memory",
             "a few segments of memory for each replica: updates are refused, everything else goes on; with crashes",
         ),
+        (Self::FailingDisks, "failing_disks", "fsyncs fail, and with them what they were for; everything is fsynced"),
         (Self::BadInput, "bad_input", "a stranger sends random and damaged frames to every process"),
         (Self::RogueClient, "rogue_client", "a client numbers, names and dates its updates as no honest one does"),
     ];
@@ -333,6 +335,11 @@ fn directed(scenario: Scenario, rng: &mut Rng, shape: &mut Shape, intensity: &mu
         }
         Scenario::BadInput => {
             shape.stranger = true;
+            intensity.acts = Acts { crash: 1, ..none };
+        }
+        Scenario::FailingDisks => {
+            shape.durability = Durability::Fsync;
+            intensity.fsync_failure = rng.between(500, 5_000);
             intensity.acts = Acts { crash: 1, ..none };
         }
         Scenario::RogueClient => {

@@ -30,6 +30,7 @@ pub const MUST_REACH: &[&str] = &[
     "not executed: DeadlineCancelled",
     "not executed: OutOfMemory",
     "turns torn",
+    "fsyncs failed",
     "logs cut short",
     "segments freed",
     "frames: SegmentCopied",

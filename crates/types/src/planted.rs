@@ -87,6 +87,8 @@ bugs! {
     DroppedKeyUngated = "dropped_key_ungated",
     /// R5.3: a repeated record is answered before the first one's write is flushed.
     DuplicateRecordEarly = "duplicate_record_early",
+    /// R5.4: a failed fsync is reported as if it had worked.
+    FailedFsyncWorked = "failed_fsync_worked",
     /// R5.5: a replica does not notice that its machine has lost power.
     BootIgnored = "boot_ignored",
     /// R5.5: a witness does not notice that its machine has lost power.
