@@ -245,6 +245,9 @@ pub fn plan(scenario: Scenario, rng: &mut Rng) -> (Shape, Intensity) {
         Scenario::PowerLoss => intensity.acts = Acts { power: 3, crash: 1, ..none },
         Scenario::Blackout => {
             shape.durability = Durability::Fsync;
+            // Much is on its way to the disks whenever the power goes.
+            (shape.concurrency, shape.pause) = (6, (millis(1), millis(rng.between(2, 6))));
+            intensity.fsync = (millis(1), millis(rng.between(5, 30)));
             intensity.acts = Acts { blackout: 2, power: 2, torn_turn: 1, ..none };
         }
         Scenario::ColdStart => intensity.acts = Acts { kill_all: 1, ..none },

@@ -1,28 +1,54 @@
 //! Commutes (C1, R4.9, R5.2): what is answered before it is synced commutes with everything unsynced before it.
 //!
-//! Each update that leaves with a fast answer is looked for in its primary's log. What stands before it and touches one of
-//! its keys, its operation key among them, must have been synced when the answer left. How far the log was synced at most
-//! is read from the acknowledgements that members had sent.
+//! Each update that leaves with a fast answer is looked for in its primary's log. What stands before it and changes one of
+//! its keys, its operation key among them, must have been synced when the answer left. (What changed nothing, say because
+//! a condition failed, no result depends on.) How far the log was synced at most is read from the acknowledgements that
+//! members had sent.
 
 use std::collections::BTreeMap;
 
 use kasha_machine::FileName;
-use kasha_types::{ClientId, Epoch, KeyHash, NodeId, RpcId, Sequence, ShardId, Slot, operation_key_hash};
+use kasha_types::{
+    ClientId, Epoch, KeyHash, NodeId, RpcId, Sequence, ShardId, Slot, TableId, key_hash, operation_key_hash,
+};
 use kasha_wire::frame::Kind;
 use kasha_wire::message::AttachAt;
 use kasha_wire::{AnswerView, Appended, Body, Message, RequestView, hot};
 
-use crate::checkers::records::{COMPLETION_ENTRY, groups_with_entries, word};
+use crate::checkers::records::{COMPLETION_ENTRY, Group, groups_in, word};
 use crate::configurations::{Configurations, Cores};
 use crate::network::ProcessId;
 use crate::probes::Probes;
 use crate::tags;
 use crate::world::{Sent, View, Watch};
 
+const OBJECT_ENTRY: u8 = 1;
+const TOMBSTONE_ENTRY: u8 = 2;
+const OPERATION_KEY_ENTRY: u8 = 4;
 const OPERATION_KEY_DROPPED_ENTRY: u8 = 11;
 
-/// What stands last in a log on a key, and where its group ends.
+/// Who changed a key last in a log, and where its group ends.
 type Last = BTreeMap<(ProcessId, ShardId, KeyHash), (u64, String)>;
+
+/// An update in the log of a term's primary.
+type Run = (ProcessId, Epoch, RpcId);
+
+/// The key that an entry changes.
+fn changed_key(kind: u8, entry: &[u8]) -> Option<KeyHash> {
+    let short = |at: usize| Some(u16::from_le_bytes(entry.get(at..at + 2)?.try_into().ok()?));
+    match kind {
+        OBJECT_ENTRY | TOMBSTONE_ENTRY => {
+            let table = TableId(u32::from_le_bytes(entry.get(..4)?.try_into().ok()?));
+            Some(key_hash(table, entry.get(24..24 + usize::from(short(4)?))?))
+        }
+        OPERATION_KEY_ENTRY => {
+            let len = usize::from(*entry.get(3)?);
+            Some(operation_key_hash(Slot(short(1)?), entry.get(36..36 + len)?))
+        }
+        OPERATION_KEY_DROPPED_ENTRY => Some(operation_key_hash(Slot(short(1)?), entry.get(11..)?)),
+        _ => None,
+    }
+}
 
 /// Watches fast answers and logs.
 #[derive(Debug, Default)]
@@ -34,10 +60,10 @@ pub struct Commutes {
     /// Up to where a member may hold the log in a term.
     acked: BTreeMap<(ShardId, Epoch, NodeId), u64>,
     /// What was answered fast, by whom, and up to where the log was synced then at most.
-    answered: BTreeMap<(ProcessId, RpcId), u64>,
+    answered: BTreeMap<Run, u64>,
     last: Last,
-    /// What stands before an update in a log on one of its keys.
-    before: BTreeMap<(ProcessId, RpcId), (u64, String)>,
+    /// What changed one of an update's keys before it.
+    before: BTreeMap<Run, (u64, String)>,
     violations: Vec<String>,
     checked: u64,
 }
@@ -67,33 +93,34 @@ impl Commutes {
     fn on_fast_answer(&mut self, by: ProcessId, rpc: RpcId, epoch: Epoch) {
         let Some(&(shard, _)) = self.bodies.get(&rpc) else { return };
         let synced = self.synced_at_most(shard, epoch);
-        self.answered.entry((by, rpc)).or_insert(synced);
-        self.judge(by, rpc);
+        self.answered.entry((by, epoch, rpc)).or_insert(synced);
+        self.judge((by, epoch, rpc));
     }
 
-    /// An entry that touches these keys stands in a group of a log.
-    fn on_entry(&mut self, by: ProcessId, shard: ShardId, end: u64, keys: &[KeyHash], rpc: Option<RpcId>) {
-        let own = rpc.map_or("an operation key's expiry".to_owned(), |rpc| rpc.to_string());
-        let last = keys.iter().filter_map(|&key| self.last.get(&(by, shard, key)));
-        let before = last.filter(|(at, name)| *at < end && *name != own).max().cloned();
-        for &key in keys {
-            self.last.insert((by, shard, key), (end, own.clone()));
+    /// A group of a log changes these keys, for this update if it is one's.
+    fn on_group(&mut self, run: (ProcessId, Epoch, Option<RpcId>), shard: ShardId, end: u64, changed: &[KeyHash]) {
+        let (by, epoch, rpc) = run;
+        let touched = rpc.and_then(|rpc| self.bodies.get(&rpc)).map_or(&[][..], |(_, keys)| keys);
+        let last = touched.iter().filter_map(|&key| self.last.get(&(by, shard, key)));
+        let before = last.filter(|(at, _)| *at < end).max().cloned();
+        let name = rpc.map_or("an operation key's expiry".to_owned(), |rpc| rpc.to_string());
+        for &key in changed {
+            self.last.insert((by, shard, key), (end, name.clone()));
         }
         if let (Some(rpc), Some(before)) = (rpc, before) {
-            self.before.entry((by, rpc)).or_insert(before);
-            self.judge(by, rpc);
+            self.before.entry((by, epoch, rpc)).or_insert(before);
+            self.judge((by, epoch, rpc));
         }
     }
 
-    fn judge(&mut self, by: ProcessId, rpc: RpcId) {
-        let (Some(&synced), Some((end, name))) = (self.answered.get(&(by, rpc)), self.before.get(&(by, rpc))) else {
-            return;
-        };
+    fn judge(&mut self, run: Run) {
+        let (Some(&synced), Some((end, name))) = (self.answered.get(&run), self.before.get(&run)) else { return };
         self.checked += 1;
         if *end > synced {
             self.violations.push(format!(
-                "commutes: {rpc} was answered at once, though {name} stands before it on one of its keys, up to {end}, and the \
-                 log was synced to {synced} at most (C1)"
+                "commutes: {} was answered at once, though {name} changed one of its keys before it, up to {end}, and the log \
+                 was synced to {synced} at most (C1)",
+                run.2
             ));
         }
     }
@@ -103,26 +130,18 @@ impl Commutes {
     }
 
     fn on_groups(&mut self, by: ProcessId, shard: ShardId, base: u64, bytes: &[u8]) {
-        let mut found = Vec::new();
-        groups_with_entries(bytes, |end, kind, entry| {
-            let (client, sequence) = (word(entry, 3), word(entry, 11));
-            match kind {
-                COMPLETION_ENTRY => {
-                    let (Some(client), Some(sequence)) = (client, sequence) else { return };
-                    let rpc = RpcId { client: ClientId(client), sequence: Sequence(sequence) };
-                    let keys = self.bodies.get(&rpc).map(|(_, keys)| keys.clone()).unwrap_or_default();
-                    found.push((base + end, keys, Some(rpc)));
+        groups_in(bytes, |Group { end, epoch, entries }| {
+            let (mut changed, mut rpc) = (Vec::new(), None);
+            for &(kind, entry) in entries {
+                changed.extend(changed_key(kind, entry));
+                if kind == COMPLETION_ENTRY
+                    && let (Some(client), Some(sequence)) = (word(entry, 3), word(entry, 11))
+                {
+                    rpc = Some(RpcId { client: ClientId(client), sequence: Sequence(sequence) });
                 }
-                OPERATION_KEY_DROPPED_ENTRY => {
-                    let slot = Slot(u16::from_le_bytes([entry[1], entry[2]]));
-                    found.push((base + end, vec![operation_key_hash(slot, &entry[11..])], None));
-                }
-                _ => {}
             }
+            self.on_group((by, epoch, rpc), shard, base + end, &changed);
         });
-        for (end, keys, rpc) in found {
-            self.on_entry(by, shard, end, &keys, rpc);
-        }
     }
 }
 
@@ -207,10 +226,10 @@ mod tests {
         tell(&watch.configurations, &configuration(1, 1, 1));
         watch.bodies.insert(RPC, (SHARD, vec![KeyHash(1)]));
         watch.acks(SHARD, Epoch(1), NodeId(2), acked);
-        watch.on_entry(BY, SHARD, 100, &[KeyHash(key)], Some(OTHER));
+        watch.on_group((BY, Epoch(1), Some(OTHER)), SHARD, 100, &[KeyHash(key)]);
         watch.on_fast_answer(BY, RPC, Epoch(1));
         watch.acks(SHARD, Epoch(1), NodeId(2), 200);
-        watch.on_entry(BY, SHARD, 200, &[KeyHash(1)], Some(RPC));
+        watch.on_group((BY, Epoch(1), Some(RPC)), SHARD, 200, &[KeyHash(1)]);
         watch.take_violations().len()
     }
 

@@ -24,10 +24,10 @@ pub struct OneGroup {
 
 impl OneGroup {
     fn on_bytes(&mut self, by: &str, file: FileName, bytes: &[u8]) {
-        groups_in(bytes, |kinds| {
-            let records = kinds.iter().filter(|&&kind| kind == COMPLETION_ENTRY).count();
-            let is_change = |kind: &u8| matches!(*kind, OBJECT_ENTRY | TOMBSTONE_ENTRY | OPERATION_KEY_ENTRY);
-            let changes = kinds.iter().filter(|kind| is_change(kind)).count();
+        groups_in(bytes, |group| {
+            let records = group.entries.iter().filter(|entry| entry.0 == COMPLETION_ENTRY).count();
+            let is_change = |kind: u8| matches!(kind, OBJECT_ENTRY | TOMBSTONE_ENTRY | OPERATION_KEY_ENTRY);
+            let changes = group.entries.iter().filter(|entry| is_change(entry.0)).count();
             self.groups += u64::from(changes > 0);
             if records > 1 || (records == 0 && changes > 0) {
                 self.violations.push(format!(

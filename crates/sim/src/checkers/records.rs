@@ -65,37 +65,36 @@ pub(crate) fn records_in(bytes: &[u8], found: &mut BTreeSet<RpcId>) {
     });
 }
 
-/// Shows every entry of these groups, its kind and the bytes from its payload on; stops where no group begins.
+/// Shows every entry of these groups, its kind and its payload; stops where no group begins.
 pub(crate) fn entries_in(bytes: &[u8], mut show: impl FnMut(u8, &[u8])) {
-    walk(bytes, |_, entries| entries.iter().for_each(|&(kind, entry, _)| show(kind, entry)));
+    groups_in(bytes, |group| group.entries.iter().for_each(|&(kind, entry)| show(kind, entry)));
 }
 
-/// Shows the kinds of each group's entries; stops where no group begins.
-pub(crate) fn groups_in(bytes: &[u8], mut show: impl FnMut(&[u8])) {
-    walk(bytes, |_, entries| show(&entries.iter().map(|entry| entry.0).collect::<Vec<u8>>()));
+/// A group, as it stands in some bytes.
+pub(crate) struct Group<'b> {
+    /// Where it ends in them.
+    pub(crate) end: u64,
+    /// Whose primary wrote it.
+    pub(crate) epoch: Epoch,
+    /// Kinds and payloads.
+    pub(crate) entries: &'b [(u8, &'b [u8])],
 }
 
-/// Shows the end of each entry's group, its kind and its payload; stops where no group begins.
-pub(crate) fn groups_with_entries(bytes: &[u8], mut show: impl FnMut(u64, u8, &[u8])) {
-    walk(bytes, |end, entries| {
-        entries.iter().for_each(|&(kind, entry, len)| show(end, kind, &entry[..len.min(entry.len())]))
-    });
-}
-
-/// Shows each group: its end, and of its entries the kinds, the bytes from the payloads on, and the payloads' lengths.
-fn walk<'b>(bytes: &'b [u8], mut show: impl FnMut(u64, &[(u8, &'b [u8], usize)])) {
-    let (mut at, mut entries) = (0, Vec::new());
+/// Shows each group; stops where none begins.
+pub(crate) fn groups_in(bytes: &[u8], mut show: impl FnMut(Group<'_>)) {
+    let mut at = 0;
     while bytes.get(at..at + 2) == Some(&GROUP_MAGIC[..]) {
-        let Some(payload) = half(bytes, at + 4) else { return };
+        let (Some(payload), Some(epoch)) = (half(bytes, at + 4), half(bytes, at + 24)) else { return };
         let end = at + GROUP_HEADER + payload;
-        let mut entry = at + GROUP_HEADER;
-        entries.clear();
+        let (mut entry, mut entries) = (at + GROUP_HEADER, Vec::new());
         while entry + ENTRY_HEADER <= end.min(bytes.len()) {
             let Some(len) = half(bytes, entry + 4) else { return };
-            entries.push((bytes[entry], &bytes[entry + ENTRY_HEADER..], len));
-            entry += ENTRY_HEADER + len.next_multiple_of(8);
+            let from = entry + ENTRY_HEADER;
+            entries.push((bytes[entry], &bytes[from..bytes.len().min(from + len)]));
+            entry = from + len.next_multiple_of(8);
         }
-        show(end as u64, &entries);
+        let epoch = Epoch(u32::try_from(epoch).expect("four bytes"));
+        show(Group { end: end as u64, epoch, entries: &entries });
         at = end.max(at + 8);
     }
 }
