@@ -1,7 +1,8 @@
 //! The project's own commands, run as `cargo xtask <command>`.
 //!
-//! `test` is what CI runs, in stages; `tidy` is the part of `docs/style.md` that a program can check; `netlab` is a
-//! virtual network to play with. Needs the stock Rust toolchain only; git is used where it is there.
+//! `test` is what CI runs, in stages; `tidy` is the part of `docs/style.md` that a program can check; `mutants` plants
+//! every bug and says who catches it; `netlab` is a virtual network to play with. Needs the stock Rust toolchain only;
+//! git is used where it is there.
 
 // A tool that runs other programs and times them: it is not a protocol, so clocks and threads are its business.
 #![allow(clippy::disallowed_methods)]
@@ -18,12 +19,15 @@ use std::process::ExitCode;
 use stages::Choice;
 use workspace::Workspace;
 
-const USAGE: &str = "usage: cargo xtask test [--quick | --stage NAME] | tidy | netlab …";
+const USAGE: &str = "usage: cargo xtask test [--quick | --stage NAME] | tidy | netlab …
+       | mutants [--only BUG] [--seeds-factor N] [--first] [--everywhere SEEDS]";
 
 enum Command {
     Test(Choice),
     Tidy,
     Netlab(netlab::Play),
+    /// With these arguments for the simulator's own program.
+    Mutants(Vec<String>),
 }
 
 fn parse(arguments: &[&str]) -> Option<Command> {
@@ -33,6 +37,7 @@ fn parse(arguments: &[&str]) -> Option<Command> {
         ["test", "--stage", name] => Some(Command::Test(Choice::One((*name).to_owned()))),
         ["tidy"] => Some(Command::Tidy),
         ["netlab", rest @ ..] => netlab::parse(rest).map(Command::Netlab),
+        ["mutants", rest @ ..] => Some(Command::Mutants(rest.iter().map(|&argument| argument.to_owned()).collect())),
         _ => None,
     }
 }
@@ -48,6 +53,7 @@ fn main() -> ExitCode {
         Command::Test(choice) => stages::run(&workspace, &choice),
         Command::Tidy => tidy::run(&workspace),
         Command::Netlab(play) => netlab::run(&workspace, &play),
+        Command::Mutants(arguments) => stages::mutants(&workspace, &arguments),
     });
     match result {
         Ok(()) => ExitCode::SUCCESS,

@@ -230,6 +230,16 @@ fn planted(workspace: &Workspace, watch: &Watch) -> Result<Outcome> {
     Ok(Outcome::Passed(passed))
 }
 
+/// Plants every bug in turn, in one build, and says who catches it; its own program prints the table.
+pub(crate) fn mutants(workspace: &Workspace, arguments: &[String]) -> Result<()> {
+    let package = workspace.package(SIMULATOR).ok_or_else(|| anyhow!("{SIMULATOR} is not in the workspace"))?;
+    let mut command = cargo(&workspace.root);
+    command.args(["run", "--release", "-p", &package.name, "--features", PLANTED_BUGS, "--example", "mutants", "--"]);
+    let status = command.args(arguments).status()?;
+    ensure!(status.success(), "not every planted bug is caught, or something was found without one");
+    Ok(())
+}
+
 fn process(workspace: &Workspace, watch: &Watch) -> Result<Outcome> {
     let Some(package) = workspace.package(PROCESS_TESTS) else {
         return Ok(Outcome::Skipped("there is no tests/process in the workspace"));

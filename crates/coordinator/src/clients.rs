@@ -9,6 +9,7 @@
 
 use std::collections::BTreeMap;
 
+use kasha_types::planted::{self, Bug};
 use kasha_types::{ClientId, ClusterTime};
 
 use crate::limits::{CLIENTS_MAX, CLIENTS_SWEPT_MAX};
@@ -39,7 +40,7 @@ impl ClientLeases {
     pub(crate) fn start(reserved: ClientId, now: ClusterTime, term_millis: u64) -> Self {
         Self {
             term_millis,
-            next: reserved,
+            next: if planted::is_on(Bug::ClientIdsReused) { ClientId(1) } else { reserved },
             inherited_below: reserved,
             inherited_expiry: now.after_millis(term_millis),
             expiries: BTreeMap::new(),

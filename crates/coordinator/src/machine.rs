@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use kasha_machine::{Disk, Effect, Effects, Endpoint, Gate, Input, Machine};
 use kasha_types::limits::{CORES_MAX, NODES_MAX};
+use kasha_types::planted::{self, Bug};
 use kasha_types::probe::{Probe, hit};
 use kasha_types::{ClientId, ConfigVersion, CoreId, Epoch, Incarnation, ListVersion, LogSlice, NodeId, ShardId, Tick};
 use kasha_wire::message::{Heartbeat, LeaseInfo, Report, TableCommand, TableOutcome};
@@ -144,6 +145,7 @@ impl Coordinator {
 
     fn push_frame(&mut self, to: Endpoint, head: kasha_machine::Span, out: &mut Effects) {
         let gate = self.log.gate();
+        let gate = if planted::is_on(Bug::ToldBeforePersisted) { Gate::Now } else { gate };
         if gate != Gate::Now {
             if self.frames_held >= FRAMES_HELD_MAX {
                 return;
@@ -248,7 +250,8 @@ impl Coordinator {
         self.repair(now);
         let index = self.state.node_index(node).expect("admitted");
         let knows_its_place = heartbeat.have >= self.state.nodes[index].deposed;
-        let may_lease = knows_its_place && !is_deaf && !self.is_moving_from(node);
+        let may_lease =
+            (knows_its_place || planted::is_on(Bug::DeposedLeased)) && !is_deaf && !self.is_moving_from(node);
         let lease_millis = if may_lease { self.leases.grant(now, heartbeat.core) } else { 0 };
         let answer = Message::HeartbeatAnswer {
             sent: heartbeat.sent,
@@ -492,9 +495,17 @@ impl Coordinator {
         self.waiters.wait(from, client, sequence);
     }
 
-    /// The configuration that every core which may hold a lease is known to obey.
+    /// The configuration that every core which may answer a client is known to obey: because it may hold a lease, or,
+    /// however long it has been lost, because it holds the only complete copy of a shard, and needs nobody to go on.
     fn known_everywhere(&self) -> ConfigVersion {
-        let cores = self.state.configuration.nodes.iter().filter(|info| info.alive).flat_map(|info| {
+        let holds_only_copy = |node: NodeId| {
+            self.state.configuration.shards.iter().any(|shard| {
+                let mut complete = shard.members.iter().filter(|member| member.state == MemberState::Complete);
+                complete.next().is_some_and(|member| member.node == node) && complete.next().is_none()
+            })
+        };
+        let may_answer = self.state.configuration.nodes.iter().filter(|info| info.alive || holds_only_copy(info.node));
+        let cores = may_answer.flat_map(|info| {
             (0..u8::try_from(info.cores.len()).expect("at most CORES_MAX")).map(|core| CoreId { node: info.node, core })
         });
         cores

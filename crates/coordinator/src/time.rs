@@ -1,5 +1,6 @@
 //! ClusterTime: one monotonic counter, advanced by our clock, never above what is reserved on file (R4.7, F2).
 
+use kasha_types::planted::{self, Bug};
 use kasha_types::{ClusterTime, Tick};
 
 use crate::limits::TIME_AHEAD_MILLIS;
@@ -15,6 +16,7 @@ pub(crate) struct ClusterClock {
 impl ClusterClock {
     /// A started coordinator begins at the reservation: whatever an earlier process handed out was not above it.
     pub(crate) fn start(reserved: ClusterTime, now: Tick) -> Self {
+        let reserved = if planted::is_on(Bug::ClusterTimeReused) { ClusterTime(0) } else { reserved };
         Self { base: reserved, base_at: now, handed_out: reserved }
     }
 

@@ -554,6 +554,29 @@ fn what_a_dead_process_knew_does_not_count_for_its_successor() {
 }
 
 #[test]
+fn a_drop_waits_for_the_only_copy_of_a_shard_however_long_that_is_lost() {
+    let mut world = World::serving(2, 1, 0);
+    let (client, _, _) = open(&mut world);
+    world.send(CLIENT, &table(client, 1, TableCommand::Create("a".into())));
+    world.run(200);
+    let primary = world.shard(0).primary;
+    world.hidden.insert(primary.0);
+    world.run(10_000);
+    assert!(!world.config().node(primary).unwrap().alive);
+    // Without members it needs nobody, and goes on with the table.
+    let config = world.node(primary.0).config.clone();
+    let (client, _, _) = open(&mut world);
+    let drop = table(client, 1, TableCommand::Drop("a".into()));
+    world.send(CLIENT, &drop);
+    world.run(1_000);
+    world.node(primary.0).config = config;
+    assert_eq!(outcome(&world.ask(CLIENT, &drop)), None, "its core has not heard of it");
+    world.hidden.clear();
+    world.run(4_000);
+    assert_eq!(outcome(&world.ask(CLIENT, &drop)), Some(TableOutcome::Dropped(TableId(2))));
+}
+
+#[test]
 fn impossible_table_requests_are_refused_with_a_text() {
     let mut world = World::serving(3, 1, 1);
     let (client, _, _) = open(&mut world);

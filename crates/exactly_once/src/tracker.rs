@@ -20,6 +20,7 @@
 use std::fmt;
 
 use kasha_types::limits::OUTSTANDING_MAX;
+use kasha_types::planted::{self, Bug};
 use kasha_types::{AckedBelow, BodyHash, ClientId, ClusterTime, RpcId};
 
 use crate::clients::{Client, Clients};
@@ -159,12 +160,15 @@ impl Tracker {
         let client = self.clients.get(request.rpc.client);
         // Leases bind new updates only: whatever is known is answered first (pitfall 5).
         if let Some(client) = client {
-            if sequence.0 < client.acknowledged.0 {
+            let is_compared = origin == Origin::Client || !planted::is_on(Bug::ReplayIgnoresAcknowledgement);
+            if sequence.0 < client.acknowledged.0 && is_compared {
                 return LookUp::Stale;
             }
             if let Some(entry) = client.outstanding.find(sequence) {
                 return match entry.state {
-                    _ if entry.body_hash != request.body_hash => LookUp::Reused,
+                    _ if entry.body_hash != request.body_hash && !planted::is_on(Bug::IdReuseAnswered) => {
+                        LookUp::Reused
+                    }
                     State::InProgress => LookUp::InProgress,
                     State::Completed(place) => LookUp::Completed(place),
                 };
@@ -178,7 +182,8 @@ impl Tracker {
             Origin::Client => {
                 let stored = client.map_or(AckedBelow(1), |client| client.acknowledged);
                 let acknowledged = stored.max(request.acknowledged());
-                if sequence.0 > acknowledged.0.saturating_add(OUTSTANDING_MAX) {
+                let is_beyond = sequence.0 > acknowledged.0.saturating_add(OUTSTANDING_MAX);
+                if is_beyond && !planted::is_on(Bug::WindowNotEnforced) {
                     return LookUp::WindowExceeded;
                 }
                 if client.is_some() { LookUp::New } else { LookUp::LeaseUnproven }
@@ -482,7 +487,8 @@ fn raise(
 ) {
     if acknowledged > client.acknowledged {
         client.acknowledged = acknowledged;
-        client.outstanding.free_below(acknowledged, spares, |place| {
+        let freed_below = AckedBelow(acknowledged.0 + u64::from(planted::is_on(Bug::RecordFreedEarly)));
+        client.outstanding.free_below(freed_below, spares, |place| {
             stats.records -= 1;
             dead(place);
         });

@@ -244,6 +244,12 @@ impl GroupWriter<'_> {
         read_entry(&head.bytes[head.within(at.0)..self.at as usize], at.0)
     }
 
+    /// Whether it has no entry yet.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.entries == 0
+    }
+
     /// Bytes of entries that still fit.
     #[must_use]
     pub fn room(&self) -> usize {

@@ -11,7 +11,6 @@
 pub mod disk;
 pub mod effects;
 pub mod held;
-pub mod planted;
 pub mod rng;
 pub mod turn;
 

@@ -1,9 +1,9 @@
 //! The other end of replication: a member that follows a primary (sections 5 and 7).
 
 use kasha_log::{AppendError, Screen};
-use kasha_machine::planted::{self, Bug};
 use kasha_machine::{Effect, Effects, Endpoint, FileName, Gate};
 use kasha_replication::CLOSING_MARK;
+use kasha_types::planted::{self, Bug};
 use kasha_types::probe::{Probe, hit};
 use kasha_types::{AttachId, ConfigVersion, CoreId, Epoch, LogPosition, SegmentId};
 use kasha_wire::frame::Kind;
@@ -66,7 +66,7 @@ impl Replica {
 
     /// A primary of this epoch speaks: obey it from now on, unless we promised a later one. False: do not.
     fn follow(&mut self, core: &mut Core, epoch: Epoch, primary: CoreId, out: &mut Effects) -> bool {
-        if epoch < self.meta.promised {
+        if epoch < self.meta.promised && !planted::is_on(Bug::EpochUnfenced) {
             return false;
         }
         match &self.role {
@@ -182,7 +182,8 @@ impl Replica {
     /// Log bytes from the primary.
     pub fn on_append(&mut self, core: &mut Core, from: Endpoint, append: &AppendView<'_>, out: &mut Effects) {
         let Role::Backup(backup) = &mut self.role else {
-            if append.epoch >= self.meta.promised && matches!(self.role, Role::Idle) {
+            let is_unfenced = append.epoch >= self.meta.promised || planted::is_on(Bug::EpochUnfenced);
+            if is_unfenced && matches!(self.role, Role::Idle) {
                 hit(Probe::AppendUnattached);
                 self.mismatch(core, from, append.epoch, append.attach, out); // a new incarnation: attach us again
             }

@@ -5,6 +5,7 @@ use std::rc::Rc;
 
 use kasha_machine::{Effect, Effects, Endpoint};
 use kasha_types::Tick;
+use kasha_types::planted::{self, Bug};
 use kasha_wire::{Configuration, ShardConfig, ShardPhase};
 
 use crate::leader::{Stage, fewest_peers, members_of};
@@ -91,6 +92,9 @@ impl Replica {
             // Serving in a term that this process did not begin: it waits to be promoted anew (R7.1).
             if config.phase == ShardPhase::Recovering && self.may_begin(config) {
                 self.begin_term(core, config, out);
+            } else if planted::is_on(Bug::FastRestartServes) && config.epoch >= self.meta.promised {
+                self.begin_term(core, config, out);
+                self.begin_serving(core, config);
             }
             return;
         }

@@ -3,8 +3,8 @@
 use std::rc::Rc;
 use std::time::Duration;
 
-use kasha_machine::planted::{self, Bug};
 use kasha_machine::{Data, Effect, Effects, Endpoint, FileName, Gate};
+use kasha_types::planted::{self, Bug};
 use kasha_types::{
     ClientId, ClusterTime, CoreId, Epoch, KeyHash, LocalPosition, LogSlice, ShardId, Slot, TableId, Tick,
 };
@@ -83,7 +83,7 @@ impl Core {
             let is_ours = known.core_of(self.id().node, shard) == Some(self.id());
             is_ours && known.shard(shard).is_some_and(|config| config.epoch <= epoch)
         });
-        is_newest || planted::is_on(Bug::PromiseForgotten)
+        is_newest || planted::is_on(Bug::PromiseForgotten) || planted::is_on(Bug::EpochUnfenced)
     }
 
     pub fn learn_cluster_time(&mut self, time: ClusterTime) {

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use kasha_machine::planted::{self, Bug};
 use kasha_machine::{Disk, Effect, Effects, Endpoint, FileName, Gate, Input, Machine};
 use kasha_replication::FenceReport;
+use kasha_types::planted::{self, Bug};
 use kasha_types::{ConfigVersion, LogSlice, SegmentId, ShardId, Tick, limits};
 use kasha_wire::frame::Kind;
 use kasha_wire::hot::{self, AppendView, Appended, ReadView, RequestView, SyncRequest, Synced};
@@ -193,7 +193,8 @@ impl Node {
                 self.core.clients_below = self.core.clients_below.max(clients_below);
                 self.answered = self.answered.max(sent.min(now));
                 if lease_millis > 0 && sent <= now {
-                    let until = sent.after(std::time::Duration::from_millis(lease_millis));
+                    let from = if planted::is_on(Bug::LeaseFromReply) { now } else { sent };
+                    let until = from.after(std::time::Duration::from_millis(lease_millis));
                     self.core.lease_until = self.core.lease_until.max(until);
                 }
             }

@@ -2,9 +2,9 @@
 //! unsynced, when that is synced. Without a lease it also waits for a sync round that began after it arrived: nobody
 //! can have become primary before.
 
-use kasha_machine::planted::{self, Bug};
 use kasha_machine::{Effect, Effects, Endpoint, Gate};
 use kasha_store::ReadResult;
+use kasha_types::planted::{self, Bug};
 use kasha_types::probe::{Probe, hit};
 use kasha_types::{LogPosition, LogSlice, Tick};
 use kasha_wire::frame::Kind;
@@ -69,7 +69,7 @@ impl Replica {
             // A round that begins from now on also covers everything unsynced.
             hit(Probe::ReadConfirmed);
             Gate::Confirmed { shard, round: leader.shipping.want_confirmation() }
-        } else if newest > leader.shipping.synced() {
+        } else if newest > leader.shipping.synced() && !planted::is_on(Bug::UnsyncedRead) {
             leader.shipping.want_synced(newest);
             Gate::Synced { shard, position: LogPosition { epoch, offset: newest } }
         } else {

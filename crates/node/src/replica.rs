@@ -3,9 +3,9 @@
 use std::collections::VecDeque;
 
 use kasha_log::{Cursor, EntryOffset, LoadReport, Log, LogConfig};
-use kasha_machine::planted::{self, Bug};
 use kasha_machine::{Disk, Effect, Effects, FileName};
 use kasha_replication::{MetaError, ReplicaMeta};
+use kasha_types::planted::{self, Bug};
 use kasha_types::probe::{Probe, hit};
 use kasha_types::{Epoch, LocalPosition, LogPosition, RpcId, SegmentId, ShardId, Tick};
 use kasha_wire::Durability;
@@ -171,7 +171,8 @@ impl Replica {
 
     /// Once the durability is known: power was lost since the log was last known to be whole (R5.5).
     pub fn judge_boot(&mut self, core: &Core) {
-        if core.durability() == Durability::Replicated && self.meta.boot != core.options.boot {
+        let is_known = self.meta.boot == core.options.boot || planted::is_on(Bug::BootIgnored);
+        if core.durability() == Durability::Replicated && !is_known {
             hit(Probe::ReplicaLostPower);
             self.meta.intact = false;
         }

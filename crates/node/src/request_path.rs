@@ -29,6 +29,7 @@ use kasha_exactly_once::Request;
 use kasha_log::{Full, Log};
 use kasha_machine::{Effects, Endpoint};
 use kasha_replication::Shipping;
+use kasha_types::planted::{self, Bug};
 use kasha_types::probe::{Probe, hit};
 use kasha_types::{ClientId, Epoch, ShardId, TableId};
 use kasha_wire::hot::Envelope;
@@ -231,6 +232,9 @@ impl Path<'_> {
         if executed.is_void() {
             hit(Probe::VoidRecorded);
             group = self.open_again(log, &executed); // the first one, never committed, was never there
+        } else if planted::is_on(Bug::RecordApart) && !group.is_empty() {
+            group.commit();
+            group = self.open_again(log, &executed);
         }
         let recorded = self.record(group, executed, overlap);
         self.kill_replaced(log);

@@ -6,8 +6,8 @@ use std::collections::VecDeque;
 
 use kasha_exactly_once::{ExpiryFloorEntry, ScanCursor};
 use kasha_log::{EntryKind, EntryOffset, Log, Purpose, entry_bytes};
-use kasha_machine::planted::{self, Bug};
 use kasha_machine::{Effects, Endpoint, Gate};
+use kasha_types::planted::{self, Bug};
 use kasha_types::probe::{Probe, hit};
 use kasha_types::{ClientId, ClusterTime, CoreId, KeyHash, ListVersion, NodeId, RpcId, ShardId, Tick};
 use kasha_wire::message::{GcEntry, LeaseInfo, Message};
@@ -141,7 +141,7 @@ impl Serving {
         if config.closing {
             // R6.2 [M]: first the old list is refused and every answer gated; what was answered before is synced next.
             hit(Probe::ListClosing);
-            self.list = ListVersion::NONE;
+            self.list = if planted::is_on(Bug::ClosingListAnswers) { self.list } else { ListVersion::NONE };
             self.closing_at.get_or_insert(end);
         }
         self.fast_path = config.has_fast_path(configuration.faults);
@@ -261,7 +261,7 @@ impl Replica {
             return;
         }
         for suspect in suspects {
-            if self.on_suspect(core, &suspect.0) == Replayed::NotNow {
+            if !planted::is_on(Bug::SuspectDropped) && self.on_suspect(core, &suspect.0) == Replayed::NotNow {
                 continue; // it stays where it is, and is named again
             }
             // Recorded or not, it goes with the next gc after a sync: what made it stale may itself not be synced yet.
@@ -377,8 +377,11 @@ impl Replica {
         let mut clients = std::mem::take(&mut serving.lease_questions);
         if serving.pending_floor.is_none() && older_than > ClusterTime(0) {
             let idle = self.state.tracker.idle_candidates(older_than, &mut serving.lease_scan, LEASE_SCAN_MAX);
-            clients.extend(idle.into_iter().take(LEASE_QUESTIONS_MAX));
             serving.asked_older_than = older_than;
+            if planted::is_on(Bug::ExpiryByClock) {
+                return self.on_lease_verdict(&idle, &[]);
+            }
+            clients.extend(idle.into_iter().take(LEASE_QUESTIONS_MAX));
         }
         if !clients.is_empty() {
             send(Endpoint::Coordinator, &Message::LeaseQuery { clients }, Gate::Now, out);

@@ -5,8 +5,8 @@ use kasha_exactly_once::{
     CompletionRecordRef, ExpiryFloorEntryRef, OperationKeyDropped, OperationKeyRecord, OperationKeys, Place, Tracker,
 };
 use kasha_log::{EntryKind, EntryOffset, Log};
-use kasha_machine::planted::{self, Bug};
 use kasha_store::Store;
+use kasha_types::planted::{self, Bug};
 use kasha_types::{ClusterTime, KeyHash, SegmentId, Slot, TableId, operation_key_hash};
 
 /// A shard's state.

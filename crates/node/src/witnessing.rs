@@ -16,8 +16,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use kasha_machine::planted::{self, Bug};
-use kasha_machine::{Data, Disk, Effect, Effects, Endpoint, FileName};
+use kasha_machine::{Data, Disk, Effect, Effects, Endpoint, FileName, Gate};
+use kasha_types::planted::{self, Bug};
 use kasha_types::probe::{Probe, hit};
 use kasha_types::{BootId, ClusterTime, Epoch, Incarnation, KeyHash, ListVersion, LocalPosition, RpcId, ShardId};
 use kasha_wire::codec::Bytes;
@@ -47,7 +47,7 @@ impl Instance {
 
     fn holding(&self, core: &Core) -> Holding {
         let power_lost = core.durability() == Durability::Replicated && self.boot != core.options.boot;
-        match (self.sure, power_lost) {
+        match (self.sure, power_lost && !planted::is_on(Bug::WitnessBootIgnored)) {
             (false, _) => Holding::Damaged,
             (true, true) => Holding::PowerLost,
             (true, false) => Holding::Sure,
@@ -191,7 +191,9 @@ impl Witnesses {
         if body.operation_key.is_some() && planted::is_on(Bug::OperationKeyNotRecorded) {
             hashes.pop();
         }
+        let before = out.mark();
         let verdict = self.record(core, view, &body, &hashes, out);
+        let wrote = out.mark() != before;
         core.scratch.hashes = hashes;
         let recorded = Recorded {
             rpc: body.head.rpc,
@@ -204,7 +206,10 @@ impl Witnesses {
         hot::encode_small(Kind::Recorded, &recorded, out.arena());
         let head = out.span_from(mark);
         // Repeats included: the first one's write may still be under way (R5.3).
-        let gate = core.durable_gate();
+        let gate = match planted::is_on(Bug::DuplicateRecordEarly) && !wrote {
+            true => Gate::Now,
+            false => core.durable_gate(),
+        };
         out.push(Effect::Send { to, head, tail: None, gate });
     }
 
@@ -266,12 +271,7 @@ impl Witnesses {
         let pairs: Vec<(KeyHash, RpcId)> = entries.iter().map(|entry| (entry.key, entry.rpc)).collect();
         let mut suspects = Vec::new();
         instance.witness.gc(&pairs, floor, &mut |_, body: &[u8]| suspects.push(Bytes(body.to_vec())));
-        send(
-            to,
-            &Message::GcDone { shard, list, round, node: core.id().node, suspects },
-            kasha_machine::Gate::Now,
-            out,
-        );
+        send(to, &Message::GcDone { shard, list, round, node: core.id().node, suspects }, Gate::Now, out);
     }
 
     /// A new primary freezes an instance and takes what it holds (CURP's getRecoveryData).

@@ -8,8 +8,8 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use kasha_log::{Log, common_prefix};
-use kasha_machine::planted::{self, Bug};
 use kasha_machine::{Effect, Effects, Endpoint, Gate};
+use kasha_types::planted::{self, Bug};
 use kasha_types::probe::{Probe, hit};
 use kasha_types::{AttachId, CoreId, Epoch, LogPosition, LogSlice, NodeId, SegmentId, ShardId, Tick};
 use kasha_wire::codec::Bytes;
@@ -191,6 +191,7 @@ impl Shipping {
             return hit(Probe::TooFewPeers);
         }
         let counted = self.peers.iter().filter(|peer| !(peer.joining && planted::is_on(Bug::JoinersUncounted)));
+        let counted = counted.filter(|peer| !(peer.retries > 2 && planted::is_on(Bug::SilentMemberDropped)));
         let acked = counted.map(|peer| peer.acked);
         let least = if planted::is_on(Bug::SyncedAtAnyMember) { acked.max() } else { acked.min() };
         let held = least.unwrap_or(u64::MAX).min(self.own_held);
@@ -400,7 +401,10 @@ fn next_attach(attaches: &mut AttachId) -> AttachId {
 fn join_point(log: &Log, report: &FenceReport, hold_from: u64) -> AttachAt {
     let theirs: Vec<_> = report.history.iter().map(|start| (start.epoch, start.offset)).collect();
     let end = log.end().offset;
-    let prefix = common_prefix(log.epoch_history(), end, &theirs, report.end.offset);
+    let prefix = match planted::is_on(Bug::PredecessorUnchecked) {
+        true => end.min(report.end.offset),
+        false => common_prefix(log.epoch_history(), end, &theirs, report.end.offset),
+    };
     let head = log.segments().map(|(id, _)| id).max().unwrap_or_default();
     let held = |id| log.segments().any(|(held, _)| held == id);
     let unbroken = (log.segment_of(prefix).0..=head.0).all(|id| held(SegmentId(id)));

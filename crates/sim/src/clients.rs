@@ -184,6 +184,10 @@ fn told(stage: &mut Stage, operation: OperationId, completion: &Completion, at: 
                 let text = format!("deletes_go_on: {action:?} was refused for lack of memory (section 5)");
                 stage.violations.push(text);
             }
+            if *why == WhyNot::Cancelled {
+                // Whoever cancels is told why it did.
+                stage.violations.push(format!("nothing_cancelled: nobody has given {action:?} up, but it was (R4.2)"));
+            }
             Some(Told::NotExecuted)
         }
         Completion::Unknown(why) => {

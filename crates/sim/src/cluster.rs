@@ -13,12 +13,20 @@ use kasha_types::{ClusterId, CoreId, Incarnation, NodeId, Tick};
 use kasha_wire::Durability;
 use kasha_wire::status::CoreStatus;
 
+use crate::checkers::acknowledged_outcomes::AcknowledgedOutcomes;
+use crate::checkers::commutes::Commutes;
+use crate::checkers::counts_grow::CountsGrow;
 use crate::checkers::current_witness_list::CurrentWitnessList;
+use crate::checkers::expiry_by_verdict::ExpiryByVerdict;
 use crate::checkers::flushed_in_time::{self, Blackouts, FlushedInTime};
 use crate::checkers::gates_respected::GatesRespected;
+use crate::checkers::intact_members::IntactMembers;
+use crate::checkers::leases_lapse::LeasesLapse;
+use crate::checkers::one_group::OneGroup;
 use crate::checkers::one_primary_per_epoch::OnePrimaryPerEpoch;
 use crate::checkers::records::{Records, RecordsWatch};
 use crate::checkers::synced_survives::SyncedSurvives;
+use crate::checkers::witness_keeps::WitnessKeeps;
 use crate::clients::{Client, Stage, Task};
 use crate::clock::{micros, millis};
 use crate::configurations::{Configurations, ConfigurationsGrow, Cores};
@@ -26,6 +34,7 @@ use crate::faults::Hosts;
 use crate::network::HostId;
 use crate::prober::{Prober, Successes};
 use crate::process::{Actor, Spawn};
+use crate::rogue::{self, Rogue};
 use crate::scenario::Shape;
 use crate::stranger::{Ear, Overheard, Stranger};
 use crate::traffic::Traffic;
@@ -66,6 +75,8 @@ pub struct Cluster {
     pub auditor: HostId,
     /// Sends frames that mean nothing, if the run has one.
     pub stranger: Option<HostId>,
+    /// Breaks the rules, if the run has one.
+    pub rogue: Option<HostId>,
     /// Asks every shard whether it takes updates, if the run has one.
     pub prober: Option<HostId>,
     /// What it found.
@@ -147,6 +158,7 @@ pub fn build(world: &mut World, shape: &Shape, fsync_max: u64, stage: &Rc<RefCel
     let clients = (0..shape.clients).map(|index| add_client(world, shape, stage, index, task(index))).collect();
     let auditor = add_client(world, shape, stage, shape.clients, Task::Audit);
     let stranger = shape.stranger.then(|| add_stranger(world, shape));
+    let rogue = shape.rogue.then(|| add_rogue(world, stage));
     let successes = Successes::default();
     let prober = shape.prober.then(|| add_prober(world, shape, &successes));
     let configurations = Configurations::default();
@@ -157,6 +169,7 @@ pub fn build(world: &mut World, shape: &Shape, fsync_max: u64, stage: &Rc<RefCel
         hosts: Hosts { nodes, coordinator, clients },
         auditor,
         stranger,
+        rogue,
         prober,
         successes,
         configurations,
@@ -177,6 +190,15 @@ fn watch(world: &mut World, shape: &Shape, all: &Configurations, cores: &Cores, 
     world.add_watcher(Box::new(gates));
     let (configurations, cores, records) = three();
     world.add_watcher(Box::new(CurrentWitnessList::new(configurations, cores, records)));
+    let (configurations, cores, _) = three();
+    world.add_watcher(Box::new(Commutes::new(configurations.clone(), cores.clone(), shape.segment_bytes)));
+    world.add_watcher(Box::new(IntactMembers::default()));
+    world.add_watcher(Box::new(LeasesLapse::new(configurations.clone(), cores.clone())));
+    world.add_watcher(Box::new(AcknowledgedOutcomes::new(configurations.clone())));
+    world.add_watcher(Box::new(ExpiryByVerdict::new(configurations, cores)));
+    world.add_watcher(Box::new(CountsGrow::default()));
+    world.add_watcher(Box::new(OneGroup::default()));
+    world.add_watcher(Box::new(WitnessKeeps::default()));
     let (configurations, cores, records) = three();
     let forgets = blackouts.map(|&(_, age_max)| age_max);
     if let Some((at, age_max)) = blackouts {
@@ -197,6 +219,17 @@ fn add_stranger(world: &mut World, shape: &Shape) -> HostId {
         Ok(Box::new(stranger) as Box<dyn Actor>)
     };
     world.add_process(host, "stranger", address(3, 0, 0), Box::new(start));
+    host
+}
+
+fn add_rogue(world: &mut World, stage: &Rc<RefCell<Stage>>) -> HostId {
+    let host = world.add_host(rogue::NAME);
+    let stage = stage.clone();
+    let start = move |spawn: Spawn<'_>, out: &mut Effects| {
+        let rogue = Rogue::new(spawn.seed, stage.clone(), address(0, 1, 0), out);
+        Ok(Box::new(rogue) as Box<dyn Actor>)
+    };
+    world.add_process(host, rogue::NAME, address(5, 0, 0), Box::new(start));
     host
 }
 

@@ -194,6 +194,13 @@ impl SimDisk {
         self.synced(all);
     }
 
+    /// An fsync has failed: what waits is gone. (The page cache may go on showing it; nobody may rely on that.)
+    pub fn lose_unsynced(&mut self) {
+        self.covered += self.waiting.len() as u64;
+        self.waiting.clear();
+        self.cached = self.durable.clone();
+    }
+
     /// Power was lost: keeps what was fsynced and an arbitrary part of the rest.
     pub fn lose_power(&mut self, rng: &mut Rng) {
         // Whole runs that keep all, nothing or a prefix find other bugs than independent coins do.
@@ -339,6 +346,19 @@ mod tests {
             disk.lose_power(&mut rng);
             assert_eq!(content(&disk)[..2000], [1; 2000]);
         }
+    }
+
+    #[test]
+    fn a_failed_fsync_takes_what_waits() {
+        let mut disk = SimDisk::new();
+        disk.write(FILE, 0, &[1; 100]);
+        disk.synced(disk.mark());
+        disk.write(FILE, 0, &[2; 200]);
+        let mark = disk.mark();
+        disk.lose_unsynced();
+        assert_eq!(content(&disk), [1; 100]);
+        disk.synced(mark);
+        assert_eq!(content(&disk), [1; 100]);
     }
 
     #[test]

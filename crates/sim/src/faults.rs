@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 
 use kasha_machine::Rng;
-use kasha_types::{NodeId, ShardId};
+use kasha_types::{ConfigVersion, NodeId, ShardId};
 use kasha_wire::Durability;
 
 use crate::checkers::convergence::{all_hold_what_is_synced, is_copying};
@@ -27,6 +27,11 @@ pub const COORDINATOR_AWAY_LONG: u64 = millis(60_000);
 const LOOK_FOR_COPY_EVERY: u64 = micros(200);
 /// For so many leases.
 const LOOK_FOR_COPY_LEASES: u64 = 20;
+
+/// How often it is looked at whether the coordinator has told something new.
+const LOOK_FOR_NEWS_EVERY: u64 = micros(50);
+/// For so many leases.
+const LOOK_FOR_NEWS_LEASES: u64 = 6;
 
 /// The hosts of a cluster.
 #[derive(Clone, Debug)]
@@ -59,6 +64,11 @@ enum Step {
         shard: ShardId,
         downtime: u64,
         hidden: u64,
+    },
+    /// As soon as the coordinator tells a configuration after this one, its machine loses power.
+    KillCoordinatorTelling {
+        told: ConfigVersion,
+        until: SimTime,
     },
     /// As soon as a joiner has a part of what it copies, everything is killed.
     KillAllCopying {
@@ -249,6 +259,10 @@ impl Nemesis {
                 world.probes.hit("nemesis: coordinator away for a minute");
                 self.coordinator_outage(world, COORDINATOR_AWAY_LONG);
             }
+            Act::CoordinatorTelling => {
+                let until = now.after(self.lease * LOOK_FOR_NEWS_LEASES);
+                self.later(now, Step::KillCoordinatorTelling { told: self.newest_told(), until });
+            }
             Act::Client | Act::ClientPause => self.client(world, act, time),
             Act::Depose => self.depose(world, time),
             Act::OldPrimary => self.old_primary(world, time),
@@ -333,6 +347,23 @@ impl Nemesis {
             self.later(world.now.after(time), Step::Start(coordinator));
         } else {
             self.kill_for(world, coordinator, time);
+        }
+    }
+
+    fn newest_told(&self) -> ConfigVersion {
+        self.configurations.latest().map_or(ConfigVersion(0), |latest| latest.version)
+    }
+
+    /// What it told must be on its disk, whatever its machine loses now (section 9).
+    fn kill_coordinator_if_telling(&mut self, world: &mut World, told: ConfigVersion, until: SimTime) {
+        let coordinator = self.hosts.coordinator;
+        if self.newest_told() > told && world.is_up(coordinator) {
+            world.probes.hit("coordinator lost power as it told something");
+            world.lose_power(coordinator);
+            let time = self.a_while();
+            self.later(world.now.after(time), Step::Start(coordinator));
+        } else if world.now < until {
+            self.later(world.now.after(LOOK_FOR_NEWS_EVERY), Step::KillCoordinatorTelling { told, until });
         }
     }
 
@@ -497,6 +528,7 @@ impl Nemesis {
                 world.disarm(host);
                 world.start(host);
             }
+            Step::KillCoordinatorTelling { told, until } => self.kill_coordinator_if_telling(world, told, until),
             Step::KillAllCopying { until } => self.kill_if_copying(world, until),
             Step::Resume(host) => world.resume(host),
             Step::Speed(host) => world.set_slowness(host, 1),

@@ -28,6 +28,8 @@ pub struct Intensity {
     pub fsync: (u64, u64),
     /// Per million: a commit without fsync is reported in a later turn.
     pub late_commit: u64,
+    /// Per million: an fsync fails, and with it the process.
+    pub fsync_failure: u64,
     /// Mean time between two acts of the nemesis; 0 = none.
     pub nemesis_every: u64,
     /// What the nemesis does, by weight.
@@ -65,6 +67,8 @@ pub struct Acts {
     pub coordinator: u64,
     /// The coordinator is away for a whole minute.
     pub coordinator_minute: u64,
+    /// The coordinator's machine loses power as soon as it tells something new.
+    pub coordinator_telling: u64,
     /// A client dies for ever, and another is born.
     pub client: u64,
     /// A client is stopped, perhaps for longer than its lease.
@@ -99,6 +103,7 @@ pub enum Act {
     OneWay,
     Coordinator,
     CoordinatorMinute,
+    CoordinatorTelling,
     Client,
     ClientPause,
     Depose,
@@ -111,7 +116,7 @@ pub enum Act {
 impl Acts {
     /// As a table.
     #[must_use]
-    pub fn weights(&self) -> [(Act, u64); 21] {
+    pub fn weights(&self) -> [(Act, u64); 22] {
         [
             (Act::Crash, self.crash),
             (Act::FastRestart, self.fast_restart),
@@ -127,6 +132,7 @@ impl Acts {
             (Act::OneWay, self.one_way),
             (Act::Coordinator, self.coordinator),
             (Act::CoordinatorMinute, self.coordinator_minute),
+            (Act::CoordinatorTelling, self.coordinator_telling),
             (Act::Client, self.client),
             (Act::ClientPause, self.client_pause),
             (Act::Depose, self.depose),
@@ -168,6 +174,7 @@ impl Intensity {
             turn: (micros(2), micros(20)),
             fsync: (micros(500), millis(3)),
             late_commit: 0,
+            fsync_failure: 0,
             nemesis_every: 0,
             acts: Acts::default(),
         }
@@ -191,6 +198,7 @@ impl Intensity {
             turn: (micros(1), micros(rng.between(5, 200))),
             fsync: (micros(200), millis(rng.between(1, 30))),
             late_commit,
+            fsync_failure: 0,
             nemesis_every: 0,
             acts: Acts::default(),
         }
@@ -224,6 +232,7 @@ impl Intensity {
             kill_all_copying: 0,
             coordinator_minute: 0,
             damage: 0,
+            coordinator_telling: 0,
         };
         intensity
     }

@@ -22,7 +22,7 @@ pub struct ProcessId(pub usize);
 pub struct HostId(pub usize);
 
 /// A process and which of its starts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Life {
     /// Whose.
     pub process: ProcessId,

@@ -38,7 +38,9 @@ pub enum Scenario {
     Rebuild,
     SmallMemory,
     DamagedFiles,
+    FailingDisks,
     BadInput,
+    RogueClient,
 }
 
 impl Scenario {
@@ -106,7 +108,9 @@ impl Scenario {
             "a few segments of memory for each replica: updates are refused, everything else goes on; with crashes",
         ),
         (Self::DamagedFiles, "damaged_files", "a file of a node that died is damaged or gone when it comes back"),
+        (Self::FailingDisks, "failing_disks", "fsyncs fail, and with them what they were for; everything is fsynced"),
         (Self::BadInput, "bad_input", "a stranger sends random and damaged frames to every process"),
+        (Self::RogueClient, "rogue_client", "a client numbers, names and dates its updates as no honest one does"),
     ];
 
     /// Its name.
@@ -170,6 +174,8 @@ pub struct Shape {
     pub promotions_max: u32,
     /// Whether a stranger sends bad frames.
     pub stranger: bool,
+    /// Whether a client breaks the rules.
+    pub rogue: bool,
     /// Whether a program asks every shard all the time whether it takes updates.
     pub prober: bool,
 }
@@ -207,6 +213,7 @@ impl Shape {
             outstanding_max: if rng.chance(1, 4) { rng.between(1, 8) } else { OUTSTANDING_MAX },
             promotions_max: if rng.chance(1, 4) { 1 } else { 64 },
             stranger: false,
+            rogue: false,
             prober: false,
         }
     }
@@ -247,6 +254,9 @@ pub fn plan(scenario: Scenario, rng: &mut Rng) -> (Shape, Intensity) {
         Scenario::PowerLoss => intensity.acts = Acts { power: 3, crash: 1, ..none },
         Scenario::Blackout => {
             shape.durability = Durability::Fsync;
+            // Much is on its way to the disks whenever the power goes.
+            (shape.concurrency, shape.pause) = (6, (millis(1), millis(rng.between(2, 6))));
+            intensity.fsync = (millis(1), millis(rng.between(5, 30)));
             intensity.acts = Acts { blackout: 2, power: 2, torn_turn: 1, ..none };
         }
         Scenario::ColdStart => intensity.acts = Acts { kill_all: 1, ..none },
@@ -263,7 +273,9 @@ pub fn plan(scenario: Scenario, rng: &mut Rng) -> (Shape, Intensity) {
             intensity.nemesis_every = millis(8_000);
             intensity.acts = Acts { coordinator_minute: 2, crash: rng.below(2), ..none };
         }
-        Scenario::CoordinatorOutage => intensity.acts = Acts { coordinator: 4, crash: 1, fast_restart: 1, ..none },
+        Scenario::CoordinatorOutage => {
+            intensity.acts = Acts { coordinator: 4, coordinator_telling: 3, crash: 2, fast_restart: 1, ..none };
+        }
         Scenario::TornTurns => intensity.acts = Acts { torn_turn: 1, ..none },
         Scenario::WitnessLoss => {
             shape.faults = shape.faults.max(1);
@@ -335,6 +347,15 @@ fn directed(scenario: Scenario, rng: &mut Rng, shape: &mut Shape, intensity: &mu
         }
         Scenario::BadInput => {
             shape.stranger = true;
+            intensity.acts = Acts { crash: 1, ..none };
+        }
+        Scenario::FailingDisks => {
+            shape.durability = Durability::Fsync;
+            intensity.fsync_failure = rng.between(500, 5_000);
+            intensity.acts = Acts { crash: 1, ..none };
+        }
+        Scenario::RogueClient => {
+            shape.rogue = true;
             intensity.acts = Acts { crash: 1, ..none };
         }
         _ => long_logs(scenario, rng, shape, intensity),

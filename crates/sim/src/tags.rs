@@ -6,6 +6,16 @@ use crate::world::Sent;
 
 /// `ConfigurationIs`.
 pub const CONFIGURATION_IS: u8 = 9;
+/// `FenceReport`.
+pub const FENCE_REPORT: u8 = 33;
+/// `Attach`.
+pub const ATTACH: u8 = 34;
+/// `Attached`.
+pub const ATTACHED: u8 = 35;
+/// `Heartbeat`.
+pub const HEARTBEAT: u8 = 24;
+/// `HeartbeatAnswer`.
+pub const HEARTBEAT_ANSWER: u8 = 25;
 /// `LeaseVerdict`.
 pub const LEASE_VERDICT: u8 = 27;
 /// `WitnessHolds`.
@@ -31,6 +41,11 @@ mod tests {
     fn the_table_says_the_same() {
         let number = |name: &str| Message::TABLE.iter().find(|row| row.0 == name).map(|row| row.1);
         assert_eq!(number("ConfigurationIs"), Some(CONFIGURATION_IS));
+        assert_eq!(number("FenceReport"), Some(FENCE_REPORT));
+        assert_eq!(number("Heartbeat"), Some(HEARTBEAT));
+        assert_eq!(number("HeartbeatAnswer"), Some(HEARTBEAT_ANSWER));
+        assert_eq!(number("Attach"), Some(ATTACH));
+        assert_eq!(number("Attached"), Some(ATTACHED));
         assert_eq!(number("LeaseVerdict"), Some(LEASE_VERDICT));
         assert_eq!(number("WitnessHolds"), Some(WITNESS_HOLDS));
         assert_eq!(number("Gc"), Some(GC));

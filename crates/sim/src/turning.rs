@@ -12,6 +12,9 @@ use crate::planted::{self, Bug};
 use crate::process::{Commit, Inbound, Performed, SimShell};
 use crate::world::{Sent, What, World};
 
+/// Longest time until a process is started again whose disk has failed it.
+const FAILED_AWAY: u64 = millis(1500);
+
 /// Rounds of one turn in which commits are reported and their frames released; more would be a machine that spins.
 const TURN_ROUNDS_MAX: usize = 1000;
 
@@ -151,6 +154,13 @@ impl World {
         if !self.lives(life) {
             return;
         }
+        if self.fsync_fails(life) && !planted::is_on(Bug::FailedFsyncWorked) {
+            // A loop that ends takes its process with it (R5.4); somebody starts it again.
+            let host = self.processes[life.process.0].host;
+            self.kill(host);
+            let away = self.rng.below(FAILED_AWAY);
+            return self.push(self.now.after(away), What::Start(host));
+        }
         let process = &mut self.processes[life.process.0];
         let mut reached: Option<LocalPosition> = None;
         while let Some(commit) = process.commits.front().copied().filter(|commit| commit.ready_at <= self.now) {
@@ -166,6 +176,19 @@ impl World {
         if let Some(at) = self.processes[life.process.0].commits.front().map(|commit| commit.ready_at) {
             self.push(at, What::Committed(life));
         }
+    }
+
+    /// The fsync that ends now may fail: what it was to make durable is gone then.
+    fn fsync_fails(&mut self, life: Life) -> bool {
+        let process = &mut self.processes[life.process.0];
+        let ends = process.commits.front().is_some_and(|commit| commit.mark.is_some() && commit.ready_at <= self.now);
+        let fails =
+            ends && self.intensity.fsync_failure > 0 && self.rng.chance(self.intensity.fsync_failure, 1_000_000);
+        if fails {
+            self.probes.hit("fsyncs failed");
+            process.disk.lose_unsynced();
+        }
+        fails
     }
 
     fn send(&mut self, id: ProcessId, to: Endpoint, bytes: &Rc<[u8]>) {

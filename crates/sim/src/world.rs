@@ -85,6 +85,7 @@ pub(crate) enum What {
     Turn(Life),
     Committed(Life),
     Flushed(Life, Mark),
+    Start(HostId),
 }
 
 #[derive(Debug)]
@@ -387,6 +388,7 @@ impl World {
                 }
             }
             What::Committed(life) => self.committed(life),
+            What::Start(host) => self.start(host),
             What::Flushed(life, mark) => {
                 // A flush that the process asked for goes on when it dies; after a loss of power there is nothing left.
                 let process = &mut self.processes[life.process.0];

@@ -1,44 +1,30 @@
 //! Every planted bug is caught, by whom the table says, in as many seeds as it says. Run it with
-//! `cargo test --release -p kasha-sim --features planted-bugs --test planted`.
+//! `cargo test --release -p kasha-sim --features planted-bugs --test planted`; `cargo xtask mutants` shows how often.
 
 #![cfg(feature = "planted-bugs")]
 
+use kasha_sim::mutants::{Depth, Tried, try_all};
 use kasha_sim::planted::{CAUGHT, Caught};
-use kasha_sim::{RunReport, SimOptions, run};
+use kasha_sim::{SimOptions, run};
 
-/// What a run was stopped for, without the moment at which it was found, or the place of a panic.
-fn found(report: &RunReport) -> Option<&str> {
-    let text = report.violations.first()?.as_str();
-    if text.starts_with("panicked at ") {
-        return text.split_once('\n').map(|(_, message)| message);
-    }
-    let has_moment = text.split_once("s: ").filter(|(moment, _)| moment.parse::<f64>().is_ok());
-    Some(has_moment.map_or(text, |(_, rest)| rest))
-}
-
-fn is_caught(row: &Caught) -> Result<u64, String> {
-    let mut others = Vec::new();
-    for seed in 0..row.seeds {
-        let report = run(SimOptions { planted: Some(row.bug), ..SimOptions::new(row.scenario, seed) });
-        match found(&report) {
-            Some(text) if text.starts_with(row.by) => return Ok(seed),
-            Some(text) => others.push(format!("seed {seed}: {text:.200}")),
-            None => {}
-        }
-    }
-    let (bug, scenario) = (row.bug.name(), row.scenario.name());
-    Err(format!("{bug} was not caught by {} in {} seeds of {scenario}; {others:#?}", row.by, row.seeds))
+fn escaped(tried: &Tried) -> Option<String> {
+    let Caught { bug, scenario, seeds, by } = tried.row;
+    let text = || {
+        let others = &tried.others;
+        format!("{} was not caught by {by} in {seeds} seeds of {}; {others:#?}", bug.name(), scenario.name())
+    };
+    tried.caught.is_empty().then(text)
 }
 
 #[test]
 fn every_planted_bug_is_caught() {
-    let mut escaped = Vec::new();
-    for row in CAUGHT {
-        match is_caught(row) {
-            Ok(seed) => println!("{:26} {:16} seed {seed:2}  {}", row.bug.name(), row.scenario.name(), row.by),
-            Err(why) => escaped.push(why),
-        }
+    let jobs = std::thread::available_parallelism().map_or(1, usize::from);
+    let (tried, _) = try_all(CAUGHT, Depth::First, false, jobs, || {});
+    for Tried { row, caught, .. } in &tried {
+        let seed = caught.first().map_or("never".to_owned(), u64::to_string);
+        println!("{:30} {:24} seed {seed:>5}  {}", row.bug.name(), row.scenario.name(), row.by);
     }
+    let escaped: Vec<String> = tried.iter().filter_map(escaped).collect();
     assert!(escaped.is_empty(), "{}", escaped.join("\n"));
 }
 

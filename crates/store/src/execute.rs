@@ -2,6 +2,7 @@
 
 use kasha_log::{EntryKind, EntryOffset, GroupWriter, Part, entry_bytes};
 use kasha_types::limits::VALUE_BYTES_MAX;
+use kasha_types::planted::{self, Bug};
 use kasha_types::{KeyHash, SegmentId, TableId, key_hash};
 use kasha_wire::operation::{Item, Items};
 use kasha_wire::{OutcomeCode, Update};
@@ -161,7 +162,10 @@ impl Store {
             Some(Prior { version, value: None, .. }) => self.version_floor().max(*version),
             None => self.version_floor(),
         };
-        let version = last + 1;
+        let version = match planted::is_on(Bug::VersionFromPosition) {
+            true => last.max(group.log().end().offset) + 1,
+            false => last + 1,
+        };
         let here = group.log().segment_of(group.log().end().offset);
         let oldest = prior.map_or(here, |prior| prior.oldest);
         let len = parts.iter().map(|part| match *part {

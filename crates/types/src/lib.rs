@@ -7,6 +7,7 @@ mod clock;
 mod ids;
 mod keys;
 pub mod limits;
+pub mod planted;
 mod position;
 pub mod probe;
 

@@ -3,6 +3,7 @@
 //! Collects what one attempt is told. It knows neither time nor connections: giving up on a silent witness and asking
 //! for a sync, or starting a new attempt, is the session's business.
 
+use kasha_types::planted::{self, Bug};
 use kasha_types::{Epoch, ListVersion};
 
 /// The primary's answer and the witnesses' words for **one** attempt: one epoch, one list version.
@@ -95,13 +96,20 @@ impl Attempt {
         self.answer != Answer::None
     }
 
+    /// Whether this witness has accepted.
+    #[must_use]
+    pub fn has_accepted(&self, witness: u8) -> bool {
+        self.accepted & 1 << witness != 0
+    }
+
     /// Whether the update is complete.
     #[must_use]
     pub fn verdict(&self) -> Verdict {
         match self.answer {
             Answer::None => Verdict::Wait,
             Answer::Synced => Verdict::Complete(Path::Synced),
-            Answer::Unsynced if self.witnesses == 0 || self.rejected != 0 => Verdict::NeedSync,
+            Answer::Unsynced if self.rejected != 0 => Verdict::NeedSync,
+            Answer::Unsynced if self.witnesses == 0 && !planted::is_on(Bug::ShortListFast) => Verdict::NeedSync,
             Answer::Unsynced if self.accepted.count_ones() == u32::from(self.witnesses) => {
                 Verdict::Complete(Path::Fast)
             }

@@ -10,6 +10,7 @@
 use std::ops::Range;
 
 use kasha_types::limits::{SUSPECT_AFTER_GCS, WITNESS_BODY_BYTES_MAX};
+use kasha_types::planted::{self, Bug};
 use kasha_types::probe::{Probe, hit};
 use kasha_types::{ClientId, ClusterTime, KeyHash, ListVersion, RpcId, Sequence};
 
@@ -300,7 +301,8 @@ impl Witness {
             return if held == count { Ok(Place::Held) } else { Err(Why::Conflict) };
         }
         for (taken, key) in distinct(keys).enumerate() {
-            let Some(slot) = self.free_slot(key, &slots[..taken]) else {
+            let free = self.free_slot(key, &slots[..taken]).or_else(|| self.overwritten_slot(key, &slots[..taken]));
+            let Some(slot) = free else {
                 self.mark_old(self.set_of(key), |_| true);
                 return Err(Why::NoSlot);
             };
@@ -319,6 +321,9 @@ impl Witness {
             if !head.holds(key) {
                 continue;
             }
+            if planted::is_on(Bug::WitnessComparesHashes) {
+                return Ok(true);
+            }
             if head.rpc != rpc {
                 self.mark_old(set, |head| head.holds(key));
                 return Err(Why::Conflict);
@@ -336,6 +341,15 @@ impl Witness {
     fn free_slot(&self, key: KeyHash, taken: &[u32]) -> Option<u32> {
         let set = self.set_of(key);
         (set.start as u32..set.end as u32).find(|slot| !self.heads[*slot as usize].is(HELD) && !taken.contains(slot))
+    }
+
+    /// What [`Bug::WitnessOverwrites`] takes when no slot is free.
+    fn overwritten_slot(&mut self, key: KeyHash, taken: &[u32]) -> Option<u32> {
+        let set = self.set_of(key);
+        let mut slots = (set.start as u32..set.end as u32).filter(|slot| !taken.contains(slot));
+        let slot = slots.next().filter(|_| planted::is_on(Bug::WitnessOverwrites))?;
+        self.vacate(slot);
+        Some(slot)
     }
 
     fn fill(&mut self, slot: u32, header: &SlotHeader, body: &[u8]) {

@@ -5,6 +5,7 @@
 //! or another delivery may still run the update (**R2.2**). CURP 3.2.1.
 
 use kasha_machine::Effects;
+use kasha_types::planted::{self, Bug};
 use kasha_types::probe::{Probe, hit};
 use kasha_types::{CoreId, RpcId, Tick};
 use kasha_wire::hot::decode_small;
@@ -170,7 +171,7 @@ impl Session {
         update.out_of_memory += u32::from(why == WhyNot::OutOfMemory);
         let may_pass = why == WhyNot::OutOfMemory && update.out_of_memory < limits::OUT_OF_MEMORY_REFUSALS_MAX;
         let is_begun = matches!(update.cancel, Cancel::Begun(_));
-        if why == WhyNot::BadRequest && is_only_delivery {
+        if why == WhyNot::BadRequest && is_only_delivery || planted::is_on(Bug::NotExecutedAfterRefusal) {
             // R2.2: the only one who ever got it cannot read it. A witness, or a server that an earlier attempt went
             // to, might be of another version, and run it.
             self.end(slot, Completion::NotExecuted(why));

@@ -1,9 +1,9 @@
 //! One update from its caller to its servers (DESIGN section 2, CURP 3.2.1): `update → start_update → number →
 //! send_update`. What comes back is in `replies`, which begins another attempt, a sync, a cancellation or the end.
 
-use kasha_machine::planted::{self, Bug};
 use kasha_machine::{Effect, Effects, Endpoint, Gate};
 use kasha_types::limits::BODY_BYTES_MAX;
+use kasha_types::planted::{self, Bug};
 use kasha_types::probe::{Probe, hit};
 use kasha_types::{AckedBelow, ClientId, ClusterTime, RpcId, Sequence, TableId, Tick};
 use kasha_wire::hot::encode_small;
@@ -76,7 +76,8 @@ impl Session {
     /// Sends an update's first attempt, or another; or says why there is none to send. What an earlier attempt collected
     /// is gone with its `InFlight` (R2.1).
     pub(super) fn start_update(&mut self, slot: usize, now: Tick, out: &mut Effects) {
-        if !self.options.exactly_once {
+        let is_renamed = planted::is_on(Bug::RetryRenamed) && self.calls[slot].is_sent();
+        if !self.options.exactly_once || is_renamed {
             self.give_back_number(slot);
         }
         let update = *self.calls[slot].update();
@@ -132,8 +133,11 @@ impl Session {
             self.rebuild_body(slot);
         }
         let call = &mut self.calls[slot];
-        let was_answered = matches!(call.stage, Stage::InFlight(old) if old.attempt.is_answered());
-        let keeps_answer = was_answered && planted::is_on(Bug::AttemptsMixed);
+        let before = match call.stage {
+            Stage::InFlight(before) => Some(before.attempt),
+            Stage::Queued | Stage::Backoff { .. } | Stage::ForCoordinator => None,
+        };
+        let keeps_answer = planted::is_on(Bug::AttemptsMixed) && before.is_some_and(|old| old.is_answered());
         self.stats.attempts += 1;
         self.stats.retries += u64::from(call.is_sent());
         call.attempts += 1;
@@ -160,6 +164,10 @@ impl Session {
         let mut attempt = Attempt::new(epoch, list, witnesses.count());
         if keeps_answer {
             attempt.on_answer(epoch, false);
+        }
+        if let Some(before) = before.filter(|_| planted::is_on(Bug::AcceptancesMixed)) {
+            let accepted = (0..witnesses.count()).filter(|&witness| before.has_accepted(witness));
+            accepted.for_each(|witness| attempt.on_recorded(list, witness, true));
         }
         call.stage = Stage::InFlight(InFlight { target, attempt, sync_sent: false });
         call.resume = now.after(patience);

@@ -6,8 +6,8 @@
 //! - **R4.6** But for one: that a lease is over is told once the floor that says so cannot be lost any more.
 
 use kasha_log::Log;
-use kasha_machine::planted::{self, Bug};
 use kasha_machine::{Effect, Effects, Gate};
+use kasha_types::planted::{self, Bug};
 use kasha_types::{Epoch, ListVersion, LogPosition, RpcId};
 use kasha_wire::frame::Kind;
 use kasha_wire::{AnswerView, Reader, Refusal, Refused, hot};
@@ -66,6 +66,7 @@ impl Path<'_> {
             Overlap::Unsynced => planted::is_on(Bug::OverlapIgnored),
         };
         let on_witnesses = match caller.wish {
+            Wish::Run if planted::is_on(Bug::ShortListFast) => true,
             Wish::Run => caller.envelope.list != ListVersion::NONE && self.serving().fast_path,
             // Giving an update up is recorded on none.
             Wish::Cancel => false,
@@ -87,7 +88,10 @@ impl Path<'_> {
         let (shard, epoch) = (self.shard, self.epoch);
         self.serving().counters.refusals += 1;
         self.shipping.want_synced(floor_end);
-        let gate = Gate::Synced { shard, position: LogPosition { epoch, offset: floor_end } };
+        let gate = match planted::is_on(Bug::FloorRefusalUngated) {
+            true => Gate::Now,
+            false => Gate::Synced { shard, position: LogPosition { epoch, offset: floor_end } },
+        };
         refuse(caller, rpc, epoch, Refusal::LeaseExpired, gate, out);
     }
 }

@@ -7,7 +7,7 @@
 
 use kasha_exactly_once::{OperationKeyCheck, Place};
 use kasha_log::{Log, Purpose};
-use kasha_machine::planted::{self, Bug};
+use kasha_types::planted::{self, Bug};
 use kasha_types::probe::{Probe, hit};
 use kasha_wire::{Body, Refusal};
 
@@ -115,7 +115,7 @@ impl Path<'_> {
                 hit(Probe::OperationKeyMismatch);
                 Ok(Action::Mismatch)
             }
-            OperationKeyCheck::Miss if now > received.body.head.not_after => {
+            OperationKeyCheck::Miss if now > received.body.head.not_after && !planted::is_on(Bug::NotAfterIgnored) => {
                 hit(Probe::Unprovable);
                 Err(Stop::Refused(Refusal::Unprovable))
             }
@@ -131,9 +131,11 @@ impl Path<'_> {
         let mut unsynced = serving.everything_until > synced // R5.1
             || match ordered.action {
                 Action::Execute { keep_under: None } | Action::Cancel => false,
-                Action::Execute { keep_under: Some(_) } => serving.keys_dropped_until > synced, // R5.2
+                Action::Execute { keep_under: Some(_) } => {
+                    serving.keys_dropped_until > synced && !planted::is_on(Bug::DroppedKeyUngated) // R5.2
+                }
                 // They read what the log says of the key, which may be unsynced (R4.9).
-                Action::Repeat(_) | Action::Mismatch => true,
+                Action::Repeat(_) | Action::Mismatch => !planted::is_on(Bug::OperationKeyOverlapIgnored),
             };
         let body = &ordered.received.body;
         body.update.for_each_key(|key| {

@@ -9,7 +9,7 @@
 
 use kasha_exactly_once::{CompletionRecord, CompletionRecordRef, OperationKeyRecord, Place};
 use kasha_log::{EntryKind, EntryOffset, GroupWriter, Log, entry_bytes};
-use kasha_machine::planted::{self, Bug};
+use kasha_types::planted::{self, Bug};
 use kasha_types::{LogSlice, RpcId};
 use kasha_wire::Body;
 
@@ -132,6 +132,7 @@ impl Path<'_> {
 
     fn saved(&self, rpc: RpcId, place: Place, offset: u64, len: usize) -> Recorded {
         let result = LogSlice { shard: self.shard, offset, len: len as u32 };
-        Recorded { rpc, result, end: place.0 + 1, overlap: Overlap::Unsynced }
+        let end = if planted::is_on(Bug::DuplicateUngated) { 0 } else { place.0 + 1 };
+        Recorded { rpc, result, end, overlap: Overlap::Unsynced }
     }
 }

@@ -38,8 +38,17 @@ impl CurrentWitnessList {
         Self { configurations, cores, records, ..Self::default() }
     }
 
-    fn on_fast_answer(&mut self, rpc: RpcId, attempt: u32, epoch: Epoch) {
+    /// `obeys`: the configuration that its sender obeys, should that matter.
+    fn on_fast_answer(&mut self, rpc: RpcId, attempt: u32, epoch: Epoch, obeys: impl Fn() -> ConfigVersion) {
         let Some(&(shard, list)) = self.attempts.get(&(rpc, attempt)) else { return };
+        let of_term = self.configurations.of_term(shard, epoch);
+        let closing = of_term.iter().find(|(_, config)| config.closing && config.list == list);
+        if let Some((since, _)) = closing.filter(|(since, _)| obeys() >= since.version) {
+            self.violations.push(format!(
+                "current_witness_list: {shard} {epoch} answered {rpc} under {list}, which is being closed since {} (R6.2)",
+                since.version
+            ));
+        }
         let latest = self.configurations.latest();
         let newer = latest.as_ref().and_then(|latest| latest.shard(shard)).filter(|config| config.epoch == epoch);
         if let Some(newer) = newer.map(|config| config.list).filter(|&newest| newest > list) {
@@ -77,7 +86,7 @@ impl CurrentWitnessList {
 }
 
 impl Watch for CurrentWitnessList {
-    fn sent(&mut self, sent: &Sent<'_>, _view: &View<'_>) {
+    fn sent(&mut self, sent: &Sent<'_>, view: &View<'_>) {
         match Kind::from_number(sent.kind) {
             Some(Kind::Request) => {
                 if let Ok(request) = RequestView::decode(sent.payload)
@@ -91,7 +100,8 @@ impl Watch for CurrentWitnessList {
                 if let Ok(answer) = AnswerView::decode(sent.payload)
                     && !answer.synced
                 {
-                    self.on_fast_answer(answer.rpc, answer.attempt, answer.epoch);
+                    let status = || view.processes[sent.from.0].status().map(|status| status.configuration);
+                    self.on_fast_answer(answer.rpc, answer.attempt, answer.epoch, || status().unwrap_or_default());
                 }
             }
             // What it names is synced.
@@ -146,10 +156,10 @@ mod tests {
     fn no_answer_for_an_old_list() {
         let mut watch = watch();
         tell(&watch.configurations, &with_list(1, 1));
-        watch.on_fast_answer(RPC, 1, Epoch(1));
+        watch.on_fast_answer(RPC, 1, Epoch(1), ConfigVersion::default);
         assert_eq!(watch.take_violations(), Vec::<String>::new());
         tell(&watch.configurations, &with_list(2, 2));
-        watch.on_fast_answer(RPC, 1, Epoch(1));
+        watch.on_fast_answer(RPC, 1, Epoch(1), ConfigVersion::default);
         assert_eq!(watch.take_violations().len(), 1);
     }
 
@@ -157,7 +167,7 @@ mod tests {
     fn what_was_answered_is_synced_before_the_next_list() {
         for holders in [1..=1, 1..=2] {
             let mut watch = watch();
-            watch.on_fast_answer(RPC, 1, Epoch(1));
+            watch.on_fast_answer(RPC, 1, Epoch(1), ConfigVersion::default);
             holders.clone().for_each(|process| hold(&watch.records, process, segment(0), RPC));
             tell(&watch.configurations, &with_list(2, 2));
             watch.on_configuration(&with_list(2, 2));

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::rc::Rc;
 
 use kasha_machine::FileName;
-use kasha_types::{Epoch, ListVersion, RpcId, SegmentId, ShardId};
+use kasha_types::{AckedBelow, ClientId, Epoch, ListVersion, RpcId, SegmentId, ShardId};
 use kasha_wire::frame::Kind;
 use kasha_wire::message::GcEntry;
 use kasha_wire::{
@@ -22,6 +22,7 @@ use crate::disk::{Content, SimDisk};
 use crate::network::ProcessId;
 use crate::probes::Probes;
 use crate::process::Process;
+use crate::rogue;
 use crate::tags;
 use crate::world::{Sent, View, Watch};
 
@@ -51,6 +52,8 @@ pub struct GatesRespected {
     collected: BTreeSet<RpcId>,
     /// Requests that a witness named as suspects: some are dropped although nobody ran them.
     suspects: BTreeSet<RpcId>,
+    acknowledged: BTreeMap<ClientId, AckedBelow>,
+    expired: BTreeSet<ClientId>,
     violations: Vec<String>,
     accepted: u64,
     appended: u64,
@@ -78,6 +81,8 @@ impl GatesRespected {
             pieces: BTreeMap::new(),
             collected: BTreeSet::new(),
             suspects: BTreeSet::new(),
+            acknowledged: BTreeMap::new(),
+            expired: BTreeSet::new(),
             violations: Vec::new(),
             accepted: 0,
             appended: 0,
@@ -125,6 +130,12 @@ impl GatesRespected {
         let replica = status.as_ref().and_then(|status| status.replicas.iter().find(|replica| replica.shard == shard));
         let Some(epoch) = replica.filter(|replica| replica.primary).map(|replica| replica.epoch) else { return };
         for rpc in entries.iter().map(|entry| entry.rpc) {
+            if self.suspects.contains(&rpc) && !self.records.ever_had(by, shard, rpc) && self.may_complete(rpc) {
+                self.violations.push(format!(
+                    "gates_respected: {} had witnesses drop the suspect {rpc} of {shard} {epoch}, which it has not run (C3)",
+                    process.name
+                ));
+            }
             if !self.collected.insert(rpc) || self.suspects.contains(&rpc) || !self.records.has(by, shard, rpc) {
                 continue;
             }
@@ -139,6 +150,18 @@ impl GatesRespected {
                 ));
             }
         }
+    }
+
+    /// Whether a suspect may still be run, and complete with what witnesses hold of it: it is not acknowledged, nor below
+    /// an expiry floor, its table is there, and no operation key has run out.
+    fn may_complete(&self, rpc: RpcId) -> bool {
+        let Some((shard, body)) = self.bodies.get(&rpc) else { return false };
+        let Ok(body) = Body::decode(body) else { return false };
+        let latest = self.configurations.latest();
+        let has_table = latest.is_some_and(|latest| latest.tables.iter().any(|info| info.table == body.head.table));
+        let is_acknowledged = self.acknowledged.get(&rpc.client).is_some_and(|below| rpc.sequence.0 < below.0);
+        let is_expired = self.expired.contains(&rpc.client) || body.head.lease_expiry <= self.records.floor(*shard);
+        has_table && !is_acknowledged && !is_expired && body.operation_key.is_none()
     }
 
     fn on_recorded(&mut self, recorded: &Recorded, disk: &SimDisk, name: &str) {
@@ -199,8 +222,10 @@ impl Watch for GatesRespected {
                     && let Ok(body) = Body::decode(request.body)
                 {
                     let shard = request.envelope.shard;
+                    let acknowledged = self.acknowledged.entry(body.head.rpc.client).or_insert(AckedBelow(1));
+                    *acknowledged = body.head.acknowledgement.max(*acknowledged);
                     let known = self.bodies.entry(body.head.rpc).or_insert_with(|| (shard, request.body.into()));
-                    if *known.1 != *request.body {
+                    if *known.1 != *request.body && !rogue::is_from(sent, view) {
                         let text = format!("gates_respected: {} was sent with another body (R2.1)", body.head.rpc);
                         self.violations.push(text);
                     }
@@ -243,6 +268,11 @@ impl Watch for GatesRespected {
                 if let Ok(Message::GcDone { suspects, .. }) = Message::decode(sent.payload) {
                     let bodies = suspects.iter().filter_map(|body| Body::decode(&body.0).ok());
                     self.suspects.extend(bodies.map(|body| body.head.rpc));
+                }
+            }
+            Some(Kind::Message) if tags::message(sent) == Some(tags::LEASE_VERDICT) => {
+                if let Ok(Message::LeaseVerdict { expired, .. }) = Message::decode(sent.payload) {
+                    self.expired.extend(expired);
                 }
             }
             Some(Kind::Synced) => {

@@ -1,12 +1,21 @@
 //! What must hold in every run, one file each. The names recur in the design's list of invariants (section 11).
 
+pub mod acknowledged_outcomes;
+pub mod commutes;
 pub mod convergence;
+pub mod counts_grow;
 pub mod current_witness_list;
 pub mod executed_once;
+pub mod expiry_by_verdict;
 pub mod flushed_in_time;
 pub mod gates_respected;
+pub mod intact_members;
+pub mod leases_lapse;
 pub mod linearizable_keys;
+pub mod one_group;
 pub mod one_primary_per_epoch;
+pub(crate) mod promises;
 pub mod records;
 pub mod synced_survives;
 pub mod tables;
+pub mod witness_keeps;

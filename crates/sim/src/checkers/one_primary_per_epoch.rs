@@ -1,14 +1,20 @@
-//! One primary per term (F1, R7.1, R7.2): in one term of a shard only one life of one core appends or answers, it is
-//! the one that the coordinator committed, and what it says is synced only grows.
+//! One primary per term (F1, F2, R7.1, R7.2): in one term of a shard only one life of one core appends or answers, it is
+//! the one that the coordinator committed, and what it says is synced only grows. Nobody answers a read that was asked
+//! when a later term served already, and no member obeys an older term than one that it has promised.
 
 use std::collections::BTreeMap;
 
 use kasha_types::{Epoch, RpcId, ShardId};
 use kasha_wire::frame::Kind;
-use kasha_wire::{AnswerView, AppendView, Body, RequestView, Synced, hot};
+use kasha_wire::{
+    AnswerView, AppendView, Appended, Body, Message, ReadAnswerView, ReadView, RequestView, ShardPhase, Synced, hot,
+};
 
+use crate::clock::SimTime;
 use crate::configurations::{Configurations, Cores};
-use crate::network::Life;
+use crate::network::{Life, ProcessId};
+use crate::probes::Probes;
+use crate::tags;
 use crate::world::{Sent, View, Watch};
 
 /// Watches who acts as primary.
@@ -19,7 +25,13 @@ pub struct OnePrimaryPerEpoch {
     primaries: BTreeMap<(ShardId, Epoch), Life>,
     synced: BTreeMap<(ShardId, Epoch), u64>,
     shards: BTreeMap<RpcId, ShardId>,
+    /// What was asked by whom, of which term, and when.
+    reads: BTreeMap<(Life, u64), (ShardId, Epoch, SimTime)>,
+    /// Since when each term serves.
+    serving: BTreeMap<(ShardId, Epoch), SimTime>,
+    promised: BTreeMap<(ProcessId, ShardId), Epoch>,
     violations: Vec<String>,
+    reads_checked: u64,
 }
 
 impl OnePrimaryPerEpoch {
@@ -48,6 +60,56 @@ impl OnePrimaryPerEpoch {
                 }
                 self.primaries.insert((shard, epoch), life);
             }
+        }
+    }
+}
+
+impl OnePrimaryPerEpoch {
+    /// A read is answered. Its answer may be old if a later term served when it was asked (F1).
+    fn on_read_answer(&mut self, asker: Life, read_id: u64) {
+        let Some(&(shard, epoch, asked)) = self.reads.get(&(asker, read_id)) else { return };
+        self.reads_checked += 1;
+        let mut later = self.serving.range((shard, epoch.next())..=(shard, Epoch(u32::MAX)));
+        if let Some((&(_, newer), since)) = later.find(|(_, since)| **since < asked) {
+            self.violations.push(format!(
+                "one_primary_per_epoch: {shard} {epoch} answered a read that was asked at {asked}, but {newer} served \
+                 since {since} (F1)"
+            ));
+        }
+    }
+
+    /// A member speaks as one that obeys this term.
+    fn on_promise(&mut self, member: ProcessId, shard: ShardId, epoch: Epoch, what: &str) {
+        let promised = self.promised.entry((member, shard)).or_insert(epoch);
+        if *promised > epoch {
+            self.violations.push(format!(
+                "one_primary_per_epoch: {member:?} sent {what} of {shard} {epoch}, but has promised {promised} (F2, step 2)"
+            ));
+        }
+        *promised = epoch.max(*promised);
+    }
+
+    fn on_message(&mut self, sent: &Sent<'_>, view: &View<'_>) {
+        match tags::message(sent) {
+            Some(tags::CONFIGURATION_IS) => {
+                let latest = self.configurations.latest();
+                for config in latest.iter().flat_map(|latest| &latest.shards) {
+                    if config.phase == ShardPhase::Serving {
+                        self.serving.entry((config.shard, config.epoch)).or_insert(view.now);
+                    }
+                }
+            }
+            Some(tags::FENCE_REPORT) => {
+                if let Ok(Message::FenceReport { shard, epoch, .. }) = Message::decode(sent.payload) {
+                    self.on_promise(sent.from, shard, epoch, "FenceReport");
+                }
+            }
+            Some(tags::ATTACHED) => {
+                if let Ok(Message::Attached { shard, epoch, .. }) = Message::decode(sent.payload) {
+                    self.on_promise(sent.from, shard, epoch, "Attached");
+                }
+            }
+            _ => {}
         }
     }
 }
@@ -90,8 +152,30 @@ impl Watch for OnePrimaryPerEpoch {
                     self.acts(life, shard, synced.epoch, "Synced");
                 }
             }
+            Some(Kind::Appended) => {
+                if let Ok(appended) = hot::decode_small::<Appended>(sent.payload) {
+                    self.on_promise(sent.from, appended.shard, appended.epoch, "Appended");
+                }
+            }
+            Some(Kind::Read) => {
+                if let Ok(read) = ReadView::decode(sent.payload) {
+                    let asked = (read.envelope.shard, read.envelope.epoch, view.now);
+                    self.reads.insert((life, read.read_id), asked);
+                }
+            }
+            Some(Kind::ReadAnswer) => {
+                if let (Ok(answer), Some(asker)) = (ReadAnswerView::decode(sent.payload), sent.target) {
+                    let asker = Life { process: asker, life: view.processes[asker.0].life };
+                    self.on_read_answer(asker, answer.read_id);
+                }
+            }
+            Some(Kind::Message) => self.on_message(sent, view),
             _ => {}
         }
+    }
+
+    fn report(&self, probes: &mut Probes) {
+        probes.add("claims checked: reads", self.reads_checked);
     }
 
     fn take_violations(&mut self) -> Vec<String> {
@@ -106,7 +190,6 @@ impl Watch for OnePrimaryPerEpoch {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::network::ProcessId;
 
     #[test]
     fn a_second_primary_of_a_term_is_found() {
@@ -120,5 +203,30 @@ mod tests {
         assert_eq!(watch.take_violations().len(), 1);
         watch.acts(life(0, 2), ShardId(0), Epoch(1), "Answer");
         assert_eq!(watch.take_violations().len(), 1, "a restarted process has no term");
+    }
+
+    #[test]
+    fn f1_a_read_is_not_answered_by_a_term_that_is_over() {
+        let asker = Life { process: ProcessId(9), life: 1 };
+        let mut watch = OnePrimaryPerEpoch::default();
+        watch.serving.insert((ShardId(0), Epoch(2)), SimTime(10));
+        watch.reads.insert((asker, 1), (ShardId(0), Epoch(1), SimTime(10)));
+        watch.reads.insert((asker, 2), (ShardId(0), Epoch(1), SimTime(11)));
+        watch.reads.insert((asker, 3), (ShardId(0), Epoch(2), SimTime(11)));
+        watch.on_read_answer(asker, 1);
+        watch.on_read_answer(asker, 3);
+        assert_eq!(watch.take_violations(), Vec::<String>::new());
+        watch.on_read_answer(asker, 2);
+        assert_eq!(watch.take_violations().len(), 1);
+    }
+
+    #[test]
+    fn f2_a_member_obeys_no_older_term_than_it_has_promised() {
+        let mut watch = OnePrimaryPerEpoch::default();
+        watch.on_promise(ProcessId(1), ShardId(0), Epoch(2), "FenceReport");
+        watch.on_promise(ProcessId(1), ShardId(0), Epoch(3), "Attached");
+        assert_eq!(watch.take_violations(), Vec::<String>::new());
+        watch.on_promise(ProcessId(1), ShardId(0), Epoch(2), "Appended");
+        assert_eq!(watch.take_violations().len(), 1);
     }
 }

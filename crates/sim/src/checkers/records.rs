@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 use kasha_machine::FileName;
-use kasha_types::{ClientId, Epoch, NodeId, RpcId, SegmentId, Sequence, ShardId};
+use kasha_types::{ClientId, ClusterTime, Epoch, NodeId, RpcId, SegmentId, Sequence, ShardId};
 use kasha_wire::{Configuration, MemberState, ShardConfig};
 
 use crate::configurations::{Configurations, Cores};
@@ -17,7 +17,10 @@ use crate::world::{View, Watch};
 const GROUP_MAGIC: [u8; 2] = *b"GK";
 const GROUP_HEADER: usize = 48;
 const ENTRY_HEADER: usize = 8;
-const COMPLETION_ENTRY: u8 = 3;
+/// Holds an update's result.
+pub(crate) const COMPLETION_ENTRY: u8 = 3;
+/// Says which clients' leases are over.
+pub(crate) const EXPIRY_FLOOR_ENTRY: u8 = 5;
 /// Names a segment that is freed.
 pub(crate) const SEGMENT_FREED_ENTRY: u8 = 8;
 
@@ -30,6 +33,8 @@ struct Index {
     files: BTreeMap<(ProcessId, FileName), BTreeSet<RpcId>>,
     /// What was synced may have been lost at a member by now, with its power.
     ever: BTreeMap<(ProcessId, ShardId), BTreeSet<RpcId>>,
+    /// The greatest expiry floor that any replica of a shard ever held.
+    floors: BTreeMap<ShardId, ClusterTime>,
 }
 
 impl Index {
@@ -40,7 +45,8 @@ impl Index {
     }
 }
 
-fn word(bytes: &[u8], at: usize) -> Option<u64> {
+/// The number at this offset.
+pub(crate) fn word(bytes: &[u8], at: usize) -> Option<u64> {
     Some(u64::from_le_bytes(bytes.get(at..at + 8)?.try_into().ok()?))
 }
 
@@ -59,18 +65,36 @@ pub(crate) fn records_in(bytes: &[u8], found: &mut BTreeSet<RpcId>) {
     });
 }
 
-/// Shows every entry of these groups, its kind and the bytes from its payload on; stops where no group begins.
+/// Shows every entry of these groups, its kind and its payload; stops where no group begins.
 pub(crate) fn entries_in(bytes: &[u8], mut show: impl FnMut(u8, &[u8])) {
+    groups_in(bytes, |group| group.entries.iter().for_each(|&(kind, entry)| show(kind, entry)));
+}
+
+/// A group, as it stands in some bytes.
+pub(crate) struct Group<'b> {
+    /// Where it ends in them.
+    pub(crate) end: u64,
+    /// Whose primary wrote it.
+    pub(crate) epoch: Epoch,
+    /// Kinds and payloads.
+    pub(crate) entries: &'b [(u8, &'b [u8])],
+}
+
+/// Shows each group; stops where none begins.
+pub(crate) fn groups_in(bytes: &[u8], mut show: impl FnMut(Group<'_>)) {
     let mut at = 0;
     while bytes.get(at..at + 2) == Some(&GROUP_MAGIC[..]) {
-        let Some(payload) = half(bytes, at + 4) else { return };
+        let (Some(payload), Some(epoch)) = (half(bytes, at + 4), half(bytes, at + 24)) else { return };
         let end = at + GROUP_HEADER + payload;
-        let mut entry = at + GROUP_HEADER;
+        let (mut entry, mut entries) = (at + GROUP_HEADER, Vec::new());
         while entry + ENTRY_HEADER <= end.min(bytes.len()) {
             let Some(len) = half(bytes, entry + 4) else { return };
-            show(bytes[entry], &bytes[entry + ENTRY_HEADER..]);
-            entry += ENTRY_HEADER + len.next_multiple_of(8);
+            let from = entry + ENTRY_HEADER;
+            entries.push((bytes[entry], &bytes[from..bytes.len().min(from + len)]));
+            entry = from + len.next_multiple_of(8);
         }
+        let epoch = Epoch(u32::try_from(epoch).expect("four bytes"));
+        show(Group { end: end as u64, epoch, entries: &entries });
         at = end.max(at + 8);
     }
 }
@@ -95,6 +119,18 @@ impl Records {
     #[must_use]
     pub fn has(&self, process: ProcessId, shard: ShardId, rpc: RpcId) -> bool {
         self.0.borrow().files.range(segments_of(process, shard)).any(|(_, records)| records.contains(&rpc))
+    }
+
+    /// Whether a process's files ever held the record of an update.
+    #[must_use]
+    pub fn ever_had(&self, process: ProcessId, shard: ShardId, rpc: RpcId) -> bool {
+        self.0.borrow().ever.get(&(process, shard)).is_some_and(|records| records.contains(&rpc))
+    }
+
+    /// The greatest expiry floor that any replica of a shard ever held (R4.6).
+    #[must_use]
+    pub fn floor(&self, shard: ShardId) -> ClusterTime {
+        self.0.borrow().floors.get(&shard).copied().unwrap_or_default()
     }
 
     /// Where a process's files hold the record of an update.
@@ -173,9 +209,16 @@ impl RecordsWatch {
 
 impl Watch for RecordsWatch {
     fn wrote(&mut self, by: ProcessId, file: FileName, offset: u64, len: usize, view: &View<'_>) {
-        let FileName::Segment { .. } = file else { return };
+        let FileName::Segment { shard, .. } = file else { return };
         let disk = &view.processes[by.0].disk;
         let bytes = disk.cached(file).map(|content| content.read(offset, len)).unwrap_or_default();
+        entries_in(&bytes, |kind, entry| {
+            if let (EXPIRY_FLOOR_ENTRY, Some(time)) = (kind, word(entry, 3)) {
+                let mut index = self.records.0.borrow_mut();
+                let floor = index.floors.entry(shard).or_default();
+                *floor = ClusterTime(time).max(*floor);
+            }
+        });
         if bytes.starts_with(&GROUP_MAGIC) {
             let mut found = BTreeSet::new();
             records_in(&bytes, &mut found);

@@ -6,12 +6,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use kasha_types::{AckedBelow, ClientId, ConfigVersion, Epoch, ListVersion, NodeId, RpcId, ShardId, TableId};
-use kasha_wire::frame::Kind;
-use kasha_wire::{
-    AnswerView, Body, Configuration, Message, Recorded, RecordedVerdict, RequestView, ShardPhase, Synced, hot,
-};
+use kasha_types::{ClientId, ConfigVersion, Epoch, RpcId, ShardId};
+use kasha_wire::{Configuration, Message, ShardPhase};
 
+use crate::checkers::promises::Promises;
 use crate::checkers::records::Records;
 use crate::clock::SimTime;
 use crate::configurations::{Configurations, Cores};
@@ -19,28 +17,17 @@ use crate::probes::Probes;
 use crate::tags;
 use crate::world::{Sent, View, Watch};
 
-/// What one attempt was told.
-#[derive(Debug, Default)]
-struct Attempt {
-    list: ListVersion,
-    answered: Option<Epoch>,
-    accepted: BTreeSet<NodeId>,
-}
-
 /// Watches promises.
 #[derive(Debug, Default)]
 pub struct SyncedSurvives {
-    configurations: Configurations,
+    promises: Promises,
     cores: Cores,
     records: Records,
     seen: ConfigVersion,
-    updates: BTreeMap<RpcId, (ShardId, TableId)>,
-    attempts: BTreeMap<(RpcId, u32), Attempt>,
     /// Since when.
     promised: BTreeMap<ShardId, BTreeMap<RpcId, SimTime>>,
     /// How long before a blackout promises are worth nothing, if it is not all fsynced.
     forgets: Option<u64>,
-    acknowledged: BTreeMap<ClientId, AckedBelow>,
     expired: BTreeSet<ClientId>,
     served: BTreeMap<ShardId, Epoch>,
     violations: Vec<String>,
@@ -51,7 +38,7 @@ impl SyncedSurvives {
     /// Watches these cores under these configurations.
     #[must_use]
     pub fn new(configurations: Configurations, cores: Cores, records: Records) -> Self {
-        Self { configurations, cores, records, ..Self::default() }
+        Self { promises: Promises::new(configurations), cores, records, ..Self::default() }
     }
 
     /// A blackout takes back what was promised so many nanoseconds before.
@@ -61,7 +48,7 @@ impl SyncedSurvives {
     }
 
     fn promise(&mut self, rpc: RpcId, now: SimTime) {
-        if let Some(&(shard, _)) = self.updates.get(&rpc) {
+        if let Some(&(shard, _)) = self.promises.updates.get(&rpc) {
             self.promised.entry(shard).or_default().entry(rpc).or_insert(now);
         }
     }
@@ -69,23 +56,6 @@ impl SyncedSurvives {
     fn on_blackout(&mut self, now: SimTime) {
         let Some(forgets) = self.forgets else { return };
         self.promised.values_mut().for_each(|promised| promised.retain(|_, at| at.after(forgets) < now));
-    }
-
-    /// Whether an attempt has its answer and every witness of its list (CURP 3.2.1).
-    fn judge(&mut self, rpc: RpcId, attempt: u32, now: SimTime) {
-        let Some(Attempt { list, answered: Some(epoch), accepted }) = self.attempts.get(&(rpc, attempt)) else {
-            return;
-        };
-        let Some(&(shard, _)) = self.updates.get(&rpc) else { return };
-        let lists = self.configurations.of_term(shard, *epoch);
-        let whole = |config: &kasha_wire::ShardConfig| {
-            config.list == *list
-                && !config.witnesses.is_empty()
-                && config.witnesses.iter().all(|w| accepted.contains(w))
-        };
-        if lists.iter().any(|(_, config)| whole(config)) {
-            self.promise(rpc, now);
-        }
     }
 
     fn on_configuration(&mut self, configuration: &Configuration) {
@@ -96,11 +66,10 @@ impl SyncedSurvives {
                 continue;
             }
             let Some(primary) = self.cores.host_of(configuration, config.primary, shard) else { continue };
-            let (acknowledged, expired, updates) = (&self.acknowledged, &self.expired, &self.updates);
+            let (promises, expired) = (&self.promises, &self.expired);
             let is_owed = |rpc: &RpcId| {
-                let below = acknowledged.get(&rpc.client).map_or(0, |below| below.0);
-                let has_table = configuration.tables.iter().any(|info| info.table == updates[rpc].1);
-                rpc.sequence.0 >= below && !expired.contains(&rpc.client) && has_table
+                let has_table = configuration.tables.iter().any(|info| info.table == promises.updates[rpc].1);
+                promises.is_unacknowledged(*rpc) && !expired.contains(&rpc.client) && has_table
             };
             let promised = self.promised.entry(shard).or_default();
             promised.retain(|rpc, _| is_owed(rpc));
@@ -111,55 +80,35 @@ impl SyncedSurvives {
                     config.primary, config.epoch
                 ));
             }
+            for &rpc in promised.keys() {
+                let term = (shard, config.epoch);
+                if let Some(lacking) =
+                    self.records.lacked_in_all_sets(&self.promises.configurations, &self.cores, term, rpc)
+                {
+                    self.violations.push(format!(
+                        "synced_survives: {shard} {} is served, but {rpc}, which was promised before, is not synced \
+                         (section 7, step 5): {lacking}",
+                        config.epoch
+                    ));
+                }
+            }
         }
-    }
-
-    fn on_request(&mut self, payload: &[u8]) {
-        let Ok(request) = RequestView::decode(payload) else { return };
-        let Ok(body) = Body::decode(request.body) else { return };
-        let (rpc, envelope) = (body.head.rpc, request.envelope);
-        self.updates.insert(rpc, (envelope.shard, body.head.table));
-        self.attempts.entry((rpc, envelope.attempt)).or_default().list = envelope.list;
-        let acknowledged = self.acknowledged.entry(rpc.client).or_insert(AckedBelow(1));
-        *acknowledged = body.head.acknowledgement.max(*acknowledged);
     }
 }
 
 impl Watch for SyncedSurvives {
     fn sent(&mut self, sent: &Sent<'_>, view: &View<'_>) {
-        match Kind::from_number(sent.kind) {
-            Some(Kind::Request | Kind::Cancel) => self.on_request(sent.payload),
-            Some(Kind::Answer) => {
-                if let Ok(answer) = AnswerView::decode(sent.payload) {
-                    if answer.synced {
-                        self.promise(answer.rpc, view.now);
-                    } else if let Some(attempt) = self.attempts.get_mut(&(answer.rpc, answer.attempt)) {
-                        attempt.answered = Some(answer.epoch);
-                        self.judge(answer.rpc, answer.attempt, view.now);
-                    }
-                }
-            }
-            Some(Kind::Recorded) => {
-                if let Ok(recorded) = hot::decode_small::<Recorded>(sent.payload)
-                    && recorded.verdict == RecordedVerdict::Accepted
-                    && let Some(attempt) = self.attempts.get_mut(&(recorded.rpc, recorded.attempt))
-                    && attempt.list == recorded.list
+        if let Some(rpc) = self.promises.take_in(sent) {
+            self.promise(rpc, view.now);
+        }
+        match tags::message(sent) {
+            Some(tags::CONFIGURATION_IS) => {
+                if let Some(latest) = self.promises.configurations.latest().filter(|latest| latest.version > self.seen)
                 {
-                    attempt.accepted.insert(recorded.node);
-                    self.judge(recorded.rpc, recorded.attempt, view.now);
-                }
-            }
-            Some(Kind::Synced) => {
-                if let Ok(synced) = hot::decode_small::<Synced>(sent.payload) {
-                    self.promise(synced.rpc, view.now);
-                }
-            }
-            Some(Kind::Message) if tags::message(sent) == Some(tags::CONFIGURATION_IS) => {
-                if let Some(latest) = self.configurations.latest().filter(|latest| latest.version > self.seen) {
                     self.on_configuration(&latest);
                 }
             }
-            Some(Kind::Message) if tags::message(sent) == Some(tags::LEASE_VERDICT) => {
+            Some(tags::LEASE_VERDICT) => {
                 if let Ok(Message::LeaseVerdict { expired, .. }) = Message::decode(sent.payload) {
                     self.expired.extend(expired);
                 }
@@ -187,14 +136,17 @@ impl Watch for SyncedSurvives {
 
 #[cfg(test)]
 mod tests {
+    use kasha_types::{AckedBelow, ListVersion, NodeId, TableId};
+
     use super::*;
+    use crate::checkers::promises::Attempt;
     use crate::checkers::records::tests::{RPC, SHARD, hold, segment, three_cores};
     use crate::configurations::tests::{configuration, tell};
 
     fn watch() -> SyncedSurvives {
         let mut watch = SyncedSurvives::new(Configurations::default(), three_cores(), Records::default());
-        watch.updates.insert(RPC, (SHARD, TableId(1)));
-        tell(&watch.configurations, &configuration(1, 1, 1));
+        watch.promises.updates.insert(RPC, (SHARD, TableId(1)));
+        tell(&watch.promises.configurations, &configuration(1, 1, 1));
         watch.on_configuration(&configuration(1, 1, 1));
         watch
     }
@@ -217,17 +169,20 @@ mod tests {
     #[test]
     fn an_answer_that_all_witnesses_accepted_is_a_promise() {
         let mut watch = watch();
+        let judged = |watch: &mut SyncedSurvives| {
+            watch.promises.judge(RPC, 1).into_iter().for_each(|rpc| watch.promise(rpc, SimTime(0)));
+        };
         let attempt = |accepted| Attempt {
             list: ListVersion(1),
             answered: Some(Epoch(1)),
             accepted: BTreeSet::from_iter(accepted),
         };
-        watch.attempts.insert((RPC, 1), attempt(None));
-        watch.judge(RPC, 1, SimTime(0));
+        watch.promises.attempts.insert((RPC, 1), attempt(None));
+        judged(&mut watch);
         watch.on_configuration(&configuration(2, 2, 2));
         assert_eq!(watch.take_violations(), Vec::<String>::new(), "promised nothing");
-        watch.attempts.insert((RPC, 1), attempt(Some(NodeId(3))));
-        watch.judge(RPC, 1, SimTime(0));
+        watch.promises.attempts.insert((RPC, 1), attempt(Some(NodeId(3))));
+        judged(&mut watch);
         watch.on_configuration(&configuration(3, 3, 1));
         assert_eq!(watch.take_violations().len(), 1);
     }
@@ -236,10 +191,10 @@ mod tests {
     fn acknowledged_or_expired_is_not_owed() {
         let mut watch = watch();
         watch.promise(RPC, SimTime(0));
-        watch.acknowledged.insert(RPC.client, AckedBelow(RPC.sequence.0 + 1));
+        watch.promises.acknowledged.insert(RPC.client, AckedBelow(RPC.sequence.0 + 1));
         watch.on_configuration(&configuration(2, 2, 2));
         assert_eq!(watch.take_violations(), Vec::<String>::new());
-        watch.acknowledged.clear();
+        watch.promises.acknowledged.clear();
         watch.promise(RPC, SimTime(0));
         watch.expired.insert(RPC.client);
         watch.on_configuration(&configuration(3, 3, 1));

@@ -31,24 +31,86 @@ bugs! {
     HeldEffectsKept = "held_effects_kept",
     /// R2.1: a new attempt keeps the answer that the old one got.
     AttemptsMixed = "attempts_mixed",
+    /// R2.1: a new attempt keeps the acceptances that the old one got, of another list perhaps.
+    AcceptancesMixed = "acceptances_mixed",
+    /// E1, RIFL 3: a retry is sent under a new id.
+    RetryRenamed = "retry_renamed",
+    /// R2.2: "not executed" is told after a refusal, though a witness may hold the update.
+    NotExecutedAfterRefusal = "not_executed_after_refusal",
     /// R2.1: a retry takes the session's newest acknowledgement and lease into the body.
     BodyRebuilt = "body_rebuilt",
     /// R2.1: `Sync` is answered in another epoch than the update ran in.
     SyncInAnotherEpoch = "sync_in_another_epoch",
+    /// E4, R4.1: the completion record stands in a group of its own, behind the changes.
+    RecordApart = "record_apart",
+    /// R4.2: a refusal is recorded, as if it were an outcome.
+    RefusalRecorded = "refusal_recorded",
+    /// R4.3: a sequence far above the acknowledgement is run.
+    WindowNotEnforced = "window_not_enforced",
+    /// R4.3: a client is taken in whose lease nobody has granted.
+    LeaseNotProven = "lease_not_proven",
+    /// Section 4: another body under a used id gets the saved result.
+    IdReuseAnswered = "id_reuse_answered",
+    /// Section 4: a saved result leaves as if it were synced.
+    DuplicateUngated = "duplicate_ungated",
+    /// E3, R4.4: an acknowledgement frees the record of the first update above it, too.
+    RecordFreedEarly = "record_freed_early",
+    /// R4.5: a replayed request is not compared with the acknowledgement of this shard's log.
+    ReplayIgnoresAcknowledgement = "replay_ignores_acknowledgement",
     /// R4.5: a replayed request's acknowledgement is believed.
     ReplayAcknowledges = "replay_acknowledges",
     /// R4.5, E1: a replayed request is run without being looked up.
     ReplayWithoutLookUp = "replay_without_look_up",
     /// R4.6: an expired client's records go without a floor.
     ExpiryWithoutFloor = "expiry_without_floor",
+    /// R4.6: a client is expired by ClusterTime alone, without a verdict.
+    ExpiryByClock = "expiry_by_clock",
+    /// R4.6: that a lease is over is told before the floor that says so is synced.
+    FloorRefusalUngated = "floor_refusal_ungated",
+    /// R4.7: a restarted coordinator grants client ids from the first one on.
+    ClientIdsReused = "client_ids_reused",
+    /// R4.7: a restarted coordinator does not begin at the time it has reserved.
+    ClusterTimeReused = "cluster_time_reused",
+    /// R4.8: versions are positions in the log.
+    VersionFromPosition = "version_from_position",
+    /// R4.9: the operation key is missing in the overlap test: who finds it used is answered at once.
+    OperationKeyOverlapIgnored = "operation_key_overlap_ignored",
+    /// R4.9: an update is run past its operation key's time limit.
+    NotAfterIgnored = "not_after_ignored",
     /// R4.9: the operation key is missing in the witness's footprint.
     OperationKeyNotRecorded = "operation_key_not_recorded",
     /// R4.9: a hit of an operation key writes no completion record.
     HitWithoutRecord = "hit_without_record",
+    /// D4: a group that a crash cut short is taken for whole.
+    TornTailAccepted = "torn_tail_accepted",
+    /// R5.2: that an operation key has expired is observed before the word of it is synced.
+    DroppedKeyUngated = "dropped_key_ungated",
+    /// R5.3: a repeated record is answered before the first one's write is flushed.
+    DuplicateRecordEarly = "duplicate_record_early",
+    /// R5.4: a failed fsync is reported as if it had worked.
+    FailedFsyncWorked = "failed_fsync_worked",
+    /// R5.5: a replica does not notice that its machine has lost power.
+    BootIgnored = "boot_ignored",
+    /// R5.5: a witness does not notice that its machine has lost power.
+    WitnessBootIgnored = "witness_boot_ignored",
+    /// R5.5: a witness keeps a request of which its file lacks a slot.
+    PartialRequestLoaded = "partial_request_loaded",
     /// R5.3, F2: a promise to obey no smaller epoch is forgotten at a restart, and nothing else is asked.
     PromiseForgotten = "promise_forgotten",
     /// Section 6, C2: a witness goes on accepting after a recovery has read it.
     FreezeIgnored = "freeze_ignored",
+    /// Section 6, pitfall 10: a full witness overwrites.
+    WitnessOverwrites = "witness_overwrites",
+    /// Section 6: a witness takes whatever it holds on a key for the same request.
+    WitnessComparesHashes = "witness_compares_hashes",
+    /// Section 6: a witness drops by key hash, whatever request holds the slot.
+    GcByHash = "gc_by_hash",
+    /// Section 6, C3: a suspect is dropped without being run.
+    SuspectDropped = "suspect_dropped",
+    /// Section 6: a read of something unsynced is answered at once.
+    UnsyncedRead = "unsynced_read",
+    /// R6.1: a list without witnesses has a fast path.
+    ShortListFast = "short_list_fast",
     /// Section 6: a witness is told to drop what is not synced yet.
     GcBeforeSync = "gc_before_sync",
     /// Section 7, step 4: without a witness's word, a recovery falls through.
@@ -57,12 +119,32 @@ bugs! {
     ListUnchecked = "list_unchecked",
     /// R6.2: a witness list counts as closed before what it was promised is synced.
     ListClosedUnsynced = "list_closed_unsynced",
+    /// R6.2: while a witness list is being closed, its requests are still taken and answered.
+    ClosingListAnswers = "closing_list_answers",
     /// C1: an update that touches something unsynced is answered at once.
     OverlapIgnored = "overlap_ignored",
     /// Pitfall 2: "not found" is not gated.
     NotFoundUngated = "not_found_ungated",
     /// Section 6, F1: reads are answered without a lease.
     ReadWithoutLease = "read_without_lease",
+    /// Section 7: a node counts its lease from the coordinator's answer.
+    LeaseFromReply = "lease_from_reply",
+    /// F1: a node that does not know yet what it was deposed from gets a lease.
+    DeposedLeased = "deposed_leased",
+    /// Section 7: a restarted coordinator declares nodes lost before their leases can have lapsed.
+    CoordinatorDoesNotWait = "coordinator_does_not_wait",
+    /// Section 9: the coordinator tells what is not on its file yet.
+    ToldBeforePersisted = "told_before_persisted",
+    /// Section 7, step 2: a member that has promised a later term obeys an older primary.
+    EpochUnfenced = "epoch_unfenced",
+    /// Section 7, step 2: where two logs join is taken from their lengths, and predecessors are not compared.
+    PredecessorUnchecked = "predecessor_unchecked",
+    /// Section 7, step 5: a new primary serves before what it recovered is synced.
+    ServedUnsynced = "served_unsynced",
+    /// R7.1: who restarts within its lease serves on, from an empty memory.
+    FastRestartServes = "fast_restart_serves",
+    /// R7.2: the primary does without a member that is silent, and nobody has committed that.
+    SilentMemberDropped = "silent_member_dropped",
     /// R7.2: a sync counts when any member holds the log.
     SyncedAtAnyMember = "synced_at_any_member",
     /// R7.2: joiners do not count for syncs.

@@ -1,0 +1,128 @@
+//! Acknowledged outcomes (R2.1, R2.2, E3): a client acknowledges an update only when it can know what became of it.
+//!
+//! That is: somebody has promised it within one attempt (see `promises`), or has refused it for good, or its table is gone.
+//! Whoever mixes two attempts, takes a refusal for an outcome, or gives an id up, acknowledges too much: its update may
+//! be lost, or run after all.
+
+use std::collections::BTreeSet;
+
+use kasha_types::{AckedBelow, RpcId, Sequence};
+use kasha_wire::frame::Kind;
+use kasha_wire::{Body, Refusal, Refused, RequestView, hot};
+
+use crate::checkers::promises::Promises;
+use crate::configurations::Configurations;
+use crate::probes::Probes;
+use crate::world::{Sent, View, Watch};
+
+/// Watches acknowledgements.
+#[derive(Debug, Default)]
+pub struct AcknowledgedOutcomes {
+    promises: Promises,
+    /// Promised, or refused for good.
+    known: BTreeSet<RpcId>,
+    violations: Vec<String>,
+    checked: u64,
+}
+
+impl AcknowledgedOutcomes {
+    /// Watches clients under these configurations.
+    #[must_use]
+    pub fn new(configurations: Configurations) -> Self {
+        Self { promises: Promises::new(configurations), ..Self::default() }
+    }
+
+    /// A client sends this body: what does it acknowledge for the first time?
+    fn on_body(&mut self, body: &Body<'_>) {
+        let client = body.head.rpc.client;
+        let before = self.promises.acknowledged.get(&client).copied().unwrap_or(AckedBelow(1));
+        for sequence in (before.0..body.head.acknowledgement.0).map(Sequence) {
+            let rpc = RpcId { client, sequence };
+            let Some(&(shard, table)) = self.promises.updates.get(&rpc) else { continue };
+            self.checked += 1;
+            let latest = self.promises.configurations.latest();
+            let has_table = latest.is_none_or(|latest| latest.tables.iter().any(|info| info.table == table));
+            if has_table && !self.known.contains(&rpc) {
+                self.violations.push(format!(
+                    "acknowledged_outcomes: {rpc} of {shard} was acknowledged, but in no attempt was it called synced, or \
+                     answered and accepted by all witnesses (R2.1, R2.2)"
+                ));
+            }
+        }
+    }
+}
+
+/// Whether the client is told that it will never know more.
+fn is_final(why: Refusal) -> bool {
+    matches!(why, Refusal::LeaseExpired | Refusal::Stale | Refusal::Reused | Refusal::BadRequest)
+}
+
+impl Watch for AcknowledgedOutcomes {
+    fn sent(&mut self, sent: &Sent<'_>, _view: &View<'_>) {
+        match Kind::from_number(sent.kind) {
+            Some(Kind::Request | Kind::Cancel) => {
+                if let Ok(request) = RequestView::decode(sent.payload)
+                    && let Ok(body) = Body::decode(request.body)
+                {
+                    self.on_body(&body);
+                }
+            }
+            Some(Kind::Refuse) => {
+                if let Ok(refused) = hot::decode_small::<Refused>(sent.payload)
+                    && is_final(refused.why)
+                {
+                    self.known.insert(refused.rpc);
+                }
+            }
+            _ => {}
+        }
+        self.known.extend(self.promises.take_in(sent));
+    }
+
+    fn take_violations(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.violations)
+    }
+
+    fn report(&self, probes: &mut Probes) {
+        probes.add("claims checked: acknowledged", self.checked);
+    }
+
+    fn as_any(&mut self) -> &mut dyn std::any::Any {
+        self
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use kasha_types::{ClientId, ClusterTime, TableId};
+    use kasha_wire::{BodyHead, Update};
+
+    use super::*;
+    use crate::checkers::records::tests::SHARD;
+
+    const CLIENT: ClientId = ClientId(7);
+    const FIRST: RpcId = RpcId { client: CLIENT, sequence: Sequence(1) };
+
+    /// What is found when the second update acknowledges the first.
+    fn found(is_known: bool) -> usize {
+        let mut watch = AcknowledgedOutcomes::default();
+        watch.promises.updates.insert(FIRST, (SHARD, TableId(1)));
+        watch.known.extend(is_known.then_some(FIRST));
+        let head = BodyHead {
+            rpc: RpcId { client: CLIENT, sequence: Sequence(2) },
+            acknowledgement: AckedBelow(2),
+            lease_expiry: ClusterTime(9),
+            not_after: ClusterTime(0),
+            table: TableId(1),
+        };
+        let mut bytes = Vec::new();
+        Body::encode(&head, None, &Update::Delete { key: b"k" }, &mut bytes);
+        watch.on_body(&Body::decode(&bytes).expect("a body"));
+        watch.take_violations().len()
+    }
+
+    #[test]
+    fn only_what_is_known_may_be_acknowledged() {
+        assert_eq!((found(true), found(false)), (0, 1));
+    }
+}

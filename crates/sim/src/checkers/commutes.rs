@@ -1,0 +1,242 @@
+//! Commutes (C1, R4.9, R5.2): what is answered before it is synced commutes with everything unsynced before it.
+//!
+//! Each update that leaves with a fast answer is looked for in its primary's log. What stands before it and changes one of
+//! its keys, its operation key among them, must have been synced when the answer left. (What changed nothing, say because
+//! a condition failed, no result depends on.) How far the log was synced at most is read from the acknowledgements that
+//! members had sent.
+
+use std::collections::BTreeMap;
+
+use kasha_machine::FileName;
+use kasha_types::{
+    ClientId, Epoch, KeyHash, NodeId, RpcId, Sequence, ShardId, Slot, TableId, key_hash, operation_key_hash,
+};
+use kasha_wire::frame::Kind;
+use kasha_wire::message::AttachAt;
+use kasha_wire::{AnswerView, Appended, Body, Message, RequestView, hot};
+
+use crate::checkers::records::{COMPLETION_ENTRY, Group, groups_in, word};
+use crate::configurations::{Configurations, Cores};
+use crate::network::ProcessId;
+use crate::probes::Probes;
+use crate::tags;
+use crate::world::{Sent, View, Watch};
+
+const OBJECT_ENTRY: u8 = 1;
+const TOMBSTONE_ENTRY: u8 = 2;
+const OPERATION_KEY_ENTRY: u8 = 4;
+const OPERATION_KEY_DROPPED_ENTRY: u8 = 11;
+
+/// Who changed a key last in a log, and where its group ends.
+type Last = BTreeMap<(ProcessId, ShardId, KeyHash), (u64, String)>;
+
+/// An update in the log of a term's primary.
+type Run = (ProcessId, Epoch, RpcId);
+
+/// The key that an entry changes.
+fn changed_key(kind: u8, entry: &[u8]) -> Option<KeyHash> {
+    let short = |at: usize| Some(u16::from_le_bytes(entry.get(at..at + 2)?.try_into().ok()?));
+    match kind {
+        OBJECT_ENTRY | TOMBSTONE_ENTRY => {
+            let table = TableId(u32::from_le_bytes(entry.get(..4)?.try_into().ok()?));
+            Some(key_hash(table, entry.get(24..24 + usize::from(short(4)?))?))
+        }
+        OPERATION_KEY_ENTRY => {
+            let len = usize::from(*entry.get(3)?);
+            Some(operation_key_hash(Slot(short(1)?), entry.get(36..36 + len)?))
+        }
+        OPERATION_KEY_DROPPED_ENTRY => Some(operation_key_hash(Slot(short(1)?), entry.get(11..)?)),
+        _ => None,
+    }
+}
+
+/// Watches fast answers and logs.
+#[derive(Debug, Default)]
+pub struct Commutes {
+    configurations: Configurations,
+    cores: Cores,
+    segment_bytes: u64,
+    bodies: BTreeMap<RpcId, (ShardId, Vec<KeyHash>)>,
+    /// Up to where a member may hold the log in a term.
+    acked: BTreeMap<(ShardId, Epoch, NodeId), u64>,
+    /// What was answered fast, by whom, and up to where the log was synced then at most.
+    answered: BTreeMap<Run, u64>,
+    last: Last,
+    /// What changed one of an update's keys before it.
+    before: BTreeMap<Run, (u64, String)>,
+    violations: Vec<String>,
+    checked: u64,
+}
+
+impl Commutes {
+    /// Watches these cores under these configurations.
+    #[must_use]
+    pub fn new(configurations: Configurations, cores: Cores, segment_bytes: u32) -> Self {
+        Self { configurations, cores, segment_bytes: u64::from(segment_bytes), ..Self::default() }
+    }
+
+    fn acks(&mut self, shard: ShardId, epoch: Epoch, node: NodeId, end: u64) {
+        let acked = self.acked.entry((shard, epoch, node)).or_default();
+        *acked = end.max(*acked);
+    }
+
+    /// Up to where the log can be synced in a term by now.
+    fn synced_at_most(&self, shard: ShardId, epoch: Epoch) -> u64 {
+        let of_set = |config: &kasha_wire::ShardConfig| {
+            let others = config.members.iter().map(|member| member.node).filter(|&node| node != config.primary);
+            let acked = others.map(|node| self.acked.get(&(shard, epoch, node)).copied().unwrap_or_default());
+            acked.min().unwrap_or(u64::MAX)
+        };
+        self.configurations.of_term(shard, epoch).iter().map(|(_, config)| of_set(config)).max().unwrap_or(u64::MAX)
+    }
+
+    fn on_fast_answer(&mut self, by: ProcessId, rpc: RpcId, epoch: Epoch) {
+        let Some(&(shard, _)) = self.bodies.get(&rpc) else { return };
+        let synced = self.synced_at_most(shard, epoch);
+        self.answered.entry((by, epoch, rpc)).or_insert(synced);
+        self.judge((by, epoch, rpc));
+    }
+
+    /// A group of a log changes these keys, for this update if it is one's.
+    fn on_group(&mut self, run: (ProcessId, Epoch, Option<RpcId>), shard: ShardId, end: u64, changed: &[KeyHash]) {
+        let (by, epoch, rpc) = run;
+        let touched = rpc.and_then(|rpc| self.bodies.get(&rpc)).map_or(&[][..], |(_, keys)| keys);
+        let last = touched.iter().filter_map(|&key| self.last.get(&(by, shard, key)));
+        let before = last.filter(|(at, _)| *at < end).max().cloned();
+        let name = rpc.map_or("an operation key's expiry".to_owned(), |rpc| rpc.to_string());
+        for &key in changed {
+            self.last.insert((by, shard, key), (end, name.clone()));
+        }
+        if let (Some(rpc), Some(before)) = (rpc, before) {
+            self.before.entry((by, epoch, rpc)).or_insert(before);
+            self.judge((by, epoch, rpc));
+        }
+    }
+
+    fn judge(&mut self, run: Run) {
+        let (Some(&synced), Some((end, name))) = (self.answered.get(&run), self.before.get(&run)) else { return };
+        self.checked += 1;
+        if *end > synced {
+            self.violations.push(format!(
+                "commutes: {} was answered at once, though {name} changed one of its keys before it, up to {end}, and the log \
+                 was synced to {synced} at most (C1)",
+                run.2
+            ));
+        }
+    }
+
+    fn forget(&mut self, by: ProcessId, shard: Option<ShardId>) {
+        self.last.retain(|&(of, whose, _), _| of != by || shard.is_some_and(|shard| shard != whose));
+    }
+
+    fn on_groups(&mut self, by: ProcessId, shard: ShardId, base: u64, bytes: &[u8]) {
+        groups_in(bytes, |Group { end, epoch, entries }| {
+            let (mut changed, mut rpc) = (Vec::new(), None);
+            for &(kind, entry) in entries {
+                changed.extend(changed_key(kind, entry));
+                if kind == COMPLETION_ENTRY
+                    && let (Some(client), Some(sequence)) = (word(entry, 3), word(entry, 11))
+                {
+                    rpc = Some(RpcId { client: ClientId(client), sequence: Sequence(sequence) });
+                }
+            }
+            self.on_group((by, epoch, rpc), shard, base + end, &changed);
+        });
+    }
+}
+
+impl Watch for Commutes {
+    fn sent(&mut self, sent: &Sent<'_>, _view: &View<'_>) {
+        match Kind::from_number(sent.kind) {
+            Some(Kind::Request) => {
+                if let Ok(request) = RequestView::decode(sent.payload)
+                    && let Ok(body) = Body::decode(request.body)
+                {
+                    let mut keys = Vec::new();
+                    body.footprint(&mut keys);
+                    self.bodies.entry(body.head.rpc).or_insert((request.envelope.shard, keys));
+                }
+            }
+            Some(Kind::Answer) => {
+                if let Ok(answer) = AnswerView::decode(sent.payload)
+                    && !answer.synced
+                {
+                    self.on_fast_answer(sent.from, answer.rpc, answer.epoch);
+                }
+            }
+            Some(Kind::Appended) => {
+                if let Ok(Appended { shard, epoch, node, end, .. }) = hot::decode_small(sent.payload) {
+                    self.acks(shard, epoch, node, end);
+                }
+            }
+            // Who is attached holds all before, or counts as if it did.
+            Some(Kind::Message) if tags::message(sent) == Some(tags::ATTACH) => {
+                let core = sent.target.and_then(|target| self.cores.core(target));
+                if let (Some(core), Ok(Message::Attach { shard, epoch, start, .. })) =
+                    (core, Message::decode(sent.payload))
+                {
+                    let (AttachAt::Keep(end) | AttachAt::Join(end)) = start;
+                    self.acks(shard, epoch, core.node, end);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn wrote(&mut self, by: ProcessId, file: FileName, offset: u64, len: usize, view: &View<'_>) {
+        let FileName::Segment { shard, segment } = file else { return };
+        match view.processes[by.0].disk.cached(file) {
+            Some(content) if len > 0 => {
+                let base = u64::from(segment.0) * self.segment_bytes + offset;
+                self.on_groups(by, shard, base, &content.read(offset, len));
+            }
+            // Cut, or freed: what stood there may stand there no more.
+            Some(_) | None => self.forget(by, Some(shard)),
+        }
+    }
+
+    fn started(&mut self, process: ProcessId, _view: &View<'_>) {
+        self.forget(process, None);
+    }
+
+    fn take_violations(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.violations)
+    }
+
+    fn report(&self, probes: &mut Probes) {
+        probes.add("claims checked: commutes", self.checked);
+    }
+
+    fn as_any(&mut self) -> &mut dyn std::any::Any {
+        self
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::checkers::records::tests::{RPC, SHARD, three_cores};
+    use crate::configurations::tests::{configuration, tell};
+
+    const OTHER: RpcId = RpcId { sequence: Sequence(77), ..RPC };
+    const BY: ProcessId = ProcessId(1);
+
+    fn found(acked: u64, key: u64) -> usize {
+        let mut watch = Commutes::new(Configurations::default(), three_cores(), 1 << 16);
+        tell(&watch.configurations, &configuration(1, 1, 1));
+        watch.bodies.insert(RPC, (SHARD, vec![KeyHash(1)]));
+        watch.acks(SHARD, Epoch(1), NodeId(2), acked);
+        watch.on_group((BY, Epoch(1), Some(OTHER)), SHARD, 100, &[KeyHash(key)]);
+        watch.on_fast_answer(BY, RPC, Epoch(1));
+        watch.acks(SHARD, Epoch(1), NodeId(2), 200);
+        watch.on_group((BY, Epoch(1), Some(RPC)), SHARD, 200, &[KeyHash(1)]);
+        watch.take_violations().len()
+    }
+
+    #[test]
+    fn c1_what_overlaps_with_something_unsynced_waits() {
+        assert_eq!(found(99, 1), 1, "synced only after the answer");
+        assert_eq!(found(100, 1), 0, "synced before");
+        assert_eq!(found(99, 2), 0, "another key");
+    }
+}

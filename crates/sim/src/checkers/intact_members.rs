@@ -1,0 +1,127 @@
+//! Intact members (R5.5, D2): a member that calls its log intact holds all that it has ever acknowledged, but for what a
+//! primary has told it to cut.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use kasha_machine::FileName;
+use kasha_types::{LogPosition, ShardId};
+use kasha_wire::frame::Kind;
+use kasha_wire::message::AttachAt;
+use kasha_wire::{Appended, Message, hot};
+
+use crate::network::ProcessId;
+use crate::probes::Probes;
+use crate::tags;
+use crate::world::{Sent, View, Watch};
+
+/// Watches acknowledgements and reports.
+#[derive(Debug, Default)]
+pub struct IntactMembers {
+    /// Up to where each member has acknowledged a log.
+    acknowledged: BTreeMap<(ProcessId, ShardId), u64>,
+    /// Those that have said nothing since they started: they only tidy up what they found.
+    silent: BTreeSet<ProcessId>,
+    violations: Vec<String>,
+    checked: u64,
+}
+
+impl IntactMembers {
+    fn on_appended(&mut self, by: ProcessId, shard: ShardId, end: u64) {
+        let known = self.acknowledged.entry((by, shard)).or_default();
+        *known = end.max(*known);
+    }
+
+    /// It may obey at once, or never.
+    fn on_attach(&mut self, to: ProcessId, shard: ShardId, start: AttachAt) {
+        let (AttachAt::Keep(offset) | AttachAt::Join(offset)) = start;
+        if let Some(known) = self.acknowledged.get_mut(&(to, shard)) {
+            *known = offset.min(*known);
+        }
+    }
+
+    fn on_intact(&mut self, by: ProcessId, shard: ShardId, end: LogPosition) {
+        let Some(&known) = self.acknowledged.get(&(by, shard)) else { return };
+        self.checked += 1;
+        if end.offset < known {
+            self.violations.push(format!(
+                "intact_members: {by:?} calls its log of {shard} intact, which ends at {}, but it has acknowledged {known} \
+                 (R5.5)",
+                end.offset
+            ));
+        }
+    }
+}
+
+impl Watch for IntactMembers {
+    fn sent(&mut self, sent: &Sent<'_>, _view: &View<'_>) {
+        self.silent.remove(&sent.from);
+        if sent.kind == Kind::Appended as u8
+            && let Ok(appended) = hot::decode_small::<Appended>(sent.payload)
+        {
+            self.on_appended(sent.from, appended.shard, appended.end);
+        }
+        match tags::message(sent) {
+            Some(tags::ATTACH) => {
+                if let (Some(to), Ok(Message::Attach { shard, start, .. })) =
+                    (sent.target, Message::decode(sent.payload))
+                {
+                    self.on_attach(to, shard, start);
+                }
+            }
+            Some(tags::FENCE_REPORT) => {
+                if let Ok(Message::FenceReport { shard, end, intact: true, .. }) = Message::decode(sent.payload) {
+                    self.on_intact(sent.from, shard, end);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// A log that its owner has given up, or that it cuts to go on from another's, is measured anew.
+    fn wrote(&mut self, by: ProcessId, file: FileName, _offset: u64, len: usize, _view: &View<'_>) {
+        if let FileName::Segment { shard, .. } = file
+            && len == 0
+            && !self.silent.contains(&by)
+        {
+            self.acknowledged.remove(&(by, shard));
+        }
+    }
+
+    fn started(&mut self, process: ProcessId, _view: &View<'_>) {
+        self.silent.insert(process);
+    }
+
+    fn take_violations(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.violations)
+    }
+
+    fn report(&self, probes: &mut Probes) {
+        probes.add("claims checked: intact", self.checked);
+    }
+
+    fn as_any(&mut self) -> &mut dyn std::any::Any {
+        self
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use kasha_types::Epoch;
+
+    use super::*;
+    use crate::checkers::records::tests::SHARD;
+
+    #[test]
+    fn r5_5_what_was_acknowledged_is_there_or_was_cut_by_order() {
+        let end = |offset| LogPosition { epoch: Epoch(1), offset };
+        let mut watch = IntactMembers::default();
+        watch.on_appended(ProcessId(1), SHARD, 50);
+        watch.on_intact(ProcessId(1), SHARD, end(50));
+        assert_eq!(watch.take_violations(), Vec::<String>::new());
+        watch.on_intact(ProcessId(1), SHARD, end(49));
+        assert_eq!(watch.take_violations().len(), 1);
+        watch.on_attach(ProcessId(1), SHARD, AttachAt::Keep(40));
+        watch.on_intact(ProcessId(1), SHARD, end(40));
+        assert_eq!(watch.take_violations(), Vec::<String>::new());
+    }
+}

@@ -1,0 +1,93 @@
+//! What clients were promised, read from the frames that went by; shared by the checkers that hold somebody to it.
+//!
+//! Promised is what a primary called synced, and what it answered while all witnesses of the list accepted it, within one
+//! attempt (CURP 3.2.1, R2.1).
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use kasha_types::{AckedBelow, ClientId, Epoch, ListVersion, NodeId, RpcId, ShardId, TableId};
+use kasha_wire::frame::Kind;
+use kasha_wire::{AnswerView, Body, Recorded, RecordedVerdict, RequestView, ShardConfig, Synced, hot};
+
+use crate::configurations::Configurations;
+use crate::world::Sent;
+
+/// What one attempt was told.
+#[derive(Debug, Default)]
+pub(crate) struct Attempt {
+    pub(crate) list: ListVersion,
+    pub(crate) answered: Option<Epoch>,
+    pub(crate) accepted: BTreeSet<NodeId>,
+}
+
+/// All updates that were asked for, and what was said of them.
+#[derive(Debug, Default)]
+pub(crate) struct Promises {
+    pub(crate) configurations: Configurations,
+    pub(crate) updates: BTreeMap<RpcId, (ShardId, TableId)>,
+    pub(crate) attempts: BTreeMap<(RpcId, u32), Attempt>,
+    pub(crate) acknowledged: BTreeMap<ClientId, AckedBelow>,
+}
+
+impl Promises {
+    /// Under these configurations.
+    pub(crate) fn new(configurations: Configurations) -> Self {
+        Self { configurations, ..Self::default() }
+    }
+
+    /// Takes in a frame. Returns the update that it promises.
+    pub(crate) fn take_in(&mut self, sent: &Sent<'_>) -> Option<RpcId> {
+        match Kind::from_number(sent.kind) {
+            Some(Kind::Request | Kind::Cancel) => {
+                self.on_request(sent.payload);
+                None
+            }
+            Some(Kind::Answer) => {
+                let answer = AnswerView::decode(sent.payload).ok()?;
+                if answer.synced {
+                    return Some(answer.rpc);
+                }
+                self.attempts.get_mut(&(answer.rpc, answer.attempt))?.answered = Some(answer.epoch);
+                self.judge(answer.rpc, answer.attempt)
+            }
+            Some(Kind::Recorded) => {
+                let recorded = hot::decode_small::<Recorded>(sent.payload).ok()?;
+                let attempt = self.attempts.get_mut(&(recorded.rpc, recorded.attempt))?;
+                if recorded.verdict != RecordedVerdict::Accepted || attempt.list != recorded.list {
+                    return None;
+                }
+                attempt.accepted.insert(recorded.node);
+                self.judge(recorded.rpc, recorded.attempt)
+            }
+            Some(Kind::Synced) => Some(hot::decode_small::<Synced>(sent.payload).ok()?.rpc),
+            _ => None,
+        }
+    }
+
+    fn on_request(&mut self, payload: &[u8]) {
+        let Ok(request) = RequestView::decode(payload) else { return };
+        let Ok(body) = Body::decode(request.body) else { return };
+        let (rpc, envelope) = (body.head.rpc, request.envelope);
+        self.updates.insert(rpc, (envelope.shard, body.head.table));
+        self.attempts.entry((rpc, envelope.attempt)).or_default().list = envelope.list;
+        let acknowledged = self.acknowledged.entry(rpc.client).or_insert(AckedBelow(1));
+        *acknowledged = body.head.acknowledgement.max(*acknowledged);
+    }
+
+    /// Whether an attempt has its answer and every witness of its list.
+    pub(crate) fn judge(&self, rpc: RpcId, attempt: u32) -> Option<RpcId> {
+        let Attempt { list, answered, accepted } = self.attempts.get(&(rpc, attempt))?;
+        let &(shard, _) = self.updates.get(&rpc)?;
+        let is_whole = |config: &ShardConfig| {
+            config.list == *list
+                && !config.witnesses.is_empty()
+                && config.witnesses.iter().all(|w| accepted.contains(w))
+        };
+        self.configurations.of_term(shard, (*answered)?).iter().any(|(_, config)| is_whole(config)).then_some(rpc)
+    }
+
+    /// Whether its client may still come back for it: it has not acknowledged it.
+    pub(crate) fn is_unacknowledged(&self, rpc: RpcId) -> bool {
+        rpc.sequence.0 >= self.acknowledged.get(&rpc.client).map_or(0, |below| below.0)
+    }
+}

@@ -1,0 +1,247 @@
+//! Witness keeps (section 6, C2, R5.5; pitfall 10): a witness keeps what it has accepted until a primary names it, and once
+//! it has handed out what it holds it accepts nothing more.
+//!
+//! Read from its file by the documented layout, where each slot is a block: what stands there and was accepted must not
+//! be overwritten or emptied before a gc has named it. What is handed out to a recovery is whole, and is all of that.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use kasha_machine::FileName;
+use kasha_types::{ClientId, ListVersion, RpcId, Sequence, ShardId};
+use kasha_wire::message::Holding;
+use kasha_wire::{Body, Message, Recorded, RecordedVerdict, frame::Kind, hot};
+
+use crate::checkers::records::word;
+use crate::disk::Content;
+use crate::network::ProcessId;
+use crate::probes::Probes;
+use crate::tags;
+use crate::world::{Sent, View, Watch};
+
+const BLOCK: u64 = 4096;
+const SLOT_HEADER: usize = 64;
+const HELD: u8 = 1;
+
+/// A list's instance at a core.
+type Instance = (ProcessId, ShardId, ListVersion);
+
+/// What a block says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Slot {
+    rpc: RpcId,
+    key_index: u8,
+    keys: u8,
+}
+
+fn slot_in(block: &[u8]) -> Option<Slot> {
+    let (client, sequence) = (word(block, 24)?, word(block, 32)?);
+    let rpc = RpcId { client: ClientId(client), sequence: Sequence(sequence) };
+    (block[4] == HELD).then_some(Slot { rpc, key_index: block[5], keys: block[6] })
+}
+
+/// Watches witness files, and what witnesses say.
+#[derive(Debug, Default)]
+pub struct WitnessKeeps {
+    slots: BTreeMap<Instance, BTreeMap<u64, Slot>>,
+    /// Accepted, and nobody has named it in a gc.
+    owed: BTreeMap<Instance, BTreeSet<RpcId>>,
+    named: BTreeSet<(ShardId, RpcId)>,
+    handed_out: BTreeSet<Instance>,
+    /// What a loss of power has torn: it is emptied at the next start, and whoever lost it must not call itself sure.
+    torn: BTreeSet<(Instance, RpcId)>,
+    violations: Vec<String>,
+    kept: u64,
+}
+
+impl WitnessKeeps {
+    fn on_recorded(&mut self, by: ProcessId, recorded: &Recorded) {
+        // The list's shard is that of the slot which holds it.
+        let mut instances = self.slots.iter().filter(|((of, _, list), _)| (*of, *list) == (by, recorded.list));
+        let is_it = |slot: &Slot| slot.rpc == recorded.rpc;
+        let Some((&instance, _)) = instances.find(|(_, slots)| slots.values().any(is_it)) else { return };
+        if self.handed_out.contains(&instance) {
+            let (rpc, list) = (recorded.rpc, recorded.list);
+            self.violations.push(format!(
+                "witness_keeps: {rpc} was accepted under {list} after a recovery had read it (CURP 4.6, C2)"
+            ));
+        }
+        if !self.named.contains(&(instance.1, recorded.rpc)) {
+            self.owed.entry(instance).or_default().insert(recorded.rpc);
+        }
+    }
+
+    fn on_named(&mut self, shard: ShardId, rpc: RpcId) {
+        self.named.insert((shard, rpc));
+        for (_, owed) in self.owed.iter_mut().filter(|((_, of, _), _)| *of == shard) {
+            owed.remove(&rpc);
+        }
+    }
+
+    /// A block of an instance's file is now this.
+    fn on_block(&mut self, instance: Instance, block: u64, now: Option<Slot>) {
+        let slots = self.slots.entry(instance).or_default();
+        let before = match now {
+            Some(slot) => slots.insert(block, slot),
+            None => slots.remove(&block),
+        };
+        let gone = before.map(|slot| slot.rpc).filter(|&rpc| now.is_none_or(|slot| slot.rpc != rpc));
+        let is_owed = |rpc: &RpcId| self.owed.get(&instance).is_some_and(|owed| owed.contains(rpc));
+        let Some(rpc) = gone.filter(is_owed).filter(|&rpc| !self.torn.contains(&(instance, rpc))) else { return };
+        let (process, shard, list) = instance;
+        let what = now.map_or("emptied".to_owned(), |slot| format!("overwritten by {}", slot.rpc));
+        self.violations.push(format!(
+            "witness_keeps: {process:?} {shard} {list} accepted {rpc}, and no gc has named it, but its slot was {what} \
+             (section 6)"
+        ));
+    }
+
+    fn on_handed_out(&mut self, instance: Instance, requests: &BTreeSet<RpcId>) {
+        self.handed_out.insert(instance);
+        if !self.slots.contains_key(&instance) {
+            return; // it accepted nothing, or its list is over by now
+        }
+        let (process, shard, list) = instance;
+        let owed = self.owed.get(&instance).into_iter().flatten();
+        self.kept += owed.clone().count() as u64;
+        if let Some(rpc) = owed.clone().find(|rpc| !requests.contains(rpc)) {
+            self.violations.push(format!(
+                "witness_keeps: {process:?} {shard} {list} accepted {rpc}, and no gc has named it, but it was not handed \
+                 out to a recovery (section 7, step 4)"
+            ));
+        }
+        let slots: Vec<Slot> = self.slots.get(&instance).into_iter().flat_map(BTreeMap::values).copied().collect();
+        let is_whole = |rpc: RpcId| {
+            let own = || slots.iter().filter(move |slot| slot.rpc == rpc);
+            own().any(|slot| (0..slot.keys).all(|index| own().any(|other| other.key_index == index)))
+        };
+        let partly = requests.iter().find(|&&rpc| !self.named.contains(&(shard, rpc)) && !is_whole(rpc));
+        if let Some(rpc) = partly {
+            self.violations.push(format!(
+                "witness_keeps: {process:?} {shard} {list} handed out {rpc}, of which its file lacks a slot (R5.5)"
+            ));
+        }
+    }
+}
+
+/// Every block of a witness file.
+fn blocks(content: &Content) -> BTreeMap<u64, Slot> {
+    let count = content.len() / BLOCK;
+    (1..count).filter_map(|block| Some((block, slot_in(&content.read(block * BLOCK, SLOT_HEADER))?))).collect()
+}
+
+impl Watch for WitnessKeeps {
+    fn sent(&mut self, sent: &Sent<'_>, _view: &View<'_>) {
+        if sent.kind == Kind::Recorded as u8
+            && let Ok(recorded) = hot::decode_small::<Recorded>(sent.payload)
+            && recorded.verdict == RecordedVerdict::Accepted
+        {
+            self.on_recorded(sent.from, &recorded);
+        }
+        match tags::message(sent) {
+            Some(tags::GC) => {
+                if let Ok(Message::Gc { shard, entries, .. }) = Message::decode(sent.payload) {
+                    entries.iter().for_each(|entry| self.on_named(shard, entry.rpc));
+                }
+            }
+            Some(tags::WITNESS_HOLDS) => {
+                if let Ok(Message::WitnessHolds { shard, list, holding: Holding::Sure, requests, .. }) =
+                    Message::decode(sent.payload)
+                {
+                    let rpcs = requests.iter().filter_map(|body| Some(Body::decode(&body.0).ok()?.head.rpc)).collect();
+                    self.on_handed_out((sent.from, shard, list), &rpcs);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn wrote(&mut self, by: ProcessId, file: FileName, offset: u64, len: usize, view: &View<'_>) {
+        let FileName::Witness { shard, list } = file else { return };
+        let instance = (by, shard, list);
+        match view.processes[by.0].disk.cached(file) {
+            // Its list is over.
+            None => {
+                self.slots.remove(&instance);
+                self.owed.remove(&instance);
+            }
+            Some(content) if len > 0 && offset >= BLOCK => {
+                self.on_block(instance, offset / BLOCK, slot_in(&content.read(offset, SLOT_HEADER)));
+            }
+            Some(_) => {}
+        }
+    }
+
+    fn started(&mut self, process: ProcessId, view: &View<'_>) {
+        self.slots.retain(|(of, _, _), _| *of != process);
+        for (file, content) in view.processes[process.0].disk.files() {
+            let FileName::Witness { shard, list } = file else { continue };
+            self.slots.insert((process, shard, list), blocks(content));
+        }
+        for (&instance, owed) in self.owed.iter().filter(|((of, _, _), _)| *of == process) {
+            let slots = self.slots.get(&instance);
+            let count = |rpc| slots.into_iter().flat_map(BTreeMap::values).filter(move |slot| slot.rpc == rpc);
+            let is_whole = |rpc| count(rpc).next().is_some_and(|slot| count(rpc).count() >= usize::from(slot.keys));
+            self.torn.extend(owed.iter().filter(|&&rpc| !is_whole(rpc)).map(|&rpc| (instance, rpc)));
+        }
+    }
+
+    fn take_violations(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.violations)
+    }
+
+    fn report(&self, probes: &mut Probes) {
+        probes.add("claims checked: kept by a witness", self.kept);
+    }
+
+    fn as_any(&mut self) -> &mut dyn std::any::Any {
+        self
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::checkers::records::tests::{RPC, SHARD};
+
+    const INSTANCE: Instance = (ProcessId(1), SHARD, ListVersion(1));
+    const OTHER: RpcId = RpcId { sequence: Sequence(77), ..RPC };
+
+    fn one_of(rpc: RpcId, key_index: u8, keys: u8) -> Option<Slot> {
+        Some(Slot { rpc, key_index, keys })
+    }
+
+    fn with_one() -> WitnessKeeps {
+        let mut watch = WitnessKeeps::default();
+        watch.on_block(INSTANCE, 3, one_of(RPC, 0, 1));
+        let node = kasha_types::NodeId(1);
+        let (list, verdict) = (ListVersion(1), RecordedVerdict::Accepted);
+        watch.on_recorded(ProcessId(1), &Recorded { rpc: RPC, list, attempt: 1, node, verdict });
+        watch
+    }
+
+    #[test]
+    fn a_slot_is_free_when_a_gc_has_named_it() {
+        let mut watch = with_one();
+        watch.on_block(INSTANCE, 3, one_of(OTHER, 0, 1));
+        assert_eq!(watch.take_violations().len(), 1);
+        let mut watch = with_one();
+        watch.on_block(INSTANCE, 3, None);
+        assert_eq!(watch.take_violations().len(), 1);
+        let mut watch = with_one();
+        watch.on_named(SHARD, RPC);
+        watch.on_block(INSTANCE, 3, one_of(OTHER, 0, 1));
+        assert_eq!(watch.take_violations(), Vec::<String>::new());
+    }
+
+    #[test]
+    fn all_that_is_owed_is_handed_out_and_whole() {
+        let mut watch = with_one();
+        watch.on_handed_out(INSTANCE, &BTreeSet::from([RPC]));
+        assert_eq!(watch.take_violations(), Vec::<String>::new());
+        watch.on_handed_out(INSTANCE, &BTreeSet::new());
+        assert_eq!(watch.take_violations().len(), 1);
+        watch.on_block(INSTANCE, 4, one_of(OTHER, 1, 2));
+        watch.on_handed_out(INSTANCE, &BTreeSet::from([RPC, OTHER]));
+        assert_eq!(watch.take_violations().len(), 1, "its first key's slot is not there");
+    }
+}

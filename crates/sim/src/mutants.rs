@@ -1,0 +1,206 @@
+//! Mutation testing of the design's rules: runs the rows of [`crate::planted::CAUGHT`], on several threads.
+//!
+//! A run has one bug at most, and the bug is its thread's; so rows and seeds mix freely. Seeds of a row are handed out in
+//! order, and where the first that catches is enough no more of them are once one has: which it is does not depend on how
+//! many threads there are.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Mutex;
+
+use crate::planted::{Bug, Caught};
+use crate::run::{RunReport, SimOptions, run};
+use crate::scenario::Scenario;
+
+/// What to run of each row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Depth {
+    /// No more than it takes to catch it.
+    First,
+    /// All seeds, to see how often it is caught.
+    All,
+}
+
+/// What came of a row.
+#[derive(Clone, Debug)]
+pub struct Tried {
+    /// The row, with the seeds that were allowed.
+    pub row: Caught,
+    /// Seeds that ran.
+    pub runs: u64,
+    /// Those in which the row's checker found something.
+    pub caught: BTreeSet<u64>,
+    /// How often others found something and it did not, by the beginning of what they found.
+    pub others: BTreeMap<String, u64>,
+}
+
+/// The violations of a run, without the moments at which they were found, or the place of a panic.
+pub fn found(report: &RunReport) -> impl Iterator<Item = &str> {
+    report.violations.iter().map(|text| {
+        if text.starts_with("panicked at ") {
+            return text.split_once('\n').map_or(text.as_str(), |(_, message)| message);
+        }
+        let has_moment = text.split_once("s: ").filter(|(moment, _)| moment.parse::<f64>().is_ok());
+        has_moment.map_or(text.as_str(), |(_, rest)| rest)
+    })
+}
+
+/// One run to do: of a row, or of a scenario without a bug.
+struct Job {
+    options: SimOptions,
+    row: Option<usize>,
+}
+
+/// What is left to do, and what was found.
+struct Work<'a> {
+    rows: &'a [Caught],
+    depth: Depth,
+    /// The next seed of each row.
+    next: Vec<u64>,
+    honest: Vec<SimOptions>,
+    tried: Vec<Tried>,
+    dirty: Vec<RunReport>,
+}
+
+impl Work<'_> {
+    fn take(&mut self) -> Option<Job> {
+        let is_open = |row: &usize| {
+            let enough = self.depth == Depth::First && !self.tried[*row].caught.is_empty();
+            self.next[*row] < self.rows[*row].seeds && !enough
+        };
+        if let Some(row) = (0..self.rows.len()).find(is_open) {
+            let (caught, seed) = (self.rows[row], self.next[row]);
+            self.next[row] += 1;
+            let options = SimOptions { planted: Some(caught.bug), ..SimOptions::new(caught.scenario, seed) };
+            return Some(Job { options, row: Some(row) });
+        }
+        self.honest.pop().map(|options| Job { options, row: None })
+    }
+
+    fn put(&mut self, job: &Job, report: RunReport) {
+        let Some(row) = job.row else {
+            self.dirty.extend((!report.violations.is_empty()).then_some(report));
+            return;
+        };
+        let tried = &mut self.tried[row];
+        tried.runs += 1;
+        let mut all = found(&report).peekable();
+        let other: Option<String> =
+            all.peek().map(|text| text.split(':').next().unwrap_or(text).chars().take(60).collect());
+        if all.any(|text| text.starts_with(tried.row.by)) {
+            tried.caught.insert(job.options.seed);
+        } else if let Some(other) = other {
+            *tried.others.entry(other).or_default() += 1;
+        }
+    }
+}
+
+/// Runs rows, and then the same scenarios and seeds without a bug, if `honest`. `progress` is told of each run that ended,
+/// from any thread. Returns what came of the rows, in their order, and the honest runs that found something.
+pub fn try_all(
+    rows: &[Caught],
+    depth: Depth,
+    honest: bool,
+    jobs: usize,
+    progress: impl Fn() + Sync,
+) -> (Vec<Tried>, Vec<RunReport>) {
+    let mut longest: BTreeMap<Scenario, u64> = BTreeMap::new();
+    for row in rows.iter().filter(|_| honest) {
+        let seeds = longest.entry(row.scenario).or_default();
+        *seeds = row.seeds.max(*seeds);
+    }
+    let honest =
+        longest.iter().flat_map(|(&scenario, &seeds)| (0..seeds).map(move |seed| SimOptions::new(scenario, seed)));
+    let start = |&row: &Caught| Tried { row, runs: 0, caught: BTreeSet::new(), others: BTreeMap::new() };
+    let work = Mutex::new(Work {
+        rows,
+        depth,
+        next: vec![0; rows.len()],
+        honest: honest.collect(),
+        tried: rows.iter().map(start).collect(),
+        dirty: Vec::new(),
+    });
+    std::thread::scope(|scope| {
+        for _ in 0..jobs.max(1) {
+            scope.spawn(|| {
+                loop {
+                    let Some(job) = work.lock().expect("nobody panics with it").take() else { break };
+                    let report = run(job.options);
+                    work.lock().expect("nobody panics with it").put(&job, report);
+                    progress();
+                }
+            });
+        }
+    });
+    let work = work.into_inner().expect("all threads have ended");
+    (work.tried, work.dirty)
+}
+
+/// How many runs [`try_all`] does at most.
+#[must_use]
+pub fn runs_at_most(rows: &[Caught], honest: bool) -> u64 {
+    let mut longest: BTreeMap<Scenario, u64> = BTreeMap::new();
+    rows.iter().for_each(|row| {
+        let seeds = longest.entry(row.scenario).or_default();
+        *seeds = row.seeds.max(*seeds);
+    });
+    let planted: u64 = rows.iter().map(|row| row.seeds).sum();
+    planted + if honest { longest.values().sum() } else { 0 }
+}
+
+/// The rule that a bug breaks: its description up to the colon.
+#[must_use]
+pub fn rule(bug: Bug) -> &'static str {
+    let (_, _, what) = Bug::TABLE.iter().find(|row| row.0 == bug).expect("every bug is in the table");
+    what.split_once(':').map_or("", |(rule, _)| rule.trim())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock::SimTime;
+    use crate::digest::Digest;
+    use crate::probes::Probes;
+
+    const ROW: Caught = Caught { bug: Bug::StaleNow, scenario: Scenario::Zombie, seeds: 3, by: "leases" };
+
+    fn work(depth: Depth) -> Work<'static> {
+        let tried = vec![Tried { row: ROW, runs: 0, caught: BTreeSet::new(), others: BTreeMap::new() }];
+        let honest = vec![SimOptions::new(Scenario::Zombie, 0)];
+        Work { rows: &[ROW], depth, next: vec![0], honest, tried, dirty: Vec::new() }
+    }
+
+    fn report(options: SimOptions, violations: &[&str]) -> RunReport {
+        let violations = violations.iter().map(|&text| text.to_owned()).collect();
+        let (digest, probes, ended) = (Digest::default(), Probes::default(), SimTime(0));
+        RunReport { options, digest, violations, probes, operations: 0, ended }
+    }
+
+    #[test]
+    fn what_was_found_has_no_moment_and_no_place() {
+        let violations = ["1.25s: leases: one", "panicked at x.rs:1\nE1: two", "leases: three"];
+        let report = report(SimOptions::new(Scenario::Zombie, 0), &violations);
+        assert_eq!(found(&report).collect::<Vec<_>>(), ["leases: one", "E1: two", "leases: three"]);
+        assert_eq!(rule(Bug::StaleNow), "Section 7");
+    }
+
+    #[test]
+    fn no_more_seeds_run_than_are_asked_for() {
+        for (depth, runs) in [(Depth::First, 2), (Depth::All, 3)] {
+            let mut work = work(depth);
+            let mut seeds = Vec::new();
+            while let Some(job) = work.take() {
+                seeds.push((job.row.is_some(), job.options.seed));
+                let violations: &[&str] =
+                    if job.options.seed == 1 { &["counts: x", "2s: leases: y"] } else { &["counts: x"] };
+                let report = report(job.options, violations);
+                work.put(&job, report);
+            }
+            let mut wanted: Vec<_> = (0..runs).map(|seed| (true, seed)).collect();
+            wanted.push((false, 0));
+            assert_eq!(seeds, wanted);
+            assert_eq!(work.tried[0].caught, BTreeSet::from([1]));
+            assert_eq!(work.tried[0].others["counts"], runs - 1);
+            assert_eq!(work.dirty.len(), 1, "an honest run must find nothing");
+        }
+    }
+}

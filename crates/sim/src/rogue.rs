@@ -1,0 +1,226 @@
+//! A client that breaks the rules: its updates are whole, and numbered, named or dated as no honest session does it.
+//!
+//! What it asks for must be refused, each time, by whoever is asked (R4.3, R4.9, section 4): a sequence far above its
+//! acknowledgement; another body under a used id; a client id that nobody has granted; an operation key whose time limit
+//! was over long ago. It never acknowledges anything, and writes to keys of its own.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::rc::Rc;
+
+use kasha_machine::{Effect, Effects, Endpoint, Gate, Input, Machine, Rng};
+use kasha_types::limits::OUTSTANDING_MAX;
+use kasha_types::{
+    AckedBelow, ClientId, ClusterTime, ConfigVersion, CoreId, ListVersion, LogSlice, RpcId, Sequence, Tick, slot_of,
+};
+use kasha_wire::frame::Kind;
+use kasha_wire::{AnswerView, Body, BodyHead, Configuration, Envelope, Message, RequestView, Update};
+
+use crate::clients::Stage;
+use crate::clock::{SimTime, millis};
+use crate::process::Actor;
+use crate::world::{Sent, View};
+
+/// Its process.
+pub const NAME: &str = "rogue";
+
+/// Ids below this are kept for honest updates, whose ids it then uses again.
+const HONEST_MAX: u64 = 200;
+
+/// Between two requests.
+const PAUSE: (u64, u64) = (millis(2), millis(15));
+
+/// Who it is to the coordinator.
+#[derive(Clone, Copy, Debug)]
+struct Granted {
+    client: ClientId,
+    lease_expiry: ClusterTime,
+}
+
+/// What is wrong with a request; `None`: nothing.
+type Wrong = Option<&'static str>;
+
+/// The client.
+pub struct Rogue {
+    rng: Rng,
+    stage: Rc<RefCell<Stage>>,
+    configuration: Option<Configuration>,
+    granted: Option<Granted>,
+    /// What each attempt that was sent is.
+    sent: BTreeMap<(RpcId, u32), Wrong>,
+    /// Honest updates that are synced, by sequence.
+    synced: Vec<u64>,
+    next: u64,
+    attempts: u32,
+    next_at: SimTime,
+}
+
+/// Whether a frame comes from such a client: its bodies change.
+pub(crate) fn is_from(sent: &Sent<'_>, view: &View<'_>) -> bool {
+    view.processes[sent.from.0].name == NAME
+}
+
+fn key_of(sequence: u64) -> Vec<u8> {
+    format!("rogue-{sequence}").into_bytes()
+}
+
+impl Rogue {
+    /// One that knows the coordinator.
+    pub fn new(seed: u64, stage: Rc<RefCell<Stage>>, coordinator: SocketAddr, out: &mut Effects) -> Self {
+        out.push(Effect::Route { to: Endpoint::Coordinator, address: coordinator });
+        Self {
+            rng: Rng::new(seed),
+            stage,
+            configuration: None,
+            granted: None,
+            sent: BTreeMap::new(),
+            synced: Vec::new(),
+            next: 1,
+            attempts: 0,
+            next_at: SimTime(0),
+        }
+    }
+
+    fn tell(to: Endpoint, message: &Message, out: &mut Effects) {
+        let mark = out.mark();
+        message.encode(out.arena());
+        let head = out.span_from(mark);
+        out.push(Effect::Send { to, head, tail: None, gate: Gate::Now });
+    }
+
+    fn on_message(&mut self, message: Message, out: &mut Effects) {
+        match message {
+            Message::SessionOpened { client, lease_expiry, .. } => {
+                self.granted.get_or_insert(Granted { client, lease_expiry });
+            }
+            Message::ConfigurationIs { configuration } => {
+                for info in &configuration.nodes {
+                    for (core, &address) in (0..).zip(&info.cores) {
+                        out.push(Effect::Route { to: Endpoint::Core(CoreId { node: info.node, core }), address });
+                    }
+                }
+                self.configuration = Some(configuration);
+            }
+            _ => {}
+        }
+    }
+
+    fn on_answer(&mut self, answer: &AnswerView<'_>) {
+        match self.sent.get(&(answer.rpc, answer.attempt)) {
+            Some(Some(wrong)) => {
+                let text = format!("rogue_is_refused: {} was answered: {wrong}", answer.rpc);
+                self.stage.borrow_mut().violations.push(text);
+            }
+            Some(None) if answer.synced => self.synced.push(answer.rpc.sequence.0),
+            Some(None) | None => {}
+        }
+    }
+
+    /// The next request: an honest one, or what is wrong with it.
+    fn request(&mut self, granted: Granted, out: &mut Effects) {
+        let Granted { client, lease_expiry } = granted;
+        let mut head = BodyHead {
+            rpc: RpcId { client, sequence: Sequence(self.next) },
+            acknowledgement: AckedBelow(1),
+            lease_expiry,
+            not_after: ClusterTime(0),
+            table: self.configuration.as_ref().expect("asked when there is one").tables[0].table,
+        };
+        let (mut value, mut operation_key, mut wrong) = (&b"honest"[..], None, None);
+        match self.rng.below(5) {
+            0 => {
+                head.rpc.sequence.0 = OUTSTANDING_MAX + 2 + self.rng.below(1 << 20);
+                wrong = Some("its sequence is far above its acknowledgement (R4.3)");
+            }
+            1 if !self.synced.is_empty() => {
+                head.rpc.sequence = Sequence(*self.rng.pick(&self.synced));
+                value = b"another";
+                wrong = Some("its id was used for another body (section 4)");
+            }
+            2 => {
+                head.rpc = RpcId { client: ClientId(1 << 40 | self.rng.below(1 << 20)), sequence: Sequence(1) };
+                wrong = Some("nobody has granted its client id (R4.3)");
+            }
+            3 if self.next < HONEST_MAX => {
+                self.next += 1;
+                (head.not_after, operation_key) = (ClusterTime(1), Some(key_of(head.rpc.sequence.0)));
+                wrong = Some("the time limit of its operation key is over (R4.9)");
+            }
+            _ if self.next < HONEST_MAX => self.next += 1,
+            _ => return,
+        }
+        let key = key_of(head.rpc.sequence.0);
+        let mut body = Vec::new();
+        Body::encode(&head, operation_key.as_deref(), &Update::Put { key: &key, value }, &mut body);
+        self.send(&head, &key, &body, wrong, out);
+    }
+
+    fn send(&mut self, head: &BodyHead, key: &[u8], body: &[u8], wrong: Wrong, out: &mut Effects) {
+        let configuration = self.configuration.as_ref().expect("asked when there is one");
+        let Some(shard) = configuration.owner(head.table, slot_of(key)) else { return };
+        let Some(config) = configuration.shard(shard) else { return };
+        let Some(core) = configuration.core_of(config.primary, shard) else { return };
+        self.attempts += 1;
+        self.sent.insert((head.rpc, self.attempts), wrong);
+        let (list, cluster_time) = (ListVersion::NONE, ClusterTime(0));
+        let envelope = Envelope { shard, epoch: config.epoch, list, cluster_time, attempt: self.attempts };
+        let mark = out.mark();
+        RequestView::encode(Kind::Request, &envelope, body, out.arena());
+        let head = out.span_from(mark);
+        out.push(Effect::Send { to: Endpoint::Core(core), head, tail: None, gate: Gate::Now });
+    }
+}
+
+impl Machine for Rogue {
+    fn step(&mut self, _now: Tick, input: Input<'_>, out: &mut Effects) {
+        let Input::Frame { kind, payload, .. } = input else { return };
+        match Kind::from_number(kind) {
+            Some(Kind::Message) => {
+                Message::decode(payload).into_iter().for_each(|message| self.on_message(message, out))
+            }
+            Some(Kind::Answer) => AnswerView::decode(payload).iter().for_each(|answer| self.on_answer(answer)),
+            _ => {}
+        }
+    }
+    fn end_turn(&mut self, _now: Tick, _out: &mut Effects) {}
+    fn next_deadline(&self) -> Option<Tick> {
+        None
+    }
+    fn is_open(&self, _gate: Gate) -> bool {
+        true
+    }
+    fn log_bytes(&self, _slice: LogSlice) -> &[u8] {
+        unreachable!("a client has no log")
+    }
+}
+
+impl Actor for Rogue {
+    fn machine(&self) -> &dyn Machine {
+        self
+    }
+    fn machine_mut(&mut self) -> &mut dyn Machine {
+        self
+    }
+
+    fn drive(&mut self, _now: Tick, at: SimTime, out: &mut Effects) {
+        if at < self.next_at {
+            return;
+        }
+        self.next_at = at.after(self.rng.between(PAUSE.0, PAUSE.1));
+        let is_placed = self.configuration.as_ref().is_some_and(|known| !known.tables.is_empty());
+        match self.granted.filter(|_| is_placed && !self.rng.chance(1, 20)) {
+            Some(granted) => self.request(granted, out),
+            None => {
+                let nonce = self.rng.next_u64();
+                Self::tell(Endpoint::Coordinator, &Message::OpenSession { nonce }, out);
+                let have = self.configuration.as_ref().map_or(ConfigVersion(0), |known| known.version);
+                Self::tell(Endpoint::Coordinator, &Message::GetConfiguration { have }, out);
+            }
+        }
+    }
+
+    fn wake(&self) -> Option<SimTime> {
+        Some(self.next_at)
+    }
+}
