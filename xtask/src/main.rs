@@ -1,11 +1,12 @@
 //! The project's own commands, run as `cargo xtask <command>`.
 //!
-//! `test` is what CI runs, in stages; `tidy` is the part of `docs/style.md` that a program can check. Needs the stock
-//! Rust toolchain only; git is used where it is there.
+//! `test` is what CI runs, in stages; `tidy` is the part of `docs/style.md` that a program can check. Both need the stock
+//! Rust toolchain only; git is used where it is there. `fuzz` searches longer, and installs what it needs.
 
 // A tool that runs other programs and times them: it is not a protocol, so clocks and threads are its business.
 #![allow(clippy::disallowed_methods)]
 
+mod fuzz;
 mod source;
 mod stages;
 mod tidy;
@@ -17,11 +18,12 @@ use std::process::ExitCode;
 use stages::Choice;
 use workspace::Workspace;
 
-const USAGE: &str = "usage: cargo xtask test [--quick | --stage NAME] | tidy";
+const USAGE: &str = "usage: cargo xtask test [--quick | --stage NAME] | tidy | fuzz [--target T] [--seconds N]";
 
 enum Command {
     Test(Choice),
     Tidy,
+    Fuzz(fuzz::Choice),
 }
 
 fn parse(arguments: &[&str]) -> Option<Command> {
@@ -30,6 +32,7 @@ fn parse(arguments: &[&str]) -> Option<Command> {
         ["test", "--quick"] => Some(Command::Test(Choice::Quick)),
         ["test", "--stage", name] => Some(Command::Test(Choice::One((*name).to_owned()))),
         ["tidy"] => Some(Command::Tidy),
+        ["fuzz", options @ ..] => fuzz::parse(options).map(Command::Fuzz),
         _ => None,
     }
 }
@@ -44,6 +47,7 @@ fn main() -> ExitCode {
     let result = Workspace::load().and_then(|workspace| match command {
         Command::Test(choice) => stages::run(&workspace, &choice),
         Command::Tidy => tidy::run(&workspace),
+        Command::Fuzz(choice) => fuzz::run(&workspace, &choice),
     });
     match result {
         Ok(()) => ExitCode::SUCCESS,
