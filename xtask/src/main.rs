@@ -18,7 +18,8 @@ use std::process::ExitCode;
 use stages::Choice;
 use workspace::Workspace;
 
-const USAGE: &str = "usage: cargo xtask test [--quick | --stage NAME] | tidy | fuzz [--target T] [--seconds N]";
+const USAGE: &str = "usage: cargo xtask test [--quick | --stage NAME] | tidy | \
+                     fuzz [--target T] [--seconds N] [--sanitizer none|address]";
 
 enum Command {
     Test(Choice),
