@@ -25,6 +25,7 @@ const TABLE: &[(&str, Allowed)] = &[
     ("node", Only(&["types", "machine", "wire", "log", "exactly_once", "witness", "replication", "store"])),
     ("client", Only(&["types", "machine", "wire", "exactly_once", "witness"])),
     ("runtime", Only(&["types", "machine", "wire"])),
+    ("properties", AllBut(&["runtime", "sim", "netlab", "bench", "bin/kasha", "tests/process", "xtask"])),
     ("netlab", Only(&["machine"])),
     ("sim", AllBut(&["bench", "netlab", "runtime", "bin/kasha", "xtask"])),
     ("bench", AllBut(&["bin/kasha", "xtask"])),
