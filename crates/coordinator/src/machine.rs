@@ -250,8 +250,7 @@ impl Coordinator {
         self.repair(now);
         let index = self.state.node_index(node).expect("admitted");
         let knows_its_place = heartbeat.have >= self.state.nodes[index].deposed;
-        let may_lease =
-            (knows_its_place || planted::is_on(Bug::DeposedLeased)) && !is_deaf && !self.is_moving_from(node);
+        let may_lease = knows_its_place && !is_deaf && !self.is_moving_from(node);
         let lease_millis = if may_lease { self.leases.grant(now, heartbeat.core) } else { 0 };
         let answer = Message::HeartbeatAnswer {
             sent: heartbeat.sent,

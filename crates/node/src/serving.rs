@@ -144,7 +144,8 @@ impl Serving {
             self.list = if planted::is_on(Bug::ClosingListAnswers) { self.list } else { ListVersion::NONE };
             self.closing_at.get_or_insert(end);
         }
-        self.fast_path = config.has_fast_path(configuration.faults);
+        let answers_on = config.closing && planted::is_on(Bug::ClosingListAnswers);
+        self.fast_path = config.has_fast_path(configuration.faults) || answers_on;
     }
 
     /// A logged floor that may not be synced yet, and where its entry ends (R4.6).

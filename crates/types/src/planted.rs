@@ -129,8 +129,6 @@ bugs! {
     ReadWithoutLease = "read_without_lease",
     /// Section 7: a node counts its lease from the coordinator's answer.
     LeaseFromReply = "lease_from_reply",
-    /// F1: a node that does not know yet what it was deposed from gets a lease.
-    DeposedLeased = "deposed_leased",
     /// Section 7: a restarted coordinator declares nodes lost before their leases can have lapsed.
     CoordinatorDoesNotWait = "coordinator_does_not_wait",
     /// Section 9: the coordinator tells what is not on its file yet.
