@@ -59,7 +59,7 @@ pub const CAUGHT: &[Caught] = &[
     caught(Bug::NotAfterIgnored, Scenario::RogueClient, 5, "rogue_is_refused"),
     caught(Bug::OperationKeyNotRecorded, Scenario::OperationKeys, 60, "linearizable_keys"),
     caught(Bug::HitWithoutRecord, Scenario::OperationKeys, 5, "gates_respected"),
-    caught(Bug::TornTailAccepted, Scenario::PowerLoss, 60, "convergence"),
+    caught(Bug::TornTailAccepted, Scenario::PowerLoss, 60, "our own completion record"),
     caught(Bug::DroppedKeyUngated, Scenario::OperationKeys, 60, "commutes"),
     caught(Bug::DuplicateRecordEarly, Scenario::Blackout, 10, "gates_respected"),
     caught(Bug::FailedFsyncWorked, Scenario::FailingDisks, 10, "gates_respected"),

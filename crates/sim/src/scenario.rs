@@ -345,20 +345,22 @@ fn directed(scenario: Scenario, rng: &mut Rng, shape: &mut Shape, intensity: &mu
             let network = Intensity::drawn_network(rng);
             *intensity = Intensity { loss: network.loss / 10, ..Intensity::calm() };
         }
-        Scenario::BadInput => {
-            shape.stranger = true;
-            intensity.acts = Acts { crash: 1, ..none };
-        }
+        Scenario::BadInput | Scenario::FailingDisks | Scenario::RogueClient => unkind(scenario, rng, shape, intensity),
+        _ => long_logs(scenario, rng, shape, intensity),
+    }
+}
+
+/// Scenarios in which somebody else than a host or a link is to blame.
+fn unkind(scenario: Scenario, rng: &mut Rng, shape: &mut Shape, intensity: &mut Intensity) {
+    intensity.acts = Acts { crash: 1, ..Acts::default() };
+    match scenario {
+        Scenario::BadInput => shape.stranger = true,
+        Scenario::RogueClient => shape.rogue = true,
         Scenario::FailingDisks => {
             shape.durability = Durability::Fsync;
             intensity.fsync_failure = rng.between(500, 5_000);
-            intensity.acts = Acts { crash: 1, ..none };
         }
-        Scenario::RogueClient => {
-            shape.rogue = true;
-            intensity.acts = Acts { crash: 1, ..none };
-        }
-        _ => long_logs(scenario, rng, shape, intensity),
+        _ => unreachable!("{} has a plan of its own", scenario.name()),
     }
 }
 
