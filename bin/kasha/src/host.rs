@@ -9,7 +9,8 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use kasha_coordinator::{Coordinator, CoordinatorOptions};
-use kasha_node::{Answers, Node, NodeOptions};
+use kasha_node::{Answers, ExactlyOnce, Node, NodeOptions};
+use kasha_replication::Pace;
 use kasha_runtime::{
     Application, ClusterCell, DataDir, EventLoop, FrameFaults, Identity, LoopHandle, LoopOptions, boot_id, listen,
     random_u64, spawn_loop,
@@ -55,6 +56,8 @@ pub struct ClusterSpec {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Injected {
     pub answers: Answers,
+    pub exactly_once: ExactlyOnce,
+    pub pace: Pace,
     pub link_delay: Duration,
     pub faults: Option<FrameFaults>,
 }
@@ -214,6 +217,8 @@ impl RunningNode {
             heartbeat: spec.lease / 8,
             flush_interval: spec.flush_interval,
             answers: spec.injected.answers,
+            exactly_once: spec.injected.exactly_once,
+            pace: spec.injected.pace,
             seed: random_u64(),
             ..NodeOptions::new(cluster, core, spec.advertise.clone(), spec.coordinator)
         };
@@ -225,6 +230,7 @@ impl RunningNode {
             data_dir: Some(self.data.core(index)),
             link_delay: spec.injected.link_delay,
             faults: spec.injected.faults,
+            heap: Some(crate::allocator::heap_use),
             ..LoopOptions::default()
         };
         let make = move || {

@@ -4,6 +4,8 @@
 // Whoever reads our output may stop reading: `kasha_bench::say!`.
 #![deny(clippy::print_stdout)]
 
+mod allocator;
+mod bench;
 mod cli;
 mod commands;
 mod duration;
@@ -19,7 +21,7 @@ use std::io::{self, IsTerminal, Write};
 use clap::{Parser, Subcommand};
 
 #[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+static ALLOCATOR: allocator::Counting = allocator::Counting;
 
 /// An in-memory key-value store whose every update takes effect exactly once and is durable after one round trip.
 #[derive(Parser)]
@@ -42,7 +44,7 @@ enum Command {
     /// Kill, freeze and disturb a small cluster under load, and show that nothing is lost or doubled.
     Demo(commands::DemoArguments),
     /// Measure, as ratios within one run.
-    Bench(commands::BenchArguments),
+    Bench(bench::BenchArguments),
     /// Run whole clusters in a deterministic world and check what they promise.
     Sim(sim::SimArguments),
     /// One node of a demonstration or benchmark, with faults and delays injected. Not for servers.
@@ -86,7 +88,7 @@ fn main() {
         }),
         Command::Status(arguments) => status::run(&arguments),
         Command::Demo(arguments) => commands::demo(&arguments),
-        Command::Bench(arguments) => commands::bench(&arguments),
+        Command::Bench(arguments) => bench::run(&arguments),
         Command::Sim(arguments) => sim::run(&arguments),
         Command::InternalNode(arguments) => commands::internal_node(&arguments),
     };

@@ -64,6 +64,12 @@ pub struct ClusterSpec {
     pub fault_seed: u64,
     /// A node's lease: how soon a silent node is replaced.
     pub lease: Duration,
+    /// Memory for the log of each replica, in MiB; `None`: what an internal node has by default.
+    pub memory_mib: Option<u64>,
+    /// Keep no completion records, to see what they cost.
+    pub without_records: bool,
+    /// Unsynced bytes that begin a sync although nobody waits; `None`: the default.
+    pub sync_bytes: Option<u64>,
 }
 
 impl ClusterSpec {
@@ -84,6 +90,9 @@ impl ClusterSpec {
             duplicate_per_mille: 0,
             fault_seed: 0,
             lease: kasha_types::limits::NODE_LEASE,
+            memory_mib: None,
+            without_records: false,
+            sync_bytes: None,
         }
     }
 
@@ -123,6 +132,15 @@ impl ClusterSpec {
         flag("duplicate-per-mille", self.duplicate_per_mille.to_string());
         flag("fault-seed", self.fault_seed.wrapping_add(u64::from(node.0)).to_string());
         flag("lease", microseconds(self.lease));
+        if let Some(mebibytes) = self.memory_mib {
+            flag("memory-mib", mebibytes.to_string());
+        }
+        if let Some(bytes) = self.sync_bytes {
+            flag("sync-bytes", bytes.to_string());
+        }
+        if self.without_records {
+            arguments.push("--without-records".to_owned());
+        }
         if node == NodeId(1) {
             arguments.push("--host-coordinator".to_owned());
         }

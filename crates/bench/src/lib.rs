@@ -1,6 +1,6 @@
-//! Load generators, the latency benchmark and the demo.
+//! Load generators, the benchmarks and the demo.
 //!
-//! Both measure real processes: [`Children`] starts a cluster of `kasha internal-node`, each with its own data folder,
+//! They measure real processes: [`Children`] starts a cluster of `kasha internal-node`, each with its own data folder,
 //! and the load comes from client sessions on event loops of this process. Nothing here is part of a server, and
 //! nothing here decides what is right: numbers are compared with one another in one run on one machine (section 12),
 //! counters with the answers that clients were given (E1).
@@ -11,21 +11,33 @@
 // Whoever reads our output may stop reading: `say!`.
 #![deny(clippy::print_stdout)]
 
+mod benchmarks;
 mod children;
 mod client;
 mod demo;
+mod harness;
 mod latency;
 pub mod limits;
+mod plot;
 mod ports;
 mod report;
 pub mod rivals;
 mod say;
+mod section;
+mod suite;
+mod targets;
 mod watch;
 
+pub use benchmarks::{BENCHMARKS, Benchmark};
 pub use children::{Answers, Children, ClusterSpec};
 pub use client::is_whole;
 pub use demo::{DemoOptions, demo};
+pub use harness::BenchOptions;
 pub use latency::{LatencyOptions, latency};
+pub use plot::{Axis, Plot, Series};
 pub use report::{LatencyReport, Machine, Mode, ModeResult};
 pub use say::say;
+pub use section::{Cell, Section, Table};
+pub use suite::{Report, all};
+pub use targets::{Bound, Judged, TARGETS, Target, judge};
 pub use watch::{Seen, Watch};

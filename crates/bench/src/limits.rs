@@ -31,3 +31,10 @@ pub const LOG_TAIL_BYTES: usize = 2000;
 
 /// Longest time that a histogram can hold, in nanoseconds; longer ones count as this.
 pub const LATENCY_MAX_NANOS: u64 = 60_000_000_000;
+
+/// Rounds of each mode, whatever time they take: one alone says nothing of the noise.
+pub const ROUNDS_MIN: u32 = 2;
+
+/// Memory for the log of each replica. Overwritten values keep theirs until all of their segment is dead, so a
+/// benchmark needs room for much of what it writes; what it does not write costs nothing.
+pub const BENCH_MEMORY_MIB: u64 = 4096;

@@ -3,10 +3,11 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use hdrhistogram::Histogram;
 use serde::Serialize;
 
-use crate::limits::LATENCY_MAX_NANOS;
+use crate::harness::{Measured, per};
+use crate::plot::{Axis, Plot, Series};
+use crate::section::{Cell, Section, Table, rounded};
 
 /// How updates are made durable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -61,29 +62,6 @@ impl Machine {
     }
 }
 
-/// One mode's measurements at one `f`.
-#[derive(Clone, Debug)]
-pub(crate) struct Measured {
-    pub(crate) faults: u8,
-    pub(crate) mode: Mode,
-    pub(crate) latency: Histogram<u64>,
-    pub(crate) fast: u64,
-    pub(crate) retried: u64,
-}
-
-impl Measured {
-    pub(crate) fn new(faults: u8, mode: Mode) -> Self {
-        let latency = Histogram::new_with_bounds(1, LATENCY_MAX_NANOS, 3).expect("valid bounds");
-        Self { faults, mode, latency, fast: 0, retried: 0 }
-    }
-
-    pub(crate) fn record(&mut self, nanos: u64, is_fast: bool, attempts: u32) {
-        self.latency.saturating_record(nanos);
-        self.fast += u64::from(is_fast);
-        self.retried += u64::from(attempts > 1);
-    }
-}
-
 /// One line of the report.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ModeResult {
@@ -105,30 +83,26 @@ pub struct ModeResult {
     pub fast_path_rate: f64,
     /// Share of them that took more than one attempt.
     pub retried_rate: f64,
+    /// Processor time of the primary's event loop for one update, in microseconds.
+    pub cpu_us: f64,
 }
 
-impl From<&Measured> for ModeResult {
-    fn from(measured: &Measured) -> Self {
-        let Measured { faults, mode, latency, fast, retried } = measured;
-        let operations = latency.len();
-        let share = |count: u64| if operations == 0 { 0.0 } else { count as f64 / operations as f64 };
-        let percentile = |percentile| microseconds(latency.value_at_percentile(percentile) as f64);
+impl ModeResult {
+    fn new(faults: u8, mode: Mode, measured: &Measured) -> Self {
+        let percentile = |percentile| rounded(measured.percentile_us(percentile), 2);
         Self {
-            faults: *faults,
-            mode: *mode,
+            faults,
+            mode,
             p50_us: percentile(50.0),
             p99_us: percentile(99.0),
             p999_us: percentile(99.9),
-            mean_us: microseconds(latency.mean()),
-            operations,
-            fast_path_rate: share(*fast),
-            retried_rate: share(*retried),
+            mean_us: rounded(measured.tally.latency.mean() / 1000.0, 2),
+            operations: measured.tally.updates,
+            fast_path_rate: measured.fast_path_rate(),
+            retried_rate: per(measured.tally.retried as f64, measured.tally.updates as f64),
+            cpu_us: rounded(measured.cpu_us(), 2),
         }
     }
-}
-
-fn microseconds(nanos: f64) -> f64 {
-    (nanos / 10.0).round() / 100.0
 }
 
 /// What the latency benchmark found.
@@ -150,8 +124,14 @@ pub struct LatencyReport {
 }
 
 impl LatencyReport {
-    pub(crate) fn new(machine: Machine, link_delay_us: u64, value_bytes: usize, measured: &[Measured]) -> Self {
-        let results: Vec<ModeResult> = measured.iter().map(ModeResult::from).collect();
+    pub(crate) fn new(
+        machine: Machine,
+        link_delay_us: u64,
+        value_bytes: usize,
+        measured: &[(u8, Mode, Measured)],
+    ) -> Self {
+        let result = |(faults, mode, measured): &(u8, Mode, Measured)| ModeResult::new(*faults, *mode, measured);
+        let results: Vec<ModeResult> = measured.iter().map(result).collect();
         let mut ratios = BTreeMap::new();
         let mut fast_path_rate = 0.0;
         let largest = results.iter().map(|result| result.faults).max();
@@ -174,6 +154,47 @@ impl LatencyReport {
         Self { machine, link_delay_us, value_bytes, results, ratios, fast_path_rate }
     }
 
+    /// As one of all benchmarks' findings. The keys without an `f` are left out: they repeat others.
+    pub(crate) fn into_section(self) -> Section {
+        let about = format!(
+            "one client, one update at a time: values of {} bytes, {} µs each way",
+            self.value_bytes, self.link_delay_us
+        );
+        let mut section = Section::new("latency", about);
+        let columns = ["f", "mode", "p50 µs", "p99 µs", "p99.9 µs", "mean µs", "CPU µs", "updates", "fast path"];
+        let mut table = Table::new("Latency of an update", &columns);
+        for result in &self.results {
+            table.row([
+                Cell::from(u64::from(result.faults)),
+                Cell::from(result.mode.name()),
+                Cell::Number(result.p50_us, 1),
+                Cell::Number(result.p99_us, 1),
+                Cell::Number(result.p999_us, 1),
+                Cell::Number(result.mean_us, 1),
+                Cell::Number(result.cpu_us, 2),
+                Cell::from(result.operations),
+                if result.mode == Mode::Kasha { Cell::Share(result.fast_path_rate) } else { Cell::Nothing },
+            ]);
+        }
+        section.tables.push(table);
+        let line = |mode: Mode| Series {
+            name: mode.name().to_owned(),
+            points: (self.results.iter().filter(|result| result.mode == mode))
+                .map(|result| (f64::from(result.faults), result.p50_us))
+                .collect(),
+        };
+        section.plots.push(Plot {
+            file: "latency".to_owned(),
+            title: "Median latency of an update".to_owned(),
+            x: "crashes survived (f)",
+            y: "µs",
+            axis: Axis::Linear,
+            series: Mode::ALL.map(line).into(),
+        });
+        section.ratios = self.ratios.into_iter().filter(|(name, _)| name.starts_with("latency.")).collect();
+        section
+    }
+
     /// As JSON, for the ledger of measurements.
     ///
     /// # Panics
@@ -185,7 +206,7 @@ impl LatencyReport {
 }
 
 fn ratio(this: f64, other: f64) -> f64 {
-    if other == 0.0 { 0.0 } else { (this / other * 1000.0).round() / 1000.0 }
+    rounded(per(this, other), 3)
 }
 
 impl fmt::Display for LatencyReport {
@@ -239,14 +260,16 @@ impl fmt::Display for LatencyReport {
 mod tests {
     use super::*;
 
-    fn measured(faults: u8, mode: Mode, micros: u64) -> Measured {
-        let mut measured = Measured::new(faults, mode);
+    fn measured(faults: u8, mode: Mode, micros: u64) -> (u8, Mode, Measured) {
+        let mut measured = Measured::new();
         for n in 0..1000u64 {
             // One in a thousand is slow, and not fast.
             let slow = if n == 999 { 100 } else { 1 };
-            measured.record(micros * slow * 1000, mode == Mode::Kasha && slow == 1, 1);
+            measured.tally.latency.saturating_record(micros * slow * 1000);
+            measured.tally.updates += 1;
+            measured.tally.fast += u64::from(mode == Mode::Kasha && slow == 1);
         }
-        measured
+        (faults, mode, measured)
     }
 
     fn report() -> LatencyReport {
@@ -312,7 +335,7 @@ mod tests {
 
     #[test]
     fn nothing_measured_is_no_panic() {
-        let empty = [Measured::new(1, Mode::Kasha), Measured::new(1, Mode::Sync)];
+        let empty = [(1, Mode::Kasha, Measured::new()), (1, Mode::Sync, Measured::new())];
         let report = LatencyReport::new(Machine::this(), 0, 0, &empty);
         assert!(report.ratios["kasha/sync"].abs() < 1e-9);
     }

@@ -204,6 +204,8 @@ impl Coordinator {
             | Message::TableAnswer { .. }
             | Message::GetStatus { .. }
             | Message::StatusIs { .. }
+            | Message::GetUsage { .. }
+            | Message::UsageIs { .. }
             | Message::HeartbeatAnswer { .. }
             | Message::LeaseVerdict { .. }
             | Message::Ping { .. }

@@ -40,4 +40,4 @@ mod witnessing;
 
 pub use kasha_replication::Pace;
 pub use node::Node;
-pub use options::{Answers, NodeOptions, StartError};
+pub use options::{Answers, ExactlyOnce, NodeOptions, StartError};

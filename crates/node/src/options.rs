@@ -20,6 +20,17 @@ pub enum Answers {
     Unreplicated,
 }
 
+/// Whether updates have completion records.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum ExactlyOnce {
+    /// As the design says.
+    #[default]
+    On,
+    /// No record, no look-up: what is sent again runs again. For benchmarks only, to see what the records cost; no
+    /// server configuration reaches it.
+    Off,
+}
+
 /// A core's options.
 #[derive(Clone, Debug)]
 pub struct NodeOptions {
@@ -49,11 +60,13 @@ pub struct NodeOptions {
     pub flush_interval: Duration,
     /// How fast members and witnesses are sent what they lack.
     pub pace: Pace,
-    /// Term of a client's lease, in milliseconds, as the coordinator grants it. What ends later than one and a half from now
-    /// is no lease; one that has been over for a term, by the client's last word, is asked about.
+    /// Term of a client's lease, in milliseconds, as the coordinator grants it. What ends later than one and a half
+    /// from now is no lease; one that has been over for a term, by the client's last word, is asked about.
     pub client_lease_millis: u64,
     /// When answers leave.
     pub answers: Answers,
+    /// Whether updates have completion records.
+    pub exactly_once: ExactlyOnce,
     /// Seed of this core's draws.
     pub seed: u64,
 }
@@ -78,6 +91,7 @@ impl NodeOptions {
             pace: Pace::default(),
             client_lease_millis: limits::CLIENT_LEASE_MILLIS,
             answers: Answers::Speculative,
+            exactly_once: ExactlyOnce::On,
             seed: 0,
         }
     }

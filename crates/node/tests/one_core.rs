@@ -3,6 +3,7 @@
 mod common;
 
 use common::{CONN, Core, Heard, configuration};
+use kasha_node::ExactlyOnce;
 use kasha_types::{ClientId, ClusterTime, Epoch, NodeId, Tick};
 use kasha_wire::frame::Kind;
 use kasha_wire::operation::ItemsBuffer;
@@ -30,6 +31,19 @@ fn e2_a_retry_gets_the_same_bytes_and_runs_nothing() {
     assert!(done(&first));
     assert_eq!(result_of(core.update((1, 1), 1, &Update::Increment { key: b"n", delta: 5 })), first);
     assert_eq!(core.get(b"n"), Some(Heard::Read([&[0, 1, 0, 0, 0, 0, 0, 0, 0][..], b"5"].concat())));
+}
+
+/// What benchmarks compare with. A failed condition changes nothing, so that its group would be empty.
+#[test]
+fn without_completion_records_a_retry_runs_again() {
+    let mut core = Core::serving_as(1 << 30, |options| options.exactly_once = ExactlyOnce::Off);
+    let incr = Update::Increment { key: b"n", delta: 5 };
+    let first = result_of(core.update((1, 1), 1, &incr));
+    let again = result_of(core.update((1, 1), 1, &incr));
+    assert!(done(&first) && done(&again) && first != again);
+    let absent = Update::PutIfAbsent { key: b"n", value: b"v" };
+    assert_eq!(result_of(core.update((1, 2), 2, &absent)).first(), Some(&1));
+    assert_eq!(core.get(b"n"), Some(Heard::Read([&[0, 2, 0, 0, 0, 0, 0, 0, 0][..], b"10"].concat())));
 }
 
 #[test]

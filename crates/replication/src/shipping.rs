@@ -19,9 +19,6 @@ use kasha_wire::message::{AttachAt, Message};
 use crate::peer::{Copying, Older};
 use crate::{FenceReport, MemberCore, Peer, PeerState};
 
-/// Unsynced bytes that begin a round although nobody waits: about fifty small updates (CURP 5).
-const SYNC_BYTES_MAX: u64 = 16 * 1024;
-
 /// Names no segment: there is no more to copy.
 pub const CLOSING_MARK: SegmentId = SegmentId(u32::MAX);
 
@@ -32,6 +29,8 @@ pub struct Pace {
     pub retry: Duration,
     /// How long bytes that nobody waits for may stay unsynced.
     pub sync_interval: Duration,
+    /// Unsynced bytes that begin a round although nobody waits: about fifty small updates (CURP 5).
+    pub sync_bytes: u64,
     /// Bytes of one append, unless a single group is longer: a piece that a receiver takes in one turn.
     pub append_bytes: u32,
     /// Bytes of one part of a copied segment; one is under way at a time, so that copying leaves room for the live tail.
@@ -46,6 +45,7 @@ impl Default for Pace {
         Self {
             retry: Duration::from_millis(25),
             sync_interval: Duration::from_millis(5),
+            sync_bytes: 16 * 1024,
             append_bytes: 1024 * 1024,
             copy_bytes: 256 * 1024,
             window_bytes: 4 * 1024 * 1024,
@@ -312,7 +312,7 @@ impl Shipping {
         let since = *self.unsynced_since.get_or_insert(now);
         self.confirm_wanted
             || self.synced < self.wanted.min(end)
-            || end - self.synced.min(end) >= SYNC_BYTES_MAX
+            || end - self.synced.min(end) >= self.pace.sync_bytes
             || now.since(since) >= self.pace.sync_interval
     }
 

@@ -15,6 +15,7 @@ const CONFIG: LogConfig = LogConfig { segment_bytes: 1 << 20, memory_max_bytes: 
 const PACE: Pace = Pace {
     retry: Duration::from_millis(25),
     sync_interval: Duration::from_millis(5),
+    sync_bytes: 16 * 1024,
     append_bytes: 10_000,
     copy_bytes: 10_000,
     window_bytes: 45_000,

@@ -125,7 +125,6 @@ pub struct EventLoop<M> {
     machine: M,
     effects: Effects,
     held: Held,
-    turns: u64,
 }
 
 impl<M: Machine> EventLoop<M> {
@@ -138,14 +137,14 @@ impl<M: Machine> EventLoop<M> {
         options: LoopOptions,
         make: impl FnOnce(&dyn Disk, Tick, &mut Effects) -> Result<M, Box<dyn Error + Send + Sync>>,
     ) -> Result<Self, LoopError> {
-        let LoopOptions { name, listen, identity, spin, data_dir, link_delay, faults, limits } = options;
+        let LoopOptions { name, listen, identity, spin, data_dir, link_delay, faults, heap, limits } = options;
         let poll = Poll::new().map_err(|error| LoopError::System("make an event queue", error))?;
         let start = |error| LoopError::System("watch a socket", error);
         let waker = Arc::new(Waker::new(poll.registry(), WAKER).map_err(start)?);
         let timer = Timer::new(poll.registry(), TIMER).map_err(start)?;
         let registry = poll.registry().try_clone().map_err(start)?;
         let inbound = Inbound::new(link_delay, faults);
-        let network = Network::new(registry, listen, identity, limits, inbound).map_err(start)?;
+        let network = Network::new(registry, listen, identity, limits, inbound, heap).map_err(start)?;
         let disk = data_dir.as_deref().map_or_else(|| Ok(FolderDisk::none()), FolderDisk::open)?;
         let handle = LoopHandle { stop: Arc::new(AtomicBool::new(false)), waker };
         let on_news = handle.clone();
@@ -153,7 +152,7 @@ impl<M: Machine> EventLoop<M> {
         let mut effects = Effects::new();
         let machine = make(&disk, Clock::now(), &mut effects).map_err(LoopError::Start)?;
         let (events, held) = (Events::with_capacity(EVENTS), Held::new());
-        Ok(Self { poll, events, timer, handle, spin, network, storage, machine, effects, held, turns: 0 })
+        Ok(Self { poll, events, timer, handle, spin, network, storage, machine, effects, held })
     }
 
     /// For other threads.
@@ -177,7 +176,7 @@ impl<M: Machine> EventLoop<M> {
     /// Turns so far.
     #[must_use]
     pub fn turns(&self) -> u64 {
-        self.turns
+        self.network.turns
     }
 
     /// Runs until stopped.
@@ -199,7 +198,7 @@ impl<M: Machine> EventLoop<M> {
     }
 
     fn turn(&mut self, application: &mut impl Application<M>) -> Result<Control, LoopError> {
-        self.turns += 1;
+        self.network.turns += 1;
         self.storage.collect()?;
         let now = Clock::now();
         for event in &self.events {

@@ -30,6 +30,7 @@ mod paths;
 mod spawn;
 mod storage;
 mod timer;
+mod usage;
 
 pub use clock::{Clock, boot_id, random_u64};
 pub use data_dir::{DataDir, DataDirError};
@@ -39,3 +40,4 @@ pub use network::{ListenError, NetworkStats, listen};
 pub use options::{ClusterCell, FrameFaults, Identity, LoopOptions};
 pub use spawn::spawn_loop;
 pub use storage::FolderDisk;
+pub use usage::{HeapUse, thread_cpu_nanos};

@@ -21,6 +21,7 @@ use mio::net::{TcpListener, TcpStream};
 use mio::{Interest, Registry, Token};
 use rustix::net::sockopt;
 
+use crate::HeapUse;
 use crate::connection::{Connection, Phase, Role, Table};
 use crate::inbound::Inbound;
 use crate::limits::{
@@ -101,6 +102,9 @@ pub(crate) struct Network {
     pub(crate) stats: NetworkStats,
     /// Goodbyes of the coordinator's since it last said anything else, and the last one's reason.
     refusals: (u8, String),
+    /// Turns of the loop, and what its thread has allocated: for whoever asks.
+    pub(crate) turns: u64,
+    heap: Option<fn() -> HeapUse>,
 }
 
 impl Network {
@@ -110,6 +114,7 @@ impl Network {
         identity: Identity,
         limits: Limits,
         inbound: Inbound,
+        heap: Option<fn() -> HeapUse>,
     ) -> io::Result<Self> {
         let listener = match listener {
             Some(listener) => {
@@ -139,6 +144,8 @@ impl Network {
             sweep_at: None,
             stats: NetworkStats::default(),
             refusals: (0, String::new()),
+            turns: 0,
+            heap,
         })
     }
 

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use kasha_types::{ClusterId, CoreId, Incarnation};
 
+use crate::HeapUse;
 use crate::limits::Limits;
 
 /// The cluster that this process belongs to, shared by its loops. 0 until it is known; then it never changes.
@@ -79,6 +80,8 @@ pub struct LoopOptions {
     pub link_delay: Duration,
     /// Injected faults.
     pub faults: Option<FrameFaults>,
+    /// How the program's allocator tells what the present thread has allocated, if it does.
+    pub heap: Option<fn() -> HeapUse>,
     /// Limits.
     pub limits: Limits,
 }

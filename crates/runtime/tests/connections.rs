@@ -10,10 +10,10 @@ use std::time::Duration;
 
 use kasha_machine::{Effect, Effects, Gate, Input, Machine};
 use kasha_runtime::limits::Limits;
-use kasha_runtime::{Clock, FrameFaults, LoopError, LoopOptions, listen};
+use kasha_runtime::{Clock, FrameFaults, HeapUse, LoopError, LoopOptions, listen};
 use kasha_types::limits::FRAME_BYTES_MAX;
 use kasha_types::{ClusterId, CoreId, LogSlice, NodeId, ShardId, Tick};
-use kasha_wire::Kind;
+use kasha_wire::{Kind, Message};
 use support::{CLUSTER, Echo, Raw, Server, Stuck, frame, hello};
 
 #[test]
@@ -52,6 +52,31 @@ fn large_frames_pass() {
         assert_eq!(client.answer(), payload);
     }
     server.stop();
+}
+
+#[test]
+fn the_loop_itself_tells_what_it_has_used_up() {
+    let heap = || HeapUse { allocations: 7, bytes: 11 };
+    let faults = FrameFaults { drop_per_mille: 1000, duplicate_per_mille: 0, seed: 1 };
+    let options = LoopOptions { heap: Some(heap), faults: Some(faults), ..LoopOptions::default() };
+    let echo = Echo::new();
+    let handled = Arc::clone(&echo.handled);
+    let server = Server::start(options, move |_| echo);
+    let mut client = Raw::greeted(server.address);
+    let mut usage = |id: u64| {
+        let mut question = Vec::new();
+        Message::GetUsage { id }.encode(&mut question);
+        client.0.write_all(&question).unwrap();
+        match client.message() {
+            Message::UsageIs { id: answered, usage } if answered == id => usage,
+            other => panic!("{other:?}"),
+        }
+    };
+    let (first, second) = (usage(1), usage(2));
+    assert_eq!((first.allocations, first.heap_bytes), (7, 11));
+    assert!(first.cpu_nanos > 0 && second.cpu_nanos > first.cpu_nanos && second.turns > first.turns);
+    server.stop();
+    assert_eq!(handled.load(Ordering::SeqCst), 0, "no machine hears of it");
 }
 
 #[test]

@@ -9,7 +9,7 @@ use kasha_types::{
 
 use crate::codec::Bytes;
 use crate::frame::{self, Kind};
-use crate::status::CoreStatus;
+use crate::status::{CoreStatus, LoopUsage};
 use crate::{Configuration, DecodeError, Reader, Wire, wire_struct};
 
 macro_rules! messages {
@@ -48,6 +48,18 @@ macro_rules! messages {
 #[must_use]
 pub fn is_handshake(kind: u8, payload: &[u8]) -> bool {
     kind == Kind::Message as u8 && matches!(payload.first(), Some(1..=3))
+}
+
+/// The id of a question for the event loop itself ([`Message::GetUsage`]), if this frame is one.
+#[must_use]
+pub fn usage_question(kind: u8, payload: &[u8]) -> Option<u64> {
+    if kind != Kind::Message as u8 || payload.first() != Some(&19) {
+        return None;
+    }
+    match Message::decode(payload) {
+        Ok(Message::GetUsage { id }) => Some(id),
+        Ok(_) | Err(_) => None,
+    }
 }
 
 messages! {
@@ -151,6 +163,18 @@ messages! {
         id: u64,
         /// It.
         status: CoreStatus,
+    },
+    /// Anyone to an event loop: what have you used up? Answered by the loop itself, whatever its machine is.
+    GetUsage = 19 {
+        /// Echoed.
+        id: u64,
+    },
+    /// What the event loop's thread has used up so far.
+    UsageIs = 20 {
+        /// Of the request.
+        id: u64,
+        /// It.
+        usage: LoopUsage,
     },
 
     /// Core to coordinator: alive; and what it wants committed. Reports are repeated until the configuration shows them.
@@ -688,5 +712,19 @@ mod tests {
         let names = Message::TABLE.iter().filter(|(_, number)| is_handshake(*number)).map(|(name, _)| *name);
         assert_eq!(names.collect::<Vec<_>>(), ["Hello", "Welcome", "Goodbye"]);
         assert!(!super::is_handshake(Kind::Answer as u8, &[1]));
+    }
+
+    #[test]
+    fn the_loop_knows_its_own_question() {
+        let payload = |message: &Message| {
+            let mut out = Vec::new();
+            message.put(&mut out);
+            out
+        };
+        let question = payload(&Message::GetUsage { id: 7 });
+        assert_eq!(usage_question(Kind::Message as u8, &question), Some(7));
+        assert_eq!(usage_question(Kind::Request as u8, &question), None);
+        assert_eq!(usage_question(Kind::Message as u8, &question[..4]), None);
+        assert_eq!(usage_question(Kind::Message as u8, &payload(&Message::GetStatus { id: 7 })), None);
     }
 }

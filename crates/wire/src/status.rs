@@ -81,7 +81,26 @@ pub struct WitnessStatus {
     pub rejected: u64,
 }
 
+/// What an event loop's thread has used up since it began. For benchmarks: the difference of two, over the operations
+/// between them, is what one operation costs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LoopUsage {
+    /// Processor time of the thread, in nanoseconds (`CLOCK_THREAD_CPUTIME_ID`).
+    pub cpu_nanos: u64,
+    /// Heap allocations of the thread; 0 where the program does not count them.
+    pub allocations: u64,
+    /// Bytes that the thread has allocated and not freed; 0 where the program does not count them.
+    pub heap_bytes: u64,
+    /// Turns of the loop.
+    pub turns: u64,
+    /// Frames received, handshakes excepted.
+    pub frames_received: u64,
+    /// Frames given to a connection.
+    pub frames_sent: u64,
+}
+
 wire_struct! {
+    LoopUsage { cpu_nanos, allocations, heap_bytes, turns, frames_received, frames_sent }
     CoreStatus { core, incarnation, configuration, lease, replicas, witnesses }
     ReplicaStatus { shard, epoch, primary, state, end, synced, unsynced_operations, objects, memory_bytes,
         memory_max_bytes, clients, completion_records, updates, reads, fast_answers, gated_answers,

@@ -77,6 +77,36 @@ fn the_comparison_measures_every_store_or_says_what_is_missing() {
     assert!(json["ratios"]["rivals.100us.kasha-fsync/etcd.p50"].is_f64(), "{json}");
 }
 
+fn benchmark(arguments: &[&str]) -> Json {
+    let folder = Folder::new("bench");
+    let file = folder.path().join("report.json");
+    let common = ["--rounds", "2", "--round", "50ms", "--json", file.to_str().unwrap(), "--svg"];
+    let plots = folder.path().join("plots");
+    let output = run(&[&["bench"], arguments, &common[..], &[plots.to_str().unwrap()]].concat());
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap()
+}
+
+#[test]
+fn many_clients_are_really_there_and_weighed() {
+    let json = benchmark(&["clients", "--states", "3000"]);
+    assert_eq!(json["ratios"]["clients.states"], 3000.0, "{json}");
+    assert!(json["ratios"]["clients.bytes_each"].as_f64().is_some_and(|bytes| bytes > 50.0), "{json}");
+    assert!(json["ratios"]["clients.many/one.p50"].as_f64().is_some_and(|ratio| ratio > 0.0), "{json}");
+    assert_eq!(json["targets"].as_array().unwrap().len(), 2, "{json}");
+}
+
+#[test]
+fn a_recovery_is_one_of_a_shard_that_was_filled() {
+    // Out of patience after the first point.
+    let json = benchmark(&["recovery", "--mebibytes", "16", "--patience", "1s"]);
+    let row = &json["sections"][0]["tables"][0]["rows"][0];
+    assert!(row["log MiB"].as_u64().is_some_and(|mebibytes| mebibytes >= 16), "{json}");
+    assert!(row["operations"].as_u64().is_some_and(|operations| operations > 10_000), "{json}");
+    // Nobody takes over before the lease is over.
+    assert!(json["ratios"]["recovery.largest.leases"].as_f64().is_some_and(|leases| leases > 0.8), "{json}");
+}
+
 #[test]
 fn a_reader_that_has_seen_enough_is_no_error() {
     let kasha = kasha_process_tests::process::binary().display();

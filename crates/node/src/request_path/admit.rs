@@ -16,6 +16,7 @@ use kasha_wire::Refusal;
 use kasha_wire::hot::Envelope;
 
 use super::{Origin, Path, Received, Stop, Wish};
+use crate::ExactlyOnce;
 use crate::serving::UNSYNCED_OPERATIONS_MAX;
 
 /// This shard, in this term, may run it. The scratch memory holds its slots.
@@ -69,6 +70,7 @@ impl Path<'_> {
     pub(super) fn look_up<'a>(&mut self, log: &Log, Admitted(received): Admitted<'a>) -> Result<Fresh<'a>, Stop> {
         let request = &received.request;
         let found = match received.origin {
+            Origin::Client(_) if self.core.options.exactly_once == ExactlyOnce::Off => LookUp::New,
             Origin::Client(_) => self.state.tracker.look_up(request),
             Origin::Suspect | Origin::Replay if planted::is_on(Bug::ReplayWithoutLookUp) => LookUp::New,
             // Against the acknowledgement of this shard's own log (R4.5).

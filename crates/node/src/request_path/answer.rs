@@ -52,12 +52,12 @@ impl Path<'_> {
                 Release::Now => false,
                 Release::NowAsSynced | Release::WhenSynced => true,
             },
-            result: &[],
+            result: if recorded.result().is_some() { &[] } else { &self.core.scratch.result },
         };
         let mark = out.mark();
-        view.encode(log.slice(recorded.result()), out.arena());
+        view.encode(recorded.result().map_or(&[], |result| log.slice(result)), out.arena());
         let head = out.span_from(mark);
-        out.push(Effect::Send { to: caller.to, head, tail: Some(recorded.result()), gate });
+        out.push(Effect::Send { to: caller.to, head, tail: recorded.result(), gate });
     }
 
     fn release(&mut self, caller: &Caller, overlap: Overlap) -> Release {

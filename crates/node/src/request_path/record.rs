@@ -16,13 +16,15 @@ use kasha_wire::Body;
 use super::execute::Executed;
 use super::order::Overlap;
 use super::{Origin, Path, Received};
+use crate::ExactlyOnce;
 use crate::core::Scratch;
 use crate::operation_keys::OperationKey;
 
 /// A result that is in the log.
 pub(super) struct Recorded {
     rpc: RpcId,
-    result: LogSlice,
+    /// Where its record keeps it. `None` with [`ExactlyOnce::Off`]: it is in the scratch memory.
+    result: Option<LogSlice>,
     end: u64,
     overlap: Overlap,
 }
@@ -32,7 +34,7 @@ impl Recorded {
         self.rpc
     }
 
-    pub(super) fn result(&self) -> LogSlice {
+    pub(super) fn result(&self) -> Option<LogSlice> {
         self.result
     }
 
@@ -64,6 +66,9 @@ impl Path<'_> {
 
     /// Completes an update: from here on it has run (E1).
     pub(super) fn record(&mut self, mut group: GroupWriter<'_>, executed: Executed<'_>, overlap: Overlap) -> Recorded {
+        if self.core.options.exactly_once == ExactlyOnce::Off {
+            return self.commit_unrecorded(group, &executed.received, overlap);
+        }
         let Executed { received, keep_under, .. } = executed;
         let (mut request, acknowledgement) = (received.request, self.acknowledgement(&received));
         if acknowledgement == Acknowledgement::OfTheLog {
@@ -100,7 +105,18 @@ impl Path<'_> {
             received.body.footprint(hashes);
             serving.executed(end, request.rpc, hashes);
         }
-        Recorded { rpc: request.rpc, result, end, overlap }
+        Recorded { rpc: request.rpc, result: Some(result), end, overlap }
+    }
+
+    /// What [`ExactlyOnce::Off`] does: the changes alone. One that changes nothing leaves nothing behind.
+    fn commit_unrecorded(&mut self, group: GroupWriter<'_>, received: &Received<'_>, overlap: Overlap) -> Recorded {
+        let end = if group.is_empty() { group.log().end().offset } else { group.commit().end.offset };
+        let rpc = received.request.rpc;
+        if let Some(serving) = &mut self.serving {
+            received.body.footprint(&mut self.core.scratch.hashes);
+            serving.executed(end, rpc, &self.core.scratch.hashes);
+        }
+        Recorded { rpc, result: None, end, overlap }
     }
 
     fn acknowledgement(&mut self, received: &Received<'_>) -> Acknowledgement {
@@ -133,6 +149,6 @@ impl Path<'_> {
     fn saved(&self, rpc: RpcId, place: Place, offset: u64, len: usize) -> Recorded {
         let result = LogSlice { shard: self.shard, offset, len: len as u32 };
         let end = if planted::is_on(Bug::DuplicateUngated) { 0 } else { place.0 + 1 };
-        Recorded { rpc, result, end, overlap: Overlap::Unsynced }
+        Recorded { rpc, result: Some(result), end, overlap: Overlap::Unsynced }
     }
 }

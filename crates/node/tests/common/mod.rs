@@ -176,7 +176,11 @@ impl Core {
     }
 
     pub fn serving_with(memory_max_bytes: u64) -> Self {
-        let mut core = Self::start(Files::default(), memory_max_bytes);
+        Self::serving_as(memory_max_bytes, |_| ())
+    }
+
+    pub fn serving_as(memory_max_bytes: u64, change: impl FnOnce(&mut NodeOptions)) -> Self {
+        let mut core = Self::start_with(Files::default(), memory_max_bytes, change);
         core.message(Message::ConfigurationIs { configuration: configuration(1, 1, ShardPhase::Recovering) });
         core.message(Message::ConfigurationIs { configuration: configuration(2, 1, ShardPhase::Serving) });
         core.heartbeat_answered();

@@ -4,6 +4,7 @@ use std::io::{ErrorKind, Read};
 
 use kasha_machine::{Endpoint, Input};
 use kasha_types::{ConnId, Tick};
+use kasha_wire::message::usage_question;
 use kasha_wire::{Kind, Message};
 
 use super::Network;
@@ -12,6 +13,7 @@ use crate::connection::{Phase, Role};
 use crate::cutter::{Fed, Verdict};
 use crate::handshake;
 use crate::limits::{TURN_CONNECTION_BYTES, TURN_INPUT_BYTES};
+use crate::usage;
 
 /// Whether a connection may have more to read without another event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -166,6 +168,10 @@ impl Network {
                     self.goodbye(now, id, &reason);
                     return Verdict::Stop;
                 }
+                if let Some(question) = usage_question(kind, payload) {
+                    self.answer_usage(id, question);
+                    return Verdict::Continue;
+                }
                 self.stats.frames_received += 1;
                 if from == Endpoint::Coordinator {
                     self.refusals.0 = 0;
@@ -200,6 +206,13 @@ impl Network {
             }
             (Phase::Closing { .. }, _) => Verdict::Stop,
         }
+    }
+
+    fn answer_usage(&mut self, id: ConnId, question: u64) {
+        let usage = usage::now(&self.stats, self.turns, self.heap);
+        let connection = self.table.get(id).expect("its frame is being handled");
+        Message::UsageIs { id: question, usage }.encode(connection.output.tail());
+        self.mark_dirty(id);
     }
 
     fn greet(&mut self, id: ConnId, now: Tick, kind: u8, payload: &[u8]) -> Verdict {

@@ -45,6 +45,8 @@ messages! {
     TableAnswer { client, sequence, outcome }
     GetStatus { id }
     StatusIs { id, status }
+    GetUsage { id }
+    UsageIs { id, usage }
     Heartbeat { heartbeat }
     HeartbeatAnswer { sent, lease_millis, cluster_time, clients_below }
     LeaseQuery { clients }

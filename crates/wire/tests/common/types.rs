@@ -5,7 +5,7 @@ use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use kasha_types::*;
 use kasha_wire::codec::Bytes;
 use kasha_wire::message::{AttachAt, GcEntry, Heartbeat, Holding, LeaseInfo, Report, TableCommand, TableOutcome};
-use kasha_wire::status::{CoreStatus, ReplicaStatus, WitnessStatus};
+use kasha_wire::status::{CoreStatus, LoopUsage, ReplicaStatus, WitnessStatus};
 use kasha_wire::*;
 use proptest::collection::vec;
 use proptest::prelude::{Just, Strategy};
@@ -97,6 +97,7 @@ structs! {
         memory_max_bytes, clients, completion_records, updates, reads, fast_answers, gated_answers,
         duplicates_suppressed, refusals, syncs }
     WitnessStatus { shard, list, frozen, held, accepted, rejected }
+    LoopUsage { cpu_nanos, allocations, heap_bytes, turns, frames_received, frames_sent }
 }
 
 /// What a configuration's decoder asks of it.
@@ -263,7 +264,7 @@ macro_rules! every_type {
             Envelope, Appended, SyncRequest, Synced, Recorded, RecordedVerdict, Refusal, Refused, ReadRefused,
             Durability, MemberState, ShardPhase, Member, ShardConfig, NodeInfo, TableInfo, Tablet, Configuration,
             TableCommand, TableOutcome, Report, Heartbeat, LeaseInfo, GcEntry, AttachAt, Holding, CoreStatus, ReplicaStatus, WitnessStatus,
-            Message)
+            LoopUsage, Message)
     };
     ($each:ident: $($ty:ty),*) => { $($each::<$ty>(stringify!($ty));)* };
 }

@@ -1,0 +1,236 @@
+//! `kasha bench`: measurements, as ratios within one run.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use clap::{Args, Subcommand};
+use kasha_bench::{BenchOptions, Benchmark, LatencyOptions, Report, all, latency, say};
+
+use crate::duration::parse;
+
+#[derive(Args)]
+pub struct BenchArguments {
+    #[command(subcommand)]
+    what: Bench,
+}
+
+#[derive(Subcommand)]
+enum Bench {
+    /// Latency of an update: unreplicated, ordinary primary-backup, and Kasha, interleaved.
+    Latency(LatencyArguments),
+    /// Updates a second of 1 to 64 clients in these modes, and the primary's processor time for each.
+    Throughput(BenchmarkArguments),
+    /// The same with and without completion records.
+    ExactlyOnce(BenchmarkArguments),
+    /// One client state on the primary against a million.
+    Clients(BenchmarkArguments),
+    /// An unreplicated update against an empty request.
+    Floor(BenchmarkArguments),
+    /// Everybody on one key, and keys by Zipf's law, against uniform keys.
+    HotKey(BenchmarkArguments),
+    /// How many bytes a sync waits for that nobody waits for.
+    Batch(BenchmarkArguments),
+    /// Heap allocations of an update on the primary's thread.
+    Allocations(BenchmarkArguments),
+    /// Records a second of a witness on one thread, and when tables of several sizes reject.
+    Witness(BenchmarkArguments),
+    /// How long a shard is away when its primary is killed, against bytes and operations.
+    Recovery(BenchmarkArguments),
+    /// Kasha beside etcd and Redis, on a virtual network (root; needs the packages etcd-server and redis-server).
+    Rivals(RivalsArguments),
+    /// All of them, in one file, with their targets.
+    All(AllArguments),
+}
+
+#[derive(Args)]
+struct BenchmarkArguments {
+    /// Write the result to this file.
+    #[arg(long)]
+    json: Option<PathBuf>,
+    /// Draw the plots into this folder.
+    #[arg(long)]
+    svg: Option<PathBuf>,
+    /// Make the folder for the clusters' data in this one; it is removed at the end.
+    #[arg(long)]
+    data: Option<PathBuf>,
+    /// One-way delay of each link; by default 200us for latency and none elsewhere, where processors are measured.
+    #[arg(long, value_parser = parse)]
+    link_delay: Option<Duration>,
+    /// Crashes to survive, where a benchmark has one such number.
+    #[arg(long, value_parser = clap::value_parser!(u8).range(1..=3))]
+    faults: Option<u8>,
+    /// Rounds; the modes take turns in each.
+    #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..))]
+    rounds: u32,
+    /// How long a round lasts.
+    #[arg(long, default_value = "250ms", value_parser = parse)]
+    round: Duration,
+    /// After this time no further round begins (the first two do).
+    #[arg(long, default_value = "2m", value_parser = parse)]
+    patience: Duration,
+    /// Client states, for `clients`.
+    #[arg(long, default_value_t = 1_000_000, value_parser = clap::value_parser!(u32).range(1..=4_000_000))]
+    states: u32,
+    /// MiB of the largest shard, for `recovery`.
+    #[arg(long, default_value_t = 1024, value_parser = clap::value_parser!(u64).range(16..=64 * 1024))]
+    mebibytes: u64,
+}
+
+impl BenchmarkArguments {
+    fn options(&self) -> Result<BenchOptions> {
+        Ok(BenchOptions {
+            data: self.data.clone(),
+            link_delay: self.link_delay,
+            faults: self.faults,
+            rounds: self.rounds,
+            round: self.round,
+            patience: self.patience,
+            states: self.states,
+            bytes: self.mebibytes << 20,
+            ..BenchOptions::new(std::env::current_exe()?)
+        })
+    }
+
+    fn write(&self, report: &Report) -> Result<()> {
+        if let Some(path) = &self.json {
+            report.write_json(path)?;
+        }
+        if let Some(folder) = &self.svg {
+            report.write_plots(folder)?;
+        }
+        Ok(())
+    }
+}
+
+#[derive(Args)]
+struct AllArguments {
+    /// How long they may take together; a minute more at most for what has begun by then.
+    #[arg(long, default_value = "11m", value_parser = parse)]
+    time: Duration,
+    #[command(flatten)]
+    each: BenchmarkArguments,
+}
+
+#[derive(Args)]
+struct LatencyArguments {
+    /// Crashes to survive: a number, or a range like 1..3 (both ends included).
+    #[arg(long, default_value = "1..3", value_parser = parse_faults)]
+    faults: Faults,
+    /// One-way delay of each link.
+    #[arg(long, default_value = "200us", value_parser = parse)]
+    link_delay: Duration,
+    /// Updates per mode and round.
+    #[arg(long, default_value_t = 500)]
+    operations: u32,
+    /// Rounds; the modes take turns in each.
+    #[arg(long, default_value_t = 20)]
+    rounds: u32,
+    /// Write the result to this file.
+    #[arg(long)]
+    json: Option<PathBuf>,
+}
+
+#[derive(Args)]
+struct RivalsArguments {
+    /// One-way delays of every link.
+    #[arg(long, default_value = "500us,2ms", value_delimiter = ',', value_parser = parse)]
+    delays: Vec<Duration>,
+    /// Numbers of callers, each with one update at a time and a client of its own; `-shared`: with one client for all.
+    #[arg(long, default_value = "1,64,64-shared", value_delimiter = ',')]
+    callers: Vec<kasha_bench::rivals::Callers>,
+    /// Rounds; the stores take turns in each.
+    #[arg(long, default_value_t = 6)]
+    rounds: u32,
+    /// How long a store is measured in a round.
+    #[arg(long, default_value = "1s", value_parser = parse)]
+    round_time: Duration,
+    /// How long the network's switch spins before a packet is due, rather than sleep.
+    #[arg(long, default_value = "0", value_parser = parse)]
+    spin: Duration,
+    /// Where the stores keep their data, on a disk; removed afterwards. Default: among temporary files.
+    #[arg(long)]
+    data: Option<PathBuf>,
+    /// Write the result to this file.
+    #[arg(long)]
+    json: Option<PathBuf>,
+}
+
+#[derive(Clone, Debug)]
+struct Faults(Vec<u8>);
+
+fn parse_faults(text: &str) -> Result<Faults, String> {
+    let number =
+        |text: &str| text.parse::<u8>().ok().filter(|n| (1..=3).contains(n)).ok_or("faults are 1, 2 or 3".to_owned());
+    match text.split_once("..") {
+        Some((low, high)) => Ok(Faults((number(low)?..=number(high.trim_start_matches('='))?).collect())),
+        None => Ok(Faults(vec![number(text)?])),
+    }
+}
+
+pub fn run(arguments: &BenchArguments) -> Result<()> {
+    match &arguments.what {
+        Bench::Latency(arguments) => run_latency(arguments),
+        Bench::Throughput(arguments) => run_one("throughput", arguments),
+        Bench::ExactlyOnce(arguments) => run_one("exactly-once", arguments),
+        Bench::Clients(arguments) => run_one("clients", arguments),
+        Bench::Floor(arguments) => run_one("floor", arguments),
+        Bench::HotKey(arguments) => run_one("hot-key", arguments),
+        Bench::Batch(arguments) => run_one("batch", arguments),
+        Bench::Allocations(arguments) => run_one("allocations", arguments),
+        Bench::Witness(arguments) => run_one("witness", arguments),
+        Bench::Recovery(arguments) => run_one("recovery", arguments),
+        Bench::Rivals(arguments) => run_rivals(arguments),
+        Bench::All(arguments) => run_all(arguments),
+    }
+}
+
+fn run_one(name: &str, arguments: &BenchmarkArguments) -> Result<()> {
+    let options = arguments.options()?;
+    let benchmark = Benchmark::named(name).context("every subcommand is a benchmark")?;
+    let report = Report::new(&options, vec![benchmark.run(&options)?]);
+    say!("{report}");
+    arguments.write(&report)
+}
+
+fn run_all(arguments: &AllArguments) -> Result<()> {
+    let report = all(&arguments.each.options()?, arguments.time, |section| say!("{section}"))?;
+    say!("{}", report.summary());
+    arguments.each.write(&report)
+}
+
+fn run_latency(arguments: &LatencyArguments) -> Result<()> {
+    let usual = LatencyOptions::new(std::env::current_exe()?, arguments.faults.0.clone());
+    let report = latency(&LatencyOptions {
+        bench: BenchOptions { rounds: arguments.rounds, patience: Duration::MAX, ..usual.bench },
+        link_delay: arguments.link_delay,
+        operations: arguments.operations,
+        ..usual
+    })?;
+    say!("{report}");
+    write_json(arguments.json.as_deref(), &report.to_json())
+}
+
+fn run_rivals(arguments: &RivalsArguments) -> Result<()> {
+    if let Err(reason) = kasha_netlab::Netlab::available() {
+        say!("SKIPPED the comparison with other stores: {reason}");
+        return Ok(());
+    }
+    let options = kasha_bench::rivals::RivalsOptions {
+        delays: arguments.delays.clone(),
+        callers: arguments.callers.clone(),
+        rounds: arguments.rounds,
+        round_time: arguments.round_time,
+        spin: arguments.spin,
+        data: arguments.data.clone(),
+        ..kasha_bench::rivals::RivalsOptions::new(std::env::current_exe()?)
+    };
+    let report = kasha_bench::rivals::rivals(&options)?;
+    say!("{report}");
+    write_json(arguments.json.as_deref(), &report.to_json())
+}
+
+fn write_json(path: Option<&Path>, json: &str) -> Result<()> {
+    let Some(path) = path else { return Ok(()) };
+    std::fs::write(path, json).with_context(|| format!("cannot write {}", path.display()))
+}

@@ -1,0 +1,76 @@
+//! What completion records cost (RIFL 7.2): the same updates with them and without, in the mode with the least other
+//! work, where their share is the greatest, and in the mode that is served.
+//!
+//! Without them the node looks nothing up and appends the change alone; everything else is the same code.
+
+use crate::ClusterSpec;
+use crate::children::Answers;
+use crate::harness::keys::Keys;
+use crate::harness::load::{Limit, Workload};
+use crate::harness::{Arm, BenchOptions, Clients, Measured, Run, in_turns, per};
+use crate::section::{Cell, Section, Table};
+
+const KEYS: u32 = 100_000;
+const VALUE_BYTES: usize = 100;
+const FAULTS: u8 = 2;
+/// Enough that the primary works in batches, and little enough that clients do not.
+const CLIENTS: usize = 16;
+
+/// Measured with one client, for latency, and with several.
+struct Point {
+    arm: Arm,
+    alone: Measured,
+    crowded: Measured,
+}
+
+pub(super) fn run(options: &BenchOptions) -> anyhow::Result<Section> {
+    let faults = options.faults.unwrap_or(FAULTS);
+    let run = Run::begin("exactly-once", options);
+    let modes = [("unreplicated", 0, Answers::Unreplicated), ("kasha", faults, Answers::Speculative)];
+    let workload = Workload::puts(VALUE_BYTES, Keys::Uniform(KEYS));
+    let mut points = Vec::new();
+    for (mode, faults, answers) in modes {
+        for without_records in [false, true] {
+            let name = format!("{mode} {}", if without_records { "off" } else { "on" });
+            run.say(&format!("starting {name}"));
+            let spec = ClusterSpec { answers, without_records, ..run.spec(&name.replace(' ', "-"), faults) };
+            let mut arm = Arm::start(&name, spec, Clients::new(CLIENTS, faults > 0))?;
+            arm.warm(CLIENTS, &workload, KEYS)?;
+            points.push(Point { arm, alone: Measured::new(), crowded: Measured::new() });
+        }
+    }
+    let limit = Limit::Time(options.round);
+    let rounds = run.rounds(|round| {
+        in_turns(round, &mut points, |Point { arm, alone, crowded }| {
+            arm.round_into(1, &workload, limit, alone)?;
+            arm.round_into(CLIENTS, &workload, limit, crowded)
+        })
+    })?;
+    let about = format!(
+        "with completion records and look-ups, and without; puts of {VALUE_BYTES} bytes to {KEYS} keys; latency of one \
+         client, processor time with {CLIENTS}; f = {faults} where replicated"
+    );
+    let mut section = Section::new("exactly-once", about);
+    let columns = ["mode", "p50 µs", "p99 µs", "CPU µs", "CPU µs, 1 client", "updates/s"];
+    let mut table = Table::new("With and without completion records", &columns);
+    for Point { arm, alone, crowded } in &points {
+        table.row([
+            Cell::from(arm.name.as_str()),
+            Cell::Number(alone.percentile_us(50.0), 1),
+            Cell::Number(alone.percentile_us(99.0), 1),
+            Cell::Number(crowded.cpu_us(), 3),
+            Cell::Number(alone.cpu_us(), 3),
+            Cell::Number(crowded.throughput(), 0),
+        ]);
+    }
+    section.tables.push(table);
+    for (pair, (mode, ..)) in points.chunks(2).zip(modes) {
+        let [on, off] = pair else { unreachable!("pairs") };
+        let name = |figure: &str| format!("exactly_once.{mode}.on/off.{figure}");
+        section.ratio(name("p50"), per(on.alone.percentile_us(50.0), off.alone.percentile_us(50.0)));
+        section.ratio(name("cpu"), per(on.crowded.cpu_us(), off.crowded.cpu_us()));
+        section.ratio(name("updates"), per(on.crowded.throughput(), off.crowded.throughput()));
+    }
+    drop(points);
+    Ok(section.took(run.end()?, rounds))
+}

@@ -1,0 +1,58 @@
+//! The comparison with other stores, in brief, as a part of all benchmarks; `kasha bench rivals` is the whole of it.
+//!
+//! It needs root and two packages. Where it cannot run, the report says so, and the other benchmarks count.
+
+use std::time::Duration;
+
+use kasha_netlab::Netlab;
+use kasha_runtime::Clock;
+
+use crate::harness::BenchOptions;
+use crate::rivals::{Callers, RivalsOptions, RivalsReport, rivals};
+use crate::section::{Cell, Section, Table};
+
+const DELAY: Duration = Duration::from_micros(500);
+const ROUNDS: u32 = 3;
+const ROUND: Duration = Duration::from_millis(500);
+
+pub(super) fn run(options: &BenchOptions) -> anyhow::Result<Section> {
+    let began = Clock::now();
+    if let Err(reason) = Netlab::available() {
+        return Ok(Section::new("rivals", format!("SKIPPED: {reason}")));
+    }
+    let brief = RivalsOptions {
+        data: options.data.clone(),
+        delays: vec![DELAY],
+        callers: vec![Callers::apart(1), Callers::apart(64)],
+        rounds: ROUNDS,
+        round_time: ROUND,
+        progress: options.progress,
+        ..RivalsOptions::new(options.exe.clone())
+    };
+    let section = match rivals(&brief) {
+        Ok(report) => section(&report),
+        Err(error) => Section::new("rivals", format!("SKIPPED: {error:#}")),
+    };
+    Ok(section.took(Clock::now().since(began), ROUNDS))
+}
+
+fn section(report: &RivalsReport) -> Section {
+    let about = format!("values of {} bytes, {DELAY:?} each way on a virtual network, in brief", report.value_bytes);
+    let mut section = Section::new("rivals", about);
+    let columns = ["store", "callers", "p50 µs", "p99 µs", "updates/s", "server CPU µs", "fast path"];
+    let mut table = Table::new("Stores side by side", &columns);
+    for result in &report.results {
+        table.row([
+            Cell::from(result.mode),
+            Cell::from(result.callers.as_str()),
+            Cell::Number(result.p50_us, 1),
+            Cell::Number(result.p99_us, 1),
+            Cell::Number(result.throughput, 0),
+            Cell::Number(result.server_cpu_us, 1),
+            if result.fast_path_rate > 0.0 { Cell::Share(result.fast_path_rate) } else { Cell::Nothing },
+        ]);
+    }
+    section.tables.push(table);
+    report.ratios.iter().for_each(|(name, &value)| section.detail(name, value));
+    section
+}

@@ -1,0 +1,128 @@
+//! Updates a second and the primary's processor time for each, by the number of clients (CURP 5.2, figure 7).
+//!
+//! All processes of all modes share this machine's processors, so that the operations a second of a mode with three
+//! backups say more of the machine than of the mode. What a primary with a processor to itself is limited by is the
+//! time that its event loop works for one update: that is measured on its own thread.
+
+use crate::children::Answers;
+use crate::harness::keys::Keys;
+use crate::harness::load::{Limit, Workload};
+use crate::harness::{Arm, BenchOptions, Clients, Measured, Run, in_turns, per};
+use crate::plot::{Axis, Plot, Series};
+use crate::report::Mode;
+use crate::section::{Cell, Section, Table};
+
+const CLIENTS: [usize; 7] = [1, 2, 4, 8, 16, 32, 64];
+const CLIENTS_MAX: usize = 64;
+const KEYS: u32 = 100_000;
+const VALUE_BYTES: usize = 100;
+const FAULTS: u8 = 3;
+
+/// One mode's cluster, as `latency` measures it too.
+pub(crate) fn start(run: &Run<'_>, mode: Mode, faults: u8, clients: usize) -> anyhow::Result<Arm> {
+    let (faults, answers) = match mode {
+        Mode::Unreplicated => (0, Answers::Unreplicated),
+        Mode::Sync => (faults, Answers::Synced),
+        Mode::Kasha => (faults, Answers::Speculative),
+    };
+    let spec = crate::ClusterSpec { answers, ..run.spec(&format!("f{faults}-{}", mode.name()), faults) };
+    Arm::start(mode.name(), spec, Clients::new(clients, mode == Mode::Kasha))
+}
+
+pub(super) fn run(options: &BenchOptions) -> anyhow::Result<Section> {
+    let faults = options.faults.unwrap_or(FAULTS);
+    let run = Run::begin("throughput", options);
+    let workload = Workload::puts(VALUE_BYTES, Keys::Uniform(KEYS));
+    let mut arms = Vec::new();
+    for mode in Mode::ALL {
+        run.say(&format!("starting {}", mode.name()));
+        let mut arm = start(&run, mode, faults, CLIENTS_MAX)?;
+        arm.warm(CLIENTS_MAX, &workload, KEYS)?;
+        arms.push((arm, vec![Measured::new(); CLIENTS.len()]));
+    }
+    let limit = Limit::Time(options.round / 2);
+    let rounds = run.rounds(|round| {
+        for (index, clients) in CLIENTS.into_iter().enumerate() {
+            in_turns(round, &mut arms, |(arm, measured)| {
+                arm.round_into(clients, &workload, limit, &mut measured[index])
+            })?;
+        }
+        Ok(())
+    })?;
+    let measured: Vec<Vec<Measured>> = arms.into_iter().map(|(_, measured)| measured).collect();
+    let mut section = Section::new(
+        "throughput",
+        format!(
+            "closed loops of 1 to {CLIENTS_MAX} clients, puts of {VALUE_BYTES} bytes to {KEYS} keys, f = {faults}; CPU is \
+             the time of the primary's event loop for one update"
+        ),
+    );
+    section.tables.push(table(&measured));
+    note_ratios(&mut section, faults, &measured);
+    section.plots = plots(&measured);
+    Ok(section.took(run.end()?, rounds))
+}
+
+fn table(measured: &[Vec<Measured>]) -> Table {
+    let columns =
+        ["mode", "clients", "updates/s", "p50 µs", "p99 µs", "CPU µs", "updates/turn", "allocations", "fast path"];
+    let mut table = Table::new("Updates by mode and clients", &columns);
+    for (mode, points) in Mode::ALL.into_iter().zip(measured) {
+        for (clients, point) in CLIENTS.into_iter().zip(points) {
+            table.row([
+                Cell::from(mode.name()),
+                Cell::from(clients as u64),
+                Cell::Number(point.throughput(), 0),
+                Cell::Number(point.percentile_us(50.0), 1),
+                Cell::Number(point.percentile_us(99.0), 1),
+                Cell::Number(point.cpu_us(), 2),
+                Cell::Number(point.batch(), 1),
+                Cell::Number(per(point.usage.allocations as f64, point.operations()), 3),
+                if mode == Mode::Kasha { Cell::Share(point.fast_path_rate()) } else { Cell::Nothing },
+            ]);
+        }
+    }
+    table
+}
+
+fn note_ratios(section: &mut Section, faults: u8, measured: &[Vec<Measured>]) {
+    let [unreplicated, sync, kasha] = measured else { unreachable!("three modes") };
+    for (index, clients) in CLIENTS.into_iter().enumerate() {
+        let kasha = &kasha[index];
+        for (name, other) in [("unreplicated", &unreplicated[index]), ("sync", &sync[index])] {
+            let cpu = per(other.cpu_us(), kasha.cpu_us());
+            section.detail(format!("throughput.f{faults}.c{clients}.{name}/kasha.cpu"), cpu);
+            let throughput = per(kasha.throughput(), other.throughput());
+            section.detail(format!("throughput.f{faults}.c{clients}.kasha/{name}.updates"), throughput);
+            if clients == CLIENTS_MAX {
+                section.ratio(format!("throughput.f{faults}.{name}/kasha.cpu"), cpu);
+                section.ratio(format!("throughput.f{faults}.kasha/{name}.updates"), throughput);
+            }
+        }
+    }
+    let (mut fast, mut updates) = (0, 0);
+    for point in kasha {
+        (fast, updates) = (fast + point.tally.fast, updates + point.tally.updates);
+    }
+    section.ratio(format!("throughput.f{faults}.kasha.fast_path"), per(fast as f64, updates as f64));
+}
+
+fn plots(measured: &[Vec<Measured>]) -> Vec<Plot> {
+    let series = |of: fn(&Measured) -> f64| -> Vec<Series> {
+        let modes = Mode::ALL.into_iter().zip(measured);
+        let line = |points: &Vec<Measured>| CLIENTS.into_iter().map(|n| n as f64).zip(points.iter().map(of)).collect();
+        modes.map(|(mode, points)| Series { name: mode.name().to_owned(), points: line(points) }).collect()
+    };
+    let plot = |file: &str, title: &str, y, series| Plot {
+        file: file.to_owned(),
+        title: title.to_owned(),
+        x: "clients",
+        y,
+        axis: Axis::Logarithmic,
+        series,
+    };
+    vec![
+        plot("throughput", "Updates a second", "updates/s", series(Measured::throughput)),
+        plot("throughput-cpu", "The primary's processor time", "µs for an update", series(Measured::cpu_us)),
+    ]
+}

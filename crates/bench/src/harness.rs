@@ -1,0 +1,428 @@
+//! What all benchmarks of clusters share: a cluster of child processes for each mode, its clients, its rounds.
+//!
+//! The modes of a benchmark all run at once and are measured in turns of a fraction of a second, so that whatever else
+//! the machine does falls on all of them alike: only their ratios mean something. Every mode is the same program with
+//! the same batching. Before each round its clients warm up; around it the primary's event loop is asked what it has
+//! used up.
+
+pub(crate) mod crowd;
+pub(crate) mod keys;
+pub(crate) mod load;
+pub(crate) mod probe;
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use indicatif::{ProgressBar, ProgressStyle};
+use kasha_client::session::Session;
+use kasha_machine::Rng;
+use kasha_runtime::{Clock, EventLoop, LoopOptions, random_u64};
+use kasha_types::{ShardId, TableId, Tick};
+use kasha_wire::Configuration;
+use kasha_wire::status::LoopUsage;
+
+use crate::children::{Children, ClusterSpec};
+use crate::client::{Connect, create_table, look};
+use crate::limits;
+use crowd::Crowd;
+use keys::Keys;
+use load::{Limit, Load, Tally, Workload};
+use probe::Probe;
+
+/// What every benchmark is told.
+#[derive(Clone, Debug)]
+pub struct BenchOptions {
+    /// The `kasha` binary.
+    pub exe: PathBuf,
+    /// Where to make the folder for the clusters' data, which is removed at the end; `None`: among temporary files.
+    pub data: Option<PathBuf>,
+    /// Show a bar (on a terminal only).
+    pub progress: bool,
+    /// Injected delay of each direction; `None`: what suits the benchmark.
+    pub link_delay: Option<Duration>,
+    /// `f`, where a benchmark has one; `None`: what suits it.
+    pub faults: Option<u8>,
+    /// Rounds of each mode.
+    pub rounds: u32,
+    /// How long a round lasts.
+    pub round: Duration,
+    /// Client states, for `clients`.
+    pub states: u32,
+    /// Bytes of the largest shard, for `recovery`.
+    pub bytes: u64,
+    /// No round but the first two begins after this time.
+    pub patience: Duration,
+}
+
+impl BenchOptions {
+    /// 20 rounds of 250 ms, a million clients, a shard of 1 GiB.
+    #[must_use]
+    pub fn new(exe: PathBuf) -> Self {
+        Self {
+            exe,
+            data: None,
+            progress: true,
+            link_delay: None,
+            faults: None,
+            rounds: 20,
+            round: Duration::from_millis(250),
+            states: 1_000_000,
+            bytes: 1 << 30,
+            patience: Duration::from_secs(120),
+        }
+    }
+}
+
+/// One run of one benchmark: its folder, its bar, its patience.
+#[derive(Debug)]
+pub(crate) struct Run<'o> {
+    pub(crate) options: &'o BenchOptions,
+    folder: PathBuf,
+    bar: ProgressBar,
+    began: Tick,
+}
+
+impl<'o> Run<'o> {
+    pub(crate) fn begin(name: &str, options: &'o BenchOptions) -> Self {
+        let parent = options.data.clone().unwrap_or_else(std::env::temp_dir);
+        let folder = parent.join(format!("kasha-{name}-{}-{:x}", std::process::id(), random_u64()));
+        // Hides itself where there is no terminal.
+        let bar = if options.progress { ProgressBar::new(1) } else { ProgressBar::hidden() };
+        let style = ProgressStyle::with_template("{elapsed_precise} {bar:30} {prefix}: {msg}");
+        bar.set_style(style.expect("a valid template"));
+        bar.set_prefix(name.to_owned());
+        bar.set_position(0);
+        Self { options, folder, bar, began: Clock::now() }
+    }
+
+    pub(crate) fn say(&self, what: &str) {
+        self.bar.set_message(what.to_owned());
+    }
+
+    /// A folder of its own for one of the clusters.
+    pub(crate) fn folder(&self, name: &str) -> PathBuf {
+        self.folder.join(name)
+    }
+
+    /// What a cluster in this mode is to be like.
+    pub(crate) fn spec(&self, name: &str, faults: u8) -> ClusterSpec {
+        let link_delay = self.options.link_delay.unwrap_or_default();
+        let memory_mib = Some(limits::BENCH_MEMORY_MIB);
+        ClusterSpec { link_delay, memory_mib, ..ClusterSpec::new(self.options.exe.clone(), self.folder(name), faults) }
+    }
+
+    /// Does each round, as many as asked for, or as many as patience allows, but two at least. Says how many.
+    pub(crate) fn rounds(&self, mut each: impl FnMut(u32) -> anyhow::Result<()>) -> anyhow::Result<u32> {
+        self.bar.set_length(u64::from(self.options.rounds));
+        self.bar.set_position(0);
+        let mut done = 0;
+        while done < self.options.rounds {
+            if done >= limits::ROUNDS_MIN && self.is_out_of_patience() {
+                break;
+            }
+            self.say(&format!("round {} of {}", done + 1, self.options.rounds));
+            each(done)?;
+            done += 1;
+            self.bar.set_position(u64::from(done));
+        }
+        Ok(done)
+    }
+
+    /// Whether what can be left out is to be left out.
+    pub(crate) fn is_out_of_patience(&self) -> bool {
+        Clock::now().since(self.began) >= self.options.patience
+    }
+
+    /// Ends it well: on failure the logs stay for whoever wants to know why.
+    pub(crate) fn end(self) -> anyhow::Result<Duration> {
+        self.bar.finish_and_clear();
+        remove(&self.folder)?;
+        Ok(Clock::now().since(self.began))
+    }
+}
+
+fn remove(folder: &Path) -> anyhow::Result<()> {
+    if folder.exists() {
+        std::fs::remove_dir_all(folder).with_context(|| format!("cannot remove {}", folder.display()))?;
+    }
+    Ok(())
+}
+
+/// What was measured of one mode: what its clients saw, and what its primary's event loop used up meanwhile.
+///
+/// Latencies of all rounds are one distribution. Of processor time and throughput, which are sums, the median round
+/// counts: whatever else the machine did in one of them does not.
+#[derive(Clone, Debug)]
+pub(crate) struct Measured {
+    pub(crate) tally: Tally,
+    pub(crate) usage: LoopUsage,
+    /// Of each round.
+    throughputs: Vec<f64>,
+    cpus_us: Vec<f64>,
+}
+
+impl Measured {
+    pub(crate) fn new() -> Self {
+        let (throughputs, cpus_us) = (Vec::new(), Vec::new());
+        Self { tally: Tally::new(), usage: LoopUsage::default(), throughputs, cpus_us }
+    }
+
+    pub(crate) fn operations(&self) -> f64 {
+        (self.tally.updates + self.tally.reads) as f64
+    }
+
+    /// Operations a second.
+    pub(crate) fn throughput(&self) -> f64 {
+        median(&self.throughputs)
+    }
+
+    /// Processor time of the primary's event loop for one operation, in microseconds.
+    pub(crate) fn cpu_us(&self) -> f64 {
+        median(&self.cpus_us)
+    }
+
+    /// Of all updates, those that were complete by their witnesses, in one round trip.
+    pub(crate) fn fast_path_rate(&self) -> f64 {
+        per(self.tally.fast as f64, self.tally.updates as f64)
+    }
+
+    /// Latency in microseconds.
+    pub(crate) fn percentile_us(&self, percentile: f64) -> f64 {
+        self.tally.latency.value_at_percentile(percentile) as f64 / 1000.0
+    }
+
+    /// Operations for each turn of the primary's event loop: what batching does.
+    pub(crate) fn batch(&self) -> f64 {
+        per(self.operations(), self.usage.turns as f64)
+    }
+
+    pub(crate) fn add(&mut self, tally: &Tally, before: LoopUsage, after: LoopUsage) {
+        let operations = (tally.updates + tally.reads) as f64;
+        self.throughputs.push(per(operations, tally.elapsed.as_secs_f64()));
+        self.cpus_us.push(per((after.cpu_nanos - before.cpu_nanos) as f64 / 1000.0, operations));
+        self.tally.add(tally);
+        self.usage = LoopUsage {
+            cpu_nanos: self.usage.cpu_nanos + after.cpu_nanos - before.cpu_nanos,
+            allocations: self.usage.allocations + after.allocations - before.allocations,
+            heap_bytes: after.heap_bytes,
+            turns: self.usage.turns + after.turns - before.turns,
+            frames_received: self.usage.frames_received + after.frames_received - before.frames_received,
+            frames_sent: self.usage.frames_sent + after.frames_sent - before.frames_sent,
+        };
+    }
+}
+
+/// A quotient; 0 where there is nothing to divide by.
+pub(crate) fn per(this: f64, other: f64) -> f64 {
+    if other == 0.0 { 0.0 } else { this / other }
+}
+
+/// The middle one; 0 of none.
+fn median(values: &[f64]) -> f64 {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    sorted.get(sorted.len() / 2).copied().unwrap_or(0.0)
+}
+
+/// Everyone's turn in a round: forwards in one round, backwards in the next, so that nobody is always behind the same.
+pub(crate) fn in_turns<T>(
+    round: u32,
+    all: &mut [T],
+    mut each: impl FnMut(&mut T) -> anyhow::Result<()>,
+) -> anyhow::Result<()> {
+    if round.is_multiple_of(2) {
+        all.iter_mut().try_for_each(each)
+    } else {
+        all.iter_mut().rev().try_for_each(&mut each)
+    }
+}
+
+/// How clients of a cluster behave.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Clients {
+    pub(crate) count: usize,
+    /// Record on witnesses, or wait for the sync each time.
+    pub(crate) fast_path: bool,
+    /// How long one operation may take.
+    pub(crate) deadline: Duration,
+}
+
+impl Clients {
+    pub(crate) fn new(count: usize, fast_path: bool) -> Self {
+        Self { count, fast_path, deadline: limits::OPERATION }
+    }
+}
+
+/// One mode: a running cluster and its clients.
+#[derive(Debug)]
+pub(crate) struct Arm {
+    pub(crate) name: String,
+    // Dropped before the cluster: it talks to it.
+    pub(crate) event_loop: EventLoop<Crowd>,
+    pub(crate) probe: Probe,
+    pub(crate) table: TableId,
+    pub(crate) configuration: Configuration,
+    pub(crate) measured: Measured,
+    rng: Rng,
+    filled: u64,
+    pub(crate) children: Children,
+}
+
+impl Arm {
+    /// Starts a cluster and its clients. The probe asks shard 0's primary.
+    pub(crate) fn start(name: &str, spec: ClusterSpec, clients: Clients) -> anyhow::Result<Self> {
+        Self::try_start(name, spec, clients).with_context(|| format!("the cluster for {name}"))
+    }
+
+    fn try_start(name: &str, spec: ClusterSpec, clients: Clients) -> anyhow::Result<Self> {
+        let link_delay = spec.link_delay;
+        let children = Children::start(spec)?;
+        let seeds = children.seeds();
+        let (table, configuration) = prepare(seeds.clone())?;
+        let primary = primary_address(&configuration, ShardId(0))?;
+        let mut connect = Connect::new(name, seeds);
+        connect.link_delay = link_delay;
+        (connect.session.fast_path, connect.session.deadline) = (clients.fast_path, clients.deadline);
+        Ok(Self {
+            name: name.to_owned(),
+            event_loop: open_crowd(connect, clients.count)?,
+            probe: Probe::connect(primary)?,
+            table,
+            configuration,
+            measured: Measured::new(),
+            rng: Rng::new(1),
+            filled: 0,
+            children,
+        })
+    }
+
+    /// One measured round of some of the clients, after a warm-up. Adds to `measured`.
+    pub(crate) fn round(&mut self, clients: usize, workload: &Workload, limit: Limit) -> anyhow::Result<()> {
+        let mut measured = std::mem::replace(&mut self.measured, Measured::new());
+        let done = self.round_into(clients, workload, limit, &mut measured);
+        self.measured = measured;
+        done
+    }
+
+    /// The same, adding to `measured`.
+    pub(crate) fn round_into(
+        &mut self,
+        clients: usize,
+        workload: &Workload,
+        limit: Limit,
+        measured: &mut Measured,
+    ) -> anyhow::Result<()> {
+        self.run(clients, workload, Limit::Operations(u64::from(limits::WARM_UP_OPERATIONS)))?;
+        let before = self.probe.usage()?;
+        let tally = self.run(clients, workload, limit)?;
+        measured.add(&tally, before, self.probe.usage()?);
+        Ok(())
+    }
+
+    /// Makes so many keys, so that what is measured finds them there: tables that grow are another measurement.
+    pub(crate) fn warm(&mut self, clients: usize, workload: &Workload, keys: u32) -> anyhow::Result<()> {
+        let each = Workload { keys: Keys::Each, reads: 0, ..workload.clone() };
+        self.filled = 0;
+        self.fill(clients, &each, u64::from(keys))
+    }
+
+    /// Touches the next keys of [`Keys::Each`], so many of them.
+    pub(crate) fn fill(&mut self, clients: usize, workload: &Workload, count: u64) -> anyhow::Result<()> {
+        let Self { event_loop, rng, .. } = self;
+        let load = Load::new(self.table, clients, workload, Limit::Operations(count), rng);
+        let mut load = load.starting_at(self.filled);
+        event_loop.run(&mut load)?;
+        let failure = load.failure.take();
+        self.filled += count;
+        self.check(failure)
+    }
+
+    fn run(&mut self, clients: usize, workload: &Workload, limit: Limit) -> anyhow::Result<Tally> {
+        let mut load = Load::new(self.table, clients, workload, limit, &mut self.rng);
+        self.event_loop.run(&mut load)?;
+        let (tally, failure) = (load.tally, load.failure);
+        self.check(failure)?;
+        Ok(tally)
+    }
+
+    fn check(&mut self, failure: Option<String>) -> anyhow::Result<()> {
+        if let Some(failure) = failure {
+            self.children.check()?;
+            bail!("{}: an operation was not done: {failure}", self.name);
+        }
+        Ok(())
+    }
+}
+
+/// Where a shard's primary listens.
+pub(crate) fn primary_address(configuration: &Configuration, shard: ShardId) -> anyhow::Result<SocketAddr> {
+    let primary = configuration.shard(shard).and_then(|known| configuration.core_of(known.primary, shard));
+    primary.and_then(|core| configuration.address_of(core)).with_context(|| format!("{shard} has no primary"))
+}
+
+/// Makes the table, and asks for the configuration that has it.
+fn prepare(seeds: Vec<SocketAddr>) -> anyhow::Result<(TableId, Configuration)> {
+    let mut event_loop: EventLoop<Session> = Connect::new("preparing", seeds).open()?;
+    let table = create_table(&mut event_loop, "bench")?;
+    let deadline = Clock::now().after(limits::DRAIN);
+    loop {
+        look(&mut event_loop, limits::LOOK)?;
+        let newest = event_loop.machine().configuration().filter(|known| {
+            let slot = kasha_types::slot_of(b"");
+            known.owner(table, slot).is_some()
+        });
+        if let Some(newest) = newest {
+            return Ok((table, newest.clone()));
+        }
+        if Clock::now() >= deadline {
+            bail!("the cluster does not tell of its new table");
+        }
+    }
+}
+
+fn open_crowd(connect: Connect, count: usize) -> anyhow::Result<EventLoop<Crowd>> {
+    let Connect { name, session, link_delay, faults, spin } = connect;
+    let options = LoopOptions { name, link_delay, faults, spin, ..LoopOptions::default() };
+    let make = |now, out: &mut kasha_machine::Effects| {
+        let sessions = (0..count).map(|_| {
+            let session = kasha_client::session::SessionOptions { seed: random_u64(), ..session.clone() };
+            Session::new(session, now, out)
+        });
+        Crowd::new(sessions.collect())
+    };
+    let mut event_loop = EventLoop::new(options, |_, now, out| Ok(make(now, out))).context("cannot start clients")?;
+    crowd::open(&mut event_loop)?;
+    Ok(event_loop)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_median_round_counts() {
+        let mut measured = Measured::new();
+        assert_eq!(measured.cpu_us(), 0.0);
+        for (updates, cpu_nanos) in [(1000, 5_000_000), (1000, 900_000_000), (1000, 4_000_000)] {
+            let tally = Tally { updates, elapsed: Duration::from_millis(cpu_nanos / 1_000_000), ..Tally::new() };
+            let before = measured.usage;
+            measured.add(&tally, before, LoopUsage { cpu_nanos: before.cpu_nanos + cpu_nanos, ..before });
+        }
+        assert_eq!((measured.cpu_us(), measured.throughput(), measured.operations()), (5.0, 200_000.0, 3000.0));
+    }
+
+    #[test]
+    fn turns_go_forwards_and_backwards() {
+        let mut order = Vec::new();
+        for round in 0..2 {
+            in_turns(round, &mut [1, 2, 3], |each| {
+                order.push(*each);
+                Ok(())
+            })
+            .unwrap();
+        }
+        assert_eq!(order, [1, 2, 3, 3, 2, 1]);
+    }
+}

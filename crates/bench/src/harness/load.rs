@@ -1,0 +1,229 @@
+//! A closed loop: each client has one operation under way, and sends the next when it has the answer.
+
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use hdrhistogram::Histogram;
+use kasha_client::Path;
+use kasha_client::session::{CallId, CallOptions, Completion, Session};
+use kasha_machine::{Effects, Rng};
+use kasha_runtime::{Application, Clock, Control};
+use kasha_types::{TableId, Tick};
+use kasha_wire::{Read, Update};
+
+use super::crowd::Crowd;
+use super::keys::Keys;
+use crate::limits::LATENCY_MAX_NANOS;
+
+/// What an update does.
+#[derive(Clone, Debug)]
+pub(crate) enum Operation {
+    /// Puts a value of so many bytes.
+    Put(usize),
+    /// Adds one, and is told the sum.
+    Increment,
+}
+
+/// What clients do.
+#[derive(Clone, Debug)]
+pub(crate) struct Workload {
+    pub(crate) operation: Operation,
+    pub(crate) keys: Keys,
+    /// Of a hundred operations, how many read.
+    pub(crate) reads: u64,
+    /// Before each key: a `{tag}` places all of them on one shard.
+    pub(crate) prefix: String,
+}
+
+impl Workload {
+    /// Puts of so many bytes to these keys.
+    pub(crate) fn puts(value_bytes: usize, keys: Keys) -> Self {
+        Self { operation: Operation::Put(value_bytes), keys, reads: 0, prefix: "key-".to_owned() }
+    }
+
+    /// Increments of these keys, which puts do not touch.
+    pub(crate) fn increments(keys: Keys) -> Self {
+        Self { operation: Operation::Increment, keys, reads: 0, prefix: "counter-".to_owned() }
+    }
+}
+
+/// How long clients go on.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Limit {
+    Operations(u64),
+    Time(Duration),
+}
+
+/// What clients saw.
+#[derive(Clone, Debug)]
+pub(crate) struct Tally {
+    /// Of updates and reads, in nanoseconds.
+    pub(crate) latency: Histogram<u64>,
+    pub(crate) updates: u64,
+    pub(crate) reads: u64,
+    /// Updates that were complete by their witnesses.
+    pub(crate) fast: u64,
+    /// Updates that took more than one attempt.
+    pub(crate) retried: u64,
+    /// From the first question to the last answer.
+    pub(crate) elapsed: Duration,
+    /// The longest time without any answer.
+    pub(crate) longest_gap: Duration,
+}
+
+impl Tally {
+    pub(crate) fn new() -> Self {
+        Self {
+            latency: Histogram::new_with_bounds(1, LATENCY_MAX_NANOS, 3).expect("valid bounds"),
+            updates: 0,
+            reads: 0,
+            fast: 0,
+            retried: 0,
+            elapsed: Duration::ZERO,
+            longest_gap: Duration::ZERO,
+        }
+    }
+
+    pub(crate) fn add(&mut self, other: &Self) {
+        self.latency.add(&other.latency).expect("the same bounds");
+        self.updates += other.updates;
+        self.reads += other.reads;
+        self.fast += other.fast;
+        self.retried += other.retried;
+        self.elapsed += other.elapsed;
+        self.longest_gap = self.longest_gap.max(other.longest_gap);
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+struct UnderWay {
+    call: CallId,
+    sent: Tick,
+}
+
+/// The loop of some clients of a crowd.
+#[derive(Debug)]
+pub(crate) struct Load<'w> {
+    table: TableId,
+    workload: &'w Workload,
+    rng: &'w mut Rng,
+    limit: Limit,
+    under_way: Vec<Option<UnderWay>>,
+    value: Vec<u8>,
+    key: String,
+    sent: u64,
+    began: Tick,
+    last_answer: Tick,
+    pub(crate) tally: Tally,
+    /// The first operation that was not done.
+    pub(crate) failure: Option<String>,
+}
+
+impl<'w> Load<'w> {
+    pub(crate) fn new(table: TableId, clients: usize, workload: &'w Workload, limit: Limit, rng: &'w mut Rng) -> Self {
+        let value_bytes = match workload.operation {
+            Operation::Put(bytes) => bytes,
+            Operation::Increment => 0,
+        };
+        let now = Clock::now();
+        Self {
+            table,
+            workload,
+            rng,
+            limit,
+            under_way: vec![None; clients],
+            value: vec![b'v'; value_bytes],
+            key: String::new(),
+            sent: 0,
+            began: now,
+            last_answer: now,
+            tally: Tally::new(),
+            failure: None,
+        }
+    }
+
+    /// The number of the first key of [`Keys::Each`].
+    pub(crate) fn starting_at(mut self, first: u64) -> Self {
+        self.limit = match self.limit {
+            Limit::Operations(operations) => Limit::Operations(operations + first),
+            time @ Limit::Time(_) => time,
+        };
+        self.sent = first;
+        self
+    }
+
+    fn is_over(&self, now: Tick) -> bool {
+        self.failure.is_some()
+            || match self.limit {
+                Limit::Operations(operations) => self.sent >= operations,
+                Limit::Time(time) => now.since(self.began) >= time,
+            }
+    }
+
+    /// Ends it once what is under way is answered.
+    pub(crate) fn end(&mut self) {
+        self.limit = Limit::Operations(0);
+    }
+
+    fn on_completed(&mut self, sent: Tick, completion: Completion, session: &mut Session) {
+        let now = Clock::now();
+        match completion {
+            Completion::Executed { result, path, attempts } => {
+                session.recycle(result);
+                self.tally.updates += 1;
+                self.tally.fast += u64::from(path == Path::Fast);
+                self.tally.retried += u64::from(attempts > 1);
+            }
+            Completion::Read { result } => {
+                session.recycle(result);
+                self.tally.reads += 1;
+            }
+            other => {
+                self.failure.get_or_insert_with(|| format!("{other:?}"));
+                return;
+            }
+        }
+        let nanos = |since: Tick| u64::try_from(now.since(since).as_nanos()).unwrap_or(u64::MAX);
+        self.tally.latency.saturating_record(nanos(sent));
+        self.tally.longest_gap = self.tally.longest_gap.max(now.since(self.last_answer));
+        self.last_answer = now;
+        self.tally.elapsed = now.since(self.began);
+    }
+
+    fn send(&mut self, session: &mut Session, out: &mut Effects) -> UnderWay {
+        self.key.clear();
+        let number = self.workload.keys.draw(self.sent, self.rng);
+        write!(self.key, "{}{number:08}", self.workload.prefix).expect("a string takes it");
+        self.sent += 1;
+        let key = self.key.as_bytes();
+        let now = Clock::now();
+        let call = if self.workload.reads > 0 && self.rng.chance(self.workload.reads, 100) {
+            session.read(now, self.table, &Read::Get { key }, None, out)
+        } else {
+            let update = match self.workload.operation {
+                Operation::Put(_) => Update::Put { key, value: &self.value },
+                Operation::Increment => Update::Increment { key, delta: 1 },
+            };
+            session.update(now, self.table, &update, &CallOptions::default(), out)
+        };
+        UnderWay { call, sent: now }
+    }
+}
+
+impl Application<Crowd> for Load<'_> {
+    fn turn(&mut self, now: Tick, crowd: &mut Crowd, out: &mut Effects) -> Control {
+        let mut busy = false;
+        for (client, session) in crowd.sessions().iter_mut().take(self.under_way.len()).enumerate() {
+            while let Some((call, completion)) = session.poll_completed() {
+                if let Some(done) = self.under_way[client].take_if(|ours| ours.call == call) {
+                    self.on_completed(done.sent, completion, session);
+                }
+            }
+            if self.under_way[client].is_none() && !self.is_over(now) {
+                self.under_way[client] = Some(self.send(session, out));
+            }
+            busy |= self.under_way[client].is_some();
+        }
+        if busy { Control::Continue } else { Control::Exit }
+    }
+}

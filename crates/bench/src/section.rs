@@ -1,0 +1,231 @@
+//! What a benchmark found: tables for people, ratios for the ledger of measurements, and plots.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::time::Duration;
+
+use serde::{Serialize, Serializer};
+use serde_json::{Map, Value as Json};
+
+use crate::plot::Plot;
+
+/// One cell of a table.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Cell {
+    /// Words.
+    Text(String),
+    /// A number, and how many digits behind the point are worth showing.
+    Number(f64, usize),
+    /// A share, shown in percent.
+    Share(f64),
+    /// Does not apply.
+    Nothing,
+}
+
+impl From<&str> for Cell {
+    fn from(text: &str) -> Self {
+        Self::Text(text.to_owned())
+    }
+}
+
+impl From<String> for Cell {
+    fn from(text: String) -> Self {
+        Self::Text(text)
+    }
+}
+
+impl From<u64> for Cell {
+    fn from(number: u64) -> Self {
+        Self::Number(number as f64, 0)
+    }
+}
+
+impl fmt::Display for Cell {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Text(text) => f.write_str(text),
+            Self::Number(number, digits) => write!(f, "{number:.digits$}"),
+            Self::Share(share) => write!(f, "{:.2} %", share * 100.0),
+            Self::Nothing => f.write_str("-"),
+        }
+    }
+}
+
+impl Cell {
+    fn to_json(&self) -> Json {
+        match self {
+            Self::Text(text) => Json::from(text.as_str()),
+            Self::Number(number, digits) if *digits == 0 && *number >= 0.0 => Json::from(number.round() as u64),
+            Self::Number(number, digits) => Json::from(rounded(*number, *digits)),
+            Self::Share(share) => Json::from(rounded(*share, 4)),
+            Self::Nothing => Json::Null,
+        }
+    }
+}
+
+/// Rounded to so many digits behind the point.
+pub(crate) fn rounded(number: f64, digits: usize) -> f64 {
+    let scale = 10f64.powi(i32::try_from(digits).expect("a few digits"));
+    (number * scale).round() / scale
+}
+
+/// A table. In JSON each row is an object with the columns' names as keys.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Table {
+    /// What it shows.
+    pub title: String,
+    /// Names of the columns, units in them.
+    pub columns: Vec<&'static str>,
+    /// As many cells each.
+    pub rows: Vec<Vec<Cell>>,
+}
+
+impl Table {
+    /// Without rows yet.
+    pub(crate) fn new(title: &str, columns: &[&'static str]) -> Self {
+        Self { title: title.to_owned(), columns: columns.to_vec(), rows: Vec::new() }
+    }
+
+    /// Adds a row.
+    pub(crate) fn row(&mut self, cells: impl IntoIterator<Item = Cell>) {
+        let cells: Vec<Cell> = cells.into_iter().collect();
+        assert_eq!(cells.len(), self.columns.len(), "{}: a cell for each column", self.title);
+        self.rows.push(cells);
+    }
+}
+
+impl Serialize for Table {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let row = |cells: &Vec<Cell>| -> Json {
+            let named = self.columns.iter().zip(cells).map(|(name, cell)| ((*name).to_owned(), cell.to_json()));
+            Json::Object(named.collect::<Map<_, _>>())
+        };
+        let rows: Vec<Json> = self.rows.iter().map(row).collect();
+        serde_json::json!({ "title": self.title, "columns": self.columns, "rows": rows }).serialize(serializer)
+    }
+}
+
+impl fmt::Display for Table {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let shown: Vec<Vec<String>> = self.rows.iter().map(|row| row.iter().map(Cell::to_string).collect()).collect();
+        let width = |column: usize| {
+            let cells = shown.iter().map(|row| row[column].chars().count());
+            cells.max().unwrap_or(0).max(self.columns[column].chars().count())
+        };
+        let widths: Vec<usize> = (0..self.columns.len()).map(width).collect();
+        // Words to the left, figures to the right.
+        let is_text = |column: usize| self.rows.iter().all(|row| matches!(row[column], Cell::Text(_)));
+        writeln!(f, "{}", self.title)?;
+        let line = |f: &mut fmt::Formatter<'_>, cells: &[String]| {
+            for (column, (cell, &width)) in cells.iter().zip(&widths).enumerate() {
+                let is_last = column + 1 == cells.len();
+                match (is_text(column), is_last) {
+                    (true, false) => write!(f, "  {cell:<width$}")?,
+                    (true, true) => write!(f, "  {cell}")?,
+                    (false, _) => write!(f, "  {cell:>width$}")?,
+                }
+            }
+            writeln!(f)
+        };
+        line(f, &self.columns.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>())?;
+        shown.iter().try_for_each(|row| line(f, row))
+    }
+}
+
+/// One benchmark's findings.
+#[derive(Clone, Debug, Serialize)]
+pub struct Section {
+    /// Its name on the command line.
+    pub name: &'static str,
+    /// What was measured and how, in a sentence or two.
+    pub about: String,
+    /// How long it took.
+    pub seconds: f64,
+    /// Rounds of each mode; 0 where there are none.
+    pub rounds: u32,
+    /// Tables.
+    pub tables: Vec<Table>,
+    /// Figures to be compared with targets and with other runs, by name.
+    pub ratios: BTreeMap<String, f64>,
+    /// Names of those that people are not shown below the tables, which say the same.
+    #[serde(skip)]
+    details: BTreeSet<String>,
+    /// Pictures of the tables.
+    #[serde(skip)]
+    pub plots: Vec<Plot>,
+}
+
+impl Section {
+    /// Empty.
+    pub(crate) fn new(name: &'static str, about: impl Into<String>) -> Self {
+        let (tables, ratios, details, plots) = (Vec::new(), BTreeMap::new(), BTreeSet::new(), Vec::new());
+        Self { name, about: about.into(), seconds: 0.0, rounds: 0, tables, ratios, details, plots }
+    }
+
+    /// Notes a figure under its name.
+    pub(crate) fn ratio(&mut self, name: impl Into<String>, value: f64) {
+        self.ratios.insert(name.into(), rounded(value, 4));
+    }
+
+    /// Notes a figure that stands in a table.
+    pub(crate) fn detail(&mut self, name: impl Into<String>, value: f64) {
+        let name = name.into();
+        self.details.insert(name.clone());
+        self.ratio(name, value);
+    }
+
+    /// How long it took, and in how many rounds.
+    pub(crate) fn took(mut self, time: Duration, rounds: u32) -> Self {
+        (self.seconds, self.rounds) = (rounded(time.as_secs_f64(), 1), rounds);
+        self
+    }
+}
+
+impl fmt::Display for Section {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "{}: {}", self.name, self.about)?;
+        for table in &self.tables {
+            write!(f, "\n{table}")?;
+        }
+        let shown = || self.ratios.iter().filter(|(name, _)| !self.details.contains(*name));
+        if shown().count() > 0 {
+            writeln!(f)?;
+        }
+        let width = shown().map(|(name, _)| name.len()).max().unwrap_or(0);
+        shown().try_for_each(|(name, value)| writeln!(f, "  {name:<width$}  {value}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn table() -> Table {
+        let mut table = Table::new("Something", &["mode", "p50 µs", "share"]);
+        table.row([Cell::from("first"), Cell::Number(12.345, 1), Cell::Share(0.5)]);
+        table.row([Cell::from("the second"), Cell::from(7u64), Cell::Nothing]);
+        table
+    }
+
+    #[test]
+    fn tables_are_aligned() {
+        let text = table().to_string();
+        let lines: Vec<&str> = text.lines().skip(1).collect();
+        assert!(lines.iter().all(|line| line.chars().count() == lines[0].chars().count()), "{text}");
+        assert!(lines[1].contains("12.3") && lines[1].contains("50.00 %"), "{text}");
+    }
+
+    #[test]
+    fn rows_in_json_have_the_columns_names() {
+        let mut section = Section::new("test", "a test");
+        section.tables.push(table());
+        section.ratio("a/b.p50", 1.23456);
+        section.detail("a.share", 0.5);
+        let text = section.to_string();
+        assert!(text.contains("a/b.p50") && !text.contains("a.share"), "{text}");
+        let json = serde_json::to_value(&section).unwrap();
+        assert_eq!(json["tables"][0]["rows"][0]["p50 µs"], 12.3);
+        assert_eq!(json["tables"][0]["rows"][1]["share"], Json::Null);
+        assert_eq!(json["ratios"]["a/b.p50"], 1.2346);
+    }
+}

@@ -1,0 +1,133 @@
+//! Several benchmarks in one run, and the file that one run writes.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::Context;
+use kasha_runtime::Clock;
+use serde::Serialize;
+
+use crate::benchmarks::BENCHMARKS;
+use crate::harness::BenchOptions;
+use crate::report::Machine;
+use crate::section::{Section, rounded};
+use crate::targets::{Judged, judge, table};
+
+/// How the run was asked for.
+#[derive(Clone, Debug, Serialize)]
+struct Settings {
+    version: &'static str,
+    rounds: u32,
+    round_ms: u128,
+    link_delay_us: Option<u128>,
+    faults: Option<u8>,
+    client_states: u32,
+    shard_bytes: u64,
+}
+
+/// What one run found.
+#[derive(Clone, Debug, Serialize)]
+pub struct Report {
+    /// Where.
+    pub machine: Machine,
+    settings: Settings,
+    /// How long it took.
+    pub seconds: f64,
+    /// Every figure by its name, those of all benchmarks together.
+    pub ratios: BTreeMap<String, f64>,
+    /// What they are to be, as far as they were measured.
+    pub targets: Vec<Judged>,
+    /// Each benchmark.
+    pub sections: Vec<Section>,
+}
+
+impl Report {
+    /// Of these benchmarks.
+    #[must_use]
+    pub fn new(options: &BenchOptions, sections: Vec<Section>) -> Self {
+        let ratios: BTreeMap<String, f64> = sections.iter().flat_map(|section| section.ratios.clone()).collect();
+        let settings = Settings {
+            version: env!("CARGO_PKG_VERSION"),
+            rounds: options.rounds,
+            round_ms: options.round.as_millis(),
+            link_delay_us: options.link_delay.map(|delay| delay.as_micros()),
+            faults: options.faults,
+            client_states: options.states,
+            shard_bytes: options.bytes,
+        };
+        let seconds = rounded(sections.iter().map(|section| section.seconds).sum(), 1);
+        Self { machine: Machine::this(), settings, seconds, targets: judge(&ratios), ratios, sections }
+    }
+
+    /// Writes it for other programs.
+    ///
+    /// # Errors
+    /// If it cannot be written.
+    pub fn write_json(&self, path: &Path) -> anyhow::Result<()> {
+        let text = serde_json::to_string_pretty(self).context("numbers and texts")?;
+        std::fs::write(path, text + "\n").with_context(|| format!("cannot write {}", path.display()))
+    }
+
+    /// Draws its plots into a folder.
+    ///
+    /// # Errors
+    /// If one cannot be written.
+    pub fn write_plots(&self, folder: &Path) -> anyhow::Result<()> {
+        self.sections.iter().flat_map(|section| &section.plots).try_for_each(|plot| plot.write(folder))
+    }
+}
+
+impl Report {
+    /// Where, how long, and what became of the targets.
+    #[must_use]
+    pub fn summary(&self) -> String {
+        let Machine { cores, processor, kernel } = &self.machine;
+        let place = format!("{cores} processors ({processor}), kernel {kernel}; {} s\n", self.seconds);
+        if self.targets.is_empty() { place } else { format!("{place}\n{}", table(&self.targets)) }
+    }
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.sections.iter().try_for_each(|section| writeln!(f, "{section}"))?;
+        f.write_str(&self.summary())
+    }
+}
+
+/// Runs all benchmarks within so much time; shows each by `show` when it is done.
+///
+/// # Errors
+/// If one of them fails.
+pub fn all(options: &BenchOptions, time: Duration, mut show: impl FnMut(&Section)) -> anyhow::Result<Report> {
+    let end = Clock::now().after(time);
+    let mut sections = Vec::new();
+    for benchmark in BENCHMARKS {
+        // What one leaves over, or takes too much, is the others'.
+        let left = end.since(Clock::now()).min(time);
+        let section = benchmark.run_within(left, &BENCHMARKS[sections.len()..], options);
+        let section = section.with_context(|| format!("the benchmark {}", benchmark.name))?;
+        show(&section);
+        sections.push(section);
+    }
+    Ok(Report::new(options, sections))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_file_has_all_figures_and_targets() {
+        let mut sections = vec![Section::new("clients", "a test"), Section::new("floor", "another")];
+        sections[0].ratio("clients.bytes_each", 100.0);
+        sections[1].ratio("floor.update/empty.p50", 1.3);
+        let report = Report::new(&BenchOptions::new("kasha".into()), sections);
+        let json = serde_json::to_value(&report).unwrap();
+        assert_eq!(json["ratios"]["clients.bytes_each"], 100.0);
+        assert_eq!((json["targets"][0]["met"].clone(), json["targets"][1]["met"].clone()), (true.into(), false.into()));
+        assert_eq!(json["sections"].as_array().unwrap().len(), 2);
+        assert!(report.to_string().contains("MISSED"));
+    }
+}

@@ -1,0 +1,118 @@
+//! What the figures are to be, and whether they are.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use crate::section::{Cell, Table};
+
+/// Which way is better.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Bound {
+    /// Not more.
+    AtMost,
+    /// Not less.
+    AtLeast,
+}
+
+/// One target.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Target {
+    /// The figure's name among the ratios.
+    pub figure: &'static str,
+    /// Which way.
+    pub bound: Bound,
+    /// How much.
+    pub value: f64,
+    /// What it means.
+    pub about: &'static str,
+}
+
+const fn at_most(figure: &'static str, value: f64, about: &'static str) -> Target {
+    Target { figure, bound: Bound::AtMost, value, about }
+}
+
+const fn at_least(figure: &'static str, value: f64, about: &'static str) -> Target {
+    Target { figure, bound: Bound::AtLeast, value, about }
+}
+
+/// All of them, in the order of the benchmarks.
+pub const TARGETS: &[Target] = &[
+    at_most("latency.f1.kasha/unreplicated.p50", 1.10, "an update survives 1 crash for 10 % of its latency"),
+    at_most("latency.f2.kasha/unreplicated.p50", 1.10, "an update survives 2 crashes for 10 % of its latency"),
+    at_most("latency.f3.kasha/unreplicated.p50", 1.10, "an update survives 3 crashes for 10 % of its latency"),
+    at_most("latency.f1.kasha/sync.p50", 0.55, "one round trip instead of two, f = 1"),
+    at_most("latency.f2.kasha/sync.p50", 0.55, "one round trip instead of two, f = 2"),
+    at_most("latency.f3.kasha/sync.p50", 0.55, "one round trip instead of two, f = 3"),
+    at_least("throughput.f3.unreplicated/kasha.cpu", 0.82, "updates of a primary that has a processor to itself"),
+    at_least("throughput.f3.kasha.fast_path", 0.98, "uniform keys take the fast path"),
+    at_most("exactly_once.unreplicated.on/off.p50", 1.05, "completion records: latency"),
+    at_most("exactly_once.unreplicated.on/off.cpu", 1.05, "completion records: the primary's processor"),
+    at_most("clients.many/one.p50", 1.04, "a million client states: latency"),
+    at_most("clients.bytes_each", 116.0, "a million client states: bytes each"),
+    at_most("floor.update/empty.p50", 1.25, "an unreplicated update against an empty request"),
+    at_least("hot_key.increments/uniform.throughput", 0.70, "64 clients increment one key"),
+    at_least("witness.memory.records_per_second", 1_270_000.0, "records of one thread"),
+    at_most("recovery.largest.leases", 2.0, "fail-over of the largest shard, in leases"),
+    at_most("allocations.per_update", 0.0, "heap allocations of an update on the primary's thread"),
+];
+
+/// A target and what was found.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Judged {
+    /// The target.
+    #[serde(flatten)]
+    pub target: Target,
+    /// What was found.
+    pub found: f64,
+    /// Whether that is good enough.
+    pub met: bool,
+}
+
+/// Every target whose figure was measured.
+#[must_use]
+pub fn judge(ratios: &BTreeMap<String, f64>) -> Vec<Judged> {
+    let judged = TARGETS.iter().filter_map(|&target| {
+        let found = *ratios.get(target.figure)?;
+        let met = match target.bound {
+            Bound::AtMost => found <= target.value,
+            Bound::AtLeast => found >= target.value,
+        };
+        Some(Judged { target, found, met })
+    });
+    judged.collect()
+}
+
+/// For people.
+pub(crate) fn table(judged: &[Judged]) -> Table {
+    let mut table = Table::new("Targets", &["figure", "target", "found", "met", "what it means"]);
+    for Judged { target, found, met } in judged {
+        let sign = match target.bound {
+            Bound::AtMost => "≤",
+            Bound::AtLeast => "≥",
+        };
+        table.row([
+            Cell::from(target.figure),
+            Cell::from(format!("{sign} {}", target.value)),
+            Cell::from(found.to_string()),
+            Cell::from(if *met { "yes" } else { "MISSED" }),
+            Cell::from(target.about),
+        ]);
+    }
+    table
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_figure_is_judged_by_its_bound() {
+        let ratios = [("clients.bytes_each", 116.0), ("floor.update/empty.p50", 1.26), ("something.else", 0.0)];
+        let judged = judge(&ratios.map(|(name, value)| (name.to_owned(), value)).into());
+        let met: Vec<_> = judged.iter().map(|judged| (judged.target.figure, judged.met)).collect();
+        assert_eq!(met, [("clients.bytes_each", true), ("floor.update/empty.p50", false)]);
+        assert!(table(&judged).to_string().contains("MISSED"));
+    }
+}

@@ -1,0 +1,54 @@
+//! What an event loop's thread has used up, told to whoever asks (`GetUsage`). It costs nothing until then.
+//!
+//! The question is the loop's and not the machine's: a machine has no clock. It is answered before an injected delay,
+//! and never lost by an injected fault, which stand between the sockets and the machine.
+
+use kasha_wire::status::LoopUsage;
+use rustix::time::{ClockId, clock_gettime};
+
+use crate::NetworkStats;
+
+/// What the present thread has allocated, as the program's allocator counts it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct HeapUse {
+    /// Allocations so far.
+    pub allocations: u64,
+    /// Bytes that it has allocated and not freed.
+    pub bytes: u64,
+}
+
+/// Of the present thread.
+pub(crate) fn now(stats: &NetworkStats, turns: u64, heap: Option<fn() -> HeapUse>) -> LoopUsage {
+    let heap = heap.map_or_else(HeapUse::default, |heap| heap());
+    LoopUsage {
+        cpu_nanos: thread_cpu_nanos(),
+        allocations: heap.allocations,
+        heap_bytes: heap.bytes,
+        turns,
+        frames_received: stats.frames_received,
+        frames_sent: stats.frames_sent,
+    }
+}
+
+/// Processor time of the present thread, in nanoseconds.
+#[must_use]
+pub fn thread_cpu_nanos() -> u64 {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
+    seconds * 1_000_000_000 + u64::try_from(time.tv_nsec).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_thread_that_works_uses_processor_time() {
+        let before = thread_cpu_nanos();
+        let mut sum = 0u64;
+        while thread_cpu_nanos() == before {
+            sum = std::hint::black_box(sum.wrapping_add(1));
+        }
+        assert!(thread_cpu_nanos() > before);
+    }
+}
