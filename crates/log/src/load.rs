@@ -148,21 +148,21 @@ impl Log {
         let written = found.iter().rposition(Found::is_evidence).map_or(0, |last| last + 1);
         let leftovers = found.split_off(written);
         let mut useless: Vec<SegmentId> = leftovers.iter().map(|segment| segment.id).collect();
-        let live = found.last().map_or_else(Vec::new, |tail| live_segments(&tail.bytes[..tail.used]));
-        if !live.is_empty() {
-            useless.extend(found.iter().map(|segment| segment.id).filter(|id| !live.contains(id)));
-            found.retain(|segment| live.contains(&segment.id));
-        }
+        let live = named_by_last(&found);
+        let (mut found, let_go): (Vec<_>, Vec<_>) = found.into_iter().partition(|segment| is_named(&live, segment.id));
+        useless.extend(let_go.iter().map(|segment| segment.id));
 
         let damage = find_damage(&found, &live, config.segment_bytes);
+        if let Some(damage) = damage {
+            found = cut(found, let_go, damage, config.segment_bytes);
+        }
         let mut torn_bytes = leftovers.iter().chain(found.last()).map(Found::tail_bytes).sum();
         if damage.is_some() {
             useless.clear();
             torn_bytes = 0;
         }
         useless.sort();
-        let kept = damage.map_or(u64::MAX, |damage| damage.at);
-        for segment in found.into_iter().take_while(|segment| segment.base < kept) {
+        for segment in found {
             let end = segment.end();
             log.open_segment(segment.id, segment.bytes);
             log.accept_in_place(end, segment.own_kinds);
@@ -181,6 +181,30 @@ impl Log {
             head.bytes.resize(self.config.segment_bytes as usize, 0);
         }
     }
+}
+
+/// What the last segment says lives, ascending; nothing, if it says nothing.
+fn named_by_last(found: &[Found]) -> Vec<SegmentId> {
+    found.last().map_or_else(Vec::new, |last| live_segments(&last.bytes[..last.used]))
+}
+
+fn is_named(live: &[SegmentId], id: SegmentId) -> bool {
+    live.is_empty() || live.contains(&id)
+}
+
+/// What is kept of a log that is damaged. Segments may have been let go only behind the damage, where nothing is kept:
+/// they live again, if their files are as they should be.
+fn cut(found: Vec<Found>, let_go: Vec<Found>, damage: Damage, segment_bytes: u32) -> Vec<Found> {
+    let is_kept = |segment: &Found| segment.base < damage.at;
+    let mut kept: Vec<Found> = found.into_iter().filter(is_kept).collect();
+    let live = named_by_last(&kept);
+    let ids: Vec<SegmentId> = kept.iter().map(|segment| segment.id).collect();
+    kept.extend(let_go.into_iter().filter(|segment| is_kept(segment) && live.contains(&segment.id)));
+    kept.sort_by_key(|segment| segment.id);
+    if find_damage(&kept, &live, segment_bytes).is_some_and(|found| found.at < damage.at) {
+        kept.retain(|segment| ids.contains(&segment.id));
+    }
+    kept
 }
 
 /// The first thing wrong, in log order. `found` ends with a segment that holds something whole; `live` is what it says

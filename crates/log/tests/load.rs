@@ -131,6 +131,29 @@ fn a_freed_segment_whose_file_is_still_there_stays_out() {
     }
 }
 
+/// Found by the property `log_history`: the newest digest left out a segment that lives again where the log is cut.
+#[test]
+fn d4_what_was_let_go_behind_the_damage_is_there_again() {
+    let mut log = new_log();
+    let objects = fill(&mut log, 1, 3);
+    let cut = log.end().offset;
+    let_go(&mut log, 1, SegmentId(0), &objects);
+    let word_in = log.segment_of(cut);
+    fill(&mut log, 1, 5);
+    let mut torn = files(&log);
+    let at = (cut % u64::from(SEGMENT)) as usize;
+    torn.iter_mut().find(|(id, _)| *id == word_in).unwrap().1.truncate(at);
+    let (loaded, report) = load(torn);
+    assert!(report.damage.is_some());
+    assert_eq!((report.valid_end.offset, loaded.absent()), (cut, &[][..]));
+    assert!(entries(&log).starts_with(&entries(&loaded)));
+    // A file that is damaged itself is left out, and its segment is absent.
+    let mut torn = files(&log);
+    torn[0].1.truncate(1000);
+    torn.iter_mut().find(|(id, _)| *id == word_in).unwrap().1.truncate(at);
+    assert_eq!(load(torn).0.absent(), [SegmentId(0)]);
+}
+
 #[test]
 fn another_version_or_segment_size_is_not_torn() {
     let mut log = new_log();
