@@ -105,6 +105,9 @@ impl ReplicaMeta {
         if bytes[4] != FORMAT {
             return Err(MetaError::Format(bytes[4]));
         }
+        if bytes[5] > 3 || bytes[20..24] != [0; 4] {
+            return Err(MetaError::Damaged);
+        }
         let meta = Self {
             shard: ShardId(u16::from_le_bytes([bytes[6], bytes[7]])),
             cluster: ClusterId(u64_at(8)),

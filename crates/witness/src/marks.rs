@@ -124,24 +124,23 @@ impl Ledger {
             return Err(LoadError::CorruptHeader);
         };
         let count = u32::from_le_bytes(head[16..20].try_into().expect("4 bytes"));
-        let newest: BTreeMap<ShardId, ListVersion> = (entries.chunks_exact(LEDGER_ENTRY_BYTES))
-            .map(|entry| {
-                let (shard, list) = entry.split_at(2);
-                let shard = ShardId(u16::from_le_bytes(shard.try_into().expect("2 bytes")));
-                (shard, ListVersion(u64::from_le_bytes(list.try_into().expect("8 bytes"))))
-            })
-            .collect();
+        let entry = |entry: &[u8]| {
+            let (shard, list) = entry.split_at(2);
+            let shard = ShardId(u16::from_le_bytes(shard.try_into().expect("2 bytes")));
+            (shard, ListVersion(u64::from_le_bytes(list.try_into().expect("8 bytes"))))
+        };
+        let named = || entries.chunks_exact(LEDGER_ENTRY_BYTES).map(entry);
         let found = ClusterId(u64::from_le_bytes(head[8..16].try_into().expect("8 bytes")));
         if head[6..8] != [0; 2]
-            || newest.len() as u64 != u64::from(count)
-            || !entries.len().is_multiple_of(LEDGER_ENTRY_BYTES)
+            || entries.len() as u64 != u64::from(count) * LEDGER_ENTRY_BYTES as u64
+            || !named().is_sorted_by(|before, after| before.0 < after.0)
         {
             return Err(LoadError::CorruptHeader);
         }
         if found != cluster {
             return Err(LoadError::OtherCluster(found));
         }
-        Ok(Self { cluster, cores: head[5], newest })
+        Ok(Self { cluster, cores: head[5], newest: named().collect() })
     }
 }
 
