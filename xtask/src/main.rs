@@ -1,12 +1,13 @@
 //! The project's own commands, run as `cargo xtask <command>`.
 //!
 //! `test` is what CI runs, in stages; `tidy` is the part of `docs/style.md` that a program can check; `mutants` plants
-//! every bug and says who catches it; `netlab` is a virtual network to play with. Needs the stock Rust toolchain only;
-//! git is used where it is there.
+//! every bug and says who catches it; `netlab` is a virtual network to play with. `fuzz` searches longer, and
+//! installs what it needs; the others need the stock Rust toolchain only. Git is used where it is there.
 
 // A tool that runs other programs and times them: it is not a protocol, so clocks and threads are its business.
 #![allow(clippy::disallowed_methods)]
 
+mod fuzz;
 mod netlab;
 mod source;
 mod stages;
@@ -20,7 +21,8 @@ use stages::Choice;
 use workspace::Workspace;
 
 const USAGE: &str = "usage: cargo xtask test [--quick | --stage NAME] | tidy | netlab …
-       | mutants [--only BUG] [--seeds-factor N] [--first] [--everywhere SEEDS]";
+       | mutants [--only BUG] [--seeds-factor N] [--first] [--everywhere SEEDS]
+       | fuzz [--target T] [--seconds N] [--sanitizer none|address]";
 
 enum Command {
     Test(Choice),
@@ -28,6 +30,7 @@ enum Command {
     Netlab(netlab::Play),
     /// With these arguments for the simulator's own program.
     Mutants(Vec<String>),
+    Fuzz(fuzz::Choice),
 }
 
 fn parse(arguments: &[&str]) -> Option<Command> {
@@ -38,6 +41,7 @@ fn parse(arguments: &[&str]) -> Option<Command> {
         ["tidy"] => Some(Command::Tidy),
         ["netlab", rest @ ..] => netlab::parse(rest).map(Command::Netlab),
         ["mutants", rest @ ..] => Some(Command::Mutants(rest.iter().map(|&argument| argument.to_owned()).collect())),
+        ["fuzz", options @ ..] => fuzz::parse(options).map(Command::Fuzz),
         _ => None,
     }
 }
@@ -54,6 +58,7 @@ fn main() -> ExitCode {
         Command::Tidy => tidy::run(&workspace),
         Command::Netlab(play) => netlab::run(&workspace, &play),
         Command::Mutants(arguments) => stages::mutants(&workspace, &arguments),
+        Command::Fuzz(choice) => fuzz::run(&workspace, &choice),
     });
     match result {
         Ok(()) => ExitCode::SUCCESS,

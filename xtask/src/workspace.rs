@@ -147,6 +147,11 @@ impl Workspace {
     }
 }
 
+/// A hash of some bytes.
+pub(crate) fn digest_of(bytes: &[u8]) -> u64 {
+    digest(&[File { path: String::new(), bytes: bytes.to_vec() }])
+}
+
 /// A hash of all files (FNV-1a, 64 bits): the same tree gives the same number on every machine.
 pub(crate) fn digest(files: &[File]) -> u64 {
     let mut hash = 0xCBF2_9CE4_8422_2325_u64;

@@ -1,11 +1,11 @@
-//! A backup takes exactly what follows its end, and nothing else changes it.
+//! A backup takes exactly what follows its end, and nothing else changes it. Any bytes: `crates/properties`,
+//! `log_appends`.
 
 mod common;
 
 use common::{SEGMENT, SHARD, append, config, entries, files, fill, let_go, new_log, reseal, snapshot};
 use kasha_log::{AppendError, EntryKind, GroupFault, Log, Purpose, Screen, entry_bytes};
 use kasha_types::{Epoch, LogPosition, SegmentId};
-use proptest::prelude::*;
 
 fn ship(from: &Log, to: &mut Log, piece: u32) -> Result<(), AppendError> {
     for slice in from.pieces(to.end().offset, from.end().offset, piece) {
@@ -188,58 +188,4 @@ fn a_segment_without_its_last_groups_does_not_fit_its_successor() {
         joiner.install_segment(SegmentId(1), short, Screen::NONE),
         Err(AppendError::PredecessorMismatch { .. })
     ));
-}
-
-proptest! {
-    #![proptest_config(ProptestConfig::with_cases(1500))]
-
-    #[test]
-    fn refused_bytes_change_nothing(
-        upto in 1..20_usize, from in 0..20_usize, groups in 1..6_usize,
-        flips in prop::collection::vec((0..400_usize, 0..8_u8), 0..3), resealed: bool, cut in 0..4_usize,
-    ) {
-        let mut primary = new_log();
-        let objects = fill(&mut primary, 1, 2);
-        let_go(&mut primary, 2, SegmentId(0), &objects);
-        fill(&mut primary, 3, 3);
-        let places: Vec<_> = primary.groups_from(0).map(|group| (group.start, group.end)).collect();
-        let mut backup = new_log();
-        for (start, end) in &places[..upto] {
-            backup.append_raw(primary.bytes(*start, (end - start) as u32), Screen::NONE).unwrap();
-        }
-        let mut bytes = Vec::new();
-        for (start, end) in places.iter().skip(from).take(groups) {
-            let mut group = primary.bytes(*start, (end - start) as u32).to_vec();
-            for (at, bit) in &flips {
-                let at = at % group.len();
-                group[at] ^= 1 << bit;
-            }
-            if resealed {
-                reseal(&mut group);
-            }
-            bytes.extend(group);
-        }
-        bytes.truncate(bytes.len() - cut * 7);
-        let before = format!("{:?}", snapshot(&backup));
-        let held = entries(&backup);
-        match backup.append_raw(&bytes, Screen::NONE) {
-            Ok(end) => {
-                prop_assert_eq!(end, backup.end());
-                prop_assert!(entries(&backup).starts_with(&held));
-                let (again, report) = Log::load(SHARD, config(64), files(&backup).into_iter());
-                prop_assert!(resealed || report.damage.is_none());
-                prop_assert!(report.damage.is_some() || again.end() == end);
-            }
-            Err(_) => prop_assert_eq!(before, format!("{:?}", snapshot(&backup))),
-        }
-    }
-
-    #[test]
-    fn noise_is_refused(noise in prop::collection::vec(any::<u8>(), 0..400)) {
-        let mut log = new_log();
-        append(&mut log, 1, &[b"here"]);
-        let before = format!("{:?}", snapshot(&log));
-        prop_assert!(log.append_raw(&noise, Screen::NONE).is_err());
-        prop_assert_eq!(before, format!("{:?}", snapshot(&log)));
-    }
 }

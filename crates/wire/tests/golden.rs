@@ -5,7 +5,8 @@ mod common;
 
 use std::fmt::Write;
 
-use common::operations::{OwnedBody, READS, UPDATES, encoded_outcome, outcomes};
+use common::operations::{OwnedBody, READS, UPDATES, outcomes};
+use common::results::encoded_outcome;
 use common::{Count, Sample, encoded, messages};
 use kasha_types::*;
 use kasha_wire::codec::Bytes;

@@ -5,7 +5,8 @@ mod common;
 use std::net::SocketAddr;
 
 use common::messages::described;
-use common::operations::{Operation, OwnedBody, READS, SHAPES, UPDATES, any_outcome, encoded_outcome};
+use common::operations::{Operation, OwnedBody, READS, SHAPES, UPDATES, any_outcome};
+use common::results::encoded_outcome;
 use common::types::every_type;
 use common::{Sample, any, check, encoded};
 use kasha_types::*;

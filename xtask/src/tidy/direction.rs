@@ -26,6 +26,7 @@ const TABLE: &[(&str, Allowed)] = &[
     ("client", Only(&["types", "machine", "wire", "exactly_once", "witness"])),
     ("runtime", Only(&["types", "machine", "wire"])),
     ("netlab", Only(&["machine"])),
+    ("properties", AllBut(&["runtime", "sim", "netlab", "bench", "bin/kasha", "tests/process", "xtask"])),
     ("sim", AllBut(&["bench", "netlab", "runtime", "bin/kasha", "xtask"])),
     ("bench", AllBut(&["bin/kasha", "xtask"])),
 ];

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 
 use kasha_log::{EntryKind, Log, LogConfig};
 use kasha_machine::{Endpoint, FileName};
-use kasha_types::{ClusterTime, ConfigVersion, ConnId, CoreId, Epoch, ListVersion, NodeId, TableId};
+use kasha_types::{ClusterTime, ConfigVersion, ConnId, CoreId, Epoch, ListVersion, NodeId, SegmentId, TableId};
 use kasha_wire::frame::{FRAME_HEADER_BYTES, Kind};
 use kasha_wire::hot::{Envelope, ReadView, RequestView};
 use kasha_wire::message::Report;
@@ -51,6 +51,7 @@ impl Cluster {
             Core::start_with(Files::default(), 1 << 26, |options| {
                 options.core.node = NodeId(node);
                 options.segment_bytes = SEGMENT_BYTES;
+                options.witness_slots = 64;
             })
         };
         let mut configuration = configuration(0, 1, ShardPhase::Recovering);
@@ -109,6 +110,8 @@ impl Cluster {
         for (to, frame) in std::mem::take(&mut core.shell.sent) {
             let kind = Kind::from_number(frame[11]).expect("a frame");
             match to {
+                // Whoever lies may name nodes that there are not.
+                Endpoint::Core(to) if !(1..=3).contains(&to.node.0) => {}
                 Endpoint::Core(to) => {
                     self.on_the_way.push_back(Carried { from: NodeId(node), to: to.node, kind, frame });
                 }
@@ -215,22 +218,23 @@ impl Cluster {
 
     /// The kinds of all entries in a node's files, in order.
     pub fn entries_on_file(&self, node: u16) -> Vec<EntryKind> {
-        let files = &self.cores[usize::from(node) - 1].shell.files.0;
-        let segments = files.iter().filter_map(|(name, bytes)| match name {
-            FileName::Segment { segment, .. } => Some((*segment, bytes.clone())),
-            _ => None,
-        });
         let config = LogConfig { segment_bytes: SEGMENT_BYTES, memory_max_bytes: 1 << 26, reserve_percent: 5 };
-        let (log, _) = Log::load(SHARD, config, segments);
+        let (log, _) = Log::load(SHARD, config, self.segments(node));
         log.groups_from(0).flat_map(|group| group.entries).map(|(_, entry)| entry.kind).collect()
     }
 
-    /// Segments that a node has files of.
+    /// The segments that a node has files of.
+    pub fn segments(&self, node: u16) -> impl Iterator<Item = (SegmentId, Vec<u8>)> + '_ {
+        let files = &self.cores[usize::from(node) - 1].shell.files.0;
+        files.iter().filter_map(|(name, bytes)| match name {
+            FileName::Segment { segment, .. } => Some((*segment, bytes.clone())),
+            _ => None,
+        })
+    }
+
+    /// Their numbers.
     pub fn segments_on_file(&self, node: u16) -> Vec<u32> {
-        let files = self.cores[usize::from(node) - 1].shell.files.0.keys();
-        files
-            .filter_map(|name| if let FileName::Segment { segment, .. } = name { Some(segment.0) } else { None })
-            .collect()
+        self.segments(node).map(|(segment, _)| segment.0).collect()
     }
 }
 

@@ -199,9 +199,12 @@ impl Core {
     }
 
     pub fn frame_from(&mut self, from: Endpoint, kind: Kind, frame: &[u8]) {
-        let payload = &frame[FRAME_HEADER_BYTES..];
-        let input = Input::Frame { from, kind: kind as u8, payload };
-        self.node.step(self.now, input, &mut self.effects);
+        self.input(from, kind as u8, &frame[FRAME_HEADER_BYTES..]);
+    }
+
+    /// A frame of any kind, also of one that there is not.
+    pub fn input(&mut self, from: Endpoint, kind: u8, payload: &[u8]) {
+        self.node.step(self.now, Input::Frame { from, kind, payload }, &mut self.effects);
         self.finish();
     }
 

@@ -3,6 +3,7 @@
 
 pub mod messages;
 pub mod operations;
+pub mod results;
 pub mod types;
 
 use proptest::prelude::*;

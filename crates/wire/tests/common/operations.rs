@@ -3,7 +3,7 @@
 use kasha_types::{ClientId, RpcId, Sequence};
 use kasha_wire::operation::ItemsBuffer;
 use kasha_wire::outcome::Shape;
-use kasha_wire::{Body, BodyHead, Outcome, OutcomeCode, Read, Update};
+use kasha_wire::{Body, BodyHead, Outcome, Read, Update};
 use proptest::collection::vec;
 use proptest::prelude::{Just, Strategy};
 use proptest::strategy::{BoxedStrategy, Union};
@@ -194,48 +194,4 @@ pub fn outcomes() -> Vec<(&'static str, Shape, Outcome)> {
         ("Cancelled", Shape::Version, Outcome::Cancelled),
         ("OperationKeyMismatch", Shape::Version, Outcome::OperationKeyMismatch),
     ]
-}
-
-/// Result bytes as a store writes them.
-pub fn encoded_outcome(shape: Shape, outcome: &Outcome) -> Vec<u8> {
-    let mut out = Vec::new();
-    let mut put = |code: OutcomeCode, fields: &[&[u8]]| {
-        out.push(code as u8);
-        fields.iter().for_each(|field| out.extend_from_slice(field));
-    };
-    let item = |index: &u32| if matches!(shape, Shape::Numbers) { index.to_le_bytes().to_vec() } else { Vec::new() };
-    let done = OutcomeCode::Done;
-    match outcome {
-        Outcome::Version(version) => put(done, &[&version.to_le_bytes()]),
-        Outcome::Number(value, version) => put(done, &[&value.to_le_bytes(), &version.to_le_bytes()]),
-        Outcome::Length(len, version) => put(done, &[&len.to_le_bytes(), &version.to_le_bytes()]),
-        Outcome::Versions(versions) => put(done, &[&encoded(versions)]),
-        Outcome::Flags(flags) if matches!(shape, Shape::Flag) => put(done, &[&[u8::from(flags[0])]]),
-        Outcome::Flags(flags) => put(done, &[&encoded(flags)]),
-        Outcome::Numbers(numbers) => {
-            put(done, &[&(numbers.len() as u32).to_le_bytes()]);
-            for (value, version) in numbers {
-                out.extend(value.to_le_bytes());
-                out.extend(version.to_le_bytes());
-            }
-        }
-        Outcome::Value(version, value) => put(done, &[&version.to_le_bytes(), value]),
-        Outcome::Values(values) => {
-            put(done, &[&(values.len() as u32).to_le_bytes()]);
-            for value in values {
-                let (version, value) = value.as_ref().map_or((0, &[][..]), |(version, value)| (*version, value));
-                out.extend(version.to_le_bytes());
-                out.extend((value.len() as u32).to_le_bytes());
-                out.extend(value);
-            }
-        }
-        Outcome::ConditionFailed(version) => put(OutcomeCode::ConditionFailed, &[&version.to_le_bytes()]),
-        Outcome::NotFound => put(OutcomeCode::NotFound, &[]),
-        Outcome::Overflow(index) => put(OutcomeCode::Overflow, &[&item(index)]),
-        Outcome::NotANumber(index) => put(OutcomeCode::NotANumber, &[&item(index)]),
-        Outcome::TooLarge => put(OutcomeCode::TooLarge, &[]),
-        Outcome::Cancelled => put(OutcomeCode::Cancelled, &[]),
-        Outcome::OperationKeyMismatch => put(OutcomeCode::OperationKeyMismatch, &[]),
-    }
-    out
 }

@@ -1,18 +1,20 @@
-//! Random histories against a naive model, crashes included; arbitrary bytes to `load`.
-
-mod common;
+//! A witness through random histories against a naive model, crashes included (CURP 4.2; C2, R5.5, R6.2).
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use common::*;
+use arbitrary::{Arbitrary, Result, Unstructured};
 use kasha_types::{ClusterTime, KeyHash, RpcId};
 use kasha_witness::limits::SUSPECTS_PER_GC_MAX;
-use kasha_witness::{FILE_HEADER_BYTES, FILE_SLOT_BYTES, Recorded, Sizes, Why, Witness};
-use proptest::prelude::*;
+use kasha_witness::{Recorded, Sizes, Why, Witness};
+
+use super::common::{IDENTITY, flush, flush_leaving_leftovers, keys, new_file, rpc};
+use crate::{Property, draw};
 
 const SLOTS: u32 = 16;
 const WAYS: u8 = 2;
 const SETS: u64 = (SLOTS / WAYS as u32) as u64;
+const REQUESTS: usize = 24;
+const STEPS_MAX: usize = 120;
 
 #[derive(Clone, Debug)]
 enum Step {
@@ -45,6 +47,35 @@ enum Fate {
     Whole,
 }
 
+impl<'a> Arbitrary<'a> for Fate {
+    fn arbitrary(u: &mut Unstructured<'a>) -> Result<Self> {
+        Ok(match draw::below(u, 3)? {
+            0 => Self::Lost,
+            1 => Self::Torn(draw::below(u, 100)?),
+            _ => Self::Whole,
+        })
+    }
+}
+
+impl<'a> Arbitrary<'a> for Step {
+    fn arbitrary(u: &mut Unstructured<'a>) -> Result<Self> {
+        let request = |u: &mut Unstructured<'a>| draw::below(u, REQUESTS);
+        // A freeze is rare: little happens after it.
+        Ok(match draw::weighted(u, &[100, 40, 10, 30, 10, 1])? {
+            0 => Self::Record { request: request(u)?, other_body: draw::one_in(u, 10)? },
+            1 => Self::Gc {
+                requests: (0..draw::below(u, 6)?).map(|_| request(u)).collect::<Result<_>>()?,
+                first_key_only: draw::one_in(u, 10)?,
+                floor: u.int_in_range(0..=3)?,
+            },
+            2 => Self::Read { hash: u.int_in_range(0..=23)? },
+            3 => Self::Flush { leftovers: u.arbitrary()? },
+            4 => Self::Crash { writes: draw::up_to(u, 12)? },
+            _ => Self::Freeze,
+        })
+    }
+}
+
 /// Request `n` always has the same keys, body and lease, as the same RpcId always does (R2.1).
 #[derive(Clone, Debug)]
 struct Request {
@@ -53,37 +84,15 @@ struct Request {
     expiry: u64,
 }
 
-fn requests() -> impl Strategy<Value = Vec<Request>> {
-    let keys = prop_oneof![
-        3 => prop::collection::vec(0..24_u64, 1),
-        1 => prop::collection::vec(0..24_u64, 0..5),
-    ];
-    let request = (keys, prop::collection::vec(any::<u8>(), 0..40), 1..30_u64)
-        .prop_map(|(keys, body, expiry)| Request { keys, body, expiry });
-    prop::collection::vec(request, 24)
-}
-
-fn step() -> impl Strategy<Value = Step> {
-    let fate = prop_oneof![Just(Fate::Lost), (0..100_usize).prop_map(Fate::Torn), Just(Fate::Whole)];
-    prop_oneof![
-        20 => (0..24_usize, prop::bool::weighted(0.1))
-            .prop_map(|(request, other_body)| Step::Record { request, other_body }),
-        8 => (prop::collection::vec(0..24_usize, 0..6), prop::bool::weighted(0.1), 0..4_u64)
-            .prop_map(|(requests, first_key_only, floor)| Step::Gc { requests, first_key_only, floor }),
-        2 => (0..24_u64).prop_map(|hash| Step::Read { hash }),
-        6 => any::<bool>().prop_map(|leftovers| Step::Flush { leftovers }),
-        2 => prop::collection::vec(fate, 0..12).prop_map(|writes| Step::Crash { writes }),
-    ]
-}
-
-/// Steps with at most one freeze, late.
-fn steps() -> impl Strategy<Value = Vec<Step>> {
-    (prop::collection::vec(step(), 1..120), prop::option::of(0..30_usize)).prop_map(|(mut steps, freeze)| {
-        if let Some(from_end) = freeze {
-            steps.insert(steps.len().saturating_sub(from_end), Step::Freeze);
-        }
-        steps
-    })
+impl<'a> Arbitrary<'a> for Request {
+    fn arbitrary(u: &mut Unstructured<'a>) -> Result<Self> {
+        let keys = if draw::one_in(u, 4)? { draw::below(u, 5)? } else { 1 };
+        Ok(Self {
+            keys: (0..keys).map(|_| u.int_in_range(0..=23)).collect::<Result<_>>()?,
+            body: draw::bytes(u, 40)?,
+            expiry: u.int_in_range(1..=29)?,
+        })
+    }
 }
 
 #[derive(Default)]
@@ -270,38 +279,29 @@ impl World {
     }
 }
 
-proptest! {
-    #![proptest_config(ProptestConfig::with_cases(512))]
+/// See the module.
+#[derive(Debug)]
+pub struct WitnessHistory {
+    requests: Vec<Request>,
+    steps: Vec<Step>,
+}
 
-    #[test]
-    fn the_witness_is_the_model(requests in requests(), steps in steps()) {
+impl<'a> Arbitrary<'a> for WitnessHistory {
+    fn arbitrary(u: &mut Unstructured<'a>) -> Result<Self> {
+        let requests = (0..REQUESTS).map(|_| u.arbitrary()).collect::<Result<_>>()?;
+        Ok(Self { requests, steps: draw::until_empty(u, STEPS_MAX)? })
+    }
+}
+
+impl Property for WitnessHistory {
+    const NAME: &'static str = "witness_history";
+    const INPUT_BYTES_MAX: usize = 1200;
+
+    fn hold(self) {
         let witness = Witness::new(IDENTITY, Sizes::new(SLOTS, WAYS));
         let file = new_file(&witness);
-        let mut world = World { requests, witness, file, model: Model::default(), pending: BTreeSet::new() };
-        steps.iter().for_each(|step| world.step(step));
-    }
-
-    #[test]
-    fn load_takes_any_bytes(bytes in prop::collection::vec(any::<u8>(), 0..9000)) {
-        let _ = Witness::load(IDENTITY, Sizes::new(1, 1), &bytes, false);
-    }
-
-    #[test]
-    fn load_takes_any_slots(
-        pieces in prop::collection::vec((0..8_usize, 0..200_usize, prop::collection::vec(any::<u8>(), 1..80)), 0..30),
-        recorded in prop::collection::vec(0..40_u64, 0..8),
-    ) {
-        let mut witness = small();
-        for (sequence, &hash) in (1..).zip(&recorded) {
-            let _ = record(&mut witness, sequence, &[hash, hash + 1], &sequence.to_le_bytes());
-        }
-        let mut file = new_file(&witness);
-        flush(&mut witness, &mut file);
-        let before: BTreeSet<_> = held(&witness).into_iter().collect();
-        for (slot, at, piece) in pieces {
-            file[FILE_HEADER_BYTES + slot * FILE_SLOT_BYTES + at..][..piece.len()].copy_from_slice(&piece);
-        }
-        let loaded = reload(&witness, &file);
-        prop_assert!(held(&loaded).into_iter().all(|request| before.contains(&request)), "nothing is invented");
+        let pending = BTreeSet::new();
+        let mut world = World { requests: self.requests, witness, file, model: Model::default(), pending };
+        self.steps.iter().for_each(|step| world.step(step));
     }
 }

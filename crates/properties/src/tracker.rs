@@ -1,13 +1,16 @@
-//! The tracker against a reference that never forgets a record and recomputes everything from all of them.
+//! The client tracker (crate `exactly_once`; RIFL, R4.1 to R4.6) against a reference that never forgets a record and
+//! recomputes everything from all of them.
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use arbitrary::{Arbitrary, Result, Unstructured};
 use kasha_exactly_once::{LookUp, Place, Request, ScanCursor, Tracker};
 use kasha_types::limits::OUTSTANDING_MAX;
 use kasha_types::{AckedBelow, BodyHash, ClientId, ClusterTime, RpcId, Sequence};
-use proptest::collection::vec;
-use proptest::prelude::*;
-use proptest::sample::Index;
+
+use crate::{Property, draw};
+
+const STEPS_MAX: usize = 120;
 
 /// One entry of the shard's log. Record `n` of the log is at place `n`.
 #[derive(Clone, Debug)]
@@ -78,6 +81,16 @@ impl Model {
     }
 }
 
+/// One of several, whatever their number.
+#[derive(Clone, Copy, Debug, Arbitrary)]
+struct Index(u16);
+
+impl Index {
+    fn index(self, len: usize) -> usize {
+        usize::from(self.0) % len
+    }
+}
+
 #[derive(Clone, Debug)]
 enum Step {
     Deliver {
@@ -93,36 +106,49 @@ enum Step {
     /// Rebuild from live records alone, in any order.
     RecoverLive(Vec<Index>),
     /// Rebuild from the log, from which the cleaner has taken some of the dead records.
-    RecoverLog(Vec<bool>),
+    RecoverLog(u32),
 }
 
-fn request() -> impl Strategy<Value = Request> {
-    let sequence = prop_oneof![20 => 1..12_u64, 1 => 500..530_u64, 1 => Just(u64::MAX)];
-    let acknowledgement = prop_oneof![1..6_u64, 1..14_u64, Just(u64::MAX)];
-    (1..4_u64, sequence, acknowledgement, 0..8_u64, 0..20_u64).prop_map(
-        |(client, sequence, acknowledgement, lease_expiry, body)| Request {
-            rpc: RpcId { client: ClientId(client), sequence: Sequence(sequence) },
-            body_hash: BodyHash(u64::from(body == 0)),
-            acknowledgement: AckedBelow(acknowledgement),
-            lease_expiry: ClusterTime(lease_expiry),
-        },
-    )
+fn request(u: &mut Unstructured<'_>) -> Result<Request> {
+    let sequence = match draw::weighted(u, &[20, 1, 1])? {
+        0 => u.int_in_range(1..=11)?,
+        1 => u.int_in_range(500..=529)?,
+        _ => u64::MAX,
+    };
+    let acknowledgement = match draw::below(u, 3)? {
+        0 => u.int_in_range(1..=5)?,
+        1 => u.int_in_range(1..=13)?,
+        _ => u64::MAX,
+    };
+    Ok(Request {
+        rpc: RpcId { client: client(u)?, sequence: Sequence(sequence) },
+        body_hash: BodyHash(u64::from(draw::one_in(u, 20)?)),
+        acknowledgement: AckedBelow(acknowledgement),
+        lease_expiry: time(u)?,
+    })
 }
 
-fn step() -> impl Strategy<Value = Step> {
-    let index = || any::<Index>();
-    let client = || (1..4_u64).prop_map(ClientId);
-    prop_oneof![
-        24 => (request(), prop::bool::weighted(0.2), prop::bool::weighted(0.7))
-            .prop_map(|(request, replayed, at_once)| Step::Deliver { request, replayed, at_once }),
-        4 => index().prop_map(Step::Finish),
-        1 => index().prop_map(Step::Abandon),
-        4 => (client(), 0..8_u64).prop_map(|(client, lease)| Step::Prove(client, ClusterTime(lease))),
-        1 => (0..6_u64, vec(client(), 0..3)).prop_map(|(floor, clients)| Step::RaiseFloor(ClusterTime(floor), clients)),
-        4 => index().prop_map(Step::Copy),
-        1 => vec(index(), 20).prop_map(Step::RecoverLive),
-        1 => vec(any::<bool>(), 20).prop_map(Step::RecoverLog),
-    ]
+fn client(u: &mut Unstructured<'_>) -> Result<ClientId> {
+    u.int_in_range(1..=3).map(ClientId)
+}
+
+fn time(u: &mut Unstructured<'_>) -> Result<ClusterTime> {
+    u.int_in_range(0..=7).map(ClusterTime)
+}
+
+impl<'a> Arbitrary<'a> for Step {
+    fn arbitrary(u: &mut Unstructured<'a>) -> Result<Self> {
+        Ok(match draw::weighted(u, &[24, 4, 1, 4, 1, 4, 1, 1])? {
+            0 => Self::Deliver { request: request(u)?, replayed: draw::one_in(u, 5)?, at_once: !draw::one_in(u, 3)? },
+            1 => Self::Finish(u.arbitrary()?),
+            2 => Self::Abandon(u.arbitrary()?),
+            3 => Self::Prove(client(u)?, time(u)?),
+            4 => Self::RaiseFloor(time(u)?, (0..draw::below(u, 3)?).map(|_| client(u)).collect::<Result<_>>()?),
+            5 => Self::Copy(u.arbitrary()?),
+            6 => Self::RecoverLive(draw::up_to(u, 20)?),
+            _ => Self::RecoverLog(u.arbitrary()?),
+        })
+    }
 }
 
 #[derive(Default)]
@@ -159,7 +185,7 @@ impl World {
             Step::RaiseFloor(floor, clients) => self.raise_floor(floor, clients),
             Step::Copy(index) => self.copy(index),
             Step::RecoverLive(swaps) => self.recover_live(&swaps),
-            Step::RecoverLog(keep) => self.recover_log(&keep),
+            Step::RecoverLog(keep) => self.recover_log(keep),
         }
         self.check();
     }
@@ -260,13 +286,14 @@ impl World {
         self.model_recovers(&records);
     }
 
-    fn recover_log(&mut self, keep: &[bool]) {
+    /// `keep` says of which dead records the cleaner has left a copy, by their places.
+    fn recover_log(&mut self, keep: u32) {
         self.tracker = Tracker::new();
         let mut records = Vec::new();
         for (position, entry) in self.log.iter().enumerate() {
             let place = Place(position as u64);
             match entry {
-                LogEntry::Record(_) if !self.live.contains(&place) && !keep[position % keep.len()] => {}
+                LogEntry::Record(_) if !self.live.contains(&place) && keep >> (position % 32) & 1 == 0 => {}
                 LogEntry::Record(request) => {
                     records.push(Record { request: *request, place });
                     self.tracker.recover(request, place, |place| assert!(!self.live.contains(&place)));
@@ -323,13 +350,23 @@ impl World {
     }
 }
 
-proptest! {
-    #![proptest_config(ProptestConfig { cases: 600, failure_persistence: None, ..ProptestConfig::default() })]
+/// See the module.
+#[derive(Debug)]
+pub struct TrackerHistory(Vec<Step>);
 
-    #[test]
-    fn the_tracker_answers_as_the_model_does(steps in vec(step(), 1..120)) {
+impl<'a> Arbitrary<'a> for TrackerHistory {
+    fn arbitrary(u: &mut Unstructured<'a>) -> Result<Self> {
+        draw::until_empty(u, STEPS_MAX).map(Self)
+    }
+}
+
+impl Property for TrackerHistory {
+    const NAME: &'static str = "tracker_history";
+    const INPUT_BYTES_MAX: usize = 1000;
+
+    fn hold(self) {
         let mut world = World::default();
-        for step in steps {
+        for step in self.0 {
             world.step(step);
         }
     }

@@ -1,0 +1,155 @@
+//! The coordinator's log files after crashes and damage: what is found is a state that was once durable, none that was
+//! told to anybody is lost without a word, and nothing is made up.
+
+use std::sync::OnceLock;
+
+use arbitrary::{Arbitrary, Result, Unstructured};
+use kasha_coordinator::{StartError, State};
+use kasha_machine::FileName;
+use kasha_types::Tick;
+
+use super::common::{Files, MemoryDisk, World, options};
+use crate::damage::Burst;
+use crate::{Property, draw};
+
+/// A busy coordinator's first file, and the second one, which the next start wrote.
+const GOLDEN: &[u8] = include_bytes!("../../../coordinator/golden/log-v2.bin");
+const MAGIC: &[u8] = b"KASHACRD";
+const HEADER_BYTES: usize = 24;
+const RECORD_HEAD_BYTES: usize = 16;
+
+/// What becomes of a file.
+#[derive(Debug)]
+enum Fate {
+    Whole,
+    /// The crash cut off what was last written; zeros may stand there.
+    Torn {
+        at: u32,
+        zeros: bool,
+    },
+    Burst(Burst),
+    Gone,
+}
+
+impl<'a> Arbitrary<'a> for Fate {
+    fn arbitrary(u: &mut Unstructured<'a>) -> Result<Self> {
+        Ok(match draw::weighted(u, &[2, 4, 4, 1])? {
+            0 => Self::Whole,
+            1 => Self::Torn { at: u.arbitrary()?, zeros: u.arbitrary()? },
+            2 => Self::Burst(u.arbitrary()?),
+            _ => Self::Gone,
+        })
+    }
+}
+
+impl Fate {
+    /// The file, and the first place where it is another.
+    fn of(&self, file: &[u8]) -> Option<(Vec<u8>, usize)> {
+        let mut left = file.to_vec();
+        match self {
+            Self::Whole => {}
+            Self::Torn { at, zeros } => {
+                left.truncate(*at as usize % (file.len() + 1));
+                left.resize(if *zeros { file.len() } else { left.len() }, 0);
+            }
+            Self::Burst(burst) => drop(burst.apply(&mut left)),
+            Self::Gone => return None,
+        }
+        let same = left.iter().zip(file).take_while(|(now, then)| now == then).count();
+        Some((left, same))
+    }
+}
+
+/// The files as they were, and all states that they ever stood for.
+struct Known {
+    first: Vec<u8>,
+    second: Vec<u8>,
+    /// Ends of the first file's records, and the state that each of them left.
+    prefixes: Vec<(usize, State)>,
+    last: State,
+}
+
+fn start(files: Files) -> std::result::Result<State, StartError> {
+    let disk = MemoryDisk { durable: files, ..MemoryDisk::default() };
+    World::try_new(options(3, 2, 1), disk, Tick(9_000_000_000)).map(|world| world.coordinator.state().clone())
+}
+
+fn one(file: u32, bytes: &[u8]) -> Files {
+    Files::from([(FileName::Coordinator(file), bytes.to_vec())])
+}
+
+impl Known {
+    fn get() -> &'static Self {
+        static KNOWN: OnceLock<Known> = OnceLock::new();
+        KNOWN.get_or_init(|| {
+            let second = GOLDEN.windows(MAGIC.len()).rposition(|bytes| bytes == MAGIC).expect("two files");
+            let (first, second) = GOLDEN.split_at(second);
+            let (mut prefixes, mut at) = (Vec::new(), HEADER_BYTES);
+            while at < first.len() {
+                let len = u32::from_le_bytes(first[at..at + 4].try_into().expect("four bytes")) as usize;
+                at += RECORD_HEAD_BYTES + len;
+                prefixes.push((at, start(one(1, &first[..at])).expect("a prefix")));
+            }
+            assert_eq!(at, first.len());
+            let last = start(one(2, second)).expect("a snapshot");
+            Self { first: first.to_vec(), second: second.to_vec(), prefixes, last }
+        })
+    }
+}
+
+/// See the module.
+#[derive(Debug)]
+pub struct CoordinatorFiles {
+    first: Fate,
+    second: Fate,
+}
+
+impl<'a> Arbitrary<'a> for CoordinatorFiles {
+    fn arbitrary(u: &mut Unstructured<'a>) -> Result<Self> {
+        // Most damage is worth a look by itself.
+        let (first, second) = match draw::below(u, 3)? {
+            0 => (u.arbitrary()?, Fate::Gone),
+            1 => (Fate::Whole, u.arbitrary()?),
+            _ => (u.arbitrary()?, u.arbitrary()?),
+        };
+        Ok(Self { first, second })
+    }
+}
+
+impl Property for CoordinatorFiles {
+    const NAME: &'static str = "coordinator_files";
+    const INPUT_BYTES_MAX: usize = 24;
+
+    fn hold(self) {
+        let known = Known::get();
+        let (first, second) = (self.first.of(&known.first), self.second.of(&known.second));
+        let mut files = Files::new();
+        for (number, file) in [(1, &first), (2, &second)] {
+            if let Some((bytes, _)) = file {
+                files.insert(FileName::Coordinator(number), bytes.clone());
+            }
+        }
+        let second_is_whole = second.as_ref().is_some_and(|(bytes, _)| *bytes == known.second);
+        let told = first.as_ref().map_or(0, |(_, same)| known.prefixes.partition_point(|(end, _)| end <= same));
+        match start(files) {
+            Ok(state) if second_is_whole => assert_eq!(state, known.last),
+            Ok(state) => {
+                let found = known.prefixes.iter().position(|(_, prefix)| *prefix == state);
+                match found {
+                    Some(found) => assert_eq!(found + 1, told, "the state of all whole records, and of no other"),
+                    None => assert!(told == 0 && second.is_none(), "a state that never was: {state:?}"),
+                }
+            }
+            Err(error) => {
+                assert!(!second_is_whole, "{error}");
+                let first_is_torn = matches!(self.first, Fate::Whole | Fate::Torn { .. }) && told > 0;
+                let second_is_torn = matches!(self.second, Fate::Gone | Fate::Torn { .. });
+                assert!(!(first_is_torn && second_is_torn), "a crash leaves this, and it is refused: {error}");
+            }
+        }
+    }
+
+    fn seeds() -> Vec<Vec<u8>> {
+        (0..20).map(|at: u8| vec![at % 3, 4, at.wrapping_mul(13), at, 0, 0, 8, at, 1, 0, 0, 1, 2]).collect()
+    }
+}

@@ -1,0 +1,100 @@
+//! Cores of nodes and what they hear (crate `node`; E1, E2, D1).
+
+mod peers;
+mod strangers;
+
+pub use peers::NodePeers;
+pub use strangers::NodeStrangers;
+
+#[path = "../../node/tests/common/mod.rs"]
+mod common;
+
+use arbitrary::{Result, Unstructured};
+use kasha_types::LogPosition;
+use kasha_wire::Update;
+
+use self::common::Heard;
+use self::common::cluster::{Cluster, LIST};
+use crate::draw;
+
+/// A client that counts: what it was told must be what happened, whatever others say.
+struct Honest {
+    sequence: u64,
+}
+
+const HONEST: u64 = 1;
+const KEY: &[u8] = b"the honest client's counter";
+
+impl Honest {
+    fn new() -> Self {
+        Self { sequence: 0 }
+    }
+
+    /// Adds one, and asks for it until there is an answer.
+    fn increment(&mut self, cluster: &mut Cluster) {
+        self.sequence += 1;
+        let increment = Update::Increment { key: KEY, delta: 1 };
+        let list = cluster.configuration.shards[0].list;
+        for _ in 0..40 {
+            let heard = cluster.update((HONEST, self.sequence), list, &increment);
+            cluster.settle();
+            for heard in heard.into_iter().chain(cluster.heard(HONEST)) {
+                match heard {
+                    Heard::Answer { result, .. } => {
+                        let sum = i64::try_from(self.sequence).expect("few").to_le_bytes();
+                        assert_eq!(result.get(1..9), Some(&sum[..]), "E1, E2");
+                        return;
+                    }
+                    Heard::Refused(_) => {}
+                    other => panic!("{other:?} answers no update"),
+                }
+            }
+        }
+        panic!("everything else goes on, but not the honest client");
+    }
+}
+
+/// What any client may ask: bodies of clients that are not the honest one.
+fn some_body(u: &mut Unstructured<'_>) -> Result<Vec<u8>> {
+    let (client, sequence) = (u.int_in_range(2..=4)?, u.int_in_range(1..=600)?);
+    let acknowledged = u.int_in_range(0..=sequence)?;
+    let (key, value) = (*u.choose(&[&b"a"[..], b"b", b"{a}c", b""])?, draw::bytes(u, 20)?);
+    let update = match draw::below(u, 6)? {
+        0 => Update::Put { key, value: &value },
+        1 => Update::PutIfVersion { key, version: u.int_in_range(0..=3)?, value: &value },
+        2 => Update::Delete { key },
+        3 => Update::Increment { key, delta: u.arbitrary()? },
+        4 => Update::Append { key, value: &value },
+        _ => Update::PutIfAbsent { key, value: &value },
+    };
+    let operation_key = if draw::one_in(u, 3)? { Some(&b"order-42"[..]) } else { None };
+    let odd = draw::one_in(u, 4)?.then_some(u.arbitrary::<[u64; 2]>()?);
+    Ok(common::Core::body_with((client, sequence), acknowledged, operation_key, &update, |head| {
+        if let Some([lease, table]) = odd {
+            head.lease_expiry.0 = lease;
+            head.table.0 = (table % 3) as u32;
+        }
+    }))
+}
+
+/// Where the cores' logs end, in all epochs.
+fn positions(cluster: &Cluster) -> Vec<LogPosition> {
+    let status = |core: &common::Core| {
+        let status = core.node.status(core.now);
+        status.replicas.into_iter().map(|replica| replica.end).collect::<Vec<_>>()
+    };
+    cluster.cores.iter().flat_map(status).collect()
+}
+
+/// What happens besides: clients ask, time passes, frames arrive or are late, terms change.
+fn go_on(cluster: &mut Cluster, honest: &mut Honest, u: &mut Unstructured<'_>) -> Result<()> {
+    match draw::weighted(u, &[6, 6, 3, 6, 6, 1])? {
+        0 => honest.increment(cluster),
+        1 => drop(cluster.send(2, LIST, &some_body(u)?)),
+        2 => drop(cluster.get_default(3, b"a")),
+        3 => cluster.tick(u.int_in_range(0..=200)?),
+        4 => cluster.carry(),
+        _ => cluster.fail_over_to(u.int_in_range(1..=3)?),
+    }
+    Ok(())
+}

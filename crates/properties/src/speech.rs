@@ -1,0 +1,263 @@
+//! What somebody might say to a node or to the coordinator who speaks the language and does not tell the truth: every
+//! message, with numbers near those that are in use.
+
+use arbitrary::{Result, Unstructured};
+use kasha_types::{
+    AttachId, BootId, ClientId, ClusterId, ClusterTime, ConfigVersion, CoreId, Epoch, Incarnation, KeyHash,
+    ListVersion, LogPosition, NodeId, RpcId, SegmentId, Sequence, ShardId, Tick,
+};
+use kasha_wire::Message;
+use kasha_wire::codec::Bytes;
+use kasha_wire::message::{AttachAt, GcEntry, Heartbeat, Holding, LeaseInfo, Report, TableCommand};
+
+use crate::draw;
+
+/// What is in use where the message arrives.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Scene {
+    /// Ends of log positions that mean something there.
+    pub(crate) positions: Vec<LogPosition>,
+    /// Bytes of segments and bodies that were seen.
+    pub(crate) bytes: Vec<Vec<u8>>,
+    pub(crate) segment_bytes: u64,
+    pub(crate) now: Tick,
+    pub(crate) version: ConfigVersion,
+}
+
+/// A number that is mostly small, and now and then at an end of its range.
+fn number(u: &mut Unstructured<'_>, usual: u64) -> Result<u64> {
+    Ok(match draw::weighted(u, &[14, 1, 1])? {
+        0 => u.int_in_range(0..=usual)?,
+        1 => u64::MAX,
+        _ => u.arbitrary()?,
+    })
+}
+
+fn number32(u: &mut Unstructured<'_>, usual: u32) -> Result<u32> {
+    number(u, u64::from(usual)).map(|number| number as u32)
+}
+
+pub(crate) fn shard(u: &mut Unstructured<'_>) -> Result<ShardId> {
+    Ok(ShardId(if draw::one_in(u, 16)? { u.arbitrary()? } else { 0 }))
+}
+
+pub(crate) fn epoch(u: &mut Unstructured<'_>) -> Result<Epoch> {
+    number32(u, 4).map(Epoch)
+}
+
+pub(crate) fn node(u: &mut Unstructured<'_>) -> Result<NodeId> {
+    number32(u, 4).map(|number| NodeId(number as u16))
+}
+
+fn core(u: &mut Unstructured<'_>) -> Result<CoreId> {
+    Ok(CoreId { node: node(u)?, core: if draw::one_in(u, 16)? { u.arbitrary()? } else { 0 } })
+}
+
+pub(crate) fn attach(u: &mut Unstructured<'_>) -> Result<AttachId> {
+    number32(u, 6).map(AttachId)
+}
+
+pub(crate) fn list(u: &mut Unstructured<'_>) -> Result<ListVersion> {
+    number(u, 3).map(ListVersion)
+}
+
+fn rpc(u: &mut Unstructured<'_>) -> Result<RpcId> {
+    Ok(RpcId { client: ClientId(number(u, 4)?), sequence: Sequence(number(u, 6)?) })
+}
+
+impl Scene {
+    pub(crate) fn position(&self, u: &mut Unstructured<'_>) -> Result<LogPosition> {
+        if draw::one_in(u, 4)? || self.positions.is_empty() {
+            return Ok(LogPosition { epoch: epoch(u)?, offset: self.offset(u)? });
+        }
+        u.choose(&self.positions).copied()
+    }
+
+    pub(crate) fn offset(&self, u: &mut Unstructured<'_>) -> Result<u64> {
+        Ok(match draw::below(u, 4)? {
+            0 => 0,
+            1 if !self.positions.is_empty() => u.choose(&self.positions)?.offset,
+            2 => u.int_in_range(0..=5)? * self.segment_bytes,
+            _ => number(u, 4000)?,
+        })
+    }
+
+    /// Bytes that were seen, cut or changed or not, or others.
+    pub(crate) fn some_bytes(&self, u: &mut Unstructured<'_>) -> Result<Vec<u8>> {
+        if draw::one_in(u, 5)? || self.bytes.is_empty() {
+            return draw::bytes(u, 80);
+        }
+        let mut bytes = u.choose(&self.bytes)?.clone();
+        for damage in draw::up_to::<crate::damage::Damage>(u, 2)? {
+            damage.apply(&mut bytes);
+        }
+        Ok(bytes)
+    }
+
+    fn many<T>(
+        &self,
+        u: &mut Unstructured<'_>,
+        mut one: impl FnMut(&mut Unstructured<'_>) -> Result<T>,
+    ) -> Result<Vec<T>> {
+        (0..draw::below(u, 5)?).map(|_| one(u)).collect()
+    }
+
+    /// What members, witnesses and primaries say to each other.
+    pub(crate) fn between_nodes(&self, u: &mut Unstructured<'_>) -> Result<Message> {
+        let (shard, epoch) = (shard(u)?, epoch(u)?);
+        Ok(match draw::below(u, 14)? {
+            0 => Message::Fence { shard, epoch, primary: core(u)?, attach: attach(u)? },
+            1 => Message::FenceReport {
+                shard,
+                epoch,
+                node: node(u)?,
+                attach: attach(u)?,
+                exists: u.arbitrary()?,
+                end: self.position(u)?,
+                history: self.many(u, |u| self.position(u))?,
+                intact: u.arbitrary()?,
+                complete: u.arbitrary()?,
+            },
+            2 => Message::Attach {
+                shard,
+                epoch,
+                primary: core(u)?,
+                attach: attach(u)?,
+                since: ConfigVersion(number(u, 6)?),
+                expected: self.position(u)?,
+                must_hold: self.offset(u)?,
+                start: if u.arbitrary()? { AttachAt::Keep(self.offset(u)?) } else { AttachAt::Join(self.offset(u)?) },
+                live: self.many(u, |u| number32(u, 5).map(SegmentId))?,
+            },
+            3 => Message::Attached { shard, epoch, node: node(u)?, attach: attach(u)? },
+            4 => Message::Mismatch { shard, epoch, node: node(u)?, attach: attach(u)? },
+            5 => self.copy_segment(u, shard, epoch)?,
+            6 => Message::SegmentCopied {
+                shard,
+                epoch,
+                node: node(u)?,
+                attach: attach(u)?,
+                segment: SegmentId(number32(u, 5)?),
+                offset: number32(u, 4000)?,
+            },
+            7 => Message::FetchLog { shard, epoch, from: self.offset(u)? },
+            8 => Message::LogPiece { shard, epoch, from: self.offset(u)?, bytes: Bytes(self.some_bytes(u)?) },
+            9 => Message::FreezeWitness { shard, list: list(u)?, epoch },
+            10 => Message::WitnessHolds {
+                shard,
+                list: list(u)?,
+                epoch,
+                node: node(u)?,
+                holding: *u.choose(&[Holding::Sure, Holding::PowerLost, Holding::Damaged, Holding::NeverHad])?,
+                requests: self.many(u, |u| self.some_bytes(u).map(Bytes))?,
+            },
+            11 => Message::Gc {
+                shard,
+                list: list(u)?,
+                round: number(u, 5)?,
+                floor: ClusterTime(number(u, 2000)?),
+                entries: self.many(u, |u| Ok(GcEntry { key: KeyHash(u.arbitrary()?), rpc: rpc(u)? }))?,
+            },
+            12 => Message::GcDone {
+                shard,
+                list: list(u)?,
+                round: number(u, 5)?,
+                node: node(u)?,
+                suspects: self.many(u, |u| self.some_bytes(u).map(Bytes))?,
+            },
+            _ => Message::Pong { sent: Tick(number(u, self.now.0)?), node: node(u)? },
+        })
+    }
+
+    fn copy_segment(&self, u: &mut Unstructured<'_>, shard: ShardId, epoch: Epoch) -> Result<Message> {
+        let bytes = self.some_bytes(u)?;
+        let total = if draw::one_in(u, 3)? { number32(u, 5000)? } else { bytes.len() as u32 };
+        Ok(Message::CopySegment {
+            shard,
+            epoch,
+            attach: attach(u)?,
+            segment: SegmentId(number32(u, 5)?),
+            total,
+            offset: if draw::one_in(u, 3)? { number32(u, 5000)? } else { 0 },
+            bytes: Bytes(bytes),
+        })
+    }
+
+    fn report(&self, u: &mut Unstructured<'_>) -> Result<Report> {
+        let (shard, epoch, node, list) = (ShardId(number32(u, 2)? as u16), epoch(u)?, node(u)?, list(u)?);
+        Ok(match draw::below(u, 6)? {
+            0 => Report::Recovered { shard, epoch },
+            1 => Report::Copied { shard, epoch, node },
+            2 => Report::ListClosed { shard, epoch, list },
+            3 => Report::Unanswered { shard, epoch, node },
+            4 => Report::Stuck { shard, epoch },
+            _ => Report::WitnessLost { shard, list },
+        })
+    }
+
+    /// What nodes and clients say to the coordinator.
+    pub(crate) fn to_coordinator(&self, u: &mut Unstructured<'_>) -> Result<Message> {
+        let near =
+            |u: &mut Unstructured<'_>, of: u64| number(u, 3).map(|number| of.saturating_add(number).saturating_sub(2));
+        Ok(match draw::weighted(u, &[6, 1, 1, 1, 1, 3])? {
+            0 => {
+                let node = node(u)?;
+                Message::Heartbeat {
+                    heartbeat: Heartbeat {
+                        core: CoreId { node, core: number32(u, 1)? as u8 },
+                        incarnation: match draw::below(u, 3)? {
+                            0 => Incarnation(number(u, 3)?),
+                            _ => Incarnation::new(number32(u, 3)?, 1000 + u32::from(node.0)),
+                        },
+                        boot: BootId(u128::from(number(u, 4)?)),
+                        sent: Tick(near(u, self.now.0)?),
+                        answered: Tick(near(u, self.now.0)?),
+                        have: ConfigVersion(near(u, self.version.0)?),
+                        cluster_time: ClusterTime(number(u, 100_000)?),
+                        addresses: (0..draw::below(u, 3)?).map(|core| address(node, core)).collect(),
+                        heard: self.many(u, self::node)?,
+                        reports: self.many(u, |u| self.report(u))?,
+                    },
+                }
+            }
+            1 => Message::OpenSession { nonce: u.arbitrary()? },
+            2 => Message::RenewLease { client: ClientId(number(u, 4)?) },
+            3 => Message::LeaseQuery { clients: self.many(u, |u| number(u, 4).map(ClientId))? },
+            4 => Message::GetConfiguration { have: ConfigVersion(near(u, self.version.0)?) },
+            _ => {
+                let name = ["a", "b", "default", "", "a name with spaces"][draw::below(u, 5)?].to_owned();
+                let command = if u.arbitrary()? { TableCommand::Create(name) } else { TableCommand::Drop(name) };
+                Message::TableRequest { client: ClientId(number(u, 4)?), sequence: number(u, 4)?, command }
+            }
+        })
+    }
+
+    /// What else is in the language: nobody expects it from anybody but the coordinator, or at all.
+    pub(crate) fn out_of_place(&self, u: &mut Unstructured<'_>) -> Result<Message> {
+        let client = ClientId(number(u, 4)?);
+        Ok(match draw::below(u, 9)? {
+            0 => Message::Hello { cluster: ClusterId(1), from: None, incarnation: Incarnation(0), to: None },
+            1 => Message::Goodbye { reason: "because".into() },
+            2 => Message::LeaseLost { client },
+            3 => Message::HeartbeatAnswer {
+                sent: self.now,
+                lease_millis: number(u, 1000)?,
+                cluster_time: ClusterTime(number(u, 100_000)?),
+                clients_below: client,
+            },
+            4 => Message::LeaseVerdict {
+                cluster_time: ClusterTime(number(u, 100_000)?),
+                expired: vec![client],
+                alive: vec![LeaseInfo { client, expiry: ClusterTime(number(u, 100_000)?) }],
+            },
+            5 => Message::GetStatus { id: u.arbitrary()? },
+            6 => Message::Ping { sent: Tick(u.arbitrary()?) },
+            7 => Message::GetConfiguration { have: ConfigVersion(number(u, 6)?) },
+            _ => Message::OpenSession { nonce: u.arbitrary()? },
+        })
+    }
+}
+
+fn address(node: NodeId, core: usize) -> std::net::SocketAddr {
+    std::net::SocketAddr::from(([10, 0, 0, node.0.to_le_bytes()[0]], 7000 + core as u16))
+}

@@ -1,0 +1,10 @@
+//! A witness and its file (crate `witness`).
+
+mod file;
+mod history;
+
+pub use file::WitnessFile;
+pub use history::WitnessHistory;
+
+#[path = "../../witness/tests/common/mod.rs"]
+mod common;

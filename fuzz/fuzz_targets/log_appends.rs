@@ -1,0 +1,4 @@
+//! See `kasha_properties::log::LogAppends`.
+#![no_main]
+
+kasha_fuzz::fuzz!(kasha_properties::log::LogAppends);

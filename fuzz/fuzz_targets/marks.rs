@@ -1,0 +1,4 @@
+//! See `kasha_properties::records::Marks`.
+#![no_main]
+
+kasha_fuzz::fuzz!(kasha_properties::records::Marks);

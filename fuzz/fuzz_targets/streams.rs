@@ -1,0 +1,4 @@
+//! See `kasha_properties::wire::Streams`.
+#![no_main]
+
+kasha_fuzz::fuzz!(kasha_properties::wire::Streams);
