@@ -159,7 +159,7 @@ impl<'a> Fuzz<'a> {
         let mut command = self.cargo_fuzz("run");
         command.arg(name).args([&corpus, &self.seeds().join(name), &regressions]).arg("--");
         command.args([format!("-max_total_time={seconds}"), format!("-timeout={INPUT_SECONDS_MAX}")]);
-        command.args(["-print_final_stats=1", "-rss_limit_mb=4096", "-len_control=10"]);
+        command.args(["-print_final_stats=1", "-rss_limit_mb=4096", "-len_control=0"]);
         let output =
             command.stdout(Stdio::inherit()).stderr(Stdio::piped()).output().context("could not run a target")?;
         let text = String::from_utf8_lossy(&output.stderr);

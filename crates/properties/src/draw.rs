@@ -49,3 +49,9 @@ pub(crate) fn weighted(u: &mut Unstructured<'_>, weights: &[u16]) -> Result<usiz
 pub(crate) fn one_in(u: &mut Unstructured<'_>, n: u8) -> Result<bool> {
     Ok(u.int_in_range(0..=n - 1)? == 0)
 }
+
+/// Bytes without any order, always the same of a seed.
+pub(crate) fn noise(seed: u64, len: usize) -> Vec<u8> {
+    let mut rng = kasha_machine::Rng::new(seed);
+    (0..len).map(|_| rng.next_u64().to_le_bytes()[0]).collect()
+}

@@ -56,11 +56,9 @@ fn property(name: &str, cases: u32) {
     let seeds = (target.seeds)();
     seeds.iter().for_each(|seed| (target.check)(seed));
     check(target, cases, vec(any::<u8>(), 0..target.input_bytes_max));
-    if !seeds.is_empty() {
-        let changes = vec((any::<Index>(), vec(prop_oneof![any::<u8>(), 0..4_u8], 0..6)), 1..4);
-        let inputs = (proptest::sample::select(seeds), changes).prop_map(|(seed, changes)| changed(seed, changes));
-        check(target, 4 * cases, inputs);
-    }
+    let changes = vec((any::<Index>(), vec(prop_oneof![any::<u8>(), 0..4_u8], 0..6)), 1..4);
+    let inputs = (proptest::sample::select(seeds), changes).prop_map(|(seed, changes)| changed(seed, changes));
+    check(target, cases, inputs);
 }
 
 macro_rules! properties {
@@ -84,22 +82,22 @@ macro_rules! properties {
 properties! {
     frames: 2000,
     streams: 2000,
-    payloads: 4000,
-    bodies: 4000,
-    results: 1000,
-    log_history: 150,
+    payloads: 8000,
+    bodies: 8000,
+    results: 4000,
+    log_history: 80,
     log_files: 200,
-    log_appends: 200,
-    log_replicas: 60,
+    log_appends: 100,
+    log_replicas: 30,
     records: 4000,
     marks: 4000,
-    tracker_history: 600,
-    witness_history: 500,
+    tracker_history: 300,
+    witness_history: 300,
     witness_file: 200,
-    coordinator_files: 200,
-    coordinator_frames: 60,
-    node_strangers: 60,
-    node_peers: 60,
+    coordinator_files: 150,
+    coordinator_frames: 30,
+    node_strangers: 10,
+    node_peers: 20,
 }
 
 /// What was found once is found again.

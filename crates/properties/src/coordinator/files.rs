@@ -134,6 +134,9 @@ impl Property for CoordinatorFiles {
         match start(files) {
             Ok(state) if second_is_whole => assert_eq!(state, known.last),
             Ok(state) => {
+                // What was durable and damaged is not what a crash leaves: whole records stand behind it.
+                let resumes = matches!(self.first, Fate::Burst(_)) && told + 1 < known.prefixes.len();
+                assert!(!resumes, "durable records were dropped without a word");
                 let found = known.prefixes.iter().position(|(_, prefix)| *prefix == state);
                 match found {
                     Some(found) => assert_eq!(found + 1, told, "the state of all whole records, and of no other"),
