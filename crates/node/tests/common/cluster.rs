@@ -16,6 +16,8 @@ use super::{Core, Files, Heard, SHARD, TABLE, address, configuration};
 /// The list under which clients record, until it changes.
 pub const LIST: ListVersion = ListVersion(1);
 const SEGMENT_BYTES: u32 = 1 << 20;
+/// Far more than anything causes before time passes.
+const FRAMES_MAX: usize = 10_000;
 
 /// A frame on its way.
 pub struct Carried {
@@ -143,9 +145,12 @@ impl Cluster {
 
     /// Carries everything, and what it causes.
     pub fn carry(&mut self) {
-        while let Some(carried) = self.on_the_way.pop_front() {
+        for _ in 0..FRAMES_MAX {
+            let Some(carried) = self.on_the_way.pop_front() else { return };
             self.arrive(carried);
         }
+        let next = self.on_the_way.front().map(|carried| (carried.from, carried.to, carried.kind));
+        panic!("frames cause frames without end: {next:?}");
     }
 
     /// Time passes, and the network works.

@@ -1,7 +1,7 @@
 //! What a primary, or somebody in its place, sends to a backup: it is taken as a whole, or nothing changes.
 
 use arbitrary::{Arbitrary, Result, Unstructured};
-use kasha_log::{EntryKind, GROUP_HEADER_BYTES, Log, Screen};
+use kasha_log::{EntryKind, GROUP_HEADER_BYTES, Log, Screen, entry_bytes};
 use kasha_types::{Epoch, SegmentId};
 
 use super::common::{SEGMENT, SHARD, append, config, entries, files, fill, let_go, new_log, reseal, snapshot};
@@ -13,12 +13,35 @@ fn is_sound(kind: EntryKind, payload: &[u8]) -> bool {
     kind != EntryKind::Object || payload.len() >= 300
 }
 
+/// Where the groups that are sent begin.
+#[derive(Debug)]
+enum Place {
+    /// At this one.
+    Group(u8),
+    /// At a segment.
+    Segment(SegmentId),
+    /// Where the backup's log ends.
+    End,
+}
+
+impl<'a> Arbitrary<'a> for Place {
+    fn arbitrary(u: &mut Unstructured<'a>) -> Result<Self> {
+        Ok(match draw::below(u, 3)? {
+            0 => Self::Group(u.int_in_range(0..=50)?),
+            1 => Self::Segment(SegmentId(u.int_in_range(0..=4)?)),
+            _ => Self::End,
+        })
+    }
+}
+
 /// Some groups of the primary's log, changed.
 #[derive(Debug)]
 struct Piece {
-    from: u8,
+    from: Place,
     groups: u8,
     damage: Vec<Damage>,
+    /// An object more in each group, of so many bytes: it may not fit its segment any longer.
+    grown: Option<u16>,
     /// With right checksums again.
     resealed: bool,
     /// As an older segment, for a joiner, and not behind the end.
@@ -28,11 +51,12 @@ struct Piece {
 
 impl<'a> Arbitrary<'a> for Piece {
     fn arbitrary(u: &mut Unstructured<'a>) -> Result<Self> {
-        let (from, groups) = (u.int_in_range(0..=50)?, u.int_in_range(1..=15)?);
+        let (from, groups) = (u.arbitrary()?, u.int_in_range(1..=15)?);
         let damage = draw::up_to(u, 2)?;
+        let grown = if draw::one_in(u, 4)? { Some(u.int_in_range(0..=4000)?) } else { None };
         let resealed = u.arbitrary()?;
         let installed = if draw::one_in(u, 3)? { Some(SegmentId(u.int_in_range(0..=5)?)) } else { None };
-        Ok(Self { from, groups, damage, resealed, installed, screened: u.arbitrary()? })
+        Ok(Self { from, groups, damage, grown, resealed, installed, screened: u.arbitrary()? })
     }
 }
 
@@ -76,10 +100,33 @@ impl LogAppends {
     }
 }
 
-fn bytes_of(piece: &Piece, primary: &Log, places: &[(u64, u64)]) -> Vec<u8> {
+/// Adds an entry to a group, and counts it.
+fn grow(group: &mut Vec<u8>, len: u16) {
+    let mut add = |at: usize, more: u32| {
+        let old = u32::from_le_bytes(group[at..at + 4].try_into().expect("four bytes"));
+        group[at..at + 4].copy_from_slice(&(old + more).to_le_bytes());
+    };
+    let whole = entry_bytes(usize::from(len));
+    add(4, u32::try_from(whole).expect("small"));
+    add(12, 1);
+    let end = group.len() + whole;
+    group.extend_from_slice(&[EntryKind::Object as u8, 0, 0, 0]);
+    group.extend_from_slice(&u32::from(len).to_le_bytes());
+    group.resize(end, 0);
+}
+
+fn bytes_of(piece: &Piece, primary: &Log, places: &[(u64, u64)], backup: &Log) -> Vec<u8> {
     let mut bytes = Vec::new();
-    for (start, end) in places.iter().skip(usize::from(piece.from)).take(usize::from(piece.groups)) {
+    let from = match piece.from {
+        Place::Group(number) => usize::from(number),
+        Place::Segment(id) => places.partition_point(|place| primary.segment_of(place.0) < id),
+        Place::End => places.partition_point(|place| place.0 < backup.end().offset),
+    };
+    for (start, end) in places.iter().skip(from).take(usize::from(piece.groups)) {
         let mut group = primary.bytes(*start, u32::try_from(end - start).expect("a group")).to_vec();
+        if let Some(len) = piece.grown {
+            grow(&mut group, len);
+        }
         piece.damage.iter().for_each(|damage| damage.apply(&mut group));
         if piece.resealed && group.len() >= GROUP_HEADER_BYTES as usize {
             reseal(&mut group);
@@ -99,7 +146,7 @@ impl Property for LogAppends {
         let mut backup = self.backup(&primary, &places);
         let mut resealed = false;
         for piece in &self.pieces {
-            let bytes = bytes_of(piece, &primary, &places);
+            let bytes = bytes_of(piece, &primary, &places, &backup);
             let screen = if piece.screened { Screen { epoch_max: Epoch(3), is_sound } } else { Screen::NONE };
             let before = format!("{:?}", snapshot(&backup));
             let held = entries(&backup);
@@ -111,7 +158,7 @@ impl Property for LogAppends {
                 assert_eq!(before, format!("{:?}", snapshot(&backup)), "refused, and changed: {taken:?}");
                 continue;
             }
-            resealed |= piece.resealed && !piece.damage.is_empty();
+            resealed |= piece.resealed && (piece.grown.is_some() || !piece.damage.is_empty());
             let now = entries(&backup);
             assert!(held.iter().all(|entry| now.contains(entry)), "what was there is there");
             let new = now.iter().filter(|entry| !held.contains(entry));
@@ -131,10 +178,11 @@ impl Property for LogAppends {
     fn seeds() -> Vec<Vec<u8>> {
         let mut seeds = Vec::new();
         for upto in [0, 5, 20, 35] {
-            // Whole groups that fit; the same with a change; a joiner's segments.
-            seeds.push(vec![upto, 0, upto, 4, 0, 0, 1, 0, upto + 5, 4, 0, 0, 1, 0]);
-            seeds.push(vec![upto, 0, upto, 1, 1, 0, 30, 0, 0, 0, 1, 1, 1, 0]);
-            seeds.push(vec![upto, 1, 0, 10, 0, 0, 0, 0, 0, 10, 10, 0, 0, 0, 1, 0]);
+            // Whole groups that fit, grown ones, those of the next segment; a joiner's segments.
+            seeds.push(vec![upto, 0, 2, 4, 0, 1, 0, 1, 0, 2, 4, 0, 1, 0, 1, 0]);
+            seeds.push(vec![upto, 0, 2, 1, 0, 0, 200, 10, 1, 1, 0]);
+            seeds.push(vec![upto, 0, 1, 2, 3, 0, 1, 0, 1, 0]);
+            seeds.push(vec![upto, 1, 1, 0, 14, 0, 1, 0, 0, 0, 0]);
         }
         seeds
     }

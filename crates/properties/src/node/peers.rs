@@ -2,6 +2,7 @@
 //! stop what depends on it; nobody panics, and no invariant of a core breaks.
 
 use arbitrary::{Arbitrary, Result, Unstructured};
+use kasha_log::GROUP_HEADER_BYTES;
 use kasha_machine::Endpoint;
 use kasha_types::{ConnId, CoreId, NodeId};
 use kasha_wire::AppendView;
@@ -74,6 +75,35 @@ fn say(cluster: &mut Cluster, u: &mut Unstructured<'_>, kind: Kind, frame: &[u8]
     Ok(())
 }
 
+/// A primary's own log bytes, with something else in them and right checksums.
+fn forge(cluster: &mut Cluster, u: &mut Unstructured<'_>) -> Result<()> {
+    let appends: Vec<usize> =
+        (0..cluster.on_the_way.len()).filter(|&at| cluster.on_the_way[at].kind == Kind::Append).collect();
+    if appends.is_empty() {
+        return Ok(());
+    }
+    let carried = cluster.on_the_way.remove(*u.choose(&appends)?).expect("an append");
+    let Ok(view) = AppendView::decode(&carried.frame[FRAME_HEADER_BYTES..]) else { return Ok(()) };
+    let (mut bytes, mut frame) = (view.bytes.to_vec(), Vec::new());
+    let head = GROUP_HEADER_BYTES as usize;
+    if bytes.len() > head {
+        let payload = u32::from_le_bytes(bytes[4..8].try_into().expect("four bytes")) as usize;
+        let group = &mut bytes[..head + payload];
+        for damage in draw::up_to::<Damage>(u, 3)? {
+            let mut entries = group[head..].to_vec();
+            damage.apply(&mut entries);
+            entries.resize(payload, 0);
+            group[head..].copy_from_slice(&entries);
+        }
+        let crc = crc32c::crc32c(&group[12..]);
+        group[8..12].copy_from_slice(&crc.to_le_bytes());
+    }
+    view.encode(&bytes, &mut frame);
+    frame.extend_from_slice(&bytes);
+    cluster.arrive(Carried { frame, ..carried });
+    Ok(())
+}
+
 /// A frame that was really sent arrives changed, somewhere else, twice or never.
 fn misdirect(cluster: &mut Cluster, u: &mut Unstructured<'_>) -> Result<()> {
     if cluster.on_the_way.is_empty() {
@@ -116,15 +146,16 @@ fn commit(cluster: &mut Cluster, u: &mut Unstructured<'_>) -> Result<()> {
 }
 
 fn step(cluster: &mut Cluster, u: &mut Unstructured<'_>) -> Result<()> {
-    match draw::weighted(u, &[10, 4, 5, 3, 3, 1])? {
+    match draw::weighted(u, &[10, 4, 4, 5, 3, 3, 1])? {
         0 => lie(cluster, u),
         1 => misdirect(cluster, u),
-        2 => client(cluster, u),
-        3 => {
+        2 => forge(cluster, u),
+        3 => client(cluster, u),
+        4 => {
             cluster.tick(u.int_in_range(0..=200)?);
             Ok(())
         }
-        4 => {
+        5 => {
             cluster.carry();
             Ok(())
         }

@@ -83,7 +83,7 @@ fn envelope(u: &mut Unstructured<'_>) -> Result<Envelope> {
 /// A frame as a client sends it: well-formed requests of its own, or anything, or damaged ones of others.
 fn frame(cluster: &Cluster, u: &mut Unstructured<'_>) -> Result<(u8, Vec<u8>)> {
     let mut frame = Vec::new();
-    match draw::weighted(u, &[6, 1, 1, 2, 3, 3])? {
+    match draw::weighted(u, &[6, 1, 1, 4, 3, 3])? {
         0 => {
             let kind = *u.choose(&[Kind::Request, Kind::Record, Kind::Cancel])?;
             RequestView::encode(kind, &envelope(u)?, &some_body(u)?, &mut frame);
