@@ -26,14 +26,17 @@ const SHRINK_SECONDS: u64 = 60;
 pub(crate) struct Choice {
     target: Option<String>,
     seconds: u64,
+    /// `None`: the best that there is a toolchain for.
+    sanitizer: Option<String>,
 }
 
 /// Reads the options; `None` if they are none.
 pub(crate) fn parse(options: &[&str]) -> Option<Choice> {
-    let mut choice = Choice { target: None, seconds: SECONDS };
+    let mut choice = Choice { target: None, seconds: SECONDS, sanitizer: None };
     for pair in options.chunks(2) {
         match pair {
             ["--target", name] => choice.target = Some((*name).to_owned()),
+            ["--sanitizer", name @ ("none" | "address")] => choice.sanitizer = Some((*name).to_owned()),
             ["--seconds", number] => choice.seconds = number.parse().ok()?,
             _ => return None,
         }
@@ -45,7 +48,7 @@ struct Fuzz<'a> {
     workspace: &'a Workspace,
     folder: PathBuf,
     tools: PathBuf,
-    sanitizer: &'static str,
+    sanitizer: String,
     is_nightly: bool,
 }
 
@@ -60,7 +63,7 @@ struct Report {
 
 /// Runs the chosen targets; fails if one of them found something.
 pub(crate) fn run(workspace: &Workspace, choice: &Choice) -> Result<()> {
-    let fuzz = Fuzz::prepare(workspace)?;
+    let fuzz = Fuzz::prepare(workspace, choice)?;
     let targets = fuzz.targets()?;
     let chosen: Vec<&String> =
         targets.iter().filter(|name| choice.target.as_ref().is_none_or(|wanted| wanted == *name)).collect();
@@ -84,7 +87,7 @@ pub(crate) fn run(workspace: &Workspace, choice: &Choice) -> Result<()> {
 }
 
 impl<'a> Fuzz<'a> {
-    fn prepare(workspace: &'a Workspace) -> Result<Self> {
+    fn prepare(workspace: &'a Workspace, choice: &Choice) -> Result<Self> {
         let tools = workspace.target.join("tools");
         let has_nightly = Command::new("rustup")
             .args(["run", "nightly", "rustc", "--version"])
@@ -92,12 +95,17 @@ impl<'a> Fuzz<'a> {
             .stderr(Stdio::null())
             .output()
             .is_ok_and(|output| output.status.success());
-        let sanitizer = if has_nightly { "address" } else { "none" };
-        if !has_nightly {
-            println!("NOTICE: no nightly toolchain (rustup toolchain install nightly): no sanitizer");
-        }
+        let sanitizer = match &choice.sanitizer {
+            Some(name) => name.clone(),
+            None if has_nightly => "address".to_owned(),
+            None => {
+                println!("NOTICE: no nightly toolchain (rustup toolchain install nightly): no sanitizer");
+                "none".to_owned()
+            }
+        };
+        let is_nightly = sanitizer != "none";
         let folder = workspace.root.join("fuzz");
-        let fuzz = Self { workspace, folder, tools, sanitizer, is_nightly: has_nightly };
+        let fuzz = Self { workspace, folder, tools, sanitizer, is_nightly };
         fuzz.install()?;
         Ok(fuzz)
     }
@@ -122,7 +130,7 @@ impl<'a> Fuzz<'a> {
         // This program runs under the toolchain that cargo chose for it; the fuzzers choose their own.
         command.env_remove("CARGO").env_remove("RUSTC");
         command.env("RUSTUP_TOOLCHAIN", if self.is_nightly { "nightly" } else { "stable" });
-        command.args(["fuzz", what, "--sanitizer", self.sanitizer, "--target-dir"]);
+        command.args(["fuzz", what, "--sanitizer", &self.sanitizer, "--target-dir"]);
         command.arg(self.workspace.target.join(format!("fuzz-{}", self.sanitizer)));
         command
     }
@@ -242,7 +250,10 @@ mod tests {
         assert_eq!((choice.target.as_deref(), choice.seconds), (Some("frames"), 5));
         assert_eq!(parse(&[]).unwrap().seconds, SECONDS);
         assert!(
-            parse(&["--seconds"]).is_none() && parse(&["--seconds", "x"]).is_none() && parse(&["frames"]).is_none()
+            parse(&["--seconds"]).is_none()
+                && parse(&["--seconds", "x"]).is_none()
+                && parse(&["--sanitizer", "soap"]).is_none()
+                && parse(&["frames"]).is_none()
         );
     }
 
