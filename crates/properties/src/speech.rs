@@ -242,13 +242,13 @@ impl Scene {
             3 => Message::HeartbeatAnswer {
                 sent: self.now,
                 lease_millis: number(u, 1000)?,
-                cluster_time: ClusterTime(number(u, 100_000)?),
+                cluster_time: ClusterTime(number(u, 1_000_000)?),
                 clients_below: client,
             },
             4 => Message::LeaseVerdict {
-                cluster_time: ClusterTime(number(u, 100_000)?),
+                cluster_time: ClusterTime(number(u, 1_000_000)?),
                 expired: vec![client],
-                alive: vec![LeaseInfo { client, expiry: ClusterTime(number(u, 100_000)?) }],
+                alive: vec![LeaseInfo { client, expiry: ClusterTime(number(u, 1_000_000)?) }],
             },
             5 => Message::GetStatus { id: u.arbitrary()? },
             6 => Message::Ping { sent: Tick(u.arbitrary()?) },

@@ -27,6 +27,7 @@ const TABLE: &[(&str, Allowed)] = &[
     ("runtime", Only(&["types", "machine", "wire"])),
     ("properties", AllBut(&["runtime", "sim", "netlab", "bench", "bin/kasha", "tests/process", "xtask"])),
     ("netlab", Only(&["machine"])),
+    ("properties", AllBut(&["runtime", "sim", "netlab", "bench", "bin/kasha", "tests/process", "xtask"])),
     ("sim", AllBut(&["bench", "netlab", "runtime", "bin/kasha", "xtask"])),
     ("bench", AllBut(&["bin/kasha", "xtask"])),
 ];

@@ -65,7 +65,9 @@ fn step(world: &mut World, u: &mut Unstructured<'_>) -> Result<()> {
         _ => {
             let before = world.config().clone();
             world.restart();
-            assert_eq!(*world.config(), before, "D3: a restart knows what was told");
+            // Its first turn may already commit something more.
+            let now = world.config();
+            assert!(now.version > before.version || *now == before, "D3: a restart knows what was told");
         }
     }
     Ok(())

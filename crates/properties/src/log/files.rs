@@ -9,6 +9,9 @@ use super::common::{SEGMENT, SHARD, append, config, entries, files, fill, let_go
 use crate::damage::Damage;
 use crate::{Property, draw};
 
+/// A group's header, its first entry's and a little more.
+const HEADERS_BYTES: usize = 72;
+
 /// The number of a segment, and its file.
 type Files = Vec<(SegmentId, Vec<u8>)>;
 
@@ -89,8 +92,10 @@ impl Spoil {
 /// Changes a group of a file (it may grow or shrink), and makes its checksum right.
 fn reseal_group(file: &mut Vec<u8>, which: usize, damage: &Damage) {
     let Some(range) = groups_of(file).into_iter().cycle().nth(which) else { return };
-    let mut group = file[range.clone()].to_vec();
+    // Most of what can be wrong stands in the header and in the first entry's.
+    let mut group = file[range.start..range.end.min(range.start + HEADERS_BYTES)].to_vec();
     damage.apply(&mut group);
+    group.extend_from_slice(&file[range.end.min(range.start + HEADERS_BYTES)..range.end]);
     if group.len() >= GROUP_HEADER_BYTES as usize {
         reseal(&mut group);
     }
