@@ -6,7 +6,7 @@ use std::rc::Rc;
 use kasha_machine::{Effect, Effects, Endpoint};
 use kasha_types::Tick;
 use kasha_types::planted::{self, Bug};
-use kasha_wire::{Configuration, ShardConfig, ShardPhase};
+use kasha_wire::{Configuration, MemberState, ShardConfig, ShardPhase};
 
 use crate::leader::{Stage, fewest_peers, members_of};
 use crate::node::Node;
@@ -62,9 +62,11 @@ impl Node {
         let wanted = config.member(node).is_some() || config.recover_from.contains(&node);
         // One that obeys a later term, or was attached by who knows more, is not told by an old configuration.
         let old = config.epoch < replica.meta.promised || replica.was_attached_after(configuration.version);
-        // While it lacks members we may be asked next, and then copy no more than what we lack.
-        let is_full = config.members.len() > usize::from(configuration.faults);
-        if !wanted && config.phase == ShardPhase::Serving && is_full && !old {
+        // While it lacks members, or one of them lacks older data, we may be asked next, and then copy no more than what we
+        // lack. And until then its primary may not know that we left, and answer by what we acknowledged (D1).
+        let is_whole = config.members.len() > usize::from(configuration.faults)
+            && config.members.iter().all(|member| member.state == MemberState::Complete);
+        if !wanted && config.phase == ShardPhase::Serving && is_whole && !old {
             // The shard serves without us: what we hold is of no use to anybody.
             replica.discard(core, out);
         }

@@ -210,9 +210,22 @@ fn a_log_goes_only_when_the_shard_has_all_its_members_without_it() {
     let alone = [(2, MemberState::Complete, 1)];
     core.message(Message::ConfigurationIs { configuration: of_two(2, &alone) });
     assert_eq!(fence(&mut core), (log.end(), true), "it may be asked next, and then copies what it lacks");
-    let full = [(2, MemberState::Complete, 1), (3, MemberState::Joining, 3)];
+    let full = [(2, MemberState::Complete, 1), (3, MemberState::Complete, 3)];
     core.message(Message::ConfigurationIs { configuration: of_two(3, &full) });
     assert_eq!(fence(&mut core).0.offset, 0);
+}
+
+/// Found by a model (`spec/results/b-copy_discarded_early.txt`): the primary heard of the new set later than the member
+/// that left, and answered by its acknowledgement when nobody but the primary held the update any more.
+#[test]
+fn d1_what_was_acknowledged_is_kept_until_the_set_is_whole_without_it() {
+    let log = their_log(5);
+    let mut core = backup(&log);
+    send_log(&mut core, &log, 1);
+    assert_eq!(acknowledged(&core).map(|acknowledgement| acknowledgement.end), Some(log.end().offset));
+    let joined = [(2, MemberState::Complete, 1), (3, MemberState::Joining, 2)];
+    core.message(Message::ConfigurationIs { configuration: of_two(2, &joined) });
+    assert_eq!(fence(&mut core), (log.end(), true), "the joiner does not hold it yet");
 }
 
 /// Found by a review: such a report let such a piece in, and no segment has so high a number.
