@@ -1,8 +1,8 @@
 //! The project's own commands, run as `cargo xtask <command>`.
 //!
-//! `test` is what CI runs, in stages; `tidy` is the part of `docs/style.md` that a program can check; `mutants` plants
-//! every bug and says who catches it; `netlab` is a virtual network to play with. They need the stock Rust toolchain
-//! only; git is used where it is there. `fuzz` searches longer, and installs what it needs.
+//! `test` is what CI runs, in stages; `tidy` is the part of `docs/style.md` that a program can check; `models` searches the
+//! models in `spec`; `mutants` plants every bug and says who catches it; `netlab` is a virtual network to play with. They
+//! need the stock Rust toolchain only; git is used where it is there. `fuzz` searches longer, and installs what it needs.
 
 // A tool that runs other programs and times them: it is not a protocol, so clocks and threads are its business.
 #![allow(clippy::disallowed_methods)]
@@ -22,6 +22,7 @@ use workspace::Workspace;
 
 const USAGE: &str = "usage: cargo xtask test [--quick | --stage NAME]
        | tidy
+       | models [--help]
        | mutants [--only BUG] [--seeds-factor N] [--first] [--everywhere SEEDS]
        | netlab …
        | fuzz [--target T] [--seconds N] [--sanitizer none|address]";
@@ -29,6 +30,8 @@ const USAGE: &str = "usage: cargo xtask test [--quick | --stage NAME]
 enum Command {
     Test(Choice),
     Tidy,
+    /// With what `kasha-spec` itself takes.
+    Models(Vec<String>),
     Netlab(netlab::Play),
     /// With these arguments for the simulator's own program.
     Mutants(Vec<String>),
@@ -41,6 +44,7 @@ fn parse(arguments: &[&str]) -> Option<Command> {
         ["test", "--quick"] => Some(Command::Test(Choice::Quick)),
         ["test", "--stage", name] => Some(Command::Test(Choice::One((*name).to_owned()))),
         ["tidy"] => Some(Command::Tidy),
+        ["models", rest @ ..] => Some(Command::Models(rest.iter().map(|&argument| argument.to_owned()).collect())),
         ["netlab", rest @ ..] => netlab::parse(rest).map(Command::Netlab),
         ["mutants", rest @ ..] => Some(Command::Mutants(rest.iter().map(|&argument| argument.to_owned()).collect())),
         ["fuzz", options @ ..] => fuzz::parse(options).map(Command::Fuzz),
@@ -58,6 +62,7 @@ fn main() -> ExitCode {
     let result = Workspace::load().and_then(|workspace| match command {
         Command::Test(choice) => stages::run(&workspace, &choice),
         Command::Tidy => tidy::run(&workspace),
+        Command::Models(arguments) => stages::search_models(&workspace, &arguments),
         Command::Netlab(play) => netlab::run(&workspace, &play),
         Command::Mutants(arguments) => stages::mutants(&workspace, &arguments),
         Command::Fuzz(choice) => fuzz::run(&workspace, &choice),

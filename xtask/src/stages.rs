@@ -43,7 +43,8 @@ const STAGES: &[Stage] = &[
     Stage { name: "tidy", budget: 10, is_quick: true, run: run_tidy },
     Stage { name: "clippy", budget: 180, is_quick: true, run: clippy },
     Stage { name: "build", budget: 240, is_quick: false, run: build },
-    Stage { name: "test", budget: 420, is_quick: true, run: test },
+    Stage { name: "test", budget: 380, is_quick: true, run: test },
+    Stage { name: "models", budget: 50, is_quick: false, run: models },
     Stage { name: "docs", budget: 90, is_quick: false, run: docs },
     Stage { name: "sim", budget: 120, is_quick: false, run: sim },
     Stage { name: "planted", budget: 200, is_quick: false, run: planted },
@@ -58,6 +59,7 @@ const SIM_SEEDS: u64 = 600;
 
 const SIMULATOR: &str = "crates/sim";
 const BINARY: &str = "bin/kasha";
+const MODELS: &str = "spec";
 const PROCESS_TESTS: &str = "tests/process";
 /// The feature without which no bug can be planted.
 const PLANTED_BUGS: &str = "planted-bugs";
@@ -181,6 +183,29 @@ fn test(workspace: &Workspace, watch: &Watch) -> Result<Outcome> {
         println!("{notice}");
     }
     Ok(Outcome::Passed(passed))
+}
+
+/// `cargo xtask models`. In the profile of the tests, in which that package is optimized: one build.
+fn models_command(workspace: &Workspace) -> Option<Command> {
+    let package = workspace.package(MODELS)?;
+    let mut command = cargo(&workspace.root);
+    command.args(["run", "--quiet", "-p", &package.name, "--"]);
+    Some(command)
+}
+
+/// Searches the models as asked.
+pub(crate) fn search_models(workspace: &Workspace, arguments: &[String]) -> Result<()> {
+    let mut command = models_command(workspace).ok_or_else(|| anyhow!("spec is not in the workspace"))?;
+    ensure!(command.args(arguments).status()?.success(), "the models are not as they should be");
+    Ok(())
+}
+
+/// The small bounds: with all rules nothing goes wrong, and without any one of them something does.
+fn models(workspace: &Workspace, watch: &Watch) -> Result<Outcome> {
+    match models_command(workspace) {
+        Some(mut command) => watch.run(&mut command).map(|_| Outcome::Done),
+        None => Ok(Outcome::Skipped("spec is not in the workspace")),
+    }
 }
 
 fn docs(workspace: &Workspace, watch: &Watch) -> Result<Outcome> {

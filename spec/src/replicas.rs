@@ -1,0 +1,189 @@
+//! Model (b): a shard's replica set — fencing, elections, replacement of members, joiners, restarts, losses of power.
+//!
+//! Frames between a primary and its members are steps of their own (a fence with its report, an attachment, an append with
+//! its acknowledgement, a copy); that one is lost or late is that its step is not taken yet. Acknowledgements of
+//! earlier attachments stay on their way for ever. A node that is down is one that takes no steps.
+//!
+//! | file | what is in it |
+//! |---|---|
+//! | `state` | what a state consists of |
+//! | `bounds` | how much may happen |
+//! | `rules` | the rules that can be switched off |
+//! | `next` | which actions are possible |
+//! | `steps` | what each does |
+//! | `properties` | D2, one log, F2, complete leaders |
+//! | `thrift` | fewer states that mean the same |
+//! | `tell` | a trace in words |
+
+pub mod bounds;
+mod next;
+mod properties;
+pub mod rules;
+pub mod state;
+mod steps;
+mod tell;
+mod thrift;
+
+use arrayvec::ArrayVec;
+use stateright::{Model, Property};
+
+use self::bounds::Bounds;
+use self::rules::Rule;
+use self::state::{Committed, Entry, Leader, Left, Log, Member, Members, Node, NodeIx, Peer, Role, Stage, State};
+
+/// The model: bounds, and the rule that is switched off, if any.
+#[derive(Clone, Debug)]
+pub struct Replicas {
+    /// How much may happen.
+    pub bounds: &'static Bounds,
+    /// The rule that is not kept.
+    pub off: Option<Rule>,
+    /// Nodes are not interchanged (see `thrift`).
+    pub names_matter: bool,
+}
+
+/// What may happen next. Named after the code that does it; the first node is the primary where there are two.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Action {
+    /// node `request_path::record`: a serving primary appends.
+    Record(NodeIx),
+    /// node `replica::write_log`: its own file follows.
+    WriteLog(NodeIx),
+    /// node `leader::fence`, `backup::on_fence`, `leader::on_fence_report`.
+    OnFence(NodeIx, NodeIx),
+    /// node `leader::fence`: `Election::choice` is our own log.
+    Take(NodeIx),
+    /// node `leader::cut_to_match`: it is another member's.
+    CutToMatch(NodeIx, NodeIx),
+    /// node `backup::on_fetch_log`, `leader::on_log_piece`.
+    OnLogPiece(NodeIx, NodeIx),
+    /// node `leader::fence_again`: it holds no more what it reported.
+    FenceAgain(NodeIx),
+    /// node `leader::begin_epoch`.
+    BeginEpoch(NodeIx),
+    /// replication `Shipping::on_fence_report`, node `backup::on_attach`.
+    OnAttach(NodeIx, NodeIx),
+    /// replication `Shipping::pump`, node `backup::on_append`, `Shipping::on_appended`.
+    OnAppend(NodeIx, NodeIx),
+    /// replication `copy`, node `backup::on_copy_segment`.
+    OnCopySegment(NodeIx, NodeIx),
+    /// replication `Shipping::advance`.
+    Advance(NodeIx),
+    /// The same, without a member that the coordinator has not taken out.
+    AdvanceWithout(NodeIx, NodeIx),
+    /// coordinator `recovered`, node `leader::begin_serving`.
+    Recovered(NodeIx),
+    /// coordinator `Report::Copied`.
+    Copied(NodeIx, NodeIx),
+    /// coordinator `repair::set_members`: the first leaves, the second joins.
+    SetMembers(NodeIx, Option<NodeIx>),
+    /// coordinator `repair::promote`: the primary, and the rest of its set, a bit each.
+    Promote(NodeIx, u8),
+    /// node `configure::on_configuration`.
+    OnConfiguration(NodeIx),
+    /// The process ends and starts.
+    Restart(NodeIx),
+    /// The machine loses power; so much of the log is left.
+    LosePower(NodeIx, u8),
+    /// It never comes back.
+    Die(NodeIx),
+}
+
+impl Replicas {
+    /// Whether a rule is kept.
+    pub fn keeps(&self, rule: Rule) -> bool {
+        self.off != Some(rule)
+    }
+}
+
+/// The first term: its primary is node 0, and one entry is synced.
+fn first_leader(faults: u8) -> Leader {
+    let mut members: Members = Default::default();
+    let mut peers = [Peer::default(); state::NODES_MAX];
+    for node in 0..=usize::from(faults) {
+        members[node] = Some(Member { complete: true, since: 0 });
+        peers[node] = Peer { attached: true, acked: 1, late: 0, copied: true };
+    }
+    Leader {
+        epoch: 1,
+        stage: Stage::Serving,
+        electorate: 0,
+        reports: Default::default(),
+        members,
+        peers,
+        epoch_start: 0,
+        synced: 1,
+    }
+}
+
+impl Model for Replicas {
+    type State = State;
+    type Action = Action;
+
+    fn init_states(&self) -> Vec<State> {
+        let Bounds { nodes, faults, terms, writes, set_changes, restarts, power_losses, deaths, .. } = *self.bounds;
+        let leader = first_leader(faults);
+        let log: Log = [Entry { epoch: 1, writer: 0 }].into_iter().collect();
+        let member = |node: NodeIx| Node {
+            up: true,
+            restarts: 0,
+            promised: 1,
+            log: log.clone(),
+            base: 0,
+            held: 1,
+            intact: true,
+            complete: true,
+            must_hold: 0,
+            role: if node == 0 { Role::Leader } else { Role::Backup { epoch: 1, attached: true } },
+            leader: (node == 0).then(|| Box::new(leader.clone())),
+        };
+        let spare = Node {
+            promised: 0,
+            log: Log::new(),
+            held: 0,
+            intact: false,
+            complete: false,
+            role: Role::Idle,
+            ..member(1)
+        };
+        let nodes: ArrayVec<Node, { state::NODES_MAX }> =
+            (0..nodes).map(|node| if node <= faults { member(node) } else { spare.clone() }).collect();
+        vec![State {
+            committed: Committed {
+                version: 0,
+                epoch: 1,
+                primary: 0,
+                serving: true,
+                members: leader.members,
+                recover_from: 0,
+            },
+            nodes,
+            told: log,
+            told_twice: false,
+            thin: false,
+            lost: 0,
+            left: Left { terms, writes, set_changes, restarts, power_losses, deaths },
+        }]
+    }
+
+    fn actions(&self, state: &State, actions: &mut Vec<Action>) {
+        self.term_actions(state, actions);
+        self.shipping_actions(state, actions);
+        self.coordinator_actions(state, actions);
+        self.fault_actions(state, actions);
+    }
+
+    fn next_state(&self, last: &State, action: Action) -> Option<State> {
+        let mut next = last.clone();
+        self.step(&mut next, action);
+        self.forget(&mut next);
+        if !self.names_matter {
+            self.canonical(&mut next);
+        }
+        (next != *last).then_some(next)
+    }
+
+    fn properties(&self) -> Vec<Property<Self>> {
+        properties::all()
+    }
+}
