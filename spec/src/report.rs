@@ -58,7 +58,9 @@ pub fn run(choice: &Choice) -> Result<()> {
         let file = results.join(file_of_table(choice.bounds));
         std::fs::write(&file, table(&wholes)).with_context(|| file.display().to_string())?;
     }
-    for (model, broken, program, found) in broken_searches(choice) {
+    let broken_searches = broken_searches(choice);
+    ensure!(wholes.len() + broken_searches.len() > 0, "no program and no rule has this name");
+    for (model, broken, program, found) in broken_searches {
         let found = found();
         let verdict = found.violation.as_ref().map_or("violates nothing", |trace| trace.property);
         println!("{model} without {:<34} {verdict}", broken.name);
