@@ -66,6 +66,11 @@ func TestGoodAndBadHistories(t *testing.T) {
 			`{"client":2,"model":"register","key":"r","op":"delete-if-version","expected":2,"call":5,"return":6,"outcome":"executed","got":"failed","version":2}`,
 			[]string{put, replace},
 		}, {
+			"a condition on version 0 holds where there is a key",
+			`{"client":2,"model":"register","key":"r","op":"put-if-version","expected":0,"value":"d","call":5,"return":6,"outcome":"executed","got":"failed","version":2}`,
+			`{"client":2,"model":"register","key":"r","op":"put-if-version","expected":0,"value":"d","call":5,"return":6,"outcome":"executed","got":"done","version":3}`,
+			[]string{put, replace},
+		}, {
 			"a key is put where there is one",
 			`{"client":2,"model":"register","key":"r","op":"put-if-absent","value":"d","call":5,"return":6,"outcome":"executed","got":"failed","version":2}`,
 			`{"client":2,"model":"register","key":"r","op":"put-if-absent","value":"d","call":5,"return":6,"outcome":"executed","got":"done","version":3}`,

@@ -124,7 +124,8 @@ func stepGet(s state, r Record) (bool, state) {
 // does not hold there is the same as never having run.
 func stepConditional(s state, r Record, isTold bool) (bool, state) {
 	met := func(s state) (bool, state) {
-		if r.Op == "put-if-absent" {
+		// Version 0 stands for "no such key".
+		if r.Op == "put-if-absent" || r.Expected == 0 {
 			return !s.present, s
 		}
 		return s.bound(r.Expected)
