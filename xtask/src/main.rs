@@ -1,12 +1,14 @@
 //! The project's own commands, run as `cargo xtask <command>`.
 //!
 //! `test` is what CI runs, in stages; `tidy` is the part of `docs/style.md` that a program can check; `netlab` is a
-//! virtual network to play with. Needs the stock Rust toolchain only; git is used where it is there.
+//! virtual network to play with; `process-tests` runs rounds of faults against real processes. Needs the stock Rust
+//! toolchain only; git and Go are used where they are there.
 
 // A tool that runs other programs and times them: it is not a protocol, so clocks and threads are its business.
 #![allow(clippy::disallowed_methods)]
 
 mod netlab;
+mod process_tests;
 mod source;
 mod stages;
 mod tidy;
@@ -18,12 +20,13 @@ use std::process::ExitCode;
 use stages::Choice;
 use workspace::Workspace;
 
-const USAGE: &str = "usage: cargo xtask test [--quick | --stage NAME] | tidy | netlab …";
+const USAGE: &str = "usage: cargo xtask test [--quick | --stage NAME] | tidy | netlab … | process-tests [--help]";
 
 enum Command {
     Test(Choice),
     Tidy,
     Netlab(netlab::Play),
+    ProcessTests(Vec<String>),
 }
 
 fn parse(arguments: &[&str]) -> Option<Command> {
@@ -33,6 +36,7 @@ fn parse(arguments: &[&str]) -> Option<Command> {
         ["test", "--stage", name] => Some(Command::Test(Choice::One((*name).to_owned()))),
         ["tidy"] => Some(Command::Tidy),
         ["netlab", rest @ ..] => netlab::parse(rest).map(Command::Netlab),
+        ["process-tests", rest @ ..] => Some(Command::ProcessTests(rest.iter().map(|&word| word.to_owned()).collect())),
         _ => None,
     }
 }
@@ -45,12 +49,13 @@ fn main() -> ExitCode {
         return ExitCode::from(2);
     };
     let result = Workspace::load().and_then(|workspace| match command {
-        Command::Test(choice) => stages::run(&workspace, &choice),
-        Command::Tidy => tidy::run(&workspace),
-        Command::Netlab(play) => netlab::run(&workspace, &play),
+        Command::Test(choice) => stages::run(&workspace, &choice).map(|()| ExitCode::SUCCESS),
+        Command::Tidy => tidy::run(&workspace).map(|()| ExitCode::SUCCESS),
+        Command::Netlab(play) => netlab::run(&workspace, &play).map(|()| ExitCode::SUCCESS),
+        Command::ProcessTests(words) => process_tests::run(&workspace, &words),
     });
     match result {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(code) => code,
         Err(error) => {
             eprintln!("error: {error:#}");
             ExitCode::FAILURE

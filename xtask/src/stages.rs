@@ -9,6 +9,7 @@ use std::time::Duration;
 use anyhow::{Result, anyhow, ensure};
 
 use crate::netlab;
+use crate::process_tests::Built;
 use crate::tidy;
 use crate::watch::Watch;
 use crate::workspace::{Workspace, cargo, digest};
@@ -55,6 +56,9 @@ const TOTAL_BUDGET: u64 = 25 * 60;
 
 /// Seeds of one simulator stage.
 const SIM_SEEDS: u64 = 600;
+
+/// How long rounds of the process stage begin.
+const PROCESS_MINUTES: &str = "0.6";
 
 const SIMULATOR: &str = "crates/sim";
 const BINARY: &str = "bin/kasha";
@@ -236,6 +240,11 @@ fn process(workspace: &Workspace, watch: &Watch) -> Result<Outcome> {
     };
     build(workspace, watch)?;
     let lines = watch.run(cargo(&workspace.root).args(["test", "--release", "-p", &package.name]))?;
+    let built = Built::new(workspace, watch)?;
+    // As in the simulator's stage: the same tree tries the same faults, each change tries new ones.
+    let seed = (digest(&workspace.files()?) >> 32).to_string();
+    watch.run(&mut built.command(&["--seed", &seed, "--beyond", "--rounds", "1"]))?;
+    watch.run(&mut built.command(&["--seed", &seed, "--minutes", PROCESS_MINUTES]))?;
     Ok(Outcome::Passed(passed_in(&lines)))
 }
 

@@ -1,5 +1,6 @@
 //! What clients asked and were told, in the format that `tests/porcupine` reads: one line of JSON for each operation.
 
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::path::Path;
@@ -79,6 +80,8 @@ pub struct Record {
 pub struct Book {
     opened: Instant,
     records: Mutex<Vec<Record>>,
+    /// Operations without an end yet.
+    open: Mutex<BTreeMap<u64, Asked>>,
     problems: Mutex<Vec<String>>,
 }
 
@@ -88,7 +91,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl Default for Book {
     fn default() -> Self {
-        Self { opened: Instant::now(), records: Mutex::default(), problems: Mutex::default() }
+        Self { opened: Instant::now(), records: Mutex::default(), open: Mutex::default(), problems: Mutex::default() }
     }
 }
 
@@ -102,9 +105,21 @@ impl Book {
         u64::try_from(self.opened.elapsed().as_nanos()).expect("centuries")
     }
 
+    /// Writes down that an operation begins now. It is to end, too ([`Book::write`]).
+    #[must_use]
+    pub fn ask(&self, asked: Asked) -> Asked {
+        let mut open = lock(&self.open);
+        // The time is also its name, and nobody else's.
+        let call = self.now().max(open.keys().last().map_or(0, |last| last + 1));
+        let asked = Asked { call, ..asked };
+        open.insert(call, asked.clone());
+        asked
+    }
+
     /// Writes an operation down that ends now.
     pub fn write(&self, asked: Asked, outcome: Ended, told: Told) {
-        let told_at = if outcome == Ended::Executed { self.now() } else { 0 };
+        let told_at = if outcome == Ended::Executed { self.now().max(asked.call) } else { 0 };
+        lock(&self.open).remove(&asked.call);
         lock(&self.records).push(Record { asked, told_at, outcome, told });
     }
 
@@ -113,10 +128,13 @@ impl Book {
         lock(&self.problems).push(problem);
     }
 
-    /// Everything so far.
+    /// Everything so far; what has not ended is unknown.
     #[must_use]
     pub fn records(&self) -> Vec<Record> {
-        lock(&self.records).clone()
+        let open = lock(&self.open);
+        let unknown =
+            |asked: &Asked| Record { asked: asked.clone(), told_at: 0, outcome: Ended::Unknown, told: Told::default() };
+        lock(&self.records).iter().cloned().chain(open.values().map(unknown)).collect()
     }
 
     /// What can never be right.
@@ -124,19 +142,19 @@ impl Book {
     pub fn problems(&self) -> Vec<String> {
         lock(&self.problems).clone()
     }
+}
 
-    /// Saves the history.
-    ///
-    /// # Errors
-    /// If the file cannot be written.
-    pub fn save(&self, path: &Path, keep: impl Fn(&Record) -> bool) -> io::Result<()> {
-        let mut file = BufWriter::new(File::create(path)?);
-        for record in lock(&self.records).iter().filter(|record| keep(record)) {
-            serde_json::to_writer(&mut file, record)?;
-            file.write_all(b"\n")?;
-        }
-        file.flush()
+/// Saves a history.
+///
+/// # Errors
+/// If the file cannot be written.
+pub fn save<'a>(records: impl Iterator<Item = &'a Record>, path: &Path) -> io::Result<()> {
+    let mut file = BufWriter::new(File::create(path)?);
+    for record in records {
+        serde_json::to_writer(&mut file, record)?;
+        file.write_all(b"\n")?;
     }
+    file.flush()
 }
 
 impl Told {

@@ -143,7 +143,7 @@ async fn session(seeds: Vec<String>, number: u32, shared: Arc<Shared>, mut rng: 
     let tasks: Vec<_> = (0..TASKS)
         .map(|task| {
             let (number, table, shared, rng) = (number * TASKS + task, table.clone(), Arc::clone(&shared), rng.fork());
-            tokio::spawn(Task { number, table, shared, rng, versions: BTreeMap::new() }.run())
+            tokio::spawn(Task { number, table, shared, rng, versions: BTreeMap::new(), values: 0 }.run())
         })
         .collect();
     for task in tasks {
@@ -192,6 +192,8 @@ struct Task {
     rng: Rng,
     /// Versions of keys as this task saw them last.
     versions: BTreeMap<String, u64>,
+    /// Values that it has put.
+    values: u64,
 }
 
 /// How long a caller waits, and what it does then.
@@ -226,8 +228,7 @@ impl Task {
     }
 
     fn asked(&self, model: &'static str, key: &str, op: &'static str) -> Asked {
-        let (client, key, call) = (self.number, key.to_owned(), self.shared.book.now());
-        Asked { client, model, key, op, call, ..Asked::default() }
+        Asked { client: self.number, model, key: key.to_owned(), op, ..Asked::default() }
     }
 
     fn patience(&mut self) -> Patience {
@@ -241,8 +242,9 @@ impl Task {
     }
 
     /// A value of its own, mostly short, sometimes too long for a witness, rarely of many pages.
-    fn value(&mut self, call: u64) -> (String, Vec<u8>) {
-        let name = format!("{}-{call}", self.number);
+    fn value(&mut self) -> (String, Vec<u8>) {
+        self.values += 1;
+        let name = format!("{}-{}", self.number, self.values);
         let len = *self.rng.pick(&[20, 20, 20, 200, 200, 3000, 40_000]);
         let mut bytes = name.clone().into_bytes();
         bytes.resize(len.max(bytes.len()), b'.');
@@ -257,13 +259,13 @@ impl Task {
             0..4 => self.get(model, &key).await,
             4..7 => {
                 let mut asked = self.asked(model, &key, "put");
-                let (name, bytes) = self.value(asked.call);
+                let (name, bytes) = self.value();
                 asked.value = name;
                 self.update(asked, table.put(&key, &bytes)).await;
             }
             7 => {
                 let mut asked = self.asked(model, &key, "put-if-absent");
-                let (name, bytes) = self.value(asked.call);
+                let (name, bytes) = self.value();
                 asked.value = name;
                 self.update(asked, table.put_if_absent(&key, &bytes)).await;
             }
@@ -280,7 +282,7 @@ impl Task {
             _ => {
                 let version = seen.unwrap_or(1);
                 let mut asked = Asked { expected: version, ..self.asked(model, &key, "put-if-version") };
-                let (name, bytes) = self.value(asked.call);
+                let (name, bytes) = self.value();
                 asked.value = name;
                 self.update(asked, table.put_if_version(&key, version, &bytes)).await;
             }
@@ -315,7 +317,7 @@ impl Task {
     }
 
     async fn get(&mut self, model: &'static str, key: &str) {
-        let asked = self.asked(model, key, "get");
+        let asked = self.shared.book.ask(self.asked(model, key, "get"));
         let mut read = self.table.get(key);
         if let Patience::Short(deadline) = self.patience() {
             read = read.deadline(deadline);
@@ -349,6 +351,7 @@ impl Task {
     }
 
     async fn update<T: Into<Told> + Debug + Send + 'static>(&mut self, asked: Asked, call: UpdateCall<T>) {
+        let asked = self.shared.book.ask(asked);
         let patience = self.patience();
         let call = match patience {
             Patience::Long | Patience::Leaves(_) => call,

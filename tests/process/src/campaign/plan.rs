@@ -2,7 +2,8 @@
 //!
 //! Faults keep to what docs/guarantees.md promises: at most f machines of a phase lose power or have files damaged,
 //! except that under `fsync` any of them may lose power; every phase ends with a whole cluster. Processes are killed and
-//! frozen, and links cut, without limit.
+//! frozen, and links cut, without limit. A witness is damaged in a phase of its own: where the only one is gone for good
+//! and its primary is deposed before the list has changed, the shard waits for the witness's files, as is documented.
 
 use std::fmt;
 use std::time::Duration;
@@ -206,6 +207,9 @@ struct Drawing<'a> {
 
 impl Drawing<'_> {
     fn phase(&mut self) -> Vec<Event> {
+        if self.rng.chance(1, 6) {
+            return vec![self.damaged_witness()];
+        }
         let count = self.rng.between(2, 6);
         let mut weak: Vec<Who> = Vec::new();
         let mut events: Vec<_> = (0..count).map(|_| self.event(&mut weak)).collect();
@@ -223,6 +227,15 @@ impl Drawing<'_> {
             events.push(Event { at, lasts: Duration::from_millis(500), fault });
         }
         events
+    }
+
+    fn damaged_witness(&mut self) -> Event {
+        let nodes = (1..=self.shape.nodes).filter(|node| self.shape.small_disk != Some(*node));
+        let node = *self.rng.pick(&nodes.collect::<Vec<_>>());
+        let harm = *self.rng.pick(&[Harm::SlotsFlipped, Harm::SlotsCut, Harm::ModeFlipped]);
+        let fault = Fault::Damage(node, harm, self.rng.next_u64());
+        let lasts = *self.rng.pick(&[Duration::from_millis(50), self.shape.lease * 3]);
+        Event { at: Duration::from_millis(500), lasts, fault }
     }
 
     fn event(&mut self, weak: &mut Vec<Who>) -> Event {
@@ -284,15 +297,7 @@ impl Drawing<'_> {
         if !weak.contains(&Who::Node(node)) {
             weak.push(Who::Node(node));
         }
-        let harm = *self.rng.pick(&[
-            Harm::SegmentFlipped,
-            Harm::SegmentCut,
-            Harm::SegmentGone,
-            Harm::MetaFlipped,
-            Harm::SlotsFlipped,
-            Harm::SlotsCut,
-            Harm::ModeFlipped,
-        ]);
+        let harm = *self.rng.pick(&[Harm::SegmentFlipped, Harm::SegmentCut, Harm::SegmentGone, Harm::MetaFlipped]);
         Fault::Damage(node, harm, self.rng.next_u64())
     }
 

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use super::book::{Book, Ended, Record};
+use super::book::{Book, Ended, Record, save};
 use super::field::Field;
 use super::judge::judge;
 use super::load::{Load, READER};
@@ -24,9 +24,9 @@ pub fn run(plan: &Plan, folder: &Path, with_lab: bool) -> Result<(), Failure> {
     field.begin()?;
     let mut load = Load::start(field.net(), plan.seed)?;
     if let Err(failure) = suffer(plan, &mut field, &load) {
-        // What was seen until then may tell more.
+        // What was seen until then may tell worse.
         return Err(match verdict(load.book(), plan, folder) {
-            Err(worse @ Failure::Wrong(_)) => worse,
+            Err(Failure::Wrong(why)) => Failure::Wrong(format!("{why}\nand besides: {failure}")),
             Ok(()) | Err(_) => failure,
         });
     }
@@ -34,7 +34,7 @@ pub fn run(plan: &Plan, folder: &Path, with_lab: bool) -> Result<(), Failure> {
     let (count, problems) = sums::check(&load.book().records(), &counters);
     let verdict = verdict(load.book(), plan, folder);
     if !problems.is_empty() {
-        return Err(Failure::Wrong(format!("sums: {}", problems.join("; "))));
+        return Err(Failure::Wrong(few("sums", &problems)));
     }
     println!("    sums: {count} counters are what their callers were told");
     verdict
@@ -58,7 +58,7 @@ fn verdict(book: &Book, plan: &Plan, folder: &Path) -> Result<(), Failure> {
     println!("    {} operations: {executed} executed, {not_executed} not executed, {unknown} unknown", records.len());
     let problems = book.problems();
     if !problems.is_empty() {
-        return Err(Failure::Wrong(problems.join("\n")));
+        return Err(Failure::Wrong(few("answers", &problems)));
     }
     let history = folder.join("history.jsonl");
     // Sums live so long that nobody could search their order.
@@ -66,7 +66,13 @@ fn verdict(book: &Book, plan: &Plan, folder: &Path) -> Result<(), Failure> {
         let is_read = record.asked.op == "get" && record.asked.client != READER;
         !record.asked.key.starts_with("sum:") && !(plan.reads_unjudged && is_read)
     };
-    book.save(&history, is_judged).map_err(broken("no history"))?;
+    save(records.iter().filter(|record| is_judged(record)), &history).map_err(broken("no history"))?;
     println!("    porcupine: {}", judge(&history)?);
     Ok(())
+}
+
+/// The first of them, for people.
+fn few(what: &str, problems: &[String]) -> String {
+    let first = problems.iter().take(8).map(|problem| format!("\n    {problem}")).collect::<String>();
+    format!("{what}: {} problems{first}", problems.len())
 }
