@@ -26,11 +26,12 @@ fn files(data: &Path, ending: &str) -> io::Result<Vec<PathBuf>> {
     Ok(found)
 }
 
-/// Damages one file; which, and how, follows from the seed. `None`: there is no such file.
+/// Damages one file; which, and how, follows from the seed. `led` are the shards that the node is primary of. `None`:
+/// there is no such file.
 ///
 /// # Errors
 /// If the file cannot be changed.
-pub fn damage(data: &Path, harm: Harm, seed: u64) -> io::Result<Option<String>> {
+pub fn damage(data: &Path, harm: Harm, seed: u64, led: &[u64]) -> io::Result<Option<String>> {
     let ending = match harm {
         Harm::SegmentFlipped | Harm::SegmentCut | Harm::SegmentGone => ".log",
         Harm::MetaFlipped => "replica.meta",
@@ -40,6 +41,11 @@ pub fn damage(data: &Path, harm: Harm, seed: u64) -> io::Result<Option<String>> 
     let mut rng = Rng::new(seed);
     let mut found = files(data, ending)?;
     found.retain(|path| !path.to_string_lossy().contains("coordinator-"));
+    if harm == Harm::SegmentCut {
+        let is_led =
+            |path: &PathBuf| led.iter().any(|shard| path.to_string_lossy().contains(&format!("shard-{shard:04}")));
+        found.retain(|path| !is_led(path));
+    }
     if found.is_empty() {
         return Ok(None);
     }
@@ -56,14 +62,18 @@ pub fn damage(data: &Path, harm: Harm, seed: u64) -> io::Result<Option<String>> 
     Ok(Some(format!("{harm:?} in {} of {len} bytes", name.display())))
 }
 
-/// Flips a bit in some bytes of a run of some length.
+/// A file that is shorter has hardly anything behind what is flipped.
+const FLIPPED_MIN: u64 = 8192;
+
+/// Flips bits of some bytes in the first half of a file; of a small one, of one byte.
 fn flip(path: &Path, len: u64, rng: &mut Rng) -> io::Result<()> {
-    if len == 0 {
+    let is_segment = path.extension().is_some_and(|extension| extension == "log");
+    if len == 0 || (is_segment && len < FLIPPED_MIN) {
         return Ok(());
     }
     let file = File::options().read(true).write(true).open(path)?;
-    let from = rng.below(len);
-    let to = len.min(from + *rng.pick(&[1, 100, 5000, u64::MAX / 2]));
+    let from = rng.below(len.div_ceil(2));
+    let to = len.div_ceil(2).min(from + *rng.pick(&[1, 100, 5000]));
     for at in (from..to).step_by(usize::try_from(rng.between(1, 4096)).expect("small")) {
         let mut byte = [0];
         file.read_exact_at(&mut byte, at)?;

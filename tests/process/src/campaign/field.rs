@@ -14,7 +14,7 @@ use super::net::Net;
 use super::plan::{Event, Fault, Plan, Shape, Who};
 use super::{Failure, broken};
 use crate::place::SmallDisk;
-use crate::process::{bare_command, health};
+use crate::process::{bare_command, health, list};
 
 /// How long a healed cluster may take until it is whole. A node that was lost again and again is taken back after eight
 /// leases, and into a shard that distrusts it after ten more.
@@ -153,9 +153,10 @@ impl Field {
                 return Ok(told);
             }
             Fault::Damage(node, harm, seed) => {
+                let led = self.led_by(*node);
                 let machine = self.machine(Who::Node(*node));
                 machine.kill()?;
-                let done = damage(&machine.data(), *harm, *seed).map_err(broken("no damage"))?;
+                let done = damage(&machine.data(), *harm, *seed, &led).map_err(broken("no damage"))?;
                 machine.forget_journal()?;
                 return Ok(done.map_or_else(|| " (there is no such file)".to_owned(), |done| format!(" ({done})")));
             }
@@ -246,6 +247,13 @@ impl Field {
             return Err(String::from_utf8_lossy(&output.stderr).into_owned());
         }
         serde_json::from_slice(&output.stdout).map_err(|error| error.to_string())
+    }
+
+    /// The shards that a node is primary of, as far as is known.
+    fn led_by(&self, node: u16) -> Vec<u64> {
+        let Ok(status) = self.status() else { return Vec::new() };
+        let led = list(&status["shards"]).iter().filter(|shard| shard["primary"] == node);
+        led.filter_map(|shard| shard["shard"].as_u64()).collect()
     }
 
     /// Waits until `kasha status` says that all is well.

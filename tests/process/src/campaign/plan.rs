@@ -2,8 +2,9 @@
 //!
 //! Faults keep to what docs/guarantees.md promises: at most f machines of a phase lose power or have files damaged,
 //! except that under `fsync` any of them may lose power; every phase ends with a whole cluster. Processes are killed and
-//! frozen, and links cut, without limit. A witness is damaged in a phase of its own: where the only one is gone for good
-//! and its primary is deposed before the list has changed, the shard waits for the witness's files, as is documented.
+//! frozen, and links cut, without limit. Some damage has a phase of its own. Where the only witness is gone for good and
+//! its primary is deposed before the list has changed, the shard waits for the witness's files; and a log whose end is cut
+//! off looks like one that a crash cut, so it is cut at backups only.
 
 use std::fmt;
 use std::time::Duration;
@@ -58,9 +59,9 @@ pub enum Kept {
 /// Which file of a node that is down is damaged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Harm {
-    /// Bits of a segment are flipped.
+    /// Bits of a segment are flipped, with good ones behind them.
     SegmentFlipped,
-    /// A segment ends too early.
+    /// A segment of a backup ends too early.
     SegmentCut,
     /// A segment is gone.
     SegmentGone,
@@ -208,7 +209,7 @@ struct Drawing<'a> {
 impl Drawing<'_> {
     fn phase(&mut self) -> Vec<Event> {
         if self.rng.chance(1, 6) {
-            return vec![self.damaged_witness()];
+            return vec![self.damage_alone()];
         }
         let count = self.rng.between(2, 6);
         let mut weak: Vec<Who> = Vec::new();
@@ -229,10 +230,10 @@ impl Drawing<'_> {
         events
     }
 
-    fn damaged_witness(&mut self) -> Event {
+    fn damage_alone(&mut self) -> Event {
         let nodes = (1..=self.shape.nodes).filter(|node| self.shape.small_disk != Some(*node));
         let node = *self.rng.pick(&nodes.collect::<Vec<_>>());
-        let harm = *self.rng.pick(&[Harm::SlotsFlipped, Harm::SlotsCut, Harm::ModeFlipped]);
+        let harm = *self.rng.pick(&[Harm::SegmentCut, Harm::SlotsFlipped, Harm::SlotsCut, Harm::ModeFlipped]);
         let fault = Fault::Damage(node, harm, self.rng.next_u64());
         let lasts = *self.rng.pick(&[Duration::from_millis(50), self.shape.lease * 3]);
         Event { at: Duration::from_millis(500), lasts, fault }
