@@ -62,6 +62,9 @@ const PROCESS_MINUTES: &str = "0.6";
 
 const SIMULATOR: &str = "crates/sim";
 const BINARY: &str = "bin/kasha";
+const RUNTIME: &str = "crates/runtime";
+/// The feature without which no test can get at a server's files and clock.
+const TEST_FAULTS: &str = "test-faults";
 const PROCESS_TESTS: &str = "tests/process";
 /// The feature without which no bug can be planted.
 const PLANTED_BUGS: &str = "planted-bugs";
@@ -149,6 +152,11 @@ fn clippy(workspace: &Workspace, watch: &Watch) -> Result<Outcome> {
     if let Some(package) = workspace.package(SIMULATOR) {
         let mut command = cargo(&workspace.root);
         command.args(["clippy", "-p", &package.name, "--features", PLANTED_BUGS, "--all-targets"]);
+        watch.run(command.args(["--", "-D", "warnings"]))?;
+    }
+    if let Some(package) = workspace.package(RUNTIME) {
+        let mut command = cargo(&workspace.root);
+        command.args(["clippy", "-p", &package.name, "--features", TEST_FAULTS, "--all-targets"]);
         watch.run(command.args(["--", "-D", "warnings"]))?;
     }
     Ok(Outcome::Done)
