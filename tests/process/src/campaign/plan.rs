@@ -174,7 +174,7 @@ impl Shape {
         Self {
             nodes: number(nodes),
             faults: number(faults),
-            shards: number(rng.between(3, 8)),
+            shards: number(rng.between(nodes, nodes + 4)),
             cores: if rng.chance(1, 4) { 2 } else { 1 },
             fsync: rng.chance(1, 2),
             lease: Duration::from_millis(*rng.pick(&[700, 1000, 2000])),
