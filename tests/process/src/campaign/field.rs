@@ -264,13 +264,17 @@ impl Field {
         let began = Instant::now();
         loop {
             self.look()?;
-            let complaint = match self.status().and_then(|status| health(&status, usize::from(self.shape.nodes))) {
-                Ok(()) => break,
-                Err(complaint) => complaint,
-            };
+            // Who stopped for its full disk, and only now.
+            self.start(&self.whom.clone())?;
+            let status = self.status();
+            if let Ok(status) = &status
+                && health(status, usize::from(self.shape.nodes)).is_ok()
+            {
+                break;
+            }
             if began.elapsed() > WHOLE {
-                let why = format!("after {WHOLE:?} the cluster is not whole: {complaint}");
-                return Err(Failure::Stuck(why));
+                let ill = status.map_or_else(|error| error, |status| ills(&status));
+                return Err(Failure::Stuck(format!("after {WHOLE:?} the cluster is not whole: {ill}")));
             }
             std::thread::sleep(Duration::from_millis(100));
         }
@@ -286,4 +290,22 @@ impl Field {
     pub fn folder(&self) -> &Path {
         &self.folder
     }
+}
+
+/// What a status says that is not well.
+fn ills(status: &Json) -> String {
+    let mut ills = vec![format!("coordinator reachable: {}", status["coordinator_reachable"])];
+    for node in list(&status["nodes"]).iter().filter(|node| node["alive"] != true) {
+        ills.push(format!("node-{} is lost", node["node"]));
+    }
+    for shard in list(&status["shards"]).iter().filter(|shard| shard["health"] != "healthy") {
+        let Json::Object(fields) = shard else { continue };
+        let field = |name: &str| fields.get(name).map(ToString::to_string).unwrap_or_default();
+        let (number, health, primary) = (field("shard"), field("health"), field("primary"));
+        let (members, witnesses, state) = (field("members"), field("witnesses"), shard["status"]["state"].to_string());
+        ills.push(format!(
+            "shard-{number} {health}: primary {primary}, members {members}, witnesses {witnesses}, {state}"
+        ));
+    }
+    ills.join("\n    ")
 }
