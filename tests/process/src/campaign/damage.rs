@@ -37,6 +37,7 @@ pub fn damage(data: &Path, harm: Harm, seed: u64, led: &[u64]) -> io::Result<Opt
         Harm::MetaFlipped => "replica.meta",
         Harm::SlotsFlipped | Harm::SlotsCut => ".slots",
         Harm::ModeFlipped => ".mode",
+        Harm::LedgerFlipped => "core.meta",
     };
     let mut rng = Rng::new(seed);
     let mut found = files(data, ending)?;
@@ -54,7 +55,7 @@ pub fn damage(data: &Path, harm: Harm, seed: u64, led: &[u64]) -> io::Result<Opt
     match harm {
         Harm::SegmentGone => fs::remove_file(&path)?,
         Harm::SegmentCut | Harm::SlotsCut => File::options().write(true).open(&path)?.set_len(rng.below(len.max(1)))?,
-        Harm::SegmentFlipped | Harm::MetaFlipped | Harm::SlotsFlipped | Harm::ModeFlipped => {
+        Harm::SegmentFlipped | Harm::MetaFlipped | Harm::SlotsFlipped | Harm::ModeFlipped | Harm::LedgerFlipped => {
             flip(&path, len, &mut rng)?
         }
     }

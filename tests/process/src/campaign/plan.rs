@@ -73,6 +73,8 @@ pub enum Harm {
     SlotsCut,
     /// Bits of a witness's mode are flipped.
     ModeFlipped,
+    /// Bits of the ledger of witnesses are flipped.
+    LedgerFlipped,
 }
 
 /// Something bad.
@@ -233,7 +235,13 @@ impl Drawing<'_> {
     fn damage_alone(&mut self) -> Event {
         let nodes = (1..=self.shape.nodes).filter(|node| self.shape.small_disk != Some(*node));
         let node = *self.rng.pick(&nodes.collect::<Vec<_>>());
-        let harm = *self.rng.pick(&[Harm::SegmentCut, Harm::SlotsFlipped, Harm::SlotsCut, Harm::ModeFlipped]);
+        let harm = *self.rng.pick(&[
+            Harm::SegmentCut,
+            Harm::SlotsFlipped,
+            Harm::SlotsCut,
+            Harm::ModeFlipped,
+            Harm::LedgerFlipped,
+        ]);
         let fault = Fault::Damage(node, harm, self.rng.next_u64());
         let lasts = *self.rng.pick(&[Duration::from_millis(50), self.shape.lease * 3]);
         Event { at: Duration::from_millis(500), lasts, fault }
