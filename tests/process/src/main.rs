@@ -14,7 +14,7 @@ const USAGE: &str =
   --seed N       the first round's seed; the next rounds have the next ones
   --minutes M    rounds begin until so many minutes are over (10)
   --rounds R     so many rounds instead
-  --long         more phases in a round, and a minute without the coordinator
+  --long         more and fuller phases in a round, and a minute without the coordinator
   --loopback     no virtual network, so that nothing is cut
   --keep         keep the folders of good rounds too
   --plan         only print what would be done

@@ -130,19 +130,19 @@ pub struct Plan {
 const DRIFT_WITHIN_PPM: u64 = 45_000;
 /// Far more than is assumed of any clock.
 const DRIFT_BEYOND_PPM: u64 = 400_000;
-/// Part of a phase in which faults begin.
+/// Part of a phase in which faults begin; three times that in long rounds.
 const WINDOW_MS: u64 = 3000;
 /// The outage that sessions must live through.
 const MINUTE: Duration = Duration::from_secs(60);
 
 impl Plan {
-    /// The plan of a seed; `long` ones have more phases, among them a minute without the coordinator.
+    /// The plan of a seed; `long` ones have more and fuller phases, and at last a minute without the coordinator.
     #[must_use]
     pub fn draw(seed: u64, long: bool) -> Self {
         let mut rng = Rng::new(seed);
         let shape = Shape::draw(&mut rng);
         let count = if long { 5 } else { 3 };
-        let mut drawing = Drawing { beyond: rng.chance(1, 8), shape: &shape, rng: rng.fork() };
+        let mut drawing = Drawing { beyond: rng.chance(1, 8), shape: &shape, rng: rng.fork(), long };
         let mut phases: Vec<_> = (0..count).map(|_| drawing.phase()).collect();
         if long {
             phases.push(drawing.minute());
@@ -206,6 +206,8 @@ struct Drawing<'a> {
     shape: &'a Shape,
     /// Clocks may differ by more than the design assumes.
     beyond: bool,
+    /// Phases are fuller.
+    long: bool,
 }
 
 impl Drawing<'_> {
@@ -213,7 +215,7 @@ impl Drawing<'_> {
         if self.rng.chance(1, 6) {
             return vec![self.damage_alone()];
         }
-        let count = self.rng.between(2, 6);
+        let count = if self.long { self.rng.between(4, 14) } else { self.rng.between(2, 6) };
         let mut weak: Vec<Who> = Vec::new();
         let mut events: Vec<_> = (0..count).map(|_| self.event(&mut weak)).collect();
         events.sort_by_key(|event| event.at);
@@ -248,7 +250,8 @@ impl Drawing<'_> {
     }
 
     fn event(&mut self, weak: &mut Vec<Who>) -> Event {
-        let at = Duration::from_millis(self.rng.below(WINDOW_MS));
+        let window = if self.long { 3 * WINDOW_MS } else { WINDOW_MS };
+        let at = Duration::from_millis(self.rng.below(window));
         let lease = u64::try_from(self.shape.lease.as_millis()).expect("a lease is short");
         // From a moment to far beyond a lease.
         let lasts = *self.rng.pick(&[lease / 4, lease, 2 * lease, 4 * lease]);
