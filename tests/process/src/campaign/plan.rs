@@ -1,10 +1,10 @@
 //! What a round does, drawn from its seed alone: the cluster, and faults in phases.
 //!
-//! Faults keep to what docs/guarantees.md promises: at most f machines of a phase lose power or have files damaged,
-//! except that under `fsync` any of them may lose power; every phase ends with a whole cluster. Processes are killed and
-//! frozen, and links cut, without limit. Some damage has a phase of its own. Where the only witness is gone for good and
-//! its primary is deposed before the list has changed, the shard waits for the witness's files; and a log whose end is cut
-//! off looks like one that a crash cut, so it is cut at backups only.
+//! Faults keep to what docs/guarantees.md promises. Machines that lose something, at most f of a phase, lose it first,
+//! while all is whole: later, a set may have shrunk to them. Under `fsync` any machine may lose power at any time. Processes
+//! are killed and frozen, and links cut, without limit. Some damage has a phase of its own. Where the only witness is gone
+//! for good and its primary is deposed before the list has changed, the shard waits for the witness's files; and a log whose
+//! end is cut off looks like one that a crash cut, so it is cut at backups only. Every phase ends with a whole cluster.
 
 use std::fmt;
 use std::time::Duration;
@@ -130,7 +130,9 @@ pub struct Plan {
 const DRIFT_WITHIN_PPM: u64 = 45_000;
 /// Far more than is assumed of any clock.
 const DRIFT_BEYOND_PPM: u64 = 400_000;
-/// Part of a phase in which faults begin; three times that in long rounds.
+/// The beginning of a phase, in which machines lose what they lose for good.
+const LOSSES_MS: u64 = 100;
+/// The part of a phase after that in which faults begin; three times that in long rounds.
 const WINDOW_MS: u64 = 3000;
 /// The outage that sessions must live through.
 const MINUTE: Duration = Duration::from_secs(60);
@@ -215,10 +217,25 @@ impl Drawing<'_> {
         if self.rng.chance(1, 6) {
             return vec![self.damage_alone()];
         }
+        let mut events = self.losses();
         let count = if self.long { self.rng.between(4, 14) } else { self.rng.between(2, 6) };
-        let mut weak: Vec<Who> = Vec::new();
-        let mut events: Vec<_> = (0..count).map(|_| self.event(&mut weak)).collect();
+        events.extend((0..count).map(|_| self.event()));
         events.sort_by_key(|event| event.at);
+        events
+    }
+
+    /// What machines lose for good, before anything else happens.
+    fn losses(&mut self) -> Vec<Event> {
+        let mut nodes: Vec<u16> = (1..=self.shape.nodes).filter(|node| self.shape.small_disk != Some(*node)).collect();
+        let mut events = Vec::new();
+        for _ in 0..self.rng.below(u64::from(self.shape.faults) + 1) {
+            let node = nodes.remove(usize::try_from(self.rng.below(nodes.len() as u64)).expect("few"));
+            let fault = match self.rng.chance(1, 2) || self.shape.fsync {
+                true => self.damage(node),
+                false => Fault::PowerLoss(vec![Who::Node(node)], self.kept()),
+            };
+            events.push(Event { at: Duration::from_millis(self.rng.below(LOSSES_MS)), lasts: self.lasts(), fault });
+        }
         events
     }
 
@@ -249,29 +266,31 @@ impl Drawing<'_> {
         Event { at: Duration::from_millis(500), lasts, fault }
     }
 
-    fn event(&mut self, weak: &mut Vec<Who>) -> Event {
+    fn event(&mut self) -> Event {
         let window = if self.long { 3 * WINDOW_MS } else { WINDOW_MS };
-        let at = Duration::from_millis(self.rng.below(window));
-        let lease = u64::try_from(self.shape.lease.as_millis()).expect("a lease is short");
-        // From a moment to far beyond a lease.
-        let lasts = *self.rng.pick(&[lease / 4, lease, 2 * lease, 4 * lease]);
-        let lasts = Duration::from_millis(self.rng.between(lasts / 2, lasts));
-        Event { at, lasts, fault: self.fault(weak) }
+        let at = Duration::from_millis(LOSSES_MS + self.rng.below(window));
+        Event { at, lasts: self.lasts(), fault: self.fault() }
     }
 
-    fn fault(&mut self, weak: &mut Vec<Who>) -> Fault {
-        match self.rng.below(32) {
+    /// From a moment to far beyond a lease.
+    fn lasts(&mut self) -> Duration {
+        let lease = u64::try_from(self.shape.lease.as_millis()).expect("a lease is short");
+        let most = *self.rng.pick(&[lease / 4, lease, 2 * lease, 4 * lease]);
+        Duration::from_millis(self.rng.between(most / 2, most))
+    }
+
+    fn fault(&mut self) -> Fault {
+        match self.rng.below(29) {
             0..5 => Fault::Kill(vec![self.who()]),
             5..7 => Fault::Kill(self.some()),
             7 => Fault::Kill(self.shape.everybody()),
             8..12 => Fault::Freeze(self.who()),
-            12..17 => self.power_loss(weak),
-            17..20 => self.damage(weak),
-            20 => self.jump(),
-            21..23 => self.drift(),
-            23..26 => self.cut(),
-            26..29 => Fault::CutOff(self.some()),
-            29 => Fault::Rough(self.small(80), self.small(80), Duration::from_millis(self.rng.below(20))),
+            12..17 => self.power_loss(),
+            17 => self.jump(),
+            18..20 => self.drift(),
+            20..23 => self.cut(),
+            23..26 => Fault::CutOff(self.some()),
+            26 => Fault::Rough(self.small(80), self.small(80), Duration::from_millis(self.rng.below(20))),
             _ => match self.shape.small_disk {
                 Some(node) => Fault::FullDisk(node),
                 None => Fault::Freeze(self.who()),
@@ -279,37 +298,23 @@ impl Drawing<'_> {
         }
     }
 
-    fn power_loss(&mut self, weak: &mut Vec<Who>) -> Fault {
-        let kept = *self.rng.pick(&[Kept::Nothing, Kept::Some, Kept::Some, Kept::Some, Kept::Everything]);
-        let everybody = self.shape.fsync && self.rng.chance(1, 2);
-        let wanted = if everybody { self.shape.everybody() } else { self.some() };
-        let mut struck: Vec<Who> = wanted.into_iter().filter(|who| self.may_lose_power(*who, weak)).collect();
-        if !self.shape.fsync {
-            struck.truncate(1);
-            weak.extend(struck.iter().filter(|who| **who != Who::Coordinator));
-        }
-        if struck.is_empty() { Fault::Freeze(self.who()) } else { Fault::PowerLoss(struck, kept) }
+    fn kept(&mut self) -> Kept {
+        *self.rng.pick(&[Kept::Nothing, Kept::Some, Kept::Some, Kept::Some, Kept::Everything])
     }
 
-    /// A small disk is no place for the recorder, which needs room of its own.
-    fn may_lose_power(&self, who: Who, weak: &[Who]) -> bool {
-        self.shape.small_disk.is_none_or(|node| who != Who::Node(node))
-            && (self.shape.fsync || self.may_weaken(who, weak))
+    /// Of machines that lose nothing by it: everything that counts is fsynced there.
+    fn power_loss(&mut self) -> Fault {
+        let all = self.rng.chance(1, 2);
+        let wanted = if all { self.shape.everybody() } else { self.some() };
+        // A small disk is no place for the recorder, which needs room of its own.
+        let is_recorded = |who: &Who| self.shape.small_disk.is_none_or(|node| *who != Who::Node(node));
+        let is_fsynced = |who: &Who| self.shape.fsync || *who == Who::Coordinator;
+        let struck: Vec<Who> = wanted.into_iter().filter(|who| is_recorded(who) && is_fsynced(who)).collect();
+        if struck.is_empty() { Fault::Freeze(self.who()) } else { Fault::PowerLoss(struck, self.kept()) }
     }
 
-    fn may_weaken(&self, who: Who, weak: &[Who]) -> bool {
-        weak.contains(&who) || weak.len() < usize::from(self.shape.faults)
-    }
-
-    fn damage(&mut self, weak: &mut Vec<Who>) -> Fault {
-        let node = self.node();
-        if !self.may_weaken(Who::Node(node), weak) || self.shape.small_disk == Some(node) {
-            return Fault::Kill(vec![Who::Node(node)]);
-        }
-        if !weak.contains(&Who::Node(node)) {
-            weak.push(Who::Node(node));
-        }
-        let harm = *self.rng.pick(&[Harm::SegmentFlipped, Harm::SegmentCut, Harm::SegmentGone, Harm::MetaFlipped]);
+    fn damage(&mut self, node: u16) -> Fault {
+        let harm = *self.rng.pick(&[Harm::SegmentFlipped, Harm::SegmentGone, Harm::MetaFlipped]);
         Fault::Damage(node, harm, self.rng.next_u64())
     }
 
@@ -429,15 +434,20 @@ mod tests {
             assert_eq!(plan.to_string(), Plan::draw(seed, seed % 5 == 0).to_string());
             for phase in &plan.phases {
                 let mut weak = std::collections::BTreeSet::new();
-                for event in phase {
-                    match &event.fault {
-                        Fault::PowerLoss(whom, _) if !plan.shape.fsync => weak.extend(whom.iter().copied()),
-                        Fault::Damage(node, ..) => weak.extend([Who::Node(*node)]),
-                        Fault::Jump(node, _) => assert_ne!(Who::Node(*node), plan.shape.hub()),
-                        _ => {}
+                for (index, event) in phase.iter().enumerate() {
+                    let lost: Vec<Who> = match &event.fault {
+                        Fault::PowerLoss(whom, _) if !plan.shape.fsync => whom.clone(),
+                        Fault::Damage(node, ..) => vec![Who::Node(*node)],
+                        _ => Vec::new(),
+                    };
+                    if lost.iter().any(|who| *who != Who::Coordinator) {
+                        assert_eq!(index, weak.len(), "seed {seed}: something else came before: {plan}");
+                        weak.extend(lost);
+                    }
+                    if let Fault::Jump(node, _) = event.fault {
+                        assert_ne!(Who::Node(node), plan.shape.hub());
                     }
                 }
-                weak.remove(&Who::Coordinator);
                 assert!(weak.len() <= usize::from(plan.shape.faults), "seed {seed}: {plan}");
             }
         }
