@@ -19,6 +19,8 @@ use crate::process::{bare_command, health, list};
 /// How long a healed cluster may take until it is whole. A node that was lost again and again is taken back after eight
 /// leases, and into a shard that distrusts it after ten more.
 const WHOLE: Duration = Duration::from_secs(120);
+/// How often it is told why a cluster is not whole yet.
+const TELL: Duration = Duration::from_secs(15);
 /// Room on a small disk, in MiB.
 const SMALL_MIB: u32 = 384;
 
@@ -263,6 +265,7 @@ impl Field {
     /// If that does not come, or a process ends by itself.
     pub fn becomes_whole(&mut self) -> Result<(), Failure> {
         let began = Instant::now();
+        let mut tell_at = TELL;
         loop {
             self.look()?;
             // Who stopped for its full disk, and only now.
@@ -273,8 +276,12 @@ impl Field {
             {
                 break;
             }
+            let ill = status.map_or_else(|error| error, |status| ills(&status));
+            if began.elapsed() > tell_at {
+                tell_at += TELL;
+                println!("    after {} ms not whole yet: {ill}", began.elapsed().as_millis());
+            }
             if began.elapsed() > WHOLE {
-                let ill = status.map_or_else(|error| error, |status| ills(&status));
                 return Err(Failure::Stuck(format!("after {WHOLE:?} the cluster is not whole: {ill}")));
             }
             std::thread::sleep(Duration::from_millis(100));
