@@ -1,14 +1,16 @@
 //! The project's own commands, run as `cargo xtask <command>`.
 //!
 //! `test` is what CI runs, in stages; `tidy` is the part of `docs/style.md` that a program can check; `models` searches the
-//! models in `spec`; `mutants` plants every bug and says who catches it; `netlab` is a virtual network to play with. They
-//! need the stock Rust toolchain only; git is used where it is there. `fuzz` searches longer, and installs what it needs.
+//! models in `spec`; `mutants` plants every bug and says who catches it; `netlab` is a virtual network to play with;
+//! `process-tests` runs rounds of faults against real processes. They need the stock Rust toolchain only; git and Go are
+//! used where they are there. `fuzz` searches longer, and installs what it needs.
 
 // A tool that runs other programs and times them: it is not a protocol, so clocks and threads are its business.
 #![allow(clippy::disallowed_methods)]
 
 mod fuzz;
 mod netlab;
+mod process_tests;
 mod source;
 mod stages;
 mod tidy;
@@ -25,6 +27,7 @@ const USAGE: &str = "usage: cargo xtask test [--quick | --stage NAME]
        | models [--help]
        | mutants [--only BUG] [--seeds-factor N] [--first] [--everywhere SEEDS]
        | netlab …
+       | process-tests [--help]
        | fuzz [--target T] [--seconds N] [--sanitizer none|address]";
 
 enum Command {
@@ -36,6 +39,7 @@ enum Command {
     /// With these arguments for the simulator's own program.
     Mutants(Vec<String>),
     Fuzz(fuzz::Choice),
+    ProcessTests(Vec<String>),
 }
 
 fn parse(arguments: &[&str]) -> Option<Command> {
@@ -48,6 +52,7 @@ fn parse(arguments: &[&str]) -> Option<Command> {
         ["netlab", rest @ ..] => netlab::parse(rest).map(Command::Netlab),
         ["mutants", rest @ ..] => Some(Command::Mutants(rest.iter().map(|&argument| argument.to_owned()).collect())),
         ["fuzz", options @ ..] => fuzz::parse(options).map(Command::Fuzz),
+        ["process-tests", rest @ ..] => Some(Command::ProcessTests(rest.iter().map(|&word| word.to_owned()).collect())),
         _ => None,
     }
 }
@@ -60,15 +65,16 @@ fn main() -> ExitCode {
         return ExitCode::from(2);
     };
     let result = Workspace::load().and_then(|workspace| match command {
-        Command::Test(choice) => stages::run(&workspace, &choice),
-        Command::Tidy => tidy::run(&workspace),
-        Command::Models(arguments) => stages::search_models(&workspace, &arguments),
-        Command::Netlab(play) => netlab::run(&workspace, &play),
-        Command::Mutants(arguments) => stages::mutants(&workspace, &arguments),
-        Command::Fuzz(choice) => fuzz::run(&workspace, &choice),
+        Command::Test(choice) => stages::run(&workspace, &choice).map(|()| ExitCode::SUCCESS),
+        Command::Tidy => tidy::run(&workspace).map(|()| ExitCode::SUCCESS),
+        Command::Models(arguments) => stages::search_models(&workspace, &arguments).map(|()| ExitCode::SUCCESS),
+        Command::Netlab(play) => netlab::run(&workspace, &play).map(|()| ExitCode::SUCCESS),
+        Command::Mutants(arguments) => stages::mutants(&workspace, &arguments).map(|()| ExitCode::SUCCESS),
+        Command::Fuzz(choice) => fuzz::run(&workspace, &choice).map(|()| ExitCode::SUCCESS),
+        Command::ProcessTests(words) => process_tests::run(&workspace, &words),
     });
     match result {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(code) => code,
         Err(error) => {
             eprintln!("error: {error:#}");
             ExitCode::FAILURE

@@ -9,6 +9,7 @@ use std::time::Duration;
 use anyhow::{Result, anyhow, ensure};
 
 use crate::netlab;
+use crate::process_tests::Built;
 use crate::tidy;
 use crate::watch::Watch;
 use crate::workspace::{Workspace, cargo, digest};
@@ -57,9 +58,15 @@ const TOTAL_BUDGET: u64 = 25 * 60;
 /// Seeds of one simulator stage.
 const SIM_SEEDS: u64 = 600;
 
+/// How long rounds of the process stage begin.
+const PROCESS_MINUTES: &str = "0.6";
+
 const SIMULATOR: &str = "crates/sim";
 const BINARY: &str = "bin/kasha";
 const MODELS: &str = "spec";
+const RUNTIME: &str = "crates/runtime";
+/// The feature without which no test can get at a server's files and clock.
+const TEST_FAULTS: &str = "test-faults";
 const PROCESS_TESTS: &str = "tests/process";
 /// The feature without which no bug can be planted.
 const PLANTED_BUGS: &str = "planted-bugs";
@@ -147,6 +154,11 @@ fn clippy(workspace: &Workspace, watch: &Watch) -> Result<Outcome> {
     if let Some(package) = workspace.package(SIMULATOR) {
         let mut command = cargo(&workspace.root);
         command.args(["clippy", "-p", &package.name, "--features", PLANTED_BUGS, "--all-targets"]);
+        watch.run(command.args(["--", "-D", "warnings"]))?;
+    }
+    if let Some(package) = workspace.package(RUNTIME) {
+        let mut command = cargo(&workspace.root);
+        command.args(["clippy", "-p", &package.name, "--features", TEST_FAULTS, "--all-targets"]);
         watch.run(command.args(["--", "-D", "warnings"]))?;
     }
     Ok(Outcome::Done)
@@ -271,6 +283,11 @@ fn process(workspace: &Workspace, watch: &Watch) -> Result<Outcome> {
     };
     build(workspace, watch)?;
     let lines = watch.run(cargo(&workspace.root).args(["test", "--release", "-p", &package.name]))?;
+    let built = Built::new(workspace, watch)?;
+    // As in the simulator's stage: the same tree tries the same faults, each change tries new ones.
+    let seed = (digest(&workspace.files()?) >> 32).to_string();
+    watch.run(&mut built.command(&["--seed", &seed, "--beyond", "--rounds", "1"]))?;
+    watch.run(&mut built.command(&["--seed", &seed, "--minutes", PROCESS_MINUTES]))?;
     Ok(Outcome::Passed(passed_in(&lines)))
 }
 

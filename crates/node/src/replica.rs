@@ -423,11 +423,16 @@ impl Replica {
         Some(LogPosition { epoch: leader.epoch, offset: place.0 + 1 })
     }
 
-    /// Notes durably how far the log was surely acknowledged, once a segment: an end below it means damage (R5.5).
+    /// Notes durably how far the log was surely acknowledged, at its beginning and then once a segment: an end below it
+    /// means damage (R5.5).
     pub fn note_acknowledged(&mut self, core: &mut Core, out: &mut Effects) {
         // Before the configuration has come nobody knows whether a loss of power matters: the marks stay as they are.
         let judged = core.configuration.is_some();
-        if judged && self.exists && self.log.segment_of(self.held) > self.log.segment_of(self.meta.acknowledged) {
+        let noted = self.meta.acknowledged;
+        // Without the first note a log whose only segment is gone would pass for an empty one.
+        let is_due =
+            if noted == 0 { self.held > 0 } else { self.log.segment_of(self.held) > self.log.segment_of(noted) };
+        if judged && self.exists && is_due {
             self.meta.acknowledged = self.held;
             self.save_meta(core, out);
         }

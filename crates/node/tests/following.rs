@@ -5,9 +5,9 @@ mod common;
 use common::{CONN, Core, SHARD, configuration};
 use kasha_exactly_once::ExpiryFloorEntry;
 use kasha_log::{EntryKind, Log, LogConfig, Purpose};
-use kasha_machine::Endpoint;
+use kasha_machine::{Endpoint, FileName};
 use kasha_types::limits::SEGMENT_BYTES;
-use kasha_types::{AttachId, ClusterTime, ConfigVersion, CoreId, Epoch, LogPosition, NodeId, SegmentId};
+use kasha_types::{AttachId, ClusterTime, ConfigVersion, CoreId, Epoch, Incarnation, LogPosition, NodeId, SegmentId};
 use kasha_wire::codec::Bytes;
 use kasha_wire::frame::{FRAME_HEADER_BYTES, Kind};
 use kasha_wire::hot::{self, AppendView, Appended};
@@ -93,6 +93,13 @@ fn fence(core: &mut Core) -> (LogPosition, bool) {
         _ => None,
     });
     report.expect("a report")
+}
+
+/// Whether it says that it surely holds all that it acknowledged.
+fn is_intact(core: &mut Core) -> bool {
+    fence(core);
+    let is_report = |message| matches!(message, Message::FenceReport { intact: true, .. });
+    said(core).any(is_report)
 }
 
 /// A complete member that holds the primary's whole log, since configuration 1, in attachment 1.
@@ -267,4 +274,22 @@ fn a_floor_that_goes_down_is_passed_over() {
     let mut core = backup(&log);
     core.tick(25);
     assert_eq!(fence(&mut core), (log.end(), true));
+}
+
+/// Found by the process tests, seed 101: the file of a log's first segment was gone, and the log passed for an empty one
+/// that lacks nothing. It was taken, and the other members were cut to match it.
+#[test]
+fn r5_5_a_log_whose_only_segment_is_gone_is_not_an_empty_one() {
+    let mut core = backup(&their_log(5));
+    assert!(is_intact(&mut core));
+    let mut files = core.shell.files;
+    let again = |files| {
+        let mut core = Core::start_with(files, 1 << 30, |options| options.incarnation = Incarnation((2 << 32) | 1));
+        let members = [(2, MemberState::Complete, 1), (1, MemberState::Complete, 1)];
+        core.message(Message::ConfigurationIs { configuration: of_two(1, &members) });
+        core
+    };
+    assert!(is_intact(&mut again(files.clone())));
+    files.0.retain(|file, _| !matches!(file, FileName::Segment { .. }));
+    assert!(!is_intact(&mut again(files)), "it has lost all that it acknowledged, and says that it has not");
 }

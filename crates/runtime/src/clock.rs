@@ -15,11 +15,19 @@ impl Clock {
     /// Now.
     #[must_use]
     pub fn now() -> Tick {
-        let time = clock_gettime(ClockId::Boottime);
-        let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
-        let nanoseconds = u64::try_from(time.tv_nsec).unwrap_or(0);
-        Tick(seconds * 1_000_000_000 + nanoseconds)
+        #[cfg(feature = "test-faults")]
+        return Tick(crate::faults::clock::shown(boot_time()));
+        #[cfg(not(feature = "test-faults"))]
+        Tick(boot_time())
     }
+}
+
+/// Nanoseconds since the machine was booted.
+pub(crate) fn boot_time() -> u64 {
+    let time = clock_gettime(ClockId::Boottime);
+    let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
+    let nanoseconds = u64::try_from(time.tv_nsec).unwrap_or(0);
+    seconds * 1_000_000_000 + nanoseconds
 }
 
 /// The kernel's boot id: another one than the stored one means that the page cache was lost (R5.5).
@@ -28,7 +36,11 @@ impl Clock {
 /// If the kernel does not say.
 pub fn boot_id() -> io::Result<BootId> {
     const PATH: &str = "/proc/sys/kernel/random/boot_id";
-    let text = std::fs::read_to_string(PATH)?;
+    #[cfg(feature = "test-faults")]
+    let read = || crate::faults::boot_id().map_or_else(|| std::fs::read_to_string(PATH), Ok);
+    #[cfg(not(feature = "test-faults"))]
+    let read = || std::fs::read_to_string(PATH);
+    let text = read()?;
     let digits: String = text.chars().filter(char::is_ascii_hexdigit).collect();
     u128::from_str_radix(&digits, 16)
         .map(BootId)

@@ -3,8 +3,7 @@
 //! Called by the loop, and by the log thread for what must follow a replacement. Knows nothing of commits.
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, ErrorKind, Write};
-use std::os::unix::fs::FileExt;
+use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -13,7 +12,7 @@ use hashbrown::HashMap;
 use kasha_machine::FileName;
 
 use crate::limits::OPEN_FILES_MAX;
-use crate::paths;
+use crate::{faults, paths};
 
 /// A file or folder could not be used. The process must not go on as if it had worked (R5.4).
 #[derive(Debug, thiserror::Error)]
@@ -82,12 +81,12 @@ impl Files {
     pub(crate) fn write(&mut self, name: FileName, offset: u64, bytes: &[u8]) -> Result<(), StorageError> {
         // The path is made for an error only: this is done for every turn that writes.
         let file = self.dirty_file(name)?;
-        file.write_all_at(bytes, offset).map_err(|error| failed("write to", &paths::path(&self.root, name).1)(error))
+        faults::write(&file, offset, bytes).map_err(|error| failed("write to", &paths::path(&self.root, name).1)(error))
     }
 
     pub(crate) fn truncate(&mut self, name: FileName, len: u64) -> Result<(), StorageError> {
         let file = self.dirty_file(name)?;
-        file.set_len(len).map_err(|error| failed("cut", &paths::path(&self.root, name).1)(error))
+        faults::truncate(&file, len).map_err(|error| failed("cut", &paths::path(&self.root, name).1)(error))
     }
 
     /// The folder's entry is fsynced with the next files: a removed file that comes back after a loss of power is one
@@ -96,7 +95,7 @@ impl Files {
         self.open.remove(&name);
         self.dirty.files.retain(|(dirty, _)| *dirty != name);
         let (folder, path) = paths::path(&self.root, name);
-        match fs::remove_file(&path) {
+        match faults::remove(&path) {
             Ok(()) => self.mark_folder(folder),
             Err(error) if error.kind() == ErrorKind::NotFound => {}
             Err(error) => return Err(failed("remove", &path)(error)),
@@ -162,7 +161,8 @@ impl Files {
             other => return other.map_err(failed("open", &path)),
         }
         self.make_folder(&folder)?;
-        let file = options.create(true).truncate(false).open(&path).map_err(failed("create", &path))?;
+        options.create(true).truncate(false);
+        let file = faults::create(&path, || options.open(&path)).map_err(failed("create", &path))?;
         self.mark_folder(folder);
         Ok(file)
     }
@@ -178,7 +178,7 @@ impl Files {
     }
 
     fn make_folder(&mut self, folder: &Path) -> Result<(), StorageError> {
-        match fs::create_dir(folder) {
+        match faults::create(folder, || fs::create_dir(folder)) {
             Ok(()) => self.mark_folder(self.root.clone()),
             Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
             Err(error) => return Err(failed("create the folder", folder)(error)),
@@ -197,7 +197,7 @@ impl Dirty {
     /// Fsyncs it all. Returns how many files there were.
     pub(crate) fn sync(self, root: &Path) -> Result<usize, StorageError> {
         for (name, file) in &self.files {
-            file.sync_data().map_err(failed("fsync", &paths::path(root, *name).1))?;
+            faults::sync(file).map_err(failed("fsync", &paths::path(root, *name).1))?;
         }
         for folder in &self.folders {
             sync_folder(folder)?;
@@ -207,7 +207,7 @@ impl Dirty {
 }
 
 pub(crate) fn sync_folder(folder: &Path) -> Result<(), StorageError> {
-    File::open(folder).and_then(|folder| folder.sync_all()).map_err(failed("fsync the folder", folder))
+    faults::sync_folder(folder).map_err(failed("fsync the folder", folder))
 }
 
 /// Replaces the file at `path` in `folder`, atomically and durably.
@@ -215,9 +215,9 @@ pub(crate) fn replace(folder: &Path, path: &Path, bytes: &[u8]) -> Result<(), St
     let mut name = path.as_os_str().to_owned();
     name.push(paths::REPLACEMENT);
     let new = PathBuf::from(name);
-    let mut file = File::create(&new).map_err(failed("create", &new))?;
-    file.write_all(bytes).map_err(failed("write to", &new))?;
-    file.sync_all().map_err(failed("fsync", &new))?;
-    fs::rename(&new, path).map_err(failed("replace", path))?;
+    let file = faults::create(&new, || File::create(&new)).map_err(failed("create", &new))?;
+    faults::write(&file, 0, bytes).map_err(failed("write to", &new))?;
+    faults::sync(&file).map_err(failed("fsync", &new))?;
+    faults::rename(&new, path).map_err(failed("replace", path))?;
     sync_folder(folder)
 }

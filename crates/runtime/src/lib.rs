@@ -18,6 +18,7 @@ mod connection;
 mod cutter;
 mod data_dir;
 mod event_loop;
+mod faults;
 mod files;
 mod handshake;
 mod inbound;

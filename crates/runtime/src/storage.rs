@@ -17,7 +17,7 @@ use kasha_types::LocalPosition;
 use crate::files::{Files, StorageError, failed, sync_folder};
 use crate::limits::DIRTY_FILES_MAX;
 use crate::log_thread::{Job, LogThread, lock};
-use crate::paths;
+use crate::{faults, paths};
 
 #[derive(Debug)]
 struct Folder {
@@ -238,7 +238,7 @@ fn entries(folder: &Path) -> Result<Vec<(String, PathBuf)>, StorageError> {
 fn sort_out(file: Option<FileName>, name: &str, path: &Path, names: &mut Vec<FileName>) -> Result<(), StorageError> {
     match file {
         Some(file) => names.push(file),
-        None if name.ends_with(paths::REPLACEMENT) => fs::remove_file(path).map_err(failed("remove", path))?,
+        None if name.ends_with(paths::REPLACEMENT) => faults::remove(path).map_err(failed("remove", path))?,
         None => tracing::warn!(path = %path.display(), "not a file of Kasha's: left alone"),
     }
     Ok(())
@@ -255,7 +255,7 @@ impl Disk for FolderDisk {
         let read_durably = || -> io::Result<Vec<u8>> {
             let mut bytes = Vec::new();
             let mut opened = fs::File::open(&path)?;
-            opened.sync_data()?;
+            faults::sync(&opened)?;
             opened.read_to_end(&mut bytes)?;
             Ok(bytes)
         };

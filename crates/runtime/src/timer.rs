@@ -30,6 +30,9 @@ impl Timer {
         if self.armed.is_some_and(|armed| armed > now && armed <= deadline) {
             return Ok(());
         }
+        let armed = deadline;
+        #[cfg(feature = "test-faults")]
+        let deadline = crate::faults::clock::wake(now, deadline);
         let none = Timespec { tv_sec: 0, tv_nsec: 0 };
         let at = Timespec {
             tv_sec: i64::try_from(deadline.0 / 1_000_000_000).unwrap_or(i64::MAX),
@@ -38,7 +41,7 @@ impl Timer {
         };
         let expiry = Itimerspec { it_interval: none, it_value: at };
         timerfd_settime(&self.fd, TimerfdTimerFlags::ABSTIME, &expiry)?;
-        self.armed = Some(deadline);
+        self.armed = Some(armed);
         Ok(())
     }
 

@@ -35,25 +35,34 @@ pub fn binary() -> &'static Path {
     })
 }
 
-/// The binary with these arguments and nothing of this process's own settings.
+/// The binary with these arguments and nothing of this process's own settings; it dies with the thread that starts it.
 #[must_use]
 pub fn command<S: AsRef<str>>(arguments: &[S]) -> Command {
+    let mut command = bare_command(arguments);
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    die_with_this_thread(&mut command);
+    command
+}
+
+/// The same, for somebody else to start and to listen to.
+#[must_use]
+pub fn bare_command<S: AsRef<str>>(arguments: &[S]) -> Command {
     let mut command = Command::new(binary());
     for (name, _) in std::env::vars_os() {
         if name.to_string_lossy().starts_with("KASHA_") {
             command.env_remove(name);
         }
     }
+    command.args(arguments.iter().map(AsRef::as_ref)).stdin(Stdio::null());
     command
-        .args(arguments.iter().map(AsRef::as_ref))
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped());
+}
+
+/// What the command starts is killed when the thread that starts it ends.
+pub fn die_with_this_thread(command: &mut Command) {
     // SAFETY: prctl is async-signal-safe; nothing is allocated between fork and exec.
     unsafe {
         command.pre_exec(|| Ok(rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?));
     }
-    command
 }
 
 /// A child that runs until it is told otherwise; killed when dropped.
@@ -247,15 +256,23 @@ pub fn status(port: u16) -> Result<Json, String> {
 pub fn wait_until_healthy(port: u16, nodes: usize) -> Json {
     wait_for("healthy cluster", || {
         let status = status(port)?;
-        let alive = list(&status["nodes"]).iter().filter(|node| node["alive"] == true).count();
-        let shards = list(&status["shards"]);
-        let healthy = shards.iter().filter(|shard| shard["health"] == "healthy" && !shard["status"].is_null()).count();
-        let reachable = status["coordinator_reachable"] == true;
-        if alive == nodes && healthy == shards.len() && healthy > 0 && reachable {
-            return Ok(status);
-        }
-        Err(format!("{alive} of {nodes} nodes are alive, {healthy} shards are healthy: {:#}", status["shards"]))
+        health(&status, nodes).map(|()| status)
     })
+}
+
+/// Whether a status says that every node is alive and every shard healthy; otherwise what is wrong.
+///
+/// # Errors
+/// What is wrong.
+pub fn health(status: &Json, nodes: usize) -> Result<(), String> {
+    let alive = list(&status["nodes"]).iter().filter(|node| node["alive"] == true).count();
+    let shards = list(&status["shards"]);
+    let healthy = shards.iter().filter(|shard| shard["health"] == "healthy" && !shard["status"].is_null()).count();
+    let reachable = status["coordinator_reachable"] == true;
+    if alive == nodes && healthy == shards.len() && healthy > 0 && reachable {
+        return Ok(());
+    }
+    Err(format!("{alive} of {nodes} nodes are alive, {healthy} shards are healthy: {:#}", status["shards"]))
 }
 
 /// The items of a JSON list.

@@ -1,0 +1,61 @@
+//! What the process tests do to this shell, in builds with the feature `test-faults` only: a recorder of everything
+//! that is written and fsynced, so that a loss of power can be acted out afterwards; a clock that jumps and drifts; a
+//! boot id that changes. Each is off unless its environment variable is set.
+//!
+//! Without the feature every function here does what it wraps, and nothing else.
+
+#[cfg(feature = "test-faults")]
+pub(crate) mod clock;
+#[cfg(feature = "test-faults")]
+mod recorder;
+
+#[cfg(feature = "test-faults")]
+pub(crate) use recorder::{create, remove, rename, sync, sync_folder, truncate, write};
+
+#[cfg(not(feature = "test-faults"))]
+pub(crate) use bare::{create, remove, rename, sync, sync_folder, truncate, write};
+
+/// The boot id to take for the kernel's.
+#[cfg(feature = "test-faults")]
+pub(crate) fn boot_id() -> Option<String> {
+    std::env::var("KASHA_TEST_BOOT_ID").ok()
+}
+
+#[cfg(not(feature = "test-faults"))]
+mod bare {
+    use std::fs::{self, File};
+    use std::io;
+    use std::os::unix::fs::FileExt;
+    use std::path::Path;
+
+    pub(crate) fn write(file: &File, offset: u64, bytes: &[u8]) -> io::Result<()> {
+        file.write_all_at(bytes, offset)
+    }
+
+    pub(crate) fn truncate(file: &File, len: u64) -> io::Result<()> {
+        file.set_len(len)
+    }
+
+    /// Makes a file or folder.
+    pub(crate) fn create<T>(_: &Path, make: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
+        make()
+    }
+
+    pub(crate) fn remove(path: &Path) -> io::Result<()> {
+        fs::remove_file(path)
+    }
+
+    pub(crate) fn rename(from: &Path, to: &Path) -> io::Result<()> {
+        fs::rename(from, to)
+    }
+
+    /// Fsyncs a file's content.
+    pub(crate) fn sync(file: &File) -> io::Result<()> {
+        file.sync_data()
+    }
+
+    /// Fsyncs a folder's entries.
+    pub(crate) fn sync_folder(path: &Path) -> io::Result<()> {
+        File::open(path)?.sync_all()
+    }
+}

@@ -1,0 +1,64 @@
+//! Rounds of faults against real processes, under a load whose whole history is judged afterwards.
+//!
+//! `plan` draws a cluster and what happens to it from a seed; `field` has its processes and does it to them, on the
+//! network of `net` and the disks of `power` and `damage`; `load` is the clients, who write down in `book` whatever they
+//! ask and are told; `sums` adds that up, and `judge` shows it to porcupine; `round` is one round from beginning to end.
+//! See docs/testing.md, "Real processes, real faults".
+
+pub mod book;
+pub mod damage;
+pub mod field;
+pub mod judge;
+pub mod load;
+pub mod machine;
+pub mod net;
+pub mod plan;
+pub mod power;
+pub mod round;
+pub mod sums;
+
+/// Why a round failed. Each kind has an exit code of its own.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Failure {
+    /// The test itself could not go on.
+    Broken(String),
+    /// Something was lost, doubled, or told differently.
+    Wrong(String),
+    /// Nothing failed any more, and something still did not come.
+    Stuck(String),
+    /// A process ended by itself.
+    Crashed(String),
+    /// Porcupine did not decide in time.
+    Undecided(String),
+}
+
+impl Failure {
+    /// The exit code.
+    #[must_use]
+    pub fn code(&self) -> u8 {
+        match self {
+            Self::Broken(_) => 1,
+            Self::Wrong(_) => 3,
+            Self::Stuck(_) => 4,
+            Self::Crashed(_) => 5,
+            Self::Undecided(_) => 6,
+        }
+    }
+}
+
+impl std::fmt::Display for Failure {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Broken(why) => write!(f, "THE TEST IS BROKEN: {why}"),
+            Self::Wrong(why) => write!(f, "WRONG: {why}"),
+            Self::Stuck(why) => write!(f, "NO PROGRESS: {why}"),
+            Self::Crashed(why) => write!(f, "CRASH: {why}"),
+            Self::Undecided(why) => write!(f, "UNDECIDED: {why}"),
+        }
+    }
+}
+
+/// What cannot be done to files, processes or networks breaks the test.
+pub(crate) fn broken(what: &str) -> impl FnOnce(std::io::Error) -> Failure + use<'_> {
+    move |error| Failure::Broken(format!("{what}: {error}"))
+}

@@ -1,0 +1,228 @@
+//! What clients asked and were told, in the format that `tests/porcupine` reads: one line of JSON for each operation.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{self, BufWriter, Write};
+use std::path::Path;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+use kasha_client::{Conditional, Counter, Value};
+use kasha_wire::Outcome;
+use serde::Serialize;
+
+/// How an operation ended for its caller (R2.2).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Ended {
+    /// With an answer.
+    Executed,
+    /// It never happened, and never will.
+    NotExecuted,
+    /// Nobody knows.
+    Unknown,
+}
+
+/// An answer.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Told {
+    /// `done`, `found`, `absent`, `failed` (the condition) or `mismatch` (of the operation key).
+    pub got: &'static str,
+    /// The key's version.
+    pub version: u64,
+    /// A counter after an increment.
+    pub sum: i64,
+    /// What was read.
+    pub text: String,
+}
+
+/// An operation on one key.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Asked {
+    /// The task that made it.
+    pub client: u32,
+    /// `register` or `counter`.
+    pub model: &'static str,
+    /// The key.
+    pub key: String,
+    /// What.
+    pub op: &'static str,
+    /// What is put.
+    pub value: String,
+    /// The version of a condition.
+    pub expected: u64,
+    /// What is added.
+    pub delta: i64,
+    /// The operation key.
+    pub once: String,
+    /// Nanoseconds since the book was opened.
+    pub call: u64,
+}
+
+/// One line.
+#[derive(Clone, Debug, Serialize)]
+pub struct Record {
+    /// The question.
+    #[serde(flatten)]
+    pub asked: Asked,
+    /// When its caller was told. 0 if nobody was.
+    #[serde(rename = "return")]
+    pub told_at: u64,
+    /// How it ended.
+    pub outcome: Ended,
+    /// The answer.
+    #[serde(flatten)]
+    pub told: Told,
+}
+
+/// A history while it is written.
+#[derive(Debug)]
+pub struct Book {
+    opened: Instant,
+    records: Mutex<Vec<Record>>,
+    /// Operations without an end yet.
+    open: Mutex<BTreeMap<u64, Asked>>,
+    problems: Mutex<Vec<String>>,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Default for Book {
+    fn default() -> Self {
+        Self { opened: Instant::now(), records: Mutex::default(), open: Mutex::default(), problems: Mutex::default() }
+    }
+}
+
+impl Book {
+    /// Now, on the one clock of this history.
+    ///
+    /// # Panics
+    /// After some centuries.
+    #[must_use]
+    pub fn now(&self) -> u64 {
+        u64::try_from(self.opened.elapsed().as_nanos()).expect("centuries")
+    }
+
+    /// Writes down that an operation begins now. It is to end, too ([`Book::write`]).
+    #[must_use]
+    pub fn ask(&self, asked: Asked) -> Asked {
+        let mut open = lock(&self.open);
+        // The time is also its name, and nobody else's.
+        let call = self.now().max(open.keys().last().map_or(0, |last| last + 1));
+        let asked = Asked { call, ..asked };
+        open.insert(call, asked.clone());
+        asked
+    }
+
+    /// Writes an operation down that ends now.
+    pub fn write(&self, asked: Asked, outcome: Ended, told: Told) {
+        let told_at = if outcome == Ended::Executed { self.now().max(asked.call) } else { 0 };
+        lock(&self.open).remove(&asked.call);
+        lock(&self.records).push(Record { asked, told_at, outcome, told });
+    }
+
+    /// Writes down what can never be right, whatever else is in the history.
+    pub fn complain(&self, problem: String) {
+        lock(&self.problems).push(problem);
+    }
+
+    /// Everything so far; what has not ended is unknown.
+    #[must_use]
+    pub fn records(&self) -> Vec<Record> {
+        let open = lock(&self.open);
+        let unknown =
+            |asked: &Asked| Record { asked: asked.clone(), told_at: 0, outcome: Ended::Unknown, told: Told::default() };
+        lock(&self.records).iter().cloned().chain(open.values().map(unknown)).collect()
+    }
+
+    /// What can never be right.
+    #[must_use]
+    pub fn problems(&self) -> Vec<String> {
+        lock(&self.problems).clone()
+    }
+}
+
+/// Saves a history.
+///
+/// # Errors
+/// If the file cannot be written.
+pub fn save<'a>(records: impl Iterator<Item = &'a Record>, path: &Path) -> io::Result<()> {
+    let mut file = BufWriter::new(File::create(path)?);
+    for record in records {
+        serde_json::to_writer(&mut file, record)?;
+        file.write_all(b"\n")?;
+    }
+    file.flush()
+}
+
+impl Told {
+    fn done(version: u64) -> Self {
+        Self { got: "done", version, ..Self::default() }
+    }
+
+    /// Of an operation key that belongs to another request.
+    #[must_use]
+    pub fn mismatch() -> Self {
+        Self { got: "mismatch", ..Self::default() }
+    }
+
+    fn absent() -> Self {
+        Self { got: "absent", ..Self::default() }
+    }
+
+    fn failed(version: u64) -> Self {
+        Self { got: "failed", version, ..Self::default() }
+    }
+}
+
+impl From<u64> for Told {
+    fn from(version: u64) -> Self {
+        Self::done(version)
+    }
+}
+
+impl From<Option<u64>> for Told {
+    fn from(deleted: Option<u64>) -> Self {
+        deleted.map_or_else(Self::absent, Self::done)
+    }
+}
+
+impl From<Conditional> for Told {
+    fn from(outcome: Conditional) -> Self {
+        match outcome {
+            Conditional::Done(version) => Self::done(version),
+            Conditional::Failed(version) => Self::failed(version.unwrap_or(0)),
+        }
+    }
+}
+
+impl From<Counter> for Told {
+    fn from(counter: Counter) -> Self {
+        Self { sum: counter.value, ..Self::done(counter.version) }
+    }
+}
+
+impl From<Option<Value>> for Told {
+    fn from(value: Option<Value>) -> Self {
+        let Some(Value { version, bytes }) = value else { return Self::absent() };
+        // A value is a name and padding, which is looked at by `load`.
+        let text = String::from_utf8_lossy(&bytes).trim_end_matches('.').to_owned();
+        Self { got: "found", version, sum: 0, text }
+    }
+}
+
+/// An answer that came after its deadline. `None`: no operation of this load has such a one.
+#[must_use]
+pub fn told_late(op: &str, outcome: &Outcome) -> Option<Told> {
+    Some(match (op, outcome) {
+        ("increment", Outcome::Number(sum, version)) => Told { sum: *sum, ..Told::done(*version) },
+        ("delete", Outcome::NotFound) => Told::absent(),
+        ("delete-if-version", Outcome::NotFound) => Told::failed(0),
+        (_, Outcome::Version(version)) => Told::done(*version),
+        (_, Outcome::ConditionFailed(version)) => Told::failed(*version),
+        (_, Outcome::OperationKeyMismatch) => Told::mismatch(),
+        _ => return None,
+    })
+}

@@ -1,0 +1,319 @@
+//! The processes of a round, and what is done to them.
+
+use std::fs::{self, File};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use kasha_machine::Rng;
+use serde_json::Value as Json;
+
+use super::damage::damage;
+use super::machine::Machine;
+use super::net::Net;
+use super::plan::{Event, Fault, Harm, Plan, Shape, Who};
+use super::{Failure, broken};
+use crate::place::SmallDisk;
+use crate::process::{bare_command, health, list};
+
+/// How long a healed cluster may take until it is whole. A node that was lost again and again is taken back after eight
+/// leases, and into a shard that distrusts it after ten more.
+const WHOLE: Duration = Duration::from_secs(120);
+/// How often it is told why a cluster is not whole yet.
+const TELL: Duration = Duration::from_secs(15);
+/// Room on a small disk, in MiB.
+const SMALL_MIB: u32 = 384;
+
+/// A cluster under test.
+#[derive(Debug)]
+pub struct Field {
+    // Before the network and the disk: the children end before these go.
+    machines: Vec<Machine>,
+    whom: Vec<Who>,
+    shape: Shape,
+    net: Net,
+    folder: PathBuf,
+    rng: Rng,
+    disk: Option<SmallDisk>,
+}
+
+impl Field {
+    /// A cluster of which nothing runs yet.
+    ///
+    /// # Errors
+    /// If there can be no network.
+    pub fn new(plan: &Plan, folder: &Path, with_lab: bool) -> Result<Self, Failure> {
+        let (shape, net) = (plan.shape.clone(), Net::new(plan, with_lab)?);
+        let whom = shape.everybody();
+        let mut machines: Vec<_> = whom.iter().map(|who| Machine::new(*who, folder)).collect();
+        let mut disk = None;
+        if let Some(node) = shape.small_disk {
+            let machine = &mut machines[usize::from(node) - 1];
+            // The recorder's room is no part of what is tested there.
+            machine.is_recorded = false;
+            disk = SmallDisk::mount(machine.data(), SMALL_MIB);
+        }
+        let rng = Rng::new(plan.seed ^ 0xF1E1D);
+        Ok(Self { machines, whom, shape, net, folder: folder.to_owned(), rng, disk })
+    }
+
+    /// The network.
+    #[must_use]
+    pub fn net(&self) -> &Net {
+        &self.net
+    }
+
+    fn machine(&mut self, who: Who) -> &mut Machine {
+        let index = self.whom.iter().position(|other| *other == who).expect("a process of this cluster");
+        &mut self.machines[index]
+    }
+
+    /// Starts everybody for the first time, the coordinator first.
+    ///
+    /// # Errors
+    /// If somebody does not start.
+    pub fn begin(&mut self) -> Result<(), Failure> {
+        let hub = self.shape.hub();
+        self.start(&[hub])?;
+        let started = Instant::now();
+        while !self.machine(hub).said().contains("listens at") {
+            self.machine(hub).look()?;
+            if started.elapsed() > WHOLE {
+                return Err(Failure::Stuck(format!("{hub} does not listen")));
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        self.start(&self.whom.clone())?;
+        self.becomes_whole()
+    }
+
+    fn start(&mut self, whom: &[Who]) -> Result<(), Failure> {
+        let Self { machines, whom: all, shape, net, .. } = self;
+        for (machine, who) in machines.iter_mut().zip(all) {
+            if whom.contains(who) {
+                machine.start(shape, net)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Does what a phase says, and heals everything that it left.
+    ///
+    /// # Errors
+    /// If a process ends by itself.
+    pub fn suffer(&mut self, phase: &[Event]) -> Result<(), Failure> {
+        let mut moments: Vec<(Duration, bool, &Event)> = Vec::new();
+        for event in phase {
+            moments.push((event.at, true, event));
+            moments.push((event.at + event.lasts, false, event));
+        }
+        moments.sort_by_key(|(at, ..)| *at);
+        let began = Instant::now();
+        for (at, begins, event) in moments {
+            while began.elapsed() < at {
+                self.look()?;
+                std::thread::sleep((at - began.elapsed().min(at)).min(Duration::from_millis(20)));
+            }
+            let done = if begins { self.strike(&event.fault)? } else { self.relieve(&event.fault)? };
+            let when = if begins { "begins" } else { "ends" };
+            println!("    {:>6} ms {when}: {}{done}", began.elapsed().as_millis(), event.fault);
+        }
+        self.heal()
+    }
+
+    fn look(&mut self) -> Result<(), Failure> {
+        self.machines.iter_mut().try_for_each(Machine::look)
+    }
+
+    /// What it came to, for people.
+    fn strike(&mut self, fault: &Fault) -> Result<String, Failure> {
+        let skipped = if self.net.is_real() { "" } else { " (SKIPPED: no virtual network)" };
+        match fault {
+            Fault::Kill(whom) => {
+                for who in whom {
+                    self.machine(*who).kill()?;
+                }
+            }
+            Fault::Freeze(who) => {
+                if !self.machine(*who).freeze() {
+                    return Ok(" (it does not run)".to_owned());
+                }
+            }
+            Fault::PowerLoss(whom, kept) => {
+                for who in whom {
+                    self.machine(*who).kill()?;
+                }
+                let mut told = String::new();
+                for who in whom {
+                    let mut rng = self.rng.fork();
+                    let lost = self.machine(*who).lose_power(*kept, &mut rng)?;
+                    told += &format!(
+                        "\n              {who}: not fsynced were {} changes of {} files and {} names, {} of these undone",
+                        lost.changes, lost.files, lost.names, lost.names_undone
+                    );
+                }
+                return Ok(told);
+            }
+            Fault::Damage(node, harm, seed) => {
+                // Asking takes long where links are cut, but not in a phase of its own.
+                let led = if *harm == Harm::SegmentCut { self.led_by(*node) } else { Vec::new() };
+                let machine = self.machine(Who::Node(*node));
+                machine.kill()?;
+                let done = damage(&machine.data(), *harm, *seed, &led).map_err(broken("no damage"))?;
+                machine.forget_journal()?;
+                return Ok(done.map_or_else(|| " (there is no such file)".to_owned(), |done| format!(" ({done})")));
+            }
+            Fault::Jump(node, by) => self.machine(Who::Node(*node)).jump(*by)?,
+            Fault::Drift(who, ppm) => self.machine(*who).drift(*ppm)?,
+            Fault::Cut(..) | Fault::CutOff(_) | Fault::Rough(..) => {
+                self.disturb(fault, true);
+                return Ok(skipped.to_owned());
+            }
+            Fault::FullDisk(node) => return self.fill(*node),
+        }
+        Ok(String::new())
+    }
+
+    fn relieve(&mut self, fault: &Fault) -> Result<String, Failure> {
+        match fault {
+            Fault::Kill(whom) | Fault::PowerLoss(whom, _) => self.start(whom)?,
+            Fault::Damage(node, ..) => self.start(&[Who::Node(*node)])?,
+            Fault::Freeze(who) => drop(self.machine(*who).thaw()),
+            Fault::Jump(..) => {}
+            Fault::Drift(who, _) => self.machine(*who).drift(0)?,
+            Fault::Cut(..) | Fault::CutOff(_) | Fault::Rough(..) => self.disturb(fault, false),
+            Fault::FullDisk(node) => self.empty(*node)?,
+        }
+        Ok(String::new())
+    }
+
+    fn disturb(&self, fault: &Fault, begins: bool) {
+        match fault {
+            Fault::Cut(from, to, both) => {
+                self.net.cut(*from, *to, begins);
+                if *both {
+                    self.net.cut(*to, *from, begins);
+                }
+            }
+            Fault::CutOff(whom) => self.net.cut_off(whom, begins),
+            Fault::Rough(loss, twice, late) if begins => self.net.rough(*loss, *twice, *late),
+            Fault::Rough(..) => self.net.rough(0, 0, Duration::ZERO),
+            Fault::Kill(_) | Fault::Freeze(_) | Fault::PowerLoss(..) | Fault::Damage(..) => {}
+            Fault::Jump(..) | Fault::Drift(..) | Fault::FullDisk(_) => {}
+        }
+    }
+
+    fn filler(&self) -> Option<PathBuf> {
+        self.disk.as_ref().map(|disk| disk.path().join("filler"))
+    }
+
+    fn fill(&mut self, node: u16) -> Result<String, Failure> {
+        let Some(filler) = self.filler() else { return Ok(" (SKIPPED: no small disk)".to_owned()) };
+        self.machine(Who::Node(node)).may_end = true;
+        let mut file = File::options().create(true).append(true).open(filler).map_err(broken("a filler"))?;
+        for size in [1 << 20, 1 << 12] {
+            while file.write_all(&vec![1; size]).is_ok() {}
+        }
+        Ok(String::new())
+    }
+
+    fn empty(&mut self, node: u16) -> Result<(), Failure> {
+        if let Some(filler) = self.filler().filter(|filler| filler.exists()) {
+            fs::remove_file(filler).map_err(broken("a filler stays"))?;
+        }
+        self.machine(Who::Node(node)).look()?;
+        self.start(&[Who::Node(node)])
+    }
+
+    /// Ends all faults: everybody runs, on good links, with good clocks.
+    fn heal(&mut self) -> Result<(), Failure> {
+        self.net.heal();
+        for machine in &mut self.machines {
+            machine.look()?;
+            machine.drift(0)?;
+            machine.thaw();
+        }
+        if let Some(node) = self.shape.small_disk {
+            self.empty(node)?;
+        }
+        self.start(&self.whom.clone())
+    }
+
+    /// `kasha status --json`.
+    ///
+    /// # Errors
+    /// What it said instead.
+    pub fn status(&self) -> Result<Json, String> {
+        let output = self.net.output(bare_command(&["status", "--json", "--address", &self.net.seeds().join(",")]));
+        let output = output.map_err(|error| error.to_string())?;
+        if !output.status.success() {
+            return Err(String::from_utf8_lossy(&output.stderr).into_owned());
+        }
+        serde_json::from_slice(&output.stdout).map_err(|error| error.to_string())
+    }
+
+    /// The shards that a node is primary of, as far as is known.
+    fn led_by(&self, node: u16) -> Vec<u64> {
+        let Ok(status) = self.status() else { return Vec::new() };
+        let led = list(&status["shards"]).iter().filter(|shard| shard["primary"] == node);
+        led.filter_map(|shard| shard["shard"].as_u64()).collect()
+    }
+
+    /// Waits until `kasha status` says that all is well.
+    ///
+    /// # Errors
+    /// If that does not come, or a process ends by itself.
+    pub fn becomes_whole(&mut self) -> Result<(), Failure> {
+        let began = Instant::now();
+        let mut tell_at = TELL;
+        loop {
+            self.look()?;
+            // Who stopped for its full disk, and only now.
+            self.start(&self.whom.clone())?;
+            let status = self.status();
+            if let Ok(status) = &status
+                && health(status, usize::from(self.shape.nodes)).is_ok()
+            {
+                break;
+            }
+            let ill = status.map_or_else(|error| error, |status| ills(&status));
+            if began.elapsed() > tell_at {
+                tell_at += TELL;
+                println!("    after {} ms not whole yet: {ill}", began.elapsed().as_millis());
+            }
+            if began.elapsed() > WHOLE {
+                return Err(Failure::Stuck(format!("after {WHOLE:?} the cluster is not whole: {ill}")));
+            }
+            std::thread::sleep(Duration::from_millis(100));
+        }
+        for machine in &mut self.machines {
+            machine.may_end = false;
+        }
+        println!("    whole after {} ms", began.elapsed().as_millis());
+        Ok(())
+    }
+
+    /// Where everything lies.
+    #[must_use]
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+}
+
+/// What a status says that is not well.
+fn ills(status: &Json) -> String {
+    let mut ills = vec![format!("coordinator reachable: {}", status["coordinator_reachable"])];
+    for node in list(&status["nodes"]).iter().filter(|node| node["alive"] != true) {
+        ills.push(format!("node-{} is lost", node["node"]));
+    }
+    for shard in list(&status["shards"]).iter().filter(|shard| shard["health"] != "healthy") {
+        let Json::Object(fields) = shard else { continue };
+        let field = |name: &str| fields.get(name).map(ToString::to_string).unwrap_or_default();
+        let (number, health, primary) = (field("shard"), field("health"), field("primary"));
+        let (members, witnesses, state) = (field("members"), field("witnesses"), shard["status"]["state"].to_string());
+        ills.push(format!(
+            "shard-{number} {health}: primary {primary}, members {members}, witnesses {witnesses}, {state}"
+        ));
+    }
+    ills.join("\n    ")
+}

@@ -1,0 +1,465 @@
+//! What a round does, drawn from its seed alone: the cluster, and faults in phases.
+//!
+//! Faults keep to what docs/guarantees.md promises. Machines that lose something, at most f of a phase, lose it first,
+//! while all is whole: later, a set may have shrunk to them. Under `fsync` any machine may lose power at any time. Processes
+//! are killed and frozen, and links cut, without limit. Some damage has a phase of its own. Where the only witness is gone
+//! for good and its primary is deposed before the list has changed, the shard waits for the witness's files; and a log whose
+//! end is cut off looks like one that a crash cut, so it is cut at backups only. Every phase ends with a whole cluster.
+
+use std::fmt;
+use std::time::Duration;
+
+use kasha_machine::Rng;
+
+/// A process, and the machine that it has to itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Who {
+    /// A node, by its number from 1.
+    Node(u16),
+    /// The coordinator, where it has a process of its own.
+    Coordinator,
+}
+
+/// A cluster.
+#[derive(Clone, Debug)]
+pub struct Shape {
+    /// Nodes.
+    pub nodes: u16,
+    /// f.
+    pub faults: u16,
+    /// Shards.
+    pub shards: u16,
+    /// Cores of each node.
+    pub cores: u16,
+    /// `fsync`, otherwise `replicated`.
+    pub fsync: bool,
+    /// The nodes' lease.
+    pub lease: Duration,
+    /// How long written bytes may wait under `replicated`.
+    pub flush_interval: Duration,
+    /// Whether the coordinator has a process of its own; otherwise node 1 hosts it.
+    pub own_coordinator: bool,
+    /// The node whose data lies on a small disk of its own.
+    pub small_disk: Option<u16>,
+    /// Each link's delay.
+    pub delay: Duration,
+}
+
+/// What of the changes that no fsync covered is on the platter after a loss of power.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kept {
+    /// Nothing.
+    Nothing,
+    /// Each sector of each file as it was at some moment since its last fsync, and any of the new names.
+    Some,
+    /// Everything.
+    Everything,
+}
+
+/// Which file of a node that is down is damaged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Harm {
+    /// Bits of a segment are flipped, with good ones behind them.
+    SegmentFlipped,
+    /// A segment of a backup ends too early.
+    SegmentCut,
+    /// A segment is gone.
+    SegmentGone,
+    /// Bits of a replica's meta file are flipped.
+    MetaFlipped,
+    /// Bits of a witness's slots are flipped.
+    SlotsFlipped,
+    /// A witness's slots end too early.
+    SlotsCut,
+    /// Bits of a witness's mode are flipped.
+    ModeFlipped,
+    /// Bits of the ledger of witnesses are flipped.
+    LedgerFlipped,
+}
+
+/// Something bad.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// `kill -9`; started again later.
+    Kill(Vec<Who>),
+    /// SIGSTOP, and SIGCONT.
+    Freeze(Who),
+    /// Machines lose power: what was not fsynced may be lost, and the boot id changes.
+    PowerLoss(Vec<Who>, Kept),
+    /// A node is killed and a file of it damaged.
+    Damage(u16, Harm, u64),
+    /// A node's clock jumps ahead by this.
+    Jump(u16, Duration),
+    /// A clock runs fast or slow by so many millionths.
+    Drift(Who, i64),
+    /// Nothing gets from the first to the second, and back if said.
+    Cut(Who, Who, bool),
+    /// These are cut off from all others, clients included.
+    CutOff(Vec<Who>),
+    /// All links lose and double so many packets of a thousand, and add up to this to their delay.
+    Rough(u16, u16, Duration),
+    /// A node's small disk runs full.
+    FullDisk(u16),
+}
+
+/// When a fault begins in its phase, and how long it lasts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Event {
+    /// From the phase's beginning.
+    pub at: Duration,
+    /// Until what can be undone is undone.
+    pub lasts: Duration,
+    /// What.
+    pub fault: Fault,
+}
+
+/// A round.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// Its seed.
+    pub seed: u64,
+    /// The cluster.
+    pub shape: Shape,
+    /// Faults; after each phase everything heals.
+    pub phases: Vec<Vec<Event>>,
+    /// Clocks differ by more than the bound: what is read meanwhile need not be the newest (F1), updates are exact.
+    pub reads_unjudged: bool,
+}
+
+/// Clocks may differ by a twentieth of a lease in a lease (`drift_bound`); each of two stays below that.
+const DRIFT_WITHIN_PPM: u64 = 45_000;
+/// Far more than is assumed of any clock.
+const DRIFT_BEYOND_PPM: u64 = 400_000;
+/// The beginning of a phase, in which machines lose what they lose for good.
+const LOSSES_MS: u64 = 100;
+/// The part of a phase after that in which faults begin; three times that in long rounds.
+const WINDOW_MS: u64 = 3000;
+/// The outage that sessions must live through.
+const MINUTE: Duration = Duration::from_secs(60);
+
+impl Plan {
+    /// The plan of a seed; `long` ones have more and fuller phases, and at last a minute without the coordinator.
+    #[must_use]
+    pub fn draw(seed: u64, long: bool) -> Self {
+        let mut rng = Rng::new(seed);
+        let shape = Shape::draw(&mut rng);
+        let count = if long { 5 } else { 3 };
+        let mut drawing = Drawing { beyond: rng.chance(1, 8), shape: &shape, rng: rng.fork(), long };
+        let mut phases: Vec<_> = (0..count).map(|_| drawing.phase()).collect();
+        if long {
+            phases.push(drawing.minute());
+        }
+        let is_beyond =
+            |event: &Event| matches!(event.fault, Fault::Drift(_, ppm) if ppm.unsigned_abs() > DRIFT_WITHIN_PPM);
+        let reads_unjudged = phases.iter().flatten().any(is_beyond);
+        Self { seed, shape, phases, reads_unjudged }
+    }
+
+    /// Every machine loses power under `replicated`, which flushes too rarely: more than is promised, so that whoever
+    /// judges must say that something is lost.
+    #[must_use]
+    pub fn beyond_promise(seed: u64) -> Self {
+        let mut shape = Shape::draw(&mut Rng::new(seed));
+        (shape.fsync, shape.own_coordinator, shape.small_disk) = (false, true, None);
+        shape.flush_interval = Duration::from_secs(3600);
+        let fault = Fault::PowerLoss((1..=shape.nodes).map(Who::Node).collect(), Kept::Nothing);
+        let event = Event { at: Duration::from_secs(2), lasts: Duration::from_millis(500), fault };
+        Self { seed, shape, phases: vec![vec![event]], reads_unjudged: false }
+    }
+}
+
+impl Shape {
+    fn draw(rng: &mut Rng) -> Self {
+        let faults = if rng.chance(1, 3) { 2 } else { 1 };
+        let nodes = rng.between(faults + 2, 5);
+        let own_coordinator = rng.chance(2, 3);
+        let small_disk = rng.chance(1, 3).then(|| rng.between(2, nodes));
+        let number = |number: u64| u16::try_from(number).expect("small");
+        Self {
+            nodes: number(nodes),
+            faults: number(faults),
+            shards: number(rng.between(nodes, nodes + 4)),
+            cores: if rng.chance(1, 4) { 2 } else { 1 },
+            fsync: rng.chance(1, 2),
+            lease: Duration::from_millis(*rng.pick(&[700, 1000, 2000])),
+            flush_interval: Duration::from_millis(*rng.pick(&[20, 100, 100])),
+            own_coordinator,
+            small_disk: small_disk.map(number),
+            delay: Duration::from_micros(*rng.pick(&[0, 200, 1000])),
+        }
+    }
+
+    /// All processes.
+    #[must_use]
+    pub fn everybody(&self) -> Vec<Who> {
+        let coordinator = self.own_coordinator.then_some(Who::Coordinator);
+        (1..=self.nodes).map(Who::Node).chain(coordinator).collect()
+    }
+
+    /// The process that the coordinator runs in.
+    #[must_use]
+    pub fn hub(&self) -> Who {
+        if self.own_coordinator { Who::Coordinator } else { Who::Node(1) }
+    }
+}
+
+struct Drawing<'a> {
+    rng: Rng,
+    shape: &'a Shape,
+    /// Clocks may differ by more than the design assumes.
+    beyond: bool,
+    /// Phases are fuller.
+    long: bool,
+}
+
+impl Drawing<'_> {
+    fn phase(&mut self) -> Vec<Event> {
+        if self.rng.chance(1, 6) {
+            return vec![self.damage_alone()];
+        }
+        let mut events = self.losses();
+        let count = if self.long { self.rng.between(4, 14) } else { self.rng.between(2, 6) };
+        events.extend((0..count).map(|_| self.event()));
+        events.sort_by_key(|event| event.at);
+        events
+    }
+
+    /// What machines lose for good, before anything else happens.
+    fn losses(&mut self) -> Vec<Event> {
+        let mut nodes: Vec<u16> = (1..=self.shape.nodes).filter(|node| self.shape.small_disk != Some(*node)).collect();
+        let mut events = Vec::new();
+        for _ in 0..self.rng.below(u64::from(self.shape.faults) + 1) {
+            let node = nodes.remove(usize::try_from(self.rng.below(nodes.len() as u64)).expect("few"));
+            let fault = match self.rng.chance(1, 2) || self.shape.fsync {
+                true => self.damage(node),
+                false => Fault::PowerLoss(vec![Who::Node(node)], self.kept()),
+            };
+            events.push(Event { at: Duration::from_millis(self.rng.below(LOSSES_MS)), lasts: self.lasts(), fault });
+        }
+        events
+    }
+
+    fn minute(&mut self) -> Vec<Event> {
+        let fault = Fault::Kill(vec![self.shape.hub()]);
+        let mut events = vec![Event { at: Duration::ZERO, lasts: MINUTE, fault }];
+        let node = self.node();
+        if self.rng.chance(1, 2) && Who::Node(node) != self.shape.hub() {
+            let fault = Fault::Kill(vec![Who::Node(node)]);
+            let at = Duration::from_millis(self.rng.between(1000, 40_000));
+            events.push(Event { at, lasts: Duration::from_millis(500), fault });
+        }
+        events
+    }
+
+    fn damage_alone(&mut self) -> Event {
+        let nodes = (1..=self.shape.nodes).filter(|node| self.shape.small_disk != Some(*node));
+        let node = *self.rng.pick(&nodes.collect::<Vec<_>>());
+        let harm = *self.rng.pick(&[
+            Harm::SegmentCut,
+            Harm::SlotsFlipped,
+            Harm::SlotsCut,
+            Harm::ModeFlipped,
+            Harm::LedgerFlipped,
+        ]);
+        let fault = Fault::Damage(node, harm, self.rng.next_u64());
+        let lasts = *self.rng.pick(&[Duration::from_millis(50), self.shape.lease * 3]);
+        Event { at: Duration::from_millis(500), lasts, fault }
+    }
+
+    fn event(&mut self) -> Event {
+        let window = if self.long { 3 * WINDOW_MS } else { WINDOW_MS };
+        let at = Duration::from_millis(LOSSES_MS + self.rng.below(window));
+        Event { at, lasts: self.lasts(), fault: self.fault() }
+    }
+
+    /// From a moment to far beyond a lease.
+    fn lasts(&mut self) -> Duration {
+        let lease = u64::try_from(self.shape.lease.as_millis()).expect("a lease is short");
+        let most = *self.rng.pick(&[lease / 4, lease, 2 * lease, 4 * lease]);
+        Duration::from_millis(self.rng.between(most / 2, most))
+    }
+
+    fn fault(&mut self) -> Fault {
+        match self.rng.below(29) {
+            0..5 => Fault::Kill(vec![self.who()]),
+            5..7 => Fault::Kill(self.some()),
+            7 => Fault::Kill(self.shape.everybody()),
+            8..12 => Fault::Freeze(self.who()),
+            12..17 => self.power_loss(),
+            17 => self.jump(),
+            18..20 => self.drift(),
+            20..23 => self.cut(),
+            23..26 => Fault::CutOff(self.some()),
+            26 => Fault::Rough(self.small(80), self.small(80), Duration::from_millis(self.rng.below(20))),
+            _ => match self.shape.small_disk {
+                Some(node) => Fault::FullDisk(node),
+                None => Fault::Freeze(self.who()),
+            },
+        }
+    }
+
+    fn kept(&mut self) -> Kept {
+        *self.rng.pick(&[Kept::Nothing, Kept::Some, Kept::Some, Kept::Some, Kept::Everything])
+    }
+
+    /// Of machines that lose nothing by it: everything that counts is fsynced there.
+    fn power_loss(&mut self) -> Fault {
+        let all = self.rng.chance(1, 2);
+        let wanted = if all { self.shape.everybody() } else { self.some() };
+        // A small disk is no place for the recorder, which needs room of its own.
+        let is_recorded = |who: &Who| self.shape.small_disk.is_none_or(|node| *who != Who::Node(node));
+        let is_fsynced = |who: &Who| self.shape.fsync || *who == Who::Coordinator;
+        let struck: Vec<Who> = wanted.into_iter().filter(|who| is_recorded(who) && is_fsynced(who)).collect();
+        if struck.is_empty() { Fault::Freeze(self.who()) } else { Fault::PowerLoss(struck, self.kept()) }
+    }
+
+    fn damage(&mut self, node: u16) -> Fault {
+        let harm = *self.rng.pick(&[Harm::SegmentFlipped, Harm::SegmentGone, Harm::MetaFlipped]);
+        Fault::Damage(node, harm, self.rng.next_u64())
+    }
+
+    /// A jump is what a suspended machine sees. The coordinator's own would be a time in which nothing happened.
+    fn jump(&mut self) -> Fault {
+        let node = self.node();
+        match Who::Node(node) == self.shape.hub() {
+            true => Fault::Freeze(Who::Node(node)),
+            false => Fault::Jump(node, Duration::from_millis(*self.rng.pick(&[200, 1000, 5000, 60_000]))),
+        }
+    }
+
+    fn drift(&mut self) -> Fault {
+        let most = if self.beyond { DRIFT_BEYOND_PPM } else { DRIFT_WITHIN_PPM };
+        let ppm = i64::try_from(self.rng.between(most / 2, most)).expect("small");
+        let who = self.who();
+        Fault::Drift(who, if self.rng.chance(1, 2) { ppm } else { -ppm })
+    }
+
+    fn cut(&mut self) -> Fault {
+        let (one, mut other) = (self.who(), self.who());
+        while one == other {
+            other = self.who();
+        }
+        Fault::Cut(one, other, self.rng.chance(1, 2))
+    }
+
+    fn node(&mut self) -> u16 {
+        u16::try_from(self.rng.between(1, u64::from(self.shape.nodes))).expect("small")
+    }
+
+    fn who(&mut self) -> Who {
+        *self.rng.pick(&self.shape.everybody())
+    }
+
+    /// At least one, and not all.
+    fn some(&mut self) -> Vec<Who> {
+        let mut all = self.shape.everybody();
+        let keep = self.rng.between(1, all.len() as u64 - 1);
+        while all.len() as u64 > keep {
+            let gone = self.rng.below(all.len() as u64);
+            all.remove(usize::try_from(gone).expect("small"));
+        }
+        all
+    }
+
+    fn small(&mut self, most: u64) -> u16 {
+        u16::try_from(self.rng.below(most)).expect("small")
+    }
+}
+
+impl fmt::Display for Who {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Node(node) => write!(f, "node-{node}"),
+            Self::Coordinator => write!(f, "coordinator"),
+        }
+    }
+}
+
+fn list(whom: &[Who]) -> String {
+    whom.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Kill(whom) => write!(f, "kill -9 of {}", list(whom)),
+            Self::Freeze(who) => write!(f, "SIGSTOP of {who}"),
+            Self::PowerLoss(whom, kept) => {
+                write!(f, "power loss of {}; kept of what was not fsynced: {kept:?}", list(whom))
+            }
+            Self::Damage(node, harm, _) => write!(f, "damage at node-{node}: {harm:?}"),
+            Self::Jump(node, by) => write!(f, "the clock of node-{node} jumps {by:?}"),
+            Self::Drift(who, ppm) => write!(f, "the clock of {who} drifts {ppm} ppm"),
+            Self::Cut(from, to, true) => write!(f, "cut between {from} and {to}"),
+            Self::Cut(from, to, false) => write!(f, "cut from {from} to {to}"),
+            Self::CutOff(whom) => write!(f, "cut off: {}", list(whom)),
+            Self::Rough(loss, twice, late) => {
+                write!(f, "links lose {loss} ‰, double {twice} ‰, are up to {late:?} late")
+            }
+            Self::FullDisk(node) => write!(f, "the disk of node-{node} runs full"),
+        }
+    }
+}
+
+impl fmt::Display for Plan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Shape { nodes, faults, shards, cores, fsync, lease, own_coordinator, small_disk, delay, .. } = &self.shape;
+        let durability = if *fsync { "fsync" } else { "replicated" };
+        let coordinator = if *own_coordinator { "a process of its own" } else { "at node-1" };
+        write!(f, "{nodes} nodes of {cores} core(s), {shards} shards, f = {faults}, {durability}, lease {lease:?}, ")?;
+        write!(f, "coordinator {coordinator}, links {delay:?}")?;
+        if let Some(node) = small_disk {
+            write!(f, ", small disk at node-{node}")?;
+        }
+        if self.reads_unjudged {
+            write!(f, "; clocks beyond their bound: reads are not judged")?;
+        }
+        for (number, phase) in (1..).zip(&self.phases) {
+            for Event { at, lasts, fault } in phase {
+                write!(f, "\n  phase {number}  {:>6} ms, for {:>6} ms: {fault}", at.as_millis(), lasts.as_millis())?;
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_seed_gives_one_plan_and_plans_keep_to_the_promise() {
+        for seed in 0..2000 {
+            let plan = Plan::draw(seed, seed % 5 == 0);
+            assert_eq!(plan.to_string(), Plan::draw(seed, seed % 5 == 0).to_string());
+            for phase in &plan.phases {
+                let mut weak = std::collections::BTreeSet::new();
+                for (index, event) in phase.iter().enumerate() {
+                    let lost: Vec<Who> = match &event.fault {
+                        Fault::PowerLoss(whom, _) if !plan.shape.fsync => whom.clone(),
+                        Fault::Damage(node, ..) => vec![Who::Node(*node)],
+                        _ => Vec::new(),
+                    };
+                    if lost.iter().any(|who| *who != Who::Coordinator) {
+                        assert_eq!(index, weak.len(), "seed {seed}: something else came before: {plan}");
+                        weak.extend(lost);
+                    }
+                    if let Fault::Jump(node, _) = event.fault {
+                        assert_ne!(Who::Node(node), plan.shape.hub());
+                    }
+                }
+                assert!(weak.len() <= usize::from(plan.shape.faults), "seed {seed}: {plan}");
+            }
+        }
+    }
+
+    #[test]
+    fn every_fault_is_drawn() {
+        let plans: Vec<_> = (0..200).map(|seed| Plan::draw(seed, true)).collect();
+        let faults = || plans.iter().flat_map(|plan| plan.phases.iter().flatten()).map(|event| &event.fault);
+        let kinds: std::collections::BTreeSet<_> =
+            faults().map(|fault| format!("{fault:?}").split('(').next().unwrap().to_owned()).collect();
+        assert_eq!(kinds.len(), 10, "{kinds:?}");
+        assert!(plans.iter().any(|plan| plan.reads_unjudged) && plans.iter().any(|plan| !plan.reads_unjudged));
+    }
+}

@@ -1,0 +1,106 @@
+//! `cargo xtask process-tests` runs this: rounds of faults, each from a seed, until the time is up.
+// Threads, clocks and processes are what this program is about.
+#![allow(clippy::disallowed_methods, clippy::disallowed_types)]
+
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use kasha_process_tests::campaign::plan::Plan;
+use kasha_process_tests::campaign::{Failure, round};
+
+const USAGE: &str =
+    "usage: kasha-process-tests --seed N [--minutes M | --rounds R] [--long] [--loopback] [--keep] [--plan] [--beyond]
+
+  --seed N       the first round's seed; the next rounds have the next ones
+  --minutes M    rounds begin until so many minutes are over (10)
+  --rounds R     so many rounds instead
+  --long         more and fuller phases in a round, and a minute without the coordinator
+  --loopback     no virtual network, so that nothing is cut
+  --keep         keep the folders of good rounds too
+  --plan         only print what would be done
+  --beyond       lose what may be lost, and insist that it is noticed
+
+exit codes: 1 the test is broken, 2 wrong usage, 3 wrong answer, 4 no progress, 5 a crash, 6 undecided";
+
+struct Arguments {
+    seed: u64,
+    time: Duration,
+    rounds: Option<u64>,
+    long: bool,
+    loopback: bool,
+    keep: bool,
+    plan: bool,
+    beyond: bool,
+}
+
+fn parse(mut words: impl Iterator<Item = String>) -> Option<Arguments> {
+    let (time, rounds) = (Duration::from_secs(600), None);
+    let mut arguments =
+        Arguments { seed: 1, time, rounds, long: false, loopback: false, keep: false, plan: false, beyond: false };
+    while let Some(word) = words.next() {
+        match word.as_str() {
+            "--seed" => arguments.seed = words.next()?.parse().ok()?,
+            "--minutes" => {
+                let minutes: f64 = words.next()?.parse().ok()?;
+                arguments.time = Duration::try_from_secs_f64(60.0 * minutes).ok()?;
+            }
+            "--rounds" => arguments.rounds = Some(words.next()?.parse().ok()?),
+            "--long" => arguments.long = true,
+            "--loopback" => arguments.loopback = true,
+            "--keep" => arguments.keep = true,
+            "--plan" => arguments.plan = true,
+            "--beyond" => arguments.beyond = true,
+            _ => return None,
+        }
+    }
+    Some(arguments)
+}
+
+/// A round in a folder of its own; the folder stays if it fails.
+fn one_round(arguments: &Arguments, seed: u64) -> Result<(), Failure> {
+    let plan = if arguments.beyond { Plan::beyond_promise(seed) } else { Plan::draw(seed, arguments.long) };
+    if arguments.plan {
+        println!("  {plan}");
+        return Ok(());
+    }
+    let folder = std::env::temp_dir().join(format!("kasha-campaign-{}-{seed}", std::process::id()));
+    let result = round::run(&plan, &folder, !arguments.loopback);
+    if result.is_ok() && !arguments.keep {
+        let _ = std::fs::remove_dir_all(&folder);
+    } else {
+        println!("    kept: {}", folder.display());
+    }
+    match (result, arguments.beyond) {
+        (Ok(()), true) => Err(Failure::Broken("what was lost was not noticed".to_owned())),
+        (Err(Failure::Wrong(why)), true) => {
+            println!("    noticed, as it must be: {}", why.lines().next().unwrap_or_default());
+            let _ = std::fs::remove_dir_all(&folder);
+            Ok(())
+        }
+        (result, _) => result,
+    }
+}
+
+fn main() -> ExitCode {
+    let Some(arguments) = parse(std::env::args().skip(1)) else {
+        eprintln!("{USAGE}");
+        return ExitCode::from(2);
+    };
+    let began = Instant::now();
+    for number in 0.. {
+        let is_over =
+            arguments.rounds.map_or(number > 0 && began.elapsed() >= arguments.time, |rounds| number >= rounds);
+        if is_over {
+            break;
+        }
+        let seed = arguments.seed.wrapping_add(number);
+        println!("round {} seed {seed}", number + 1);
+        if let Err(failure) = one_round(&arguments, seed) {
+            let long = if arguments.long { " --long" } else { "" };
+            println!("{failure}\nrepeat the round: cargo xtask process-tests --seed {seed} --rounds 1{long} --keep");
+            return ExitCode::from(failure.code());
+        }
+    }
+    println!("all rounds are good");
+    ExitCode::SUCCESS
+}
