@@ -56,12 +56,18 @@ impl ClientWindow {
 
     /// The next update's numbers; `None` while the window is full: wait for the lowest outstanding one.
     pub fn assign(&mut self) -> Option<Assigned> {
-        if self.unacknowledged() == self.max {
+        if !self.has_room() {
             return None;
         }
         let sequence = self.next;
         self.next = Sequence(sequence.0 + 1);
         Some(Assigned { sequence, acknowledgement: self.acknowledgement })
+    }
+
+    /// Whether [`Self::assign`] has a sequence to give.
+    #[must_use]
+    pub fn has_room(&self) -> bool {
+        self.unacknowledged() < self.max
     }
 
     /// The result of `sequence` has arrived, or it was certainly not executed and never will be (R2.2).
@@ -110,6 +116,17 @@ impl ClientWindow {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_smaller_window_is_full_earlier() {
+        let mut window = ClientWindow::with_max(2);
+        let first = window.assign().expect("room");
+        assert!(window.has_room());
+        let _ = window.assign().expect("room");
+        assert!(!window.has_room() && window.assign().is_none());
+        window.finish(first.sequence);
+        assert!(window.has_room());
+    }
 
     #[test]
     fn sequences_start_at_one_and_the_window_is_bounded() {

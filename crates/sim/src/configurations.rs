@@ -176,7 +176,7 @@ pub(crate) mod tests {
         let address = std::net::SocketAddr::from(([10, 0, 0, 1], 1));
         let node = |node| NodeInfo {
             node: NodeId(node),
-            incarnation: kasha_types::Incarnation(1),
+            incarnation: kasha_types::Incarnation(1 << 32 | 1),
             cores: vec![address],
             alive: true,
         };

@@ -76,7 +76,7 @@ impl Numbered {
     }
 
     pub(super) fn has_room(&self) -> bool {
-        self.window.unacknowledged() < OUTSTANDING_MAX
+        self.window.has_room()
     }
 
     pub(super) fn hold(&mut self, sequence: Sequence, slot: usize) {

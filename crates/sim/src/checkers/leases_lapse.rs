@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use kasha_types::{ConfigVersion, NodeId, Tick};
+use kasha_types::{ConfigVersion, Epoch, NodeId, ShardId, Tick};
 use kasha_wire::{Configuration, Message, ShardPhase};
 
 use crate::clock::{SimTime, millis};
@@ -25,6 +25,8 @@ pub struct LeasesLapse {
     /// Since which configuration a node is not primary of something any more.
     deposed: BTreeMap<NodeId, ConfigVersion>,
     seen: Option<std::rc::Rc<Configuration>>,
+    /// Which life of its primary's process each term was given to: no other may serve in it (R7.1).
+    terms: BTreeMap<(ShardId, Epoch), u64>,
     violations: Vec<String>,
     granted: u64,
 }
@@ -51,13 +53,18 @@ impl LeasesLapse {
 
     fn on_configuration(&mut self, now: SimTime, life_of: impl Fn(ProcessId) -> Option<u64>) {
         let Some(latest) = self.configurations.latest() else { return };
+        for shard in &latest.shards {
+            let starts = latest.node(shard.primary).map_or(0, |node| node.incarnation.starts());
+            self.terms.entry((shard.shard, shard.epoch)).or_insert(u64::from(starts));
+        }
         let Some(before) = self.seen.replace(latest.clone()).filter(|before| before.version < latest.version) else {
             return;
         };
         for (old, new) in before.shards.iter().zip(&latest.shards).filter(|(old, new)| old.epoch < new.epoch) {
             self.deposed.insert(old.primary, latest.version);
             let Some(process) = self.cores.host_of(&before, old.primary, old.shard) else { continue };
-            let Some(life) = life_of(process) else { continue };
+            let term_life = self.terms.get(&(old.shard, old.epoch)).copied();
+            let Some(life) = life_of(process).filter(|&life| term_life == Some(life)) else { continue };
             let leased = self.leased.get(&Life { process, life });
             if let Some(until) = leased.filter(|&&until| until > now && old.phase == ShardPhase::Serving) {
                 self.violations.push(format!(
