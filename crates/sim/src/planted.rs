@@ -59,7 +59,7 @@ pub const CAUGHT: &[Caught] = &[
     caught(Bug::NotAfterIgnored, Scenario::RogueClient, 5, "rogue_is_refused"),
     caught(Bug::OperationKeyNotRecorded, Scenario::OperationKeys, 60, "linearizable_keys"),
     caught(Bug::HitWithoutRecord, Scenario::OperationKeys, 5, "gates_respected"),
-    caught(Bug::TornTailAccepted, Scenario::PowerLoss, 60, "our own completion record"),
+    caught(Bug::TornTailAccepted, Scenario::PowerLoss, 300, "convergence"),
     caught(Bug::DroppedKeyUngated, Scenario::OperationKeys, 60, "commutes"),
     caught(Bug::DuplicateRecordEarly, Scenario::Blackout, 10, "gates_respected"),
     caught(Bug::FailedFsyncWorked, Scenario::FailingDisks, 10, "gates_respected"),
@@ -94,7 +94,7 @@ pub const CAUGHT: &[Caught] = &[
     caught(Bug::SyncedAtAnyMember, Scenario::Swarm, 10, "gates_respected"),
     caught(Bug::JoinersUncounted, Scenario::Rebuild, 20, "gates_respected"),
     caught(Bug::JoinerElected, Scenario::Rebuild, 20, "an incomplete primary"),
-    caught(Bug::JoinerElected, Scenario::ColdStartWhileCopying, 20, "an incomplete primary"),
+    caught(Bug::JoinerElected, Scenario::ColdStartWhileCopying, 20, "convergence"),
 ];
 
 /// Gives all machines of this thread a bug, or none.
