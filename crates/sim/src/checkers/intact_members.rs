@@ -21,11 +21,19 @@ pub struct IntactMembers {
     acknowledged: BTreeMap<(ProcessId, ShardId), u64>,
     /// Those that have said nothing since they started: they only tidy up what they found.
     silent: BTreeSet<ProcessId>,
+    /// A loss of power everywhere takes what was acknowledged last, and what is left then is all there is.
+    forgets: bool,
     violations: Vec<String>,
     checked: u64,
 }
 
 impl IntactMembers {
+    /// For durability `replicated`, under which blackouts may take something.
+    #[must_use]
+    pub fn forgetting(self, forgets: bool) -> Self {
+        Self { forgets, ..self }
+    }
+
     fn on_appended(&mut self, by: ProcessId, shard: ShardId, end: u64) {
         let known = self.acknowledged.entry((by, shard)).or_default();
         *known = end.max(*known);
@@ -84,6 +92,12 @@ impl Watch for IntactMembers {
             && !self.silent.contains(&by)
         {
             self.acknowledged.remove(&(by, shard));
+        }
+    }
+
+    fn blackout(&mut self, _view: &View<'_>) {
+        if self.forgets {
+            self.acknowledged.clear();
         }
     }
 
