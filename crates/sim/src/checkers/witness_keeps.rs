@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use kasha_machine::FileName;
-use kasha_types::{ClientId, ListVersion, RpcId, Sequence, ShardId};
+use kasha_types::{BodyHash, ClientId, ListVersion, RpcId, Sequence, ShardId, body_hash};
 use kasha_wire::message::Holding;
 use kasha_wire::{Body, Message, Recorded, RecordedVerdict, frame::Kind, hot};
 
@@ -20,6 +20,7 @@ use crate::world::{Sent, View, Watch};
 
 const BLOCK: u64 = 4096;
 const SLOT_HEADER: usize = 64;
+const BODY_MAX: usize = 2048;
 const HELD: u8 = 1;
 
 /// A list's instance at a core.
@@ -31,12 +32,16 @@ struct Slot {
     rpc: RpcId,
     key_index: u8,
     keys: u8,
+    /// Of all that it says, its body too.
+    bytes: BodyHash,
 }
 
 fn slot_in(block: &[u8]) -> Option<Slot> {
     let (client, sequence) = (word(block, 24)?, word(block, 32)?);
     let rpc = RpcId { client: ClientId(client), sequence: Sequence(sequence) };
-    (block[4] == HELD).then_some(Slot { rpc, key_index: block[5], keys: block[6] })
+    let end = SLOT_HEADER + usize::from(u16::from_le_bytes([block[8], block[9]]));
+    let bytes = body_hash(&block[..end.min(block.len())]);
+    (block[4] == HELD).then_some(Slot { rpc, key_index: block[5], keys: block[6], bytes })
 }
 
 /// Watches witness files, and what witnesses say.
@@ -123,10 +128,15 @@ impl WitnessKeeps {
     }
 }
 
+/// What of `before` is not there any more, or not as it was: a body can be torn while its header is whole.
+fn lost<'a>(before: &'a BTreeMap<u64, Slot>, now: &'a BTreeMap<u64, Slot>) -> impl Iterator<Item = RpcId> + 'a {
+    before.iter().filter(|&(block, slot)| now.get(block) != Some(slot)).map(|(_, slot)| slot.rpc)
+}
+
 /// Every block of a witness file.
 fn blocks(content: &Content) -> BTreeMap<u64, Slot> {
     let count = content.len() / BLOCK;
-    (1..count).filter_map(|block| Some((block, slot_in(&content.read(block * BLOCK, SLOT_HEADER))?))).collect()
+    (1..count).filter_map(|block| Some((block, slot_in(&content.read(block * BLOCK, SLOT_HEADER + BODY_MAX))?))).collect()
 }
 
 impl Watch for WitnessKeeps {
@@ -165,23 +175,22 @@ impl Watch for WitnessKeeps {
                 self.owed.remove(&instance);
             }
             Some(content) if len > 0 && offset >= BLOCK => {
-                self.on_block(instance, offset / BLOCK, slot_in(&content.read(offset, SLOT_HEADER)));
+                self.on_block(instance, offset / BLOCK, slot_in(&content.read(offset, SLOT_HEADER + BODY_MAX)));
             }
             Some(_) => {}
         }
     }
 
     fn started(&mut self, process: ProcessId, view: &View<'_>) {
-        self.slots.retain(|(of, _, _), _| *of != process);
+        let before: BTreeMap<_, _> = self.slots.extract_if(.., |(of, _, _), _| *of == process).collect();
         for (file, content) in view.processes[process.0].disk.files() {
             let FileName::Witness { shard, list } = file else { continue };
             self.slots.insert((process, shard, list), blocks(content));
         }
         for (&instance, owed) in self.owed.iter().filter(|((of, _, _), _)| *of == process) {
-            let slots = self.slots.get(&instance);
-            let count = |rpc| slots.into_iter().flat_map(BTreeMap::values).filter(move |slot| slot.rpc == rpc);
-            let is_whole = |rpc| count(rpc).next().is_some_and(|slot| count(rpc).count() >= usize::from(slot.keys));
-            self.torn.extend(owed.iter().filter(|&&rpc| !is_whole(rpc)).map(|&rpc| (instance, rpc)));
+            let slots = |of: &BTreeMap<Instance, BTreeMap<u64, Slot>>| of.get(&instance).cloned().unwrap_or_default();
+            let (before, now) = (slots(&before), slots(&self.slots));
+            self.torn.extend(lost(&before, &now).filter(|rpc| owed.contains(rpc)).map(|rpc| (instance, rpc)));
         }
     }
 
@@ -207,7 +216,7 @@ mod tests {
     const OTHER: RpcId = RpcId { sequence: Sequence(77), ..RPC };
 
     fn one_of(rpc: RpcId, key_index: u8, keys: u8) -> Option<Slot> {
-        Some(Slot { rpc, key_index, keys })
+        Some(Slot { rpc, key_index, keys, bytes: body_hash(&[]) })
     }
 
     fn with_one() -> WitnessKeeps {
@@ -231,6 +240,16 @@ mod tests {
         watch.on_named(SHARD, RPC);
         watch.on_block(INSTANCE, 3, one_of(OTHER, 0, 1));
         assert_eq!(watch.take_violations(), Vec::<String>::new());
+    }
+
+    #[test]
+    fn what_a_loss_of_power_tore_is_lost_though_its_header_is_whole() {
+        let whole = one_of(RPC, 0, 1).expect("a slot");
+        let torn = Slot { bytes: body_hash(b"torn"), ..whole };
+        let of = |slot: Slot| BTreeMap::from([(3, slot)]);
+        assert_eq!(lost(&of(whole), &of(torn)).collect::<Vec<_>>(), [RPC]);
+        assert_eq!(lost(&of(whole), &BTreeMap::new()).collect::<Vec<_>>(), [RPC]);
+        assert_eq!(lost(&of(whole), &of(whole)).count(), 0);
     }
 
     #[test]
