@@ -11,6 +11,7 @@ use kasha_wire::frame::Kind;
 use kasha_wire::{AnswerView, Body, Configuration, Message, RequestView};
 
 use crate::checkers::records::Records;
+use crate::clock::SimTime;
 use crate::configurations::{Configurations, Cores};
 use crate::probes::Probes;
 use crate::tags;
@@ -27,6 +28,9 @@ pub struct CurrentWitnessList {
     attempts: BTreeMap<(RpcId, u32), (ShardId, ListVersion)>,
     /// What was answered under a list, and is not known to be synced.
     unsynced: BTreeMap<(ShardId, Epoch, ListVersion), BTreeSet<RpcId>>,
+    /// When a primary that obeyed the closing of a list was first seen to answer under it. What leaves at that moment may
+    /// have been answered earlier in the same turn, before the word came.
+    closing_since: BTreeMap<(ShardId, Epoch, ListVersion), SimTime>,
     violations: Vec<String>,
     checked: u64,
 }
@@ -39,11 +43,14 @@ impl CurrentWitnessList {
     }
 
     /// `obeys`: the configuration that its sender obeys, should that matter.
-    fn on_fast_answer(&mut self, rpc: RpcId, attempt: u32, epoch: Epoch, obeys: impl Fn() -> ConfigVersion) {
+    fn on_fast_answer(&mut self, now: SimTime, answer: &AnswerView<'_>, obeys: impl Fn() -> ConfigVersion) {
+        let &AnswerView { rpc, attempt, epoch, .. } = answer;
         let Some(&(shard, list)) = self.attempts.get(&(rpc, attempt)) else { return };
         let of_term = self.configurations.of_term(shard, epoch);
         let closing = of_term.iter().find(|(_, config)| config.closing && config.list == list);
-        if let Some((since, _)) = closing.filter(|(since, _)| obeys() >= since.version) {
+        if let Some((since, _)) = closing.filter(|(since, _)| obeys() >= since.version)
+            && *self.closing_since.entry((shard, epoch, list)).or_insert(now) < now
+        {
             self.violations.push(format!(
                 "current_witness_list: {shard} {epoch} answered {rpc} under {list}, which is being closed since {} (R6.2)",
                 since.version
@@ -101,7 +108,7 @@ impl Watch for CurrentWitnessList {
                     && !answer.synced
                 {
                     let status = || view.processes[sent.from.0].status().map(|status| status.configuration);
-                    self.on_fast_answer(answer.rpc, answer.attempt, answer.epoch, || status().unwrap_or_default());
+                    self.on_fast_answer(view.now, &answer, || status().unwrap_or_default());
                 }
             }
             // What it names is synced.
@@ -140,6 +147,8 @@ mod tests {
     use crate::checkers::records::tests::{RPC, SHARD, hold, segment, three_cores};
     use crate::configurations::tests::{configuration, tell};
 
+    const ANSWER: AnswerView<'_> = AnswerView { rpc: RPC, epoch: Epoch(1), attempt: 1, synced: false, result: &[] };
+
     fn watch() -> CurrentWitnessList {
         let mut watch = CurrentWitnessList::new(Configurations::default(), three_cores(), Records::default());
         watch.attempts.insert((RPC, 1), (SHARD, ListVersion(1)));
@@ -156,18 +165,30 @@ mod tests {
     fn no_answer_for_an_old_list() {
         let mut watch = watch();
         tell(&watch.configurations, &with_list(1, 1));
-        watch.on_fast_answer(RPC, 1, Epoch(1), ConfigVersion::default);
+        watch.on_fast_answer(SimTime(1), &ANSWER, ConfigVersion::default);
         assert_eq!(watch.take_violations(), Vec::<String>::new());
         tell(&watch.configurations, &with_list(2, 2));
-        watch.on_fast_answer(RPC, 1, Epoch(1), ConfigVersion::default);
+        watch.on_fast_answer(SimTime(1), &ANSWER, ConfigVersion::default);
         assert_eq!(watch.take_violations().len(), 1);
+    }
+
+    #[test]
+    fn no_answer_while_the_list_closes_but_in_the_turn_that_learned_of_it() {
+        let mut watch = watch();
+        let mut closing = with_list(2, 1);
+        closing.shards[0].closing = true;
+        tell(&watch.configurations, &closing);
+        for (now, obeyed, found) in [(1, 1, 0), (2, 2, 0), (2, 2, 0), (3, 2, 1)] {
+            watch.on_fast_answer(SimTime(now), &ANSWER, || ConfigVersion(obeyed));
+            assert_eq!(watch.take_violations().len(), found, "at {now}");
+        }
     }
 
     #[test]
     fn what_was_answered_is_synced_before_the_next_list() {
         for holders in [1..=1, 1..=2] {
             let mut watch = watch();
-            watch.on_fast_answer(RPC, 1, Epoch(1), ConfigVersion::default);
+            watch.on_fast_answer(SimTime(1), &ANSWER, ConfigVersion::default);
             holders.clone().for_each(|process| hold(&watch.records, process, segment(0), RPC));
             tell(&watch.configurations, &with_list(2, 2));
             watch.on_configuration(&with_list(2, 2));

@@ -136,7 +136,9 @@ fn lost<'a>(before: &'a BTreeMap<u64, Slot>, now: &'a BTreeMap<u64, Slot>) -> im
 /// Every block of a witness file.
 fn blocks(content: &Content) -> BTreeMap<u64, Slot> {
     let count = content.len() / BLOCK;
-    (1..count).filter_map(|block| Some((block, slot_in(&content.read(block * BLOCK, SLOT_HEADER + BODY_MAX))?))).collect()
+    (1..count)
+        .filter_map(|block| Some((block, slot_in(&content.read(block * BLOCK, SLOT_HEADER + BODY_MAX))?)))
+        .collect()
 }
 
 impl Watch for WitnessKeeps {
