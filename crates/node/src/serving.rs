@@ -195,17 +195,8 @@ impl Serving {
         }
     }
 
-    /// Names what is synced to every witness; one gc is under way at each (CURP 4.5).
-    fn collect_garbage(
-        &mut self,
-        core: &Core,
-        now: Tick,
-        shard: ShardId,
-        list: ListVersion,
-        synced: u64,
-        floor: ClusterTime,
-        out: &mut Effects,
-    ) {
+    /// What is synced is to be named to every witness.
+    fn note_synced(&mut self, synced: u64) {
         while let Some(touched) = self.touched.front().filter(|touched| touched.end <= synced) {
             for link in &mut self.witnesses {
                 if link.backlog.len() < GC_BACKLOG_MAX {
@@ -214,6 +205,17 @@ impl Serving {
             }
             self.touched.pop_front();
         }
+    }
+
+    /// Names it; one gc is under way at each witness (CURP 4.5).
+    fn collect_garbage(
+        &mut self,
+        core: &Core,
+        now: Tick,
+        (shard, list): (ShardId, ListVersion),
+        floor: ClusterTime,
+        out: &mut Effects,
+    ) {
         let patience = core.options.pace.retry * 4;
         for link in &mut self.witnesses {
             if link.in_flight.is_some_and(|(_, sent)| now.since(sent) < patience) || link.backlog.is_empty() {
@@ -283,7 +285,10 @@ impl Replica {
         let (synced, list) = (leader.shipping.synced(), leader.list);
         let Stage::Serving(serving) = &mut leader.stage else { return };
         let collected = if planted::is_on(Bug::GcBeforeSync) { u64::MAX } else { synced };
-        serving.collect_garbage(core, now, shard, list, collected, floor, out);
+        serving.note_synced(collected);
+        if !leader.shipping.has_company_soon(self.log.end().offset) {
+            serving.collect_garbage(core, now, (shard, list), floor, out);
+        }
         if now >= serving.housekeeping_at {
             serving.housekeeping_at = now.after(core.options.flush_interval);
             self.keep_house(core, synced, out);

@@ -53,6 +53,9 @@ impl Default for Pace {
     }
 }
 
+/// The next round is near when this part of the bytes that begin one has gathered.
+const COMPANY_PART: u64 = 4;
+
 /// A primary's replica set.
 #[derive(Clone, Debug)]
 pub struct Shipping {
@@ -73,6 +76,8 @@ pub struct Shipping {
     round: u64,
     /// Its end, while it is in flight.
     round_target: Option<u64>,
+    /// Whether it began in the last `pump`.
+    round_is_new: bool,
     /// Whether somebody waits for a round that has not begun yet.
     confirm_wanted: bool,
     /// Somebody waits for the log to be synced up to here.
@@ -98,6 +103,7 @@ impl Shipping {
             epoch_start: 0,
             round: 0,
             round_target: None,
+            round_is_new: false,
             confirm_wanted: false,
             wanted: 0,
             unsynced_since: None,
@@ -161,6 +167,13 @@ impl Shipping {
     #[must_use]
     pub fn is_in_flight(&self) -> bool {
         self.round_target.is_some()
+    }
+
+    /// Whether what can wait a moment should leave with a later append: none leaves in this turn, and the next one is not
+    /// far. A packet of its own costs both ends a system call and a turn.
+    #[must_use]
+    pub fn has_company_soon(&self, log_end: u64) -> bool {
+        log_end.saturating_sub(self.synced) > self.pace.sync_bytes / COMPANY_PART && !self.round_is_new
     }
 
     /// Somebody waits until the log is synced up to here: the next round begins as soon as none is in flight.
@@ -319,7 +332,8 @@ impl Shipping {
     /// Sends what is due. One round is in flight at a time; no timer ever holds back one that somebody waits for.
     pub fn pump(&mut self, now: Tick, log: &Log, out: &mut Effects) {
         let end = log.end().offset;
-        if self.round_target.is_none() && self.is_round_due(now, end) {
+        self.round_is_new = self.round_target.is_none() && self.is_round_due(now, end);
+        if self.round_is_new {
             self.round += 1;
             self.round_target = Some(end);
             (self.confirm_wanted, self.unsynced_since) = (false, None);

@@ -1,8 +1,9 @@
 //! One dialled connection: bytes out, whole frames in, and a reason when it ends.
 
+use std::io::{self, ErrorKind};
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use kasha_machine::Endpoint;
@@ -10,7 +11,7 @@ use kasha_types::{ClusterId, CoreId, Incarnation};
 use kasha_wire::message::is_handshake;
 use kasha_wire::{FRAME_HEADER_BYTES, FrameHeader, Message};
 use rustix::net::sockopt;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::AsyncReadExt;
 use tokio::net::TcpStream;
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::sync::mpsc;
@@ -36,9 +37,38 @@ pub(super) struct Dial {
     pub(super) address: SocketAddr,
     pub(super) cluster: Option<ClusterId>,
     pub(super) output: mpsc::UnboundedReceiver<Vec<u8>>,
-    /// Bytes handed over and not yet written.
-    pub(super) queued: Arc<AtomicUsize>,
+    pub(super) shared: Arc<Shared>,
     pub(super) events: mpsc::Sender<Event>,
+}
+
+/// What the driver and a connection's task have in common.
+#[derive(Debug, Default)]
+pub(super) struct Shared {
+    /// Bytes handed over and not yet written.
+    queued: AtomicUsize,
+    /// Where to write, once the greeting is out.
+    write: OnceLock<OwnedWriteHalf>,
+}
+
+impl Shared {
+    /// Bytes that wait to be written.
+    pub(super) fn queued(&self) -> usize {
+        self.queued.load(Ordering::Acquire)
+    }
+
+    /// These bytes are handed over to the task.
+    pub(super) fn hand_over(&self, bytes: usize) {
+        self.queued.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// Writes at once what the socket takes, if nothing waits before it; returns how much. What is left is the task's,
+    /// which also meets the error, if there is one, and tells of it.
+    pub(super) fn write_now(&self, bytes: &[u8]) -> usize {
+        match self.write.get() {
+            Some(write) if self.queued() == 0 => write.try_write(bytes).unwrap_or(0),
+            Some(_) | None => 0,
+        }
+    }
 }
 
 impl Dial {
@@ -65,7 +95,7 @@ impl Dial {
         };
         tokio::select! {
             ended = reader.run(read) => ended,
-            ended = write_all(write, &hello, &mut self.output, &self.queued) => ended.map_err(|error| error.to_string()),
+            ended = write_queued(write, &hello, &mut self.output, &self.shared) => ended.map_err(|error| error.to_string()),
         }
     }
 }
@@ -90,19 +120,34 @@ fn core_of(endpoint: Endpoint) -> Option<CoreId> {
     }
 }
 
-/// Ends well when the driver lets go of the connection.
-async fn write_all(
-    mut write: OwnedWriteHalf,
+/// Greets, and then writes what the driver could not. Ends well when the driver lets go of the connection.
+async fn write_queued(
+    write: OwnedWriteHalf,
     hello: &Message,
     output: &mut mpsc::UnboundedReceiver<Vec<u8>>,
-    queued: &AtomicUsize,
-) -> std::io::Result<()> {
+    shared: &Shared,
+) -> io::Result<()> {
     let mut bytes = Vec::new();
     hello.encode(&mut bytes);
-    write.write_all(&bytes).await?;
+    write_all(&write, &bytes).await?;
+    let write = shared.write.get_or_init(|| write);
     while let Some(bytes) = output.recv().await {
-        write.write_all(&bytes).await?;
-        queued.fetch_sub(bytes.len(), Ordering::Relaxed);
+        write_all(write, &bytes).await?;
+        shared.queued.fetch_sub(bytes.len(), Ordering::Release);
+    }
+    Ok(())
+}
+
+/// As tokio's, through a half that the driver uses too.
+async fn write_all(write: &OwnedWriteHalf, mut bytes: &[u8]) -> io::Result<()> {
+    while !bytes.is_empty() {
+        write.writable().await?;
+        match write.try_write(bytes) {
+            Ok(0) => return Err(ErrorKind::WriteZero.into()),
+            Ok(written) => bytes = &bytes[written..],
+            Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+            Err(error) => return Err(error),
+        }
     }
     Ok(())
 }
@@ -120,7 +165,7 @@ impl Reader {
         let mut buffer = Vec::with_capacity(READ_BYTES);
         let mut is_welcome = false;
         loop {
-            buffer.reserve(READ_BYTES);
+            buffer.reserve(READ_BYTES / 2);
             if read.read_buf(&mut buffer).await.map_err(|error| error.to_string())? == 0 {
                 return Err("the server closed the connection".to_owned());
             }
@@ -141,8 +186,10 @@ impl Reader {
                 whole += len;
             }
             if whole > 0 {
-                let rest = buffer.split_off(whole);
-                let bytes = std::mem::replace(&mut buffer, rest);
+                // A copy of what is whole costs less than a new buffer for every read.
+                let bytes = buffer[..whole].to_vec();
+                buffer.drain(..whole);
+                buffer.shrink_to(READ_BYTES);
                 let event = Event::Frames { from: self.from, link: self.link, bytes };
                 self.events.send(event).await.map_err(|_| "the client has stopped".to_owned())?;
             }

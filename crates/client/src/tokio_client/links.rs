@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use kasha_machine::turn::Shell;
@@ -12,10 +11,12 @@ use kasha_types::{ClusterId, LocalPosition};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
-use super::connection::{Dial, Event};
+use super::connection::{Dial, Event, Shared};
 
 /// Bytes that may wait for one connection; more are dropped, and sent again by the session.
 const OUTPUT_BYTES_MAX: usize = 8 * 1024 * 1024;
+/// Memory that a connection keeps for what a turn sends.
+const TURN_BYTES_KEPT: usize = 16 * 1024;
 const RECONNECT: Duration = Duration::from_millis(1);
 const RECONNECT_MAX: Duration = Duration::from_millis(500);
 
@@ -34,7 +35,7 @@ struct Link {
     number: u64,
     turn: Vec<u8>,
     output: mpsc::UnboundedSender<Vec<u8>>,
-    queued: Arc<AtomicUsize>,
+    shared: Arc<Shared>,
 }
 
 struct Failure {
@@ -56,11 +57,11 @@ impl Links {
             }
             self.count += 1;
             let (number, (sender, output)) = (self.count, mpsc::unbounded_channel());
-            let queued = Arc::new(AtomicUsize::new(0));
+            let shared = Arc::new(Shared::default());
             let (events, cluster) = (self.events.clone(), self.cluster);
-            let dial = Dial { to, link: number, address, cluster, output, queued: Arc::clone(&queued), events };
+            let dial = Dial { to, link: number, address, cluster, output, shared: Arc::clone(&shared), events };
             tokio::spawn(dial.run());
-            self.links.insert(to, Link { number, turn: Vec::new(), output: sender, queued });
+            self.links.insert(to, Link { number, turn: Vec::new(), output: sender, shared });
         }
         self.links.get_mut(&to)
     }
@@ -83,9 +84,15 @@ impl Links {
     /// One write per connection and turn.
     pub(super) fn flush(&mut self) {
         for link in self.links.values_mut().filter(|link| !link.turn.is_empty()) {
-            link.queued.fetch_add(link.turn.len(), Ordering::Relaxed);
-            // A connection that has just ended reports itself.
-            let _ = link.output.send(std::mem::take(&mut link.turn));
+            let written = link.shared.write_now(&link.turn);
+            if written < link.turn.len() {
+                let rest = link.turn[written..].to_vec();
+                link.shared.hand_over(rest.len());
+                // A connection that has just ended reports itself.
+                let _ = link.output.send(rest);
+            }
+            link.turn.clear();
+            link.turn.shrink_to(TURN_BYTES_KEPT);
         }
     }
 }
@@ -93,7 +100,7 @@ impl Links {
 impl Shell for Links {
     fn send(&mut self, to: Endpoint, head: &[u8], tail: &[u8]) {
         let Some(link) = self.dial(to) else { return };
-        let waiting = link.queued.load(Ordering::Relaxed) + link.turn.len();
+        let waiting = link.shared.queued() + link.turn.len();
         if waiting + head.len() + tail.len() <= OUTPUT_BYTES_MAX {
             link.turn.extend_from_slice(head);
             link.turn.extend_from_slice(tail);

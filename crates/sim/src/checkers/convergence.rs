@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use kasha_machine::FileName;
 use kasha_types::{SegmentId, ShardId};
+use kasha_wire::status::ReplicaStatus;
 use kasha_wire::{Configuration, MemberState};
 
 use crate::checkers::records::{SEGMENT_FREED_ENTRY, entries_in};
@@ -104,7 +105,10 @@ pub fn all_hold_what_is_synced(configuration: &Configuration, cores: &Cores, pro
             status.replicas.into_iter().find(|replica| replica.shard == shard.shard)
         };
         let Some(primary) = replica(shard.primary) else { return false };
-        shard.members.iter().all(|member| replica(member.node).is_some_and(|held| held.end.offset >= primary.synced))
+        // Its end does not tell: a member that was damaged is copied anew behind a tail that is up to date.
+        let is_whole = |held: ReplicaStatus| held.primary || held.state.starts_with("following");
+        let holds = |held: ReplicaStatus| held.end.offset >= primary.synced && is_whole(held);
+        shard.members.iter().all(|member| replica(member.node).is_some_and(holds))
     })
 }
 
