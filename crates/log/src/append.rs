@@ -241,7 +241,7 @@ impl GroupWriter<'_> {
             return self.log.entry(at);
         }
         let head = self.log.head.as_ref().expect("a head is open");
-        read_entry(&head.bytes[head.within(at.0)..self.at as usize], at.0)
+        read_entry(&head.bytes[head.within(at.0)..self.at as usize])
     }
 
     /// Whether it has no entry yet.

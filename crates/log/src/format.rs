@@ -37,6 +37,14 @@ const CRC_FROM: usize = 12;
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct EntryOffset(pub u64);
 
+impl EntryOffset {
+    /// Where the entry's payload lies, for naming it in a [`kasha_types::LogSlice`].
+    #[must_use]
+    pub fn payload(self) -> u64 {
+        self.0 + u64::from(ENTRY_HEADER_BYTES)
+    }
+}
+
 macro_rules! entry_kinds {
     ($($(#[$doc:meta])* $name:ident = $number:literal,)*) => {
         /// What an entry is. The numbers are on disk: never reuse one. 32 and above are reserved for transactions

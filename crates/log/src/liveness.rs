@@ -10,6 +10,7 @@ use kasha_types::SegmentId;
 use crate::Log;
 use crate::format::{EntryKind, EntryOffset, GroupHeader, entry_bytes, u32_at};
 use crate::segment::{Segment, live_segments};
+use crate::verify::read_entry;
 
 impl Log {
     /// The entry is needed no more: what replaced or ended it is in the log already. Once per entry.
@@ -18,9 +19,9 @@ impl Log {
     /// If its segment is gone, or more died there than was written: then an entry died twice.
     pub fn kill(&mut self, at: EntryOffset) {
         let id = self.segment_of(at.0);
-        assert!(self.segment(id).is_some(), "{at:?} died in a segment that is gone");
-        let bytes = entry_bytes(self.entry(at).payload.len());
-        self.mark_dead(id, u32::try_from(bytes).expect("within a segment"));
+        let segment = self.segment(id).unwrap_or_else(|| panic!("{at:?} died in a segment that is gone"));
+        let entry = read_entry(&segment.bytes[segment.within(at.0)..segment.used as usize]);
+        self.mark_dead(id, u32::try_from(entry_bytes(entry.payload.len())).expect("within a segment"));
     }
 
     /// A sealed segment without a live byte, all of which died at or below the synced offset, and that the log does

@@ -207,8 +207,11 @@ impl Log {
     /// If no committed entry can be there. An offset within an entry is not always noticed.
     #[must_use]
     pub fn entry(&self, at: EntryOffset) -> Entry<'_> {
-        let segment = self.segment(self.segment_of(at.0)).or_else(|| self.grave(at)).expect("the segment is here");
-        read_entry(&segment.bytes[segment.within(at.0)..segment.used as usize], at.0)
+        let segment = match &self.head {
+            Some(head) if at.0 >= head.base => head,
+            _ => self.segment(self.segment_of(at.0)).or_else(|| self.grave(at)).expect("the segment is here"),
+        };
+        read_entry(&segment.bytes[segment.within(at.0)..segment.used as usize])
     }
 
     fn grave(&self, at: EntryOffset) -> Option<&Segment> {

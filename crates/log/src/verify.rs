@@ -53,8 +53,6 @@ pub struct Entry<'a> {
     pub kind: EntryKind,
     /// Its bytes, meaningful to the owner of the kind.
     pub payload: &'a [u8],
-    /// Where the payload lies, for naming it in a [`kasha_types::LogSlice`].
-    pub payload_offset: u64,
 }
 
 /// Entries of one verified group, in order.
@@ -79,7 +77,7 @@ impl<'a> Iterator for Entries<'a> {
             return None;
         }
         let (at, rest) = (self.offset, self.rest);
-        let entry = read_entry(rest, at);
+        let entry = read_entry(rest);
         let len = crate::format::entry_bytes(entry.payload.len());
         self.rest = &rest[len..];
         self.offset += len as u64;
@@ -88,10 +86,10 @@ impl<'a> Iterator for Entries<'a> {
 }
 
 /// The entry at the start of verified bytes.
-pub(crate) fn read_entry(bytes: &[u8], offset: u64) -> Entry<'_> {
+pub(crate) fn read_entry(bytes: &[u8]) -> Entry<'_> {
     let kind = EntryKind::from_u8(bytes[0]).expect("an entry begins here");
     let payload = &bytes[ENTRY_HEADER_BYTES as usize..][..u32_at(bytes, 4) as usize];
-    Entry { kind, payload, payload_offset: offset + u64::from(ENTRY_HEADER_BYTES) }
+    Entry { kind, payload }
 }
 
 /// Checks the group that should begin `bytes`, at `offset` of the log. Its chain to the group before is the caller's.

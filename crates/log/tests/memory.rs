@@ -55,17 +55,8 @@ fn the_open_group_can_be_read_and_copied_from() {
     assert_eq!(group.read(fresh).payload, b"fresh");
     assert_eq!(group.read(committed[0]).payload, b"committed");
     assert_eq!(group.log().entry(committed[0]).kind, EntryKind::Object);
-    let part = |group: &kasha_log::GroupWriter<'_>, at, len| {
-        let offset = group.read(at).payload_offset;
-        Part::Log { offset, len }
-    };
-    let parts = [
-        part(&group, sealed, 2),
-        Part::Bytes(b"-"),
-        part(&group, committed[0], 9),
-        Part::Bytes(b"-"),
-        part(&group, fresh, 5),
-    ];
+    let part = |at: kasha_log::EntryOffset, len| Part::Log { offset: at.payload(), len };
+    let parts = [part(sealed, 2), Part::Bytes(b"-"), part(committed[0], 9), Part::Bytes(b"-"), part(fresh, 5)];
     let mixed = group.entry_parts(EntryKind::Completion, &parts);
     let room = group.room();
     assert_eq!(room, 1000 - entry_bytes(5) - entry_bytes(18));

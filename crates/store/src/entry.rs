@@ -127,7 +127,21 @@ pub(crate) enum Found<'a> {
     Tombstone(EntryOffset, Tombstone<'a>),
 }
 
-impl Found<'_> {
+impl<'a> Found<'a> {
+    pub(crate) fn table(&self) -> TableId {
+        match self {
+            Self::Object(_, object) => object.table,
+            Self::Tombstone(_, tombstone) => tombstone.table,
+        }
+    }
+
+    pub(crate) fn key(&self) -> &'a [u8] {
+        match self {
+            Self::Object(_, object) => object.key,
+            Self::Tombstone(_, tombstone) => tombstone.key,
+        }
+    }
+
     pub(crate) fn version(&self) -> u64 {
         match self {
             Self::Object(_, object) => object.version,

@@ -33,6 +33,20 @@ struct Prior {
     value: Option<(u64, u32)>,
 }
 
+impl Prior {
+    fn of(found: Found<'_>) -> Self {
+        match found {
+            Found::Object(at, object) => {
+                let value = Some((at.payload() + object.value_offset() as u64, object.value.len() as u32));
+                Self { at, version: object.version, oldest: object.oldest, value }
+            }
+            Found::Tombstone(at, tombstone) => {
+                Self { at, version: tombstone.version, oldest: tombstone.oldest, value: None }
+            }
+        }
+    }
+}
+
 /// One change of the index, so that a discarded group can be taken back.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Change {
@@ -127,16 +141,7 @@ impl Store {
     }
 
     fn prior(&self, group: &GroupWriter<'_>, table: TableId, key: &[u8]) -> Option<Prior> {
-        Some(match self.find(group, table, key)? {
-            Found::Object(at, object) => {
-                let payload = group.read(at).payload_offset;
-                let value = Some((payload + object.value_offset() as u64, object.value.len() as u32));
-                Prior { at, version: object.version, oldest: object.oldest, value }
-            }
-            Found::Tombstone(at, tombstone) => {
-                Prior { at, version: tombstone.version, oldest: tombstone.oldest, value: None }
-            }
-        })
+        self.find(group, table, key).map(Prior::of)
     }
 
     /// The version of a key's value; 0: it has none.
@@ -232,11 +237,12 @@ impl Store {
         key: &[u8],
         delta: i64,
     ) -> Result<(i64, u64, Change), Failed> {
-        let prior = self.prior(group, run.table, key);
-        let old = match self.find(group, run.table, key) {
+        let found = self.find(group, run.table, key);
+        let old = match found {
             Some(Found::Object(_, object)) => parse_number(object.value).ok_or(Failed::NotANumber)?,
             Some(Found::Tombstone(..)) | None => 0,
         };
+        let prior = found.map(Prior::of);
         let new = old.checked_add(delta).ok_or(Failed::Overflow)?;
         let mut digits = [0; NUMBER_BYTES_MAX];
         let digits = format_number(new, &mut digits);

@@ -35,7 +35,7 @@ impl Store {
                     if object.value.is_empty() {
                         return ReadResult::Whole; // its place may be the end of a segment, which names no byte
                     }
-                    let offset = log.entry(at).payload_offset + object.value_offset() as u64;
+                    let offset = at.payload() + object.value_offset() as u64;
                     ReadResult::Tail(LogSlice { shard: log.shard(), offset, len: object.value.len() as u32 })
                 }
                 Some(Found::Tombstone(..)) | None => {

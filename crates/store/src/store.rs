@@ -85,12 +85,15 @@ impl Store {
     }
 
     pub(crate) fn find<'l, E: Entries>(&self, entries: &'l E, table: TableId, key: &[u8]) -> Option<Found<'l>> {
-        let is_it = |at| match decode(entries.read_entry(at), at) {
-            Found::Object(_, object) => object.table == table && object.key == key,
-            Found::Tombstone(_, tombstone) => tombstone.table == table && tombstone.key == key,
+        let mut found = None;
+        let is_it = |at| {
+            let entry = decode(entries.read_entry(at), at);
+            let is_it = entry.table() == table && entry.key() == key;
+            found = is_it.then_some(entry);
+            is_it
         };
-        let at = self.index.find(key_hash(table, key), is_it)?;
-        Some(decode(entries.read_entry(at), at))
+        self.index.find(key_hash(table, key), is_it)?;
+        found
     }
 
     /// The newest entry on which a key's next result depends: of its value; without a value, of its tombstone or of the

@@ -86,7 +86,7 @@ impl Path<'_> {
         completion.encode_into(payload);
         let result = LogSlice {
             shard: self.shard,
-            offset: group.read(at).payload_offset + completion.result_offset() as u64,
+            offset: at.payload() + completion.result_offset() as u64,
             len: result.len() as u32,
         };
         let end = group.commit().end.offset; // E4
@@ -132,17 +132,17 @@ impl Path<'_> {
 
     /// A completion record that is in the log already. It may be unsynced: nothing else is known of when it ran.
     pub(super) fn recorded_at(&self, log: &Log, rpc: RpcId, place: Place) -> Recorded {
-        let entry = log.entry(EntryOffset(place.0));
-        let record = CompletionRecordRef::decode(entry.payload).expect("our own completion record");
-        let offset = entry.payload_offset + record.result_offset() as u64;
+        let at = EntryOffset(place.0);
+        let record = CompletionRecordRef::decode(log.entry(at).payload).expect("our own completion record");
+        let offset = at.payload() + record.result_offset() as u64;
         self.saved(rpc, place, offset, record.result.len())
     }
 
     /// What [`Bug::HitWithoutRecord`] answers: the result from where the operation key keeps it.
     pub(super) fn unrecorded_hit(&self, log: &Log, rpc: RpcId, place: Place) -> Recorded {
-        let entry = log.entry(EntryOffset(place.0));
-        let record = OperationKeyRecord::decode(entry.payload).expect("our own operation key");
-        let offset = entry.payload_offset + record.result_offset() as u64;
+        let at = EntryOffset(place.0);
+        let record = OperationKeyRecord::decode(log.entry(at).payload).expect("our own operation key");
+        let offset = at.payload() + record.result_offset() as u64;
         self.saved(rpc, place, offset, record.result.len())
     }
 
