@@ -2,13 +2,15 @@
 //!
 //! `test` is what CI runs, in stages; `tidy` is the part of `docs/style.md` that a program can check; `models` searches the
 //! models in `spec`; `mutants` plants every bug and says who catches it; `netlab` is a virtual network to play with;
-//! `process-tests` runs rounds of faults against real processes. They need the stock Rust toolchain only; git and Go are
-//! used where they are there. `fuzz` searches longer, and installs what it needs.
+//! `process-tests` runs rounds of faults against real processes; `instructions` counts what an operation costs. They need
+//! the stock Rust toolchain only; git, Go and Valgrind are used where they are there. `fuzz` searches longer, and installs
+//! what it needs.
 
 // A tool that runs other programs and times them: it is not a protocol, so clocks and threads are its business.
 #![allow(clippy::disallowed_methods)]
 
 mod fuzz;
+mod instructions;
 mod netlab;
 mod process_tests;
 mod source;
@@ -28,6 +30,7 @@ const USAGE: &str = "usage: cargo xtask test [--quick | --stage NAME]
        | mutants [--only BUG] [--seeds-factor N] [--first] [--everywhere SEEDS]
        | netlab …
        | process-tests [--help]
+       | instructions
        | fuzz [--target T] [--seconds N] [--sanitizer none|address]";
 
 enum Command {
@@ -40,6 +43,7 @@ enum Command {
     Mutants(Vec<String>),
     Fuzz(fuzz::Choice),
     ProcessTests(Vec<String>),
+    Instructions,
 }
 
 fn parse(arguments: &[&str]) -> Option<Command> {
@@ -53,6 +57,7 @@ fn parse(arguments: &[&str]) -> Option<Command> {
         ["mutants", rest @ ..] => Some(Command::Mutants(rest.iter().map(|&argument| argument.to_owned()).collect())),
         ["fuzz", options @ ..] => fuzz::parse(options).map(Command::Fuzz),
         ["process-tests", rest @ ..] => Some(Command::ProcessTests(rest.iter().map(|&word| word.to_owned()).collect())),
+        ["instructions"] => Some(Command::Instructions),
         _ => None,
     }
 }
@@ -72,6 +77,7 @@ fn main() -> ExitCode {
         Command::Mutants(arguments) => stages::mutants(&workspace, &arguments).map(|()| ExitCode::SUCCESS),
         Command::Fuzz(choice) => fuzz::run(&workspace, &choice).map(|()| ExitCode::SUCCESS),
         Command::ProcessTests(words) => process_tests::run(&workspace, &words),
+        Command::Instructions => instructions::run(&workspace).map(|()| ExitCode::SUCCESS),
     });
     match result {
         Ok(code) => code,

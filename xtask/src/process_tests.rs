@@ -64,7 +64,8 @@ impl Built {
     }
 }
 
-fn succeeds(program: &str, arguments: &[&str]) -> bool {
+/// Whether a program is there and does what it is asked.
+pub(crate) fn succeeds(program: &str, arguments: &[&str]) -> bool {
     let mut command = Command::new(program);
     command.args(arguments).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     command.status().is_ok_and(|status| status.success())

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use anyhow::{Result, anyhow, ensure};
 
+use crate::instructions;
 use crate::netlab;
 use crate::process_tests::Built;
 use crate::tidy;
@@ -44,12 +45,13 @@ const STAGES: &[Stage] = &[
     Stage { name: "tidy", budget: 10, is_quick: true, run: run_tidy },
     Stage { name: "clippy", budget: 180, is_quick: true, run: clippy },
     Stage { name: "build", budget: 240, is_quick: false, run: build },
-    Stage { name: "test", budget: 380, is_quick: true, run: test },
+    Stage { name: "test", budget: 285, is_quick: true, run: test },
     Stage { name: "models", budget: 50, is_quick: false, run: models },
     Stage { name: "docs", budget: 90, is_quick: false, run: docs },
     Stage { name: "sim", budget: 120, is_quick: false, run: sim },
     Stage { name: "planted", budget: 200, is_quick: false, run: planted },
     Stage { name: "process", budget: 210, is_quick: false, run: process },
+    Stage { name: "instructions", budget: 100, is_quick: false, run: count_instructions },
 ];
 
 /// Nobody waits longer for an answer than this: 25 minutes.
@@ -118,12 +120,12 @@ pub(crate) fn run(workspace: &Workspace, choice: &Choice) -> Result<()> {
             }
             Outcome::Skipped(why) => format!("  skipped: {why}"),
         };
-        table.push(format!("{name:<8}{seconds:>7.1} s, budget {budget:>4} s{note}"));
+        table.push(format!("{name:<13}{seconds:>7.1} s, budget {budget:>4} s{note}"));
         println!("{}", table[table.len() - 1]);
         warn_if_over(name, seconds, *budget);
     }
     if *choice == Choice::All {
-        println!("\n{}\n{:<8}{total:>7.1} s, budget {TOTAL_BUDGET:>4} s", table.join("\n"), "total");
+        println!("\n{}\n{:<13}{total:>7.1} s, budget {TOTAL_BUDGET:>4} s", table.join("\n"), "total");
         warn_if_over("total", total, TOTAL_BUDGET);
         ensure!(total <= 2.0 * TOTAL_BUDGET as f64, "{total:.0} s in all: nobody waits that long");
     }
@@ -289,6 +291,13 @@ fn process(workspace: &Workspace, watch: &Watch) -> Result<Outcome> {
     watch.run(&mut built.command(&["--seed", &seed, "--beyond", "--rounds", "1"]))?;
     watch.run(&mut built.command(&["--seed", &seed, "--minutes", PROCESS_MINUTES]))?;
     Ok(Outcome::Passed(passed_in(&lines)))
+}
+
+fn count_instructions(workspace: &Workspace, watch: &Watch) -> Result<Outcome> {
+    if workspace.package(instructions::FOLDER).is_none() {
+        return Ok(Outcome::Skipped("there is no tests/instructions in the workspace"));
+    }
+    Ok(instructions::check(workspace, watch)?.map_or(Outcome::Done, Outcome::Skipped))
 }
 
 #[cfg(test)]

@@ -40,6 +40,15 @@ impl Watch {
 
     /// Runs a program to its end, shows what it prints, and returns the lines of its standard output.
     pub(crate) fn run(&self, command: &mut Command) -> Result<Vec<String>> {
+        self.run_with(command, |line| print!("{line}"))
+    }
+
+    /// The same, with what it prints for us alone.
+    pub(crate) fn run_unseen(&self, command: &mut Command) -> Result<Vec<String>> {
+        self.run_with(command, |_| ())
+    }
+
+    fn run_with(&self, command: &mut Command, show: impl FnMut(&str)) -> Result<Vec<String>> {
         let program = Path::new(command.get_program()).file_name();
         let words = program.into_iter().chain(command.get_args()).map(|word| word.to_string_lossy());
         let shown = words.collect::<Vec<_>>().join(" ");
@@ -61,7 +70,7 @@ impl Watch {
                 }
             });
         }
-        let lines = relay(BufReader::new(child.stdout.take().expect("piped above")))?;
+        let lines = relay(BufReader::new(child.stdout.take().expect("piped above")), show)?;
         let status = child.wait()?;
         drop(ended);
         self.check().with_context(|| format!("`{shown}`"))?;
@@ -72,12 +81,12 @@ impl Watch {
     }
 }
 
-fn relay(mut from: impl BufRead) -> Result<Vec<String>> {
+fn relay(mut from: impl BufRead, mut show: impl FnMut(&str)) -> Result<Vec<String>> {
     let mut lines = Vec::new();
     let mut bytes = Vec::new();
     while from.read_until(b'\n', &mut bytes)? > 0 {
         let line = String::from_utf8_lossy(&bytes);
-        print!("{line}");
+        show(&line);
         lines.push(line.trim_end().to_owned());
         bytes.clear();
     }

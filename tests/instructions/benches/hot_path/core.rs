@@ -1,0 +1,135 @@
+//! One core and a shell without sockets and files.
+
+use std::net::SocketAddr;
+
+use kasha_machine::{Disk, Effects, Endpoint, FileName, Held, Input, Machine, turn};
+use kasha_node::{Node, NodeOptions};
+use kasha_types::{ClusterId, CoreId, LocalPosition, NodeId, Tick};
+use kasha_wire::{FRAME_HEADER_BYTES, FrameHeader};
+
+/// More turns in a row than any commit needs.
+const COMMIT_ROUNDS_MAX: usize = 8;
+
+/// Kinds are numbers below.
+const KINDS: usize = 64;
+
+/// The kind of a frame, or of its head.
+pub fn kind_of(frame: &[u8]) -> u8 {
+    frame[11]
+}
+
+pub fn address() -> SocketAddr {
+    SocketAddr::from(([127, 0, 0, 1], 1))
+}
+
+/// What one turn of the event loop gives a core.
+#[derive(Clone)]
+pub struct Turn {
+    pub now: Tick,
+    /// Whole frames, as a connection's buffer has them, and whose they are.
+    pub received: Vec<(Endpoint, Vec<u8>)>,
+}
+
+struct NoFiles;
+
+impl Disk for NoFiles {
+    fn list(&self) -> Vec<FileName> {
+        Vec::new()
+    }
+    fn read(&self, _: FileName) -> std::io::Result<Option<Vec<u8>>> {
+        Ok(None)
+    }
+}
+
+/// Throws everything away, once it is counted.
+pub struct Sink {
+    /// Frames by their kind.
+    pub frames: [u64; KINDS],
+    pub bytes: u64,
+    commits: Vec<LocalPosition>,
+    /// In a rehearsal the frames are needed.
+    pub kept: Option<Vec<(Endpoint, Vec<u8>)>>,
+}
+
+impl Sink {
+    pub fn new() -> Self {
+        Self { frames: [0; KINDS], bytes: 0, commits: Vec::new(), kept: None }
+    }
+}
+
+impl turn::Shell for Sink {
+    fn send(&mut self, to: Endpoint, head: &[u8], tail: &[u8]) {
+        self.frames[usize::from(kind_of(head))] += 1;
+        self.bytes += (head.len() + tail.len()) as u64;
+        if let Some(kept) = &mut self.kept {
+            kept.push((to, [head, tail].concat()));
+        }
+    }
+    fn write(&mut self, _: FileName, _: u64, bytes: &[u8]) {
+        self.bytes += bytes.len() as u64;
+    }
+    fn replace(&mut self, _: FileName, bytes: &[u8]) {
+        self.bytes += bytes.len() as u64;
+    }
+    fn truncate(&mut self, _: FileName, _: u64) {}
+    fn remove(&mut self, _: FileName) {}
+    fn commit(&mut self, to: LocalPosition, _: bool) {
+        self.commits.push(to);
+    }
+    fn flush(&mut self) {}
+    fn route(&mut self, _: Endpoint, _: SocketAddr) {}
+    fn disconnect(&mut self, to: Endpoint) {
+        panic!("{to:?} is disconnected");
+    }
+    fn stop(&mut self, why: &str) {
+        panic!("{why}");
+    }
+}
+
+pub struct Core {
+    node: Node,
+    effects: Effects,
+    held: Held,
+    pub sink: Sink,
+}
+
+impl Core {
+    pub fn start(id: NodeId) -> Self {
+        let options = NodeOptions::new(ClusterId(1), CoreId { node: id, core: 0 }, vec![address()], address());
+        let mut effects = Effects::new();
+        let node = Node::start(options, &NoFiles, Tick(1), &mut effects).expect("there are no files to refuse");
+        Self { node, effects, held: Held::new(), sink: Sink::new() }
+    }
+
+    /// What the event loop does between two polls, without sockets and files: a write holds as soon as it is made, as
+    /// it does under `replicated` durability.
+    pub fn turn(&mut self, Turn { now, received }: &Turn) {
+        let now = *now;
+        for (from, bytes) in received {
+            self.receive(now, *from, bytes);
+        }
+        if self.node.next_deadline().is_some_and(|deadline| deadline <= now) {
+            self.node.step(now, Input::Tick, &mut self.effects);
+        }
+        for _ in 0..COMMIT_ROUNDS_MAX {
+            turn::finish(now, &mut self.node, &mut self.effects, &mut self.held, &mut self.sink);
+            if self.sink.commits.is_empty() {
+                return;
+            }
+            for commit in self.sink.commits.drain(..) {
+                self.node.step(now, Input::Durable(commit), &mut self.effects);
+            }
+        }
+        panic!("commits cause commits without end");
+    }
+
+    fn receive(&mut self, now: Tick, from: Endpoint, mut bytes: &[u8]) {
+        while !bytes.is_empty() {
+            let header = FrameHeader::parse(bytes).expect("a frame").expect("a whole header");
+            let (frame, rest) = bytes.split_at(FRAME_HEADER_BYTES + header.payload_len);
+            let payload = header.check(frame).expect("an intact frame");
+            self.node.step(now, Input::Frame { from, kind: header.kind, payload }, &mut self.effects);
+            bytes = rest;
+        }
+    }
+}

@@ -1,0 +1,92 @@
+//! What clients send.
+
+use kasha_machine::Endpoint;
+use kasha_types::{AckedBelow, ClientId, ClusterTime, ConnId, Epoch, ListVersion, RpcId, Sequence, ShardId, TableId};
+use kasha_wire::body::BodyHead;
+use kasha_wire::frame::Kind;
+use kasha_wire::hot::{Envelope, ReadView, RequestView};
+use kasha_wire::{Body, Read, Update};
+
+pub const SHARD: ShardId = ShardId(0);
+pub const TABLE: TableId = TableId(1);
+pub const EPOCH: Epoch = Epoch(1);
+pub const LIST: ListVersion = ListVersion(1);
+/// Coordinators give them out in order.
+pub const CLIENTS: u64 = 64;
+/// Keys that hold values, and as many that hold numbers.
+pub const KEYS: u64 = 10_000;
+
+/// Shares no divisor with `KEYS`: a walk in such steps meets each key once, in no order that a map could like.
+const STEP: u64 = 7919;
+
+const VALUE: [u8; 100] = [b'v'; 100];
+
+/// What an operation does to the key whose turn it is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Operation {
+    Put,
+    Increment,
+    Read,
+}
+
+/// The n-th operation of a run, of client `n % CLIENTS`.
+#[derive(Clone, Copy)]
+pub struct Nth(pub u64);
+
+impl Nth {
+    fn client(self) -> u64 {
+        1 + self.0 % CLIENTS
+    }
+
+    pub fn connection(self) -> Endpoint {
+        Endpoint::Conn(ConnId(self.client()))
+    }
+
+    fn key(self, operation: Operation) -> String {
+        let prefix = if operation == Operation::Increment { "count" } else { "user" };
+        format!("{prefix}{:012}", self.0 * STEP % KEYS)
+    }
+
+    /// Its body, which acknowledges all but the last `unacknowledged` of the client's earlier ones.
+    fn body(self, operation: Operation, unacknowledged: u64) -> Vec<u8> {
+        let sequence = 1 + self.0 / CLIENTS;
+        let head = BodyHead {
+            rpc: RpcId { client: ClientId(self.client()), sequence: Sequence(sequence) },
+            acknowledgement: AckedBelow(sequence.saturating_sub(unacknowledged).max(1)),
+            lease_expiry: ClusterTime(200_000),
+            not_after: ClusterTime(0),
+            table: TABLE,
+        };
+        let key = self.key(operation);
+        let update = match operation {
+            Operation::Put => Update::Put { key: key.as_bytes(), value: &VALUE },
+            Operation::Increment => Update::Increment { key: key.as_bytes(), delta: 1 },
+            Operation::Read => unreachable!("a read has no body"),
+        };
+        let mut body = Vec::new();
+        Body::encode(&head, None, &update, &mut body);
+        body
+    }
+
+    /// The frame of an update, as `Request` or `Record`.
+    pub fn update(self, kind: Kind, operation: Operation, list: ListVersion, unacknowledged: u64) -> Vec<u8> {
+        let mut frame = Vec::new();
+        RequestView::encode(kind, &envelope(list), &self.body(operation, unacknowledged), &mut frame);
+        frame
+    }
+
+    pub fn read(self) -> Vec<u8> {
+        let (mut arguments, mut frame) = (Vec::new(), Vec::new());
+        let key = self.key(Operation::Read);
+        let read = Read::Get { key: key.as_bytes() };
+        read.encode_arguments(&mut arguments);
+        let envelope = envelope(ListVersion::NONE);
+        let view = ReadView { envelope, read_id: self.0, table: TABLE, code: read.code(), arguments: &arguments };
+        view.encode(&mut frame);
+        frame
+    }
+}
+
+fn envelope(list: ListVersion) -> Envelope {
+    Envelope { shard: SHARD, epoch: EPOCH, list, cluster_time: ClusterTime(1000), attempt: 1 }
+}

@@ -1,0 +1,168 @@
+//! A cluster that plays a load once, without being counted, and writes down what each core was given.
+//!
+//! A core is a deterministic machine: another one that is given the same turns does the same. So the counted one can meet
+//! the acks of a member and the gcs of a primary, at the moments when they come in earnest, and nothing but the core itself
+//! runs while it is counted.
+
+use kasha_machine::Endpoint;
+use kasha_types::{ClientId, ClusterId, ClusterTime, ConfigVersion, CoreId, Incarnation, NodeId, Slot, Tick, limits};
+use kasha_wire::frame::Kind;
+use kasha_wire::{
+    Configuration, Durability, Member, MemberState, Message, NodeInfo, ShardConfig, ShardPhase, TableInfo, Tablet,
+};
+
+use crate::core::{Core, Turn, address};
+use crate::load::{EPOCH, KEYS, LIST, Nth, Operation, SHARD, TABLE};
+
+/// How long a turn takes: far below what calls for a heartbeat or a sync that nobody waits for.
+const TURN_NANOS: u64 = 20_000;
+
+/// Turns of 10 ms until members are attached and witnesses in service.
+const SETTLING_TURNS: u32 = 40;
+const SETTLING_NANOS: u64 = 10_000_000;
+
+/// Operations of one turn while keys are written for the first time.
+const WARM_BATCH: u64 = 64;
+
+/// The primary is node 1. With `faults` 1, node 2 is its backup and its witness.
+pub struct Rehearsal {
+    cores: Vec<Core>,
+    /// What each core will receive in its next turn.
+    arriving: Vec<Vec<(Endpoint, Vec<u8>)>>,
+    /// What each core was given.
+    turns: Vec<Vec<Turn>>,
+    now: Tick,
+    faults: u8,
+    /// Operations so far.
+    operations: u64,
+}
+
+impl Rehearsal {
+    /// A cluster that serves.
+    pub fn new(faults: u8) -> Self {
+        let ids = 1..=u16::from(faults) + 1;
+        let mut cores: Vec<Core> = ids.map(|id| Core::start(NodeId(id))).collect();
+        cores.iter_mut().for_each(|core| core.sink.kept = Some(Vec::new()));
+        let (arriving, turns) = (vec![Vec::new(); cores.len()], vec![Vec::new(); cores.len()]);
+        let mut this = Self { cores, arriving, turns, now: Tick(1_000_000_000), faults, operations: 0 };
+        for (version, phase) in [(1, ShardPhase::Recovering), (2, ShardPhase::Serving)] {
+            let configuration = configuration(faults, version, phase);
+            this.everybody_hears(&Message::ConfigurationIs { configuration });
+            this.everybody_hears(&Message::HeartbeatAnswer {
+                sent: this.now,
+                lease_millis: 60_000,
+                cluster_time: ClusterTime(1000),
+                clients_below: ClientId(1000),
+            });
+            for _ in 0..SETTLING_TURNS {
+                this.turn(SETTLING_NANOS);
+            }
+        }
+        this
+    }
+
+    /// The same, with every key written.
+    pub fn warm(faults: u8, operation: Operation) -> Self {
+        let mut this = Self::new(faults);
+        this.update(operation, KEYS, WARM_BATCH, 0);
+        // What it left behind is synced, and its names are gone from the witness.
+        for _ in 0..SETTLING_TURNS {
+            this.turn(SETTLING_NANOS);
+        }
+        this
+    }
+
+    /// So many updates, `batch` in a turn; each of them reaches the primary and the witness at the same time.
+    pub fn update(&mut self, operation: Operation, count: u64, batch: u64, unacknowledged: u64) {
+        for n in self.operations..self.operations + count {
+            let list = if self.faults > 0 { LIST } else { kasha_types::ListVersion::NONE };
+            let frame = |kind| (Nth(n).connection(), Nth(n).update(kind, operation, list, unacknowledged));
+            self.arriving[0].push(frame(Kind::Request));
+            for witness in &mut self.arriving[1..] {
+                witness.push(frame(Kind::Record));
+            }
+            if (n + 1 - self.operations).is_multiple_of(batch) {
+                self.turn(TURN_NANOS);
+            }
+        }
+        self.turn(TURN_NANOS);
+        self.operations += count;
+    }
+
+    /// So many reads.
+    pub fn read(&mut self, count: u64, batch: u64) {
+        for n in 0..count {
+            self.arriving[0].push((Nth(n).connection(), Nth(n).read()));
+            if (n + 1).is_multiple_of(batch) {
+                self.turn(TURN_NANOS);
+            }
+        }
+    }
+
+    /// The last `count` updates come once more.
+    pub fn repeat(&mut self, operation: Operation, count: u64, batch: u64, unacknowledged: u64) {
+        self.operations -= count;
+        self.update(operation, count, batch, unacknowledged);
+    }
+
+    /// The turns of a node so far.
+    pub fn turns_of(&self, node: u16) -> &[Turn] {
+        &self.turns[usize::from(node) - 1]
+    }
+
+    fn everybody_hears(&mut self, message: &Message) {
+        let mut frame = Vec::new();
+        message.encode(&mut frame);
+        self.arriving.iter_mut().for_each(|arriving| arriving.push((Endpoint::Coordinator, frame.clone())));
+    }
+
+    /// Everybody has a turn; what is sent in it arrives in the next.
+    fn turn(&mut self, nanos: u64) {
+        self.now = Tick(self.now.0 + nanos);
+        let arrived: Vec<_> = self.arriving.iter_mut().map(std::mem::take).collect();
+        for (index, received) in arrived.into_iter().enumerate() {
+            let turn = Turn { now: self.now, received };
+            self.cores[index].turn(&turn);
+            self.turns[index].push(turn);
+            let from = Endpoint::Core(core_id(index));
+            for (to, frame) in self.cores[index].sink.kept.iter_mut().flat_map(|kept| kept.drain(..)) {
+                if let Some(to) = (0..self.arriving.len()).find(|&other| to == Endpoint::Core(core_id(other))) {
+                    self.arriving[to].push((from, frame));
+                }
+            }
+        }
+    }
+}
+
+fn core_id(index: usize) -> CoreId {
+    CoreId { node: NodeId(u16::try_from(index + 1).expect("a few nodes")), core: 0 }
+}
+
+fn configuration(faults: u8, version: u64, phase: ShardPhase) -> Configuration {
+    let ids = || (1..=u16::from(faults) + 1).map(NodeId);
+    let node = |node| NodeInfo { node, incarnation: Incarnation(1), cores: vec![address()], alive: true };
+    let member = |node| Member { node, state: MemberState::Complete, since: ConfigVersion(1) };
+    let witnesses = if phase == ShardPhase::Serving { ids().skip(1).collect() } else { Vec::new() };
+    Configuration {
+        cluster: ClusterId(1),
+        version: ConfigVersion(version),
+        faults,
+        durability: Durability::Replicated,
+        min_backups: 0,
+        coordinator: address(),
+        nodes: ids().map(node).collect(),
+        shards: vec![ShardConfig {
+            shard: SHARD,
+            epoch: EPOCH,
+            primary: NodeId(1),
+            phase,
+            members: ids().map(member).collect(),
+            recover_from: Vec::new(),
+            witnesses,
+            list: LIST,
+            closing: false,
+        }],
+        tables: vec![TableInfo { table: TABLE, name: "default".into() }],
+        tablets: vec![Tablet { table: TABLE, first: Slot(0), last: Slot(limits::SLOTS - 1), shard: SHARD }],
+    }
+}
