@@ -96,6 +96,9 @@ fn note_ratios(section: &mut Section, faults: u8, measured: &[Vec<Measured>]) {
             section.detail(format!("throughput.f{faults}.c{clients}.kasha/{name}.updates"), throughput);
             if clients == CLIENTS_MAX {
                 section.ratio(format!("throughput.f{faults}.{name}/kasha.cpu"), cpu);
+                let points = if name == "sync" { sync } else { unreplicated };
+                let alike = per(cpu_at(points, kasha.batch()), kasha.cpu_us());
+                section.ratio(format!("throughput.f{faults}.{name}/kasha.cpu_at_equal_batch"), alike);
                 section.ratio(format!("throughput.f{faults}.kasha/{name}.updates"), throughput);
             }
         }
@@ -105,6 +108,23 @@ fn note_ratios(section: &mut Section, faults: u8, measured: &[Vec<Measured>]) {
         (fast, updates) = (fast + point.tally.fast, updates + point.tally.updates);
     }
     section.ratio(format!("throughput.f{faults}.kasha.fast_path"), per(fast as f64, updates as f64));
+}
+
+/// What an update costs a mode when so many come in a turn: what a turn costs is shared by them, so that the cost of one
+/// is linear in the reciprocal. Between the points that were measured; beyond them, that of the last one.
+fn cpu_at(points: &[Measured], batch: f64) -> f64 {
+    let mut points: Vec<(f64, f64)> = points.iter().map(|point| (1.0 / point.batch(), point.cpu_us())).collect();
+    points.sort_by(|a, b| a.0.total_cmp(&b.0));
+    interpolated(&points, 1.0 / batch)
+}
+
+fn interpolated(points: &[(f64, f64)], x: f64) -> f64 {
+    let after = points.partition_point(|&(at, _)| at < x);
+    match (after.checked_sub(1).map(|before| points[before]), points.get(after)) {
+        (Some((x0, y0)), Some(&(x1, y1))) => y0 + (y1 - y0) * (x - x0) / (x1 - x0),
+        (Some((_, y)), None) | (None, Some(&(_, y))) => y,
+        (None, None) => f64::NAN,
+    }
 }
 
 fn plots(measured: &[Vec<Measured>]) -> Vec<Plot> {
@@ -125,4 +145,17 @@ fn plots(measured: &[Vec<Measured>]) -> Vec<Plot> {
         plot("throughput", "Updates a second", "updates/s", series(Measured::throughput)),
         plot("throughput-cpu", "The primary's processor time", "µs for an update", series(Measured::cpu_us)),
     ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn between_two_points_lies_the_line_through_them() {
+        let points = [(0.1, 1.0), (0.2, 3.0), (1.0, 4.0)];
+        for (x, y) in [(0.0, 1.0), (0.1, 1.0), (0.15, 2.0), (0.6, 3.5), (2.0, 4.0)] {
+            assert!((interpolated(&points, x) - y).abs() < 1e-9, "{x}");
+        }
+    }
 }

@@ -13,6 +13,7 @@ use super::load::Round;
 use super::{Callers, RivalsOptions};
 use crate::limits::LATENCY_MAX_NANOS;
 use crate::report::Machine;
+use crate::targets::{judge, table};
 
 /// A store and how it is used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,13 +46,6 @@ impl Mode {
         }
     }
 }
-
-/// What the design aims at: a ratio's key, whether it is to be small, and the bound.
-const TARGETS: [(&str, bool, f64); 3] = [
-    ("rivals.500us.kasha-fsync/etcd.p50", true, 0.5),
-    ("rivals.500us.kasha-f1/redis-wait1.p50", true, 0.55),
-    ("rivals.500us.c64.kasha-f2/redis-wait2.throughput", false, 1.0),
-];
 
 /// What is counted from the start on, and compared before and after a round.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -283,15 +277,10 @@ impl fmt::Display for RivalsReport {
         }
         writeln!(f, "\n{:<58} {:>7}", "ratio", "figure")?;
         for (key, ratio) in ratios {
-            let target = TARGETS.iter().find(|(wanted, ..)| wanted == key);
-            let verdict = target.map_or_else(String::new, |&(_, is_small, bound)| {
-                let is_met = if is_small { *ratio <= bound } else { *ratio >= bound };
-                let (sign, met) = (if is_small { "<=" } else { ">=" }, if is_met { "met" } else { "missed" });
-                format!("   target {sign} {bound}: {met}")
-            });
-            writeln!(f, "{key:<58} {ratio:>7.3}{verdict}")?;
+            writeln!(f, "{key:<58} {ratio:>7.3}")?;
         }
-        Ok(())
+        let judged = judge(ratios);
+        if judged.is_empty() { Ok(()) } else { write!(f, "\n{}", table(&judged)) }
     }
 }
 
@@ -330,11 +319,9 @@ mod tests {
         near("rivals.500us.kasha-f1/redis-wait1.p99", 0.75);
         near("rivals.500us.c64.kasha-f2/redis-wait2.throughput", 1.0);
         near("rivals.500us.c64.kasha-f2/redis-wait2.cpu", 5.0 / 6.0);
-        for (key, ..) in TARGETS {
-            assert!(report.ratios.contains_key(key), "{key}");
-        }
-        let text = report.to_string();
-        assert!(text.contains("target >= 1: met") && text.contains("target <= 0.55: missed"), "{text}");
+        let met: Vec<_> = judge(&report.ratios).iter().map(|judged| judged.met).collect();
+        assert_eq!(met, [true, false, true]);
+        assert!(report.to_string().contains("MISSED"));
         assert!((report.results[0].server_cpu_us - 10.0).abs() < 1e-9, "a millisecond for a hundred updates");
         assert!(
             (report.results[0].client_cpu_us - 20.0).abs() < 1e-9 && (report.results[0].packets - 4.0).abs() < 1e-9
