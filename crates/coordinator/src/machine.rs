@@ -95,6 +95,7 @@ impl Coordinator {
             leases.register(now, info.node, info.cores.len(), assume);
         }
         let log = Log::start(found, &state, out);
+        let waiters = TableWaiters::new(state.configuration.version);
         Ok(Self {
             node_lease: options.node_lease,
             lower_lease_bound: (own_bound < state.lease_bound_millis).then(|| (now.after(granted), own_bound)),
@@ -108,7 +109,7 @@ impl Coordinator {
             clients,
             clock,
             links: BTreeMap::new(),
-            waiters: TableWaiters::default(),
+            waiters,
             push_to: BTreeSet::new(),
             changed: true,
             last_step: now,
@@ -492,20 +493,17 @@ impl Coordinator {
         if self.state.configuration.shards.is_empty() || self.log.is_backed_up() {
             return;
         }
+        let drops = matches!(command, TableCommand::Drop(_));
         self.commit(&Command::Table { client, sequence, command });
+        if drops {
+            self.waiters.dropped(self.state.configuration.version);
+        }
         self.waiters.wait(from, client, sequence);
     }
 
-    /// The configuration that every core which may answer a client is known to obey: because it may hold a lease, or,
-    /// however long it has been lost, because it holds the only complete copy of a shard, and needs nobody to go on.
-    fn known_everywhere(&self) -> ConfigVersion {
-        let holds_only_copy = |node: NodeId| {
-            self.state.configuration.shards.iter().any(|shard| {
-                let mut complete = shard.members.iter().filter(|member| member.state == MemberState::Complete);
-                complete.next().is_some_and(|member| member.node == node) && complete.next().is_none()
-            })
-        };
-        let may_answer = self.state.configuration.nodes.iter().filter(|info| info.alive || holds_only_copy(info.node));
+    /// The configuration that every core which may hold a lease is known to obey.
+    fn known_by_alive(&self) -> ConfigVersion {
+        let may_answer = self.state.configuration.nodes.iter().filter(|info| info.alive);
         let cores = may_answer.flat_map(|info| {
             (0..u8::try_from(info.cores.len()).expect("at most CORES_MAX")).map(|core| CoreId { node: info.node, core })
         });
@@ -515,11 +513,24 @@ impl Coordinator {
             .unwrap_or(self.state.configuration.version)
     }
 
+    /// A primary that is lost needs no lease to execute updates: its witnesses or its members complete them, however long
+    /// it has not heard of us. That is over when its shard serves in a new term, which has frozen a witness and fenced the
+    /// members (section 7): until then no word of a dropped table leaves (E1).
+    fn is_every_deposed_primary_harmless(&self) -> bool {
+        self.state.configuration.shards.iter().all(|shard| {
+            let has_served = shard.phase == ShardPhase::Serving || shard.recover_from.is_empty();
+            has_served && !repair::needs_fail_over(&self.state, shard)
+        })
+    }
+
     fn answer_table_requests(&mut self, out: &mut Effects) {
-        if self.waiters.is_empty() {
+        if self.waiters.is_settled() {
             return;
         }
-        let known = self.known_everywhere();
+        let known = self.known_by_alive();
+        if self.is_every_deposed_primary_harmless() {
+            self.waiters.settled(known);
+        }
         let answers: Vec<(Endpoint, Message)> = (self.waiters.take_known(&self.state, known).into_iter())
             .map(|(to, answer)| {
                 let (client, sequence, outcome) = (answer.client, answer.sequence, answer.outcome.clone());

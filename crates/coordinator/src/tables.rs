@@ -37,12 +37,31 @@ struct Waiter {
 }
 
 /// Who waits for an answer that is committed.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct TableWaiters {
     waiters: Vec<Waiter>,
+    /// The first and the last drop that somebody who goes on without us may not know of. Whatever was committed from the
+    /// first on would tell of it.
+    unsettled: Option<(ConfigVersion, ConfigVersion)>,
 }
 
 impl TableWaiters {
+    /// Nobody waits. An earlier process may have committed drops up to this version.
+    pub(crate) fn new(version: ConfigVersion) -> Self {
+        Self { waiters: Vec::new(), unsettled: Some((ConfigVersion(0), version)) }
+    }
+
+    /// This version has a table less.
+    pub(crate) fn dropped(&mut self, version: ConfigVersion) {
+        let first = self.unsettled.map_or(version, |(first, _)| first);
+        self.unsettled = Some((first, version));
+    }
+
+    /// Every core that we count on knows this version, and nobody else can serve.
+    pub(crate) fn settled(&mut self, known: ConfigVersion) {
+        self.unsettled = self.unsettled.filter(|&(_, last)| last > known);
+    }
+
     /// `to` waits for the answer of (client, sequence); once, however often it asks.
     pub(crate) fn wait(&mut self, to: Endpoint, client: ClientId, sequence: u64) {
         self.waiters.retain(|waiter| waiter.client != client);
@@ -56,8 +75,9 @@ impl TableWaiters {
         self.waiters.retain(|waiter| waiter.to != end);
     }
 
-    pub(crate) fn is_empty(&self) -> bool {
-        self.waiters.is_empty()
+    /// Nobody waits, and nobody would have to.
+    pub(crate) fn is_settled(&self) -> bool {
+        self.waiters.is_empty() && self.unsettled.is_none()
     }
 
     /// Takes those whose answer every core that could serve knows of.
@@ -71,6 +91,7 @@ impl TableWaiters {
             let answer = state.table_answer(waiter.client).filter(|answer| answer.sequence == waiter.sequence);
             match answer {
                 Some(answer) if answer.version > known => true,
+                Some(answer) if self.unsettled.is_some_and(|(first, _)| answer.version >= first) => true,
                 Some(answer) => {
                     answers.push((waiter.to, answer));
                     false

@@ -576,6 +576,48 @@ fn a_drop_waits_for_the_only_copy_of_a_shard_however_long_that_is_lost() {
     assert_eq!(outcome(&world.ask(CLIENT, &drop)), Some(TableOutcome::Dropped(TableId(2))));
 }
 
+/// Found by a review: the lost primary and its witness, which both do not know of the drop, complete updates of the table
+/// until the new primary has frozen that witness.
+#[test]
+fn e1_a_drop_waits_until_no_deposed_primary_can_execute() {
+    let mut world = World::serving(3, 1, 1);
+    let (client, _, _) = open(&mut world);
+    world.ask(CLIENT, &table(client, 1, TableCommand::Create("a".into())));
+    world.run(200);
+    world.hidden.insert(world.shard(0).primary.0);
+    world.reporting = false;
+    let drop = table(client, 2, TableCommand::Drop("a".into()));
+    world.ask(CLIENT, &drop);
+    world.run(10_000);
+    let shard = world.shard(0).clone();
+    assert!(!world.hidden.contains(&shard.primary.0), "{shard:?}");
+    assert_eq!(shard.phase, Recovering);
+    assert_eq!(outcome(&world.ask(CLIENT, &drop)), None, "no witness need be frozen yet");
+    let (other, _, _) = open(&mut world);
+    let create = table(other, 1, TableCommand::Create("a".into()));
+    world.ask(CLIENT, &create);
+    world.run(200);
+    assert_eq!(outcome(&world.ask(CLIENT, &create)), None, "it would tell of the drop");
+    world.reporting = true;
+    world.run(1_000);
+    assert_eq!(world.shard(0).phase, Serving);
+    assert!(matches!(outcome(&world.ask(CLIENT, &drop)), Some(TableOutcome::Dropped(_))));
+    assert!(matches!(outcome(&world.ask(CLIENT, &create)), Some(TableOutcome::Created(_))));
+}
+
+/// A table more is no danger: whoever does not know it refuses it.
+#[test]
+fn a_new_table_waits_for_those_who_are_alive_only() {
+    let mut world = World::serving(3, 3, 0);
+    let (client, _, _) = open(&mut world);
+    world.hidden.insert(world.shard(0).primary.0);
+    world.run(10_000);
+    let create = table(client, 1, TableCommand::Create("a".into()));
+    world.ask(CLIENT, &create);
+    world.run(500);
+    assert!(matches!(outcome(&world.ask(CLIENT, &create)), Some(TableOutcome::Created(_))));
+}
+
 #[test]
 fn impossible_table_requests_are_refused_with_a_text() {
     let mut world = World::serving(3, 1, 1);

@@ -34,7 +34,7 @@ impl Node {
         if known.is_none() {
             self.witnesses.on_first_configuration(&mut self.core, &configuration, out);
             for replica in self.replicas.values_mut() {
-                replica.judge_boot(&self.core);
+                replica.judge_boot(&mut self.core, out);
             }
         }
         for config in &configuration.shards {

@@ -354,6 +354,7 @@ impl Replica {
                 if !self.meta.intact {
                     hit(Probe::IntactByAllReports);
                     self.meta.intact = true; // everybody has reported: what we hold is all there is (R5.5)
+                    self.meta.acknowledged = self.meta.acknowledged.min(self.log.end().offset);
                     self.save_meta(core, out);
                 }
             }

@@ -50,6 +50,8 @@ pub(crate) struct Replica {
     pub held: u64,
     /// Segments on file that are not part of the log: behind damage, or without marks. They go with the log.
     stray: Vec<SegmentId>,
+    /// The files hold less than they did, and it is not judged yet what that means.
+    lost_something: bool,
     /// Up to where every member is known to hold the log.
     pub known_synced: u64,
     /// Ends of the log at commits that are not known to hold yet.
@@ -84,6 +86,7 @@ impl Replica {
             written: 0,
             held: 0,
             stray: Vec::new(),
+            lost_something: false,
             known_synced: 0,
             marks: VecDeque::new(),
             freed: Vec::new(),
@@ -132,9 +135,9 @@ impl Replica {
         Ok(replica)
     }
 
-    /// What the state of the files says of what they held (R5.5), and what of them must go.
+    /// What the state of the files says of what they held (R5.5).
     fn judge_load(&mut self, report: &LoadReport, seen: Vec<SegmentId>, out: &mut Effects) {
-        let (shard, end) = (self.shard, self.log.end().offset);
+        let end = self.log.end().offset;
         let lost_acknowledged = end < self.meta.acknowledged;
         for (is_so, probe) in [
             (lost_acknowledged, Probe::AcknowledgedLost),
@@ -145,36 +148,53 @@ impl Replica {
                 hit(probe);
             }
         }
-        // Damage at the end is what a loss of power leaves: all before it is there.
-        self.meta.intact &= report.damage.is_none() && !lost_acknowledged;
+        // A torn end is what any crash leaves: all before it is there.
+        self.lost_something = report.damage.is_some() || lost_acknowledged;
+        self.meta.intact &= !self.lost_something;
         self.meta.complete &= self.log.absent().is_empty();
         let held: Vec<_> = self.log.segments().map(|(segment, _)| segment).collect();
-        let mut stray: Vec<_> = seen.into_iter().filter(|segment| !held.contains(segment)).collect();
-        if report.damage.is_some() && self.meta.complete {
-            // The marks say first that something was lost; then what lies behind the damage goes, newest first.
-            let mut bytes = Vec::new();
-            self.meta.encode(&mut bytes);
-            let data = out.span(&bytes);
-            out.push(Effect::Replace { file: FileName::Replica(shard), data });
-            for segment in stray.drain(..).rev() {
-                out.push(Effect::Remove { file: FileName::Segment { shard, segment } });
-            }
+        self.stray = seen.into_iter().filter(|segment| !held.contains(segment)).collect();
+        if report.torn_bytes > 0 && report.damage.is_none() {
+            self.cut_head_file(out);
         }
-        if (report.torn_bytes > 0 || report.damage.is_some())
-            && let Some((segment, used)) = self.log.segments().max_by_key(|&(id, _)| id)
-        {
-            out.push(Effect::Truncate { file: FileName::Segment { shard, segment }, len: u64::from(used) });
-        }
-        self.stray = stray;
         (self.written, self.held) = (end, end);
     }
 
-    /// Once the durability is known: power was lost since the log was last known to be whole (R5.5).
-    pub fn judge_boot(&mut self, core: &Core) {
-        let is_known = self.meta.boot == core.options.boot || planted::is_on(Bug::BootIgnored);
-        if core.durability() == Durability::Replicated && !is_known {
+    /// Bytes behind the log's end are none of it.
+    fn cut_head_file(&self, out: &mut Effects) {
+        if let Some((segment, used)) = self.log.segments().max_by_key(|&(id, _)| id) {
+            let file = FileName::Segment { shard: self.shard, segment };
+            out.push(Effect::Truncate { file, len: u64::from(used) });
+        }
+    }
+
+    /// Once the durability is known: what a loss of power means, and what was lost besides (R5.5).
+    pub fn judge_boot(&mut self, core: &mut Core, out: &mut Effects) {
+        let durability = core.durability();
+        let power_lost = self.meta.boot != core.options.boot;
+        if durability == Durability::Replicated && power_lost && !planted::is_on(Bug::BootIgnored) {
             hit(Probe::ReplicaLostPower);
             self.meta.intact = false;
+        }
+        if !std::mem::take(&mut self.lost_something) {
+            return;
+        }
+        // No loss of power takes what was fsynced, and nothing else of ours takes anything: the disk lies. What is left may
+        // lack any part of what was synced. So it is nobody's log, though all others be lost, until it is copied anew; the
+        // files stay as they are, for whoever can read more of them.
+        let fsynced_is_lost = durability == Durability::Fsync && self.log.end().offset < self.meta.acknowledged;
+        if !power_lost || fsynced_is_lost {
+            hit(Probe::DamageUnexplained);
+            self.meta.complete = false;
+            return self.save_meta(core, out);
+        }
+        if self.meta.complete {
+            // The marks say first that something was lost; then what lies behind the damage goes, newest first.
+            self.save_meta(core, out);
+            for segment in std::mem::take(&mut self.stray).into_iter().rev() {
+                core.remove(FileName::Segment { shard: self.shard, segment }, out);
+            }
+            self.cut_head_file(out);
         }
     }
 

@@ -7,6 +7,7 @@ use std::collections::VecDeque;
 use kasha_exactly_once::{ExpiryFloorEntry, ScanCursor};
 use kasha_log::{EntryKind, EntryOffset, Log, Purpose, entry_bytes};
 use kasha_machine::{Effects, Endpoint, Gate};
+use kasha_replication::Company;
 use kasha_types::planted::{self, Bug};
 use kasha_types::probe::{Probe, hit};
 use kasha_types::{ClientId, ClusterTime, CoreId, KeyHash, ListVersion, NodeId, RpcId, ShardId, Tick};
@@ -53,6 +54,8 @@ struct WitnessLink {
     core: CoreId,
     /// The gc under way.
     in_flight: Option<(u64, Tick)>,
+    /// A round began while it was: the backlog waits for no other.
+    missed_company: bool,
     backlog: Vec<GcEntry>,
 }
 
@@ -96,7 +99,7 @@ pub(crate) struct Serving {
 fn links(core: &Core, config: &ShardConfig) -> Vec<WitnessLink> {
     let configuration = core.configuration.as_ref().expect("a configuration promoted us");
     let cores = config.witnesses.iter().filter_map(|&node| configuration.core_of(node, config.shard));
-    cores.map(|core| WitnessLink { core, in_flight: None, backlog: Vec::new() }).collect()
+    cores.map(|core| WitnessLink { core, in_flight: None, missed_company: false, backlog: Vec::new() }).collect()
 }
 
 fn has_enough_members(configuration: &Configuration, config: &ShardConfig) -> bool {
@@ -207,20 +210,26 @@ impl Serving {
         }
     }
 
-    /// Names it; one gc is under way at each witness (CURP 4.5).
+    /// Names it; one gc is under way at each witness (CURP 4.5), and leaves with a round where one is near.
     fn collect_garbage(
         &mut self,
         core: &Core,
         now: Tick,
         (shard, list): (ShardId, ListVersion),
         floor: ClusterTime,
+        company: Company,
         out: &mut Effects,
     ) {
         let patience = core.options.pace.retry * 4;
         for link in &mut self.witnesses {
-            if link.in_flight.is_some_and(|(_, sent)| now.since(sent) < patience) || link.backlog.is_empty() {
+            if link.in_flight.is_some_and(|(_, sent)| now.since(sent) < patience) {
+                link.missed_company |= company == Company::Now && !link.backlog.is_empty();
                 continue;
             }
+            if link.backlog.is_empty() || (company == Company::Soon && !link.missed_company) {
+                continue;
+            }
+            link.missed_company = false;
             if link.in_flight.is_some() {
                 hit(Probe::GcUnanswered);
             }
@@ -286,9 +295,8 @@ impl Replica {
         let Stage::Serving(serving) = &mut leader.stage else { return };
         let collected = if planted::is_on(Bug::GcBeforeSync) { u64::MAX } else { synced };
         serving.note_synced(collected);
-        if !leader.shipping.has_company_soon(self.log.end().offset) {
-            serving.collect_garbage(core, now, (shard, list), floor, out);
-        }
+        let company = leader.shipping.company(self.log.end().offset);
+        serving.collect_garbage(core, now, (shard, list), floor, company, out);
         if now >= serving.housekeeping_at {
             serving.housekeeping_at = now.after(core.options.flush_interval);
             self.keep_house(core, synced, out);

@@ -7,7 +7,9 @@ use kasha_exactly_once::ExpiryFloorEntry;
 use kasha_log::{EntryKind, Log, LogConfig, Purpose};
 use kasha_machine::{Endpoint, FileName};
 use kasha_types::limits::SEGMENT_BYTES;
-use kasha_types::{AttachId, ClusterTime, ConfigVersion, CoreId, Epoch, Incarnation, LogPosition, NodeId, SegmentId};
+use kasha_types::{
+    AttachId, BootId, ClusterTime, ConfigVersion, CoreId, Epoch, Incarnation, LogPosition, NodeId, SegmentId,
+};
 use kasha_wire::codec::Bytes;
 use kasha_wire::frame::{FRAME_HEADER_BYTES, Kind};
 use kasha_wire::hot::{self, AppendView, Appended};
@@ -280,16 +282,43 @@ fn a_floor_that_goes_down_is_passed_over() {
 /// that lacks nothing. It was taken, and the other members were cut to match it.
 #[test]
 fn r5_5_a_log_whose_only_segment_is_gone_is_not_an_empty_one() {
+    let mut files = files_of_five();
+    files.0.retain(|file, _| !matches!(file, FileName::Segment { .. }));
+    let mut core = again(files, None);
+    assert!(!is_intact(&mut core), "it has lost all that it acknowledged, and says that it has not");
+    assert!(!fence(&mut core).1, "nobody may take it for the whole log, though nobody else be left");
+}
+
+/// Found by a review: the good rest was deleted before anybody could look at it, and if no other copy was left, what
+/// precedes the damage was served.
+#[test]
+fn r5_5_a_damaged_log_is_nobodys_log_and_stays_on_file_unless_power_was_lost() {
+    let segment = FileName::Segment { shard: SHARD, segment: SegmentId(0) };
+    let mut files = files_of_five();
+    files.0.get_mut(&segment).expect("a segment")[60] ^= 1;
+    let mut core = again(files.clone(), None);
+    assert_eq!((is_intact(&mut core), fence(&mut core).1), (false, false));
+    assert_eq!(core.shell.files.0[&segment], files.0[&segment], "whoever can read more of it");
+    // A loss of power may have left such a file, under `replicated`: then what all others hold decides (R5.5).
+    let mut core = again(files, Some(BootId(77)));
+    assert_eq!((is_intact(&mut core), fence(&mut core).1), (false, true));
+}
+
+/// What a backup of five groups has on file, whole.
+fn files_of_five() -> common::Files {
     let mut core = backup(&their_log(5));
     assert!(is_intact(&mut core));
-    let mut files = core.shell.files;
-    let again = |files| {
-        let mut core = Core::start_with(files, 1 << 30, |options| options.incarnation = Incarnation((2 << 32) | 1));
-        let members = [(2, MemberState::Complete, 1), (1, MemberState::Complete, 1)];
-        core.message(Message::ConfigurationIs { configuration: of_two(1, &members) });
-        core
-    };
-    assert!(is_intact(&mut again(files.clone())));
-    files.0.retain(|file, _| !matches!(file, FileName::Segment { .. }));
-    assert!(!is_intact(&mut again(files)), "it has lost all that it acknowledged, and says that it has not");
+    let files = core.shell.files;
+    assert!(is_intact(&mut again(files.clone(), None)));
+    files
+}
+
+/// The next process of that backup, after a loss of power if its boot is another one.
+fn again(files: common::Files, boot: Option<BootId>) -> Core {
+    let mut core = Core::start_with(files, 1 << 30, |options| {
+        (options.incarnation, options.boot) = (Incarnation((2 << 32) | 1), boot.unwrap_or(options.boot));
+    });
+    let members = [(2, MemberState::Complete, 1), (1, MemberState::Complete, 1)];
+    core.message(Message::ConfigurationIs { configuration: of_two(1, &members) });
+    core
 }

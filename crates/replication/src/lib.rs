@@ -18,4 +18,4 @@ mod shipping;
 pub use election::{Choice, Election, FenceReport, Quorum};
 pub use meta::{MetaError, ReplicaMeta};
 pub use peer::{MemberCore, Peer, PeerState, Progress};
-pub use shipping::{CLOSING_MARK, Pace, Shipping, history_of};
+pub use shipping::{CLOSING_MARK, Company, Pace, Shipping, history_of};

@@ -53,6 +53,17 @@ impl Default for Pace {
     }
 }
 
+/// What goes to all members at the same time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Company {
+    /// A round that began in the last `pump`.
+    Now,
+    /// The next one, which is near.
+    Soon,
+    /// Nothing that one should wait for.
+    None,
+}
+
 /// The next round is near when this part of the bytes that begin one has gathered.
 const COMPANY_PART: u64 = 4;
 
@@ -169,11 +180,15 @@ impl Shipping {
         self.round_target.is_some()
     }
 
-    /// Whether what can wait a moment should leave with a later append: none leaves in this turn, and the next one is not
-    /// far. A packet of its own costs both ends a system call and a turn.
+    /// With what a message to a member that can wait a moment would leave. A packet of its own costs both ends a system
+    /// call and a turn.
     #[must_use]
-    pub fn has_company_soon(&self, log_end: u64) -> bool {
-        log_end.saturating_sub(self.synced) > self.pace.sync_bytes / COMPANY_PART && !self.round_is_new
+    pub fn company(&self, log_end: u64) -> Company {
+        match log_end.saturating_sub(self.synced) > self.pace.sync_bytes / COMPANY_PART {
+            _ if self.round_is_new => Company::Now,
+            true => Company::Soon,
+            false => Company::None,
+        }
     }
 
     /// Somebody waits until the log is synced up to here: the next round begins as soon as none is in flight.

@@ -2,7 +2,7 @@
 
 use kasha_log::{EntryKind, Log, LogConfig, Purpose};
 use kasha_machine::{Effect, Effects};
-use kasha_replication::{CLOSING_MARK, FenceReport, MemberCore, Pace, Peer, PeerState, Shipping, history_of};
+use kasha_replication::{CLOSING_MARK, Company, FenceReport, MemberCore, Pace, Peer, PeerState, Shipping, history_of};
 use kasha_types::{AttachId, ConfigVersion, CoreId, Epoch, Incarnation, LogPosition, NodeId, SegmentId, ShardId, Tick};
 use kasha_wire::frame::{FRAME_HEADER_BYTES, Kind};
 use kasha_wire::hot::{AppendView, Appended};
@@ -207,6 +207,27 @@ fn what_nobody_waits_for_is_batched_and_what_somebody_waits_for_is_not() {
     shipping.want_synced(log.end().offset);
     pump(&mut shipping, &log, at(7));
     assert!(shipping.is_in_flight(), "somebody waits");
+}
+
+/// What was named to nobody for want of company would hold witnesses' slots for ever.
+#[test]
+fn company_is_waited_for_only_while_a_round_is_near() {
+    let (mut shipping, mut log) = (shipping(), log(2));
+    shipping.set_members([member(1, false, 0), member(2, false, 0)]);
+    attach(&mut shipping, &log, 2);
+    assert_eq!(shipping.company(log.end().offset), Company::None, "little is unsynced: the next round may be far");
+    while log.end().offset <= Pace::default().sync_bytes / 4 {
+        append(&mut log);
+    }
+    assert_eq!(shipping.company(log.end().offset), Company::Soon, "the next round comes within `sync_interval`");
+    shipping.want_synced(log.end().offset);
+    pump(&mut shipping, &log, at(1));
+    assert_eq!(shipping.company(log.end().offset), Company::Now, "it leaves in this turn");
+    pump(&mut shipping, &log, at(1));
+    assert_eq!(shipping.company(log.end().offset), Company::Soon, "it has left");
+    shipping.on_own_durable(log.end().offset);
+    acknowledge(&mut shipping, 2, log.end().offset, 1);
+    assert_eq!(shipping.company(log.end().offset), Company::None, "all is synced");
 }
 
 #[test]

@@ -81,6 +81,8 @@ probes! {
     TornTail = "load: torn tail dropped",
     /// Damage before the tail: what lies behind it does not count.
     DamagedLog = "load: damage before the tail",
+    /// R5.5: what no loss of power takes is lost: the replica is nobody's log until it is copied anew.
+    DamageUnexplained = "load: lost what no loss of power takes",
     /// A log is cut at a group boundary.
     LogCut = "log: cut",
     /// A cut takes away what was noted as acknowledged.

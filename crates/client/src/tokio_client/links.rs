@@ -141,3 +141,56 @@ impl Shell for Links {
         unreachable!("a session never stops its process: {why}");
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use kasha_types::{CoreId, NodeId};
+    use kasha_wire::{FRAME_HEADER_BYTES, FrameHeader};
+    use tokio::io::AsyncReadExt;
+    use tokio::net::TcpListener;
+
+    use super::*;
+
+    const CHUNK: usize = 64 * 1024;
+    const CHUNKS: usize = 100;
+
+    /// More than the sockets hold at once, to a peer that reads nothing before all of it was sent; then, when nothing is
+    /// left, a little more, which is written at once.
+    #[tokio::test]
+    async fn bytes_keep_their_order_whoever_writes_them() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let (events, _events) = mpsc::channel(8);
+        let mut links = Links::new(None, events);
+        let to = Endpoint::Core(CoreId { node: NodeId(1), core: 0 });
+        links.route(to, listener.local_addr().expect("an address"));
+        let send = |links: &mut Links, number: usize| {
+            Shell::send(links, to, &[number as u8; CHUNK], &[]);
+            links.flush();
+        };
+        send(&mut links, 0);
+        let (mut peer, _) = listener.accept().await.expect("it dials");
+        for number in 1..CHUNKS {
+            tokio::task::yield_now().await;
+            send(&mut links, number);
+        }
+        let shared = Arc::clone(&links.links[&to].shared);
+        assert!(shared.queued() > 0, "more than the sockets hold");
+        let mut greeting = [0; FRAME_HEADER_BYTES];
+        peer.read_exact(&mut greeting).await.expect("a greeting");
+        let header = FrameHeader::parse(&greeting).expect("a frame").expect("whole");
+        let mut got = vec![0; header.payload_len];
+        peer.read_exact(&mut got).await.expect("the rest of it");
+        got.resize(CHUNKS * CHUNK, 0);
+        peer.read_exact(&mut got).await.expect("all of it");
+        while shared.queued() > 0 {
+            tokio::task::yield_now().await;
+        }
+        assert!(got.chunks(CHUNK).enumerate().all(|(number, chunk)| chunk.iter().all(|&byte| byte == number as u8)));
+        Shell::send(&mut links, to, b"at once", &[]);
+        links.flush();
+        assert_eq!(shared.queued(), 0);
+        let mut last = [0; 7];
+        peer.read_exact(&mut last).await.expect("the last");
+        assert_eq!(&last, b"at once");
+    }
+}
