@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use kasha_machine::Rng;
+use kasha_machine::{FileName, Rng};
 use kasha_types::{ConfigVersion, NodeId, ShardId};
 use kasha_wire::Durability;
 
@@ -274,12 +274,38 @@ impl Nemesis {
     }
 
     fn damage(&mut self, world: &mut World, node: HostId, time: u64) {
+        if self.rng.chance(1, 2) && self.damage_witness(world, time) {
+            return;
+        }
         world.kill(node);
-        if world.damage(node) {
+        if world.damage(node, |_| true) {
             world.probes.hit("nemesis: damaged file");
             self.lost_at = Some(world.now);
         }
         self.later(world.now.after(time), Step::Start(node));
+    }
+
+    /// A primary dies with one of its witnesses, which is back first, with a damaged file: the next term reads it before
+    /// the coordinator can replace it. False: there is no other witness, and the shard would wait for that file for ever.
+    fn damage_witness(&mut self, world: &mut World, time: u64) -> bool {
+        let Some(Parts { shard, primary, witnesses, .. }) = self.parts() else { return false };
+        if witnesses.len() < 2 || witnesses.contains(&primary) {
+            return false;
+        }
+        let witness = *self.rng.pick(&witnesses);
+        self.kill_for(world, primary, time);
+        world.kill(witness);
+        let of_witness = |file: &FileName| match *file {
+            FileName::Witness { shard: of, .. } | FileName::WitnessMode { shard: of, .. } => of == shard,
+            FileName::Segment { .. } | FileName::Replica(_) | FileName::Core | FileName::Coordinator(_) => false,
+        };
+        if world.damage(witness, of_witness) {
+            world.probes.hit("nemesis: damaged witness");
+            self.lost_at = Some(world.now);
+        }
+        let soon = self.rng.below(self.lease / 4);
+        self.later(world.now.after(soon), Step::Start(witness));
+        true
     }
 
     /// Nobody dies: the primary's lease ends, and the others hear it. Updates go on, reads wait for a round.
