@@ -227,6 +227,13 @@ impl Nemesis {
                 let longest = if self.rng.chance(1, 2) { self.lease / 4 } else { self.lease / 40 };
                 let time = self.rng.below(longest);
                 self.kill_for(world, node, time);
+                if self.rng.chance(1, 3) {
+                    // Others meet its new process before the coordinator tells them of it.
+                    let untold = time + self.rng.below(self.lease / 4);
+                    let nodes = self.hosts.nodes.iter().filter(|&&host| host != node);
+                    let cuts = nodes.map(|&host| (self.hosts.coordinator, host)).collect();
+                    self.cut_for(world, cuts, untold);
+                }
             }
             Act::TornTurn => {
                 world.probes.hit("nemesis: torn turn");

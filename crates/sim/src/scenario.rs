@@ -239,6 +239,9 @@ pub fn plan(scenario: Scenario, rng: &mut Rng) -> (Shape, Intensity) {
         Scenario::Crash => intensity = quiet(Acts { crash: 1, ..none }),
         Scenario::FastRestart => {
             intensity = quiet(Acts { fast_restart: 1, ..none });
+            // Who is back is attached when it says so, and again when its primary is told so: what belongs to the first
+            // time may come after the second.
+            (intensity.duplication, intensity.stray_delay) = (200_000, millis(rng.between(50, 400)));
             if rng.chance(1, 2) {
                 // Nobody is told, and the next frame finds another process.
                 (intensity.silent_close, intensity.loss) = (800_000, rng.between(10_000, 60_000));
