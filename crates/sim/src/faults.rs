@@ -10,7 +10,7 @@ use kasha_machine::{FileName, Rng};
 use kasha_types::{ConfigVersion, NodeId, ShardId};
 use kasha_wire::Durability;
 
-use crate::checkers::convergence::{all_hold_what_is_synced, is_copying};
+use crate::checkers::convergence::{all_hold_what_is_synced, is_copying, is_freed_meanwhile};
 use crate::clock::{SimTime, micros, millis};
 use crate::configurations::{Configurations, Cores, what_lacks};
 use crate::intensity::Act;
@@ -27,6 +27,9 @@ pub const COORDINATOR_AWAY_LONG: u64 = millis(60_000);
 const LOOK_FOR_COPY_EVERY: u64 = micros(200);
 /// For so many leases.
 const LOOK_FOR_COPY_LEASES: u64 = 20;
+
+/// How often it is looked at whether something is freed.
+const LOOK_FOR_FREED_EVERY: u64 = millis(10);
 
 /// How often it is looked at whether the coordinator has told something new.
 const LOOK_FOR_NEWS_EVERY: u64 = micros(50);
@@ -68,6 +71,12 @@ enum Step {
     /// As soon as the coordinator tells a configuration after this one, its machine loses power.
     KillCoordinatorTelling {
         told: ConfigVersion,
+        until: SimTime,
+    },
+    /// As soon as the primary's log says that something is freed that this node never had, it is started.
+    StartWhenFreed {
+        host: HostId,
+        shard: ShardId,
         until: SimTime,
     },
     /// As soon as a joiner has a part of what it copies, everything is killed.
@@ -276,6 +285,7 @@ impl Nemesis {
             Act::ListChange => self.list_change(world),
             Act::Damage if self.may_lose_a_copy(world) => self.damage(world, node, time),
             Act::Unheard => self.unheard(world, time),
+            Act::Away => self.away(world),
             Act::Damage | Act::Power | Act::Blackout | Act::BlackoutReplicated | Act::CoordinatorMinute => {}
         }
     }
@@ -320,6 +330,34 @@ impl Nemesis {
         let Some(Parts { primary, .. }) = self.parts() else { return };
         world.probes.hit("nemesis: primary unheard by the coordinator");
         self.cut_for(world, both_ways(primary, &[self.hosts.coordinator]), time.max(self.lease * 2));
+    }
+
+    fn away(&mut self, world: &mut World) {
+        let Some(Parts { shard, backups, .. }) = self.parts() else { return };
+        if backups.is_empty() || !self.all_up(world) {
+            return;
+        }
+        world.probes.hit("nemesis: backup away");
+        let host = *self.rng.pick(&backups);
+        if self.rng.chance(1, 2) {
+            let time = self.rng.between(self.lease * 3 / 2, self.lease * 6);
+            return self.kill_for(world, host, time);
+        }
+        world.kill(host);
+        self.later(world.now, Step::StartWhenFreed { host, shard, until: world.now.after(self.lease * 10) });
+    }
+
+    /// It is back as soon as something is freed that it never had: while it is attached, that goes.
+    fn start_when_freed(&mut self, world: &mut World, (host, shard): (HostId, ShardId), until: SimTime) {
+        let index = self.hosts.nodes.iter().position(|&node| node == host).expect("a node");
+        let node = NodeId(u16::try_from(index + 1).expect("few"));
+        let latest = self.configurations.latest();
+        let is_freed = |latest: &_| is_freed_meanwhile(latest, &self.cores, world.processes(), (shard, node));
+        if world.now >= until || latest.is_some_and(|latest| is_freed(&latest)) {
+            world.start(host);
+        } else {
+            self.later(world.now.after(LOOK_FOR_FREED_EVERY), Step::StartWhenFreed { host, shard, until });
+        }
     }
 
     fn blackout(&mut self, world: &mut World) {
@@ -563,6 +601,7 @@ impl Nemesis {
             }
             Step::KillCoordinatorTelling { told, until } => self.kill_coordinator_if_telling(world, told, until),
             Step::KillAllCopying { until } => self.kill_if_copying(world, until),
+            Step::StartWhenFreed { host, shard, until } => self.start_when_freed(world, (host, shard), until),
             Step::Resume(host) => world.resume(host),
             Step::Speed(host) => world.set_slowness(host, 1),
             Step::Cut(cuts) => cuts.into_iter().for_each(|(from, to)| world.network.cut(from, to)),
