@@ -57,6 +57,9 @@ const STAGES: &[Stage] = &[
 /// Nobody waits longer for an answer than this: 25 minutes.
 const TOTAL_BUDGET: u64 = 25 * 60;
 
+/// Runs that together reach every probe of the production code.
+const REACH: &str = "regressions/reach.txt";
+
 /// Seeds of one simulator stage.
 const SIM_SEEDS: u64 = 600;
 
@@ -252,6 +255,9 @@ fn sim(workspace: &Workspace, watch: &Watch) -> Result<Outcome> {
     ensure!(first == second, "seed {start} gave two different runs:\n{first:#?}\n{second:#?}");
     println!("seed {start} gave the same run twice");
     simulate(SIM_SEEDS)?;
+    println!("kasha sim --runs {REACH}");
+    let mut command = Command::new(workspace.target.join("release/kasha"));
+    watch.run(command.current_dir(&workspace.root).args(["sim", "--runs", REACH]))?;
     Ok(Outcome::Done)
 }
 

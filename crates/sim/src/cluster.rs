@@ -42,9 +42,6 @@ use crate::world::World;
 
 const CLUSTER: ClusterId = ClusterId(0x51);
 
-/// How often a node asks for an fsync of what nothing waits for.
-const FLUSH_INTERVAL: u64 = millis(100);
-
 impl Actor for Node {
     fn machine(&self) -> &dyn Machine {
         self
@@ -101,10 +98,10 @@ fn node_options(shape: &Shape, core: CoreId, spawn: &Spawn<'_>) -> NodeOptions {
         boot: spawn.boot,
         segment_bytes: shape.segment_bytes,
         replica_memory_max_bytes: u64::from(shape.segment_bytes) * shape.memory_segments,
-        flush_interval: Duration::from_nanos(FLUSH_INTERVAL),
+        flush_interval: Duration::from_nanos(shape.flush_interval),
         pace: Pace {
             append_bytes: shape.append_bytes,
-            copy_bytes: shape.append_bytes / 4,
+            copy_bytes: shape.copy_bytes,
             window_bytes: u64::from(shape.append_bytes) * 4,
             ..Pace::default()
         },
@@ -120,6 +117,7 @@ fn coordinator_options(shape: &Shape, seed: u64) -> CoordinatorOptions {
     let lease = Duration::from_nanos(shape.lease);
     CoordinatorOptions {
         durability: shape.durability,
+        min_backups: shape.faults - shape.may_lack,
         node_lease: lease,
         drift_bound: lease / 20,
         client_lease_millis: shape.client_lease_millis,
@@ -163,7 +161,7 @@ pub fn build(world: &mut World, shape: &Shape, fsync_max: u64, stage: &Rc<RefCel
     let prober = shape.prober.then(|| add_prober(world, shape, &successes));
     let configurations = Configurations::default();
     let blackouts = (shape.durability == Durability::Replicated)
-        .then(|| (Blackouts::default(), FLUSH_INTERVAL + fsync_max + flushed_in_time::SLACK));
+        .then(|| (Blackouts::default(), shape.flush_interval + fsync_max + flushed_in_time::SLACK));
     watch(world, shape, &configurations, &cores, blackouts.as_ref());
     Cluster {
         hosts: Hosts { nodes, coordinator, clients },

@@ -1,7 +1,7 @@
 //! A short list of runs that together reach everything: what is written is one thing, what is reached another.
 //!
 //! The list is committed (`regressions/reach.txt`) and CI runs it. It is chosen from a long sweep: runs are taken that add
-//! most, until everything is reached by a few of them. A change of the code draws other runs from the same seeds, so
+//! most for what they ask for, which is what they cost, until everything is reached by a few of them. A change of the code draws other runs from the same seeds, so
 //! everything is reached several times over, and a list that no longer reaches all is made anew.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -14,32 +14,40 @@ use crate::sweep::must_reach;
 /// What runs reached of all that must be reached.
 #[derive(Clone, Debug, Default)]
 pub struct Cover {
-    runs: BTreeMap<(u64, Scenario), BTreeSet<&'static str>>,
+    runs: BTreeMap<(u64, Scenario), Reached>,
+}
+
+#[derive(Clone, Debug)]
+struct Reached {
+    names: BTreeSet<&'static str>,
+    operations: u64,
 }
 
 impl Cover {
     /// One more run. Only what promises were kept in is worth repeating.
     pub fn add(&mut self, report: &RunReport) {
         if report.violations.is_empty() {
-            let reached = must_reach(true, true).filter(|name| report.probes.get(name) > 0).collect();
+            let names = must_reach(true, true).filter(|name| report.probes.get(name) > 0).collect();
+            let reached = Reached { names, operations: report.operations.max(1) as u64 };
             self.runs.insert((report.options.seed, report.options.scenario), reached);
         }
     }
 
-    /// Runs that reach everything so many times, or as often as all runs together do: always the one that adds most, of
-    /// equal ones the first.
+    /// Runs that reach everything so many times, or as often as all runs together do: always the one that adds most for its
+    /// operations, of equal ones the first.
     #[must_use]
     pub fn choose(&self, times: u32) -> Vec<(Scenario, u64)> {
         let mut wanted: BTreeMap<&str, u32> = must_reach(true, true).map(|name| (name, times)).collect();
         let mut left = self.runs.clone();
         let mut chosen = Vec::new();
         loop {
-            let gain = |reached: &BTreeSet<&str>| reached.iter().filter(|name| wanted[*name] > 0).count();
-            let best = left.iter().max_by_key(|&(&key, reached)| (gain(reached), std::cmp::Reverse(key)));
+            let gain = |reached: &Reached| reached.names.iter().filter(|name| wanted[*name] > 0).count() as u64;
+            let worth = |reached: &Reached| (gain(reached) << 32) / reached.operations;
+            let best = left.iter().max_by_key(|&(&key, reached)| (worth(reached), std::cmp::Reverse(key)));
             let Some((&(seed, scenario), reached)) = best.filter(|(_, reached)| gain(reached) > 0) else {
                 return chosen;
             };
-            for name in reached {
+            for name in &reached.names {
                 let count = wanted.get_mut(name).expect("it must be reached");
                 *count = count.saturating_sub(1);
             }
@@ -80,24 +88,26 @@ mod tests {
     use crate::probes::Probes;
     use crate::run::SimOptions;
 
-    fn cover(runs: &[(u64, &[usize])]) -> Cover {
+    fn cover(runs: &[(u64, &[usize], usize)]) -> Cover {
         let names: Vec<_> = must_reach(true, true).collect();
         let mut cover = Cover::default();
-        for (seed, reached) in runs {
+        for &(seed, reached, operations) in runs {
             let mut probes = Probes::default();
             reached.iter().for_each(|&index| probes.hit(names[index]));
-            let (options, digest) = (SimOptions::new(Scenario::Swarm, *seed), Digest::default());
-            cover.add(&RunReport { options, digest, violations: vec![], probes, operations: 0, ended: SimTime(0) });
+            let (options, digest) = (SimOptions::new(Scenario::Swarm, seed), Digest::default());
+            cover.add(&RunReport { options, digest, violations: vec![], probes, operations, ended: SimTime(0) });
         }
         cover
     }
 
     #[test]
     fn runs_that_add_most_come_first_and_none_for_nothing() {
-        let cover = cover(&[(1, &[0, 1]), (2, &[0, 1, 2]), (3, &[3]), (4, &[])]);
-        let seeds = |times| cover.choose(times).iter().map(|run| run.1).collect::<Vec<_>>();
-        assert_eq!(seeds(1), [2, 3]);
-        assert_eq!(seeds(2), [2, 1, 3]);
+        let seeds = |cover: &Cover, times| cover.choose(times).iter().map(|run| run.1).collect::<Vec<_>>();
+        let equal = cover(&[(1, &[0, 1], 9), (2, &[0, 1, 2], 9), (3, &[3], 9), (4, &[], 9)]);
+        assert_eq!(seeds(&equal, 1), [2, 3]);
+        assert_eq!(seeds(&equal, 2), [2, 1, 3]);
+        let unequal = cover(&[(1, &[0, 1], 10), (2, &[0, 1, 2], 1_000), (3, &[2], 10)]);
+        assert_eq!(seeds(&unequal, 1), [1, 3]);
     }
 
     #[test]

@@ -6,11 +6,11 @@
 
 use std::collections::BTreeMap;
 
-use kasha_machine::Rng;
+use kasha_machine::{FileName, Rng};
 use kasha_types::{ConfigVersion, NodeId, ShardId};
 use kasha_wire::Durability;
 
-use crate::checkers::convergence::{all_hold_what_is_synced, is_copying};
+use crate::checkers::convergence::{all_hold_what_is_synced, is_copying, is_freed_meanwhile};
 use crate::clock::{SimTime, micros, millis};
 use crate::configurations::{Configurations, Cores, what_lacks};
 use crate::intensity::Act;
@@ -27,6 +27,9 @@ pub const COORDINATOR_AWAY_LONG: u64 = millis(60_000);
 const LOOK_FOR_COPY_EVERY: u64 = micros(200);
 /// For so many leases.
 const LOOK_FOR_COPY_LEASES: u64 = 20;
+
+/// How often it is looked at whether something is freed.
+const LOOK_FOR_FREED_EVERY: u64 = millis(10);
 
 /// How often it is looked at whether the coordinator has told something new.
 const LOOK_FOR_NEWS_EVERY: u64 = micros(50);
@@ -68,6 +71,12 @@ enum Step {
     /// As soon as the coordinator tells a configuration after this one, its machine loses power.
     KillCoordinatorTelling {
         told: ConfigVersion,
+        until: SimTime,
+    },
+    /// As soon as the primary's log says that something is freed that this node never had, it is started.
+    StartWhenFreed {
+        host: HostId,
+        shard: ShardId,
         until: SimTime,
     },
     /// As soon as a joiner has a part of what it copies, everything is killed.
@@ -227,6 +236,13 @@ impl Nemesis {
                 let longest = if self.rng.chance(1, 2) { self.lease / 4 } else { self.lease / 40 };
                 let time = self.rng.below(longest);
                 self.kill_for(world, node, time);
+                if self.rng.chance(1, 3) {
+                    // Others meet its new process before the coordinator tells them of it.
+                    let untold = time + self.rng.below(self.lease / 4);
+                    let nodes = self.hosts.nodes.iter().filter(|&&host| host != node);
+                    let cuts = nodes.map(|&host| (self.hosts.coordinator, host)).collect();
+                    self.cut_for(world, cuts, untold);
+                }
             }
             Act::TornTurn => {
                 world.probes.hit("nemesis: torn turn");
@@ -269,17 +285,44 @@ impl Nemesis {
             Act::ListChange => self.list_change(world),
             Act::Damage if self.may_lose_a_copy(world) => self.damage(world, node, time),
             Act::Unheard => self.unheard(world, time),
+            Act::Away => self.away(world),
             Act::Damage | Act::Power | Act::Blackout | Act::BlackoutReplicated | Act::CoordinatorMinute => {}
         }
     }
 
     fn damage(&mut self, world: &mut World, node: HostId, time: u64) {
+        if self.rng.chance(1, 2) && self.damage_witness(world, time) {
+            return;
+        }
         world.kill(node);
-        if world.damage(node) {
+        if world.damage(node, |_| true) {
             world.probes.hit("nemesis: damaged file");
             self.lost_at = Some(world.now);
         }
         self.later(world.now.after(time), Step::Start(node));
+    }
+
+    /// A primary dies with one of its witnesses, which is back first, with a damaged file: the next term reads it before
+    /// the coordinator can replace it. False: there is no other witness, and the shard would wait for that file for ever.
+    fn damage_witness(&mut self, world: &mut World, time: u64) -> bool {
+        let Some(Parts { shard, primary, witnesses, .. }) = self.parts() else { return false };
+        if witnesses.len() < 2 || witnesses.contains(&primary) {
+            return false;
+        }
+        let witness = *self.rng.pick(&witnesses);
+        self.kill_for(world, primary, time);
+        world.kill(witness);
+        let of_witness = |file: &FileName| match *file {
+            FileName::Witness { shard: of, .. } | FileName::WitnessMode { shard: of, .. } => of == shard,
+            FileName::Segment { .. } | FileName::Replica(_) | FileName::Core | FileName::Coordinator(_) => false,
+        };
+        if world.damage(witness, of_witness) {
+            world.probes.hit("nemesis: damaged witness");
+            self.lost_at = Some(world.now);
+        }
+        let soon = self.rng.below(self.lease / 4);
+        self.later(world.now.after(soon), Step::Start(witness));
+        true
     }
 
     /// Nobody dies: the primary's lease ends, and the others hear it. Updates go on, reads wait for a round.
@@ -287,6 +330,34 @@ impl Nemesis {
         let Some(Parts { primary, .. }) = self.parts() else { return };
         world.probes.hit("nemesis: primary unheard by the coordinator");
         self.cut_for(world, both_ways(primary, &[self.hosts.coordinator]), time.max(self.lease * 2));
+    }
+
+    fn away(&mut self, world: &mut World) {
+        let Some(Parts { shard, backups, .. }) = self.parts() else { return };
+        if backups.is_empty() || !self.all_up(world) {
+            return;
+        }
+        world.probes.hit("nemesis: backup away");
+        let host = *self.rng.pick(&backups);
+        if self.rng.chance(1, 2) {
+            let time = self.rng.between(self.lease * 3 / 2, self.lease * 6);
+            return self.kill_for(world, host, time);
+        }
+        world.kill(host);
+        self.later(world.now, Step::StartWhenFreed { host, shard, until: world.now.after(self.lease * 10) });
+    }
+
+    /// It is back as soon as something is freed that it never had: while it is attached, that goes.
+    fn start_when_freed(&mut self, world: &mut World, (host, shard): (HostId, ShardId), until: SimTime) {
+        let index = self.hosts.nodes.iter().position(|&node| node == host).expect("a node");
+        let node = NodeId(u16::try_from(index + 1).expect("few"));
+        let latest = self.configurations.latest();
+        let is_freed = |latest: &_| is_freed_meanwhile(latest, &self.cores, world.processes(), (shard, node));
+        if world.now >= until || latest.is_some_and(|latest| is_freed(&latest)) {
+            world.start(host);
+        } else {
+            self.later(world.now.after(LOOK_FOR_FREED_EVERY), Step::StartWhenFreed { host, shard, until });
+        }
     }
 
     fn blackout(&mut self, world: &mut World) {
@@ -530,6 +601,7 @@ impl Nemesis {
             }
             Step::KillCoordinatorTelling { told, until } => self.kill_coordinator_if_telling(world, told, until),
             Step::KillAllCopying { until } => self.kill_if_copying(world, until),
+            Step::StartWhenFreed { host, shard, until } => self.start_when_freed(world, (host, shard), until),
             Step::Resume(host) => world.resume(host),
             Step::Speed(host) => world.set_slowness(host, 1),
             Step::Cut(cuts) => cuts.into_iter().for_each(|(from, to)| world.network.cut(from, to)),

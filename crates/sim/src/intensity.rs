@@ -83,6 +83,8 @@ pub struct Acts {
     pub damage: u64,
     /// A primary is cut off from the coordinator only: the other nodes vouch for it.
     pub unheard: u64,
+    /// A backup of a whole set dies, and is back when the others have gone on without it.
+    pub away: u64,
 }
 
 /// One thing that the nemesis does; each is what the field of [`Acts`] of this name says.
@@ -111,12 +113,13 @@ pub enum Act {
     ListChange,
     Damage,
     Unheard,
+    Away,
 }
 
 impl Acts {
     /// As a table.
     #[must_use]
-    pub fn weights(&self) -> [(Act, u64); 22] {
+    pub fn weights(&self) -> [(Act, u64); 23] {
         [
             (Act::Crash, self.crash),
             (Act::FastRestart, self.fast_restart),
@@ -140,6 +143,7 @@ impl Acts {
             (Act::ListChange, self.list_change),
             (Act::Damage, self.damage),
             (Act::Unheard, self.unheard),
+            (Act::Away, self.away),
         ]
     }
 
@@ -233,6 +237,7 @@ impl Intensity {
             coordinator_minute: 0,
             damage: 0,
             coordinator_telling: 0,
+            away: 0,
         };
         intensity
     }

@@ -3,6 +3,10 @@
 //! What it asks for must be refused, each time, by whoever is asked (R4.3, R4.9, section 4): a sequence far above its
 //! acknowledgement; another body under a used id; a client id that nobody has granted; an operation key whose time limit
 //! was over long ago. It never acknowledges anything, and writes to keys of its own.
+//!
+//! At a witness it uses ids again, too. What it records there it asks no primary for, so that the witness holds it for
+//! long. Once the witness has dropped it, another body may be accepted: whether it still stands on its file is what
+//! `gates_respected` looks at.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -12,10 +16,15 @@ use std::rc::Rc;
 use kasha_machine::{Effect, Effects, Endpoint, Gate, Input, Machine, Rng};
 use kasha_types::limits::OUTSTANDING_MAX;
 use kasha_types::{
-    AckedBelow, ClientId, ClusterTime, ConfigVersion, CoreId, ListVersion, LogSlice, RpcId, Sequence, Tick, slot_of,
+    AckedBelow, ClientId, ClusterTime, ConfigVersion, CoreId, Epoch, ListVersion, LogSlice, RpcId, Sequence, ShardId,
+    Tick, slot_of,
 };
 use kasha_wire::frame::Kind;
-use kasha_wire::{AnswerView, Body, BodyHead, Configuration, Envelope, Message, RequestView, Update};
+use kasha_wire::hot;
+use kasha_wire::{
+    AnswerView, Body, BodyHead, Configuration, Envelope, Message, Recorded, RecordedVerdict, RequestView, ShardConfig,
+    Update,
+};
 
 use crate::clients::Stage;
 use crate::clock::{SimTime, millis};
@@ -41,6 +50,15 @@ struct Granted {
 /// What is wrong with a request; `None`: nothing.
 type Wrong = Option<&'static str>;
 
+/// A witness, and what it was asked to hold for an update.
+#[derive(Clone, Copy, Debug)]
+struct Held {
+    head: BodyHead,
+    witness: CoreId,
+    shard: ShardId,
+    list: ListVersion,
+}
+
 /// The client.
 pub struct Rogue {
     rng: Rng,
@@ -51,6 +69,9 @@ pub struct Rogue {
     sent: BTreeMap<(RpcId, u32), Wrong>,
     /// Honest updates that are synced, by sequence.
     synced: Vec<u64>,
+    /// What was recorded at a witness, and what of that it has accepted.
+    recorded: BTreeMap<RpcId, Held>,
+    accepted: Vec<Held>,
     next: u64,
     attempts: u32,
     next_at: SimTime,
@@ -65,6 +86,11 @@ fn key_of(sequence: u64) -> Vec<u8> {
     format!("rogue-{sequence}").into_bytes()
 }
 
+/// The shard of an update's key.
+fn owner<'c>(configuration: &'c Configuration, head: &BodyHead) -> Option<&'c ShardConfig> {
+    configuration.shard(configuration.owner(head.table, slot_of(&key_of(head.rpc.sequence.0)))?)
+}
+
 impl Rogue {
     /// One that knows the coordinator.
     pub fn new(seed: u64, stage: Rc<RefCell<Stage>>, coordinator: SocketAddr, out: &mut Effects) -> Self {
@@ -76,6 +102,8 @@ impl Rogue {
             granted: None,
             sent: BTreeMap::new(),
             synced: Vec::new(),
+            recorded: BTreeMap::new(),
+            accepted: Vec::new(),
             next: 1,
             attempts: 0,
             next_at: SimTime(0),
@@ -117,6 +145,40 @@ impl Rogue {
         }
     }
 
+    fn on_recorded(&mut self, recorded: &Recorded) {
+        if recorded.verdict == RecordedVerdict::Accepted {
+            self.accepted.extend(self.recorded.remove(&recorded.rpc));
+        }
+    }
+
+    /// Another body under an id that a witness holds, or something to be held.
+    fn record(&mut self, head: BodyHead, out: &mut Effects) {
+        if !self.accepted.is_empty() && self.rng.chance(1, 2) {
+            let held = *self.rng.pick(&self.accepted);
+            return self.send_record(held, b"another", out);
+        }
+        let configuration = self.configuration.as_ref().expect("asked when there is one");
+        let Some(config) = owner(configuration, &head).filter(|config| !config.witnesses.is_empty()) else { return };
+        let (node, shard, list) = (*self.rng.pick(&config.witnesses), config.shard, config.list);
+        let Some(witness) = configuration.core_of(node, shard) else { return };
+        self.next += 1;
+        let held = Held { head, witness, shard, list };
+        self.recorded.insert(head.rpc, held);
+        self.send_record(held, b"honest", out);
+    }
+
+    fn send_record(&mut self, Held { head, witness, shard, list }: Held, value: &[u8], out: &mut Effects) {
+        self.attempts += 1;
+        let key = key_of(head.rpc.sequence.0);
+        let mut body = Vec::new();
+        Body::encode(&head, None, &Update::Put { key: &key, value }, &mut body);
+        let envelope = Envelope { shard, epoch: Epoch(0), list, cluster_time: ClusterTime(0), attempt: self.attempts };
+        let mark = out.mark();
+        RequestView::encode(Kind::Record, &envelope, &body, out.arena());
+        let head = out.span_from(mark);
+        out.push(Effect::Send { to: Endpoint::Core(witness), head, tail: None, gate: Gate::Now });
+    }
+
     /// The next request: an honest one, or what is wrong with it.
     fn request(&mut self, granted: Granted, out: &mut Effects) {
         let Granted { client, lease_expiry } = granted;
@@ -128,7 +190,7 @@ impl Rogue {
             table: self.configuration.as_ref().expect("asked when there is one").tables[0].table,
         };
         let (mut value, mut operation_key, mut wrong) = (&b"honest"[..], None, None);
-        match self.rng.below(5) {
+        match self.rng.below(6) {
             0 => {
                 head.rpc.sequence.0 = OUTSTANDING_MAX + 2 + self.rng.below(1 << 20);
                 wrong = Some("its sequence is far above its acknowledgement (R4.3)");
@@ -147,24 +209,25 @@ impl Rogue {
                 (head.not_after, operation_key) = (ClusterTime(1), Some(key_of(head.rpc.sequence.0)));
                 wrong = Some("the time limit of its operation key is over (R4.9)");
             }
+            4 if self.next < HONEST_MAX => return self.record(head, out),
             _ if self.next < HONEST_MAX => self.next += 1,
             _ => return,
         }
         let key = key_of(head.rpc.sequence.0);
         let mut body = Vec::new();
         Body::encode(&head, operation_key.as_deref(), &Update::Put { key: &key, value }, &mut body);
-        self.send(&head, &key, &body, wrong, out);
+        self.send(&head, &body, wrong, out);
     }
 
-    fn send(&mut self, head: &BodyHead, key: &[u8], body: &[u8], wrong: Wrong, out: &mut Effects) {
+    fn send(&mut self, head: &BodyHead, body: &[u8], wrong: Wrong, out: &mut Effects) {
         let configuration = self.configuration.as_ref().expect("asked when there is one");
-        let Some(shard) = configuration.owner(head.table, slot_of(key)) else { return };
-        let Some(config) = configuration.shard(shard) else { return };
+        let Some(config) = owner(configuration, head) else { return };
+        let (shard, epoch) = (config.shard, config.epoch);
         let Some(core) = configuration.core_of(config.primary, shard) else { return };
         self.attempts += 1;
         self.sent.insert((head.rpc, self.attempts), wrong);
         let (list, cluster_time) = (ListVersion::NONE, ClusterTime(0));
-        let envelope = Envelope { shard, epoch: config.epoch, list, cluster_time, attempt: self.attempts };
+        let envelope = Envelope { shard, epoch, list, cluster_time, attempt: self.attempts };
         let mark = out.mark();
         RequestView::encode(Kind::Request, &envelope, body, out.arena());
         let head = out.span_from(mark);
@@ -180,6 +243,7 @@ impl Machine for Rogue {
                 Message::decode(payload).into_iter().for_each(|message| self.on_message(message, out))
             }
             Some(Kind::Answer) => AnswerView::decode(payload).iter().for_each(|answer| self.on_answer(answer)),
+            Some(Kind::Recorded) => hot::decode_small(payload).iter().for_each(|recorded| self.on_recorded(recorded)),
             _ => {}
         }
     }

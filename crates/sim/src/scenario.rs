@@ -4,7 +4,7 @@ use kasha_machine::Rng;
 use kasha_types::limits::OUTSTANDING_MAX;
 use kasha_wire::Durability;
 
-use crate::clock::millis;
+use crate::clock::{micros, millis};
 use crate::intensity::{Acts, Intensity};
 use crate::workload::LoadKind;
 
@@ -137,6 +137,8 @@ pub struct Shape {
     pub shards: u16,
     /// `f`.
     pub faults: u8,
+    /// How many of its `f` backups a shard may lack and still take updates.
+    pub may_lack: u8,
     /// What "hold" means.
     pub durability: Durability,
     /// Client programs.
@@ -149,11 +151,14 @@ pub struct Shape {
     pub pause: (u64, u64),
     /// Bytes of a segment.
     pub segment_bytes: u32,
-    /// Bytes of log in one message to a member; four times as many may be on the way to it, and a quarter is a part of a
-    /// copied segment.
+    /// Bytes of log in one message to a member; four times as many may be on the way to it.
     pub append_bytes: u32,
+    /// Bytes of one part of a copied segment.
+    pub copy_bytes: u32,
     /// Slots of a witness.
     pub witness_slots: u32,
+    /// How often a node asks for an fsync of what nothing waits for, and how often a primary keeps house.
+    pub flush_interval: u64,
     /// A node's lease.
     pub lease: u64,
     /// Term of a client's lease, in milliseconds.
@@ -195,6 +200,7 @@ impl Shape {
             cores: u8::try_from(rng.between(1, 2)).expect("small"),
             shards: u16::try_from(rng.between(1, 3)).expect("small"),
             faults,
+            may_lack: 0,
             durability: if rng.chance(1, 3) { Durability::Fsync } else { Durability::Replicated },
             clients,
             readers: usize::from(clients > 2),
@@ -202,7 +208,9 @@ impl Shape {
             pause: (millis(1), millis(rng.between(2, 30))),
             segment_bytes: 1 << rng.between(15, 18),
             append_bytes: 1 << rng.between(11, 15),
+            copy_bytes: 0,
             witness_slots: 4 << rng.between(2, 7),
+            flush_interval: millis(100),
             lease: millis(400),
             client_lease_millis: if rng.chance(1, 4) { 3_000 } else { 300_000 },
             quiet: 0,
@@ -223,6 +231,7 @@ impl Shape {
 #[must_use]
 pub fn plan(scenario: Scenario, rng: &mut Rng) -> (Shape, Intensity) {
     let mut shape = Shape::drawn(rng);
+    shape.copy_bytes = shape.append_bytes / 4;
     let mut intensity = Intensity::drawn(rng);
     let every = intensity.nemesis_every;
     let quiet = |acts: Acts| Intensity { acts, nemesis_every: every, ..Intensity::calm() };
@@ -239,6 +248,9 @@ pub fn plan(scenario: Scenario, rng: &mut Rng) -> (Shape, Intensity) {
         Scenario::Crash => intensity = quiet(Acts { crash: 1, ..none }),
         Scenario::FastRestart => {
             intensity = quiet(Acts { fast_restart: 1, ..none });
+            // Who is back is attached when it says so, and again when its primary is told so: what belongs to the first
+            // time may come after the second.
+            (intensity.duplication, intensity.stray_delay) = (200_000, millis(rng.between(50, 400)));
             if rng.chance(1, 2) {
                 // Nobody is told, and the next frame finds another process.
                 (intensity.silent_close, intensity.loss) = (800_000, rng.between(10_000, 60_000));
@@ -375,6 +387,9 @@ fn long_logs(scenario: Scenario, rng: &mut Rng, shape: &mut Shape, intensity: &m
             shape.kind = if rng.chance(1, 2) { LoadKind::Churning } else { LoadKind::Mixed };
             intensity.nemesis_every = millis(rng.between(600, 1200));
             intensity.acts = Acts { crash: 3, depose: 2, power: 1, ..none };
+            if rng.chance(1, 2) {
+                who_comes_back(rng, shape, intensity);
+            }
         }
         Scenario::ColdStartWhileCopying => {
             // Wherever a member is lost, there is another node to copy; long logs, in short segments.
@@ -402,6 +417,20 @@ fn long_logs(scenario: Scenario, rng: &mut Rng, shape: &mut Shape, intensity: &m
         }
         _ => unreachable!("{} has a plan of its own", scenario.name()),
     }
+}
+
+/// A member goes, and is one again in a log of which all but the newest segments are freed meanwhile, or just then: a
+/// primary keeps house seldom. Links are slow and windows narrow: what says what is freed comes later than what lists it,
+/// and than all that is copied.
+fn who_comes_back(rng: &mut Rng, shape: &mut Shape, intensity: &mut Intensity) {
+    (shape.kind, shape.faults, shape.may_lack, shape.nodes) = (LoadKind::Rewritten, 2, 1, 3);
+    (shape.segment_bytes, shape.append_bytes) = (1 << rng.between(15, 17), 1 << 11);
+    shape.copy_bytes = shape.segment_bytes;
+    (shape.clients, shape.readers, shape.pause.1) = (5, 1, millis(rng.between(2, 12)));
+    shape.flush_interval = millis(rng.between(300, 1_000));
+    intensity.delay = (micros(500), millis(rng.between(2, 6)));
+    (intensity.nemesis_every, shape.duration) = (millis(300), millis(10_000));
+    intensity.acts = Acts { away: 8, crash: 1, power: 1, ..Acts::default() };
 }
 
 #[cfg(test)]

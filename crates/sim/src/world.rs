@@ -303,12 +303,13 @@ impl World {
         self.hosts[host.0].clock = Clock::drawn(&mut self.rng);
     }
 
-    /// Damages a file of a dead host, one whose loss it can tell from a crash: not the end of a log, nor a single slot of a
-    /// witness. False: it has none yet.
-    pub fn damage(&mut self, host: HostId) -> bool {
+    /// Damages a file of a dead host, one of these whose loss it can tell from a crash: not the end of a log, nor a single
+    /// slot of a witness. False: it has none yet.
+    pub fn damage(&mut self, host: HostId, is_one: impl Fn(&FileName) -> bool) -> bool {
         let mut files: Vec<(ProcessId, FileName)> = Vec::new();
         for &id in &self.hosts[host.0].processes {
-            files.extend(self.processes[id.0].disk.damageable().into_iter().map(|file| (id, file)));
+            let damageable = self.processes[id.0].disk.damageable().into_iter().filter(&is_one);
+            files.extend(damageable.map(|file| (id, file)));
         }
         if files.is_empty() {
             return false;

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use kasha_machine::FileName;
-use kasha_types::{SegmentId, ShardId};
+use kasha_types::{NodeId, SegmentId, ShardId};
 use kasha_wire::status::ReplicaStatus;
 use kasha_wire::{Configuration, MemberState};
 
@@ -94,6 +94,21 @@ pub fn is_copying(configuration: &Configuration, cores: &Cores, processes: &[Pro
             lacks.is_some_and(|lacks| copied.keys().any(|id| id < lacks))
         })
     })
+}
+
+/// Whether a primary's log says at its end that a segment is freed which is newer than all that this node has.
+#[must_use]
+pub fn is_freed_meanwhile(
+    configuration: &Configuration,
+    cores: &Cores,
+    processes: &[Process],
+    (shard, node): (ShardId, NodeId),
+) -> bool {
+    let files = |node| cores.host_of(configuration, node, shard).map(|id| segments(&processes[id.0], shard));
+    let primary = configuration.shard(shard).and_then(|config| files(config.primary));
+    let (Some(whole), Some(left)) = (primary, files(node)) else { return false };
+    let freed = freed_in(whole.values().rev().take(2).copied());
+    freed.last() > left.keys().next_back()
 }
 
 /// Whether every member is up and holds what counts as synced: one that lost some of it copies it again.

@@ -17,6 +17,9 @@ use crate::probes::Probes;
 use crate::tags;
 use crate::world::{Sent, View, Watch};
 
+/// Of which terms a read was asked, and since when.
+type Asks = BTreeMap<(ShardId, Epoch), SimTime>;
+
 /// Watches who acts as primary.
 #[derive(Debug, Default)]
 pub struct OnePrimaryPerEpoch {
@@ -25,8 +28,8 @@ pub struct OnePrimaryPerEpoch {
     primaries: BTreeMap<(ShardId, Epoch), Life>,
     synced: BTreeMap<(ShardId, Epoch), u64>,
     shards: BTreeMap<RpcId, ShardId>,
-    /// What was asked by whom, of which term, and when.
-    reads: BTreeMap<(Life, u64), (ShardId, Epoch, SimTime)>,
+    /// What was asked by whom and of whom: it is asked again as long as it is not answered.
+    reads: BTreeMap<(Life, u64, ProcessId), Asks>,
     /// Since when each term serves.
     serving: BTreeMap<(ShardId, Epoch), SimTime>,
     promised: BTreeMap<(ProcessId, ShardId), Epoch>,
@@ -65,17 +68,22 @@ impl OnePrimaryPerEpoch {
 }
 
 impl OnePrimaryPerEpoch {
-    /// A read is answered. Its answer may be old if a later term served when it was asked (F1).
-    fn on_read_answer(&mut self, asker: Life, read_id: u64) {
-        let Some(&(shard, epoch, asked)) = self.reads.get(&(asker, read_id)) else { return };
+    /// A read is answered. Its answer may be old if a later term served when it was first asked (F1): one that waited with
+    /// its primary, for a sync that had come, is as good as then.
+    fn on_read_answer(&mut self, asker: Life, read_id: u64, by: ProcessId) {
+        let Some(asks) = self.reads.get(&(asker, read_id, by)) else { return };
         self.reads_checked += 1;
-        let mut later = self.serving.range((shard, epoch.next())..=(shard, Epoch(u32::MAX)));
-        if let Some((&(_, newer), since)) = later.find(|(_, since)| **since < asked) {
-            self.violations.push(format!(
-                "one_primary_per_epoch: {shard} {epoch} answered a read that was asked at {asked}, but {newer} served \
-                 since {since} (F1)"
-            ));
-        }
+        let later = |&(shard, epoch): &(ShardId, Epoch), asked: &SimTime| {
+            let mut later = self.serving.range((shard, epoch.next())..=(shard, Epoch(u32::MAX)));
+            later.find(|(_, since)| *since < asked).map(|(&(_, newer), since)| {
+                format!(
+                    "one_primary_per_epoch: {shard} {epoch} answered a read that was asked at {asked}, but {newer} served \
+                     since {since} (F1)"
+                )
+            })
+        };
+        let too_late: Option<Vec<String>> = asks.iter().map(|(term, asked)| later(term, asked)).collect();
+        self.violations.extend(too_late.and_then(|texts| texts.into_iter().next()));
     }
 
     /// A member speaks as one that obeys this term.
@@ -158,15 +166,15 @@ impl Watch for OnePrimaryPerEpoch {
                 }
             }
             Some(Kind::Read) => {
-                if let Ok(read) = ReadView::decode(sent.payload) {
-                    let asked = (read.envelope.shard, read.envelope.epoch, view.now);
-                    self.reads.insert((life, read.read_id), asked);
+                if let (Ok(read), Some(target)) = (ReadView::decode(sent.payload), sent.target) {
+                    let asks = self.reads.entry((life, read.read_id, target)).or_default();
+                    asks.entry((read.envelope.shard, read.envelope.epoch)).or_insert(view.now);
                 }
             }
             Some(Kind::ReadAnswer) => {
                 if let (Ok(answer), Some(asker)) = (ReadAnswerView::decode(sent.payload), sent.target) {
                     let asker = Life { process: asker, life: view.processes[asker.0].life };
-                    self.on_read_answer(asker, answer.read_id);
+                    self.on_read_answer(asker, answer.read_id, sent.from);
                 }
             }
             Some(Kind::Message) => self.on_message(sent, view),
@@ -207,16 +215,19 @@ mod tests {
 
     #[test]
     fn f1_a_read_is_not_answered_by_a_term_that_is_over() {
-        let asker = Life { process: ProcessId(9), life: 1 };
+        let (asker, by) = (Life { process: ProcessId(9), life: 1 }, ProcessId(1));
         let mut watch = OnePrimaryPerEpoch::default();
         watch.serving.insert((ShardId(0), Epoch(2)), SimTime(10));
-        watch.reads.insert((asker, 1), (ShardId(0), Epoch(1), SimTime(10)));
-        watch.reads.insert((asker, 2), (ShardId(0), Epoch(1), SimTime(11)));
-        watch.reads.insert((asker, 3), (ShardId(0), Epoch(2), SimTime(11)));
-        watch.on_read_answer(asker, 1);
-        watch.on_read_answer(asker, 3);
+        let asks = [(1, 1, 10), (2, 1, 11), (3, 1, 11), (3, 2, 11)];
+        for (read_id, epoch, at) in asks {
+            let asks = watch.reads.entry((asker, read_id, by)).or_default();
+            asks.insert((ShardId(0), Epoch(epoch)), SimTime(at));
+        }
+        watch.on_read_answer(asker, 1, by);
+        watch.on_read_answer(asker, 3, by);
+        watch.on_read_answer(asker, 2, ProcessId(2));
         assert_eq!(watch.take_violations(), Vec::<String>::new());
-        watch.on_read_answer(asker, 2);
+        watch.on_read_answer(asker, 2, by);
         assert_eq!(watch.take_violations().len(), 1);
     }
 

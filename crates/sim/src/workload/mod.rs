@@ -7,6 +7,7 @@ mod bulk;
 mod counters;
 mod operation_keys;
 mod registers;
+mod rewritten;
 mod spread;
 mod tables;
 mod tokens;
@@ -18,6 +19,7 @@ pub use bulk::Bulk;
 pub use counters::Counters;
 pub use operation_keys::OperationKeys;
 pub use registers::Registers;
+pub use rewritten::Rewritten;
 pub use spread::Spread;
 pub use tables::Tables;
 pub use tokens::Tokens;
@@ -135,6 +137,8 @@ pub enum LoadKind {
     Bulky,
     /// Long values, and not many of them live long.
     Churning,
+    /// Long values under a few keys: of a long log hardly anything but its end is needed.
+    Rewritten,
 }
 
 /// Draws among workloads by weight, and gives some asks short deadlines or impatient callers.
@@ -154,6 +158,7 @@ impl Mix {
             LoadKind::Spread => return alone(Box::<Spread>::default()),
             LoadKind::Bulky => return alone(Box::<Bulk>::default()),
             LoadKind::Churning => return alone(Box::new(Bulk::churning(CHURNING_KEYS))),
+            LoadKind::Rewritten => return alone(Box::<Rewritten>::default()),
             LoadKind::Mixed => {}
         }
         let per_tag = rng.between(1, 3);
