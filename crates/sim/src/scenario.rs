@@ -348,7 +348,8 @@ fn directed(scenario: Scenario, rng: &mut Rng, shape: &mut Shape, intensity: &mu
         }
         Scenario::Tables => {
             shape.load = (30, 0);
-            intensity.acts = Acts { crash: 2, coordinator: 2, unheard: 2, zombie: 1, client_pause: 1, ..none };
+            let lost = Acts { unheard: 2, zombie: 1, partition: 2, depose: 2, ..none };
+            intensity.acts = Acts { crash: 2, coordinator: 2, client_pause: 1, ..lost };
         }
         Scenario::BadLinks => {
             // Without any one node there are enough for every shard.
