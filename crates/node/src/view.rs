@@ -3,6 +3,7 @@
 use kasha_types::Tick;
 use kasha_wire::status::{CoreStatus, ReplicaStatus, WitnessStatus};
 
+use crate::leader::Stage;
 use crate::node::Node;
 use crate::replica::{Replica, Role};
 
@@ -58,6 +59,9 @@ impl Replica {
             Role::Backup(_) if !self.meta.complete => "joining: older data is being copied".to_string(),
             Role::Backup(_) if !self.is_replayed() => "following, replaying".to_string(),
             Role::Backup(_) => "following".to_string(),
+            Role::Leader(leader) if matches!(leader.stage, Stage::Fencing { .. }) && !self.meta.complete => {
+                format!("{}; what this node holds is not whole (K0112)", leader.describe())
+            }
             Role::Leader(leader) => leader.describe().to_string(),
         };
         let tracker = self.state.tracker.stats();
