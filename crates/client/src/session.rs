@@ -130,10 +130,11 @@ impl Session {
     /// A session that is about to look for its cluster.
     ///
     /// # Panics
-    /// Without a seed address.
+    /// Without a seed address, or with a window of none or more than `OUTSTANDING_MAX`.
     #[must_use]
     pub fn new(options: SessionOptions, now: Tick, out: &mut Effects) -> Self {
         assert!(!options.seeds.is_empty(), "a session needs somebody to ask");
+        assert!((1..=OUTSTANDING_MAX).contains(&options.outstanding_max), "a window of {}", options.outstanding_max);
         let mut rng = Rng::new(options.seed);
         for (index, &address) in options.seeds.iter().enumerate() {
             let index = u16::try_from(index).expect("a handful of seeds");
