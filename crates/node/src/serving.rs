@@ -10,7 +10,7 @@ use kasha_machine::{Effects, Endpoint, Gate};
 use kasha_replication::Company;
 use kasha_types::planted::{self, Bug};
 use kasha_types::probe::{Probe, hit};
-use kasha_types::{ClientId, ClusterTime, CoreId, KeyHash, ListVersion, NodeId, RpcId, ShardId, Tick};
+use kasha_types::{ClientId, ClusterTime, CoreId, KeyHash, ListVersion, NodeId, RpcId, SegmentId, ShardId, Tick};
 use kasha_wire::message::{GcEntry, LeaseInfo, Message};
 use kasha_wire::{Body, Configuration, ShardConfig};
 
@@ -92,7 +92,10 @@ pub(crate) struct Serving {
     lease_scan: ScanCursor,
     pending_floor: Option<PendingFloor>,
     pending_version_floor: Option<u64>,
-    freed_a_segment: bool,
+    /// Segments were freed, or one was filled: some tombstones may be needed no more.
+    graves_due: bool,
+    /// The segment that was being filled at the last housekeeping.
+    filling: SegmentId,
     housekeeping_at: Tick,
 }
 
@@ -125,7 +128,8 @@ impl Serving {
             lease_scan: ScanCursor::default(),
             pending_floor: None,
             pending_version_floor: None,
-            freed_a_segment: true,
+            graves_due: true,
+            filling: SegmentId(0),
             housekeeping_at: Tick(0),
         };
         serving.update(core, config, end);
@@ -325,7 +329,10 @@ impl Replica {
         self.known_synced = self.known_synced.max(synced);
         let retired = self.log.retired(synced).is_some();
         self.free_retired(core, synced);
-        self.serving_mut().freed_a_segment |= retired;
+        let filling = self.log.segment_of(self.log.end().offset);
+        let serving = self.serving_mut();
+        let filled = std::mem::replace(&mut serving.filling, filling) != filling;
+        serving.graves_due |= retired || filled;
         while let Some(segment) = self.log.freeable(synced) {
             let Ok(mut group) = self.log.begin(epoch, entry_bytes(4), Purpose::Own) else { return };
             group.segment_freed(segment);
@@ -339,7 +346,7 @@ impl Replica {
             return;
         }
         let settled = self.serving_mut().pending_version_floor.take().is_some();
-        if !settled && !std::mem::take(&mut self.serving_mut().freed_a_segment) {
+        if !settled && !std::mem::take(&mut self.serving_mut().graves_due) {
             return;
         }
         let Self { log, state, .. } = self;

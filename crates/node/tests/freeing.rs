@@ -63,6 +63,37 @@ fn d4_a_freed_segment_s_file_goes_after_an_fsync_of_the_word_of_it() {
     assert!(segments(&core.shell.files).len() < before.len(), "none was freed: {before:?}");
 }
 
+/// Keys that come and go within a segment, as jobs and locks do: a tombstone in the very segment that it is needed for held
+/// that segment for ever, and a shard filled up with nothing.
+#[test]
+fn a_segment_of_keys_that_came_and_went_is_freed() {
+    let mut core = Core::serving_with(64 << 20);
+    let value = vec![7; 100_000];
+    for number in 0..1000_u64 {
+        let key = format!("job {number}");
+        let key = key.as_bytes();
+        let sequence = 2 * number + 1;
+        assert!(core.update((1, sequence), sequence, &Update::Put { key, value: &value }).is_some());
+        assert!(core.update((1, sequence + 1), sequence + 1, &Update::Delete { key }).is_some(), "job {number}");
+        core.tick(20);
+    }
+    assert!(segments(&core.shell.files).len() <= 4, "{:?}", segments(&core.shell.files));
+    // Who reads the log again finds none of them either.
+    let mut recovering = configuration(3, 2, ShardPhase::Recovering);
+    recovering.shards[0].recover_from = vec![NodeId(1)];
+    let files = core.shell.files.clone();
+    let mut again = Core::start_with(files, 64 << 20, |options| options.incarnation = Incarnation((2 << 32) | 1));
+    again.message(Message::ConfigurationIs { configuration: recovering });
+    (0..5).for_each(|_| again.tick(30));
+    again.message(Message::ConfigurationIs { configuration: configuration(4, 2, ShardPhase::Serving) });
+    again.heartbeat_answered();
+    again.epoch = Epoch(2);
+    for number in 0..1000_u64 {
+        let read = again.get(format!("job {number}").as_bytes());
+        assert!(matches!(&read, Some(Heard::Read(read)) if read.len() == 1), "job {number}: {read:?}");
+    }
+}
+
 const PRIMARY: CoreId = CoreId { node: NodeId(2), core: 0 };
 const JOINER: CoreId = CoreId { node: NodeId(1), core: 0 };
 

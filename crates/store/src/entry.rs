@@ -14,7 +14,7 @@
 //! ```
 //!
 //! `oldest` is the first segment that may still hold an older entry of the key. A tombstone is needed until every
-//! segment from `oldest` to `killed` is gone, on the backups too: else a replay would bring an old version back.
+//! segment from `oldest` to `killed` but its own is gone, on the backups too: else a replay would bring an old version back.
 
 use kasha_log::EntryOffset;
 use kasha_types::{SegmentId, TableId};

@@ -210,7 +210,7 @@ impl Store {
         let at = group.entry_parts(EntryKind::Tombstone, &[Part::Bytes(&head), Part::Bytes(key)]);
         let hash = key_hash(run.table, key);
         self.point(hash, Some(prior.at), at);
-        self.bury_key(at, hash, prior.version + 1, prior.oldest, killed);
+        self.bury_key((at, group.log().segment_of(at.0)), hash, prior.version + 1, prior.oldest, killed);
         self.count(run.table, -1);
         run.dead.push(prior.at);
         Some(prior.version)

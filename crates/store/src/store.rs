@@ -29,6 +29,8 @@ impl Entries for GroupWriter<'_> {
 #[derive(Clone, Copy, Debug)]
 struct Grave {
     at: EntryOffset,
+    /// Where it stands itself.
+    own: SegmentId,
     hash: KeyHash,
     version: u64,
     oldest: SegmentId,
@@ -126,13 +128,13 @@ impl Store {
 
     pub(crate) fn bury_key(
         &mut self,
-        at: EntryOffset,
+        (at, own): (EntryOffset, SegmentId),
         hash: KeyHash,
         version: u64,
         oldest: SegmentId,
         killed: SegmentId,
     ) {
-        self.graves.push(Grave { at, hash, version, oldest, killed });
+        self.graves.push(Grave { at, own, hash, version, oldest, killed });
     }
 
     /// Replays an object or a tombstone that stands in the log. `dead`: entries that it replaces.
@@ -155,7 +157,7 @@ impl Store {
             Found::Object(..) => self.count(table, i64::from(!was_object)),
             Found::Tombstone(_, tombstone) => {
                 self.count(table, -i64::from(was_object));
-                self.bury_key(at, hash, version, tombstone.oldest, tombstone.killed);
+                self.bury_key((at, log.segment_of(at.0)), hash, version, tombstone.oldest, tombstone.killed);
             }
         }
         if let Some(Found::Object(old, _)) = old {
@@ -271,6 +273,8 @@ impl Store {
     }
 }
 
+/// Whether nothing is left that it is needed for. What its own segment holds comes and goes with it, so it does not hold
+/// that segment: else one whose keys came and went within it would stay for ever.
 fn names_only_gone(grave: &Grave, is_gone: &impl Fn(SegmentId) -> bool) -> bool {
-    (grave.oldest.0..=grave.killed.0).all(|id| is_gone(SegmentId(id)))
+    (grave.oldest.0..=grave.killed.0).map(SegmentId).all(|id| id == grave.own || is_gone(id))
 }
