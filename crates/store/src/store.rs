@@ -182,13 +182,14 @@ impl Store {
         droppable.map(|grave| grave.version).max().map(|version| version.max(self.version_floor))
     }
 
-    /// Forgets the tombstones at or below the version floor that name only segments that are gone. The floor's entry is
-    /// synced: versions of these keys go on above it (R4.8). `dead`: their entries.
+    /// Forgets the tombstones before the version floor's entry and at or below the floor that name only segments that are gone.
+    /// The entry is synced: versions of these keys go on above it (R4.8). `dead`: their entries.
     pub fn drop_graves(&mut self, is_gone: impl Fn(SegmentId) -> bool, mut dead: impl FnMut(EntryOffset)) {
-        let floor = self.version_floor;
+        let (floor, synced) = (self.version_floor, self.floor_entry);
         let index = &mut self.index;
         self.graves.retain(|grave| {
-            if grave.version > floor || !names_only_gone(grave, &is_gone) {
+            // One that was written after the floor's entry may be unsynced: who asks for the key must still wait for it (C1).
+            if grave.version > floor || Some(grave.at) > synced || !names_only_gone(grave, &is_gone) {
                 return true;
             }
             // A key that was created again leads to its object; its old tombstone is dead all the same.

@@ -81,6 +81,22 @@ fn r4_8_a_tombstone_goes_when_the_segments_it_names_are_gone() {
     assert_eq!(replica.put(T, b"late", b"has a value"), 2, "a key with a value does not feel the floor");
 }
 
+/// Found by the simulator (`bad_input` 500799): it was dropped with the others, though only the floor's entry was known to be
+/// synced, and the next answer about its key did not wait.
+#[test]
+fn c1_a_tombstone_that_was_written_after_the_floor_stays_for_the_next_one() {
+    let mut replica = Replica::default();
+    replica.put(T, b"once", b"x");
+    (0..5).for_each(|_| drop(replica.put(T, b"often", b"x")));
+    replica.delete(T, b"often");
+    assert_eq!(replica.raise_floor(), Some(6));
+    replica.delete(T, b"once");
+    assert_eq!(replica.drop_graves(), 1);
+    assert_eq!(replica.counts(), (0, 1), "its version is below the floor, and it is not known to be synced");
+    assert_eq!(replica.raise_floor(), Some(6));
+    assert_eq!(replica.drop_graves(), 1);
+}
+
 /// A primary dropped the tombstone; its successor's log still holds it, and no word of the drop. Both give the key the
 /// same version, else a witness's replay would give another result than the client was told.
 #[test]
