@@ -99,6 +99,11 @@ func TestGoodAndBadHistories(t *testing.T) {
 			`{"client":2,"model":"counter","key":"c","op":"get","call":7,"return":8,"outcome":"executed","got":"found","text":"4","version":4}`,
 			[]string{one, two, `{"client":1,"model":"counter","key":"c","op":"increment","delta":1,"call":5,"return":0,"outcome":"unknown"}`},
 		}, {
+			"a read without an answer says nothing",
+			`{"client":2,"model":"counter","key":"c","op":"get","call":7,"return":8,"outcome":"executed","got":"found","text":"2","version":2}`,
+			`{"client":2,"model":"counter","key":"c","op":"get","call":7,"return":8,"outcome":"executed","got":"found","text":"3","version":3}`,
+			[]string{one, two, `{"client":1,"model":"counter","key":"c","op":"get","call":5,"return":0,"outcome":"unknown"}`},
+		}, {
 			"an operation key runs twice",
 			`{"client":2,"model":"counter","key":"o","op":"increment","delta":1,"once":"k","call":5,"return":6,"outcome":"executed","got":"done","version":1,"sum":1}`,
 			`{"client":2,"model":"counter","key":"o","op":"increment","delta":1,"once":"k","call":5,"return":6,"outcome":"executed","got":"done","version":3,"sum":3}`,

@@ -282,12 +282,12 @@ func describe(r Record) string {
 	return asked + " → " + told
 }
 
-// operations of one key, as porcupine wants them: what was not executed is not there, and what is unknown may have
-// happened at any time after it was asked for, also never.
+// operations of one key, as porcupine wants them: what was not executed is not there, nor is a read without an answer, which
+// says nothing; an update that is unknown may have happened at any time after it was asked for, also never.
 func operations(records []Record) []porcupine.Operation {
 	var list []porcupine.Operation
 	for _, r := range records {
-		if r.Outcome == notExecuted {
+		if r.Outcome == notExecuted || (r.Outcome == unknown && r.Op == "get") {
 			continue
 		}
 		operation := porcupine.Operation{ClientId: r.Client, Input: r, Output: r, Call: r.Call, Return: r.Return}

@@ -203,12 +203,13 @@ pub(crate) fn check_file(identity: Identity, sizes: Sizes, file: &[u8]) -> Resul
     if header[..8] != MAGIC {
         return Err(LoadError::ForeignMagic);
     }
+    // The checksum first, whatever the format: a changed bit there is damage, not another version's file.
+    if crc32c::crc32c(&header[..IDENTITY_BYTES]) != u32_at(header, IDENTITY_BYTES) {
+        return Err(LoadError::CorruptHeader);
+    }
     let format = u32_at(header, 8);
     if format != FORMAT_VERSION {
         return Err(LoadError::OtherFormat(format));
-    }
-    if crc32c::crc32c(&header[..IDENTITY_BYTES]) != u32_at(header, IDENTITY_BYTES) {
-        return Err(LoadError::CorruptHeader);
     }
     let found = Identity {
         cluster: ClusterId(u64_at(header, 16)),

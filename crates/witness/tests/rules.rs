@@ -326,7 +326,11 @@ fn a_foreign_file_is_named_as_what_it_is() {
         other
     };
     assert_eq!(load(IDENTITY, sizes, &with(0)), LoadError::ForeignMagic);
-    assert_eq!(load(IDENTITY, sizes, &with(8)), LoadError::OtherFormat(0));
+    assert_eq!(load(IDENTITY, sizes, &with(8)), LoadError::CorruptHeader, "a changed bit, and no other version's file");
+    let mut other = with(8);
+    let crc = crc32c::crc32c(&other[..40]);
+    other[40..44].copy_from_slice(&crc.to_le_bytes());
+    assert_eq!(load(IDENTITY, sizes, &other), LoadError::OtherFormat(0));
     assert_eq!(load(IDENTITY, sizes, &with(24)), LoadError::CorruptHeader);
     assert_eq!(load(IDENTITY, sizes, &with(40)), LoadError::CorruptHeader);
     let other = ClusterId(12);
