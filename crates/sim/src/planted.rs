@@ -81,7 +81,7 @@ pub const CAUGHT: &[Caught] = &[
     caught(Bug::ListClosedUnsynced, Scenario::ListChange, 20, "current_witness_list"),
     caught(Bug::ClosingListAnswers, Scenario::ListChange, 20, "current_witness_list"),
     caught(Bug::OverlapIgnored, Scenario::DivergentTail, 20, "commutes"),
-    caught(Bug::NotFoundUngated, Scenario::DivergentTail, 60, "linearizable_keys"),
+    caught(Bug::NotFoundUngated, Scenario::DivergentTail, 60, "one_primary_per_epoch"),
     caught(Bug::ReadWithoutLease, Scenario::Zombie, 20, "one_primary_per_epoch"),
     caught(Bug::LeaseFromReply, Scenario::Zombie, 40, "one_primary_per_epoch"),
     caught(Bug::CoordinatorDoesNotWait, Scenario::CoordinatorOutage, 40, "leases_lapse"),
