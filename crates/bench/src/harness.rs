@@ -8,6 +8,7 @@
 pub(crate) mod crowd;
 pub(crate) mod keys;
 pub(crate) mod load;
+mod measured;
 pub(crate) mod probe;
 
 use std::net::SocketAddr;
@@ -21,7 +22,6 @@ use kasha_machine::Rng;
 use kasha_runtime::{Clock, EventLoop, LoopOptions, random_u64};
 use kasha_types::{ShardId, TableId, Tick};
 use kasha_wire::Configuration;
-use kasha_wire::status::LoopUsage;
 
 use crate::children::{Children, ClusterSpec};
 use crate::client::{Connect, create_table, look};
@@ -29,6 +29,7 @@ use crate::limits;
 use crowd::Crowd;
 use keys::Keys;
 use load::{Limit, Load, Tally, Workload};
+pub(crate) use measured::{Measured, per};
 use probe::Probe;
 
 /// What every benchmark is told.
@@ -148,82 +149,6 @@ fn remove(folder: &Path) -> anyhow::Result<()> {
         std::fs::remove_dir_all(folder).with_context(|| format!("cannot remove {}", folder.display()))?;
     }
     Ok(())
-}
-
-/// What was measured of one mode: what its clients saw, and what its primary's event loop used up meanwhile.
-///
-/// Latencies of all rounds are one distribution. Of processor time and throughput, which are sums, the median round
-/// counts: whatever else the machine did in one of them does not.
-#[derive(Clone, Debug)]
-pub(crate) struct Measured {
-    pub(crate) tally: Tally,
-    pub(crate) usage: LoopUsage,
-    /// Of each round.
-    throughputs: Vec<f64>,
-    cpus_us: Vec<f64>,
-}
-
-impl Measured {
-    pub(crate) fn new() -> Self {
-        let (throughputs, cpus_us) = (Vec::new(), Vec::new());
-        Self { tally: Tally::new(), usage: LoopUsage::default(), throughputs, cpus_us }
-    }
-
-    pub(crate) fn operations(&self) -> f64 {
-        (self.tally.updates + self.tally.reads) as f64
-    }
-
-    /// Operations a second.
-    pub(crate) fn throughput(&self) -> f64 {
-        median(&self.throughputs)
-    }
-
-    /// Processor time of the primary's event loop for one operation, in microseconds.
-    pub(crate) fn cpu_us(&self) -> f64 {
-        median(&self.cpus_us)
-    }
-
-    /// Of all updates, those that were complete by their witnesses, in one round trip.
-    pub(crate) fn fast_path_rate(&self) -> f64 {
-        per(self.tally.fast as f64, self.tally.updates as f64)
-    }
-
-    /// Latency in microseconds.
-    pub(crate) fn percentile_us(&self, percentile: f64) -> f64 {
-        self.tally.latency.value_at_percentile(percentile) as f64 / 1000.0
-    }
-
-    /// Operations for each turn of the primary's event loop: what batching does.
-    pub(crate) fn batch(&self) -> f64 {
-        per(self.operations(), self.usage.turns as f64)
-    }
-
-    pub(crate) fn add(&mut self, tally: &Tally, before: LoopUsage, after: LoopUsage) {
-        let operations = (tally.updates + tally.reads) as f64;
-        self.throughputs.push(per(operations, tally.elapsed.as_secs_f64()));
-        self.cpus_us.push(per((after.cpu_nanos - before.cpu_nanos) as f64 / 1000.0, operations));
-        self.tally.add(tally);
-        self.usage = LoopUsage {
-            cpu_nanos: self.usage.cpu_nanos + after.cpu_nanos - before.cpu_nanos,
-            allocations: self.usage.allocations + after.allocations - before.allocations,
-            heap_bytes: after.heap_bytes,
-            turns: self.usage.turns + after.turns - before.turns,
-            frames_received: self.usage.frames_received + after.frames_received - before.frames_received,
-            frames_sent: self.usage.frames_sent + after.frames_sent - before.frames_sent,
-        };
-    }
-}
-
-/// A quotient; 0 where there is nothing to divide by.
-pub(crate) fn per(this: f64, other: f64) -> f64 {
-    if other == 0.0 { 0.0 } else { this / other }
-}
-
-/// The middle one; 0 of none.
-fn median(values: &[f64]) -> f64 {
-    let mut sorted = values.to_vec();
-    sorted.sort_by(f64::total_cmp);
-    sorted.get(sorted.len() / 2).copied().unwrap_or(0.0)
 }
 
 /// Everyone's turn in a round: forwards in one round, backwards in the next, so that nobody is always behind the same.
@@ -400,18 +325,6 @@ fn open_crowd(connect: Connect, count: usize) -> anyhow::Result<EventLoop<Crowd>
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_median_round_counts() {
-        let mut measured = Measured::new();
-        assert_eq!(measured.cpu_us(), 0.0);
-        for (updates, cpu_nanos) in [(1000, 5_000_000), (1000, 900_000_000), (1000, 4_000_000)] {
-            let tally = Tally { updates, elapsed: Duration::from_millis(cpu_nanos / 1_000_000), ..Tally::new() };
-            let before = measured.usage;
-            measured.add(&tally, before, LoopUsage { cpu_nanos: before.cpu_nanos + cpu_nanos, ..before });
-        }
-        assert_eq!((measured.cpu_us(), measured.throughput(), measured.operations()), (5.0, 200_000.0, 3000.0));
-    }
 
     #[test]
     fn turns_go_forwards_and_backwards() {

@@ -6,7 +6,7 @@
 use crate::ClusterSpec;
 use crate::harness::keys::{Keys, Zipf};
 use crate::harness::load::{Limit, Workload};
-use crate::harness::{Arm, BenchOptions, Clients, Measured, Run, in_turns, per};
+use crate::harness::{Arm, BenchOptions, Clients, Measured, Run, in_turns};
 use crate::plot::{Axis, Plot, Series};
 use crate::section::{Cell, Section, Table};
 
@@ -55,8 +55,8 @@ pub(super) fn run(options: &BenchOptions) -> anyhow::Result<Section> {
     let default = points.iter().find(|point| point.bytes == 16 * 1024).expect("the default is among them");
     for point in &points {
         let name = |figure: &str| format!("batch.{}/default.{figure}", point.bytes);
-        section.ratio(name("p50"), per(point.alone.percentile_us(50.0), default.alone.percentile_us(50.0)));
-        section.ratio(name("cpu"), per(point.crowded.cpu_us(), default.crowded.cpu_us()));
+        section.ratio(name("p50"), point.alone.relative_to(&default.alone, |round| round.p50_us));
+        section.ratio(name("cpu"), point.crowded.relative_to(&default.crowded, |round| round.cpu_us));
     }
     section.plots.push(plot(&points));
     drop(points);

@@ -273,9 +273,9 @@ pub(super) fn run(options: &BenchOptions) -> anyhow::Result<Section> {
     section.tables.push(table);
     weigh_up(&mut section, before, after);
     let [(_, one, one_crowded), (_, many, many_crowded)] = &arms[..] else { unreachable!("two arms") };
-    section.ratio("clients.many/one.p50", per(many.percentile_us(50.0), one.percentile_us(50.0)));
+    section.ratio("clients.many/one.p50", many.relative_to(one, |round| round.p50_us));
     section.ratio("clients.many/one.p99", per(many.percentile_us(99.0), one.percentile_us(99.0)));
-    section.ratio("clients.many/one.cpu", per(many_crowded.cpu_us(), one_crowded.cpu_us()));
+    section.ratio("clients.many/one.cpu", many_crowded.relative_to(one_crowded, |round| round.cpu_us));
     drop(arms);
     Ok(section.took(run.end()?, rounds))
 }

@@ -7,7 +7,7 @@ use crate::ClusterSpec;
 use crate::children::Answers;
 use crate::harness::keys::Keys;
 use crate::harness::load::{Limit, Workload};
-use crate::harness::{Arm, BenchOptions, Clients, Measured, Run, in_turns, per};
+use crate::harness::{Arm, BenchOptions, Clients, Measured, Run, in_turns};
 use crate::section::{Cell, Section, Table};
 
 const KEYS: u32 = 100_000;
@@ -67,9 +67,9 @@ pub(super) fn run(options: &BenchOptions) -> anyhow::Result<Section> {
     for (pair, (mode, ..)) in points.chunks(2).zip(modes) {
         let [on, off] = pair else { unreachable!("pairs") };
         let name = |figure: &str| format!("exactly_once.{mode}.on/off.{figure}");
-        section.ratio(name("p50"), per(on.alone.percentile_us(50.0), off.alone.percentile_us(50.0)));
-        section.ratio(name("cpu"), per(on.crowded.cpu_us(), off.crowded.cpu_us()));
-        section.ratio(name("updates"), per(on.crowded.throughput(), off.crowded.throughput()));
+        section.ratio(name("p50"), on.alone.relative_to(&off.alone, |round| round.p50_us));
+        section.ratio(name("cpu"), on.crowded.relative_to(&off.crowded, |round| round.cpu_us));
+        section.ratio(name("updates"), on.crowded.relative_to(&off.crowded, |round| round.throughput));
     }
     drop(points);
     Ok(section.took(run.end()?, rounds))

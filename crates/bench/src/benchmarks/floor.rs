@@ -134,11 +134,10 @@ pub(super) fn run(options: &BenchOptions) -> anyhow::Result<Section> {
         ]);
     }
     section.tables.push(table);
-    for percentile in [50, 99] {
-        let of = |measured: &Measured| measured.percentile_us(f64::from(percentile));
-        section.ratio(format!("floor.update/empty.p{percentile}"), per(of(&arm.measured), of(&empty)));
-    }
-    section.ratio("floor.update/empty.cpu", per(arm.measured.cpu_us(), empty.cpu_us()));
+    let update = &arm.measured;
+    section.ratio("floor.update/empty.p50", update.relative_to(&empty, |round| round.p50_us));
+    section.ratio("floor.update/empty.p99", per(update.percentile_us(99.0), empty.percentile_us(99.0)));
+    section.ratio("floor.update/empty.cpu", update.relative_to(&empty, |round| round.cpu_us));
     drop((arm, pinger));
     Ok(section.took(run.end()?, rounds))
 }

@@ -3,7 +3,7 @@
 
 use crate::harness::keys::{Keys, Zipf};
 use crate::harness::load::{Limit, Workload};
-use crate::harness::{Arm, BenchOptions, Clients, Measured, Run, in_turns, per};
+use crate::harness::{Arm, BenchOptions, Clients, Measured, Run, in_turns};
 use crate::plot::{Axis, Plot, Series};
 use crate::section::{Cell, Section, Table};
 
@@ -87,7 +87,7 @@ pub(super) fn run(options: &BenchOptions) -> anyhow::Result<Section> {
     }
     for uniform in [PUTS, INCREMENTS] {
         let (uniform, one) = (&points[uniform], &points[uniform + 1]);
-        let ratio = per(one.measured.throughput(), uniform.measured.throughput());
+        let ratio = one.measured.relative_to(&uniform.measured, |round| round.throughput);
         section.ratio(format!("hot_key.{}/uniform.throughput", one.key), ratio);
     }
     section.plots.push(plot(&points));

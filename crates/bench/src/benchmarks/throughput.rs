@@ -89,14 +89,14 @@ fn note_ratios(section: &mut Section, faults: u8, measured: &[Vec<Measured>]) {
     let [unreplicated, sync, kasha] = measured else { unreachable!("three modes") };
     for (index, clients) in CLIENTS.into_iter().enumerate() {
         let kasha = &kasha[index];
-        for (name, other) in [("unreplicated", &unreplicated[index]), ("sync", &sync[index])] {
-            let cpu = per(other.cpu_us(), kasha.cpu_us());
+        for (name, points) in [("unreplicated", unreplicated), ("sync", sync)] {
+            let other = &points[index];
+            let cpu = other.relative_to(kasha, |round| round.cpu_us);
             section.detail(format!("throughput.f{faults}.c{clients}.{name}/kasha.cpu"), cpu);
-            let throughput = per(kasha.throughput(), other.throughput());
+            let throughput = kasha.relative_to(other, |round| round.throughput);
             section.detail(format!("throughput.f{faults}.c{clients}.kasha/{name}.updates"), throughput);
             if clients == CLIENTS_MAX {
                 section.ratio(format!("throughput.f{faults}.{name}/kasha.cpu"), cpu);
-                let points = if name == "sync" { sync } else { unreplicated };
                 let alike = per(cpu_at(points, kasha.batch()), kasha.cpu_us());
                 section.ratio(format!("throughput.f{faults}.{name}/kasha.cpu_at_equal_batch"), alike);
                 section.ratio(format!("throughput.f{faults}.kasha/{name}.updates"), throughput);

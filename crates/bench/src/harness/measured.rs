@@ -1,0 +1,136 @@
+//! What was measured of one mode, round by round.
+
+use kasha_wire::status::LoopUsage;
+
+use super::load::Tally;
+
+/// What was measured of one mode: what its clients saw, and what its primary's event loop used up meanwhile.
+///
+/// Latencies of all rounds are one distribution. Of processor time and throughput, which are sums, the median round
+/// counts: whatever else the machine did in one of them does not.
+#[derive(Clone, Debug)]
+pub(crate) struct Measured {
+    pub(crate) tally: Tally,
+    pub(crate) usage: LoopUsage,
+    rounds: Vec<Round>,
+}
+
+/// What one round gave.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Round {
+    /// Operations a second.
+    pub(crate) throughput: f64,
+    /// Processor time of the primary's event loop for one operation, in microseconds.
+    pub(crate) cpu_us: f64,
+    /// Median latency in microseconds.
+    pub(crate) p50_us: f64,
+}
+
+impl Measured {
+    pub(crate) fn new() -> Self {
+        Self { tally: Tally::new(), usage: LoopUsage::default(), rounds: Vec::new() }
+    }
+
+    pub(crate) fn operations(&self) -> f64 {
+        (self.tally.updates + self.tally.reads) as f64
+    }
+
+    /// Operations a second.
+    pub(crate) fn throughput(&self) -> f64 {
+        median(self.rounds.iter().map(|round| round.throughput))
+    }
+
+    /// Processor time of the primary's event loop for one operation, in microseconds.
+    pub(crate) fn cpu_us(&self) -> f64 {
+        median(self.rounds.iter().map(|round| round.cpu_us))
+    }
+
+    /// A figure of this mode by that of another: the median of the quotients of each round. The two were measured within a
+    /// second of each other in each, and met the same machine; a minute later it may be half as fast.
+    pub(crate) fn relative_to(&self, other: &Self, figure: fn(&Round) -> f64) -> f64 {
+        median(self.rounds.iter().zip(&other.rounds).map(|(this, other)| per(figure(this), figure(other))))
+    }
+
+    /// Of all updates, those that were complete by their witnesses, in one round trip.
+    pub(crate) fn fast_path_rate(&self) -> f64 {
+        per(self.tally.fast as f64, self.tally.updates as f64)
+    }
+
+    /// Latency in microseconds.
+    pub(crate) fn percentile_us(&self, percentile: f64) -> f64 {
+        percentile_us(&self.tally, percentile)
+    }
+
+    /// Operations for each turn of the primary's event loop: what batching does.
+    pub(crate) fn batch(&self) -> f64 {
+        per(self.operations(), self.usage.turns as f64)
+    }
+
+    /// Adds a round. Modes that are compared are measured in the same rounds.
+    pub(crate) fn add(&mut self, tally: &Tally, before: LoopUsage, after: LoopUsage) {
+        let operations = (tally.updates + tally.reads) as f64;
+        self.rounds.push(Round {
+            throughput: per(operations, tally.elapsed.as_secs_f64()),
+            cpu_us: per((after.cpu_nanos - before.cpu_nanos) as f64 / 1000.0, operations),
+            p50_us: percentile_us(tally, 50.0),
+        });
+        self.tally.add(tally);
+        self.usage = LoopUsage {
+            cpu_nanos: self.usage.cpu_nanos + after.cpu_nanos - before.cpu_nanos,
+            allocations: self.usage.allocations + after.allocations - before.allocations,
+            heap_bytes: after.heap_bytes,
+            turns: self.usage.turns + after.turns - before.turns,
+            frames_received: self.usage.frames_received + after.frames_received - before.frames_received,
+            frames_sent: self.usage.frames_sent + after.frames_sent - before.frames_sent,
+        };
+    }
+}
+
+fn percentile_us(tally: &Tally, percentile: f64) -> f64 {
+    tally.latency.value_at_percentile(percentile) as f64 / 1000.0
+}
+
+/// A quotient; 0 where there is nothing to divide by.
+pub(crate) fn per(this: f64, other: f64) -> f64 {
+    if other == 0.0 { 0.0 } else { this / other }
+}
+
+/// The middle one; 0 of none.
+fn median(values: impl Iterator<Item = f64>) -> f64 {
+    let mut sorted: Vec<f64> = values.collect();
+    sorted.sort_by(f64::total_cmp);
+    sorted.get(sorted.len() / 2).copied().unwrap_or(0.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    fn measured(rounds: &[(u64, u64)]) -> Measured {
+        let mut measured = Measured::new();
+        for &(updates, cpu_nanos) in rounds {
+            let tally = Tally { updates, elapsed: Duration::from_millis(cpu_nanos / 1_000_000), ..Tally::new() };
+            let before = measured.usage;
+            measured.add(&tally, before, LoopUsage { cpu_nanos: before.cpu_nanos + cpu_nanos, ..before });
+        }
+        measured
+    }
+
+    #[test]
+    fn the_median_round_counts() {
+        assert_eq!(Measured::new().cpu_us(), 0.0);
+        let measured = measured(&[(1000, 5_000_000), (1000, 900_000_000), (1000, 4_000_000)]);
+        assert_eq!((measured.cpu_us(), measured.throughput(), measured.operations()), (5.0, 200_000.0, 3000.0));
+    }
+
+    #[test]
+    fn modes_are_compared_round_by_round() {
+        // A machine that gets slower from round to round: the medians alone would say whatever the order says.
+        let one = measured(&[(1000, 4_000_000), (1000, 8_000_000), (1000, 20_000_000)]);
+        let other = measured(&[(1000, 2_000_000), (1000, 4_000_000), (1000, 10_000_000)]);
+        assert_eq!(one.relative_to(&other, |round| round.cpu_us), 2.0);
+        assert_eq!(one.relative_to(&Measured::new(), |round| round.cpu_us), 0.0);
+    }
+}
