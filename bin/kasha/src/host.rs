@@ -9,11 +9,11 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use kasha_coordinator::{Coordinator, CoordinatorOptions};
-use kasha_node::{Answers, ExactlyOnce, Node, NodeOptions};
+use kasha_node::{Answers, Buffers, ExactlyOnce, Node, NodeOptions};
 use kasha_replication::Pace;
 use kasha_runtime::{
-    Application, ClusterCell, DataDir, EventLoop, FrameFaults, Identity, LoopHandle, LoopOptions, boot_id, listen,
-    random_u64, spawn_loop,
+    Application, ClusterCell, DataDir, EventLoop, FrameFaults, Identity, LoopHandle, LoopOptions, WarmBuffers, boot_id,
+    listen, random_u64, spawn_loop,
 };
 use kasha_types::limits::CORES_MAX;
 use kasha_types::{ClusterId, CoreId, Incarnation, NodeId};
@@ -210,10 +210,13 @@ impl RunningNode {
     ) -> Result<()> {
         let core = CoreId { node: NodeId(spec.node), core: index };
         let incarnation: Incarnation = self.data.incarnation();
+        let name = format!("n{}c{index}", spec.node);
+        let warm = WarmBuffers::start(&name).context(NO_THREAD)?;
         let options = NodeOptions {
             incarnation,
             boot: boot_id().context("cannot read the kernel's boot id: give this process /proc (K0408)")?,
             replica_memory_max_bytes: spec.memory_bytes,
+            buffers: Buffers::new(move |bytes| warm.take(bytes)),
             heartbeat: spec.lease / 8,
             flush_interval: spec.flush_interval,
             answers: spec.injected.answers,
@@ -236,7 +239,7 @@ impl RunningNode {
         let make = move || {
             EventLoop::new(loop_options, |disk, now, out| Node::start(options, disk, now, out).map_err(Into::into))
         };
-        self.spawn(format!("n{}c{index}", spec.node), make, TellLease::default(), ended)
+        self.spawn(name, make, TellLease::default(), ended)
     }
 
     /// Makes a loop on its own thread (a machine stays on the thread that made it) and runs it there.

@@ -9,6 +9,7 @@ use kasha_types::{Epoch, LogPosition, LogSlice, SegmentId, ShardId, limits};
 use crate::format::{EntryOffset, GROUP_HEADER_BYTES, entry_bytes};
 use crate::history::{Digest, EpochHistory};
 use crate::limits::{BACKUP_SLACK_PART, EPOCH_HISTORY_MAX, SEGMENT_BYTES_MAX, SEGMENT_BYTES_MIN};
+use crate::memory::Buffers;
 use crate::segment::Segment;
 use crate::verify::{Entry, read_entry};
 
@@ -45,6 +46,7 @@ pub struct Log {
     pub(crate) absent: Vec<SegmentId>,
     pub(crate) graveyard: Vec<Segment>,
     pub(crate) pool: Vec<Vec<u8>>,
+    buffers: Buffers,
     /// Sealed segments without a live byte, and the log's end when the last one died. Ends ascend.
     pub(crate) dead: VecDeque<(SegmentId, u64)>,
     /// Segments here that the log says are freed, and the end of the group that says so. Ends ascend.
@@ -101,6 +103,7 @@ impl Log {
             absent: Vec::new(),
             graveyard: Vec::new(),
             pool: Vec::new(),
+            buffers: Buffers::default(),
             dead: VecDeque::new(),
             retired: VecDeque::new(),
             history: EpochHistory::default(),
@@ -127,6 +130,12 @@ impl Log {
         assert!(offset.is_multiple_of(u64::from(config.segment_bytes)), "a segment begins at {offset}");
         log.end.offset = offset;
         log
+    }
+
+    /// The same log, with the memory of its next segments from here.
+    #[must_use]
+    pub fn with_buffers(self, buffers: Buffers) -> Self {
+        Self { buffers, ..self }
     }
 
     /// Whose log.
@@ -285,7 +294,7 @@ impl Log {
     }
 
     pub(crate) fn buffer(&mut self) -> Vec<u8> {
-        self.pool.pop().unwrap_or_else(|| vec![0; self.config.segment_bytes as usize])
+        self.pool.pop().unwrap_or_else(|| self.buffers.take(self.config.segment_bytes as usize))
     }
 
     /// The head is full: `id` becomes the head. It stays without a group only within one append.

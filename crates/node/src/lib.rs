@@ -38,6 +38,7 @@ mod state;
 mod view;
 mod witnessing;
 
+pub use kasha_log::Buffers;
 pub use kasha_replication::Pace;
 pub use node::Node;
 pub use options::{Answers, ExactlyOnce, NodeOptions, StartError};

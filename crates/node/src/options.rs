@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use kasha_log::Buffers;
 use kasha_replication::{MetaError, Pace};
 use kasha_types::{BootId, ClusterId, CoreId, Incarnation, limits};
 use kasha_witness::LoadError;
@@ -50,6 +51,8 @@ pub struct NodeOptions {
     pub segment_bytes: u32,
     /// Memory for the log of each replica.
     pub replica_memory_max_bytes: u64,
+    /// Where that memory comes from.
+    pub buffers: Buffers,
     /// Slots of a witness instance.
     pub witness_slots: u32,
     /// Ways of a witness instance.
@@ -84,6 +87,7 @@ impl NodeOptions {
             coordinator,
             segment_bytes: limits::SEGMENT_BYTES,
             replica_memory_max_bytes: 1024 * 1024 * 1024,
+            buffers: Buffers::default(),
             witness_slots: limits::WITNESS_SLOTS as u32,
             witness_ways: limits::WITNESS_WAYS as u8,
             heartbeat: limits::NODE_LEASE / 8,

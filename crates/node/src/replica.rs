@@ -73,7 +73,7 @@ impl Replica {
     pub fn fresh(options: &NodeOptions, shard: ShardId) -> Self {
         Self {
             shard,
-            log: Log::new(shard, log_config(options)),
+            log: Log::new(shard, log_config(options)).with_buffers(options.buffers.clone()),
             state: ShardState::default(),
             replayed: Cursor { offset: 0 },
             meta: ReplicaMeta {
@@ -127,7 +127,7 @@ impl Replica {
         }
         let seen: Vec<_> = files.iter().map(|&(segment, _)| segment).collect();
         let (log, report) = Log::load(shard, log_config(options), files.into_iter());
-        replica.log = log;
+        replica.log = log.with_buffers(options.buffers.clone());
         for &segment in &report.useless {
             out.push(Effect::Remove { file: FileName::Segment { shard, segment } });
         }
@@ -266,10 +266,11 @@ impl Replica {
             core.remove(FileName::Segment { shard: self.shard, segment }, out);
         }
         core.fsync = true;
-        self.log = match base {
+        let empty = match base {
             0 => Log::new(self.shard, log_config(&core.options)),
             base => Log::begin_at(self.shard, log_config(&core.options), base),
         };
+        self.log = empty.with_buffers(core.options.buffers.clone());
         self.meta.base = base;
         self.meta.acknowledged = 0;
         (self.written, self.held, self.known_synced) = (base, base, 0);
