@@ -1,5 +1,5 @@
 //! Long values under a few keys, one after the other: what is older than a round of them is dead, and needs no tombstone,
-//! which would keep its own segment.
+//! which would stay until the segments of what it deleted are gone.
 
 use kasha_machine::Rng;
 
