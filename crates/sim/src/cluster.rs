@@ -24,6 +24,7 @@ use crate::checkers::intact_members::IntactMembers;
 use crate::checkers::leases_lapse::LeasesLapse;
 use crate::checkers::one_group::OneGroup;
 use crate::checkers::one_primary_per_epoch::OnePrimaryPerEpoch;
+use crate::checkers::reads_wait::ReadsWait;
 use crate::checkers::records::{Records, RecordsWatch};
 use crate::checkers::synced_survives::SyncedSurvives;
 use crate::checkers::witness_keeps::WitnessKeeps;
@@ -190,6 +191,7 @@ fn watch(world: &mut World, shape: &Shape, all: &Configurations, cores: &Cores, 
     world.add_watcher(Box::new(CurrentWitnessList::new(configurations, cores, records)));
     let (configurations, cores, _) = three();
     world.add_watcher(Box::new(Commutes::new(configurations.clone(), cores.clone(), shape.segment_bytes)));
+    world.add_watcher(Box::new(ReadsWait::new(configurations.clone(), cores.clone(), shape.segment_bytes)));
     world.add_watcher(Box::new(IntactMembers::default().forgetting(blackouts.is_some())));
     world.add_watcher(Box::new(LeasesLapse::new(configurations.clone(), cores.clone())));
     world.add_watcher(Box::new(AcknowledgedOutcomes::new(configurations.clone())));

@@ -7,6 +7,7 @@ use std::rc::Rc;
 use kasha_machine::turn::Shell;
 use kasha_machine::{Effects, Endpoint, FileName, Gate, Held, Input, Machine};
 use kasha_types::{BootId, ConnId, LocalPosition, LogSlice, Tick};
+use kasha_wire::frame::FRAME_HEADER_BYTES;
 use kasha_wire::status::CoreStatus;
 
 use crate::clock::SimTime;
@@ -170,6 +171,11 @@ impl Process {
         self.turn_at = None;
         self.dies_after_effects = None;
     }
+}
+
+/// What a whole frame says it is, and what is in it.
+pub(crate) fn kind_and_payload(frame: &[u8]) -> (u8, &[u8]) {
+    (frame[11], &frame[FRAME_HEADER_BYTES..])
 }
 
 /// A performed effect, for those who watch.

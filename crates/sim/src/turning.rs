@@ -9,7 +9,7 @@ use kasha_wire::frame::{FRAME_HEADER_BYTES, FrameHeader};
 use crate::clock::{micros, millis};
 use crate::network::{ConnectionId, Frame, Life, ProcessId, Way};
 use crate::planted::{self, Bug};
-use crate::process::{Commit, Inbound, Performed, SimShell};
+use crate::process::{Commit, Inbound, Performed, SimShell, kind_and_payload};
 use crate::world::{Sent, What, World};
 
 /// Longest time until a process is started again whose disk has failed it.
@@ -32,7 +32,7 @@ impl World {
         for inbound in std::mem::take(&mut process.inbox) {
             match inbound {
                 Inbound::Frame { from, bytes } => {
-                    let (kind, payload) = (bytes[11], &bytes[FRAME_HEADER_BYTES..]);
+                    let (kind, payload) = kind_and_payload(&bytes);
                     actor.step(now, Input::Frame { from, kind, payload }, &mut effects);
                 }
                 Inbound::Closed(conn) => actor.step(now, Input::Closed(conn), &mut effects),

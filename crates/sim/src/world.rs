@@ -5,6 +5,7 @@
 
 use std::collections::{BTreeMap, BinaryHeap};
 use std::net::SocketAddr;
+use std::rc::Rc;
 
 use kasha_machine::{Endpoint, FileName, Machine, Rng};
 use kasha_types::{BootId, ConnId};
@@ -16,10 +17,14 @@ use crate::intensity::Intensity;
 use crate::network::{ConnectionId, Frame, HostId, Life, Network, ProcessId, Way};
 use crate::planted::{self, Bug};
 use crate::probes::Probes;
-use crate::process::{Factory, Inbound, Process, Running, Spawn};
+use crate::process::{Factory, Inbound, Process, Running, Spawn, kind_and_payload};
 
-/// What someone watches: frames as they leave, and writes as they are made. Called when the turn has ended.
+/// What someone watches: frames as they arrive and leave, and writes as they are made. Of what a process does it is told
+/// when the turn has ended.
 pub trait Watch {
+    /// A frame has arrived at a process, which takes it in its next turn, unless it dies first. Nobody has done anything
+    /// wrong by that.
+    fn arrived(&mut self, _arrived: &Arrived<'_>, _view: &View<'_>) {}
     /// A frame left a process.
     fn sent(&mut self, _sent: &Sent<'_>, _view: &View<'_>) {}
     /// A process wrote to a file, or changed it otherwise (`len` 0).
@@ -36,6 +41,18 @@ pub trait Watch {
     fn report(&self, _probes: &mut Probes) {}
     /// So that a checker can be found again at the end.
     fn as_any(&mut self) -> &mut dyn std::any::Any;
+}
+
+/// A frame that arrived.
+pub struct Arrived<'a> {
+    /// At whom.
+    pub at: ProcessId,
+    /// From whom, by the receiver's name for it.
+    pub from: Endpoint,
+    /// The frame's kind.
+    pub kind: u8,
+    /// What is in it.
+    pub payload: &'a [u8],
 }
 
 /// A frame that left.
@@ -442,19 +459,24 @@ impl World {
                         return;
                     }
                 };
-                self.digest.mix(id.0 as u64);
-                self.digest.mix_bytes(&frame.bytes);
-                self.deliver(id, Inbound::Frame { from: Endpoint::Conn(from), bytes: frame.bytes });
+                self.take_in(id, Endpoint::Conn(from), frame.bytes);
             }
             Way::ToDialer => {
                 if self.lives(connection.dialer) && !connection.closed {
-                    let id = connection.dialer.process;
-                    self.digest.mix(id.0 as u64);
-                    self.digest.mix_bytes(&frame.bytes);
-                    self.deliver(id, Inbound::Frame { from: connection.endpoint, bytes: frame.bytes });
+                    self.take_in(connection.dialer.process, connection.endpoint, frame.bytes);
                 }
             }
         }
+    }
+
+    fn take_in(&mut self, at: ProcessId, from: Endpoint, bytes: Rc<[u8]>) {
+        self.digest.mix(at.0 as u64);
+        self.digest.mix_bytes(&bytes);
+        let (kind, payload) = kind_and_payload(&bytes);
+        let arrived = Arrived { at, from, kind, payload };
+        let view = View { now: self.now, processes: &self.processes };
+        self.watchers.iter_mut().for_each(|watcher| watcher.arrived(&arrived, &view));
+        self.deliver(at, Inbound::Frame { from, bytes });
     }
 
     /// Sees to it that a process has its next turn in time.

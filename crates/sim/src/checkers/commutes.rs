@@ -8,24 +8,16 @@
 use std::collections::BTreeMap;
 
 use kasha_machine::FileName;
-use kasha_types::{
-    ClientId, Epoch, KeyHash, NodeId, RpcId, Sequence, ShardId, Slot, TableId, key_hash, operation_key_hash,
-};
+use kasha_types::{ClientId, Epoch, KeyHash, RpcId, Sequence, ShardId};
 use kasha_wire::frame::Kind;
-use kasha_wire::message::AttachAt;
-use kasha_wire::{AnswerView, Appended, Body, Message, RequestView, hot};
+use kasha_wire::{AnswerView, Body, RequestView};
 
+use crate::checkers::changes::{SyncedAtMost, changed_key};
 use crate::checkers::records::{COMPLETION_ENTRY, Group, groups_in, word};
 use crate::configurations::{Configurations, Cores};
 use crate::network::ProcessId;
 use crate::probes::Probes;
-use crate::tags;
 use crate::world::{Sent, View, Watch};
-
-const OBJECT_ENTRY: u8 = 1;
-const TOMBSTONE_ENTRY: u8 = 2;
-const OPERATION_KEY_ENTRY: u8 = 4;
-const OPERATION_KEY_DROPPED_ENTRY: u8 = 11;
 
 /// Who changed a key last in a log, and where its group ends.
 type Last = BTreeMap<(ProcessId, ShardId, KeyHash), (u64, String)>;
@@ -33,32 +25,12 @@ type Last = BTreeMap<(ProcessId, ShardId, KeyHash), (u64, String)>;
 /// An update in the log of a term's primary.
 type Run = (ProcessId, Epoch, RpcId);
 
-/// The key that an entry changes.
-fn changed_key(kind: u8, entry: &[u8]) -> Option<KeyHash> {
-    let short = |at: usize| Some(u16::from_le_bytes(entry.get(at..at + 2)?.try_into().ok()?));
-    match kind {
-        OBJECT_ENTRY | TOMBSTONE_ENTRY => {
-            let table = TableId(u32::from_le_bytes(entry.get(..4)?.try_into().ok()?));
-            Some(key_hash(table, entry.get(24..24 + usize::from(short(4)?))?))
-        }
-        OPERATION_KEY_ENTRY => {
-            let len = usize::from(*entry.get(3)?);
-            Some(operation_key_hash(Slot(short(1)?), entry.get(36..36 + len)?))
-        }
-        OPERATION_KEY_DROPPED_ENTRY => Some(operation_key_hash(Slot(short(1)?), entry.get(11..)?)),
-        _ => None,
-    }
-}
-
 /// Watches fast answers and logs.
 #[derive(Debug, Default)]
 pub struct Commutes {
-    configurations: Configurations,
-    cores: Cores,
     segment_bytes: u64,
+    synced: SyncedAtMost,
     bodies: BTreeMap<RpcId, (ShardId, Vec<KeyHash>)>,
-    /// Up to where a member may hold the log in a term.
-    acked: BTreeMap<(ShardId, Epoch, NodeId), u64>,
     /// What was answered fast, by whom, and up to where the log was synced then at most.
     answered: BTreeMap<Run, u64>,
     last: Last,
@@ -72,27 +44,13 @@ impl Commutes {
     /// Watches these cores under these configurations.
     #[must_use]
     pub fn new(configurations: Configurations, cores: Cores, segment_bytes: u32) -> Self {
-        Self { configurations, cores, segment_bytes: u64::from(segment_bytes), ..Self::default() }
-    }
-
-    fn acks(&mut self, shard: ShardId, epoch: Epoch, node: NodeId, end: u64) {
-        let acked = self.acked.entry((shard, epoch, node)).or_default();
-        *acked = end.max(*acked);
-    }
-
-    /// Up to where the log can be synced in a term by now.
-    fn synced_at_most(&self, shard: ShardId, epoch: Epoch) -> u64 {
-        let of_set = |config: &kasha_wire::ShardConfig| {
-            let others = config.members.iter().map(|member| member.node).filter(|&node| node != config.primary);
-            let acked = others.map(|node| self.acked.get(&(shard, epoch, node)).copied().unwrap_or_default());
-            acked.min().unwrap_or(u64::MAX)
-        };
-        self.configurations.of_term(shard, epoch).iter().map(|(_, config)| of_set(config)).max().unwrap_or(u64::MAX)
+        let synced = SyncedAtMost::new(configurations, cores);
+        Self { segment_bytes: u64::from(segment_bytes), synced, ..Self::default() }
     }
 
     fn on_fast_answer(&mut self, by: ProcessId, rpc: RpcId, epoch: Epoch) {
         let Some(&(shard, _)) = self.bodies.get(&rpc) else { return };
-        let synced = self.synced_at_most(shard, epoch);
+        let synced = self.synced.of(shard, epoch);
         self.answered.entry((by, epoch, rpc)).or_insert(synced);
         self.judge((by, epoch, rpc));
     }
@@ -164,22 +122,7 @@ impl Watch for Commutes {
                     self.on_fast_answer(sent.from, answer.rpc, answer.epoch);
                 }
             }
-            Some(Kind::Appended) => {
-                if let Ok(Appended { shard, epoch, node, end, .. }) = hot::decode_small(sent.payload) {
-                    self.acks(shard, epoch, node, end);
-                }
-            }
-            // Who is attached holds all before, or counts as if it did.
-            Some(Kind::Message) if tags::message(sent) == Some(tags::ATTACH) => {
-                let core = sent.target.and_then(|target| self.cores.core(target));
-                if let (Some(core), Ok(Message::Attach { shard, epoch, start, .. })) =
-                    (core, Message::decode(sent.payload))
-                {
-                    let (AttachAt::Keep(end) | AttachAt::Join(end)) = start;
-                    self.acks(shard, epoch, core.node, end);
-                }
-            }
-            _ => {}
+            _ => self.synced.on_sent(sent),
         }
     }
 
@@ -214,6 +157,8 @@ impl Watch for Commutes {
 
 #[cfg(test)]
 mod tests {
+    use kasha_types::NodeId;
+
     use super::*;
     use crate::checkers::records::tests::{RPC, SHARD, three_cores};
     use crate::configurations::tests::{configuration, tell};
@@ -222,13 +167,14 @@ mod tests {
     const BY: ProcessId = ProcessId(1);
 
     fn found(acked: u64, key: u64) -> usize {
-        let mut watch = Commutes::new(Configurations::default(), three_cores(), 1 << 16);
-        tell(&watch.configurations, &configuration(1, 1, 1));
+        let configurations = Configurations::default();
+        let mut watch = Commutes::new(configurations.clone(), three_cores(), 1 << 16);
+        tell(&configurations, &configuration(1, 1, 1));
         watch.bodies.insert(RPC, (SHARD, vec![KeyHash(1)]));
-        watch.acks(SHARD, Epoch(1), NodeId(2), acked);
+        watch.synced.acks(SHARD, Epoch(1), NodeId(2), acked);
         watch.on_group((BY, Epoch(1), Some(OTHER)), SHARD, 100, &[KeyHash(key)]);
         watch.on_fast_answer(BY, RPC, Epoch(1));
-        watch.acks(SHARD, Epoch(1), NodeId(2), 200);
+        watch.synced.acks(SHARD, Epoch(1), NodeId(2), 200);
         watch.on_group((BY, Epoch(1), Some(RPC)), SHARD, 200, &[KeyHash(1)]);
         watch.take_violations().len()
     }

@@ -1,6 +1,7 @@
 //! What must hold in every run, one file each. The names recur in the design's list of invariants (section 11).
 
 pub mod acknowledged_outcomes;
+pub(crate) mod changes;
 pub mod commutes;
 pub mod convergence;
 pub mod counts_grow;
@@ -15,6 +16,7 @@ pub mod linearizable_keys;
 pub mod one_group;
 pub mod one_primary_per_epoch;
 pub(crate) mod promises;
+pub mod reads_wait;
 pub mod records;
 pub mod synced_survives;
 pub mod tables;

@@ -1,0 +1,81 @@
+//! Which keys a log's entries change, and how far a log can be synced: what those checkers go by that ask whether an
+//! answer had to wait. Read from written bytes and from acknowledgements, by their documented layouts.
+
+use std::collections::BTreeMap;
+
+use kasha_types::{Epoch, KeyHash, NodeId, ShardId, Slot, TableId, key_hash, operation_key_hash};
+use kasha_wire::frame::Kind;
+use kasha_wire::message::AttachAt;
+use kasha_wire::{Appended, Message, ShardConfig, hot};
+
+use crate::configurations::{Configurations, Cores};
+use crate::tags;
+use crate::world::Sent;
+
+const OBJECT_ENTRY: u8 = 1;
+const TOMBSTONE_ENTRY: u8 = 2;
+const OPERATION_KEY_ENTRY: u8 = 4;
+const OPERATION_KEY_DROPPED_ENTRY: u8 = 11;
+
+/// The key that an entry changes.
+pub(crate) fn changed_key(kind: u8, entry: &[u8]) -> Option<KeyHash> {
+    let short = |at: usize| Some(u16::from_le_bytes(entry.get(at..at + 2)?.try_into().ok()?));
+    match kind {
+        OBJECT_ENTRY | TOMBSTONE_ENTRY => {
+            let table = TableId(u32::from_le_bytes(entry.get(..4)?.try_into().ok()?));
+            Some(key_hash(table, entry.get(24..24 + usize::from(short(4)?))?))
+        }
+        OPERATION_KEY_ENTRY => {
+            let len = usize::from(*entry.get(3)?);
+            Some(operation_key_hash(Slot(short(1)?), entry.get(36..36 + len)?))
+        }
+        OPERATION_KEY_DROPPED_ENTRY => Some(operation_key_hash(Slot(short(1)?), entry.get(11..)?)),
+        _ => None,
+    }
+}
+
+/// Up to where members may hold the logs of shards: nobody can rightly take more for synced.
+#[derive(Debug, Default)]
+pub(crate) struct SyncedAtMost {
+    configurations: Configurations,
+    cores: Cores,
+    acked: BTreeMap<(ShardId, Epoch, NodeId), u64>,
+}
+
+impl SyncedAtMost {
+    pub(crate) fn new(configurations: Configurations, cores: Cores) -> Self {
+        Self { configurations, cores, acked: BTreeMap::new() }
+    }
+
+    /// A member holds the log to here, or counts as if it did.
+    pub(crate) fn acks(&mut self, shard: ShardId, epoch: Epoch, node: NodeId, end: u64) {
+        let acked = self.acked.entry((shard, epoch, node)).or_default();
+        *acked = end.max(*acked);
+    }
+
+    /// Takes in what a frame says of it.
+    pub(crate) fn on_sent(&mut self, sent: &Sent<'_>) {
+        if sent.kind == Kind::Appended as u8 {
+            if let Ok(Appended { shard, epoch, node, end, .. }) = hot::decode_small(sent.payload) {
+                self.acks(shard, epoch, node, end);
+            }
+        } else if tags::message(sent) == Some(tags::ATTACH)
+            && let Some(core) = sent.target.and_then(|target| self.cores.core(target))
+            && let Ok(Message::Attach { shard, epoch, start, .. }) = Message::decode(sent.payload)
+        {
+            // Who is attached holds all before, or counts as if it did.
+            let (AttachAt::Keep(end) | AttachAt::Join(end)) = start;
+            self.acks(shard, epoch, core.node, end);
+        }
+    }
+
+    /// Up to where the log can be synced in a term by now, in the set that is best for it. It only grows.
+    pub(crate) fn of(&self, shard: ShardId, epoch: Epoch) -> u64 {
+        let of_set = |config: &ShardConfig| {
+            let others = config.members.iter().map(|member| member.node).filter(|&node| node != config.primary);
+            let acked = others.map(|node| self.acked.get(&(shard, epoch, node)).copied().unwrap_or_default());
+            acked.min().unwrap_or(u64::MAX)
+        };
+        self.configurations.of_term(shard, epoch).iter().map(|(_, config)| of_set(config)).max().unwrap_or(u64::MAX)
+    }
+}

@@ -1,0 +1,215 @@
+//! Reads wait (section 6, D3, pitfall 2): what a read saw is synced when its answer leaves, be it a value or that there is
+//! none.
+//!
+//! A read runs in the turn that follows its arrival. So it sees at least what stood in its primary's log when it arrived,
+//! and the newest change of each of its keys there, a delete too, must be synced when an answer leaves. What the same turn
+//! adds before the read is left out: which of two frames was first is not to be seen from outside.
+
+use std::collections::BTreeMap;
+
+use kasha_machine::{Endpoint, FileName};
+use kasha_types::{Epoch, KeyHash, ShardId, key_hash};
+use kasha_wire::frame::Kind;
+use kasha_wire::{Read, ReadAnswerView, ReadView};
+
+use crate::checkers::changes::{SyncedAtMost, changed_key};
+use crate::checkers::records::groups_in;
+use crate::configurations::{Configurations, Cores};
+use crate::network::ProcessId;
+use crate::probes::Probes;
+use crate::world::{Arrived, Sent, View, Watch};
+
+/// What a read saw at least: the log of this term, up to here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Saw {
+    term: (ShardId, Epoch),
+    end: u64,
+}
+
+/// Watches reads and logs. Nothing is asked of a primary that runs unreplicated: it has nobody to wait for.
+#[derive(Debug, Default)]
+pub struct ReadsWait {
+    segment_bytes: u64,
+    synced: SyncedAtMost,
+    /// The last known of it, which is the least it can be.
+    reached: BTreeMap<(ShardId, Epoch), u64>,
+    /// Up to where the group ends that changed a key last in a log.
+    changed: BTreeMap<(ProcessId, ShardId), BTreeMap<KeyHash, u64>>,
+    /// By the connection on which it came. One that came twice may have been answered for the first.
+    reads: BTreeMap<(ProcessId, Endpoint, u64), Saw>,
+    violations: Vec<String>,
+    checked: u64,
+}
+
+impl ReadsWait {
+    /// Watches these cores under these configurations.
+    #[must_use]
+    pub fn new(configurations: Configurations, cores: Cores, segment_bytes: u32) -> Self {
+        let synced = SyncedAtMost::new(configurations, cores);
+        Self { segment_bytes: u64::from(segment_bytes), synced, ..Self::default() }
+    }
+
+    /// Up to where a term's log is synced at most, if that is less than `end`.
+    fn below(&mut self, term: (ShardId, Epoch), end: u64) -> Option<u64> {
+        let reached = self.reached.entry(term).or_default();
+        if *reached < end {
+            *reached = self.synced.of(term.0, term.1);
+        }
+        (*reached < end).then_some(*reached)
+    }
+
+    fn on_groups(&mut self, by: ProcessId, shard: ShardId, base: u64, bytes: &[u8]) {
+        let changed = self.changed.entry((by, shard)).or_default();
+        groups_in(bytes, |group| {
+            for key in group.entries.iter().filter_map(|&(kind, entry)| changed_key(kind, entry)) {
+                changed.insert(key, base + group.end);
+            }
+        });
+    }
+
+    fn on_read(&mut self, id: (ProcessId, Endpoint, u64), term: (ShardId, Epoch), keys: &[KeyHash]) {
+        let changed = self.changed.get(&(id.0, term.0));
+        let ends = keys.iter().filter_map(|key| changed?.get(key).copied());
+        let end = ends.max().filter(|&end| self.below(term, end).is_some()).unwrap_or_default();
+        let saw = self.reads.entry(id).or_insert(Saw { term, end });
+        saw.end = if saw.term == term { saw.end.min(end) } else { 0 };
+    }
+
+    fn on_answer(&mut self, id: (ProcessId, Endpoint, u64)) {
+        let Some(&Saw { term: (shard, epoch), end }) = self.reads.get(&id).filter(|saw| saw.end > 0) else { return };
+        self.checked += 1;
+        if let Some(synced) = self.below((shard, epoch), end) {
+            self.violations.push(format!(
+                "reads_wait: {shard} {epoch} answered a read of what had changed up to {end} when it arrived, and was synced \
+                 to {synced} at most (section 6, D3)"
+            ));
+        }
+    }
+}
+
+impl Watch for ReadsWait {
+    fn arrived(&mut self, arrived: &Arrived<'_>, _view: &View<'_>) {
+        if arrived.kind == Kind::Read as u8
+            && let Ok(view) = ReadView::decode(arrived.payload)
+            && let Ok(read) = Read::decode(view.code, view.arguments)
+        {
+            let mut keys = Vec::new();
+            read.for_each_key(|key| keys.push(key_hash(view.table, key)));
+            let term = (view.envelope.shard, view.envelope.epoch);
+            self.on_read((arrived.at, arrived.from, view.read_id), term, &keys);
+        }
+    }
+
+    fn sent(&mut self, sent: &Sent<'_>, _view: &View<'_>) {
+        if sent.kind == Kind::ReadAnswer as u8 {
+            if let Ok(answer) = ReadAnswerView::decode(sent.payload) {
+                self.on_answer((sent.from, sent.to, answer.read_id));
+            }
+        } else {
+            self.synced.on_sent(sent);
+        }
+    }
+
+    fn wrote(&mut self, by: ProcessId, file: FileName, offset: u64, len: usize, view: &View<'_>) {
+        let FileName::Segment { shard, segment } = file else { return };
+        match view.processes[by.0].disk.cached(file) {
+            Some(content) if len > 0 => {
+                let base = u64::from(segment.0) * self.segment_bytes + offset;
+                self.on_groups(by, shard, base, &content.read(offset, len));
+            }
+            // Cut, or freed: what stood there may stand there no more.
+            Some(_) | None => drop(self.changed.remove(&(by, shard))),
+        }
+    }
+
+    fn started(&mut self, process: ProcessId, _view: &View<'_>) {
+        self.changed.retain(|(of, _), _| *of != process);
+        self.reads.retain(|(at, ..), _| *at != process);
+    }
+
+    fn take_violations(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.violations)
+    }
+
+    fn report(&self, probes: &mut Probes) {
+        probes.add("claims checked: reads of something unsynced", self.checked);
+    }
+
+    fn as_any(&mut self) -> &mut dyn std::any::Any {
+        self
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use kasha_types::{ConnId, NodeId, TableId};
+
+    use super::*;
+    use crate::checkers::records::tests::{SHARD, three_cores};
+    use crate::configurations::tests::{configuration, tell};
+
+    const BY: ProcessId = ProcessId(1);
+    const TERM: (ShardId, Epoch) = (SHARD, Epoch(1));
+    const TOMBSTONE_ENTRY: u8 = 2;
+
+    /// A group that deletes this key; it ends 88 bytes behind where it begins.
+    fn delete(key: u8) -> Vec<u8> {
+        let mut bytes = vec![0; 88];
+        bytes[..2].copy_from_slice(b"GK");
+        bytes[4] = 40;
+        (bytes[48], bytes[52]) = (TOMBSTONE_ENTRY, 25);
+        (bytes[56], bytes[60], bytes[80]) = (1, 1, key);
+        bytes
+    }
+
+    fn hash(key: u8) -> KeyHash {
+        key_hash(TableId(1), &[key])
+    }
+
+    fn id(read: u64) -> (ProcessId, Endpoint, u64) {
+        (BY, Endpoint::Conn(ConnId(1)), read)
+    }
+
+    /// A primary with one backup, which deletes `a` and then `b`.
+    fn watch() -> ReadsWait {
+        let configurations = Configurations::default();
+        tell(&configurations, &configuration(1, 1, 1));
+        let mut watch = ReadsWait::new(configurations, three_cores(), 1 << 16);
+        watch.on_groups(BY, SHARD, 12, &delete(b'a'));
+        watch.on_groups(BY, SHARD, 100, &delete(b'b'));
+        watch
+    }
+
+    #[test]
+    fn d3_what_a_read_saw_is_synced_when_its_answer_leaves() {
+        for (keys, acked, found) in [(&b"a"[..], 99, 1), (b"a", 100, 0), (b"ab", 187, 1), (b"ab", 188, 0), (b"c", 0, 0)]
+        {
+            let mut watch = watch();
+            let keys: Vec<KeyHash> = keys.iter().map(|&key| hash(key)).collect();
+            watch.on_read(id(1), TERM, &keys);
+            watch.synced.acks(SHARD, Epoch(1), NodeId(2), acked);
+            watch.on_answer(id(1));
+            assert_eq!(watch.take_violations().len(), found, "{keys:?}, synced to {acked}");
+        }
+    }
+
+    #[test]
+    fn what_comes_after_a_read_is_not_waited_for() {
+        let mut watch = watch();
+        watch.synced.acks(SHARD, Epoch(1), NodeId(2), 100);
+        watch.on_read(id(1), TERM, &[hash(b'a')]);
+        watch.on_groups(BY, SHARD, 188, &delete(b'a'));
+        watch.on_answer(id(1));
+        // Nor by the answer to the first of two copies, or by one that may be of another term.
+        watch.on_read(id(1), TERM, &[hash(b'a')]);
+        watch.on_answer(id(1));
+        watch.on_read(id(2), TERM, &[hash(b'a')]);
+        watch.on_read(id(2), (SHARD, Epoch(2)), &[hash(b'a')]);
+        watch.on_answer(id(2));
+        watch.on_answer(id(4));
+        assert_eq!(watch.take_violations(), Vec::<String>::new());
+        watch.on_read(id(3), TERM, &[hash(b'a')]);
+        watch.on_answer(id(3));
+        assert_eq!(watch.take_violations().len(), 1);
+    }
+}
