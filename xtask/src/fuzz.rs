@@ -11,6 +11,7 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail, ensure};
 
+use crate::tools;
 use crate::workspace::{Workspace, cargo};
 
 const CARGO_FUZZ: &str = "cargo-fuzz";
@@ -47,7 +48,7 @@ pub(crate) fn parse(options: &[&str]) -> Option<Choice> {
 struct Fuzz<'a> {
     workspace: &'a Workspace,
     folder: PathBuf,
-    tools: PathBuf,
+    program: PathBuf,
     sanitizer: String,
     is_nightly: bool,
 }
@@ -88,7 +89,6 @@ pub(crate) fn run(workspace: &Workspace, choice: &Choice) -> Result<()> {
 
 impl<'a> Fuzz<'a> {
     fn prepare(workspace: &'a Workspace, choice: &Choice) -> Result<Self> {
-        let tools = workspace.target.join("tools");
         let has_nightly = Command::new("rustup")
             .args(["run", "nightly", "rustc", "--version"])
             .stdin(Stdio::null())
@@ -105,27 +105,15 @@ impl<'a> Fuzz<'a> {
         };
         let is_nightly = sanitizer != "none";
         let folder = workspace.root.join("fuzz");
-        let fuzz = Self { workspace, folder, tools, sanitizer, is_nightly };
-        fuzz.install()?;
-        Ok(fuzz)
-    }
-
-    /// Into the target folder, so that nobody's own version is touched.
-    fn install(&self) -> Result<()> {
-        let program = self.tools.join("bin").join(CARGO_FUZZ);
-        let version = Command::new(&program).arg("--version").output();
-        let is_there = version.is_ok_and(|output| String::from_utf8_lossy(&output.stdout).contains(CARGO_FUZZ_VERSION));
-        if is_there {
-            return Ok(());
-        }
-        println!("== install {CARGO_FUZZ} {CARGO_FUZZ_VERSION}");
-        let mut command = cargo(&self.workspace.root);
-        command.args(["install", "--locked", "--root"]).arg(&self.tools);
-        finish(command.args(["--version", CARGO_FUZZ_VERSION, CARGO_FUZZ]))
+        let program = tools::install(workspace, CARGO_FUZZ, CARGO_FUZZ_VERSION, |command| {
+            println!("== install {CARGO_FUZZ} {CARGO_FUZZ_VERSION}");
+            finish(command)
+        })?;
+        Ok(Self { workspace, folder, program, sanitizer, is_nightly })
     }
 
     fn cargo_fuzz(&self, what: &str) -> Command {
-        let mut command = Command::new(self.tools.join("bin").join(CARGO_FUZZ));
+        let mut command = Command::new(&self.program);
         command.current_dir(&self.workspace.root).stdin(Stdio::null());
         // This program runs under the toolchain that cargo chose for it; the fuzzers choose their own.
         command.env_remove("CARGO").env_remove("RUSTC");

@@ -12,6 +12,7 @@ use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
 
 use crate::process_tests::succeeds;
+use crate::tools;
 use crate::watch::Watch;
 use crate::workspace::{Workspace, cargo};
 
@@ -74,26 +75,16 @@ fn missing() -> Option<&'static str> {
     (!succeeds("valgrind", &["--version"])).then_some("they need Valgrind (Debian: apt-get install valgrind)")
 }
 
-/// The folder with the runner of the version that the benchmarks were built for, below the target folder, so that
-/// nobody's own version is touched.
+/// The folder with the runner of the version that the benchmarks were built for.
 fn install_runner(workspace: &Workspace, watch: &Watch) -> Result<PathBuf> {
     let lock = fs::read_to_string(workspace.root.join("Cargo.lock")).context("could not read Cargo.lock")?;
     let version = locked_version(&lock, "gungraun").context("Cargo.lock has no gungraun")?;
-    let tools = workspace.target.join("tools");
-    let folder = tools.join("bin");
-    if !is_runner(&folder.join(RUNNER), version) {
-        let mut command = cargo(&workspace.root);
+    let runner = tools::install(workspace, RUNNER, version, |command| {
         // It starts Valgrind and reads what that wrote: what matters is how long it takes to build.
         command.env("CARGO_PROFILE_DEV_DEBUG", "false").env("CARGO_INCREMENTAL", "0");
-        command.args(["install", "--quiet", "--locked", "--debug", "--version", version, "--root"]).arg(&tools);
-        watch.run(command.arg(RUNNER))?;
-    }
-    Ok(folder)
-}
-
-fn is_runner(program: &Path, version: &str) -> bool {
-    let output = std::process::Command::new(program).arg("--version").output();
-    output.is_ok_and(|output| String::from_utf8_lossy(&output.stdout).trim_end() == format!("{RUNNER} {version}"))
+        watch.run(command.args(["--quiet", "--debug"])).map(|_| ())
+    })?;
+    runner.parent().map(Path::to_path_buf).context("a program without a folder")
 }
 
 fn locked_version<'a>(lock: &'a str, package: &str) -> Option<&'a str> {

@@ -16,6 +16,7 @@ mod process_tests;
 mod source;
 mod stages;
 mod tidy;
+mod tools;
 mod watch;
 mod workspace;
 
