@@ -95,6 +95,12 @@ impl Known {
             Self { first: first.to_vec(), second: second.to_vec(), prefixes, last }
         })
     }
+
+    /// Whether the first file differs from these bytes, and not in its last record, which they hold.
+    fn differs_before_the_last(&self, bytes: &[u8]) -> bool {
+        let (last, _) = self.prefixes[self.prefixes.len() - 2];
+        bytes.len() == self.first.len() && bytes[..last] != self.first[..last] && bytes[last..] == self.first[last..]
+    }
 }
 
 /// See the module.
@@ -134,8 +140,9 @@ impl Property for CoordinatorFiles {
         match start(files) {
             Ok(state) if second_is_whole => assert_eq!(state, known.last),
             Ok(state) => {
-                // What was durable and damaged is not what a crash leaves: whole records stand behind it.
-                let resumes = matches!(self.first, Fate::Burst(_)) && told + 1 < known.prefixes.len();
+                // What was durable and damaged is not what a crash leaves, where a whole record stands behind it. Damage
+                // that reaches into the last record leaves none, and cannot be told from a crash.
+                let resumes = first.as_ref().is_some_and(|(bytes, _)| known.differs_before_the_last(bytes));
                 assert!(!resumes, "durable records were dropped without a word");
                 let found = known.prefixes.iter().position(|(_, prefix)| *prefix == state);
                 match found {
