@@ -1,32 +1,38 @@
 //! `cargo xtask fuzz`: runs the programs in `fuzz/`, one after the other, and keeps what breaks them.
 //!
-//! With the stable toolchain they are built without a sanitizer, and a failed assertion, a panic, a hang or an allocation
-//! over a limit is what there is to find; code that is not safe is looked at too where a nightly toolchain is installed
+//! The stable toolchain builds them without a sanitizer, and a failed assertion, a panic, a hang or an allocation over a
+//! limit is what there is to find; code that is not safe is looked at too where a nightly toolchain is installed
 //! (AddressSanitizer). Inputs found earlier stay in `fuzz/corpus`, which git ignores; an input that breaks a property is
 //! made small and put into `fuzz/regressions`, where every test run replays it.
 
+mod report;
+
 use std::fs;
+use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
 
+use self::report::{Report, last_words, watched, written_input};
 use crate::tools;
 use crate::workspace::{Workspace, cargo};
 
 const CARGO_FUZZ: &str = "cargo-fuzz";
 const CARGO_FUZZ_VERSION: &str = "0.13.1";
 
-const SECONDS: u64 = 60;
+const SECONDS: u32 = 60;
 /// One input may take this long; a machine that does other things besides is slow.
 const INPUT_SECONDS_MAX: u64 = 60;
+/// Of the whole process, sanitizer included; what a property may hold is less.
+const MEMORY_MB_MAX: u64 = 4096;
 /// Tries to make a failing input smaller.
 const SHRINK_SECONDS: u64 = 60;
 
 /// What to run.
 pub(crate) struct Choice {
     target: Option<String>,
-    seconds: u64,
+    seconds: u32,
     /// `None`: the best that there is a toolchain for.
     sanitizer: Option<String>,
 }
@@ -38,7 +44,8 @@ pub(crate) fn parse(options: &[&str]) -> Option<Choice> {
         match pair {
             ["--target", name] => choice.target = Some((*name).to_owned()),
             ["--sanitizer", name @ ("none" | "address")] => choice.sanitizer = Some((*name).to_owned()),
-            ["--seconds", number] => choice.seconds = number.parse().ok()?,
+            // To libFuzzer, 0 is for ever.
+            ["--seconds", number] => choice.seconds = number.parse::<NonZeroU32>().ok()?.get(),
             _ => return None,
         }
     }
@@ -50,16 +57,6 @@ struct Fuzz<'a> {
     folder: PathBuf,
     program: PathBuf,
     sanitizer: String,
-    is_nightly: bool,
-}
-
-/// What libFuzzer says at the end.
-#[derive(Debug, Default, PartialEq, Eq)]
-struct Report {
-    executions: u64,
-    edges: u64,
-    features: u64,
-    inputs: u64,
 }
 
 /// Runs the chosen targets; fails if one of them found something.
@@ -75,11 +72,11 @@ pub(crate) fn run(workspace: &Workspace, choice: &Choice) -> Result<()> {
     let (mut table, mut broken) = (Vec::new(), Vec::new());
     for name in chosen {
         println!("== {name}");
-        let (report, found) = fuzz.search(name, choice.seconds)?;
+        let (report, problem) = fuzz.search(name, choice.seconds)?;
         let Report { executions, edges, features, inputs } = report;
-        let outcome = found.as_ref().map_or("held".to_owned(), |kept| format!("BROKEN, see {}", kept.display()));
+        let outcome = problem.as_deref().unwrap_or("held");
         table.push(format!("{name:<20}{executions:>12}{edges:>9}{features:>10}{inputs:>8}  {outcome}"));
-        broken.extend(found.map(|_| name.as_str()));
+        broken.extend(problem.is_some().then_some(name.as_str()));
     }
     println!("\n{:<20}{:>12}{:>9}{:>10}{:>8}", "target", "executions", "edges", "features", "inputs");
     println!("{}", table.join("\n"));
@@ -103,21 +100,22 @@ impl<'a> Fuzz<'a> {
                 "none".to_owned()
             }
         };
-        let is_nightly = sanitizer != "none";
+        ensure!(has_nightly || sanitizer == "none", "a sanitizer needs: rustup toolchain install nightly");
         let folder = workspace.root.join("fuzz");
         let program = tools::install(workspace, CARGO_FUZZ, CARGO_FUZZ_VERSION, |command| {
             println!("== install {CARGO_FUZZ} {CARGO_FUZZ_VERSION}");
             finish(command)
         })?;
-        Ok(Self { workspace, folder, program, sanitizer, is_nightly })
+        Ok(Self { workspace, folder, program, sanitizer })
     }
 
     fn cargo_fuzz(&self, what: &str) -> Command {
         let mut command = Command::new(&self.program);
         command.current_dir(&self.workspace.root).stdin(Stdio::null());
-        // This program runs under the toolchain that cargo chose for it; the fuzzers choose their own.
-        command.env_remove("CARGO").env_remove("RUSTC");
-        command.env("RUSTUP_TOOLCHAIN", if self.is_nightly { "nightly" } else { "stable" });
+        if self.sanitizer != "none" {
+            // Instead of the toolchain that runs this program, and that cargo passes on.
+            command.env_remove("CARGO").env_remove("RUSTC").env("RUSTUP_TOOLCHAIN", "nightly");
+        }
         command.args(["fuzz", what, "--sanitizer", &self.sanitizer, "--target-dir"]);
         command.arg(self.workspace.target.join(format!("fuzz-{}", self.sanitizer)));
         command
@@ -143,41 +141,38 @@ impl<'a> Fuzz<'a> {
         finish(self.cargo_fuzz("build").args(target))
     }
 
-    /// Runs one target; if it broke, the input that is kept.
-    fn search(&self, name: &str, seconds: u64) -> Result<(Report, Option<PathBuf>)> {
-        let regressions = self.folder.join("regressions").join(name);
+    /// Runs one target; if it broke, what is to be said of that.
+    fn search(&self, name: &str, seconds: u32) -> Result<(Report, Option<String>)> {
         let corpus = self.folder.join("corpus").join(name);
-        let artifacts = self.folder.join("artifacts").join(name);
-        for folder in [&regressions, &corpus, &artifacts] {
-            fs::create_dir_all(folder).with_context(|| format!("could not create {}", folder.display()))?;
-        }
-        let before = files_in(&artifacts)?;
+        let regressions = self.folder.join("regressions").join(name);
+        fs::create_dir_all(&corpus).with_context(|| format!("could not create {}", corpus.display()))?;
         let mut command = self.cargo_fuzz("run");
-        command.arg(name).args([&corpus, &self.seeds().join(name), &regressions]).arg("--");
-        command.args([format!("-max_total_time={seconds}"), format!("-timeout={INPUT_SECONDS_MAX}")]);
-        command.args(["-print_final_stats=1", "-rss_limit_mb=4096", "-len_control=0"]);
-        let output =
-            command.stdout(Stdio::inherit()).stderr(Stdio::piped()).output().context("could not run a target")?;
-        let text = String::from_utf8_lossy(&output.stderr);
-        let report = Report::read(&text);
-        // A folder without a regression says nothing.
-        let _ = fs::remove_dir(&regressions);
-        let found: Vec<PathBuf> = files_in(&artifacts)?.into_iter().filter(|file| !before.contains(file)).collect();
-        if output.status.success() {
+        command.arg(name).args([&corpus, &self.seeds().join(name)]);
+        command.args(regressions.is_dir().then_some(&regressions)).arg("--");
+        command.args([format!("-max_total_time={seconds}"), "-print_final_stats=1".to_owned()]);
+        // Otherwise inputs begin short and grow slowly, and a short run sees short ones only.
+        let (status, lines) = watched(command.arg("-len_control=0").args(limits()))?;
+        let report = Report::read(&lines);
+        if status.success() {
             return Ok((report, None));
         }
-        let tail: Vec<&str> = text.lines().rev().take(60).collect();
-        eprintln!("{}", tail.into_iter().rev().collect::<Vec<_>>().join("\n"));
-        let Some(input) = found.last() else { bail!("{name} ended with {} and left no input", output.status) };
-        self.keep(name, input, &regressions).map(|kept| (report, Some(kept)))
+        eprintln!("{}", last_words(&lines).join("\n"));
+        let problem = match written_input(&lines) {
+            Some(input) => format!("BROKEN, see {}", self.keep(name, &input, &regressions)?.display()),
+            None => format!("BROKEN: {status}, and no input is left"),
+        };
+        Ok((report, Some(problem)))
     }
 
     /// Makes an input small, shows it, and puts it where it is replayed.
     fn keep(&self, name: &str, input: &Path, regressions: &Path) -> Result<PathBuf> {
         let small = input.with_extension("small");
+        // Of an earlier run: it may break nothing any more.
+        let _ = fs::remove_file(&small);
+        println!("making {} small takes up to {SHRINK_SECONDS} s", input.display());
         let mut shrink = self.cargo_fuzz("run");
         shrink.arg(name).arg(input).arg("--").args(["-minimize_crash=1", &format!("-max_total_time={SHRINK_SECONDS}")]);
-        shrink.arg(format!("-exact_artifact_path={}", small.display()));
+        shrink.arg(format!("-exact_artifact_path={}", small.display())).args(limits());
         let _ = shrink.stdout(Stdio::null()).stderr(Stdio::null()).status();
         let small = if small.exists() { small } else { input.to_path_buf() };
         fs::create_dir_all(regressions)?;
@@ -192,33 +187,8 @@ impl<'a> Fuzz<'a> {
     }
 }
 
-impl Report {
-    /// From lines like `#4096 pulse  cov: 512 ft: 900 corp: 60/2Kb …` and `stat::number_of_executed_units: 4096`.
-    fn read(text: &str) -> Self {
-        let mut report = Self::default();
-        for line in text.lines() {
-            let words: Vec<&str> = line.split_whitespace().collect();
-            for pair in words.windows(2) {
-                let number = pair[1].split('/').next().and_then(|number| number.parse().ok());
-                let (Some(number), field) = (number, pair[0]) else { continue };
-                match field {
-                    "cov:" => report.edges = number,
-                    "ft:" => report.features = number,
-                    "corp:" => report.inputs = number,
-                    "stat::number_of_executed_units:" => report.executions = number,
-                    _ => {}
-                }
-            }
-        }
-        report
-    }
-}
-
-fn files_in(folder: &Path) -> Result<Vec<PathBuf>> {
-    let mut files: Vec<PathBuf> =
-        fs::read_dir(folder)?.map(|entry| entry.map(|entry| entry.path())).collect::<std::io::Result<_>>()?;
-    files.sort();
-    Ok(files)
+fn limits() -> [String; 2] {
+    [format!("-timeout={INPUT_SECONDS_MAX}"), format!("-rss_limit_mb={MEMORY_MB_MAX}")]
 }
 
 fn finish(command: &mut Command) -> Result<()> {
@@ -240,17 +210,9 @@ mod tests {
         assert!(
             parse(&["--seconds"]).is_none()
                 && parse(&["--seconds", "x"]).is_none()
+                && parse(&["--seconds", "0"]).is_none()
                 && parse(&["--sanitizer", "soap"]).is_none()
                 && parse(&["frames"]).is_none()
         );
-    }
-
-    #[test]
-    fn a_fuzzers_words_are_understood() {
-        let text = "#2\tINITED cov: 1 ft: 2 corp: 1/1b exec/s: 0 rss: 30Mb\n\
-                    #4096\tpulse  cov: 512 ft: 900 corp: 60/2Kb lim: 40 exec/s: 2048 rss: 33Mb\n\
-                    Done 5000 runs in 2 second(s)\nstat::number_of_executed_units: 5000\n";
-        let expected = Report { executions: 5000, edges: 512, features: 900, inputs: 60 };
-        assert_eq!(Report::read(text), expected);
     }
 }
