@@ -281,6 +281,7 @@ impl Nemesis {
             }
             Act::Client | Act::ClientPause => self.client(world, act, time),
             Act::Depose => self.depose(world, time),
+            Act::Apart => self.apart(world),
             Act::OldPrimary => self.old_primary(world, time),
             Act::ListChange => self.list_change(world),
             Act::Damage if self.may_lose_a_copy(world) => self.damage(world, node, time),
@@ -552,6 +553,21 @@ impl Nemesis {
             let (at, downtime) = (self.rng.below(2 * time), self.rng.below(self.lease));
             self.later(world.now.after(at), Step::KillPrimary { shard, downtime, hidden: 0 });
         }
+    }
+
+    /// A primary, its witnesses and some clients have only each other: updates complete there, and a successor has no
+    /// witness to read until it ends.
+    fn apart(&mut self, world: &mut World) {
+        let Some(Parts { primary, witnesses, .. }) = self.parts() else { return };
+        world.probes.hit("nemesis: primary and witnesses apart");
+        let (nodes, coordinator) = (self.hosts.nodes.clone(), self.hosts.coordinator);
+        let is_apart = |host: &HostId| *host == primary || witnesses.contains(host);
+        let others: Vec<HostId> = nodes.iter().copied().filter(|host| !is_apart(host)).chain([coordinator]).collect();
+        let mut cuts: Cuts =
+            nodes.iter().filter(|host| is_apart(host)).flat_map(|&host| both_ways(host, &others)).collect();
+        cuts.extend(self.loyal_clients(primary, &witnesses));
+        let time = self.rng.between(self.lease * 3, self.lease * 6);
+        self.cut_for(world, cuts, time);
     }
 
     /// A primary cut off, which nobody tells of its successor, is there again when that restarts, and the coordinator is

@@ -75,6 +75,8 @@ pub struct Acts {
     pub client_pause: u64,
     /// A primary is cut off from its backups, and mostly from the coordinator, but not from all clients.
     pub depose: u64,
+    /// A primary is cut off together with its witnesses and some clients: they go on, and nobody can recover.
+    pub apart: u64,
     /// A primary is cut off, and comes back for its backups, but not for the coordinator, when its successor restarts.
     pub old_primary: u64,
     /// A witness is cut off from the coordinator only; when its list changes, the primary dies with a tail of its own.
@@ -109,6 +111,7 @@ pub enum Act {
     Client,
     ClientPause,
     Depose,
+    Apart,
     OldPrimary,
     ListChange,
     Damage,
@@ -119,7 +122,7 @@ pub enum Act {
 impl Acts {
     /// As a table.
     #[must_use]
-    pub fn weights(&self) -> [(Act, u64); 23] {
+    pub fn weights(&self) -> [(Act, u64); 24] {
         [
             (Act::Crash, self.crash),
             (Act::FastRestart, self.fast_restart),
@@ -139,6 +142,7 @@ impl Acts {
             (Act::Client, self.client),
             (Act::ClientPause, self.client_pause),
             (Act::Depose, self.depose),
+            (Act::Apart, self.apart),
             (Act::OldPrimary, self.old_primary),
             (Act::ListChange, self.list_change),
             (Act::Damage, self.damage),
@@ -234,6 +238,7 @@ impl Intensity {
             // Only where a scenario asks for them.
             blackout_replicated: 0,
             kill_all_copying: 0,
+            apart: 0,
             coordinator_minute: 0,
             damage: 0,
             coordinator_telling: 0,

@@ -86,6 +86,7 @@ pub const CAUGHT: &[Caught] = &[
     caught(Bug::ReadWithoutLease, Scenario::Zombie, 20, "one_primary_per_epoch"),
     caught(Bug::LeaseFromReply, Scenario::Zombie, 40, "one_primary_per_epoch"),
     caught(Bug::CoordinatorDoesNotWait, Scenario::CoordinatorOutage, 40, "leases_lapse"),
+    caught(Bug::DropToldDuringFailOver, Scenario::Tables, 40, "tables"),
     caught(Bug::ToldBeforePersisted, Scenario::CoordinatorOutage, 20, "configurations_grow"),
     caught(Bug::EpochUnfenced, Scenario::OldPrimary, 20, "synced_survives"),
     caught(Bug::PredecessorUnchecked, Scenario::DivergentTail, 20, "convergence"),

@@ -350,6 +350,9 @@ fn directed(scenario: Scenario, rng: &mut Rng, shape: &mut Shape, intensity: &mu
             shape.load = (30, 0);
             let lost = Acts { unheard: 2, zombie: 1, partition: 2, depose: 2, ..none };
             intensity.acts = Acts { crash: 2, coordinator: 2, client_pause: 1, ..lost };
+            if rng.chance(1, 2) {
+                who_does_not_hear_of_a_drop(shape, intensity);
+            }
         }
         Scenario::BadLinks => {
             // Without any one node there are enough for every shard.
@@ -361,6 +364,17 @@ fn directed(scenario: Scenario, rng: &mut Rng, shape: &mut Shape, intensity: &mu
         Scenario::BadInput | Scenario::FailingDisks | Scenario::RogueClient => unkind(scenario, rng, shape, intensity),
         _ => long_logs(scenario, rng, shape, intensity),
     }
+}
+
+/// A primary goes on with its witnesses and some clients, who have always something to ask for that needs no sync, while
+/// others drop the table.
+fn who_does_not_hear_of_a_drop(shape: &mut Shape, intensity: &mut Intensity) {
+    (shape.nodes, shape.shards, shape.kind) = (u16::from(shape.faults) * 2 + 3, 1, LoadKind::Tables);
+    (shape.clients, shape.readers, shape.concurrency) = (5, 0, 20);
+    (shape.witness_slots, shape.outstanding_max) = (512, OUTSTANDING_MAX);
+    (shape.pause, shape.duration) = ((millis(5), millis(40)), millis(12_000));
+    intensity.nemesis_every = millis(3_000);
+    intensity.acts = Acts { apart: 1, ..Acts::default() };
 }
 
 /// Scenarios in which somebody else than a host or a link is to blame.

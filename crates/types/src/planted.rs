@@ -131,6 +131,8 @@ bugs! {
     LeaseFromReply = "lease_from_reply",
     /// Section 7: a restarted coordinator declares nodes lost before their leases can have lapsed.
     CoordinatorDoesNotWait = "coordinator_does_not_wait",
+    /// E1: a table's drop is told while a deposed primary that does not know of it may still execute updates.
+    DropToldDuringFailOver = "drop_told_during_fail_over",
     /// Section 9: the coordinator tells what is not on its file yet.
     ToldBeforePersisted = "told_before_persisted",
     /// Section 7, step 2: a member that has promised a later term obeys an older primary.

@@ -11,6 +11,9 @@ use crate::history::{Action, DEFAULT_TABLE, History, Operation, Told};
 /// Requests for one name that are searched for an order; more are not.
 const REQUESTS_MAX: usize = 60;
 
+/// Ways that are tried for a name; where many requests wait at once there are more than anybody can try.
+const STATES_MAX: usize = 100_000;
+
 /// What a name stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum State {
@@ -64,9 +67,9 @@ struct Search {
 }
 
 impl Search {
-    /// Whether the requests not in `done`, of which so many were told something, can follow `state`.
+    /// Whether the requests not in `done`, of which so many were told something, can follow `state`, for all that is tried.
     fn has_order(&mut self, requests: &[&Operation], done: u64, told: usize, state: State) -> bool {
-        if told == 0 {
+        if told == 0 || self.seen.len() >= STATES_MAX {
             return true;
         }
         if !self.seen.insert((done, state)) {

@@ -139,6 +139,8 @@ pub enum LoadKind {
     Churning,
     /// Long values under a few keys: of a long log hardly anything but its end is needed.
     Rewritten,
+    /// Tables that come and go, each with so many keys that hardly two updates meet.
+    Tables,
 }
 
 /// Draws among workloads by weight, and gives some asks short deadlines or impatient callers.
@@ -159,6 +161,7 @@ impl Mix {
             LoadKind::Bulky => return alone(Box::<Bulk>::default()),
             LoadKind::Churning => return alone(Box::new(Bulk::churning(CHURNING_KEYS))),
             LoadKind::Rewritten => return alone(Box::<Rewritten>::default()),
+            LoadKind::Tables => return alone(Box::new(Tables::spread())),
             LoadKind::Mixed => {}
         }
         let per_tag = rng.between(1, 3);

@@ -17,8 +17,17 @@ const GUESS_MILLIS: u64 = 1_000;
 /// Tables that were seen and may still be used: some of them are dropped by now.
 const KNOWN_MAX: usize = 6;
 
+/// How long a table is waited for that was dropped.
+const DROPPED_MILLIS: u64 = 200;
+
+/// Keys of a table where hardly two updates shall meet.
+const SPREAD_KEYS: u64 = 1_000;
+
 /// Tables.
 pub struct Tables {
+    is_spread: bool,
+    /// The last that was dropped.
+    dropped: Option<TableId>,
     known: Vec<TableId>,
     keys: BTreeMap<TableId, HotKeys>,
     values: u64,
@@ -28,7 +37,27 @@ impl Tables {
     /// None yet.
     #[must_use]
     pub fn new() -> Self {
-        Self { known: Vec::new(), keys: BTreeMap::new(), values: 0 }
+        Self { is_spread: false, dropped: None, known: Vec::new(), keys: BTreeMap::new(), values: 0 }
+    }
+
+    /// Of nothing but puts that hardly meet, which need no sync, and of tables that live shorter.
+    #[must_use]
+    pub fn spread() -> Self {
+        Self { is_spread: true, ..Self::new() }
+    }
+
+    fn next_spread(&mut self, rng: &mut Rng) -> Ask {
+        if self.known.is_empty() || rng.chance(1, 20) {
+            let name = (*rng.pick(&NAMES)).to_owned();
+            return if rng.chance(1, 2) { Action::CreateTable(name) } else { Action::DropTable(name) }.into();
+        }
+        // Some clients may go on with one that is dropped; those who know it is would wait for a newer configuration.
+        let dropped = self.dropped.filter(|_| rng.chance(1, 4));
+        let table = dropped.unwrap_or_else(|| *rng.pick(&self.known));
+        let key = format!("s{}@{}", rng.below(SPREAD_KEYS), table.0).into_bytes();
+        self.values += 1;
+        let deadline_millis = dropped.map(|_| DROPPED_MILLIS);
+        Ask { table, deadline_millis, ..Action::Put(key, format!("t{}", self.values).into_bytes()).into() }
     }
 
     /// A key that no other table has, so that a history names it without its table.
@@ -47,6 +76,9 @@ impl Default for Tables {
 
 impl Workload for Tables {
     fn next(&mut self, rng: &mut Rng) -> Ask {
+        if self.is_spread {
+            return self.next_spread(rng);
+        }
         let draw = rng.below(40);
         if self.known.is_empty() || draw < 2 {
             let name = (*rng.pick(&NAMES)).to_owned();
@@ -67,6 +99,10 @@ impl Workload for Tables {
     }
 
     fn told(&mut self, action: &Action, told: &Told) {
+        if let (true, Action::DropTable(_), Told::TableDone(table)) = (self.is_spread, action, told) {
+            self.known.retain(|known| known != table);
+            self.dropped = Some(*table);
+        }
         if let (Action::CreateTable(_), Told::TableDone(table) | Told::TableExists(table)) = (action, told)
             && !self.known.contains(table)
         {
