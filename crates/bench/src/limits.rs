@@ -36,5 +36,5 @@ pub const LATENCY_MAX_NANOS: u64 = 60_000_000_000;
 pub const ROUNDS_MIN: u32 = 2;
 
 /// Memory for the log of each replica. Overwritten values keep theirs until all of their segment is dead, so a
-/// benchmark needs room for much of what it writes; what it does not write costs nothing.
+/// benchmark needs room for much of what it writes; what it does not write costs a segment of each log at most.
 pub const BENCH_MEMORY_MIB: u64 = 4096;

@@ -1,6 +1,7 @@
 //! What an update costs beside what any request costs: an unreplicated update against an empty one, which goes through
 //! the same framing, the same event loop and the same machine, and does nothing there.
 
+use anyhow::Context;
 use hdrhistogram::Histogram;
 use kasha_machine::{Effect, Effects, Endpoint, Gate, Input, Machine};
 use kasha_runtime::{Application, Clock, Control, EventLoop, LoopOptions};
@@ -108,14 +109,14 @@ pub(super) fn run(options: &BenchOptions) -> anyhow::Result<Section> {
     let mut empty = Measured::new();
     let rounds = run.rounds(|_| {
         let before = arm.probe.usage()?;
-        let seen = pinger.machine().latency.len();
+        let seen = pinger.machine().latency.clone();
         ping(&mut pinger, options.round)?;
-        let mut tally = Tally::new();
-        tally.reads = pinger.machine().latency.len() - seen;
+        let mut latency = pinger.machine().latency.clone();
+        latency.subtract(&seen).context("pings that were never answered")?;
+        let tally = Tally { reads: latency.len(), latency, ..Tally::new() };
         empty.add(&tally, before, arm.probe.usage()?);
         arm.round(1, &workload, Limit::Time(options.round))
     })?;
-    empty.tally.latency = pinger.machine().latency.clone();
 
     let about = format!(
         "one client, one request at a time: a put of {VALUE_BYTES} bytes to {KEYS} keys of an unreplicated node, and a \

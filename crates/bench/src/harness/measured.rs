@@ -47,7 +47,12 @@ impl Measured {
 
     /// A figure of this mode by that of another: the median of the quotients of each round. The two were measured within a
     /// second of each other in each, and met the same machine; a minute later it may be half as fast.
+    ///
+    /// # Panics
+    /// If the rounds are not pairs.
     pub(crate) fn relative_to(&self, other: &Self, figure: fn(&Round) -> f64) -> f64 {
+        assert_eq!(self.rounds.len(), other.rounds.len(), "modes that are compared are measured in the same rounds");
+        assert!(other.rounds.iter().all(|round| figure(round) > 0.0), "a round that measured nothing meets any target");
         median(self.rounds.iter().zip(&other.rounds).map(|(this, other)| per(figure(this), figure(other))))
     }
 
@@ -95,11 +100,12 @@ pub(crate) fn per(this: f64, other: f64) -> f64 {
     if other == 0.0 { 0.0 } else { this / other }
 }
 
-/// The middle one; 0 of none.
+/// The middle one, or what lies between the two; 0 of none.
 fn median(values: impl Iterator<Item = f64>) -> f64 {
     let mut sorted: Vec<f64> = values.collect();
     sorted.sort_by(f64::total_cmp);
-    sorted.get(sorted.len() / 2).copied().unwrap_or(0.0)
+    let middle = sorted.get(sorted.len().saturating_sub(1) / 2..=sorted.len() / 2).unwrap_or_default();
+    per(middle.iter().sum(), middle.len() as f64)
 }
 
 #[cfg(test)]
@@ -131,6 +137,8 @@ mod tests {
         let one = measured(&[(1000, 4_000_000), (1000, 8_000_000), (1000, 20_000_000)]);
         let other = measured(&[(1000, 2_000_000), (1000, 4_000_000), (1000, 10_000_000)]);
         assert_eq!(one.relative_to(&other, |round| round.cpu_us), 2.0);
-        assert_eq!(one.relative_to(&Measured::new(), |round| round.cpu_us), 0.0);
+        assert_eq!(Measured::new().relative_to(&Measured::new(), |round| round.cpu_us), 0.0);
+        let (one, other) = (measured(&[(1, 3_000_000), (1, 6_000_000)]), measured(&[(1, 1_000_000), (1, 6_000_000)]));
+        assert_eq!(one.relative_to(&other, |round| round.cpu_us), 2.0, "between 3 and 1");
     }
 }
