@@ -100,7 +100,7 @@ impl Scenario {
             "short client leases, clients that stop or die, frames that come very late",
         ),
         (Self::OperationKeys, "operation_keys", "operation keys: repeated, used twice, expiring; with crashes"),
-        (Self::Tables, "tables", "tables are created, used and dropped; with crashes"),
+        (Self::Tables, "tables", "tables are created, used and dropped; with crashes, or with primaries cut off"),
         (Self::Rebuild, "rebuild", "long logs in small segments, and losses that need new copies"),
         (
             Self::SmallMemory,
@@ -369,6 +369,7 @@ fn directed(scenario: Scenario, rng: &mut Rng, shape: &mut Shape, intensity: &mu
 /// A primary goes on with its witnesses and some clients, who have always something to ask for that needs no sync, while
 /// others drop the table.
 fn who_does_not_hear_of_a_drop(shape: &mut Shape, intensity: &mut Intensity) {
+    shape.faults = shape.faults.max(1);
     (shape.nodes, shape.shards, shape.kind) = (u16::from(shape.faults) * 2 + 3, 1, LoadKind::Tables);
     (shape.clients, shape.readers, shape.concurrency) = (5, 0, 20);
     (shape.witness_slots, shape.outstanding_max) = (512, OUTSTANDING_MAX);

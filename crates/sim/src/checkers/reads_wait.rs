@@ -51,18 +51,24 @@ impl ReadsWait {
 
     /// Up to where a term's log is synced at most, if that is less than `end`.
     fn below(&mut self, term: (ShardId, Epoch), end: u64) -> Option<u64> {
-        let reached = self.reached.entry(term).or_default();
-        if *reached < end {
-            *reached = self.synced.of(term.0, term.1);
+        if self.reached.get(&term).is_some_and(|&reached| reached >= end) {
+            return None;
         }
-        (*reached < end).then_some(*reached)
+        let reached = self.synced.of(term.0, term.1);
+        // Of a term that nobody was told of yet, nothing is known.
+        if reached < u64::MAX {
+            self.reached.insert(term, reached);
+        }
+        (reached < end).then_some(reached)
     }
 
     fn on_groups(&mut self, by: ProcessId, shard: ShardId, base: u64, bytes: &[u8]) {
         let changed = self.changed.entry((by, shard)).or_default();
         groups_in(bytes, |group| {
             for key in group.entries.iter().filter_map(|&(kind, entry)| changed_key(kind, entry)) {
-                changed.insert(key, base + group.end);
+                // A joiner is sent older segments after its log's tail.
+                let end = changed.entry(key).or_default();
+                *end = (base + group.end).max(*end);
             }
         });
     }
