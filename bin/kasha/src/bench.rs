@@ -37,7 +37,7 @@ enum Bench {
     Witness(BenchmarkArguments),
     /// How long a shard is away when its primary is killed, against bytes and operations.
     Recovery(BenchmarkArguments),
-    /// Kasha beside etcd and Redis, on a virtual network (root; needs the packages etcd-server and redis-server).
+    /// Kasha beside etcd and Redis, on a virtual network (root; installs the packages etcd-server and redis-server).
     Rivals(RivalsArguments),
     /// All of them, in one file, with their targets.
     All(AllArguments),

@@ -11,19 +11,34 @@ use kasha_netlab::Netlab;
 
 use crate::limits;
 
-/// What the distribution's packages are called, and how to get them.
-const INSTALL: &str = "apt-get install --no-install-recommends etcd-server redis-server";
+/// The rivals' programs, each with its package and service in Debian.
+const PROGRAMS: [(&str, &str, &str); 2] =
+    [("etcd", "etcd-server", "etcd"), ("redis-server", "redis-server", "redis-server")];
 
 /// `statfs`'s name of a file system in memory.
 const TMPFS_MAGIC: i64 = 0x0102_1994;
 
-/// The rivals' programs must be there.
+/// The rivals' programs must be there. What is not is installed, where that is possible: a comparison needs root anyway.
 pub(super) fn find_installed() -> anyhow::Result<()> {
-    for program in ["etcd", "redis-server"] {
-        let found = Command::new(program).arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status();
-        ensure!(found.is_ok(), "{program} is not installed: run `{INSTALL}`, and stop the services that it may start");
+    for (program, package, service) in PROGRAMS {
+        if succeeds(program, &["--version"]) {
+            continue;
+        }
+        let install = ["install", "--yes", "--no-install-recommends", package];
+        eprintln!("{program} is not installed; trying: apt-get {}", install.join(" "));
+        let _ = succeeds("apt-get", &["update"]) && succeeds("apt-get", &install);
+        // It would run beside what is measured.
+        let _ = succeeds("service", &[service, "stop"]);
+        ensure!(succeeds(program, &["--version"]), "{program} is needed (Debian: apt-get {})", install.join(" "));
     }
     Ok(())
+}
+
+fn succeeds(program: &str, arguments: &[&str]) -> bool {
+    let mut command = Command::new(program);
+    command.args(arguments).env("DEBIAN_FRONTEND", "noninteractive");
+    let silent = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    silent.status().is_ok_and(|status| status.success())
 }
 
 /// What is fsynced must reach a disk.
