@@ -44,13 +44,13 @@ const STAGES: &[Stage] = &[
     Stage { name: "fmt", budget: 15, is_quick: true, run: fmt },
     Stage { name: "tidy", budget: 10, is_quick: true, run: run_tidy },
     Stage { name: "clippy", budget: 200, is_quick: true, run: clippy },
-    Stage { name: "build", budget: 200, is_quick: false, run: build },
+    Stage { name: "build", budget: 240, is_quick: false, run: build },
     Stage { name: "test", budget: 380, is_quick: true, run: test },
     Stage { name: "models", budget: 60, is_quick: false, run: models },
     Stage { name: "docs", budget: 60, is_quick: false, run: docs },
     Stage { name: "sim", budget: 110, is_quick: false, run: sim },
     Stage { name: "planted", budget: 120, is_quick: false, run: planted },
-    Stage { name: "process", budget: 250, is_quick: false, run: process },
+    Stage { name: "process", budget: 210, is_quick: false, run: process },
     Stage { name: "instructions", budget: 95, is_quick: false, run: count_instructions },
 ];
 
