@@ -52,7 +52,7 @@ pub const CAUGHT: &[Caught] = &[
     caught(Bug::ExpiryWithoutFloor, Scenario::ClientLeases, 20, "linearizable_keys"),
     caught(Bug::ExpiryByClock, Scenario::ClientLeases, 5, "expiry_by_verdict"),
     caught(Bug::FloorRefusalUngated, Scenario::ClientLeases, 40, "expiry_by_verdict"),
-    caught(Bug::ClientIdsReused, Scenario::Tables, 40, "counts_grow"),
+    caught(Bug::ClientIdsReused, Scenario::CoordinatorOutage, 10, "counts_grow"),
     caught(Bug::ClusterTimeReused, Scenario::CoordinatorOutage, 20, "counts_grow"),
     caught(Bug::VersionFromPosition, Scenario::OldPrimary, 10, "linearizable_keys"),
     caught(Bug::OperationKeyOverlapIgnored, Scenario::OperationKeys, 60, "commutes"),

@@ -298,12 +298,15 @@ impl Run {
             None => &stage.history,
         };
         let checked = linearizable_keys::check(history);
-        probes.add("keys searched", checked.keys);
+        probes.add("keys searched", checked.searched);
         probes.add("keys inconclusive", checked.inconclusive);
         violations.extend(checked.violations);
         if whole {
             violations.extend(executed_once::check(history));
-            violations.extend(tables::check(history));
+            let checked = tables::check(history);
+            probes.add("table names searched", checked.searched);
+            probes.add("table names inconclusive", checked.inconclusive);
+            violations.extend(checked.violations);
         }
         RunReport {
             options,

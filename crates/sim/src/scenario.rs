@@ -277,8 +277,9 @@ pub fn plan(scenario: Scenario, rng: &mut Rng) -> (Shape, Intensity) {
             shape.durability = Durability::Replicated;
             intensity.acts = Acts { blackout_replicated: 3, partition: 1, coordinator: 1, ..none };
         }
-        Scenario::CoordinatorOutage if rng.chance(1, 8) => {
-            // Longer than every lease but those of clients. Little is asked for, since the run is long.
+        Scenario::CoordinatorOutage if rng.chance(1, 3) => {
+            // Longer than every lease but those of clients. Little is asked for, since the run is long. So often that of a
+            // thousand sweeps that owe every path one lacks it.
             (shape.quiet, shape.duration, shape.prober) = (millis(2_000), millis(70_000), true);
             (shape.concurrency, shape.pause) = (2, (millis(20), millis(100)));
             shape.client_lease_millis = 300_000;

@@ -13,9 +13,7 @@ use crate::run::{RunReport, SimOptions, run};
 use crate::scenario::Scenario;
 
 /// A sweep over all scenarios with so many runs must have reached all of [`MUST_REACH`].
-///
-/// The rarest is in one run of 200: of a hundred sweeps as long as this one lacks it.
-pub const RUNS_THAT_REACH_ALL: u64 = 1000;
+pub const RUNS_THAT_REACH_ALL: u64 = 500;
 
 /// A sweep over all scenarios with so many runs must have hit every probe of the production code, too.
 pub const RUNS_THAT_HIT_EVERY_PROBE: u64 = 5000;

@@ -3,14 +3,16 @@
 
 use std::collections::BTreeMap;
 
+use kasha_machine::FileName;
 use kasha_types::{Epoch, KeyHash, NodeId, ShardId, Slot, TableId, key_hash, operation_key_hash};
 use kasha_wire::frame::Kind;
 use kasha_wire::message::AttachAt;
 use kasha_wire::{Appended, Message, ShardConfig, hot};
 
 use crate::configurations::{Configurations, Cores};
+use crate::network::ProcessId;
 use crate::tags;
-use crate::world::Sent;
+use crate::world::{Sent, View};
 
 const OBJECT_ENTRY: u8 = 1;
 const TOMBSTONE_ENTRY: u8 = 2;
@@ -32,6 +34,29 @@ pub(crate) fn changed_key(kind: u8, entry: &[u8]) -> Option<KeyHash> {
         OPERATION_KEY_DROPPED_ENTRY => Some(operation_key_hash(Slot(short(1)?), entry.get(11..)?)),
         _ => None,
     }
+}
+
+/// What became of a log.
+pub(crate) enum Wrote {
+    /// These bytes stand from this position on.
+    Bytes { base: u64, bytes: Vec<u8> },
+    /// It was cut, or freed: what stood there may stand there no more.
+    Cut,
+}
+
+/// What a write, or another change of a file (`len` 0), made of a log, if the file is a log's.
+pub(crate) fn wrote(
+    by: ProcessId,
+    file: FileName,
+    (offset, len): (u64, usize),
+    segment_bytes: u64,
+    view: &View<'_>,
+) -> Option<(ShardId, Wrote)> {
+    let FileName::Segment { shard, segment } = file else { return None };
+    let content = view.processes[by.0].disk.cached(file).filter(|_| len > 0);
+    let base = u64::from(segment.0) * segment_bytes + offset;
+    let written = content.map(|content| Wrote::Bytes { base, bytes: content.read(offset, len) });
+    Some((shard, written.unwrap_or(Wrote::Cut)))
 }
 
 /// Up to where members may hold the logs of shards: nobody can rightly take more for synced.

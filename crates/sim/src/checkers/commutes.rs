@@ -12,7 +12,7 @@ use kasha_types::{ClientId, Epoch, KeyHash, RpcId, Sequence, ShardId};
 use kasha_wire::frame::Kind;
 use kasha_wire::{AnswerView, Body, RequestView};
 
-use crate::checkers::changes::{SyncedAtMost, changed_key};
+use crate::checkers::changes::{SyncedAtMost, Wrote, changed_key, wrote};
 use crate::checkers::records::{COMPLETION_ENTRY, Group, groups_in, word};
 use crate::configurations::{Configurations, Cores};
 use crate::network::ProcessId;
@@ -127,14 +127,10 @@ impl Watch for Commutes {
     }
 
     fn wrote(&mut self, by: ProcessId, file: FileName, offset: u64, len: usize, view: &View<'_>) {
-        let FileName::Segment { shard, segment } = file else { return };
-        match view.processes[by.0].disk.cached(file) {
-            Some(content) if len > 0 => {
-                let base = u64::from(segment.0) * self.segment_bytes + offset;
-                self.on_groups(by, shard, base, &content.read(offset, len));
-            }
-            // Cut, or freed: what stood there may stand there no more.
-            Some(_) | None => self.forget(by, Some(shard)),
+        match wrote(by, file, (offset, len), self.segment_bytes, view) {
+            Some((shard, Wrote::Bytes { base, bytes })) => self.on_groups(by, shard, base, &bytes),
+            Some((shard, Wrote::Cut)) => self.forget(by, Some(shard)),
+            None => {}
         }
     }
 

@@ -1,35 +1,17 @@
 //! Linearizability of each key (E1, E2, D1, F1): is there an order of its operations, agreeing with who was told before
 //! whom asked, in which every result is right?
 //!
-//! A search after Wing and Gong, with a memory of visited (set of operations done, state) pairs as Lowe proposed.
 //! Linearizability is local, so each key is searched alone; an update of several keys appears at each with its part of
-//! the result. Unknown updates may be placed anywhere after they were asked for, or nowhere. Versions: each change's is
-//! greater than all before it; an unknown change's is not known until someone reads it.
+//! the result. Versions: each change's is greater than all before it; an unknown change's is not known until someone
+//! reads it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use hashbrown::HashSet;
 use kasha_wire::outcome::Outcome;
 
+use crate::checkers::order::{Checked, Found, Step, search};
 use crate::clock::SimTime;
 use crate::history::{Action, History, Key, Told, Value};
-
-/// Most operations of one key that are searched; workloads move on to fresh keys before.
-pub const KEY_OPERATIONS_MAX: usize = 128;
-
-/// States visited for one key before the search gives up.
-const VISITS_MAX: usize = 400_000;
-
-/// What a search came to.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Verdict {
-    /// There is such an order.
-    Linearizable,
-    /// There is none: the operations, for a person.
-    Violated(String),
-    /// Given up.
-    Inconclusive,
-}
 
 /// One key's part of an operation. `None` results: unknown.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -199,85 +181,36 @@ impl State {
     }
 }
 
-struct Search<'a> {
-    operations: &'a [KeyOperation],
-    seen: HashSet<(u128, State), foldhash::fast::FixedState>,
-    visits: usize,
-    needed: u128,
-}
+impl Step for KeyOperation {
+    type State = State;
 
-impl Search<'_> {
-    /// Whether the operations not in `done` can follow `state`; `None`: given up.
-    fn possible(&mut self, done: u128, state: &State) -> Option<bool> {
-        if done & self.needed == self.needed {
-            return Some(true);
-        }
-        self.visits += 1;
-        if self.visits > VISITS_MAX {
-            return None;
-        }
-        if !self.seen.insert((done, state.clone())) {
-            return Some(false);
-        }
-        let open = |index: &usize| done & (1 << *index) == 0;
-        let all = 0..self.operations.len();
-        let horizon = all.clone().filter(open).filter_map(|index| self.operations[index].told_at).min();
-        let first = |index: &usize| horizon.is_none_or(|horizon| self.operations[*index].asked <= horizon);
-        let candidates: Vec<usize> = all.filter(open).filter(first).collect();
-        // A result that fits and changes nothing can always come next.
-        for &index in &candidates {
-            let operation = &self.operations[index];
-            if operation.told_at.is_some() && operation.part.after_is(state) {
-                return self.possible(done | 1 << index, state);
-            }
-        }
-        // Those who were told first are the likeliest to have come first; the unknown ones last.
-        let mut candidates = candidates;
-        candidates.sort_by_key(|&index| self.operations[index].told_at.unwrap_or(SimTime(u64::MAX)));
-        for index in candidates {
-            if let Some(next) = state.after(&self.operations[index].part)
-                && (self.operations[index].told_at.is_some() || next != *state)
-                && self.possible(done | 1 << index, &next)?
-            {
-                return Some(true);
-            }
-        }
-        Some(false)
+    fn asked(&self) -> SimTime {
+        self.asked
     }
-}
 
-impl Part {
-    fn after_is(&self, state: &State) -> bool {
-        state.after(self).as_ref() == Some(state)
+    fn told_at(&self) -> Option<SimTime> {
+        self.told_at
+    }
+
+    fn after(&self, state: &State) -> Option<State> {
+        state.after(&self.part)
     }
 }
 
 /// Searches one key's operations.
-fn check_key(operations: &[KeyOperation]) -> Verdict {
-    if operations.len() > KEY_OPERATIONS_MAX {
-        return Verdict::Inconclusive;
+fn check_key(operations: &[KeyOperation]) -> Found {
+    search(operations, &State { value: None, version: Version::Exactly(0) })
+}
+
+/// The operations, for a person.
+fn described(operations: &[KeyOperation]) -> String {
+    let mut text = String::new();
+    for operation in operations {
+        let told = operation.told_at.map_or("unknown".to_owned(), |at| at.to_string());
+        text +=
+            &format!("\n    client {} {} .. {told}  {}", operation.client, operation.asked, describe(&operation.part));
     }
-    let told = |(index, operation): (usize, &KeyOperation)| operation.told_at.map(|_| 1u128 << index);
-    let needed = operations.iter().enumerate().filter_map(told).fold(0, |all, bit| all | bit);
-    let mut search = Search { operations, seen: HashSet::default(), visits: 0, needed };
-    let start = State { value: None, version: Version::Exactly(0) };
-    match search.possible(0, &start) {
-        Some(true) => Verdict::Linearizable,
-        None => Verdict::Inconclusive,
-        Some(false) => {
-            let mut text = String::new();
-            for operation in operations {
-                let told = operation.told_at.map_or("unknown".to_owned(), |at| at.to_string());
-                text += &format!(
-                    "\n    client {} {} .. {told}  {}",
-                    operation.client,
-                    operation.asked,
-                    describe(&operation.part)
-                );
-            }
-            Verdict::Violated(text)
-        }
-    }
+    text
 }
 
 fn describe(part: &Part) -> String {
@@ -417,17 +350,6 @@ fn parts(action: &Action, outcome: Option<&Outcome>) -> Option<Vec<(Key, Part)>>
     }
 }
 
-/// Counts and findings of all keys.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Checked {
-    /// Keys searched to the end.
-    pub keys: u64,
-    /// Keys given up.
-    pub inconclusive: u64,
-    /// What is wrong.
-    pub violations: Vec<String>,
-}
-
 /// Checks every key of a history.
 #[must_use]
 pub fn check(history: &History) -> Checked {
@@ -471,14 +393,10 @@ pub fn check(history: &History) -> Checked {
     }
     for (key, mut operations) in by_key {
         operations.sort_by_key(|operation| operation.asked);
-        match check_key(&operations) {
-            Verdict::Linearizable => checked.keys += 1,
-            Verdict::Inconclusive => checked.inconclusive += 1,
-            Verdict::Violated(text) => {
-                let key = String::from_utf8_lossy(&key).into_owned();
-                checked.violations.push(format!("linearizable_keys: no order explains key {key}:{text}"));
-            }
-        }
+        checked.add(&check_key(&operations), || {
+            let key = String::from_utf8_lossy(&key).into_owned();
+            format!("linearizable_keys: no order explains key {key}:{}", described(&operations))
+        });
     }
     checked
 }

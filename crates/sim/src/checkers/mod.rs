@@ -15,6 +15,7 @@ pub mod leases_lapse;
 pub mod linearizable_keys;
 pub mod one_group;
 pub mod one_primary_per_epoch;
+pub mod order;
 pub(crate) mod promises;
 pub mod reads_wait;
 pub mod records;

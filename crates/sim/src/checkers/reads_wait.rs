@@ -12,7 +12,7 @@ use kasha_types::{Epoch, KeyHash, ShardId, key_hash};
 use kasha_wire::frame::Kind;
 use kasha_wire::{Read, ReadAnswerView, ReadView};
 
-use crate::checkers::changes::{SyncedAtMost, changed_key};
+use crate::checkers::changes::{SyncedAtMost, Wrote, changed_key, wrote};
 use crate::checkers::records::groups_in;
 use crate::configurations::{Configurations, Cores};
 use crate::network::ProcessId;
@@ -117,14 +117,10 @@ impl Watch for ReadsWait {
     }
 
     fn wrote(&mut self, by: ProcessId, file: FileName, offset: u64, len: usize, view: &View<'_>) {
-        let FileName::Segment { shard, segment } = file else { return };
-        match view.processes[by.0].disk.cached(file) {
-            Some(content) if len > 0 => {
-                let base = u64::from(segment.0) * self.segment_bytes + offset;
-                self.on_groups(by, shard, base, &content.read(offset, len));
-            }
-            // Cut, or freed: what stood there may stand there no more.
-            Some(_) | None => drop(self.changed.remove(&(by, shard))),
+        match wrote(by, file, (offset, len), self.segment_bytes, view) {
+            Some((shard, Wrote::Bytes { base, bytes })) => self.on_groups(by, shard, base, &bytes),
+            Some((shard, Wrote::Cut)) => drop(self.changed.remove(&(by, shard))),
+            None => {}
         }
     }
 

@@ -1,0 +1,129 @@
+//! A search for an order: of operations on one thing, agreeing with who was told before whom asked, in which every result
+//! is right.
+//!
+//! After Wing and Gong, with a memory of visited (set of operations done, state) pairs as Lowe proposed. Unknown
+//! operations may be placed anywhere after they were asked for, or nowhere.
+
+use std::hash::Hash;
+
+use hashbrown::HashSet;
+
+use crate::clock::SimTime;
+
+/// Most operations that are searched; workloads move on to something fresh before.
+pub const OPERATIONS_MAX: usize = 128;
+
+/// States visited before the search gives up.
+const VISITS_MAX: usize = 400_000;
+
+/// One operation, for a search.
+pub(crate) trait Step {
+    /// What it changes.
+    type State: Clone + Eq + Hash;
+
+    /// When it was asked for.
+    fn asked(&self) -> SimTime;
+
+    /// When its result was told; `None`: unknown.
+    fn told_at(&self) -> Option<SimTime>;
+
+    /// The state after it; `None`: it cannot have had its result here.
+    fn after(&self, state: &Self::State) -> Option<Self::State>;
+}
+
+/// What a search came to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Found {
+    /// There is such an order.
+    Order,
+    /// There is none.
+    NoOrder,
+    /// Given up.
+    Inconclusive,
+}
+
+/// Counts and findings of a checker that searches, over all it searched.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Checked {
+    /// Searched to the end.
+    pub searched: u64,
+    /// Given up.
+    pub inconclusive: u64,
+    /// What is wrong.
+    pub violations: Vec<String>,
+}
+
+impl Checked {
+    /// Takes in what a search came to; `violation` says what is wrong if there is no order.
+    pub(crate) fn add(&mut self, found: &Found, violation: impl FnOnce() -> String) {
+        match found {
+            Found::Order => self.searched += 1,
+            Found::Inconclusive => self.inconclusive += 1,
+            Found::NoOrder => {
+                self.searched += 1;
+                self.violations.push(violation());
+            }
+        }
+    }
+}
+
+/// Searches an order of operations on what began in this state.
+pub(crate) fn search<S: Step>(steps: &[S], start: &S::State) -> Found {
+    if steps.len() > OPERATIONS_MAX {
+        return Found::Inconclusive;
+    }
+    let told = |(index, step): (usize, &S)| step.told_at().map(|_| 1u128 << index);
+    let needed = steps.iter().enumerate().filter_map(told).fold(0, |all, bit| all | bit);
+    let mut search = Search { steps, seen: HashSet::default(), visits: 0, needed };
+    match search.possible(0, start) {
+        Some(true) => Found::Order,
+        Some(false) => Found::NoOrder,
+        None => Found::Inconclusive,
+    }
+}
+
+struct Search<'a, S: Step> {
+    steps: &'a [S],
+    seen: HashSet<(u128, S::State), foldhash::fast::FixedState>,
+    visits: usize,
+    needed: u128,
+}
+
+impl<S: Step> Search<'_, S> {
+    /// Whether the operations not in `done` can follow `state`; `None`: given up.
+    fn possible(&mut self, done: u128, state: &S::State) -> Option<bool> {
+        if done & self.needed == self.needed {
+            return Some(true);
+        }
+        self.visits += 1;
+        if self.visits > VISITS_MAX {
+            return None;
+        }
+        if !self.seen.insert((done, state.clone())) {
+            return Some(false);
+        }
+        let open = |index: &usize| done & (1 << *index) == 0;
+        let all = 0..self.steps.len();
+        let horizon = all.clone().filter(open).filter_map(|index| self.steps[index].told_at()).min();
+        let first = |index: &usize| horizon.is_none_or(|horizon| self.steps[*index].asked() <= horizon);
+        let mut candidates: Vec<usize> = all.filter(open).filter(first).collect();
+        // A result that fits and changes nothing can always come next.
+        for &index in &candidates {
+            let step = &self.steps[index];
+            if step.told_at().is_some() && step.after(state).as_ref() == Some(state) {
+                return self.possible(done | 1 << index, state);
+            }
+        }
+        // Those who were told first are the likeliest to have come first; the unknown ones last.
+        candidates.sort_by_key(|&index| self.steps[index].told_at().unwrap_or(SimTime(u64::MAX)));
+        for index in candidates {
+            if let Some(next) = self.steps[index].after(state)
+                && (self.steps[index].told_at().is_some() || next != *state)
+                && self.possible(done | 1 << index, &next)?
+            {
+                return Some(true);
+            }
+        }
+        Some(false)
+    }
+}
