@@ -5,6 +5,8 @@
 //! 75..95, and at most 114 for that moment. One table of whole states would reach 130 after doubling.
 //! Knows nothing of what a state means.
 
+use std::cell::Cell;
+
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 use kasha_types::{AckedBelow, ClientId, ClusterTime};
@@ -35,6 +37,8 @@ const CHUNK: u32 = 256;
 #[derive(Debug)]
 pub(crate) struct Clients {
     index: HashMap<ClientId, u32, FixedState>,
+    /// Who was found last: an update asks for its client before it runs and once it has.
+    recent: Cell<Option<(ClientId, u32)>>,
     /// All full but the last.
     chunks: Vec<Vec<Slot>>,
     slots: u32,
@@ -44,7 +48,8 @@ pub(crate) struct Clients {
 impl Clients {
     pub(crate) fn new() -> Self {
         // Client ids are granted by the coordinator, so nobody can choose them to collide: a fixed seed will do.
-        Self { index: HashMap::with_hasher(FixedState::default()), chunks: Vec::new(), slots: 0, first_vacant: None }
+        let index = HashMap::with_hasher(FixedState::default());
+        Self { index, recent: Cell::new(None), chunks: Vec::new(), slots: 0, first_vacant: None }
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -62,14 +67,21 @@ impl Clients {
     }
 
     pub(crate) fn get(&self, id: ClientId) -> Option<&Client> {
-        self.at(*self.index.get(&id)?)
+        self.at(self.slot_of(id)?)
     }
 
     pub(crate) fn get_mut(&mut self, id: ClientId) -> Option<&mut Client> {
-        match self.slot_mut(*self.index.get(&id)?) {
-            Slot::Occupied(client) => Some(client),
-            Slot::Vacant { .. } => unreachable!("the index names occupied slots"),
+        let slot = self.slot_of(id)?;
+        Some(self.occupied_mut(slot))
+    }
+
+    fn slot_of(&self, id: ClientId) -> Option<u32> {
+        if let Some((_, slot)) = self.recent.get().filter(|&(recent, _)| recent == id) {
+            return Some(slot);
         }
+        let slot = *self.index.get(&id)?;
+        self.recent.set(Some((id, slot)));
+        Some(slot)
     }
 
     /// The client in a slot below [`Self::slots`], if there is one.
@@ -80,22 +92,29 @@ impl Clients {
         }
     }
 
+    fn occupied_mut(&mut self, slot: u32) -> &mut Client {
+        match self.slot_mut(slot) {
+            Slot::Occupied(client) => client,
+            Slot::Vacant { .. } => unreachable!("the index names occupied slots"),
+        }
+    }
+
     fn slot_mut(&mut self, slot: u32) -> &mut Slot {
         &mut self.chunks[(slot / CHUNK) as usize][(slot % CHUNK) as usize]
     }
 
     pub(crate) fn get_or_create(&mut self, id: ClientId) -> &mut Client {
-        if !self.index.contains_key(&id) {
-            let slot = self.take_slot();
-            self.index.insert(id, slot);
-            *self.slot_mut(slot) = Slot::Occupied(Client {
-                id,
-                acknowledged: AckedBelow(1),
-                lease_expiry: ClusterTime(0),
-                outstanding: Outstanding::None,
-            });
-        }
-        self.get_mut(id).expect("just ensured")
+        let slot = self.slot_of(id).unwrap_or_else(|| self.create(id));
+        self.occupied_mut(slot)
+    }
+
+    fn create(&mut self, id: ClientId) -> u32 {
+        let slot = self.take_slot();
+        self.index.insert(id, slot);
+        let (acknowledged, lease_expiry) = (AckedBelow(1), ClusterTime(0));
+        *self.slot_mut(slot) =
+            Slot::Occupied(Client { id, acknowledged, lease_expiry, outstanding: Outstanding::None });
+        slot
     }
 
     fn take_slot(&mut self) -> u32 {
@@ -114,6 +133,7 @@ impl Clients {
     }
 
     pub(crate) fn remove(&mut self, id: ClientId) -> Option<Client> {
+        self.recent.set(None);
         let slot = self.index.remove(&id)?;
         let next = self.first_vacant.replace(slot);
         match std::mem::replace(self.slot_mut(slot), Slot::Vacant { next }) {

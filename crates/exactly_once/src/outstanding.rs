@@ -37,6 +37,12 @@ pub(crate) enum Outstanding {
 pub(crate) struct Spill(VecDeque<Entry>);
 
 impl Spill {
+    /// Where a sequence is. A new one mostly comes behind all others, which needs no search.
+    fn position(&self, sequence: Sequence) -> Option<usize> {
+        self.0.back().filter(|last| sequence <= last.sequence)?;
+        self.0.binary_search_by_key(&sequence, |entry| entry.sequence).ok()
+    }
+
     fn bytes(&self) -> usize {
         size_of::<Self>() + self.0.capacity() * size_of::<Entry>()
     }
@@ -81,10 +87,7 @@ impl Outstanding {
         match self {
             Self::None => None,
             Self::One(entry) => (entry.sequence == sequence).then_some(entry),
-            Self::Many(queue) => {
-                let index = queue.0.binary_search_by_key(&sequence, |entry| entry.sequence).ok()?;
-                queue.0.get(index)
-            }
+            Self::Many(queue) => queue.0.get(queue.position(sequence)?),
         }
     }
 
@@ -93,7 +96,7 @@ impl Outstanding {
             Self::None => None,
             Self::One(entry) => (entry.sequence == sequence).then_some(entry),
             Self::Many(queue) => {
-                let index = queue.0.binary_search_by_key(&sequence, |entry| entry.sequence).ok()?;
+                let index = queue.position(sequence)?;
                 queue.0.get_mut(index)
             }
         }
@@ -133,7 +136,7 @@ impl Outstanding {
             Self::One(entry) if entry.sequence == sequence => *self = Self::None,
             Self::None | Self::One(_) => panic!("{sequence} is not outstanding"),
             Self::Many(queue) => {
-                let found = queue.0.binary_search_by_key(&sequence, |entry| entry.sequence);
+                let found = queue.position(sequence);
                 queue.0.remove(found.expect("the sequence is outstanding"));
                 self.settle(spares);
             }
@@ -154,18 +157,23 @@ impl Outstanding {
                 }
             }
             Self::Many(queue) => {
-                let (mut end, mut kept) = (0, 0);
-                while queue.0.get(end).is_some_and(|entry| entry.sequence.0 < acknowledged.0) {
-                    match queue.0[end].state {
-                        State::Completed(place) => dead(place),
-                        State::InProgress => {
-                            queue.0.swap(kept, end);
-                            kept += 1;
-                        }
-                    }
-                    end += 1;
+                let is_below = |entry: &Entry| entry.sequence.0 < acknowledged.0;
+                while let Some(&Entry { state: State::Completed(place), .. }) =
+                    queue.0.front().filter(|entry| is_below(entry))
+                {
+                    queue.0.pop_front();
+                    dead(place);
                 }
-                queue.0.drain(kept..end);
+                // Behind one that is in progress there may be more.
+                if queue.0.front().is_some_and(is_below) {
+                    queue.0.retain(|entry| match entry.state {
+                        State::Completed(place) if is_below(entry) => {
+                            dead(place);
+                            false
+                        }
+                        State::Completed(_) | State::InProgress => true,
+                    });
+                }
                 self.settle(spares);
             }
         }

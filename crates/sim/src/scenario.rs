@@ -278,8 +278,8 @@ pub fn plan(scenario: Scenario, rng: &mut Rng) -> (Shape, Intensity) {
             intensity.acts = Acts { blackout_replicated: 3, partition: 1, coordinator: 1, ..none };
         }
         Scenario::CoordinatorOutage if rng.chance(1, 3) => {
-            // Longer than every lease but those of clients. Little is asked for, since the run is long. So often that of a
-            // thousand sweeps that owe every path one lacks it.
+            // Longer than every lease but those of clients. Little is asked for, since the run is long. So often that of
+            // three hundred sweeps of 500 runs, which owe every path, one lacks it.
             (shape.quiet, shape.duration, shape.prober) = (millis(2_000), millis(70_000), true);
             (shape.concurrency, shape.pause) = (2, (millis(20), millis(100)));
             shape.client_lease_millis = 300_000;
