@@ -1,6 +1,6 @@
 //! `cargo xtask fuzz`: runs the programs in `fuzz/`, one after the other, and keeps what breaks them.
 //!
-//! The stable toolchain builds them without a sanitizer, and a failed assertion, a panic, a hang or an allocation over a
+//! The toolchain in use builds them without a sanitizer, and a failed assertion, a panic, a hang or an allocation over a
 //! limit is what there is to find; code that is not safe is looked at too where a nightly toolchain is installed
 //! (AddressSanitizer). Inputs found earlier stay in `fuzz/corpus`, which git ignores; an input that breaks a property is
 //! made small and put into `fuzz/regressions`, where every test run replays it.
@@ -151,14 +151,16 @@ impl<'a> Fuzz<'a> {
         command.args(regressions.is_dir().then_some(&regressions)).arg("--");
         command.args([format!("-max_total_time={seconds}"), "-print_final_stats=1".to_owned()]);
         // Otherwise inputs begin short and grow slowly, and a short run sees short ones only.
-        let (status, lines) = watched(command.arg("-len_control=0").args(limits()))?;
-        let report = Report::read(&lines);
+        let (status, lines, report) = watched(command.arg("-len_control=0").args(limits()))?;
         if status.success() {
             return Ok((report, None));
         }
         eprintln!("{}", last_words(&lines).join("\n"));
         let problem = match written_input(&lines) {
-            Some(input) => format!("BROKEN, see {}", self.keep(name, &input, &regressions)?.display()),
+            Some(input) => match self.keep(name, &input, &regressions) {
+                Ok(kept) => format!("BROKEN, see {}", kept.display()),
+                Err(error) => format!("BROKEN by {}, which could not be kept: {error:#}", input.display()),
+            },
             None => format!("BROKEN: {status}, and no input is left"),
         };
         Ok((report, Some(problem)))

@@ -132,6 +132,10 @@ pub(crate) fn is_replaceable(state: &State, sight: Sight<'_>, shard: &ShardConfi
 /// R6.2: a list that must change is closed by its primary first. A recovering shard's list is still to be replayed.
 fn close_list(state: &State, sight: Sight<'_>, shard: &ShardConfig) -> Option<Command> {
     let wanted = shard.phase == ShardPhase::Serving && !shard.closing && list_must_change(state, sight, shard);
+    if wanted && planted::is_on(Bug::ListChangedAtOnce) {
+        let witnesses = placement::choose_witnesses(state, sight, shard);
+        return Some(Command::OpenList { shard: shard.shard, list: shard.list.next(), witnesses });
+    }
     wanted.then_some(Command::CloseList { shard: shard.shard, list: shard.list })
 }
 

@@ -164,15 +164,19 @@ impl Outstanding {
                     queue.0.pop_front();
                     dead(place);
                 }
-                // Behind one that is in progress there may be more.
-                if queue.0.front().is_some_and(is_below) {
-                    queue.0.retain(|entry| match entry.state {
-                        State::Completed(place) if is_below(entry) => {
-                            dead(place);
-                            false
+                // Those behind one that is in progress.
+                let (end, mut kept) = (queue.0.partition_point(is_below), 0);
+                for at in 0..end {
+                    match queue.0[at].state {
+                        State::Completed(place) => dead(place),
+                        State::InProgress => {
+                            queue.0.swap(kept, at);
+                            kept += 1;
                         }
-                        State::Completed(_) | State::InProgress => true,
-                    });
+                    }
+                }
+                if kept < end {
+                    queue.0.drain(kept..end);
                 }
                 self.settle(spares);
             }

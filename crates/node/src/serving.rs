@@ -106,7 +106,7 @@ fn links(core: &Core, config: &ShardConfig) -> Vec<WitnessLink> {
 }
 
 fn has_enough_members(configuration: &Configuration, config: &ShardConfig) -> bool {
-    config.members.len() > usize::from(configuration.min_backups)
+    config.members.len() > usize::from(configuration.min_backups) || planted::is_on(Bug::TooFewMembersSync)
 }
 
 impl Serving {
@@ -381,7 +381,10 @@ impl Replica {
     /// The floor's entry is synced: now the expired clients' records may go (R4.6 \[M\]).
     fn settle_floor(&mut self, core: &mut Core, synced: u64) {
         let pending = &mut self.serving_mut().pending_floor;
-        let Some(pending) = pending.take_if(|pending| pending.end <= synced) else { return };
+        let Some(pending) = pending.take_if(|pending| pending.end <= synced || planted::is_on(Bug::FloorSettledEarly))
+        else {
+            return;
+        };
         let dead = &mut core.scratch.dead;
         dead.clear();
         self.state.raise_floor(pending.floor, pending.clients, pending.at, dead);

@@ -67,18 +67,24 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_buffer_has_its_size_and_one_is_ordered_ahead() {
+    fn a_warm_buffer_is_taken_if_it_is_ready_and_large_enough() {
+        let ((cold, orders), (warmed, warm)) = (mpsc::channel(), mpsc::channel());
+        let buffers = WarmBuffers { spare: Mutex::new(Spare { cold, warm, is_ordered: false }) };
+        let is_ordered = || orders.try_recv().is_ok_and(|cold: Vec<u8>| cold.is_empty() && cold.capacity() >= 8);
+        assert_eq!((buffers.take(8), is_ordered()), (vec![0; 8], true), "nothing is ready; one is ordered");
+        assert_eq!((buffers.take(8), is_ordered()), (vec![0; 8], false), "it is not ready yet");
+        for (ready, taken) in [(8, vec![7; 8]), (16, vec![7; 8]), (4, vec![0; 8])] {
+            warmed.send(vec![7; ready]).unwrap();
+            assert_eq!((buffers.take(8), is_ordered()), (taken, true), "{ready} bytes are ready, the next is ordered");
+        }
+    }
+
+    #[test]
+    fn the_thread_touches_the_whole_buffer() {
         let buffers = WarmBuffers::start("test").unwrap();
         assert_eq!(buffers.take(4096).len(), 4096);
-        let mut spare = lock(&buffers.spare);
-        assert!(spare.is_ordered);
-        let warm = spare.warm.recv().unwrap();
-        assert!(warm.len() >= 4096 && warm.iter().all(|&byte| byte == 0));
-        spare.is_ordered = false;
-        drop(spare);
-        for bytes in [8, 1 << 20, 4096, 1 << 20] {
-            assert_eq!(buffers.take(bytes).len(), bytes);
-        }
+        let warm = lock(&buffers.spare).warm.recv().unwrap();
+        assert!(warm.len() >= 4096 && warm.len() == warm.capacity() && warm.iter().all(|&byte| byte == 0));
     }
 
     #[test]

@@ -52,6 +52,8 @@ pub const CAUGHT: &[Caught] = &[
     caught(Bug::ExpiryWithoutFloor, Scenario::ClientLeases, 20, "linearizable_keys"),
     caught(Bug::ExpiryByClock, Scenario::ClientLeases, 5, "expiry_by_verdict"),
     caught(Bug::FloorRefusalUngated, Scenario::ClientLeases, 40, "expiry_by_verdict"),
+    caught(Bug::FloorSettledEarly, Scenario::ClientLeases, 40, "expiry_by_verdict"),
+    caught(Bug::FloorIgnoredInReplay, Scenario::ClientLeases, 40, "linearizable_keys"),
     caught(Bug::ClientIdsReused, Scenario::CoordinatorOutage, 10, "counts_grow"),
     caught(Bug::ClusterTimeReused, Scenario::CoordinatorOutage, 20, "counts_grow"),
     caught(Bug::VersionFromPosition, Scenario::OldPrimary, 10, "linearizable_keys"),
@@ -80,9 +82,14 @@ pub const CAUGHT: &[Caught] = &[
     caught(Bug::ListUnchecked, Scenario::ListChange, 10, "current_witness_list"),
     caught(Bug::ListClosedUnsynced, Scenario::ListChange, 20, "current_witness_list"),
     caught(Bug::ClosingListAnswers, Scenario::ListChange, 20, "current_witness_list"),
+    caught(Bug::ListChangedAtOnce, Scenario::ListChange, 5, "current_witness_list"),
+    caught(Bug::FrozenForgotten, Scenario::OldPrimary, 60, "witness_keeps"),
     caught(Bug::OverlapIgnored, Scenario::DivergentTail, 20, "commutes"),
     caught(Bug::NotFoundUngated, Scenario::Blackout, 20, "reads_wait"),
     caught(Bug::NotFoundUngated, Scenario::Zombie, 20, "one_primary_per_epoch"),
+    caught(Bug::DeletedKeyUngated, Scenario::Swarm, 10, "commutes"),
+    caught(Bug::DeletedKeyUngated, Scenario::Swarm, 10, "reads_wait"),
+    caught(Bug::EverythingUngated, Scenario::Tables, 10, "commutes"),
     caught(Bug::ReadWithoutLease, Scenario::Zombie, 20, "one_primary_per_epoch"),
     caught(Bug::LeaseFromReply, Scenario::Zombie, 40, "one_primary_per_epoch"),
     caught(Bug::CoordinatorDoesNotWait, Scenario::CoordinatorOutage, 40, "leases_lapse"),
@@ -97,6 +104,8 @@ pub const CAUGHT: &[Caught] = &[
     caught(Bug::JoinersUncounted, Scenario::Rebuild, 20, "gates_respected"),
     caught(Bug::JoinerElected, Scenario::Rebuild, 20, "an incomplete primary"),
     caught(Bug::JoinerElected, Scenario::ColdStartWhileCopying, 20, "convergence"),
+    caught(Bug::TooFewMembersSync, Scenario::DivergentTail, 10, "gates_respected"),
+    caught(Bug::ChosenTooEarly, Scenario::PowerLoss, 40, "linearizable_keys"),
 ];
 
 /// Gives all machines of this thread a bug, or none.

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use kasha_log::{Entry, EntryKind, EntryOffset, GroupWriter, Index, IndexCursor, Log};
+use kasha_types::planted::{self, Bug};
 use kasha_types::{KeyHash, SegmentId, TableId, key_hash};
 
 use crate::entry::{Found, Object, Tombstone};
@@ -105,8 +106,8 @@ impl Store {
     pub fn newest(&self, log: &Log, table: TableId, key: &[u8]) -> Option<EntryOffset> {
         match self.find(log, table, key) {
             Some(Found::Object(at, _)) => Some(at),
-            Some(Found::Tombstone(at, _)) => Some(at).max(self.floor_entry),
-            None => self.floor_entry,
+            Some(Found::Tombstone(at, _)) if !planted::is_on(Bug::DeletedKeyUngated) => Some(at).max(self.floor_entry),
+            Some(Found::Tombstone(..)) | None => self.floor_entry,
         }
     }
 

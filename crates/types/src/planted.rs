@@ -67,6 +67,10 @@ bugs! {
     ExpiryByClock = "expiry_by_clock",
     /// R4.6: that a lease is over is told before the floor that says so is synced.
     FloorRefusalUngated = "floor_refusal_ungated",
+    /// R4.6: an expired client's records go before the floor is synced.
+    FloorSettledEarly = "floor_settled_early",
+    /// R4.6: replay runs what the floor refuses.
+    FloorIgnoredInReplay = "floor_ignored_in_replay",
     /// R4.7: a restarted coordinator grants client ids from the first one on.
     ClientIdsReused = "client_ids_reused",
     /// R4.7: a restarted coordinator does not begin at the time it has reserved.
@@ -83,12 +87,18 @@ bugs! {
     HitWithoutRecord = "hit_without_record",
     /// D4: a group that a crash cut short is taken for whole.
     TornTailAccepted = "torn_tail_accepted",
+    /// R5.1: what follows a table's drop is answered before the drop is synced.
+    EverythingUngated = "everything_ungated",
+    /// R5.1, C1: what follows a key's deletion is answered before the deletion is synced.
+    DeletedKeyUngated = "deleted_key_ungated",
     /// R5.2: that an operation key has expired is observed before the word of it is synced.
     DroppedKeyUngated = "dropped_key_ungated",
     /// R5.3: a repeated record is answered before the first one's write is flushed.
     DuplicateRecordEarly = "duplicate_record_early",
     /// R5.4: a failed fsync is reported as if it had worked.
     FailedFsyncWorked = "failed_fsync_worked",
+    /// R5.5: where nobody is sure, a log is chosen before every member has reported.
+    ChosenTooEarly = "chosen_too_early",
     /// R5.5: a replica does not notice that its machine has lost power.
     BootIgnored = "boot_ignored",
     /// R5.5: a witness does not notice that its machine has lost power.
@@ -97,6 +107,8 @@ bugs! {
     PartialRequestLoaded = "partial_request_loaded",
     /// R5.3, F2: a promise to obey no smaller epoch is forgotten at a restart, and nothing else is asked.
     PromiseForgotten = "promise_forgotten",
+    /// R5.3, C2: a witness forgets at a restart that a recovery has read it.
+    FrozenForgotten = "frozen_forgotten",
     /// Section 6, C2: a witness goes on accepting after a recovery has read it.
     FreezeIgnored = "freeze_ignored",
     /// Section 6, pitfall 10: a full witness overwrites.
@@ -119,6 +131,8 @@ bugs! {
     ListUnchecked = "list_unchecked",
     /// R6.2: a witness list counts as closed before what it was promised is synced.
     ListClosedUnsynced = "list_closed_unsynced",
+    /// R6.2: the next witness list is in force before the primary has closed the old one.
+    ListChangedAtOnce = "list_changed_at_once",
     /// R6.2: while a witness list is being closed, its requests are still taken and answered.
     ClosingListAnswers = "closing_list_answers",
     /// C1: an update that touches something unsynced is answered at once.
@@ -127,6 +141,8 @@ bugs! {
     NotFoundUngated = "not_found_ungated",
     /// Section 6, F1: reads are answered without a lease.
     ReadWithoutLease = "read_without_lease",
+    /// R7.2: a primary takes and syncs updates with fewer backups than there must be.
+    TooFewMembersSync = "too_few_members_sync",
     /// Section 7: a node counts its lease from the coordinator's answer.
     LeaseFromReply = "lease_from_reply",
     /// Section 7: a restarted coordinator declares nodes lost before their leases can have lapsed.

@@ -23,12 +23,6 @@ pub(super) struct Report {
 }
 
 impl Report {
-    pub(super) fn read(lines: &[String]) -> Self {
-        let mut report = Self::default();
-        lines.iter().for_each(|line| report.update(line));
-        report
-    }
-
     /// From lines like `#4096 pulse  cov: 512 ft: 900 corp: 60/2Kb …` and `stat::number_of_executed_units: 4096`.
     fn update(&mut self, line: &str) {
         let words: Vec<&str> = line.split_whitespace().collect();
@@ -57,7 +51,7 @@ impl fmt::Display for Report {
 }
 
 /// Runs a fuzzer to its end, says now and then how far it is, and returns the lines that it printed.
-pub(super) fn watched(command: &mut Command) -> Result<(ExitStatus, Vec<String>)> {
+pub(super) fn watched(command: &mut Command) -> Result<(ExitStatus, Vec<String>, Report)> {
     let mut child = command.stderr(Stdio::piped()).spawn().context("could not run a target")?;
     let mut stderr = BufReader::new(child.stderr.take().expect("piped above"));
     let (sender, receiver) = mpsc::channel();
@@ -84,7 +78,7 @@ pub(super) fn watched(command: &mut Command) -> Result<(ExitStatus, Vec<String>)
                 println!("{:>5} s: {report}", started.elapsed().as_secs());
                 shown = Instant::now();
             }
-            Err(RecvTimeoutError::Disconnected) => return Ok((child.wait()?, lines)),
+            Err(RecvTimeoutError::Disconnected) => return Ok((child.wait()?, lines, report)),
         }
     }
 }
@@ -113,15 +107,17 @@ mod tests {
 
     #[test]
     fn a_fuzzers_words_are_understood() {
-        let mut said = lines(
+        let said = lines(
             "#2\tINITED cov: 1 ft: 2 corp: 1/1b exec/s: 0 rss: 30Mb\n\
              #4096\tpulse  cov: 512 ft: 900 corp: 60/2Kb lim: 40 exec/s: 2048 rss: 33Mb\n\
              #\nDone 5000 runs in 2 second(s)",
         );
         let expected = Report { executions: 4096, edges: 512, features: 900, inputs: 60 };
-        assert_eq!(Report::read(&said), expected);
-        said.push("stat::number_of_executed_units: 5000".to_owned());
-        assert_eq!(Report::read(&said), Report { executions: 5000, ..expected });
+        let mut report = Report::default();
+        said.iter().for_each(|line| report.update(line));
+        assert_eq!(report, expected);
+        report.update("stat::number_of_executed_units: 5000");
+        assert_eq!(report, Report { executions: 5000, ..expected });
     }
 
     #[test]
@@ -139,7 +135,7 @@ mod tests {
     #[test]
     fn what_a_program_prints_is_read_to_its_end() {
         let mut shell = Command::new("sh");
-        let (status, said) = watched(shell.args(["-c", "echo '#7 NEW' >&2; printf end >&2; exit 3"])).unwrap();
-        assert_eq!((status.code(), said), (Some(3), lines("#7 NEW\nend")));
+        let (status, said, report) = watched(shell.args(["-c", "echo '#7 NEW' >&2; printf end >&2; exit 3"])).unwrap();
+        assert_eq!((status.code(), said, report.executions), (Some(3), lines("#7 NEW\nend"), 7));
     }
 }

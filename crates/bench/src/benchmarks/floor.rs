@@ -112,7 +112,7 @@ pub(super) fn run(options: &BenchOptions) -> anyhow::Result<Section> {
         let seen = pinger.machine().latency.clone();
         ping(&mut pinger, options.round)?;
         let mut latency = pinger.machine().latency.clone();
-        latency.subtract(&seen).context("pings that were never answered")?;
+        latency.subtract(&seen).context("latencies of a round (fewer than before it)")?;
         let tally = Tally { reads: latency.len(), latency, ..Tally::new() };
         empty.add(&tally, before, arm.probe.usage()?);
         arm.round(1, &workload, Limit::Time(options.round))

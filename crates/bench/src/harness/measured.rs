@@ -45,14 +45,15 @@ impl Measured {
         median(self.rounds.iter().map(|round| round.cpu_us))
     }
 
-    /// A figure of this mode by that of another: the median of the quotients of each round. The two were measured within a
-    /// second of each other in each, and met the same machine; a minute later it may be half as fast.
+    /// A figure of this mode by that of another: the median of the quotients of each round. The two were measured soon
+    /// after each other in each, and met the same machine; a minute later it may be half as fast.
     ///
     /// # Panics
-    /// If the rounds are not pairs.
+    /// If the rounds are not pairs, or one of them measured nothing: its ratio, 0, would meet any target.
     pub(crate) fn relative_to(&self, other: &Self, figure: fn(&Round) -> f64) -> f64 {
         assert_eq!(self.rounds.len(), other.rounds.len(), "modes that are compared are measured in the same rounds");
-        assert!(other.rounds.iter().all(|round| figure(round) > 0.0), "a round that measured nothing meets any target");
+        let mut both = self.rounds.iter().chain(&other.rounds);
+        assert!(both.all(|round| figure(round) > 0.0), "a round measured nothing");
         median(self.rounds.iter().zip(&other.rounds).map(|(this, other)| per(figure(this), figure(other))))
     }
 
@@ -133,12 +134,24 @@ mod tests {
 
     #[test]
     fn modes_are_compared_round_by_round() {
-        // A machine that gets slower from round to round: the medians alone would say whatever the order says.
-        let one = measured(&[(1000, 4_000_000), (1000, 8_000_000), (1000, 20_000_000)]);
-        let other = measured(&[(1000, 2_000_000), (1000, 4_000_000), (1000, 10_000_000)]);
+        // A machine that gets slower meanwhile: the quotient of the medians, 8 and 10, is none of any round.
+        let one = measured(&[(1000, 4_000_000), (1000, 8_000_000), (1000, 30_000_000)]);
+        let other = measured(&[(1000, 2_000_000), (1000, 10_000_000), (1000, 10_000_000)]);
         assert_eq!(one.relative_to(&other, |round| round.cpu_us), 2.0);
         assert_eq!(Measured::new().relative_to(&Measured::new(), |round| round.cpu_us), 0.0);
         let (one, other) = (measured(&[(1, 3_000_000), (1, 6_000_000)]), measured(&[(1, 1_000_000), (1, 6_000_000)]));
         assert_eq!(one.relative_to(&other, |round| round.cpu_us), 2.0, "between 3 and 1");
+    }
+
+    #[test]
+    #[should_panic(expected = "a round measured nothing")]
+    fn what_measured_nothing_is_no_figure() {
+        let _ = measured(&[(1, 1_000_000)]).relative_to(&measured(&[(1, 0)]), |round| round.cpu_us);
+    }
+
+    #[test]
+    #[should_panic(expected = "a round measured nothing")]
+    fn what_measured_nothing_meets_no_target() {
+        let _ = measured(&[(1, 0)]).relative_to(&measured(&[(1, 1_000_000)]), |round| round.cpu_us);
     }
 }

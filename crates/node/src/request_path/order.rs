@@ -128,7 +128,7 @@ impl Path<'_> {
         // Nobody waits for what a new primary replays.
         let Some(serving) = &self.serving else { return Overlap::Unsynced };
         let synced = self.shipping.synced();
-        let mut unsynced = serving.everything_until > synced // R5.1
+        let mut unsynced = serving.everything_until > synced && !planted::is_on(Bug::EverythingUngated) // R5.1
             || match ordered.action {
                 Action::Execute { keep_under: None } | Action::Cancel => false,
                 Action::Execute { keep_under: Some(_) } => {

@@ -2,6 +2,7 @@
 //! answer had to wait. Read from written bytes and from acknowledgements, by their documented layouts.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 use kasha_machine::FileName;
 use kasha_types::{Epoch, KeyHash, NodeId, ShardId, Slot, TableId, key_hash, operation_key_hash};
@@ -15,8 +16,10 @@ use crate::tags;
 use crate::world::{Sent, View};
 
 const OBJECT_ENTRY: u8 = 1;
-const TOMBSTONE_ENTRY: u8 = 2;
+pub(crate) const TOMBSTONE_ENTRY: u8 = 2;
 const OPERATION_KEY_ENTRY: u8 = 4;
+/// All that follows it overlaps with it (R5.1).
+pub(crate) const TABLE_DROPPED_ENTRY: u8 = 9;
 const OPERATION_KEY_DROPPED_ENTRY: u8 = 11;
 
 /// The key that an entry changes.
@@ -40,8 +43,8 @@ pub(crate) fn changed_key(kind: u8, entry: &[u8]) -> Option<KeyHash> {
 pub(crate) enum Wrote {
     /// These bytes stand from this position on.
     Bytes { base: u64, bytes: Vec<u8> },
-    /// It was cut, or freed: what stood there may stand there no more.
-    Cut,
+    /// What stood in these positions stands there no more, or may not.
+    Gone(Range<u64>),
 }
 
 /// What a write, or another change of a file (`len` 0), made of a log, if the file is a log's.
@@ -53,10 +56,14 @@ pub(crate) fn wrote(
     view: &View<'_>,
 ) -> Option<(ShardId, Wrote)> {
     let FileName::Segment { shard, segment } = file else { return None };
-    let content = view.processes[by.0].disk.cached(file).filter(|_| len > 0);
-    let base = u64::from(segment.0) * segment_bytes + offset;
-    let written = content.map(|content| Wrote::Bytes { base, bytes: content.read(offset, len) });
-    Some((shard, written.unwrap_or(Wrote::Cut)))
+    let base = u64::from(segment.0) * segment_bytes;
+    let wrote = match view.processes[by.0].disk.cached(file) {
+        Some(content) if len > 0 => Wrote::Bytes { base: base + offset, bytes: content.read(offset, len) },
+        // Cut, who knows where: all behind it is removed, too.
+        Some(_) => Wrote::Gone(base..u64::MAX),
+        None => Wrote::Gone(base..base + segment_bytes),
+    };
+    Some((shard, wrote))
 }
 
 /// Up to where members may hold the logs of shards: nobody can rightly take more for synced.

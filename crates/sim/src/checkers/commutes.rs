@@ -1,4 +1,4 @@
-//! Commutes (C1, R4.9, R5.2): what is answered before it is synced commutes with everything unsynced before it.
+//! Commutes (C1, R4.9, R5.1, R5.2): what is answered before it is synced commutes with everything unsynced before it.
 //!
 //! Each update that leaves with a fast answer is looked for in its primary's log. What stands before it and changes one of
 //! its keys, its operation key among them, must have been synced when the answer left. (What changed nothing, say because
@@ -12,7 +12,7 @@ use kasha_types::{ClientId, Epoch, KeyHash, RpcId, Sequence, ShardId};
 use kasha_wire::frame::Kind;
 use kasha_wire::{AnswerView, Body, RequestView};
 
-use crate::checkers::changes::{SyncedAtMost, Wrote, changed_key, wrote};
+use crate::checkers::changes::{SyncedAtMost, TABLE_DROPPED_ENTRY, Wrote, changed_key, wrote};
 use crate::checkers::records::{COMPLETION_ENTRY, Group, groups_in, word};
 use crate::configurations::{Configurations, Cores};
 use crate::network::ProcessId;
@@ -34,6 +34,8 @@ pub struct Commutes {
     /// What was answered fast, by whom, and up to where the log was synced then at most.
     answered: BTreeMap<Run, u64>,
     last: Last,
+    /// Up to where the last drop of a table ends (R5.1).
+    dropped: BTreeMap<(ProcessId, ShardId), u64>,
     /// What changed one of an update's keys before it.
     before: BTreeMap<Run, (u64, String)>,
     violations: Vec<String>,
@@ -60,7 +62,8 @@ impl Commutes {
         let (by, epoch, rpc) = run;
         let touched = rpc.and_then(|rpc| self.bodies.get(&rpc)).map_or(&[][..], |(_, keys)| keys);
         let last = touched.iter().filter_map(|&key| self.last.get(&(by, shard, key)));
-        let before = last.filter(|(at, _)| *at < end).max().cloned();
+        let dropped = self.dropped.get(&(by, shard)).map(|&at| (at, "a table's drop".to_owned()));
+        let before = last.cloned().chain(dropped).filter(|(at, _)| *at < end).max();
         let name = rpc.map_or("an operation key's expiry".to_owned(), |rpc| rpc.to_string());
         for &key in changed {
             self.last.insert((by, shard, key), (end, name.clone()));
@@ -83,10 +86,6 @@ impl Commutes {
         }
     }
 
-    fn forget(&mut self, by: ProcessId, shard: Option<ShardId>) {
-        self.last.retain(|&(of, whose, _), _| of != by || shard.is_some_and(|shard| shard != whose));
-    }
-
     fn on_groups(&mut self, by: ProcessId, shard: ShardId, base: u64, bytes: &[u8]) {
         groups_in(bytes, |Group { end, epoch, entries }| {
             let (mut changed, mut rpc) = (Vec::new(), None);
@@ -99,6 +98,9 @@ impl Commutes {
                 }
             }
             self.on_group((by, epoch, rpc), shard, base + end, &changed);
+            if entries.iter().any(|&(kind, _)| kind == TABLE_DROPPED_ENTRY) {
+                self.dropped.insert((by, shard), base + end);
+            }
         });
     }
 }
@@ -129,13 +131,18 @@ impl Watch for Commutes {
     fn wrote(&mut self, by: ProcessId, file: FileName, offset: u64, len: usize, view: &View<'_>) {
         match wrote(by, file, (offset, len), self.segment_bytes, view) {
             Some((shard, Wrote::Bytes { base, bytes })) => self.on_groups(by, shard, base, &bytes),
-            Some((shard, Wrote::Cut)) => self.forget(by, Some(shard)),
+            Some((shard, Wrote::Gone(gone))) => {
+                let is_kept = |at: u64| !gone.contains(&(at - 1));
+                self.last.retain(|&(of, whose, _), (at, _)| (of, whose) != (by, shard) || is_kept(*at));
+                self.dropped.retain(|&id, at| id != (by, shard) || is_kept(*at));
+            }
             None => {}
         }
     }
 
     fn started(&mut self, process: ProcessId, _view: &View<'_>) {
-        self.forget(process, None);
+        self.last.retain(|&(of, ..), _| of != process);
+        self.dropped.retain(|&(of, _), _| of != process);
     }
 
     fn take_violations(&mut self) -> Vec<String> {

@@ -28,6 +28,9 @@ pub(crate) trait Step {
     fn told_at(&self) -> Option<SimTime>;
 
     /// The state after it; `None`: it cannot have had its result here.
+    ///
+    /// One whose result was told, and that changes nothing in some state, changes nothing in any other, or says only more
+    /// exactly what that is: the search lets it come next wherever it can.
     fn after(&self, state: &Self::State) -> Option<Self::State>;
 }
 
@@ -125,5 +128,75 @@ impl<S: Step> Search<'_, S> {
             }
         }
         Some(false)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// One of a register's operations; the register begins as 0.
+    #[derive(Clone, Copy)]
+    enum What {
+        Write(usize),
+        Read(usize),
+    }
+
+    struct Operation(What, u64, Option<u64>);
+
+    impl Step for Operation {
+        type State = usize;
+
+        fn asked(&self) -> SimTime {
+            SimTime(self.1)
+        }
+
+        fn told_at(&self) -> Option<SimTime> {
+            self.2.map(SimTime)
+        }
+
+        fn after(&self, state: &usize) -> Option<usize> {
+            match self.0 {
+                What::Write(value) => Some(value),
+                What::Read(value) => (*state == value).then_some(value),
+            }
+        }
+    }
+
+    use What::{Read, Write};
+
+    fn found(operations: &[Operation]) -> Found {
+        search(operations, &0)
+    }
+
+    #[test]
+    fn results_agree_with_an_order_or_not() {
+        let write = || Operation(Write(1), 0, Some(5));
+        assert_eq!(found(&[write(), Operation(Read(0), 3, Some(8))]), Found::Order, "both under way");
+        assert_eq!(found(&[write(), Operation(Read(0), 6, Some(8))]), Found::NoOrder);
+        assert_eq!(found(&[Operation(Write(1), 0, None), Operation(Read(0), 6, Some(8))]), Found::Order, "or nowhere");
+    }
+
+    #[test]
+    fn what_would_change_nothing_now_may_be_needed_later() {
+        let unknown = || Operation(Write(0), 0, None);
+        let [write, read] = [Operation(Write(1), 1, Some(2)), Operation(Read(0), 3, Some(4))];
+        assert_eq!(found(&[unknown(), write, read]), Found::Order);
+        let twice = [1, 5]
+            .into_iter()
+            .flat_map(|at| [Operation(Write(1), at, Some(at + 1)), Operation(Read(0), at + 2, Some(at + 3))]);
+        let twice: Vec<_> = twice.chain([unknown()]).collect();
+        assert_eq!(found(&twice), Found::NoOrder, "it comes once");
+    }
+
+    #[test]
+    fn what_is_too_much_is_not_judged() {
+        let at_once = |count| (0..count).map(|value| Operation(Write(value), 0, Some(9)));
+        let nobody_wrote_it = |count| [Operation(Read(count), 10, Some(11))];
+        let judged = |count| found(&at_once(count).chain(nobody_wrote_it(count)).collect::<Vec<_>>());
+        assert_eq!(judged(6), Found::NoOrder);
+        assert_eq!(judged(40), Found::Inconclusive, "too many ways");
+        assert_eq!(found(&at_once(OPERATIONS_MAX).collect::<Vec<_>>()), Found::Order);
+        assert_eq!(found(&at_once(OPERATIONS_MAX + 1).collect::<Vec<_>>()), Found::Inconclusive, "too many");
     }
 }

@@ -1,5 +1,5 @@
 //! Reads wait (section 6, D3, pitfall 2): what a read saw is synced when its answer leaves, be it a value or that there is
-//! none.
+//! none. So is the last drop of a table (R5.1).
 //!
 //! A read runs in the turn that follows its arrival. So it sees at least what stood in its primary's log when it arrived,
 //! and the newest change of each of its keys there, a delete too, must be synced when an answer leaves. What the same turn
@@ -12,7 +12,7 @@ use kasha_types::{Epoch, KeyHash, ShardId, key_hash};
 use kasha_wire::frame::Kind;
 use kasha_wire::{Read, ReadAnswerView, ReadView};
 
-use crate::checkers::changes::{SyncedAtMost, Wrote, changed_key, wrote};
+use crate::checkers::changes::{SyncedAtMost, TABLE_DROPPED_ENTRY, Wrote, changed_key, wrote};
 use crate::checkers::records::groups_in;
 use crate::configurations::{Configurations, Cores};
 use crate::network::ProcessId;
@@ -35,6 +35,8 @@ pub struct ReadsWait {
     reached: BTreeMap<(ShardId, Epoch), u64>,
     /// Up to where the group ends that changed a key last in a log.
     changed: BTreeMap<(ProcessId, ShardId), BTreeMap<KeyHash, u64>>,
+    /// Up to where the last drop of a table ends (R5.1).
+    dropped: BTreeMap<(ProcessId, ShardId), u64>,
     /// By the connection on which it came. One that came twice may have been answered for the first.
     reads: BTreeMap<(ProcessId, Endpoint, u64), Saw>,
     violations: Vec<String>,
@@ -70,12 +72,17 @@ impl ReadsWait {
                 let end = changed.entry(key).or_default();
                 *end = (base + group.end).max(*end);
             }
+            if group.entries.iter().any(|&(kind, _)| kind == TABLE_DROPPED_ENTRY) {
+                let end = self.dropped.entry((by, shard)).or_default();
+                *end = (base + group.end).max(*end);
+            }
         });
     }
 
     fn on_read(&mut self, id: (ProcessId, Endpoint, u64), term: (ShardId, Epoch), keys: &[KeyHash]) {
         let changed = self.changed.get(&(id.0, term.0));
         let ends = keys.iter().filter_map(|key| changed?.get(key).copied());
+        let ends = ends.chain(self.dropped.get(&(id.0, term.0)).copied());
         let end = ends.max().filter(|&end| self.below(term, end).is_some()).unwrap_or_default();
         let saw = self.reads.entry(id).or_insert(Saw { term, end });
         saw.end = if saw.term == term { saw.end.min(end) } else { 0 };
@@ -119,13 +126,17 @@ impl Watch for ReadsWait {
     fn wrote(&mut self, by: ProcessId, file: FileName, offset: u64, len: usize, view: &View<'_>) {
         match wrote(by, file, (offset, len), self.segment_bytes, view) {
             Some((shard, Wrote::Bytes { base, bytes })) => self.on_groups(by, shard, base, &bytes),
-            Some((shard, Wrote::Cut)) => drop(self.changed.remove(&(by, shard))),
+            Some((shard, Wrote::Gone(gone))) => {
+                self.changed.entry((by, shard)).or_default().retain(|_, end| !gone.contains(&(*end - 1)));
+                self.dropped.retain(|&id, end| id != (by, shard) || !gone.contains(&(*end - 1)));
+            }
             None => {}
         }
     }
 
     fn started(&mut self, process: ProcessId, _view: &View<'_>) {
         self.changed.retain(|(of, _), _| *of != process);
+        self.dropped.retain(|(of, _), _| *of != process);
         self.reads.retain(|(at, ..), _| *at != process);
     }
 
@@ -147,12 +158,12 @@ mod tests {
     use kasha_types::{ConnId, NodeId, TableId};
 
     use super::*;
+    use crate::checkers::changes::TOMBSTONE_ENTRY;
     use crate::checkers::records::tests::{SHARD, three_cores};
     use crate::configurations::tests::{configuration, tell};
 
     const BY: ProcessId = ProcessId(1);
     const TERM: (ShardId, Epoch) = (SHARD, Epoch(1));
-    const TOMBSTONE_ENTRY: u8 = 2;
 
     /// A group that deletes this key; it ends 88 bytes behind where it begins.
     fn delete(key: u8) -> Vec<u8> {

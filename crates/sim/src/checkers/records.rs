@@ -7,7 +7,7 @@ use std::rc::Rc;
 
 use kasha_machine::FileName;
 use kasha_types::{ClientId, ClusterTime, Epoch, NodeId, RpcId, SegmentId, Sequence, ShardId};
-use kasha_wire::{Configuration, MemberState, ShardConfig};
+use kasha_wire::{Configuration, MemberState, ShardConfig, ShardPhase};
 
 use crate::configurations::{Configurations, Cores};
 use crate::disk::SimDisk;
@@ -184,6 +184,12 @@ impl Records {
         let sets = configurations.of_term(shard, epoch);
         let mut lacking: Vec<String> = Vec::new();
         for (configuration, config) in &sets {
+            // While it serves, such a set syncs nothing, whatever all of it hold (R7.2).
+            let is_too_small = config.members.len() <= usize::from(configuration.min_backups);
+            if is_too_small && config.phase == ShardPhase::Serving {
+                lacking.push(format!("too few are in {:?}", config.members));
+                continue;
+            }
             let primary = cores.host_of(configuration, config.primary, shard);
             let node = self.lacking(cores, (configuration, config), primary, rpc)?;
             lacking.push(format!("{node} of {:?}", config.members));

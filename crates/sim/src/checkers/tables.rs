@@ -44,8 +44,10 @@ pub fn check(history: &History) -> Checked {
         }
     }
     for (name, requests) in by_name {
+        let requests: Vec<_> = requests.into_iter().map(|operation| Request { operation, created: &created }).collect();
         checked.add(&search(&requests, &State::Nothing), || {
-            let list: Vec<_> = requests.iter().map(|r| (r.asked, r.told_at, &r.action, &r.told)).collect();
+            let list: Vec<_> = requests.iter().map(|request| request.operation).collect();
+            let list: Vec<_> = list.into_iter().map(|r| (r.asked, r.told_at, &r.action, &r.told)).collect();
             format!("tables: no order explains the requests for {name:?}: {list:#?}")
         });
     }
@@ -58,36 +60,42 @@ pub fn check(history: &History) -> Checked {
     checked
 }
 
-impl Step for &Operation {
+/// A request for a name.
+struct Request<'a> {
+    operation: &'a Operation,
+    /// Tables whose creators were told of them: nobody else has created these.
+    created: &'a BTreeSet<TableId>,
+}
+
+impl Step for Request<'_> {
     type State = State;
 
     fn asked(&self) -> SimTime {
-        self.asked
+        self.operation.asked
     }
 
     fn told_at(&self) -> Option<SimTime> {
-        self.told_at
+        self.operation.told_at
     }
 
     fn after(&self, state: &State) -> Option<State> {
-        after(*state, self)
-    }
-}
-
-/// The state after a request; `None`: it cannot have had its outcome here.
-fn after(state: State, request: &Operation) -> Option<State> {
-    let creates = matches!(request.action, Action::CreateTable(_));
-    let absent = state == State::Nothing;
-    let may_be = |table: TableId| state == State::Table(table) || state == State::SomeTable;
-    match &request.told {
-        Told::TableDone(table) if creates => absent.then_some(State::Table(*table)),
-        Told::TableDone(table) => may_be(*table).then_some(State::Nothing),
-        Told::TableExists(table) => may_be(*table).then_some(State::Table(*table)),
-        Told::TableNotFound => absent.then_some(state),
-        Told::Unknown if creates && absent => Some(State::SomeTable),
-        Told::Unknown if creates => Some(state),
-        Told::Unknown => Some(State::Nothing),
-        Told::NotExecuted | Told::Executed { .. } => None,
+        let creates = matches!(self.operation.action, Action::CreateTable(_));
+        let (state, absent) = (*state, *state == State::Nothing);
+        let may_be = |table| match state {
+            State::Nothing => false,
+            State::Table(known) => known == table,
+            State::SomeTable => !self.created.contains(&table),
+        };
+        match &self.operation.told {
+            Told::TableDone(table) if creates => absent.then_some(State::Table(*table)),
+            Told::TableDone(table) => may_be(*table).then_some(State::Nothing),
+            Told::TableExists(table) => (creates && may_be(*table)).then_some(State::Table(*table)),
+            Told::TableNotFound => (!creates && absent).then_some(state),
+            Told::Unknown if creates && absent => Some(State::SomeTable),
+            Told::Unknown if creates => Some(state),
+            Told::Unknown => Some(State::Nothing),
+            Told::NotExecuted | Told::Executed { .. } => None,
+        }
     }
 }
 
@@ -123,6 +131,11 @@ mod tests {
         assert_eq!(found(&[created.clone(), drop_it(20, Told::Unknown), drop_it(30, Told::TableNotFound)]), 0);
         assert_eq!(found(&[create(10, Told::Unknown), drop_it(20, Told::TableDone(TWO))]), 0);
         assert_eq!(found(&[drop_it(20, Told::TableDone(TWO))]), 1, "nobody created it");
+        let exists = create(40, Told::TableExists(TWO));
+        let dropped = [created.clone(), drop_it(20, Told::TableDone(TWO)), create(30, Told::Unknown)];
+        assert_eq!(found(&[&dropped[..], &[exists]].concat()), 1, "a number used twice, by whom nobody knows");
+        assert_eq!(found(&[create(10, Told::TableNotFound)]), 1, "nobody looked for it");
+        assert_eq!(found(&[created.clone(), drop_it(20, Told::TableExists(TWO))]), 1, "nobody created it");
         let again = create(40, Told::TableDone(TWO));
         assert_eq!(found(&[created, drop_it(20, Told::TableDone(TWO)), again]), 1, "a number used twice");
     }
