@@ -1,13 +1,13 @@
 //! A host: a network namespace without a name, and the thread that keeps it.
 //!
 //! The keeper makes the namespace, starts the host's processes, and ends with the network; they end with it, for they
-//! asked the kernel for that (N4).
+//! asked the kernel for that (N4). Their children did not: those are left to `stragglers` and to the guardian.
 
 use std::fmt;
 use std::fs::File;
 use std::io;
 use std::net::Ipv4Addr;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::path::PathBuf;
 use std::process::{Child, Command};
 use std::sync::Arc;
@@ -42,10 +42,21 @@ impl Namespace {
         Ok(())
     }
 
+    /// The number of its descriptor, which is good as long as this.
+    pub(crate) fn number(&self) -> RawFd {
+        self.0.as_raw_fd()
+    }
+
     /// Where other processes find it while this one lives; `nsenter --net=` takes it.
     #[must_use]
     pub fn path(&self) -> PathBuf {
-        PathBuf::from(format!("/proc/{}/fd/{}", std::process::id(), self.0.as_raw_fd()))
+        PathBuf::from(format!("/proc/{}/fd/{}", std::process::id(), self.number()))
+    }
+}
+
+impl AsFd for Namespace {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
     }
 }
 
@@ -106,8 +117,8 @@ impl Host {
         child.recv().expect("the keeper ends with the host")
     }
 
-    /// Runs something on this host, in a thread of its own, and waits for it. Processes that it starts are not tied to
-    /// this network as those of [`Host::spawn`] are.
+    /// Runs something on this host, in a thread of its own, and waits for it. Processes that it starts can outlive it,
+    /// but not this network, like those of [`Host::spawn`].
     ///
     /// # Panics
     /// If it panics, or the system has no threads left.

@@ -6,6 +6,7 @@ use std::time::Duration;
 use anyhow::ensure;
 use kasha_machine::Rng;
 
+use crate::guardian::Guardian;
 use crate::host::{self, Host};
 use crate::link::{Counters, Direction, Link};
 use crate::switch::Switch;
@@ -46,6 +47,8 @@ pub struct Netlab {
     // Before the switch: whoever still runs dies on a working network.
     hosts: Vec<Host>,
     switch: Switch,
+    // After the hosts: it is needed while anything runs on them.
+    _guardian: Guardian,
 }
 
 impl Netlab {
@@ -89,7 +92,8 @@ impl Netlab {
         let mut rng = Rng::new(seed);
         let directions = (0..count * count).map(|_| Direction::new(link, rng.fork())).collect();
         let switch = Switch::start(devices, addresses, directions, mtu, spin)?;
-        Ok(Self { hosts, switch })
+        let guardian = Guardian::start(hosts.iter().map(Host::namespace).collect())?;
+        Ok(Self { hosts, switch, _guardian: guardian })
     }
 
     /// All hosts.

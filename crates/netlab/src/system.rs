@@ -1,5 +1,6 @@
 //! The few requests to the kernel that have no safe wrapper: a new network namespace for a thread, a TUN device, the
-//! addresses and flags of interfaces, and the signal that a child gets when its parent ends.
+//! addresses and flags of interfaces, and the signal that a child gets when its parent ends, or what
+//! keeps one from all such signals.
 
 use std::fs::File;
 use std::io::{self, ErrorKind};
@@ -9,9 +10,10 @@ use std::os::unix::process::CommandExt;
 use std::process::Command;
 
 use libc::{c_char, ifreq, sockaddr};
+use rustix::io::{FdFlags, fcntl_setfd};
 use rustix::ioctl::{Opcode, Updater, ioctl};
 use rustix::net::{AddressFamily, SocketType, socket};
-use rustix::process::{Signal, getpid, getppid, set_parent_process_death_signal};
+use rustix::process::{Signal, getpid, getppid, set_parent_process_death_signal, setsid};
 use rustix::thread::UnshareFlags;
 
 const TUN_DEVICE: &str = "/dev/net/tun";
@@ -39,6 +41,19 @@ pub(crate) fn die_with_parent(command: &mut Command) {
             set_parent_process_death_signal(Some(Signal::KILL))?;
             // It may have died before it was watched.
             if getppid() == Some(parent) { Ok(()) } else { Err(ErrorKind::BrokenPipe.into()) }
+        });
+    }
+}
+
+/// Makes `command`'s process one that nothing reaches which ends its parent or a network: in a session of its own, and
+/// in a network namespace of its own, for the parent may live on another network's host. It inherits `descriptors`.
+pub(crate) fn detach<D: AsFd + Send + Sync + 'static>(command: &mut Command, descriptors: Vec<D>) {
+    // SAFETY: the closure makes system calls only; of this process's memory it reads what it owns.
+    unsafe {
+        command.pre_exec(move || {
+            setsid()?;
+            unshare_network()?;
+            descriptors.iter().try_for_each(|descriptor| Ok(fcntl_setfd(descriptor, FdFlags::empty())?))
         });
     }
 }

@@ -4,15 +4,16 @@
 mod common;
 
 use std::fs;
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read};
 use std::net::{TcpListener, UdpSocket};
-use std::os::unix::process::ExitStatusExt;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Command, Stdio};
 
 use common::{lab, wait_until};
 use kasha_netlab::Netlab;
+use rustix::process::{Pid, Signal, kill_process_group};
 
-/// Tells the test below to be the owner that is killed.
+/// Tells a test below to be the owner that is killed.
 const OWNER: &str = "KASHA_NETLAB_TEST_OWNER";
 
 fn sleeper() -> Command {
@@ -78,15 +79,37 @@ fn n4_a_dropped_network_leaves_nothing() {
 
 #[test]
 fn n4_a_killed_owner_leaves_nothing() {
+    kill_an_owner("n4_a_killed_owner_leaves_nothing", |lab| {
+        lab.hosts().iter().for_each(|host| drop(host.spawn(sleeper()).unwrap()));
+    });
+}
+
+/// Neither the shell's child nor what a thread on a host started gets a signal when the owner dies.
+#[test]
+fn n4_a_killed_owner_leaves_nothing_of_what_is_not_its_child() {
+    kill_an_owner("n4_a_killed_owner_leaves_nothing_of_what_is_not_its_child", |lab| {
+        // Groups of their own: the owner's is killed with it.
+        let mut shell = Command::new("sh");
+        shell.args(["-c", "sleep 1000 & sleep 1000"]).process_group(0);
+        drop(lab.host(0).spawn(shell).unwrap());
+        drop(lab.host(1).run(|| sleeper().process_group(0).spawn()).unwrap());
+        wait_until("the shell has its children", || processes(&name(lab, 0)) == 3);
+    });
+}
+
+/// Kills the owner of a network, which is this test once more in another process, and all of the owner's group.
+fn kill_an_owner(test: &str, populate: impl FnOnce(&Netlab)) {
     if std::env::var_os(OWNER).is_some() {
-        return own();
+        return own(populate);
     }
     if let Err(reason) = Netlab::available() {
         return eprintln!("SKIPPED: {reason}");
     }
     let mut owner = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "n4_a_killed_owner_leaves_nothing", "--nocapture"])
+        .args(["--exact", test, "--nocapture"])
         .env(OWNER, "1")
+        .process_group(0)
+        .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
@@ -94,21 +117,19 @@ fn n4_a_killed_owner_leaves_nothing() {
     let namespaces: Vec<String> = lines.filter(|line| line.starts_with("net:[")).take(2).collect();
     assert_eq!(namespaces.len(), 2, "the owner told what it made");
     namespaces.iter().for_each(|namespace| assert!(!holders(namespace).is_empty()));
-    owner.kill().unwrap();
+    kill_process_group(Pid::from_child(&owner), Signal::KILL).unwrap();
     assert_eq!(owner.wait().unwrap().signal(), Some(9));
     for namespace in &namespaces {
         wait_until("the namespace is gone", || holders(namespace).is_empty());
     }
 }
 
-/// A process with a network, which waits to be killed.
-fn own() {
+/// A process with a network, which waits to be killed; or to see its standard input end, if the test was.
+fn own(populate: impl FnOnce(&Netlab)) {
     let lab = Netlab::start(2, 1).unwrap();
-    lab.hosts().iter().for_each(|host| drop(host.spawn(sleeper()).unwrap()));
+    populate(&lab);
     println!("\n{}\n{}", name(&lab, 0), name(&lab, 1));
-    loop {
-        std::thread::park();
-    }
+    std::io::stdin().read_to_end(&mut Vec::new()).unwrap();
 }
 
 #[test]
