@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use clap::{Args, Subcommand};
+use kasha_bench::rivals::{Callers, Obstacle, RivalsOptions, rivals};
 use kasha_bench::{BenchOptions, Benchmark, LatencyOptions, Report, all, latency, say};
 
 use crate::duration::parse;
@@ -138,7 +139,7 @@ struct RivalsArguments {
     delays: Vec<Duration>,
     /// Numbers of callers, each with one update at a time and a client of its own; `-shared`: with one client for all.
     #[arg(long, default_value = "1,64,64-shared", value_delimiter = ',')]
-    callers: Vec<kasha_bench::rivals::Callers>,
+    callers: Vec<Callers>,
     /// Rounds; the stores take turns in each.
     #[arg(long, default_value_t = 6)]
     rounds: u32,
@@ -212,20 +213,23 @@ fn run_latency(arguments: &LatencyArguments) -> Result<()> {
 }
 
 fn run_rivals(arguments: &RivalsArguments) -> Result<()> {
-    if let Err(reason) = kasha_netlab::Netlab::available() {
-        say!("SKIPPED the comparison with other stores: {reason}");
-        return Ok(());
-    }
-    let options = kasha_bench::rivals::RivalsOptions {
+    let options = RivalsOptions {
         delays: arguments.delays.clone(),
         callers: arguments.callers.clone(),
         rounds: arguments.rounds,
         round_time: arguments.round_time,
         spin: arguments.spin,
         data: arguments.data.clone(),
-        ..kasha_bench::rivals::RivalsOptions::new(std::env::current_exe()?)
+        ..RivalsOptions::new(std::env::current_exe()?)
     };
-    let report = kasha_bench::rivals::rivals(&options)?;
+    let report = match rivals(&options) {
+        Ok(report) => report,
+        Err(Obstacle::NotHere(skipped)) => {
+            say!("{skipped}");
+            return Ok(());
+        }
+        Err(Obstacle::Failed(error)) => return Err(error),
+    };
     say!("{report}");
     write_json(arguments.json.as_deref(), &report.to_json())
 }

@@ -13,13 +13,14 @@
 mod etcd;
 mod kasha;
 mod load;
+mod obstacle;
 mod redis;
 mod report;
 mod servers;
 
 use std::fmt;
 use std::num::ParseIntError;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::time::Duration;
 
@@ -27,10 +28,12 @@ use anyhow::{Context, ensure};
 use indicatif::{ProgressBar, ProgressStyle};
 use kasha_netlab::{Link, Netlab, NetlabOptions};
 
+use crate::harness::in_turns;
 use crate::report::Machine;
 use etcd::Etcd;
 use kasha::Kasha;
 use load::{Load, Round};
+pub use obstacle::{Obstacle, Skipped};
 use redis::Redis;
 use report::{Effort, Measured, Mode};
 pub use report::{Figures, NetworkFigures, RivalsReport};
@@ -141,13 +144,24 @@ impl RivalsOptions {
 /// Measures.
 ///
 /// # Errors
-/// If there can be no virtual network, a store is not installed or does not start, or an update is refused.
-pub fn rivals(options: &RivalsOptions) -> anyhow::Result<RivalsReport> {
+/// [`Obstacle::NotHere`] if this machine can have no virtual network, one of the stores, or no disk for temporary files;
+/// [`Obstacle::Failed`] if a store does not start, dies or refuses an update, and on whatever else goes wrong.
+pub fn rivals(options: &RivalsOptions) -> Result<RivalsReport, Obstacle> {
     options.check()?;
+    Netlab::available().map_err(Obstacle::not_here)?;
     servers::find_installed()?;
-    let parent = options.data.clone().unwrap_or_else(std::env::temp_dir);
-    servers::ensure_disk(&parent)?;
+    let parent = servers::find_disk(options.data.as_deref())?;
     let folder = parent.join(format!("kasha-rivals-{}-{:x}", std::process::id(), kasha_runtime::random_u64()));
+    std::fs::create_dir(&folder).with_context(|| format!("cannot create {}", folder.display()))?;
+    let measured = measure_all(options, &folder);
+    // On failure the logs stay for whoever wants to know why.
+    let report =
+        measured.with_context(|| format!("the comparison broke off; logs are kept in {}", folder.display()))?;
+    std::fs::remove_dir_all(&folder).with_context(|| format!("cannot remove {}", folder.display()))?;
+    Ok(report)
+}
+
+fn measure_all(options: &RivalsOptions, folder: &Path) -> anyhow::Result<RivalsReport> {
     let bar = progress_bar(options);
     let (mut measured, mut networks) = (Vec::new(), Vec::new());
     for &delay in &options.delays {
@@ -161,8 +175,6 @@ pub fn rivals(options: &RivalsOptions) -> anyhow::Result<RivalsReport> {
         networks.push(NetworkFigures::new(delay, &lab.totals()));
     }
     bar.finish_and_clear();
-    // On failure the logs stay for whoever wants to know why.
-    std::fs::remove_dir_all(&folder).with_context(|| format!("cannot remove {}", folder.display()))?;
     Ok(RivalsReport::new(Machine::this(), options, networks, &measured))
 }
 
@@ -209,6 +221,7 @@ impl Stores {
         load.time = time;
         let before = self.effort(lab, mode)?;
         let round = self.round(mode, &load)?;
+        ensure!(!round.latencies.is_empty(), "no update was done in {time:?}; give longer rounds");
         measured.add(&round, self.effort(lab, mode)? - before);
         Ok(())
     }
@@ -252,13 +265,14 @@ fn measure(
                 round + 1,
                 options.rounds
             ));
-            for measured in &mut measured {
+            in_turns(round, &mut measured, |measured| {
                 let name = measured.mode.name();
                 let load = Load::new(options, callers, u64::from(round));
                 let turn = stores.turn(place.lab, load, measured);
                 turn.with_context(|| format!("{name}, {delay:?} each way, {callers} callers"))?;
                 bar.inc(1);
-            }
+                Ok(())
+            })?;
         }
         all.extend(measured);
     }

@@ -1,14 +1,14 @@
 //! The comparison with other stores, in brief, as a part of all benchmarks; `kasha bench rivals` is the whole of it.
 //!
-//! It needs root and two packages. Where it cannot run, the report says so, and the other benchmarks count.
+//! It needs root and two packages. Where they cannot be had, the report says so, and the other benchmarks count; a store
+//! that dies is a failure here too.
 
 use std::time::Duration;
 
-use kasha_netlab::Netlab;
 use kasha_runtime::Clock;
 
 use crate::harness::BenchOptions;
-use crate::rivals::{Callers, RivalsOptions, RivalsReport, rivals};
+use crate::rivals::{Callers, Obstacle, RivalsOptions, RivalsReport, rivals};
 use crate::section::{Cell, Section, Table};
 
 const DELAY: Duration = Duration::from_micros(500);
@@ -17,9 +17,6 @@ const ROUND: Duration = Duration::from_millis(500);
 
 pub(super) fn run(options: &BenchOptions) -> anyhow::Result<Section> {
     let began = Clock::now();
-    if let Err(reason) = Netlab::available() {
-        return Ok(Section::new("rivals", format!("SKIPPED: {reason}")));
-    }
     let brief = RivalsOptions {
         data: options.data.clone(),
         delays: vec![DELAY],
@@ -29,11 +26,16 @@ pub(super) fn run(options: &BenchOptions) -> anyhow::Result<Section> {
         progress: options.progress,
         ..RivalsOptions::new(options.exe.clone())
     };
-    let section = match rivals(&brief) {
-        Ok(report) => section(&report),
-        Err(error) => Section::new("rivals", format!("SKIPPED: {error:#}")),
-    };
+    let section = section_of(rivals(&brief))?;
     Ok(section.took(Clock::now().since(began), ROUNDS))
+}
+
+fn section_of(found: Result<RivalsReport, Obstacle>) -> anyhow::Result<Section> {
+    match found {
+        Ok(report) => Ok(section(&report)),
+        Err(Obstacle::NotHere(skipped)) => Ok(Section::new("rivals", skipped.to_string())),
+        Err(Obstacle::Failed(error)) => Err(error),
+    }
 }
 
 fn section(report: &RivalsReport) -> Section {
@@ -55,4 +57,20 @@ fn section(report: &RivalsReport) -> Section {
     section.tables.push(table);
     report.ratios.iter().for_each(|(name, &value)| section.detail(name, value));
     section
+}
+
+#[cfg(test)]
+mod tests {
+    use anyhow::anyhow;
+
+    use super::*;
+    use crate::rivals::Skipped;
+
+    #[test]
+    fn what_cannot_be_had_is_skipped_and_what_breaks_is_a_failure() {
+        let skipped = section_of(Err(Obstacle::not_here("no root"))).unwrap().to_string();
+        assert!(skipped.contains(Skipped::PREFIX) && skipped.contains("no root"), "{skipped}");
+        let broken = section_of(Err(anyhow!("etcd died").context("etcd, 500µs each way").into())).unwrap_err();
+        assert_eq!(format!("{broken:#}"), "etcd, 500µs each way: etcd died");
+    }
 }

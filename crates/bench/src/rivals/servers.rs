@@ -1,14 +1,16 @@
 //! Processes of stores on hosts of the network: where they live, that they live, and what processor time they take.
 
 use std::fs::{self, File};
+use std::io::ErrorKind;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, bail, ensure};
+use anyhow::{Context, anyhow, bail, ensure};
 use kasha_netlab::Netlab;
 
+use super::obstacle::Obstacle;
 use crate::limits;
 
 /// The rivals' programs, each with its package and service in Debian.
@@ -19,9 +21,9 @@ const PROGRAMS: [(&str, &str, &str); 2] =
 const TMPFS_MAGIC: i64 = 0x0102_1994;
 
 /// The rivals' programs must be there. What is not is installed, where that is possible: a comparison needs root anyway.
-pub(super) fn find_installed() -> anyhow::Result<()> {
+pub(super) fn find_installed() -> Result<(), Obstacle> {
     for (program, package, service) in PROGRAMS {
-        if succeeds(program, &["--version"]) {
+        if is_installed(program)? {
             continue;
         }
         let install = ["install", "--yes", "--no-install-recommends", package];
@@ -29,25 +31,54 @@ pub(super) fn find_installed() -> anyhow::Result<()> {
         let _ = succeeds("apt-get", &["update"]) && succeeds("apt-get", &install);
         // It would run beside what is measured.
         let _ = succeeds("service", &[service, "stop"]);
-        ensure!(succeeds(program, &["--version"]), "{program} is needed (Debian: apt-get {})", install.join(" "));
+        if !is_installed(program)? {
+            let why =
+                format!("{program} is needed, and cannot be installed here (Debian: apt-get {})", install.join(" "));
+            return Err(Obstacle::not_here(why));
+        }
     }
     Ok(())
 }
 
-fn succeeds(program: &str, arguments: &[&str]) -> bool {
-    let mut command = Command::new(program);
-    command.args(arguments).env("DEBIAN_FRONTEND", "noninteractive");
-    let silent = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-    silent.status().is_ok_and(|status| status.success())
+/// Whether there is such a program. One that is there and does not even tell its version is broken, not missing.
+fn is_installed(program: &str) -> anyhow::Result<bool> {
+    match silent(program, &["--version"]).status() {
+        Ok(status) => {
+            ensure!(status.success(), "`{program} --version` fails ({status}): repair what is installed, or remove it");
+            Ok(true)
+        }
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(error).with_context(|| format!("cannot start {program}")),
+    }
 }
 
-/// What is fsynced must reach a disk.
-pub(super) fn ensure_disk(folder: &Path) -> anyhow::Result<()> {
+fn succeeds(program: &str, arguments: &[&str]) -> bool {
+    silent(program, arguments).status().is_ok_and(|status| status.success())
+}
+
+fn silent(program: &str, arguments: &[&str]) -> Command {
+    let mut command = Command::new(program);
+    command.args(arguments).env("DEBIAN_FRONTEND", "noninteractive");
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    command
+}
+
+/// Where the stores' data go: what is fsynced must reach a disk. Whoever chose a folder in memory erred; that temporary
+/// files are in memory is how some machines are.
+pub(super) fn find_disk(chosen: Option<&Path>) -> Result<PathBuf, Obstacle> {
+    let folder = chosen.map_or_else(std::env::temp_dir, Path::to_owned);
+    if !is_in_memory(&folder)? {
+        return Ok(folder);
+    }
+    let why = format!("{} is in memory, where fsync does nothing: give a folder on a disk (--data)", folder.display());
+    Err(if chosen.is_some() { anyhow!(why).into() } else { Obstacle::not_here(why) })
+}
+
+fn is_in_memory(folder: &Path) -> anyhow::Result<bool> {
     let shown = folder.display();
     fs::create_dir_all(folder).with_context(|| format!("cannot create {shown}"))?;
     let system = rustix::fs::statfs(folder).with_context(|| format!("cannot ask for the file system of {shown}"))?;
-    ensure!(system.f_type != TMPFS_MAGIC, "{shown} is in memory, where fsync does nothing: give a folder on a disk");
-    Ok(())
+    Ok(system.f_type == TMPFS_MAGIC)
 }
 
 /// Where servers are started.
@@ -174,8 +205,16 @@ mod tests {
     fn a_file_system_in_memory_is_refused() {
         let shared = Path::new("/dev/shm");
         if shared.is_dir() {
-            let error = ensure_disk(shared).unwrap_err().to_string();
-            assert!(error.contains("fsync does nothing"), "{error}");
+            let Err(Obstacle::Failed(error)) = find_disk(Some(shared)) else { panic!("somebody chose it") };
+            assert!(error.to_string().contains("fsync does nothing"), "{error}");
         }
+    }
+
+    #[test]
+    fn a_program_that_is_broken_is_not_missing() {
+        assert!(!is_installed("there-is-no-such-store").unwrap());
+        assert!(is_installed("cargo").unwrap());
+        let error = is_installed("false").unwrap_err().to_string();
+        assert!(error.contains("`false --version` fails"), "{error}");
     }
 }
