@@ -8,6 +8,7 @@ use serde::Serialize;
 use crate::harness::{Measured, per};
 use crate::plot::{Axis, Plot, Series};
 use crate::section::{Cell, Section, Table, rounded};
+use crate::targets::{judge, table};
 
 /// How updates are made durable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -252,7 +253,7 @@ impl fmt::Display for LatencyReport {
                 writeln!(f, "{:>6}  {:<20}  {:>7}  {:>7}", kasha.faults, pair, of("p50"), of("p99"))?;
             }
         }
-        Ok(())
+        write!(f, "\n{}", table(&judge(&["latency"], &self.ratios)))
     }
 }
 

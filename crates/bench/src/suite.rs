@@ -37,7 +37,7 @@ pub struct Report {
     pub seconds: f64,
     /// Every figure by its name, those of all benchmarks together.
     pub ratios: BTreeMap<String, f64>,
-    /// What they are to be, as far as they were measured.
+    /// What they are to be, also those that were not measured.
     pub targets: Vec<Judged>,
     /// Each benchmark.
     pub sections: Vec<Section>,
@@ -58,7 +58,8 @@ impl Report {
             shard_bytes: options.bytes,
         };
         let seconds = rounded(sections.iter().map(|section| section.seconds).sum(), 1);
-        Self { machine: Machine::this(), settings, seconds, targets: judge(&ratios), ratios, sections }
+        let names: Vec<&str> = sections.iter().map(|section| section.name).collect();
+        Self { machine: Machine::this(), settings, seconds, targets: judge(&names, &ratios), ratios, sections }
     }
 
     /// Writes it for other programs.
@@ -126,7 +127,15 @@ mod tests {
         let report = Report::new(&BenchOptions::new("kasha".into()), sections);
         let json = serde_json::to_value(&report).unwrap();
         assert_eq!(json["ratios"]["clients.bytes_each"], 100.0);
-        assert_eq!((json["targets"][0]["met"].clone(), json["targets"][1]["met"].clone()), (true.into(), false.into()));
+        let targets = json["targets"].as_array().unwrap();
+        let met: Vec<_> =
+            targets.iter().map(|target| (target["figure"].as_str().unwrap(), target["met"].as_bool())).collect();
+        let expected = [
+            ("clients.many/one.p50", None),
+            ("clients.bytes_each", Some(true)),
+            ("floor.update/empty.p50", Some(false)),
+        ];
+        assert_eq!(met, expected);
         assert_eq!(json["sections"].as_array().unwrap().len(), 2);
         assert!(report.to_string().contains("MISSED"));
     }

@@ -37,6 +37,13 @@ const fn at_least(figure: &'static str, value: f64, about: &'static str) -> Targ
     Target { figure, bound: Bound::AtLeast, value, about }
 }
 
+impl Target {
+    /// Whether the benchmark of this name is to measure the figure: names of figures begin with it.
+    fn is_of(&self, benchmark: &str) -> bool {
+        self.figure.split('.').next() == Some(benchmark.replace('-', "_").as_str())
+    }
+}
+
 /// All of them, in the order of the benchmarks.
 pub const TARGETS: &[Target] = &[
     at_most("latency.f1.kasha/unreplicated.p50", 1.10, "an update survives 1 crash for 10 % of its latency"),
@@ -67,22 +74,23 @@ pub struct Judged {
     /// The target.
     #[serde(flatten)]
     pub target: Target,
-    /// What was found.
-    pub found: f64,
-    /// Whether that is good enough.
-    pub met: bool,
+    /// What was found; `None` if the figure was not measured.
+    pub found: Option<f64>,
+    /// Whether that is good enough; `None` if nothing was found.
+    pub met: Option<bool>,
 }
 
-/// Every target whose figure was measured.
+/// Every target of these benchmarks, whether its figure was measured or not.
 #[must_use]
-pub fn judge(ratios: &BTreeMap<String, f64>) -> Vec<Judged> {
-    let judged = TARGETS.iter().filter_map(|&target| {
-        let found = *ratios.get(target.figure)?;
-        let met = match target.bound {
+pub fn judge(benchmarks: &[&str], ratios: &BTreeMap<String, f64>) -> Vec<Judged> {
+    let is_theirs = |target: &&Target| benchmarks.iter().any(|benchmark| target.is_of(benchmark));
+    let judged = TARGETS.iter().filter(is_theirs).map(|&target| {
+        let found = ratios.get(target.figure).copied();
+        let met = found.map(|found| match target.bound {
             Bound::AtMost => found <= target.value,
             Bound::AtLeast => found >= target.value,
-        };
-        Some(Judged { target, found, met })
+        });
+        Judged { target, found, met }
     });
     judged.collect()
 }
@@ -98,8 +106,12 @@ pub(crate) fn table(judged: &[Judged]) -> Table {
         table.row([
             Cell::from(target.figure),
             Cell::from(format!("{sign} {}", target.value)),
-            Cell::from(found.to_string()),
-            Cell::from(if *met { "yes" } else { "MISSED" }),
+            found.map_or_else(|| Cell::from("not measured"), |found| Cell::from(found.to_string())),
+            Cell::from(match met {
+                Some(true) => "yes",
+                Some(false) => "MISSED",
+                None => "-",
+            }),
             Cell::from(target.about),
         ]);
     }
@@ -109,13 +121,34 @@ pub(crate) fn table(judged: &[Judged]) -> Table {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::benchmarks::BENCHMARKS;
 
     #[test]
     fn a_figure_is_judged_by_its_bound() {
         let ratios = [("clients.bytes_each", 116.0), ("floor.update/empty.p50", 1.26), ("something.else", 0.0)];
-        let judged = judge(&ratios.map(|(name, value)| (name.to_owned(), value)).into());
+        let ratios = ratios.map(|(name, value)| (name.to_owned(), value)).into();
+        let judged = judge(&["clients", "floor"], &ratios);
         let met: Vec<_> = judged.iter().map(|judged| (judged.target.figure, judged.met)).collect();
-        assert_eq!(met, [("clients.bytes_each", true), ("floor.update/empty.p50", false)]);
-        assert!(table(&judged).to_string().contains("MISSED"));
+        let expected = [
+            ("clients.many/one.p50", None),
+            ("clients.bytes_each", Some(true)),
+            ("floor.update/empty.p50", Some(false)),
+        ];
+        assert_eq!(met, expected);
+        let shown = table(&judged).to_string();
+        assert!(shown.contains("not measured") && shown.contains("MISSED"), "{shown}");
+    }
+
+    #[test]
+    fn every_target_is_of_one_benchmark_and_is_shown_with_it_only() {
+        for target in TARGETS {
+            let owners = BENCHMARKS.iter().filter(|benchmark| target.is_of(benchmark.name));
+            assert_eq!(owners.count(), 1, "{target:?}");
+        }
+        let all: Vec<&str> = BENCHMARKS.iter().map(|benchmark| benchmark.name).collect();
+        assert_eq!(judge(&all, &BTreeMap::new()).len(), TARGETS.len(), "what was not measured is not left out");
+        let keys = judge(&["hot-key"], &BTreeMap::new());
+        assert!(!keys.is_empty() && keys.iter().all(|judged| judged.target.figure.starts_with("hot_key.")));
+        assert!(judge(&["batch"], &BTreeMap::new()).is_empty(), "it has no targets");
     }
 }

@@ -279,8 +279,7 @@ impl fmt::Display for RivalsReport {
         for (key, ratio) in ratios {
             writeln!(f, "{key:<58} {ratio:>7.3}")?;
         }
-        let judged = judge(ratios);
-        if judged.is_empty() { Ok(()) } else { write!(f, "\n{}", table(&judged)) }
+        write!(f, "\n{}", table(&judge(&["rivals"], ratios)))
     }
 }
 
@@ -319,8 +318,8 @@ mod tests {
         near("rivals.500us.kasha-f1/redis-wait1.p99", 0.75);
         near("rivals.500us.c64.kasha-f2/redis-wait2.throughput", 1.0);
         near("rivals.500us.c64.kasha-f2/redis-wait2.cpu", 5.0 / 6.0);
-        let met: Vec<_> = judge(&report.ratios).iter().map(|judged| judged.met).collect();
-        assert_eq!(met, [true, false, true]);
+        let met: Vec<_> = judge(&["rivals"], &report.ratios).iter().map(|judged| judged.met).collect();
+        assert_eq!(met, [Some(true), Some(false), Some(true)]);
         assert!(report.to_string().contains("MISSED"));
         assert!((report.results[0].server_cpu_us - 10.0).abs() < 1e-9, "a millisecond for a hundred updates");
         assert!(
