@@ -1,6 +1,6 @@
 //! `kasha bench`: measurements, as ratios within one run.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
@@ -44,14 +44,40 @@ enum Bench {
     All(AllArguments),
 }
 
+/// Where to write what was found.
 #[derive(Args)]
-struct BenchmarkArguments {
+struct Output {
     /// Write the result to this file.
     #[arg(long)]
     json: Option<PathBuf>,
     /// Draw the plots into this folder.
     #[arg(long)]
     svg: Option<PathBuf>,
+    /// Write the tables to this file, as Markdown.
+    #[arg(long)]
+    markdown: Option<PathBuf>,
+}
+
+impl Output {
+    /// The JSON is the report's own, or that of a benchmark with another form.
+    fn write(&self, report: &Report, json: String) -> Result<()> {
+        if let Some(path) = &self.json {
+            std::fs::write(path, json + "\n").with_context(|| format!("cannot write {}", path.display()))?;
+        }
+        if let Some(folder) = &self.svg {
+            report.write_plots(folder)?;
+        }
+        if let Some(path) = &self.markdown {
+            report.write_markdown(path)?;
+        }
+        Ok(())
+    }
+}
+
+#[derive(Args)]
+struct BenchmarkArguments {
+    #[command(flatten)]
+    output: Output,
     /// Make the folder for the clusters' data in this one; it is removed at the end.
     #[arg(long)]
     data: Option<PathBuf>,
@@ -92,16 +118,6 @@ impl BenchmarkArguments {
             ..BenchOptions::new(std::env::current_exe()?)
         })
     }
-
-    fn write(&self, report: &Report) -> Result<()> {
-        if let Some(path) = &self.json {
-            report.write_json(path)?;
-        }
-        if let Some(folder) = &self.svg {
-            report.write_plots(folder)?;
-        }
-        Ok(())
-    }
 }
 
 #[derive(Args)]
@@ -127,9 +143,8 @@ struct LatencyArguments {
     /// Rounds; the modes take turns in each.
     #[arg(long, default_value_t = 20)]
     rounds: u32,
-    /// Write the result to this file.
-    #[arg(long)]
-    json: Option<PathBuf>,
+    #[command(flatten)]
+    output: Output,
 }
 
 #[derive(Args)]
@@ -152,9 +167,8 @@ struct RivalsArguments {
     /// Where the stores keep their data, on a disk; removed afterwards. Default: among temporary files.
     #[arg(long)]
     data: Option<PathBuf>,
-    /// Write the result to this file.
-    #[arg(long)]
-    json: Option<PathBuf>,
+    #[command(flatten)]
+    output: Output,
 }
 
 #[derive(Clone, Debug)]
@@ -191,25 +205,27 @@ fn run_one(name: &str, arguments: &BenchmarkArguments) -> Result<()> {
     let benchmark = Benchmark::named(name).context("every subcommand is a benchmark")?;
     let report = Report::new(&options, vec![benchmark.run(&options)?]);
     say!("{report}");
-    arguments.write(&report)
+    arguments.output.write(&report, report.to_json())
 }
 
 fn run_all(arguments: &AllArguments) -> Result<()> {
     let report = all(&arguments.each.options()?, arguments.time, |section| say!("{section}"))?;
     say!("{}", report.summary());
-    arguments.each.write(&report)
+    arguments.each.output.write(&report, report.to_json())
 }
 
 fn run_latency(arguments: &LatencyArguments) -> Result<()> {
     let usual = LatencyOptions::new(std::env::current_exe()?, arguments.faults.0.clone());
-    let report = latency(&LatencyOptions {
+    let options = LatencyOptions {
         bench: BenchOptions { rounds: arguments.rounds, patience: Duration::MAX, ..usual.bench },
         link_delay: arguments.link_delay,
         operations: arguments.operations,
         ..usual
-    })?;
+    };
+    let report = latency(&options)?;
     say!("{report}");
-    write_json(arguments.json.as_deref(), &report.to_json())
+    let json = report.to_json();
+    arguments.output.write(&Report::new(&options.bench, vec![report.into_section()]), json)
 }
 
 fn run_rivals(arguments: &RivalsArguments) -> Result<()> {
@@ -231,10 +247,6 @@ fn run_rivals(arguments: &RivalsArguments) -> Result<()> {
         Err(Obstacle::Failed(error)) => return Err(error),
     };
     say!("{report}");
-    write_json(arguments.json.as_deref(), &report.to_json())
-}
-
-fn write_json(path: Option<&Path>, json: &str) -> Result<()> {
-    let Some(path) = path else { return Ok(()) };
-    std::fs::write(path, json).with_context(|| format!("cannot write {}", path.display()))
+    let whole = Report::new(&BenchOptions::new(options.exe), vec![report.section()]);
+    arguments.output.write(&whole, report.to_json())
 }

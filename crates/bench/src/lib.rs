@@ -18,6 +18,7 @@ mod demo;
 mod harness;
 mod latency;
 pub mod limits;
+mod markdown;
 mod plot;
 mod ports;
 mod report;

@@ -7,8 +7,14 @@ use plotters::coord::ranged1d::{AsRangedCoord, Ranged, ValueFormatter};
 use plotters::prelude::*;
 
 /// Told apart on white, by those who see no red or no green too.
-const COLORS: [RGBColor; 4] =
-    [RGBColor(0, 114, 178), RGBColor(213, 94, 0), RGBColor(0, 130, 95), RGBColor(140, 60, 140)];
+const COLORS: [RGBColor; 6] = [
+    RGBColor(0, 114, 178),
+    RGBColor(213, 94, 0),
+    RGBColor(0, 130, 95),
+    RGBColor(140, 60, 140),
+    RGBColor(230, 159, 0),
+    RGBColor(0, 0, 0),
+];
 
 /// The size of a plot, in pixels.
 const SIZE: (u32, u32) = (640, 400);

@@ -156,7 +156,8 @@ impl LatencyReport {
     }
 
     /// As one of all benchmarks' findings. The keys without an `f` are left out: they repeat others.
-    pub(crate) fn into_section(self) -> Section {
+    #[must_use]
+    pub fn into_section(self) -> Section {
         let about = format!(
             "one client, one update at a time: values of {} bytes, {} µs each way",
             self.value_bytes, self.link_delay_us

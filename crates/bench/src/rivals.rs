@@ -16,6 +16,7 @@ mod load;
 mod obstacle;
 mod redis;
 mod report;
+mod section;
 mod servers;
 
 use std::fmt;

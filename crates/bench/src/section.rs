@@ -92,6 +92,11 @@ impl Table {
         assert_eq!(cells.len(), self.columns.len(), "{}: a cell for each column", self.title);
         self.rows.push(cells);
     }
+
+    /// Whether a column has words, which stand to the left, and no figures, which stand to the right.
+    pub(crate) fn is_text(&self, column: usize) -> bool {
+        self.rows.iter().all(|row| matches!(row[column], Cell::Text(_)))
+    }
 }
 
 impl Serialize for Table {
@@ -113,13 +118,11 @@ impl fmt::Display for Table {
             cells.max().unwrap_or(0).max(self.columns[column].chars().count())
         };
         let widths: Vec<usize> = (0..self.columns.len()).map(width).collect();
-        // Words to the left, figures to the right.
-        let is_text = |column: usize| self.rows.iter().all(|row| matches!(row[column], Cell::Text(_)));
         writeln!(f, "{}", self.title)?;
         let line = |f: &mut fmt::Formatter<'_>, cells: &[String]| {
             for (column, (cell, &width)) in cells.iter().zip(&widths).enumerate() {
                 let is_last = column + 1 == cells.len();
-                match (is_text(column), is_last) {
+                match (self.is_text(column), is_last) {
                     (true, false) => write!(f, "  {cell:<width$}")?,
                     (true, true) => write!(f, "  {cell}")?,
                     (false, _) => write!(f, "  {cell:>width$}")?,
@@ -174,6 +177,17 @@ impl Section {
         self.ratio(name, value);
     }
 
+    /// The figures that stand in no table, as one.
+    pub(crate) fn figures(&self) -> Table {
+        let mut table = Table::new("Figures", &["figure", "found"]);
+        self.shown().for_each(|(name, value)| table.row([Cell::from(name.as_str()), Cell::from(value.to_string())]));
+        table
+    }
+
+    fn shown(&self) -> impl Iterator<Item = (&String, &f64)> {
+        self.ratios.iter().filter(|(name, _)| !self.details.contains(*name))
+    }
+
     /// How long it took, and in how many rounds.
     pub(crate) fn took(mut self, time: Duration, rounds: u32) -> Self {
         (self.seconds, self.rounds) = (rounded(time.as_secs_f64(), 1), rounds);
@@ -187,12 +201,11 @@ impl fmt::Display for Section {
         for table in &self.tables {
             write!(f, "\n{table}")?;
         }
-        let shown = || self.ratios.iter().filter(|(name, _)| !self.details.contains(*name));
-        if shown().count() > 0 {
+        if self.shown().count() > 0 {
             writeln!(f)?;
         }
-        let width = shown().map(|(name, _)| name.len()).max().unwrap_or(0);
-        shown().try_for_each(|(name, value)| writeln!(f, "  {name:<width$}  {value}"))
+        let width = self.shown().map(|(name, _)| name.len()).max().unwrap_or(0);
+        self.shown().try_for_each(|(name, value)| writeln!(f, "  {name:<width$}  {value}"))
     }
 }
 

@@ -11,6 +11,7 @@ use serde::Serialize;
 
 use crate::benchmarks::BENCHMARKS;
 use crate::harness::BenchOptions;
+use crate::markdown;
 use crate::report::Machine;
 use crate::section::{Section, rounded};
 use crate::targets::{Judged, judge, table};
@@ -62,13 +63,24 @@ impl Report {
         Self { machine: Machine::this(), settings, seconds, targets: judge(&names, &ratios), ratios, sections }
     }
 
-    /// Writes it for other programs.
+    /// For other programs.
+    ///
+    /// # Panics
+    /// Never: there is nothing in it that JSON cannot say.
+    #[must_use]
+    pub fn to_json(&self) -> String {
+        serde_json::to_string_pretty(self).expect("numbers and texts")
+    }
+
+    /// Writes its tables as Markdown, with the targets below.
     ///
     /// # Errors
     /// If it cannot be written.
-    pub fn write_json(&self, path: &Path) -> anyhow::Result<()> {
-        let text = serde_json::to_string_pretty(self).context("numbers and texts")?;
-        std::fs::write(path, text + "\n").with_context(|| format!("cannot write {}", path.display()))
+    pub fn write_markdown(&self, path: &Path) -> anyhow::Result<()> {
+        let sections: String = self.sections.iter().map(markdown::section).collect();
+        let targets = if self.targets.is_empty() { String::new() } else { markdown::table(&table(&self.targets)) };
+        let text = format!("Measured on {}.\n\n{sections}{targets}", self.place());
+        std::fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
     }
 
     /// Draws its plots into a folder.
@@ -84,9 +96,13 @@ impl Report {
     /// Where, how long, and what became of the targets.
     #[must_use]
     pub fn summary(&self) -> String {
-        let Machine { cores, processor, kernel } = &self.machine;
-        let place = format!("{cores} processors ({processor}), kernel {kernel}; {} s\n", self.seconds);
+        let place = format!("{}; {} s\n", self.place(), self.seconds);
         if self.targets.is_empty() { place } else { format!("{place}\n{}", table(&self.targets)) }
+    }
+
+    fn place(&self) -> String {
+        let Machine { cores, processor, kernel } = &self.machine;
+        format!("{cores} processors ({processor}), kernel {kernel}")
     }
 }
 

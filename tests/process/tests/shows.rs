@@ -41,8 +41,11 @@ fn the_benchmark_writes_its_ratios() {
         "100",
         "--json",
         path,
+        "--svg",
+        folder.path().to_str().unwrap(),
     ]);
     assert!(output.status.success(), "{}", text(&output.stderr));
+    assert!(folder.path().join("latency.svg").exists());
     let json: Json = serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap();
     for ratio in ["kasha/unreplicated", "kasha/sync"] {
         assert!(json["ratios"][ratio].as_f64().is_some_and(|ratio| ratio > 0.0), "{json}");
@@ -67,7 +70,8 @@ fn the_comparison_measures_every_store_or_says_what_is_missing() {
     let folder = Folder::new("rivals");
     let file = folder.path().join("rivals.json");
     let brief = ["--delays", "100us", "--callers", "1,4,4-shared", "--rounds", "2", "--round-time", "200ms"];
-    let output = run(&[&["bench", "rivals", "--json", file.to_str().unwrap()], &brief[..]].concat());
+    let (path, plots) = (file.to_str().unwrap(), folder.path().to_str().unwrap());
+    let output = run(&[&["bench", "rivals", "--json", path, "--svg", plots], &brief[..]].concat());
     let said = text(&output.stdout);
     if is_skipped(&output) {
         return;
@@ -83,6 +87,7 @@ fn the_comparison_measures_every_store_or_says_what_is_missing() {
         assert!(!is_ours || number("fast_path_rate") >= 0.5, "pitfall 15: {result}");
     }
     assert_eq!(json["networks"][0]["dropped"], 0);
+    assert!(folder.path().join("rivals-100us.svg").exists());
     assert!(json["ratios"]["rivals.100us.kasha-fsync/etcd.p50"].is_f64(), "{json}");
 }
 
@@ -112,10 +117,12 @@ fn a_store_that_cannot_be_installed_is_skipped_and_one_that_dies_is_a_failure() 
 fn benchmark(arguments: &[&str]) -> Json {
     let folder = Folder::new("bench");
     let file = folder.path().join("report.json");
-    let common = ["--rounds", "2", "--round", "50ms", "--json", file.to_str().unwrap(), "--svg"];
-    let plots = folder.path().join("plots");
-    let output = run(&[&["bench"], arguments, &common[..], &[plots.to_str().unwrap()]].concat());
+    let (tables, plots) = (folder.path().join("report.md"), folder.path().join("plots"));
+    let [file_path, tables_path, plots_path] = [&file, &tables, &plots].map(|path| path.to_str().unwrap());
+    let written = ["--json", file_path, "--markdown", tables_path, "--svg", plots_path];
+    let output = run(&[&["bench"], arguments, &["--rounds", "2", "--round", "50ms"], &written[..]].concat());
     assert!(output.status.success(), "{}", text(&output.stderr));
+    assert!(std::fs::read_to_string(&tables).unwrap().contains("\nTargets:\n\n| figure |"));
     serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap()
 }
 

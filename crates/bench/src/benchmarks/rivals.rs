@@ -9,7 +9,7 @@ use kasha_runtime::Clock;
 
 use crate::harness::BenchOptions;
 use crate::rivals::{Callers, Obstacle, RivalsOptions, RivalsReport, rivals};
-use crate::section::{Cell, Section, Table};
+use crate::section::Section;
 
 const DELAY: Duration = Duration::from_micros(500);
 const ROUNDS: u32 = 3;
@@ -32,31 +32,10 @@ pub(super) fn run(options: &BenchOptions) -> anyhow::Result<Section> {
 
 fn section_of(found: Result<RivalsReport, Obstacle>) -> anyhow::Result<Section> {
     match found {
-        Ok(report) => Ok(section(&report)),
+        Ok(report) => Ok(report.section()),
         Err(Obstacle::NotHere(skipped)) => Ok(Section::new("rivals", skipped.to_string())),
         Err(Obstacle::Failed(error)) => Err(error),
     }
-}
-
-fn section(report: &RivalsReport) -> Section {
-    let about = format!("values of {} bytes, {DELAY:?} each way on a virtual network, in brief", report.value_bytes);
-    let mut section = Section::new("rivals", about);
-    let columns = ["store", "callers", "p50 µs", "p99 µs", "updates/s", "server CPU µs", "fast path"];
-    let mut table = Table::new("Stores side by side", &columns);
-    for result in &report.results {
-        table.row([
-            Cell::from(result.mode),
-            Cell::from(result.callers.as_str()),
-            Cell::Number(result.p50_us, 1),
-            Cell::Number(result.p99_us, 1),
-            Cell::Number(result.throughput, 0),
-            Cell::Number(result.server_cpu_us, 1),
-            if result.fast_path_rate > 0.0 { Cell::Share(result.fast_path_rate) } else { Cell::Nothing },
-        ]);
-    }
-    section.tables.push(table);
-    report.ratios.iter().for_each(|(name, &value)| section.detail(name, value));
-    section
 }
 
 #[cfg(test)]

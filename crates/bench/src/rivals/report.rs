@@ -339,4 +339,14 @@ mod tests {
         assert_eq!(json["results"][1]["mode"], "etcd");
         assert!(json["ratios"]["rivals.500us.kasha-fsync/etcd.p50"].is_f64());
     }
+
+    #[test]
+    fn a_delay_has_its_table_and_its_plot() {
+        let section = report().section();
+        assert_eq!((section.tables.len(), section.tables[0].rows.len()), (1, 12));
+        let [plot] = &section.plots[..] else { panic!("{:?}", section.plots) };
+        assert_eq!(plot.file, "rivals-500us");
+        let callers = |points: &[(f64, f64)]| points.iter().map(|point| point.0).collect::<Vec<_>>();
+        assert!(plot.series.iter().all(|series| callers(&series.points) == [1.0, 64.0]), "{plot:?}");
+    }
 }
