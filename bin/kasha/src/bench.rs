@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use clap::{Args, Subcommand};
 use kasha_bench::rivals::{Callers, Obstacle, RivalsOptions, rivals};
 use kasha_bench::{BenchOptions, Benchmark, LatencyOptions, Report, all, latency, say};
@@ -40,7 +40,7 @@ enum Bench {
     Recovery(BenchmarkArguments),
     /// Kasha beside etcd and Redis, on a virtual network (root; installs the packages etcd-server and redis-server).
     Rivals(RivalsArguments),
-    /// All of them, in one file, with their targets.
+    /// All of them, in one file, with their targets (as root it installs what `rivals` lacks).
     All(AllArguments),
 }
 
@@ -209,9 +209,12 @@ fn run_one(name: &str, arguments: &BenchmarkArguments) -> Result<()> {
 }
 
 fn run_all(arguments: &AllArguments) -> Result<()> {
-    let report = all(&arguments.each.options()?, arguments.time, |section| say!("{section}"))?;
+    let (report, failed) = all(&arguments.each.options()?, arguments.time, |section| say!("{section}"));
     say!("{}", report.summary());
-    arguments.each.output.write(&report, report.to_json())
+    arguments.each.output.write(&report, report.to_json())?;
+    let failed: Vec<String> = failed.iter().map(|error| format!("{error:#}")).collect();
+    ensure!(failed.is_empty(), "the other benchmarks are done and written; failed: {}", failed.join("; "));
+    Ok(())
 }
 
 fn run_latency(arguments: &LatencyArguments) -> Result<()> {

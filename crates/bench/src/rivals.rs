@@ -150,8 +150,8 @@ impl RivalsOptions {
 pub fn rivals(options: &RivalsOptions) -> Result<RivalsReport, Obstacle> {
     options.check()?;
     Netlab::available().map_err(Obstacle::not_here)?;
-    servers::find_installed()?;
     let parent = servers::find_disk(options.data.as_deref())?;
+    servers::find_installed()?;
     let folder = parent.join(format!("kasha-rivals-{}-{:x}", std::process::id(), kasha_runtime::random_u64()));
     std::fs::create_dir(&folder).with_context(|| format!("cannot create {}", folder.display()))?;
     let measured = measure_all(options, &folder);

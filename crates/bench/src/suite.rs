@@ -113,22 +113,25 @@ impl fmt::Display for Report {
     }
 }
 
-/// Runs all benchmarks within so much time; shows each by `show` when it is done.
-///
-/// # Errors
-/// If one of them fails.
-pub fn all(options: &BenchOptions, time: Duration, mut show: impl FnMut(&Section)) -> anyhow::Result<Report> {
+/// Runs all benchmarks within so much time; shows each by `show` when it is done. One that fails takes nothing from the
+/// others: it is a section that says why, and one of the errors beside the report.
+pub fn all(options: &BenchOptions, time: Duration, mut show: impl FnMut(&Section)) -> (Report, Vec<anyhow::Error>) {
     let end = Clock::now().after(time);
-    let mut sections = Vec::new();
+    let (mut sections, mut failed) = (Vec::new(), Vec::new());
     for benchmark in BENCHMARKS {
         // What one leaves over, or takes too much, is the others'.
         let left = end.since(Clock::now()).min(time);
         let section = benchmark.run_within(left, &BENCHMARKS[sections.len()..], options);
-        let section = section.with_context(|| format!("the benchmark {}", benchmark.name))?;
+        let section = section.unwrap_or_else(|error| {
+            let error = error.context(format!("the benchmark {}", benchmark.name));
+            let section = Section::new(benchmark.name, format!("FAILED: {error:#}"));
+            failed.push(error);
+            section
+        });
         show(&section);
         sections.push(section);
     }
-    Ok(Report::new(options, sections))
+    (Report::new(options, sections), failed)
 }
 
 #[cfg(test)]

@@ -28,13 +28,17 @@ pub(super) fn find_installed() -> Result<(), Obstacle> {
         }
         let install = ["install", "--yes", "--no-install-recommends", package];
         eprintln!("{program} is not installed; trying: apt-get {}", install.join(" "));
-        let _ = succeeds("apt-get", &["update"]) && succeeds("apt-get", &install);
-        // It would run beside what is measured.
-        let _ = succeeds("service", &[service, "stop"]);
+        let tried = succeeds("apt-get", &["update"]).and_then(|()| succeeds("apt-get", &install));
         if !is_installed(program)? {
-            let why =
-                format!("{program} is needed, and cannot be installed here (Debian: apt-get {})", install.join(" "));
-            return Err(Obstacle::not_here(why));
+            let why = tried.err().unwrap_or_else(|| "no such program in the package".to_owned());
+            let how = install.join(" ");
+            return Err(Obstacle::not_here(format!("{program} is needed (Debian: apt-get {how}), and {why}")));
+        }
+        // The package's own service would run beside what is measured, now and after the next boot.
+        for (manager, arguments) in [("service", [service, "stop"]), ("update-rc.d", [service, "disable"])] {
+            if let Err(why) = succeeds(manager, &arguments) {
+                eprintln!("the service {service} came with {program}, and may run: {why}");
+            }
         }
     }
     Ok(())
@@ -52,8 +56,17 @@ fn is_installed(program: &str) -> anyhow::Result<bool> {
     }
 }
 
-fn succeeds(program: &str, arguments: &[&str]) -> bool {
-    silent(program, arguments).status().is_ok_and(|status| status.success())
+/// Runs a program of the system; if it fails, what is to be said of that.
+fn succeeds(program: &str, arguments: &[&str]) -> Result<(), String> {
+    let command = format!("`{program} {}`", arguments.join(" "));
+    match silent(program, arguments).stderr(Stdio::piped()).output() {
+        Ok(done) if done.status.success() => Ok(()),
+        Ok(done) => {
+            let said = String::from_utf8_lossy(&done.stderr);
+            Err(format!("{command} fails: {}", said.lines().last().unwrap_or("without a word")))
+        }
+        Err(error) => Err(format!("{command} cannot be started: {error}")),
+    }
 }
 
 fn silent(program: &str, arguments: &[&str]) -> Command {
