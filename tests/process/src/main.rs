@@ -12,9 +12,9 @@ const USAGE: &str =
     "usage: kasha-process-tests --seed N [--minutes M | --rounds R] [--long] [--loopback] [--keep] [--plan] [--beyond]
 
   --seed N       the first round's seed; the next rounds have the next ones
-  --minutes M    rounds begin until so many minutes are over (10)
+  --minutes M    rounds begin until so many minutes are over (10); of five minutes or more one round is long
   --rounds R     so many rounds instead
-  --long         more and fuller phases in a round, and a minute without the coordinator
+  --long         more and fuller phases in every round, and at last a minute without the coordinator
   --loopback     no virtual network, so that nothing is cut
   --keep         keep the folders of good rounds too
   --plan         only print what would be done
@@ -56,9 +56,19 @@ fn parse(mut words: impl Iterator<Item = String>) -> Option<Arguments> {
     Some(arguments)
 }
 
+/// Who has so much time has some for a long round.
+const TIME_FOR_A_LONG_ROUND: Duration = Duration::from_secs(300);
+
+impl Arguments {
+    /// Whether a round is a long one. Rounds counted from 0.
+    fn is_long(&self, number: u64) -> bool {
+        self.long || self.rounds.is_none() && self.time >= TIME_FOR_A_LONG_ROUND && number == 1
+    }
+}
+
 /// A round in a folder of its own; the folder stays if it fails.
-fn one_round(arguments: &Arguments, seed: u64) -> Result<(), Failure> {
-    let plan = if arguments.beyond { Plan::beyond_promise(seed) } else { Plan::draw(seed, arguments.long) };
+fn one_round(arguments: &Arguments, seed: u64, is_long: bool) -> Result<(), Failure> {
+    let plan = if arguments.beyond { Plan::beyond_promise(seed) } else { Plan::draw(seed, is_long) };
     if arguments.plan {
         println!("  {plan}");
         return Ok(());
@@ -94,9 +104,9 @@ fn main() -> ExitCode {
             break;
         }
         let seed = arguments.seed.wrapping_add(number);
-        println!("round {} seed {seed}", number + 1);
-        if let Err(failure) = one_round(&arguments, seed) {
-            let long = if arguments.long { " --long" } else { "" };
+        let long = if arguments.is_long(number) { " --long" } else { "" };
+        println!("round {} seed {seed}{long}", number + 1);
+        if let Err(failure) = one_round(&arguments, seed, arguments.is_long(number)) {
             println!("{failure}\nrepeat the round: cargo xtask process-tests --seed {seed} --rounds 1{long} --keep");
             return ExitCode::from(failure.code());
         }
