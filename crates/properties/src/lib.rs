@@ -16,6 +16,7 @@ pub mod log;
 pub mod node;
 pub mod records;
 mod speech;
+pub mod streams;
 pub mod tracker;
 pub mod wire;
 pub mod witness;
@@ -85,8 +86,8 @@ impl Target {
 
 /// All properties.
 pub const TARGETS: &[Target] = &[
-    Target::of::<wire::Frames>(),
-    Target::of::<wire::Streams>(),
+    Target::of::<streams::Frames>(),
+    Target::of::<streams::Streams>(),
     Target::of::<wire::Payloads>(),
     Target::of::<wire::Bodies>(),
     Target::of::<wire::Results>(),

@@ -2,18 +2,13 @@
 //! so no two texts mean the same, and no field that is not looked at travels along.
 
 use arbitrary::{Arbitrary, Result, Unstructured};
-use kasha_types::limits::FRAME_BYTES_MAX;
-use kasha_wire::frame::{self, Kind};
 use kasha_wire::hot::{
     AnswerView, AppendView, Appended, ReadAnswerView, ReadRefused, ReadView, Recorded, Refused, RequestView,
     SyncRequest, Synced, decode_small,
 };
 use kasha_wire::outcome::Shape;
-use kasha_wire::{
-    Body, DecodeError, FRAME_HEADER_BYTES, FrameError, FrameHeader, Message, Outcome, Read, Update, Wire,
-};
+use kasha_wire::{Body, DecodeError, FRAME_HEADER_BYTES, Kind, Message, Outcome, Read, Update, Wire};
 
-use crate::damage::Burst;
 use crate::{Property, draw, golden};
 
 #[path = "../../wire/tests/common/results.rs"]
@@ -27,118 +22,6 @@ const OUTCOMES: &str = include_str!("../../wire/golden/outcomes.hex");
 /// Every frame of the golden file.
 pub(crate) fn golden_frames() -> impl Iterator<Item = Vec<u8>> {
     golden::lines(FRAMES).map(|(_, frame)| frame)
-}
-
-/// Kind and payload.
-type Frame = (u8, Vec<u8>);
-
-/// Cuts a stream into frames, as far as it goes.
-fn cut(mut stream: &[u8]) -> (Vec<Frame>, Option<FrameError>) {
-    let mut frames = Vec::new();
-    loop {
-        let header = match FrameHeader::parse(stream) {
-            Ok(Some(header)) => header,
-            Ok(None) => return (frames, None),
-            Err(error) => return (frames, Some(error)),
-        };
-        assert!(header.payload_len <= FRAME_BYTES_MAX);
-        let Some((frame, rest)) = stream.split_at_checked(FRAME_HEADER_BYTES + header.payload_len) else {
-            return (frames, None);
-        };
-        match header.check(frame) {
-            Ok(payload) => frames.push((header.kind, payload.to_vec())),
-            Err(error) => return (frames, Some(error)),
-        }
-        stream = rest;
-    }
-}
-
-fn put_frame(kind: u8, payload: &[u8], out: &mut Vec<u8>) {
-    const KIND_AT: usize = 11;
-    let start = frame::begin(out, Kind::Message);
-    out[start + KIND_AT] = kind;
-    out.extend_from_slice(payload);
-    frame::end(out, start, &[]);
-}
-
-/// Any stream is cut into frames that are exactly its bytes.
-#[derive(Debug)]
-pub struct Frames(Vec<u8>);
-
-impl<'a> Arbitrary<'a> for Frames {
-    fn arbitrary(u: &mut Unstructured<'a>) -> Result<Self> {
-        draw::rest(u).map(Self)
-    }
-}
-
-impl Property for Frames {
-    const NAME: &'static str = "frames";
-    const INPUT_BYTES_MAX: usize = 200;
-
-    fn hold(self) {
-        let mut again = Vec::new();
-        for (kind, payload) in cut(&self.0).0 {
-            put_frame(kind, &payload, &mut again);
-        }
-        assert!(self.0.starts_with(&again));
-    }
-
-    fn seeds() -> Vec<Vec<u8>> {
-        golden_frames().collect()
-    }
-}
-
-/// A stream is cut into its frames wherever it ends, and nothing from a damaged frame on is taken.
-#[derive(Debug)]
-pub struct Streams {
-    frames: Vec<Frame>,
-    end: u32,
-    burst: Burst,
-}
-
-impl<'a> Arbitrary<'a> for Streams {
-    fn arbitrary(u: &mut Unstructured<'a>) -> Result<Self> {
-        let (end, burst) = (u.arbitrary()?, u.arbitrary()?);
-        let mut frames = Vec::new();
-        while !u.is_empty() && frames.len() < 5 {
-            frames.push((u.arbitrary()?, draw::bytes(u, 60)?));
-        }
-        Ok(Self { frames, end, burst })
-    }
-}
-
-impl Property for Streams {
-    const NAME: &'static str = "streams";
-    const INPUT_BYTES_MAX: usize = 200;
-
-    fn hold(self) {
-        let (mut stream, mut begins) = (Vec::new(), Vec::new());
-        for (kind, payload) in &self.frames {
-            begins.push(stream.len());
-            put_frame(*kind, payload, &mut stream);
-        }
-        assert_eq!(cut(&stream), (self.frames.clone(), None));
-        if stream.is_empty() {
-            return;
-        }
-        let (whole, error) = cut(&stream[..self.end as usize % stream.len()]);
-        assert_eq!(error, None);
-        assert!(self.frames.starts_with(&whole) && whole.len() < self.frames.len());
-
-        let mut damaged = stream.clone();
-        let Some(at) = self.burst.apply(&mut damaged) else { return };
-        let hit = begins.partition_point(|&begin| begin <= at) - 1;
-        // Another length puts other bytes under the checksum: likely wrong, not certainly.
-        let lengths = begins.iter().map(|&begin| begin..begin + 4);
-        if lengths.into_iter().all(|length| damaged[length.clone()] == stream[length]) {
-            assert_eq!(cut(&damaged).0, self.frames[..hit], "byte {at} was changed");
-        }
-    }
-
-    fn seeds() -> Vec<Vec<u8>> {
-        let frame = |at: u8| [vec![90, 0, 0, 0, at, 0, 0, 0, 0, 1, 0, 0], vec![1, 3, 7, 7, 7, 32, 2, 9, 9]].concat();
-        (0..41).map(frame).collect()
-    }
 }
 
 fn payload_of(encode: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {

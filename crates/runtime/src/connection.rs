@@ -2,9 +2,9 @@
 
 use kasha_machine::Endpoint;
 use kasha_types::{ConnId, Tick};
+use kasha_wire::cutter::Cutter;
 use mio::net::TcpStream;
 
-use crate::cutter::Cutter;
 use crate::limits::CONNECTION_SLOTS_MAX;
 use crate::output::Output;
 

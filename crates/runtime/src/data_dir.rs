@@ -149,7 +149,11 @@ impl DataDir {
         if found.cores != cores {
             return Err(DataDirError::OtherCores { path: path.to_owned(), found: found.cores, wanted: cores });
         }
-        let marker = Marker { starts: found.starts.checked_add(1).expect("starts are exhausted"), ..found };
+        let Some(starts) = found.starts.checked_add(1) else {
+            let why = format!("its {MARKER} counts as many starts as there can be");
+            return Err(DataDirError::Foreign { path: path.to_owned(), why });
+        };
+        let marker = Marker { starts, ..found };
         let this = Self { path: path.to_owned(), marker, _lock: lock };
         this.save()?;
         if let Some(parent) = path.canonicalize().ok().as_deref().and_then(Path::parent) {
@@ -281,18 +285,31 @@ impl Marker {
             u16::try_from(field("node")?).map_err(|_| foreign(format!("\"node\" in its {MARKER} is too large")))?;
         let cores =
             u8::try_from(field("cores")?).map_err(|_| foreign(format!("\"cores\" in its {MARKER} is too large")))?;
-        Ok(Self {
+        let marker = Self {
             cluster: ClusterId(field("cluster")?),
             node: NodeId(node),
             cores,
             identity: small("identity")?,
             starts: small("starts")?,
-        })
+        };
+        // No checksum guards it, and "starts = 12" without its end is a start that was before.
+        if !said(text).eq(said(&marker.format())) {
+            return Err(foreign(format!("its {MARKER} is not as it was written")));
+        }
+        Ok(marker)
     }
+}
+
+/// What a marker's text says: its lines with their ends, without comments.
+fn said(text: &str) -> impl Iterator<Item = &str> {
+    text.split_inclusive('\n').filter(|line| !line.starts_with('#') && *line != "\n")
 }
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+    use proptest::sample::Index;
+
     use super::*;
 
     fn fresh(name: &str) -> PathBuf {
@@ -351,5 +368,65 @@ mod tests {
         fs::write(path.join(format!("{MARKER}.new")), "form").unwrap();
         assert_eq!(DataDir::open_or_create(&path, NodeId(1), 2).unwrap().node(), NodeId(1));
         fs::remove_dir_all(&path).unwrap();
+    }
+
+    #[test]
+    fn the_last_start_there_can_be_is_the_last() {
+        let path = fresh("last");
+        fs::create_dir_all(&path).unwrap();
+        let marker = Marker { cluster: ClusterId(7), node: NodeId(3), cores: 2, identity: 9, starts: u32::MAX - 1 };
+        fs::write(path.join(MARKER), marker.format()).unwrap();
+        let last = DataDir::open_or_create(&path, NodeId(3), 2).unwrap();
+        assert_eq!(last.incarnation().starts(), u32::MAX);
+        drop(last);
+        let error = DataDir::open_or_create(&path, NodeId(3), 2).unwrap_err();
+        assert!(matches!(error, DataDirError::Foreign { .. }), "{error}");
+        fs::remove_dir_all(&path).unwrap();
+    }
+
+    fn any_marker() -> impl Strategy<Value = Marker> {
+        any::<(u64, u16, u8, u32, u32)>().prop_map(|(cluster, node, cores, identity, starts)| Marker {
+            cluster: ClusterId(cluster),
+            node: NodeId(node),
+            cores,
+            identity,
+            starts,
+        })
+    }
+
+    fn parse(text: &str) -> Option<Marker> {
+        Marker::parse(Path::new("folder"), text).ok()
+    }
+
+    proptest! {
+        #[test]
+        fn a_marker_is_read_as_it_was_written_and_no_part_of_it_is(marker in any_marker()) {
+            let text = marker.format();
+            prop_assert_eq!(parse(&text), Some(marker));
+            for len in 0..text.len() {
+                prop_assert_eq!(parse(&text[..len]), None, "{:?}", &text[..len]);
+            }
+        }
+
+        /// What stands in the file may be any text, and often is nearly a marker.
+        #[test]
+        fn a_text_is_a_marker_of_which_it_is_the_text_or_is_refused(
+            marker in any_marker(),
+            changes in proptest::collection::vec((any::<Index>(), 0..3_usize, "[0-9=# \\n+-]{0,2}|cores|.{0,9}"), 0..3),
+        ) {
+            let mut text: Vec<char> = marker.format().chars().collect();
+            for (at, removed, put) in changes {
+                let at = at.index(text.len() + 1);
+                text.splice(at..(at + removed).min(text.len()), put.chars());
+            }
+            let text: String = text.into_iter().collect();
+            if let Some(read) = parse(&text) {
+                let lines = |text: &str| -> Vec<String> {
+                    let lines = text.split('\n').filter(|line| !line.is_empty() && !line.starts_with('#'));
+                    lines.map(str::to_owned).collect()
+                };
+                prop_assert_eq!(lines(&read.format()), lines(&text), "but for comments");
+            }
+        }
     }
 }

@@ -15,7 +15,6 @@
 
 mod clock;
 mod connection;
-mod cutter;
 mod data_dir;
 mod event_loop;
 mod faults;

@@ -246,7 +246,7 @@ impl Network {
             role,
             phase: Phase::Greeting,
             moved: now,
-            cutter: crate::cutter::Cutter::default(),
+            cutter: kasha_wire::cutter::Cutter::default(),
             output: crate::output::Output::default(),
             queued: false,
             dirty: false,

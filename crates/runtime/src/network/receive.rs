@@ -4,13 +4,13 @@ use std::io::{ErrorKind, Read};
 
 use kasha_machine::{Endpoint, Input};
 use kasha_types::{ConnId, Tick};
+use kasha_wire::cutter::{Fed, Verdict};
 use kasha_wire::message::usage_question;
 use kasha_wire::{Kind, Message};
 
 use super::Network;
 use crate::Clock;
 use crate::connection::{Phase, Role};
-use crate::cutter::{Fed, Verdict};
 use crate::handshake;
 use crate::limits::{TURN_CONNECTION_BYTES, TURN_INPUT_BYTES};
 use crate::usage;

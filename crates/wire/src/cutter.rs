@@ -3,11 +3,11 @@
 //! Bytes are read into a buffer that all connections share, and whole frames are handled where they lie. Only a frame
 //! that is not whole yet is copied into its connection's own buffer: an idle connection holds no memory.
 
-use kasha_wire::{FRAME_HEADER_BYTES, FrameError, FrameHeader};
+use crate::frame::{FRAME_HEADER_BYTES, FrameError, FrameHeader};
 
 /// What the handler of a frame wants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Verdict {
+pub enum Verdict {
     /// The next one.
     Continue,
     /// The next one later: keep the rest.
@@ -18,7 +18,7 @@ pub(crate) enum Verdict {
 
 /// What became of the bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Fed {
+pub enum Fed {
     /// Every whole frame was handled.
     Drained,
     /// Whole frames may be left.
@@ -32,7 +32,7 @@ const KEPT_BYTES: usize = 256 * 1024;
 
 /// The unfinished end of one connection's input.
 #[derive(Debug, Default)]
-pub(crate) struct Cutter {
+pub struct Cutter {
     buffer: Vec<u8>,
 }
 
@@ -52,16 +52,16 @@ fn next(bytes: &[u8]) -> Result<Next, FrameError> {
 
 impl Cutter {
     /// Whether part of a frame, or after a pause whole frames, are kept.
-    pub(crate) fn holds_bytes(&self) -> bool {
+    #[must_use]
+    pub fn holds_bytes(&self) -> bool {
         !self.buffer.is_empty()
     }
 
     /// Handles every whole frame of what was kept and then of `bytes`; keeps the rest.
-    pub(crate) fn feed(
-        &mut self,
-        mut bytes: &[u8],
-        mut frame: impl FnMut(u8, &[u8]) -> Verdict,
-    ) -> Result<Fed, FrameError> {
+    ///
+    /// # Errors
+    /// If what comes next is no acceptable frame. The stream is lost: the cutter is of no use any more.
+    pub fn feed(&mut self, mut bytes: &[u8], mut frame: impl FnMut(u8, &[u8]) -> Verdict) -> Result<Fed, FrameError> {
         let mut start = 0;
         while start < self.buffer.len() {
             match next(&self.buffer[start..])? {
@@ -121,11 +121,10 @@ impl Cutter {
 
 #[cfg(test)]
 mod tests {
-    use kasha_wire::Kind;
-    use kasha_wire::frame::{begin, end};
     use proptest::prelude::*;
 
     use super::*;
+    use crate::frame::{Kind, begin, end};
 
     fn stream(payloads: &[Vec<u8>]) -> Vec<u8> {
         let mut out = Vec::new();
