@@ -15,6 +15,7 @@
 //! that last served are elected; **R4.6**, **R4.7** leases, verdicts and reservations; **D3** nothing leaves before it
 //! is durable. Papers: RIFL section 5 (ClusterTime, leases), CURP 3.5 (reconfiguration).
 
+mod check;
 mod clients;
 mod command;
 mod evidence;

@@ -38,3 +38,6 @@ pub const FRAMES_HELD_MAX: u32 = 64 * 1024;
 
 /// Bytes of commands that may wait for one stuck commit before table requests are left unanswered.
 pub const PENDING_BYTES_MAX: usize = 4 * 1024 * 1024;
+
+/// Versions, ids and sequences stay below: no cluster ever counts this far, and whoever adds to one need not check.
+pub const COUNT_MAX: u64 = u64::MAX / 2;

@@ -8,14 +8,14 @@
 //! The first record's payload is a snapshot of the state, every later one a batch of commands (a `u32` count, then the
 //! commands); sequences grow by one. A batch is written only when the one before is durable, so after a crash at most
 //! the last record of the last file can be torn: it is dropped. A bad record with a good one behind it is damage, and
-//! refused. A new file begins with a snapshot at every start and when the last one is long; the old one goes when the
+//! refused; so is a good one that says what cannot be. A new file begins with a snapshot at every start and when the last one is long; the old one goes when the
 //! new one is durable, so a file with a torn snapshot has an older one beside it, or never told anybody anything.
 
 use kasha_machine::{Data, Disk, Effect, Effects, FileName, Gate};
 use kasha_types::{ClusterId, LocalPosition};
 use kasha_wire::{Reader, Wire};
 
-use crate::limits::{LOG_FILE_BYTES, PENDING_BYTES_MAX, RECORD_BYTES_MAX};
+use crate::limits::{COUNT_MAX, LOG_FILE_BYTES, PENDING_BYTES_MAX, RECORD_BYTES_MAX};
 use crate::{Command, StartError, State};
 
 /// Version of the layout above and of everything in it.
@@ -52,6 +52,9 @@ pub(crate) fn load(disk: &dyn Disk, cluster: ClusterId) -> Result<Found, StartEr
         })
         .collect();
     files.sort_unstable();
+    if let Some(&file) = files.last().filter(|&&file| file == u32::MAX) {
+        return Err(StartError::Damaged { file, offset: 0, what: "no file can have a greater number".into() });
+    }
     for &file in files.iter().rev() {
         let bytes = disk.read(FileName::Coordinator(file)).map_err(|error| StartError::Read { file, error })?;
         if let Some(loaded) = read_file(file, cluster, &bytes.unwrap_or_default())? {
@@ -114,6 +117,14 @@ fn read_file(file: u32, cluster: ClusterId, bytes: &[u8]) -> Result<Option<Loade
     let mut reader = Reader::new(snapshot);
     let mut state: State = reader.take().map_err(|error| damaged(HEADER_BYTES, &error.to_string()))?;
     reader.finish().map_err(|error| damaged(HEADER_BYTES, &error.to_string()))?;
+    state.check().map_err(|why| damaged(HEADER_BYTES, &why))?;
+    // The next file's header would say so, and nobody could start from it.
+    if state.configuration.cluster != cluster {
+        return Err(damaged(HEADER_BYTES, "a snapshot of another cluster"));
+    }
+    if first > COUNT_MAX {
+        return Err(damaged(HEADER_BYTES, "a count is near its end: the sequence"));
+    }
     let (mut sequence, mut at) = (first, HEADER_BYTES + RECORD_HEAD_BYTES + snapshot.len());
     while let Some((number, payload)) = record_at(bytes, at) {
         if number != sequence + 1 {
@@ -122,13 +133,15 @@ fn read_file(file: u32, cluster: ClusterId, bytes: &[u8]) -> Result<Option<Loade
         let mut reader = Reader::new(payload);
         let commands: Vec<Command> = reader.take().map_err(|error| damaged(at, &error.to_string()))?;
         reader.finish().map_err(|error| damaged(at, &error.to_string()))?;
-        commands.iter().for_each(|command| state.apply(command));
+        commands.iter().try_for_each(|command| state.try_apply(command)).map_err(|why| damaged(at, &why))?;
         sequence = number;
         at += RECORD_HEAD_BYTES + payload.len();
     }
     if good_record_behind(bytes, at, sequence) {
         return Err(damaged(at, "a bad record, with good ones behind it"));
     }
+    // Not after each batch: a snapshot's worth of checks for a command is too much.
+    state.check().map_err(|why| damaged(at, &why))?;
     Ok(Some(Loaded { state, sequence }))
 }
 

@@ -2,9 +2,11 @@
 
 mod files;
 mod frames;
+mod records;
 
 pub use files::CoordinatorFiles;
 pub use frames::CoordinatorFrames;
+pub use records::CoordinatorRecords;
 
 #[path = "../../coordinator/tests/common/mod.rs"]
 mod common;

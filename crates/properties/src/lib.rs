@@ -101,6 +101,7 @@ pub const TARGETS: &[Target] = &[
     Target::of::<witness::WitnessHistory>(),
     Target::of::<witness::WitnessFile>(),
     Target::of::<coordinator::CoordinatorFiles>(),
+    Target::of::<coordinator::CoordinatorRecords>(),
     Target::of::<coordinator::CoordinatorFrames>(),
     Target::of::<node::NodeStrangers>(),
     Target::of::<node::NodePeers>(),

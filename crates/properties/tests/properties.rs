@@ -95,6 +95,7 @@ properties! {
     witness_history: 300,
     witness_file: 200,
     coordinator_files: 150,
+    coordinator_records: 2000,
     coordinator_frames: 30,
     node_strangers: 10,
     node_peers: 20,

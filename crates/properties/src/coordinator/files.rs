@@ -15,8 +15,8 @@ use crate::{Property, draw};
 /// A busy coordinator's first file, and the second one, which the next start wrote.
 const GOLDEN: &[u8] = include_bytes!("../../../coordinator/golden/log-v2.bin");
 const MAGIC: &[u8] = b"KASHACRD";
-const HEADER_BYTES: usize = 24;
-const RECORD_HEAD_BYTES: usize = 16;
+pub(super) const HEADER_BYTES: usize = 24;
+pub(super) const RECORD_HEAD_BYTES: usize = 16;
 
 /// What becomes of a file.
 #[derive(Debug)]
@@ -61,25 +61,29 @@ impl Fate {
 }
 
 /// The files as they were, and all states that they ever stood for.
-struct Known {
-    first: Vec<u8>,
-    second: Vec<u8>,
+pub(super) struct Known {
+    pub(super) first: Vec<u8>,
+    pub(super) second: Vec<u8>,
     /// Ends of the first file's records, and the state that each of them left.
-    prefixes: Vec<(usize, State)>,
-    last: State,
+    pub(super) prefixes: Vec<(usize, State)>,
+    pub(super) last: State,
 }
 
-fn start(files: Files) -> std::result::Result<State, StartError> {
+pub(super) fn start(files: Files) -> std::result::Result<World, StartError> {
     let disk = MemoryDisk { durable: files, ..MemoryDisk::default() };
-    World::try_new(options(3, 2, 1), disk, Tick(9_000_000_000)).map(|world| world.coordinator.state().clone())
+    World::try_new(options(3, 2, 1), disk, Tick(9_000_000_000))
 }
 
-fn one(file: u32, bytes: &[u8]) -> Files {
+fn state_of(files: Files) -> std::result::Result<State, StartError> {
+    start(files).map(|world| world.coordinator.state().clone())
+}
+
+pub(super) fn one(file: u32, bytes: &[u8]) -> Files {
     Files::from([(FileName::Coordinator(file), bytes.to_vec())])
 }
 
 impl Known {
-    fn get() -> &'static Self {
+    pub(super) fn get() -> &'static Self {
         static KNOWN: OnceLock<Known> = OnceLock::new();
         KNOWN.get_or_init(|| {
             let second = GOLDEN.windows(MAGIC.len()).rposition(|bytes| bytes == MAGIC).expect("two files");
@@ -88,10 +92,10 @@ impl Known {
             while at < first.len() {
                 let len = u32::from_le_bytes(first[at..at + 4].try_into().expect("four bytes")) as usize;
                 at += RECORD_HEAD_BYTES + len;
-                prefixes.push((at, start(one(1, &first[..at])).expect("a prefix")));
+                prefixes.push((at, state_of(one(1, &first[..at])).expect("a prefix")));
             }
             assert_eq!(at, first.len());
-            let last = start(one(2, second)).expect("a snapshot");
+            let last = state_of(one(2, second)).expect("a snapshot");
             Self { first: first.to_vec(), second: second.to_vec(), prefixes, last }
         })
     }
@@ -137,7 +141,7 @@ impl Property for CoordinatorFiles {
         }
         let second_is_whole = second.as_ref().is_some_and(|(bytes, _)| *bytes == known.second);
         let told = first.as_ref().map_or(0, |(_, same)| known.prefixes.partition_point(|(end, _)| end <= same));
-        match start(files) {
+        match state_of(files) {
             Ok(state) if second_is_whole => assert_eq!(state, known.last),
             Ok(state) => {
                 // What was durable and damaged is not what a crash leaves, where a whole record stands behind it. Damage

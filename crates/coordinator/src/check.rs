@@ -1,0 +1,231 @@
+//! What must hold of the state between any two commands, and of a command before it is applied.
+//!
+//! Of what the machine decides all of it holds, or that is a bug of ours. A log may say anything, also under right
+//! checksums: what it says is checked before it is believed, and refused with a text.
+
+use kasha_types::limits::{CORES_MAX, FAULTS_MAX, NODES_MAX, SHARDS_MAX, SLOTS};
+use kasha_types::planted::{self, Bug};
+use kasha_types::{Epoch, Incarnation, ListVersion, NodeId, ShardId};
+use kasha_wire::message::TableCommand;
+use kasha_wire::{Member, MemberState, ShardConfig, ShardPhase};
+
+use crate::limits::{COUNT_MAX, TABLE_CLIENTS_MAX};
+use crate::state::ShardRecord;
+use crate::{Command, State};
+
+type Checked = Result<(), String>;
+
+/// Without the text's making where it holds.
+macro_rules! must {
+    ($holds:expr, $($text:tt)+) => {
+        if !$holds {
+            return Err(format!($($text)+));
+        }
+    };
+}
+
+impl State {
+    /// Whether this command may be applied now.
+    pub(crate) fn permits(&self, command: &Command) -> Checked {
+        match command {
+            Command::NodeSeen { node, incarnation, addresses, .. } => {
+                self.permits_node(*node, *incarnation, addresses.len())
+            }
+            Command::NodeLost { node } => self.knows(&[*node]),
+            Command::Place { shards } => self.permits_place(shards),
+            Command::Promote { shard, epoch, primary, recover_from, .. } => {
+                let config = self.placed(*shard)?;
+                must!(config.epoch.0.checked_add(1) == Some(epoch.0), "F2: epochs grow by one");
+                let holds_all = recover_from.is_empty() || recover_from.contains(primary);
+                must!(holds_all, "R7.2: {primary} is no complete copy of {shard}");
+                self.knows(&[*primary, config.primary])
+            }
+            Command::Recovered { shard, epoch, list, witnesses } => {
+                let config = self.in_term(*shard, *epoch)?;
+                must!(config.phase == ShardPhase::Recovering, "{shard} is not recovering");
+                let keeps = *list == config.list && *witnesses == config.witnesses;
+                must!(keeps || follows(config.list, *list), "F2: list versions grow by one");
+                self.knows(witnesses)
+            }
+            Command::SetMembers { shard, epoch, members } => {
+                let config = self.in_term(*shard, *epoch)?;
+                let is_new = |member: &Member| config.member(member.node) != Some(*member);
+                let decreed = |member: &Member| member.state == MemberState::Complete && is_new(member);
+                must!(!members.iter().any(decreed), "R7.2: completeness is not decreed");
+                Ok(())
+            }
+            Command::Copied { shard, epoch, node } => {
+                must!(self.in_term(*shard, *epoch)?.member(*node).is_some(), "{node} is no member of {shard}");
+                Ok(())
+            }
+            Command::CloseList { shard, list } => {
+                let config = self.placed(*shard)?;
+                let is_in_use = config.list == *list && !config.closing && config.phase == ShardPhase::Serving;
+                must!(is_in_use, "{shard} does not use {list}");
+                Ok(())
+            }
+            Command::OpenList { shard, list, witnesses } => {
+                let config = self.placed(*shard)?;
+                let closes = config.closing || planted::is_on(Bug::ListChangedAtOnce);
+                must!(closes && follows(config.list, *list), "R6.2: {shard} is not closing");
+                self.knows(witnesses)
+            }
+            Command::ReserveTime { to } => {
+                must!(*to >= self.time_reserved, "F2: reservations only grow");
+                Ok(())
+            }
+            Command::ReserveClients { below } => {
+                must!(*below >= self.clients_below, "F2: reservations only grow");
+                Ok(())
+            }
+            Command::Table { command, .. } => self.permits_table(command),
+            Command::Configure { .. } | Command::BoundLeases { .. } => Ok(()),
+        }
+    }
+
+    fn permits_node(&self, node: NodeId, incarnation: Incarnation, cores: usize) -> Checked {
+        must!(cores <= usize::from(CORES_MAX), "{node} has {cores} cores");
+        match self.incarnation(node) {
+            Some(known) => must!(incarnation >= known, "F2: incarnations only grow"),
+            None => must!(self.nodes.len() < NODES_MAX, "there are too many nodes"),
+        }
+        Ok(())
+    }
+
+    fn permits_place(&self, shards: &[ShardConfig]) -> Checked {
+        must!(self.configuration.shards.is_empty(), "shards are placed once");
+        must!(shards.len() == usize::from(self.shards_wanted), "{} shards are placed", shards.len());
+        self.permits_a_table()?;
+        shards.iter().try_for_each(|shard| {
+            self.knows(&[shard.primary])?;
+            self.knows(&shard.witnesses)
+        })
+    }
+
+    fn permits_table(&self, command: &TableCommand) -> Checked {
+        must!(!self.configuration.shards.is_empty(), "tables need shards");
+        match command {
+            TableCommand::Create(_) => self.permits_a_table(),
+            TableCommand::Drop(_) => Ok(()),
+        }
+    }
+
+    fn permits_a_table(&self) -> Checked {
+        must!(self.next_table.0 < u32::MAX, "table ids are exhausted");
+        Ok(())
+    }
+
+    fn placed(&self, shard: ShardId) -> Result<&ShardConfig, String> {
+        self.configuration.shard(shard).ok_or_else(|| format!("{shard} is not placed"))
+    }
+
+    fn in_term(&self, shard: ShardId, epoch: Epoch) -> Result<&ShardConfig, String> {
+        let config = self.placed(shard)?;
+        must!(config.epoch == epoch, "{shard} is in another term than {epoch}");
+        Ok(config)
+    }
+
+    fn knows(&self, nodes: &[NodeId]) -> Checked {
+        let stranger = nodes.iter().find(|&&node| self.node_index(node).is_none());
+        stranger.map_or(Ok(()), |node| Err(format!("{node} is not known")))
+    }
+
+    /// Checks what must hold between any two commands.
+    ///
+    /// # Panics
+    /// If it does not.
+    pub fn assert_invariants(&self) {
+        if let Err(why) = self.check() {
+            panic!("{why}");
+        }
+    }
+
+    /// What must hold between any two commands.
+    pub(crate) fn check(&self) -> Checked {
+        let config = &self.configuration;
+        must!(config.faults <= FAULTS_MAX, "{} faults", config.faults);
+        must!((1..=SHARDS_MAX).contains(&self.shards_wanted), "{} shards are wanted", self.shards_wanted);
+        let counts = [config.version.0, self.applied, self.clients_below.0];
+        let is_near_its_end = counts.iter().any(|&count| count > COUNT_MAX) || self.next_table.0 > u32::MAX / 2;
+        must!(!is_near_its_end, "a count is near its end: {counts:?} {}", self.next_table);
+        must!(config.nodes.len() == self.nodes.len() && self.nodes.len() <= NODES_MAX, "{} nodes", self.nodes.len());
+        must!(config.nodes.is_sorted_by(|a, b| a.node < b.node), "nodes are in order and distinct");
+        for info in &config.nodes {
+            must!(info.cores.len() <= usize::from(CORES_MAX), "{} has {} cores", info.node, info.cores.len());
+        }
+        must!(config.shards.len() == self.shards.len(), "{} shards", self.shards.len());
+        let is_placed = config.shards.len() == usize::from(self.shards_wanted);
+        must!(is_placed || (config.shards.is_empty() && config.tables.is_empty()), "all shards are placed, or none");
+        for (index, shard) in config.shards.iter().enumerate() {
+            must!(usize::from(shard.shard.0) == index, "shards are in order");
+            self.check_shard(shard, &self.shards[index])?;
+        }
+        must!(self.table_answers.len() <= TABLE_CLIENTS_MAX, "{} table answers", self.table_answers.len());
+        self.check_tables()
+    }
+
+    fn check_tables(&self) -> Checked {
+        let config = &self.configuration;
+        must!(config.tables.is_sorted_by(|a, b| a.table < b.table), "tables are in order");
+        must!(config.tables.last().is_none_or(|info| info.table < self.next_table), "table ids are not reused");
+        must!(config.tablets.len() == config.tables.len() * config.shards.len(), "{} tablets", config.tablets.len());
+        if config.shards.is_empty() {
+            return Ok(());
+        }
+        for (tablets, info) in config.tablets.chunks_exact(config.shards.len()).zip(&config.tables) {
+            let mut next = 0;
+            for tablet in tablets {
+                let follows = tablet.first.0 == next && (next..SLOTS).contains(&tablet.last.0);
+                must!(follows && tablet.table == info.table, "tablets are in order: {tablet:?}");
+                self.placed(tablet.shard)?;
+                next = tablet.last.0 + 1;
+            }
+            must!(next == SLOTS, "every slot of {} has one owner", info.table);
+        }
+        Ok(())
+    }
+
+    fn check_shard(&self, shard: &ShardConfig, record: &ShardRecord) -> Checked {
+        let id = shard.shard;
+        must!(shard.epoch >= Epoch(1) && shard.list >= ListVersion(1), "{id}: {shard:?}");
+        let is_near_its_end = shard.epoch.0 > u32::MAX / 2 || shard.list.0 > COUNT_MAX;
+        must!(!is_near_its_end, "a count is near its end: {shard:?}");
+        let complete = |node| shard.member(node).is_some_and(|member| member.state == MemberState::Complete);
+        must!(complete(shard.primary), "R7.2: {id}'s primary is a complete member: {shard:?}");
+        must!(shard.members.len() <= self.replicas(), "{id} has too many members: {shard:?}");
+        let mut nodes: Vec<NodeId> = shard.members.iter().map(|member| member.node).collect();
+        self.knows(&nodes)?;
+        self.knows(&shard.witnesses)?;
+        nodes.sort_unstable();
+        nodes.dedup();
+        must!(nodes.len() == shard.members.len(), "{id}'s members are distinct nodes: {shard:?}");
+        match shard.phase {
+            ShardPhase::Serving => {
+                must!(shard.recover_from.is_empty(), "{id} serves: {shard:?}");
+                must!(!shard.witnesses.contains(&shard.primary), "R6.1: {id}: {shard:?}");
+            }
+            ShardPhase::Recovering => {
+                must!(!shard.closing, "{id}: a list is replayed or closed, not both: {shard:?}");
+                if !shard.recover_from.is_empty() {
+                    must!(shard.recover_from.contains(&shard.primary), "R7.2: {id}: {shard:?}");
+                    let joins_over = |member: &Member| {
+                        member.state == MemberState::Joining && shard.recover_from.contains(&member.node)
+                    };
+                    let is_kept = !shard.members.iter().any(joins_over);
+                    must!(is_kept, "{id}: a copy to recover from is overwritten: {shard:?}");
+                }
+            }
+        }
+        let witnesses = shard.witnesses.len();
+        must!(
+            witnesses == 0 || witnesses == usize::from(self.configuration.faults),
+            "R6.1: {id} has exactly f witnesses or none: {shard:?}"
+        );
+        must!(record.witness_boots.len() == witnesses, "{id}: each witness has a boot");
+        Ok(())
+    }
+}
+
+fn follows(list: ListVersion, next: ListVersion) -> bool {
+    list.0.checked_add(1) == Some(next.0)
+}

@@ -1,0 +1,198 @@
+//! What the records of the coordinator's log say, under right checksums: it is taken and goes on, or is refused with a
+//! text; and what is decoded is written as it was read.
+
+use arbitrary::{Arbitrary, Result, Unstructured};
+use kasha_coordinator::{Command, StartError, State};
+use kasha_wire::{Reader, Wire};
+
+use super::files::{HEADER_BYTES, Known, RECORD_HEAD_BYTES, one, start};
+use crate::damage::Damage;
+use crate::{Property, draw};
+
+/// Of any payload. The golden snapshots are shorter.
+const PAYLOAD_BYTES_MAX: usize = 1000;
+
+/// What becomes of a log's payloads. Places are taken modulo their number.
+#[derive(Debug)]
+enum Spoil {
+    Damage {
+        at: u8,
+        damage: Damage,
+    },
+    /// A batch of the first file, perhaps with other fields, comes where it never was.
+    Copy {
+        from: u8,
+        to: u8,
+        damage: Vec<Damage>,
+    },
+    Remove {
+        at: u8,
+    },
+    /// A batch of one command, of any bytes.
+    Command {
+        at: u8,
+        bytes: Vec<u8>,
+    },
+}
+
+impl<'a> Arbitrary<'a> for Spoil {
+    fn arbitrary(u: &mut Unstructured<'a>) -> Result<Self> {
+        let kind = draw::weighted(u, &[4, 4, 1, 2])?;
+        let at = u.arbitrary()?;
+        Ok(match kind {
+            0 => Self::Damage { at, damage: u.arbitrary()? },
+            1 => Self::Copy { from: at, to: u.arbitrary()?, damage: draw::up_to(u, 2)? },
+            2 => Self::Remove { at },
+            _ => Self::Command { at, bytes: draw::bytes(u, 60)? },
+        })
+    }
+}
+
+impl Spoil {
+    fn apply(&self, payloads: &mut Vec<Vec<u8>>) {
+        let place = |at: u8, len: usize| usize::from(at) % len.max(1);
+        let len = payloads.len();
+        match self {
+            Self::Copy { from, to, damage } => {
+                let batches = payloads_of(&Known::get().first);
+                let mut batch = batches[place(*from, batches.len())].clone();
+                damage.iter().for_each(|damage| damage.apply(&mut batch));
+                payloads.insert(place(*to, len + 1), batch);
+            }
+            Self::Command { at, bytes } => {
+                payloads.insert(place(*at, len + 1), [&1_u32.to_le_bytes(), &bytes[..]].concat());
+            }
+            _ if len == 0 => {}
+            Self::Damage { at, damage } => damage.apply(&mut payloads[place(*at, len)]),
+            Self::Remove { at } => drop(payloads.remove(place(*at, len))),
+        }
+    }
+}
+
+#[derive(Debug)]
+enum Records {
+    /// One by itself: the snapshot of a file, and a batch behind one.
+    Payload(Vec<u8>),
+    /// The golden file of many batches, or that of one long snapshot; the sequence it begins with; and what becomes of it.
+    Log { snapshot: bool, first: u64, spoils: Vec<Spoil> },
+}
+
+/// See the module.
+#[derive(Debug)]
+pub struct CoordinatorRecords(Records);
+
+impl<'a> Arbitrary<'a> for CoordinatorRecords {
+    fn arbitrary(u: &mut Unstructured<'a>) -> Result<Self> {
+        if draw::one_in(u, 4)? {
+            return Ok(Self(Records::Payload(draw::rest(u)?)));
+        }
+        let snapshot = u.arbitrary()?;
+        let first = match draw::weighted(u, &[12, 1, 1])? {
+            0 => 1,
+            1 => u64::MAX >> u.int_in_range(0..=2)?,
+            _ => u.arbitrary()?,
+        };
+        Ok(Self(Records::Log { snapshot, first, spoils: draw::up_to(u, 3)? }))
+    }
+}
+
+fn payloads_of(file: &[u8]) -> Vec<Vec<u8>> {
+    let (mut payloads, mut at) = (Vec::new(), HEADER_BYTES);
+    while at < file.len() {
+        let len = u32::from_le_bytes(file[at..at + 4].try_into().expect("four bytes")) as usize;
+        at += RECORD_HEAD_BYTES + len;
+        payloads.push(file[at - len..at].to_vec());
+    }
+    payloads
+}
+
+/// A file of these payloads, as its layout says.
+fn sealed(first: u64, payloads: &[Vec<u8>]) -> Vec<u8> {
+    let mut file = Known::get().first[..HEADER_BYTES].to_vec();
+    for (number, payload) in (0..).zip(payloads) {
+        let covered = [&first.wrapping_add(number).to_le_bytes(), &payload[..]].concat();
+        file.extend_from_slice(&u32::try_from(payload.len()).expect("few bytes").to_le_bytes());
+        file.extend_from_slice(&crc32c::crc32c(&covered).to_le_bytes());
+        file.extend_from_slice(&covered);
+    }
+    file
+}
+
+/// Whatever these bytes are, they are written as they were read.
+fn check_codec<T: Wire>(bytes: &[u8]) {
+    let mut reader = Reader::new(bytes);
+    if let Ok(value) = reader.take::<T>() {
+        let (mut again, read) = (Vec::new(), bytes.len() - reader.rest().len());
+        value.put(&mut again);
+        assert_eq!(again, &bytes[..read]);
+    }
+}
+
+/// Starts from a log that may say anything; what is taken goes on, and a later start takes what this one wrote.
+fn check_log(first: u64, payloads: &[Vec<u8>]) -> Option<State> {
+    for payload in payloads {
+        check_codec::<State>(payload);
+        check_codec::<Vec<Command>>(payload);
+    }
+    let mut world = match start(one(1, &sealed(first, payloads))) {
+        Ok(world) => world,
+        // What was fixed when the cluster was created is compared with the options, which a snapshot may belie.
+        Err(StartError::Damaged { .. } | StartError::Fixed { .. }) => return None,
+        Err(error) => panic!("{error}"),
+    };
+    let state = world.coordinator.state().clone();
+    for id in 1..=3 {
+        world.add_node(id, 1);
+        world.node(id).starts = 9;
+    }
+    world.run(300);
+    world.node(1).up = false;
+    world.run(2_000);
+    let before = world.config();
+    match start(world.disk.durable.clone()) {
+        Ok(again) => {
+            let now = again.config();
+            assert!(now.version > before.version || now == before, "D3: a restart knows what was told");
+        }
+        // It began just below.
+        Err(error) => assert!(error.to_string().contains("a count is near its end"), "{error}"),
+    }
+    Some(state)
+}
+
+impl Property for CoordinatorRecords {
+    const NAME: &'static str = "coordinator_records";
+    const INPUT_BYTES_MAX: usize = PAYLOAD_BYTES_MAX + 1;
+
+    fn hold(self) {
+        let known = Known::get();
+        match self.0 {
+            Records::Payload(payload) => {
+                check_codec::<Command>(&payload);
+                let snapshot = payloads_of(&known.second).remove(0);
+                check_log(1, std::slice::from_ref(&payload));
+                check_log(1, &[snapshot, payload]);
+            }
+            Records::Log { snapshot, first, spoils } => {
+                let original = payloads_of(if snapshot { &known.second } else { &known.first });
+                let mut payloads = original.clone();
+                spoils.iter().for_each(|spoil| spoil.apply(&mut payloads));
+                let state = check_log(first, &payloads);
+                if payloads == original && first < 1 << 32 {
+                    let (_, last) = known.prefixes.last().expect("many");
+                    assert_eq!(state.as_ref(), Some(if snapshot { &known.last } else { last }));
+                }
+            }
+        }
+    }
+
+    fn seeds() -> Vec<Vec<u8>> {
+        let known = Known::get();
+        let payloads = [payloads_of(&known.first), payloads_of(&known.second)].concat();
+        let payload = |payload: Vec<u8>| [&[0], &payload[..]].concat();
+        // Every kind of spoil, in both logs.
+        let one = |kind: u8, snapshot: u8| vec![1, snapshot, 0, 1, kind, 3, 5, 1, 0, 0, 5, 7, 9, 11, 13, 17, 19];
+        let spoils = (0..11).flat_map(|kind| [one(kind, 0), one(kind, 1)]);
+        payloads.into_iter().map(payload).chain(spoils).collect()
+    }
+}
