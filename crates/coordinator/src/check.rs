@@ -6,7 +6,6 @@
 use kasha_types::limits::{CORES_MAX, FAULTS_MAX, NODES_MAX, SHARDS_MAX, SLOTS};
 use kasha_types::planted::{self, Bug};
 use kasha_types::{Epoch, Incarnation, ListVersion, NodeId, ShardId};
-use kasha_wire::message::TableCommand;
 use kasha_wire::{Member, MemberState, ShardConfig, ShardPhase};
 
 use crate::limits::{COUNT_MAX, TABLE_CLIENTS_MAX};
@@ -78,7 +77,10 @@ impl State {
                 must!(*below >= self.clients_below, "F2: reservations only grow");
                 Ok(())
             }
-            Command::Table { command, .. } => self.permits_table(command),
+            Command::Table { .. } => {
+                must!(!self.configuration.shards.is_empty(), "tables need shards");
+                Ok(())
+            }
             Command::Configure { .. } | Command::BoundLeases { .. } => Ok(()),
         }
     }
@@ -95,24 +97,10 @@ impl State {
     fn permits_place(&self, shards: &[ShardConfig]) -> Checked {
         must!(self.configuration.shards.is_empty(), "shards are placed once");
         must!(shards.len() == usize::from(self.shards_wanted), "{} shards are placed", shards.len());
-        self.permits_a_table()?;
         shards.iter().try_for_each(|shard| {
             self.knows(&[shard.primary])?;
             self.knows(&shard.witnesses)
         })
-    }
-
-    fn permits_table(&self, command: &TableCommand) -> Checked {
-        must!(!self.configuration.shards.is_empty(), "tables need shards");
-        match command {
-            TableCommand::Create(_) => self.permits_a_table(),
-            TableCommand::Drop(_) => Ok(()),
-        }
-    }
-
-    fn permits_a_table(&self) -> Checked {
-        must!(self.next_table.0 < u32::MAX, "table ids are exhausted");
-        Ok(())
     }
 
     fn placed(&self, shard: ShardId) -> Result<&ShardConfig, String> {
@@ -228,4 +216,69 @@ impl State {
 
 fn follows(list: ListVersion, next: ListVersion) -> bool {
     list.0.checked_add(1) == Some(next.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use kasha_types::TableId;
+    use kasha_wire::Reader;
+
+    use super::*;
+
+    /// The last file of the golden ones: a header, and a record that is a snapshot.
+    fn golden() -> State {
+        let files = include_bytes!("../golden/log-v2.bin");
+        let last = files.windows(8).rposition(|bytes| bytes == b"KASHACRD").unwrap();
+        Reader::new(&files[last + 24 + 16..]).take().unwrap()
+    }
+
+    type Change = fn(&mut State);
+
+    #[test]
+    fn a_state_that_cannot_be_is_found_out() {
+        assert_eq!(golden().check(), Ok(()));
+        let cases: &[(Change, &str)] = &[
+            (|state| state.configuration.faults = FAULTS_MAX + 1, "faults"),
+            (|state| state.shards_wanted = 0, "wanted"),
+            (|state| state.shards_wanted = SHARDS_MAX + 1, "wanted"),
+            (|state| state.shards_wanted = 1, "all shards are placed"),
+            (|state| state.configuration.version.0 = u64::MAX, "near its end"),
+            (|state| state.next_table.0 = u32::MAX, "near its end"),
+            (|state| state.nodes.truncate(2), "nodes"),
+            (|state| state.configuration.nodes.swap(0, 1), "in order"),
+            (|state| state.configuration.nodes[1].node = NodeId(1), "distinct"),
+            (|state| state.shards.truncate(1), "1 shards"),
+            (|state| state.configuration.shards.swap(0, 1), "shards are in order"),
+            (|state| state.configuration.shards[0].epoch = Epoch(0), "shard-0"),
+            (|state| state.configuration.shards[0].epoch = Epoch(u32::MAX), "near its end"),
+            (|state| state.configuration.shards[0].witnesses = vec![NodeId(777)], "not known"),
+            (|state| state.configuration.shards[0].members[1].node = NodeId(777), "not known"),
+            (|state| state.configuration.shards[0].members.truncate(0), "complete member"),
+            (|state| state.shards[0].witness_boots.clear(), "has a boot"),
+            (|state| state.configuration.tables.swap(0, 1), "tables are in order"),
+            (|state| state.next_table = TableId(2), "not reused"),
+            (|state| state.configuration.tablets.truncate(3), "3 tablets"),
+            (|state| state.configuration.tablets[1].first.0 += 1, "tablets are in order"),
+            (|state| state.configuration.tablets[1].last.0 = u16::MAX, "tablets are in order"),
+            (|state| state.configuration.tablets[1].last.0 -= 1, "every slot"),
+            (|state| state.configuration.tablets[1].shard = ShardId(9), "not placed"),
+        ];
+        for (number, (change, why)) in cases.iter().enumerate() {
+            let mut state = golden();
+            change(&mut state);
+            let text = state.check().expect_err("it cannot be");
+            assert!(text.contains(why), "{number}: {text}, but not {why}");
+        }
+    }
+
+    #[test]
+    fn more_answers_than_are_kept_are_found_out() {
+        let mut state = golden();
+        let answer = state.table_answers.values().next().unwrap().clone();
+        let many = (1..).map(|client| (kasha_types::ClientId(client), answer.clone()));
+        state.table_answers = many.take(TABLE_CLIENTS_MAX).collect();
+        assert_eq!(state.check(), Ok(()));
+        state.table_answers.insert(kasha_types::ClientId(u64::MAX), answer);
+        assert!(state.check().is_err());
+    }
 }

@@ -1,10 +1,10 @@
 //! The committed state: what every log prefix says, and nothing that a clock or a connection says.
 //!
 //! [`State::apply`] is deterministic and total for every command that the machine may commit; a command that breaks an
-//! invariant is our own bug and panics. What a log says is the world's: that is checked and refused. Besides the published
-//! [`Configuration`] it keeps what only the coordinator needs: which process of a primary's node a term belongs to, which
-//! boots a witness list was made in, when a node last lost a primary, the reservations (R4.7), and the answers to table
-//! requests (exactly once).
+//! invariant is our own bug and panics. What a log says is the world's: that is checked and refused. Besides the
+//! published [`Configuration`] it keeps what only the coordinator needs: which process of a primary's node a term
+//! belongs to, which boots a witness list was made in, when a node last lost a primary, the reservations (R4.7), and
+//! the answers to table requests (exactly once).
 
 use std::collections::BTreeMap;
 

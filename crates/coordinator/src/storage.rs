@@ -8,8 +8,9 @@
 //! The first record's payload is a snapshot of the state, every later one a batch of commands (a `u32` count, then the
 //! commands); sequences grow by one. A batch is written only when the one before is durable, so after a crash at most
 //! the last record of the last file can be torn: it is dropped. A bad record with a good one behind it is damage, and
-//! refused; so is a good one that says what cannot be. A new file begins with a snapshot at every start and when the last one is long; the old one goes when the
-//! new one is durable, so a file with a torn snapshot has an older one beside it, or never told anybody anything.
+//! refused; so is a good one that says what cannot be. A new file begins with a snapshot at every start and when the
+//! last one is long; the old one goes when the new one is durable, so a file with a torn snapshot has an older one
+//! beside it, or never told anybody anything.
 
 use kasha_machine::{Data, Disk, Effect, Effects, FileName, Gate};
 use kasha_types::{ClusterId, LocalPosition};

@@ -403,6 +403,8 @@ mod tests {
         fn a_marker_is_read_as_it_was_written_and_no_part_of_it_is(marker in any_marker()) {
             let text = marker.format();
             prop_assert_eq!(parse(&text), Some(marker));
+            let (_, fields) = text.split_once('\n').unwrap();
+            prop_assert_eq!(parse(&format!("\n{fields}# mine\n")), Some(marker), "comments say nothing");
             for len in 0..text.len() {
                 prop_assert_eq!(parse(&text[..len]), None, "{:?}", &text[..len]);
             }

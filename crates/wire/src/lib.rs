@@ -1,9 +1,10 @@
 //! Every byte that crosses a connection.
 //!
-//! A frame is a 16-byte header ([`frame`]) and a payload; a [`cutter`] cuts a stream into them. The payloads of the hot
-//! path have fixed layouts that are read in place ([`hot`], [`body`]); everything else is one table of messages
-//! ([`message`]) over a small codec ([`codec`]). All integers are little endian. Every decoder takes arbitrary bytes and
-//! answers with a value or a [`DecodeError`]; none panics, and none allocates more than the frame that it was given.
+//! A frame is a 16-byte header ([`frame`]) and a payload; a [`cutter`] cuts a stream into them. The payloads of the
+//! hot path have fixed layouts that are read in place ([`hot`], [`body`]); everything else is one table of messages
+//! ([`message`]) over a small codec ([`codec`]). All integers are little endian. Every decoder takes arbitrary bytes
+//! and answers with a value or a [`DecodeError`]; none panics, and none allocates more than the frame that it was
+//! given.
 //!
 //! Called by `replication`, `store`, `node`, `client`, `coordinator`, `runtime` and `sim`; knows nothing of what
 //! messages mean.

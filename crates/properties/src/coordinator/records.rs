@@ -73,7 +73,7 @@ impl Spoil {
 enum Records {
     /// One by itself: the snapshot of a file, and a batch behind one.
     Payload(Vec<u8>),
-    /// The golden file of many batches, or that of one long snapshot; the sequence it begins with; and what becomes of it.
+    /// The golden file of many batches, or that of one long snapshot; the sequence it begins with; what becomes of it.
     Log { snapshot: bool, first: u64, spoils: Vec<Spoil> },
 }
 
