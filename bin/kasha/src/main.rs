@@ -66,9 +66,8 @@ impl Write for Log {
     }
 }
 
-fn main() {
-    let arguments = Arguments::parse();
-    // A log that nobody reads any more loses lines, never the process.
+/// A log that nobody reads any more loses lines, never the process.
+fn start_log() {
     let filter = tracing_subscriber::EnvFilter::try_from_env("KASHA_LOG")
         .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("warn"));
     let is_terminal = std::io::stderr().is_terminal();
@@ -79,6 +78,11 @@ fn main() {
         .with_target(false)
         .compact()
         .init();
+}
+
+fn main() {
+    let arguments = Arguments::parse();
+    start_log();
     let result = match arguments.command {
         Command::Start(arguments) => start::run(&arguments),
         Command::Server(arguments) => server::run(&arguments),
@@ -95,5 +99,30 @@ fn main() {
     if let Err(error) = result {
         let _ = writeln!(Log, "kasha: {error:#}");
         std::process::exit(1);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Found by a newcomer: it could not be written, which panicked, and a panic ends the process.
+    #[test]
+    fn a_log_line_that_nobody_reads_is_lost_and_nothing_else() {
+        const CHILD: &str = "KASHA_TEST_LOGS";
+        if std::env::var_os(CHILD).is_some() {
+            host::abort_on_panic();
+            start_log();
+            tracing::error!("nobody reads this");
+            let _ = writeln!(Log, "nor this");
+            std::process::exit(0);
+        }
+        let (reader, writer) = io::pipe().unwrap();
+        drop(reader);
+        let name = "tests::a_log_line_that_nobody_reads_is_lost_and_nothing_else";
+        let mut child = std::process::Command::new(std::env::current_exe().unwrap());
+        child.args(["--exact", name, "--nocapture"]).env(CHILD, "1").env_remove("KASHA_LOG");
+        let status = child.stdout(std::process::Stdio::null()).stderr(writer).status().unwrap();
+        assert_eq!(status.code(), Some(0), "{status}");
     }
 }

@@ -5,7 +5,7 @@ mod common;
 use common::{CONN, Core, SHARD, configuration};
 use kasha_exactly_once::ExpiryFloorEntry;
 use kasha_log::{EntryKind, Log, LogConfig, Purpose};
-use kasha_machine::{Endpoint, FileName};
+use kasha_machine::{Endpoint, FileName, Input, Machine};
 use kasha_types::limits::SEGMENT_BYTES;
 use kasha_types::{
     AttachId, BootId, ClusterTime, ConfigVersion, CoreId, Epoch, Incarnation, LogPosition, NodeId, SegmentId,
@@ -321,4 +321,65 @@ fn again(files: common::Files, boot: Option<BootId>) -> Core {
     let members = [(2, MemberState::Complete, 1), (1, MemberState::Complete, 1)];
     core.message(Message::ConfigurationIs { configuration: of_two(1, &members) });
     core
+}
+
+/// Found by the simulator (`zombie` 99, `partition` 11, 45, 49): it left when the disk held what its replica had thrown
+/// away.
+#[test]
+fn r3_1_an_acknowledgement_goes_with_the_replica_that_said_it() {
+    let log = their_log(5);
+    let mut core = backup(&log);
+    core.slow_disk = true;
+    send_from(&mut core, &their_log(6), 1, log.end().offset);
+    let full = [(2, MemberState::Complete, 1), (3, MemberState::Complete, 3)];
+    core.message(Message::ConfigurationIs { configuration: of_two(3, &full) });
+    core.slow_disk = false;
+    core.tick(25);
+    assert_eq!(acknowledged(&core), None);
+}
+
+/// Found by the simulator (`zombie` 12, `swarm` 19): what was to be written lay in a log that a later frame of the same
+/// turn threw away, and was not there any more when the turn ended.
+#[test]
+fn what_a_turn_writes_is_there_although_a_later_frame_of_it_drops_the_log() {
+    let log = their_log(5);
+    let mut core = Core::start(common::Files::default(), 1 << 30);
+    let mut recovering = configuration(3, 2, ShardPhase::Recovering);
+    recovering.shards[0].recover_from = vec![NodeId(1), NodeId(2)];
+    core.message(Message::ConfigurationIs { configuration: recovering });
+    let report = Message::FenceReport {
+        shard: SHARD,
+        epoch: Epoch(2),
+        node: NodeId(2),
+        attach: AttachId(0),
+        exists: true,
+        end: log.end(),
+        history: vec![LogPosition { epoch: Epoch(1), offset: 0 }],
+        intact: true,
+        complete: true,
+    };
+    core.message_from(CONN, report);
+    // The greater log comes; and in the same turn the next primary attaches this node, with nothing.
+    let bytes = Bytes(log.bytes(0, u32::try_from(log.end().offset).unwrap()).to_vec());
+    let piece = Message::LogPiece { shard: SHARD, epoch: Epoch(2), from: 0, bytes };
+    let order = Message::Attach {
+        shard: SHARD,
+        epoch: Epoch(3),
+        primary: PRIMARY,
+        attach: AttachId(1),
+        since: ConfigVersion(3),
+        expected: log.end(),
+        must_hold: log.end().offset,
+        start: AttachAt::Join(0),
+        live: vec![SegmentId(0)],
+    };
+    for message in [piece, order] {
+        let mut frame = Vec::new();
+        message.encode(&mut frame);
+        let input = Input::Frame { from: CONN, kind: Kind::Message as u8, payload: &frame[FRAME_HEADER_BYTES..] };
+        core.node.step(core.now, input, &mut core.effects);
+    }
+    core.finish();
+    assert!(said(&core).any(|message| matches!(message, Message::Attached { epoch: Epoch(3), .. })));
+    assert!(!core.shell.files.0.contains_key(&FileName::Segment { shard: SHARD, segment: SegmentId(0) }));
 }

@@ -4,6 +4,7 @@ mod common;
 
 use std::time::Duration;
 
+use common::cluster::{Cluster, LIST, member};
 use common::{Core, Files, Heard, SHARD, configuration};
 use kasha_log::{EntryKind, Log, LogConfig, Purpose, entry_bytes};
 use kasha_machine::{Effect, Effects, Endpoint, FileName};
@@ -201,4 +202,52 @@ fn a_joiner_without_room_for_a_segment_gets_it_when_there_is_room() {
         (0..20).for_each(|_| primary.turn(&mut joiner));
     }
     assert!(primary.shipping.all_copied(), "{:?}", primary.shipping.peers()[0].progress());
+}
+
+/// Whether nothing is missing in a node's files, for who reads them now.
+fn is_whole(cluster: &Cluster, node: u16) -> bool {
+    let config = LogConfig { segment_bytes: 1 << 20, memory_max_bytes: 1 << 26, reserve_percent: 5 };
+    Log::load(SHARD, config, cluster.segments(node)).1.damage.is_none()
+}
+
+/// Found by a review: it let go of them at once, and until the words of it came its log passed for one that lacks them.
+#[test]
+fn d4_what_was_freed_while_a_member_was_away_stays_until_it_has_the_words_of_it() {
+    let mut cluster = Cluster::serving();
+    let value = vec![b'x'; 100_000];
+    for sequence in 1..=60 {
+        cluster.update((1, sequence), LIST, &Update::Put { key: b"k", value: &value });
+        cluster.carry();
+    }
+    let before = cluster.segments_on_file(3);
+    cluster.commit(|configuration| configuration.shards[0].members.truncate(2));
+    cluster.settle();
+    cluster.settle();
+    assert!(cluster.segments_on_file(1).len() < before.len(), "none was freed: {before:?}");
+    cluster.commit(|configuration| {
+        let since = configuration.version;
+        configuration.shards[0].members.push(Member { state: MemberState::Joining, since, ..member(3) });
+    });
+    // It is attached; the log does not come yet.
+    let mut is_attached = false;
+    for _ in 0..3 {
+        while let Some(carried) = cluster.on_the_way.pop_front() {
+            let message = Message::decode(&carried.frame[FRAME_HEADER_BYTES..]);
+            is_attached |= matches!(message, Ok(Message::Attached { node: NodeId(3), .. }));
+            if (carried.kind, carried.to) != (Kind::Append, NodeId(3)) {
+                cluster.arrive(carried);
+            }
+        }
+        cluster.tick(30);
+    }
+    assert!(is_attached);
+    assert_eq!(cluster.segments_on_file(3), before);
+    assert!(is_whole(&cluster, 3));
+    for sequence in 1..=3 {
+        cluster.settle();
+        cluster.update((2, sequence), LIST, &Update::Put { key: b"other", value: b"v" });
+    }
+    cluster.settle();
+    assert_eq!(cluster.segments_on_file(3), cluster.segments_on_file(1), "now they go");
+    assert!(is_whole(&cluster, 3));
 }

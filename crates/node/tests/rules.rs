@@ -4,7 +4,8 @@ mod common;
 
 use common::cluster::{Cluster, LIST, member};
 use common::{Core, Files, Heard, SHARD, TABLE, configuration};
-use kasha_log::EntryKind;
+use kasha_exactly_once::ExpiryFloorEntryRef;
+use kasha_log::{EntryKind, Log, LogConfig};
 use kasha_machine::Endpoint;
 use kasha_types::{ClientId, ClusterTime, ConnId, Epoch, ListVersion, NodeId, Slot, TableId};
 use kasha_wire::frame::{FRAME_HEADER_BYTES, Kind};
@@ -533,4 +534,107 @@ fn a_suspect_of_the_newest_table_that_was_dropped_goes() {
         }
     }
     panic!("named {named} times, never dropped");
+}
+
+/// Found by the simulator (`crash` 60, `zombie` 60): it took what follows its end from another member, and served
+/// without what it lacked before that.
+#[test]
+fn r7_2_a_new_primary_that_lacks_older_segments_takes_the_whole_log() {
+    let mut cluster = Cluster::serving();
+    cluster.update((1, 1), LIST, &Update::Increment { key: b"n", delta: 5 });
+    let value = vec![b'x'; 100_000];
+    for sequence in 2..=30 {
+        cluster.update((1, sequence), LIST, &put(format!("key {sequence}").as_bytes(), &value));
+        cluster.carry();
+    }
+    let whole = cluster.segments_on_file(1);
+    // Node 3 loses everything and is copied anew; older segments do not come.
+    cluster.cores[2] = Core::start_with(Files::default(), 1 << 26, |options| {
+        options.core.node = NodeId(3);
+        options.witness_slots = 64;
+    });
+    cluster.commit(|configuration| {
+        let since = configuration.version;
+        configuration.shards[0].members[2] = Member { state: MemberState::Joining, since, ..member(3) };
+    });
+    cluster.it_is(1000);
+    for _ in 0..10 {
+        cluster.tick(30);
+        while let Some(carried) = cluster.on_the_way.pop_front() {
+            let message = Message::decode(&carried.frame[FRAME_HEADER_BYTES..]);
+            if !matches!(message, Ok(Message::CopySegment { .. })) {
+                cluster.arrive(carried);
+            }
+        }
+    }
+    assert!(whole.len() > 2, "{whole:?}");
+    assert_eq!(cluster.segments_on_file(3), whole[whole.len() - 1..], "the live tail and no more");
+    cluster.fail_over_to(3);
+    assert_eq!(cluster.segments_on_file(3), cluster.segments_on_file(1));
+    let mut heard = cluster.update((2, 1), UNRECORDED, &Update::Increment { key: b"n", delta: 1 });
+    cluster.settle();
+    heard.append(&mut cluster.heard(2));
+    assert!(matches!(&heard[..], [Heard::Answer { result, .. }] if result[1..9] == 6_i64.to_le_bytes()), "{heard:?}");
+}
+
+/// What the expiry floors in a node's files say, in order.
+fn floors_on_file(cluster: &Cluster, node: u16) -> Vec<u64> {
+    let config = LogConfig { segment_bytes: 1 << 20, memory_max_bytes: 1 << 26, reserve_percent: 5 };
+    let (log, _) = Log::load(SHARD, config, cluster.segments(node));
+    let entries = log.groups_from(0).flat_map(|group| group.entries);
+    let floors = entries.filter(|(_, entry)| entry.kind == EntryKind::ExpiryFloor);
+    floors.map(|(_, entry)| ExpiryFloorEntryRef::decode(entry.payload).expect("a floor").floor.0).collect()
+}
+
+/// Found by a review: the newest entry is the only one that lives, and it said what its own clients' leases say.
+#[test]
+fn r4_6_a_later_floor_says_no_less_than_an_earlier_one() {
+    let mut cluster = Cluster::serving();
+    assert!(at_once(&cluster.update((1, 1), LIST, &put(b"a", b"1"))));
+    let shorter = |head: &mut BodyHead| head.lease_expiry = ClusterTime(150_000);
+    assert!(at_once(&cluster.send(2, LIST, &Core::body_with((2, 1), 1, None, &put(b"b", b"2"), shorter))));
+    cluster.it_is(600_000);
+    cluster.settle();
+    // Whose lease was the longer one is called expired first.
+    for client in [1, 2] {
+        let (cluster_time, expired) = (ClusterTime(600_000), vec![ClientId(client)]);
+        cluster.on(1, |core| core.message(Message::LeaseVerdict { cluster_time, expired, alive: Vec::new() }));
+        cluster.settle();
+        cluster.settle();
+    }
+    assert_eq!(floors_on_file(&cluster, 3), [200_000, 200_000]);
+}
+
+/// A round, from its beginning to its end. Other frames stay on the way.
+fn round(cluster: &mut Cluster) {
+    cluster.tick(6);
+    for node in [2, 3] {
+        assert!(cluster.carry_one(Kind::Append, 1, node) && cluster.carry_one(Kind::Appended, node, 1));
+    }
+}
+
+/// Found by a review: a witness whose gc was under way when a round began was told no more before the round after that
+/// (decision 0006).
+#[test]
+fn names_that_missed_a_round_wait_for_no_other() {
+    let mut cluster = Cluster::serving();
+    for (client, key) in [(1, b"a"), (2, b"b")] {
+        assert!(at_once(&cluster.update((client, 1), LIST, &put(key, b"v"))));
+        round(&mut cluster);
+    }
+    // The first is named, and that is still on its way; the second waits. So much is written that a round is near, and
+    // it begins.
+    assert!(at_once(&cluster.update((3, 1), LIST, &put(b"long", &[0; 5000]))));
+    cluster.tick(6);
+    let mut named = Vec::new();
+    while let Some(carried) = cluster.on_the_way.pop_front() {
+        if let Ok(Message::Gc { entries, .. }) = Message::decode(&carried.frame[FRAME_HEADER_BYTES..]) {
+            named.extend(entries.iter().map(|entry| entry.rpc.client.0));
+        }
+        if carried.kind != Kind::Append {
+            cluster.arrive(carried);
+        }
+    }
+    named.sort_unstable();
+    assert_eq!(named, [1, 1, 2, 2], "to both witnesses, before that round is over");
 }

@@ -2,7 +2,8 @@
 //! that is written and fsynced, so that a loss of power can be acted out afterwards; a clock that jumps and drifts; a
 //! boot id that changes. Each is off unless its environment variable is set.
 //!
-//! Without the feature every function here does what it wraps, and nothing else.
+//! Without the feature every function here does what it wraps, and nothing else; in tests of this crate it also notes
+//! what is fsynced.
 
 #[cfg(feature = "test-faults")]
 pub(crate) mod clock;
@@ -14,6 +15,30 @@ pub(crate) use recorder::{create, remove, rename, sync, sync_folder, truncate, w
 
 #[cfg(not(feature = "test-faults"))]
 pub(crate) use bare::{create, remove, rename, sync, sync_folder, truncate, write};
+
+/// The inodes that this thread has fsynced, in order: a file looks the same whether the disk has it or not.
+#[cfg(all(test, not(feature = "test-faults")))]
+pub(crate) mod fsynced {
+    use std::cell::RefCell;
+    use std::fs::File;
+    use std::io;
+    use std::os::unix::fs::MetadataExt;
+
+    thread_local! {
+        static INODES: RefCell<Vec<u64>> = const { RefCell::new(Vec::new()) };
+    }
+
+    pub(crate) fn note(file: &File) -> io::Result<()> {
+        let inode = file.metadata()?.ino();
+        INODES.with_borrow_mut(|inodes| inodes.push(inode));
+        Ok(())
+    }
+
+    /// Those since it was asked last.
+    pub(crate) fn take() -> Vec<u64> {
+        INODES.take()
+    }
+}
 
 /// The boot id to take for the kernel's.
 #[cfg(feature = "test-faults")]
@@ -51,11 +76,16 @@ mod bare {
 
     /// Fsyncs a file's content.
     pub(crate) fn sync(file: &File) -> io::Result<()> {
+        #[cfg(test)]
+        super::fsynced::note(file)?;
         file.sync_data()
     }
 
     /// Fsyncs a folder's entries.
     pub(crate) fn sync_folder(path: &Path) -> io::Result<()> {
-        File::open(path)?.sync_all()
+        let folder = File::open(path)?;
+        #[cfg(test)]
+        super::fsynced::note(&folder)?;
+        folder.sync_all()
     }
 }

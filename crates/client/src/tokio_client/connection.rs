@@ -217,3 +217,36 @@ impl Reader {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use tokio::net::TcpListener;
+
+    use super::*;
+
+    /// Found by a review: through a long outage the kernel sent again what was lost, ever more slowly, and nobody
+    /// dialled anew.
+    #[tokio::test]
+    async fn a_connection_whose_peer_is_silent_is_given_up() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let address = listener.local_addr().expect("bound");
+        let (_queue, output) = mpsc::unbounded_channel();
+        let (events, _heard) = mpsc::channel(1);
+        let shared = Arc::new(Shared::default());
+        let (to, cluster) = (Endpoint::Coordinator, None);
+        let dial = Dial { to, link: 1, address, cluster, output, shared: Arc::clone(&shared), events };
+        tokio::spawn(dial.run());
+        let _peer = listener.accept().await.expect("it is dialled");
+        let stream: &TcpStream = loop {
+            match shared.write.get() {
+                Some(write) => break write.as_ref(),
+                None => tokio::task::yield_now().await,
+            }
+        };
+        assert!(sockopt::socket_keepalive(stream).expect("an option"), "though nothing is under way");
+        assert_eq!(sockopt::tcp_keepidle(stream).expect("an option"), SILENCE_MAX);
+        assert_eq!(sockopt::tcp_keepintvl(stream).expect("an option"), SILENCE_MAX);
+        #[cfg(target_os = "linux")]
+        assert_eq!(u128::from(sockopt::tcp_user_timeout(stream).expect("an option")), SILENCE_MAX.as_millis());
+    }
+}

@@ -143,8 +143,82 @@ fn segments(process: &Process, shard: ShardId) -> BTreeMap<SegmentId, &Content> 
 
 #[cfg(test)]
 mod tests {
+    use kasha_machine::Machine;
+    use kasha_types::{ConfigVersion, CoreId, Epoch, Incarnation, LogPosition};
+    use kasha_wire::status::CoreStatus;
+
     use super::*;
     use crate::configurations::tests::configuration;
+    use crate::network::{HostId, ProcessId};
+    use crate::process::{Actor, Running};
+
+    /// A core that says this of its replica, and does nothing.
+    struct Says(ReplicaStatus);
+
+    impl Actor for Says {
+        fn machine(&self) -> &dyn Machine {
+            unreachable!("nothing happens to it")
+        }
+        fn machine_mut(&mut self) -> &mut dyn Machine {
+            unreachable!("nothing happens to it")
+        }
+        fn status(&self) -> Option<CoreStatus> {
+            let (core, incarnation) = (CoreId { node: NodeId(1), core: 0 }, Incarnation(1));
+            let (configuration, replicas) = (ConfigVersion(1), vec![self.0.clone()]);
+            Some(CoreStatus { core, incarnation, configuration, lease: true, replicas, witnesses: Vec::new() })
+        }
+    }
+
+    /// The core of a primary, which has synced up to 100, or of another member.
+    fn process(primary: bool, state: &str, end: u64) -> Process {
+        let replica = ReplicaStatus {
+            shard: ShardId(0),
+            epoch: Epoch(1),
+            primary,
+            state: state.to_owned(),
+            end: LogPosition { epoch: Epoch(1), offset: end },
+            synced: if primary { 100 } else { 0 },
+            unsynced_operations: 0,
+            objects: 0,
+            memory_bytes: 0,
+            memory_max_bytes: 0,
+            clients: 0,
+            completion_records: 0,
+            updates: 0,
+            reads: 0,
+            fast_answers: 0,
+            gated_answers: 0,
+            duplicates_suppressed: 0,
+            refusals: 0,
+            syncs: 0,
+        };
+        let address = std::net::SocketAddr::from(([10, 0, 0, 1], 1));
+        let mut process =
+            Process::new(HostId(0), "core".to_owned(), address, Box::new(|_, _| Err("it runs".to_owned())));
+        process.actor = Some(Running(Box::new(Says(replica))));
+        process
+    }
+
+    /// Found by a sweep (`damaged_files` 4810): by its end it passed for whole, and the only member that was whole was
+    /// damaged next.
+    #[test]
+    fn r5_5_who_is_copied_anew_behind_a_live_tail_is_not_whole() {
+        let configuration = configuration(1, 1, 1);
+        let mut cores = Cores::default();
+        for node in 1..=2_u16 {
+            cores.add(ProcessId(usize::from(node) - 1), CoreId { node: NodeId(node), core: 0 });
+        }
+        let all_hold = |state: &str, end: u64| {
+            let processes = [process(true, "serving", 120), process(false, state, end)];
+            all_hold_what_is_synced(&configuration, &cores, &processes)
+        };
+        assert!(all_hold("following", 100) && all_hold("following, replaying", 100));
+        assert!(!all_hold("following", 99));
+        // As in the transcript `r7_2_joiner_counts_but_is_not_elected`.
+        for state in ["joining: older data is being copied", "waits to be attached", "waits for a primary"] {
+            assert!(!all_hold(state, 100), "{state}");
+        }
+    }
 
     #[test]
     fn a_cluster_that_is_not_whole_has_not_converged() {
