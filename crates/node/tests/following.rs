@@ -104,6 +104,30 @@ fn is_intact(core: &mut Core) -> bool {
     said(core).any(is_report)
 }
 
+/// It is to be the next primary of a log that the other member may hold, too.
+fn promoted() -> Core {
+    let mut core = Core::start(common::Files::default(), 1 << 30);
+    let mut recovering = configuration(3, 2, ShardPhase::Recovering);
+    recovering.shards[0].recover_from = vec![NodeId(1), NodeId(2)];
+    core.message(Message::ConfigurationIs { configuration: recovering });
+    core
+}
+
+/// What that other member says: its log ends here.
+fn report_of(end: LogPosition) -> Message {
+    Message::FenceReport {
+        shard: SHARD,
+        epoch: Epoch(2),
+        node: NodeId(2),
+        attach: AttachId(0),
+        exists: true,
+        end,
+        history: vec![LogPosition { epoch: Epoch(1), offset: 0 }],
+        intact: true,
+        complete: true,
+    }
+}
+
 /// A complete member that holds the primary's whole log, since configuration 1, in attachment 1.
 fn backup(log: &Log) -> Core {
     let mut core = Core::start(common::Files::default(), 1 << 30);
@@ -189,24 +213,8 @@ fn a_group_of_an_epoch_that_its_sender_cannot_know_is_refused() {
 
 #[test]
 fn a_log_piece_from_beyond_what_was_asked_for_is_ignored() {
-    let mut core = Core::start(common::Files::default(), 1 << 30);
-    let mut recovering = configuration(3, 2, ShardPhase::Recovering);
-    recovering.shards[0].recover_from = vec![NodeId(1), NodeId(2)];
-    core.message(Message::ConfigurationIs { configuration: recovering });
-    core.message_from(
-        CONN,
-        Message::FenceReport {
-            shard: SHARD,
-            epoch: Epoch(2),
-            node: NodeId(2),
-            attach: AttachId(0),
-            exists: true,
-            end: LogPosition { epoch: Epoch(1), offset: 1 << 20 },
-            history: vec![LogPosition { epoch: Epoch(1), offset: 0 }],
-            intact: true,
-            complete: true,
-        },
-    );
+    let mut core = promoted();
+    core.message_from(CONN, report_of(LogPosition { epoch: Epoch(1), offset: 1 << 20 }));
     let bytes = Bytes(vec![0]);
     core.message_from(CONN, Message::LogPiece { shard: SHARD, epoch: Epoch(2), from: 1 << 60, bytes });
     assert_eq!(core.shell.stopped, None);
@@ -240,23 +248,9 @@ fn d1_what_was_acknowledged_is_kept_until_the_set_is_whole_without_it() {
 /// Found by a review: such a report let such a piece in, and no segment has so high a number.
 #[test]
 fn a_report_and_a_piece_from_beyond_any_log_are_ignored() {
-    let mut core = Core::start(common::Files::default(), 1 << 30);
-    let mut recovering = configuration(3, 2, ShardPhase::Recovering);
-    recovering.shards[0].recover_from = vec![NodeId(1), NodeId(2)];
-    core.message(Message::ConfigurationIs { configuration: recovering });
+    let mut core = promoted();
     core.tick(25);
-    let report = Message::FenceReport {
-        shard: SHARD,
-        epoch: Epoch(2),
-        node: NodeId(2),
-        attach: AttachId(0),
-        exists: true,
-        end: LogPosition { epoch: Epoch(1), offset: u64::MAX },
-        history: vec![LogPosition { epoch: Epoch(1), offset: 0 }],
-        intact: true,
-        complete: true,
-    };
-    core.message_from(CONN, report);
+    core.message_from(CONN, report_of(LogPosition { epoch: Epoch(1), offset: u64::MAX }));
     core.tick(25);
     core.message_from(CONN, Message::LogPiece { shard: SHARD, epoch: Epoch(2), from: 1 << 60, bytes: Bytes(vec![0]) });
     assert_eq!(core.shell.stopped, None);
@@ -343,22 +337,8 @@ fn r3_1_an_acknowledgement_goes_with_the_replica_that_said_it() {
 #[test]
 fn what_a_turn_writes_is_there_although_a_later_frame_of_it_drops_the_log() {
     let log = their_log(5);
-    let mut core = Core::start(common::Files::default(), 1 << 30);
-    let mut recovering = configuration(3, 2, ShardPhase::Recovering);
-    recovering.shards[0].recover_from = vec![NodeId(1), NodeId(2)];
-    core.message(Message::ConfigurationIs { configuration: recovering });
-    let report = Message::FenceReport {
-        shard: SHARD,
-        epoch: Epoch(2),
-        node: NodeId(2),
-        attach: AttachId(0),
-        exists: true,
-        end: log.end(),
-        history: vec![LogPosition { epoch: Epoch(1), offset: 0 }],
-        intact: true,
-        complete: true,
-    };
-    core.message_from(CONN, report);
+    let mut core = promoted();
+    core.message_from(CONN, report_of(log.end()));
     // The greater log comes; and in the same turn the next primary attaches this node, with nothing.
     let bytes = Bytes(log.bytes(0, u32::try_from(log.end().offset).unwrap()).to_vec());
     let piece = Message::LogPiece { shard: SHARD, epoch: Epoch(2), from: 0, bytes };
