@@ -42,7 +42,10 @@ impl ClientLeases {
             term_millis,
             next: if planted::is_on(Bug::ClientIdsReused) { ClientId(1) } else { reserved },
             inherited_below: reserved,
-            inherited_expiry: now.after_millis(term_millis),
+            inherited_expiry: match planted::is_on(Bug::LeasesNotExtended) {
+                true => ClusterTime(0),
+                false => now.after_millis(term_millis),
+            },
             expiries: BTreeMap::new(),
             sweep_from: ClientId(0),
         }

@@ -12,6 +12,12 @@ pub const FENCE_REPORT: u8 = 33;
 pub const ATTACH: u8 = 34;
 /// `Attached`.
 pub const ATTACHED: u8 = 35;
+/// `SessionOpened`.
+pub const SESSION_OPENED: u8 = 11;
+/// `LeaseRenewed`.
+pub const LEASE_RENEWED: u8 = 13;
+/// `LeaseLost`.
+pub const LEASE_LOST: u8 = 14;
 /// `Heartbeat`.
 pub const HEARTBEAT: u8 = 24;
 /// `HeartbeatAnswer`.
@@ -42,6 +48,9 @@ mod tests {
         let number = |name: &str| Message::TABLE.iter().find(|row| row.0 == name).map(|row| row.1);
         assert_eq!(number("ConfigurationIs"), Some(CONFIGURATION_IS));
         assert_eq!(number("FenceReport"), Some(FENCE_REPORT));
+        assert_eq!(number("SessionOpened"), Some(SESSION_OPENED));
+        assert_eq!(number("LeaseRenewed"), Some(LEASE_RENEWED));
+        assert_eq!(number("LeaseLost"), Some(LEASE_LOST));
         assert_eq!(number("Heartbeat"), Some(HEARTBEAT));
         assert_eq!(number("HeartbeatAnswer"), Some(HEARTBEAT_ANSWER));
         assert_eq!(number("Attach"), Some(ATTACH));

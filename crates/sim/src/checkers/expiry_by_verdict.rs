@@ -1,5 +1,6 @@
-//! Expiry by verdict (R4.6): an expiry floor names clients that the coordinator has called expired, and nobody else; and
-//! that a lease is over is told only when a floor that says so cannot be lost any more.
+//! Expiry by verdict (R4.6, R4.7): an expiry floor names clients that the coordinator has called expired, and nobody else;
+//! that a lease is over is told only when a floor that says so cannot be lost any more; and a lease that was granted runs,
+//! though the coordinator restarts.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,11 +10,14 @@ use kasha_wire::frame::Kind;
 use kasha_wire::{Body, MemberState, Message, Refusal, Refused, RequestView, hot};
 
 use crate::checkers::records::{EXPIRY_FLOOR_ENTRY, entries_in, word};
+use crate::clock::{SimTime, millis};
 use crate::configurations::{Configurations, Cores};
 use crate::network::ProcessId;
 use crate::probes::Probes;
 use crate::tags;
 use crate::world::{Sent, View, Watch};
+
+const LEASE_TAGS: [u8; 4] = [tags::SESSION_OPENED, tags::LEASE_RENEWED, tags::LEASE_LOST, tags::LEASE_VERDICT];
 
 /// Watches floors in the files of cores, and who is told of them.
 #[derive(Debug, Default)]
@@ -21,6 +25,8 @@ pub struct ExpiryByVerdict {
     configurations: Configurations,
     cores: Cores,
     expired: BTreeSet<ClientId>,
+    /// A lease runs for its term from when it was granted, by any clock; by ours, which differ, for half of it.
+    runs_until: BTreeMap<ClientId, SimTime>,
     /// The greatest floor that each replica ever held.
     floors: BTreeMap<(ProcessId, ShardId), ClusterTime>,
     leases: BTreeMap<RpcId, (ShardId, ClusterTime)>,
@@ -54,6 +60,18 @@ impl ExpiryByVerdict {
         }
     }
 
+    fn on_granted(&mut self, client: ClientId, now: SimTime, (from, to): (ClusterTime, ClusterTime)) {
+        self.runs_until.insert(client, now.after(millis(to.0.saturating_sub(from.0) / 2)));
+    }
+
+    fn on_over(&mut self, client: ClientId, now: SimTime) {
+        if let Some(until) = self.runs_until.get(&client).filter(|&&until| now < until) {
+            self.violations.push(format!(
+                "expiry_by_verdict: the coordinator calls the lease of {client} over, which runs beyond {until} (R4.7)"
+            ));
+        }
+    }
+
     /// `epoch` speaks of a floor at or above this update's lease: some committed set of the term holds such a one.
     fn on_told(&mut self, rpc: RpcId, epoch: Epoch) {
         let Some(&(shard, lease)) = self.leases.get(&rpc) else { return };
@@ -74,7 +92,7 @@ impl ExpiryByVerdict {
 }
 
 impl Watch for ExpiryByVerdict {
-    fn sent(&mut self, sent: &Sent<'_>, _view: &View<'_>) {
+    fn sent(&mut self, sent: &Sent<'_>, view: &View<'_>) {
         match Kind::from_number(sent.kind) {
             Some(Kind::Request | Kind::Cancel) => {
                 if let Ok(request) = RequestView::decode(sent.payload)
@@ -90,9 +108,18 @@ impl Watch for ExpiryByVerdict {
                     self.on_told(refused.rpc, refused.epoch);
                 }
             }
-            Some(Kind::Message) if tags::message(sent) == Some(tags::LEASE_VERDICT) => {
-                if let Ok(Message::LeaseVerdict { expired, .. }) = Message::decode(sent.payload) {
-                    self.expired.extend(expired);
+            Some(Kind::Message) if tags::message(sent).is_some_and(|tag| LEASE_TAGS.contains(&tag)) => {
+                match Message::decode(sent.payload) {
+                    Ok(
+                        Message::SessionOpened { client, lease_expiry, cluster_time, .. }
+                        | Message::LeaseRenewed { client, lease_expiry, cluster_time },
+                    ) => self.on_granted(client, view.now, (cluster_time, lease_expiry)),
+                    Ok(Message::LeaseLost { client }) => self.on_over(client, view.now),
+                    Ok(Message::LeaseVerdict { expired, .. }) => {
+                        expired.iter().for_each(|&client| self.on_over(client, view.now));
+                        self.expired.extend(expired);
+                    }
+                    Ok(_) | Err(_) => {}
                 }
             }
             _ => {}
@@ -143,6 +170,17 @@ mod tests {
         watch.expired.insert(ClientId(7));
         watch.on_floor(ProcessId(1), SHARD, floor, &clients);
         assert_eq!(watch.take_violations(), Vec::<String>::new());
+    }
+
+    #[test]
+    fn r4_7_a_lease_that_was_granted_runs() {
+        let mut watch = ExpiryByVerdict::default();
+        watch.on_granted(ClientId(7), SimTime(0), (ClusterTime(1000), ClusterTime(1100)));
+        watch.on_over(ClientId(7), SimTime(millis(51)));
+        watch.on_over(ClientId(8), SimTime(millis(49)));
+        assert_eq!(watch.take_violations(), Vec::<String>::new());
+        watch.on_over(ClientId(7), SimTime(millis(49)));
+        assert_eq!(watch.take_violations().len(), 1);
     }
 
     #[test]
