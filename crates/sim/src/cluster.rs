@@ -18,6 +18,7 @@ use crate::checkers::commutes::Commutes;
 use crate::checkers::counts_grow::CountsGrow;
 use crate::checkers::current_witness_list::CurrentWitnessList;
 use crate::checkers::expiry_by_verdict::ExpiryByVerdict;
+use crate::checkers::floors_bind::FloorsBind;
 use crate::checkers::flushed_in_time::{self, Blackouts, FlushedInTime};
 use crate::checkers::gates_respected::GatesRespected;
 use crate::checkers::intact_members::IntactMembers;
@@ -199,6 +200,7 @@ fn watch(world: &mut World, shape: &Shape, all: &Configurations, cores: &Cores, 
     world.add_watcher(Box::new(CountsGrow::default()));
     world.add_watcher(Box::new(OneGroup::default()));
     world.add_watcher(Box::new(WitnessKeeps::default()));
+    world.add_watcher(Box::new(FloorsBind::default()));
     let (configurations, cores, records) = three();
     let forgets = blackouts.map(|&(_, age_max)| age_max);
     if let Some((at, age_max)) = blackouts {

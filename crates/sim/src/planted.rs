@@ -54,6 +54,7 @@ pub const CAUGHT: &[Caught] = &[
     caught(Bug::FloorRefusalUngated, Scenario::ClientLeases, 40, "expiry_by_verdict"),
     caught(Bug::FloorSettledEarly, Scenario::ClientLeases, 40, "expiry_by_verdict"),
     caught(Bug::FloorIgnoredInReplay, Scenario::ClientLeases, 40, "linearizable_keys"),
+    caught(Bug::FloorIgnoredByWitness, Scenario::ClientLeases, 20, "floors_bind"),
     caught(Bug::LeasesNotExtended, Scenario::BlackoutReplicated, 40, "expiry_by_verdict"),
     caught(Bug::ClientIdsReused, Scenario::CoordinatorOutage, 10, "counts_grow"),
     caught(Bug::ClusterTimeReused, Scenario::CoordinatorOutage, 20, "counts_grow"),

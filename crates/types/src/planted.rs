@@ -71,6 +71,8 @@ bugs! {
     FloorSettledEarly = "floor_settled_early",
     /// R4.6: replay runs what the floor refuses.
     FloorIgnoredInReplay = "floor_ignored_in_replay",
+    /// R4.6: a witness takes what a floor refuses that it was told of.
+    FloorIgnoredByWitness = "floor_ignored_by_witness",
     /// R4.7: a restarted coordinator takes the leases that were granted before for over.
     LeasesNotExtended = "leases_not_extended",
     /// R4.7: a restarted coordinator grants client ids from the first one on.

@@ -289,7 +289,7 @@ impl Witness {
         if body.len() > WITNESS_BODY_BYTES_MAX {
             return Err(Why::TooLarge);
         }
-        if lease_expiry <= self.floor {
+        if lease_expiry <= self.floor && !planted::is_on(Bug::FloorIgnoredByWitness) {
             return Err(Why::LeaseExpired);
         }
         let (mut count, mut held) = (0, 0);

@@ -8,6 +8,7 @@ pub mod counts_grow;
 pub mod current_witness_list;
 pub mod executed_once;
 pub mod expiry_by_verdict;
+pub mod floors_bind;
 pub mod flushed_in_time;
 pub mod gates_respected;
 pub mod intact_members;

@@ -1,0 +1,130 @@
+//! Floors bind (R4.6): a witness that was told of an expiry floor takes nothing more that the floor refuses.
+//!
+//! It has been told when it answers the gc that says so: before that it may not have heard of the list. What came before
+//! may be answered after; a witness that restarts has forgotten the floor, and is told again.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use kasha_types::{ClusterTime, ListVersion, RpcId, ShardId};
+use kasha_wire::frame::Kind;
+use kasha_wire::{Body, Message, Recorded, RecordedVerdict, RequestView, hot};
+
+use crate::network::ProcessId;
+use crate::probes::Probes;
+use crate::tags;
+use crate::world::{Arrived, Sent, View, Watch};
+
+/// Watches what witnesses are told and what they answer.
+#[derive(Debug, Default)]
+pub struct FloorsBind {
+    floors: BTreeMap<(ProcessId, ShardId, ListVersion), ClusterTime>,
+    /// Of gcs that are not answered, by their round.
+    named: BTreeMap<(ProcessId, ShardId, ListVersion, u64), ClusterTime>,
+    /// Came before any floor that refuses them.
+    in_time: BTreeSet<(ProcessId, ListVersion, RpcId)>,
+    /// Came after such a floor only.
+    late: BTreeSet<(ProcessId, ListVersion, RpcId)>,
+    violations: Vec<String>,
+    checked: u64,
+}
+
+impl FloorsBind {
+    fn on_floor(&mut self, instance: (ProcessId, ShardId, ListVersion), floor: ClusterTime) {
+        let known = self.floors.entry(instance).or_default();
+        *known = floor.max(*known);
+    }
+
+    fn on_record(&mut self, (at, shard, list): (ProcessId, ShardId, ListVersion), rpc: RpcId, lease: ClusterTime) {
+        let is_refused = self.floors.get(&(at, shard, list)).is_some_and(|&floor| lease <= floor);
+        let id = (at, list, rpc);
+        if !is_refused {
+            self.in_time.insert(id);
+        } else if !self.in_time.contains(&id) && self.late.insert(id) {
+            self.checked += 1;
+        }
+    }
+
+    fn on_accepted(&mut self, by: ProcessId, list: ListVersion, rpc: RpcId) {
+        if self.late.contains(&(by, list, rpc)) {
+            self.violations.push(format!(
+                "floors_bind: {by:?} accepted {rpc} under {list}, though it had been told of a floor that refuses it (R4.6)"
+            ));
+        }
+    }
+}
+
+impl Watch for FloorsBind {
+    fn arrived(&mut self, arrived: &Arrived<'_>, _view: &View<'_>) {
+        if arrived.kind == Kind::Record as u8 {
+            if let Ok(request) = RequestView::decode(arrived.payload)
+                && let Ok(body) = Body::decode(request.body)
+            {
+                let instance = (arrived.at, request.envelope.shard, request.envelope.list);
+                self.on_record(instance, body.head.rpc, body.head.lease_expiry);
+            }
+        } else if arrived.kind == Kind::Message as u8
+            && arrived.payload.first() == Some(&tags::GC)
+            && let Ok(Message::Gc { shard, list, floor, round, .. }) = Message::decode(arrived.payload)
+        {
+            self.named.insert((arrived.at, shard, list, round), floor);
+        }
+    }
+
+    fn sent(&mut self, sent: &Sent<'_>, _view: &View<'_>) {
+        if sent.kind == Kind::Recorded as u8
+            && let Ok(recorded) = hot::decode_small::<Recorded>(sent.payload)
+            && recorded.verdict == RecordedVerdict::Accepted
+        {
+            self.on_accepted(sent.from, recorded.list, recorded.rpc);
+        }
+        if tags::message(sent) == Some(tags::GC_DONE)
+            && let Ok(Message::GcDone { shard, list, round, .. }) = Message::decode(sent.payload)
+            && let Some(floor) = self.named.remove(&(sent.from, shard, list, round))
+        {
+            self.on_floor((sent.from, shard, list), floor);
+        }
+    }
+
+    fn started(&mut self, process: ProcessId, _view: &View<'_>) {
+        self.floors.retain(|(of, ..), _| *of != process);
+        self.named.retain(|(of, ..), _| *of != process);
+        self.late.retain(|(of, ..)| *of != process);
+        self.in_time.retain(|(of, ..)| *of != process);
+    }
+
+    fn take_violations(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.violations)
+    }
+
+    fn report(&self, probes: &mut Probes) {
+        probes.add("claims checked: floors at witnesses", self.checked);
+    }
+
+    fn as_any(&mut self) -> &mut dyn std::any::Any {
+        self
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::checkers::records::tests::{RPC, SHARD};
+
+    #[test]
+    fn r4_6_what_a_floor_refuses_is_taken_only_if_it_came_before() {
+        const LIST: ListVersion = ListVersion(1);
+        let (mut watch, at) = (FloorsBind::default(), |process| (ProcessId(process), SHARD, LIST));
+        for (process, lease) in [(1, 40), (2, 60)] {
+            watch.on_floor(at(process), ClusterTime(50));
+            watch.on_record(at(process), RPC, ClusterTime(lease));
+        }
+        watch.on_record(at(3), RPC, ClusterTime(40));
+        watch.on_floor(at(3), ClusterTime(50));
+        watch.on_record(at(3), RPC, ClusterTime(40));
+        watch.on_accepted(ProcessId(2), LIST, RPC);
+        watch.on_accepted(ProcessId(3), LIST, RPC);
+        assert_eq!(watch.take_violations(), Vec::<String>::new());
+        watch.on_accepted(ProcessId(1), LIST, RPC);
+        assert_eq!(watch.take_violations().len(), 1);
+    }
+}
