@@ -160,8 +160,8 @@ impl Tracker {
         let client = self.clients.get(request.rpc.client);
         // Leases bind new updates only: whatever is known is answered first (pitfall 5).
         if let Some(client) = client {
-            let is_compared = origin == Origin::Client || !planted::is_on(Bug::ReplayIgnoresAcknowledgement);
-            if sequence.0 < client.acknowledged.0 && is_compared {
+            let is_ignored = planted::is_on(Bug::ReplayIgnoresAcknowledgement) || planted::is_on(Bug::StaleReplayed);
+            if sequence.0 < client.acknowledged.0 && !(is_ignored && origin == Origin::Replay) {
                 return LookUp::Stale;
             }
             if let Some(entry) = client.outstanding.find(sequence) {

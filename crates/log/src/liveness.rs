@@ -38,6 +38,12 @@ impl Log {
         self.retired.front().filter(|(_, said_at)| *said_at <= synced_offset).map(|&(id, _)| id)
     }
 
+    /// Whether an entry of this log says that a segment is freed that is still here.
+    #[must_use]
+    pub fn says_freed(&self, id: SegmentId) -> bool {
+        self.sealed.get(&id).is_some_and(|segment| segment.retired)
+    }
+
     /// Lets go of a retired segment. Its bytes can be read until [`Log::bury`]; replay no longer sees it.
     ///
     /// # Panics

@@ -251,7 +251,8 @@ impl Replica {
     }
 
     /// Lets go of what the primary freed while we were away: the tombstones of what is in there may be gone by now. Not
-    /// before the log names it as freed, or it would pass for missing wherever this copy is read.
+    /// before the log names it as freed, or it would pass for missing wherever this copy is read. What our own log says is
+    /// freed goes like everywhere, when that is synced: a log that is cut before the word needs it again (R4.4).
     fn forget_gone(&mut self, core: &mut Core) {
         let Self { log, role: Role::Backup(backup), .. } = self else { return };
         if backup.attached.is_none() || backup.gone.is_empty() || self.held < backup.must_hold {
@@ -259,7 +260,7 @@ impl Replica {
         }
         let mut gone = std::mem::take(&mut backup.gone);
         let head = log.segments().map(|(id, _)| id).max();
-        gone.retain(|id| Some(*id) != head && log.segments().any(|(held, _)| held == *id));
+        gone.retain(|&id| Some(id) != head && log.segments().any(|(held, _)| held == id) && !log.says_freed(id));
         for &segment in &gone {
             self.log.forget(segment);
             self.remove_later(core, segment);

@@ -76,7 +76,6 @@ fn describe_witnesses(witnesses: &[CoreId], answers: &[WitnessAnswer]) -> String
 
 /// Where a term is.
 #[derive(Debug)]
-#[expect(clippy::large_enum_variant, reason = "a term serves for nearly all of its life, and is boxed as a whole")]
 pub(crate) enum Stage {
     /// Members of the set that last served promise our epoch and report.
     Fencing { election: Election, asked: Option<Tick> },

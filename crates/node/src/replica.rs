@@ -138,7 +138,7 @@ impl Replica {
     /// What the state of the files says of what they held (R5.5).
     fn judge_load(&mut self, report: &LoadReport, seen: Vec<SegmentId>, out: &mut Effects) {
         let end = self.log.end().offset;
-        let lost_acknowledged = end < self.meta.acknowledged;
+        let lost_acknowledged = end < self.meta.acknowledged && !planted::is_on(Bug::AcknowledgedEndIgnored);
         for (is_so, probe) in [
             (lost_acknowledged, Probe::AcknowledgedLost),
             (report.torn_bytes > 0, Probe::TornTail),

@@ -91,7 +91,6 @@ pub(crate) struct Serving {
     asked_older_than: ClusterTime,
     lease_scan: ScanCursor,
     pending_floor: Option<PendingFloor>,
-    pending_version_floor: Option<u64>,
     /// Segments were freed, or one was filled: some tombstones may be needed no more.
     graves_due: bool,
     /// The segment that was being filled at the last housekeeping.
@@ -127,7 +126,6 @@ impl Serving {
             asked_older_than: ClusterTime(0),
             lease_scan: ScanCursor::default(),
             pending_floor: None,
-            pending_version_floor: None,
             graves_due: true,
             filling: SegmentId(0),
             housekeeping_at: Tick(0),
@@ -163,7 +161,7 @@ impl Serving {
     /// Up to where our own work waits for a sync.
     pub fn wanted_synced(&self) -> u64 {
         let floor = self.pending_floor.as_ref().map(|pending| pending.end);
-        [self.closing_at, floor, self.pending_version_floor].into_iter().flatten().max().unwrap_or(0)
+        [self.closing_at, floor].into_iter().flatten().max().unwrap_or(0)
     }
 
     pub fn list_is_closed(&self, synced: u64) -> bool {
@@ -316,7 +314,7 @@ impl Replica {
 
     fn keep_house(&mut self, core: &mut Core, synced: u64, out: &mut Effects) {
         self.free_segments(core, synced);
-        self.drop_tombstones(core, synced);
+        self.drop_tombstones(core);
         self.expire_operation_keys(core);
         self.settle_floor(core, synced);
         self.drop_tables(core);
@@ -325,6 +323,7 @@ impl Replica {
 
     /// Segments without a live byte are freed here, and, when the word of it is synced, everywhere (section 5).
     fn free_segments(&mut self, core: &mut Core, synced: u64) {
+        let synced = if planted::is_on(Bug::FreedBeforeSynced) { u64::MAX } else { synced };
         let epoch = self.meta.promised;
         self.known_synced = self.known_synced.max(synced);
         let retired = self.log.retired(synced).is_some();
@@ -340,33 +339,28 @@ impl Replica {
         }
     }
 
-    fn drop_tombstones(&mut self, core: &mut Core, synced: u64) {
+    /// Tombstones that name only segments that are gone: a version floor takes over, and whoever is told a version that it
+    /// decides waits for its entry ([`kasha_store::Store::newest`], R4.8).
+    fn drop_tombstones(&mut self, core: &mut Core) {
         let epoch = self.meta.promised;
-        if self.serving_mut().pending_version_floor.is_some_and(|end| end > synced) {
-            return;
-        }
-        let settled = self.serving_mut().pending_version_floor.take().is_some();
-        if !settled && !std::mem::take(&mut self.serving_mut().graves_due) {
+        if !std::mem::take(&mut self.serving_mut().graves_due) {
             return;
         }
         let Self { log, state, .. } = self;
         let held: Vec<_> = log.segments().map(|(id, _)| id).collect();
         let is_gone = |id| held.binary_search(&id).is_err();
+        let Some(floor) = state.store.wanted_version_floor(is_gone) else { return };
+        let Ok(mut group) = log.begin(epoch, entry_bytes(8), Purpose::Own) else { return };
+        let (at, payload) = group.entry(EntryKind::VersionFloor, 8);
+        payload.copy_from_slice(&floor.to_le_bytes());
+        group.commit();
+        hit(Probe::VersionFloor);
         let dead = &mut core.scratch.dead;
         dead.clear();
-        if settled {
-            state.store.drop_graves(is_gone, |at| dead.push(at));
-        } else if let Some(floor) = state.store.wanted_version_floor(is_gone) {
-            let Ok(mut group) = log.begin(epoch, entry_bytes(8), Purpose::Own) else { return };
-            let (at, payload) = group.entry(EntryKind::VersionFloor, 8);
-            payload.copy_from_slice(&floor.to_le_bytes());
-            let end = group.commit().end.offset;
-            hit(Probe::VersionFloor);
-            state.store.replay_version_floor(at, &floor.to_le_bytes(), |at| dead.push(at));
-            self.serving_mut().pending_version_floor = Some(end);
-        }
-        for at in core.scratch.dead.drain(..) {
-            self.log.kill(at);
+        state.store.replay_version_floor(at, &floor.to_le_bytes(), |at| dead.push(at));
+        state.store.drop_graves(is_gone, |at| dead.push(at));
+        for at in dead.drain(..) {
+            log.kill(at);
         }
     }
 

@@ -68,7 +68,12 @@ impl ShardState {
                 self.store.drop_table(log, table, |at| dead.push(at));
                 dead.push(at);
             }
-            EntryKind::EpochStart | EntryKind::Digest | EntryKind::SegmentFreed => {}
+            // What killed its entries stands before the word, but may be gone from here, which its file is not yet.
+            EntryKind::SegmentFreed => {
+                let segment = entry.payload.first_chunk::<4>().expect("our own freed segment");
+                self.forget_segment(log, SegmentId(u32::from_le_bytes(*segment)));
+            }
+            EntryKind::EpochStart | EntryKind::Digest => {}
         }
     }
 
@@ -176,4 +181,46 @@ pub(crate) fn is_operation_key(log: &Log, place: Place, slot: kasha_types::Slot,
     let entry = log.entry(EntryOffset(place.0));
     let record = OperationKeyRecord::decode(entry.payload).expect("our own operation key");
     record.slot == slot && record.operation_key == key
+}
+
+#[cfg(test)]
+mod tests {
+    use kasha_log::{LogConfig, Purpose, SEGMENT_BYTES_MIN};
+    use kasha_types::{Epoch, ShardId};
+    use kasha_wire::Update;
+
+    use super::*;
+
+    /// A member that was away may never have had the tombstone by which a key of such a segment died.
+    #[test]
+    fn r4_4_a_replay_forgets_what_the_log_says_is_freed() {
+        let config = LogConfig { segment_bytes: SEGMENT_BYTES_MIN, memory_max_bytes: 1 << 18, reserve_percent: 5 };
+        let (mut log, mut state) = (Log::new(ShardId(0), config), ShardState::default());
+        let update = |log: &mut Log, state: &mut ShardState, update: &Update<'_>| {
+            let mut dead = Vec::new();
+            let mut group = log.begin(Epoch(1), 1024, Purpose::Own).expect("room");
+            let _ = state.store.execute(&mut group, TableId(1), update, &mut Vec::new(), &mut dead);
+            group.commit();
+            dead.into_iter().for_each(|at| log.kill(at));
+        };
+        update(&mut log, &mut state, &Update::Put { key: b"k", value: b"v" });
+        while log.segments().count() < 2 {
+            let mut group = log.begin(Epoch(1), 1024, Purpose::Own).expect("room");
+            group.entry(EntryKind::EpochStart, 900);
+            group.commit();
+        }
+        let replayed = |log: &Log| {
+            let mut state = ShardState::default();
+            let entries = log.groups_from(0).flat_map(|group| group.entries);
+            let present = entries.filter(|(_, entry)| entry.kind != EntryKind::Tombstone);
+            present.for_each(|(at, _)| state.replay(log, at, &mut Vec::new()));
+            state.store.newest(log, TableId(1), b"k")
+        };
+        update(&mut log, &mut state, &Update::Delete { key: b"k" });
+        assert!(replayed(&log).is_some());
+        let mut group = log.begin(Epoch(1), 64, Purpose::Own).expect("room");
+        group.segment_freed(SegmentId(0));
+        group.commit();
+        assert_eq!(replayed(&log), None);
+    }
 }

@@ -172,10 +172,9 @@ impl Primary {
     }
 }
 
-/// Found by a review: the parts that had come were thrown away with the last one, and only that was sent again, for ever.
-#[test]
-fn a_joiner_without_room_for_a_segment_gets_it_when_there_is_room() {
-    let mut joiner = Core::start(Files::default(), 4 << 20); // four segments of 1 MiB, and two of slack
+/// A member that joins the scripted primary.
+fn joiner(memory_max_bytes: u64) -> Core {
+    let mut joiner = Core::start(Files::default(), memory_max_bytes);
     let mut config = configuration(1, 1, ShardPhase::Serving);
     config.faults = 1;
     config.shards[0].primary = PRIMARY.node;
@@ -183,6 +182,13 @@ fn a_joiner_without_room_for_a_segment_gets_it_when_there_is_room() {
     config.shards[0].members =
         vec![member(PRIMARY.node, MemberState::Complete), member(JOINER.node, MemberState::Joining)];
     joiner.message(Message::ConfigurationIs { configuration: config });
+    joiner
+}
+
+/// Found by a review: the parts that had come were thrown away with the last one, and only that was sent again, for ever.
+#[test]
+fn a_joiner_without_room_for_a_segment_gets_it_when_there_is_room() {
+    let mut joiner = joiner(4 << 20); // four segments of 1 MiB, and two of slack
     let mut primary = Primary::new();
     (0..100).for_each(|_| primary.turn(&mut joiner));
     assert!(!primary.shipping.all_copied(), "there is no room for all of it");
@@ -202,6 +208,36 @@ fn a_joiner_without_room_for_a_segment_gets_it_when_there_is_room() {
         (0..20).for_each(|_| primary.turn(&mut joiner));
     }
     assert!(primary.shipping.all_copied(), "{:?}", primary.shipping.peers()[0].progress());
+}
+
+/// Found by the simulator, `rebuild` 324, with the checker `freed_when_synced`: a member let go of what its primary had freed by
+/// a word that other members lacked. A log that was cut before that word was a copy with a hole.
+#[test]
+fn r4_4_what_a_primary_freed_stays_at_a_member_until_the_word_of_it_is_synced() {
+    let mut member = joiner(64 << 20);
+    let mut primary = Primary::new();
+    (0..100).for_each(|_| primary.turn(&mut member));
+    assert!(primary.shipping.all_copied());
+    // The next term begins with a log that says so, and with a member that nobody hears.
+    primary.say(entry_bytes(4), |group| {
+        group.segment_freed(SegmentId(0));
+    });
+    primary.log.free(SegmentId(0));
+    let silent = CoreId { node: NodeId(3), core: 0 };
+    let of_set = |core| MemberCore { core, joining: false, since: ConfigVersion(2), incarnation: Incarnation(1) };
+    primary.shipping = Shipping::new(SHARD, Epoch(2), PRIMARY, Pace::default(), 0);
+    primary.shipping.set_members([of_set(JOINER), of_set(silent)]);
+    (0..100).for_each(|_| primary.turn(&mut member));
+    assert_eq!(primary.shipping.peers()[0].acknowledged(), primary.log.end().offset, "it holds the word");
+    assert!(segments(&member.shell.files).contains(&SegmentId(0)), "the word is not synced");
+    primary.shipping.set_members([of_set(JOINER)]);
+    for _ in 0..20 {
+        primary.say(64, |group| {
+            group.entry(EntryKind::EpochStart, 0);
+        });
+        (0..20).for_each(|_| primary.turn(&mut member));
+    }
+    assert!(!segments(&member.shell.files).contains(&SegmentId(0)), "now it goes");
 }
 
 /// Whether nothing is missing in a node's files, for who reads them now.

@@ -20,6 +20,7 @@ use crate::checkers::current_witness_list::CurrentWitnessList;
 use crate::checkers::expiry_by_verdict::ExpiryByVerdict;
 use crate::checkers::floors_bind::FloorsBind;
 use crate::checkers::flushed_in_time::{self, Blackouts, FlushedInTime};
+use crate::checkers::freed_when_synced::FreedWhenSynced;
 use crate::checkers::gates_respected::GatesRespected;
 use crate::checkers::intact_members::IntactMembers;
 use crate::checkers::leases_lapse::LeasesLapse;
@@ -193,6 +194,7 @@ fn watch(world: &mut World, shape: &Shape, all: &Configurations, cores: &Cores, 
     let (configurations, cores, _) = three();
     world.add_watcher(Box::new(Commutes::new(configurations.clone(), cores.clone(), shape.segment_bytes)));
     world.add_watcher(Box::new(ReadsWait::new(configurations.clone(), cores.clone(), shape.segment_bytes)));
+    world.add_watcher(Box::new(FreedWhenSynced::new(configurations.clone(), cores.clone(), shape.segment_bytes)));
     world.add_watcher(Box::new(IntactMembers::default().forgetting(blackouts.is_some())));
     world.add_watcher(Box::new(LeasesLapse::new(configurations.clone(), cores.clone())));
     world.add_watcher(Box::new(AcknowledgedOutcomes::new(configurations.clone())));

@@ -9,10 +9,15 @@ use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
 
 use kasha_machine::{Disk, FileName, Rng};
-use kasha_types::ShardId;
+use kasha_types::{SegmentId, ShardId};
 
 const PAGE_BYTES: usize = 4096;
 const SECTOR_BYTES: usize = 512;
+
+/// In a replica's marks: the end that was surely acknowledged.
+const NOTED_AT: u64 = 24;
+/// In a group's header: its own place in the log.
+const GROUP_OFFSET_AT: u64 = 16;
 
 type Page = [u8; PAGE_BYTES];
 
@@ -238,32 +243,52 @@ impl SimDisk {
         self.cached = self.durable.clone();
     }
 
-    /// The files whose damage a process can tell from what a crash leaves: not the head of a log, whose end may be torn.
+    /// The files whose damage a process can tell from what a crash leaves. Of a log's newest segment, whose end may be torn,
+    /// only what the replica's marks say was acknowledged.
     #[must_use]
     pub fn damageable(&self) -> Vec<FileName> {
-        let head = |shard: ShardId| {
-            let segments = self.cached.keys().filter_map(|file| match file {
-                FileName::Segment { shard: of, segment } if *of == shard => Some(*segment),
-                _ => None,
-            });
-            segments.max()
-        };
-        let is_damageable = |file: &FileName| match *file {
-            FileName::Segment { shard, segment } => head(shard) != Some(segment),
+        let is_damageable = |file: FileName| match file {
+            FileName::Segment { shard, segment } => {
+                self.is_sealed(shard, segment) || self.acknowledged_within(shard, file) > 0
+            }
             FileName::Replica(_) | FileName::Witness { .. } | FileName::WitnessMode { .. } | FileName::Core => true,
             FileName::Coordinator(_) => false,
         };
-        self.cached
-            .iter()
-            .filter(|(file, content)| is_damageable(file) && !content.is_empty())
-            .map(|(&f, _)| f)
-            .collect()
+        let files = self.cached.iter().filter(|(file, content)| is_damageable(**file) && !content.is_empty());
+        files.map(|(&file, _)| file).collect()
     }
 
-    /// A file is gone, or begins with something else.
+    /// Whether a log goes on behind this segment.
+    #[must_use]
+    pub fn is_sealed(&self, shard: ShardId, segment: SegmentId) -> bool {
+        let newer = |file: &FileName| match *file {
+            FileName::Segment { shard: of, segment: other } => of == shard && other > segment,
+            _ => false,
+        };
+        self.cached.keys().any(newer)
+    }
+
+    /// Bytes of a segment that its replica has noted as acknowledged (R5.5), by the documented layouts of both files.
+    fn acknowledged_within(&self, shard: ShardId, segment: FileName) -> u64 {
+        let number = |file: FileName, at: u64| {
+            let bytes = self.cached.get(&file)?.read(at, 8);
+            Some(u64::from_le_bytes(bytes.try_into().ok()?))
+        };
+        let (noted, base) = (number(FileName::Replica(shard), NOTED_AT), number(segment, GROUP_OFFSET_AT));
+        noted.zip(base).map_or(0, |(noted, base)| noted.saturating_sub(base))
+    }
+
+    /// A file is gone, or begins with something else, or lacks its end.
     pub fn damage(&mut self, file: FileName, rng: &mut Rng) {
         self.settle();
-        if rng.chance(1, 2) {
+        let shortest = match file {
+            FileName::Segment { shard, .. } if rng.chance(1, 2) => self.acknowledged_within(shard, file),
+            _ => 0,
+        };
+        let len = self.cached.get(&file).map_or(0, Content::len);
+        if shortest > 0 {
+            self.truncate(file, rng.below(shortest.min(len)));
+        } else if rng.chance(1, 2) {
             self.remove(file);
         } else {
             self.write(file, 0, &rng.next_u64().to_le_bytes());

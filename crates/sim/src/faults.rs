@@ -296,10 +296,16 @@ impl Nemesis {
             return;
         }
         world.kill(node);
-        if world.damage(node, |_| true) {
+        let damaged = world.damage(node, |_| true);
+        if damaged.is_some() {
             world.probes.hit("nemesis: damaged file");
             self.lost_at = Some(world.now);
         }
+        // Who is back within its lease is a member still, and asked for what it has. (A witness that is asked for what it
+        // lost could be the only one: then a link that is bad just now would be one failure too many.)
+        let is_of_a_log = matches!(damaged, Some(FileName::Segment { .. } | FileName::Replica(_)));
+        let soon = is_of_a_log && self.rng.chance(1, 2);
+        let time = if soon { self.rng.below(self.lease / 4) } else { time };
         self.later(world.now.after(time), Step::Start(node));
     }
 
@@ -317,7 +323,7 @@ impl Nemesis {
             FileName::Witness { shard: of, .. } | FileName::WitnessMode { shard: of, .. } => of == shard,
             FileName::Segment { .. } | FileName::Replica(_) | FileName::Core | FileName::Coordinator(_) => false,
         };
-        if world.damage(witness, of_witness) {
+        if world.damage(witness, of_witness).is_some() {
             world.probes.hit("nemesis: damaged witness");
             self.lost_at = Some(world.now);
         }

@@ -320,20 +320,27 @@ impl World {
         self.hosts[host.0].clock = Clock::drawn(&mut self.rng);
     }
 
-    /// Damages a file of a dead host, one of these whose loss it can tell from a crash: not the end of a log, nor a single
-    /// slot of a witness. False: it has none yet.
-    pub fn damage(&mut self, host: HostId, is_one: impl Fn(&FileName) -> bool) -> bool {
+    /// Damages a file of a dead host, one of these whose loss it can tell from a crash: not a single slot of a witness. None:
+    /// it has none yet. Of a long log nearly every file is a sealed segment; so every other time it is none.
+    pub fn damage(&mut self, host: HostId, is_one: impl Fn(&FileName) -> bool) -> Option<FileName> {
         let mut files: Vec<(ProcessId, FileName)> = Vec::new();
         for &id in &self.hosts[host.0].processes {
             let damageable = self.processes[id.0].disk.damageable().into_iter().filter(&is_one);
             files.extend(damageable.map(|file| (id, file)));
         }
+        let is_sealed = |&(id, file): &(ProcessId, FileName)| match file {
+            FileName::Segment { shard, segment } => self.processes[id.0].disk.is_sealed(shard, segment),
+            _ => false,
+        };
+        if self.rng.chance(1, 2) && !files.iter().all(is_sealed) {
+            files.retain(|file| !is_sealed(file));
+        }
         if files.is_empty() {
-            return false;
+            return None;
         }
         let &(id, file) = self.rng.pick(&files);
         self.processes[id.0].disk.damage(file, &mut self.rng);
-        true
+        Some(file)
     }
 
     /// Tells those who watch that every machine is about to lose power, while they can still look at the disks.

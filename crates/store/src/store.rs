@@ -104,10 +104,11 @@ impl Store {
     /// that may still be lost decides no version that anybody is told (R4.8).
     #[must_use]
     pub fn newest(&self, log: &Log, table: TableId, key: &[u8]) -> Option<EntryOffset> {
+        let floor = self.floor_entry.filter(|_| !planted::is_on(Bug::VersionFloorUngated));
         match self.find(log, table, key) {
             Some(Found::Object(at, _)) => Some(at),
-            Some(Found::Tombstone(at, _)) if !planted::is_on(Bug::DeletedKeyUngated) => Some(at).max(self.floor_entry),
-            Some(Found::Tombstone(..)) | None => self.floor_entry,
+            Some(Found::Tombstone(at, _)) if !planted::is_on(Bug::DeletedKeyUngated) => Some(at).max(floor),
+            Some(Found::Tombstone(..)) | None => floor,
         }
     }
 
@@ -175,7 +176,7 @@ impl Store {
         }
     }
 
-    /// The version floor that must be logged and synced before [`Store::drop_graves`] may run: some tombstones name only
+    /// The version floor that must be logged before [`Store::drop_graves`] may run: some tombstones name only
     /// segments that are gone. `None`: nothing to drop.
     #[must_use]
     pub fn wanted_version_floor(&self, is_gone: impl Fn(SegmentId) -> bool) -> Option<u64> {
@@ -184,13 +185,13 @@ impl Store {
     }
 
     /// Forgets the tombstones before the version floor's entry and at or below the floor that name only segments that are gone.
-    /// The entry is synced: versions of these keys go on above it (R4.8). `dead`: their entries.
+    /// Versions of these keys go on above it, told once it is synced ([`Store::newest`], R4.8). `dead`: their entries.
     pub fn drop_graves(&mut self, is_gone: impl Fn(SegmentId) -> bool, mut dead: impl FnMut(EntryOffset)) {
-        let (floor, synced) = (self.version_floor, self.floor_entry);
+        let (floor, floor_entry) = (self.version_floor, self.floor_entry);
         let index = &mut self.index;
         self.graves.retain(|grave| {
             // One that was written after the floor's entry may be unsynced: who asks for the key must still wait for it (C1).
-            if grave.version > floor || Some(grave.at) > synced || !names_only_gone(grave, &is_gone) {
+            if grave.version > floor || Some(grave.at) > floor_entry || !names_only_gone(grave, &is_gone) {
                 return true;
             }
             // A key that was created again leads to its object; its old tombstone is dead all the same.

@@ -55,12 +55,18 @@ bugs! {
     DuplicateUngated = "duplicate_ungated",
     /// E3, R4.4: an acknowledgement frees the record of the first update above it, too.
     RecordFreedEarly = "record_freed_early",
+    /// R4.4, D4: a segment goes before what killed its entries, and the word of it, are synced.
+    FreedBeforeSynced = "freed_before_synced",
     /// R4.5: a replayed request is not compared with the acknowledgement of this shard's log.
     ReplayIgnoresAcknowledgement = "replay_ignores_acknowledgement",
+    /// R4.5: the same, and its record is taken in as a log's is, which no assertion minds.
+    StaleReplayed = "stale_replayed",
     /// R4.5: a replayed request's acknowledgement is believed.
     ReplayAcknowledges = "replay_acknowledges",
     /// R4.5, E1: a replayed request is run without being looked up.
     ReplayWithoutLookUp = "replay_without_look_up",
+    /// R4.5, E1: the same, and its record is taken in as a log's is, which no assertion minds.
+    ReplayedTwice = "replayed_twice",
     /// R4.6: an expired client's records go without a floor.
     ExpiryWithoutFloor = "expiry_without_floor",
     /// R4.6: a client is expired by ClusterTime alone, without a verdict.
@@ -73,6 +79,8 @@ bugs! {
     FloorIgnoredInReplay = "floor_ignored_in_replay",
     /// R4.6: a witness takes what a floor refuses that it was told of.
     FloorIgnoredByWitness = "floor_ignored_by_witness",
+    /// R4.6: a new primary skips what a witness held of a client whose lease is over by ClusterTime.
+    ExpiryInRecovery = "expiry_in_recovery",
     /// R4.7: a restarted coordinator takes the leases that were granted before for over.
     LeasesNotExtended = "leases_not_extended",
     /// R4.7: a restarted coordinator grants client ids from the first one on.
@@ -81,6 +89,8 @@ bugs! {
     ClusterTimeReused = "cluster_time_reused",
     /// R4.8: versions are positions in the log.
     VersionFromPosition = "version_from_position",
+    /// R4.8: a version that the version floor decides is told before the floor is synced.
+    VersionFloorUngated = "version_floor_ungated",
     /// R4.9: the operation key is missing in the overlap test: who finds it used is answered at once.
     OperationKeyOverlapIgnored = "operation_key_overlap_ignored",
     /// R4.9: an update is run past its operation key's time limit.
@@ -103,6 +113,8 @@ bugs! {
     FailedFsyncWorked = "failed_fsync_worked",
     /// R5.5: where nobody is sure, a log is chosen before every member has reported.
     ChosenTooEarly = "chosen_too_early",
+    /// R5.5: a log that ends below what was acknowledged of it is taken for whole.
+    AcknowledgedEndIgnored = "acknowledged_end_ignored",
     /// R5.5: a replica does not notice that its machine has lost power.
     BootIgnored = "boot_ignored",
     /// R5.5: a witness does not notice that its machine has lost power.

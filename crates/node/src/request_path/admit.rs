@@ -72,7 +72,16 @@ impl Path<'_> {
         let found = match received.origin {
             Origin::Client(_) if self.core.options.exactly_once == ExactlyOnce::Off => LookUp::New,
             Origin::Client(_) => self.state.tracker.look_up(request),
-            Origin::Suspect | Origin::Replay if planted::is_on(Bug::ReplayWithoutLookUp) => LookUp::New,
+            Origin::Suspect | Origin::Replay
+                if planted::is_on(Bug::ReplayWithoutLookUp) || planted::is_on(Bug::ReplayedTwice) =>
+            {
+                LookUp::New
+            }
+            Origin::Replay
+                if planted::is_on(Bug::ExpiryInRecovery) && request.lease_expiry < self.core.cluster_time =>
+            {
+                LookUp::LeaseExpired
+            }
             // Against the acknowledgement of this shard's own log (R4.5).
             Origin::Suspect | Origin::Replay => self.state.tracker.look_up_replayed(request),
         };

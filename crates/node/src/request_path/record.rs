@@ -94,6 +94,9 @@ impl Path<'_> {
         let (tracker, on_dead) = (&mut self.state.tracker, |place: Place| dead.push(EntryOffset(place.0)));
         match acknowledgement {
             Acknowledgement::Sent => tracker.complete(&request, Place(at.0), on_dead),
+            Acknowledgement::OfTheLog if planted::is_on(Bug::StaleReplayed) || planted::is_on(Bug::ReplayedTwice) => {
+                tracker.recover(&request, Place(at.0), on_dead)
+            }
             Acknowledgement::OfTheLog => tracker.complete_replayed(&request, Place(at.0), on_dead),
         }
         if let Some((key, place)) = kept {

@@ -10,6 +10,7 @@ use kasha_wire::frame::Kind;
 use kasha_wire::message::AttachAt;
 use kasha_wire::{Appended, Message, ShardConfig, hot};
 
+use crate::checkers::records::word;
 use crate::configurations::{Configurations, Cores};
 use crate::network::ProcessId;
 use crate::tags;
@@ -20,6 +21,8 @@ pub(crate) const TOMBSTONE_ENTRY: u8 = 2;
 const OPERATION_KEY_ENTRY: u8 = 4;
 /// All that follows it overlaps with it (R5.1).
 pub(crate) const TABLE_DROPPED_ENTRY: u8 = 9;
+/// Keys without a value go on above it (R4.8).
+pub(crate) const VERSION_FLOOR_ENTRY: u8 = 10;
 const OPERATION_KEY_DROPPED_ENTRY: u8 = 11;
 
 /// The key that an entry changes.
@@ -37,6 +40,12 @@ pub(crate) fn changed_key(kind: u8, entry: &[u8]) -> Option<KeyHash> {
         OPERATION_KEY_DROPPED_ENTRY => Some(operation_key_hash(Slot(short(1)?), entry.get(11..)?)),
         _ => None,
     }
+}
+
+/// The version that an entry gives to its key, and whether the key has a value then.
+pub(crate) fn version_in(kind: u8, entry: &[u8]) -> Option<(u64, bool)> {
+    let is_versioned = matches!(kind, OBJECT_ENTRY | TOMBSTONE_ENTRY);
+    Some((word(entry, 8).filter(|_| is_versioned)?, kind == OBJECT_ENTRY))
 }
 
 /// What became of a log.
@@ -109,5 +118,15 @@ impl SyncedAtMost {
             acked.min().unwrap_or(u64::MAX)
         };
         self.configurations.of_term(shard, epoch).iter().map(|(_, config)| of_set(config)).max().unwrap_or(u64::MAX)
+    }
+
+    /// Up to where it can be synced in any term by now: what is synced stays where it is.
+    pub(crate) fn in_any_term(&self, shard: ShardId) -> u64 {
+        let newest = self.configurations.latest().and_then(|latest| Some(latest.shard(shard)?.epoch));
+        let terms = (0..=newest.unwrap_or_default().0).map(Epoch).filter(|&epoch| {
+            // Of a term that nobody was told of, nobody holds anything either.
+            !self.configurations.of_term(shard, epoch).is_empty()
+        });
+        terms.map(|epoch| self.of(shard, epoch)).max().unwrap_or(u64::MAX)
     }
 }

@@ -1,8 +1,8 @@
-//! Commutes (C1, R4.9, R5.1, R5.2): what is answered before it is synced commutes with everything unsynced before it.
+//! Commutes (C1, R4.8, R4.9, R5.1, R5.2): what is answered before it is synced commutes with everything unsynced before it.
 //!
 //! Each update that leaves with a fast answer is looked for in its primary's log. What stands before it and changes one of
 //! its keys, its operation key among them, must have been synced when the answer left. (What changed nothing, say because
-//! a condition failed, no result depends on.) How far the log was synced at most is read from the acknowledgements that
+//! a condition failed, no result depends on.) So must a version floor that has decided a key's version (R4.8). How far the log was synced at most is read from the acknowledgements that
 //! members had sent.
 
 use std::collections::BTreeMap;
@@ -12,15 +12,28 @@ use kasha_types::{ClientId, Epoch, KeyHash, RpcId, Sequence, ShardId};
 use kasha_wire::frame::Kind;
 use kasha_wire::{AnswerView, Body, RequestView};
 
-use crate::checkers::changes::{SyncedAtMost, TABLE_DROPPED_ENTRY, Wrote, changed_key, wrote};
+use crate::checkers::changes::{
+    SyncedAtMost, TABLE_DROPPED_ENTRY, VERSION_FLOOR_ENTRY, Wrote, changed_key, version_in, wrote,
+};
 use crate::checkers::records::{COMPLETION_ENTRY, Group, groups_in, word};
 use crate::configurations::{Configurations, Cores};
 use crate::network::ProcessId;
 use crate::probes::Probes;
 use crate::world::{Sent, View, Watch};
 
-/// Who changed a key last in a log, and where its group ends.
-type Last = BTreeMap<(ProcessId, ShardId, KeyHash), (u64, String)>;
+/// What changed a key last in a log.
+#[derive(Clone, Debug)]
+struct Last {
+    /// Where its group ends.
+    end: u64,
+    /// What it was.
+    name: String,
+    /// The key's version, if it has no value since.
+    deleted_at: Option<u64>,
+}
+
+/// A key that a group changes, and its version and whether it has a value then, if it is one that has versions.
+type Change = (KeyHash, Option<(u64, bool)>);
 
 /// An update in the log of a term's primary.
 type Run = (ProcessId, Epoch, RpcId);
@@ -33,9 +46,11 @@ pub struct Commutes {
     bodies: BTreeMap<RpcId, (ShardId, Vec<KeyHash>)>,
     /// What was answered fast, by whom, and up to where the log was synced then at most.
     answered: BTreeMap<Run, u64>,
-    last: Last,
+    last: BTreeMap<(ProcessId, ShardId, KeyHash), Last>,
     /// Up to where the last drop of a table ends (R5.1).
     dropped: BTreeMap<(ProcessId, ShardId), u64>,
+    /// Up to where the last version floor's entry ends (R4.8).
+    floors: BTreeMap<(ProcessId, ShardId), u64>,
     /// What changed one of an update's keys before it.
     before: BTreeMap<Run, (u64, String)>,
     violations: Vec<String>,
@@ -58,15 +73,29 @@ impl Commutes {
     }
 
     /// A group of a log changes these keys, for this update if it is one's.
-    fn on_group(&mut self, run: (ProcessId, Epoch, Option<RpcId>), shard: ShardId, end: u64, changed: &[KeyHash]) {
+    fn on_group(&mut self, run: (ProcessId, Epoch, Option<RpcId>), shard: ShardId, end: u64, changed: &[Change]) {
         let (by, epoch, rpc) = run;
         let touched = rpc.and_then(|rpc| self.bodies.get(&rpc)).map_or(&[][..], |(_, keys)| keys);
         let last = touched.iter().filter_map(|&key| self.last.get(&(by, shard, key)));
+        let last = last.map(|last| (last.end, last.name.clone()));
         let dropped = self.dropped.get(&(by, shard)).map(|&at| (at, "a table's drop".to_owned()));
-        let before = last.cloned().chain(dropped).filter(|(at, _)| *at < end).max();
+        // What a key's own tombstone says is one less.
+        let is_of_floor = changed.iter().any(|&(key, version)| {
+            let deleted_at = self.last.get(&(by, shard, key)).and_then(|last| last.deleted_at);
+            version.is_some_and(|(version, has_value)| has_value && deleted_at.is_some_and(|at| version > at + 1))
+        });
+        let floor =
+            self.floors.get(&(by, shard)).filter(|_| is_of_floor).map(|&at| (at, "the version floor".to_owned()));
+        let before = last.chain(dropped).chain(floor).filter(|(at, _)| *at < end).max();
         let name = rpc.map_or("an operation key's expiry".to_owned(), |rpc| rpc.to_string());
-        for &key in changed {
-            self.last.insert((by, shard, key), (end, name.clone()));
+        for &(key, version) in changed {
+            let deleted_at = version.filter(|&(_, has_value)| !has_value).map(|(version, _)| version);
+            let last = Last { end, name: name.clone(), deleted_at };
+            // A joiner is sent older segments after its log's tail.
+            let known = self.last.entry((by, shard, key)).or_insert_with(|| last.clone());
+            if known.end <= end {
+                *known = last;
+            }
         }
         if let (Some(rpc), Some(before)) = (rpc, before) {
             self.before.entry((by, epoch, rpc)).or_insert(before);
@@ -79,7 +108,7 @@ impl Commutes {
         self.checked += 1;
         if *end > synced {
             self.violations.push(format!(
-                "commutes: {} was answered at once, though {name} changed one of its keys before it, up to {end}, and the log \
+                "commutes: {} was answered at once, though {name} decided something of its keys before it, up to {end}, and the log \
                  was synced to {synced} at most (C1)",
                 run.2
             ));
@@ -90,7 +119,7 @@ impl Commutes {
         groups_in(bytes, |Group { end, epoch, entries }| {
             let (mut changed, mut rpc) = (Vec::new(), None);
             for &(kind, entry) in entries {
-                changed.extend(changed_key(kind, entry));
+                changed.extend(changed_key(kind, entry).map(|key| (key, version_in(kind, entry))));
                 if kind == COMPLETION_ENTRY
                     && let (Some(client), Some(sequence)) = (word(entry, 3), word(entry, 11))
                 {
@@ -99,7 +128,12 @@ impl Commutes {
             }
             self.on_group((by, epoch, rpc), shard, base + end, &changed);
             if entries.iter().any(|&(kind, _)| kind == TABLE_DROPPED_ENTRY) {
-                self.dropped.insert((by, shard), base + end);
+                let last = self.dropped.entry((by, shard)).or_default();
+                *last = (base + end).max(*last);
+            }
+            if entries.iter().any(|&(kind, _)| kind == VERSION_FLOOR_ENTRY) {
+                let last = self.floors.entry((by, shard)).or_default();
+                *last = (base + end).max(*last);
             }
         });
     }
@@ -133,8 +167,9 @@ impl Watch for Commutes {
             Some((shard, Wrote::Bytes { base, bytes })) => self.on_groups(by, shard, base, &bytes),
             Some((shard, Wrote::Gone(gone))) => {
                 let is_kept = |at: u64| !gone.contains(&(at - 1));
-                self.last.retain(|&(of, whose, _), (at, _)| (of, whose) != (by, shard) || is_kept(*at));
+                self.last.retain(|&(of, whose, _), last| (of, whose) != (by, shard) || is_kept(last.end));
                 self.dropped.retain(|&id, at| id != (by, shard) || is_kept(*at));
+                self.floors.retain(|&id, at| id != (by, shard) || is_kept(*at));
             }
             None => {}
         }
@@ -143,6 +178,7 @@ impl Watch for Commutes {
     fn started(&mut self, process: ProcessId, _view: &View<'_>) {
         self.last.retain(|&(of, ..), _| of != process);
         self.dropped.retain(|&(of, _), _| of != process);
+        self.floors.retain(|&(of, _), _| of != process);
     }
 
     fn take_violations(&mut self) -> Vec<String> {
@@ -169,16 +205,21 @@ mod tests {
     const OTHER: RpcId = RpcId { sequence: Sequence(77), ..RPC };
     const BY: ProcessId = ProcessId(1);
 
-    fn found(acked: u64, key: u64) -> usize {
+    fn watch(acked: u64) -> Commutes {
         let configurations = Configurations::default();
         let mut watch = Commutes::new(configurations.clone(), three_cores(), 1 << 16);
         tell(&configurations, &configuration(1, 1, 1));
         watch.bodies.insert(RPC, (SHARD, vec![KeyHash(1)]));
         watch.synced.acks(SHARD, Epoch(1), NodeId(2), acked);
-        watch.on_group((BY, Epoch(1), Some(OTHER)), SHARD, 100, &[KeyHash(key)]);
+        watch
+    }
+
+    fn found(acked: u64, key: u64) -> usize {
+        let mut watch = watch(acked);
+        watch.on_group((BY, Epoch(1), Some(OTHER)), SHARD, 100, &[(KeyHash(key), None)]);
         watch.on_fast_answer(BY, RPC, Epoch(1));
         watch.synced.acks(SHARD, Epoch(1), NodeId(2), 200);
-        watch.on_group((BY, Epoch(1), Some(RPC)), SHARD, 200, &[KeyHash(1)]);
+        watch.on_group((BY, Epoch(1), Some(RPC)), SHARD, 200, &[(KeyHash(1), None)]);
         watch.take_violations().len()
     }
 
@@ -187,5 +228,30 @@ mod tests {
         assert_eq!(found(99, 1), 1, "synced only after the answer");
         assert_eq!(found(100, 1), 0, "synced before");
         assert_eq!(found(99, 2), 0, "another key");
+    }
+
+    /// Found by a sweep (`damaged_files` 59).
+    #[test]
+    fn the_older_segments_of_a_joiner_change_nothing_that_stands_behind_them() {
+        let mut watch = watch(0);
+        watch.on_group((BY, Epoch(1), Some(OTHER)), SHARD, 100, &[(KeyHash(1), Some((5, true)))]);
+        watch.on_group((BY, Epoch(1), Some(OTHER)), SHARD, 50, &[(KeyHash(1), Some((4, false)))]);
+        watch.floors.insert((BY, SHARD), 150);
+        watch.synced.acks(SHARD, Epoch(1), NodeId(2), 100);
+        watch.on_fast_answer(BY, RPC, Epoch(1));
+        watch.on_group((BY, Epoch(1), Some(RPC)), SHARD, 200, &[(KeyHash(1), Some((6, true)))]);
+        assert_eq!(watch.take_violations(), Vec::<String>::new());
+    }
+
+    #[test]
+    fn r4_8_a_version_that_a_floor_decides_waits_for_it() {
+        for (acked, version, found) in [(99, 6, 1), (100, 6, 0), (99, 5, 0)] {
+            let mut watch = watch(acked);
+            watch.on_group((BY, Epoch(1), Some(OTHER)), SHARD, 50, &[(KeyHash(1), Some((4, false)))]);
+            watch.floors.insert((BY, SHARD), 100);
+            watch.on_fast_answer(BY, RPC, Epoch(1));
+            watch.on_group((BY, Epoch(1), Some(RPC)), SHARD, 200, &[(KeyHash(1), Some((version, true)))]);
+            assert_eq!(watch.take_violations().len(), found, "version {version}, synced to {acked}");
+        }
     }
 }

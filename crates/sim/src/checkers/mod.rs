@@ -10,6 +10,7 @@ pub mod executed_once;
 pub mod expiry_by_verdict;
 pub mod floors_bind;
 pub mod flushed_in_time;
+pub mod freed_when_synced;
 pub mod gates_respected;
 pub mod intact_members;
 pub mod leases_lapse;

@@ -1,0 +1,126 @@
+//! Freed when synced (R4.4, D4): a segment leaves a replica only when the word that it is freed cannot be cut off any more,
+//! and with it what killed its entries, which stands before the word. Else a log that is cut back misses them.
+//!
+//! A replica gives up its log, or cuts it, from its end: what goes before something newer is freed. One that starts may
+//! tidy up what its own log says is freed: it is copied anew if the word goes.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use kasha_machine::FileName;
+use kasha_types::{SegmentId, ShardId};
+
+use crate::checkers::changes::{SyncedAtMost, Wrote, wrote};
+use crate::checkers::records::{SEGMENT_FREED_ENTRY, groups_in};
+use crate::configurations::{Configurations, Cores};
+use crate::network::ProcessId;
+use crate::probes::Probes;
+use crate::world::{Sent, View, Watch};
+
+/// Watches the files of logs.
+#[derive(Debug, Default)]
+pub struct FreedWhenSynced {
+    segment_bytes: u64,
+    synced: SyncedAtMost,
+    /// Where the group ends that says of a segment, in a replica's log, that it is freed.
+    words: BTreeMap<(ProcessId, ShardId, SegmentId), u64>,
+    /// Those that have said nothing since they started.
+    silent: BTreeSet<ProcessId>,
+    violations: Vec<String>,
+    checked: u64,
+}
+
+impl FreedWhenSynced {
+    /// Watches these cores under these configurations.
+    #[must_use]
+    pub fn new(configurations: Configurations, cores: Cores, segment_bytes: u32) -> Self {
+        let synced = SyncedAtMost::new(configurations, cores);
+        Self { segment_bytes: u64::from(segment_bytes), synced, ..Self::default() }
+    }
+
+    fn on_groups(&mut self, by: ProcessId, shard: ShardId, base: u64, bytes: &[u8]) {
+        groups_in(bytes, |group| {
+            for (_, payload) in group.entries.iter().filter(|&&(kind, _)| kind == SEGMENT_FREED_ENTRY) {
+                if let Some(&id) = payload.first_chunk() {
+                    self.words.insert((by, shard, SegmentId(u32::from_le_bytes(id))), base + group.end);
+                }
+            }
+        });
+    }
+
+    fn on_freed(&mut self, by: ProcessId, shard: ShardId, segment: SegmentId) {
+        let Some(&word) = self.words.get(&(by, shard, segment)) else { return };
+        self.checked += 1;
+        let synced = self.synced.in_any_term(shard);
+        if word > synced {
+            self.violations.push(format!(
+                "freed_when_synced: {by:?} let go of {segment:?} of {shard} by a word that ends at {word}, and the log was \
+                 synced to {synced} at most (R4.4, D4)"
+            ));
+        }
+    }
+}
+
+impl Watch for FreedWhenSynced {
+    fn sent(&mut self, sent: &Sent<'_>, _view: &View<'_>) {
+        self.silent.remove(&sent.from);
+        self.synced.on_sent(sent);
+    }
+
+    fn wrote(&mut self, by: ProcessId, file: FileName, offset: u64, len: usize, view: &View<'_>) {
+        match wrote(by, file, (offset, len), self.segment_bytes, view) {
+            Some((shard, Wrote::Bytes { base, bytes })) => self.on_groups(by, shard, base, &bytes),
+            Some((shard, Wrote::Gone(gone))) => {
+                let disk = &view.processes[by.0].disk;
+                if let FileName::Segment { segment, .. } = file
+                    && disk.cached(file).is_none()
+                    && disk.is_sealed(shard, segment)
+                    && !self.silent.contains(&by)
+                {
+                    self.on_freed(by, shard, segment);
+                }
+                self.words.retain(|&(of, whose, _), end| (of, whose) != (by, shard) || !gone.contains(&(*end - 1)));
+            }
+            None => {}
+        }
+    }
+
+    fn started(&mut self, process: ProcessId, _view: &View<'_>) {
+        self.silent.insert(process);
+    }
+
+    fn take_violations(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.violations)
+    }
+
+    fn report(&self, probes: &mut Probes) {
+        probes.add("claims checked: segments freed", self.checked);
+    }
+
+    fn as_any(&mut self) -> &mut dyn std::any::Any {
+        self
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use kasha_types::{Epoch, NodeId};
+
+    use super::*;
+    use crate::checkers::records::tests::{SHARD, three_cores};
+    use crate::configurations::tests::{configuration, tell};
+
+    #[test]
+    fn r4_4_a_segment_goes_when_the_word_of_it_is_synced() {
+        for (acked, found) in [(99, 1), (100, 0)] {
+            let configurations = Configurations::default();
+            tell(&configurations, &configuration(1, 1, 1));
+            let mut watch = FreedWhenSynced::new(configurations, three_cores(), 1 << 16);
+            watch.synced.acks(SHARD, Epoch(1), NodeId(2), acked);
+            watch.words.insert((ProcessId(1), SHARD, SegmentId(0)), 100);
+            watch.on_freed(ProcessId(1), SHARD, SegmentId(1));
+            assert_eq!(watch.take_violations(), Vec::<String>::new(), "nothing is known of it");
+            watch.on_freed(ProcessId(1), SHARD, SegmentId(0));
+            assert_eq!(watch.take_violations().len(), found, "synced to {acked}");
+        }
+    }
+}
