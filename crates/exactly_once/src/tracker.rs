@@ -418,8 +418,9 @@ impl Tracker {
         let client = self.clients.get_mut(rpc.client).expect("it has a live record");
         client.outstanding.remove(rpc.sequence, &mut self.spares);
         self.stats.records -= 1;
-        // The floor that removed this client may have been replaced by a later one, which does not name it any more.
-        if client.outstanding.iter().next().is_none() && self.floor.refuses(client.lease_expiry) {
+        // What let this record go brings the client back, if it is not a floor: a newer record (R4.4), further on in the log.
+        // The floor may have been replaced by a later one, which does not name the client any more.
+        if client.outstanding.iter().next().is_none() {
             self.clients.remove(rpc.client);
         }
     }

@@ -313,6 +313,19 @@ fn a_copied_record_is_found_at_its_new_place() {
     assert!(!tracker.relocate(rpc(7, 1), Place(100), Place(200)));
 }
 
+/// A log without the segment in which the next record stood, which is freed too: a later one brings the client back.
+#[test]
+fn r4_4_a_record_that_is_freed_before_the_next_one_is_read_takes_its_client_along() {
+    let mut tracker = Tracker::new();
+    tracker.recover(&request(1, 5, 5), Place(5), |_| ());
+    tracker.forget(rpc(1, 5), Place(5));
+    tracker.assert_invariants();
+    tracker.recover(&request(1, 7, 7), Place(70), |_| ());
+    tracker.assert_invariants();
+    assert_eq!(tracker.look_up(&request(1, 5, 5)), LookUp::Stale);
+    assert_eq!(tracker.look_up(&request(1, 7, 7)), LookUp::Completed(Place(70)));
+}
+
 #[test]
 fn r4_6_a_replay_that_revives_an_expired_client_forgets_it_with_its_last_record() {
     let mut tracker = Tracker::new();
