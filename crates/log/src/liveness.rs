@@ -38,12 +38,6 @@ impl Log {
         self.retired.front().filter(|(_, said_at)| *said_at <= synced_offset).map(|&(id, _)| id)
     }
 
-    /// Whether an entry of this log says that a segment is freed that is still here.
-    #[must_use]
-    pub fn says_freed(&self, id: SegmentId) -> bool {
-        self.sealed.get(&id).is_some_and(|segment| segment.retired)
-    }
-
     /// Lets go of a retired segment. Its bytes can be read until [`Log::bury`]; replay no longer sees it.
     ///
     /// # Panics
@@ -57,16 +51,6 @@ impl Log {
         self.epoch_start = self.epoch_start.filter(|at| self.segment_of(at.0) != id);
         self.segments_freed += 1;
         self.graveyard.push(segment);
-    }
-
-    /// Lets go of a segment that others freed while this replica was away. What is derived from the log must be rebuilt.
-    ///
-    /// # Panics
-    /// If it is not a sealed segment of this log.
-    pub fn forget(&mut self, id: SegmentId) {
-        self.sealed.get_mut(&id).expect("a sealed segment").retired = true;
-        self.dead.retain(|&(dead, _)| dead != id);
-        self.free(id);
     }
 
     /// No effect names what was freed or truncated before the last turn ended: its memory may be used again.

@@ -48,9 +48,6 @@ pub(crate) struct Backup {
     answer_due: Option<u64>,
     /// An older segment that is being copied to us.
     copy: Option<(SegmentId, Vec<u8>)>,
-    /// Segments that the primary freed while we were away. The words of it come with the log up to `must_hold`, except for
-    /// those that were freed with their own segment.
-    gone: Vec<SegmentId>,
 }
 
 /// What is taken from a peer that speaks in this epoch.
@@ -86,7 +83,6 @@ impl Replica {
             must_hold: u64::MAX,
             answer_due: None,
             copy: None,
-            gone: Vec::new(),
         });
         true
     }
@@ -124,7 +120,6 @@ impl Replica {
         core: &mut Core,
         from: Endpoint,
         AttachOrder { epoch, primary, attach, since, expected, must_hold, start }: AttachOrder,
-        live: &[SegmentId],
         out: &mut Effects,
     ) {
         let (AttachAt::Keep(offset) | AttachAt::Join(offset)) = start;
@@ -146,10 +141,9 @@ impl Replica {
                     hit(Probe::AttachMismatch);
                     return self.mismatch(core, from, epoch, attach, out);
                 }
-                let Self { log, role: Role::Backup(backup), .. } = self else { return };
+                let Role::Backup(backup) = &mut self.role else { return };
                 (backup.attached, backup.must_hold, backup.since) = (Some(attach), must_hold, since);
                 backup.copy = None;
-                backup.gone = log.segments().map(|(id, _)| id).filter(|id| !live.contains(id)).collect();
             }
         }
         let (shard, node) = (self.shard, core.id().node);
@@ -200,6 +194,8 @@ impl Replica {
             Some(attached) if append.attach == attached => {}
             Some(_) | None => return self.mismatch(core, from, append.epoch, append.attach, out),
         }
+        // Our log is the primary's up to our end: what is synced can make room for what comes, though it comes too early.
+        self.known_synced = self.known_synced.max(append.synced);
         let end = self.log.end().offset;
         let ahead = usize::try_from(end.saturating_sub(append.from)).unwrap_or(usize::MAX);
         // One epoch is written by one primary: what we have of it already is the same.
@@ -224,7 +220,6 @@ impl Replica {
             return;
         }
         backup.answer_due = Some(backup.answer_due.map_or(append.round, |due| due.max(append.round)));
-        self.known_synced = self.known_synced.max(append.synced);
     }
 
     /// Ends a follower's turn: new bytes go to the file, and one ack leaves when they are there.
@@ -236,7 +231,6 @@ impl Replica {
             self.meta.intact = true; // R5.5: copied again, and on file
             self.save_meta(core, out);
         }
-        self.forget_gone(core);
         self.write_log(core, out);
         let (shard, end, node) = (self.shard, self.log.end().offset, core.id().node);
         let Role::Backup(backup) = &mut self.role else { return };
@@ -247,27 +241,6 @@ impl Replica {
             let head = out.span_from(mark);
             let (to, gate) = (Endpoint::Core(backup.primary), core.durable_gate_as(self.shard));
             out.push(Effect::Send { to, head, tail: None, gate });
-        }
-    }
-
-    /// Lets go of what the primary freed while we were away: the tombstones of what is in there may be gone by now. Not
-    /// before the log names it as freed, or it would pass for missing wherever this copy is read. What our own log says is
-    /// freed goes like everywhere, when that is synced: a log that is cut before the word needs it again (R4.4).
-    fn forget_gone(&mut self, core: &mut Core) {
-        let Self { log, role: Role::Backup(backup), .. } = self else { return };
-        if backup.attached.is_none() || backup.gone.is_empty() || self.held < backup.must_hold {
-            return;
-        }
-        let mut gone = std::mem::take(&mut backup.gone);
-        let head = log.segments().map(|(id, _)| id).max();
-        gone.retain(|&id| Some(id) != head && log.segments().any(|(held, _)| held == id) && !log.says_freed(id));
-        for &segment in &gone {
-            self.log.forget(segment);
-            self.remove_later(core, segment);
-        }
-        if !gone.is_empty() {
-            hit(Probe::ForgetGone);
-            self.forget_state();
         }
     }
 

@@ -153,6 +153,12 @@ impl Core {
         (self.dirty, self.fsync) = (true, true);
     }
 
+    /// This turn's commit, which covers all that was written so far, fsynced.
+    pub fn fsynced_commit(&mut self) -> LocalPosition {
+        self.fsync_all();
+        self.commit_position()
+    }
+
     /// One commit for all that the turn wrote. Returns it if it is fsynced.
     pub fn end_turn(&mut self, out: &mut Effects) -> Option<LocalPosition> {
         if !self.dirty {

@@ -85,8 +85,8 @@ pub(crate) enum Stage {
     Replaying,
     /// One witness of the current list is frozen, and what it holds goes through `look_up`.
     Witnessing { asked: Option<Tick>, answers: Vec<WitnessAnswer> },
-    /// Everything so far goes to the committed set.
-    Syncing { target: u64 },
+    /// Everything so far goes to the committed set, and is flushed here with this commit.
+    Syncing { target: u64, flushed: Option<LocalPosition> },
     /// The coordinator is to commit that we serve, under a fresh witness list.
     Reporting,
     /// Clients are served.
@@ -291,7 +291,7 @@ impl Replica {
     pub fn advance_term(&mut self, core: &mut Core, now: Tick, out: &mut Effects) {
         let replayed = self.is_replayed();
         let Some(leader) = self.leader_mut() else { return };
-        match &leader.stage {
+        match &mut leader.stage {
             Stage::Fencing { .. } => self.fence(core, now, out),
             Stage::Fetching(_) => self.fetch(core, now, out),
             Stage::Replaying if replayed && core.local_durable >= leader.promise => {
@@ -299,12 +299,17 @@ impl Replica {
             }
             Stage::Replaying => {}
             Stage::Witnessing { .. } => self.ask_witnesses(core, now, out),
-            Stage::Syncing { target } => {
+            Stage::Syncing { target, flushed } => {
                 // A shard that never served has no other copies: its first members must all be complete before it does.
                 let whole = !leader.recover_from.is_empty() || leader.shipping.all_copied();
                 let is_synced = leader.shipping.synced() >= *target || planted::is_on(Bug::ServedUnsynced);
                 if is_synced && whole {
-                    leader.stage = Stage::Reporting;
+                    // What a witness held was answered long ago. Its file goes with the report, so under `replicated` ours
+                    // must have it on the disk, or a loss of power everywhere takes more than was told last (section 5).
+                    let commit = *flushed.get_or_insert_with(|| core.fsynced_commit());
+                    if core.local_durable >= commit || planted::is_on(Bug::RecoveredUnflushed) {
+                        leader.stage = Stage::Reporting;
+                    }
                 }
             }
             Stage::Reporting | Stage::Serving(_) => {}
@@ -510,14 +515,14 @@ impl Replica {
         };
         group.entry(EntryKind::EpochStart, 0);
         group.commit();
-        leader.stage = Stage::Syncing { target: u64::MAX };
+        leader.stage = Stage::Syncing { target: u64::MAX, flushed: None };
         for request in requests {
             if self.replay_request(core, &request.0) == Replayed::NotNow {
                 return self.stop_for_memory(out); // it may have been completed: never skipped
             }
         }
         let target = self.log.end().offset;
-        self.leader_mut().expect("it begins its epoch").stage = Stage::Syncing { target };
+        self.leader_mut().expect("it begins its epoch").stage = Stage::Syncing { target, flushed: None };
     }
 
     fn ask_witnesses(&mut self, core: &Core, now: Tick, out: &mut Effects) {

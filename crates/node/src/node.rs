@@ -233,10 +233,10 @@ impl Node {
                 let replica = self.replicas.entry(shard).or_insert_with(|| Replica::fresh(&core.options, shard));
                 replica.on_fence(core, from, (epoch, primary, attach), out);
             }
-            Message::Attach { shard, epoch, primary, attach, since, expected, must_hold, start, live } => {
+            Message::Attach { shard, epoch, primary, attach, since, expected, must_hold, start } => {
                 let replica = self.replicas.entry(shard).or_insert_with(|| Replica::fresh(&core.options, shard));
                 let order = crate::backup::AttachOrder { epoch, primary, attach, since, expected, must_hold, start };
-                replica.on_attach(core, from, order, &live, out);
+                replica.on_attach(core, from, order, out);
             }
             Message::FenceReport { shard, epoch, node, attach, exists, end, history, intact, complete } => {
                 let report = FenceReport { node, end, history, intact, complete };

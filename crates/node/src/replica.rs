@@ -321,6 +321,8 @@ impl Replica {
         self.meta.acknowledged = self.meta.acknowledged.min(offset);
         self.written = self.written.min(offset);
         self.held = self.held.min(offset);
+        // What stands there from now on is another log's.
+        self.known_synced = self.known_synced.min(offset);
         for mark in &mut self.marks {
             mark.1 = mark.1.min(offset);
         }
@@ -366,8 +368,11 @@ impl Replica {
             // A joiner's state is empty, and so is what freeing would take from it.
             return self.free_retired(core, self.known_synced);
         }
-        if self.is_replayed() {
+        if self.executes() {
             return;
+        }
+        if self.is_replayed() {
+            return self.free_retired(core, self.known_synced);
         }
         let mut dead = std::mem::take(&mut core.scratch.dead);
         let mut entries: Vec<EntryOffset> = Vec::new();

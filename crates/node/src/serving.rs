@@ -346,14 +346,14 @@ impl Replica {
         if !std::mem::take(&mut self.serving_mut().graves_due) {
             return;
         }
-        let Self { log, state, .. } = self;
+        let Self { log, state, role: Role::Leader(leader), .. } = self else { return };
         let held: Vec<_> = log.segments().map(|(id, _)| id).collect();
         let is_gone = |id| held.binary_search(&id).is_err();
         let Some(floor) = state.store.wanted_version_floor(is_gone) else { return };
         let Ok(mut group) = log.begin(epoch, entry_bytes(8), Purpose::Own) else { return };
         let (at, payload) = group.entry(EntryKind::VersionFloor, 8);
         payload.copy_from_slice(&floor.to_le_bytes());
-        group.commit();
+        leader.shipping.want_synced(group.commit().end.offset); // before somebody waits for it
         hit(Probe::VersionFloor);
         let dead = &mut core.scratch.dead;
         dead.clear();

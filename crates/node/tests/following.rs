@@ -81,7 +81,6 @@ fn attach(core: &mut Core, attach: u32, since: u64, expected: LogPosition, start
             expected,
             must_hold: expected.offset,
             start,
-            live: vec![SegmentId(0)],
         },
     );
 }
@@ -351,7 +350,6 @@ fn what_a_turn_writes_is_there_although_a_later_frame_of_it_drops_the_log() {
         expected: log.end(),
         must_hold: log.end().offset,
         start: AttachAt::Join(0),
-        live: vec![SegmentId(0)],
     };
     for message in [piece, order] {
         let mut frame = Vec::new();

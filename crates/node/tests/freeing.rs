@@ -100,6 +100,7 @@ const JOINER: CoreId = CoreId { node: NodeId(1), core: 0 };
 
 /// A primary by hand, which copies its log to a joiner.
 struct Primary {
+    epoch: Epoch,
     log: Log,
     shipping: Shipping,
     now: Tick,
@@ -117,11 +118,11 @@ impl Primary {
         let mut shipping = Shipping::new(SHARD, Epoch(1), PRIMARY, Pace::default(), log.end().offset);
         let since = ConfigVersion(1);
         shipping.set_members([MemberCore { core: JOINER, joining: true, since, incarnation: Incarnation(1) }]);
-        Self { log, shipping, now: Tick(1_000_000_000) }
+        Self { epoch: Epoch(1), log, shipping, now: Tick(1_000_000_000) }
     }
 
     fn say(&mut self, group_bytes: usize, what: impl FnOnce(&mut kasha_log::GroupWriter<'_>)) {
-        let mut group = self.log.begin(Epoch(1), group_bytes, Purpose::Own).expect("room");
+        let mut group = self.log.begin(self.epoch, group_bytes, Purpose::Own).expect("room");
         what(&mut group);
         group.commit();
     }
@@ -210,6 +211,15 @@ fn a_joiner_without_room_for_a_segment_gets_it_when_there_is_room() {
     assert!(primary.shipping.all_copied(), "{:?}", primary.shipping.peers()[0].progress());
 }
 
+/// The scripted primary begins its next term with this member and with one that nobody hears.
+fn next_term(primary: &mut Primary) -> MemberCore {
+    let of_set = |core| MemberCore { core, joining: false, since: ConfigVersion(2), incarnation: Incarnation(1) };
+    primary.epoch = Epoch(2);
+    primary.shipping = Shipping::new(SHARD, Epoch(2), PRIMARY, Pace::default(), 0);
+    primary.shipping.set_members([of_set(JOINER), of_set(CoreId { node: NodeId(3), core: 0 })]);
+    of_set(JOINER)
+}
+
 /// Found by the simulator, `rebuild` 324, with the checker `freed_when_synced`: a member let go of what its primary had freed by
 /// a word that other members lacked. A log that was cut before that word was a copy with a hole.
 #[test]
@@ -223,20 +233,43 @@ fn r4_4_what_a_primary_freed_stays_at_a_member_until_the_word_of_it_is_synced() 
         group.segment_freed(SegmentId(0));
     });
     primary.log.free(SegmentId(0));
-    let silent = CoreId { node: NodeId(3), core: 0 };
-    let of_set = |core| MemberCore { core, joining: false, since: ConfigVersion(2), incarnation: Incarnation(1) };
-    primary.shipping = Shipping::new(SHARD, Epoch(2), PRIMARY, Pace::default(), 0);
-    primary.shipping.set_members([of_set(JOINER), of_set(silent)]);
+    let own = next_term(&mut primary);
     (0..100).for_each(|_| primary.turn(&mut member));
     assert_eq!(primary.shipping.peers()[0].acknowledged(), primary.log.end().offset, "it holds the word");
     assert!(segments(&member.shell.files).contains(&SegmentId(0)), "the word is not synced");
-    primary.shipping.set_members([of_set(JOINER)]);
+    primary.shipping.set_members([own]);
     for _ in 0..20 {
         primary.say(64, |group| {
             group.entry(EntryKind::EpochStart, 0);
         });
         (0..20).for_each(|_| primary.turn(&mut member));
     }
+    assert!(!segments(&member.shell.files).contains(&SegmentId(0)), "now it goes");
+}
+
+/// Found by a review: what was synced before its log was cut passed for synced in what it got instead.
+#[test]
+fn r4_4_a_word_where_something_synced_was_cut_off_is_not_synced_for_that() {
+    let mut member = joiner(64 << 20);
+    let mut primary = Primary::new();
+    (0..100).for_each(|_| primary.turn(&mut member));
+    // Every machine but the member's loses power, and what was flushed last.
+    let starts = primary.log.groups_from(0).map(|group| group.start);
+    let cut = starts.last().expect("groups");
+    primary.log.truncate(cut).expect("a group begins there");
+    let own = next_term(&mut primary);
+    primary.say(entry_bytes(4), |group| {
+        group.segment_freed(SegmentId(0));
+    });
+    (0..100).for_each(|_| primary.turn(&mut member));
+    assert_eq!(primary.shipping.peers()[0].acknowledged(), primary.log.end().offset, "it holds the word");
+    assert!(segments(&member.shell.files).contains(&SegmentId(0)), "the word is not synced");
+    primary.shipping.set_members([own]);
+    (0..100).for_each(|_| primary.turn(&mut member));
+    primary.say(64, |group| {
+        group.entry(EntryKind::EpochStart, 0);
+    });
+    (0..100).for_each(|_| primary.turn(&mut member));
     assert!(!segments(&member.shell.files).contains(&SegmentId(0)), "now it goes");
 }
 

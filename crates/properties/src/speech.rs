@@ -127,7 +127,6 @@ impl Scene {
                 expected: self.position(u)?,
                 must_hold: self.offset(u)?,
                 start: if u.arbitrary()? { AttachAt::Keep(self.offset(u)?) } else { AttachAt::Join(self.offset(u)?) },
-                live: self.many(u, |u| number32(u, 5).map(SegmentId))?,
             },
             3 => Message::Attached { shard, epoch, node: node(u)?, attach: attach(u)? },
             4 => Message::Mismatch { shard, epoch, node: node(u)?, attach: attach(u)? },

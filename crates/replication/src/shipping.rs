@@ -461,7 +461,6 @@ fn send(core: CoreId, message: &Message, out: &mut Effects) {
 }
 
 fn send_attach(peer: &Peer, shard: ShardId, epoch: Epoch, own: CoreId, start: AttachAt, log: &Log, out: &mut Effects) {
-    let live = log.segments().map(|(id, _)| id).collect();
     let must_hold = log.end().offset;
     send(
         peer.core,
@@ -474,7 +473,6 @@ fn send_attach(peer: &Peer, shard: ShardId, epoch: Epoch, own: CoreId, start: At
             expected: peer.reported,
             must_hold,
             start,
-            live,
         },
         out,
     );

@@ -7,8 +7,8 @@
 use std::collections::BTreeMap;
 
 use kasha_machine::{FileName, Rng};
-use kasha_types::{ConfigVersion, NodeId, ShardId};
-use kasha_wire::Durability;
+use kasha_types::{ConfigVersion, Epoch, NodeId, ShardId};
+use kasha_wire::{Durability, ShardPhase};
 
 use crate::checkers::convergence::{all_hold_what_is_synced, is_copying, is_freed_meanwhile};
 use crate::clock::{SimTime, micros, millis};
@@ -77,6 +77,13 @@ enum Step {
     StartWhenFreed {
         host: HostId,
         shard: ShardId,
+        until: SimTime,
+    },
+    Blackout,
+    /// As soon as a later term serves, every machine loses power.
+    BlackoutWhenServed {
+        shard: ShardId,
+        after: Epoch,
         until: SimTime,
     },
     /// As soon as a joiner has a part of what it copies, everything is killed.
@@ -244,12 +251,7 @@ impl Nemesis {
                     self.cut_for(world, cuts, untold);
                 }
             }
-            Act::TornTurn => {
-                world.probes.hit("nemesis: torn turn");
-                let effects = self.rng.below(40);
-                world.kill_after_effects(node, effects);
-                self.later(now.after(time), Step::Start(node));
-            }
+            Act::TornTurn => self.torn_turn(world, node, time),
             Act::Power if self.may_lose_power(world) => {
                 world.probes.hit("nemesis: power loss");
                 self.lost_at = Some(now);
@@ -258,7 +260,10 @@ impl Nemesis {
             }
             Act::Blackout if self.durability == Durability::Fsync => self.blackout(world),
             // A process that is down has not flushed, and its machine would not know by itself.
-            Act::BlackoutReplicated if self.all_up(world) => self.blackout(world),
+            Act::BlackoutReplicated if self.all_up(world) => match self.rng.chance(1, 3) {
+                true => self.blackout_after_recovery(world),
+                false => self.blackout(world),
+            },
             Act::KillAll => self.kill_all(world),
             Act::KillAllCopying => self.kill_all_copying(world),
             Act::Zombie => self.zombie(world, node, time),
@@ -289,6 +294,13 @@ impl Nemesis {
             Act::Away => self.away(world),
             Act::Damage | Act::Power | Act::Blackout | Act::BlackoutReplicated | Act::CoordinatorMinute => {}
         }
+    }
+
+    fn torn_turn(&mut self, world: &mut World, node: HostId, time: u64) {
+        world.probes.hit("nemesis: torn turn");
+        let effects = self.rng.below(40);
+        world.kill_after_effects(node, effects);
+        self.later(world.now.after(time), Step::Start(node));
     }
 
     fn damage(&mut self, world: &mut World, node: HostId, time: u64) {
@@ -375,6 +387,37 @@ impl Nemesis {
             world.lose_power(host);
             let time = self.a_while();
             self.later(world.now.after(time), Step::Start(host));
+        }
+    }
+
+    /// A primary dies that could not sync for a moment: a witness alone has what was answered. Who follows it has that for no
+    /// longer than it serves when the power goes.
+    fn blackout_after_recovery(&mut self, world: &mut World) {
+        let Some(Parts { shard, primary, backups, .. }) = self.parts() else { return };
+        let Some(after) = self.epoch_of(shard) else { return };
+        let alone = self.rng.between(millis(2), millis(40));
+        let cuts = backups.iter().map(|&backup| (primary, backup)).filter(|(from, to)| from != to).collect();
+        self.cut_for(world, cuts, alone);
+        world.probes.hit("nemesis: blackout after a recovery");
+        self.later(world.now.after(alone), Step::KillPrimary { shard, downtime: self.lease * 4, hidden: 0 });
+        let until = world.now.after(self.lease * 10);
+        self.later(world.now.after(alone + self.lease / 2), Step::BlackoutWhenServed { shard, after, until });
+    }
+
+    fn epoch_of(&self, shard: ShardId) -> Option<Epoch> {
+        Some(self.configurations.latest()?.shard(shard)?.epoch)
+    }
+
+    fn blackout_when_served(&mut self, world: &mut World, (shard, after): (ShardId, Epoch), until: SimTime) {
+        let latest = self.configurations.latest();
+        let config = latest.as_ref().and_then(|latest| latest.shard(shard));
+        if config.is_some_and(|config| config.epoch > after && config.phase == ShardPhase::Serving) {
+            // The new term's word goes around; the next flush is not due.
+            let soon = self.rng.below(millis(10));
+            return self.later(world.now.after(soon), Step::Blackout);
+        }
+        if world.now < until {
+            self.later(world.now.after(LOOK_FOR_NEWS_EVERY), Step::BlackoutWhenServed { shard, after, until });
         }
     }
 
@@ -623,6 +666,8 @@ impl Nemesis {
             }
             Step::KillCoordinatorTelling { told, until } => self.kill_coordinator_if_telling(world, told, until),
             Step::KillAllCopying { until } => self.kill_if_copying(world, until),
+            Step::Blackout => self.blackout(world),
+            Step::BlackoutWhenServed { shard, after, until } => self.blackout_when_served(world, (shard, after), until),
             Step::StartWhenFreed { host, shard, until } => self.start_when_freed(world, (host, shard), until),
             Step::Resume(host) => world.resume(host),
             Step::Speed(host) => world.set_slowness(host, 1),

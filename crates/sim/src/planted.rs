@@ -71,6 +71,7 @@ pub const CAUGHT: &[Caught] = &[
     caught(Bug::TornTailAccepted, Scenario::PowerLoss, 300, "convergence"),
     caught(Bug::DroppedKeyUngated, Scenario::OperationKeys, 60, "commutes"),
     caught(Bug::DuplicateRecordEarly, Scenario::Blackout, 10, "gates_respected"),
+    caught(Bug::RecoveredUnflushed, Scenario::DivergentTail, 20, "synced_survives"),
     caught(Bug::FailedFsyncWorked, Scenario::FailingDisks, 10, "gates_respected"),
     caught(Bug::AcknowledgedEndIgnored, Scenario::DamagedFiles, 40, "intact_members"),
     caught(Bug::BootIgnored, Scenario::PowerLoss, 20, "intact_members"),

@@ -109,6 +109,8 @@ bugs! {
     DroppedKeyUngated = "dropped_key_ungated",
     /// R5.3: a repeated record is answered before the first one's write is flushed.
     DuplicateRecordEarly = "duplicate_record_early",
+    /// Section 5, R5.3: a recovery is reported, and its witnesses go, before what they held is flushed.
+    RecoveredUnflushed = "recovered_unflushed",
     /// R5.4: a failed fsync is reported as if it had worked.
     FailedFsyncWorked = "failed_fsync_worked",
     /// R5.5: where nobody is sure, a log is chosen before every member has reported.

@@ -71,8 +71,6 @@ probes! {
     ClosingMarkTooEarly = "joiner: closing mark, and a segment lacks",
     /// A segment that came in several parts.
     SegmentInParts = "joiner: segment came in parts",
-    /// A member lets go of segments that were freed while it was away.
-    ForgetGone = "member: segments freed while away",
     /// R5.5: less on file than was surely acknowledged.
     AcknowledgedLost = "load: end below the acknowledged one",
     /// R5.5: a replica that lost power.

@@ -270,9 +270,6 @@ messages! {
         must_hold: u64,
         /// What to keep.
         start: AttachAt,
-        /// The primary's segments before its end. What the replica holds of others was freed while it was away: their
-        /// tombstones may be gone, so it must forget them too.
-        live: Vec<SegmentId>,
     },
     /// Replica to primary: attached; its file holds the log to where it joins.
     Attached = 35 {

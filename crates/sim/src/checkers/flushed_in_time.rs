@@ -88,7 +88,8 @@ impl Watch for FlushedInTime {
     fn blackout(&mut self, view: &View<'_>) {
         self.blackouts.borrow_mut().push(view.now);
         let cores: Vec<ProcessId> = self.cores.iter().map(|(process, _)| process).collect();
-        for process in cores {
+        // Who is dead already flushes nothing: it is one of those that may fail.
+        for process in cores.into_iter().filter(|process| view.processes[process.0].is_running()) {
             self.judge(process, view.processes[process.0].disk.covered(), view.now);
         }
     }

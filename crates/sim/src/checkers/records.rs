@@ -65,6 +65,19 @@ pub(crate) fn records_in(bytes: &[u8], found: &mut BTreeSet<RpcId>) {
     });
 }
 
+/// The updates of a shard whose records would still be there after a loss of power.
+pub(crate) fn records_on(disk: &SimDisk, shard: ShardId) -> BTreeSet<RpcId> {
+    let mut found = BTreeSet::new();
+    for (file, _) in disk.files() {
+        if let (FileName::Segment { shard: of, .. }, Some(content)) = (file, disk.durable(file))
+            && of == shard
+        {
+            records_in(&content.bytes(), &mut found);
+        }
+    }
+    found
+}
+
 /// Shows every entry of these groups, its kind and its payload; stops where no group begins.
 pub(crate) fn entries_in(bytes: &[u8], mut show: impl FnMut(u8, &[u8])) {
     groups_in(bytes, |group| group.entries.iter().for_each(|&(kind, entry)| show(kind, entry)));

@@ -2,7 +2,8 @@
 //!
 //! Promised is what a primary called synced, and what it answered while all witnesses of the attempt's list had
 //! accepted it. A record may be gone once its client has acknowledged it or lost its lease, or with its table, and under
-//! `replicated` durability if it was promised shortly before every machine lost power (section 5).
+//! `replicated` durability if it was promised shortly before every machine lost power (section 5). So what was promised
+//! longer ago than that is on the new primary's disk: the witnesses that held it are done with.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,9 +11,10 @@ use kasha_types::{ClientId, ConfigVersion, Epoch, RpcId, ShardId};
 use kasha_wire::{Configuration, Message, ShardPhase};
 
 use crate::checkers::promises::Promises;
-use crate::checkers::records::Records;
+use crate::checkers::records::{Records, records_on};
 use crate::clock::SimTime;
 use crate::configurations::{Configurations, Cores};
+use crate::network::ProcessId;
 use crate::probes::Probes;
 use crate::tags;
 use crate::world::{Sent, View, Watch};
@@ -58,7 +60,13 @@ impl SyncedSurvives {
         self.promised.values_mut().for_each(|promised| promised.retain(|_, at| at.after(forgets) < now));
     }
 
-    fn on_configuration(&mut self, configuration: &Configuration) {
+    /// `on_disk`: the updates of a shard whose records a process would still have after a loss of power.
+    fn on_configuration(
+        &mut self,
+        configuration: &Configuration,
+        now: SimTime,
+        on_disk: impl Fn(ProcessId, ShardId) -> BTreeSet<RpcId>,
+    ) {
         self.seen = configuration.version;
         for config in configuration.shards.iter().filter(|config| config.phase == ShardPhase::Serving) {
             let shard = config.shard;
@@ -79,6 +87,16 @@ impl SyncedSurvives {
                     "synced_survives: {} serves {shard} {} without {rpc}, which was promised before (D1, D2)",
                     config.primary, config.epoch
                 ));
+            }
+            if let Some(forgets) = self.forgets {
+                let flushed = on_disk(primary, shard);
+                for (rpc, _) in promised.iter().filter(|&(rpc, at)| at.after(forgets) < now && !flushed.contains(rpc)) {
+                    self.violations.push(format!(
+                        "synced_survives: {} serves {shard} {} and has {rpc}, which was promised long before, not on its disk \
+                         (section 5)",
+                        config.primary, config.epoch
+                    ));
+                }
             }
             for &rpc in promised.keys() {
                 let term = (shard, config.epoch);
@@ -105,7 +123,8 @@ impl Watch for SyncedSurvives {
             Some(tags::CONFIGURATION_IS) => {
                 if let Some(latest) = self.promises.configurations.latest().filter(|latest| latest.version > self.seen)
                 {
-                    self.on_configuration(&latest);
+                    let disk = |process: ProcessId| &view.processes[process.0].disk;
+                    self.on_configuration(&latest, view.now, |process, shard| records_on(disk(process), shard));
                 }
             }
             Some(tags::LEASE_VERDICT) => {
@@ -143,11 +162,15 @@ mod tests {
     use crate::checkers::records::tests::{RPC, SHARD, hold, segment, three_cores};
     use crate::configurations::tests::{configuration, tell};
 
+    fn configured(watch: &mut SyncedSurvives, configuration: &Configuration) {
+        watch.on_configuration(configuration, SimTime(0), |_, _| BTreeSet::new());
+    }
+
     fn watch() -> SyncedSurvives {
         let mut watch = SyncedSurvives::new(Configurations::default(), three_cores(), Records::default());
         watch.promises.updates.insert(RPC, (SHARD, TableId(1)));
         tell(&watch.promises.configurations, &configuration(1, 1, 1));
-        watch.on_configuration(&configuration(1, 1, 1));
+        configured(&mut watch, &configuration(1, 1, 1));
         watch
     }
 
@@ -155,15 +178,27 @@ mod tests {
     fn a_new_primary_holds_what_was_promised() {
         let mut lost = watch();
         lost.promise(RPC, SimTime(0));
-        lost.on_configuration(&configuration(2, 1, 1));
+        configured(&mut lost, &configuration(2, 1, 1));
         assert_eq!(lost.take_violations(), Vec::<String>::new(), "the same term");
-        lost.on_configuration(&configuration(3, 2, 2));
+        configured(&mut lost, &configuration(3, 2, 2));
         assert_eq!(lost.take_violations().len(), 1);
         let mut kept = watch();
         kept.promise(RPC, SimTime(0));
         hold(&kept.records, 2, segment(0), RPC);
-        kept.on_configuration(&configuration(2, 2, 2));
+        configured(&mut kept, &configuration(2, 2, 2));
         assert_eq!(kept.take_violations(), Vec::<String>::new());
+    }
+
+    #[test]
+    fn what_was_promised_long_ago_is_on_a_new_primary_s_disk() {
+        for (now, flushed, found) in [(150, false, 0), (151, false, 1), (151, true, 0)] {
+            let mut watch = watch().forgetting(Some(100));
+            watch.promise(RPC, SimTime(50));
+            hold(&watch.records, 2, segment(0), RPC);
+            let on_disk = |_, _| if flushed { BTreeSet::from([RPC]) } else { BTreeSet::new() };
+            watch.on_configuration(&configuration(2, 2, 2), SimTime(now), on_disk);
+            assert_eq!(watch.take_violations().len(), found, "at {now}, flushed: {flushed}");
+        }
     }
 
     #[test]
@@ -179,11 +214,11 @@ mod tests {
         };
         watch.promises.attempts.insert((RPC, 1), attempt(None));
         judged(&mut watch);
-        watch.on_configuration(&configuration(2, 2, 2));
+        configured(&mut watch, &configuration(2, 2, 2));
         assert_eq!(watch.take_violations(), Vec::<String>::new(), "promised nothing");
         watch.promises.attempts.insert((RPC, 1), attempt(Some(NodeId(3))));
         judged(&mut watch);
-        watch.on_configuration(&configuration(3, 3, 1));
+        configured(&mut watch, &configuration(3, 3, 1));
         assert_eq!(watch.take_violations().len(), 1);
     }
 
@@ -192,12 +227,12 @@ mod tests {
         let mut watch = watch();
         watch.promise(RPC, SimTime(0));
         watch.promises.acknowledged.insert(RPC.client, AckedBelow(RPC.sequence.0 + 1));
-        watch.on_configuration(&configuration(2, 2, 2));
+        configured(&mut watch, &configuration(2, 2, 2));
         assert_eq!(watch.take_violations(), Vec::<String>::new());
         watch.promises.acknowledged.clear();
         watch.promise(RPC, SimTime(0));
         watch.expired.insert(RPC.client);
-        watch.on_configuration(&configuration(3, 3, 1));
+        configured(&mut watch, &configuration(3, 3, 1));
         assert_eq!(watch.take_violations(), Vec::<String>::new());
     }
 
@@ -207,7 +242,7 @@ mod tests {
             let mut watch = watch().forgetting(Some(100));
             watch.promise(RPC, SimTime(50));
             watch.on_blackout(SimTime(now));
-            watch.on_configuration(&configuration(2, 2, 2));
+            configured(&mut watch, &configuration(2, 2, 2));
             watch.take_violations().len()
         };
         assert_eq!((lost_after(150), lost_after(151)), (0, 1));

@@ -55,7 +55,7 @@ messages! {
     Pong { sent, node }
     Fence { shard, epoch, primary, attach }
     FenceReport { shard, epoch, node, attach, exists, end, history, intact, complete }
-    Attach { shard, epoch, primary, attach, since, expected, must_hold, start, live }
+    Attach { shard, epoch, primary, attach, since, expected, must_hold, start }
     Attached { shard, epoch, node, attach }
     Mismatch { shard, epoch, node, attach }
     CopySegment { shard, epoch, attach, segment, total, offset, bytes }
