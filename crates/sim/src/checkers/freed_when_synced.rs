@@ -8,12 +8,14 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use kasha_machine::FileName;
 use kasha_types::{SegmentId, ShardId};
+use kasha_wire::frame::Kind;
 
 use crate::checkers::changes::{SyncedAtMost, Wrote, wrote};
 use crate::checkers::records::{SEGMENT_FREED_ENTRY, groups_in};
 use crate::configurations::{Configurations, Cores};
 use crate::network::ProcessId;
 use crate::probes::Probes;
+use crate::tags;
 use crate::world::{Sent, View, Watch};
 
 /// Watches the files of logs.
@@ -23,7 +25,7 @@ pub struct FreedWhenSynced {
     synced: SyncedAtMost,
     /// Where the group ends that says of a segment, in a replica's log, that it is freed.
     words: BTreeMap<(ProcessId, ShardId, SegmentId), u64>,
-    /// Those that have said nothing since they started.
+    /// Those that have said nothing of logs since they started: they still judge what they found.
     silent: BTreeSet<ProcessId>,
     violations: Vec<String>,
     checked: u64,
@@ -62,7 +64,10 @@ impl FreedWhenSynced {
 
 impl Watch for FreedWhenSynced {
     fn sent(&mut self, sent: &Sent<'_>, _view: &View<'_>) {
-        self.silent.remove(&sent.from);
+        let is_of_a_log = [Kind::Append as u8, Kind::Appended as u8].contains(&sent.kind);
+        if is_of_a_log || tags::message(sent) == Some(tags::FENCE_REPORT) {
+            self.silent.remove(&sent.from);
+        }
         self.synced.on_sent(sent);
     }
 
