@@ -88,7 +88,7 @@ struct BenchmarkArguments {
     #[arg(long, value_parser = clap::value_parser!(u8).range(1..=3))]
     faults: Option<u8>,
     /// Rounds; the modes take turns in each.
-    #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, default_value_t = 30, value_parser = clap::value_parser!(u32).range(1..))]
     rounds: u32,
     /// How long a round lasts.
     #[arg(long, default_value = "250ms", value_parser = parse)]

@@ -46,7 +46,7 @@ pub const BENCHMARKS: &[Benchmark] = &[
     Benchmark {
         name: "exactly-once",
         about: "the same with and without completion records",
-        share: 50,
+        share: 80,
         run: exactly_once::run,
     },
     Benchmark {

@@ -58,7 +58,7 @@ pub struct BenchOptions {
 }
 
 impl BenchOptions {
-    /// 20 rounds of 250 ms, a million clients, a shard of 1 GiB.
+    /// 30 rounds of 250 ms, a million clients, a shard of 1 GiB.
     #[must_use]
     pub fn new(exe: PathBuf) -> Self {
         Self {
@@ -67,7 +67,7 @@ impl BenchOptions {
             progress: true,
             link_delay: None,
             faults: None,
-            rounds: 20,
+            rounds: 30,
             round: Duration::from_millis(250),
             states: 1_000_000,
             bytes: 1 << 30,
