@@ -281,6 +281,7 @@ pub(crate) fn mutants(workspace: &Workspace, arguments: &[String]) -> Result<()>
     let mut command = cargo(&workspace.root);
     command.args(["run", "--release", "-p", &package.name, "--features", PLANTED_BUGS, "--example", "mutants", "--"]);
     let status = command.args(arguments).status()?;
+    ensure!(status.code() != Some(2), "nothing was planted: see above");
     ensure!(status.success(), "not every planted bug is caught, or something was found without one");
     Ok(())
 }

@@ -1,5 +1,6 @@
 //! `kasha bench`: measurements, as ratios within one run.
 
+use std::fs::OpenOptions;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -44,6 +45,25 @@ enum Bench {
     All(AllArguments),
 }
 
+impl Bench {
+    fn output(&self) -> &Output {
+        match self {
+            Self::Latency(arguments) => &arguments.output,
+            Self::Rivals(arguments) => &arguments.output,
+            Self::All(arguments) => &arguments.each.output,
+            Self::Throughput(arguments)
+            | Self::ExactlyOnce(arguments)
+            | Self::Clients(arguments)
+            | Self::Floor(arguments)
+            | Self::HotKey(arguments)
+            | Self::Batch(arguments)
+            | Self::Allocations(arguments)
+            | Self::Witness(arguments)
+            | Self::Recovery(arguments) => &arguments.output,
+        }
+    }
+}
+
 /// Where to write what was found.
 #[derive(Args)]
 struct Output {
@@ -59,6 +79,18 @@ struct Output {
 }
 
 impl Output {
+    /// Before anything is measured: that a file cannot be written is not for the end of eight minutes. What is in it stays.
+    fn open(&self) -> Result<()> {
+        for path in self.json.iter().chain(&self.markdown) {
+            let opened = OpenOptions::new().create(true).append(true).open(path);
+            opened.with_context(|| format!("cannot write {}", path.display()))?;
+        }
+        if let Some(folder) = &self.svg {
+            std::fs::create_dir_all(folder).with_context(|| format!("cannot create {}", folder.display()))?;
+        }
+        Ok(())
+    }
+
     /// The JSON is the report's own, or that of a benchmark with another form.
     fn write(&self, report: &Report, json: String) -> Result<()> {
         if let Some(path) = &self.json {
@@ -184,6 +216,7 @@ fn parse_faults(text: &str) -> Result<Faults, String> {
 }
 
 pub fn run(arguments: &BenchArguments) -> Result<()> {
+    arguments.what.output().open()?;
     match &arguments.what {
         Bench::Latency(arguments) => run_latency(arguments),
         Bench::Throughput(arguments) => run_one("throughput", arguments),

@@ -19,7 +19,7 @@ const COVER_TIMES: u32 = 4;
 #[derive(Args)]
 pub struct SimArguments {
     /// How many seeds to run.
-    #[arg(long, default_value_t = 100)]
+    #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u64).range(1..))]
     seeds: u64,
     /// The first seed.
     #[arg(long, default_value_t = 1)]
@@ -116,7 +116,8 @@ fn show(report: &RunReport) -> Result<()> {
 }
 
 fn sweep_all(arguments: &SimArguments, scenarios: &[Scenario], planted: Option<Bug>) -> Result<()> {
-    let seeds = arguments.start..arguments.start + arguments.seeds;
+    let end = arguments.start.checked_add(arguments.seeds);
+    let seeds = arguments.start..end.context("there are not so many seeds behind the first one: begin earlier")?;
     say!("commit {}, seeds {}..{}, {} scenarios", commit(), seeds.start, seeds.end, scenarios.len());
     let bar = progress_bar(arguments.seeds);
     let cover = Mutex::new(Cover::default());

@@ -15,7 +15,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use anyhow::{Context, bail};
+use anyhow::{Context, bail, ensure};
 use indicatif::{ProgressBar, ProgressStyle};
 use kasha_client::session::Session;
 use kasha_machine::Rng;
@@ -242,6 +242,7 @@ impl Arm {
         self.run(clients, workload, Limit::Operations(u64::from(limits::WARM_UP_OPERATIONS)))?;
         let before = self.probe.usage()?;
         let tally = self.run(clients, workload, limit)?;
+        ensure!(tally.updates + tally.reads > 0, "nothing was done in a whole round; give longer rounds");
         measured.add(&tally, before, self.probe.usage()?);
         Ok(())
     }

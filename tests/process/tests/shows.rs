@@ -155,3 +155,25 @@ fn a_reader_that_has_seen_enough_is_no_error() {
     let said = text(&output.stderr);
     assert!(!said.contains("panicked"), "{said}");
 }
+
+/// Nothing is measured, and nothing passes, that measures nothing or could not be written down.
+#[test]
+fn what_proves_nothing_is_refused() {
+    let (folder, nowhere) = (Folder::new("nothing"), "/nonexistent/report.json");
+    for (words, why) in [
+        (&["bench", "floor", "--round", "0s", "--rounds", "1"][..], "give longer rounds"),
+        (&["bench", "floor", "--json", nowhere], "cannot write /nonexistent/report.json"),
+        (&["bench", "all", "--markdown", nowhere], "cannot write /nonexistent/report.json"),
+        (&["bench", "latency", "--svg", "/dev/null/plots"], "cannot create /dev/null/plots"),
+        (&["sim", "--seeds", "0"], "0 is not in 1.."),
+        (&["sim", "--start", "18446744073709551615"], "begin earlier"),
+    ] {
+        let output = command(words).env("TMPDIR", folder.path()).output().unwrap();
+        let errors = text(&output.stderr);
+        assert!(
+            !output.status.success() && errors.contains(why) && !errors.contains("panicked"),
+            "{words:?}: {errors}"
+        );
+        assert_eq!(text(&output.stdout), "", "{words:?}");
+    }
+}
