@@ -50,7 +50,7 @@ impl FreedWhenSynced {
     }
 
     fn on_freed(&mut self, by: ProcessId, shard: ShardId, segment: SegmentId) {
-        let Some(&word) = self.words.get(&(by, shard, segment)) else { return };
+        let Some(&word) = self.words.get(&(by, shard, segment)).filter(|_| !self.silent.contains(&by)) else { return };
         self.checked += 1;
         let synced = self.synced.in_any_term(shard);
         if word > synced {
@@ -79,7 +79,6 @@ impl Watch for FreedWhenSynced {
                 if let FileName::Segment { segment, .. } = file
                     && disk.cached(file).is_none()
                     && disk.is_sealed(shard, segment)
-                    && !self.silent.contains(&by)
                 {
                     self.on_freed(by, shard, segment);
                 }
@@ -114,14 +113,28 @@ mod tests {
     use crate::checkers::records::tests::{SHARD, three_cores};
     use crate::configurations::tests::{configuration, tell};
 
+    fn watch(acked: u64) -> FreedWhenSynced {
+        let configurations = Configurations::default();
+        tell(&configurations, &configuration(1, 1, 1));
+        let mut watch = FreedWhenSynced::new(configurations, three_cores(), 1 << 16);
+        watch.synced.acks(SHARD, Epoch(1), NodeId(2), acked);
+        watch.words.insert((ProcessId(1), SHARD, SegmentId(0)), 100);
+        watch
+    }
+
+    /// Found by a sweep (`rebuild` 2256): it learns from the coordinator whether its power was lost, and may give up its log.
+    #[test]
+    fn who_judges_what_it_found_may_let_go_of_it() {
+        let mut watch = watch(99);
+        watch.silent.insert(ProcessId(1));
+        watch.on_freed(ProcessId(1), SHARD, SegmentId(0));
+        assert_eq!(watch.take_violations(), Vec::<String>::new());
+    }
+
     #[test]
     fn r4_4_a_segment_goes_when_the_word_of_it_is_synced() {
         for (acked, found) in [(99, 1), (100, 0)] {
-            let configurations = Configurations::default();
-            tell(&configurations, &configuration(1, 1, 1));
-            let mut watch = FreedWhenSynced::new(configurations, three_cores(), 1 << 16);
-            watch.synced.acks(SHARD, Epoch(1), NodeId(2), acked);
-            watch.words.insert((ProcessId(1), SHARD, SegmentId(0)), 100);
+            let mut watch = watch(acked);
             watch.on_freed(ProcessId(1), SHARD, SegmentId(1));
             assert_eq!(watch.take_violations(), Vec::<String>::new(), "nothing is known of it");
             watch.on_freed(ProcessId(1), SHARD, SegmentId(0));
