@@ -3,7 +3,8 @@
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::PathBuf;
-use std::sync::mpsc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -121,6 +122,11 @@ const NO_THREAD: &str = "cannot start a thread: raise this user's limit of proce
 pub struct RunningNode {
     handles: Vec<LoopHandle>,
     threads: Vec<JoinHandle<()>>,
+    /// Loops of cores, which end by themselves once they are asked to.
+    cores: usize,
+    /// The coordinator runs here, and other nodes perhaps elsewhere.
+    hosts_coordinator: bool,
+    asked_to_stop: Arc<AtomicBool>,
     data: DataDir,
 }
 
@@ -148,7 +154,14 @@ impl RunningNode {
             (known, Some(_)) => known,
         };
         data.join(cluster)?;
-        let mut running = Self { handles: Vec::new(), threads: Vec::new(), data };
+        let mut running = Self {
+            handles: Vec::new(),
+            threads: Vec::new(),
+            cores: usize::from(cores),
+            hosts_coordinator: hosted.is_some(),
+            asked_to_stop: Arc::default(),
+            data,
+        };
         if let Some((hosts, listener)) = hosted {
             running.spawn_coordinator(spec, hosts, cluster, listener, ended)?;
         }
@@ -158,7 +171,13 @@ impl RunningNode {
         Ok(running)
     }
 
-    /// Asks every loop to end, and waits.
+    /// Asks the cores to sync what they answered, to have their witness lists emptied, and to end (R7.7).
+    pub fn begin_stop(&self) {
+        self.asked_to_stop.store(true, Ordering::Release);
+        self.handles.iter().for_each(LoopHandle::wake);
+    }
+
+    /// Asks every loop to end at once, and waits.
     pub fn stop(self) {
         for handle in &self.handles {
             handle.stop();
@@ -239,7 +258,8 @@ impl RunningNode {
         let make = move || {
             EventLoop::new(loop_options, |disk, now, out| Node::start(options, disk, now, out).map_err(Into::into))
         };
-        self.spawn(name, make, TellLease::default(), ended)
+        let telling = TellLease::new(Arc::clone(&self.asked_to_stop));
+        self.spawn(name, make, telling, ended)
     }
 
     /// Makes a loop on its own thread (a machine stays on the thread that made it) and runs it there.
@@ -341,12 +361,35 @@ pub fn wait_and_stop(nodes: Vec<RunningNode>, ended: &mpsc::Receiver<Ended>) -> 
             Err(mpsc::RecvTimeoutError::Disconnected) => break None,
         }
     };
+    if failure.is_none() {
+        stop_in_order(&nodes, ended);
+    }
     for node in nodes {
         node.stop();
     }
     match failure {
         None => Ok(()),
         Some(failure) => bail!("{failure}"),
+    }
+}
+
+/// Ends the cores in good order, while the coordinator still runs. Each of them gives up by itself after a while.
+fn stop_in_order(nodes: &[RunningNode], ended: &mpsc::Receiver<Ended>) {
+    /// Beyond what a core allows itself.
+    const PATIENCE: Duration = Duration::from_secs(4);
+    /// So long a coordinator alone goes on, for nodes that are stopped at the same moment.
+    const FOR_OTHERS: Duration = Duration::from_millis(300);
+    nodes.iter().for_each(RunningNode::begin_stop);
+    let cores: usize = nodes.iter().map(|node| node.cores).sum();
+    let until = std::time::Instant::now() + PATIENCE;
+    for _ in 0..cores {
+        let left = until.saturating_duration_since(std::time::Instant::now());
+        if ended.recv_timeout(left).is_err() {
+            return;
+        }
+    }
+    if nodes.len() == 1 && nodes[0].hosts_coordinator {
+        std::thread::sleep(FOR_OTHERS);
     }
 }
 

@@ -2,6 +2,9 @@
 //! at them between turns.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use kasha_coordinator::Coordinator;
 use kasha_machine::Effects;
@@ -72,10 +75,44 @@ fn tell_shard(before: Option<&ShardConfig>, now: &ShardConfig) {
     }
 }
 
-/// Tells whether a node's core is heard by the coordinator.
-#[derive(Debug, Default)]
+/// A core that was asked to stop runs so long at least: other nodes that stop with it may need its acknowledgement.
+const STOP_AT_LEAST: Duration = Duration::from_millis(50);
+/// How often it looks whether it may end.
+const STOP_LOOKS_EVERY: Duration = Duration::from_millis(10);
+/// A core that was asked to stop runs no longer, whatever it waits for. What it answered is on its own file (R7.7).
+const STOP_AT_MOST: Duration = Duration::from_secs(2);
+
+/// Tells whether a node's core is heard by the coordinator, and ends the core's loop in good order when it is asked to.
+#[derive(Debug)]
 pub struct TellLease {
     had: Option<bool>,
+    /// Set by another thread, which then wakes the loop.
+    stop: Arc<AtomicBool>,
+    stopping_since: Option<Tick>,
+    looks_again: Option<Tick>,
+}
+
+impl TellLease {
+    /// For a core that ends once `stop` is set.
+    pub fn new(stop: Arc<AtomicBool>) -> Self {
+        Self { had: None, stop, stopping_since: None, looks_again: None }
+    }
+
+    fn stop_in_order(&mut self, now: Tick, machine: &mut Node) -> Control {
+        let since = *self.stopping_since.get_or_insert_with(|| {
+            machine.begin_stop();
+            now
+        });
+        self.looks_again = Some(now.after(STOP_LOOKS_EVERY));
+        let lasted = now.since(since);
+        if lasted >= STOP_AT_MOST {
+            tracing::warn!("stops although the coordinator has not emptied every witness list");
+        }
+        match lasted >= STOP_AT_MOST || (lasted >= STOP_AT_LEAST && machine.has_stopped()) {
+            true => Control::Exit,
+            false => Control::Continue,
+        }
+    }
 }
 
 impl Application<Node> for TellLease {
@@ -92,6 +129,13 @@ impl Application<Node> for TellLease {
         if has || self.had.is_some() {
             self.had = Some(has);
         }
-        Control::Continue
+        match self.stop.load(Ordering::Acquire) {
+            true => self.stop_in_order(now, machine),
+            false => Control::Continue,
+        }
+    }
+
+    fn next_wake(&self) -> Option<Tick> {
+        self.looks_again
     }
 }

@@ -69,6 +69,22 @@ impl State {
                 must!(closes && follows(config.list, *list), "R6.2: {shard} is not closing");
                 self.knows(witnesses)
             }
+            Command::EmptyList { shard, list } => {
+                let config = self.placed(*shard)?;
+                let serves = config.phase == ShardPhase::Serving;
+                must!(
+                    serves && follows(config.list, *list),
+                    "R7.7: {shard} does not serve under the list before {list}"
+                );
+                Ok(())
+            }
+            Command::GiveUpWitnesses { shard, epoch } => {
+                let config = self.placed(*shard)?;
+                let recovers = config.phase == ShardPhase::Recovering && !config.witnesses.is_empty();
+                must!(config.epoch.0.checked_add(1) == Some(epoch.0), "F2: epochs grow by one");
+                must!(recovers, "R7.7: {shard} waits for no witness");
+                Ok(())
+            }
             Command::ReserveTime { to } => {
                 must!(*to >= self.time_reserved, "F2: reservations only grow");
                 Ok(())
@@ -227,7 +243,7 @@ mod tests {
 
     /// The last file of the golden ones: a header, and a record that is a snapshot.
     fn golden() -> State {
-        let files = include_bytes!("../golden/log-v2.bin");
+        let files = include_bytes!("../golden/log-v3.bin");
         let last = files.windows(8).rposition(|bytes| bytes == b"KASHACRD").unwrap();
         Reader::new(&files[last + 24 + 16..]).take().unwrap()
     }

@@ -135,6 +135,20 @@ commands! {
         /// What.
         command: TableCommand,
     },
+    /// The primary's process stops, and has synced everything: no recovery needs the list's witnesses (R7.7).
+    EmptyList = 15 {
+        /// Which shard.
+        shard: ShardId,
+        /// The new list, which names nobody.
+        list: ListVersion,
+    },
+    /// The operator gives the witnesses up that a recovery waits for: a new term goes on without them (R7.7).
+    GiveUpWitnesses = 16 {
+        /// Which shard.
+        shard: ShardId,
+        /// The new term. The list keeps its version, so that a log that is whole under it still counts.
+        epoch: Epoch,
+    },
     /// Every node lease that still runs ends within so long, by the coordinator's count (F1).
     BoundLeases = 14 {
         /// Milliseconds: a lease's term and the drift bound.

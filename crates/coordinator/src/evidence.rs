@@ -4,7 +4,7 @@
 //! In memory only: it guides choices, and every choice that it leads to is one that would be safe without it. Silence has
 //! to be told anew to a restarted coordinator.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use kasha_types::{CoreId, Epoch, NodeId, ShardId, Tick};
@@ -54,6 +54,10 @@ pub(crate) struct Evidence {
     /// Shards, and the terms in which their primaries are to make room for another: they get no lease any more.
     moving: BTreeMap<ShardId, Epoch>,
     stuck: BTreeMap<ShardId, Patience>,
+    /// Nodes whose process was asked to stop.
+    stopping: BTreeSet<NodeId>,
+    /// Terms that wait for a witness: when they last said so, and whether the primary that served last was asked.
+    without_witness: BTreeMap<(ShardId, Epoch), (Tick, bool)>,
 }
 
 impl Evidence {
@@ -64,12 +68,33 @@ impl Evidence {
             avoided: BTreeMap::new(),
             moving: BTreeMap::new(),
             stuck: BTreeMap::new(),
+            stopping: BTreeSet::new(),
+            without_witness: BTreeMap::new(),
         }
     }
 
     /// A new process of this node: what an earlier one heard means nothing.
     pub(crate) fn forget(&mut self, node: NodeId) {
         self.heard.retain(|core, _| core.node != node);
+        self.stopping.remove(&node);
+    }
+
+    /// A node's process was asked to stop: it is given no witnesses any more.
+    pub(crate) fn stops(&mut self, node: NodeId) {
+        self.stopping.insert(node);
+    }
+
+    /// A term waits for a witness (R7.7).
+    pub(crate) fn needs_witness(&mut self, now: Tick, shard: ShardId, epoch: Epoch, last_primary_asked: bool) {
+        self.without_witness.retain(|(of, _), _| *of != shard);
+        self.without_witness.insert((shard, epoch), (now, last_primary_asked));
+    }
+
+    /// Whether a term has said lately that it waits for a witness, and whether the primary that served last has told it
+    /// that its log is not whole.
+    pub(crate) fn waits_for_witness(&self, now: Tick, shard: ShardId, epoch: Epoch) -> Option<bool> {
+        let &(at, asked) = self.without_witness.get(&(shard, epoch))?;
+        (now.since(at) <= self.lease).then_some(asked)
     }
 
     /// A core says which nodes it hears. Returns whether that is news.
@@ -192,6 +217,11 @@ impl Sight<'_> {
     /// Whether the shard's primary of this term is to make room for another.
     pub(crate) fn is_moving(&self, shard: ShardId, epoch: Epoch) -> bool {
         self.evidence.is_moving(shard, epoch)
+    }
+
+    /// Whether a node's process was asked to stop.
+    pub(crate) fn is_stopping(&self, node: NodeId) -> bool {
+        self.evidence.stopping.contains(&node)
     }
 
     /// Whether a shard's primary gets no answers from a node, by its own word.

@@ -19,6 +19,7 @@ mod check;
 mod clients;
 mod command;
 mod evidence;
+mod giving_up;
 mod goodbye;
 mod leases;
 pub mod limits;

@@ -44,7 +44,7 @@ pub struct Coordinator {
     state: State,
     log: Log,
     leases: NodeLeases,
-    evidence: Evidence,
+    pub(crate) evidence: Evidence,
     /// New terms in this lease period, and when it began.
     promotions: (u32, Tick),
     promotions_max: u32,
@@ -131,7 +131,7 @@ impl Coordinator {
     }
 
     /// Commits a command: everything that is sent from now on waits for it.
-    fn commit(&mut self, command: &Command) {
+    pub(crate) fn commit(&mut self, command: &Command) {
         self.state.apply(command);
         self.log.append(command);
         self.changed = true;
@@ -196,6 +196,10 @@ impl Coordinator {
             Message::TableRequest { client, sequence, command } => {
                 self.on_table_request(now, from, client, sequence, command, out);
             }
+            Message::GiveUpWitnesses { nonce, shard, list } => {
+                let refused = self.give_up_witnesses(now, shard, list).err();
+                self.send(from, &Message::WitnessesGivenUp { nonce, refused }, out);
+            }
             // The shell's handshake, and a peer that leaves.
             Message::Hello { .. } | Message::Welcome { .. } | Message::Goodbye { .. } => {}
             Message::ConfigurationIs { .. }
@@ -207,6 +211,7 @@ impl Coordinator {
             | Message::StatusIs { .. }
             | Message::GetUsage { .. }
             | Message::UsageIs { .. }
+            | Message::WitnessesGivenUp { .. }
             | Message::HeartbeatAnswer { .. }
             | Message::LeaseVerdict { .. }
             | Message::Ping { .. }
@@ -368,6 +373,18 @@ impl Coordinator {
                 .inspect(|_| hit(Probe::StuckRecovery)),
             Report::Unanswered { shard, epoch, node } => return self.on_unanswered(now, from, (shard, epoch), node),
             Report::WitnessLost { shard, list } => self.witness_lost(from, shard, list),
+            Report::Stopping { shard, epoch, list } => {
+                let serves = |config: &&ShardConfig| config.phase == ShardPhase::Serving && config.list == list;
+                let empties = self.led_by(from, shard, epoch).filter(serves).is_some();
+                self.evidence.stops(from);
+                empties.then(|| Command::EmptyList { shard, list: list.next() })
+            }
+            Report::NeedsWitness { shard, epoch, last_primary_asked } => {
+                if self.led_by(from, shard, epoch).is_some() {
+                    self.evidence.needs_witness(now, shard, epoch, last_primary_asked);
+                }
+                None
+            }
         };
         if let Some(command) = command {
             self.commit(&command);

@@ -42,6 +42,7 @@ pub(crate) fn first_placement(nodes: &[NodeId], shards: u16, faults: u8) -> Vec<
             witnesses: (witnesses_from..witnesses_from + faults).map(nth).collect(),
             list: ListVersion(1),
             closing: false,
+            served: None,
         }
     };
     (0..shards).map(place).collect()

@@ -146,7 +146,7 @@ pub(crate) fn list_must_change(state: &State, sight: Sight<'_>, shard: &ShardCon
         return false;
     }
     if shard.witnesses.is_empty() {
-        return !placement::choose_witnesses(state, sight, shard).is_empty();
+        return !sight.is_stopping(shard.primary) && !placement::choose_witnesses(state, sight, shard).is_empty();
     }
     let unanswered = shard.witnesses.iter().any(|&node| sight.avoids(shard.shard, shard.primary, node));
     if unanswered && !placement::choose_witnesses(state, sight, shard).is_empty() {

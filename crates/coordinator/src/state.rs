@@ -14,8 +14,8 @@ use kasha_types::{
 };
 use kasha_wire::message::{TableCommand, TableOutcome};
 use kasha_wire::{
-    Configuration, DecodeError, Member, MemberState, NodeInfo, Reader, ShardConfig, ShardPhase, TableInfo, Wire,
-    wire_struct,
+    Configuration, DecodeError, Member, MemberState, NodeInfo, Reader, Served, ShardConfig, ShardPhase, TableInfo,
+    Wire, wire_struct,
 };
 
 use crate::limits::{TABLE_CLIENTS_MAX, TABLETS_MAX};
@@ -215,9 +215,10 @@ impl State {
                 self.apply_promote(*shard, *epoch, *primary, members, recover_from);
                 true
             }
-            Command::Recovered { shard, list, witnesses, .. } => {
+            Command::Recovered { shard, epoch, list, witnesses } => {
                 let config = self.shard_mut(*shard);
                 config.phase = ShardPhase::Serving;
+                config.served = Some(Served { epoch: *epoch, primary: config.primary });
                 config.recover_from.clear();
                 self.set_list(*shard, *list, witnesses);
                 true
@@ -238,6 +239,17 @@ impl State {
             }
             Command::OpenList { shard, list, witnesses } => {
                 self.set_list(*shard, *list, witnesses);
+                true
+            }
+            Command::EmptyList { shard, list } => {
+                self.set_list(*shard, *list, &[]);
+                true
+            }
+            Command::GiveUpWitnesses { shard, epoch } => {
+                let config = self.shard_mut(*shard);
+                config.epoch = *epoch;
+                config.witnesses.clear();
+                self.shards[usize::from(shard.0)].witness_boots.clear();
                 true
             }
             Command::ReserveTime { to } => {

@@ -91,6 +91,9 @@ entry_kinds! {
     VersionFloor = 10,
     /// An operation key ran out or was removed.
     OperationKeyDropped = 11,
+    /// The log up to here holds every update that was answered under a witness list (R7.7). Payload: the list, a u64. Dead
+    /// at once: the term that logs it frees nothing before it serves, and then under another list.
+    Whole = 12,
 }
 
 /// Bytes that an entry with this payload takes in a group, header and padding included.

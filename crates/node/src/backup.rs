@@ -5,7 +5,8 @@ use kasha_machine::{Effect, Effects, Endpoint, FileName, Gate};
 use kasha_replication::CLOSING_MARK;
 use kasha_types::planted::{self, Bug};
 use kasha_types::probe::{Probe, hit};
-use kasha_types::{AttachId, ConfigVersion, CoreId, Epoch, LogPosition, SegmentId};
+use kasha_types::{AttachId, ConfigVersion, CoreId, Epoch, ListVersion, LogPosition, SegmentId};
+use kasha_wire::Served;
 use kasha_wire::frame::Kind;
 use kasha_wire::hot::{self, AppendView, Appended};
 use kasha_wire::message::{AttachAt, Message};
@@ -93,13 +94,14 @@ impl Replica {
         core: &mut Core,
         from: Endpoint,
         (epoch, primary, attach): (Epoch, CoreId, AttachId),
+        (served, list): (Option<Served>, ListVersion),
         out: &mut Effects,
     ) {
         let existed = self.exists;
         if !self.follow(core, epoch, primary, out) {
             return;
         }
-        let report = self.fence_report(core.id().node);
+        let report = self.fence_report(core.id().node, served, list);
         let message = Message::FenceReport {
             shard: self.shard,
             epoch,
@@ -110,6 +112,7 @@ impl Replica {
             history: report.history,
             intact: existed && report.intact,
             complete: existed && report.complete,
+            whole: existed && report.whole,
         };
         send(from, &message, core.durable_gate_as(self.shard), out);
     }

@@ -7,8 +7,8 @@
 //!    └──── no witness is sure (R5.5) ◀────┘
 //! ```
 //!
-//! No step falls through: without one sure member, or without one witness of the current list, the term waits. Nothing is
-//! written in the term's epoch before it is known which log it goes on with, and which witness.
+//! No step falls through: without one sure member, or without a whole log or one witness of the current list, the term
+//! waits (R7.7). Nothing is written in the term's epoch before it is known which log it goes on with, and which witness.
 
 use std::borrow::Cow;
 
@@ -19,60 +19,15 @@ use kasha_types::planted::{self, Bug};
 use kasha_types::probe::{Probe, hit};
 use kasha_types::{AttachId, CoreId, Epoch, ListVersion, LocalPosition, LogPosition, NodeId, ShardId, Tick};
 use kasha_wire::codec::Bytes;
-use kasha_wire::message::{Holding, Message, Report};
-use kasha_wire::{MemberState, ShardConfig};
+use kasha_wire::message::{Message, Report};
+use kasha_wire::{MemberState, Served, ShardConfig};
 
 use crate::backup::{FETCH_FROM_HEAD, LOG_BYTES_MAX, screen};
 use crate::core::{Core, send};
 use crate::replica::{Replica, Role};
 use crate::request_path::Replayed;
 use crate::serving::Serving;
-
-/// What a witness handed out.
-#[derive(Debug)]
-pub(crate) struct WitnessAnswer {
-    pub node: NodeId,
-    pub holding: Holding,
-    pub requests: Vec<Bytes>,
-}
-
-/// What the answers of a list's witnesses allow. The rule stands in `witnessing`.
-#[derive(Debug, PartialEq, Eq)]
-enum Replayable {
-    /// This answer is sure.
-    Sure(usize),
-    /// All have answered, none is sure, and this one holds the most (R5.5).
-    Fullest(usize),
-    /// Something better may come.
-    None,
-}
-
-fn replayable(answers: &[WitnessAnswer], witnesses: usize) -> Replayable {
-    if let Some(sure) = answers.iter().position(|answer| answer.holding == Holding::Sure) {
-        return Replayable::Sure(sure);
-    }
-    let all = answers.iter().filter(|answer| answer.holding != Holding::NeverHad).count() == witnesses;
-    (answers.iter().enumerate())
-        .filter(|(_, answer)| all && answer.holding == Holding::PowerLost)
-        .max_by_key(|(_, answer)| answer.requests.len())
-        .map_or(Replayable::None, |(index, _)| Replayable::Fullest(index))
-}
-
-/// What a term waits for that no witness has helped yet, for a person.
-fn describe_witnesses(witnesses: &[CoreId], answers: &[WitnessAnswer]) -> String {
-    let each = witnesses.iter().map(|core| {
-        let answer = answers.iter().find(|answer| answer.node == core.node);
-        let says = match answer.map(|answer| answer.holding) {
-            None => "does not answer: start it",
-            Some(Holding::NeverHad) => "does not know the current configuration yet",
-            Some(Holding::PowerLost) => "lost power, and counts when all have answered and every member has reported",
-            Some(Holding::Damaged) => "has lost the witness files: restore them, and start it again",
-            Some(Holding::Sure) => "is being replayed",
-        };
-        format!("{} {says}", core.node)
-    });
-    format!("waits for a witness of the current list: {}", each.collect::<Vec<_>>().join("; "))
-}
+use crate::witness_replay::{Asking, Took};
 
 /// Where a term is.
 #[derive(Debug)]
@@ -84,7 +39,7 @@ pub(crate) enum Stage {
     /// The log goes into the state.
     Replaying,
     /// One witness of the current list is frozen, and what it holds goes through `look_up`.
-    Witnessing { asked: Option<Tick>, answers: Vec<WitnessAnswer> },
+    Witnessing(Asking),
     /// Everything so far goes to the committed set, and is flushed here with this commit.
     Syncing { target: u64, flushed: Option<LocalPosition> },
     /// The coordinator is to commit that we serve, under a fresh witness list.
@@ -121,11 +76,15 @@ pub(crate) struct Leader {
     /// this process could begin the same epoch again.
     promise: LocalPosition,
     /// Whose reports it needs.
-    quorum: Quorum,
-    witnesses: Vec<CoreId>,
+    pub quorum: Quorum,
+    pub witnesses: Vec<CoreId>,
+    /// The term that last served, before ours.
+    pub served: Option<Served>,
+    /// The log that we go on with holds every update that was answered (R7.7).
+    pub is_whole: bool,
     /// The members that may hold the log, and where they are.
     recover_from: Vec<NodeId>,
-    electorate: Vec<CoreId>,
+    pub electorate: Vec<CoreId>,
 }
 
 /// The cores of these nodes that host the shard.
@@ -159,7 +118,7 @@ impl Leader {
             Stage::Fencing { .. }
             | Stage::Fetching(_)
             | Stage::Replaying
-            | Stage::Witnessing { .. }
+            | Stage::Witnessing(_)
             | Stage::Syncing { .. }
             | Stage::Reporting => None,
         }
@@ -168,7 +127,7 @@ impl Leader {
     /// The state is ahead of replay from here on.
     pub fn executes(&self) -> bool {
         match &self.stage {
-            Stage::Fencing { .. } | Stage::Fetching(_) | Stage::Replaying | Stage::Witnessing { .. } => false,
+            Stage::Fencing { .. } | Stage::Fetching(_) | Stage::Replaying | Stage::Witnessing(_) => false,
             Stage::Syncing { .. } | Stage::Reporting | Stage::Serving(_) => true,
         }
     }
@@ -179,7 +138,7 @@ impl Leader {
             Stage::Fencing { .. }
             | Stage::Fetching(_)
             | Stage::Replaying
-            | Stage::Witnessing { .. }
+            | Stage::Witnessing(_)
             | Stage::Syncing { .. }
             | Stage::Reporting => None,
         }
@@ -194,7 +153,7 @@ impl Leader {
             Stage::Fencing { .. } => "fencing: waits for a member that surely holds the log",
             Stage::Fetching(_) => "fetching the rest of the log from another member",
             Stage::Replaying => "replaying the log",
-            Stage::Witnessing { answers, .. } => return describe_witnesses(&self.witnesses, answers).into(),
+            Stage::Witnessing(asking) => return self.describe_witnesses(asking).into(),
             Stage::Syncing { .. } => "syncing with the new members",
             Stage::Reporting => "waits for the coordinator's commit",
             Stage::Serving(_) => "serving",
@@ -208,27 +167,45 @@ impl Leader {
             Stage::Reporting => reports.push(Report::Recovered { shard, epoch }),
             Stage::Serving(serving) => {
                 if serving.list_is_closed(self.shipping.synced()) {
-                    reports.push(Report::ListClosed { shard, epoch, list: self.list });
+                    let list = self.list;
+                    reports.push(match serving.is_stopping() {
+                        true => Report::Stopping { shard, epoch, list },
+                        false => Report::ListClosed { shard, epoch, list },
+                    });
                 }
             }
-            Stage::Fencing { .. }
-            | Stage::Fetching(_)
-            | Stage::Replaying
-            | Stage::Witnessing { .. }
-            | Stage::Syncing { .. } => return,
+            Stage::Witnessing(asking) => {
+                reports.extend(asking.needs_witness(self).then(|| Report::NeedsWitness {
+                    shard,
+                    epoch,
+                    last_primary_asked: asking.has_heard_of_last_primary(self),
+                }));
+                return;
+            }
+            Stage::Fencing { .. } | Stage::Fetching(_) | Stage::Replaying | Stage::Syncing { .. } => return,
         }
         reports.extend(self.shipping.copied().map(|node| Report::Copied { shard, epoch, node }));
     }
 
-    fn overdue(core: &Core, now: Tick, asked: Option<Tick>) -> bool {
+    pub fn overdue(core: &Core, now: Tick, asked: Option<Tick>) -> bool {
         asked.is_none_or(|asked| now.since(asked) >= core.options.pace.retry)
+    }
+
+    /// Begins an election without reports.
+    pub fn fence_anew(&mut self) -> &mut Election {
+        let election = Election::new(self.epoch, self.recover_from.clone(), self.quorum);
+        self.stage = Stage::Fencing { election, asked: None };
+        match &mut self.stage {
+            Stage::Fencing { election, .. } => election,
+            _ => unreachable!("set above"),
+        }
     }
 
     pub fn next_deadline(&self, core: &Core) -> Option<Tick> {
         match &self.stage {
             Stage::Fencing { asked, .. }
             | Stage::Fetching(Fetching { asked, .. })
-            | Stage::Witnessing { asked, .. } => {
+            | Stage::Witnessing(Asking { asked, .. }) => {
                 Some(asked.map_or(Tick(0), |asked| asked.after(core.options.pace.retry)))
             }
             // The replica replays by itself; our promise comes from the disk.
@@ -271,19 +248,22 @@ impl Replica {
             promise,
             quorum: Quorum::OneSure,
             witnesses: cores_of(core, self.shard, witnesses),
+            served: config.served,
+            is_whole: false,
             recover_from: config.recover_from.clone(),
             electorate: cores_of(core, self.shard, config.recover_from.iter().copied()),
         }));
     }
 
-    /// What we hold, as a report of our own fence.
-    pub fn fence_report(&self, node: NodeId) -> FenceReport {
+    /// What we hold, as a report of a fence that follows this term and list.
+    pub fn fence_report(&self, node: NodeId, served: Option<Served>, list: ListVersion) -> FenceReport {
         FenceReport {
             node,
             end: self.log.end(),
             history: history_of(&self.log),
             intact: self.exists && self.meta.intact,
             complete: self.exists && self.meta.complete,
+            whole: self.exists && self.is_whole(node, served, list),
         }
     }
 
@@ -298,26 +278,44 @@ impl Replica {
                 self.log_is_replayed(core, now, out)
             }
             Stage::Replaying => {}
-            Stage::Witnessing { .. } => self.ask_witnesses(core, now, out),
-            Stage::Syncing { target, flushed } => {
-                // A shard that never served has no other copies: its first members must all be complete before it does.
-                let whole = !leader.recover_from.is_empty() || leader.shipping.all_copied();
-                let is_synced = leader.shipping.synced() >= *target || planted::is_on(Bug::ServedUnsynced);
-                if is_synced && whole {
-                    // What a witness held was answered long ago. Its file goes with the report, so under `replicated` ours
-                    // must have it on the disk, or a loss of power everywhere takes more than was told last (section 5).
-                    let commit = *flushed.get_or_insert_with(|| core.fsynced_commit());
-                    if core.local_durable >= commit || planted::is_on(Bug::RecoveredUnflushed) {
-                        leader.stage = Stage::Reporting;
-                    }
-                }
-            }
+            Stage::Witnessing(_) => self.ask_witnesses(core, now, out),
+            Stage::Syncing { .. } => self.end_recovery(core, out),
             Stage::Reporting | Stage::Serving(_) => {}
         }
-        if let Some(leader) = self.leader()
-            && matches!(leader.stage, Stage::Syncing { .. } | Stage::Reporting | Stage::Serving(_))
-        {
-            self.pump(core, now, out);
+        let Some(leader) = self.leader() else { return };
+        match &leader.stage {
+            // No member is cut before our own file holds what its log had: else a crash of ours could take the only copy of
+            // an update that was answered (R7.7).
+            Stage::Syncing { target, .. } if self.held < *target && !planted::is_on(Bug::CutBeforeHeld) => {
+                self.write_log(core, out);
+            }
+            Stage::Syncing { .. } | Stage::Reporting | Stage::Serving(_) => self.pump(core, now, out),
+            Stage::Fencing { .. } | Stage::Fetching(_) | Stage::Replaying | Stage::Witnessing(_) => {}
+        }
+    }
+
+    /// What was recovered is synced: it is flushed here, with the mark that our log is whole, and then reported.
+    fn end_recovery(&mut self, core: &mut Core, out: &mut Effects) {
+        let Some(leader) = self.leader_mut() else { return };
+        let epoch = leader.epoch;
+        let Stage::Syncing { target, flushed } = &leader.stage else { return };
+        let (is_synced, flushed) = (leader.shipping.synced() >= *target, *flushed);
+        // A shard that never served has no other copies: its first members must all be complete before it does.
+        let has_copies = !leader.recover_from.is_empty() || leader.shipping.all_copied();
+        if !has_copies || !(is_synced || planted::is_on(Bug::ServedUnsynced)) {
+            return;
+        }
+        // What a witness held was answered long ago. Its file goes with the report, so under `replicated` ours must have
+        // it on the disk, or a loss of power everywhere takes more than was told last (section 5).
+        let commit = flushed.unwrap_or_else(|| {
+            self.mark_whole(core, epoch, out);
+            core.fsynced_commit()
+        });
+        let Some(leader) = self.leader_mut() else { return };
+        if core.local_durable >= commit || planted::is_on(Bug::RecoveredUnflushed) {
+            leader.stage = Stage::Reporting;
+        } else if let Stage::Syncing { flushed, .. } = &mut leader.stage {
+            *flushed = Some(commit);
         }
     }
 
@@ -331,21 +329,27 @@ impl Replica {
             Stage::Fencing { .. }
             | Stage::Fetching(_)
             | Stage::Replaying
-            | Stage::Witnessing { .. }
+            | Stage::Witnessing(_)
             | Stage::Syncing { .. }
             | Stage::Reporting => leader.shipping.want_synced(log.end().offset), // the whole shard waits
         }
         leader.shipping.pump(now, log, out);
-        if leader.shipping.is_in_flight() {
-            self.write_log(core, out); // our own file is a member's, and gets the round's bytes with the others
+        // Our own file is a member's, and gets the round's bytes with the others; what is answered at once, at once (R7.7).
+        let answers_wait = match &mut leader.stage {
+            Stage::Serving(serving) => std::mem::take(&mut serving.writes_own_file),
+            _ => false,
+        };
+        if leader.shipping.is_in_flight() || answers_wait {
+            self.write_log(core, out);
         }
     }
 
     fn fence(&mut self, core: &mut Core, now: Tick, out: &mut Effects) {
-        let own = self.fence_report(core.id().node);
+        let Some((served, list)) = self.leader().map(|leader| (leader.served, leader.list)) else { return };
+        let own = self.fence_report(core.id().node, served, list);
         let shard = self.shard;
         let Some(leader) = self.leader_mut() else { return };
-        let (epoch, promise, electorate) = (leader.epoch, leader.promise, leader.electorate.clone());
+        let promise = leader.promise;
         let Stage::Fencing { election, asked } = &mut leader.stage else { return };
         let is_promised = core.local_durable >= promise;
         if is_promised {
@@ -355,6 +359,7 @@ impl Replica {
         let choice = if is_promised { election.choice() } else { Choice::Wait };
         match choice {
             Choice::Take(node) if node == core.id().node => {
+                leader.is_whole = election.takes_whole(node);
                 leader.stage = Stage::Replaying;
                 if !self.meta.intact {
                     hit(Probe::IntactByAllReports);
@@ -364,15 +369,13 @@ impl Replica {
                 }
             }
             Choice::Take(node) => {
+                leader.is_whole = election.takes_whole(node);
                 let best = election.report(node).expect("a report was taken").clone();
                 self.cut_to_match(core, &best, out);
             }
             Choice::Wait if Leader::overdue(core, now, *asked) => {
                 *asked = Some(now);
-                for to in electorate.into_iter().filter(|&to| to != core.id()) {
-                    let message = Message::Fence { shard, epoch, primary: core.id(), attach: AttachId(0) };
-                    send(Endpoint::Core(to), &message, Gate::Now, out);
-                }
+                leader.send_fences(core, shard, out);
             }
             Choice::Wait => {}
         }
@@ -398,11 +401,9 @@ impl Replica {
     }
 
     /// Asks all again: a member does not answer, or no longer holds what it reported, or more reports are needed.
-    fn fence_again(&mut self) {
+    pub fn fence_again(&mut self) {
         hit(Probe::FenceAgain);
-        let leader = self.leader_mut().expect("it fenced before");
-        let election = Election::new(leader.epoch, leader.recover_from.clone(), leader.quorum);
-        leader.stage = Stage::Fencing { election, asked: None };
+        self.leader_mut().expect("it fenced before").fence_anew();
     }
 
     fn fetch(&mut self, core: &Core, now: Tick, out: &mut Effects) {
@@ -487,7 +488,14 @@ impl Replica {
                     FenceReport { intact: report.intact && sure, complete: report.complete && sure, ..report.clone() };
                 election.on_report(report);
             }
-            Stage::Fetching(_) | Stage::Replaying | Stage::Witnessing { .. } => {}
+            Stage::Fetching(_) | Stage::Replaying => {}
+            Stage::Witnessing(_) => {
+                let is_asked = leader.recover_from.contains(&report.node) && report.end.offset <= LOG_BYTES_MAX;
+                if is_asked && attach == AttachId(0) {
+                    let whole = report.whole && report.intact && report.complete && exists;
+                    self.on_report_while_witnessing(FenceReport { whole, ..report.clone() });
+                }
+            }
             Stage::Syncing { .. } | Stage::Reporting | Stage::Serving(_) => {
                 leader.shipping.on_fence_report(now, log, attach, report, out);
             }
@@ -499,14 +507,14 @@ impl Replica {
         let leader = self.leader_mut().expect("its term goes on");
         if leader.witnesses.is_empty() || planted::is_on(Bug::WitnessSkipped) {
             hit(Probe::NoWitnessToReplay);
-            return self.begin_epoch(core, &[], out);
+            return self.begin_epoch(core, &[], Took::Remains, out);
         }
-        leader.stage = Stage::Witnessing { asked: None, answers: Vec::new() };
+        leader.stage = Stage::Witnessing(Asking::default());
         self.ask_witnesses(core, now, out);
     }
 
     /// It is known which log we go on with, and what a witness has to add: our epoch begins.
-    fn begin_epoch(&mut self, core: &mut Core, requests: &[Bytes], out: &mut Effects) {
+    pub fn begin_epoch(&mut self, core: &mut Core, requests: &[Bytes], took: Took, out: &mut Effects) {
         let Self { log, role: Role::Leader(leader), .. } = self else { return };
         leader.shipping.begin_epoch(log.end().offset);
         let mut group = match log.begin(leader.epoch, 64, Purpose::Own) {
@@ -516,66 +524,21 @@ impl Replica {
         group.entry(EntryKind::EpochStart, 0);
         group.commit();
         leader.stage = Stage::Syncing { target: u64::MAX, flushed: None };
+        let too_early = took == Took::Everything && planted::is_on(Bug::WholeBeforeReplay);
+        if too_early && !self.log_whole() {
+            return self.stop_for_memory(out);
+        }
         for request in requests {
             if self.replay_request(core, &request.0) == Replayed::NotNow {
                 return self.stop_for_memory(out); // it may have been completed: never skipped
             }
         }
+        // Behind the last request: a log that was cut short lacks the entry (R7.7).
+        if took == Took::Everything && !self.log_whole() {
+            return self.stop_for_memory(out);
+        }
         let target = self.log.end().offset;
         self.leader_mut().expect("it begins its epoch").stage = Stage::Syncing { target, flushed: None };
-    }
-
-    fn ask_witnesses(&mut self, core: &Core, now: Tick, out: &mut Effects) {
-        let shard = self.shard;
-        let Some(leader) = self.leader_mut() else { return };
-        let (epoch, list, witnesses) = (leader.epoch, leader.list, leader.witnesses.clone());
-        let Stage::Witnessing { asked, answers } = &mut leader.stage else { return };
-        if Leader::overdue(core, now, *asked) {
-            *asked = Some(now);
-            // What was lost with the power stays lost; all else may get better.
-            let is_settled = |node| answers.iter().any(|a| a.node == node && a.holding == Holding::PowerLost);
-            for to in witnesses.into_iter().filter(|core| !is_settled(core.node)) {
-                send(Endpoint::Core(to), &Message::FreezeWitness { shard, list, epoch }, Gate::Now, out);
-            }
-        }
-    }
-
-    /// A witness froze and handed out what it holds: replay one, and only one (step 4).
-    pub fn on_witness_holds(
-        &mut self,
-        core: &mut Core,
-        epoch: Epoch,
-        list: ListVersion,
-        answer: WitnessAnswer,
-        out: &mut Effects,
-    ) {
-        let Some(leader) = self.leader_mut().filter(|leader| leader.epoch == epoch && leader.list == list) else {
-            return;
-        };
-        let is_witness = leader.witnesses.iter().any(|core| core.node == answer.node);
-        let all = leader.witnesses.len();
-        let Stage::Witnessing { answers, .. } = &mut leader.stage else { return };
-        match answers.iter_mut().find(|known| known.node == answer.node) {
-            Some(known) => *known = answer,
-            None if is_witness => answers.push(answer),
-            None => return,
-        }
-        let chosen = match replayable(answers, all) {
-            Replayable::Sure(chosen) => chosen,
-            Replayable::Fullest(chosen) if leader.quorum == Quorum::Everyone => {
-                hit(Probe::FullestWitness);
-                chosen
-            }
-            Replayable::Fullest(_) => {
-                // What it lost may be in the log of a member that nobody has asked yet (R5.5).
-                hit(Probe::EveryoneMustReport);
-                leader.quorum = Quorum::Everyone;
-                return self.fence_again();
-            }
-            Replayable::None => return,
-        };
-        let requests = std::mem::take(&mut answers[chosen].requests);
-        self.begin_epoch(core, &requests, out);
     }
 
     /// The coordinator committed that we serve.
@@ -587,6 +550,15 @@ impl Replica {
         leader.shipping.require_peers(fewest_peers(core));
         leader.shipping.set_members(members_of(core, config));
         leader.stage = Stage::Serving(Serving::new(core, config, end));
+    }
+
+    /// The process is asked to stop: a serving primary closes its list for good.
+    pub fn begin_stop(&mut self, core: &Core, config: &ShardConfig) {
+        let end = self.log.end().offset;
+        let Some(leader) = self.leader_mut().filter(|leader| leader.epoch == config.epoch) else { return };
+        if let Stage::Serving(serving) = &mut leader.stage {
+            serving.begin_stop(core, config, end);
+        }
     }
 
     /// What every member holds, as a position of this term. `None`: we lead nothing.

@@ -36,6 +36,8 @@ mod request_path;
 mod serving;
 mod state;
 mod view;
+mod wholeness;
+mod witness_replay;
 mod witnessing;
 
 pub use kasha_log::Buffers;

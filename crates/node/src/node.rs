@@ -12,11 +12,11 @@ use kasha_wire::message::{Heartbeat, Message, Report};
 use kasha_wire::{Refusal, Refused};
 
 use crate::core::{Core, send};
-use crate::leader::WitnessAnswer;
 use crate::links::Links;
 use crate::reads::refuse_read;
 use crate::replica::{Replica, Role};
 use crate::request_path::{Caller, Wish, refuse_undecoded};
+use crate::witness_replay::WitnessAnswer;
 use crate::witnessing::Witnesses;
 use crate::{NodeOptions, StartError};
 
@@ -78,6 +78,24 @@ impl Node {
             reported: Vec::new(),
             turn_open: false,
         })
+    }
+
+    /// The operator asks this process to stop (R7.7): answers of its primaries wait for their sync from now on, and the
+    /// coordinator is asked to empty their witness lists, so that whoever serves next needs no witness.
+    pub fn begin_stop(&mut self) {
+        let Some(configuration) = self.core.configuration.clone() else { return };
+        for replica in self.replicas.values_mut() {
+            if let Some(config) = configuration.shard(replica.shard) {
+                replica.begin_stop(&self.core, config);
+            }
+        }
+    }
+
+    /// Whether every primary of this core has synced what it answered, and its witness list is empty.
+    #[must_use]
+    pub fn has_stopped(&self) -> bool {
+        let serving = self.replicas.values().filter_map(Replica::leader).filter_map(crate::leader::Leader::serving);
+        serving.into_iter().all(|serving| serving.is_stopping() && serving.has_empty_list())
     }
 
     fn on_frame(&mut self, now: Tick, from: Endpoint, kind: u8, payload: &[u8], out: &mut Effects) {
@@ -229,17 +247,17 @@ impl Node {
             // (R5.5). Both are asked again.
             Message::Fence { shard, epoch, .. } | Message::Attach { shard, epoch, .. }
                 if !core.may_obey(shard, epoch) => {}
-            Message::Fence { shard, epoch, primary, attach } => {
+            Message::Fence { shard, epoch, primary, attach, served, list } => {
                 let replica = self.replicas.entry(shard).or_insert_with(|| Replica::fresh(&core.options, shard));
-                replica.on_fence(core, from, (epoch, primary, attach), out);
+                replica.on_fence(core, from, (epoch, primary, attach), (served, list), out);
             }
             Message::Attach { shard, epoch, primary, attach, since, expected, must_hold, start } => {
                 let replica = self.replicas.entry(shard).or_insert_with(|| Replica::fresh(&core.options, shard));
                 let order = crate::backup::AttachOrder { epoch, primary, attach, since, expected, must_hold, start };
                 replica.on_attach(core, from, order, out);
             }
-            Message::FenceReport { shard, epoch, node, attach, exists, end, history, intact, complete } => {
-                let report = FenceReport { node, end, history, intact, complete };
+            Message::FenceReport { shard, epoch, node, attach, exists, end, history, intact, complete, whole } => {
+                let report = FenceReport { node, end, history, intact, complete, whole };
                 if let Some(replica) = self.replicas.get_mut(&shard) {
                     replica.on_fence_report(now, (epoch, attach), exists, &report, out);
                 }

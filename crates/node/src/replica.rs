@@ -148,7 +148,14 @@ impl Replica {
                 hit(probe);
             }
         }
-        // A torn end is what any crash leaves: all before it is there.
+        // A torn end is what any crash leaves: all before it is there. But what stood there may have been answered, if it
+        // was not a crash that took it (R7.7). The marks say so before the end is cut.
+        let may_lack_answers = report.torn_bytes > 0 || report.damage.is_some() || lost_acknowledged;
+        if may_lack_answers && self.meta.whole != Epoch(0) {
+            self.meta.whole = Epoch(0);
+            let data = out.span(&self.meta_bytes());
+            out.push(Effect::Replace { file: FileName::Replica(self.shard), data });
+        }
         self.lost_something = report.damage.is_some() || lost_acknowledged;
         self.meta.intact &= !self.lost_something;
         self.meta.complete &= self.log.absent().is_empty();
@@ -174,7 +181,7 @@ impl Replica {
         let power_lost = self.meta.boot != core.options.boot;
         if durability == Durability::Replicated && power_lost && !planted::is_on(Bug::BootIgnored) {
             hit(Probe::ReplicaLostPower);
-            self.meta.intact = false;
+            (self.meta.intact, self.meta.whole) = (false, Epoch(0));
         }
         if !std::mem::take(&mut self.lost_something) {
             return;
@@ -248,13 +255,18 @@ impl Replica {
         if self.meta.intact {
             self.meta.boot = core.options.boot;
         }
+        core.replace(FileName::Replica(self.shard), &self.meta_bytes(), out);
+    }
+
+    fn meta_bytes(&self) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(64);
         self.meta.encode(&mut bytes);
-        core.replace(FileName::Replica(self.shard), &bytes, out);
+        bytes
     }
 
     /// Forgets the log, in memory and on file.
     pub fn reset_log(&mut self, core: &mut Core, base: u64, out: &mut Effects) {
+        self.unmark_whole(core, 0, out);
         let log = &self.log;
         out.copy_log_bytes(self.shard, |slice| log.slice(slice));
         // Newest first: a crash in between must not leave a hole.
@@ -300,14 +312,18 @@ impl Replica {
         if offset == self.log.end().offset {
             return true;
         }
+        if !self.log.ends_a_group(offset) {
+            return false;
+        }
         let log = &self.log;
         out.copy_log_bytes(self.shard, |slice| log.slice(slice));
-        if offset < self.meta.acknowledged && self.log.ends_a_group(offset) {
+        if offset < self.meta.acknowledged {
             // What is cut was never synced. The marks say so first, or the shorter log would pass for a damaged one.
             hit(Probe::CutBelowAcknowledged);
             self.meta.acknowledged = offset;
             self.save_meta(core, out);
         }
+        self.unmark_whole(core, offset, out);
         let Ok(cut) = self.log.truncate(offset) else { return false };
         hit(Probe::LogCut);
         // Newest first: a crash in between must not leave a hole.

@@ -80,8 +80,12 @@ pub(crate) struct Serving {
     /// An operation key's unsynced expiry ends here: whoever finds the key gone waits for it (R5.2).
     pub keys_dropped_until: u64,
     pub counters: Counters,
+    /// An answer of this turn waits for our own file (R7.7).
+    pub writes_own_file: bool,
     /// The configuration's list; `list` is none while it is being closed.
     committed_list: ListVersion,
+    /// The process is asked to stop: no answer leaves any more before it is synced, and no list is used (R7.7).
+    stopping: bool,
     /// The list is being closed: it is, once this is synced (R6.2).
     closing_at: Option<u64>,
     touched: VecDeque<Touched>,
@@ -118,6 +122,8 @@ impl Serving {
             keys_dropped_until: 0,
             committed_list: config.list,
             counters: Counters::default(),
+            writes_own_file: false,
+            stopping: false,
             closing_at: None,
             touched: VecDeque::new(),
             witnesses: links(core, config),
@@ -143,14 +149,29 @@ impl Serving {
             self.witnesses = links(core, config);
             self.closing_at = None;
         }
-        if config.closing {
+        if config.closing || (self.stopping && !config.witnesses.is_empty()) {
             // R6.2 [M]: first the old list is refused and every answer gated; what was answered before is synced next.
             hit(Probe::ListClosing);
             self.list = if planted::is_on(Bug::ClosingListAnswers) { self.list } else { ListVersion::NONE };
             self.closing_at.get_or_insert(end);
         }
         let answers_on = config.closing && planted::is_on(Bug::ClosingListAnswers);
-        self.fast_path = config.has_fast_path(configuration.faults) || answers_on;
+        self.fast_path = (config.has_fast_path(configuration.faults) && !self.stopping) || answers_on;
+    }
+
+    /// The process is asked to stop.
+    pub fn begin_stop(&mut self, core: &Core, config: &ShardConfig, end: u64) {
+        self.stopping = true;
+        self.update(core, config, end);
+    }
+
+    pub fn is_stopping(&self) -> bool {
+        self.stopping
+    }
+
+    /// Whether the committed list names no witness: no recovery will need one.
+    pub fn has_empty_list(&self) -> bool {
+        self.witnesses.is_empty()
     }
 
     /// A logged floor that may not be synced yet, and where its entry ends (R4.6).
@@ -165,7 +186,8 @@ impl Serving {
     }
 
     pub fn list_is_closed(&self, synced: u64) -> bool {
-        self.closing_at.is_some_and(|at| synced >= at || planted::is_on(Bug::ListClosedUnsynced))
+        let only_closes = self.stopping && planted::is_on(Bug::StopOnlyCloses);
+        self.closing_at.is_some_and(|at| synced >= at || planted::is_on(Bug::ListClosedUnsynced) || only_closes)
     }
 
     /// The role is lost: what a follower's replay would have done by now.

@@ -31,7 +31,7 @@ pub(crate) fn is_sound(kind: EntryKind, payload: &[u8]) -> bool {
         EntryKind::OperationKey => OperationKeyRecord::decode(payload).is_some(),
         EntryKind::OperationKeyDropped => OperationKeyDropped::decode(payload).is_some(),
         EntryKind::ExpiryFloor => ExpiryFloorEntryRef::decode(payload).is_some(),
-        EntryKind::VersionFloor => payload.len() >= 8,
+        EntryKind::VersionFloor | EntryKind::Whole => payload.len() >= 8,
         EntryKind::TableDropped => payload.len() >= 4,
         // The log's own, which checks them.
         EntryKind::EpochStart | EntryKind::Digest | EntryKind::SegmentFreed => true,
@@ -73,6 +73,7 @@ impl ShardState {
                 let segment = entry.payload.first_chunk::<4>().expect("our own freed segment");
                 self.forget_segment(log, SegmentId(u32::from_le_bytes(*segment)));
             }
+            EntryKind::Whole => dead.push(at),
             EntryKind::EpochStart | EntryKind::Digest => {}
         }
     }
@@ -149,6 +150,7 @@ impl ShardState {
                 | EntryKind::SegmentFreed
                 | EntryKind::TableDropped
                 | EntryKind::VersionFloor
+                | EntryKind::Whole
                 | EntryKind::OperationKeyDropped => {}
             }
         }

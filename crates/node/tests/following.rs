@@ -88,7 +88,17 @@ fn attach(core: &mut Core, attach: u32, since: u64, expected: LogPosition, start
 /// What it reports when it is asked: its end, and whether its copy is complete.
 fn fence(core: &mut Core) -> (LogPosition, bool) {
     core.shell.sent.clear();
-    core.message_from(CONN, Message::Fence { shard: SHARD, epoch: Epoch(1), primary: PRIMARY, attach: AttachId(9) });
+    core.message_from(
+        CONN,
+        Message::Fence {
+            shard: SHARD,
+            epoch: Epoch(1),
+            primary: PRIMARY,
+            attach: AttachId(9),
+            served: None,
+            list: kasha_types::ListVersion::NONE,
+        },
+    );
     let report = said(core).find_map(|message| match message {
         Message::FenceReport { end, complete, .. } => Some((end, complete)),
         _ => None,
@@ -124,6 +134,7 @@ fn report_of(end: LogPosition) -> Message {
         history: vec![LogPosition { epoch: Epoch(1), offset: 0 }],
         intact: true,
         complete: true,
+        whole: false,
     }
 }
 

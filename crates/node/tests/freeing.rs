@@ -142,8 +142,8 @@ impl Primary {
             return self.shipping.on_appended(now, &hot::decode_small::<Appended>(payload).expect("an ack"));
         }
         match Message::decode(payload).expect("a message") {
-            Message::FenceReport { node, attach, end, history, intact, complete, .. } => {
-                let report = FenceReport { node, end, history, intact, complete };
+            Message::FenceReport { node, attach, end, history, intact, complete, whole, .. } => {
+                let report = FenceReport { node, end, history, intact, complete, whole };
                 self.shipping.on_fence_report(now, &self.log, attach, &report, out);
             }
             Message::Attached { node, attach, .. } => self.shipping.on_attached(now, node, attach),

@@ -371,6 +371,7 @@ fn member_reports(core: &mut Core, end: u64) {
         history: vec![LogPosition { epoch: Epoch(1), offset: 0 }],
         intact: true,
         complete: true,
+        whole: false,
     });
     core.tick(25);
 }

@@ -6,9 +6,9 @@ use kasha_types::{
     AttachId, BootId, ClientId, ClusterId, ClusterTime, ConfigVersion, CoreId, Epoch, Incarnation, KeyHash,
     ListVersion, LogPosition, NodeId, RpcId, SegmentId, Sequence, ShardId, Tick,
 };
-use kasha_wire::Message;
 use kasha_wire::codec::Bytes;
 use kasha_wire::message::{AttachAt, GcEntry, Heartbeat, Holding, LeaseInfo, Report, TableCommand};
+use kasha_wire::{Message, Served};
 
 use crate::draw;
 
@@ -106,7 +106,10 @@ impl Scene {
     pub(crate) fn between_nodes(&self, u: &mut Unstructured<'_>) -> Result<Message> {
         let (shard, epoch) = (shard(u)?, epoch(u)?);
         Ok(match draw::below(u, 14)? {
-            0 => Message::Fence { shard, epoch, primary: core(u)?, attach: attach(u)? },
+            0 => {
+                let served = u.arbitrary::<bool>()?.then_some(Served { epoch, primary: node(u)? });
+                Message::Fence { shard, epoch, primary: core(u)?, attach: attach(u)?, served, list: list(u)? }
+            }
             1 => Message::FenceReport {
                 shard,
                 epoch,
@@ -117,6 +120,7 @@ impl Scene {
                 history: self.many(u, |u| self.position(u))?,
                 intact: u.arbitrary()?,
                 complete: u.arbitrary()?,
+                whole: u.arbitrary()?,
             },
             2 => Message::Attach {
                 shard,
@@ -184,12 +188,14 @@ impl Scene {
 
     fn report(&self, u: &mut Unstructured<'_>) -> Result<Report> {
         let (shard, epoch, node, list) = (ShardId(number32(u, 2)? as u16), epoch(u)?, node(u)?, list(u)?);
-        Ok(match draw::below(u, 6)? {
+        Ok(match draw::below(u, 8)? {
             0 => Report::Recovered { shard, epoch },
             1 => Report::Copied { shard, epoch, node },
             2 => Report::ListClosed { shard, epoch, list },
             3 => Report::Unanswered { shard, epoch, node },
             4 => Report::Stuck { shard, epoch },
+            5 => Report::Stopping { shard, epoch, list },
+            6 => Report::NeedsWitness { shard, epoch, last_primary_asked: u.arbitrary()? },
             _ => Report::WitnessLost { shard, list },
         })
     }

@@ -4,7 +4,11 @@
 //! synced; fencing one is enough to keep an older primary from syncing anything more. Of those that are intact the greatest
 //! (last entry's epoch, end) is taken: it may hold more than was synced, never less. One that may have lost something
 //! never beats one that has not, however long it is: what it lost need not be at its end (R5.5).
+//!
+//! A log is *whole* if it surely holds every update that was answered, on the fast path too (R7.7). The greatest whole log
+//! is taken even against later epochs, which never served. A recovery from a whole log needs no witness.
 
+use kasha_log::common_prefix;
 use kasha_types::planted::{self, Bug};
 use kasha_types::{Epoch, LogPosition, NodeId};
 
@@ -21,6 +25,16 @@ pub struct FenceReport {
     pub intact: bool,
     /// Its older data is all there.
     pub complete: bool,
+    /// Its log surely holds every update that was answered (R7.7).
+    pub whole: bool,
+}
+
+impl FenceReport {
+    /// Whether this log is the other one, or goes on where the other one ends.
+    fn contains(&self, other: &FenceReport) -> bool {
+        let spans = |report: &FenceReport| report.history.iter().map(|at| (at.epoch, at.offset)).collect::<Vec<_>>();
+        common_prefix(&spans(self), self.end.offset, &spans(other), other.end.offset) == other.end.offset
+    }
 }
 
 /// What is known of an election.
@@ -79,18 +93,37 @@ impl Election {
         self.reports.iter().find(|report| report.node == node)
     }
 
-    /// Which log to take: the greatest of those that surely hold all that was synced; the greatest of all once every
-    /// member has reported and none is sure (R5.5).
+    /// The reports of complete copies that the fence asked for.
+    fn complete(&self) -> impl Iterator<Item = &FenceReport> {
+        self.reports.iter().filter(|report| report.complete && self.electorate.contains(&report.node))
+    }
+
+    fn is_whole(&self, report: &FenceReport) -> bool {
+        let mut whole = self.complete().filter(|other| other.intact && other.whole);
+        report.intact && whole.any(|whole| report.contains(whole) || planted::is_on(Bug::UnservedTermPreferred))
+    }
+
+    /// Whether this member's log holds every update that was answered: so it says, or it goes on where such a log ends
+    /// (R7.7).
+    #[must_use]
+    pub fn takes_whole(&self, node: NodeId) -> bool {
+        self.complete().any(|report| report.node == node && self.is_whole(report))
+    }
+
+    /// Which log to take: the greatest whole one (R7.7); else the greatest of those that surely hold all that was synced;
+    /// else the greatest of all, once every member has reported and none is sure (R5.5).
     #[must_use]
     pub fn choice(&self) -> Choice {
-        let complete = || self.reports.iter().filter(|r| r.complete && self.electorate.contains(&r.node));
         let greatest = |report: &&FenceReport| (report.end.epoch, report.end.offset);
+        if let Some(whole) = self.complete().filter(|report| self.is_whole(report)).max_by_key(greatest) {
+            return Choice::Take(whole.node);
+        }
         let all = self.missing().next().is_none() || planted::is_on(Bug::ChosenTooEarly);
         if self.quorum == Quorum::Everyone && !all {
             return Choice::Wait;
         }
-        let sure = complete().filter(|report| report.intact).max_by_key(greatest);
-        match sure.or_else(|| complete().max_by_key(greatest).filter(|_| all)) {
+        let sure = self.complete().filter(|report| report.intact).max_by_key(greatest);
+        match sure.or_else(|| self.complete().max_by_key(greatest).filter(|_| all)) {
             Some(best) => Choice::Take(best.node),
             None => Choice::Wait,
         }
@@ -103,7 +136,7 @@ mod tests {
 
     fn report(node: u16, epoch: u32, offset: u64, intact: bool, complete: bool) -> FenceReport {
         let end = LogPosition { epoch: Epoch(epoch), offset };
-        FenceReport { node: NodeId(node), end, history: Vec::new(), intact, complete }
+        FenceReport { node: NodeId(node), end, history: Vec::new(), intact, complete, whole: false }
     }
 
     fn election() -> Election {
@@ -146,6 +179,43 @@ mod tests {
         assert_eq!(election.missing().collect::<Vec<_>>(), [NodeId(2)]);
         election.on_report(report(2, 3, 100, true, true));
         assert_eq!(election.choice(), Choice::Take(NodeId(2)), "it may hold what was never synced");
+    }
+
+    /// A log of these epochs, each beginning where its number says, with this end.
+    fn log(node: u16, spans: &[(u32, u64)], end: u64, whole: bool) -> FenceReport {
+        let at = |&(epoch, offset): &(u32, u64)| LogPosition { epoch: Epoch(epoch), offset };
+        let last = spans.last().expect("a log has an epoch").0;
+        let end = LogPosition { epoch: Epoch(last), offset: end };
+        let history = spans.iter().map(at).collect();
+        FenceReport { node: NodeId(node), end, history, intact: true, complete: true, whole }
+    }
+
+    #[test]
+    fn r7_7_a_whole_log_beats_a_later_epoch_that_lacks_some_of_it() {
+        let mut election = election();
+        election.on_report(log(2, &[(1, 0), (4, 50)], 200, false));
+        assert_eq!((election.choice(), election.takes_whole(NodeId(2))), (Choice::Take(NodeId(2)), false));
+        election.on_report(log(1, &[(1, 0)], 100, true));
+        assert_eq!((election.choice(), election.takes_whole(NodeId(1))), (Choice::Take(NodeId(1)), true));
+        assert!(!election.takes_whole(NodeId(2)));
+    }
+
+    #[test]
+    fn r7_7_a_log_that_goes_on_where_a_whole_one_ends_is_whole() {
+        let mut election = election();
+        election.on_report(log(1, &[(1, 0)], 100, true));
+        election.on_report(log(2, &[(1, 0), (4, 100)], 200, false));
+        assert_eq!((election.choice(), election.takes_whole(NodeId(2))), (Choice::Take(NodeId(2)), true));
+    }
+
+    #[test]
+    fn r7_7_of_two_whole_logs_the_greatest_is_taken_and_one_that_lost_something_is_none() {
+        let mut election = election();
+        election.on_report(log(1, &[(1, 0)], 100, true));
+        election.on_report(FenceReport { intact: false, ..log(2, &[(1, 0), (4, 50)], 200, true) });
+        assert_eq!(election.choice(), Choice::Take(NodeId(1)));
+        election.on_report(log(2, &[(1, 0), (4, 50)], 200, true));
+        assert_eq!(election.choice(), Choice::Take(NodeId(2)));
     }
 
     #[test]

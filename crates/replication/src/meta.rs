@@ -8,7 +8,7 @@
 //!      6      2  shard
 //!      8      8  cluster id
 //!     16      4  promised epoch
-//!     20      4  reserved, 0
+//!     20      4  the term all of whose answers, and all earlier ones, the log holds; 0: none (R7.7)
 //!     24      8  end that was surely acknowledged (a lower bound)
 //!     32      8  offset at which a joiner's log begins
 //!     40     16  boot id when the log was last known to be whole
@@ -18,7 +18,7 @@
 use kasha_types::{BootId, ClusterId, Epoch, ShardId};
 
 const MAGIC: &[u8; 4] = b"KREP";
-const FORMAT: u8 = 1;
+const FORMAT: u8 = 2;
 const BYTES: usize = 60;
 
 /// A replica's durable marks.
@@ -40,6 +40,9 @@ pub struct ReplicaMeta {
     pub intact: bool,
     /// Whether its older data is all there (R7.2).
     pub complete: bool,
+    /// If this node was the primary of that term, and the term served: the log holds every update that was answered
+    /// (R7.7). 0: nothing is known. Cleared before anything of such a term is cut.
+    pub whole: Epoch,
 }
 
 /// Bytes that are no marks of this replica.
@@ -72,7 +75,17 @@ impl ReplicaMeta {
     /// The marks of a replica that holds nothing and lacks nothing.
     #[must_use]
     pub fn fresh(cluster: ClusterId, shard: ShardId, boot: BootId) -> Self {
-        Self { shard, cluster, promised: Epoch(0), acknowledged: 0, base: 0, boot, intact: true, complete: true }
+        Self {
+            shard,
+            cluster,
+            promised: Epoch(0),
+            acknowledged: 0,
+            base: 0,
+            boot,
+            intact: true,
+            complete: true,
+            whole: Epoch(0),
+        }
     }
 
     /// Appends the encoding.
@@ -83,7 +96,7 @@ impl ReplicaMeta {
         out.extend_from_slice(&self.shard.0.to_le_bytes());
         out.extend_from_slice(&self.cluster.0.to_le_bytes());
         out.extend_from_slice(&self.promised.0.to_le_bytes());
-        out.extend_from_slice(&[0; 4]);
+        out.extend_from_slice(&self.whole.0.to_le_bytes());
         out.extend_from_slice(&self.acknowledged.to_le_bytes());
         out.extend_from_slice(&self.base.to_le_bytes());
         out.extend_from_slice(&self.boot.0.to_le_bytes());
@@ -105,7 +118,7 @@ impl ReplicaMeta {
         if bytes[4] != FORMAT {
             return Err(MetaError::Format(bytes[4]));
         }
-        if bytes[5] > 3 || bytes[20..24] != [0; 4] {
+        if bytes[5] > 3 {
             return Err(MetaError::Damaged);
         }
         let meta = Self {
@@ -117,6 +130,7 @@ impl ReplicaMeta {
             boot: BootId(u128::from_le_bytes(bytes[40..56].try_into().expect("16 bytes"))),
             intact: bytes[5] & 1 != 0,
             complete: bytes[5] & 2 != 0,
+            whole: Epoch(u32_at(20)),
         };
         if meta.cluster != cluster {
             return Err(MetaError::Cluster(meta.cluster));
@@ -138,6 +152,7 @@ mod tests {
             acknowledged: 99,
             base: 8,
             intact: false,
+            whole: Epoch(6),
             ..ReplicaMeta::fresh(ClusterId(5), ShardId(3), BootId(11))
         }
     }

@@ -11,7 +11,7 @@ use kasha_log::{Log, common_prefix};
 use kasha_machine::{Effect, Effects, Endpoint, Gate};
 use kasha_types::planted::{self, Bug};
 use kasha_types::probe::{Probe, hit};
-use kasha_types::{AttachId, CoreId, Epoch, LogPosition, LogSlice, NodeId, SegmentId, ShardId, Tick};
+use kasha_types::{AttachId, CoreId, Epoch, ListVersion, LogPosition, LogSlice, NodeId, SegmentId, ShardId, Tick};
 use kasha_wire::codec::Bytes;
 use kasha_wire::hot::{AppendView, Appended};
 use kasha_wire::message::{AttachAt, Message};
@@ -361,7 +361,10 @@ impl Shipping {
             match peer.state {
                 PeerState::Asking if overdue => {
                     peer.touched = Some(now);
-                    send(peer.core, &Message::Fence { shard, epoch, primary: own, attach: peer.attach }, out);
+                    // What served before matters to an election only.
+                    let (served, list) = (None, ListVersion::NONE);
+                    let attach = peer.attach;
+                    send(peer.core, &Message::Fence { shard, epoch, primary: own, attach, served, list }, out);
                 }
                 PeerState::Attaching(start) if overdue => {
                     peer.touched = Some(now);

@@ -1,4 +1,4 @@
-//! The bytes of `replica.meta`, format 1. `UPDATE=1 cargo test -p kasha-replication --test golden` rewrites the file,
+//! The bytes of `replica.meta`, format 2. `UPDATE=1 cargo test -p kasha-replication --test golden` rewrites the file,
 //! which is wrong unless the format's number changes too.
 #![allow(missing_docs)]
 
@@ -17,6 +17,7 @@ fn samples() -> [(&'static str, ReplicaMeta); 4] {
         boot: BootId(0x5152_5354_5556_5758_595a_5b5c_5d5e_5f60),
         intact: true,
         complete: true,
+        whole: Epoch(0x6162_6364),
     };
     [
         ("fresh", ReplicaMeta::fresh(ClusterId(1), ShardId(0), BootId(0))),

@@ -73,7 +73,14 @@ fn pump(shipping: &mut Shipping, log: &Log, now: Tick) -> Vec<Sent> {
 }
 
 fn empty_report(node: u16) -> FenceReport {
-    FenceReport { node: NodeId(node), end: LogPosition::default(), history: Vec::new(), intact: false, complete: false }
+    FenceReport {
+        node: NodeId(node),
+        end: LogPosition::default(),
+        history: Vec::new(),
+        intact: false,
+        complete: false,
+        whole: false,
+    }
 }
 
 fn peer(shipping: &Shipping, node: u16) -> &Peer {

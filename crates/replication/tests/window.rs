@@ -70,7 +70,7 @@ fn catch_up(log: &Log) -> Option<u64> {
     shipping.pump(at(0), log, &mut out);
     let (node, end) = (NodeId(2), LogPosition::default());
     let attach = shipping.peers()[0].attach();
-    let report = FenceReport { node, end, history: Vec::new(), intact: false, complete: false };
+    let report = FenceReport { node, end, history: Vec::new(), intact: false, complete: false, whole: false };
     shipping.on_fence_report(at(0), log, attach, &report, &mut out);
     shipping.on_attached(at(0), node, attach);
     shipping.want_synced(log.end().offset);

@@ -199,6 +199,7 @@ pub(crate) mod tests {
                 witnesses: vec![NodeId(3)],
                 list: ListVersion(1),
                 closing: false,
+                served: None,
             }],
             tables: vec![TableInfo { table: TableId(1), name: "default".into() }],
             tablets: Vec::new(),

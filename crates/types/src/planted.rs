@@ -25,6 +25,18 @@ bugs! {
     GatesIgnored = "gates_ignored",
     /// R5.3: an fsync is reported although nothing is on the platter.
     FsyncLies = "fsync_lies",
+    /// R7.7: a fast answer leaves before the primary's own file holds its entry.
+    FileLagsAnswers = "file_lags_answers",
+    /// R7.7: a cut keeps the mark that the log is whole.
+    CutKeepsMark = "cut_keeps_mark",
+    /// R7.7: a later term that never served is preferred to a whole log, and passes for whole.
+    UnservedTermPreferred = "unserved_term_preferred",
+    /// R7.7: that everything was taken is logged before the last request is replayed.
+    WholeBeforeReplay = "whole_before_replay",
+    /// R7.7: members are cut before the new primary's own file holds what it recovered.
+    CutBeforeHeld = "cut_before_held",
+    /// R7.7: an orderly stop gives the witnesses up before everything is gated and synced.
+    StopOnlyCloses = "stop_only_closes",
     /// Section 7: `now` is read before the process is stopped, and used after.
     StaleNow = "stale_now",
     /// R3.1: what was held for a role leaves after the role was lost; positions are compared without their epochs.

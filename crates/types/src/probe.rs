@@ -39,6 +39,12 @@ probes! {
     IntactByAllReports = "term: log counts since all have reported",
     /// Section 7, step 4: the list names no witness, so there is nothing to replay.
     NoWitnessToReplay = "term: list without witnesses",
+    /// R7.7: the log is whole, and no sure witness answers: the term goes on without one.
+    NoWitnessNeeded = "term: whole log, no witness needed",
+    /// R7.7: while no witness can be had, a member brings a whole log.
+    WholeLogFound = "term: whole log found while waiting for a witness",
+    /// R7.7: a cut takes away what the mark of a whole log speaks of.
+    WholeUnmarked = "log: cut, and no longer whole",
     /// R4.5: what a witness held is recorded already.
     ReplayCompleted = "replay: recorded already",
     /// R4.5: what a witness held was acknowledged by its client, says this shard's own log.

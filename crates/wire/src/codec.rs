@@ -209,7 +209,9 @@ impl<T: Wire> Wire for Vec<T> {
         if count > from.rest().len() {
             return Err(DecodeError::Truncated);
         }
-        let mut items = Vec::with_capacity(count.min(1024));
+        // An item may be larger in memory than a byte: no more is reserved at once than there are bytes.
+        let room = from.rest().len() / size_of::<T>().max(1);
+        let mut items = Vec::with_capacity(count.min(room).min(1024));
         for _ in 0..count {
             items.push(from.take()?);
         }

@@ -47,6 +47,15 @@ pub enum ShardPhase {
     Serving,
 }
 
+/// The term that last served, and whose it was (R7.7).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Served {
+    /// The term.
+    pub epoch: Epoch,
+    /// Its primary. Only this node's own file must hold every update that the term answered.
+    pub primary: NodeId,
+}
+
 /// One shard's committed configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ShardConfig {
@@ -69,6 +78,8 @@ pub struct ShardConfig {
     pub list: ListVersion,
     /// The list is being changed: the primary refuses it, syncs, and reports `ListClosed` (R6.2).
     pub closing: bool,
+    /// The term that last served: set when a term is reported recovered, and kept by a promotion (R7.7). `None`: none has.
+    pub served: Option<Served>,
 }
 
 /// What is known of a node.
@@ -213,7 +224,8 @@ wire_enum! {
 
 wire_struct! {
     Member { node, state, since }
-    ShardConfig { shard, epoch, primary, phase, members, recover_from, witnesses, list, closing }
+    Served { epoch, primary }
+    ShardConfig { shard, epoch, primary, phase, members, recover_from, witnesses, list, closing, served }
     NodeInfo { node, incarnation, cores, alive }
     TableInfo { table, name }
     Tablet { table, first, last, shard }

@@ -23,7 +23,7 @@ pub mod status;
 pub use body::{Body, BodyHead};
 pub use codec::{DecodeError, Reader, Wire};
 pub use configuration::{
-    Configuration, Durability, Member, MemberState, NodeInfo, ShardConfig, ShardPhase, TableInfo, Tablet,
+    Configuration, Durability, Member, MemberState, NodeInfo, Served, ShardConfig, ShardPhase, TableInfo, Tablet,
 };
 pub use frame::{FRAME_HEADER_BYTES, FrameError, FrameHeader, Kind, WIRE_VERSION};
 pub use hot::{

@@ -10,7 +10,7 @@ use kasha_types::{
 use crate::codec::Bytes;
 use crate::frame::{self, Kind};
 use crate::status::{CoreStatus, LoopUsage};
-use crate::{Configuration, DecodeError, Reader, Wire, wire_struct};
+use crate::{Configuration, DecodeError, Reader, Served, Wire, wire_struct};
 
 macro_rules! messages {
     ($($(#[$doc:meta])* $name:ident = $value:literal { $($(#[$field_doc:meta])* $field:ident: $ty:ty),* $(,)? }),* $(,)?) => {
@@ -177,6 +177,24 @@ messages! {
         usage: LoopUsage,
     },
 
+    /// Operator to coordinator: the term of this shard is to go on without the witnesses that it waits for. What was answered
+    /// in one round trip and is on no backup may be lost (R7.7).
+    GiveUpWitnesses = 21 {
+        /// Echoed.
+        nonce: u64,
+        /// Which shard.
+        shard: ShardId,
+        /// The list that the operator saw.
+        list: ListVersion,
+    },
+    /// Coordinator to operator.
+    WitnessesGivenUp = 22 {
+        /// Of the request.
+        nonce: u64,
+        /// Why not. `None`: it is committed.
+        refused: Option<String>,
+    },
+
     /// Core to coordinator: alive; and what it wants committed. Reports are repeated until the configuration shows them.
     Heartbeat = 24 {
         /// What it says.
@@ -230,6 +248,10 @@ messages! {
         primary: CoreId,
         /// Which attempt to attach it, of this primary's; 0: none yet, an election.
         attach: AttachId,
+        /// The term that last served, as the coordinator committed it.
+        served: Option<Served>,
+        /// The witness list that the new term was promoted with.
+        list: ListVersion,
     },
     /// Replica to new primary.
     FenceReport = 33 {
@@ -251,6 +273,8 @@ messages! {
         intact: bool,
         /// Whether its older data is all there.
         complete: bool,
+        /// Whether its log surely holds every update that was answered, so that no witness is needed (R7.7).
+        whole: bool,
     },
     /// Primary to replica: from now on appends of this epoch; cut your log to where we agree.
     Attach = 34 {
@@ -465,6 +489,25 @@ pub enum Report {
         /// In which term.
         epoch: Epoch,
     },
+    /// The primary's process is asked to stop. The list is refused, every answer of the rest of the term is gated, and
+    /// everything is synced: the list can be emptied, so that no recovery needs its witnesses (R7.7).
+    Stopping {
+        /// Which shard.
+        shard: ShardId,
+        /// In which term.
+        epoch: Epoch,
+        /// The list.
+        list: ListVersion,
+    },
+    /// The recovery has no whole log, and waits for a witness (R7.7).
+    NeedsWitness {
+        /// Which shard.
+        shard: ShardId,
+        /// In which term.
+        epoch: Epoch,
+        /// Whether the primary that served last has said that its log is not whole.
+        last_primary_asked: bool,
+    },
     /// A witness's own word: its instance of this list is damaged or gone, so a recovery would wait for it in vain.
     WitnessLost {
         /// Which shard.
@@ -643,6 +686,18 @@ impl Wire for Report {
                 shard.put(out);
                 list.put(out);
             }
+            Self::Stopping { shard, epoch, list } => {
+                out.push(6);
+                shard.put(out);
+                epoch.put(out);
+                list.put(out);
+            }
+            Self::NeedsWitness { shard, epoch, last_primary_asked } => {
+                out.push(7);
+                shard.put(out);
+                epoch.put(out);
+                last_primary_asked.put(out);
+            }
         }
     }
     fn take(from: &mut Reader<'_>) -> Result<Self, DecodeError> {
@@ -653,6 +708,8 @@ impl Wire for Report {
             3 => Self::Unanswered { shard: from.take()?, epoch: from.take()?, node: from.take()? },
             4 => Self::Stuck { shard: from.take()?, epoch: from.take()? },
             5 => Self::WitnessLost { shard: from.take()?, list: from.take()? },
+            6 => Self::Stopping { shard: from.take()?, epoch: from.take()?, list: from.take()? },
+            7 => Self::NeedsWitness { shard: from.take()?, epoch: from.take()?, last_primary_asked: from.take()? },
             _ => return Err(DecodeError::Invalid("a report")),
         })
     }

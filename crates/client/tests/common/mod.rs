@@ -70,6 +70,7 @@ pub(crate) fn configuration(version: u64) -> Configuration {
         witnesses: vec![NodeId(nodes[1]), NodeId(nodes[2])],
         list: ListVersion(5),
         closing: false,
+        served: None,
     };
     let tablet = |first: u16, last: u16, shard: u16| Tablet {
         table: TABLE,

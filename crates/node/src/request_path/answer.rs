@@ -1,7 +1,8 @@
 //! What leaves: answers, built from a `Recorded` only, and refusals.
 //!
-//! - **D3** Every answer carries its gate. **C1**, R6.1: it leaves at once only if the update commutes with everything
-//!   unsynced, the client records it on the current witnesses, and these are all there.
+//! - **D3** Every answer carries its gate. **C1**, R6.1: it leaves without a sync only if the update commutes with
+//!   everything unsynced, the client records it on the current witnesses, and these are all there.
+//! - **R7.7** Even then it leaves when our own file holds the update: this log may be all that a recovery finds.
 //! - **R2.2** A refusal says only that this delivery ran nothing. It waits for nothing, and is recorded nowhere (R4.2).
 //! - **R4.6** But for one: that a lease is over is told once the floor that says so cannot be lost any more.
 
@@ -20,8 +21,8 @@ use crate::Answers;
 /// When an answer leaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Release {
-    /// At once: until its record is synced, witnesses vouch for the update.
-    Now,
+    /// When our own file holds its record: until the record is synced, witnesses vouch for the update.
+    WhenHeld,
     /// At once, as if it were synced ([`Answers::Unreplicated`]).
     NowAsSynced,
     /// When its record is synced.
@@ -34,7 +35,11 @@ impl Path<'_> {
         let release = self.release(caller, recorded.overlap());
         let (shard, epoch) = (self.shard, self.epoch);
         let gate = match release {
-            Release::Now | Release::NowAsSynced => {
+            Release::WhenHeld => {
+                self.serving().counters.fast_answers += 1;
+                self.gate_of_own_file()
+            }
+            Release::NowAsSynced => {
                 self.serving().counters.fast_answers += 1;
                 Gate::Now
             }
@@ -49,7 +54,7 @@ impl Path<'_> {
             epoch,
             attempt: caller.envelope.attempt,
             synced: match release {
-                Release::Now => false,
+                Release::WhenHeld => false,
                 Release::NowAsSynced | Release::WhenSynced => true,
             },
             result: if recorded.result().is_some() { &[] } else { &self.core.scratch.result },
@@ -58,6 +63,16 @@ impl Path<'_> {
         view.encode(recorded.result().map_or(&[], |result| log.slice(result)), out.arena());
         let head = out.span_from(mark);
         out.push(Effect::Send { to: caller.to, head, tail: recorded.result(), gate });
+    }
+
+    /// The commit of this turn, in which our file takes everything that is logged so far.
+    fn gate_of_own_file(&mut self) -> Gate {
+        if planted::is_on(Bug::FileLagsAnswers) {
+            return Gate::Now;
+        }
+        self.serving().writes_own_file = true;
+        self.core.dirty = true;
+        self.core.durable_gate_as(self.shard)
     }
 
     fn release(&mut self, caller: &Caller, overlap: Overlap) -> Release {
@@ -72,7 +87,7 @@ impl Path<'_> {
             Wish::Cancel => false,
         };
         match self.core.options.answers {
-            Answers::Speculative if commutes && on_witnesses => Release::Now,
+            Answers::Speculative if commutes && on_witnesses => Release::WhenHeld,
             Answers::Speculative | Answers::Synced => Release::WhenSynced,
             Answers::Unreplicated => Release::NowAsSynced,
         }

@@ -132,6 +132,7 @@ pub fn configuration(version: u64, epoch: u32, phase: ShardPhase) -> Configurati
             witnesses: Vec::new(),
             list: ListVersion(1),
             closing: false,
+            served: None,
         }],
         tables: vec![TableInfo { table: TABLE, name: "default".into() }],
         tablets: vec![Tablet { table: TABLE, first: Slot(0), last: Slot(16383), shard: SHARD }],

@@ -1,13 +1,14 @@
 //! Current witness list (C3, R6.2): no update completes on a list that the recovery will not read.
 //!
 //! An answer that is not synced is good only together with the witnesses of its attempt's list. So none leaves for a
-//! list that has a successor in the same term; and when a successor is committed, all that was answered so under the
-//! list before is held by the committed set.
+//! list that its primary has reported closed, or that has a successor in the same term; and when a successor is committed,
+//! all that was answered so under the list before is held by the committed set.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use kasha_types::{ConfigVersion, Epoch, ListVersion, RpcId, ShardId};
 use kasha_wire::frame::Kind;
+use kasha_wire::message::Report;
 use kasha_wire::{AnswerView, Body, Configuration, Message, RequestView};
 
 use crate::checkers::records::Records;
@@ -28,9 +29,9 @@ pub struct CurrentWitnessList {
     attempts: BTreeMap<(RpcId, u32), (ShardId, ListVersion)>,
     /// What was answered under a list, and is not known to be synced.
     unsynced: BTreeMap<(ShardId, Epoch, ListVersion), BTreeSet<RpcId>>,
-    /// When a primary that obeyed the closing of a list was first seen to answer under it. What leaves at that moment may
-    /// have been answered earlier in the same turn, before the word came.
-    closing_since: BTreeMap<(ShardId, Epoch, ListVersion), SimTime>,
+    /// When a primary first reported that a list is closed. What leaves at that moment may have waited for the file that
+    /// the sync waited for, too.
+    closed_at: BTreeMap<(ShardId, Epoch, ListVersion), SimTime>,
     violations: Vec<String>,
     checked: u64,
 }
@@ -42,18 +43,20 @@ impl CurrentWitnessList {
         Self { configurations, cores, records, ..Self::default() }
     }
 
-    /// `obeys`: the configuration that its sender obeys, should that matter.
-    fn on_fast_answer(&mut self, now: SimTime, answer: &AnswerView<'_>, obeys: impl Fn() -> ConfigVersion) {
+    fn on_reports(&mut self, now: SimTime, reports: &[Report]) {
+        for report in reports {
+            if let Report::ListClosed { shard, epoch, list } = *report {
+                self.closed_at.entry((shard, epoch, list)).or_insert(now);
+            }
+        }
+    }
+
+    fn on_fast_answer(&mut self, now: SimTime, answer: &AnswerView<'_>) {
         let &AnswerView { rpc, attempt, epoch, .. } = answer;
         let Some(&(shard, list)) = self.attempts.get(&(rpc, attempt)) else { return };
-        let of_term = self.configurations.of_term(shard, epoch);
-        let closing = of_term.iter().find(|(_, config)| config.closing && config.list == list);
-        if let Some((since, _)) = closing.filter(|(since, _)| obeys() >= since.version)
-            && *self.closing_since.entry((shard, epoch, list)).or_insert(now) < now
-        {
+        if self.closed_at.get(&(shard, epoch, list)).is_some_and(|&closed| closed < now) {
             self.violations.push(format!(
-                "current_witness_list: {shard} {epoch} answered {rpc} under {list}, which is being closed since {} (R6.2)",
-                since.version
+                "current_witness_list: {shard} {epoch} answered {rpc} under {list}, which it has reported closed (R6.2)"
             ));
         }
         let latest = self.configurations.latest();
@@ -107,8 +110,7 @@ impl Watch for CurrentWitnessList {
                 if let Ok(answer) = AnswerView::decode(sent.payload)
                     && !answer.synced
                 {
-                    let status = || view.processes[sent.from.0].status().map(|status| status.configuration);
-                    self.on_fast_answer(view.now, &answer, || status().unwrap_or_default());
+                    self.on_fast_answer(view.now, &answer);
                 }
             }
             // What it names is synced.
@@ -117,6 +119,11 @@ impl Watch for CurrentWitnessList {
                     for set in self.unsynced.values_mut() {
                         set.retain(|rpc| entries.iter().all(|entry| entry.rpc != *rpc));
                     }
+                }
+            }
+            Some(Kind::Message) if tags::message(sent) == Some(tags::HEARTBEAT) => {
+                if let Ok(Message::Heartbeat { heartbeat }) = Message::decode(sent.payload) {
+                    self.on_reports(view.now, &heartbeat.reports);
                 }
             }
             Some(Kind::Message) if tags::message(sent) == Some(tags::CONFIGURATION_IS) => {
@@ -165,21 +172,20 @@ mod tests {
     fn no_answer_for_an_old_list() {
         let mut watch = watch();
         tell(&watch.configurations, &with_list(1, 1));
-        watch.on_fast_answer(SimTime(1), &ANSWER, ConfigVersion::default);
+        watch.on_fast_answer(SimTime(1), &ANSWER);
         assert_eq!(watch.take_violations(), Vec::<String>::new());
         tell(&watch.configurations, &with_list(2, 2));
-        watch.on_fast_answer(SimTime(1), &ANSWER, ConfigVersion::default);
+        watch.on_fast_answer(SimTime(1), &ANSWER);
         assert_eq!(watch.take_violations().len(), 1);
     }
 
     #[test]
-    fn no_answer_while_the_list_closes_but_in_the_turn_that_learned_of_it() {
+    fn no_answer_once_the_list_is_reported_closed_but_in_that_turn() {
         let mut watch = watch();
-        let mut closing = with_list(2, 1);
-        closing.shards[0].closing = true;
-        tell(&watch.configurations, &closing);
-        for (now, obeyed, found) in [(1, 1, 0), (2, 2, 0), (2, 2, 0), (3, 2, 1)] {
-            watch.on_fast_answer(SimTime(now), &ANSWER, || ConfigVersion(obeyed));
+        watch.on_fast_answer(SimTime(1), &ANSWER);
+        watch.on_reports(SimTime(2), &[Report::ListClosed { shard: SHARD, epoch: Epoch(1), list: ListVersion(1) }]);
+        for (now, found) in [(2, 0), (3, 1)] {
+            watch.on_fast_answer(SimTime(now), &ANSWER);
             assert_eq!(watch.take_violations().len(), found, "at {now}");
         }
     }
@@ -188,7 +194,7 @@ mod tests {
     fn what_was_answered_is_synced_before_the_next_list() {
         for holders in [1..=1, 1..=2] {
             let mut watch = watch();
-            watch.on_fast_answer(SimTime(1), &ANSWER, ConfigVersion::default);
+            watch.on_fast_answer(SimTime(1), &ANSWER);
             holders.clone().for_each(|process| hold(&watch.records, process, segment(0), RPC));
             tell(&watch.configurations, &with_list(2, 2));
             watch.on_configuration(&with_list(2, 2));

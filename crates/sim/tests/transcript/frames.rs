@@ -163,6 +163,8 @@ fn message(message: &Message, names: &Names) -> String {
                 Report::Unanswered { epoch, node, .. } => format!("Unanswered {} epoch={}", node.0, epoch.0),
                 Report::Stuck { epoch, .. } => format!("Stuck epoch={}", epoch.0),
                 Report::WitnessLost { list, .. } => format!("WitnessLost list={}", list.0),
+                Report::Stopping { epoch, list, .. } => format!("Stopping list={} epoch={}", list.0, epoch.0),
+                Report::NeedsWitness { epoch, .. } => format!("NeedsWitness epoch={}", epoch.0),
             }));
             format!("{kind} have=v{} {reports}", have.0)
         }
@@ -181,8 +183,9 @@ fn message(message: &Message, names: &Names) -> String {
             format!("{kind} expired={} alive={}", clients(expired), clients(&alive))
         }
         Message::Fence { epoch, .. } => format!("{kind} epoch={}", epoch.0),
-        Message::FenceReport { epoch, exists, end, intact, complete, .. } => {
-            let held = flags(&[(!exists, "holds-nothing"), (*intact, "intact"), (*complete, "complete")]);
+        Message::FenceReport { epoch, exists, end, intact, complete, whole, .. } => {
+            let marks = [(!exists, "holds-nothing"), (*intact, "intact"), (*complete, "complete"), (*whole, "whole")];
+            let held = flags(&marks);
             format!("{kind} epoch={} end={}{held}", epoch.0, at(*end))
         }
         Message::Attach { epoch, since, start, .. } => {

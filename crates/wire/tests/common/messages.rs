@@ -47,14 +47,16 @@ messages! {
     StatusIs { id, status }
     GetUsage { id }
     UsageIs { id, usage }
+    GiveUpWitnesses { nonce, shard, list }
+    WitnessesGivenUp { nonce, refused }
     Heartbeat { heartbeat }
     HeartbeatAnswer { sent, lease_millis, cluster_time, clients_below }
     LeaseQuery { clients }
     LeaseVerdict { cluster_time, expired, alive }
     Ping { sent }
     Pong { sent, node }
-    Fence { shard, epoch, primary, attach }
-    FenceReport { shard, epoch, node, attach, exists, end, history, intact, complete }
+    Fence { shard, epoch, primary, attach, served, list }
+    FenceReport { shard, epoch, node, attach, exists, end, history, intact, complete, whole }
     Attach { shard, epoch, primary, attach, since, expected, must_hold, start }
     Attached { shard, epoch, node, attach }
     Mismatch { shard, epoch, node, attach }

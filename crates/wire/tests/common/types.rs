@@ -85,7 +85,8 @@ structs! {
     Refused { rpc, attempt, epoch, why }
     ReadRefused { read_id, epoch, why }
     Member { node, state, since }
-    ShardConfig { shard, epoch, primary, phase, members, recover_from, witnesses, list, closing }
+    Served { epoch, primary }
+    ShardConfig { shard, epoch, primary, phase, members, recover_from, witnesses, list, closing, served }
     NodeInfo { node, incarnation, cores, alive }
     TableInfo { table, name }
     Tablet { table, first, last, shard }
@@ -206,6 +207,17 @@ variants! {
             => Report::Stuck { shard: Sample::one(next), epoch: Sample::one(next) },
         (super::any(), super::any()).prop_map(|(shard, list)| Report::WitnessLost { shard, list })
             => Report::WitnessLost { shard: Sample::one(next), list: Sample::one(next) },
+        (super::any(), super::any(), super::any())
+            .prop_map(|(shard, epoch, list)| Report::Stopping { shard, epoch, list })
+            => Report::Stopping { shard: Sample::one(next), epoch: Sample::one(next), list: Sample::one(next) },
+        (super::any(), super::any(), super::any()).prop_map(|(shard, epoch, last_primary_asked)| {
+            Report::NeedsWitness { shard, epoch, last_primary_asked }
+        })
+            => Report::NeedsWitness {
+                shard: Sample::one(next),
+                epoch: Sample::one(next),
+                last_primary_asked: Sample::one(next),
+            },
     ]
     SocketAddr: |next| [
         (super::any::<u32>(), super::any::<u16>()).prop_map(|(ip, port)| (Ipv4Addr::from(ip), port).into())

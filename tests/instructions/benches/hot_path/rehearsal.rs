@@ -161,6 +161,7 @@ fn configuration(faults: u8, version: u64, phase: ShardPhase) -> Configuration {
             witnesses,
             list: LIST,
             closing: false,
+            served: None,
         }],
         tables: vec![TableInfo { table: TABLE, name: "default".into() }],
         tablets: vec![Tablet { table: TABLE, first: Slot(0), last: Slot(limits::SLOTS - 1), shard: SHARD }],

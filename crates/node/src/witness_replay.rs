@@ -1,0 +1,211 @@
+//! Asking the witnesses of the current list, and what their answers allow (section 7, step 4; CURP 3.3).
+//!
+//! A term whose log is whole (R7.7) needs no witness. The term asks all the same, for a moment: a witness that answers
+//! covers what a disk that lies has taken from the log. Any other term waits for a sure witness, and meanwhile fences the
+//! members again and again: one of them, the primary that served last above all, may bring a whole log.
+
+use kasha_machine::{Effects, Endpoint, Gate};
+use kasha_replication::{FenceReport, Quorum};
+use kasha_types::probe::{Probe, hit};
+use kasha_types::{CoreId, Epoch, ListVersion, NodeId, Tick};
+use kasha_wire::codec::Bytes;
+use kasha_wire::message::{Holding, Message};
+
+use crate::core::{Core, send};
+use crate::leader::{Leader, Stage};
+use crate::replica::Replica;
+
+/// Questions to the witnesses before a term with a whole log goes on without them.
+const ASKED_IF_WHOLE: u32 = 2;
+/// Questions to the witnesses before the members are fenced again: a witness that lives has answered by then.
+const ASKED_BEFORE_FENCING: u32 = 2;
+
+/// What a witness handed out.
+#[derive(Debug)]
+pub(crate) struct WitnessAnswer {
+    pub node: NodeId,
+    pub holding: Holding,
+    pub requests: Vec<Bytes>,
+}
+
+/// The questions of a term to the witnesses of its list.
+#[derive(Debug, Default)]
+pub(crate) struct Asking {
+    /// When they were asked last.
+    pub asked: Option<Tick>,
+    /// How often.
+    times: u32,
+    answers: Vec<WitnessAnswer>,
+    /// Members that have said meanwhile that their log is not whole.
+    not_whole: Vec<NodeId>,
+}
+
+impl Asking {
+    /// Whether the term waits for a witness, and a witness that lives would have answered by now.
+    pub fn needs_witness(&self, leader: &Leader) -> bool {
+        !leader.is_whole && self.times > ASKED_BEFORE_FENCING + 1
+    }
+
+    /// Whether the primary that served last has said that its log is not whole.
+    pub fn has_heard_of_last_primary(&self, leader: &Leader) -> bool {
+        leader.served.is_some_and(|served| self.not_whole.contains(&served.primary))
+    }
+}
+
+/// What a term replays, and what it may say of its log then.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Took {
+    /// Everything that was answered under the list: a whole log, or a sure witness to its end.
+    Everything,
+    /// All that there is.
+    Remains,
+}
+
+/// What the answers of a list's witnesses allow. The rule stands in `witnessing`.
+#[derive(Debug, PartialEq, Eq)]
+enum Replayable {
+    /// This answer is sure.
+    Sure(usize),
+    /// All have answered, none is sure, and this one holds the most (R5.5).
+    Fullest(usize),
+    /// All have answered, and none of them is of any use.
+    Useless,
+    /// Something better may come.
+    None,
+}
+
+fn replayable(answers: &[WitnessAnswer], witnesses: usize) -> Replayable {
+    if let Some(sure) = answers.iter().position(|answer| answer.holding == Holding::Sure) {
+        return Replayable::Sure(sure);
+    }
+    let all = answers.iter().filter(|answer| answer.holding != Holding::NeverHad).count() == witnesses;
+    if !all {
+        return Replayable::None;
+    }
+    (answers.iter().enumerate())
+        .filter(|(_, answer)| answer.holding == Holding::PowerLost)
+        .max_by_key(|(_, answer)| answer.requests.len())
+        .map_or(Replayable::Useless, |(index, _)| Replayable::Fullest(index))
+}
+
+impl Leader {
+    /// What a term waits for that no witness has helped yet, for a person.
+    pub fn describe_witnesses(&self, asking: &Asking) -> String {
+        let each = self.witnesses.iter().map(|core| {
+            let answer = asking.answers.iter().find(|answer| answer.node == core.node);
+            let says = match answer.map(|answer| answer.holding) {
+                None => "does not answer: start it",
+                Some(Holding::NeverHad) => "does not know the current configuration yet",
+                Some(Holding::PowerLost) => {
+                    "lost power, and counts when all have answered and every member has reported"
+                }
+                Some(Holding::Damaged) => "has lost the witness files: restore them, and start it again",
+                Some(Holding::Sure) => "is being replayed",
+            };
+            format!("{} {says}", core.node)
+        });
+        let each = each.collect::<Vec<_>>().join("; ");
+        let instead = self.served.map_or(String::new(), |served| {
+            format!("; or start {}, the last primary, if its files are whole", served.primary)
+        });
+        format!("waits for a witness of the current list: {each}{instead}")
+    }
+
+    /// Asks the members that last served for a promise of our epoch, and for what they hold.
+    pub fn send_fences(&self, core: &Core, shard: kasha_types::ShardId, out: &mut Effects) {
+        let (epoch, served, list) = (self.epoch, self.served, self.list);
+        for &to in self.electorate.iter().filter(|&&to| to != core.id()) {
+            let attach = kasha_types::AttachId(0);
+            let message = Message::Fence { shard, epoch, primary: core.id(), attach, served, list };
+            send(Endpoint::Core(to), &message, Gate::Now, out);
+        }
+    }
+}
+
+impl Replica {
+    pub fn ask_witnesses(&mut self, core: &mut Core, now: Tick, out: &mut Effects) {
+        let shard = self.shard;
+        let Some(leader) = self.leader_mut() else { return };
+        let (epoch, list, is_whole) = (leader.epoch, leader.list, leader.is_whole);
+        let witnesses: Vec<CoreId> = leader.witnesses.clone();
+        let Stage::Witnessing(asking) = &mut leader.stage else { return };
+        if !Leader::overdue(core, now, asking.asked) {
+            return;
+        }
+        if is_whole && asking.times >= ASKED_IF_WHOLE {
+            return self.go_on_without_witness(core, out);
+        }
+        asking.asked = Some(now);
+        if !is_whole && !asking.not_whole.contains(&core.id().node) {
+            asking.not_whole.push(core.id().node);
+        }
+        asking.times = asking.times.saturating_add(1);
+        let fence_too = !is_whole && asking.times > ASKED_BEFORE_FENCING;
+        // What was lost with the power stays lost; all else may get better.
+        let is_settled = |node| asking.answers.iter().any(|a| a.node == node && a.holding == Holding::PowerLost);
+        for to in witnesses.into_iter().filter(|core| !is_settled(core.node)) {
+            send(Endpoint::Core(to), &Message::FreezeWitness { shard, list, epoch }, Gate::Now, out);
+        }
+        if fence_too {
+            leader.send_fences(core, shard, out);
+        }
+    }
+
+    /// The log is whole: what the witnesses hold was never answered, or is in the log (R7.7).
+    fn go_on_without_witness(&mut self, core: &mut Core, out: &mut Effects) {
+        hit(Probe::NoWitnessNeeded);
+        self.begin_epoch(core, &[], Took::Everything, out);
+    }
+
+    /// A member brings a whole log while no witness can be had: the election begins anew with this report (R7.7).
+    pub fn on_report_while_witnessing(&mut self, report: FenceReport) {
+        let Some(leader) = self.leader_mut() else { return };
+        let Stage::Witnessing(asking) = &mut leader.stage else { return };
+        if !report.whole && !asking.not_whole.contains(&report.node) {
+            asking.not_whole.push(report.node);
+        }
+        if report.whole && !leader.is_whole {
+            hit(Probe::WholeLogFound);
+            leader.fence_anew().on_report(report);
+        }
+    }
+
+    /// A witness froze and handed out what it holds: replay one, and only one (step 4).
+    pub fn on_witness_holds(
+        &mut self,
+        core: &mut Core,
+        epoch: Epoch,
+        list: ListVersion,
+        answer: WitnessAnswer,
+        out: &mut Effects,
+    ) {
+        let Some(leader) = self.leader_mut().filter(|leader| leader.epoch == epoch && leader.list == list) else {
+            return;
+        };
+        let is_witness = leader.witnesses.iter().any(|core| core.node == answer.node);
+        let (all, is_whole) = (leader.witnesses.len(), leader.is_whole);
+        let Stage::Witnessing(Asking { answers, .. }) = &mut leader.stage else { return };
+        match answers.iter_mut().find(|known| known.node == answer.node) {
+            Some(known) => *known = answer,
+            None if is_witness => answers.push(answer),
+            None => return,
+        }
+        let (chosen, took) = match replayable(answers, all) {
+            Replayable::Sure(chosen) => (chosen, Took::Everything),
+            Replayable::Fullest(_) | Replayable::Useless if is_whole => return self.go_on_without_witness(core, out),
+            Replayable::Fullest(chosen) if leader.quorum == Quorum::Everyone => {
+                hit(Probe::FullestWitness);
+                (chosen, Took::Remains)
+            }
+            Replayable::Fullest(_) => {
+                // What it lost may be in the log of a member that nobody has asked yet (R5.5).
+                hit(Probe::EveryoneMustReport);
+                leader.quorum = Quorum::Everyone;
+                return self.fence_again();
+            }
+            Replayable::Useless | Replayable::None => return,
+        };
+        let requests = std::mem::take(&mut answers[chosen].requests);
+        self.begin_epoch(core, &requests, took, out);
+    }
+}
