@@ -51,7 +51,7 @@ pub enum Action {
     CutToMatch(NodeIx, NodeIx),
     /// node `leader::on_log_piece`.
     OnLogPiece(NodeIx, NodeIx),
-    /// node `leader::fence_again`: it went away, or a whole log was reported while a witness was waited for.
+    /// node `leader::fence_again`: it holds no more what it reported.
     FenceAgain(NodeIx),
     /// node `leader::begin_epoch`, without a witness.
     BeginEpoch(NodeIx),
@@ -110,7 +110,7 @@ impl Model for Recovery {
         let leader = Leader {
             epoch: 1,
             stage: Stage::Serving,
-            reports: 0,
+            reports: Default::default(),
             members: all,
             acked,
             synced: 1,

@@ -2,7 +2,7 @@
 
 use crate::recovery::bounds::Durability;
 use crate::recovery::rules::Rule;
-use crate::recovery::state::{Kind, LISTS_MAX, LOG_MAX, Leader, List, NodeIx, Stage, State, bits};
+use crate::recovery::state::{Kind, LISTS_MAX, LOG_MAX, Leader, List, NodeIx, Report, Stage, State, bits};
 use crate::recovery::{Action, Recovery};
 
 impl Recovery {
@@ -14,24 +14,32 @@ impl Recovery {
             Kind::Start | Kind::Update(_) => false,
         };
         let (epoch, primary) = state.committed.served;
-        let is_served = this.mark == epoch && (node == primary || !self.keeps(Rule::MarkOfServedPrimary));
+        let is_served = this.mark == epoch && node == primary;
         let is_marked = is_served || this.mark != 0 && !self.keeps(Rule::MarkOfServedEpoch);
         this.intact && (is_marked || this.log.iter().any(|entry| says(entry.kind)))
     }
 
-    /// `Election::choice`, and whether what is taken needs no witness.
-    pub(super) fn choice(&self, state: &State, leader: &Leader) -> Option<(NodeIx, bool)> {
-        // Who obeys a later primary by now may hold something else: it counts no more.
-        let reports = bits(leader.reports).filter(|&node| state.node(node).promised == leader.epoch);
-        let greatest = |node: &NodeIx| (state.node(*node).greatness(), *node);
-        let sure = reports.clone().filter(|&node| state.node(node).intact);
-        let all = state.committed.recover_from & !leader.reports == 0;
-        let fallback = || reports.clone().max_by_key(greatest).filter(|_| all);
-        let taken = sure.clone().max_by_key(greatest).or_else(fallback)?;
-        let whole = sure.filter(|&node| self.is_whole(state, node)).max_by_key(greatest);
+    /// What a member reports to a fence.
+    pub(super) fn report(&self, state: &State, node: NodeIx) -> Report {
+        let this = state.node(node);
+        Report { log: this.log.clone(), intact: this.intact, whole: self.is_whole(state, node) }
+    }
+
+    /// `Election::choice`, and whether what is taken needs no witness. Our own log is as it is now.
+    pub(super) fn choice(&self, state: &State, own: NodeIx, leader: &Leader) -> Option<(NodeIx, bool)> {
+        let own_report = self.report(state, own);
+        let report = |node: NodeIx| if node == own { Some(&own_report) } else { leader.reports[usize::from(node)].as_ref() };
+        let electorate = bits(state.committed.recover_from);
+        let reports = || electorate.clone().filter_map(|node| Some((node, report(node)?)));
+        let greatest = |(node, report): &(NodeIx, &Report)| (report.greatness(), *node == own, *node);
+        let sure = || reports().filter(|(_, report)| report.intact);
+        let all = reports().count() == electorate.clone().count();
+        let fallback = || reports().max_by_key(greatest).filter(|_| all);
+        let taken = sure().max_by_key(greatest).or_else(fallback)?.0;
+        let whole = sure().filter(|(_, report)| report.whole).max_by_key(greatest);
         match whole {
             Some(_) if !self.keeps(Rule::WholePreferred) => Some((taken, true)),
-            Some(whole) => Some((whole, true)),
+            Some((whole, _)) => Some((whole, true)),
             // R6.1: nothing was answered under a list without witnesses.
             None => Some((taken, state.lists[usize::from(state.list()) - 1].empty)),
         }
@@ -44,20 +52,23 @@ impl Recovery {
             match leader.stage {
                 Stage::Fencing => {
                     self.fence_actions(state, node, leader, actions);
-                    if let Some((from, _)) = self.choice(state, leader) {
+                    if let Some((from, _)) = self.choice(state, node, leader) {
                         actions.push(if from == node { Action::Take(node) } else { Action::CutToMatch(node, from) });
                     }
                 }
                 Stage::Fetching { from, .. } => {
                     let source = state.node(from);
-                    let is_there = source.up && source.promised == leader.epoch && leader.reports & 1 << from != 0;
+                    let reported = leader.reports[usize::from(from)].as_ref().expect("it was chosen");
+                    let is_there = source.up && source.promised == leader.epoch && source.log == reported.log;
                     actions.push(if is_there { Action::OnLogPiece(node, from) } else { Action::FenceAgain(node) });
                 }
-                Stage::Replaying { .. } => actions.push(Action::BeginEpoch(node)),
+                Stage::Replaying => actions.push(Action::BeginEpoch(node)),
                 Stage::Witnessing => {
-                    self.fence_actions(state, node, leader, actions);
-                    if self.choice(state, leader).is_some_and(|(_, whole)| whole) {
-                        actions.push(Action::FenceAgain(node));
+                    if self.keeps(Rule::FencesOn) {
+                        self.fence_actions(state, node, leader, actions);
+                        if let Some((from, true)) = self.choice(state, node, leader) {
+                            actions.push(if from == node { Action::Take(node) } else { Action::CutToMatch(node, from) });
+                        }
                     }
                     let witnesses = &state.lists[usize::from(leader.list) - 1].witnesses;
                     let there = (0..self.bounds.faults).filter(|&at| !witnesses[usize::from(at)].lost);
@@ -83,18 +94,11 @@ impl Recovery {
     }
 
     fn fence_actions(&self, state: &State, node: NodeIx, leader: &Leader, actions: &mut Vec<Action>) {
-        for member in bits(state.committed.recover_from & !leader.reports) {
-            if self.follows(state, leader, member) {
+        for member in bits(state.committed.recover_from).filter(|&member| member != node) {
+            if leader.reports[usize::from(member)].is_none() && follows(state, leader, member) {
                 actions.push(Action::OnFence(node, member));
             }
         }
-    }
-
-    /// `backup::follow`: whether a member obeys this primary.
-    fn follows(&self, state: &State, leader: &Leader, member: NodeIx) -> bool {
-        let this = state.node(member);
-        let leads = this.leader.as_ref().is_some_and(|other| other.epoch >= leader.epoch);
-        this.up && this.promised <= leader.epoch && !leads
     }
 
     fn shipping_actions(&self, state: &State, node: NodeIx, leader: &Leader, actions: &mut Vec<Action>) {
@@ -107,7 +111,7 @@ impl Recovery {
         }
         let may_attach = this.held >= leader.whole_end || !self.keeps(Rule::AttachAfterFile);
         for member in bits(leader.members).filter(|&member| member != node) {
-            if !self.follows(state, leader, member) {
+            if !follows(state, leader, member) {
                 continue;
             }
             if state.node(member).attached != leader.epoch {
@@ -205,7 +209,7 @@ impl Recovery {
                 };
                 actions.extend((least..=this.held).map(|left| Action::LosePower(node, left)));
             }
-            if self.bounds.damage && this.leader.is_none() && this.end() > 0 {
+            if self.bounds.damage && this.leader.is_none() && self.only_it_holds_its_end(state, node) {
                 actions.push(Action::Damage(node));
             }
         }
@@ -216,9 +220,23 @@ impl Recovery {
         }
     }
 
+    /// What others hold, too, was acknowledged: damage there is R5.5's. It is about a primary's own end here.
+    fn only_it_holds_its_end(&self, state: &State, node: NodeIx) -> bool {
+        let last = state.node(node).log.last();
+        let others = state.all().filter(|&other| other != node);
+        state.committed.served.1 == node && others.into_iter().all(|other| !last.is_some_and(|last| state.node(other).log.contains(last)))
+    }
+
     /// f losses are tried; a set with fewer members than f + 1 has spent some of them.
     fn is_within_promise(&self, state: &State) -> bool {
         let is_spare = |node: &NodeIx| state.node(*node).up && state.committed.recover_from & 1 << node == 0;
         usize::from(state.left.losses) > state.all().filter(is_spare).count()
     }
+}
+
+/// `backup::follow`: whether a member obeys this primary.
+fn follows(state: &State, leader: &Leader, member: NodeIx) -> bool {
+    let this = state.node(member);
+    let leads = this.leader.as_ref().is_some_and(|other| other.epoch >= leader.epoch);
+    this.up && this.promised <= leader.epoch && !leads
 }

@@ -2,7 +2,7 @@
 
 use stateright::Property;
 
-use crate::recovery::Recovery;
+use crate::recovery::{Action, Recovery};
 use crate::recovery::rules::Rule;
 use crate::recovery::state::{Kind, Stage, State, bits};
 
@@ -38,5 +38,17 @@ fn can_serve(model: &Recovery, state: &State) -> bool {
     let is_witness_there = list.empty || (0..model.bounds.faults).any(|at| !list.witnesses[usize::from(at)].lost);
     let members = || bits(state.committed.recover_from);
     let all_intact = members().all(|node| state.node(node).up && state.node(node).intact);
-    is_witness_there || !all_intact || members().any(|node| model.is_whole(state, node))
+    is_witness_there || !all_intact || members().any(|node| model.is_whole(state, node)) && !is_stuck(model, state)
+}
+
+/// The newest term waits for a witness, and for nothing else.
+fn is_stuck(model: &Recovery, state: &State) -> bool {
+    let newest = state.leader(state.committed.primary).filter(|leader| leader.epoch == state.committed.epoch);
+    let mut actions = Vec::new();
+    model.term_actions(state, &mut actions);
+    let goes_on = |action: &Action| match *action {
+        Action::OnFence(node, _) | Action::Take(node) | Action::CutToMatch(node, _) => node == state.committed.primary,
+        _ => false,
+    };
+    newest.is_some_and(|leader| leader.stage == Stage::Witnessing) && !actions.iter().any(goes_on)
 }

@@ -28,10 +28,10 @@ pub enum Rule {
     WholeOfCurrentList,
     /// (e) only the mark of the epoch that served last counts.
     MarkOfServedEpoch,
-    /// (e) only the mark of the primary that served last counts.
-    MarkOfServedPrimary,
     /// (e) a whole log is taken even against later epochs.
     WholePreferred,
+    /// (e) while a witness is waited for, all members are asked still, and a whole log that comes is taken.
+    FencesOn,
     /// A term attaches nobody before its own file says that its log is whole.
     AttachAfterFile,
     /// (f) an orderly stop syncs before the empty list is committed.
@@ -158,6 +158,16 @@ pub const SWITCHES: &[(Rule, Broken, &Bounds)] = &[
             "R7.7 (e) [M]",
             "with a whole log among the reports the greatest one is taken, and no witness is asked",
             "replication Election::choice",
+        ),
+        &bounds::WITNESS_LOST,
+    ),
+    (
+        Rule::FencesOn,
+        broken(
+            "fences_once",
+            "R7.7 (e) [M]",
+            "a term that waits for a witness hears no member any more",
+            "node leader::ask_witnesses",
         ),
         &bounds::WITNESS_LOST,
     ),

@@ -82,10 +82,10 @@ pub struct List {
 pub enum Stage {
     /// Members promise and report.
     Fencing,
-    /// Another member's log is fetched; `whole`: by what it reported.
+    /// Another member's log is fetched; `whole`: it needs no witness.
     Fetching { from: NodeIx, whole: bool },
-    /// The log is known; `whole`: it needs no witness.
-    Replaying { whole: bool },
+    /// The log is known, and needs no witness.
+    Replaying,
     /// The log may lack something: a witness is waited for.
     Witnessing,
     /// Everything goes to the committed set.
@@ -96,6 +96,24 @@ pub enum Stage {
     Serving,
 }
 
+/// What a member reported to a fence. It may hold something else by now.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Report {
+    /// Its log.
+    pub log: Log,
+    /// R5.5.
+    pub intact: bool,
+    /// R7.7 (e): it needs no witness.
+    pub whole: bool,
+}
+
+impl Report {
+    /// How great its log is: its last entry's epoch, and its end.
+    pub fn greatness(&self) -> (u8, usize) {
+        (self.log.last().map_or(0, |entry| entry.epoch), self.log.len())
+    }
+}
+
 /// A primary's memory.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Leader {
@@ -103,8 +121,8 @@ pub struct Leader {
     pub epoch: u8,
     /// Where it is.
     pub stage: Stage,
-    /// Who has reported, a bit each.
-    pub reports: u8,
+    /// Who has reported.
+    pub reports: [Option<Report>; NODES_MAX],
     /// Its set, a bit each.
     pub members: u8,
     /// Up to where members that are attached acknowledged its log.
@@ -233,11 +251,6 @@ impl Node {
     /// Its log's end.
     pub fn end(&self) -> u8 {
         self.log.len() as u8
-    }
-
-    /// How great its log is: its last entry's epoch, and its end.
-    pub fn greatness(&self) -> (u8, u8) {
-        (self.log.last().map_or(0, |entry| entry.epoch), self.end())
     }
 
     /// Where an update is in the log.

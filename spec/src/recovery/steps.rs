@@ -2,7 +2,7 @@
 
 use crate::recovery::rules::Rule;
 use crate::recovery::state::{
-    Entry, FAULTS_MAX, Kind, Leader, List, NODES_MAX, Node, NodeIx, Stage, State, UpdateIx, Witness, bits, common_prefix,
+    Entry, FAULTS_MAX, Kind, Leader, List, NODES_MAX, Node, NodeIx, Report, Stage, State, UpdateIx, Witness, bits, common_prefix,
 };
 use crate::recovery::{Action, Recovery};
 
@@ -13,29 +13,34 @@ impl Recovery {
             Action::OnFence(node, member) => {
                 let epoch = state.leader(node).expect("it leads").epoch;
                 obey(state.node_mut(member), epoch);
-                state.leader_mut(node).reports |= 1 << member;
+                let report = self.report(state, member);
+                state.leader_mut(node).reports[usize::from(member)] = Some(report);
             }
             Action::Take(node) => {
-                let (_, whole) = self.choice(state, state.leader(node).expect("it leads")).expect("it took");
-                self.log_is_replayed(state, node, whole);
+                let leader = state.leader(node).expect("it leads");
+                let (_, whole) = self.choice(state, node, leader).expect("it took");
+                log_is_replayed(state, node, whole);
             }
             Action::CutToMatch(node, from) => {
-                let (_, whole) = self.choice(state, state.leader(node).expect("it leads")).expect("it took");
-                let to = common_prefix(&state.node(node).log, &state.node(from).log);
+                let leader = state.leader(node).expect("it leads");
+                let (_, whole) = self.choice(state, node, leader).expect("it took");
+                let reported = leader.reports[usize::from(from)].as_ref().expect("it was chosen");
+                let to = common_prefix(&state.node(node).log, &reported.log);
                 self.truncate_log(state.node_mut(node), to);
                 state.leader_mut(node).stage = Stage::Fetching { from, whole };
             }
             Action::OnLogPiece(node, from) => {
-                let Stage::Fetching { whole, .. } = state.leader(node).expect("it leads").stage else { return };
-                let (log, is_sure) = (state.node(from).log.clone(), state.node(from).intact);
+                let leader = state.leader(node).expect("it leads");
+                let Stage::Fetching { whole, .. } = leader.stage else { unreachable!("it fetches") };
+                let Report { log, .. } = leader.reports[usize::from(from)].clone().expect("it was chosen");
                 let this = state.node_mut(node);
                 this.log = log;
                 (this.held, this.flushed) = (this.end(), this.end());
-                this.intact |= is_sure;
-                self.log_is_replayed(state, node, whole);
+                log_is_replayed(state, node, whole);
             }
             Action::FenceAgain(node) => {
-                state.leader_mut(node).stage = Stage::Fencing;
+                let leader = state.leader_mut(node);
+                (leader.stage, leader.reports) = (Stage::Fencing, Default::default());
             }
             Action::BeginEpoch(node) => self.begin_epoch(state, node, 0),
             Action::OnWitnessHolds(node, witness) => {
@@ -160,7 +165,7 @@ impl Recovery {
         this.leader = Some(Box::new(Leader {
             epoch,
             stage: Stage::Fencing,
-            reports: 1 << node,
+            reports: Default::default(),
             members,
             acked: [None; NODES_MAX],
             synced: 0,
@@ -170,13 +175,6 @@ impl Recovery {
             stops: false,
             fast: 0,
         }));
-    }
-
-    fn log_is_replayed(&self, state: &mut State, node: NodeIx, whole: bool) {
-        let stage = if whole { Stage::Replaying { whole } } else { Stage::Witnessing };
-        state.leader_mut(node).stage = stage;
-        // Everybody has reported, or it came from a member that counted (R5.5).
-        state.node_mut(node).intact = true;
     }
 
     /// Our epoch begins: its start, what a witness has to add, and that the log is whole now.
@@ -201,7 +199,7 @@ impl Recovery {
         }
         let end = this.end();
         let leader = state.leader_mut(node);
-        (leader.stage, leader.whole_end) = (Stage::Syncing, end);
+        (leader.stage, leader.whole_end, leader.reports) = (Stage::Syncing, end, Default::default());
         self.advance(state, node);
     }
 
@@ -300,8 +298,18 @@ impl Recovery {
         let list = state.list();
         let leader = state.leader_mut(node);
         (leader.list, leader.stage) = (list, Stage::Serving);
+        // What was lost is made up for: f losses may follow.
+        if state.all().all(|node| state.node(node).intact && state.committed.members & 1 << node != 0) {
+            state.left.losses = self.bounds.faults;
+        }
         self.advance(state, node);
     }
+}
+
+fn log_is_replayed(state: &mut State, node: NodeIx, whole: bool) {
+    state.leader_mut(node).stage = if whole { Stage::Replaying } else { Stage::Witnessing };
+    // It came from a member that counted, or everybody has reported (R5.5).
+    state.node_mut(node).intact = true;
 }
 
 /// A primary of this epoch speaks: whatever the member was is over, and no older epoch is obeyed.
@@ -318,7 +326,4 @@ fn restart(state: &mut State, node: NodeIx, left: u8) {
     this.lose_role();
     this.log.truncate(usize::from(left));
     (this.held, this.flushed) = (left, this.flushed.min(left));
-    for leader in state.nodes.iter_mut().filter_map(|node| node.leader.as_mut()) {
-        leader.reports &= !(1 << node);
-    }
 }
