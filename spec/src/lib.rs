@@ -9,6 +9,7 @@
 //! |---|---|
 //! | `updates` | (a) exactly once, witnesses, attempts, list changes, leases, operation keys |
 //! | `replicas` | (b) fencing, elections, replacement of members, joiners, losses of power |
+//! | `recovery` | (c) which log needs a witness, and that a shard with all its members waits for none |
 
 // A tool that says how long its searches took.
 #![allow(clippy::disallowed_methods)]
@@ -16,6 +17,7 @@
 mod check;
 #[cfg(test)]
 mod conformance;
+mod recovery;
 mod replicas;
 pub mod report;
 mod updates;
@@ -40,6 +42,8 @@ pub enum Which {
     A,
     /// A shard's replica set.
     B,
+    /// Recovery without a witness.
+    C,
 }
 
 /// How far to search.

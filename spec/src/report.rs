@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, ensure};
 
 use crate::check::{Found, Trace, search};
+use crate::recovery::{self, Recovery};
 use crate::replicas::{self, Replicas};
 use crate::updates::{self, Thrift, Updates};
 use crate::{BoundsChoice, Broken, Which};
@@ -108,6 +109,15 @@ fn whole_searches(choice: &Choice) -> Vec<Box<dyn FnOnce() -> Whole>> {
             }));
         }
     }
+    for bounds in recovery::bounds::PROGRAMS.iter().filter(|bounds| is_chosen(choice, Which::C, bounds.name)) {
+        if bounds.is_small || is_large || named(bounds.name) {
+            let model = Recovery { bounds, off: None };
+            searches.push(Box::new(move || {
+                let found = search(model, threads);
+                Whole { model: "c", name: bounds.name, about: bounds.about, found }
+            }));
+        }
+    }
     searches
 }
 
@@ -130,6 +140,12 @@ fn broken_searches(choice: &Choice) -> Vec<BrokenSearch> {
         if is_chosen(choice, Which::B, broken.name) {
             let model = Replicas { bounds, off: Some(*rule), names_matter: true };
             searches.push(("b", broken, bounds.name, Box::new(move || search(model, 1))));
+        }
+    }
+    for (rule, broken, bounds) in recovery::rules::SWITCHES {
+        if is_chosen(choice, Which::C, broken.name) {
+            let model = Recovery { bounds, off: Some(*rule) };
+            searches.push(("c", broken, bounds.name, Box::new(move || search(model, 1))));
         }
     }
     searches
