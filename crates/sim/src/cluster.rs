@@ -56,6 +56,12 @@ impl Actor for Node {
         // Whether its lease runs is of no interest here.
         Some(self.status(Tick(0)))
     }
+    fn begin_stop(&mut self) {
+        self.begin_stop();
+    }
+    fn has_stopped(&self) -> bool {
+        self.has_stopped()
+    }
 }
 
 impl Actor for Coordinator {

@@ -4,6 +4,8 @@
 //! until the configuration is whole again, and none where `f` is 0; everything else is allowed at any time. A blackout of
 //! that mode is an act of its own, of a scenario that knows what it may lose.
 
+mod without_witness;
+
 use std::collections::BTreeMap;
 
 use kasha_machine::{FileName, Rng};
@@ -16,6 +18,7 @@ use crate::configurations::{Configurations, Cores, what_lacks};
 use crate::intensity::Act;
 use crate::network::HostId;
 use crate::world::World;
+use without_witness::Way;
 
 /// How long a node that lost something stays unsafe at least: until its loss has been noticed and committed.
 const LOSS_SETTLES: u64 = millis(3000);
@@ -77,6 +80,29 @@ enum Step {
     StartWhenFreed {
         host: HostId,
         shard: ShardId,
+        until: SimTime,
+    },
+    /// A shard is left without its witnesses.
+    WithoutWitness {
+        shard: ShardId,
+        way: Way,
+    },
+    /// As soon as a later term recovers, its primary is to die.
+    WhenSuccessorBegins {
+        shard: ShardId,
+        after: Epoch,
+        files_gone: bool,
+        until: SimTime,
+    },
+    SuccessorDies {
+        shard: ShardId,
+        files_gone: bool,
+    },
+    /// As soon as processes that were asked to stop have done so, they are gone.
+    WhenStopped {
+        host: HostId,
+        time: u64,
+        gone: Option<ShardId>,
         until: SimTime,
     },
     Blackout,
@@ -292,6 +318,7 @@ impl Nemesis {
             Act::Damage if self.may_lose_a_copy(world) => self.damage(world, node, time),
             Act::Unheard => self.unheard(world, time),
             Act::Away => self.away(world),
+            Act::WithoutWitness => self.without_witness(world),
             Act::Damage | Act::Power | Act::Blackout | Act::BlackoutReplicated | Act::CoordinatorMinute => {}
         }
     }
@@ -539,7 +566,14 @@ impl Nemesis {
     /// Where any shard's parts are, by the newest configuration.
     fn parts(&mut self) -> Option<Parts> {
         let latest = self.configurations.latest()?;
-        let config = self.rng.pick(&latest.shards);
+        let shard = self.rng.pick(&latest.shards).shard;
+        self.parts_of(shard)
+    }
+
+    /// Where this shard's parts are.
+    fn parts_of(&self, shard: ShardId) -> Option<Parts> {
+        let latest = self.configurations.latest()?;
+        let config = latest.shard(shard)?;
         let host = |node: NodeId| self.hosts.nodes[usize::from(node.0) - 1];
         let others = config.members.iter().map(|member| member.node).filter(|&node| node != config.primary);
         Some(Parts {
@@ -666,6 +700,12 @@ impl Nemesis {
             }
             Step::KillCoordinatorTelling { told, until } => self.kill_coordinator_if_telling(world, told, until),
             Step::KillAllCopying { until } => self.kill_if_copying(world, until),
+            Step::WithoutWitness { shard, way } => self.leave_without_witness(world, shard, way),
+            Step::WhenSuccessorBegins { shard, after, files_gone, until } => {
+                self.when_successor_begins(world, (shard, after), files_gone, until);
+            }
+            Step::SuccessorDies { shard, files_gone } => self.successor_dies(world, shard, files_gone),
+            Step::WhenStopped { host, time, gone, until } => self.end_stop(world, (host, time), gone, until),
             Step::Blackout => self.blackout(world),
             Step::BlackoutWhenServed { shard, after, until } => self.blackout_when_served(world, (shard, after), until),
             Step::StartWhenFreed { host, shard, until } => self.start_when_freed(world, (host, shard), until),

@@ -87,6 +87,8 @@ pub struct Acts {
     pub unheard: u64,
     /// A backup of a whole set dies, and is back when the others have gone on without it.
     pub away: u64,
+    /// A shard's witnesses lose their files, or are away, while the last primary alone has what was answered last.
+    pub without_witness: u64,
 }
 
 /// One thing that the nemesis does; each is what the field of [`Acts`] of this name says.
@@ -117,12 +119,13 @@ pub enum Act {
     Damage,
     Unheard,
     Away,
+    WithoutWitness,
 }
 
 impl Acts {
     /// As a table.
     #[must_use]
-    pub fn weights(&self) -> [(Act, u64); 24] {
+    pub fn weights(&self) -> [(Act, u64); 25] {
         [
             (Act::Crash, self.crash),
             (Act::FastRestart, self.fast_restart),
@@ -148,6 +151,7 @@ impl Acts {
             (Act::Damage, self.damage),
             (Act::Unheard, self.unheard),
             (Act::Away, self.away),
+            (Act::WithoutWitness, self.without_witness),
         ]
     }
 
@@ -243,6 +247,7 @@ impl Intensity {
             damage: 0,
             coordinator_telling: 0,
             away: 0,
+            without_witness: 0,
         };
         intensity
     }

@@ -34,6 +34,14 @@ pub trait Actor {
     fn status(&self) -> Option<CoreStatus> {
         None
     }
+
+    /// The operator asks it to stop.
+    fn begin_stop(&mut self) {}
+
+    /// Whether it has nothing to do any more before it stops.
+    fn has_stopped(&self) -> bool {
+        true
+    }
 }
 
 /// An actor of any kind, as a machine.

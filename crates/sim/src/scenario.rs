@@ -28,6 +28,7 @@ pub enum Scenario {
     CoordinatorOutage,
     TornTurns,
     WitnessLoss,
+    WithoutWitness,
     DivergentTail,
     DeposedPrimary,
     OldPrimary,
@@ -78,6 +79,11 @@ impl Scenario {
         ),
         (Self::TornTurns, "torn_turns", "nodes die in the middle of a turn"),
         (Self::WitnessLoss, "witness_loss", "many nodes, few shards: those that die are mostly witnesses"),
+        (
+            Self::WithoutWitness,
+            "without_witness",
+            "witnesses lose their files for good while everything is down, stopped, or only the last primary is away",
+        ),
         (
             Self::DivergentTail,
             "divergent_tail",
@@ -327,6 +333,18 @@ fn directed(scenario: Scenario, rng: &mut Rng, shape: &mut Shape, intensity: &mu
             (intensity.reordering, intensity.duplication) = (true, 60_000);
             (intensity.stray, intensity.stray_delay) = (10_000, millis(rng.between(1_500, 4_000)));
             intensity.acts = Acts { depose: 5, crash: 1, zombie: 1, ..none };
+        }
+        Scenario::WithoutWitness => {
+            // Somebody else than the witnesses is elected, and there is always something that only they have.
+            shape.nodes = u16::from(shape.faults) * 2 + 1 + u16::try_from(rng.below(2)).expect("small");
+            (shape.clients, shape.readers, shape.concurrency) = (5, 1, 6);
+            (shape.witness_slots, shape.kind) = (512, LoadKind::Spread);
+            (shape.pause, shape.duration) = ((millis(1), millis(4)), millis(14_000));
+            if rng.chance(1, 3) {
+                shape.durability = Durability::Fsync;
+            }
+            intensity.nemesis_every = millis(rng.between(1_500, 3_000));
+            intensity.acts = Acts { without_witness: 1, ..none };
         }
         Scenario::OldPrimary => {
             (shape.nodes, shape.faults, shape.duration) = (3, 1, millis(12_000));

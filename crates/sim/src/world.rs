@@ -343,6 +343,37 @@ impl World {
         Some(file)
     }
 
+    /// Removes files of a host, whose processes are down. Returns whether there were any.
+    pub fn lose_files(&mut self, host: HostId, is_one: impl Fn(&FileName) -> bool) -> bool {
+        let mut any = false;
+        for &id in &self.hosts[host.0].processes {
+            let disk = &mut self.processes[id.0].disk;
+            for file in disk.damageable().into_iter().filter(&is_one) {
+                disk.remove(file);
+                any = true;
+            }
+            disk.settle();
+        }
+        any
+    }
+
+    /// Asks a host's processes to stop.
+    pub fn begin_stop(&mut self, host: HostId) {
+        for id in self.hosts[host.0].processes.clone() {
+            if let Some(actor) = &mut self.processes[id.0].actor {
+                actor.0.begin_stop();
+                self.turn(id);
+            }
+        }
+    }
+
+    /// Whether a host's processes have nothing to do any more before they stop.
+    #[must_use]
+    pub fn has_stopped(&self, host: HostId) -> bool {
+        let mut processes = self.hosts[host.0].processes.iter().map(|id| &self.processes[id.0]);
+        processes.all(|process| process.actor.as_ref().is_none_or(|actor| actor.0.has_stopped()))
+    }
+
     /// Tells those who watch that every machine is about to lose power, while they can still look at the disks.
     pub fn announce_blackout(&mut self) {
         self.notify(|watcher, view| watcher.blackout(view));

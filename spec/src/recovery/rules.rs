@@ -88,7 +88,12 @@ pub const SWITCHES: &[(Rule, Broken, &Bounds)] = &[
     ),
     (
         Rule::MarkOfBoot,
-        broken("mark_survives_power_loss", "R7.7 (c) [M]", "a loss of power leaves the mark", "node replica::judge_boot"),
+        broken(
+            "mark_survives_power_loss",
+            "R7.7 (c) [M]",
+            "a loss of power leaves the mark",
+            "node replica::judge_boot",
+        ),
         &bounds::POWER,
     ),
     (

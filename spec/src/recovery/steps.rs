@@ -2,7 +2,8 @@
 
 use crate::recovery::rules::Rule;
 use crate::recovery::state::{
-    Entry, FAULTS_MAX, Kind, Leader, List, NODES_MAX, Node, NodeIx, Report, Stage, State, UpdateIx, Witness, bits, common_prefix,
+    Entry, FAULTS_MAX, Kind, Leader, List, NODES_MAX, Node, NodeIx, Report, Stage, State, UpdateIx, Witness, bits,
+    common_prefix,
 };
 use crate::recovery::{Action, Recovery};
 
@@ -283,8 +284,9 @@ impl Recovery {
         let all = (1u8 << self.bounds.faults) - 1;
         let lists = 1..=state.list();
         let known = &mut state.updates[usize::from(update)];
-        known.done |=
-            lists.into_iter().any(|list| known.answered & 1 << list != 0 && known.accepted[usize::from(list) - 1] == all);
+        known.done |= lists
+            .into_iter()
+            .any(|list| known.answered & 1 << list != 0 && known.accepted[usize::from(list) - 1] == all);
     }
 
     fn recovered(&self, state: &mut State, node: NodeIx) {

@@ -1,0 +1,179 @@
+//! Directed faults for recovery without a witness (R7.7): all witnesses of a shard lose their files for good, or are away,
+//! just when what was answered last is in the log of the primary and nowhere else.
+
+use kasha_machine::FileName;
+use kasha_types::{Epoch, ShardId};
+use kasha_wire::ShardPhase;
+
+use super::{Cuts, Nemesis, Parts, Step};
+use crate::clock::{SimTime, micros, millis};
+use crate::network::HostId;
+use crate::world::World;
+
+/// How often it is looked at whether a successor has begun.
+const LOOK_FOR_SUCCESSOR_EVERY: u64 = micros(50);
+/// How often it is looked at whether a process that was asked to stop has done so.
+const LOOK_FOR_STOP_EVERY: u64 = millis(2);
+/// For so long; then it is killed.
+const STOP_PATIENCE: u64 = millis(300);
+
+/// How a shard is left without a witness.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Way {
+    /// All processes are killed, and the files are gone when they come back.
+    AllKilled,
+    /// All processes are asked to stop, and the files are gone when they come back.
+    AllStopped,
+    /// The primary's process alone is asked to stop, and comes back late. The witnesses keep their files.
+    PrimaryStopped,
+    /// The primary is away for long. The witnesses come back at once, without their files.
+    PrimaryAway,
+    /// The primary comes back. Its successor dies in the middle of its recovery. Then the witnesses are away, with their
+    /// files or without.
+    SuccessorDies { files_gone: bool },
+}
+
+impl Nemesis {
+    /// The primary has only its witnesses for a moment; then something of [`Way`] happens.
+    pub(super) fn without_witness(&mut self, world: &mut World) {
+        let Some(Parts { shard, primary, backups, witnesses }) = self.parts() else { return };
+        if !self.may_lose_a_copy(world) || witnesses.is_empty() || witnesses.contains(&primary) {
+            return;
+        }
+        world.probes.hit("nemesis: without a witness");
+        self.lost_at = Some(world.now);
+        let way = match self.rng.below(6) {
+            0 => Way::AllKilled,
+            1 => Way::AllStopped,
+            2 => Way::PrimaryStopped,
+            3 => Way::PrimaryAway,
+            choice => Way::SuccessorDies { files_gone: choice == 4 },
+        };
+        let alone = self.rng.between(millis(1), millis(40));
+        // A witness may be a backup, too: only what goes to the backup as such is to be lost, so the cut is short.
+        let cuts: Cuts = backups.iter().filter(|host| !witnesses.contains(host)).map(|&host| (primary, host)).collect();
+        let cut = if matches!(way, Way::PrimaryStopped) { alone + STOP_PATIENCE } else { alone };
+        self.cut_for(world, cuts, cut);
+        self.later(world.now.after(alone), Step::WithoutWitness { shard, way });
+    }
+
+    pub(super) fn leave_without_witness(&mut self, world: &mut World, shard: ShardId, way: Way) {
+        let Some(Parts { primary, witnesses, .. }) = self.parts_of(shard) else { return };
+        if witnesses.contains(&primary) {
+            return;
+        }
+        let (now, lease) = (world.now, self.lease);
+        match way {
+            Way::AllKilled => {
+                self.kill_all(world);
+                lose_witnesses(world, &witnesses, shard);
+            }
+            Way::AllStopped => {
+                for host in self.hosts.nodes.clone() {
+                    let gone = witnesses.contains(&host).then_some(shard);
+                    let time = self.a_while();
+                    self.stop_for(world, host, time, gone);
+                }
+            }
+            Way::PrimaryStopped => self.stop_for(world, primary, lease * 4, None),
+            Way::PrimaryAway => {
+                let time = self.rng.between(lease * 2, lease * 6);
+                self.kill_for(world, primary, time);
+                self.witnesses_away(world, &witnesses, shard, lease / 8, true);
+            }
+            Way::SuccessorDies { files_gone } => {
+                let Some(after) = self.epoch_of(shard) else { return };
+                let time = self.rng.below(lease * 2);
+                self.kill_for(world, primary, time);
+                let until = now.after(lease * 8);
+                self.later(now, Step::WhenSuccessorBegins { shard, after, files_gone, until });
+            }
+        }
+    }
+
+    /// Asks a host's processes to stop; they come back after a while, perhaps without a shard's witness files.
+    fn stop_for(&mut self, world: &mut World, host: HostId, time: u64, gone: Option<ShardId>) {
+        world.probes.hit("nemesis: orderly stop");
+        world.begin_stop(host);
+        let until = world.now.after(STOP_PATIENCE);
+        self.later(world.now.after(LOOK_FOR_STOP_EVERY), Step::WhenStopped { host, time, gone, until });
+    }
+
+    pub(super) fn end_stop(
+        &mut self,
+        world: &mut World,
+        (host, time): (HostId, u64),
+        gone: Option<ShardId>,
+        until: SimTime,
+    ) {
+        let has_stopped = world.has_stopped(host);
+        if !has_stopped && world.now < until {
+            return self.later(world.now.after(LOOK_FOR_STOP_EVERY), Step::WhenStopped { host, time, gone, until });
+        }
+        if has_stopped {
+            world.probes.hit("stopped in good order");
+        }
+        self.kill_for(world, host, time);
+        if let Some(shard) = gone {
+            lose_witnesses(world, &[host], shard);
+        }
+    }
+
+    /// The successor is to die soon, in the middle of a turn or between two.
+    pub(super) fn when_successor_begins(
+        &mut self,
+        world: &mut World,
+        (shard, after): (ShardId, Epoch),
+        files_gone: bool,
+        until: SimTime,
+    ) {
+        let latest = self.configurations.latest();
+        let config = latest.as_ref().and_then(|latest| latest.shard(shard));
+        if config.is_some_and(|config| config.epoch > after && config.phase == ShardPhase::Recovering) {
+            let soon = self.rng.below(millis(4));
+            return self.later(world.now.after(soon), Step::SuccessorDies { shard, files_gone });
+        }
+        if world.now < until {
+            let step = Step::WhenSuccessorBegins { shard, after, files_gone, until };
+            self.later(world.now.after(LOOK_FOR_SUCCESSOR_EVERY), step);
+        }
+    }
+
+    pub(super) fn successor_dies(&mut self, world: &mut World, shard: ShardId, files_gone: bool) {
+        let Some(Parts { primary, witnesses, .. }) = self.parts_of(shard) else { return };
+        world.probes.hit("nemesis: successor dies");
+        let time = self.rng.between(self.lease * 3, self.lease * 6);
+        if self.rng.chance(1, 2) {
+            let effects = self.rng.below(30);
+            world.kill_after_effects(primary, effects);
+            self.later(world.now.after(time), Step::Start(primary));
+        } else {
+            self.kill_for(world, primary, time);
+        }
+        let others: Vec<HostId> = witnesses.into_iter().filter(|&host| host != primary).collect();
+        let away = if files_gone { self.lease / 8 } else { time };
+        self.witnesses_away(world, &others, shard, away, files_gone);
+    }
+
+    fn witnesses_away(&mut self, world: &mut World, hosts: &[HostId], shard: ShardId, time: u64, files_gone: bool) {
+        for &host in hosts {
+            self.kill_for(world, host, time);
+        }
+        if files_gone {
+            lose_witnesses(world, hosts, shard);
+        }
+    }
+}
+
+/// These hosts, whose processes are down, lose what they hold as witnesses of the shard.
+fn lose_witnesses(world: &mut World, hosts: &[HostId], shard: ShardId) {
+    let is_of_witness = |file: &FileName| match *file {
+        FileName::Witness { shard: of, .. } | FileName::WitnessMode { shard: of, .. } => of == shard,
+        FileName::Segment { .. } | FileName::Replica(_) | FileName::Core | FileName::Coordinator(_) => false,
+    };
+    for &host in hosts {
+        if world.lose_files(host, is_of_witness) {
+            world.probes.hit("nemesis: witness files gone");
+        }
+    }
+}
