@@ -28,7 +28,8 @@ impl Recovery {
     /// `Election::choice`, and whether what is taken needs no witness. Our own log is as it is now.
     pub(super) fn choice(&self, state: &State, own: NodeIx, leader: &Leader) -> Option<(NodeIx, bool)> {
         let own_report = self.report(state, own);
-        let report = |node: NodeIx| if node == own { Some(&own_report) } else { leader.reports[usize::from(node)].as_ref() };
+        let report =
+            |node: NodeIx| if node == own { Some(&own_report) } else { leader.reports[usize::from(node)].as_ref() };
         let electorate = bits(state.committed.recover_from);
         let reports = || electorate.clone().filter_map(|node| Some((node, report(node)?)));
         let greatest = |(node, report): &(NodeIx, &Report)| (report.greatness(), *node == own, *node);
@@ -62,17 +63,22 @@ impl Recovery {
                     let is_there = source.up && source.promised == leader.epoch && source.log == reported.log;
                     actions.push(if is_there { Action::OnLogPiece(node, from) } else { Action::FenceAgain(node) });
                 }
-                Stage::Replaying => actions.push(Action::BeginEpoch(node)),
+                Stage::Replaying => {
+                    actions.push(Action::BeginEpoch(node));
+                    self.replays(state, node, leader, actions); // it may ask one nevertheless
+                }
                 Stage::Witnessing => {
                     if self.keeps(Rule::FencesOn) {
                         self.fence_actions(state, node, leader, actions);
                         if let Some((from, true)) = self.choice(state, node, leader) {
-                            actions.push(if from == node { Action::Take(node) } else { Action::CutToMatch(node, from) });
+                            actions.push(if from == node {
+                                Action::Take(node)
+                            } else {
+                                Action::CutToMatch(node, from)
+                            });
                         }
                     }
-                    let witnesses = &state.lists[usize::from(leader.list) - 1].witnesses;
-                    let there = (0..self.bounds.faults).filter(|&at| !witnesses[usize::from(at)].lost);
-                    actions.extend(there.map(|witness| Action::OnWitnessHolds(node, witness)));
+                    self.replays(state, node, leader, actions);
                 }
                 Stage::Syncing => {
                     let end = state.node(node).end();
@@ -91,6 +97,12 @@ impl Recovery {
             }
             self.shipping_actions(state, node, leader, actions);
         }
+    }
+
+    fn replays(&self, state: &State, node: NodeIx, leader: &Leader, actions: &mut Vec<Action>) {
+        let List { empty, witnesses } = &state.lists[usize::from(leader.list) - 1];
+        let there = (0..self.bounds.faults).filter(|&at| !empty && !witnesses[usize::from(at)].lost);
+        actions.extend(there.map(|witness| Action::OnWitnessHolds(node, witness)));
     }
 
     fn fence_actions(&self, state: &State, node: NodeIx, leader: &Leader, actions: &mut Vec<Action>) {
@@ -224,7 +236,8 @@ impl Recovery {
     fn only_it_holds_its_end(&self, state: &State, node: NodeIx) -> bool {
         let last = state.node(node).log.last();
         let others = state.all().filter(|&other| other != node);
-        state.committed.served.1 == node && others.into_iter().all(|other| !last.is_some_and(|last| state.node(other).log.contains(last)))
+        state.committed.served.1 == node
+            && others.into_iter().all(|other| !last.is_some_and(|last| state.node(other).log.contains(last)))
     }
 
     /// f losses are tried; a set with fewer members than f + 1 has spent some of them.

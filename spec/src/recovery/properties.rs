@@ -2,9 +2,13 @@
 
 use stateright::Property;
 
-use crate::recovery::{Action, Recovery};
 use crate::recovery::rules::Rule;
 use crate::recovery::state::{Kind, Stage, State, bits};
+use crate::recovery::{Action, Recovery};
+
+/// The rules whose absence shows in who waits. What the others are for is better seen in what is lost.
+const ABOUT_WAITING: [Rule; 5] =
+    [Rule::ServedUntouched, Rule::MarkBeforeReport, Rule::WholeLogged, Rule::FencesOn, Rule::AttachAfterFile];
 
 /// All of them.
 pub fn all() -> Vec<Property<Recovery>> {
@@ -25,9 +29,12 @@ pub fn all() -> Vec<Property<Recovery>> {
                 (0..log.len()).all(|at| !is_update(log[at].kind) || !log[..at].iter().any(|e| e.kind == log[at].kind))
             })
         }),
-        Property::always("R7.7: members that are all intact need no lost witness", |model: &Recovery, state: &State| {
-            model.off == Some(Rule::AnswerOnFile) || can_serve(model, state)
-        }),
+        Property::always(
+            "R7.7: members that are all intact need no lost witness",
+            |model: &Recovery, state: &State| {
+                model.off.is_some_and(|off| !ABOUT_WAITING.contains(&off)) || can_serve(model, state)
+            },
+        ),
     ]
 }
 

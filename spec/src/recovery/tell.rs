@@ -114,7 +114,9 @@ impl Recovery {
             }
             Action::OpenList(_) => coordinator("Command::OpenList", format!("list {list}")),
             Action::Kill(node, _) => step(node, "replica::load", format!("was killed, restarts with {}", own(node))),
-            Action::LosePower(node, _) => step(node, "replica::load", format!("lost power, restarts with {}", own(node))),
+            Action::LosePower(node, _) => {
+                step(node, "replica::load", format!("lost power, restarts with {}", own(node)))
+            }
             Action::Damage(node) => step(node, "replica::load", format!("its last bytes were damaged: {}", own(node))),
             Action::Die(node) => step(node, "-", "dies for good".into()),
             Action::LoseWitness(witness) => {
@@ -134,6 +136,11 @@ impl Tell for Recovery {
         let done = (0..).zip(&last.updates).filter(|(_, update)| update.done).map(|(at, _)| 1u8 << at).sum();
         let nodes = last.all().map(|node| format!("{} {}", name(node), holds(last.node(node))));
         let (epoch, primary) = last.committed.served;
-        format!("answered: {{{}}}; served: {} in epoch {epoch}; {}", letters(done), name(primary), nodes.collect::<Vec<_>>().join(", "))
+        format!(
+            "answered: {{{}}}; served: {} in epoch {epoch}; {}",
+            letters(done),
+            name(primary),
+            nodes.collect::<Vec<_>>().join(", ")
+        )
     }
 }
