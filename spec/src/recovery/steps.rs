@@ -225,9 +225,10 @@ impl Recovery {
 
     fn on_append(&self, state: &mut State, node: NodeIx, member: NodeIx) {
         let log = state.node(node).log.clone();
-        let end = log.len() as u8;
         let this = state.node_mut(member);
-        (this.log, this.held, this.flushed, this.intact) = (log, end, end, true);
+        this.log.push(log[this.log.len()]);
+        let end = this.end();
+        (this.held, this.flushed, this.intact) = (end, end, this.intact || end == log.len() as u8);
         state.leader_mut(node).acked[usize::from(member)] = Some(end);
         self.advance(state, node);
     }
