@@ -12,12 +12,15 @@
 //! | `next` | which actions are possible, and which log is whole |
 //! | `steps` | what each does |
 //! | `properties` | D1, E1, and that nobody waits for ever |
+//! | `serves` | a test: from every state a serving term can be reached |
 //! | `tell` | a trace in words |
 
 pub mod bounds;
 mod next;
 mod properties;
 pub mod rules;
+#[cfg(test)]
+mod serves;
 pub mod state;
 mod steps;
 mod tell;

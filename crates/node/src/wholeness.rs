@@ -53,7 +53,7 @@ impl Replica {
     /// The log is about to be cut at `offset`: what the mark speaks of may go. The marks say so first.
     pub fn unmark_whole(&mut self, core: &mut Core, offset: u64, out: &mut Effects) {
         let marked = self.meta.whole;
-        if marked == Epoch(0) || planted::is_on(Bug::CutKeepsMark) {
+        if marked == Epoch(0) || planted::is_on(Bug::MarkKeptByCut) {
             return;
         }
         let later = self.log.epoch_history().iter().find(|(epoch, _)| *epoch > marked);

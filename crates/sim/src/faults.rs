@@ -204,6 +204,12 @@ impl Nemesis {
 
     /// Puts everything right, for good.
     pub fn heal(&mut self, world: &mut World) {
+        // Who was asked to stop does so.
+        let stopping = self.agenda.values().filter_map(|step| match *step {
+            Step::WhenStopped { host, .. } => Some(host),
+            _ => None,
+        });
+        stopping.for_each(|host| world.kill(host));
         self.agenda.clear();
         world.network.join_all();
         for host in self.hosts.iter() {

@@ -65,6 +65,7 @@ pub const MOST_REACH: &[(Scenario, &str)] = &[
     (Scenario::BlackoutReplicated, "blackouts with something unsynced"),
     (Scenario::ColdStart, "nemesis: kill all"),
     (Scenario::ColdStartWhileCopying, "killed while a joiner copies"),
+    (Scenario::WithoutWitness, "nemesis: witness files gone"),
     (Scenario::DivergentTail, "logs cut short"),
     (Scenario::Rebuild, "frames: SegmentCopied"),
     (Scenario::SmallMemory, "not executed: OutOfMemory"),

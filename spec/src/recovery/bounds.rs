@@ -65,8 +65,16 @@ const PLAIN: Bounds = Bounds {
 /// The witness is lost.
 pub static WITNESS_LOST: Bounds = Bounds {
     name: "witness-lost",
+    about: "f = 1; one update; a kill, two recoveries, the witness may be lost",
+    ..PLAIN
+};
+
+/// The same, with what a torn write can leave between two updates.
+pub static TWO_UPDATES: Bounds = Bounds {
+    name: "witness-lost-two-updates",
     about: "f = 1; two updates; a kill, two recoveries, the witness may be lost",
     updates: 2,
+    is_small: false,
     ..PLAIN
 };
 
@@ -76,6 +84,7 @@ pub static MANY_TERMS: Bounds = Bounds {
     about: "f = 1; one update; two kills, three recoveries, the witness may be lost",
     terms: 3,
     kills: 2,
+    is_small: false,
     ..PLAIN
 };
 
@@ -91,8 +100,18 @@ pub static ONE_MEMBER: Bounds = Bounds {
 /// The list is replaced while a term serves.
 pub static LIST_CHANGE: Bounds = Bounds {
     name: "list-change",
+    about: "f = 1; one update; the list changes once; two recoveries, a witness may be lost",
+    list_changes: 1,
+    kills: 0,
+    ..PLAIN
+};
+
+/// The same, with another recovery.
+pub static LIST_CHANGE_TWICE: Bounds = Bounds {
+    name: "list-change-two-recoveries",
     about: "f = 1; one update; the list changes once; a kill, two recoveries, a witness may be lost",
     list_changes: 1,
+    is_small: false,
     ..PLAIN
 };
 
@@ -110,8 +129,9 @@ pub static STOP: Bounds = Bounds {
 /// A machine loses power, under `replicated`.
 pub static POWER: Bounds = Bounds {
     name: "power-loss",
-    about: "f = 1; one update; a kill, two recoveries; a witness or power may be lost",
+    about: "f = 1; one update; two recoveries; a witness or power may be lost",
     power_losses: true,
+    kills: 0,
     ..PLAIN
 };
 
@@ -121,6 +141,7 @@ pub static POWER_FSYNC: Bounds = Bounds {
     about: "the same under fsync; the page cache holds what was answered fast",
     durability: Durability::Fsync,
     power_losses: true,
+    kills: 0,
     ..PLAIN
 };
 
@@ -142,25 +163,34 @@ pub static THREE_MEMBERS: Bounds = Bounds {
     ..PLAIN
 };
 
-/// f = 2, and more of it.
-pub static THREE_MEMBERS_TWICE: Bounds = Bounds {
-    name: "three-members-twice",
-    about: "f = 2, min_backups 1; one update; a kill, two recoveries; witnesses or machines may be lost",
+/// f = 2, and fewer members.
+pub static THREE_MEMBERS_FEWER: Bounds = Bounds {
+    name: "three-members-fewer",
+    about: "f = 2, min_backups 1; one update; a kill, a recovery; witnesses or machines may be lost",
     faults: 2,
     min_backups: 1,
+    terms: 1,
     deaths: true,
+    is_small: false,
+    ..PLAIN
+};
+
+/// f = 2, and another recovery.
+pub static THREE_MEMBERS_TWICE: Bounds = Bounds {
+    name: "three-members-twice",
+    about: "f = 2; one update; two recoveries; both witnesses may be lost",
+    faults: 2,
+    min_backups: 2,
+    kills: 0,
     is_small: false,
     ..PLAIN
 };
 
 /// Everything at once.
 pub static WIDE: Bounds = Bounds {
-    name: "wide",
-    about: "f = 1, min_backups 0; two updates; two kills, three recoveries, a list change, a stop, any loss",
+    name: "any-loss",
+    about: "f = 1, min_backups 0; one update; a kill, two recoveries, a list change, a stop, any loss",
     min_backups: 0,
-    updates: 2,
-    terms: 3,
-    kills: 2,
     deaths: true,
     power_losses: true,
     damage: true,
@@ -173,14 +203,17 @@ pub static WIDE: Bounds = Bounds {
 /// All of them.
 pub static PROGRAMS: &[&Bounds] = &[
     &WITNESS_LOST,
+    &TWO_UPDATES,
     &MANY_TERMS,
     &ONE_MEMBER,
     &LIST_CHANGE,
+    &LIST_CHANGE_TWICE,
     &STOP,
     &POWER,
     &POWER_FSYNC,
     &DAMAGE,
     &THREE_MEMBERS,
+    &THREE_MEMBERS_FEWER,
     &THREE_MEMBERS_TWICE,
     &WIDE,
 ];

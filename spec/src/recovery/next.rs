@@ -63,7 +63,10 @@ impl Recovery {
                     let is_there = source.up && source.promised == leader.epoch && source.log == reported.log;
                     actions.push(if is_there { Action::OnLogPiece(node, from) } else { Action::FenceAgain(node) });
                 }
-                Stage::Replaying => actions.push(Action::BeginEpoch(node)),
+                Stage::Replaying => {
+                    actions.push(Action::BeginEpoch(node));
+                    self.replays(state, node, leader, actions); // it may ask one nevertheless
+                }
                 Stage::Witnessing => {
                     if self.keeps(Rule::FencesOn) {
                         self.fence_actions(state, node, leader, actions);
@@ -75,9 +78,7 @@ impl Recovery {
                             });
                         }
                     }
-                    let witnesses = &state.lists[usize::from(leader.list) - 1].witnesses;
-                    let there = (0..self.bounds.faults).filter(|&at| !witnesses[usize::from(at)].lost);
-                    actions.extend(there.map(|witness| Action::OnWitnessHolds(node, witness)));
+                    self.replays(state, node, leader, actions);
                 }
                 Stage::Syncing => {
                     let end = state.node(node).end();
@@ -96,6 +97,12 @@ impl Recovery {
             }
             self.shipping_actions(state, node, leader, actions);
         }
+    }
+
+    fn replays(&self, state: &State, node: NodeIx, leader: &Leader, actions: &mut Vec<Action>) {
+        let List { empty, witnesses } = &state.lists[usize::from(leader.list) - 1];
+        let there = (0..self.bounds.faults).filter(|&at| !empty && !witnesses[usize::from(at)].lost);
+        actions.extend(there.map(|witness| Action::OnWitnessHolds(node, witness)));
     }
 
     fn fence_actions(&self, state: &State, node: NodeIx, leader: &Leader, actions: &mut Vec<Action>) {

@@ -6,6 +6,10 @@ use crate::recovery::rules::Rule;
 use crate::recovery::state::{Kind, Stage, State, bits};
 use crate::recovery::{Action, Recovery};
 
+/// The rules whose absence shows in who waits. What the others are for is better seen in what is lost.
+const ABOUT_WAITING: [Rule; 5] =
+    [Rule::ServedUntouched, Rule::MarkBeforeReport, Rule::WholeLogged, Rule::FencesOn, Rule::AttachAfterFile];
+
 /// All of them.
 pub fn all() -> Vec<Property<Recovery>> {
     vec![
@@ -27,7 +31,9 @@ pub fn all() -> Vec<Property<Recovery>> {
         }),
         Property::always(
             "R7.7: members that are all intact need no lost witness",
-            |model: &Recovery, state: &State| model.off == Some(Rule::AnswerOnFile) || can_serve(model, state),
+            |model: &Recovery, state: &State| {
+                model.off.is_some_and(|off| !ABOUT_WAITING.contains(&off)) || can_serve(model, state)
+            },
         ),
     ]
 }

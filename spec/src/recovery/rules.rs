@@ -34,6 +34,8 @@ pub enum Rule {
     FencesOn,
     /// A term attaches nobody before its own file says that its log is whole.
     AttachAfterFile,
+    /// (f) an orderly stop gates all answers for the rest of the term.
+    StopGates,
     /// (f) an orderly stop syncs before the empty list is committed.
     StopSynced,
     /// Step 4: what is replayed goes through `look_up`.
@@ -185,6 +187,16 @@ pub const SWITCHES: &[(Rule, Broken, &Bounds)] = &[
             "node leader::pump",
         ),
         &bounds::WITNESS_LOST,
+    ),
+    (
+        Rule::StopGates,
+        broken(
+            "stop_answers_fast",
+            "R7.7 (f) [M]",
+            "an orderly stop syncs and reports, and answers without a sync meanwhile",
+            "node request_path::answer",
+        ),
+        &bounds::STOP,
     ),
     (
         Rule::StopSynced,

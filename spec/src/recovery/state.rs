@@ -21,7 +21,7 @@ pub type UpdateIx = u8;
 pub type Log = ArrayVec<Entry, LOG_MAX>;
 
 /// What an entry says.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Kind {
     /// A term begins.
     Start,
@@ -32,7 +32,7 @@ pub enum Kind {
 }
 
 /// An entry of the log.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Entry {
     /// The term it was written in.
     pub epoch: u8,
@@ -41,7 +41,7 @@ pub struct Entry {
 }
 
 /// The committed configuration.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Committed {
     /// The newest term.
     pub epoch: u8,
@@ -58,7 +58,7 @@ pub struct Committed {
 }
 
 /// A witness of a list.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Witness {
     /// The updates that it holds, a bit each.
     pub held: u8,
@@ -69,7 +69,7 @@ pub struct Witness {
 }
 
 /// A list.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct List {
     /// An orderly stop opened it: it has no witnesses, and nobody is answered under it.
     pub empty: bool,
@@ -78,7 +78,7 @@ pub struct List {
 }
 
 /// Where a term is (`leader::Stage`).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Stage {
     /// Members promise and report.
     Fencing,
@@ -97,7 +97,7 @@ pub enum Stage {
 }
 
 /// What a member reported to a fence. It may hold something else by now.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Report {
     /// Its log.
     pub log: Log,
@@ -115,7 +115,7 @@ impl Report {
 }
 
 /// A primary's memory.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Leader {
     /// Its term.
     pub epoch: u8,
@@ -142,7 +142,7 @@ pub struct Leader {
 }
 
 /// A member: its files, and its memory.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Node {
     /// It is not dead for good.
     pub up: bool,
@@ -165,7 +165,7 @@ pub struct Node {
 }
 
 /// What is known of an update.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Update {
     /// Lists under which a primary answered it without a sync, a bit each.
     pub answered: u8,
@@ -176,7 +176,7 @@ pub struct Update {
 }
 
 /// Budgets.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Left {
     /// New terms.
     pub terms: u8,
@@ -191,7 +191,7 @@ pub struct Left {
 }
 
 /// A state of the model.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct State {
     /// The coordinator's word.
     pub committed: Committed,

@@ -1,5 +1,6 @@
 //! What each action does.
 
+use crate::recovery::bounds::Durability;
 use crate::recovery::rules::Rule;
 use crate::recovery::state::{
     Entry, FAULTS_MAX, Kind, Leader, List, NODES_MAX, Node, NodeIx, Report, Stage, State, UpdateIx, Witness, bits,
@@ -22,23 +23,8 @@ impl Recovery {
                 let (_, whole) = self.choice(state, node, leader).expect("it took");
                 log_is_replayed(state, node, whole);
             }
-            Action::CutToMatch(node, from) => {
-                let leader = state.leader(node).expect("it leads");
-                let (_, whole) = self.choice(state, node, leader).expect("it took");
-                let reported = leader.reports[usize::from(from)].as_ref().expect("it was chosen");
-                let to = common_prefix(&state.node(node).log, &reported.log);
-                self.truncate_log(state.node_mut(node), to);
-                state.leader_mut(node).stage = Stage::Fetching { from, whole };
-            }
-            Action::OnLogPiece(node, from) => {
-                let leader = state.leader(node).expect("it leads");
-                let Stage::Fetching { whole, .. } = leader.stage else { unreachable!("it fetches") };
-                let Report { log, .. } = leader.reports[usize::from(from)].clone().expect("it was chosen");
-                let this = state.node_mut(node);
-                this.log = log;
-                (this.held, this.flushed) = (this.end(), this.end());
-                log_is_replayed(state, node, whole);
-            }
+            Action::CutToMatch(node, from) => self.cut_to_match(state, node, from),
+            Action::OnLogPiece(node, from) => on_log_piece(state, node, from),
             Action::FenceAgain(node) => {
                 let leader = state.leader_mut(node);
                 (leader.stage, leader.reports) = (Stage::Fencing, Default::default());
@@ -59,53 +45,60 @@ impl Recovery {
             }
             Action::OnAttach(node, member) => self.on_attach(state, node, member),
             Action::OnAppend(node, member) => self.on_append(state, node, member),
-            Action::Mark(node) => {
-                let epoch = state.leader(node).expect("it leads").epoch;
-                if self.keeps(Rule::MarkBeforeReport) {
-                    state.node_mut(node).mark = epoch;
-                }
-                let this = state.node_mut(node);
-                this.flushed = this.end();
-                state.leader_mut(node).stage = Stage::Reporting;
-            }
+            Action::Mark(node) => self.mark(state, node),
             Action::Recovered(node) => self.recovered(state, node),
-            Action::OnRequest(node, update) => {
-                let leader = state.leader_mut(node);
-                let entry = Entry { epoch: leader.epoch, kind: Kind::Update(update) };
-                if leader.closing_at.is_none() && !leader.stops {
-                    leader.fast |= 1 << update;
-                }
-                state.node_mut(node).log.push(entry);
-                self.answer(state, node);
-            }
+            Action::OnRequest(node, update) => self.on_request(state, node, update),
             Action::OnRecord(update, list, witness) => {
                 state.list_mut(list).witnesses[usize::from(witness)].held |= 1 << update;
                 state.updates[usize::from(update)].accepted[usize::from(list) - 1] |= 1 << witness;
                 self.judge(state, update);
             }
-            Action::CloseList(node) | Action::Stop(node) => {
-                let stops = matches!(action, Action::Stop(_));
-                let end = state.node(node).end();
-                let leader = state.leader_mut(node);
-                (leader.closing_at, leader.stops, leader.fast) = (Some(end), stops, 0);
-                if stops {
-                    state.left.stops -= 1;
-                } else {
-                    state.left.list_changes -= 1;
-                }
+            Action::CloseList(node) => {
+                state.left.list_changes -= 1;
+                close_list(state, node, false);
             }
-            Action::OpenList(node) => {
-                let leader = state.leader_mut(node);
-                let empty = leader.stops;
-                leader.closing_at = None;
-                state.lists.push(List { empty, witnesses: Default::default() });
-                let list = state.list();
-                state.leader_mut(node).list = list;
+            Action::Stop(node) => {
+                state.left.stops -= 1;
+                close_list(state, node, true);
             }
+            Action::OpenList(node) => open_list(state, node),
             Action::Kill(..) | Action::LosePower(..) | Action::Damage(_) | Action::Die(_) | Action::LoseWitness(_) => {
                 self.fault(state, action);
             }
         }
+    }
+
+    fn cut_to_match(&self, state: &mut State, node: NodeIx, from: NodeIx) {
+        let leader = state.leader(node).expect("it leads");
+        let (_, whole) = self.choice(state, node, leader).expect("it took");
+        let reported = leader.reports[usize::from(from)].as_ref().expect("it was chosen");
+        let to = common_prefix(&state.node(node).log, &reported.log);
+        self.truncate_log(state.node_mut(node), to);
+        state.leader_mut(node).stage = Stage::Fetching { from, whole };
+    }
+
+    /// R7.7 (c): the mark is on file before the report leaves.
+    fn mark(&self, state: &mut State, node: NodeIx) {
+        let epoch = state.leader(node).expect("it leads").epoch;
+        let marks = self.keeps(Rule::MarkBeforeReport);
+        let this = state.node_mut(node);
+        this.flushed = this.end();
+        if marks {
+            this.mark = epoch;
+        }
+        state.leader_mut(node).stage = Stage::Reporting;
+    }
+
+    fn on_request(&self, state: &mut State, node: NodeIx, update: UpdateIx) {
+        let gates_at_stop = self.keeps(Rule::StopGates);
+        let leader = state.leader_mut(node);
+        let entry = Entry { epoch: leader.epoch, kind: Kind::Update(update) };
+        let is_gated = if leader.stops { gates_at_stop } else { leader.closing_at.is_some() };
+        if !is_gated {
+            leader.fast |= 1 << update;
+        }
+        state.node_mut(node).log.push(entry);
+        self.answer(state, node);
     }
 
     fn fault(&self, state: &mut State, action: Action) {
@@ -118,7 +111,7 @@ impl Recovery {
             Action::LosePower(node, left) => {
                 restart(state, node, left);
                 let this = state.node_mut(node);
-                let is_replicated = self.bounds.durability == super::bounds::Durability::Replicated;
+                let is_replicated = self.bounds.durability == Durability::Replicated;
                 this.intact &= !is_replicated;
                 let clears = if is_replicated { Rule::MarkOfBoot } else { Rule::MarkOfBootFsync };
                 if self.keeps(clears) {
@@ -232,9 +225,10 @@ impl Recovery {
 
     fn on_append(&self, state: &mut State, node: NodeIx, member: NodeIx) {
         let log = state.node(node).log.clone();
-        let end = log.len() as u8;
         let this = state.node_mut(member);
-        (this.log, this.held, this.flushed, this.intact) = (log, end, end, true);
+        this.log.push(log[this.log.len()]);
+        let end = this.end();
+        (this.held, this.flushed, this.intact) = (end, end, this.intact || end == log.len() as u8);
         state.leader_mut(node).acked[usize::from(member)] = Some(end);
         self.advance(state, node);
     }
@@ -308,6 +302,35 @@ impl Recovery {
     }
 }
 
+/// The rest of another member's log.
+fn on_log_piece(state: &mut State, node: NodeIx, from: NodeIx) {
+    let leader = state.leader(node).expect("it leads");
+    let Stage::Fetching { whole, .. } = leader.stage else { unreachable!("it fetches") };
+    let Report { log, .. } = leader.reports[usize::from(from)].clone().expect("it was chosen");
+    let this = state.node_mut(node);
+    this.log = log;
+    (this.held, this.flushed) = (this.end(), this.end());
+    log_is_replayed(state, node, whole);
+}
+
+/// R6.2: all answers are gated, and what was executed so far is synced before the list changes.
+fn close_list(state: &mut State, node: NodeIx, stops: bool) {
+    let end = state.node(node).end();
+    let leader = state.leader_mut(node);
+    (leader.closing_at, leader.stops, leader.fast) = (Some(end), stops, 0);
+}
+
+/// The coordinator commits another list, and the primary hears of it.
+fn open_list(state: &mut State, node: NodeIx) {
+    let leader = state.leader_mut(node);
+    let empty = leader.stops;
+    leader.closing_at = None;
+    state.lists.push(List { empty, witnesses: Default::default() });
+    let list = state.list();
+    state.leader_mut(node).list = list;
+}
+
+/// It is known which log the term goes on with, and whether it needs a witness.
 fn log_is_replayed(state: &mut State, node: NodeIx, whole: bool) {
     state.leader_mut(node).stage = if whole { Stage::Replaying } else { Stage::Witnessing };
     // It came from a member that counted, or everybody has reported (R5.5).
