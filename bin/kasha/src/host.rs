@@ -1,7 +1,7 @@
 //! Hosting one node in this process: its folder, its loops, and the coordinator if it lives here.
 
-use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::io::Write;
+use std::net::{SocketAddr, TcpListener};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, mpsc};
@@ -18,9 +18,9 @@ use kasha_runtime::{
 };
 use kasha_types::limits::CORES_MAX;
 use kasha_types::{ClusterId, CoreId, Incarnation, NodeId};
-use kasha_wire::frame::{FRAME_HEADER_BYTES, FrameHeader};
-use kasha_wire::{Durability, Message};
+use kasha_wire::Durability;
 
+use crate::talk::Talk;
 use crate::telling::{TellCommits, TellLease};
 
 /// What a node is told by its operator.
@@ -317,24 +317,7 @@ fn discover_cluster(coordinator: SocketAddr) -> Result<ClusterId> {
 }
 
 fn ask_cluster(coordinator: SocketAddr) -> Result<ClusterId> {
-    const PATIENCE: Duration = Duration::from_secs(2);
-    let mut stream = TcpStream::connect_timeout(&coordinator, PATIENCE)?;
-    stream.set_read_timeout(Some(PATIENCE))?;
-    let mut frame = Vec::new();
-    let (cluster, incarnation) = (ClusterId(0), Incarnation(0));
-    Message::Hello { cluster, from: None, incarnation, to: None }.encode(&mut frame);
-    stream.write_all(&frame)?;
-    let mut answer = vec![0; FRAME_HEADER_BYTES];
-    stream.read_exact(&mut answer)?;
-    let header = FrameHeader::parse(&answer)?.context("a frame's header")?;
-    answer.resize(FRAME_HEADER_BYTES + header.payload_len, 0);
-    stream.read_exact(&mut answer[FRAME_HEADER_BYTES..])?;
-    match Message::decode(header.check(&answer)?)? {
-        Message::Welcome { core: Some(core), .. } => bail!("{core} listens there, not the coordinator"),
-        Message::Welcome { cluster, core: None, .. } if cluster != ClusterId(0) => Ok(cluster),
-        Message::Goodbye { reason } => bail!("{reason}"),
-        other => bail!("it answered {} to a greeting", other.name()),
-    }
+    Ok(Talk::connect(coordinator)?.cluster)
 }
 
 /// Runs nodes until they are told to stop, or one of their loops fails.

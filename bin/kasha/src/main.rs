@@ -4,6 +4,7 @@
 // Whoever reads our output may stop reading: `kasha_bench::say!`.
 #![deny(clippy::print_stdout)]
 
+mod admin;
 mod allocator;
 mod bench;
 mod cli;
@@ -14,6 +15,7 @@ mod server;
 mod sim;
 mod start;
 mod status;
+mod talk;
 mod telling;
 
 use std::io::{self, IsTerminal, Write};
@@ -41,6 +43,8 @@ enum Command {
     Cli(cli::CliArguments),
     /// Show nodes, shards, witnesses and rates of a cluster.
     Status(status::StatusArguments),
+    /// Decide what only an operator may decide: give up witnesses that are lost for good.
+    Admin(admin::AdminArguments),
     /// Kill, freeze and disturb a small cluster under load, and show that nothing is lost or doubled.
     Demo(commands::DemoArguments),
     /// Measure, as ratios within one run.
@@ -91,6 +95,7 @@ fn main() {
             cli::Done::No => std::process::exit(3),
         }),
         Command::Status(arguments) => status::run(&arguments),
+        Command::Admin(arguments) => admin::run(&arguments),
         Command::Demo(arguments) => commands::demo(&arguments),
         Command::Bench(arguments) => bench::run(&arguments),
         Command::Sim(arguments) => sim::run(&arguments),

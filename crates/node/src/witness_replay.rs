@@ -107,9 +107,10 @@ impl Leader {
         });
         let each = each.collect::<Vec<_>>().join("; ");
         let instead = self.served.map_or(String::new(), |served| {
-            format!("; or start {}, the last primary, if its files are whole", served.primary)
+            format!("; or start {}, the last primary, whose log may need no witness", served.primary)
         });
-        format!("waits for a witness of the current list: {each}{instead}")
+        let command = "if they are lost for good: kasha admin give-up-witnesses";
+        format!("waits for a witness of the current list: {each}{instead}; {command}")
     }
 
     /// Asks the members that last served for a promise of our epoch, and for what they hold.

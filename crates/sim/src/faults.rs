@@ -91,6 +91,7 @@ enum Step {
     WhenSuccessorBegins {
         shard: ShardId,
         after: Epoch,
+        syncs: bool,
         files_gone: bool,
         until: SimTime,
     },
@@ -707,8 +708,8 @@ impl Nemesis {
             Step::KillCoordinatorTelling { told, until } => self.kill_coordinator_if_telling(world, told, until),
             Step::KillAllCopying { until } => self.kill_if_copying(world, until),
             Step::WithoutWitness { shard, way } => self.leave_without_witness(world, shard, way),
-            Step::WhenSuccessorBegins { shard, after, files_gone, until } => {
-                self.when_successor_begins(world, (shard, after), files_gone, until);
+            Step::WhenSuccessorBegins { shard, after, syncs, files_gone, until } => {
+                self.when_successor_begins(world, (shard, after, syncs), files_gone, until);
             }
             Step::SuccessorDies { shard, files_gone } => self.successor_dies(world, shard, files_gone),
             Step::WhenStopped { host, time, gone, until } => self.end_stop(world, (host, time), gone, until),

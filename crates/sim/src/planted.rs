@@ -92,7 +92,7 @@ pub const CAUGHT: &[Caught] = &[
     caught(Bug::AttachedBeforeWhole, Scenario::WithoutWitness, 200, "convergence"),
     caught(Bug::UnservedTermPreferred, Scenario::WithoutWitness, 200, "linearizable_keys"),
     caught(Bug::WholeBeforeReplay, Scenario::WithoutWitness, 200, "linearizable_keys"),
-    caught(Bug::StopOnlyCloses, Scenario::WithoutWitness, 60, "linearizable_keys"),
+    caught(Bug::StopOnlyCloses, Scenario::WithoutWitness, 30, "current_witness_list"),
     caught(Bug::MarkSurvivesPowerLoss, Scenario::WithoutWitness, 200, "linearizable_keys"),
     caught(Bug::FencesOnce, Scenario::WithoutWitness, 60, "convergence"),
     caught(Bug::WitnessSkipped, Scenario::DivergentTail, 20, "synced_survives"),

@@ -337,9 +337,9 @@ fn directed(scenario: Scenario, rng: &mut Rng, shape: &mut Shape, intensity: &mu
         Scenario::WithoutWitness => {
             // Somebody else than the witnesses is elected, and there is always something that only they have.
             shape.nodes = u16::from(shape.faults) * 2 + 1 + u16::try_from(rng.below(2)).expect("small");
-            (shape.clients, shape.readers, shape.concurrency) = (5, 1, 6);
-            (shape.witness_slots, shape.kind) = (512, LoadKind::Spread);
-            (shape.pause, shape.duration) = ((millis(1), millis(4)), millis(14_000));
+            (shape.clients, shape.readers, shape.concurrency) = (4, 1, 4);
+            (shape.shards, shape.witness_slots, shape.kind) = (1, 512, LoadKind::Spread);
+            (shape.pause, shape.duration) = ((millis(1), millis(6)), millis(14_000));
             if rng.chance(1, 3) {
                 shape.durability = Durability::Fsync;
             }

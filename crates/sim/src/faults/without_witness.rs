@@ -8,6 +8,7 @@ use kasha_wire::ShardPhase;
 use super::{Cuts, Nemesis, Parts, Step};
 use crate::clock::{SimTime, micros, millis};
 use crate::network::HostId;
+use crate::process::Process;
 use crate::world::World;
 
 /// How often it is looked at whether a successor has begun.
@@ -50,10 +51,14 @@ impl Nemesis {
             choice => Way::SuccessorDies { files_gone: choice == 4 },
         };
         let alone = self.rng.between(millis(1), millis(40));
-        // A witness may be a backup, too: only what goes to the backup as such is to be lost, so the cut is short.
-        let cuts: Cuts = backups.iter().filter(|host| !witnesses.contains(host)).map(|&host| (primary, host)).collect();
-        let cut = if matches!(way, Way::PrimaryStopped) { alone + STOP_PATIENCE } else { alone };
-        self.cut_for(world, cuts, cut);
+        // A primary that waits for its backups writes its own file with every turn; one that does not has the last moments in
+        // memory, but for what it answered.
+        if self.rng.chance(1, 2) || matches!(way, Way::PrimaryStopped) {
+            let others = backups.iter().filter(|host| !witnesses.contains(host));
+            let cuts: Cuts = others.map(|&host| (primary, host)).collect();
+            let cut = if matches!(way, Way::PrimaryStopped) { alone + STOP_PATIENCE } else { alone };
+            self.cut_for(world, cuts, cut);
+        }
         self.later(world.now.after(alone), Step::WithoutWitness { shard, way });
     }
 
@@ -83,10 +88,12 @@ impl Nemesis {
             }
             Way::SuccessorDies { files_gone } => {
                 let Some(after) = self.epoch_of(shard) else { return };
-                let time = self.rng.below(lease * 2);
+                // Back at once it is a member of the next term, and its log may be cut.
+                let time = if self.rng.chance(2, 3) { self.rng.below(lease / 4) } else { self.rng.below(lease * 2) };
                 self.kill_for(world, primary, time);
                 let until = now.after(lease * 8);
-                self.later(now, Step::WhenSuccessorBegins { shard, after, files_gone, until });
+                let syncs = self.rng.chance(2, 3);
+                self.later(now, Step::WhenSuccessorBegins { shard, after, syncs, files_gone, until });
             }
         }
     }
@@ -123,18 +130,20 @@ impl Nemesis {
     pub(super) fn when_successor_begins(
         &mut self,
         world: &mut World,
-        (shard, after): (ShardId, Epoch),
+        (shard, after, syncs): (ShardId, Epoch, bool),
         files_gone: bool,
         until: SimTime,
     ) {
         let latest = self.configurations.latest();
         let config = latest.as_ref().and_then(|latest| latest.shard(shard));
-        if config.is_some_and(|config| config.epoch > after && config.phase == ShardPhase::Recovering) {
-            let soon = self.rng.below(millis(4));
+        if let Some(config) = config.filter(|config| config.epoch > after && config.phase == ShardPhase::Recovering)
+            && (!syncs || is_syncing(world, self.hosts.nodes[usize::from(config.primary.0) - 1], shard))
+        {
+            let soon = self.rng.below(millis(3));
             return self.later(world.now.after(soon), Step::SuccessorDies { shard, files_gone });
         }
         if world.now < until {
-            let step = Step::WhenSuccessorBegins { shard, after, files_gone, until };
+            let step = Step::WhenSuccessorBegins { shard, after, syncs, files_gone, until };
             self.later(world.now.after(LOOK_FOR_SUCCESSOR_EVERY), step);
         }
     }
@@ -163,6 +172,13 @@ impl Nemesis {
             lose_witnesses(world, hosts, shard);
         }
     }
+}
+
+/// Whether a new primary has begun its epoch, and makes the members' logs equal to its own.
+fn is_syncing(world: &World, host: HostId, shard: ShardId) -> bool {
+    let processes = world.processes().iter().filter(|process| process.host == host);
+    let mut replicas = processes.filter_map(Process::status).flat_map(|status| status.replicas);
+    replicas.any(|replica| replica.shard == shard && replica.primary && replica.state.starts_with("syncing"))
 }
 
 /// These hosts, whose processes are down, lose what they hold as witnesses of the shard.

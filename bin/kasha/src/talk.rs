@@ -1,0 +1,49 @@
+//! One question to the coordinator, and its answer, on a connection of its own.
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use kasha_types::{ClusterId, Incarnation};
+use kasha_wire::Message;
+use kasha_wire::frame::{FRAME_HEADER_BYTES, FrameHeader};
+
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// A connection to the coordinator.
+pub struct Talk {
+    stream: TcpStream,
+    /// The coordinator's cluster.
+    pub cluster: ClusterId,
+}
+
+impl Talk {
+    /// Connects, and hears which cluster the coordinator is of.
+    pub fn connect(coordinator: SocketAddr) -> Result<Self> {
+        let stream = TcpStream::connect_timeout(&coordinator, PATIENCE)?;
+        stream.set_read_timeout(Some(PATIENCE))?;
+        let mut talk = Self { stream, cluster: ClusterId(0) };
+        let (cluster, incarnation) = (ClusterId(0), Incarnation(0));
+        match talk.ask(&Message::Hello { cluster, from: None, incarnation, to: None })? {
+            Message::Welcome { core: Some(core), .. } => bail!("{core} listens there, not the coordinator"),
+            Message::Welcome { cluster, core: None, .. } if cluster != ClusterId(0) => talk.cluster = cluster,
+            Message::Goodbye { reason } => bail!("{reason}"),
+            other => bail!("it answered {} to a greeting", other.name()),
+        }
+        Ok(talk)
+    }
+
+    /// Sends a message and waits for the next one.
+    pub fn ask(&mut self, message: &Message) -> Result<Message> {
+        let mut frame = Vec::new();
+        message.encode(&mut frame);
+        self.stream.write_all(&frame)?;
+        let mut answer = vec![0; FRAME_HEADER_BYTES];
+        self.stream.read_exact(&mut answer)?;
+        let header = FrameHeader::parse(&answer)?.context("a frame's header")?;
+        answer.resize(FRAME_HEADER_BYTES + header.payload_len, 0);
+        self.stream.read_exact(&mut answer[FRAME_HEADER_BYTES..])?;
+        Ok(Message::decode(header.check(&answer)?)?)
+    }
+}
