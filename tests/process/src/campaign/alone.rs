@@ -25,10 +25,12 @@ pub enum Kind {
     ReplaceNode,
     /// `kill -9` of the coordinator's own process for three leases.
     KillCoordinator,
-    /// Only the coordinator's own process is cut off, or stopped where nothing can be cut, for less than a lease.
-    CoordinatorAwayShort,
+    /// SIGSTOP of the coordinator's own process for three leases.
+    FreezeCoordinator,
+    /// Only the coordinator's own process is cut off, for less than a lease.
+    CutCoordinatorShort,
     /// The same for several leases.
-    CoordinatorAwayLong,
+    CutCoordinatorLong,
     /// SIGTERM to everything, and a start.
     StopAll,
     /// `kill -9` of everything, and a start.
@@ -50,15 +52,16 @@ pub enum Kind {
 }
 
 /// All, by the names of `--only`. Those with a rule are not drawn until the tree keeps it.
-pub const KINDS: [(&str, Kind, Option<&str>); 17] = [
+pub const KINDS: [(&str, Kind, Option<&str>); 18] = [
     ("kill-node", Kind::KillNode, None),
     ("freeze-node", Kind::FreezeNode, None),
     ("cut-node", Kind::CutNode, None),
     ("power-loss-node", Kind::PowerLossNode, None),
     ("replace-node", Kind::ReplaceNode, None),
     ("kill-coordinator", Kind::KillCoordinator, None),
-    ("coordinator-away-short", Kind::CoordinatorAwayShort, Some("R7.8")),
-    ("coordinator-away-long", Kind::CoordinatorAwayLong, Some("R7.8")),
+    ("freeze-coordinator", Kind::FreezeCoordinator, None),
+    ("cut-coordinator-short", Kind::CutCoordinatorShort, Some("R7.8")),
+    ("cut-coordinator-long", Kind::CutCoordinatorLong, Some("R7.8")),
     ("stop-all", Kind::StopAll, None),
     ("kill-all", Kind::KillAll, None),
     ("stop-lose-folder", Kind::StopLoseFolder, Some("R7.7")),
@@ -106,7 +109,8 @@ impl Kind {
 
     fn fits(self, shape: &Shape) -> bool {
         match self {
-            Self::KillCoordinator | Self::CoordinatorAwayShort | Self::CoordinatorAwayLong => shape.own_coordinator,
+            Self::KillCoordinator | Self::FreezeCoordinator => shape.own_coordinator,
+            Self::CutCoordinatorShort | Self::CutCoordinatorLong => shape.own_coordinator,
             // Whoever loses what it holds is no host of the coordinator, and a small disk stays.
             Self::ReplaceNode
             | Self::PowerLossNode
@@ -139,8 +143,9 @@ impl Kind {
             | Self::PowerLossNode
             | Self::ReplaceNode
             | Self::KillCoordinator
-            | Self::CoordinatorAwayShort
-            | Self::CoordinatorAwayLong
+            | Self::FreezeCoordinator
+            | Self::CutCoordinatorShort
+            | Self::CutCoordinatorLong
             | Self::WitnessLostPrimaryAway => false,
         }
     }
@@ -148,7 +153,7 @@ impl Kind {
     /// Whether nodes, members and witnesses must be as they were: nobody but the coordinator was away (R7.8).
     #[must_use]
     pub fn keeps_membership(self) -> bool {
-        matches!(self, Self::CoordinatorAwayShort | Self::CoordinatorAwayLong)
+        matches!(self, Self::FreezeCoordinator | Self::CutCoordinatorShort | Self::CutCoordinatorLong)
     }
 
     /// The only event of its phase.
@@ -163,8 +168,9 @@ impl Kind {
             Self::PowerLossNode => (lease * 4, Fault::PowerLoss(vec![Who::Node(node)], Kept::Some)),
             Self::ReplaceNode => (lease * 4, Fault::Replace(node)),
             Self::KillCoordinator => (lease * 3, Fault::Kill(vec![Who::Coordinator])),
-            Self::CoordinatorAwayShort => (lease / 2, Fault::HubAway),
-            Self::CoordinatorAwayLong => (lease * 3, Fault::HubAway),
+            Self::FreezeCoordinator => (lease * 3, Fault::Freeze(Who::Coordinator)),
+            Self::CutCoordinatorShort => (lease / 2, Fault::CutOff(vec![Who::Coordinator])),
+            Self::CutCoordinatorLong => (lease * 4, Fault::CutOff(vec![Who::Coordinator])),
             Self::StopAll => (moment, Fault::Down { orderly: true, losses: Vec::new() }),
             Self::KillAll => (moment, Fault::Down { orderly: false, losses: Vec::new() }),
             Self::WitnessLostPrimaryAway => (lease * 4, Fault::WitnessLost(rng.next_u64())),

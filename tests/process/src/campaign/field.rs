@@ -185,14 +185,6 @@ impl Field {
                 machine.ends_well()?;
                 return self.robbed(*node, Loss::Folder, 0);
             }
-            Fault::HubAway if self.net.is_real() && self.rng.chance(1, 2) => {
-                self.net.cut_off(&[Who::Coordinator], true);
-                return Ok(" (cut off)".to_owned());
-            }
-            Fault::HubAway => {
-                self.machine(Who::Coordinator).freeze();
-                return Ok(" (SIGSTOP)".to_owned());
-            }
             Fault::WitnessLost(seed) => return self.lose_witness(*seed),
         }
         Ok(String::new())
@@ -264,7 +256,6 @@ impl Field {
             }
             Fault::Freeze(who) => self.node_of(node).is_some_and(|node| *who == Who::Node(node)),
             Fault::Replace(lost) => self.node_of(node) == Some(*lost),
-            Fault::HubAway => false,
             Fault::Damage(..) | Fault::Jump(..) | Fault::Drift(..) | Fault::Cut(..) | Fault::Rough(..) => true,
             Fault::FullDisk(_) | Fault::Down { .. } | Fault::WitnessLost(_) => true,
         };
@@ -289,10 +280,6 @@ impl Field {
             Fault::FullDisk(node) => self.empty(*node)?,
             Fault::Down { .. } | Fault::WitnessLost(_) => self.start(&self.whom.clone())?,
             Fault::Replace(node) => self.start(&[Who::Node(*node)])?,
-            Fault::HubAway => {
-                self.net.cut_off(&[Who::Coordinator], false);
-                self.machine(Who::Coordinator).thaw();
-            }
         }
         Ok(String::new())
     }
@@ -310,7 +297,7 @@ impl Field {
             Fault::Rough(..) => self.net.rough(0, 0, Duration::ZERO),
             Fault::Kill(_) | Fault::Freeze(_) | Fault::PowerLoss(..) | Fault::Damage(..) => {}
             Fault::Jump(..) | Fault::Drift(..) | Fault::FullDisk(_) => {}
-            Fault::Down { .. } | Fault::Replace(_) | Fault::HubAway | Fault::WitnessLost(_) => {}
+            Fault::Down { .. } | Fault::Replace(_) | Fault::WitnessLost(_) => {}
         }
     }
 

@@ -113,8 +113,6 @@ pub enum Fault {
     },
     /// A node is stopped, and its folder lost; later another node takes its place.
     Replace(u16),
-    /// The coordinator's own process is cut off, or stopped.
-    HubAway,
     /// A primary and a witness of its shard are killed; the witness starts again at once, without its files.
     WitnessLost(u64),
 }
@@ -438,7 +436,6 @@ impl fmt::Display for Fault {
                 losses.iter().try_for_each(|(node, loss, _)| write!(f, "; at node-{node}: {loss}"))
             }
             Self::Replace(node) => write!(f, "SIGTERM of node-{node}, which another replaces"),
-            Self::HubAway => write!(f, "the coordinator's own process is away"),
             Self::WitnessLost(_) => write!(f, "a witness loses its files while the primary is away"),
         }
     }
