@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use kasha_client::{Client, Error};
 use kasha_process_tests::PATIENCE;
-use kasha_process_tests::apart::block_on;
+use kasha_process_tests::apart::{Apart, Size, block_on};
 use kasha_process_tests::place::{Folder, free_ports, local};
 use kasha_process_tests::process::{Process, command, list, wait_until_healthy};
 use kasha_types::{ShardId, slot_of};
@@ -64,6 +64,40 @@ fn r4_10_an_unfinished_update_to_a_stopped_shard_does_not_stop_the_others() {
         }
         // It is found out what became of the first, once its shard is back.
         nodes.push(server(&folder, port, 1));
+        let Error::Unknown { call, .. } = unknown else { panic!("it was unknown") };
+        tokio::time::timeout(PATIENCE, call.resolve()).await.expect("its shard is back").unwrap();
+    });
+}
+
+/// The coordinator answers, and the shard cannot be failed over: both its members are gone.
+#[test]
+#[ignore = "needs R4.10"]
+fn r4_10_a_shard_that_stays_away_does_not_stop_the_others() {
+    let size = Size { nodes: 5, faults: 1, shards: 5, lease: "1s" };
+    let mut cluster = Apart::start("away", size);
+    let status = cluster.status().unwrap();
+    let members = |shard: &Json| -> Vec<u16> {
+        let nodes = list(&shard["members"]).iter().map(|member| member["node"].as_u64().unwrap());
+        nodes.map(|node| node.try_into().unwrap()).collect()
+    };
+    let number = |shard: &Json| ShardId(shard["shard"].as_u64().unwrap().try_into().unwrap());
+    let shards = list(&status["shards"]);
+    let gone = members(&shards[0]);
+    let is_well = |shard: &&Json| members(shard).iter().all(|node| !gone.contains(node));
+    let well: Vec<ShardId> = shards.iter().filter(is_well).map(number).collect();
+    block_on(async {
+        let keys = cluster.keys("key", UPDATES as usize).await;
+        let table = cluster.table().await;
+        let stopped = &keys[&number(&shards[0])];
+        table.put(&stopped[0], "before").await.unwrap();
+        gone.iter().for_each(|node| cluster.kill(*node));
+        let unknown = table.put(&stopped[1], "never?").deadline(Duration::from_secs(1)).await.unwrap_err();
+        assert!(matches!(unknown, Error::Unknown { .. }), "{unknown}");
+        for (number, key) in well.iter().flat_map(|shard| &keys[shard]).take(UPDATES as usize).enumerate() {
+            let put = table.put(key, "x").deadline(PATIENCE).await;
+            put.unwrap_or_else(|error| panic!("update {number} to a shard that is well: {error}"));
+        }
+        gone.iter().for_each(|node| cluster.start_node(*node));
         let Error::Unknown { call, .. } = unknown else { panic!("it was unknown") };
         tokio::time::timeout(PATIENCE, call.resolve()).await.expect("its shard is back").unwrap();
     });

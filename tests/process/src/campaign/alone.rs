@@ -73,6 +73,10 @@ pub const KINDS: [(&str, Kind, Option<&str>); 18] = [
     ("witness-lost-primary-away", Kind::WitnessLostPrimaryAway, Some("R7.7")),
 ];
 
+fn one_of(rng: &mut Rng, endings: &[&'static str]) -> &'static str {
+    endings[usize::try_from(rng.below(endings.len() as u64)).expect("few")]
+}
+
 /// What a machine that is down loses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Loss {
@@ -179,19 +183,19 @@ impl Kind {
             }
             Self::DownLoseMember => {
                 let orderly = rng.chance(1, 2);
-                (moment, self.down(orderly, shape, rng, |rng| Loss::Files(*rng.pick(&MEMBERS))))
+                (moment, self.down(orderly, shape, rng, |rng| Loss::Files(one_of(rng, &MEMBERS))))
             }
             Self::DownLoseWitness => {
                 let orderly = rng.chance(1, 2);
-                (moment, self.down(orderly, shape, rng, |rng| Loss::Files(*rng.pick(&WITNESSES))))
+                (moment, self.down(orderly, shape, rng, |rng| Loss::Files(one_of(rng, &WITNESSES))))
             }
             Self::DownDamageMember => {
                 let orderly = rng.chance(1, 2);
-                (moment, self.down(orderly, shape, rng, |rng| Loss::Bytes(*rng.pick(&MEMBERS))))
+                (moment, self.down(orderly, shape, rng, |rng| Loss::Bytes(one_of(rng, &MEMBERS))))
             }
             Self::DownDamageWitness => {
                 let orderly = rng.chance(1, 2);
-                (moment, self.down(orderly, shape, rng, |rng| Loss::Bytes(*rng.pick(&WITNESSES))))
+                (moment, self.down(orderly, shape, rng, |rng| Loss::Bytes(one_of(rng, &WITNESSES))))
             }
         };
         Event { at: Duration::from_millis(500), lasts, fault }
