@@ -162,13 +162,14 @@ impl Plan {
         let shape = Shape::draw(&mut rng);
         let count = if long { 5 } else { 3 };
         let mut drawing = Drawing { beyond: rng.chance(1, 8), shape: &shape, rng: rng.fork(), long };
-        let mut phases: Vec<_> = (0..count).map(|_| drawing.phase()).collect();
-        let mut measured = BTreeMap::new();
+        // What is measured comes first: later, some nodes are taken back more slowly for what was done to them.
+        let (mut phases, mut measured) = (Vec::new(), BTreeMap::new());
         for _ in 0..if long { 2 } else { 1 } {
             let kind = *drawing.rng.pick(&Kind::of(&shape));
             measured.insert(phases.len(), kind);
             phases.push(vec![kind.draw(&shape, &mut drawing.rng)]);
         }
+        phases.extend((0..count).map(|_| drawing.phase()));
         if long {
             phases.push(drawing.minute());
         }

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::path::Path;
+use std::time::Duration;
 
 use serde_json::Value as Json;
 
@@ -50,7 +51,7 @@ fn suffer(plan: &Plan, field: &mut Field, load: &Load, table: &mut Table) -> Res
     load.goes_on(ANSWERS)?;
     for (index, phase) in plan.phases.iter().enumerate() {
         match (plan.measured.get(&index), &phase[..]) {
-            (Some(kind), [event]) => measure(*kind, index, event, field, load, table)?,
+            (Some(kind), [event]) => measure((*kind, plan.shape.lease), index, event, field, load, table)?,
             _ => {
                 field.suffer(phase)?;
                 field.becomes_whole()?;
@@ -63,7 +64,7 @@ fn suffer(plan: &Plan, field: &mut Field, load: &Load, table: &mut Table) -> Res
 
 /// Lets one fault happen alone, and measures until when who was not answered.
 fn measure(
-    kind: Kind,
+    (kind, lease): (Kind, Duration),
     phase: usize,
     event: &Event,
     field: &mut Field,
@@ -97,7 +98,7 @@ fn measure(
         };
         println!("      {pause:>6} ms: a shared session's key of shard-{}{part}", seen.shard);
     }
-    table.enter(kind, service, others);
+    table.enter(kind, lease, service, others);
     let after = field.status().map_err(Failure::Stuck)?;
     if kind.keeps_membership() && membership(&before) != membership(&after) {
         let (before, after) = (membership(&before), membership(&after));

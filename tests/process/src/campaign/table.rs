@@ -15,15 +15,18 @@ pub struct Table {
 #[derive(Debug, Default)]
 struct Row {
     service: Vec<Duration>,
+    /// The same, in leases of its cluster.
+    leases: Vec<f64>,
     others: Vec<Duration>,
 }
 
 impl Table {
     /// Adds one fault: until the last key was answered, and the longest pause of a key whose shard had no part of its own
     /// there, in a session that it shared with keys of shards that had.
-    pub fn enter(&mut self, kind: Kind, service: Duration, others: Option<Duration>) {
+    pub fn enter(&mut self, kind: Kind, lease: Duration, service: Duration, others: Option<Duration>) {
         let row = self.rows.entry(kind).or_default();
         row.service.push(service);
+        row.leases.push(service.as_secs_f64() / lease.as_secs_f64());
         row.others.extend(others);
     }
 
@@ -46,12 +49,18 @@ fn figures(times: &[Duration]) -> String {
 
 impl fmt::Display for Table {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "| fault | from its | times | median s | most s | untouched shards: median s | most s |")?;
-        write!(f, "|---|---|---|---|---|---|---|")?;
-        for (kind, Row { service, others }) in &self.rows {
+        writeln!(
+            f,
+            "| fault | from its | times | median s | most s | median leases | untouched shards: median s | most s |"
+        )?;
+        write!(f, "|---|---|---|---|---|---|---|---|")?;
+        for (kind, Row { service, leases, others }) in &self.rows {
             let from = if kind.counts_from_end() { "end" } else { "beginning" };
             let (service_figures, others) = (figures(service), figures(others));
-            write!(f, "\n| {kind} | {from} | {} {service_figures}{}", service.len(), &others[1..])?;
+            let mut leases = leases.clone();
+            leases.sort_by(f64::total_cmp);
+            let lease = leases[(leases.len() - 1) / 2];
+            write!(f, "\n| {kind} | {from} | {} {service_figures} {lease:.1} {others}", service.len())?;
         }
         Ok(())
     }
@@ -65,11 +74,12 @@ mod tests {
     fn a_row_has_median_and_most() {
         let mut table = Table::default();
         for second in [3, 1, 2] {
-            table.enter(Kind::KillNode, Duration::from_secs(second), (second == 1).then_some(Duration::ZERO));
+            let lease = Duration::from_secs(2);
+            table.enter(Kind::KillNode, lease, Duration::from_secs(second), (second == 1).then_some(Duration::ZERO));
         }
-        table.enter(Kind::StopAll, Duration::from_secs(1), None);
+        table.enter(Kind::StopAll, Duration::from_secs(1), Duration::from_secs(1), None);
         let text = table.to_string();
-        assert!(text.contains("| kill-node | beginning | 3 | 2.00 | 3.00 | 0.00 | 0.00 |"), "{text}");
-        assert!(text.contains("| stop-all | end | 1 | 1.00 | 1.00 | | |"), "{text}");
+        assert!(text.contains("| kill-node | beginning | 3 | 2.00 | 3.00 | 1.0 | 0.00 | 0.00 |"), "{text}");
+        assert!(text.contains("| stop-all | end | 1 | 1.00 | 1.00 | 1.0 | | |"), "{text}");
     }
 }
