@@ -1,11 +1,11 @@
 //! `cargo xtask process-tests`: builds a server that a test can get at, the judge, and the program that sets one on the
 //! other, and runs it (docs/testing.md).
 //!
-//! The server is built with the feature `test-faults` and moved away from where the real one is built, so that nobody
-//! takes it for that. The judge needs Go: it is installed where that is possible, and otherwise visibly left out.
+//! The server is built with the feature `test-faults` and moved away from where the real one is built, and the real one is
+//! put back, so that nobody takes one for the other. The judge needs Go: it is installed where that is possible, and otherwise visibly left out.
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 use std::time::Duration;
 
@@ -45,9 +45,10 @@ impl Built {
             watch.run(command.args(["build", "--release"]).args(words).arg("--target-dir").arg(&workspace.target))
         };
         build(&["-p", PROGRAM])?;
-        build(&["-p", "kasha", "--features", "test-faults"])?;
         let server = folder.join("kasha");
-        fs::rename(workspace.target.join("release/kasha"), &server).context("the server is not where it was built")?;
+        build_beside(&workspace.target.join("release/kasha"), &server, || {
+            build(&["-p", "kasha", "--features", "test-faults"]).map(drop)
+        })?;
         let judge = judge(workspace, watch, folder.join("porcupine"))?;
         Ok(Self { program: workspace.target.join("release").join(PROGRAM), server, judge })
     }
@@ -62,6 +63,20 @@ impl Built {
         };
         command
     }
+}
+
+/// Builds another program where the real one lies, and moves it to `other`. The real one stays, if there is one.
+fn build_beside(real: &Path, other: &Path, build: impl FnOnce() -> Result<()>) -> Result<()> {
+    let aside = other.with_extension("real");
+    let was_there = real.exists();
+    if was_there {
+        fs::rename(real, &aside).context("the real program cannot be put aside")?;
+    }
+    let built = build().and_then(|()| fs::rename(real, other).context("the server is not where it was built"));
+    if was_there {
+        fs::rename(&aside, real).context("the real program cannot be put back")?;
+    }
+    built
 }
 
 /// Whether a program is there and does what it is asked.
@@ -92,4 +107,26 @@ fn judge(workspace: &Workspace, watch: &Watch, program: PathBuf) -> Result<Optio
     watch.run(go(&["build", "-buildvcs=false", "-o"]).arg(&program).arg("."))?;
     ensure!(program.is_file(), "Go built no {}", program.display());
     Ok(Some(program))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Found from outside: after all tests there was no program any more.
+    #[test]
+    fn the_real_program_stays_where_it_is() {
+        let folder = std::env::temp_dir().join(format!("kasha-xtask-beside-{}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        let (real, other) = (folder.join("kasha"), folder.join("other"));
+        let build = || Ok(fs::write(&real, "for tests")?);
+        build_beside(&real, &other, build).unwrap();
+        assert!(!real.exists(), "there was none");
+        fs::write(&real, "real").unwrap();
+        build_beside(&real, &other, build).unwrap();
+        build_beside(&real, &other, || anyhow::bail!("it does not compile")).unwrap_err();
+        let read = |path: &Path| fs::read_to_string(path).unwrap();
+        assert_eq!((read(&real), read(&other)), ("real".to_owned(), "for tests".to_owned()));
+        fs::remove_dir_all(&folder).unwrap();
+    }
 }

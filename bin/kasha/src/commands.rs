@@ -12,7 +12,7 @@ use kasha_replication::Pace;
 use kasha_runtime::FrameFaults;
 use kasha_wire::Durability;
 
-use crate::host::{ClusterSpec, Injected, NodeSpec, RunningNode, abort_on_panic, memory_bytes, wait_and_stop};
+use crate::host::{ClusterSpec, Injected, NodeSpec, RunningNode, abort_on_panic, limits, memory_bytes, wait_and_stop};
 
 #[derive(Args)]
 pub struct DemoArguments {
@@ -103,6 +103,7 @@ pub fn internal_node(arguments: &InternalNodeArguments) -> Result<()> {
         lease: arguments.lease,
         flush_interval: Duration::from_millis(100),
         spin: arguments.spin,
+        limits: limits(arguments.listen.len() + usize::from(arguments.host_coordinator))?,
         injected: Injected {
             answers: arguments.answers,
             exactly_once: if arguments.without_records { ExactlyOnce::Off } else { ExactlyOnce::On },

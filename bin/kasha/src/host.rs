@@ -12,9 +12,10 @@ use anyhow::{Context, Result, bail};
 use kasha_coordinator::{Coordinator, CoordinatorOptions};
 use kasha_node::{Answers, Buffers, ExactlyOnce, Node, NodeOptions};
 use kasha_replication::Pace;
+use kasha_runtime::limits::Limits;
 use kasha_runtime::{
     Application, ClusterCell, DataDir, EventLoop, FrameFaults, Identity, LoopHandle, LoopOptions, WarmBuffers, boot_id,
-    listen, random_u64, spawn_loop,
+    listen, raise_descriptor_limit, random_u64, spawn_loop,
 };
 use kasha_types::limits::CORES_MAX;
 use kasha_types::{ClusterId, CoreId, Incarnation, NodeId};
@@ -39,6 +40,8 @@ pub struct NodeSpec {
     pub lease: Duration,
     pub flush_interval: Duration,
     pub spin: Duration,
+    /// Of each loop; see [`limits`].
+    pub limits: Limits,
     /// Beyond any server's configuration: for demonstrations and benchmarks.
     pub injected: Injected,
 }
@@ -106,6 +109,11 @@ pub fn default_shards(nodes: u16, cores: usize) -> Result<u16> {
     shards.with_context(|| {
         format!("{nodes} nodes of {cores} cores are too many for one shard each: give --shards (K0403)")
     })
+}
+
+/// The limits of each of a process's loops, which share its file descriptors.
+pub fn limits(loops: usize) -> Result<Limits> {
+    Ok(Limits::within(raise_descriptor_limit(), loops)?)
 }
 
 /// How long a loop polls by default (section 12): a little where every loop can have a processor of its own, not at all
@@ -209,6 +217,7 @@ impl RunningNode {
             identity: Identity { cluster: ClusterCell::new(cluster), core: None, incarnation: self.data.incarnation() },
             data_dir: Some(self.data.coordinator()),
             link_delay: spec.injected.link_delay,
+            limits: spec.limits,
             ..LoopOptions::default()
         };
         let make = move || {
@@ -253,7 +262,7 @@ impl RunningNode {
             link_delay: spec.injected.link_delay,
             faults: spec.injected.faults,
             heap: Some(crate::allocator::heap_use),
-            ..LoopOptions::default()
+            limits: spec.limits,
         };
         let make = move || {
             EventLoop::new(loop_options, |disk, now, out| Node::start(options, disk, now, out).map_err(Into::into))

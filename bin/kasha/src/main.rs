@@ -87,6 +87,7 @@ fn start_log() {
 fn main() {
     let arguments = Arguments::parse();
     start_log();
+    kasha_runtime::raise_descriptor_limit();
     let result = match arguments.command {
         Command::Start(arguments) => start::run(&arguments),
         Command::Server(arguments) => server::run(&arguments),

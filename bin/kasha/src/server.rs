@@ -11,7 +11,7 @@ use kasha_bench::say;
 use serde::Deserialize;
 
 use crate::host::{
-    ClusterSpec, Injected, NodeSpec, RunningNode, abort_on_panic, default_shards, default_spin, memory_bytes,
+    ClusterSpec, Injected, NodeSpec, RunningNode, abort_on_panic, default_shards, default_spin, limits, memory_bytes,
     wait_and_stop,
 };
 
@@ -165,6 +165,7 @@ fn spec(arguments: &ServerArguments) -> Result<NodeSpec> {
             Duration::from_millis(100),
         )?,
         spin: duration(arguments.spin.as_ref(), file.spin.as_ref(), default_spin(loops))?,
+        limits: limits(loops)?,
         injected: Injected::default(),
     })
 }

@@ -13,7 +13,7 @@ use kasha_client::{Client, ClientOptions};
 use kasha_wire::{Durability, ShardPhase};
 
 use crate::host::{
-    ClusterSpec, Injected, NodeSpec, RunningNode, abort_on_panic, default_shards, default_spin, memory_bytes,
+    ClusterSpec, Injected, NodeSpec, RunningNode, abort_on_panic, default_shards, default_spin, limits, memory_bytes,
     wait_and_stop,
 };
 
@@ -86,6 +86,8 @@ pub fn run(arguments: &StartArguments) -> Result<()> {
         Some(shards) => shards,
         None => default_shards(arguments.nodes, usize::from(arguments.cores))?,
     };
+    let loops = usize::from(arguments.nodes) * usize::from(arguments.cores) + 1;
+    let limits = limits(loops)?;
     abort_on_panic();
     let (ended, endings) = mpsc::channel();
     let mut nodes = Vec::new();
@@ -107,7 +109,8 @@ pub fn run(arguments: &StartArguments) -> Result<()> {
             memory_bytes,
             lease: arguments.lease,
             flush_interval: Duration::from_millis(100),
-            spin: default_spin(usize::from(arguments.nodes) * usize::from(arguments.cores) + 1),
+            spin: default_spin(loops),
+            limits,
             injected: Injected::default(),
         };
         nodes.push(RunningNode::start(&spec, &ended)?);

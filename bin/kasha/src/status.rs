@@ -6,7 +6,7 @@ use anyhow::Result;
 use clap::Args;
 use kasha_bench::say;
 use kasha_types::CoreId;
-use kasha_wire::status::{CoreStatus, ReplicaStatus};
+use kasha_wire::status::{CoreStatus, Memory, ReplicaStatus};
 use kasha_wire::{Configuration, Durability, MemberState, ShardConfig, ShardPhase};
 use serde_json::{Value as Json, json};
 
@@ -67,7 +67,25 @@ fn fast_path_rate(status: &ReplicaStatus) -> Option<f64> {
     (answers > 0).then(|| status.fast_answers as f64 / answers as f64)
 }
 
-fn health(configuration: &Configuration, shard: &ShardConfig, primary: Option<&ReplicaStatus>) -> &'static str {
+fn health(configuration: &Configuration, shard: &ShardConfig, primary: Option<&ReplicaStatus>) -> String {
+    let state = state(configuration, shard, primary);
+    match (primary.map(|primary| primary.memory), state) {
+        (None | Some(Memory::Enough), state) => state.to_owned(),
+        (Some(memory), "healthy") => memory_words(memory).to_owned(),
+        (Some(memory), state) => format!("{state}, {}", memory_words(memory)),
+    }
+}
+
+fn memory_words(memory: Memory) -> &'static str {
+    match memory {
+        Memory::Enough => "memory enough",
+        Memory::Low => "memory low",
+        Memory::Full => "memory full",
+    }
+}
+
+/// Apart from its memory.
+fn state(configuration: &Configuration, shard: &ShardConfig, primary: Option<&ReplicaStatus>) -> &'static str {
     let complete = shard.members.iter().filter(|member| member.state == MemberState::Complete).count();
     let wanted = usize::from(configuration.faults) + 1;
     match shard.phase {
@@ -77,14 +95,8 @@ fn health(configuration: &Configuration, shard: &ShardConfig, primary: Option<&R
         ShardPhase::Serving if complete < wanted => "copying old data",
         ShardPhase::Serving if shard.closing => "changing witnesses",
         ShardPhase::Serving if configuration.faults > 0 && !shard.has_fast_path(configuration.faults) => "no fast path",
-        ShardPhase::Serving if primary.is_some_and(is_full) => "memory full",
         ShardPhase::Serving => "healthy",
     }
-}
-
-/// Updates that need more memory are refused, or will be soon.
-fn is_full(status: &ReplicaStatus) -> bool {
-    status.memory_bytes >= status.memory_max_bytes / 100 * 94
 }
 
 fn print_human(configuration: &Configuration, coordinator: bool, cores: &[CoreStatus]) {
@@ -154,6 +166,7 @@ fn replica_json(status: &ReplicaStatus) -> Json {
         "shard": status.shard.0, "epoch": status.epoch.0, "primary": status.primary, "state": status.state,
         "end": status.end.offset, "synced": status.synced, "unsynced_operations": status.unsynced_operations,
         "objects": status.objects, "memory_bytes": status.memory_bytes, "memory_max_bytes": status.memory_max_bytes,
+        "memory": memory_words(status.memory).trim_start_matches("memory "),
         "clients": status.clients, "completion_records": status.completion_records, "updates": status.updates,
         "reads": status.reads, "fast_answers": status.fast_answers, "gated_answers": status.gated_answers,
         "fast_path_rate": fast_path_rate(status), "duplicates_suppressed": status.duplicates_suppressed,

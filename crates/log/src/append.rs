@@ -30,6 +30,20 @@ pub enum Full {
     Group,
 }
 
+/// How much memory new data finds ([`Log::memory_left`]).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum MemoryLeft {
+    /// A fifth of what new data may take, or more.
+    Enough,
+    /// Less.
+    Little,
+    /// Less than was refused last, or than a small update needs.
+    Nothing,
+}
+
+/// A small update.
+const SMALL_GROUP_BYTES: u32 = 4096;
+
 /// Where a group went.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Appended {
@@ -77,9 +91,11 @@ impl Log {
         }
         let payload = u32::try_from(payload_bytes_max.next_multiple_of(8)).expect("within a segment");
         let group = GROUP_HEADER_BYTES + payload;
-        let used = self.head.as_ref().map(|head| head.used);
-        let rolls = used.is_none_or(|used| used + group > self.config.segment_bytes);
+        let rolls = self.rolls(group);
         if !self.has_memory(group, rolls, purpose) {
+            if purpose == Purpose::Normal {
+                self.refused = group;
+            }
             return Err(Full::Memory);
         }
         if rolls {
@@ -90,13 +106,37 @@ impl Log {
         Ok(GroupWriter { epoch, start, at, limit: start + group, entries: 0, own_kinds: false, log: self })
     }
 
+    /// How much memory new data finds. What was refused last is remembered: a log that refuses never says anything else.
+    #[must_use]
+    pub fn memory_left(&self) -> MemoryLeft {
+        let wanted = self.refused.max(SMALL_GROUP_BYTES.min(self.config.segment_bytes / 4));
+        let usable = self.config.memory_max_bytes - self.reserve();
+        if !self.has_memory(wanted, self.rolls(wanted), Purpose::Normal) {
+            MemoryLeft::Nothing
+        } else if self.bytes_taken() >= usable / 5 * 4 {
+            MemoryLeft::Little
+        } else {
+            MemoryLeft::Enough
+        }
+    }
+
+    /// Sealed segments count whole, the head as far as it is used, so that a small log has a reserve too.
+    fn bytes_taken(&self) -> u64 {
+        let Some(head) = &self.head else { return 0 };
+        (self.segments_held() - 1) * u64::from(self.config.segment_bytes) + u64::from(head.used)
+    }
+
+    /// Whether a group of this size begins a new segment.
+    fn rolls(&self, group: u32) -> bool {
+        self.head.as_ref().is_none_or(|head| head.used + group > self.config.segment_bytes)
+    }
+
     /// What only deletes may use. Two segments at least: one that fills while the one before it dies.
     fn reserve(&self) -> u64 {
         let (segment, max) = (u64::from(self.config.segment_bytes), self.config.memory_max_bytes);
         (max / 100 * u64::from(self.config.reserve_percent)).max(2 * segment).min(max / 2)
     }
 
-    /// Sealed segments count whole, the head as far as it is used, so that a small log has a reserve too.
     fn has_memory(&self, group: u32, rolls: bool, purpose: Purpose) -> bool {
         let (segment, max) = (u64::from(self.config.segment_bytes), self.config.memory_max_bytes);
         let limit = match purpose {
@@ -113,8 +153,7 @@ impl Log {
             };
             held < segments_max && begun <= segment && held * segment + begun <= limit
         } else {
-            let head_used = self.head.as_ref().map_or(0, |head| head.used);
-            (held - 1) * segment + u64::from(head_used) + u64::from(group) <= limit
+            self.bytes_taken() + u64::from(group) <= limit
         }
     }
 

@@ -29,7 +29,7 @@ mod segment;
 mod truncate;
 mod verify;
 
-pub use append::{Appended, Full, GroupWriter, Part, Purpose};
+pub use append::{Appended, Full, GroupWriter, MemoryLeft, Part, Purpose};
 pub use format::{ENTRY_HEADER_BYTES, EntryKind, EntryOffset, FORMAT_VERSION, GROUP_HEADER_BYTES, entry_bytes};
 pub use history::common_prefix;
 pub use index::{Index, IndexCursor};

@@ -59,6 +59,8 @@ pub struct Log {
     pub(crate) live_bytes: u64,
     pub(crate) groups_appended: u64,
     pub(crate) segments_freed: u64,
+    /// Bytes of the last group of new data that found no memory; 0 if none did.
+    pub(crate) refused: u32,
 }
 
 /// What a log holds, for status.
@@ -113,6 +115,7 @@ impl Log {
             live_bytes: 0,
             groups_appended: 0,
             segments_freed: 0,
+            refused: 0,
         };
         assert!(log.segments_max() >= 2, "memory for two segments");
         assert!(log.digest_bytes_max() + u64::from(2 * GROUP_HEADER_BYTES) < u64::from(size), "a digest fits");

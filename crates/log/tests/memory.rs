@@ -3,7 +3,7 @@
 mod common;
 
 use common::{SEGMENT, SHARD, append, config, fill, let_go, new_log};
-use kasha_log::{AppendError, EntryKind, Full, Log, Part, Purpose, Screen, entry_bytes};
+use kasha_log::{AppendError, EntryKind, Full, Log, MemoryLeft, Part, Purpose, Screen, entry_bytes};
 use kasha_types::{Epoch, SegmentId};
 
 fn until_full(log: &mut Log, purpose: Purpose, payload: usize) -> Vec<kasha_log::EntryOffset> {
@@ -29,6 +29,35 @@ fn only_freeing_may_use_the_reserve() {
     assert!(!until_full(&mut log, Purpose::Freeing, 8).is_empty());
     assert!(log.end().offset > max - 128);
     assert_eq!(log.memory_used(), max);
+}
+
+/// Found from outside: status called a shard healthy, by whole segments of its memory, that refused every update.
+#[test]
+fn a_log_that_refuses_says_that_nothing_is_left() {
+    let mut log = Log::new(SHARD, config(8));
+    let usable = 6 * u64::from(SEGMENT);
+    let (mut little, payload) = (false, 500);
+    assert_eq!(log.memory_left(), MemoryLeft::Enough);
+    while let Ok(mut group) = log.begin(Epoch(1), entry_bytes(payload), Purpose::Normal) {
+        group.entry(EntryKind::Object, payload);
+        group.commit();
+        little |= log.memory_left() == MemoryLeft::Little;
+        assert_eq!(log.memory_left() == MemoryLeft::Enough, log.end().offset < usable / 5 * 4, "at {:?}", log.end());
+    }
+    assert!(little && log.memory_left() == MemoryLeft::Nothing);
+}
+
+/// What is too large for the rest may be refused long before small updates are.
+#[test]
+fn a_log_that_refuses_a_large_group_says_so_until_that_fits() {
+    let mut log = Log::new(SHARD, config(8));
+    let large = log.group_payload_max();
+    while log.begin(Epoch(1), large, Purpose::Normal).is_ok() {
+        append(&mut log, 1, &[&[1; 500]]);
+        assert_ne!(log.memory_left(), MemoryLeft::Nothing);
+    }
+    assert_eq!(log.memory_left(), MemoryLeft::Nothing);
+    assert!(log.begin(Epoch(1), entry_bytes(8), Purpose::Normal).is_ok(), "a small one fits");
 }
 
 #[test]

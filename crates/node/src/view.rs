@@ -1,7 +1,8 @@
 //! Status: what a core tells of itself to whoever asks.
 
+use kasha_log::MemoryLeft;
 use kasha_types::Tick;
-use kasha_wire::status::{CoreStatus, ReplicaStatus, WitnessStatus};
+use kasha_wire::status::{CoreStatus, Memory, ReplicaStatus, WitnessStatus};
 
 use crate::leader::Stage;
 use crate::node::Node;
@@ -76,6 +77,11 @@ impl Replica {
             objects: self.state.store.stats().objects,
             memory_bytes: self.log.memory_used(),
             memory_max_bytes,
+            memory: match self.log.memory_left() {
+                MemoryLeft::Enough => Memory::Enough,
+                MemoryLeft::Little => Memory::Low,
+                MemoryLeft::Nothing => Memory::Full,
+            },
             clients: tracker.clients,
             completion_records: tracker.records,
             updates: counters.updates,

@@ -7,6 +7,8 @@ use kasha_node::ExactlyOnce;
 use kasha_types::{ClientId, ClusterTime, Epoch, NodeId, Tick};
 use kasha_wire::frame::Kind;
 use kasha_wire::operation::ItemsBuffer;
+use kasha_wire::status::Memory;
+
 use kasha_wire::{Message, Refusal, ShardPhase, Update};
 
 fn done(result: &[u8]) -> bool {
@@ -188,6 +190,7 @@ fn a_full_shard_refuses_clearly_goes_on_with_deletes_and_can_be_recovered() {
         }
     };
     assert_eq!(refused, Some(Heard::Refused(Refusal::OutOfMemory)));
+    assert_eq!(core.node.status(core.now).replicas[0].memory, Memory::Full, "status says what is refused");
     assert!(matches!(core.get(b"k1"), Some(Heard::Read(result)) if result.len() > 100_000), "reads go on");
     sequence += 1;
     assert!(done(&result_of(core.update((1, sequence), sequence, &Update::Delete { key: b"k1" }))), "deletes go on");

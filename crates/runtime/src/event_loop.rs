@@ -148,7 +148,7 @@ impl<M: Machine> EventLoop<M> {
         let disk = data_dir.as_deref().map_or_else(|| Ok(FolderDisk::none()), FolderDisk::open)?;
         let handle = LoopHandle { stop: Arc::new(AtomicBool::new(false)), waker };
         let on_news = handle.clone();
-        let storage = Storage::new(&name, data_dir, move || on_news.wake())?;
+        let storage = Storage::new(&name, data_dir, limits, move || on_news.wake())?;
         let mut effects = Effects::new();
         let machine = make(&disk, Clock::now(), &mut effects).map_err(LoopError::Start)?;
         let (events, held) = (Events::with_capacity(EVENTS), Held::new());

@@ -10,8 +10,9 @@ use std::sync::Arc;
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 use kasha_machine::FileName;
+use rustix::io::Errno;
 
-use crate::limits::OPEN_FILES_MAX;
+use crate::limits::Limits;
 use crate::{faults, paths};
 
 /// A file or folder could not be used. The process must not go on as if it had worked (R5.4).
@@ -27,12 +28,27 @@ pub struct StorageError {
 }
 
 fn advice(error: &io::Error) -> &'static str {
+    match Errno::from_io_error(error) {
+        Some(Errno::MFILE) => {
+            return "this process has no file descriptor left, and the disk may be well: raise its limit of open files \
+                    (ulimit -Hn, or LimitNOFILE of a service), then start it again (K0113)";
+        }
+        Some(Errno::NFILE) => {
+            return "the whole machine has no file descriptor left, and the disk may be well: raise its limit of open \
+                    files (sysctl fs.file-max), or stop what uses them, then start the process again (K0113)";
+        }
+        Some(_) | None => {}
+    }
     match error.kind() {
         ErrorKind::StorageFull | ErrorKind::QuotaExceeded => {
             "the process stops, and nothing was acknowledged that is not there: free space, then start it again (K0106)"
         }
         ErrorKind::ReadOnlyFilesystem | ErrorKind::PermissionDenied => {
             "make the data folder readable and writable for this user, then start the process again (K0107)"
+        }
+        ErrorKind::NotFound => {
+            "there is no such path: bring back what was moved or removed, or mount its disk, then start the process \
+             again; see the page of this code if it is gone for good (K0114)"
         }
         ErrorKind::AlreadyExists | ErrorKind::NotADirectory => {
             "something else lies there: name another folder for the data (K0102)"
@@ -71,11 +87,12 @@ pub(crate) struct Files {
     open: HashMap<FileName, Open, FixedState>,
     uses: u64,
     dirty: Dirty,
+    limits: Limits,
 }
 
 impl Files {
-    pub(crate) fn new(root: PathBuf) -> Self {
-        Self { root, open: HashMap::default(), uses: 0, dirty: Dirty::default() }
+    pub(crate) fn new(root: PathBuf, limits: Limits) -> Self {
+        Self { root, open: HashMap::default(), uses: 0, dirty: Dirty::default(), limits }
     }
 
     pub(crate) fn write(&mut self, name: FileName, offset: u64, bytes: &[u8]) -> Result<(), StorageError> {
@@ -138,6 +155,9 @@ impl Files {
 
     fn dirty_file(&mut self, name: FileName) -> Result<Arc<File>, StorageError> {
         self.uses += 1;
+        if self.open.get(&name).is_none_or(|open| !open.dirty) {
+            self.make_room()?;
+        }
         if !self.open.contains_key(&name) {
             let file = Arc::new(self.open_file(name)?);
             self.open.insert(name, Open { file, used: 0, dirty: false });
@@ -167,8 +187,21 @@ impl Files {
         Ok(file)
     }
 
+    /// Fsyncs the file that waits longest, if so many wait that no descriptor is left for another.
+    fn make_room(&mut self) -> Result<(), StorageError> {
+        if self.dirty.files.len() < 2 * self.limits.dirty_files {
+            return Ok(());
+        }
+        let (name, file) = self.dirty.files.remove(0);
+        faults::sync(&file).map_err(failed("fsync", &paths::path(&self.root, name).1))?;
+        if let Some(open) = self.open.get_mut(&name) {
+            open.dirty = false;
+        }
+        Ok(())
+    }
+
     fn close_least_used(&mut self, except: FileName) {
-        if self.open.len() <= OPEN_FILES_MAX {
+        if self.open.len() <= self.limits.open_files {
             return;
         }
         let others = self.open.iter().filter(|(name, _)| **name != except);
@@ -220,4 +253,45 @@ pub(crate) fn replace(folder: &Path, path: &Path, bytes: &[u8]) -> Result<(), St
     faults::sync(&file).map_err(failed("fsync", &new))?;
     faults::rename(&new, path).map_err(failed("replace", path))?;
     sync_folder(folder)
+}
+
+#[cfg(test)]
+mod tests {
+    use kasha_types::{SegmentId, ShardId};
+
+    use super::*;
+
+    #[test]
+    fn every_failure_has_a_page_that_is_about_it() {
+        let told = |errno: Errno| failed("open", Path::new("f"))(errno.into()).to_string();
+        for (errno, code) in [
+            (Errno::MFILE, "K0113"),
+            (Errno::NFILE, "K0113"),
+            (Errno::NOENT, "K0114"),
+            (Errno::NOSPC, "K0106"),
+            (Errno::ACCESS, "K0107"),
+            (Errno::IO, "K0108"),
+        ] {
+            assert!(told(errno).contains(code), "{}", told(errno));
+        }
+    }
+
+    #[test]
+    fn files_that_are_open_or_wait_for_an_fsync_have_a_limit() {
+        let root = std::env::temp_dir().join(format!("kasha-files-limit-{}", std::process::id()));
+        let _ = fs::remove_dir_all(&root);
+        fs::create_dir(&root).unwrap();
+        let limits = Limits { open_files: 3, dirty_files: 2, ..Limits::default() };
+        let mut files = Files::new(root.clone(), limits);
+        let name = |number| FileName::Segment { shard: ShardId(3), segment: SegmentId(number) };
+        for number in 0..40 {
+            files.write(name(number % 20), u64::from(number), b"x").unwrap();
+            assert!(files.open.len() <= limits.open_files && files.dirty_count() <= 2 * limits.dirty_files);
+        }
+        for number in 0..20 {
+            let bytes = fs::read(paths::path(&root, name(number)).1).unwrap();
+            assert!(bytes[number as usize] == b'x' && bytes[number as usize + 20] == b'x');
+        }
+        fs::remove_dir_all(&root).unwrap();
+    }
 }

@@ -16,6 +16,7 @@
 mod clock;
 mod connection;
 mod data_dir;
+mod descriptors;
 mod event_loop;
 mod faults;
 mod files;
@@ -35,6 +36,7 @@ mod usage;
 
 pub use clock::{Clock, boot_id, random_u64};
 pub use data_dir::{DataDir, DataDirError};
+pub use descriptors::{TooFewDescriptors, raise_descriptor_limit};
 pub use event_loop::{Application, Control, EventLoop, Exit, LoopError, LoopHandle, Serve};
 pub use files::StorageError;
 pub use memory::WarmBuffers;

@@ -7,6 +7,17 @@ use std::time::Duration;
 pub struct Limits {
     /// Accepted connections, those that are being closed included. Each costs a file descriptor and its buffers.
     pub connections: usize,
+    /// Whether these are as many as anybody may want; otherwise the process has no more descriptors for them.
+    pub has_descriptors: bool,
+    /// Connections beyond these that are told why they are refused; past those, the socket is just closed.
+    pub told: usize,
+    /// Dialled connections that there is always room for; more take the place of accepted ones.
+    pub dialled: usize,
+    /// Files kept open; the least recently used is closed.
+    pub open_files: usize,
+    /// Files written and not fsynced above which a background fsync starts by itself: each keeps a descriptor. A file
+    /// beyond twice as many waits for the fsync of another.
+    pub dirty_files: usize,
     /// Bytes queued to an accepted connection above which it is not read any more: who does not read is not served.
     pub output_pause_bytes: usize,
     /// Bytes queued to a connection above which it is closed.
@@ -25,6 +36,11 @@ impl Default for Limits {
     fn default() -> Self {
         Self {
             connections: 4096,
+            has_descriptors: true,
+            told: 64,
+            dialled: 512,
+            open_files: OPEN_FILES_MAX,
+            dirty_files: 256,
             output_pause_bytes: 4 * 1024 * 1024,
             output_close_bytes: 64 * 1024 * 1024,
             backlog_total_bytes: 512 * 1024 * 1024,
@@ -76,14 +92,14 @@ pub const LINGER: Duration = Duration::from_secs(2);
 /// After how long without acknowledgement the kernel gives a connection up.
 pub const USER_TIMEOUT: Duration = Duration::from_secs(15);
 
-/// Pause before accepting again when the process is out of file descriptors.
+/// Pause before accepting again when the system gives no connection.
 pub const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// Goodbyes of the coordinator's in a row after which this process ends: it is not wanted, and its operator must know.
 pub const REFUSALS_MAX: u8 = 3;
 
-/// Files kept open; the least recently used is closed.
+/// Files that a loop keeps open where descriptors abound.
 pub const OPEN_FILES_MAX: usize = 256;
 
-/// Files written and not fsynced above which a background fsync starts by itself: each keeps a descriptor.
-pub const DIRTY_FILES_MAX: usize = 256;
+/// How often it is told that connections are refused: whoever is refused comes again and again.
+pub const REFUSALS_TOLD: Duration = Duration::from_secs(60);

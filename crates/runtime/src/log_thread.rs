@@ -212,7 +212,7 @@ mod tests {
     fn a_batch_is_reported_by_its_last_commit_and_a_failure_ends_it() {
         let root = std::env::temp_dir().join(format!("kasha-log-thread-{}", std::process::id()));
         std::fs::create_dir_all(&root).unwrap();
-        let files = Arc::new(Mutex::new(Files::new(root.clone())));
+        let files = Arc::new(Mutex::new(Files::new(root.clone(), crate::limits::Limits::default())));
         let (wake, woken) = mpsc::channel();
         let thread = LogThread::start("t", Arc::clone(&files), move || wake.send(()).unwrap()).unwrap();
         let held = lock(&files);

@@ -25,7 +25,8 @@ use crate::HeapUse;
 use crate::connection::{Connection, Phase, Role, Table};
 use crate::inbound::Inbound;
 use crate::limits::{
-    ACCEPT_PAUSE, GATHER_BYTES, LINGER, Limits, READ_BYTES, REFUSALS_MAX, SWEEP, TURN_ACCEPTS, USER_TIMEOUT,
+    ACCEPT_PAUSE, GATHER_BYTES, LINGER, Limits, READ_BYTES, REFUSALS_MAX, REFUSALS_TOLD, SWEEP, TURN_ACCEPTS,
+    USER_TIMEOUT,
 };
 use crate::options::Identity;
 use peers::Peer;
@@ -92,6 +93,9 @@ pub(crate) struct Network {
     limits: Limits,
     table: Table,
     accepted: usize,
+    dialled: usize,
+    /// When it was told last that connections are refused.
+    refusals_told: Option<Tick>,
     peers: HashMap<Endpoint, Peer, FixedState>,
     ready: VecDeque<ConnId>,
     dirty: Vec<ConnId>,
@@ -135,6 +139,8 @@ impl Network {
             limits,
             table: Table::default(),
             accepted: 0,
+            dialled: 0,
+            refusals_told: None,
             peers: HashMap::default(),
             ready: VecDeque::new(),
             dirty: Vec::new(),
@@ -204,7 +210,7 @@ impl Network {
                 }
                 Err(error) if matches!(error.kind(), ErrorKind::Interrupted | ErrorKind::ConnectionAborted) => {}
                 Err(error) => {
-                    tracing::warn!(%error, "cannot accept a connection; trying again soon");
+                    self.tell_refusal(now, &format!("cannot accept connections: {error} (K0408)"));
                     self.accept_ready = false;
                     self.accept_again_at = Some(now.after(ACCEPT_PAUSE));
                     return;
@@ -214,22 +220,41 @@ impl Network {
     }
 
     fn accept_one(&mut self, now: Tick, stream: TcpStream, from: SocketAddr) {
-        // Past the limit a few are still told why; past those, the socket is just closed.
-        const TOLD_MAX: usize = 64;
         self.stats.accepted += 1;
-        if self.accepted >= self.limits.connections + TOLD_MAX {
+        // Peers beyond those that room is kept for have taken it from here.
+        let limit = self.limits.connections.saturating_sub(self.dialled.saturating_sub(self.limits.dialled));
+        if self.accepted >= limit + self.limits.told {
             self.stats.refused += 1;
             return;
         }
         let Some(id) = self.insert(now, stream, Role::Accepted) else { return };
-        self.accepted += 1;
         tracing::debug!(%id, %from, "accepted");
-        if self.accepted > self.limits.connections {
+        if self.accepted > limit {
             self.stats.refused += 1;
-            let limit = self.limits.connections;
-            let reason = format!("{limit} connections are open, as many as may be: close some, or try later (K0205)");
+            let reason = match self.limits.has_descriptors {
+                true => format!("{limit} connections are open, as many as may be: close some, or try later (K0205)"),
+                false => format!(
+                    "{limit} connections are open, as many as the server has file descriptors for: close some, or raise \
+                     its limit of open files (ulimit -Hn) and start it again (K0408)"
+                ),
+            };
+            self.tell_refusal(now, &reason);
             self.goodbye(now, id, &reason);
         }
+    }
+
+    /// Tells the operator that connections are refused, once in a while.
+    fn tell_refusal(&mut self, now: Tick, reason: &str) {
+        if self.refusals_told.is_none_or(|at| now.since(at) >= REFUSALS_TOLD) {
+            self.refusals_told = Some(now);
+            tracing::warn!("connections are refused, and this is told once a minute: {reason}");
+        }
+    }
+
+    /// Whether there is a descriptor for one more dialled connection.
+    fn may_dial(&self) -> bool {
+        let Limits { connections, told, dialled, .. } = self.limits;
+        self.dialled < dialled || self.dialled + self.accepted < connections + told + dialled
     }
 
     fn insert(&mut self, now: Tick, mut stream: TcpStream, role: Role) -> Option<ConnId> {
@@ -240,6 +265,10 @@ impl Network {
             return None;
         }
         prepare(&stream);
+        match role {
+            Role::Accepted => self.accepted += 1,
+            Role::Dialled(_) => self.dialled += 1,
+        }
         self.table.insert(Connection {
             id,
             stream,
@@ -410,8 +439,9 @@ impl Network {
         if connection.held > 0 {
             self.lost.push(id);
         }
-        if connection.role == Role::Accepted {
-            self.accepted -= 1;
+        match connection.role {
+            Role::Accepted => self.accepted -= 1,
+            Role::Dialled(_) => self.dialled -= 1,
         }
         self.report(now, id, connection.role, connection.phase);
     }

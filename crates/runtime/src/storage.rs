@@ -15,7 +15,7 @@ use kasha_machine::{Disk, FileName};
 use kasha_types::LocalPosition;
 
 use crate::files::{Files, StorageError, failed, sync_folder};
-use crate::limits::DIRTY_FILES_MAX;
+use crate::limits::Limits;
 use crate::log_thread::{Job, LogThread, lock};
 use crate::{faults, paths};
 
@@ -34,6 +34,7 @@ struct Folder {
     replaced: bool,
     /// The last fsync that nobody asked for.
     flushing_at: u64,
+    limits: Limits,
 }
 
 /// One loop's files; without a folder, commits hold at once.
@@ -48,17 +49,18 @@ impl Storage {
     pub(crate) fn new(
         name: &str,
         root: Option<PathBuf>,
+        limits: Limits,
         wake: impl Fn() + Send + 'static,
     ) -> Result<Self, StorageError> {
         let folder = match root {
             None => None,
             Some(root) => {
                 let start = failed("start the log thread of", &root);
-                let files = Arc::new(Mutex::new(Files::new(root)));
+                let files = Arc::new(Mutex::new(Files::new(root, limits)));
                 let thread = LogThread::start(name, Arc::clone(&files), wake).map_err(start)?;
                 let (given, done, ordered_at, committed_at, flushing_at) = (0, 0, 0, 0, 0);
                 let replaced = false;
-                Some(Folder { files, thread, given, done, ordered_at, committed_at, replaced, flushing_at })
+                Some(Folder { files, thread, given, done, ordered_at, committed_at, replaced, flushing_at, limits })
             }
         };
         Ok(Self { folder, durable: VecDeque::new(), failed: None })
@@ -155,7 +157,7 @@ impl Storage {
         }
         let mut files = lock(&folder.files);
         let result = now(&mut files);
-        let crowded = files.dirty_count() > DIRTY_FILES_MAX && folder.done >= folder.flushing_at;
+        let crowded = files.dirty_count() > folder.limits.dirty_files && folder.done >= folder.flushing_at;
         drop(files);
         if crowded {
             folder.flushing_at = folder.give(Job::Flush);
@@ -290,7 +292,8 @@ mod tests {
             let disk = FolderDisk::open(&root).unwrap();
             assert!(disk.list().is_empty());
             let (wake, woken) = channel();
-            let storage = Storage::new("t", Some(root.clone()), move || wake.send(()).unwrap_or(())).unwrap();
+            let storage =
+                Storage::new("t", Some(root.clone()), Limits::default(), move || wake.send(()).unwrap_or(())).unwrap();
             Self { root, storage, woken }
         }
 

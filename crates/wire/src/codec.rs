@@ -209,9 +209,9 @@ impl<T: Wire> Wire for Vec<T> {
         if count > from.rest().len() {
             return Err(DecodeError::Truncated);
         }
-        // An item may be larger in memory than a byte: no more is reserved at once than there are bytes.
-        let room = from.rest().len() / size_of::<T>().max(1);
-        let mut items = Vec::with_capacity(count.min(room).min(1024));
+        // Items can be larger in memory than they were sent, but not by much more than this.
+        let likely = from.rest().len() * 8 / size_of::<T>().max(1);
+        let mut items = Vec::with_capacity(count.min(1024).min(likely));
         for _ in 0..count {
             items.push(from.take()?);
         }

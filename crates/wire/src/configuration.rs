@@ -202,19 +202,21 @@ impl ShardConfig {
 
 macro_rules! wire_enum {
     ($($name:ident, $what:literal { $($variant:ident = $value:literal),* $(,)? })*) => {$(
-        impl Wire for $name {
+        impl $crate::codec::Wire for $name {
             fn put(&self, out: &mut Vec<u8>) {
                 out.push(match self { $(Self::$variant => $value),* });
             }
-            fn take(from: &mut Reader<'_>) -> Result<Self, DecodeError> {
+            fn take(from: &mut $crate::codec::Reader<'_>) -> Result<Self, $crate::codec::DecodeError> {
                 match from.take::<u8>()? {
                     $($value => Ok(Self::$variant),)*
-                    _ => Err(DecodeError::Invalid($what)),
+                    _ => Err($crate::codec::DecodeError::Invalid($what)),
                 }
             }
         }
     )*};
 }
+
+pub(crate) use wire_enum;
 
 wire_enum! {
     Durability, "a durability" { Replicated = 0, Fsync = 1 }

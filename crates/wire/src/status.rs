@@ -2,6 +2,7 @@
 
 use kasha_types::{ConfigVersion, CoreId, Epoch, Incarnation, ListVersion, LogPosition, ShardId};
 
+use crate::configuration::wire_enum;
 use crate::wire_struct;
 
 /// One core's status.
@@ -44,6 +45,8 @@ pub struct ReplicaStatus {
     pub memory_bytes: u64,
     /// Its limit.
     pub memory_max_bytes: u64,
+    /// What of it new data finds.
+    pub memory: Memory,
     /// Clients with state here.
     pub clients: u64,
     /// Completion records here.
@@ -62,6 +65,17 @@ pub struct ReplicaStatus {
     pub refusals: u64,
     /// Syncs done.
     pub syncs: u64,
+}
+
+/// How much memory new data finds in a replica's log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Memory {
+    /// A fifth of what new data may take, or more.
+    Enough,
+    /// Less than a fifth.
+    Low,
+    /// Updates that need more are refused.
+    Full,
 }
 
 /// One witness instance's status.
@@ -99,11 +113,15 @@ pub struct LoopUsage {
     pub frames_sent: u64,
 }
 
+wire_enum! {
+    Memory, "a state of memory" { Enough = 0, Low = 1, Full = 2 }
+}
+
 wire_struct! {
     LoopUsage { cpu_nanos, allocations, heap_bytes, turns, frames_received, frames_sent }
     CoreStatus { core, incarnation, configuration, lease, replicas, witnesses }
     ReplicaStatus { shard, epoch, primary, state, end, synced, unsynced_operations, objects, memory_bytes,
-        memory_max_bytes, clients, completion_records, updates, reads, fast_answers, gated_answers,
+        memory_max_bytes, memory, clients, completion_records, updates, reads, fast_answers, gated_answers,
         duplicates_suppressed, refusals, syncs }
     WitnessStatus { shard, list, frozen, held, accepted, rejected }
 }

@@ -87,6 +87,7 @@ fn plain_choices() {
     assert_eq!(row("Durability"), choices::<kasha_wire::Durability>());
     assert_eq!(row("MemberState"), choices::<kasha_wire::MemberState>());
     assert_eq!(row("ShardPhase"), choices::<kasha_wire::ShardPhase>());
+    assert_eq!(row("Memory"), choices::<kasha_wire::status::Memory>());
     assert_eq!(row("RecordedVerdict"), choices::<RecordedVerdict>());
     assert_eq!(row("Holding"), choices::<kasha_wire::message::Holding>());
     assert_eq!(row("Refusal"), choices::<Refusal>());

@@ -1,4 +1,4 @@
-//! The bytes of wire version 1, a line for each thing that can be sent. `UPDATE=1 cargo test -p kasha-wire --test golden`
+//! The bytes of wire version 2, a line for each thing that can be sent. `UPDATE=1 cargo test -p kasha-wire --test golden`
 //! rewrites the files, which is wrong unless `WIRE_VERSION` changes too (or only lines were added).
 
 mod common;
@@ -13,7 +13,7 @@ use kasha_wire::codec::Bytes;
 use kasha_wire::frame::Kind;
 use kasha_wire::hot::{self, *};
 use kasha_wire::message::{AttachAt, Holding, Report, TableCommand, TableOutcome};
-use kasha_wire::status::CoreStatus;
+use kasha_wire::status::{CoreStatus, Memory};
 use kasha_wire::*;
 
 /// Compares lines "name: hexadecimal" with a golden file.
@@ -120,6 +120,7 @@ fn parts() {
     each::<Durability>("Durability", &mut lines);
     each::<MemberState>("MemberState", &mut lines);
     each::<ShardPhase>("ShardPhase", &mut lines);
+    each::<Memory>("Memory", &mut lines);
     each::<RecordedVerdict>("RecordedVerdict", &mut lines);
     each::<Holding>("Holding", &mut lines);
     each::<Refusal>("Refusal", &mut lines);

@@ -16,7 +16,7 @@ use kasha_wire::hot::*;
 use kasha_wire::message::{AttachAt, GcEntry, Heartbeat, Holding, LeaseInfo, Report, TableCommand, TableOutcome};
 use kasha_wire::operation::ItemsBuffer;
 use kasha_wire::outcome::Shape;
-use kasha_wire::status::{CoreStatus, LoopUsage, ReplicaStatus, WitnessStatus};
+use kasha_wire::status::{CoreStatus, LoopUsage, Memory, ReplicaStatus, WitnessStatus};
 use kasha_wire::*;
 use proptest::collection::vec;
 use proptest::prelude::*;

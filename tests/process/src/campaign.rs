@@ -2,9 +2,11 @@
 //!
 //! `plan` draws a cluster and what happens to it from a seed; `field` has its processes and does it to them, on the
 //! network of `net` and the disks of `power` and `damage`; `load` is the clients, who write down in `book` whatever they
-//! ask and are told; `sums` adds that up, and `judge` shows it to porcupine; `round` is one round from beginning to end.
+//! ask and are told; `alone` are the faults that have a phase of their own, in which `probe` measures the seconds until
+//! service for `table`; `sums` adds that up, and `judge` shows it to porcupine; `round` is one round from beginning to end.
 //! See docs/testing.md, "Real processes, real faults".
 
+pub mod alone;
 pub mod book;
 pub mod damage;
 pub mod field;
@@ -14,8 +16,10 @@ pub mod machine;
 pub mod net;
 pub mod plan;
 pub mod power;
+pub mod probe;
 pub mod round;
 pub mod sums;
+pub mod table;
 
 /// Why a round failed. Each kind has an exit code of its own.
 #[derive(Debug, Clone, PartialEq, Eq)]

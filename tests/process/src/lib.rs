@@ -1,12 +1,14 @@
 //! The real binary as real processes on loopback, for the tests beside this file.
 //!
-//! `process` runs the binary and reads what it says; `cluster` is three servers, each configured another way; `load` is
+//! `process` runs the binary and reads what it says; `cluster` is three servers, each configured another way;
+//! `apart` is one of any size with a coordinator of its own; `load` is
 //! a client that keeps account of what it was told, `session` one that waits for nobody else; `place` has folders and ports. `campaign` draws faults from a seed,
 //! and has the whole history judged (`cargo xtask process-tests`). Nothing here measures time: every wait polls, and
 //! gives up after [`PATIENCE`], which only a hang reaches.
 // What is tested is the outside world: processes, clocks and sleeps.
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]
 
+pub mod apart;
 pub mod campaign;
 pub mod cluster;
 pub mod load;

@@ -5,11 +5,14 @@
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
+use kasha_process_tests::campaign::alone::{KINDS, Kind};
 use kasha_process_tests::campaign::plan::Plan;
+use kasha_process_tests::campaign::table::Table;
 use kasha_process_tests::campaign::{Failure, round};
 
 const USAGE: &str =
     "usage: kasha-process-tests --seed N [--minutes M | --rounds R] [--long] [--loopback] [--keep] [--plan] [--beyond]
+                            [--only FAULT]
 
   --seed N       the first round's seed; the next rounds have the next ones
   --minutes M    rounds begin until so many minutes are over (10); of five minutes or more one round is long
@@ -19,6 +22,7 @@ const USAGE: &str =
   --keep         keep the folders of good rounds too
   --plan         only print what would be done
   --beyond       lose what may be lost, and insist that it is noticed
+  --only FAULT   rounds with this fault alone, twice; `--only list` names all
 
 exit codes: 1 the test is broken, 2 wrong usage, 3 wrong answer, 4 no progress, 5 a crash, 6 undecided";
 
@@ -31,12 +35,22 @@ struct Arguments {
     keep: bool,
     plan: bool,
     beyond: bool,
+    only: Option<Kind>,
 }
 
 fn parse(mut words: impl Iterator<Item = String>) -> Option<Arguments> {
     let (time, rounds) = (Duration::from_secs(600), None);
-    let mut arguments =
-        Arguments { seed: 1, time, rounds, long: false, loopback: false, keep: false, plan: false, beyond: false };
+    let mut arguments = Arguments {
+        seed: 1,
+        time,
+        rounds,
+        long: false,
+        loopback: false,
+        keep: false,
+        plan: false,
+        beyond: false,
+        only: None,
+    };
     while let Some(word) = words.next() {
         match word.as_str() {
             "--seed" => arguments.seed = words.next()?.parse().ok()?,
@@ -50,6 +64,7 @@ fn parse(mut words: impl Iterator<Item = String>) -> Option<Arguments> {
             "--keep" => arguments.keep = true,
             "--plan" => arguments.plan = true,
             "--beyond" => arguments.beyond = true,
+            "--only" => arguments.only = Some(Kind::named(&words.next()?)?),
             _ => return None,
         }
     }
@@ -67,14 +82,18 @@ impl Arguments {
 }
 
 /// A round in a folder of its own; the folder stays if it fails.
-fn one_round(arguments: &Arguments, seed: u64, is_long: bool) -> Result<(), Failure> {
-    let plan = if arguments.beyond { Plan::beyond_promise(seed) } else { Plan::draw(seed, is_long) };
+fn one_round(arguments: &Arguments, seed: u64, is_long: bool, table: &mut Table) -> Result<(), Failure> {
+    let plan = match arguments.only {
+        _ if arguments.beyond => Plan::beyond_promise(seed),
+        Some(kind) => Plan::only(seed, kind),
+        None => Plan::draw(seed, is_long),
+    };
     if arguments.plan {
         println!("  {plan}");
         return Ok(());
     }
     let folder = std::env::temp_dir().join(format!("kasha-campaign-{}-{seed}", std::process::id()));
-    let result = round::run(&plan, &folder, !arguments.loopback);
+    let result = round::run(&plan, &folder, !arguments.loopback, table);
     if result.is_ok() && !arguments.keep {
         let _ = std::fs::remove_dir_all(&folder);
     } else {
@@ -91,12 +110,25 @@ fn one_round(arguments: &Arguments, seed: u64, is_long: bool) -> Result<(), Fail
     }
 }
 
+/// Tells the seconds from fault to service, if any were measured.
+fn tell(table: &Table) {
+    if !table.is_empty() {
+        println!("seconds from fault to service:\n\n{table}\n");
+    }
+}
+
 fn main() -> ExitCode {
+    if std::env::args().skip(1).eq(["--only", "list"]) {
+        for (name, _, rule) in KINDS {
+            println!("{name}{}", rule.map_or_else(String::new, |rule| format!(" (not drawn by itself: needs {rule})")));
+        }
+        return ExitCode::SUCCESS;
+    }
     let Some(arguments) = parse(std::env::args().skip(1)) else {
         eprintln!("{USAGE}");
         return ExitCode::from(2);
     };
-    let began = Instant::now();
+    let (began, mut table) = (Instant::now(), Table::default());
     for number in 0.. {
         let is_over =
             arguments.rounds.map_or(number > 0 && began.elapsed() >= arguments.time, |rounds| number >= rounds);
@@ -104,13 +136,19 @@ fn main() -> ExitCode {
             break;
         }
         let seed = arguments.seed.wrapping_add(number);
-        let long = if arguments.is_long(number) { " --long" } else { "" };
+        let long = match arguments.only {
+            Some(kind) => format!(" --only {kind}"),
+            None if arguments.is_long(number) => " --long".to_owned(),
+            None => String::new(),
+        };
         println!("round {} seed {seed}{long}", number + 1);
-        if let Err(failure) = one_round(&arguments, seed, arguments.is_long(number)) {
+        if let Err(failure) = one_round(&arguments, seed, arguments.is_long(number), &mut table) {
+            tell(&table);
             println!("{failure}\nrepeat the round: cargo xtask process-tests --seed {seed} --rounds 1{long} --keep");
             return ExitCode::from(failure.code());
         }
     }
+    tell(&table);
     println!("all rounds are good");
     ExitCode::SUCCESS
 }

@@ -112,6 +112,15 @@ impl Process {
         });
     }
 
+    /// Its number.
+    ///
+    /// # Panics
+    /// Never in practice.
+    #[must_use]
+    pub fn id(&self) -> i32 {
+        i32::try_from(self.child.id()).expect("the system's numbers are small")
+    }
+
     /// Whether it runs.
     ///
     /// # Panics

@@ -47,9 +47,13 @@ impl Network {
         }
         let address = peer.address;
         self.stats.dialled += 1;
-        let dialled = match TcpStream::connect(address) {
-            Ok(stream) => self.insert(now, stream, Role::Dialled(to)),
-            Err(error) => {
+        let dialled = match self.may_dial().then(|| TcpStream::connect(address)) {
+            None => {
+                self.tell_refusal(now, "no file descriptor is left to dial a peer (K0408)");
+                None
+            }
+            Some(Ok(stream)) => self.insert(now, stream, Role::Dialled(to)),
+            Some(Err(error)) => {
                 tracing::debug!(?to, %address, %error, "cannot dial");
                 None
             }

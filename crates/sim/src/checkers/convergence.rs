@@ -182,6 +182,7 @@ mod tests {
             objects: 0,
             memory_bytes: 0,
             memory_max_bytes: 0,
+            memory: kasha_wire::status::Memory::Enough,
             clients: 0,
             completion_records: 0,
             updates: 0,

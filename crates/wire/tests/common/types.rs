@@ -5,7 +5,7 @@ use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use kasha_types::*;
 use kasha_wire::codec::Bytes;
 use kasha_wire::message::{AttachAt, GcEntry, Heartbeat, Holding, LeaseInfo, Report, TableCommand, TableOutcome};
-use kasha_wire::status::{CoreStatus, LoopUsage, ReplicaStatus, WitnessStatus};
+use kasha_wire::status::{CoreStatus, LoopUsage, Memory, ReplicaStatus, WitnessStatus};
 use kasha_wire::*;
 use proptest::collection::vec;
 use proptest::prelude::{Just, Strategy};
@@ -95,7 +95,7 @@ structs! {
     GcEntry { key, rpc }
     CoreStatus { core, incarnation, configuration, lease, replicas, witnesses }
     ReplicaStatus { shard, epoch, primary, state, end, synced, unsynced_operations, objects, memory_bytes,
-        memory_max_bytes, clients, completion_records, updates, reads, fast_answers, gated_answers,
+        memory_max_bytes, memory, clients, completion_records, updates, reads, fast_answers, gated_answers,
         duplicates_suppressed, refusals, syncs }
     WitnessStatus { shard, list, frozen, held, accepted, rejected }
     LoopUsage { cpu_nanos, allocations, heap_bytes, turns, frames_received, frames_sent }
@@ -170,6 +170,7 @@ plain! {
     Durability { Replicated, Fsync }
     MemberState { Complete, Joining }
     ShardPhase { Recovering, Serving }
+    Memory { Enough, Low, Full }
     Holding { Sure, PowerLost, Damaged, NeverHad }
     RecordedVerdict { Accepted, Conflict, NoSlot, TooLarge, WrongList, Frozen, LeaseExpired, Reused }
     Refusal { NotPrimary, WrongShard, OldWitnessList, LeaseExpired, LeaseUnproven, Busy, OutOfMemory, Reused, Stale,
@@ -274,7 +275,7 @@ macro_rules! every_type {
             AckedBelow, BodyHash, BootId, ClientId, ClusterId, ClusterTime, ConfigVersion, Epoch, Incarnation, KeyHash,
             AttachId, ListVersion, NodeId, SegmentId, Sequence, ShardId, Slot, TableId, Tick, RpcId, CoreId, LogPosition,
             Envelope, Appended, SyncRequest, Synced, Recorded, RecordedVerdict, Refusal, Refused, ReadRefused,
-            Durability, MemberState, ShardPhase, Member, ShardConfig, NodeInfo, TableInfo, Tablet, Configuration,
+            Durability, MemberState, ShardPhase, Memory, Member, ShardConfig, NodeInfo, TableInfo, Tablet, Configuration,
             TableCommand, TableOutcome, Report, Heartbeat, LeaseInfo, GcEntry, AttachAt, Holding, CoreStatus, ReplicaStatus, WitnessStatus,
             LoopUsage, Message)
     };

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use kasha_machine::Rng;
 
+use super::alone::Loss;
 use super::plan::Harm;
 
 /// The files of a node's shards whose names end so.
@@ -61,6 +62,52 @@ pub fn damage(data: &Path, harm: Harm, seed: u64, led: &[u64]) -> io::Result<Opt
     }
     let name = path.strip_prefix(data).unwrap_or(&path);
     Ok(Some(format!("{harm:?} in {} of {len} bytes", name.display())))
+}
+
+/// Takes files, or bytes of one, from a node that is down; which follows from the seed. What it came to, for people.
+///
+/// # Errors
+/// If a file cannot be changed.
+pub fn lose(data: &Path, loss: Loss, seed: u64) -> io::Result<String> {
+    let mut rng = Rng::new(seed);
+    let (ending, all) = match loss {
+        Loss::Folder => {
+            fs::remove_dir_all(data)?;
+            return Ok("the folder".to_owned());
+        }
+        Loss::Files(ending) => (ending, matches!(ending, ".slots" | ".mode")),
+        Loss::Bytes(ending) => (ending, false),
+    };
+    let mut found = files(data, ending)?;
+    if found.is_empty() {
+        return Ok(format!("there is no *{ending}"));
+    }
+    let chosen = if all { found } else { vec![found.swap_remove(index(&mut rng, found.len()))] };
+    for path in &chosen {
+        match loss {
+            Loss::Folder => {}
+            Loss::Files(_) => fs::remove_file(path)?,
+            Loss::Bytes(_) => flip_eight(path, &mut rng)?,
+        }
+    }
+    let names = chosen.iter().map(|path| path.strip_prefix(data).unwrap_or(path).display().to_string());
+    Ok(names.collect::<Vec<_>>().join(", "))
+}
+
+fn index(rng: &mut Rng, len: usize) -> usize {
+    usize::try_from(rng.below(len as u64)).expect("few")
+}
+
+/// Flips bits of eight bytes side by side, in the first half of the file; not of a segment that is all end.
+fn flip_eight(path: &Path, rng: &mut Rng) -> io::Result<()> {
+    let mut bytes = fs::read(path)?;
+    let is_segment = path.extension().is_some_and(|extension| extension == "log");
+    if bytes.is_empty() || (is_segment && (bytes.len() as u64) < FLIPPED_MIN) {
+        return Ok(());
+    }
+    let from = index(rng, bytes.len().div_ceil(2));
+    bytes[from..].iter_mut().take(8).for_each(|byte| *byte ^= 0x5A);
+    fs::write(path, bytes)
 }
 
 /// A file that is shorter has hardly anything behind what is flipped.

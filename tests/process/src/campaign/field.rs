@@ -8,7 +8,8 @@ use std::time::{Duration, Instant};
 use kasha_machine::Rng;
 use serde_json::Value as Json;
 
-use super::damage::damage;
+use super::alone::Loss;
+use super::damage::{damage, lose};
 use super::machine::Machine;
 use super::net::Net;
 use super::plan::{Event, Fault, Harm, Plan, Shape, Who};
@@ -35,6 +36,8 @@ pub struct Field {
     folder: PathBuf,
     rng: Rng,
     disk: Option<SmallDisk>,
+    /// When the last fault began, and when it was over.
+    moments: Option<(Instant, Instant)>,
 }
 
 impl Field {
@@ -54,7 +57,7 @@ impl Field {
             disk = SmallDisk::mount(machine.data(), SMALL_MIB);
         }
         let rng = Rng::new(plan.seed ^ 0xF1E1D);
-        Ok(Self { machines, whom, shape, net, folder: folder.to_owned(), rng, disk })
+        Ok(Self { machines, whom, shape, net, folder: folder.to_owned(), rng, disk, moments: None })
     }
 
     /// The network.
@@ -114,7 +117,12 @@ impl Field {
                 self.look()?;
                 std::thread::sleep((at - began.elapsed().min(at)).min(Duration::from_millis(20)));
             }
+            let moment = Instant::now();
             let done = if begins { self.strike(&event.fault)? } else { self.relieve(&event.fault)? };
+            self.moments = Some(match self.moments {
+                Some((began, _)) if !begins => (began, moment),
+                _ => (moment, moment),
+            });
             let when = if begins { "begins" } else { "ends" };
             println!("    {:>6} ms {when}: {}{done}", began.elapsed().as_millis(), event.fault);
         }
@@ -170,8 +178,95 @@ impl Field {
                 return Ok(skipped.to_owned());
             }
             Fault::FullDisk(node) => return self.fill(*node),
+            Fault::Down { orderly, losses } => return self.take_down(*orderly, losses),
+            Fault::Replace(node) => {
+                let machine = self.machine(Who::Node(*node));
+                machine.terminate();
+                machine.ends_well()?;
+                return self.robbed(*node, Loss::Folder, 0);
+            }
+            Fault::WitnessLost(seed) => return self.lose_witness(*seed),
         }
         Ok(String::new())
+    }
+
+    /// Ends everything, and robs machines that are down.
+    fn take_down(&mut self, orderly: bool, losses: &[(u16, Loss, u64)]) -> Result<String, Failure> {
+        for machine in &mut self.machines {
+            if orderly {
+                machine.terminate();
+            } else {
+                machine.kill()?;
+            }
+        }
+        self.machines.iter_mut().try_for_each(Machine::ends_well)?;
+        let told = losses.iter().map(|(node, loss, seed)| self.robbed(*node, *loss, *seed));
+        Ok(told.collect::<Result<Vec<_>, _>>()?.concat())
+    }
+
+    fn robbed(&mut self, node: u16, loss: Loss, seed: u64) -> Result<String, Failure> {
+        let machine = self.machine(Who::Node(node));
+        let told = lose(&machine.data(), loss, seed).map_err(broken("nothing is lost"))?;
+        if loss == Loss::Folder {
+            machine.replace()?
+        } else {
+            machine.forget_journal()?
+        }
+        Ok(format!("\n              node-{node}: {told}"))
+    }
+
+    /// Kills the primary of a shard and a witness of it, whose files are lost, and starts the witness.
+    fn lose_witness(&mut self, seed: u64) -> Result<String, Failure> {
+        let status = self.status().map_err(Failure::Stuck)?;
+        let shards = list(&status["shards"]);
+        let shard = &shards[usize::try_from(seed % shards.len() as u64).expect("few")];
+        let (witness, primary) = (self.node_of(&list(&shard["witnesses"])[0]), self.node_of(&shard["primary"]));
+        let (Some(witness), Some(primary)) = (witness, primary) else {
+            return Err(Failure::Broken(format!("whose shard is this? {shard}")));
+        };
+        for node in [witness, primary] {
+            self.machine(Who::Node(node)).kill()?;
+        }
+        let told = self.robbed(witness, Loss::Files(".slots"), 0)? + &self.robbed(witness, Loss::Files(".mode"), 0)?;
+        self.start(&[Who::Node(witness)])?;
+        Ok(format!(" (the primary of shard-{} is node-{primary}){told}", shard["shard"]))
+    }
+
+    /// The place of the node that has this number in a status.
+    fn node_of(&self, number: &Json) -> Option<u16> {
+        let is_its = |(who, machine): &(&Who, &Machine)| **who != Who::Coordinator && *number == machine.number();
+        self.whom.iter().zip(&self.machines).find(is_its).and_then(|(who, _)| match who {
+            Who::Node(node) => Some(*node),
+            Who::Coordinator => None,
+        })
+    }
+
+    /// When the last fault of a phase began, and when it was over.
+    #[must_use]
+    pub fn moments(&self) -> Option<(Instant, Instant)> {
+        self.moments
+    }
+
+    /// The shards whose primary is a node that a fault strikes, and those that have any part of theirs there.
+    #[must_use]
+    pub fn struck_by(&self, fault: &Fault, status: &Json) -> (Vec<u64>, Vec<u64>) {
+        let is_struck = |node: &Json| match fault {
+            Fault::Kill(whom) | Fault::CutOff(whom) | Fault::PowerLoss(whom, _) => {
+                self.node_of(node).is_some_and(|node| whom.contains(&Who::Node(node)))
+            }
+            Fault::Freeze(who) => self.node_of(node).is_some_and(|node| *who == Who::Node(node)),
+            Fault::Replace(lost) => self.node_of(node) == Some(*lost),
+            Fault::Damage(..) | Fault::Jump(..) | Fault::Drift(..) | Fault::Cut(..) | Fault::Rough(..) => true,
+            Fault::FullDisk(_) | Fault::Down { .. } | Fault::WitnessLost(_) => true,
+        };
+        let has_part = |shard: &&Json| {
+            let members = list(&shard["members"]).iter().map(|member| &member["node"]);
+            members.chain(list(&shard["witnesses"])).any(is_struck)
+        };
+        let shards = list(&status["shards"]).iter();
+        let numbers = |shard: &Json| shard["shard"].as_u64();
+        let led = shards.clone().filter(|shard| is_struck(&shard["primary"])).filter_map(numbers).collect();
+        (led, shards.filter(has_part).filter_map(numbers).collect())
     }
 
     fn relieve(&mut self, fault: &Fault) -> Result<String, Failure> {
@@ -183,6 +278,8 @@ impl Field {
             Fault::Drift(who, _) => self.machine(*who).drift(0)?,
             Fault::Cut(..) | Fault::CutOff(_) | Fault::Rough(..) => self.disturb(fault, false),
             Fault::FullDisk(node) => self.empty(*node)?,
+            Fault::Down { .. } | Fault::WitnessLost(_) => self.start(&self.whom.clone())?,
+            Fault::Replace(node) => self.start(&[Who::Node(*node)])?,
         }
         Ok(String::new())
     }
@@ -200,6 +297,7 @@ impl Field {
             Fault::Rough(..) => self.net.rough(0, 0, Duration::ZERO),
             Fault::Kill(_) | Fault::Freeze(_) | Fault::PowerLoss(..) | Fault::Damage(..) => {}
             Fault::Jump(..) | Fault::Drift(..) | Fault::FullDisk(_) => {}
+            Fault::Down { .. } | Fault::Replace(_) | Fault::WitnessLost(_) => {}
         }
     }
 
@@ -255,6 +353,8 @@ impl Field {
     /// The shards that a node is primary of, as far as is known.
     fn led_by(&self, node: u16) -> Vec<u64> {
         let Ok(status) = self.status() else { return Vec::new() };
+        let here = self.whom.iter().position(|who| *who == Who::Node(node)).expect("a node of this cluster");
+        let node = self.machines[here].number();
         let led = list(&status["shards"]).iter().filter(|shard| shard["primary"] == node);
         led.filter_map(|shard| shard["shard"].as_u64()).collect()
     }

@@ -4,7 +4,7 @@ use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Child;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use kasha_machine::Rng;
 use rustix::process::{Pid, Signal, kill_process};
@@ -16,7 +16,12 @@ use super::{Failure, broken};
 use crate::process::bare_command;
 
 /// The coordinator's number, where it has a process of its own.
-const COORDINATOR: u16 = 99;
+const COORDINATOR: u16 = 127;
+/// Between the number of a node and of the one that replaces it.
+const NUMBERS: u16 = 6;
+
+/// How long an orderly end may take.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// One process.
 #[derive(Debug)]
@@ -26,6 +31,8 @@ pub struct Machine {
     child: Option<Child>,
     is_frozen: bool,
     boots: u64,
+    /// How often another node took its place.
+    replaced: u16,
     jumped: Duration,
     ppm: i64,
     /// Where the log of this start begins.
@@ -40,9 +47,21 @@ impl Machine {
     /// A machine that is off.
     #[must_use]
     pub fn new(who: Who, folder: &Path) -> Self {
-        let (child, is_frozen, boots, jumped, ppm, log_from) = (None, false, 0, Duration::ZERO, 0, 0);
+        let (child, is_frozen, boots, replaced, jumped, ppm, log_from) = (None, false, 0, 0, Duration::ZERO, 0, 0);
         let folder = folder.to_owned();
-        Self { who, folder, child, is_frozen, boots, jumped, ppm, log_from, is_recorded: true, may_end: false }
+        Self {
+            who,
+            folder,
+            child,
+            is_frozen,
+            boots,
+            replaced,
+            jumped,
+            ppm,
+            log_from,
+            is_recorded: true,
+            may_end: false,
+        }
     }
 
     fn path(&self, ending: &str) -> PathBuf {
@@ -92,9 +111,11 @@ impl Machine {
         Ok(())
     }
 
-    fn number(&self) -> u16 {
+    /// The number of the node that runs here now.
+    #[must_use]
+    pub fn number(&self) -> u16 {
         match self.who {
-            Who::Node(node) => node,
+            Who::Node(node) => node + NUMBERS * self.replaced,
             Who::Coordinator => COORDINATOR,
         }
     }
@@ -131,6 +152,41 @@ impl Machine {
         child.kill().and_then(|()| child.wait()).map_err(broken("a process cannot be killed"))?;
         self.is_frozen = false;
         Ok(true)
+    }
+
+    /// SIGTERM, unless it does not run. It is to end ([`Machine::ends_well`]).
+    pub fn terminate(&mut self) {
+        self.thaw();
+        self.signal(Signal::TERM);
+    }
+
+    /// Waits for the end of what was asked to end.
+    ///
+    /// # Errors
+    /// If it does not end, or not well.
+    pub fn ends_well(&mut self) -> Result<(), Failure> {
+        let Some(mut child) = self.child.take() else { return Ok(()) };
+        let began = Instant::now();
+        loop {
+            match child.try_wait().map_err(broken("a process is not waited for"))? {
+                Some(status) if status.success() => return Ok(()),
+                Some(status) => return Err(Failure::Crashed(format!("{} ended ({status}) at SIGTERM", self.who))),
+                None if began.elapsed() > PATIENCE => {
+                    self.child = Some(child);
+                    return Err(Failure::Stuck(format!("{} does not end at SIGTERM", self.who)));
+                }
+                None => std::thread::sleep(Duration::from_millis(5)),
+            }
+        }
+    }
+
+    /// Its folder is gone: another node, with a number of its own, starts here next time.
+    ///
+    /// # Errors
+    /// If the journal stays.
+    pub fn replace(&mut self) -> Result<(), Failure> {
+        self.replaced += 1;
+        self.forget_journal()
     }
 
     /// SIGSTOP; whether it was running.

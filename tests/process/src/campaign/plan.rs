@@ -2,14 +2,18 @@
 //!
 //! Faults keep to what docs/guarantees.md promises. Machines that lose something, at most f of a phase, lose it first,
 //! while all is whole: later, a set may have shrunk to them. Under `fsync` any machine may lose power at any time. Processes
-//! are killed and frozen, and links cut, without limit. Some damage has a phase of its own. Where the only witness is gone
+//! are killed and frozen, and links cut, without limit. Each round has a phase with one fault of `alone`, whose seconds
+//! until service are measured. Some damage has a phase of its own, too. Where the only witness is gone
 //! for good and its primary is deposed before the list has changed, the shard waits for the witness's files; and a log whose
 //! end is cut off looks like one that a crash cut, so it is cut at backups only. Every phase ends with a whole cluster.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
 use kasha_machine::Rng;
+
+use super::alone::{Kind, Loss};
 
 /// A process, and the machine that it has to itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -100,6 +104,17 @@ pub enum Fault {
     Rough(u16, u16, Duration),
     /// A node's small disk runs full.
     FullDisk(u16),
+    /// Everything is stopped, orderly or not, and machines lose something, each as its seed says, before the start.
+    Down {
+        /// SIGTERM, otherwise `kill -9`.
+        orderly: bool,
+        /// Node, loss and seed.
+        losses: Vec<(u16, Loss, u64)>,
+    },
+    /// A node is stopped, and its folder lost; later another node takes its place.
+    Replace(u16),
+    /// A primary and a witness of its shard are killed; the witness starts again at once, without its files.
+    WitnessLost(u64),
 }
 
 /// When a fault begins in its phase, and how long it lasts.
@@ -122,6 +137,8 @@ pub struct Plan {
     pub shape: Shape,
     /// Faults; after each phase everything heals.
     pub phases: Vec<Vec<Event>>,
+    /// The phases in which seconds are measured, by their index, and of what.
+    pub measured: BTreeMap<usize, Kind>,
     /// Clocks differ by more than the bound: what is read meanwhile need not be the newest (F1), updates are exact.
     pub reads_unjudged: bool,
 }
@@ -145,14 +162,32 @@ impl Plan {
         let shape = Shape::draw(&mut rng);
         let count = if long { 5 } else { 3 };
         let mut drawing = Drawing { beyond: rng.chance(1, 8), shape: &shape, rng: rng.fork(), long };
-        let mut phases: Vec<_> = (0..count).map(|_| drawing.phase()).collect();
+        // What is measured comes first: later, some nodes are taken back more slowly for what was done to them.
+        let (mut phases, mut measured) = (Vec::new(), BTreeMap::new());
+        for _ in 0..if long { 2 } else { 1 } {
+            let kind = *drawing.rng.pick(&Kind::of(&shape));
+            measured.insert(phases.len(), kind);
+            phases.push(vec![kind.draw(&shape, &mut drawing.rng)]);
+        }
+        phases.extend((0..count).map(|_| drawing.phase()));
         if long {
             phases.push(drawing.minute());
         }
         let is_beyond =
             |event: &Event| matches!(event.fault, Fault::Drift(_, ppm) if ppm.unsigned_abs() > DRIFT_WITHIN_PPM);
         let reads_unjudged = phases.iter().flatten().any(is_beyond);
-        Self { seed, shape, phases, reads_unjudged }
+        Self { seed, shape, phases, measured, reads_unjudged }
+    }
+
+    /// One fault alone, twice.
+    #[must_use]
+    pub fn only(seed: u64, kind: Kind) -> Self {
+        let mut rng = Rng::new(seed);
+        let mut shape = Shape::draw(&mut rng);
+        kind.prepare(&mut shape);
+        let phases: Vec<_> = (0..2).map(|_| vec![kind.draw(&shape, &mut rng)]).collect();
+        let measured = (0..phases.len()).map(|phase| (phase, kind)).collect();
+        Self { seed, shape, phases, measured, reads_unjudged: false }
     }
 
     /// Every machine loses power under `replicated`, which flushes too rarely: more than is promised, so that whoever
@@ -164,7 +199,7 @@ impl Plan {
         shape.flush_interval = Duration::from_secs(3600);
         let fault = Fault::PowerLoss((1..=shape.nodes).map(Who::Node).collect(), Kept::Nothing);
         let event = Event { at: Duration::from_secs(2), lasts: Duration::from_millis(500), fault };
-        Self { seed, shape, phases: vec![vec![event]], reads_unjudged: false }
+        Self { seed, shape, phases: vec![vec![event]], measured: BTreeMap::new(), reads_unjudged: false }
     }
 }
 
@@ -397,6 +432,12 @@ impl fmt::Display for Fault {
                 write!(f, "links lose {loss} ‰, double {twice} ‰, are up to {late:?} late")
             }
             Self::FullDisk(node) => write!(f, "the disk of node-{node} runs full"),
+            Self::Down { orderly, losses } => {
+                write!(f, "{} of everything", if *orderly { "SIGTERM" } else { "kill -9" })?;
+                losses.iter().try_for_each(|(node, loss, _)| write!(f, "; at node-{node}: {loss}"))
+            }
+            Self::Replace(node) => write!(f, "SIGTERM of node-{node}, which another replaces"),
+            Self::WitnessLost(_) => write!(f, "a witness loses its files while the primary is away"),
         }
     }
 }
@@ -437,11 +478,12 @@ mod tests {
                 for (index, event) in phase.iter().enumerate() {
                     let lost: Vec<Who> = match &event.fault {
                         Fault::PowerLoss(whom, _) if !plan.shape.fsync => whom.clone(),
-                        Fault::Damage(node, ..) => vec![Who::Node(*node)],
+                        Fault::Damage(node, ..) | Fault::Replace(node) => vec![Who::Node(*node)],
+                        Fault::Down { losses, .. } => losses.iter().map(|(node, ..)| Who::Node(*node)).collect(),
                         _ => Vec::new(),
                     };
                     if lost.iter().any(|who| *who != Who::Coordinator) {
-                        assert_eq!(index, weak.len(), "seed {seed}: something else came before: {plan}");
+                        assert!(index == weak.len(), "seed {seed}: something else came before: {plan}");
                         weak.extend(lost);
                     }
                     if let Fault::Jump(node, _) = event.fault {
@@ -459,7 +501,8 @@ mod tests {
         let faults = || plans.iter().flat_map(|plan| plan.phases.iter().flatten()).map(|event| &event.fault);
         let kinds: std::collections::BTreeSet<_> =
             faults().map(|fault| format!("{fault:?}").split('(').next().unwrap().to_owned()).collect();
-        assert_eq!(kinds.len(), 10, "{kinds:?}");
+        // Two of the others are of rules that the tree does not keep yet.
+        assert!(kinds.len() >= 12, "{kinds:?}");
         assert!(plans.iter().any(|plan| plan.reads_unjudged) && plans.iter().any(|plan| !plan.reads_unjudged));
     }
 }

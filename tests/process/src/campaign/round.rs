@@ -2,13 +2,20 @@
 
 use std::fs;
 use std::path::Path;
+use std::time::Duration;
 
+use serde_json::Value as Json;
+
+use super::alone::Kind;
 use super::book::{Book, Ended, Record, save};
 use super::field::Field;
 use super::judge::judge;
 use super::load::{Load, READER};
-use super::plan::Plan;
+use super::plan::{Event, Plan};
+use super::probe::{Probe, Seen};
+use super::table::Table;
 use super::{Failure, broken, sums};
+use crate::process::list;
 
 /// Answers that every task must get in a whole cluster.
 const ANSWERS: u64 = 20;
@@ -17,13 +24,13 @@ const ANSWERS: u64 = 20;
 ///
 /// # Errors
 /// What went wrong.
-pub fn run(plan: &Plan, folder: &Path, with_lab: bool) -> Result<(), Failure> {
+pub fn run(plan: &Plan, folder: &Path, with_lab: bool, table: &mut Table) -> Result<(), Failure> {
     println!("  {plan}");
     fs::create_dir_all(folder).map_err(broken("no folder"))?;
     let mut field = Field::new(plan, folder, with_lab)?;
     field.begin()?;
     let mut load = Load::start(field.net(), plan.seed)?;
-    if let Err(failure) = suffer(plan, &mut field, &load) {
+    if let Err(failure) = suffer(plan, &mut field, &load, table) {
         // What was seen until then may tell worse.
         return Err(match verdict(load.book(), plan, folder) {
             Err(Failure::Wrong(why)) => Failure::Wrong(format!("{why}\nand besides: {failure}")),
@@ -40,14 +47,77 @@ pub fn run(plan: &Plan, folder: &Path, with_lab: bool) -> Result<(), Failure> {
     verdict
 }
 
-fn suffer(plan: &Plan, field: &mut Field, load: &Load) -> Result<(), Failure> {
+fn suffer(plan: &Plan, field: &mut Field, load: &Load, table: &mut Table) -> Result<(), Failure> {
     load.goes_on(ANSWERS)?;
-    for phase in &plan.phases {
-        field.suffer(phase)?;
-        field.becomes_whole()?;
-        load.goes_on(ANSWERS)?;
+    for (index, phase) in plan.phases.iter().enumerate() {
+        match (plan.measured.get(&index), &phase[..]) {
+            (Some(kind), [event]) => measure((*kind, plan.shape.lease), index, event, field, load, table)?,
+            _ => {
+                field.suffer(phase)?;
+                field.becomes_whole()?;
+                load.goes_on(ANSWERS)?;
+            }
+        }
     }
     Ok(())
+}
+
+/// Lets one fault happen alone, and measures until when who was not answered.
+fn measure(
+    (kind, lease): (Kind, Duration),
+    phase: usize,
+    event: &Event,
+    field: &mut Field,
+    load: &Load,
+    table: &mut Table,
+) -> Result<(), Failure> {
+    let probe = Probe::start(field.net(), format!("probe:{phase}"))?;
+    let before = field.status().map_err(Failure::Stuck)?;
+    let (led, touched) = field.struck_by(&event.fault, &before);
+    field.suffer(std::slice::from_ref(event))?;
+    field.becomes_whole()?;
+    load.goes_on(ANSWERS)?;
+    let (began, over) = field.moments().expect("a fault began");
+    let seen = probe.end()?;
+    let moment = if kind.counts_from_end() { over } else { began };
+    let is_hit = |seen: &&Seen| led.is_empty() || led.contains(&seen.shard);
+    let is_other = |seen: &&Seen| seen.is_shared && !touched.contains(&seen.shard);
+    let service = seen.iter().filter(|seen| !seen.is_shared).filter(is_hit).map(|seen| seen.pause_after(moment)).max();
+    let others = seen.iter().filter(is_other).map(|seen| seen.pause_after(moment)).max();
+    let service = service.unwrap_or_default();
+    let others_told = others.map_or_else(String::new, |others| {
+        format!("; a key of an untouched shard in a shared session paused for {:.2} s", others.as_secs_f64())
+    });
+    println!("    {kind}: service after {:.2} s{others_told}", service.as_secs_f64());
+    for seen in seen.iter().filter(|seen| seen.is_shared) {
+        let pause = seen.pause_after(moment).as_millis();
+        let part = match (led.contains(&seen.shard), touched.contains(&seen.shard)) {
+            (true, _) => ", whose primary was struck",
+            (false, true) => ", of which a backup or witness was struck",
+            (false, false) => "",
+        };
+        println!("      {pause:>6} ms: a shared session's key of shard-{}{part}", seen.shard);
+    }
+    table.enter(kind, lease, service, others);
+    let after = field.status().map_err(Failure::Stuck)?;
+    if kind.keeps_membership() && membership(&before) != membership(&after) {
+        let (before, after) = (membership(&before), membership(&after));
+        return Err(Failure::Wrong(format!("only the coordinator was away (R7.8):\n    {before}\n    {after}")));
+    }
+    Ok(())
+}
+
+/// Who is primary, member and witness of what.
+fn membership(status: &Json) -> String {
+    let shards = list(&status["shards"]).iter();
+    let told = shards.map(|shard| {
+        let mut members: Vec<_> = list(&shard["members"]).iter().map(|member| member["node"].to_string()).collect();
+        members.sort();
+        let (number, epoch, primary, witnesses) =
+            (&shard["shard"], &shard["epoch"], &shard["primary"], &shard["witnesses"]);
+        format!("shard-{number} epoch {epoch} of {primary}: members {}, witnesses {witnesses}", members.join(" "))
+    });
+    told.collect::<Vec<_>>().join("; ")
 }
 
 fn verdict(book: &Book, plan: &Plan, folder: &Path) -> Result<(), Failure> {

@@ -1,0 +1,310 @@
+//! A cluster whose coordinator has a process of its own, of any size: stopped or killed as a whole, robbed of folders and
+//! files while it is down, started again, and asked whether everything is there.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use kasha_client::{Client, Table};
+use kasha_types::{ShardId, TableId, slot_of};
+use rustix::process::Signal;
+use serde_json::Value as Json;
+
+use crate::place::{Folder, free_ports, local};
+use crate::process::{Process, command, list, status};
+use crate::{PATIENCE, wait_for};
+
+/// The coordinator's number.
+const COORDINATOR: u16 = 99;
+
+/// What a cluster is.
+#[derive(Clone, Copy, Debug)]
+pub struct Size {
+    /// Nodes, from 1.
+    pub nodes: u16,
+    /// f.
+    pub faults: u16,
+    /// Shards.
+    pub shards: u16,
+    /// The nodes' lease.
+    pub lease: &'static str,
+}
+
+/// Values by key, as they were told to be there.
+pub type Told = BTreeMap<String, String>;
+
+/// The cluster.
+#[derive(Debug)]
+pub struct Apart {
+    // Before the folder: the children end before it is removed.
+    coordinator: Option<Process>,
+    nodes: BTreeMap<u16, Process>,
+    size: Size,
+    folder: Folder,
+    port: u16,
+}
+
+impl Apart {
+    /// All of it, healthy.
+    #[must_use]
+    pub fn start(name: &str, size: Size) -> Self {
+        let (coordinator, nodes) = (None, BTreeMap::new());
+        // Two ports more, for nodes that replace others.
+        let mut cluster =
+            Self { coordinator, nodes, size, folder: Folder::new(name), port: free_ports(size.nodes + 3) };
+        cluster.start_all();
+        crate::process::wait_until_healthy(cluster.port, usize::from(size.nodes));
+        cluster
+    }
+
+    /// Whatever of the first nodes and the coordinator does not run yet.
+    pub fn start_all(&mut self) {
+        self.start_coordinator();
+        (1..=self.size.nodes).for_each(|node| self.start_node(node));
+    }
+
+    /// The coordinator, if it does not run.
+    pub fn start_coordinator(&mut self) {
+        if self.coordinator.is_some() {
+            return;
+        }
+        let Size { nodes, faults, shards, .. } = self.size;
+        let [nodes, faults, shards] = [nodes, faults, shards].map(|number| number.to_string());
+        let hosts = ["--host-coordinator", "--nodes", &nodes, "--faults", &faults, "--shards", &shards];
+        let mut process = self.spawn(COORDINATOR, &hosts);
+        process.wait_until_it_says("the coordinator listens at");
+        self.coordinator = Some(process);
+    }
+
+    fn spawn_node(&self, node: u16) -> Process {
+        let listen = local(self.port + node).to_string();
+        self.spawn(node, &["--listen", &listen, "--memory-mib", "64"])
+    }
+
+    /// Starts a node, and insists that it ends with an error that has these words.
+    pub fn refuses_node(&self, node: u16, words: &[&str]) {
+        self.spawn_node(node).fails_saying(words);
+    }
+
+    /// A node, if it does not run.
+    pub fn start_node(&mut self, node: u16) {
+        if self.nodes.contains_key(&node) {
+            return;
+        }
+        let mut process = self.spawn_node(node);
+        process.wait_until_it_says(&format!("node-{node} listens at"));
+        self.nodes.insert(node, process);
+    }
+
+    fn spawn(&self, number: u16, rest: &[&str]) -> Process {
+        let (data, coordinator) = (self.data(number).into_os_string().into_string().unwrap(), local(self.port));
+        let (number, coordinator) = (number.to_string(), coordinator.to_string());
+        let words = ["server", "--node", &number, "--data", &data, "--coordinator", &coordinator];
+        Process::spawn(command(&[&words[..], &["--lease", self.size.lease], rest].concat()))
+    }
+
+    /// A node's folder.
+    #[must_use]
+    pub fn data(&self, node: u16) -> PathBuf {
+        self.folder.path().join(format!("node-{node}"))
+    }
+
+    /// The addresses of the nodes, for clients.
+    #[must_use]
+    pub fn addresses(&self) -> Vec<String> {
+        (1..=self.size.nodes).map(|node| local(self.port + node).to_string()).collect()
+    }
+
+    /// The coordinator's process.
+    ///
+    /// # Panics
+    /// If it does not run.
+    #[must_use]
+    pub fn coordinator(&self) -> &Process {
+        self.coordinator.as_ref().expect("it runs")
+    }
+
+    /// A node's process.
+    ///
+    /// # Panics
+    /// If it does not run.
+    pub fn node(&mut self, node: u16) -> &mut Process {
+        self.nodes.get_mut(&node).expect("it runs")
+    }
+
+    /// `kill -9` of a node.
+    pub fn kill(&mut self, node: u16) {
+        self.nodes.remove(&node).expect("it runs").kill();
+    }
+
+    /// `kill -9` of everything.
+    pub fn kill_all(&mut self) {
+        let all = std::mem::take(&mut self.nodes).into_values().chain(self.coordinator.take());
+        all.for_each(Process::kill);
+    }
+
+    /// Stops everything as an operator would who does it at once, and insists on a good end of each.
+    ///
+    /// # Panics
+    /// If one ends otherwise.
+    pub fn stop_all(&mut self) {
+        let all: Vec<_> = std::mem::take(&mut self.nodes).into_values().chain(self.coordinator.take()).collect();
+        all.iter().for_each(|process| process.signal(Signal::TERM));
+        for mut process in all {
+            let (status, said) = process.wait();
+            assert_eq!(status.code(), Some(0), "{said}");
+        }
+    }
+
+    /// A node's folder is gone for good.
+    pub fn lose_folder(&self, node: u16) {
+        fs::remove_dir_all(self.data(node)).expect("its folder");
+    }
+
+    /// The files of a node's shards whose names end so; of one shard, or of all.
+    #[must_use]
+    pub fn files(&self, node: u16, shard: Option<u64>, endings: &[&str]) -> Vec<PathBuf> {
+        let (mut found, mut left) = (Vec::new(), vec![self.data(node)]);
+        while let Some(folder) = left.pop() {
+            for entry in fs::read_dir(folder).expect("a folder") {
+                let path = entry.expect("an entry").path();
+                let text = path.to_string_lossy().into_owned();
+                let is_shards = shard.is_none_or(|shard| text.contains(&format!("shard-{shard:04}")));
+                if path.is_dir() {
+                    left.push(path);
+                } else if is_shards && endings.iter().any(|ending| text.ends_with(ending)) {
+                    found.push(path);
+                }
+            }
+        }
+        found.sort();
+        found
+    }
+
+    /// Removes all that its witnesses had on file.
+    ///
+    /// # Panics
+    /// If there was nothing.
+    pub fn lose_witnesses(&self, node: u16, shard: Option<u64>) {
+        let files = self.files(node, shard, &[".slots", ".mode"]);
+        assert!(!files.is_empty(), "node-{node} is a witness");
+        files.iter().for_each(|file| fs::remove_file(file).expect("a file"));
+    }
+
+    /// `kasha status --json`.
+    ///
+    /// # Errors
+    /// What it said instead.
+    pub fn status(&self) -> Result<Json, String> {
+        status(self.port)
+    }
+
+    /// A table of a new session.
+    pub async fn table(&self) -> Table {
+        let options = kasha_client::ClientOptions { connect_timeout: PATIENCE, ..Default::default() };
+        let client = Client::connect_with(self.addresses(), options).await.expect("a cluster");
+        client.table("default").await.expect("the default table")
+    }
+
+    /// Puts this many values in each shard, all in one session.
+    #[must_use]
+    pub fn fill(&self, name: &str, each: usize) -> Told {
+        let mut told = Told::new();
+        block_on(async {
+            let table = self.table().await;
+            for key in self.keys(name, each).await.into_values().flatten() {
+                let value = format!("{name} of {key}");
+                table.put(&key, &value).await.expect("a healthy cluster");
+                told.insert(key, value);
+            }
+        });
+        told
+    }
+
+    /// This many keys of each shard.
+    ///
+    /// # Panics
+    /// If the configuration is not known.
+    pub async fn keys(&self, name: &str, each: usize) -> BTreeMap<ShardId, Vec<String>> {
+        let client = Client::connect(self.addresses()).await.expect("a cluster");
+        let configuration = client.fresh_configuration().await.expect("the coordinator answers");
+        let table = configuration.table("default").unwrap_or(TableId(0));
+        let mut keys: BTreeMap<ShardId, Vec<String>> =
+            configuration.shards.iter().map(|shard| (shard.shard, Vec::new())).collect();
+        for number in 0.. {
+            let key = format!("{name}:{number}");
+            let owner = configuration.owner(table, slot_of(key.as_bytes())).expect("every slot has an owner");
+            let of_owner = keys.get_mut(&owner).expect("a shard of the configuration");
+            if of_owner.len() < each {
+                of_owner.push(key);
+            }
+            if keys.values().all(|keys| keys.len() == each) {
+                break;
+            }
+        }
+        keys
+    }
+
+    /// Waits until every shard serves, whatever nodes are lost, and insists that all is there and updates go on.
+    ///
+    /// # Panics
+    /// If a shard does not serve, with what it waits for; or if something is not there.
+    pub fn serves_all(&self, told: &Told) {
+        wait_for("serving of every shard", || {
+            let status = self.status()?;
+            match waiting(&status) {
+                words if words.is_empty() && !list(&status["shards"]).is_empty() => Ok(()),
+                words => Err(words.join("\n")),
+            }
+        });
+        block_on(async {
+            let table = self.table().await;
+            for (key, value) in told {
+                let found = table.get(key).deadline(PATIENCE).await.unwrap_or_else(|error| panic!("{key}: {error}"));
+                let found = found.map(|value| String::from_utf8_lossy(&value.bytes).into_owned());
+                assert_eq!(found.as_ref(), Some(value), "{key}");
+            }
+            for key in self.keys("after", 1).await.into_values().flatten() {
+                table.put(&key, "x").deadline(PATIENCE).await.unwrap_or_else(|error| panic!("{key}: {error}"));
+            }
+        });
+    }
+}
+
+/// What each shard that does not serve waits for.
+#[must_use]
+pub fn waiting(status: &Json) -> Vec<String> {
+    let waits = |shard: &&Json| shard["serving"] != true || shard["status"]["state"] != "serving";
+    let shards = list(&status["shards"]).iter().filter(waits);
+    let words = shards.map(|shard| {
+        let (number, primary, state) = (&shard["shard"], &shard["primary"], &shard["status"]["state"]);
+        format!("shard-{number} {}, primary node-{primary}, epoch {}: {state}", shard["health"], shard["epoch"])
+    });
+    words.collect()
+}
+
+/// Runs a future on a runtime of its own.
+///
+/// # Panics
+/// If there can be none.
+pub fn block_on<T>(future: impl Future<Output = T>) -> T {
+    tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime").block_on(future)
+}
+
+/// Changes eight bytes in the middle of a file.
+///
+/// # Panics
+/// If the file cannot be changed.
+pub fn damage_eight_bytes(path: &Path) {
+    let mut bytes = fs::read(path).expect("a file");
+    let middle = bytes.len() / 2;
+    let from = middle.saturating_sub(4);
+    bytes[from..].iter_mut().take(8).for_each(|byte| *byte ^= 0x5A);
+    fs::write(path, bytes).expect("a file");
+}
+
+/// Pauses for so many seconds: what goes on meanwhile is the subject, and nothing depends on how long it takes.
+pub fn seconds(seconds: u64) {
+    std::thread::sleep(Duration::from_secs(seconds));
+}

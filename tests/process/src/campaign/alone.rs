@@ -1,0 +1,255 @@
+//! Faults that have a phase of their own, so that the seconds from the fault to service can be measured.
+//!
+//! Each is drawn as events of `plan`, within what docs/guarantees.md promises: of a stopped cluster at most f machines
+//! lose something, and never the coordinator's.
+
+use std::fmt;
+use std::time::Duration;
+
+use kasha_machine::Rng;
+
+use super::plan::{Event, Fault, Kept, Shape, Who};
+
+/// What happens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Kind {
+    /// `kill -9` of a node, which stays away for four leases.
+    KillNode,
+    /// SIGSTOP of a node for four leases.
+    FreezeNode,
+    /// A node is cut off from everybody for four leases.
+    CutNode,
+    /// A node loses power for four leases.
+    PowerLossNode,
+    /// A node is stopped, its folder lost, and a new one started in its place after four leases.
+    ReplaceNode,
+    /// `kill -9` of the coordinator's own process for three leases.
+    KillCoordinator,
+    /// SIGSTOP of the coordinator's own process for three leases.
+    FreezeCoordinator,
+    /// Only the coordinator's own process is cut off, for less than a lease.
+    CutCoordinatorShort,
+    /// The same for several leases.
+    CutCoordinatorLong,
+    /// SIGTERM to everything, and a start.
+    StopAll,
+    /// `kill -9` of everything, and a start.
+    KillAll,
+    /// SIGTERM to everything; f machines lose their folders and are replaced.
+    StopLoseFolder,
+    /// `kill -9` of everything; f machines lose their folders and are replaced.
+    KillLoseFolder,
+    /// Everything is down; f machines lose files of a member: a segment, its marks.
+    DownLoseMember,
+    /// Everything is down; f machines lose the files of their witnesses, or the ledger of these.
+    DownLoseWitness,
+    /// Everything is down; eight bytes of a member's file are damaged at f machines.
+    DownDamageMember,
+    /// Everything is down; eight bytes of a witness's file are damaged at f machines.
+    DownDamageWitness,
+    /// A primary and a witness of its shard are killed; the witness comes back without its files, the primary much later.
+    WitnessLostPrimaryAway,
+}
+
+/// All, by the names of `--only`. Those with a rule are not drawn until the tree keeps it.
+pub const KINDS: [(&str, Kind, Option<&str>); 18] = [
+    ("kill-node", Kind::KillNode, None),
+    ("freeze-node", Kind::FreezeNode, None),
+    ("cut-node", Kind::CutNode, None),
+    ("power-loss-node", Kind::PowerLossNode, None),
+    ("replace-node", Kind::ReplaceNode, None),
+    ("kill-coordinator", Kind::KillCoordinator, None),
+    ("freeze-coordinator", Kind::FreezeCoordinator, None),
+    ("cut-coordinator-short", Kind::CutCoordinatorShort, Some("R7.8")),
+    ("cut-coordinator-long", Kind::CutCoordinatorLong, Some("R7.8")),
+    ("stop-all", Kind::StopAll, None),
+    ("kill-all", Kind::KillAll, None),
+    ("stop-lose-folder", Kind::StopLoseFolder, Some("R7.7")),
+    ("kill-lose-folder", Kind::KillLoseFolder, Some("R7.7")),
+    ("down-lose-member", Kind::DownLoseMember, None),
+    ("down-lose-witness", Kind::DownLoseWitness, Some("R7.7")),
+    ("down-damage-member", Kind::DownDamageMember, None),
+    ("down-damage-witness", Kind::DownDamageWitness, Some("R7.7")),
+    ("witness-lost-primary-away", Kind::WitnessLostPrimaryAway, Some("R7.7")),
+];
+
+fn one_of(rng: &mut Rng, endings: &[&'static str]) -> &'static str {
+    endings[usize::try_from(rng.below(endings.len() as u64)).expect("few")]
+}
+
+/// What a machine that is down loses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Loss {
+    /// Its folder: another node takes its place.
+    Folder,
+    /// One of its files, or all of its witnesses' (`.slots`, `.mode`), whose names end so.
+    Files(&'static str),
+    /// Eight bytes of one of its files whose names end so.
+    Bytes(&'static str),
+}
+
+const MEMBERS: [&str; 2] = [".log", "replica.meta"];
+const WITNESSES: [&str; 3] = [".slots", ".mode", "core.meta"];
+
+impl Kind {
+    /// By its name.
+    #[must_use]
+    pub fn named(name: &str) -> Option<Self> {
+        KINDS.iter().find(|(theirs, ..)| *theirs == name).map(|(_, kind, _)| *kind)
+    }
+
+    /// Those that a cluster can suffer and the tree survives.
+    #[must_use]
+    pub fn of(shape: &Shape) -> Vec<Self> {
+        let is_kept = |(_, kind, rule): &(_, Self, Option<_>)| rule.is_none() && kind.fits(shape);
+        KINDS.into_iter().filter(is_kept).map(|(_, kind, _)| kind).collect()
+    }
+
+    /// Changes a cluster so that it can suffer this.
+    pub fn prepare(self, shape: &mut Shape) {
+        shape.own_coordinator = true;
+        shape.small_disk = None;
+    }
+
+    fn fits(self, shape: &Shape) -> bool {
+        match self {
+            Self::KillCoordinator | Self::FreezeCoordinator => shape.own_coordinator,
+            Self::CutCoordinatorShort | Self::CutCoordinatorLong => shape.own_coordinator,
+            // Whoever loses what it holds is no host of the coordinator, and a small disk stays.
+            Self::ReplaceNode
+            | Self::PowerLossNode
+            | Self::StopLoseFolder
+            | Self::KillLoseFolder
+            | Self::DownLoseMember
+            | Self::DownLoseWitness
+            | Self::DownDamageMember
+            | Self::DownDamageWitness
+            | Self::WitnessLostPrimaryAway => shape.own_coordinator && shape.small_disk.is_none(),
+            Self::KillNode | Self::FreezeNode | Self::CutNode | Self::StopAll | Self::KillAll => true,
+        }
+    }
+
+    /// Whether service can be back only once the fault is over: the seconds are counted from there.
+    #[must_use]
+    pub fn counts_from_end(self) -> bool {
+        match self {
+            Self::StopAll
+            | Self::KillAll
+            | Self::StopLoseFolder
+            | Self::KillLoseFolder
+            | Self::DownLoseMember
+            | Self::DownLoseWitness
+            | Self::DownDamageMember
+            | Self::DownDamageWitness => true,
+            Self::KillNode
+            | Self::FreezeNode
+            | Self::CutNode
+            | Self::PowerLossNode
+            | Self::ReplaceNode
+            | Self::KillCoordinator
+            | Self::FreezeCoordinator
+            | Self::CutCoordinatorShort
+            | Self::CutCoordinatorLong
+            | Self::WitnessLostPrimaryAway => false,
+        }
+    }
+
+    /// Whether nodes, members and witnesses must be as they were: nobody but the coordinator was away (R7.8).
+    #[must_use]
+    pub fn keeps_membership(self) -> bool {
+        matches!(self, Self::FreezeCoordinator | Self::CutCoordinatorShort | Self::CutCoordinatorLong)
+    }
+
+    /// The only event of its phase.
+    pub fn draw(self, shape: &Shape, rng: &mut Rng) -> Event {
+        let (lease, moment) = (shape.lease, Duration::from_millis(300));
+        let others: Vec<u16> = (1..=shape.nodes).filter(|node| Who::Node(*node) != shape.hub()).collect();
+        let node = *rng.pick(&others);
+        let (lasts, fault) = match self {
+            Self::KillNode => (lease * 4, Fault::Kill(vec![Who::Node(node)])),
+            Self::FreezeNode => (lease * 4, Fault::Freeze(Who::Node(node))),
+            Self::CutNode => (lease * 4, Fault::CutOff(vec![Who::Node(node)])),
+            Self::PowerLossNode => (lease * 4, Fault::PowerLoss(vec![Who::Node(node)], Kept::Some)),
+            Self::ReplaceNode => (lease * 4, Fault::Replace(node)),
+            Self::KillCoordinator => (lease * 3, Fault::Kill(vec![Who::Coordinator])),
+            Self::FreezeCoordinator => (lease * 3, Fault::Freeze(Who::Coordinator)),
+            Self::CutCoordinatorShort => (lease / 2, Fault::CutOff(vec![Who::Coordinator])),
+            Self::CutCoordinatorLong => (lease * 4, Fault::CutOff(vec![Who::Coordinator])),
+            Self::StopAll => (moment, Fault::Down { orderly: true, losses: Vec::new() }),
+            Self::KillAll => (moment, Fault::Down { orderly: false, losses: Vec::new() }),
+            Self::WitnessLostPrimaryAway => (lease * 4, Fault::WitnessLost(rng.next_u64())),
+            Self::StopLoseFolder | Self::KillLoseFolder => {
+                (moment, self.down(self == Self::StopLoseFolder, shape, rng, |_| Loss::Folder))
+            }
+            Self::DownLoseMember => {
+                let orderly = rng.chance(1, 2);
+                (moment, self.down(orderly, shape, rng, |rng| Loss::Files(one_of(rng, &MEMBERS))))
+            }
+            Self::DownLoseWitness => {
+                let orderly = rng.chance(1, 2);
+                (moment, self.down(orderly, shape, rng, |rng| Loss::Files(one_of(rng, &WITNESSES))))
+            }
+            Self::DownDamageMember => {
+                let orderly = rng.chance(1, 2);
+                (moment, self.down(orderly, shape, rng, |rng| Loss::Bytes(one_of(rng, &MEMBERS))))
+            }
+            Self::DownDamageWitness => {
+                let orderly = rng.chance(1, 2);
+                (moment, self.down(orderly, shape, rng, |rng| Loss::Bytes(one_of(rng, &WITNESSES))))
+            }
+        };
+        Event { at: Duration::from_millis(500), lasts, fault }
+    }
+
+    fn down(self, orderly: bool, shape: &Shape, rng: &mut Rng, mut loss: impl FnMut(&mut Rng) -> Loss) -> Fault {
+        let mut nodes: Vec<u16> = (1..=shape.nodes).collect();
+        let count = rng.between(1, u64::from(shape.faults));
+        let losses = (0..count).map(|_| {
+            let index = rng.below(nodes.len() as u64);
+            let node = nodes.remove(usize::try_from(index).expect("few"));
+            (node, loss(rng), rng.next_u64())
+        });
+        Fault::Down { orderly, losses: losses.collect() }
+    }
+}
+
+impl fmt::Display for Loss {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Folder => write!(f, "the folder is lost, and another node takes its place"),
+            Self::Files(ending) => write!(f, "*{ending} lost"),
+            Self::Bytes(ending) => write!(f, "eight bytes of a *{ending} damaged"),
+        }
+    }
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = KINDS.iter().find(|(_, kind, _)| kind == self).map_or("?", |(name, ..)| name);
+        f.write_str(name)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::campaign::plan::Plan;
+
+    #[test]
+    fn every_kind_has_a_name_and_keeps_to_the_promise() {
+        for (name, kind, rule) in KINDS {
+            assert_eq!((Kind::named(name), kind.to_string()), (Some(kind), name.to_owned()));
+            for seed in 0..200 {
+                let plan = Plan::only(seed, kind);
+                assert!(kind.fits(&plan.shape) && Kind::of(&plan.shape).contains(&kind) == rule.is_none(), "{plan}");
+                for event in plan.phases.iter().flatten() {
+                    if let Fault::Down { losses, .. } = &event.fault {
+                        let mut nodes: Vec<u16> = losses.iter().map(|(node, ..)| *node).collect();
+                        nodes.dedup();
+                        assert!(nodes.len() <= usize::from(plan.shape.faults), "{plan}");
+                    }
+                }
+            }
+        }
+    }
+}

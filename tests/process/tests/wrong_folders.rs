@@ -1,0 +1,84 @@
+//! Folders that are put where they do not belong, while everything is down: an older copy, a witness of another cluster.
+#![allow(missing_docs)]
+
+use std::fs;
+use std::path::Path;
+
+use kasha_process_tests::apart::{Apart, Size};
+
+const SIZE: Size = Size { nodes: 3, faults: 1, shards: 3, lease: "1s" };
+
+fn copy(from: &Path, to: &Path) {
+    fs::create_dir_all(to).unwrap();
+    for entry in fs::read_dir(from).unwrap() {
+        let (entry, target) = entry.map(|entry| (entry.path(), to.join(entry.file_name()))).unwrap();
+        if entry.is_dir() {
+            copy(&entry, &target);
+        } else {
+            fs::copy(&entry, &target).unwrap();
+        }
+    }
+}
+
+/// A copy of a folder is not the folder: what was promised after it was made is not in it. The cluster must lose nothing
+/// by it, whatever becomes of that node.
+#[test]
+#[ignore = "an older copy is not noticed yet: within its lease its primary goes on from there, and loses what came after"]
+fn a_folder_of_an_older_copy_is_put_back() {
+    let mut cluster = Apart::start("older", SIZE);
+    let mut told = cluster.fill("first", 20);
+    let (data, older) = (cluster.data(3), cluster.data(3).with_extension("older"));
+    copy(&data, &older);
+    told.extend(cluster.fill("second", 20));
+    cluster.kill(3);
+    fs::remove_dir_all(&data).unwrap();
+    fs::rename(&older, &data).unwrap();
+    cluster.start_node(3);
+    cluster.serves_all(&told);
+}
+
+/// The copy counts as many starts as the process that was killed: nobody can tell one from the other.
+#[test]
+#[ignore = "an older copy is not noticed yet: this one is taken for the process that was killed, and its shards wait for ever"]
+fn a_folder_of_an_older_copy_that_counts_the_same_start_is_put_back() {
+    let mut cluster = Apart::start("older-start", SIZE);
+    let mut told = cluster.fill("first", 20);
+    cluster.stop_all();
+    let (data, older) = (cluster.data(3), cluster.data(3).with_extension("older"));
+    copy(&data, &older);
+    cluster.start_all();
+    cluster.serves_all(&told);
+    told.extend(cluster.fill("second", 20));
+    cluster.kill(3);
+    fs::remove_dir_all(&data).unwrap();
+    fs::rename(&older, &data).unwrap();
+    cluster.start_node(3);
+    cluster.serves_all(&told);
+}
+
+/// Each file says whose it is: the node does not start, and the cluster is as it was once its own files are back.
+#[test]
+fn a_witness_of_another_cluster_is_refused() {
+    let (mut cluster, other) = (Apart::start("ours", SIZE), Apart::start("theirs", SIZE));
+    let told = cluster.fill("ours", 20);
+    let _ = other.fill("theirs", 20);
+    cluster.stop_all();
+    let (data, kept) = (cluster.data(2), cluster.data(2).with_extension("kept"));
+    copy(&data, &kept);
+    take_witnesses(&cluster, &other, 2);
+    cluster.start_coordinator();
+    cluster.refuses_node(2, &["the witness file belongs to cluster-", "K0105"]);
+    fs::remove_dir_all(&data).unwrap();
+    fs::rename(&kept, &data).unwrap();
+    cluster.start_all();
+    cluster.serves_all(&told);
+}
+
+/// Another cluster's witness files in the place of ours, under the names that ours had.
+fn take_witnesses(cluster: &Apart, other: &Apart, node: u16) {
+    for file in cluster.files(node, None, &[".slots", ".mode"]) {
+        let same = other.data(node).join(file.strip_prefix(cluster.data(node)).unwrap());
+        assert!(same.exists(), "the clusters are alike: {}", same.display());
+        fs::copy(same, file).unwrap();
+    }
+}
