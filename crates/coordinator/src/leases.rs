@@ -7,13 +7,18 @@
 //! in one lease period, so that recoveries do not starve the rest. One that other nodes hear is only cut off from us: it
 //! has some leases more, for its updates go on, and its reads need no lease. Who was lost must speak for a full lease
 //! without a gap before it is taken back, and longer if that happens again and again.
+//!
+//! Whoever hears nobody is cut off itself (R7.8): a node's silence counts only up to the moment at which another node
+//! spoke to us, and a silence of all together counts against nobody. Nodes of our own process are no witnesses.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
 use kasha_types::planted::{self, Bug};
 use kasha_types::probe::{Probe, hit};
 use kasha_types::{CoreId, NodeId, Tick};
+
+use crate::CoordinatorOptions;
 
 /// Leases that a silent node has, besides its own, while other nodes hear it.
 const VOUCHED_LEASES: u32 = 3;
@@ -39,6 +44,8 @@ struct CoreLease {
 struct NodeLease {
     cores: Vec<CoreLease>,
     lost: bool,
+    /// It was lost because we heard nobody (R7.8): that does not delay its way back.
+    excused: bool,
     /// How often this process was lost lately, and when it was taken back last.
     losses: u32,
     back_at: Tick,
@@ -60,6 +67,14 @@ pub(crate) enum Assume {
 pub(crate) struct NodeLeases {
     lease: Duration,
     drift: Duration,
+    /// Nodes of our own process: whatever cuts us off cuts them off too.
+    own: BTreeSet<NodeId>,
+    /// For so long we hear nobody before we go on with a node of our own, if at most so many others are silent.
+    alone: (Duration, usize),
+    /// When a node of another process last spoke to us; at first, when we began.
+    contact: Tick,
+    /// When one spoke after a silence of all.
+    heard_again: Option<Tick>,
     nodes: BTreeMap<NodeId, NodeLease>,
     /// More than half seemed lost: nobody is declared before this.
     distrust_until: Option<Tick>,
@@ -68,8 +83,19 @@ pub(crate) struct NodeLeases {
 }
 
 impl NodeLeases {
-    pub(crate) fn new(lease: Duration, drift: Duration) -> Self {
-        Self { lease, drift, nodes: BTreeMap::new(), distrust_until: None, declared: VecDeque::new() }
+    pub(crate) fn new(options: &CoordinatorOptions, now: Tick) -> Self {
+        let alone = options.node_lease * options.alone_leases;
+        Self {
+            lease: options.node_lease,
+            drift: options.drift_bound,
+            own: options.own_nodes.clone(),
+            alone: (alone, usize::from(options.faults)),
+            contact: now,
+            heard_again: None,
+            nodes: BTreeMap::new(),
+            distrust_until: None,
+            declared: VecDeque::new(),
+        }
     }
 
     fn full(&self) -> Duration {
@@ -86,7 +112,8 @@ impl NodeLeases {
         };
         let core = CoreLease { heard, spoke: None, since: heard, expires };
         let lost = assume == Assume::Lost;
-        let lease = NodeLease { cores: vec![core; cores], lost, losses: u32::from(lost), back_at: now };
+        let cores = vec![core; cores];
+        let lease = NodeLease { cores, lost, excused: false, losses: u32::from(lost), back_at: now };
         self.nodes.insert(node, lease);
     }
 
@@ -100,6 +127,9 @@ impl NodeLeases {
 
     /// A core spoke.
     pub(crate) fn hear(&mut self, now: Tick, core: CoreId) {
+        if !self.own.contains(&core.node) {
+            self.note_contact(now);
+        }
         let full = self.full();
         let lease = self.nodes.get_mut(&core.node).expect("registered first");
         let core = &mut lease.cores[usize::from(core.core)];
@@ -107,6 +137,56 @@ impl NodeLeases {
             core.since = Some(now);
         }
         (core.heard, core.spoke) = (Some(now), Some(now));
+    }
+
+    /// A node of another process speaks. If nobody did for half a lease, which is four heartbeats, that was our own silence:
+    /// it counts against nobody, and delays nobody's way back (R7.8).
+    fn note_contact(&mut self, now: Tick) {
+        let gap = now.since(self.contact);
+        if gap > self.lease / 2 && !planted::is_on(Bug::HeardAgainJudgedAtOnce) {
+            hit(Probe::OwnSilence);
+            let (full, contact) = (self.full(), self.contact);
+            for core in self.nodes.values_mut().filter(|lease| lease.lost).flat_map(|lease| &mut lease.cores) {
+                if core.heard.is_some_and(|heard| heard.after(full) > contact) {
+                    (core.heard, core.since) = (Some(now), core.since.map(|since| since.after(gap).min(now)));
+                }
+            }
+            self.extend_all(now);
+            self.heard_again = Some(now);
+        }
+        self.contact = now;
+    }
+
+    /// Whether what others say of silent nodes tells of our own silence (R7.8): nobody has spoken for half a lease, or one
+    /// speaks again since less than `patience`.
+    pub(crate) fn is_cut_off(&self, now: Tick, patience: Duration) -> bool {
+        self.is_deaf(now) || self.heard_again.is_some_and(|then| now.since(then) < patience)
+    }
+
+    /// Whether there are nodes of other processes, and none of them speaks.
+    fn is_deaf(&self, now: Tick) -> bool {
+        let has_others = self.nodes.keys().any(|node| !self.own.contains(node));
+        has_others && now.since(self.contact) > self.lease / 2
+    }
+
+    /// Until when silence of a node is proven: a node of another process spoke then.
+    fn witnessed_until(&self, now: Tick, node: NodeId) -> Option<Tick> {
+        let mut others = self.nodes.iter().filter(|(other, _)| !self.own.contains(other)).peekable();
+        if others.peek().is_none() || self.goes_on_alone(now) || planted::is_on(Bug::SilenceOfOnesOwnCounts) {
+            return Some(now);
+        }
+        others.filter(|&(&other, _)| other != node).flat_map(|(_, lease)| &lease.cores).filter_map(|core| core.spoke).max()
+    }
+
+    /// Whether nobody was heard for so long that a node of our own goes on, and there are no more silent nodes than the
+    /// shards survive.
+    fn goes_on_alone(&self, now: Tick) -> bool {
+        let (patience, faults) = self.alone;
+        let is_own = |node: &NodeId| self.own.contains(node);
+        let alive = || self.nodes.iter().filter(|(_, lease)| !lease.lost).map(|(node, _)| node);
+        now.since(self.contact) >= patience
+            && alive().filter(|node| !is_own(node)).count() <= faults
+            && alive().any(|&node| is_own(&node) && !self.any_silent(now, node))
     }
 
     /// Whether the core speaks at this very moment.
@@ -118,7 +198,7 @@ impl NodeLeases {
     /// Whether a lost node can be taken back: all of its cores have spoken for long enough.
     pub(crate) fn has_returned(&self, now: Tick, node: NodeId) -> bool {
         let Some(lease) = self.nodes.get(&node).filter(|lease| lease.lost) else { return false };
-        let wanted = self.full() * (1 << lease.losses.saturating_sub(1));
+        let wanted = if lease.excused { Duration::ZERO } else { self.full() * (1 << lease.losses.saturating_sub(1)) };
         let steady = |core: &CoreLease| core.since.is_some_and(|since| since.after(wanted) <= now);
         !self.any_silent(now, node) && lease.cores.iter().all(steady)
     }
@@ -126,7 +206,7 @@ impl NodeLeases {
     /// The lost node is alive again. Its cores have no lease yet.
     pub(crate) fn take_back(&mut self, now: Tick, node: NodeId) {
         let lease = self.nodes.get_mut(&node).expect("registered first");
-        (lease.lost, lease.back_at) = (false, now);
+        (lease.lost, lease.excused, lease.back_at) = (false, false, now);
     }
 
     /// Grants the core that just spoke a lease and returns its term in milliseconds as the core counts it; 0: none,
@@ -165,14 +245,24 @@ impl NodeLeases {
         self.nodes[&node].cores.iter().all(|core| core.expires.after(grace) <= now)
     }
 
+    /// The nodes that are silent and hold no lease, as far as others prove it.
+    fn lapsed(&self, now: Tick) -> impl Iterator<Item = NodeId> + '_ {
+        let alive = self.nodes.iter().filter(|(_, lease)| !lease.lost).map(|(&node, _)| node);
+        alive.filter(move |&node| {
+            let silent = !self.may_hold_lease(now, node) && self.any_silent(now, node);
+            silent && self.witnessed_until(now, node).is_some_and(|until| self.any_silent(until, node))
+        })
+    }
+
+    /// Whether there is somebody to judge.
+    pub(crate) fn any_lapsed(&self, now: Tick) -> bool {
+        self.lapsed(now).next().is_some()
+    }
+
     /// The nodes to declare lost now; they are marked so. `is_vouched_for`: other nodes hear it.
     pub(crate) fn judge(&mut self, now: Tick, is_vouched_for: impl Fn(NodeId) -> bool) -> Vec<NodeId> {
         let alive = self.nodes.values().filter(|lease| !lease.lost).count();
-        let mut lapsed: Vec<NodeId> = (self.nodes.iter())
-            .filter(|(_, lease)| !lease.lost)
-            .map(|(&node, _)| node)
-            .filter(|&node| !self.may_hold_lease(now, node) && self.any_silent(now, node))
-            .collect();
+        let mut lapsed: Vec<NodeId> = self.lapsed(now).collect();
         if lapsed.len() * 2 > alive {
             let until = *self.distrust_until.get_or_insert(now.after(self.lease));
             if now < until {
@@ -195,11 +285,16 @@ impl NodeLeases {
         let at_once = (self.nodes.len() / 2).max(1);
         lapsed.truncate(at_once.saturating_sub(self.declared.len()));
         let steady = self.full() * STEADY_LEASES;
+        let excused = self.goes_on_alone(now);
+        if excused && !lapsed.is_empty() {
+            hit(Probe::WentOnAlone);
+        }
         for node in &lapsed {
             self.declared.push_back(now);
             let lease = self.nodes.get_mut(node).expect("just listed");
             let before = if now.since(lease.back_at) > steady { 0 } else { lease.losses };
-            (lease.lost, lease.losses) = (true, (before + 1).min(LOSSES_MAX));
+            (lease.lost, lease.excused) = (true, excused);
+            lease.losses = if excused { before } else { (before + 1).min(LOSSES_MAX) };
             // It begins anew: what it said before it was lost does not help it back.
             lease.cores.iter_mut().for_each(|core| core.since = core.since.and(Some(now)));
         }
@@ -223,7 +318,10 @@ mod tests {
     }
 
     fn with_nodes(nodes: u16, cores: usize) -> NodeLeases {
-        let mut leases = NodeLeases::new(LEASE, DRIFT);
+        let address = std::net::SocketAddr::from(([127, 0, 0, 1], 1));
+        let mut options = CoordinatorOptions::new(kasha_types::ClusterId(1), nodes, 1, 0, address);
+        (options.node_lease, options.drift_bound) = (LEASE, DRIFT);
+        let mut leases = NodeLeases::new(&options, at(0));
         for node in 1..=nodes {
             leases.register(at(0), NodeId(node), cores, Assume::Fresh);
             for number in 0..cores {
@@ -249,8 +347,10 @@ mod tests {
             }
         }
         assert_eq!(beat(&mut leases, at(1050), core(1, 0)), 0, "its other core is silent");
-        for id in [core(2, 0), core(2, 1), core(3, 0), core(3, 1)] {
-            beat(&mut leases, at(1800), id);
+        for millis in [1500, 2000] {
+            for id in [core(2, 0), core(2, 1), core(3, 0), core(3, 1)] {
+                beat(&mut leases, at(millis), id);
+            }
         }
         assert_eq!(leases.judge(at(2049), |_| false), vec![], "F1: core 0 was granted a lease at 1000");
         assert_eq!(leases.judge(at(2050), |_| false), vec![NodeId(1)]);
@@ -259,9 +359,9 @@ mod tests {
         assert!(!leases.has_returned(at(2060), NodeId(1)), "its other core is silent still");
         leases.hear(at(2070), core(1, 1));
         assert!(!leases.has_returned(at(2070), NodeId(1)), "it has only begun to speak");
-        for id in [core(1, 0), core(1, 1)] {
-            leases.hear(at(3000), id);
-            leases.hear(at(3121), id);
+        for millis in [2500, 3000, 3121] {
+            leases.hear(at(millis), core(1, 0));
+            leases.hear(at(millis), core(1, 1));
         }
         assert!(leases.has_returned(at(3121), NodeId(1)));
     }
@@ -308,8 +408,10 @@ mod tests {
     #[test]
     fn a_core_that_speaks_again_in_time_saves_its_node() {
         let mut leases = with_nodes(3, 2);
-        for id in [core(1, 0), core(2, 0), core(2, 1), core(3, 0), core(3, 1)] {
-            beat(&mut leases, at(900), id);
+        for millis in [450, 900] {
+            for id in [core(1, 0), core(2, 0), core(2, 1), core(3, 0), core(3, 1)] {
+                beat(&mut leases, at(millis), id);
+            }
         }
         assert_eq!(beat(&mut leases, at(1100), core(1, 0)), 0);
         assert_eq!(beat(&mut leases, at(1200), core(1, 1)), 950);
@@ -329,17 +431,26 @@ mod tests {
 
     #[test]
     fn losses_are_capped_in_each_lease_period() {
-        let mut leases = with_nodes(5, 1);
-        assert_eq!(leases.judge(at(1050), |_| false), vec![]);
-        assert_eq!(leases.judge(at(2050), |_| false), vec![NodeId(1), NodeId(2)]);
-        assert_eq!(leases.judge(at(2060), |_| false), vec![]);
-        assert_eq!(leases.judge(at(3050), |_| false), vec![NodeId(3), NodeId(4)]);
+        let mut leases = with_nodes(6, 1);
+        let mut now = 0;
+        let mut judge_at = |leases: &mut NodeLeases, millis| {
+            while now < millis {
+                now += 50;
+                beat(leases, at(now), core(6, 0));
+            }
+            leases.judge(at(now), |_| false)
+        };
+        assert_eq!(judge_at(&mut leases, 1050), vec![], "five of six at once: waits one more lease");
+        assert_eq!(judge_at(&mut leases, 2050), vec![NodeId(1), NodeId(2), NodeId(3)]);
+        assert_eq!(judge_at(&mut leases, 2100), vec![]);
+        assert_eq!(judge_at(&mut leases, 3050), vec![NodeId(4), NodeId(5)]);
     }
 
     #[test]
     fn a_stall_of_our_own_proves_nothing() {
         let mut leases = with_nodes(2, 1);
         leases.extend_all(at(9000));
+        leases.hear(at(10_049), core(2, 0));
         assert_eq!(leases.judge(at(10_049), |_| false), vec![]);
     }
 }

@@ -118,6 +118,7 @@ fn the_core_that_leads_the_shard_must_speak() {
     world.run(900);
     while is_alive(&world, 2) {
         world.tick(100);
+        (0..2).for_each(|core| _ = world.beat(3, core, Vec::new())); // R7.8: somebody must be heard
     }
     world.beat(1, 1, Vec::new());
     assert_eq!(world.members(0), [(1, Complete), (2, Complete)], "core 0 leads it");
