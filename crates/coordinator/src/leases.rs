@@ -8,8 +8,8 @@
 //! has some leases more, for its updates go on, and its reads need no lease. Who was lost must speak for a full lease
 //! without a gap before it is taken back, and longer if that happens again and again.
 //!
-//! Whoever hears nobody is cut off itself (R7.8): a node's silence counts only up to the moment at which another node
-//! spoke to us, and a silence of all together counts against nobody. Nodes of our own process are no witnesses.
+//! Whoever hears nobody is cut off itself (R7.8): a silence counts only where another node and we heard each other for a
+//! full lease of it. Nodes of our own process are no witnesses.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
@@ -34,6 +34,8 @@ struct CoreLease {
     heard: Option<Tick>,
     /// When it last spoke to this process.
     spoke: Option<Tick>,
+    /// From when to when it and we heard each other without a gap of half a lease.
+    met: Option<(Tick, Tick)>,
     /// Since when it has spoken without a gap of a lease.
     since: Option<Tick>,
     /// Until when it may hold a lease, by our count.
@@ -71,10 +73,8 @@ pub(crate) struct NodeLeases {
     own: BTreeSet<NodeId>,
     /// For so long we hear nobody before we go on with a node of our own, if at most so many others are silent.
     alone: (Duration, usize),
-    /// When a node of another process last spoke to us; at first, when we began.
+    /// When a node of another process, that hears us, last spoke to us; at first, when we began.
     contact: Tick,
-    /// When one spoke after a silence of all.
-    heard_again: Option<Tick>,
     nodes: BTreeMap<NodeId, NodeLease>,
     /// More than half seemed lost: nobody is declared before this.
     distrust_until: Option<Tick>,
@@ -91,7 +91,6 @@ impl NodeLeases {
             own: options.own_nodes.clone(),
             alone: (alone, usize::from(options.faults)),
             contact: now,
-            heard_again: None,
             nodes: BTreeMap::new(),
             distrust_until: None,
             declared: VecDeque::new(),
@@ -110,7 +109,7 @@ impl NodeLeases {
             Assume::Leased(term) => (Some(now), now.after(term)),
             Assume::Lost => (None, now),
         };
-        let core = CoreLease { heard, spoke: None, since: heard, expires };
+        let core = CoreLease { heard, spoke: None, met: None, since: heard, expires };
         let lost = assume == Assume::Lost;
         let cores = vec![core; cores];
         let lease = NodeLease { cores, lost, excused: false, losses: u32::from(lost), back_at: now };
@@ -125,9 +124,12 @@ impl NodeLeases {
         self.nodes.get(&node).is_some_and(|lease| lease.cores.iter().any(|core| self.is_silent(now, core)))
     }
 
-    /// A core spoke.
-    pub(crate) fn hear(&mut self, now: Tick, core: CoreId) {
-        if !self.own.contains(&core.node) {
+    /// A core spoke, which got no answer of ours for so long. If that is more than half a lease, our words may reach nobody:
+    /// then it is no witness against others (R7.8).
+    pub(crate) fn hear(&mut self, now: Tick, core: CoreId, unanswered: Duration) {
+        let gap_max = self.lease / 2;
+        let hears_us = unanswered <= gap_max;
+        if hears_us && !self.own.contains(&core.node) {
             self.note_contact(now);
         }
         let full = self.full();
@@ -137,6 +139,8 @@ impl NodeLeases {
             core.since = Some(now);
         }
         (core.heard, core.spoke) = (Some(now), Some(now));
+        let since = core.met.filter(|&(_, last)| now.since(last) <= gap_max).map_or(now, |(since, _)| since);
+        core.met = if hears_us { Some((since, now)) } else { core.met };
     }
 
     /// A node of another process speaks. If nobody did for half a lease, which is four heartbeats, that was our own silence:
@@ -152,30 +156,38 @@ impl NodeLeases {
                 }
             }
             self.extend_all(now);
-            self.heard_again = Some(now);
         }
         self.contact = now;
     }
 
-    /// Whether what others say of silent nodes tells of our own silence (R7.8): nobody has spoken for half a lease, or one
-    /// speaks again since less than `patience`.
-    pub(crate) fn is_cut_off(&self, now: Tick, patience: Duration) -> bool {
-        self.is_deaf(now) || self.heard_again.is_some_and(|then| now.since(then) < patience)
+    /// The cores of other processes that can be witnesses of silence, if there are any; from when to when each was.
+    fn witnesses(&self) -> impl Iterator<Item = (NodeId, Option<(Tick, Tick)>)> + '_ {
+        let others = self.nodes.iter().filter(|(node, _)| !self.own.contains(node));
+        others.flat_map(|(&node, lease)| lease.cores.iter().map(move |core| (node, core.met)))
     }
 
-    /// Whether there are nodes of other processes, and none of them speaks.
-    fn is_deaf(&self, now: Tick) -> bool {
-        let has_others = self.nodes.keys().any(|node| !self.own.contains(node));
-        has_others && now.since(self.contact) > self.lease / 2
+    /// Whether what nodes say of each other may tell of a silence of ours (R7.8): we and another process have not heard
+    /// each other without a gap for so long.
+    pub(crate) fn was_cut_off(&self, now: Tick, patience: Duration) -> bool {
+        let is_steady = |(since, last): (Tick, Tick)| now.since(last) <= self.lease / 2 && now.since(since) >= patience;
+        self.witnesses().next().is_some() && !self.witnesses().any(|(_, met)| met.is_some_and(is_steady))
     }
 
-    /// Until when silence of a node is proven: a node of another process spoke then.
-    fn witnessed_until(&self, now: Tick, node: NodeId) -> Option<Tick> {
-        let mut others = self.nodes.iter().filter(|(other, _)| !self.own.contains(other)).peekable();
-        if others.peek().is_none() || self.goes_on_alone(now) || planted::is_on(Bug::SilenceOfOnesOwnCounts) {
-            return Some(now);
+    /// Whether the node is silent, and not we: for a full lease of its silence we and another node heard each other.
+    fn is_proven_silent(&self, now: Tick, node: NodeId) -> bool {
+        if self.witnesses().next().is_none() || self.goes_on_alone(now) || planted::is_on(Bug::SilenceOfOnesOwnCounts) {
+            return self.any_silent(now, node);
         }
-        others.filter(|&(&other, _)| other != node).flat_map(|(_, lease)| &lease.cores).filter_map(|core| core.spoke).max()
+        let full = self.full();
+        self.nodes[&node].cores.iter().any(|core| {
+            let silent_since = core.heard.unwrap_or(Tick(0));
+            let proves = |(since, last): (Tick, Tick)| {
+                let begin = if planted::is_on(Bug::HeardAgainJudgedAtOnce) { Tick(0) } else { since };
+                // Of this moment, so that it also counts whom the witness hears.
+                last.since(begin.max(silent_since)) >= full && now.since(last) <= self.lease / 2
+            };
+            self.witnesses().any(|(other, met)| other != node && met.is_some_and(proves))
+        })
     }
 
     /// Whether nobody was heard for so long that a node of our own goes on, and there are no more silent nodes than the
@@ -249,8 +261,7 @@ impl NodeLeases {
     fn lapsed(&self, now: Tick) -> impl Iterator<Item = NodeId> + '_ {
         let alive = self.nodes.iter().filter(|(_, lease)| !lease.lost).map(|(&node, _)| node);
         alive.filter(move |&node| {
-            let silent = !self.may_hold_lease(now, node) && self.any_silent(now, node);
-            silent && self.witnessed_until(now, node).is_some_and(|until| self.any_silent(until, node))
+            !self.may_hold_lease(now, node) && self.any_silent(now, node) && self.is_proven_silent(now, node)
         })
     }
 
@@ -326,7 +337,7 @@ mod tests {
             leases.register(at(0), NodeId(node), cores, Assume::Fresh);
             for number in 0..cores {
                 let id = core(node, u8::try_from(number).expect("few"));
-                leases.hear(at(0), id);
+                leases.hear(at(0), id, Duration::ZERO);
                 assert_eq!(leases.grant(at(0), id), 950);
             }
         }
@@ -334,7 +345,7 @@ mod tests {
     }
 
     fn beat(leases: &mut NodeLeases, now: Tick, id: CoreId) -> u64 {
-        leases.hear(now, id);
+        leases.hear(now, id, Duration::ZERO);
         leases.grant(now, id)
     }
 
@@ -355,13 +366,13 @@ mod tests {
         assert_eq!(leases.judge(at(2049), |_| false), vec![], "F1: core 0 was granted a lease at 1000");
         assert_eq!(leases.judge(at(2050), |_| false), vec![NodeId(1)]);
         assert_eq!(leases.judge(at(2051), |_| false), vec![], "declared once");
-        leases.hear(at(2060), core(1, 0));
+        leases.hear(at(2060), core(1, 0), Duration::ZERO);
         assert!(!leases.has_returned(at(2060), NodeId(1)), "its other core is silent still");
-        leases.hear(at(2070), core(1, 1));
+        leases.hear(at(2070), core(1, 1), Duration::ZERO);
         assert!(!leases.has_returned(at(2070), NodeId(1)), "it has only begun to speak");
         for millis in [2500, 3000, 3121] {
-            leases.hear(at(millis), core(1, 0));
-            leases.hear(at(millis), core(1, 1));
+            leases.hear(at(millis), core(1, 0), Duration::ZERO);
+            leases.hear(at(millis), core(1, 1), Duration::ZERO);
         }
         assert!(leases.has_returned(at(3121), NodeId(1)));
     }
@@ -397,7 +408,7 @@ mod tests {
             while !leases.has_returned(at(now), NodeId(1)) {
                 now += 50;
                 others(&mut leases, now);
-                leases.hear(at(now), core(1, 0));
+                leases.hear(at(now), core(1, 0), Duration::ZERO);
             }
             leases.take_back(at(now), NodeId(1));
             waits.push(now - lost);
@@ -450,7 +461,7 @@ mod tests {
     fn a_stall_of_our_own_proves_nothing() {
         let mut leases = with_nodes(2, 1);
         leases.extend_all(at(9000));
-        leases.hear(at(10_049), core(2, 0));
+        leases.hear(at(10_049), core(2, 0), Duration::ZERO);
         assert_eq!(leases.judge(at(10_049), |_| false), vec![]);
     }
 }

@@ -25,8 +25,8 @@ use crate::tables::{self, TableWaiters};
 use crate::time::ClusterClock;
 use crate::{Command, CoordinatorOptions, StartError, State, placement, repair};
 
-/// After a silence of our own nobody's complaint of silence counts for so many leases: it is about the two before, and who
-/// was cut off with us needs another one to be there again.
+/// A complaint of silence counts if somebody was heard without a gap for so many leases: it is about the last two, and who
+/// was cut off with us needs another one to be there again (R7.8).
 const COMPLAINT_LEASES: u32 = 3;
 
 /// A core that speaks to us.
@@ -239,7 +239,7 @@ impl Coordinator {
         let is_deaf = self.note_link(now, from, heartbeat);
         if !is_deaf {
             let was_silent = self.leases.any_silent(now, node);
-            self.leases.hear(now, heartbeat.core);
+            self.leases.hear(now, heartbeat.core, heartbeat.sent.since(heartbeat.answered));
             self.changed |= was_silent && !self.leases.any_silent(now, node);
             if self.leases.has_returned(now, node) {
                 self.commit(&seen(heartbeat));
@@ -347,7 +347,7 @@ impl Coordinator {
     fn on_report(&mut self, now: Tick, from: NodeId, have: ConfigVersion, report: Report) {
         // Who complains of a silence that was ours may have shared it (R7.8).
         let complains = matches!(report, Report::Unanswered { .. } | Report::Stuck { .. });
-        if complains && self.leases.is_cut_off(now, self.node_lease * COMPLAINT_LEASES) {
+        if complains && self.leases.was_cut_off(now, self.node_lease * COMPLAINT_LEASES) {
             return hit(Probe::ComplaintVoid);
         }
         let sight = self.sight(now);

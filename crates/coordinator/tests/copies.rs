@@ -16,7 +16,7 @@ fn settled(options: kasha_coordinator::CoordinatorOptions, cores: u8) -> World {
     let nodes = options.nodes;
     let mut world = World::new(options);
     (1..=nodes).for_each(|id| world.add_node(id, cores));
-    world.run(1500);
+    world.run(4500);
     assert!(world.config().shards.iter().all(|shard| shard.phase == Serving));
     world.reporting = false;
     world
