@@ -10,6 +10,7 @@ use clap::Args;
 use kasha_node::{Answers, ExactlyOnce};
 use kasha_replication::Pace;
 use kasha_runtime::FrameFaults;
+use kasha_types::NodeId;
 use kasha_wire::Durability;
 
 use crate::host::{ClusterSpec, Injected, NodeSpec, RunningNode, abort_on_panic, limits, memory_bytes, wait_and_stop};
@@ -98,6 +99,7 @@ pub fn internal_node(arguments: &InternalNodeArguments) -> Result<()> {
             faults: arguments.faults,
             durability: arguments.durability,
             min_backups: None,
+            own_nodes: [NodeId(arguments.node)].into(),
         }),
         memory_bytes: memory_bytes(arguments.memory_mib)?,
         lease: arguments.lease,

@@ -1,5 +1,6 @@
 //! Hosting one node in this process: its folder, its loops, and the coordinator if it lives here.
 
+use std::collections::BTreeSet;
 use std::io::Write;
 use std::net::{SocketAddr, TcpListener};
 use std::path::PathBuf;
@@ -54,6 +55,8 @@ pub struct ClusterSpec {
     pub faults: u8,
     pub durability: Durability,
     pub min_backups: Option<u8>,
+    /// The nodes whose cores run in the coordinator's process.
+    pub own_nodes: BTreeSet<NodeId>,
 }
 
 /// Delays, faults and modes that no server configuration reaches.
@@ -208,6 +211,7 @@ impl RunningNode {
             min_backups: hosts.min_backups.unwrap_or(hosts.faults),
             node_lease: spec.lease,
             drift_bound: spec.lease / 20,
+            own_nodes: hosts.own_nodes.clone(),
             seed: random_u64(),
             ..CoordinatorOptions::new(cluster, hosts.nodes, hosts.shards, hosts.faults, spec.coordinator)
         };

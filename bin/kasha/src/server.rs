@@ -8,6 +8,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, anyhow, bail};
 use clap::Args;
 use kasha_bench::say;
+use kasha_types::NodeId;
 use serde::Deserialize;
 
 use crate::host::{
@@ -145,6 +146,7 @@ fn spec(arguments: &ServerArguments) -> Result<NodeSpec> {
             faults: arguments.faults.or(file.faults).unwrap_or(1),
             durability: crate::start::parse_durability(durability).map_err(anyhow::Error::msg)?,
             min_backups: arguments.min_backups.or(file.min_backups),
+            own_nodes: (!listen.is_empty()).then_some(NodeId(node)).into_iter().collect(),
         })
     } else {
         None

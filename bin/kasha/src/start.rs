@@ -10,6 +10,7 @@ use anyhow::{Context, Result, bail};
 use clap::Args;
 use kasha_bench::say;
 use kasha_client::{Client, ClientOptions};
+use kasha_types::NodeId;
 use kasha_wire::{Durability, ShardPhase};
 
 use crate::host::{
@@ -98,6 +99,7 @@ pub fn run(arguments: &StartArguments) -> Result<()> {
             faults: arguments.faults,
             durability: arguments.durability,
             min_backups: None,
+            own_nodes: (1..=arguments.nodes).map(NodeId).collect(),
         });
         let spec = NodeSpec {
             node,

@@ -7,13 +7,18 @@
 //! in one lease period, so that recoveries do not starve the rest. One that other nodes hear is only cut off from us: it
 //! has some leases more, for its updates go on, and its reads need no lease. Who was lost must speak for a full lease
 //! without a gap before it is taken back, and longer if that happens again and again.
+//!
+//! Whoever hears nobody is cut off itself (R7.8): a silence counts only where another node and we heard each other for a
+//! full lease of it. Nodes of our own process are no witnesses.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
 use kasha_types::planted::{self, Bug};
 use kasha_types::probe::{Probe, hit};
 use kasha_types::{CoreId, NodeId, Tick};
+
+use crate::CoordinatorOptions;
 
 /// Leases that a silent node has, besides its own, while other nodes hear it.
 const VOUCHED_LEASES: u32 = 3;
@@ -29,6 +34,8 @@ struct CoreLease {
     heard: Option<Tick>,
     /// When it last spoke to this process.
     spoke: Option<Tick>,
+    /// From when to when it and we heard each other without a gap of half a lease.
+    met: Option<(Tick, Tick)>,
     /// Since when it has spoken without a gap of a lease.
     since: Option<Tick>,
     /// Until when it may hold a lease, by our count.
@@ -39,6 +46,8 @@ struct CoreLease {
 struct NodeLease {
     cores: Vec<CoreLease>,
     lost: bool,
+    /// It was lost because we heard nobody (R7.8): that does not delay its way back.
+    excused: bool,
     /// How often this process was lost lately, and when it was taken back last.
     losses: u32,
     back_at: Tick,
@@ -60,6 +69,12 @@ pub(crate) enum Assume {
 pub(crate) struct NodeLeases {
     lease: Duration,
     drift: Duration,
+    /// Nodes of our own process: whatever cuts us off cuts them off too.
+    own: BTreeSet<NodeId>,
+    /// For so long we hear nobody before we go on with a node of our own, if at most so many others are silent.
+    alone: (Duration, usize),
+    /// When a node of another process, that hears us, last spoke to us; at first, when we began.
+    contact: Tick,
     nodes: BTreeMap<NodeId, NodeLease>,
     /// More than half seemed lost: nobody is declared before this.
     distrust_until: Option<Tick>,
@@ -68,8 +83,18 @@ pub(crate) struct NodeLeases {
 }
 
 impl NodeLeases {
-    pub(crate) fn new(lease: Duration, drift: Duration) -> Self {
-        Self { lease, drift, nodes: BTreeMap::new(), distrust_until: None, declared: VecDeque::new() }
+    pub(crate) fn new(options: &CoordinatorOptions, now: Tick) -> Self {
+        let alone = options.node_lease * options.alone_leases;
+        Self {
+            lease: options.node_lease,
+            drift: options.drift_bound,
+            own: options.own_nodes.clone(),
+            alone: (alone, usize::from(options.faults)),
+            contact: now,
+            nodes: BTreeMap::new(),
+            distrust_until: None,
+            declared: VecDeque::new(),
+        }
     }
 
     fn full(&self) -> Duration {
@@ -84,9 +109,10 @@ impl NodeLeases {
             Assume::Leased(term) => (Some(now), now.after(term)),
             Assume::Lost => (None, now),
         };
-        let core = CoreLease { heard, spoke: None, since: heard, expires };
+        let core = CoreLease { heard, spoke: None, met: None, since: heard, expires };
         let lost = assume == Assume::Lost;
-        let lease = NodeLease { cores: vec![core; cores], lost, losses: u32::from(lost), back_at: now };
+        let cores = vec![core; cores];
+        let lease = NodeLease { cores, lost, excused: false, losses: u32::from(lost), back_at: now };
         self.nodes.insert(node, lease);
     }
 
@@ -98,8 +124,14 @@ impl NodeLeases {
         self.nodes.get(&node).is_some_and(|lease| lease.cores.iter().any(|core| self.is_silent(now, core)))
     }
 
-    /// A core spoke.
-    pub(crate) fn hear(&mut self, now: Tick, core: CoreId) {
+    /// A core spoke, which got no answer of ours for so long. If that is more than half a lease, our words may reach nobody:
+    /// then it is no witness against others (R7.8).
+    pub(crate) fn hear(&mut self, now: Tick, core: CoreId, unanswered: Duration) {
+        let gap_max = self.lease / 2;
+        let hears_us = unanswered <= gap_max;
+        if hears_us && !self.own.contains(&core.node) {
+            self.note_contact(now);
+        }
         let full = self.full();
         let lease = self.nodes.get_mut(&core.node).expect("registered first");
         let core = &mut lease.cores[usize::from(core.core)];
@@ -107,6 +139,66 @@ impl NodeLeases {
             core.since = Some(now);
         }
         (core.heard, core.spoke) = (Some(now), Some(now));
+        let since = core.met.filter(|&(_, last)| now.since(last) <= gap_max).map_or(now, |(since, _)| since);
+        core.met = if hears_us { Some((since, now)) } else { core.met };
+    }
+
+    /// A node of another process speaks. If nobody did for half a lease, which is four heartbeats, that was our own silence:
+    /// it counts against nobody, and delays nobody's way back (R7.8).
+    fn note_contact(&mut self, now: Tick) {
+        let gap = now.since(self.contact);
+        if gap > self.lease / 2 && !planted::is_on(Bug::HeardAgainJudgedAtOnce) {
+            hit(Probe::OwnSilence);
+            let (full, contact) = (self.full(), self.contact);
+            for core in self.nodes.values_mut().filter(|lease| lease.lost).flat_map(|lease| &mut lease.cores) {
+                if core.heard.is_some_and(|heard| heard.after(full) > contact) {
+                    (core.heard, core.since) = (Some(now), core.since.map(|since| since.after(gap).min(now)));
+                }
+            }
+            self.extend_all(now);
+        }
+        self.contact = now;
+    }
+
+    /// The cores of other processes that can be witnesses of silence, if there are any; from when to when each was.
+    fn witnesses(&self) -> impl Iterator<Item = (NodeId, Option<(Tick, Tick)>)> + '_ {
+        let others = self.nodes.iter().filter(|(node, _)| !self.own.contains(node));
+        others.flat_map(|(&node, lease)| lease.cores.iter().map(move |core| (node, core.met)))
+    }
+
+    /// Whether what nodes say of each other may tell of a silence of ours (R7.8): we and another process have not heard
+    /// each other without a gap for so long.
+    pub(crate) fn was_cut_off(&self, now: Tick, patience: Duration) -> bool {
+        let is_steady = |(since, last): (Tick, Tick)| now.since(last) <= self.lease / 2 && now.since(since) >= patience;
+        self.witnesses().next().is_some() && !self.witnesses().any(|(_, met)| met.is_some_and(is_steady))
+    }
+
+    /// Whether the node is silent, and not we: for a full lease of its silence we and another node heard each other.
+    fn is_proven_silent(&self, now: Tick, node: NodeId) -> bool {
+        if self.witnesses().next().is_none() || self.goes_on_alone(now) || planted::is_on(Bug::SilenceOfOnesOwnCounts) {
+            return self.any_silent(now, node);
+        }
+        let full = self.full();
+        self.nodes[&node].cores.iter().any(|core| {
+            let silent_since = core.heard.unwrap_or(Tick(0));
+            let proves = |(since, last): (Tick, Tick)| {
+                let begin = if planted::is_on(Bug::HeardAgainJudgedAtOnce) { Tick(0) } else { since };
+                // Of this moment, so that it also counts whom the witness hears.
+                last.since(begin.max(silent_since)) >= full && now.since(last) <= self.lease / 2
+            };
+            self.witnesses().any(|(other, met)| other != node && met.is_some_and(proves))
+        })
+    }
+
+    /// Whether nobody was heard for so long that a node of our own goes on, and there are no more silent nodes than the
+    /// shards survive.
+    fn goes_on_alone(&self, now: Tick) -> bool {
+        let (patience, faults) = self.alone;
+        let is_own = |node: &NodeId| self.own.contains(node);
+        let alive = || self.nodes.iter().filter(|(_, lease)| !lease.lost).map(|(node, _)| node);
+        now.since(self.contact) >= patience
+            && alive().filter(|node| !is_own(node)).count() <= faults
+            && alive().any(|&node| is_own(&node) && !self.any_silent(now, node))
     }
 
     /// Whether the core speaks at this very moment.
@@ -118,7 +210,7 @@ impl NodeLeases {
     /// Whether a lost node can be taken back: all of its cores have spoken for long enough.
     pub(crate) fn has_returned(&self, now: Tick, node: NodeId) -> bool {
         let Some(lease) = self.nodes.get(&node).filter(|lease| lease.lost) else { return false };
-        let wanted = self.full() * (1 << lease.losses.saturating_sub(1));
+        let wanted = if lease.excused { Duration::ZERO } else { self.full() * (1 << lease.losses.saturating_sub(1)) };
         let steady = |core: &CoreLease| core.since.is_some_and(|since| since.after(wanted) <= now);
         !self.any_silent(now, node) && lease.cores.iter().all(steady)
     }
@@ -126,7 +218,7 @@ impl NodeLeases {
     /// The lost node is alive again. Its cores have no lease yet.
     pub(crate) fn take_back(&mut self, now: Tick, node: NodeId) {
         let lease = self.nodes.get_mut(&node).expect("registered first");
-        (lease.lost, lease.back_at) = (false, now);
+        (lease.lost, lease.excused, lease.back_at) = (false, false, now);
     }
 
     /// Grants the core that just spoke a lease and returns its term in milliseconds as the core counts it; 0: none,
@@ -165,14 +257,23 @@ impl NodeLeases {
         self.nodes[&node].cores.iter().all(|core| core.expires.after(grace) <= now)
     }
 
+    /// The nodes that are silent and hold no lease, as far as others prove it.
+    fn lapsed(&self, now: Tick) -> impl Iterator<Item = NodeId> + '_ {
+        let alive = self.nodes.iter().filter(|(_, lease)| !lease.lost).map(|(&node, _)| node);
+        alive.filter(move |&node| {
+            !self.may_hold_lease(now, node) && self.any_silent(now, node) && self.is_proven_silent(now, node)
+        })
+    }
+
+    /// Whether there is somebody to judge.
+    pub(crate) fn any_lapsed(&self, now: Tick) -> bool {
+        self.lapsed(now).next().is_some()
+    }
+
     /// The nodes to declare lost now; they are marked so. `is_vouched_for`: other nodes hear it.
     pub(crate) fn judge(&mut self, now: Tick, is_vouched_for: impl Fn(NodeId) -> bool) -> Vec<NodeId> {
         let alive = self.nodes.values().filter(|lease| !lease.lost).count();
-        let mut lapsed: Vec<NodeId> = (self.nodes.iter())
-            .filter(|(_, lease)| !lease.lost)
-            .map(|(&node, _)| node)
-            .filter(|&node| !self.may_hold_lease(now, node) && self.any_silent(now, node))
-            .collect();
+        let mut lapsed: Vec<NodeId> = self.lapsed(now).collect();
         if lapsed.len() * 2 > alive {
             let until = *self.distrust_until.get_or_insert(now.after(self.lease));
             if now < until {
@@ -195,11 +296,16 @@ impl NodeLeases {
         let at_once = (self.nodes.len() / 2).max(1);
         lapsed.truncate(at_once.saturating_sub(self.declared.len()));
         let steady = self.full() * STEADY_LEASES;
+        let excused = self.goes_on_alone(now);
+        if excused && !lapsed.is_empty() {
+            hit(Probe::WentOnAlone);
+        }
         for node in &lapsed {
             self.declared.push_back(now);
             let lease = self.nodes.get_mut(node).expect("just listed");
             let before = if now.since(lease.back_at) > steady { 0 } else { lease.losses };
-            (lease.lost, lease.losses) = (true, (before + 1).min(LOSSES_MAX));
+            (lease.lost, lease.excused) = (true, excused);
+            lease.losses = if excused { before } else { (before + 1).min(LOSSES_MAX) };
             // It begins anew: what it said before it was lost does not help it back.
             lease.cores.iter_mut().for_each(|core| core.since = core.since.and(Some(now)));
         }
@@ -223,12 +329,15 @@ mod tests {
     }
 
     fn with_nodes(nodes: u16, cores: usize) -> NodeLeases {
-        let mut leases = NodeLeases::new(LEASE, DRIFT);
+        let address = std::net::SocketAddr::from(([127, 0, 0, 1], 1));
+        let mut options = CoordinatorOptions::new(kasha_types::ClusterId(1), nodes, 1, 0, address);
+        (options.node_lease, options.drift_bound) = (LEASE, DRIFT);
+        let mut leases = NodeLeases::new(&options, at(0));
         for node in 1..=nodes {
             leases.register(at(0), NodeId(node), cores, Assume::Fresh);
             for number in 0..cores {
                 let id = core(node, u8::try_from(number).expect("few"));
-                leases.hear(at(0), id);
+                leases.hear(at(0), id, Duration::ZERO);
                 assert_eq!(leases.grant(at(0), id), 950);
             }
         }
@@ -236,7 +345,7 @@ mod tests {
     }
 
     fn beat(leases: &mut NodeLeases, now: Tick, id: CoreId) -> u64 {
-        leases.hear(now, id);
+        leases.hear(now, id, Duration::ZERO);
         leases.grant(now, id)
     }
 
@@ -249,19 +358,21 @@ mod tests {
             }
         }
         assert_eq!(beat(&mut leases, at(1050), core(1, 0)), 0, "its other core is silent");
-        for id in [core(2, 0), core(2, 1), core(3, 0), core(3, 1)] {
-            beat(&mut leases, at(1800), id);
+        for millis in [1500, 2000] {
+            for id in [core(2, 0), core(2, 1), core(3, 0), core(3, 1)] {
+                beat(&mut leases, at(millis), id);
+            }
         }
         assert_eq!(leases.judge(at(2049), |_| false), vec![], "F1: core 0 was granted a lease at 1000");
         assert_eq!(leases.judge(at(2050), |_| false), vec![NodeId(1)]);
         assert_eq!(leases.judge(at(2051), |_| false), vec![], "declared once");
-        leases.hear(at(2060), core(1, 0));
+        leases.hear(at(2060), core(1, 0), Duration::ZERO);
         assert!(!leases.has_returned(at(2060), NodeId(1)), "its other core is silent still");
-        leases.hear(at(2070), core(1, 1));
+        leases.hear(at(2070), core(1, 1), Duration::ZERO);
         assert!(!leases.has_returned(at(2070), NodeId(1)), "it has only begun to speak");
-        for id in [core(1, 0), core(1, 1)] {
-            leases.hear(at(3000), id);
-            leases.hear(at(3121), id);
+        for millis in [2500, 3000, 3121] {
+            leases.hear(at(millis), core(1, 0), Duration::ZERO);
+            leases.hear(at(millis), core(1, 1), Duration::ZERO);
         }
         assert!(leases.has_returned(at(3121), NodeId(1)));
     }
@@ -297,7 +408,7 @@ mod tests {
             while !leases.has_returned(at(now), NodeId(1)) {
                 now += 50;
                 others(&mut leases, now);
-                leases.hear(at(now), core(1, 0));
+                leases.hear(at(now), core(1, 0), Duration::ZERO);
             }
             leases.take_back(at(now), NodeId(1));
             waits.push(now - lost);
@@ -308,8 +419,10 @@ mod tests {
     #[test]
     fn a_core_that_speaks_again_in_time_saves_its_node() {
         let mut leases = with_nodes(3, 2);
-        for id in [core(1, 0), core(2, 0), core(2, 1), core(3, 0), core(3, 1)] {
-            beat(&mut leases, at(900), id);
+        for millis in [450, 900] {
+            for id in [core(1, 0), core(2, 0), core(2, 1), core(3, 0), core(3, 1)] {
+                beat(&mut leases, at(millis), id);
+            }
         }
         assert_eq!(beat(&mut leases, at(1100), core(1, 0)), 0);
         assert_eq!(beat(&mut leases, at(1200), core(1, 1)), 950);
@@ -329,17 +442,26 @@ mod tests {
 
     #[test]
     fn losses_are_capped_in_each_lease_period() {
-        let mut leases = with_nodes(5, 1);
-        assert_eq!(leases.judge(at(1050), |_| false), vec![]);
-        assert_eq!(leases.judge(at(2050), |_| false), vec![NodeId(1), NodeId(2)]);
-        assert_eq!(leases.judge(at(2060), |_| false), vec![]);
-        assert_eq!(leases.judge(at(3050), |_| false), vec![NodeId(3), NodeId(4)]);
+        let mut leases = with_nodes(6, 1);
+        let mut now = 0;
+        let mut judge_at = |leases: &mut NodeLeases, millis| {
+            while now < millis {
+                now += 50;
+                beat(leases, at(now), core(6, 0));
+            }
+            leases.judge(at(now), |_| false)
+        };
+        assert_eq!(judge_at(&mut leases, 1050), vec![], "five of six at once: waits one more lease");
+        assert_eq!(judge_at(&mut leases, 2050), vec![NodeId(1), NodeId(2), NodeId(3)]);
+        assert_eq!(judge_at(&mut leases, 2100), vec![]);
+        assert_eq!(judge_at(&mut leases, 3050), vec![NodeId(4), NodeId(5)]);
     }
 
     #[test]
     fn a_stall_of_our_own_proves_nothing() {
         let mut leases = with_nodes(2, 1);
         leases.extend_all(at(9000));
+        leases.hear(at(10_049), core(2, 0), Duration::ZERO);
         assert_eq!(leases.judge(at(10_049), |_| false), vec![]);
     }
 }

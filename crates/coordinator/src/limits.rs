@@ -27,6 +27,10 @@ pub const TABLETS_MAX: usize = 256 * 1024;
 /// New terms in one lease period: recoveries read logs and witnesses, and must not starve who serves (pitfall 9).
 pub const PROMOTIONS_MAX: u32 = 64;
 
+/// Leases for which a coordinator hears no other node before it goes on with a node of its own process (R7.8): a cut of a
+/// few seconds changes nothing, and machines that do not come back are done without.
+pub const ALONE_LEASES: u32 = 10;
+
 /// Bytes of commands in a log file before a new one begins with a snapshot.
 pub const LOG_FILE_BYTES: u64 = 1024 * 1024;
 

@@ -25,6 +25,10 @@ use crate::tables::{self, TableWaiters};
 use crate::time::ClusterClock;
 use crate::{Command, CoordinatorOptions, StartError, State, placement, repair};
 
+/// A complaint of silence counts if somebody was heard without a gap for so many leases: it is about the last two, and who
+/// was cut off with us needs another one to be there again (R7.8).
+const COMPLAINT_LEASES: u32 = 3;
+
 /// A core that speaks to us.
 #[derive(Clone, Copy, Debug)]
 struct Link {
@@ -86,7 +90,7 @@ impl Coordinator {
         }
         let cluster_time = clock.now(now, state.time_reserved);
         let clients = ClientLeases::start(state.clients_below, cluster_time, options.client_lease_millis);
-        let mut leases = NodeLeases::new(options.node_lease, options.drift_bound);
+        let mut leases = NodeLeases::new(&options, now);
         // Section 7: an earlier process may have granted a lease a moment ago, and for longer than we do (F1).
         let granted = Duration::from_millis(state.lease_bound_millis);
         let own_bound = options.lease_bound_millis();
@@ -240,7 +244,7 @@ impl Coordinator {
         let is_deaf = self.note_link(now, from, heartbeat);
         if !is_deaf {
             let was_silent = self.leases.any_silent(now, node);
-            self.leases.hear(now, heartbeat.core);
+            self.leases.hear(now, heartbeat.core, heartbeat.sent.since(heartbeat.answered));
             self.changed |= was_silent && !self.leases.any_silent(now, node);
             if self.leases.has_returned(now, node) {
                 self.commit(&seen(heartbeat));
@@ -346,6 +350,11 @@ impl Coordinator {
 
     /// Stale and repeated reports change nothing.
     fn on_report(&mut self, now: Tick, from: NodeId, have: ConfigVersion, report: Report) {
+        // Who complains of a silence that was ours may have shared it (R7.8).
+        let complains = matches!(report, Report::Unanswered { .. } | Report::Stuck { .. });
+        if complains && self.leases.was_cut_off(now, self.node_lease * COMPLAINT_LEASES) {
+            return hit(Probe::ComplaintVoid);
+        }
         let sight = self.sight(now);
         let command = match report {
             Report::Recovered { shard, epoch } => {
@@ -621,12 +630,16 @@ impl Coordinator {
         self.last_step = self.last_step.max(now);
     }
 
-    fn on_tick(&mut self, now: Tick) {
-        self.next_tick = now.after(self.node_lease / 8);
+    fn judge(&mut self, now: Tick) {
         let evidence = &self.evidence;
         for node in self.leases.judge(now, |node| evidence.is_vouched_for(now, node)) {
             self.commit(&Command::NodeLost { node });
         }
+    }
+
+    fn on_tick(&mut self, now: Tick) {
+        self.next_tick = now.after(self.node_lease / 8);
+        self.judge(now);
         self.move_primaries(now);
         if let Some((_, millis)) = self.lower_lease_bound.take_if(|(at, _)| now >= *at) {
             self.commit(&Command::BoundLeases { millis });
@@ -734,6 +747,8 @@ impl Machine for Coordinator {
         // After the inputs of the turn: a heartbeat that is here already counts.
         if now >= self.next_tick {
             self.on_tick(now);
+        } else if self.leases.any_lapsed(now) {
+            self.judge(now); // the heartbeat that proves it may come long before the tick
         }
         self.repair(now);
         self.answer_table_requests(out);

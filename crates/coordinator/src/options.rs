@@ -1,13 +1,14 @@
 //! What an operator decides, and what can be wrong with it.
 
+use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::time::Duration;
 
 use kasha_types::limits::{FAULTS_MAX, NODES_MAX, SHARDS_MAX};
-use kasha_types::{ClusterId, limits};
+use kasha_types::{ClusterId, NodeId, limits};
 use kasha_wire::Durability;
 
-use crate::limits::PROMOTIONS_MAX;
+use crate::limits::{ALONE_LEASES, PROMOTIONS_MAX};
 
 /// A coordinator's options. `cluster`, `shards`, `faults` and `durability` are fixed when the cluster is created.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,6 +33,10 @@ pub struct CoordinatorOptions {
     pub drift_bound: Duration,
     /// Term of a client's lease, in ClusterTime milliseconds.
     pub client_lease_millis: u64,
+    /// The nodes of this process: whatever cuts the coordinator off cuts them off too, so they are no witnesses (R7.8).
+    pub own_nodes: BTreeSet<NodeId>,
+    /// Leases for which no other node is heard before one of this process goes on alone, where `faults` allows it (R7.8).
+    pub alone_leases: u32,
     /// New terms in one lease: recoveries must not starve who serves (pitfall 9).
     pub promotions_max: u32,
     /// Randomness. This single-member log needs none; a replicated one draws its election timeouts from it.
@@ -53,6 +58,8 @@ impl CoordinatorOptions {
             node_lease: limits::NODE_LEASE,
             drift_bound: limits::NODE_LEASE / 20,
             client_lease_millis: limits::CLIENT_LEASE_MILLIS,
+            own_nodes: BTreeSet::new(),
+            alone_leases: ALONE_LEASES,
             promotions_max: PROMOTIONS_MAX,
             seed: 0,
         }

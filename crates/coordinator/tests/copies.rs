@@ -16,7 +16,7 @@ fn settled(options: kasha_coordinator::CoordinatorOptions, cores: u8) -> World {
     let nodes = options.nodes;
     let mut world = World::new(options);
     (1..=nodes).for_each(|id| world.add_node(id, cores));
-    world.run(1500);
+    world.run(4500);
     assert!(world.config().shards.iter().all(|shard| shard.phase == Serving));
     world.reporting = false;
     world
@@ -118,6 +118,7 @@ fn the_core_that_leads_the_shard_must_speak() {
     world.run(900);
     while is_alive(&world, 2) {
         world.tick(100);
+        (0..2).for_each(|core| _ = world.beat(3, core, Vec::new())); // R7.8: somebody must be heard
     }
     world.beat(1, 1, Vec::new());
     assert_eq!(world.members(0), [(1, Complete), (2, Complete)], "core 0 leads it");

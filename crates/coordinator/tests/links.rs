@@ -23,7 +23,7 @@ fn stuck(epoch: u32) -> Report {
 /// Serving for so long that everybody's word about links counts.
 fn settled(nodes: u16, faults: u8) -> World {
     let mut world = World::serving(nodes, 1, faults);
-    world.run(1000);
+    world.run(3500);
     world
 }
 
@@ -111,7 +111,7 @@ fn a_replaced_member_does_not_come_back_before_ten_leases_then_twenty() {
     options.min_backups = 1;
     let mut world = World::new(options);
     (1..=3).for_each(|id| world.add_node(id, 1));
-    world.run(1500);
+    world.run(4500);
     world.reporting = false;
     assert_eq!(world.members(0).len(), 3);
     let mut away = Vec::new();

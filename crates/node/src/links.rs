@@ -19,6 +19,8 @@ use crate::replica::Replica;
 const LEASE: u32 = 8;
 /// A ping's answer says that a node is heard for so long: shorter than a lease, or its loss would be noticed late.
 const HEARD: u32 = LEASE / 2;
+/// A node that answered no ping for so long may have missed other things, too.
+const MISSED: u32 = 2;
 /// Who answers a primary nothing for so long is reported.
 const UNANSWERED: u32 = 2 * LEASE;
 /// A recovery that gets no further for so long is reported.
@@ -95,14 +97,17 @@ impl Links {
         silent.collect()
     }
 
-    /// A node answered a ping.
-    pub fn on_pong(&mut self, core: &Core, now: Tick, node: NodeId, sent: Tick) {
+    /// A node answered a ping. Whether it did not for a while: what it was sent meanwhile may be lost.
+    pub fn on_pong(&mut self, core: &Core, now: Tick, node: NodeId, sent: Tick) -> bool {
         // Only nodes of the cluster: a stranger's answers must not fill our memory.
         let is_known = core.configuration.as_ref().is_some_and(|known| known.node(node).is_some());
-        if is_known && sent <= now {
-            let heard = self.heard.entry(node).or_insert(sent);
-            *heard = (*heard).max(sent);
+        if !is_known || sent > now {
+            return false;
         }
+        let heard = self.heard.entry(node).or_insert(sent);
+        let was_silent = sent.since(*heard) > core.options.heartbeat * MISSED;
+        *heard = (*heard).max(sent);
+        was_silent
     }
 
     /// The nodes that this core hears.

@@ -232,7 +232,11 @@ impl Node {
             Message::Ping { sent } => {
                 send(from, &Message::Pong { sent, node: self.core.id().node }, Gate::Now, out);
             }
-            Message::Pong { sent, node } => self.links.on_pong(&self.core, now, node, sent),
+            Message::Pong { sent, node } => {
+                if self.links.on_pong(&self.core, now, node, sent) {
+                    self.on_interrupted(from);
+                }
+            }
             Message::Goodbye { .. } | Message::Welcome { .. } => {}
             message => return self.on_shard_message(now, from, message, out),
         }
@@ -313,6 +317,14 @@ impl Node {
         self.replicas.get_mut(&shard).and_then(Replica::leader_mut).filter(|leader| leader.epoch == epoch)
     }
 
+    /// What was sent there may be lost: members are asked again without waiting for their turn.
+    fn on_interrupted(&mut self, end: Endpoint) {
+        let Endpoint::Core(core) = end else { return };
+        for leader in self.replicas.values_mut().filter_map(Replica::leader_mut) {
+            leader.shipping.on_interrupted(core);
+        }
+    }
+
     fn tell_configuration(&self, to: Endpoint, have: ConfigVersion, out: &mut Effects) {
         if let Some(configuration) = self.core.configuration.as_ref().filter(|known| known.version > have) {
             let configuration = (**configuration).clone();
@@ -368,18 +380,14 @@ impl Machine for Node {
         }
         match input {
             Input::Frame { from, kind, payload } => self.on_frame(now, from, kind, payload, out),
-            Input::Unreachable(Endpoint::Core(core)) => {
-                for leader in self.replicas.values_mut().filter_map(Replica::leader_mut) {
-                    leader.shipping.on_unreachable(core);
-                }
-            }
+            Input::Unreachable(end) => self.on_interrupted(end),
             Input::Durable(to) => {
                 self.core.local_durable = self.core.local_durable.max(to);
                 for replica in self.replicas.values_mut() {
                     replica.on_durable(to);
                 }
             }
-            Input::Closed(_) | Input::Unreachable(_) | Input::Tick => {}
+            Input::Closed(_) | Input::Tick => {}
         }
     }
 

@@ -323,7 +323,7 @@ impl Shipping {
     }
 
     /// The transport says that a member cannot be reached: what was sent may be lost.
-    pub fn on_unreachable(&mut self, core: CoreId) {
+    pub fn on_interrupted(&mut self, core: CoreId) {
         if let Some(peer) = self.peers.iter_mut().find(|peer| peer.core == core) {
             peer.touched = peer.touched.map(|_| Tick(0));
         }

@@ -58,6 +58,11 @@ impl Connection {
         self.held + self.output.len()
     }
 
+    /// Whether we dial it, and the network has not made it yet.
+    pub(crate) fn is_connecting(&self) -> bool {
+        self.role != Role::Accepted && !self.output.opened()
+    }
+
     /// Whom its frames come from, for the machine.
     pub(crate) fn endpoint(&self) -> Endpoint {
         match self.role {

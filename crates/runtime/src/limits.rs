@@ -26,6 +26,8 @@ pub struct Limits {
     pub backlog_total_bytes: usize,
     /// Bytes queued to a peer while its connection is being made; what does not fit is dropped.
     pub dial_buffer_bytes: usize,
+    /// How long the network may take to make a connection: a packet that a cut swallowed is sent again seconds later only.
+    pub connect: Duration,
     /// How long a handshake may take, on either side.
     pub handshake: Duration,
     /// How long a half frame may stand without growing, and queued output without shrinking.
@@ -45,6 +47,7 @@ impl Default for Limits {
             output_close_bytes: 64 * 1024 * 1024,
             backlog_total_bytes: 512 * 1024 * 1024,
             dial_buffer_bytes: 1024 * 1024,
+            connect: Duration::from_millis(600),
             handshake: Duration::from_secs(5),
             stall: Duration::from_secs(30),
         }
@@ -84,13 +87,17 @@ pub const DELAYED_BYTES_MAX: usize = 64 * 1024 * 1024;
 pub const BACKOFF: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(500));
 
 /// How often handshakes, half frames and closing connections are looked at, while there are any.
-pub const SWEEP: Duration = Duration::from_secs(1);
+pub const SWEEP: Duration = Duration::from_millis(250);
 
 /// How long a closed connection's last words may take to be read before it is dropped.
 pub const LINGER: Duration = Duration::from_secs(2);
 
-/// After how long without acknowledgement the kernel gives a connection up.
+/// After how long without acknowledgement the kernel gives up a connection that others made.
 pub const USER_TIMEOUT: Duration = Duration::from_secs(15);
+
+/// The same for one that we made: the kernel's pauses between two attempts double, so that after a cut of six seconds the
+/// old connection may stand still for six more. A new one is there at once (R7.8).
+pub const DIALLED_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Pause before accepting again when the system gives no connection.
 pub const ACCEPT_PAUSE: Duration = Duration::from_millis(100);

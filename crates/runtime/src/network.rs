@@ -25,8 +25,8 @@ use crate::HeapUse;
 use crate::connection::{Connection, Phase, Role, Table};
 use crate::inbound::Inbound;
 use crate::limits::{
-    ACCEPT_PAUSE, GATHER_BYTES, LINGER, Limits, READ_BYTES, REFUSALS_MAX, REFUSALS_TOLD, SWEEP, TURN_ACCEPTS,
-    USER_TIMEOUT,
+    ACCEPT_PAUSE, DIALLED_TIMEOUT, GATHER_BYTES, LINGER, Limits, READ_BYTES, REFUSALS_MAX, REFUSALS_TOLD, SWEEP,
+    TURN_ACCEPTS, USER_TIMEOUT,
 };
 use crate::options::Identity;
 use peers::Peer;
@@ -264,7 +264,7 @@ impl Network {
             tracing::warn!(%error, "cannot watch a connection");
             return None;
         }
-        prepare(&stream);
+        prepare(&stream, role);
         match role {
             Role::Accepted => self.accepted += 1,
             Role::Dialled(_) => self.dialled += 1,
@@ -298,8 +298,8 @@ impl Network {
             self.stats.frames_dropped += 1;
             return;
         };
+        let connecting = connection.is_connecting();
         let output = &mut connection.output;
-        let connecting = connection.role != Role::Accepted && !output.opened();
         let full = connecting && output.len() + head.len() + tail.len() > limits.dial_buffer_bytes;
         if full || matches!(connection.phase, Phase::Closing { .. }) {
             self.stats.frames_dropped += 1;
@@ -469,6 +469,7 @@ impl Network {
         let (mut late, mut watched) = (Vec::new(), false);
         for connection in self.table.iter() {
             let limit: Option<Duration> = match connection.phase {
+                Phase::Greeting if connection.is_connecting() => Some(limits.connect.min(limits.handshake)),
                 Phase::Greeting => Some(limits.handshake),
                 Phase::Closing { ended: true } => Some(LINGER),
                 Phase::Closing { ended: false } => Some(limits.stall),
@@ -542,8 +543,12 @@ impl Network {
 }
 
 /// Socket options; one that cannot be had costs speed or detection of dead peers only.
-fn prepare(stream: &TcpStream) {
-    let millis = u32::try_from(USER_TIMEOUT.as_millis()).expect("small");
+fn prepare(stream: &TcpStream, role: Role) {
+    let timeout = match role {
+        Role::Accepted => USER_TIMEOUT,
+        Role::Dialled(_) => DIALLED_TIMEOUT,
+    };
+    let millis = u32::try_from(timeout.as_millis()).expect("small");
     let _ = stream.set_nodelay(true);
     let _ = sockopt::set_tcp_user_timeout(stream, millis);
     let _ = sockopt::set_tcp_keepidle(stream, USER_TIMEOUT);

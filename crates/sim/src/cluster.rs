@@ -131,6 +131,7 @@ fn coordinator_options(shape: &Shape, seed: u64) -> CoordinatorOptions {
         drift_bound: lease / 20,
         client_lease_millis: shape.client_lease_millis,
         promotions_max: shape.promotions_max,
+        own_nodes: shape.hosted.then_some(NodeId(1)).into_iter().collect(),
         seed,
         ..CoordinatorOptions::new(CLUSTER, shape.nodes, shape.shards, shape.faults, address(0, 1, 0))
     }

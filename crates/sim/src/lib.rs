@@ -20,6 +20,7 @@ pub mod clients;
 pub mod clock;
 pub mod cluster;
 pub mod configurations;
+pub mod coordinator_cut;
 pub mod cover;
 pub mod digest;
 pub mod disk;

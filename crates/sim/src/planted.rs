@@ -110,6 +110,8 @@ pub const CAUGHT: &[Caught] = &[
     caught(Bug::ReadWithoutLease, Scenario::Zombie, 20, "one_primary_per_epoch"),
     caught(Bug::LeaseFromReply, Scenario::Zombie, 40, "one_primary_per_epoch"),
     caught(Bug::CoordinatorDoesNotWait, Scenario::Tables, 60, "leases_lapse"),
+    caught(Bug::SilenceOfOnesOwnCounts, Scenario::CoordinatorCut, 5, "coordinator_cut"),
+    caught(Bug::HeardAgainJudgedAtOnce, Scenario::CoordinatorCut, 20, "coordinator_cut"),
     caught(Bug::DropToldDuringFailOver, Scenario::Tables, 40, "tables"),
     caught(Bug::ToldBeforePersisted, Scenario::CoordinatorOutage, 20, "configurations_grow"),
     caught(Bug::EpochUnfenced, Scenario::OldPrimary, 20, "synced_survives"),

@@ -14,6 +14,7 @@ use crate::checkers::{convergence, executed_once, flushed_in_time, linearizable_
 use crate::clients::Stage;
 use crate::clock::{SimTime, millis};
 use crate::cluster::{self, BOOT_MAX, Cluster};
+use crate::coordinator_cut::CoordinatorCut;
 use crate::digest::Digest;
 use crate::faults::Nemesis;
 use crate::history::History;
@@ -173,6 +174,8 @@ impl Run {
         self.nemesis.start_at(self.world.now.after(self.shape.quiet));
         if scenario == Scenario::BadLinks {
             self.cut_links();
+        } else if scenario == Scenario::CoordinatorCut {
+            self.cut_coordinator();
         } else if scenario == Scenario::CoordinatorOutage && self.shape.prober {
             self.go_on_without_coordinator();
         } else {
@@ -207,6 +210,13 @@ impl Run {
         let rng = self.stage.borrow_mut().rng.fork();
         let links = BadLinks { hosts, configurations, successes, shape: &self.shape, rng };
         links.run(&mut self.world);
+    }
+
+    fn cut_coordinator(&mut self) {
+        let Cluster { hosts, configurations, successes, .. } = &self.cluster;
+        let rng = self.stage.borrow_mut().rng.fork();
+        let cut = CoordinatorCut { hosts, configurations, successes, shape: &self.shape, rng };
+        cut.run(&mut self.world);
     }
 
     /// While the coordinator is away every shard takes updates, unless nodes crash too, and no session is lost.

@@ -26,6 +26,7 @@ pub enum Scenario {
     Partition,
     BadLinks,
     CoordinatorOutage,
+    CoordinatorCut,
     TornTurns,
     WitnessLoss,
     WithoutWitness,
@@ -76,6 +77,11 @@ impl Scenario {
             Self::CoordinatorOutage,
             "coordinator_outage",
             "the coordinator is away most of the time, or for a minute, and nodes crash",
+        ),
+        (
+            Self::CoordinatorCut,
+            "coordinator_cut",
+            "the coordinator alone is cut off, for less and more than a lease: nothing may move",
         ),
         (Self::TornTurns, "torn_turns", "nodes die in the middle of a turn"),
         (Self::WitnessLoss, "witness_loss", "many nodes, few shards: those that die are mostly witnesses"),
@@ -147,6 +153,8 @@ pub struct Shape {
     pub may_lack: u8,
     /// What "hold" means.
     pub durability: Durability,
+    /// Whether the coordinator is one process with node 1: its hosts are then cut off together.
+    pub hosted: bool,
     /// Client programs.
     pub clients: usize,
     /// How many of them only read.
@@ -208,6 +216,7 @@ impl Shape {
             faults,
             may_lack: 0,
             durability: if rng.chance(1, 3) { Durability::Fsync } else { Durability::Replicated },
+            hosted: false,
             clients,
             readers: usize::from(clients > 2),
             concurrency: usize::try_from(rng.between(1, 6)).expect("small"),
@@ -385,6 +394,14 @@ fn directed(scenario: Scenario, rng: &mut Rng, shape: &mut Shape, intensity: &mu
             shape.prober = true;
             let network = Intensity::drawn_network(rng);
             *intensity = Intensity { loss: network.loss / 10, ..Intensity::calm() };
+        }
+        Scenario::CoordinatorCut => {
+            (shape.hosted, shape.prober, shape.client_lease_millis) = (rng.chance(1, 2), true, 300_000);
+            if rng.chance(1, 3) {
+                shape.nodes = u16::from(shape.faults) + 1;
+            }
+            let network = Intensity::drawn_network(rng);
+            *intensity = Intensity { loss: 0, stray: 0, silent_close: 0, ..network };
         }
         Scenario::BadInput | Scenario::FailingDisks | Scenario::RogueClient => unkind(scenario, rng, shape, intensity),
         _ => long_logs(scenario, rng, shape, intensity),

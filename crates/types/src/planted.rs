@@ -181,6 +181,10 @@ bugs! {
     LeaseFromReply = "lease_from_reply",
     /// Section 7: a restarted coordinator declares nodes lost before their leases can have lapsed.
     CoordinatorDoesNotWait = "coordinator_does_not_wait",
+    /// R7.8: a coordinator that hears nobody declares nodes lost.
+    SilenceOfOnesOwnCounts = "silence_of_ones_own_counts",
+    /// R7.8: when a coordinator hears a node again, it judges the others at once.
+    HeardAgainJudgedAtOnce = "heard_again_judged_at_once",
     /// E1: a table's drop is told while a deposed primary that does not know of it may still execute updates.
     DropToldDuringFailOver = "drop_told_during_fail_over",
     /// Section 9: the coordinator tells what is not on its file yet.

@@ -153,6 +153,12 @@ probes! {
     VouchedFor = "coordinator: a silent node is vouched for",
     /// A stall of the coordinator's own.
     OwnStall = "coordinator: own stall",
+    /// R7.8: somebody is heard again after a silence of all.
+    OwnSilence = "coordinator: own silence",
+    /// R7.8: what is said of a silence of our own does not count.
+    ComplaintVoid = "coordinator: complaint of its own silence",
+    /// R7.8: nobody is heard for so long that a node of our own goes on.
+    WentOnAlone = "coordinator: went on alone",
     /// A node that hears nothing of us passes for silent.
     DeafNode = "coordinator: deaf node",
     /// A stuck recovery goes to another member.
