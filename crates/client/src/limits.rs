@@ -2,7 +2,12 @@
 
 use std::time::Duration;
 
+/// Client ids of one session (R4.10): one more than the shards that may stop one after the other without stopping the
+/// rest, while the coordinator answers.
+pub const IDENTITIES_MAX: usize = 4;
+
 /// Calls of one session that are not finished, queued ones included: memory that a stuck cluster may cost its client.
+/// The calls of one shard may take no more of it, and of [`CALL_BYTES_MAX`], than they leave to all others.
 pub const CALLS_MAX: usize = 16 * 1024;
 
 /// Places of a queue of calls, ended ones among them: at least half of a full queue can be dropped.
@@ -13,8 +18,8 @@ pub const CALL_BYTES_MAX: usize = 256 * 1024 * 1024;
 
 /// Results that arrived after their deadline and are kept until somebody resolves them; the oldest go first.
 /// All that is under way can end in one turn (a lost lease), and all of it must be announced.
-pub const RESOLVED_MAX: usize = 1024;
-const _: () = assert!(RESOLVED_MAX as u64 > kasha_types::limits::OUTSTANDING_MAX);
+pub const RESOLVED_MAX: usize = 4096;
+const _: () = assert!(RESOLVED_MAX as u64 >= IDENTITIES_MAX as u64 * kasha_types::limits::OUTSTANDING_MAX);
 
 /// Bytes of those results.
 pub const RESOLVED_BYTES_MAX: usize = 16 * 1024 * 1024;

@@ -11,7 +11,7 @@
 //!
 //! A call begins in `updates`, `reads` or `tables`; `route` says where it goes, `pace` when it goes again, `replies` what
 //! the servers' words come to, `outcomes` who is told. `end_turn` runs the timers, then the session's own errands
-//! (`cluster`, `identity`), then what was queued.
+//! (`cluster`, `identities`), then what was queued.
 
 mod advice;
 mod call;
@@ -20,6 +20,7 @@ mod check;
 mod cluster;
 mod completion;
 mod dispatch;
+mod identities;
 mod identity;
 mod outcomes;
 mod pace;
@@ -34,16 +35,16 @@ mod updates;
 pub use calls::CallId;
 #[cfg(feature = "tokio")]
 pub(crate) use check::{check_read, check_update};
-pub use completion::{Completion, WhyFailed, WhyNot, WhyUnknown};
+pub use completion::{Completion, WaitsFor, WhyFailed, WhyNot, WhyUnknown};
 pub use stats::SessionStats;
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
 use std::time::Duration;
 
 use kasha_machine::{Effect, Effects, Endpoint, Gate, Input, Machine, Rng};
 use kasha_types::limits::OUTSTANDING_MAX;
-use kasha_types::{ClientId, ClusterId, LogSlice, Tick};
+use kasha_types::{ClientId, ClusterId, LogSlice, ShardId, Tick};
 use kasha_wire::{Configuration, Message};
 
 use crate::limits;
@@ -51,6 +52,7 @@ use call::{Caller, Kind};
 use calls::Calls;
 use cluster::Cluster;
 use dispatch::Known;
+use identities::Identities;
 use identity::Identity;
 use outcomes::Kept;
 use timers::Timers;
@@ -68,7 +70,8 @@ pub struct SessionOptions {
     pub deadline: Duration,
     /// The first attempt's patience; doubles with each silent attempt up to a second.
     pub attempt_timeout: Duration,
-    /// Updates without a result at a time, at most `OUTSTANDING_MAX`; further ones wait for the lowest of them.
+    /// Updates without a result at a time under one client id, at most `OUTSTANDING_MAX`; further ones wait for the
+    /// lowest of them, or take another id of the session (R4.10).
     pub outstanding_max: u64,
     /// `false`: every retry is a new request, as in clients that know no exactly-once. For demonstrations.
     pub exactly_once: bool,
@@ -110,14 +113,17 @@ pub struct Session {
     options: SessionOptions,
     rng: Rng,
     cluster: Cluster,
-    identity: Identity,
+    identities: Identities,
     calls: Calls,
     timers: Timers,
     /// Updates that wait for a client id or for room in its window, oldest first; ended ones are skipped.
     queued: VecDeque<CallId>,
+    /// Updates for shards that hold up a client id, oldest first (R4.10); ended ones are skipped.
+    held_back: BTreeMap<ShardId, VecDeque<CallId>>,
     /// Table requests, the running one in front; ended ones are skipped.
     tables: VecDeque<CallId>,
-    table_sequence: u64,
+    /// Under whose id the running table request was sent.
+    table_client: Option<ClientId>,
     completed: VecDeque<(CallId, Completion)>,
     kept: Kept,
     spare: Vec<Vec<u8>>,
@@ -142,12 +148,13 @@ impl Session {
         }
         Self {
             cluster: Cluster::new(options.cluster, now),
-            identity: Identity::opening(now),
+            identities: Identities::opening(now),
             calls: Calls::default(),
             timers: Timers::default(),
             queued: VecDeque::new(),
+            held_back: BTreeMap::new(),
             tables: VecDeque::new(),
-            table_sequence: 0,
+            table_client: None,
             completed: VecDeque::new(),
             kept: Kept::default(),
             spare: Vec::new(),
@@ -179,10 +186,15 @@ impl Session {
         self.cluster.configuration.as_ref()
     }
 
-    /// The present client id.
+    /// The client id under which updates are numbered at present.
     #[must_use]
     pub fn client(&self) -> Option<ClientId> {
-        self.identity.numbered().map(|numbered| numbered.client)
+        self.identities.current().map(|identity| identity.client)
+    }
+
+    /// All its client ids (R4.10).
+    pub fn clients(&self) -> impl Iterator<Item = ClientId> + '_ {
+        self.identities.all().iter().map(|identity| identity.client)
     }
 
     /// Counters.
@@ -238,6 +250,7 @@ impl Machine for Session {
 
     fn end_turn(&mut self, now: Tick, out: &mut Effects) {
         self.run_timers(now, out);
+        self.relieve_window(now);
         self.run_errands(now, out);
         self.start_queued(now, out);
     }
@@ -264,13 +277,13 @@ impl Machine for Session {
             let Kind::Update(update) = call.kind else { continue };
             if let Some(rpc) = update.rpc {
                 numbered_calls += 1;
-                let numbered = self.identity.numbered().expect("an id has a client");
-                assert_eq!(numbered.slot_of(rpc), Some(slot), "{rpc:?}");
-                let acknowledgement = numbered.window.acknowledgement();
+                let identity = self.identities.of(rpc.client).expect("an id has a client");
+                assert_eq!(identity.slot_of(rpc), Some(slot), "{rpc:?}");
+                let acknowledgement = identity.window.acknowledgement();
                 assert!(rpc.sequence.0 >= acknowledgement.0, "pitfall 1: {rpc:?} is open but {acknowledgement}");
             }
         }
-        let held = self.identity.numbered().map_or(0, |numbered| numbered.held());
+        let held: u64 = self.identities.all().iter().map(Identity::open).sum();
         assert_eq!(held, numbered_calls, "every held sequence has its call");
     }
 }

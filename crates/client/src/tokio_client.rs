@@ -230,7 +230,7 @@ impl Client {
         match completion {
             Completion::NotExecuted(why) => Err(Error::NotExecuted(why)),
             Completion::Unknown(why) => {
-                let call = UnknownCall { call, shape, commands: self.commands.clone() };
+                let call = UnknownCall { call, why, shape, commands: self.commands.clone() };
                 Err(Error::Unknown { why, call })
             }
             Completion::ReadFailed(why) => Err(Error::Failed(why)),

@@ -5,11 +5,11 @@ mod common;
 use std::time::Duration;
 
 use common::{CANCELLED, CLIENT, DONE, Net, TABLE, core};
-use kasha_client::session::{CallOptions, Completion, WhyNot, WhyUnknown};
+use kasha_client::session::{CallOptions, Completion, WaitsFor, WhyNot, WhyUnknown};
 use kasha_client::{Path, session::WhyFailed};
 use kasha_machine::{Endpoint, Input, Machine};
 use kasha_types::limits::OUTSTANDING_MAX;
-use kasha_types::{AckedBelow, ClientId, Epoch, ListVersion, NodeId, Sequence, TableId, slot_of};
+use kasha_types::{AckedBelow, ClientId, Epoch, ListVersion, NodeId, Sequence, ShardId, TableId, slot_of};
 use kasha_wire::message::TableOutcome;
 use kasha_wire::operation::ItemsBuffer;
 use kasha_wire::{Kind, Message, Read, RecordedVerdict, Refusal, ShardPhase, Update};
@@ -187,7 +187,8 @@ fn r2_2_a_deadline_before_sending_is_not_executed() {
     let mut net = Net::new(|_| ());
     let id = net.put();
     net.pass(31 * SECOND);
-    assert_eq!(net.completion_of(id), Completion::NotExecuted(WhyNot::DeadlineBeforeSend));
+    let why = WhyNot::DeadlineBeforeSend(WaitsFor::Cluster);
+    assert_eq!(net.completion_of(id), Completion::NotExecuted(why));
 
     let mut net = Net::open(|_| ());
     net.configuration.version = net.configuration.version.next();
@@ -196,7 +197,8 @@ fn r2_2_a_deadline_before_sending_is_not_executed() {
     let id = net.put();
     net.pass(31 * SECOND);
     assert!(net.take(Kind::Request).is_empty(), "a recovering shard is not asked");
-    assert_eq!(net.completion_of(id), Completion::NotExecuted(WhyNot::DeadlineBeforeSend));
+    let why = WhyNot::DeadlineBeforeSend(WaitsFor::Shard { shard: ShardId(0), primary: NodeId(1) });
+    assert_eq!(net.completion_of(id), Completion::NotExecuted(why));
 }
 
 #[test]

@@ -39,6 +39,7 @@ use crate::prober::{Prober, Successes};
 use crate::process::{Actor, Spawn};
 use crate::rogue::{self, Rogue};
 use crate::scenario::Shape;
+use crate::sharer::{Away, Sharer};
 use crate::stranger::{Ear, Overheard, Stranger};
 use crate::traffic::Traffic;
 use crate::world::World;
@@ -87,6 +88,10 @@ pub struct Cluster {
     pub prober: Option<HostId>,
     /// What it found.
     pub successes: Successes,
+    /// Shares one session over all shards, if the run has such a program.
+    pub sharer: Option<HostId>,
+    /// Which of them are away for it.
+    pub away: Away,
     /// Every configuration that was sent.
     pub configurations: Configurations,
     /// Which process is which core.
@@ -169,6 +174,8 @@ pub fn build(world: &mut World, shape: &Shape, fsync_max: u64, stage: &Rc<RefCel
     let rogue = shape.rogue.then(|| add_rogue(world, stage));
     let successes = Successes::default();
     let prober = shape.prober.then(|| add_prober(world, shape, &successes));
+    let away = Away::default();
+    let sharer = shape.sharer.then(|| add_sharer(world, shape, &away, stage));
     let configurations = Configurations::default();
     let blackouts = (shape.durability == Durability::Replicated)
         .then(|| (Blackouts::default(), shape.flush_interval + fsync_max + flushed_in_time::SLACK));
@@ -180,6 +187,8 @@ pub fn build(world: &mut World, shape: &Shape, fsync_max: u64, stage: &Rc<RefCel
         rogue,
         prober,
         successes,
+        sharer,
+        away,
         configurations,
         cores,
         blackouts,
@@ -257,6 +266,19 @@ fn add_prober(world: &mut World, shape: &Shape, successes: &Successes) -> HostId
         Ok(Box::new(prober) as Box<dyn Actor>)
     };
     world.add_process(host, "prober", address(4, 0, 0), Box::new(start));
+    host
+}
+
+fn add_sharer(world: &mut World, shape: &Shape, away: &Away, stage: &Rc<RefCell<Stage>>) -> HostId {
+    let host = world.add_host("sharer");
+    let (shape, away, stage) = (shape.clone(), away.clone(), stage.clone());
+    let start = move |spawn: Spawn<'_>, out: &mut Effects| {
+        let outstanding_max = shape.outstanding_max;
+        let options = SessionOptions { outstanding_max, ..SessionOptions::new(seeds(&shape), spawn.seed) };
+        let sharer = Sharer::new(options, away.clone(), stage.clone(), spawn.now, out);
+        Ok(Box::new(sharer) as Box<dyn Actor>)
+    };
+    world.add_process(host, "sharer", address(6, 0, 0), Box::new(start));
     host
 }
 

@@ -36,6 +36,8 @@ pub mod process;
 pub mod rogue;
 pub mod run;
 pub mod scenario;
+pub mod shared_session;
+pub mod sharer;
 pub mod stranger;
 pub mod sweep;
 pub mod tags;

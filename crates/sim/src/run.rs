@@ -19,9 +19,11 @@ use crate::digest::Digest;
 use crate::faults::Nemesis;
 use crate::history::History;
 use crate::intensity::Intensity;
+use crate::network::HostId;
 use crate::planted::{self, Bug};
 use crate::probes::Probes;
 use crate::scenario::{Scenario, Shape, plan};
+use crate::shared_session::SharedSession;
 use crate::trace::Trace;
 use crate::workload::Mix;
 use crate::world::World;
@@ -176,6 +178,8 @@ impl Run {
             self.cut_links();
         } else if scenario == Scenario::CoordinatorCut {
             self.cut_coordinator();
+        } else if let Some(sharer) = self.cluster.sharer {
+            self.share_a_session(sharer);
         } else if scenario == Scenario::CoordinatorOutage && self.shape.prober {
             self.go_on_without_coordinator();
         } else {
@@ -217,6 +221,14 @@ impl Run {
         let rng = self.stage.borrow_mut().rng.fork();
         let cut = CoordinatorCut { hosts, configurations, successes, shape: &self.shape, rng };
         cut.run(&mut self.world);
+    }
+
+    fn share_a_session(&mut self, sharer: HostId) {
+        self.world.start(sharer);
+        let Cluster { hosts, configurations, away, .. } = &self.cluster;
+        let rng = self.stage.borrow_mut().rng.fork();
+        let session = SharedSession { hosts, sharer, configurations, away, shape: &self.shape, rng };
+        session.run(&mut self.world);
     }
 
     /// While the coordinator is away every shard takes updates, unless nodes crash too, and no session is lost.

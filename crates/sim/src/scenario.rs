@@ -43,6 +43,7 @@ pub enum Scenario {
     FailingDisks,
     BadInput,
     RogueClient,
+    SharedSession,
 }
 
 impl Scenario {
@@ -123,6 +124,11 @@ impl Scenario {
         (Self::FailingDisks, "failing_disks", "fsyncs fail, and with them what they were for; everything is fsynced"),
         (Self::BadInput, "bad_input", "a stranger sends random and damaged frames to every process"),
         (Self::RogueClient, "rogue_client", "a client numbers, names and dates its updates as no honest one does"),
+        (
+            Self::SharedSession,
+            "shared_session",
+            "one session for callers of many shards, one of which is away for long: the others' updates go on",
+        ),
     ];
 
     /// Its name.
@@ -195,6 +201,8 @@ pub struct Shape {
     pub stranger: bool,
     /// Whether a client breaks the rules.
     pub rogue: bool,
+    /// Whether a program shares one session over all shards.
+    pub sharer: bool,
     /// Whether a program asks every shard all the time whether it takes updates.
     pub prober: bool,
 }
@@ -237,6 +245,7 @@ impl Shape {
             promotions_max: if rng.chance(1, 4) { 1 } else { 64 },
             stranger: false,
             rogue: false,
+            sharer: false,
             prober: false,
         }
     }
@@ -403,9 +412,22 @@ fn directed(scenario: Scenario, rng: &mut Rng, shape: &mut Shape, intensity: &mu
             let network = Intensity::drawn_network(rng);
             *intensity = Intensity { loss: 0, stray: 0, silent_close: 0, ..network };
         }
+        Scenario::SharedSession => {
+            share_a_session(shape);
+            *intensity = Intensity::calm();
+        }
         Scenario::BadInput | Scenario::FailingDisks | Scenario::RogueClient => unkind(scenario, rng, shape, intensity),
         _ => long_logs(scenario, rng, shape, intensity),
     }
+}
+
+/// Each node has a shard to serve. Other programs look on; a window is soon used up, and a lease soon over.
+fn share_a_session(shape: &mut Shape) {
+    (shape.nodes, shape.cores, shape.shards, shape.faults) = (6, 1, 6, 1);
+    (shape.sharer, shape.durability) = (true, Durability::Replicated);
+    (shape.clients, shape.readers, shape.concurrency) = (2, 1, 1);
+    (shape.pause, shape.outstanding_max) = ((millis(20), millis(60)), 64);
+    (shape.client_lease_millis, shape.witness_slots) = (1_500, 512);
 }
 
 /// A primary goes on with its witnesses and some clients, who have always something to ask for that needs no sync, while

@@ -60,6 +60,7 @@ pub const MUST_REACH: &[&str] = &[
 
 /// What most runs of a scenario must reach, when there are at least [`RUNS_OF_A_SCENARIO`] of it.
 pub const MOST_REACH: &[(Scenario, &str)] = &[
+    (Scenario::SharedSession, "client: shard held up"),
     (Scenario::Zombie, "nemesis: zombie"),
     (Scenario::Blackout, "nemesis: blackout"),
     (Scenario::BlackoutReplicated, "blackouts with something unsynced"),

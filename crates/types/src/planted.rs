@@ -55,6 +55,10 @@ bugs! {
     NotExecutedAfterRefusal = "not_executed_after_refusal",
     /// R2.1: a retry takes the session's newest acknowledgement and lease into the body.
     BodyRebuilt = "body_rebuilt",
+    /// R4.10: updates for a shard that holds up one client id are numbered under the next one, and hold that up, too.
+    HeldUpShardNumbered = "held_up_shard_numbered",
+    /// R4.10: the lease of a client id that is held up is not renewed any more, though updates are open under it.
+    IdentityRetiredEarly = "identity_retired_early",
     /// R2.1: `Sync` is answered in another epoch than the update ran in.
     SyncInAnotherEpoch = "sync_in_another_epoch",
     /// E4, R4.1: the completion record stands in a group of its own, behind the changes.

@@ -179,6 +179,12 @@ probes! {
     OldAttempt = "client: word of an earlier attempt",
     /// R4.3: no room in the window of unacknowledged updates.
     WindowFull = "client: window full",
+    /// R4.10: another client id numbers updates, because the former one's window waits for its oldest update.
+    FurtherIdentity = "client: further identity",
+    /// R4.10: an update waits without a number, because its shard holds up a client id.
+    ShardHeldUp = "client: shard held up",
+    /// R4.10: a client id whose updates have all ended is let go.
+    IdentityRetired = "client: identity retired",
     /// A deadline turns an update into one to be cancelled.
     Cancelled = "client: cancellation begun",
     /// A witness is gone; no use in waiting for it.

@@ -45,7 +45,8 @@ impl Crowd {
 
     fn learn_clients(&mut self) {
         let clients = self.sessions.iter().enumerate();
-        self.of_client = clients.filter_map(|(index, session)| Some((session.client()?, index))).collect();
+        self.of_client =
+            clients.flat_map(|(index, session)| session.clients().map(move |client| (client, index))).collect();
     }
 }
 

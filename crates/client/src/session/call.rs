@@ -1,7 +1,7 @@
 //! What a session keeps of a call.
 
 use kasha_types::limits::FAULTS_MAX;
-use kasha_types::{CoreId, NodeId, RpcId, Slot, TableId, Tick};
+use kasha_types::{CoreId, NodeId, RpcId, ShardId, Slot, TableId, Tick};
 use kasha_wire::{Body, Read};
 use kasha_witness::Attempt;
 
@@ -25,6 +25,8 @@ pub(super) struct Call {
     pub(super) silent: u32,
     /// Refusals since the last silence.
     pub(super) refused: u32,
+    /// The shard whose share of the limits it takes.
+    pub(super) owner: Option<ShardId>,
     /// The body (updates), arguments (reads) or name (tables).
     pub(super) bytes: Vec<u8>,
     /// The result of the running attempt.

@@ -3,14 +3,14 @@
 
 use std::collections::VecDeque;
 
-use kasha_types::Tick;
+use kasha_types::{ShardId, Tick};
 
 use super::call::{Call, Caller, Kind, NEVER, Stage};
 use crate::limits;
 
 /// Names one call of one session; never used for another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct CallId(pub(super) u64);
+pub struct CallId(pub(crate) u64);
 
 impl CallId {
     fn new(slot: usize, generation: u32) -> Self {
@@ -31,6 +31,14 @@ impl CallId {
 pub(super) struct Calls {
     slab: Vec<Place>,
     free: Vec<Vacant>,
+    bytes: usize,
+    shares: Vec<Share>,
+}
+
+/// What the calls of one shard take of the limits.
+#[derive(Clone, Copy, Debug, Default)]
+struct Share {
+    calls: usize,
     bytes: usize,
 }
 
@@ -68,6 +76,7 @@ impl Calls {
             attempts: 0,
             silent: 0,
             refused: 0,
+            owner: None,
             bytes,
             result,
         });
@@ -76,9 +85,13 @@ impl Calls {
 
     pub(super) fn remove(&mut self, slot: usize) {
         let place = &mut self.slab[slot];
-        let Call { mut bytes, mut result, .. } = place.call.take().expect("a call ends once");
+        let Call { mut bytes, mut result, owner, .. } = place.call.take().expect("a call ends once");
         place.generation = place.generation.wrapping_add(1);
         self.bytes -= bytes.len();
+        if let Some(shard) = owner {
+            let share = &mut self.shares[usize::from(shard.0)];
+            (share.calls, share.bytes) = (share.calls - 1, share.bytes - bytes.len());
+        }
         for buffer in [&mut bytes, &mut result] {
             buffer.clear();
             buffer.shrink_to(limits::BUFFER_KEPT_BYTES);
@@ -109,9 +122,33 @@ impl Calls {
         queue.push_back(self.id(slot));
     }
 
-    /// Whether another call of this many bytes fits.
-    pub(super) fn has_room(&self, bytes: usize) -> bool {
-        self.len() < limits::CALLS_MAX && self.bytes.saturating_add(bytes) <= limits::CALL_BYTES_MAX
+    /// What the call takes counts against this shard from now on.
+    pub(super) fn attribute(&mut self, slot: usize, shard: ShardId) {
+        let call = self.slab[slot].call.as_mut().expect("a call that has not ended");
+        if call.owner.is_some() {
+            return;
+        }
+        call.owner = Some(shard);
+        let bytes = call.bytes.len();
+        let index = usize::from(shard.0);
+        if index >= self.shares.len() {
+            self.shares.resize(index + 1, Share::default());
+        }
+        let share = &mut self.shares[index];
+        (share.calls, share.bytes) = (share.calls + 1, share.bytes + bytes);
+    }
+
+    /// Whether this call fits, which is among the others already. The calls of one shard may take no more than they leave
+    /// to all others: a shard that does not answer takes half of the room at most, and the next one half of the rest.
+    pub(super) fn has_room_for(&self, slot: usize) -> bool {
+        let (Some(calls_left), Some(bytes_left)) =
+            (limits::CALLS_MAX.checked_sub(self.len()), limits::CALL_BYTES_MAX.checked_sub(self.bytes))
+        else {
+            return false;
+        };
+        let Some(shard) = self[slot].owner else { return true };
+        let share = self.shares[usize::from(shard.0)];
+        share.calls <= calls_left && share.bytes <= bytes_left
     }
 
     pub(super) fn len(&self) -> usize {

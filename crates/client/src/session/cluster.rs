@@ -1,4 +1,4 @@
-//! The session's own errands: finding the cluster, keeping its configuration fresh, and tending its lease (`identity`).
+//! The session's own errands: finding the cluster, keeping its configuration fresh, and tending its leases (`identities`).
 //! The coordinator may be away for a minute; nothing here stands in the way of a call meanwhile.
 
 use std::time::Duration;
@@ -80,7 +80,7 @@ impl Session {
             self.ask_for_configuration(now, out);
         }
         if self.cluster.configuration.is_some() {
-            self.tend_lease(now, out);
+            self.tend_leases(now, out);
             self.start_table_requests(now, out);
         }
     }
@@ -88,7 +88,7 @@ impl Session {
     /// When the session has something to do for itself.
     pub(super) fn next_errand(&self) -> Tick {
         let ask = self.cluster.next_errand();
-        if self.cluster.configuration.is_some() { ask.min(self.identity.next_errand()) } else { ask }
+        if self.cluster.configuration.is_some() { ask.min(self.identities.next_errand()) } else { ask }
     }
 
     /// Completes with [`Completion::Refreshed`] once the configuration is as new as the coordinator's.

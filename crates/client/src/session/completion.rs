@@ -1,9 +1,9 @@
 //! What becomes of a call. For an update there are three outcomes, never blurred (R2.2).
 
-use kasha_types::limits;
-use kasha_wire::Refusal;
+use kasha_types::{NodeId, ShardId, limits};
 use kasha_wire::message::TableOutcome;
 use kasha_wire::status::CoreStatus;
+use kasha_wire::{Configuration, Refusal};
 use kasha_witness::Path;
 
 /// How a call ended.
@@ -67,13 +67,13 @@ pub enum WhyNot {
     #[error("an operation key has 1 to {} bytes; choose another one (K0308)", limits::OPERATION_KEY_BYTES_MAX)]
     OperationKey,
     /// Too many calls are waiting.
-    #[error("too many calls of this client are waiting; slow down, or see why the cluster does not answer (K0309)")]
+    #[error(
+        "too many calls of this client, or of this shard, are waiting; slow down, or see why they are not answered (K0309)"
+    )]
     Overloaded,
     /// The deadline came before anything was sent.
-    #[error(
-        "the deadline passed before anything was sent: no shard was serving, or too much was waiting; try again (K0310)"
-    )]
-    DeadlineBeforeSend,
+    #[error("the deadline passed before anything was sent: it waited for {0}; try again (K0310)")]
+    DeadlineBeforeSend(WaitsFor),
     /// Cancelled at its deadline, as its caller had asked.
     #[error("it was cancelled at its deadline; try again (K0311)")]
     DeadlineCancelled,
@@ -89,6 +89,50 @@ pub enum WhyNot {
     /// Cancelled for no reason that this session knows.
     #[error("it was cancelled before it ran; send it again if it is still wanted (K0315)")]
     Cancelled,
+}
+
+/// What an update waited for that was never sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
+pub enum WaitsFor {
+    /// The deadline had passed when the update was asked for.
+    #[error("nothing: the deadline was over at once")]
+    Nothing,
+    /// No node of the cluster has answered yet.
+    #[error("an answer of any node")]
+    Cluster,
+    /// A client id, or word of the table.
+    #[error("the coordinator")]
+    Coordinator,
+    /// The shard of its keys.
+    #[error("{shard}, whose primary is {primary}")]
+    Shard {
+        /// Which.
+        shard: ShardId,
+        /// Its primary, as far as the client knows.
+        primary: NodeId,
+    },
+    /// Room among the updates under way, all of which an update to this shard holds up.
+    #[error("an earlier update to {shard}, whose primary is {primary}")]
+    Window {
+        /// Which.
+        shard: ShardId,
+        /// Its primary, as far as the client knows.
+        primary: NodeId,
+    },
+}
+
+impl WaitsFor {
+    pub(super) fn shard(shard: ShardId, configuration: &Configuration) -> Self {
+        Self::Shard { shard, primary: primary_of(shard, configuration) }
+    }
+
+    pub(super) fn window(shard: ShardId, configuration: &Configuration) -> Self {
+        Self::Window { shard, primary: primary_of(shard, configuration) }
+    }
+}
+
+fn primary_of(shard: ShardId, configuration: &Configuration) -> NodeId {
+    configuration.shard(shard).map_or(NodeId(0), |config| config.primary)
 }
 
 /// Why it is not known whether an update was executed.

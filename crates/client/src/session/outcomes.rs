@@ -93,7 +93,7 @@ impl Session {
         if let Kind::Update(update) = call.kind
             && let Some(rpc) = update.rpc
         {
-            self.identity.finish(rpc);
+            self.identities.finish(rpc);
         }
         self.calls.remove(slot);
         match (caller, completion) {

@@ -69,7 +69,8 @@ impl Session {
     fn on_deadline(&mut self, slot: usize, now: Tick, out: &mut Effects) {
         match self.calls[slot].kind {
             Kind::Update(_) | Kind::Table(_) if !self.calls[slot].is_sent() => {
-                self.end_undone(slot, WhyNot::DeadlineBeforeSend);
+                let waits_for = self.waits_for(slot);
+                self.end_undone(slot, WhyNot::DeadlineBeforeSend(waits_for));
             }
             Kind::Update(update) => self.on_update_deadline(slot, update.cancel, now, out),
             Kind::Table(_) => self.detach(slot),

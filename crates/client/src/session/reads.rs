@@ -11,7 +11,7 @@ use kasha_witness::Attempt;
 use super::advice::{Advice, advice};
 use super::call::{InFlight, Keys, Kind, ReadCall, Slots, Stage};
 use super::check::check_read;
-use super::route::{NoTarget, slots_of};
+use super::route::{NoTarget, Target, slots_of};
 use super::{CallId, Completion, Known, Session, WhyFailed, WhyNot, send, send_message};
 
 impl Session {
@@ -39,15 +39,33 @@ impl Session {
         self.stats.reads += 1;
         match checked {
             Err(why) => self.end_undone(slot, why),
-            Ok(()) if !self.calls.has_room(0) => self.end_undone(slot, WhyNot::Overloaded),
-            Ok(()) => self.start_read(slot, call, now, out),
+            Ok(()) => {
+                let owner = self.admit(slot, call.keys);
+                if self.calls.has_room_for(slot) {
+                    self.start_read_at(slot, call, owner.and_then(|shard| self.target_at(shard)), now, out);
+                } else {
+                    self.end_undone(slot, WhyNot::Overloaded);
+                }
+            }
         }
         id
     }
 
     pub(super) fn start_read(&mut self, slot: usize, read: ReadCall, now: Tick, out: &mut Effects) {
+        let target = self.admit(slot, read.keys).and_then(|shard| self.target_at(shard));
+        self.start_read_at(slot, read, target, now, out);
+    }
+
+    fn start_read_at(
+        &mut self,
+        slot: usize,
+        read: ReadCall,
+        target: Result<Target, NoTarget>,
+        now: Tick,
+        out: &mut Effects,
+    ) {
         let Keys { table, .. } = read.keys;
-        let target = match self.target(slot, read.keys) {
+        let target = match target {
             Ok(target) => target,
             Err(NoTarget::NoConfiguration | NoTarget::NotServing) => return self.pause(slot, true, now),
             Err(NoTarget::UnknownTable) => return self.ask_coordinator(slot, now),

@@ -19,7 +19,7 @@ use crate::limits;
 
 impl Session {
     fn slot_of_rpc(&self, rpc: RpcId) -> Option<usize> {
-        self.identity.numbered()?.slot_of(rpc)
+        self.identities.slot_of(rpc)
     }
 
     /// The running attempt of a call, if it has this number.

@@ -6,7 +6,8 @@ use kasha_types::{CoreId, Epoch, ListVersion, ShardId, Slot, slot_of};
 use kasha_wire::ShardPhase;
 
 use super::Session;
-use super::call::{Cancel, Keys, Slots, UpdateCall, Witnesses};
+use super::call::{Cancel, Keys, Kind, Slots, UpdateCall, Witnesses};
+use super::completion::WaitsFor;
 use crate::limits;
 
 /// Where one attempt goes.
@@ -74,9 +75,17 @@ impl Session {
         self.owner(slot, keys) == Err(NoTarget::UnknownTable)
     }
 
-    /// Where the next attempt of a call goes, without witnesses.
-    pub(super) fn target(&self, slot: usize, keys: Keys) -> Result<Target, NoTarget> {
-        let shard = self.owner(slot, keys)?;
+    /// The owner of the call's keys, if it is known; what the call costs counts against it from now on.
+    pub(super) fn admit(&mut self, slot: usize, keys: Keys) -> Result<ShardId, NoTarget> {
+        let owner = self.owner(slot, keys);
+        if let Ok(shard) = owner {
+            self.calls.attribute(slot, shard);
+        }
+        owner
+    }
+
+    /// Where an attempt goes, without witnesses, whose keys this shard owns.
+    pub(super) fn target_at(&self, shard: ShardId) -> Result<Target, NoTarget> {
         let configuration = self.configuration().ok_or(NoTarget::NoConfiguration)?;
         let config = configuration.shard(shard).ok_or(NoTarget::NotServing)?;
         let primary = configuration.core_of(config.primary, shard).ok_or(NoTarget::NotServing)?;
@@ -85,6 +94,21 @@ impl Session {
         }
         let witnesses = Witnesses::default();
         Ok(Target { shard, epoch: config.epoch, primary, list: ListVersion::NONE, witnesses })
+    }
+
+    /// What an update that was never sent has waited for.
+    pub(super) fn waits_for(&self, slot: usize) -> WaitsFor {
+        let Some(configuration) = self.configuration() else { return WaitsFor::Cluster };
+        let call = &self.calls[slot];
+        let (Kind::Update(_), Some(owner)) = (call.kind, call.owner) else { return WaitsFor::Coordinator };
+        let is_serving = self.target_at(owner).is_ok();
+        let Some(identity) = self.identities.current().filter(|_| is_serving) else {
+            return if is_serving { WaitsFor::Coordinator } else { WaitsFor::shard(owner, configuration) };
+        };
+        match identity.oldest() {
+            Some((_, shard)) if !identity.has_room() && shard != owner => WaitsFor::window(shard, configuration),
+            Some(_) | None => WaitsFor::shard(owner, configuration),
+        }
     }
 
     /// Adds the witnesses to a target, if the fast path exists for this update (R6.1).

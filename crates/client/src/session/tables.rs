@@ -21,13 +21,12 @@ impl Session {
     }
 
     fn change_tables(&mut self, change: TableChange, now: Tick, name: &str, out: &mut Effects) -> CallId {
-        let has_room = self.calls.has_room(name.len());
         let slot = self.insert(Kind::Table(change), now, None, |bytes| bytes.extend_from_slice(name.as_bytes()));
         let id = self.calls.id(slot);
         if name.is_empty() || name.len() > TABLE_NAME_BYTES_MAX {
             let why = format!("a table's name has 1 to {TABLE_NAME_BYTES_MAX} bytes; choose another");
             self.end(slot, Completion::Table(TableOutcome::Refused(why)));
-        } else if has_room {
+        } else if self.calls.has_room_for(slot) {
             self.calls.enqueue(slot, &mut self.tables);
             self.start_table_requests(now, out);
         } else {
@@ -43,8 +42,10 @@ impl Session {
                 self.tables.pop_front();
                 continue;
             };
-            if !self.calls[slot].is_sent() && self.client().is_some() {
-                self.table_sequence += 1;
+            if !self.calls[slot].is_sent()
+                && let Some(client) = self.identities.begin_table_request()
+            {
+                self.table_client = Some(client);
                 self.start(slot, now, out);
             }
             return;
@@ -52,7 +53,9 @@ impl Session {
     }
 
     pub(super) fn send_table_request(&mut self, slot: usize, change: TableChange, now: Tick, out: &mut Effects) {
-        let client = self.client().expect("table requests under way end with their client");
+        let identity = self.table_client.and_then(|client| self.identities.of(client));
+        let identity = identity.expect("table requests under way end with their client");
+        let (client, sequence) = (identity.client, identity.table_sequence);
         let patience = self.patience(self.calls[slot].silent);
         let call = &mut self.calls[slot];
         call.attempts += 1;
@@ -64,17 +67,19 @@ impl Session {
             TableChange::Create => TableCommand::Create(name),
             TableChange::Drop => TableCommand::Drop(name),
         };
-        let message = Message::TableRequest { client, sequence: self.table_sequence, command };
+        let message = Message::TableRequest { client, sequence, command };
         send_message(Endpoint::Coordinator, &message, out);
         self.timers.arm(&mut self.calls, slot);
     }
 
     pub(super) fn on_table_answer(&mut self, client: ClientId, sequence: u64, outcome: TableOutcome) -> Known {
         let slot = self.tables.front().and_then(|&front| self.calls.find(front));
-        let is_ours = self.client() == Some(client) && sequence == self.table_sequence;
+        let identity = self.identities.of(client).filter(|_| self.table_client == Some(client));
+        let is_ours = identity.is_some_and(|identity| identity.table_sequence == sequence);
         match slot {
             Some(slot) if is_ours && self.calls[slot].is_sent() => {
                 self.tables.pop_front();
+                self.table_client = None;
                 self.cluster.want_configuration();
                 self.end(slot, Completion::Table(outcome));
                 Known::Yes

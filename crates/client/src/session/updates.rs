@@ -5,16 +5,16 @@ use kasha_machine::{Effect, Effects, Endpoint, Gate};
 use kasha_types::limits::BODY_BYTES_MAX;
 use kasha_types::planted::{self, Bug};
 use kasha_types::probe::{Probe, hit};
-use kasha_types::{AckedBelow, ClientId, ClusterTime, RpcId, Sequence, TableId, Tick};
+use kasha_types::{AckedBelow, ClientId, ClusterTime, RpcId, Sequence, ShardId, TableId, Tick};
 use kasha_wire::hot::encode_small;
 use kasha_wire::{Body, BodyHead, Envelope, Kind as FrameKind, RequestView, SyncRequest, Update};
 use kasha_witness::Attempt;
 
 use super::call::{Cancel, InFlight, Keys, Kind, NEVER, Slots, Stage, UpdateCall};
 use super::check::{check_options, check_update};
-use super::identity::Identity;
+use super::identities::NoNumber;
 use super::route::{NoTarget, Target, slots_of};
-use super::{CallId, CallOptions, Completion, Session, WhyNot, WhyUnknown, send};
+use super::{CallId, CallOptions, Completion, Identity, Session, WaitsFor, WhyNot, WhyUnknown, send};
 
 /// The fixed fields of a body that has no number yet: valid, and of nobody.
 fn unnumbered(table: TableId, has_operation_key: bool) -> BodyHead {
@@ -57,37 +57,54 @@ impl Session {
             }
         });
         let id = self.calls.id(slot);
-        let why_not = match checked {
-            Err(why) => Some(why),
-            Ok(()) if self.calls[slot].bytes.len() > BODY_BYTES_MAX => Some(WhyNot::RequestTooLarge),
-            Ok(()) if !self.calls.has_room(0) => Some(WhyNot::Overloaded),
-            Ok(()) if self.calls[slot].caller.deadline() <= now => Some(WhyNot::DeadlineBeforeSend),
-            Ok(()) => None,
-        };
-        match why_not {
-            Some(why) => self.end_undone(slot, why),
+        if let Err(why) = checked {
+            self.end_undone(slot, why);
+            return id;
+        }
+        let owner = self.admit(slot, call.keys);
+        if self.calls[slot].bytes.len() > BODY_BYTES_MAX {
+            self.end_undone(slot, WhyNot::RequestTooLarge);
+        } else if !self.calls.has_room_for(slot) {
+            self.end_undone(slot, WhyNot::Overloaded);
+        } else if self.calls[slot].caller.deadline() <= now {
+            self.end_undone(slot, WhyNot::DeadlineBeforeSend(WaitsFor::Nothing));
+        } else if !self.queued.is_empty() {
             // No overtaking: what waits for room in the window goes first.
-            None if !self.queued.is_empty() => self.queue(slot),
-            None => self.start_update(slot, now, out),
+            self.queue(slot);
+        } else {
+            self.start_update_at(slot, owner.and_then(|shard| self.target_at(shard)), now, out);
         }
         id
     }
 
-    /// Sends an update's first attempt, or another; or says why there is none to send. What an earlier attempt collected
-    /// is gone with its `InFlight` (R2.1).
+    /// Sends an update's first attempt, or another; or says why there is none to send.
     pub(super) fn start_update(&mut self, slot: usize, now: Tick, out: &mut Effects) {
+        let keys = self.calls[slot].update().keys;
+        let target = self.admit(slot, keys).and_then(|shard| self.target_at(shard));
+        self.start_update_at(slot, target, now, out);
+    }
+
+    /// What an earlier attempt collected is gone with its `InFlight` (R2.1).
+    fn start_update_at(&mut self, slot: usize, target: Result<Target, NoTarget>, now: Tick, out: &mut Effects) {
         let is_renamed = planted::is_on(Bug::RetryRenamed) && self.calls[slot].is_sent();
         if !self.options.exactly_once || is_renamed {
             self.give_back_number(slot);
         }
         let update = *self.calls[slot].update();
         let is_sent = self.calls[slot].is_sent();
-        match self.target(slot, update.keys) {
-            Ok(target) if update.rpc.is_some() || self.number(slot, now) => {
-                let target = self.with_witnesses(target, slot, &update);
-                self.send_update(slot, target, now, out);
-            }
-            Ok(_) => self.queue(slot),
+        let numbered = match target {
+            Ok(target) if update.rpc.is_none() => self.number(slot, target.shard, now),
+            Ok(_) | Err(_) => Ok(()),
+        };
+        match target {
+            Ok(target) => match numbered {
+                Ok(()) => {
+                    let target = self.with_witnesses(target, slot, &update);
+                    self.send_update(slot, target, now, out);
+                }
+                Err(NoNumber::NoRoom) => self.queue(slot),
+                Err(NoNumber::HeldUp) => self.hold_back(slot, target.shard),
+            },
             Err(NoTarget::NoConfiguration | NoTarget::NotServing) => self.pause(slot, true, now),
             Err(NoTarget::UnknownTable) if !is_sent => self.ask_coordinator(slot, now),
             // Table numbers are never used again: nothing can run it any more.
@@ -97,16 +114,12 @@ impl Session {
         }
     }
 
-    /// Gives the update its number, and with it its final body: from here on it is frozen (R2.1). False: no client id
-    /// yet, or the window is full.
-    fn number(&mut self, slot: usize, now: Tick) -> bool {
-        let Identity::Held { numbered, expiry, .. } = &mut self.identity else { return false };
-        let Some(assigned) = numbered.window.assign() else {
-            hit(Probe::WindowFull);
-            return false;
-        };
-        numbered.hold(assigned.sequence, slot);
-        let rpc = RpcId { client: numbered.client, sequence: assigned.sequence };
+    /// Gives the update its number, and with it its final body: from here on it is frozen (R2.1).
+    fn number(&mut self, slot: usize, shard: ShardId, now: Tick) -> Result<(), NoNumber> {
+        let identity = self.identities.place_for(shard)?;
+        let assigned = identity.assign(slot, shard).expect("a place with room");
+        let rpc = RpcId { client: identity.client, sequence: assigned.sequence };
+        let lease_expiry = identity.expiry;
         let call = &mut self.calls[slot];
         let update = call.update();
         update.rpc = Some(rpc);
@@ -114,7 +127,7 @@ impl Session {
         let head = BodyHead {
             rpc,
             acknowledgement: assigned.acknowledgement,
-            lease_expiry: *expiry,
+            lease_expiry,
             not_after: ClusterTime(not_after),
             table: update.keys.table,
         };
@@ -122,7 +135,7 @@ impl Session {
         if !call.is_sent() {
             self.stats.updates += 1;
         }
-        true
+        Ok(())
     }
 
     /// One attempt: the same body under a new envelope, to the primary and to every witness at once.
@@ -204,13 +217,41 @@ impl Session {
         self.timers.arm(&mut self.calls, slot);
     }
 
-    /// Starts what was queued, as far as the window goes.
+    /// The shard has not answered an earlier update, which holds up a client id: this one waits without a number (R4.10).
+    fn hold_back(&mut self, slot: usize, shard: ShardId) {
+        self.calls.enqueue(slot, self.held_back.entry(shard).or_default());
+        let call = &mut self.calls[slot];
+        (call.stage, call.resume) = (Stage::Queued, NEVER);
+        self.timers.arm(&mut self.calls, slot);
+    }
+
+    /// Starts what was queued, as far as the window goes; then what was held back for shards that answer again, as long
+    /// as half of the window is left for the others.
     pub(super) fn start_queued(&mut self, now: Tick, out: &mut Effects) {
-        while self.identity.numbered().is_some_and(|numbered| numbered.has_room())
+        while self.identities.current().is_some_and(Identity::has_room)
             && let Some(id) = self.queued.pop_front()
         {
             if let Some(slot) = self.calls.find(id) {
                 self.start_update(slot, now, out);
+            }
+        }
+        for _ in 0..self.identities.released.len() {
+            let Some(shard) = self.identities.released.pop() else { break };
+            let Some(mut waiting) = self.held_back.remove(&shard) else { continue };
+            while !self.identities.is_held_up(shard)
+                && self.identities.current().is_some_and(Identity::is_half_free)
+                && let Some(id) = waiting.pop_front()
+            {
+                if let Some(slot) = self.calls.find(id) {
+                    self.start_update(slot, now, out);
+                }
+            }
+            if !waiting.is_empty() {
+                if !self.identities.is_held_up(shard) {
+                    self.identities.released.insert(0, shard);
+                }
+                waiting.extend(self.held_back.remove(&shard).into_iter().flatten());
+                self.held_back.insert(shard, waiting);
             }
         }
     }
@@ -218,19 +259,17 @@ impl Session {
     /// What a client without exactly-once does: the server cannot tell the retry from a second request.
     fn give_back_number(&mut self, slot: usize) {
         if let Some(rpc) = self.calls[slot].update().rpc.take() {
-            self.identity.finish(rpc);
+            self.identities.finish(rpc);
         }
     }
 
     /// What [`Bug::BodyRebuilt`] does before a retry.
     fn rebuild_body(&mut self, slot: usize) {
-        let Identity::Held { numbered, expiry, .. } = &self.identity else { return };
         let body = &mut self.calls[slot].bytes;
-        let head = BodyHead {
-            acknowledgement: numbered.window.acknowledgement(),
-            lease_expiry: *expiry,
-            ..Body::decode(body).expect("encoded here").head
-        };
+        let head = Body::decode(body).expect("encoded here").head;
+        let Some(identity) = self.identities.of(head.rpc.client) else { return };
+        let head =
+            BodyHead { acknowledgement: identity.window.acknowledgement(), lease_expiry: identity.expiry, ..head };
         Body::renumber(body, &head);
     }
 }

@@ -65,6 +65,7 @@ pub enum Rejection {
 #[derive(Clone, Debug)]
 pub struct UnknownCall {
     pub(super) call: CallId,
+    pub(super) why: WhyUnknown,
     pub(super) shape: Option<Shape>,
     pub(super) commands: mpsc::Sender<Command>,
 }
@@ -84,11 +85,18 @@ pub enum Resolved {
 
 impl UnknownCall {
     /// Waits until it is known what became of the update. Its result is told once. Waits as long as the shard cannot
-    /// be reached; dropping the future is fine.
+    /// be reached; dropping the future is fine. Where nobody will ever know, [`Resolved::Never`] says why, at once if the
+    /// call itself ended for that reason: [`WhyUnknown::LeaseLost`], for one.
     ///
     /// # Errors
     /// If the client has stopped, or the server's answer cannot be read.
     pub async fn resolve(&self) -> Result<Resolved, Error> {
+        match self.why {
+            WhyUnknown::DeadlinePassed => {}
+            why @ (WhyUnknown::LeaseLost | WhyUnknown::IdReused | WhyUnknown::TableDropped | WhyUnknown::Forgotten) => {
+                return Ok(Resolved::Never(why));
+            }
+        }
         let (reply, answer) = oneshot::channel();
         let command = Command::Resolve { call: self.call, reply };
         self.commands.send(command).await.map_err(|_| Error::Stopped)?;
@@ -104,5 +112,22 @@ impl UnknownCall {
                 unreachable!("only what changes something is resolved")
             }
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Found from outside: a lost lease resolved to "forgotten".
+    #[tokio::test]
+    async fn what_is_known_of_an_unknown_call_at_its_end_is_said_however_often_it_is_resolved() {
+        let (commands, _nobody) = mpsc::channel(1);
+        for why in [WhyUnknown::LeaseLost, WhyUnknown::TableDropped, WhyUnknown::IdReused] {
+            let call = UnknownCall { call: CallId(1), why, shape: None, commands: commands.clone() };
+            for _ in 0..2 {
+                assert_eq!(call.resolve().await.expect("an answer"), Resolved::Never(why));
+            }
+        }
     }
 }

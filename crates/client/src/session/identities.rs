@@ -1,0 +1,313 @@
+//! Who the session is: up to [`IDENTITIES_MAX`] client ids (RIFL 3), so that one update which cannot finish does not stop
+//! the others (R4.10).
+//!
+//! A window is over ids, and an unfinished update holds up every later one. So a busy session of several shards has a
+//! second id ready. When most of the first one's window waits for its oldest update, updates are numbered under another.
+//! Three rules keep that one whole. A shard with an update open under a held-up id gets none under another: what is for
+//! it waits unnumbered. A shard with none gets one more under the held-up id first, and is tried by it. And an id whose
+//! updates have all ended gets one more to each shard that it had touched, which tells the last acknowledgement.
+//!
+//! Everything that an id stands for is that id's: its sequences, its table requests, the loss of its lease. The
+//! coordinator grants and renews. An id that was lost takes the saved results with it: what is under way then is unknown
+//! (R2.2), and what was never sent goes on under another.
+
+use std::time::Duration;
+
+use kasha_machine::{Effects, Endpoint};
+use kasha_types::planted::{self, Bug};
+use kasha_types::probe::{Probe, hit};
+use kasha_types::{ClientId, ClusterTime, RpcId, ShardId, Tick};
+use kasha_wire::Message;
+
+use super::call::{Kind, NEVER, Stage};
+use super::identity::{Ended, Identity};
+use super::{Completion, Known, Session, WhyUnknown, send_message};
+use crate::limits::IDENTITIES_MAX;
+
+/// How long the coordinator may be silent before it is asked again.
+const RETRY: Duration = Duration::from_millis(100);
+const RETRY_MAX: Duration = Duration::from_secs(1);
+
+/// All client ids of a session. The first of them numbers updates.
+#[derive(Debug)]
+pub(super) struct Identities {
+    held: Vec<Identity>,
+    opening: Option<Opening>,
+    /// The shard of the first update, and whether there were others.
+    shards: (Option<ShardId>, bool),
+    /// Shards for which updates may be numbered again.
+    pub(super) released: Vec<ShardId>,
+}
+
+/// `OpenSession` is repeated until it is answered.
+#[derive(Debug)]
+struct Opening {
+    nonce: Option<u64>,
+    again_at: Tick,
+    pause: Duration,
+}
+
+impl Opening {
+    fn new(now: Tick) -> Self {
+        Self { nonce: None, again_at: now, pause: RETRY }
+    }
+}
+
+/// Why an update has no number yet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum NoNumber {
+    /// There is no client id, or no room in its window.
+    NoRoom,
+    /// The shard holds up another id.
+    HeldUp,
+}
+
+impl Identities {
+    pub(super) fn opening(now: Tick) -> Self {
+        Self { held: Vec::new(), opening: Some(Opening::new(now)), shards: (None, false), released: Vec::new() }
+    }
+
+    /// The one that numbers updates.
+    pub(super) fn current(&self) -> Option<&Identity> {
+        self.held.first()
+    }
+
+    pub(super) fn all(&self) -> &[Identity] {
+        &self.held
+    }
+
+    pub(super) fn of(&self, client: ClientId) -> Option<&Identity> {
+        self.held.iter().find(|identity| identity.client == client)
+    }
+
+    pub(super) fn slot_of(&self, rpc: RpcId) -> Option<usize> {
+        self.of(rpc.client)?.slot_of(rpc)
+    }
+
+    /// When the coordinator is to be asked.
+    pub(super) fn next_errand(&self) -> Tick {
+        let renewal = self.held.iter().map(|identity| identity.renew_at).min().unwrap_or(NEVER);
+        self.opening.as_ref().map_or(renewal, |opening| opening.again_at.min(renewal))
+    }
+
+    /// Under which id the next update of this shard goes.
+    pub(super) fn place_for(&mut self, shard: ShardId) -> Result<&mut Identity, NoNumber> {
+        let Some((current, others)) = self.held.split_first() else { return Err(NoNumber::NoRoom) };
+        let mut place = current.has_room().then_some(0);
+        for (index, other) in others.iter().enumerate() {
+            if other.is_held_up && other.is_open_at(shard) && !planted::is_on(Bug::HeldUpShardNumbered) {
+                hit(Probe::ShardHeldUp);
+                return Err(NoNumber::HeldUp);
+            }
+            if other.owes(shard) && other.has_room() {
+                place = Some(index + 1);
+            }
+        }
+        self.shards = match self.shards {
+            (None, _) => (Some(shard), false),
+            (Some(first), several) => (Some(first), several || first != shard),
+        };
+        if place.is_none() {
+            hit(Probe::WindowFull);
+        }
+        place.map(|index| &mut self.held[index]).ok_or(NoNumber::NoRoom)
+    }
+
+    /// The result of this id is there, or never will be: it may be acknowledged.
+    pub(super) fn finish(&mut self, rpc: RpcId) {
+        let identity = self.held.iter_mut().find(|identity| identity.client == rpc.client);
+        let Ended { shard, is_released } =
+            identity.unwrap_or_else(|| panic!("{rpc:?} outlived its client id")).finish(rpc.sequence);
+        if is_released {
+            self.released.push(shard);
+        }
+    }
+
+    /// The next table request goes under this id.
+    pub(super) fn begin_table_request(&mut self) -> Option<ClientId> {
+        let identity = self.held.first_mut()?;
+        identity.table_sequence += 1;
+        Some(identity.client)
+    }
+
+    /// Whether updates to this shard wait for an update of a held-up id.
+    pub(super) fn is_held_up(&self, shard: ShardId) -> bool {
+        self.held.iter().skip(1).any(|other| other.is_held_up && other.is_open_at(shard))
+    }
+
+    /// The youngest id, beside the current one, that nothing is open under.
+    fn spare(&self) -> Option<usize> {
+        let spares = (1..self.held.len()).filter(|&index| self.held[index].open() == 0);
+        spares.max_by_key(|&index| self.held[index].client)
+    }
+
+    /// Numbers updates under another id from now on; those of the former one go on. `shards`: how many there are.
+    fn switch_to(&mut self, spare: usize, shards: usize) {
+        hit(Probe::FurtherIdentity);
+        let former = &mut self.held[0];
+        former.is_held_up = former.open() > 0;
+        self.held.iter_mut().skip(1).for_each(Identity::owe_nothing);
+        self.held[0].owe_untried(shards);
+        self.held[spare].owe_nothing();
+        self.held.swap(0, spare);
+    }
+
+    /// The lease of this id is lost, and everything under it. Another one numbers updates, if there is one.
+    fn lose(&mut self, client: ClientId) {
+        let Some(index) = self.held.iter().position(|identity| identity.client == client) else { return };
+        self.held.remove(index);
+        if index == 0 && !self.held.is_empty() {
+            let best = self.spare().unwrap_or(0);
+            let best = if self.held[0].open() == 0 { 0 } else { best };
+            self.held.swap(0, best);
+            self.held[0].is_held_up = false;
+            self.held[0].owe_nothing();
+        }
+    }
+
+    /// It is old, nothing is open under it or an older one, and there is another one to go on with.
+    fn may_retire(&self, index: usize, table_client: Option<ClientId>) -> bool {
+        let identity = &self.held[index];
+        let is_needed = self.held.iter().any(|other| other.client <= identity.client && other.open() > 0);
+        let has_other_spare = (1..self.held.len()).any(|other| other != index && self.held[other].open() == 0);
+        index > 0 && !is_needed && has_other_spare && table_client != Some(identity.client)
+    }
+}
+
+impl Session {
+    /// Sees to it that an update which cannot finish stops no others (R4.10).
+    pub(super) fn relieve_window(&mut self, now: Tick) {
+        let Some(current) = self.identities.current() else { return };
+        if current.is_crowded()
+            && (current.is_share_held_up(4) || self.is_oldest_in_trouble(current))
+            && let Some(spare) = self.identities.spare()
+        {
+            let shards = self.cluster.configuration.as_ref().map_or(0, |known| known.shards.len());
+            self.identities.switch_to(spare, shards);
+            self.identities.released.extend(self.held_back.keys());
+        }
+        if self.wants_identity() {
+            self.identities.opening.get_or_insert_with(|| Opening::new(now));
+        } else {
+            self.identities.opening = None;
+        }
+    }
+
+    /// Whether the update that holds up the window is not just under way.
+    fn is_oldest_in_trouble(&self, identity: &Identity) -> bool {
+        identity.oldest().is_some_and(|(slot, _)| {
+            let call = &self.calls[slot];
+            call.attempts > 1 || !matches!(call.stage, Stage::InFlight(_))
+        })
+    }
+
+    /// Without any client id; or where an id may be held up by one shard while others answer, and none is ready.
+    fn wants_identity(&self) -> bool {
+        let Some(current) = self.identities.current() else { return true };
+        if self.identities.held.len() >= IDENTITIES_MAX || self.identities.spare().is_some() {
+            return false;
+        }
+        let has_several = self.cluster.configuration.as_ref().is_some_and(|known| known.shards.len() > 1);
+        let is_busy = self.identities.shards.1 && self.stats.updates >= self.options.outstanding_max / 2;
+        let is_held_up = || current.is_share_held_up(2) || current.is_crowded() && self.is_oldest_in_trouble(current);
+        has_several && (is_busy || is_held_up())
+    }
+
+    /// Asks for a client id, renews leases, and lets go of ids that are not needed, as far as that is due.
+    pub(super) fn tend_leases(&mut self, now: Tick, out: &mut Effects) {
+        let identities = &mut self.identities;
+        let mut index = 0;
+        while index < identities.held.len() {
+            if identities.held[index].renew_at > now {
+                index += 1;
+            } else if identities.may_retire(index, self.table_client) {
+                hit(Probe::IdentityRetired);
+                identities.held.remove(index);
+            } else if identities.held[index].is_held_up && planted::is_on(Bug::IdentityRetiredEarly) {
+                identities.held[index].renew_at = NEVER;
+            } else {
+                let identity = &mut identities.held[index];
+                identity.renew_at = now.after(RETRY_MAX);
+                send_message(Endpoint::Coordinator, &Message::RenewLease { client: identity.client }, out);
+                index += 1;
+            }
+        }
+        if let Some(opening) = &mut self.identities.opening
+            && opening.again_at <= now
+        {
+            let nonce = *opening.nonce.get_or_insert_with(|| self.rng.next_u64());
+            opening.again_at = now.after(opening.pause);
+            opening.pause = (opening.pause * 2).min(RETRY_MAX);
+            send_message(Endpoint::Coordinator, &Message::OpenSession { nonce }, out);
+        }
+    }
+
+    pub(super) fn on_session_opened(
+        &mut self,
+        nonce: u64,
+        client: ClientId,
+        expiry: ClusterTime,
+        time: ClusterTime,
+        now: Tick,
+    ) -> Known {
+        let is_ours = self.identities.opening.as_ref().is_some_and(|opening| opening.nonce == Some(nonce));
+        if !is_ours || client == ClientId(0) || self.identities.of(client).is_some() {
+            return Known::No;
+        }
+        self.cluster.heard_time(time, now);
+        self.identities.opening = None;
+        let identity = Identity::new(client, self.options.outstanding_max, expiry, renewal(expiry, time, now));
+        self.identities.held.push(identity);
+        Known::Yes
+    }
+
+    pub(super) fn on_lease_renewed(
+        &mut self,
+        client: ClientId,
+        expiry: ClusterTime,
+        time: ClusterTime,
+        now: Tick,
+    ) -> Known {
+        let Some(identity) = self.identities.held.iter_mut().find(|identity| identity.client == client) else {
+            return Known::No;
+        };
+        identity.expiry = expiry.max(identity.expiry);
+        identity.renew_at = renewal(expiry, time, now);
+        self.cluster.heard_time(time, now);
+        Known::Yes
+    }
+
+    /// The saved results go with the lease: what is under way under this id is unknown (R2.2). What was never sent goes
+    /// on under another.
+    pub(super) fn on_lease_lost(&mut self, client: ClientId, now: Tick) -> Known {
+        if self.identities.of(client).is_none() {
+            return Known::No;
+        }
+        self.stats.leases_lost += 1;
+        let table_client = self.table_client;
+        for slot in self.calls.slots() {
+            let Some(call) = self.calls.get(slot) else { continue };
+            let is_lost = match call.kind {
+                Kind::Update(update) => update.rpc.is_some_and(|rpc| rpc.client == client),
+                Kind::Table(_) => call.is_sent() && table_client == Some(client),
+                Kind::Read(_) | Kind::Status { .. } | Kind::Refresh => false,
+            };
+            if is_lost {
+                assert!(call.is_sent(), "what has a number was sent");
+                self.end(slot, Completion::Unknown(WhyUnknown::LeaseLost));
+            }
+        }
+        self.table_client = table_client.filter(|&of| of != client);
+        self.identities.lose(client);
+        self.identities.released.extend(self.held_back.keys());
+        if self.identities.held.is_empty() {
+            self.identities.opening = Some(Opening::new(now));
+        }
+        Known::Yes
+    }
+}
+
+fn renewal(expiry: ClusterTime, time: ClusterTime, now: Tick) -> Tick {
+    let third = Duration::from_millis(expiry.0.saturating_sub(time.0) / 3);
+    now.after(third.max(RETRY))
+}

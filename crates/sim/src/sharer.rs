@@ -1,0 +1,163 @@
+//! A client program whose many callers share one session over all shards, while one shard is away for long (R4.10).
+//!
+//! Each caller updates a key of its own over and over, and soon gives up waiting. What it writes is in nobody's history:
+//! the program judges how long updates to shards that are not away take, and whether a lease is lost. Its name stands
+//! before what it finds.
+
+use std::cell::RefCell;
+use std::collections::BTreeSet;
+use std::rc::Rc;
+use std::time::Duration;
+
+use kasha_client::session::{CallId, CallOptions, Completion, Session, SessionOptions, WhyUnknown};
+use kasha_machine::{Effects, Machine};
+use kasha_types::{ShardId, Tick, slot_of};
+use kasha_wire::Update;
+
+use crate::clients::Stage;
+use crate::clock::{SimTime, millis};
+use crate::process::Actor;
+
+/// Callers for each shard.
+const CALLERS: usize = 4;
+/// Between two updates of a caller.
+const PAUSE: u64 = millis(5);
+/// A caller's patience.
+const DEADLINE: Duration = Duration::from_millis(400);
+/// The longest that an update may take to a shard that is not away: a silent witness costs one patience of an attempt,
+/// and a few of them in a row a second.
+const LONGEST: u64 = millis(200);
+
+/// The shards that are away, or were just now; shared by the program and the run.
+pub type Away = Rc<RefCell<BTreeSet<ShardId>>>;
+
+struct Caller {
+    shard: ShardId,
+    key: Vec<u8>,
+    waiting: Option<(CallId, SimTime)>,
+    next_at: SimTime,
+}
+
+/// The program.
+pub struct Sharer {
+    session: Session,
+    away: Away,
+    stage: Rc<RefCell<Stage>>,
+    callers: Vec<Caller>,
+    detached: Vec<CallId>,
+}
+
+impl Sharer {
+    /// Callers for every shard.
+    pub fn new(options: SessionOptions, away: Away, stage: Rc<RefCell<Stage>>, now: Tick, out: &mut Effects) -> Self {
+        let session = Session::new(options, now, out);
+        Self { session, away, stage, callers: Vec::new(), detached: Vec::new() }
+    }
+
+    fn find_keys(&mut self) {
+        let Some(configuration) = self.session.configuration() else { return };
+        let Some(table) = configuration.tables.first().map(|info| info.table) else { return };
+        let all = configuration.shards.len() * CALLERS;
+        let mut number = 0u32;
+        while self.callers.len() < all {
+            let key = format!("shared-{number}").into_bytes();
+            number += 1;
+            let Some(shard) = configuration.owner(table, slot_of(&key)) else { return };
+            if self.callers.iter().filter(|caller| caller.shard == shard).count() < CALLERS {
+                self.callers.push(Caller { shard, key, waiting: None, next_at: SimTime(0) });
+            }
+        }
+    }
+
+    fn collect(&mut self, stage: &mut Stage, at: SimTime) {
+        while let Some((call, completion)) = self.session.poll_completed() {
+            let caller = self.callers.iter_mut().find(|caller| caller.waiting.is_some_and(|(id, _)| id == call));
+            let Some(caller) = caller else { continue };
+            let (_, asked) = caller.waiting.take().expect("just seen");
+            caller.next_at = at.after(PAUSE);
+            let (shard, is_away) = (caller.shard, self.away.borrow().contains(&caller.shard));
+            stage.unresolved -= 1;
+            match completion {
+                Completion::Unknown(WhyUnknown::DeadlinePassed) => {
+                    stage.unresolved += 1;
+                    self.detached.push(call);
+                }
+                Completion::Unknown(why) => lost(stage, why),
+                _ => {}
+            }
+            if !is_away && at.0 - asked.0 > LONGEST {
+                let text = format!("an update to {shard}, which is not away, took {} µs", (at.0 - asked.0) / 1000);
+                stage.violations.push(format!("shared_session: {text} (R4.10)"));
+            }
+        }
+        let session = &mut self.session;
+        self.detached.retain(|&call| match session.resolve(call) {
+            None => true,
+            Some(completion) => {
+                stage.unresolved -= 1;
+                stage.probes.hit("shared session: resolved");
+                if let Completion::Unknown(why) = completion {
+                    lost(stage, why);
+                }
+                false
+            }
+        });
+    }
+}
+
+/// The program never stops, and hears the coordinator whenever it is there.
+fn lost(stage: &mut Stage, why: WhyUnknown) {
+    stage.violations.push(format!("identities_kept: an update will never be known, {why:?} (R4.10)"));
+}
+
+impl Drop for Sharer {
+    fn drop(&mut self) {
+        if let Ok(mut stage) = self.stage.try_borrow_mut() {
+            let waiting = self.callers.iter().filter(|caller| caller.waiting.is_some()).count();
+            stage.unresolved -= waiting + self.detached.len();
+        }
+    }
+}
+
+impl Actor for Sharer {
+    fn machine(&self) -> &dyn Machine {
+        &self.session
+    }
+    fn machine_mut(&mut self) -> &mut dyn Machine {
+        &mut self.session
+    }
+
+    fn drive(&mut self, now: Tick, at: SimTime, out: &mut Effects) {
+        let shared = self.stage.clone();
+        let stage = &mut *shared.borrow_mut();
+        self.collect(stage, at);
+        if stage.stopped {
+            return;
+        }
+        if self.callers.is_empty() {
+            self.find_keys();
+        }
+        let Some(table) = self.session.configuration().and_then(|known| known.tables.first()).map(|info| info.table)
+        else {
+            return;
+        };
+        for caller in &mut self.callers {
+            if caller.waiting.is_some() || caller.next_at > at {
+                continue;
+            }
+            let update = Update::Increment { key: &caller.key, delta: 1 };
+            let options = CallOptions { deadline: Some(now.after(DEADLINE)), ..CallOptions::default() };
+            let call = self.session.update(now, table, &update, &options, out);
+            stage.unresolved += 1;
+            caller.waiting = Some((call, at));
+        }
+    }
+
+    fn wake(&self) -> Option<SimTime> {
+        let stopped = self.stage.borrow().stopped;
+        let resolves = (!self.detached.is_empty() || self.callers.iter().any(|caller| caller.waiting.is_some()))
+            .then(|| self.callers.iter().map(|caller| caller.next_at).max().unwrap_or(SimTime(0)).after(millis(40)));
+        let idle = self.callers.iter().filter(|caller| caller.waiting.is_none()).map(|caller| caller.next_at).min();
+        idle.filter(|_| !stopped).into_iter().chain(resolves).min()
+    }
+}
