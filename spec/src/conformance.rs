@@ -155,6 +155,7 @@ fn the_choice_of_a_log_is_the_election_s() {
                 history: Vec::new(),
                 intact,
                 complete,
+                whole: false,
             });
         }
         let node = state.node_mut(0);
