@@ -19,6 +19,8 @@ pub(crate) enum Goodbye {
     IdTaken(NodeId),
     /// A later process of the same node has been seen.
     Outdated(NodeId, Incarnation),
+    /// Another process under the number of one that has been seen: its folder is an older copy.
+    OlderCopy(NodeId),
     /// One process, two sets of addresses.
     Addresses(NodeId),
     /// No more nodes.
@@ -53,6 +55,11 @@ impl Goodbye {
                     "a newer process of {node} ({newer}) has taken over, so this one is out of date: stop it (K0503)"
                 )
             }
+            Self::OlderCopy(node) => format!(
+                "the folder of {node} is an older copy: a process has been seen that counts as the same start of it, and knew \
+                 more; what was promised since is not in it. Start {node} with its own folder, or a new node with an empty \
+                 one (K0507)"
+            ),
             Self::Addresses(node) => format!(
                 "two cores of one process of {node} disagree on its addresses: restart it so that it registers anew (K0501)"
             ),

@@ -33,8 +33,9 @@ const COMPLAINT_LEASES: u32 = 3;
 #[derive(Clone, Copy, Debug)]
 struct Link {
     end: Endpoint,
-    /// The configuration it obeys, as it last said.
+    /// The configuration it obeys, as it last said, and when it said so, by its own clock.
     have: ConfigVersion,
+    sent: Tick,
     /// Since when it has spoken of no answer of ours that is younger than a lease.
     unanswered_since: Option<Tick>,
 }
@@ -291,7 +292,8 @@ impl Coordinator {
         // While our disk keeps our answers back, that they do not arrive proves nothing.
         let begins = || (self.log.gate() == Gate::Now).then_some(now);
         let unanswered_since = lags.then(|| known.or_else(begins)).flatten();
-        self.links.insert(heartbeat.core, Link { end: from, have: heartbeat.have, unanswered_since });
+        self.links
+            .insert(heartbeat.core, Link { end: from, have: heartbeat.have, sent: heartbeat.sent, unanswered_since });
         let is_deaf = unanswered_since.is_some_and(|since| now.since(since) > self.node_lease);
         if is_deaf {
             hit(Probe::DeafNode);
@@ -335,9 +337,18 @@ impl Coordinator {
                 self.on_new_process(now, heartbeat);
                 Ok(())
             }
+            std::cmp::Ordering::Equal if self.is_of_older_copy(index, heartbeat) => Err(Goodbye::OlderCopy(node)),
             std::cmp::Ordering::Equal if known.cores != heartbeat.addresses => Err(Goodbye::Addresses(node)),
             std::cmp::Ordering::Equal => Ok(()),
         }
+    }
+
+    /// Whether another process than the known one says that it is the same start of the same folder. A process forgets no
+    /// configuration, and outlives no boot; frames may come late, and are told by when they were sent.
+    fn is_of_older_copy(&self, index: usize, heartbeat: &Heartbeat) -> bool {
+        let forgot = |link: &Link| link.sent < heartbeat.sent && heartbeat.have < link.have;
+        let boot = self.state.nodes[index].boot;
+        boot != heartbeat.boot || self.links.get(&heartbeat.core).is_some_and(forgot)
     }
 
     fn on_new_process(&mut self, now: Tick, heartbeat: &Heartbeat) {
