@@ -10,9 +10,6 @@ pub const IDENTITIES_MAX: usize = 4;
 /// The calls of one shard may take no more of it, and of [`CALL_BYTES_MAX`], than they leave to all others.
 pub const CALLS_MAX: usize = 16 * 1024;
 
-/// Places of a queue of calls, ended ones among them: at least half of a full queue can be dropped.
-pub const QUEUE_MAX: usize = 2 * CALLS_MAX;
-
 /// Bytes of the requests of those calls.
 pub const CALL_BYTES_MAX: usize = 256 * 1024 * 1024;
 

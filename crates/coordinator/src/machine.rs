@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use kasha_machine::{Disk, Effect, Effects, Endpoint, Gate, Input, Machine};
+use kasha_machine::{Askers, Disk, Effect, Effects, Endpoint, Gate, Input, Machine};
 use kasha_types::limits::{CORES_MAX, NODES_MAX};
 use kasha_types::planted::{self, Bug};
 use kasha_types::probe::{Probe, hit};
@@ -59,6 +59,8 @@ pub struct Coordinator {
     waiters: TableWaiters,
     /// Who is to be sent the configuration at the end of this turn.
     push_to: BTreeSet<Endpoint>,
+    /// Who waits for the next one.
+    askers: Askers,
     pushed: ConfigVersion,
     /// The state changed since the last repair.
     changed: bool,
@@ -116,6 +118,7 @@ impl Coordinator {
             links: BTreeMap::new(),
             waiters,
             push_to: BTreeSet::new(),
+            askers: Askers::default(),
             changed: true,
             last_step: now,
             next_tick: now,
@@ -174,6 +177,9 @@ impl Coordinator {
     fn on_closed(&mut self, end: Endpoint) {
         self.links.retain(|_, link| link.end != end);
         self.push_to.remove(&end);
+        if let Endpoint::Conn(conn) = end {
+            self.askers.forget(conn);
+        }
         self.waiters.closed(end);
     }
 
@@ -193,6 +199,8 @@ impl Coordinator {
             Message::GetConfiguration { have } => {
                 if have < self.state.configuration.version {
                     self.push_to.insert(from);
+                } else if let Endpoint::Conn(conn) = from {
+                    self.askers.wait(conn, have);
                 }
             }
             Message::OpenSession { nonce } => self.on_open_session(now, from, nonce, out),
@@ -672,14 +680,16 @@ impl Coordinator {
         if version > self.pushed {
             self.pushed = version;
             self.push_to.extend(self.links.values().map(|link| link.end));
+            self.askers.announce();
         }
-        if self.push_to.is_empty() {
+        if self.push_to.is_empty() && !self.askers.is_telling() {
             return;
         }
         let mark = out.mark();
         Message::ConfigurationIs { configuration: self.state.configuration.clone() }.encode(out.arena());
         let head = out.span_from(mark);
-        for to in std::mem::take(&mut self.push_to) {
+        let askers = self.askers.take(version, head.len as usize).into_iter().map(Endpoint::Conn);
+        for to in std::mem::take(&mut self.push_to).into_iter().chain(askers) {
             self.push_frame(to, head, out);
         }
     }
@@ -768,7 +778,7 @@ impl Machine for Coordinator {
     }
 
     fn next_deadline(&self) -> Option<Tick> {
-        Some(self.next_tick)
+        Some(if self.askers.is_telling() { self.last_step } else { self.next_tick })
     }
 
     fn is_open(&self, gate: Gate) -> bool {

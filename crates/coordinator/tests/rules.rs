@@ -653,3 +653,25 @@ fn bad_frames_end_the_connection_and_nothing_else() {
     assert!(goodbye(&world.ask(CLIENT, &message)).is_some());
     assert_eq!(world.config().version, version);
 }
+
+/// Who waits for a fail-over hears of it at once, and polls nobody meanwhile.
+#[test]
+fn who_asked_for_a_newer_configuration_is_told_when_it_is_durable_and_once() {
+    let mut world = World::serving(3, 1, 1);
+    let have = world.config().version;
+    assert!(world.ask(CLIENT, &Message::GetConfiguration { have }).is_empty(), "there is nothing newer");
+    world.fast_disk = false;
+    world.node(2).starts = 2;
+    world.beat(2, 0, Vec::new());
+    assert!(world.config().version > have);
+    assert!(world.answers(CLIENT).is_empty(), "it is not durable yet");
+    while !world.disk.commits.is_empty() {
+        world.fsync();
+        world.deliver();
+    }
+    assert!(matches!(world.answers(CLIENT)[..], [Message::ConfigurationIs { .. }]));
+    world.fast_disk = true;
+    world.node(3).starts = 2;
+    world.beat(3, 0, Vec::new());
+    assert!(world.answers(CLIENT).is_empty(), "it has not asked again");
+}

@@ -8,12 +8,14 @@
 //! Invariants kept here: **D3** nothing leaves before its gate ([`held::Held`]); **R3.1** losing a role drops all it
 //! held ([`Effect::DropHeld`]).
 
+pub mod askers;
 pub mod disk;
 pub mod effects;
 pub mod held;
 pub mod rng;
 pub mod turn;
 
+pub use askers::Askers;
 pub use disk::{Disk, FileName};
 pub use effects::{Data, Effect, Effects, Endpoint, Gate, Span};
 pub use held::Held;

@@ -43,6 +43,7 @@ impl Node {
                 self.obey_witness(config, out);
             }
         }
+        self.askers.announce();
         self.next_heartbeat = now; // the coordinator wants to know who obeys what
     }
 

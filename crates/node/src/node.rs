@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use kasha_machine::{Disk, Effect, Effects, Endpoint, FileName, Gate, Input, Machine};
+use kasha_machine::{Askers, Disk, Effect, Effects, Endpoint, FileName, Gate, Input, Machine};
 use kasha_replication::FenceReport;
 use kasha_types::planted::{self, Bug};
 use kasha_types::{ConfigVersion, LogSlice, SegmentId, ShardId, Tick, limits};
@@ -36,6 +36,8 @@ pub struct Node {
     answered: Tick,
     /// What the last heartbeat asked the coordinator to commit.
     reported: Vec<Report>,
+    /// Clients that wait for the next configuration.
+    pub(crate) askers: Askers,
     /// The first input of a turn has come: what the last turn's effects named may be buried.
     turn_open: bool,
 }
@@ -76,6 +78,7 @@ impl Node {
             links: Links::new(now),
             answered: now,
             reported: Vec::new(),
+            askers: Askers::default(),
             turn_open: false,
         })
     }
@@ -325,10 +328,25 @@ impl Node {
         }
     }
 
-    fn tell_configuration(&self, to: Endpoint, have: ConfigVersion, out: &mut Effects) {
+    /// Tells the configuration, or, if the asker has it, the next one as soon as it is here.
+    fn tell_configuration(&mut self, to: Endpoint, have: ConfigVersion, out: &mut Effects) {
         if let Some(configuration) = self.core.configuration.as_ref().filter(|known| known.version > have) {
             let configuration = (**configuration).clone();
             send(to, &Message::ConfigurationIs { configuration }, Gate::Now, out);
+        } else if let Endpoint::Conn(conn) = to {
+            self.askers.wait(conn, have);
+        }
+    }
+
+    /// Tells some of those who wait for it.
+    fn tell_askers(&mut self, out: &mut Effects) {
+        let Some(configuration) = self.core.configuration.as_ref().filter(|_| self.askers.is_telling()) else { return };
+        let version = configuration.version;
+        let mark = out.mark();
+        Message::ConfigurationIs { configuration: (**configuration).clone() }.encode(out.arena());
+        let head = out.span_from(mark);
+        for conn in self.askers.take(version, head.len as usize) {
+            out.push(Effect::Send { to: Endpoint::Conn(conn), head, tail: None, gate: Gate::Now });
         }
     }
 
@@ -387,7 +405,8 @@ impl Machine for Node {
                     replica.on_durable(to);
                 }
             }
-            Input::Closed(_) | Input::Tick => {}
+            Input::Closed(conn) => self.askers.forget(conn),
+            Input::Tick => {}
         }
     }
 
@@ -401,6 +420,7 @@ impl Machine for Node {
             replica.note_acknowledged(&mut self.core, out);
         }
         self.witnesses.enter_begun(&mut self.core, out);
+        self.tell_askers(out);
         self.heartbeat(now, out);
         let flush_due = now >= self.next_flush && self.core.unflushed;
         if flush_due && self.replicas.values().any(Replica::has_freed_files) {
@@ -421,7 +441,8 @@ impl Machine for Node {
     fn next_deadline(&self) -> Option<Tick> {
         let flush = self.core.unflushed.then_some(self.next_flush);
         let replicas = self.replicas.values().filter_map(|replica| replica.next_deadline(&self.core));
-        replicas.chain(flush).chain([self.next_heartbeat, self.links.next_deadline()]).min()
+        let told = self.askers.is_telling().then_some(Tick(0));
+        replicas.chain(flush).chain(told).chain([self.next_heartbeat, self.links.next_deadline()]).min()
     }
 
     fn is_open(&self, gate: Gate) -> bool {

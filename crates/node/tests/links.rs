@@ -4,8 +4,8 @@
 mod common;
 
 use common::{CONN, Core, Files, SHARD, configuration};
-use kasha_machine::Endpoint;
-use kasha_types::{ConfigVersion, CoreId, Epoch, ListVersion, NodeId, Tick};
+use kasha_machine::{Effects, Endpoint, Input, Machine};
+use kasha_types::{ConfigVersion, ConnId, CoreId, Epoch, ListVersion, NodeId, Tick};
 use kasha_wire::frame::{FRAME_HEADER_BYTES, Kind};
 use kasha_wire::message::Report;
 use kasha_wire::{Configuration, Member, MemberState, Message, ShardPhase};
@@ -118,4 +118,23 @@ fn a_recovery_that_gets_no_further_for_five_leases_is_stuck() {
     core.message(Message::ConfigurationIs { configuration });
     assert_eq!(pass(&mut core, LEASE_STEPS * 5 - 2, true).1, []);
     assert_eq!(pass(&mut core, 4, true).1, [Report::Stuck { shard: SHARD, epoch: Epoch(2) }]);
+}
+
+/// Who waits for a fail-over hears of it at once, and polls nobody meanwhile.
+#[test]
+fn who_asked_for_a_newer_configuration_is_told_when_there_is_one_and_once() {
+    let mut core = Core::serving();
+    let (waits, gone) = (Endpoint::Conn(ConnId(7)), ConnId(8));
+    for conn in [waits, Endpoint::Conn(gone)] {
+        core.message_from(conn, Message::GetConfiguration { have: ConfigVersion(2) });
+    }
+    core.node.step(core.now, Input::Closed(gone), &mut Effects::new());
+    assert_eq!(said(&core).count(), 0, "there is nothing newer");
+    for (version, expected) in [(3, vec![waits]), (4, vec![])] {
+        core.shell.sent.clear();
+        core.message(Message::ConfigurationIs { configuration: configuration(version, 1, ShardPhase::Serving) });
+        let is_it = |message: &Message| matches!(message, Message::ConfigurationIs { configuration } if configuration.version.0 == version);
+        let told: Vec<_> = said(&core).filter(|(_, message)| is_it(message)).map(|(to, _)| to).collect();
+        assert_eq!(told, expected);
+    }
 }

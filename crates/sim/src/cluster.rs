@@ -9,7 +9,7 @@ use kasha_client::session::SessionOptions;
 use kasha_coordinator::{Coordinator, CoordinatorOptions};
 use kasha_machine::{Effects, Machine};
 use kasha_node::{Node, NodeOptions, Pace};
-use kasha_types::{ClusterId, CoreId, Incarnation, NodeId, Tick};
+use kasha_types::{ClusterId, CoreId, Incarnation, NodeId, ShardId, Tick};
 use kasha_wire::Durability;
 use kasha_wire::status::CoreStatus;
 
@@ -39,7 +39,7 @@ use crate::prober::{Prober, Successes};
 use crate::process::{Actor, Spawn};
 use crate::rogue::{self, Rogue};
 use crate::scenario::Shape;
-use crate::sharer::{Away, Sharer};
+use crate::sharer::{Away, Callers, Sharer};
 use crate::stranger::{Ear, Overheard, Stranger};
 use crate::traffic::Traffic;
 use crate::world::World;
@@ -90,6 +90,8 @@ pub struct Cluster {
     pub successes: Successes,
     /// Shares one session over all shards, if the run has such a program.
     pub sharer: Option<HostId>,
+    /// Programs beside it that update one shard each, now and then.
+    pub loners: Vec<HostId>,
     /// Which of them are away for it.
     pub away: Away,
     /// Every configuration that was sent.
@@ -175,7 +177,10 @@ pub fn build(world: &mut World, shape: &Shape, fsync_max: u64, stage: &Rc<RefCel
     let successes = Successes::default();
     let prober = shape.prober.then(|| add_prober(world, shape, &successes));
     let away = Away::default();
-    let sharer = shape.sharer.then(|| add_sharer(world, shape, &away, stage));
+    let mut add = |who, number| add_sharer(world, shape, &away, stage, who, number);
+    let sharer = shape.sharer.then(|| add(Callers::Many, 0));
+    let shards = (0..shape.shards).filter(|_| shape.sharer);
+    let loners = shards.map(|shard| add(Callers::One(ShardId(shard)), shard + 1)).collect();
     let configurations = Configurations::default();
     let blackouts = (shape.durability == Durability::Replicated)
         .then(|| (Blackouts::default(), shape.flush_interval + fsync_max + flushed_in_time::SLACK));
@@ -188,6 +193,7 @@ pub fn build(world: &mut World, shape: &Shape, fsync_max: u64, stage: &Rc<RefCel
         prober,
         successes,
         sharer,
+        loners,
         away,
         configurations,
         cores,
@@ -269,16 +275,24 @@ fn add_prober(world: &mut World, shape: &Shape, successes: &Successes) -> HostId
     host
 }
 
-fn add_sharer(world: &mut World, shape: &Shape, away: &Away, stage: &Rc<RefCell<Stage>>) -> HostId {
-    let host = world.add_host("sharer");
+fn add_sharer(
+    world: &mut World,
+    shape: &Shape,
+    away: &Away,
+    stage: &Rc<RefCell<Stage>>,
+    who: Callers,
+    number: u16,
+) -> HostId {
+    let name = format!("sharer {number}");
+    let host = world.add_host(&name);
     let (shape, away, stage) = (shape.clone(), away.clone(), stage.clone());
     let start = move |spawn: Spawn<'_>, out: &mut Effects| {
         let outstanding_max = shape.outstanding_max;
         let options = SessionOptions { outstanding_max, ..SessionOptions::new(seeds(&shape), spawn.seed) };
-        let sharer = Sharer::new(options, away.clone(), stage.clone(), spawn.now, out);
+        let sharer = Sharer::new(options, away.clone(), stage.clone(), who, spawn.now, out);
         Ok(Box::new(sharer) as Box<dyn Actor>)
     };
-    world.add_process(host, "sharer", address(6, 0, 0), Box::new(start));
+    world.add_process(host, &name, address(6, number, 0), Box::new(start));
     host
 }
 

@@ -224,7 +224,9 @@ impl Run {
     }
 
     fn share_a_session(&mut self, sharer: HostId) {
-        self.world.start(sharer);
+        for host in [sharer].into_iter().chain(self.cluster.loners.iter().copied()) {
+            self.world.start(host);
+        }
         let Cluster { hosts, configurations, away, .. } = &self.cluster;
         let rng = self.stage.borrow_mut().rng.fork();
         let session = SharedSession { hosts, sharer, configurations, away, shape: &self.shape, rng };

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 
 use kasha_machine::Rng;
 use kasha_types::{NodeId, ShardId};
+use kasha_wire::ShardPhase;
 
 use crate::clock::{SimTime, millis};
 use crate::configurations::Configurations;
@@ -18,6 +19,9 @@ use crate::world::World;
 const QUIET: u64 = millis(1_500);
 /// How long callers may wait for what was asked for just before the fault ended.
 const AFTERWARDS: u64 = millis(3_000);
+
+/// How often it is looked at whether a shard serves again.
+const LOOK_EVERY: u64 = millis(1);
 
 /// What a run of this kind looks at.
 pub struct SharedSession<'a> {
@@ -36,12 +40,14 @@ pub struct SharedSession<'a> {
 }
 
 impl SharedSession<'_> {
-    /// Takes a node away for longer than a client's lease lasts, and once more with the coordinator.
+    /// Takes a node away for longer than a client's lease lasts: from the program; with the coordinator; and from
+    /// everybody, so that others take over.
     pub fn run(mut self, world: &mut World) {
         world.run_until(world.now.after(QUIET));
-        let faults: [fn(&mut Self, &mut World); 2] = [Self::cut_off, Self::kill_with_coordinator];
-        let first = usize::from(self.rng.chance(1, 2));
-        for fault in [faults[first], faults[1 - first]] {
+        let mut faults: Vec<fn(&mut Self, &mut World)> = vec![Self::cut_off, Self::kill_with_coordinator, Self::freeze];
+        let by = usize::try_from(self.rng.below(3)).expect("few");
+        faults.rotate_left(by);
+        for fault in faults {
             if world.violations.is_empty() {
                 fault(&mut self, world);
             }
@@ -54,7 +60,7 @@ impl SharedSession<'_> {
         (NodeId(u16::try_from(index).expect("few") + 1), self.hosts.nodes[index])
     }
 
-    /// Shards in which the node has a part that `counts`.
+    /// The shards of which the node is the primary, or any member.
     fn take_away(&self, node: NodeId, with_members: bool) {
         let Some(latest) = self.configurations.latest() else { return };
         let away: BTreeSet<ShardId> = latest
@@ -63,7 +69,7 @@ impl SharedSession<'_> {
             .filter(|shard| shard.primary == node || with_members && shard.members.iter().any(|m| m.node == node))
             .map(|shard| shard.shard)
             .collect();
-        *self.away.borrow_mut() = away;
+        self.away.borrow_mut().away = away;
     }
 
     /// For longer than a lease of a client, and the term after it in which it may still be renewed.
@@ -74,7 +80,32 @@ impl SharedSession<'_> {
     fn come_back(&self, world: &mut World) {
         let until: SimTime = world.now.after(AFTERWARDS);
         world.run_until(until);
-        self.away.borrow_mut().clear();
+        let mut shards = self.away.borrow_mut();
+        (shards.away, shards.back_at) = Default::default();
+    }
+
+    /// Others take over what the node served. They are back as soon as the coordinator says so.
+    fn freeze(&mut self, world: &mut World) {
+        world.probes.hit("shared session: a node frozen");
+        let (node, host) = self.a_node();
+        self.take_away(node, false);
+        let led = self.away.borrow().away.clone();
+        self.take_away(node, true);
+        world.pause(host);
+        let until = world.now.after(self.long());
+        while world.now < until && world.violations.is_empty() {
+            for shard in self.configurations.latest().iter().flat_map(|latest| &latest.shards) {
+                let mut shards = self.away.borrow_mut();
+                let is_taken_over = led.contains(&shard.shard) && shard.primary != node;
+                if is_taken_over && shard.phase == ShardPhase::Serving && shards.away.remove(&shard.shard) {
+                    shards.back_at.insert(shard.shard, world.now);
+                }
+            }
+            let next = world.now.after(LOOK_EVERY);
+            world.run_until(next);
+        }
+        world.resume(host);
+        self.come_back(world);
     }
 
     fn cut_off(&mut self, world: &mut World) {

@@ -5,7 +5,7 @@
 //! before what it finds.
 
 use std::cell::RefCell;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -18,18 +18,63 @@ use crate::clients::Stage;
 use crate::clock::{SimTime, millis};
 use crate::process::Actor;
 
-/// Callers for each shard.
-const CALLERS: usize = 4;
-/// Between two updates of a caller.
-const PAUSE: u64 = millis(5);
-/// A caller's patience.
-const DEADLINE: Duration = Duration::from_millis(400);
+/// Who calls.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Callers {
+    /// Several for each shard, who soon give up waiting.
+    Many,
+    /// One, for this shard, who waits long: nothing else makes its session ask for news.
+    One(ShardId),
+}
+
+impl Callers {
+    fn for_each_shard(self) -> usize {
+        match self {
+            Self::Many => 4,
+            Self::One(_) => 1,
+        }
+    }
+
+    fn pause(self) -> u64 {
+        match self {
+            Self::Many => millis(5),
+            Self::One(_) => millis(100),
+        }
+    }
+
+    fn patience(self) -> Duration {
+        match self {
+            Self::Many => Duration::from_millis(400),
+            Self::One(_) => Duration::from_secs(20),
+        }
+    }
+
+    fn call(self, shard: ShardId) -> bool {
+        match self {
+            Self::Many => true,
+            Self::One(only) => shard == only,
+        }
+    }
+}
+
 /// The longest that an update may take to a shard that is not away: a silent witness costs one patience of an attempt,
 /// and a few of them in a row a second.
 const LONGEST: u64 = millis(200);
 
-/// The shards that are away, or were just now; shared by the program and the run.
-pub type Away = Rc<RefCell<BTreeSet<ShardId>>>;
+/// The same, counted from the moment at which another primary serves the shard: clients hear of it within 50 ms.
+const NEWS: u64 = millis(60);
+
+/// The shards that are away, or were just now, and since when others are back; shared by the program and the run.
+pub type Away = Rc<RefCell<Shards>>;
+
+/// What is known of the shards.
+#[derive(Debug, Default)]
+pub struct Shards {
+    /// Nothing is expected of these.
+    pub away: BTreeSet<ShardId>,
+    /// Since when another primary serves.
+    pub back_at: BTreeMap<ShardId, SimTime>,
+}
 
 struct Caller {
     shard: ShardId,
@@ -43,27 +88,36 @@ pub struct Sharer {
     session: Session,
     away: Away,
     stage: Rc<RefCell<Stage>>,
+    who: Callers,
     callers: Vec<Caller>,
     detached: Vec<CallId>,
 }
 
 impl Sharer {
-    /// Callers for every shard.
-    pub fn new(options: SessionOptions, away: Away, stage: Rc<RefCell<Stage>>, now: Tick, out: &mut Effects) -> Self {
+    /// These callers.
+    pub fn new(
+        options: SessionOptions,
+        away: Away,
+        stage: Rc<RefCell<Stage>>,
+        who: Callers,
+        now: Tick,
+        out: &mut Effects,
+    ) -> Self {
         let session = Session::new(options, now, out);
-        Self { session, away, stage, callers: Vec::new(), detached: Vec::new() }
+        Self { session, away, stage, who, callers: Vec::new(), detached: Vec::new() }
     }
 
     fn find_keys(&mut self) {
         let Some(configuration) = self.session.configuration() else { return };
         let Some(table) = configuration.tables.first().map(|info| info.table) else { return };
-        let all = configuration.shards.len() * CALLERS;
+        let each = self.who.for_each_shard();
+        let all = configuration.shards.iter().filter(|config| self.who.call(config.shard)).count() * each;
         let mut number = 0u32;
         while self.callers.len() < all {
             let key = format!("shared-{number}").into_bytes();
             number += 1;
             let Some(shard) = configuration.owner(table, slot_of(&key)) else { return };
-            if self.callers.iter().filter(|caller| caller.shard == shard).count() < CALLERS {
+            if self.who.call(shard) && self.callers.iter().filter(|caller| caller.shard == shard).count() < each {
                 self.callers.push(Caller { shard, key, waiting: None, next_at: SimTime(0) });
             }
         }
@@ -74,8 +128,8 @@ impl Sharer {
             let caller = self.callers.iter_mut().find(|caller| caller.waiting.is_some_and(|(id, _)| id == call));
             let Some(caller) = caller else { continue };
             let (_, asked) = caller.waiting.take().expect("just seen");
-            caller.next_at = at.after(PAUSE);
-            let (shard, is_away) = (caller.shard, self.away.borrow().contains(&caller.shard));
+            caller.next_at = at.after(self.who.pause());
+            let (shard, shards) = (caller.shard, self.away.borrow());
             stage.unresolved -= 1;
             match completion {
                 Completion::Unknown(WhyUnknown::DeadlinePassed) => {
@@ -85,7 +139,16 @@ impl Sharer {
                 Completion::Unknown(why) => lost(stage, why),
                 _ => {}
             }
-            if !is_away && at.0 - asked.0 > LONGEST {
+            if shards.away.contains(&shard) {
+                continue;
+            }
+            if let Some(&back_at) = shards.back_at.get(&shard).filter(|&&back_at| back_at > asked) {
+                if at.0 - back_at.0 > NEWS {
+                    let micros = (at.0 - back_at.0) / 1000;
+                    let text = format!("an update that waited for {shard} took {micros} µs after it served again");
+                    stage.violations.push(format!("news_travel: {text}"));
+                }
+            } else if at.0 - asked.0 > LONGEST {
                 let text = format!("an update to {shard}, which is not away, took {} µs", (at.0 - asked.0) / 1000);
                 stage.violations.push(format!("shared_session: {text} (R4.10)"));
             }
@@ -146,7 +209,7 @@ impl Actor for Sharer {
                 continue;
             }
             let update = Update::Increment { key: &caller.key, delta: 1 };
-            let options = CallOptions { deadline: Some(now.after(DEADLINE)), ..CallOptions::default() };
+            let options = CallOptions { deadline: Some(now.after(self.who.patience())), ..CallOptions::default() };
             let call = self.session.update(now, table, &update, &options, out);
             stage.unresolved += 1;
             caller.waiting = Some((call, at));

@@ -89,7 +89,7 @@ messages! {
         reason: String,
     },
 
-    /// Anyone to anyone who knows: the configuration, if newer than this.
+    /// Anyone to anyone who knows: the configuration, if newer than this; else as soon as there is a newer one.
     GetConfiguration = 8 {
         /// What the asker has; 0 = none.
         have: ConfigVersion,

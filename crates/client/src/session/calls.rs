@@ -114,9 +114,11 @@ impl Calls {
         self.slab[slot].call.as_ref()
     }
 
-    /// Puts a call at the end of a queue. Ended ones are skipped when their turn comes; until then they must not pile up.
+    /// Puts a call at the end of a queue. Ended ones are skipped when their turn comes; until then they must not pile up:
+    /// at least half of the places are of calls that have not ended.
     pub(super) fn enqueue(&self, slot: usize, queue: &mut VecDeque<CallId>) {
-        if queue.len() >= limits::QUEUE_MAX {
+        const QUEUE_MIN: usize = 64;
+        if queue.len() >= QUEUE_MIN && queue.len() >= 2 * self.len() {
             queue.retain(|&id| self.find(id).is_some());
         }
         queue.push_back(self.id(slot));

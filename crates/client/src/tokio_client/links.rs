@@ -18,7 +18,9 @@ const OUTPUT_BYTES_MAX: usize = 8 * 1024 * 1024;
 /// Memory that a connection keeps for what a turn sends.
 const TURN_BYTES_KEPT: usize = 16 * 1024;
 const RECONNECT: Duration = Duration::from_millis(1);
-const RECONNECT_MAX: Duration = Duration::from_millis(500);
+/// What is sent meanwhile is dropped without a word: shorter than a session's pauses, or it would take that for silence.
+const RECONNECT_MAX: Duration = Duration::from_millis(50);
+const _: () = assert!(RECONNECT_MAX.as_millis() * 2 <= crate::limits::BACKOFF_MAX.as_millis());
 
 /// Connections by endpoint.
 pub(super) struct Links {

@@ -1,0 +1,83 @@
+//! Who asked for a newer configuration than there was: told as soon as there is one, so that a client which waits for a
+//! fail-over does not have to ask again and again.
+//!
+//! At most one entry for each accepted connection, gone with it. However many there are, a turn tells some of them only:
+//! the shell's loop serves others meanwhile.
+
+use std::collections::BTreeMap;
+
+use kasha_types::{ConfigVersion, ConnId};
+
+/// Bytes that one turn sends to those who waited.
+pub const TOLD_BYTES_MAX: usize = 1024 * 1024;
+
+/// Connections whose clients wait for news.
+#[derive(Debug, Default)]
+pub struct Askers {
+    /// What each of them has.
+    waiting: BTreeMap<ConnId, ConfigVersion>,
+    /// There is something newer, and some have not been told.
+    is_telling: bool,
+}
+
+impl Askers {
+    /// There is nothing newer than what this one has.
+    pub fn wait(&mut self, who: ConnId, have: ConfigVersion) {
+        self.waiting.insert(who, have);
+    }
+
+    /// Nobody is there to be told any more.
+    pub fn forget(&mut self, who: ConnId) {
+        self.waiting.remove(&who);
+    }
+
+    /// There is a new configuration.
+    pub fn announce(&mut self) {
+        self.is_telling = !self.waiting.is_empty();
+    }
+
+    /// Whether somebody is to be told.
+    #[must_use]
+    pub fn is_telling(&self) -> bool {
+        self.is_telling
+    }
+
+    /// Who is to be told in this turn of a configuration of this version and length; they wait no longer. Lowest
+    /// connections first. Whoever has one as new waits on.
+    pub fn take(&mut self, version: ConfigVersion, bytes: usize) -> Vec<ConnId> {
+        let most = (TOLD_BYTES_MAX / bytes.max(1)).max(1);
+        let lack = self.waiting.iter().filter(|(_, have)| **have < version).map(|(&who, _)| who);
+        let told: Vec<ConnId> = lack.take(most).collect();
+        for who in &told {
+            self.waiting.remove(who);
+        }
+        self.is_telling = told.len() == most;
+        told
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn everybody_who_lacks_it_is_told_once_and_some_in_each_turn() {
+        let mut askers = Askers::default();
+        for number in 0..10 {
+            askers.wait(ConnId(number), ConfigVersion(if number == 3 { 8 } else { 5 }));
+        }
+        askers.forget(ConnId(0));
+        assert!(!askers.is_telling(), "nothing is new");
+        askers.announce();
+        let mut told = Vec::new();
+        while askers.is_telling() {
+            let some = askers.take(ConfigVersion(8), TOLD_BYTES_MAX / 3);
+            assert!(some.len() <= 3);
+            told.extend(some);
+        }
+        let expected: Vec<_> = [1, 2, 4, 5, 6, 7, 8, 9].map(ConnId).to_vec();
+        assert_eq!(told, expected);
+        askers.announce();
+        assert_eq!(askers.take(ConfigVersion(9), 2 * TOLD_BYTES_MAX), [ConnId(3)], "one is told however long it is");
+    }
+}
