@@ -149,6 +149,9 @@ pub struct Shape {
     pub durability: Durability,
     /// Whether the coordinator is one process with node 1: its hosts are then cut off together.
     pub hosted: bool,
+    /// Whether a silent node that has not hung up has three leases more; elsewhere zombies are deposed sooner, as at a loss
+    /// of a machine's power.
+    pub trusts_connections: bool,
     /// Client programs.
     pub clients: usize,
     /// How many of them only read.
@@ -211,6 +214,7 @@ impl Shape {
             may_lack: 0,
             durability: if rng.chance(1, 3) { Durability::Fsync } else { Durability::Replicated },
             hosted: false,
+            trusts_connections: false,
             clients,
             readers: usize::from(clients > 2),
             concurrency: usize::try_from(rng.between(1, 6)).expect("small"),
@@ -254,7 +258,10 @@ pub fn plan(scenario: Scenario, rng: &mut Rng) -> (Shape, Intensity) {
             (shape.witness_slots, shape.kind) = (512, LoadKind::Spread);
         }
         Scenario::BadNetwork => intensity.acts = none,
-        Scenario::Crash => intensity = quiet(Acts { crash: 1, ..none }),
+        Scenario::Crash => {
+            shape.trusts_connections = true;
+            intensity = quiet(Acts { crash: 1, ..none });
+        }
         Scenario::FastRestart => {
             intensity = quiet(Acts { fast_restart: 1, ..none });
             // Who is back is attached when it says so, and again when its primary is told so: what belongs to the first
@@ -379,6 +386,7 @@ fn directed(scenario: Scenario, rng: &mut Rng, shape: &mut Shape, intensity: &mu
         }
         Scenario::CoordinatorCut => {
             (shape.hosted, shape.prober, shape.client_lease_millis) = (rng.chance(1, 2), true, 300_000);
+            shape.trusts_connections = rng.chance(1, 2);
             if rng.chance(1, 3) {
                 shape.nodes = u16::from(shape.faults) + 1;
             }
