@@ -384,18 +384,20 @@ fn directed(scenario: Scenario, rng: &mut Rng, shape: &mut Shape, intensity: &mu
             let network = Intensity::drawn_network(rng);
             *intensity = Intensity { loss: network.loss / 10, ..Intensity::calm() };
         }
-        Scenario::CoordinatorCut => {
-            (shape.hosted, shape.prober, shape.client_lease_millis) = (rng.chance(1, 2), true, 300_000);
-            shape.trusts_connections = rng.chance(1, 2);
-            if rng.chance(1, 3) {
-                shape.nodes = u16::from(shape.faults) + 1;
-            }
-            let network = Intensity::drawn_network(rng);
-            *intensity = Intensity { loss: 0, stray: 0, silent_close: 0, ..network };
-        }
+        Scenario::CoordinatorCut => nothing_but_the_coordinator_is_cut_off(rng, shape, intensity),
         Scenario::BadInput | Scenario::FailingDisks | Scenario::RogueClient => unkind(scenario, rng, shape, intensity),
         _ => long_logs(scenario, rng, shape, intensity),
     }
+}
+
+/// All frames arrive but those that are cut.
+fn nothing_but_the_coordinator_is_cut_off(rng: &mut Rng, shape: &mut Shape, intensity: &mut Intensity) {
+    (shape.hosted, shape.prober, shape.client_lease_millis) = (rng.chance(1, 2), true, 300_000);
+    shape.trusts_connections = rng.chance(1, 2);
+    if rng.chance(1, 3) {
+        shape.nodes = u16::from(shape.faults) + 1;
+    }
+    *intensity = Intensity { loss: 0, stray: 0, silent_close: 0, ..Intensity::drawn_network(rng) };
 }
 
 /// A primary goes on with its witnesses and some clients, who have always something to ask for that needs no sync, while

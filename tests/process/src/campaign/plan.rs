@@ -181,7 +181,7 @@ impl Shape {
             shards: number(rng.between(nodes, nodes + 4)),
             cores: if rng.chance(1, 4) { 2 } else { 1 },
             fsync: rng.chance(1, 2),
-            lease: Duration::from_millis(*rng.pick(&[700, 1000, 2000])),
+            lease: Duration::from_millis(*rng.pick(&[500, 1000, 2000])),
             flush_interval: Duration::from_millis(*rng.pick(&[20, 100, 100])),
             own_coordinator,
             small_disk: small_disk.map(number),
