@@ -275,7 +275,7 @@ impl Drawing<'_> {
     /// From a moment to far beyond a lease.
     fn lasts(&mut self) -> Duration {
         let lease = u64::try_from(self.shape.lease.as_millis()).expect("a lease is short");
-        let most = *self.rng.pick(&[lease / 4, lease, 2 * lease, 4 * lease]);
+        let most = *self.rng.pick(&[lease / 4, lease, 2 * lease, 8 * lease]);
         Duration::from_millis(self.rng.between(most / 2, most))
     }
 
