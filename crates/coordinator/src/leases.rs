@@ -175,7 +175,8 @@ impl NodeLeases {
 
     /// Whether the node is silent, and not we: for a full lease of its silence we and another node heard each other.
     fn is_proven_silent(&self, now: Tick, node: NodeId) -> bool {
-        if self.witnesses().next().is_none() || self.goes_on_alone(now) || planted::is_on(Bug::SilenceOfOnesOwnCounts) {
+        let is_planted = planted::is_on(Bug::SilenceOfOnesOwnCounts) || planted::is_on(Bug::CoordinatorDoesNotWait);
+        if self.witnesses().next().is_none() || self.goes_on_alone(now) || is_planted {
             return self.any_silent(now, node);
         }
         let full = self.full();
