@@ -1,6 +1,6 @@
 //! The coordinator alone is cut off from everybody for six seconds, on a virtual network, and comes back: nothing may have
-//! moved (R7.8). With a process of its own, and beside node 1.
-#![allow(missing_docs, clippy::disallowed_methods)] It waits in real time, as the cut does.
+//! moved (R7.8). With a process of its own, and beside node 1. It waits in real time, as the cut does.
+#![allow(missing_docs, clippy::disallowed_methods)]
 
 use std::process::Child;
 use std::thread::sleep;
