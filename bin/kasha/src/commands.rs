@@ -67,7 +67,7 @@ pub struct InternalNodeArguments {
     duplicate_per_mille: u16,
     #[arg(long, default_value_t = 0)]
     fault_seed: u64,
-    #[arg(long, default_value = "2s", value_parser = crate::duration::parse)]
+    #[arg(long, default_value = "500ms", value_parser = crate::duration::parse)]
     lease: Duration,
     #[arg(long, default_value = "0", value_parser = crate::duration::parse)]
     spin: Duration,

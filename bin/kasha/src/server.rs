@@ -9,6 +9,7 @@ use anyhow::{Context, Result, anyhow, bail};
 use clap::Args;
 use kasha_bench::say;
 use kasha_types::NodeId;
+use kasha_types::limits::NODE_LEASE;
 use serde::Deserialize;
 
 use crate::host::{
@@ -160,7 +161,7 @@ fn spec(arguments: &ServerArguments) -> Result<NodeSpec> {
         coordinator: arguments.coordinator.or(file.coordinator).with_context(|| missing("--coordinator"))?,
         hosts,
         memory_bytes: memory_bytes(arguments.memory_mib.or(file.memory_mib).unwrap_or(1024))?,
-        lease: duration(arguments.lease.as_ref(), file.lease.as_ref(), Duration::from_secs(2))?,
+        lease: duration(arguments.lease.as_ref(), file.lease.as_ref(), NODE_LEASE)?,
         flush_interval: duration(
             arguments.flush_interval.as_ref(),
             file.flush_interval.as_ref(),

@@ -48,7 +48,7 @@ pub struct StartArguments {
     #[arg(long, default_value_t = 1024)]
     memory_mib: u64,
     /// How long a silent node is waited for before its shards move.
-    #[arg(long, default_value = "2s", value_parser = crate::duration::parse)]
+    #[arg(long, default_value = "500ms", value_parser = crate::duration::parse)]
     lease: Duration,
 }
 

@@ -5,7 +5,7 @@
 //! not renewed, and the node is lost when all have lapsed. Judged with hysteresis: if we were stalled ourselves, or if
 //! more than half of the nodes look lost at once, we wait for another lease; and only so many nodes are declared lost
 //! in one lease period, so that recoveries do not starve the rest. One that other nodes hear is only cut off from us: it
-//! has some leases more, for its updates go on, and its reads need no lease. Who was lost must speak for a full lease
+//! has some leases more, for its updates go on, and its reads need no lease; so has one whose connection is open. Who was lost must speak for a full lease
 //! without a gap before it is taken back, and longer if that happens again and again.
 //!
 //! Whoever hears nobody is cut off itself (R7.8): a silence counts only where another node and we heard each other for a
@@ -20,7 +20,7 @@ use kasha_types::{CoreId, NodeId, Tick};
 
 use crate::CoordinatorOptions;
 
-/// Leases that a silent node has, besides its own, while other nodes hear it.
+/// Leases that a silent node has, besides its own, while other nodes hear it or its connection is open.
 const VOUCHED_LEASES: u32 = 3;
 /// Losses that make the way back longer; each doubles it.
 const LOSSES_MAX: u32 = 4;
@@ -175,7 +175,8 @@ impl NodeLeases {
 
     /// Whether the node is silent, and not we: for a full lease of its silence we and another node heard each other.
     fn is_proven_silent(&self, now: Tick, node: NodeId) -> bool {
-        if self.witnesses().next().is_none() || self.goes_on_alone(now) || planted::is_on(Bug::SilenceOfOnesOwnCounts) {
+        let is_planted = planted::is_on(Bug::SilenceOfOnesOwnCounts) || planted::is_on(Bug::CoordinatorDoesNotWait);
+        if self.witnesses().next().is_none() || self.goes_on_alone(now) || is_planted {
             return self.any_silent(now, node);
         }
         let full = self.full();
@@ -270,7 +271,7 @@ impl NodeLeases {
         self.lapsed(now).next().is_some()
     }
 
-    /// The nodes to declare lost now; they are marked so. `is_vouched_for`: other nodes hear it.
+    /// The nodes to declare lost now; they are marked so. `is_vouched_for`: other nodes hear it, or it has not hung up.
     pub(crate) fn judge(&mut self, now: Tick, is_vouched_for: impl Fn(NodeId) -> bool) -> Vec<NodeId> {
         let alive = self.nodes.values().filter(|lease| !lease.lost).count();
         let mut lapsed: Vec<NodeId> = self.lapsed(now).collect();

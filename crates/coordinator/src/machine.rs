@@ -25,10 +25,6 @@ use crate::tables::{self, TableWaiters};
 use crate::time::ClusterClock;
 use crate::{Command, CoordinatorOptions, StartError, State, placement, repair};
 
-/// A complaint of silence counts if somebody was heard without a gap for so many leases: it is about the last two, and who
-/// was cut off with us needs another one to be there again (R7.8).
-const COMPLAINT_LEASES: u32 = 3;
-
 /// A core that speaks to us.
 #[derive(Clone, Copy, Debug)]
 struct Link {
@@ -44,6 +40,8 @@ struct Link {
 #[derive(Debug)]
 pub struct Coordinator {
     node_lease: Duration,
+    patience: Duration,
+    trusts_connections: bool,
     /// When longer leases of an earlier process are over, and the bound of ours, in milliseconds.
     lower_lease_bound: Option<(Tick, u64)>,
     state: State,
@@ -105,6 +103,8 @@ impl Coordinator {
         let waiters = TableWaiters::new(state.configuration.version);
         Ok(Self {
             node_lease: options.node_lease,
+            patience: options.patience,
+            trusts_connections: options.trusts_connections,
             lower_lease_bound: (own_bound < state.lease_bound_millis).then(|| (now.after(granted), own_bound)),
             pushed: state.configuration.version,
             state,
@@ -369,9 +369,9 @@ impl Coordinator {
 
     /// Stale and repeated reports change nothing.
     fn on_report(&mut self, now: Tick, from: NodeId, have: ConfigVersion, report: Report) {
-        // Who complains of a silence that was ours may have shared it (R7.8).
+        // Who complains of a silence that was ours may have shared it (R7.8); and it needs a lease to be there again.
         let complains = matches!(report, Report::Unanswered { .. } | Report::Stuck { .. });
-        if complains && self.leases.was_cut_off(now, self.node_lease * COMPLAINT_LEASES) {
+        if complains && self.leases.was_cut_off(now, self.patience + self.node_lease) {
             return hit(Probe::ComplaintVoid);
         }
         let sight = self.sight(now);
@@ -650,8 +650,9 @@ impl Coordinator {
     }
 
     fn judge(&mut self, now: Tick) {
-        let evidence = &self.evidence;
-        for node in self.leases.judge(now, |node| evidence.is_vouched_for(now, node)) {
+        let is_connected = |node| self.trusts_connections && self.links.keys().any(|core| core.node == node);
+        let is_vouched_for = |node| self.evidence.is_vouched_for(now, node) || is_connected(node);
+        for node in self.leases.judge(now, is_vouched_for) {
             self.commit(&Command::NodeLost { node });
         }
     }

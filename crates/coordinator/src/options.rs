@@ -33,6 +33,11 @@ pub struct CoordinatorOptions {
     pub drift_bound: Duration,
     /// Term of a client's lease, in ClusterTime milliseconds.
     pub client_lease_millis: u64,
+    /// For how long a node may do nothing of what its peers want before they complain: their option of this name.
+    pub patience: Duration,
+    /// Whether a silent node whose connection is open has three leases more, as one that other nodes hear: a process that
+    /// dies closes its connections, and one that its disk stops for half a second does not.
+    pub trusts_connections: bool,
     /// The nodes of this process: whatever cuts the coordinator off cuts them off too, so they are no witnesses (R7.8).
     pub own_nodes: BTreeSet<NodeId>,
     /// Leases for which no other node is heard before one of this process goes on alone, where `faults` allows it (R7.8).
@@ -58,6 +63,8 @@ impl CoordinatorOptions {
             node_lease: limits::NODE_LEASE,
             drift_bound: limits::NODE_LEASE / 20,
             client_lease_millis: limits::CLIENT_LEASE_MILLIS,
+            patience: limits::PATIENCE,
+            trusts_connections: true,
             own_nodes: BTreeSet::new(),
             alone_leases: ALONE_LEASES,
             promotions_max: PROMOTIONS_MAX,

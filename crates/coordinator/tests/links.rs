@@ -4,6 +4,7 @@
 mod common;
 
 use common::*;
+use kasha_machine::{Endpoint, Input, Machine};
 use kasha_types::{Epoch, ListVersion, NodeId, ShardId};
 use kasha_wire::MemberState::{Complete, Joining};
 use kasha_wire::Message;
@@ -50,6 +51,28 @@ fn a_node_that_nobody_hears_is_lost_when_its_lease_lapses() {
     world.cuts.extend([(1, 2), (1, 3)]);
     world.run(1300);
     assert!(!is_alive(&world, 1));
+}
+
+#[test]
+fn a_silent_node_that_has_not_hung_up_has_three_leases_more() {
+    for hangs_up in [false, true] {
+        let mut options = options(3, 1, 1);
+        options.trusts_connections = true;
+        let mut world = World::new(options);
+        (1..=3).for_each(|id| world.add_node(id, 1));
+        world.run(3500);
+        world.node(1).up = false;
+        if hangs_up {
+            let Endpoint::Conn(conn) = conn(NodeId(1), 0) else { unreachable!() };
+            world.coordinator.step(world.now, Input::Closed(conn), &mut world.effects);
+        }
+        world.run(900);
+        assert!(is_alive(&world, 1), "F1: its lease runs");
+        world.run(400);
+        assert_eq!(is_alive(&world, 1), !hangs_up, "its disk may have stopped it");
+        world.run(3500);
+        assert!(!is_alive(&world, 1), "not for ever");
+    }
 }
 
 #[test]

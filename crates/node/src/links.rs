@@ -21,10 +21,8 @@ const LEASE: u32 = 8;
 const HEARD: u32 = LEASE / 2;
 /// A node that answered no ping for so long may have missed other things, too.
 const MISSED: u32 = 2;
-/// Who answers a primary nothing for so long is reported.
-const UNANSWERED: u32 = 2 * LEASE;
-/// A recovery that gets no further for so long is reported.
-const STUCK: u32 = 5 * LEASE;
+/// A recovery that gets no further for so many halves of the patience is reported.
+const STUCK_HALVES: u32 = 5;
 
 /// What a node is to a shard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -196,7 +194,7 @@ impl Links {
             watched.since = now;
         }
         (watched.epoch, watched.progress, watched.seen) = (epoch, progress, now);
-        if now.since(watched.since) >= core.options.heartbeat * UNANSWERED {
+        if now.since(watched.since) >= core.options.patience {
             self.reports.push(Report::Unanswered { shard, epoch, node });
         }
     }
@@ -219,7 +217,7 @@ impl Links {
             *recovery = new;
         }
         (recovery.end, recovery.absent) = (end, absent);
-        if now.since(recovery.since) >= core.options.heartbeat * STUCK {
+        if now.since(recovery.since) >= core.options.patience / 2 * STUCK_HALVES {
             self.reports.push(Report::Stuck { shard, epoch });
         }
     }

@@ -20,9 +20,6 @@ use crate::witness_replay::WitnessAnswer;
 use crate::witnessing::Witnesses;
 use crate::{NodeOptions, StartError};
 
-/// Heartbeats for which a commit may wait for the disk: two leases.
-const DISK_PATIENCE: u32 = 16;
-
 /// One core: see the crate's documentation.
 #[derive(Debug)]
 pub struct Node {
@@ -352,7 +349,7 @@ impl Node {
 
     fn heartbeat(&mut self, now: Tick, out: &mut Effects) {
         // A disk that hangs, and does not fail, stops every answer of ours: others must take over.
-        if self.core.disk_hangs(now, self.core.options.heartbeat * DISK_PATIENCE) {
+        if self.core.disk_hangs(now, self.core.options.patience) {
             self.next_heartbeat = now.after(self.core.options.heartbeat);
             return;
         }

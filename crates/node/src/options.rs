@@ -59,6 +59,8 @@ pub struct NodeOptions {
     pub witness_ways: u8,
     /// How often to tell the coordinator that we are alive.
     pub heartbeat: Duration,
+    /// For how long a disk, a member or a witness may do nothing of what is wanted.
+    pub patience: Duration,
     /// How long written bytes may stay unflushed under `replicated` durability.
     pub flush_interval: Duration,
     /// How fast members and witnesses are sent what they lack.
@@ -91,6 +93,7 @@ impl NodeOptions {
             witness_slots: limits::WITNESS_SLOTS as u32,
             witness_ways: limits::WITNESS_WAYS as u8,
             heartbeat: limits::NODE_LEASE / 8,
+            patience: limits::PATIENCE,
             flush_interval: Duration::from_millis(100),
             pace: Pace::default(),
             client_lease_millis: limits::CLIENT_LEASE_MILLIS,

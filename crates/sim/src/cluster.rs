@@ -123,6 +123,7 @@ fn node_options(shape: &Shape, core: CoreId, spawn: &Spawn<'_>) -> NodeOptions {
         },
         witness_slots: shape.witness_slots,
         heartbeat: Duration::from_nanos(shape.lease / 8),
+        patience: Duration::from_nanos(shape.lease * 2),
         client_lease_millis: shape.client_lease_millis,
         seed: spawn.seed,
         ..NodeOptions::new(CLUSTER, core, addresses, address(0, 1, 0))
@@ -135,9 +136,11 @@ fn coordinator_options(shape: &Shape, seed: u64) -> CoordinatorOptions {
         durability: shape.durability,
         min_backups: shape.faults - shape.may_lack,
         node_lease: lease,
+        patience: lease * 2,
         drift_bound: lease / 20,
         client_lease_millis: shape.client_lease_millis,
         promotions_max: shape.promotions_max,
+        trusts_connections: shape.trusts_connections,
         own_nodes: shape.hosted.then_some(NodeId(1)).into_iter().collect(),
         seed,
         ..CoordinatorOptions::new(CLUSTER, shape.nodes, shape.shards, shape.faults, address(0, 1, 0))

@@ -161,6 +161,9 @@ pub struct Shape {
     pub durability: Durability,
     /// Whether the coordinator is one process with node 1: its hosts are then cut off together.
     pub hosted: bool,
+    /// Whether a silent node that has not hung up has three leases more; elsewhere zombies are deposed sooner, as at a loss
+    /// of a machine's power.
+    pub trusts_connections: bool,
     /// Client programs.
     pub clients: usize,
     /// How many of them only read.
@@ -225,6 +228,7 @@ impl Shape {
             may_lack: 0,
             durability: if rng.chance(1, 3) { Durability::Fsync } else { Durability::Replicated },
             hosted: false,
+            trusts_connections: false,
             clients,
             readers: usize::from(clients > 2),
             concurrency: usize::try_from(rng.between(1, 6)).expect("small"),
@@ -269,7 +273,10 @@ pub fn plan(scenario: Scenario, rng: &mut Rng) -> (Shape, Intensity) {
             (shape.witness_slots, shape.kind) = (512, LoadKind::Spread);
         }
         Scenario::BadNetwork => intensity.acts = none,
-        Scenario::Crash => intensity = quiet(Acts { crash: 1, ..none }),
+        Scenario::Crash => {
+            shape.trusts_connections = true;
+            intensity = quiet(Acts { crash: 1, ..none });
+        }
         Scenario::FastRestart => {
             intensity = quiet(Acts { fast_restart: 1, ..none });
             // Who is back is attached when it says so, and again when its primary is told so: what belongs to the first
@@ -404,14 +411,7 @@ fn directed(scenario: Scenario, rng: &mut Rng, shape: &mut Shape, intensity: &mu
             let network = Intensity::drawn_network(rng);
             *intensity = Intensity { loss: network.loss / 10, ..Intensity::calm() };
         }
-        Scenario::CoordinatorCut => {
-            (shape.hosted, shape.prober, shape.client_lease_millis) = (rng.chance(1, 2), true, 300_000);
-            if rng.chance(1, 3) {
-                shape.nodes = u16::from(shape.faults) + 1;
-            }
-            let network = Intensity::drawn_network(rng);
-            *intensity = Intensity { loss: 0, stray: 0, silent_close: 0, ..network };
-        }
+        Scenario::CoordinatorCut => nothing_but_the_coordinator_is_cut_off(rng, shape, intensity),
         Scenario::SharedSession => {
             share_a_session(shape);
             *intensity = Intensity::calm();
@@ -428,6 +428,16 @@ fn share_a_session(shape: &mut Shape) {
     (shape.clients, shape.readers, shape.concurrency) = (2, 1, 1);
     (shape.pause, shape.outstanding_max) = ((millis(20), millis(60)), 64);
     (shape.client_lease_millis, shape.witness_slots) = (1_500, 512);
+}
+
+/// All frames arrive but those that are cut.
+fn nothing_but_the_coordinator_is_cut_off(rng: &mut Rng, shape: &mut Shape, intensity: &mut Intensity) {
+    (shape.hosted, shape.prober, shape.client_lease_millis) = (rng.chance(1, 2), true, 300_000);
+    shape.trusts_connections = rng.chance(1, 2);
+    if rng.chance(1, 3) {
+        shape.nodes = u16::from(shape.faults) + 1;
+    }
+    *intensity = Intensity { loss: 0, stray: 0, silent_close: 0, ..Intensity::drawn_network(rng) };
 }
 
 /// A primary goes on with its witnesses and some clients, who have always something to ask for that needs no sync, while

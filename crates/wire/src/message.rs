@@ -473,7 +473,7 @@ pub enum Report {
         /// The old list.
         list: ListVersion,
     },
-    /// A member or witness has answered the primary nothing for two leases: the shard needs another one.
+    /// A member or witness has answered the primary nothing for its patience: the shard needs another one.
     Unanswered {
         /// Which shard.
         shard: ShardId,
@@ -482,7 +482,7 @@ pub enum Report {
         /// Who does not answer.
         node: NodeId,
     },
-    /// The recovery has waited for five leases for a log or a witness that it cannot reach: another may.
+    /// The recovery has waited for long for a log or a witness that it cannot reach: another may.
     Stuck {
         /// Which shard.
         shard: ShardId,

@@ -154,7 +154,8 @@ pub const CLIENT: Endpoint = Endpoint::Conn(ConnId(99_999));
 pub fn options(nodes: u16, shards: u16, faults: u8) -> CoordinatorOptions {
     let mut options =
         CoordinatorOptions::new(ClusterId(77), nodes, shards, faults, SocketAddr::from(([10, 0, 1, 1], 7000)));
-    options.node_lease = LEASE;
+    options.trusts_connections = false;
+    (options.node_lease, options.patience) = (LEASE, LEASE * 2);
     options.drift_bound = LEASE / 20;
     options.client_lease_millis = 5_000;
     options

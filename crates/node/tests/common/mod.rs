@@ -5,6 +5,7 @@ pub mod cluster;
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use kasha_machine::{Disk, Effects, Endpoint, FileName, Held, Input, Machine, turn};
 use kasha_node::{Node, NodeOptions};
@@ -160,6 +161,8 @@ impl Core {
         let mut options =
             NodeOptions::new(ClusterId(1), CoreId { node: NodeId(1), core: 0 }, vec![address()], address());
         options.replica_memory_max_bytes = memory_max_bytes;
+        // A heartbeat of 250 ms, and twice a lease of eight: what time in these tests is counted in.
+        (options.heartbeat, options.patience) = (Duration::from_millis(250), Duration::from_secs(4));
         if memory_max_bytes < 1 << 28 {
             options.segment_bytes = 1 << 20; // many segments in a small memory
         }

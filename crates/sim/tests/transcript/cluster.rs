@@ -13,6 +13,8 @@ use kasha_wire::frame::FRAME_HEADER_BYTES;
 use super::host::{Host, HostShell, Party, Running, Watched};
 
 const CLUSTER: ClusterId = ClusterId(7);
+/// Long, so that a script's rounds fit into one.
+const LEASE: Duration = Duration::from_secs(2);
 /// Rounds of one turn in which commits are reported; more would be a machine that spins.
 const ROUNDS_MAX: usize = 100;
 
@@ -63,7 +65,13 @@ fn address() -> std::net::SocketAddr {
 
 impl Shape {
     pub fn new(nodes: u16, faults: u8) -> Self {
-        let coordinator = CoordinatorOptions::new(CLUSTER, nodes, 1, faults, address());
+        // Whoever is silent has died: scripts leave frames out, and close no connection.
+        let coordinator = CoordinatorOptions {
+            node_lease: LEASE,
+            drift_bound: LEASE / 20,
+            trusts_connections: false,
+            ..CoordinatorOptions::new(CLUSTER, nodes, 1, faults, address())
+        };
         Self { nodes, coordinator, segment_bytes: 1 << 16 }
     }
 }
@@ -101,6 +109,7 @@ impl Cluster {
                     segment_bytes: shape.0,
                     replica_memory_max_bytes: u64::from(shape.0) * 64,
                     witness_slots: 64,
+                    heartbeat: LEASE / 8,
                     client_lease_millis: shape.1.client_lease_millis,
                     ..NodeOptions::new(CLUSTER, core, vec![address()], address())
                 };

@@ -216,7 +216,7 @@ impl Shape {
             shards: number(rng.between(nodes, nodes + 4)),
             cores: if rng.chance(1, 4) { 2 } else { 1 },
             fsync: rng.chance(1, 2),
-            lease: Duration::from_millis(*rng.pick(&[700, 1000, 2000])),
+            lease: Duration::from_millis(*rng.pick(&[500, 1000, 2000])),
             flush_interval: Duration::from_millis(*rng.pick(&[20, 100, 100])),
             own_coordinator,
             small_disk: small_disk.map(number),
@@ -310,7 +310,7 @@ impl Drawing<'_> {
     /// From a moment to far beyond a lease.
     fn lasts(&mut self) -> Duration {
         let lease = u64::try_from(self.shape.lease.as_millis()).expect("a lease is short");
-        let most = *self.rng.pick(&[lease / 4, lease, 2 * lease, 4 * lease]);
+        let most = *self.rng.pick(&[lease / 4, lease, 2 * lease, 8 * lease]);
         Duration::from_millis(self.rng.between(most / 2, most))
     }
 
