@@ -64,7 +64,7 @@ const REACH: &str = "regressions/reach.txt";
 const SIM_SEEDS: u64 = 600;
 
 /// How long rounds of the process stage begin.
-const PROCESS_MINUTES: &str = "0.6";
+const PROCESS_MINUTES: &str = "0.4";
 
 const SIMULATOR: &str = "crates/sim";
 const BINARY: &str = "bin/kasha";

@@ -122,12 +122,12 @@ fn handshakes_that_do_not_fit_are_told_why() {
     let server = Server::start(LoopOptions::default(), |_| Echo::new());
     let other_core = CoreId { node: NodeId(2), core: 0 };
     let mut wrong_version = hello(CLUSTER, None);
-    wrong_version[10] = 2;
+    wrong_version[10] = 77;
     let cases = [
         (hello(ClusterId(8), None), "this is cluster-7, not cluster-8"),
         (hello(CLUSTER, Some(other_core)), "this is node-1/0, not node-2/0"),
         (frame(Kind::Read, b"hi"), "first frame must be a Hello"),
-        (wrong_version, "wire version 2"),
+        (wrong_version, "wire version 77"),
     ];
     for (first, why) in cases {
         let mut client = Raw::connect(server.address);

@@ -10,7 +10,7 @@ use kasha_process_tests::PATIENCE;
 use kasha_process_tests::cluster::{Cluster, NODES};
 use kasha_process_tests::place::local;
 use kasha_types::{ClusterId, ConfigVersion, Incarnation};
-use kasha_wire::{FRAME_HEADER_BYTES, FrameHeader, Kind, Message, frame};
+use kasha_wire::{FRAME_HEADER_BYTES, FrameHeader, Kind, Message, WIRE_VERSION, frame};
 
 fn dial(port: u16) -> TcpStream {
     let stream = TcpStream::connect(local(port)).unwrap();
@@ -85,8 +85,9 @@ fn no_protocol(port: u16, rng: &mut Rng) {
     talk(port, b"");
     let told = goodbye(port, b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n");
     assert!(told.contains("not a Kasha frame"), "{told}");
-    let told = goodbye(port, &with_byte(hello(), 10, 2));
-    assert!(told.contains("wire version 2, but this side speaks 1"), "{told}");
+    let told = goodbye(port, &with_byte(hello(), 10, WIRE_VERSION + 1));
+    let versions = format!("wire version {}, but this side speaks {WIRE_VERSION}", WIRE_VERSION + 1);
+    assert!(told.contains(&versions), "{told}");
     let too_large = u32::MAX.to_le_bytes();
     let mut oversized = hello();
     oversized[..4].copy_from_slice(&too_large);
