@@ -33,7 +33,7 @@ use crate::witness_replay::{Asking, Took};
 #[derive(Debug)]
 pub(crate) enum Stage {
     /// Members of the set that last served promise our epoch and report.
-    Fencing { election: Election, asked: Option<Tick> },
+    Fencing { election: Election, asked: Option<Tick>, times: u32 },
     /// Another member has the greater log: take what we lack.
     Fetching(Fetching),
     /// The log goes into the state.
@@ -61,6 +61,8 @@ pub(crate) struct Fetching {
     unanswered: u32,
 }
 
+/// Questions to the members before a log is chosen although a member that lives has not answered.
+const ASKED_BEFORE_CHOICE: u32 = 3;
 /// Questions to one member before another is looked for.
 const UNANSWERED_MAX: u32 = 20;
 
@@ -194,7 +196,7 @@ impl Leader {
     /// Begins an election without reports.
     pub fn fence_anew(&mut self) -> &mut Election {
         let election = Election::new(self.epoch, self.recover_from.clone(), self.quorum);
-        self.stage = Stage::Fencing { election, asked: None };
+        self.stage = Stage::Fencing { election, asked: None, times: 0 };
         match &mut self.stage {
             Stage::Fencing { election, .. } => election,
             _ => unreachable!("set above"),
@@ -234,7 +236,7 @@ impl Replica {
             true => Stage::Replaying,
             false => {
                 let election = Election::new(config.epoch, config.recover_from.clone(), Quorum::OneSure);
-                Stage::Fencing { election, asked: None }
+                Stage::Fencing { election, asked: None, times: 0 }
             }
         };
         let mut shipping = Shipping::new(self.shard, config.epoch, core.id(), core.options.pace, 0);
@@ -350,13 +352,17 @@ impl Replica {
         let shard = self.shard;
         let Some(leader) = self.leader_mut() else { return };
         let promise = leader.promise;
-        let Stage::Fencing { election, asked } = &mut leader.stage else { return };
+        let Stage::Fencing { election, asked, times } = &mut leader.stage else { return };
         let is_promised = core.local_durable >= promise;
         if is_promised {
             election.on_report(own);
         }
-        // Nothing is cut or fetched before our own log has its say.
-        let choice = if is_promised { election.choice() } else { Choice::Wait };
+        // Nothing is cut or fetched before our own log has its say, and every member that lives, for a moment: one log that
+        // is sure is enough, but a disk may lie, and a longer log of another member tells.
+        let lives =
+            |node| core.configuration.as_ref().and_then(|known| known.node(node)).is_some_and(|info| info.alive);
+        let may_choose = is_promised && (*times > ASKED_BEFORE_CHOICE || !election.missing().any(lives));
+        let choice = if may_choose { election.choice() } else { Choice::Wait };
         match choice {
             Choice::Take(node) if node == core.id().node => {
                 leader.is_whole = election.takes_whole(node);
@@ -375,6 +381,7 @@ impl Replica {
             }
             Choice::Wait if Leader::overdue(core, now, *asked) => {
                 *asked = Some(now);
+                *times = times.saturating_add(1);
                 leader.send_fences(core, shard, out);
             }
             Choice::Wait => {}

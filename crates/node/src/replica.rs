@@ -315,7 +315,7 @@ impl Replica {
         if offset == self.log.end().offset {
             return true;
         }
-        if !self.log.ends_a_group(offset) {
+        if offset > self.log.end().offset || !self.log.ends_a_group(offset) {
             return false;
         }
         let log = &self.log;
