@@ -313,7 +313,8 @@ fn open_crowd(connect: Connect, count: usize) -> anyhow::Result<EventLoop<Crowd>
     let options = LoopOptions { name, link_delay, faults, spin, ..LoopOptions::default() };
     let make = |now, out: &mut kasha_machine::Effects| {
         let sessions = (0..count).map(|_| {
-            let session = kasha_client::session::SessionOptions { seed: random_u64(), ..session.clone() };
+            let session =
+                kasha_client::session::SessionOptions { seed: random_u64(), keeps_spare: false, ..session.clone() };
             Session::new(session, now, out)
         });
         Crowd::new(sessions.collect())

@@ -73,6 +73,9 @@ pub struct SessionOptions {
     /// Updates without a result at a time under one client id, at most `OUTSTANDING_MAX`; further ones wait for the
     /// lowest of them, or take another id of the session (R4.10).
     pub outstanding_max: u64,
+    /// Whether a session of several shards has a second client id ready from its first update on (R4.10). `false`: for crowds of
+    /// sessions in benchmarks.
+    pub keeps_spare: bool,
     /// `false`: every retry is a new request, as in clients that know no exactly-once. For demonstrations.
     pub exactly_once: bool,
     /// `false`: record on no witness, wait for the sync each time. For comparisons.
@@ -90,6 +93,7 @@ impl SessionOptions {
             deadline: limits::DEADLINE,
             attempt_timeout: limits::ATTEMPT_TIMEOUT,
             outstanding_max: OUTSTANDING_MAX,
+            keeps_spare: true,
             exactly_once: true,
             fast_path: true,
         }

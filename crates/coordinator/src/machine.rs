@@ -29,9 +29,8 @@ use crate::{Command, CoordinatorOptions, StartError, State, placement, repair};
 #[derive(Clone, Copy, Debug)]
 struct Link {
     end: Endpoint,
-    /// The configuration it obeys, as it last said, and when it said so, by its own clock.
+    /// The configuration it obeys, as it last said.
     have: ConfigVersion,
-    sent: Tick,
     /// Since when it has spoken of no answer of ours that is younger than a lease.
     unanswered_since: Option<Tick>,
 }
@@ -54,6 +53,8 @@ pub struct Coordinator {
     clients: ClientLeases,
     clock: ClusterClock,
     links: BTreeMap<CoreId, Link>,
+    /// The newest configuration that each core has said it obeys, and when, by its own clock.
+    said: BTreeMap<CoreId, (Tick, ConfigVersion)>,
     waiters: TableWaiters,
     /// Who is to be sent the configuration at the end of this turn.
     push_to: BTreeSet<Endpoint>,
@@ -116,6 +117,7 @@ impl Coordinator {
             clients,
             clock,
             links: BTreeMap::new(),
+            said: BTreeMap::new(),
             waiters,
             push_to: BTreeSet::new(),
             askers: Askers::default(),
@@ -300,8 +302,9 @@ impl Coordinator {
         // While our disk keeps our answers back, that they do not arrive proves nothing.
         let begins = || (self.log.gate() == Gate::Now).then_some(now);
         let unanswered_since = lags.then(|| known.or_else(begins)).flatten();
-        self.links
-            .insert(heartbeat.core, Link { end: from, have: heartbeat.have, sent: heartbeat.sent, unanswered_since });
+        let newest = (heartbeat.sent, heartbeat.have);
+        self.said.entry(heartbeat.core).and_modify(|said| *said = (*said).max(newest)).or_insert(newest);
+        self.links.insert(heartbeat.core, Link { end: from, have: heartbeat.have, unanswered_since });
         let is_deaf = unanswered_since.is_some_and(|since| now.since(since) > self.node_lease);
         if is_deaf {
             hit(Probe::DeafNode);
@@ -354,14 +357,15 @@ impl Coordinator {
     /// Whether another process than the known one says that it is the same start of the same folder. A process forgets no
     /// configuration, and outlives no boot; frames may come late, and are told by when they were sent.
     fn is_of_older_copy(&self, index: usize, heartbeat: &Heartbeat) -> bool {
-        let forgot = |link: &Link| link.sent < heartbeat.sent && heartbeat.have < link.have;
+        let forgot = |&(sent, have): &(Tick, ConfigVersion)| sent < heartbeat.sent && heartbeat.have < have;
         let boot = self.state.nodes[index].boot;
-        boot != heartbeat.boot || self.links.get(&heartbeat.core).is_some_and(forgot)
+        boot != heartbeat.boot || self.said.get(&heartbeat.core).is_some_and(forgot)
     }
 
     fn on_new_process(&mut self, now: Tick, heartbeat: &Heartbeat) {
         let node = heartbeat.core.node;
         self.links.retain(|core, _| core.node != node);
+        self.said.retain(|core, _| core.node != node);
         self.leases.register(now, node, heartbeat.addresses.len(), Assume::Fresh);
         self.evidence.forget(node);
         self.commit(&seen(heartbeat));

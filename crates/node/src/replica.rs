@@ -181,10 +181,7 @@ impl Replica {
         let power_lost = self.meta.boot != core.options.boot;
         if durability == Durability::Replicated && power_lost && !planted::is_on(Bug::BootIgnored) {
             hit(Probe::ReplicaLostPower);
-            self.meta.intact = false;
-            if !planted::is_on(Bug::MarkSurvivesPowerLoss) {
-                self.meta.whole = Epoch(0);
-            }
+            (self.meta.intact, self.meta.whole) = (false, Epoch(0));
         }
         if !std::mem::take(&mut self.lost_something) {
             return;

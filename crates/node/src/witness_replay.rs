@@ -6,7 +6,6 @@
 
 use kasha_machine::{Effects, Endpoint, Gate};
 use kasha_replication::{FenceReport, Quorum};
-use kasha_types::planted::{self, Bug};
 use kasha_types::probe::{Probe, hit};
 use kasha_types::{CoreId, Epoch, ListVersion, NodeId, Tick};
 use kasha_wire::codec::Bytes;
@@ -142,7 +141,7 @@ impl Replica {
             asking.not_whole.push(core.id().node);
         }
         asking.times = asking.times.saturating_add(1);
-        let fence_too = !is_whole && asking.times > ASKED_BEFORE_FENCING && !planted::is_on(Bug::FencesOnce);
+        let fence_too = !is_whole && asking.times > ASKED_BEFORE_FENCING;
         // What was lost with the power stays lost; all else may get better.
         let is_settled = |node| asking.answers.iter().any(|a| a.node == node && a.holding == Holding::PowerLost);
         for to in witnesses.into_iter().filter(|core| !is_settled(core.node)) {

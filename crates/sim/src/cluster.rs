@@ -29,6 +29,7 @@ use crate::checkers::one_primary_per_epoch::OnePrimaryPerEpoch;
 use crate::checkers::reads_wait::ReadsWait;
 use crate::checkers::records::{Records, RecordsWatch};
 use crate::checkers::synced_survives::SyncedSurvives;
+use crate::checkers::whole_logs::WholeLogs;
 use crate::checkers::witness_keeps::WitnessKeeps;
 use crate::clients::{Client, Stage, Task};
 use crate::clock::{micros, millis};
@@ -221,6 +222,7 @@ fn watch(world: &mut World, shape: &Shape, all: &Configurations, cores: &Cores, 
     world.add_watcher(Box::new(ReadsWait::new(configurations.clone(), cores.clone(), shape.segment_bytes)));
     world.add_watcher(Box::new(FreedWhenSynced::new(configurations.clone(), cores.clone(), shape.segment_bytes)));
     world.add_watcher(Box::new(IntactMembers::default().forgetting(blackouts.is_some())));
+    world.add_watcher(Box::new(WholeLogs::new(configurations.clone())));
     world.add_watcher(Box::new(LeasesLapse::new(configurations.clone(), cores.clone())));
     world.add_watcher(Box::new(AcknowledgedOutcomes::new(configurations.clone())));
     world.add_watcher(Box::new(ExpiryByVerdict::new(configurations, cores)));

@@ -29,16 +29,8 @@ bugs! {
     FileLagsAnswers = "file_lags_answers",
     /// R7.7: a cut keeps the mark that the log is whole.
     MarkKeptByCut = "mark_kept_by_cut",
-    /// R7.7: a later term that never served is preferred to a whole log, and passes for whole.
-    UnservedTermPreferred = "unserved_term_preferred",
     /// R7.7: that everything was taken is logged before the last request is replayed.
     WholeBeforeReplay = "whole_before_replay",
-    /// R7.7: members are cut before the new primary's own file holds what it recovered.
-    AttachedBeforeWhole = "attached_before_whole",
-    /// R7.7: a loss of power leaves the mark that the log is whole.
-    MarkSurvivesPowerLoss = "mark_survives_power_loss",
-    /// R7.7: a term that waits for a witness does not ask the members again.
-    FencesOnce = "fences_once",
     /// R7.7: an orderly stop gives the witnesses up before everything is gated and synced.
     StopOnlyCloses = "stop_only_closes",
     /// Section 7: `now` is read before the process is stopped, and used after.

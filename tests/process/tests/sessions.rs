@@ -37,7 +37,6 @@ fn sides(status: &Json) -> (Vec<ShardId>, Vec<ShardId>) {
 /// Nobody fails over, since the coordinator is gone too: one put to a shard of node 1 stays unknown, and then more updates
 /// than the window holds go to shards that are well.
 #[test]
-#[ignore = "needs R4.10"]
 fn r4_10_an_unfinished_update_to_a_stopped_shard_does_not_stop_the_others() {
     let (folder, port) = (Folder::new("window"), free_ports(6));
     let mut nodes: Vec<_> = (1..=5).map(|node| server(&folder, port, node)).collect();
@@ -71,7 +70,6 @@ fn r4_10_an_unfinished_update_to_a_stopped_shard_does_not_stop_the_others() {
 
 /// The coordinator answers, and the shard cannot be failed over: both its members are gone.
 #[test]
-#[ignore = "needs R4.10"]
 fn r4_10_a_shard_that_stays_away_does_not_stop_the_others() {
     let size = Size { nodes: 5, faults: 1, shards: 5, lease: "1s" };
     let mut cluster = Apart::start("away", size);
@@ -105,7 +103,6 @@ fn r4_10_a_shard_that_stays_away_does_not_stop_the_others() {
 
 /// Many more updates than may wait, all to the stopped shard: a clear error for those, and the others are unharmed.
 #[test]
-#[ignore = "needs R4.10"]
 fn r4_10_a_flood_for_a_stopped_shard_is_refused_clearly_and_the_others_go_on() {
     const FLOOD: u32 = 50_000;
     let (folder, port) = (Folder::new("flood"), free_ports(6));

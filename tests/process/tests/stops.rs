@@ -34,7 +34,6 @@ fn everything_is_stopped_and_comes_back() {
 }
 
 #[test]
-#[ignore = "needs R7.7"]
 fn r7_7_everything_is_stopped_and_a_folder_is_lost() {
     all_is_there_after("stop-folder", SMALL, |cluster| {
         cluster.stop_all();
@@ -45,7 +44,6 @@ fn r7_7_everything_is_stopped_and_a_folder_is_lost() {
 }
 
 #[test]
-#[ignore = "needs R7.7"]
 fn r7_7_everything_is_killed_and_a_folder_is_lost() {
     all_is_there_after("kill-folder", SMALL, |cluster| {
         cluster.kill_all();
@@ -56,7 +54,6 @@ fn r7_7_everything_is_killed_and_a_folder_is_lost() {
 }
 
 #[test]
-#[ignore = "needs R7.7"]
 fn r7_7_everything_is_stopped_and_a_lost_node_is_replaced() {
     all_is_there_after("replaced", SMALL, |cluster| {
         cluster.stop_all();
@@ -67,17 +64,15 @@ fn r7_7_everything_is_stopped_and_a_lost_node_is_replaced() {
 }
 
 #[test]
-#[ignore = "needs R7.7"]
-fn r7_7_everything_is_stopped_and_a_nodes_witness_files_are_lost() {
-    all_is_there_after("stop-witness", SMALL, |cluster| {
-        cluster.stop_all();
+fn r7_7_everything_is_killed_and_a_nodes_witness_files_are_lost() {
+    all_is_there_after("kill-witness", SMALL, |cluster| {
+        cluster.kill_all();
         cluster.lose_witnesses(1, None);
         cluster.start_all();
     });
 }
 
 #[test]
-#[ignore = "needs R7.7"]
 fn r7_7_everything_is_killed_and_eight_bytes_of_a_witness_mode_are_damaged() {
     all_is_there_after("mode", SMALL, |cluster| {
         cluster.kill_all();
@@ -90,7 +85,6 @@ fn r7_7_everything_is_killed_and_eight_bytes_of_a_witness_mode_are_damaged() {
 
 /// So long away that another has tried to take over, and waits for the witness.
 #[test]
-#[ignore = "needs R7.7"]
 fn r7_7_a_primary_is_away_for_long_while_its_witness_files_are_lost() {
     all_is_there_after("away", SMALL, |cluster| {
         let (witness, primary) = witness_and_primary(cluster, 0);
@@ -104,7 +98,6 @@ fn r7_7_a_primary_is_away_for_long_while_its_witness_files_are_lost() {
 }
 
 #[test]
-#[ignore = "needs R7.7"]
 fn r7_7_two_witness_machines_are_lost_where_f_is_two() {
     all_is_there_after("two", WIDE, |cluster| {
         let status = cluster.status().unwrap();
@@ -113,7 +106,7 @@ fn r7_7_two_witness_machines_are_lost_where_f_is_two() {
             .map(|node| u16::try_from(node.as_u64().unwrap()).unwrap())
             .collect();
         assert_eq!(witnesses.len(), 2);
-        cluster.stop_all();
+        cluster.kill_all();
         witnesses.iter().for_each(|node| cluster.lose_folder(*node));
         cluster.start_coordinator();
         (1..=WIDE.nodes).filter(|node| !witnesses.contains(node)).for_each(|node| cluster.start_node(node));

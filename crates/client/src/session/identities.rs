@@ -33,8 +33,6 @@ const RETRY_MAX: Duration = Duration::from_secs(1);
 pub(super) struct Identities {
     held: Vec<Identity>,
     opening: Option<Opening>,
-    /// The shard of the first update, and whether there were others.
-    shards: (Option<ShardId>, bool),
     /// Shards for which updates may be numbered again.
     pub(super) released: Vec<ShardId>,
 }
@@ -64,7 +62,7 @@ pub(super) enum NoNumber {
 
 impl Identities {
     pub(super) fn opening(now: Tick) -> Self {
-        Self { held: Vec::new(), opening: Some(Opening::new(now)), shards: (None, false), released: Vec::new() }
+        Self { held: Vec::new(), opening: Some(Opening::new(now)), released: Vec::new() }
     }
 
     /// The one that numbers updates.
@@ -103,10 +101,6 @@ impl Identities {
                 place = Some(index + 1);
             }
         }
-        self.shards = match self.shards {
-            (None, _) => (Some(shard), false),
-            (Some(first), several) => (Some(first), several || first != shard),
-        };
         if place.is_none() {
             hit(Probe::WindowFull);
         }
@@ -208,7 +202,8 @@ impl Session {
             return false;
         }
         let has_several = self.cluster.configuration.as_ref().is_some_and(|known| known.shards.len() > 1);
-        let is_busy = self.identities.shards.1 && self.stats.updates >= self.options.outstanding_max / 2;
+        // Later may be too late: the shard that holds it up may go together with the coordinator.
+        let is_busy = self.options.keeps_spare && self.stats.updates > 0;
         let is_held_up = || current.is_share_held_up(2) || current.is_crowded() && self.is_oldest_in_trouble(current);
         has_several && (is_busy || is_held_up())
     }

@@ -23,4 +23,5 @@ pub mod reads_wait;
 pub mod records;
 pub mod synced_survives;
 pub mod tables;
+pub mod whole_logs;
 pub mod witness_keeps;

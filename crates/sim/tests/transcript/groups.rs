@@ -43,6 +43,7 @@ pub fn groups(bytes: &[u8], names: &Names) -> Vec<Group> {
                 9 => "table-dropped",
                 10 => "version-floor",
                 11 => "operation-key-dropped",
+                12 => "whole",
                 _ => "",
             };
             if group.what.is_empty() {

@@ -51,26 +51,26 @@ pub enum Kind {
     WitnessLostPrimaryAway,
 }
 
-/// All, by the names of `--only`. Those with a rule are not drawn until the tree keeps it.
-pub const KINDS: [(&str, Kind, Option<&str>); 18] = [
-    ("kill-node", Kind::KillNode, None),
-    ("freeze-node", Kind::FreezeNode, None),
-    ("cut-node", Kind::CutNode, None),
-    ("power-loss-node", Kind::PowerLossNode, None),
-    ("replace-node", Kind::ReplaceNode, None),
-    ("kill-coordinator", Kind::KillCoordinator, None),
-    ("freeze-coordinator", Kind::FreezeCoordinator, None),
-    ("cut-coordinator-short", Kind::CutCoordinatorShort, Some("R7.8")),
-    ("cut-coordinator-long", Kind::CutCoordinatorLong, Some("R7.8")),
-    ("stop-all", Kind::StopAll, None),
-    ("kill-all", Kind::KillAll, None),
-    ("stop-lose-folder", Kind::StopLoseFolder, Some("R7.7")),
-    ("kill-lose-folder", Kind::KillLoseFolder, Some("R7.7")),
-    ("down-lose-member", Kind::DownLoseMember, None),
-    ("down-lose-witness", Kind::DownLoseWitness, Some("R7.7")),
-    ("down-damage-member", Kind::DownDamageMember, None),
-    ("down-damage-witness", Kind::DownDamageWitness, Some("R7.7")),
-    ("witness-lost-primary-away", Kind::WitnessLostPrimaryAway, Some("R7.7")),
+/// All, by the names of `--only`.
+pub const KINDS: [(&str, Kind); 18] = [
+    ("kill-node", Kind::KillNode),
+    ("freeze-node", Kind::FreezeNode),
+    ("cut-node", Kind::CutNode),
+    ("power-loss-node", Kind::PowerLossNode),
+    ("replace-node", Kind::ReplaceNode),
+    ("kill-coordinator", Kind::KillCoordinator),
+    ("freeze-coordinator", Kind::FreezeCoordinator),
+    ("cut-coordinator-short", Kind::CutCoordinatorShort),
+    ("cut-coordinator-long", Kind::CutCoordinatorLong),
+    ("stop-all", Kind::StopAll),
+    ("kill-all", Kind::KillAll),
+    ("stop-lose-folder", Kind::StopLoseFolder),
+    ("kill-lose-folder", Kind::KillLoseFolder),
+    ("down-lose-member", Kind::DownLoseMember),
+    ("down-lose-witness", Kind::DownLoseWitness),
+    ("down-damage-member", Kind::DownDamageMember),
+    ("down-damage-witness", Kind::DownDamageWitness),
+    ("witness-lost-primary-away", Kind::WitnessLostPrimaryAway),
 ];
 
 fn one_of(rng: &mut Rng, endings: &[&'static str]) -> &'static str {
@@ -95,14 +95,13 @@ impl Kind {
     /// By its name.
     #[must_use]
     pub fn named(name: &str) -> Option<Self> {
-        KINDS.iter().find(|(theirs, ..)| *theirs == name).map(|(_, kind, _)| *kind)
+        KINDS.iter().find(|(theirs, _)| *theirs == name).map(|(_, kind)| *kind)
     }
 
-    /// Those that a cluster can suffer and the tree survives.
+    /// Those that a cluster can suffer.
     #[must_use]
     pub fn of(shape: &Shape) -> Vec<Self> {
-        let is_kept = |(_, kind, rule): &(_, Self, Option<_>)| rule.is_none() && kind.fits(shape);
-        KINDS.into_iter().filter(is_kept).map(|(_, kind, _)| kind).collect()
+        KINDS.into_iter().map(|(_, kind)| kind).filter(|kind| kind.fits(shape)).collect()
     }
 
     /// Changes a cluster so that it can suffer this.
@@ -225,7 +224,7 @@ impl fmt::Display for Loss {
 
 impl fmt::Display for Kind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let name = KINDS.iter().find(|(_, kind, _)| kind == self).map_or("?", |(name, ..)| name);
+        let name = KINDS.iter().find(|(_, kind)| kind == self).map_or("?", |(name, _)| name);
         f.write_str(name)
     }
 }
@@ -237,11 +236,11 @@ mod tests {
 
     #[test]
     fn every_kind_has_a_name_and_keeps_to_the_promise() {
-        for (name, kind, rule) in KINDS {
+        for (name, kind) in KINDS {
             assert_eq!((Kind::named(name), kind.to_string()), (Some(kind), name.to_owned()));
             for seed in 0..200 {
                 let plan = Plan::only(seed, kind);
-                assert!(kind.fits(&plan.shape) && Kind::of(&plan.shape).contains(&kind) == rule.is_none(), "{plan}");
+                assert!(kind.fits(&plan.shape) && Kind::of(&plan.shape).contains(&kind), "{plan}");
                 for event in plan.phases.iter().flatten() {
                     if let Fault::Down { losses, .. } = &event.fault {
                         let mut nodes: Vec<u16> = losses.iter().map(|(node, ..)| *node).collect();

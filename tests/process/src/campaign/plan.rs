@@ -501,7 +501,6 @@ mod tests {
         let faults = || plans.iter().flat_map(|plan| plan.phases.iter().flatten()).map(|event| &event.fault);
         let kinds: std::collections::BTreeSet<_> =
             faults().map(|fault| format!("{fault:?}").split('(').next().unwrap().to_owned()).collect();
-        // Two of the others are of rules that the tree does not keep yet.
         assert!(kinds.len() >= 12, "{kinds:?}");
         assert!(plans.iter().any(|plan| plan.reads_unjudged) && plans.iter().any(|plan| !plan.reads_unjudged));
     }

@@ -1,0 +1,165 @@
+//! Whole logs (R7.7): a mark or an entry that says a log is whole says so of a log that is.
+//!
+//! - While the marks of a replica say that its log is whole for a term, nothing of that term or of an earlier one is cut.
+//! - Behind the entry that says a term took everything answered under its list, that term replays nothing more.
+
+use std::collections::BTreeMap;
+
+use kasha_machine::FileName;
+use kasha_types::{Epoch, SegmentId, ShardId};
+use kasha_wire::ShardPhase;
+
+use crate::checkers::records::{COMPLETION_ENTRY, Group, groups_in};
+use crate::configurations::Configurations;
+use crate::disk::Content;
+use crate::network::ProcessId;
+use crate::probes::Probes;
+use crate::world::{View, Watch};
+
+/// A term took everything that was answered under its list.
+const WHOLE_ENTRY: u8 = 12;
+/// Where `replica.meta` keeps the mark.
+const MARK_AT: usize = 20;
+
+/// Watches logs and marks.
+#[derive(Debug, Default)]
+pub struct WholeLogs {
+    configurations: Configurations,
+    /// Where the groups of each segment end in its file, and whose they are.
+    groups: BTreeMap<(ProcessId, ShardId, SegmentId), Vec<(u64, Epoch)>>,
+    /// The last term that logged in this replica that it took everything.
+    took_all: BTreeMap<(ProcessId, ShardId), Epoch>,
+    violations: Vec<String>,
+    cuts: u64,
+    marks: u64,
+}
+
+fn mark_of(view: &View<'_>, process: ProcessId, shard: ShardId) -> Epoch {
+    let meta =
+        view.processes[process.0].disk.cached(FileName::Replica(shard)).map(|content| content.read(MARK_AT as u64, 4));
+    let bytes = meta.and_then(|bytes| <[u8; 4]>::try_from(bytes).ok());
+    Epoch(bytes.map_or(0, u32::from_le_bytes))
+}
+
+impl WholeLogs {
+    /// Watches under these configurations.
+    #[must_use]
+    pub fn new(configurations: Configurations) -> Self {
+        Self { configurations, ..Self::default() }
+    }
+
+    fn on_group(&mut self, (process, shard, segment): (ProcessId, ShardId, SegmentId), at: u64, group: &Group<'_>) {
+        self.groups.entry((process, shard, segment)).or_default().push((at + group.end, group.epoch));
+        for &(kind, _) in group.entries {
+            let has_taken_all = self.took_all.get(&(process, shard)) == Some(&group.epoch);
+            if kind == WHOLE_ENTRY {
+                self.marks += 1;
+                self.took_all.insert((process, shard), group.epoch);
+            } else if kind == COMPLETION_ENTRY && has_taken_all && self.recovers(shard, group.epoch) {
+                self.violations.push(format!(
+                    "whole_logs: {process:?} replayed an update of {shard} in {} behind the entry that says it took all \
+                     (R7.7)",
+                    group.epoch
+                ));
+            }
+        }
+    }
+
+    fn recovers(&self, shard: ShardId, epoch: Epoch) -> bool {
+        self.configurations.latest().is_some_and(|latest| {
+            latest.shard(shard).is_some_and(|config| config.epoch == epoch && config.phase == ShardPhase::Recovering)
+        })
+    }
+
+    /// A segment is shorter, or gone. One that goes before a later one is freed, not cut.
+    fn on_shorter(&mut self, (process, shard, segment): (ProcessId, ShardId, SegmentId), len: u64, mark: Epoch) {
+        let of_log = (process, shard, SegmentId(segment.0 + 1))..=(process, shard, SegmentId(u32::MAX));
+        let is_freed = len == 0 && self.groups.range(of_log).next().is_some();
+        let Some(groups) = self.groups.get_mut(&(process, shard, segment)) else { return };
+        let first_cut = groups.iter().find(|(end, _)| *end > len).map(|&(_, epoch)| epoch);
+        groups.retain(|(end, _)| *end <= len);
+        if groups.is_empty() {
+            self.groups.remove(&(process, shard, segment));
+        }
+        if let Some(epoch) = first_cut.filter(|_| !is_freed) {
+            self.cuts += 1;
+            if epoch <= mark {
+                self.violations.push(format!(
+                    "whole_logs: {process:?} cut what {epoch} wrote in the log of {shard}, and its marks say that the log \
+                     is whole for {mark} (R7.7)"
+                ));
+            }
+        }
+    }
+}
+
+impl Watch for WholeLogs {
+    fn wrote(&mut self, by: ProcessId, file: FileName, offset: u64, len: usize, view: &View<'_>) {
+        let FileName::Segment { shard, segment } = file else { return };
+        let content = view.processes[by.0].disk.cached(file);
+        if len == 0 {
+            let len = content.map_or(0, Content::len);
+            return self.on_shorter((by, shard, segment), len, mark_of(view, by, shard));
+        }
+        let bytes = content.map(|content| content.read(offset, len)).unwrap_or_default();
+        groups_in(&bytes, |group| self.on_group((by, shard, segment), offset, &group));
+    }
+
+    /// What damage or a loss of power took is nothing that the process cut.
+    fn started(&mut self, process: ProcessId, view: &View<'_>) {
+        let disk = &view.processes[process.0].disk;
+        let known: Vec<_> = self.groups.keys().copied().filter(|(of, ..)| *of == process).collect();
+        for (_, shard, segment) in known {
+            let len = disk.cached(FileName::Segment { shard, segment }).map_or(0, Content::len);
+            self.on_shorter((process, shard, segment), len, Epoch(0));
+        }
+    }
+
+    fn take_violations(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.violations)
+    }
+
+    fn report(&self, probes: &mut Probes) {
+        probes.add("claims checked: logs cut", self.cuts);
+        probes.add("claims checked: whole logs", self.marks);
+    }
+
+    fn as_any(&mut self) -> &mut dyn std::any::Any {
+        self
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LOG: (ProcessId, ShardId, SegmentId) = (ProcessId(1), ShardId(0), SegmentId(3));
+
+    fn group(end: u64, epoch: u32, kinds: &[u8]) -> (u64, Epoch, Vec<(u8, &'static [u8])>) {
+        (end, Epoch(epoch), kinds.iter().map(|&kind| (kind, &[][..])).collect())
+    }
+
+    fn logged(watch: &mut WholeLogs, (end, epoch, entries): &(u64, Epoch, Vec<(u8, &'static [u8])>)) {
+        watch.on_group(LOG, 0, &Group { end: *end, epoch: *epoch, entries });
+    }
+
+    #[test]
+    fn a_cut_of_what_the_mark_speaks_of_is_seen() {
+        for (mark, found) in [(0, 0), (1, 0), (2, 1)] {
+            let mut watch = WholeLogs::default();
+            logged(&mut watch, &group(100, 1, &[]));
+            logged(&mut watch, &group(200, 2, &[]));
+            watch.on_shorter(LOG, 100, Epoch(mark));
+            assert_eq!(watch.take_violations().len(), found, "{mark}");
+        }
+    }
+
+    #[test]
+    fn a_freed_segment_is_not_cut() {
+        let mut watch = WholeLogs::default();
+        logged(&mut watch, &group(100, 1, &[]));
+        watch.groups.insert((LOG.0, LOG.1, SegmentId(4)), vec![(50, Epoch(1))]);
+        watch.on_shorter(LOG, 0, Epoch(1));
+        assert_eq!(watch.take_violations(), Vec::<String>::new());
+    }
+}
