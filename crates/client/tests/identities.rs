@@ -94,8 +94,8 @@ fn r4_10_the_second_id_is_there_before_the_coordinator_goes() {
 }
 
 #[test]
-fn r4_10_a_session_of_one_shard_has_one_id() {
-    let mut net = Net::open(|_| ());
+fn r4_10_a_session_that_keeps_no_spare_has_one_id_while_nothing_is_held_up() {
+    let mut net = Net::open(|options| options.keeps_spare = false);
     put_high_and_answer(&mut net, 5000);
     assert!(net.messages().is_empty());
 }

@@ -247,7 +247,7 @@ fn a_deadline_can_cancel() {
 
 #[test]
 fn a_lost_lease_makes_what_is_under_way_unknown() {
-    let mut net = Net::open(|_| ());
+    let mut net = Net::open(|options| options.keeps_spare = false);
     let id = net.put();
     let old = net.take_one(Kind::Request);
     net.message(Endpoint::Coordinator, &Message::LeaseLost { client: ClientId(8) });

@@ -147,6 +147,7 @@ fn one_server_recovers_from_its_own_restart() {
 #[test]
 fn a_zombie_is_simply_alive_again_but_gets_no_lease_before_it_knows() {
     let mut world = World::serving(4, 4, 1);
+    let known = world.node(1).config.clone();
     world.node(1).up = false;
     world.run(1500);
     assert!(!world.config().node(NodeId(1)).unwrap().alive);
@@ -162,7 +163,7 @@ fn a_zombie_is_simply_alive_again_but_gets_no_lease_before_it_knows() {
     assert_eq!(world.beat(1, 0, Vec::new()), None, "nothing is told before it is durable");
     world.fast_disk = true;
     world.tick(0);
-    world.node(1).config = None;
+    world.node(1).config = known;
     assert_eq!(world.beat(1, 0, Vec::new()), Some(0));
     assert!(world.config().node(NodeId(1)).unwrap().alive);
     world.node(1).up = true;

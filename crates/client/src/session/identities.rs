@@ -203,9 +203,9 @@ impl Session {
         }
         let has_several = self.cluster.configuration.as_ref().is_some_and(|known| known.shards.len() > 1);
         // Later may be too late: the shard that holds it up may go together with the coordinator.
-        let is_busy = self.options.keeps_spare && self.stats.updates > 0;
+        let keeps_spare = self.options.keeps_spare && self.stats.updates > 0;
         let is_held_up = || current.is_share_held_up(2) || current.is_crowded() && self.is_oldest_in_trouble(current);
-        has_several && (is_busy || is_held_up())
+        has_several && (keeps_spare || is_held_up())
     }
 
     /// Asks for a client id, renews leases, and lets go of ids that are not needed, as far as that is due.
