@@ -69,22 +69,8 @@ impl State {
                 must!(closes && follows(config.list, *list), "R6.2: {shard} is not closing");
                 self.knows(witnesses)
             }
-            Command::EmptyList { shard, list } => {
-                let config = self.placed(*shard)?;
-                let serves = config.phase == ShardPhase::Serving;
-                must!(
-                    serves && follows(config.list, *list),
-                    "R7.7: {shard} does not serve under the list before {list}"
-                );
-                Ok(())
-            }
-            Command::GiveUpWitnesses { shard, epoch } => {
-                let config = self.placed(*shard)?;
-                let recovers = config.phase == ShardPhase::Recovering && !config.witnesses.is_empty();
-                must!(config.epoch.0.checked_add(1) == Some(epoch.0), "F2: epochs grow by one");
-                must!(recovers, "R7.7: {shard} waits for no witness");
-                Ok(())
-            }
+            Command::EmptyList { shard, list } => self.permits_empty_list(*shard, *list),
+            Command::GiveUpWitnesses { shard, epoch } => self.permits_giving_up(*shard, *epoch),
             Command::ReserveTime { to } => {
                 must!(*to >= self.time_reserved, "F2: reservations only grow");
                 Ok(())
@@ -99,6 +85,21 @@ impl State {
             }
             Command::Configure { .. } | Command::BoundLeases { .. } => Ok(()),
         }
+    }
+
+    fn permits_empty_list(&self, shard: ShardId, list: ListVersion) -> Checked {
+        let config = self.placed(shard)?;
+        let serves = config.phase == ShardPhase::Serving;
+        must!(serves && follows(config.list, list), "R7.7: {shard} does not serve under the list before {list}");
+        Ok(())
+    }
+
+    fn permits_giving_up(&self, shard: ShardId, epoch: Epoch) -> Checked {
+        let config = self.placed(shard)?;
+        must!(config.epoch.0.checked_add(1) == Some(epoch.0), "F2: epochs grow by one");
+        let recovers = config.phase == ShardPhase::Recovering && !config.witnesses.is_empty();
+        must!(recovers, "R7.7: {shard} waits for no witness");
+        Ok(())
     }
 
     fn permits_node(&self, node: NodeId, incarnation: Incarnation, cores: usize) -> Checked {

@@ -24,6 +24,7 @@ mod goodbye;
 mod leases;
 pub mod limits;
 mod machine;
+mod older_copy;
 mod options;
 mod placement;
 mod repair;

@@ -43,7 +43,7 @@ pub struct Coordinator {
     trusts_connections: bool,
     /// When longer leases of an earlier process are over, and the bound of ours, in milliseconds.
     lower_lease_bound: Option<(Tick, u64)>,
-    state: State,
+    pub(crate) state: State,
     log: Log,
     leases: NodeLeases,
     pub(crate) evidence: Evidence,
@@ -54,7 +54,7 @@ pub struct Coordinator {
     clock: ClusterClock,
     links: BTreeMap<CoreId, Link>,
     /// The newest configuration that each core has said it obeys, and when, by its own clock.
-    said: BTreeMap<CoreId, (Tick, ConfigVersion)>,
+    pub(crate) said: BTreeMap<CoreId, (Tick, ConfigVersion)>,
     waiters: TableWaiters,
     /// Who is to be sent the configuration at the end of this turn.
     push_to: BTreeSet<Endpoint>,
@@ -352,14 +352,6 @@ impl Coordinator {
             std::cmp::Ordering::Equal if known.cores != heartbeat.addresses => Err(Goodbye::Addresses(node)),
             std::cmp::Ordering::Equal => Ok(()),
         }
-    }
-
-    /// Whether another process than the known one says that it is the same start of the same folder. A process forgets no
-    /// configuration, and outlives no boot; frames may come late, and are told by when they were sent.
-    fn is_of_older_copy(&self, index: usize, heartbeat: &Heartbeat) -> bool {
-        let forgot = |&(sent, have): &(Tick, ConfigVersion)| sent < heartbeat.sent && heartbeat.have < have;
-        let boot = self.state.nodes[index].boot;
-        boot != heartbeat.boot || self.said.get(&heartbeat.core).is_some_and(forgot)
     }
 
     fn on_new_process(&mut self, now: Tick, heartbeat: &Heartbeat) {

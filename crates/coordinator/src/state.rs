@@ -216,12 +216,8 @@ impl State {
                 true
             }
             Command::Recovered { shard, epoch, list, witnesses } => {
-                let config = self.shard_mut(*shard);
-                config.phase = ShardPhase::Serving;
-                config.served = Some(Served { epoch: *epoch, primary: config.primary });
-                config.recover_from.clear();
-                self.set_list(*shard, *list, witnesses);
-                true
+                self.apply_recovered(*shard, *epoch);
+                self.set_list(*shard, *list, witnesses)
             }
             Command::SetMembers { shard, members, .. } => {
                 self.apply_set_members(*shard, members);
@@ -237,19 +233,10 @@ impl State {
                 self.shard_mut(*shard).closing = true;
                 true
             }
-            Command::OpenList { shard, list, witnesses } => {
-                self.set_list(*shard, *list, witnesses);
-                true
-            }
-            Command::EmptyList { shard, list } => {
-                self.set_list(*shard, *list, &[]);
-                true
-            }
+            Command::OpenList { shard, list, witnesses } => self.set_list(*shard, *list, witnesses),
+            Command::EmptyList { shard, list } => self.set_list(*shard, *list, &[]),
             Command::GiveUpWitnesses { shard, epoch } => {
-                let config = self.shard_mut(*shard);
-                config.epoch = *epoch;
-                config.witnesses.clear();
-                self.shards[usize::from(shard.0)].witness_boots.clear();
+                self.apply_giving_up(*shard, *epoch);
                 true
             }
             Command::ReserveTime { to } => {
@@ -315,6 +302,20 @@ impl State {
         self.nodes[index].deposed = version;
     }
 
+    fn apply_recovered(&mut self, shard: ShardId, epoch: Epoch) {
+        let config = self.shard_mut(shard);
+        config.phase = ShardPhase::Serving;
+        config.served = Some(Served { epoch, primary: config.primary });
+        config.recover_from.clear();
+    }
+
+    fn apply_giving_up(&mut self, shard: ShardId, epoch: Epoch) {
+        let config = self.shard_mut(shard);
+        config.epoch = epoch;
+        config.witnesses.clear();
+        self.shards[usize::from(shard.0)].witness_boots.clear();
+    }
+
     fn apply_set_members(&mut self, shard: ShardId, members: &[Member]) {
         let version = self.configuration.version.next();
         self.shard_mut(shard).members = members.to_vec();
@@ -325,7 +326,8 @@ impl State {
         nodes.iter().map(|&node| self.boot(node).expect("witnesses are known nodes")).collect()
     }
 
-    fn set_list(&mut self, shard: ShardId, list: ListVersion, witnesses: &[NodeId]) {
+    /// Returns that this is published.
+    fn set_list(&mut self, shard: ShardId, list: ListVersion, witnesses: &[NodeId]) -> bool {
         // A list that is kept keeps its boots: what was lost since it was made is still lost (R5.5).
         if self.shard_mut(shard).list != list {
             self.shards[usize::from(shard.0)].witness_boots = self.boots(witnesses);
@@ -334,6 +336,7 @@ impl State {
         config.list = list;
         config.witnesses = witnesses.to_vec();
         config.closing = false;
+        true
     }
 
     fn create_table(&mut self, name: &str) -> TableId {

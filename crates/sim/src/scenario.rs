@@ -359,18 +359,7 @@ fn directed(scenario: Scenario, rng: &mut Rng, shape: &mut Shape, intensity: &mu
             (intensity.stray, intensity.stray_delay) = (10_000, millis(rng.between(1_500, 4_000)));
             intensity.acts = Acts { depose: 5, crash: 1, zombie: 1, ..none };
         }
-        Scenario::WithoutWitness => {
-            // Somebody else than the witnesses is elected, and there is always something that only they have.
-            shape.nodes = u16::from(shape.faults) * 2 + 1 + u16::try_from(rng.below(2)).expect("small");
-            (shape.clients, shape.readers, shape.concurrency) = (4, 1, 4);
-            (shape.shards, shape.witness_slots, shape.kind) = (1, 512, LoadKind::Spread);
-            (shape.pause, shape.duration) = ((millis(1), millis(6)), millis(14_000));
-            if rng.chance(1, 3) {
-                shape.durability = Durability::Fsync;
-            }
-            intensity.nemesis_every = millis(rng.between(1_500, 3_000));
-            intensity.acts = Acts { without_witness: 1, ..none };
-        }
+        Scenario::WithoutWitness => without_witness(rng, shape, intensity),
         Scenario::OldPrimary => {
             (shape.nodes, shape.faults, shape.duration) = (3, 1, millis(12_000));
             (shape.clients, shape.readers) = (5, 1);
@@ -412,17 +401,15 @@ fn directed(scenario: Scenario, rng: &mut Rng, shape: &mut Shape, intensity: &mu
             *intensity = Intensity { loss: network.loss / 10, ..Intensity::calm() };
         }
         Scenario::CoordinatorCut => nothing_but_the_coordinator_is_cut_off(rng, shape, intensity),
-        Scenario::SharedSession => {
-            share_a_session(shape);
-            *intensity = Intensity::calm();
-        }
+        Scenario::SharedSession => share_a_session(shape, intensity),
         Scenario::BadInput | Scenario::FailingDisks | Scenario::RogueClient => unkind(scenario, rng, shape, intensity),
         _ => long_logs(scenario, rng, shape, intensity),
     }
 }
 
 /// Each node has a shard to serve. Other programs look on; a window is soon used up, and a lease soon over.
-fn share_a_session(shape: &mut Shape) {
+fn share_a_session(shape: &mut Shape, intensity: &mut Intensity) {
+    *intensity = Intensity::calm();
     (shape.nodes, shape.cores, shape.shards, shape.faults) = (6, 1, 6, 1);
     (shape.sharer, shape.durability) = (true, Durability::Replicated);
     (shape.clients, shape.readers, shape.concurrency) = (2, 1, 1);
@@ -438,6 +425,20 @@ fn nothing_but_the_coordinator_is_cut_off(rng: &mut Rng, shape: &mut Shape, inte
         shape.nodes = u16::from(shape.faults) + 1;
     }
     *intensity = Intensity { loss: 0, stray: 0, silent_close: 0, ..Intensity::drawn_network(rng) };
+}
+
+/// A shard is left without its witnesses while its last primary alone has what was answered last.
+fn without_witness(rng: &mut Rng, shape: &mut Shape, intensity: &mut Intensity) {
+    // Somebody else than the witnesses is elected, and there is always something that only they have.
+    shape.nodes = u16::from(shape.faults) * 2 + 1 + u16::try_from(rng.below(2)).expect("small");
+    (shape.clients, shape.readers, shape.concurrency) = (4, 1, 4);
+    (shape.shards, shape.witness_slots, shape.kind) = (1, 512, LoadKind::Spread);
+    (shape.pause, shape.duration) = ((millis(1), millis(6)), millis(14_000));
+    if rng.chance(1, 3) {
+        shape.durability = Durability::Fsync;
+    }
+    intensity.nemesis_every = millis(rng.between(1_500, 3_000));
+    intensity.acts = Acts { without_witness: 1, ..Acts::default() };
 }
 
 /// A primary goes on with its witnesses and some clients, who have always something to ask for that needs no sync, while
