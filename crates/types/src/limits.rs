@@ -63,7 +63,7 @@ pub const TABLES_MAX: usize = 1024;
 pub const TABLE_NAME_BYTES_MAX: usize = 128;
 
 /// A node's lease by default: how long the coordinator waits before it declares a silent node dead. The shortest that two
-/// shared cores were seen to hold under full load (decision 0011).
+/// shared cores were seen to hold under full load (decision 0012).
 pub const NODE_LEASE: Duration = Duration::from_millis(500);
 
 /// For how long a disk, or a node that others hear, may do nothing of what is wanted before others do without it. Not a part
