@@ -1,6 +1,6 @@
 //! The operator gives up the witnesses that a recovery waits for (R7.7). Refused wherever that could lose an update without
-//! need: while the shard serves, while its term has not said that it waits for a witness, and while the primary that served
-//! last is alive and has not said that its log is not whole.
+//! need: while the shard serves, while its term has not said that it waits for a witness, and while a member is alive that
+//! has not said that its log is not whole: the primary that served last above all.
 
 use kasha_types::{ListVersion, ShardId, Tick};
 use kasha_wire::ShardPhase;
@@ -23,11 +23,10 @@ impl Coordinator {
                  names (K0506)"
             ));
         };
-        let served = config.served.map(|served| served.primary);
-        if let Some(primary) = served.filter(|&primary| self.state().is_alive(primary) && !last_primary_asked) {
+        if !last_primary_asked {
             return Err(format!(
-                "not needed: {primary}, the last primary of {shard}, is alive, and its log may hold everything; wait until \
-                 it has been asked (K0506)"
+                "not needed, perhaps: a member of {shard} is alive, and has not said that its log lacks something; wait until \
+                 it has been asked, and look again (K0506)"
             ));
         }
         let epoch = config.epoch.next();

@@ -180,7 +180,7 @@ impl Leader {
                 reports.extend(asking.needs_witness(self).then(|| Report::NeedsWitness {
                     shard,
                     epoch,
-                    last_primary_asked: asking.has_heard_of_last_primary(self),
+                    last_primary_asked: asking.has_heard_members(),
                 }));
                 return;
             }

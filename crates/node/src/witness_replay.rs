@@ -38,6 +38,8 @@ pub(crate) struct Asking {
     answers: Vec<WitnessAnswer>,
     /// Members that have said meanwhile that their log is not whole.
     not_whole: Vec<NodeId>,
+    /// All members that live have said so.
+    members_heard: bool,
 }
 
 impl Asking {
@@ -46,9 +48,9 @@ impl Asking {
         !leader.is_whole && self.times > ASKED_BEFORE_FENCING + 1
     }
 
-    /// Whether the primary that served last has said that its log is not whole.
-    pub fn has_heard_of_last_primary(&self, leader: &Leader) -> bool {
-        leader.served.is_some_and(|served| self.not_whole.contains(&served.primary))
+    /// Whether every member that lives has said that its log is not whole.
+    pub fn has_heard_members(&self) -> bool {
+        self.members_heard
     }
 }
 
@@ -128,7 +130,7 @@ impl Replica {
         let shard = self.shard;
         let Some(leader) = self.leader_mut() else { return };
         let (epoch, list, is_whole) = (leader.epoch, leader.list, leader.is_whole);
-        let witnesses: Vec<CoreId> = leader.witnesses.clone();
+        let (witnesses, electorate) = (leader.witnesses.clone(), leader.electorate.clone());
         let Stage::Witnessing(asking) = &mut leader.stage else { return };
         if !Leader::overdue(core, now, asking.asked) {
             return;
@@ -141,6 +143,10 @@ impl Replica {
             asking.not_whole.push(core.id().node);
         }
         asking.times = asking.times.saturating_add(1);
+        let lives =
+            |node| core.configuration.as_ref().and_then(|known| known.node(node)).is_some_and(|info| info.alive);
+        let is_heard = |member: &CoreId| asking.not_whole.contains(&member.node) || !lives(member.node);
+        asking.members_heard = electorate.iter().all(is_heard);
         let fence_too = !is_whole && asking.times > ASKED_BEFORE_FENCING;
         // What was lost with the power stays lost; all else may get better.
         let is_settled = |node| asking.answers.iter().any(|a| a.node == node && a.holding == Holding::PowerLost);

@@ -505,7 +505,7 @@ pub enum Report {
         shard: ShardId,
         /// In which term.
         epoch: Epoch,
-        /// Whether the primary that served last has said that its log is not whole.
+        /// Whether every member that lives, the primary that served last among them, has said that its log is not whole.
         last_primary_asked: bool,
     },
     /// A witness's own word: its instance of this list is damaged or gone, so a recovery would wait for it in vain.
