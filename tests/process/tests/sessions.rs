@@ -103,7 +103,7 @@ fn r4_10_a_shard_that_stays_away_does_not_stop_the_others() {
 
 /// Many more updates than may wait, all to the stopped shard: a clear error for those, and the others are unharmed.
 #[test]
-#[ignore = "the coordinator is gone too: the window of the second id is used up by calls that were numbered before anybody knew"]
+#[ignore = "fails: the second put to a shard that is well waits until the stopped shard is back; issue 12 is open for it"]
 fn r4_10_a_flood_for_a_stopped_shard_is_refused_clearly_and_the_others_go_on() {
     const FLOOD: u32 = 50_000;
     let (folder, port) = (Folder::new("flood"), free_ports(6));
