@@ -253,6 +253,7 @@ impl Session {
         self.identities.opening = None;
         let identity = Identity::new(client, self.options.outstanding_max, expiry, renewal(expiry, time, now));
         self.identities.held.push(identity);
+        self.stats.client_ids += 1;
         Known::Yes
     }
 

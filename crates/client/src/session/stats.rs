@@ -31,6 +31,8 @@ pub struct SessionStats {
     pub unknown: u64,
     /// Cancellations begun.
     pub cancellations: u64,
+    /// Client ids granted. A session of several shards is safe from one that stops once it has two (R4.10).
+    pub client_ids: u64,
     /// Leases lost.
     pub leases_lost: u64,
     /// Configurations taken.
