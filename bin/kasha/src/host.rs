@@ -344,7 +344,7 @@ pub fn wait_and_stop(nodes: Vec<RunningNode>, ended: &mpsc::Receiver<Ended>) -> 
         }
     })
     .context(NO_THREAD)?;
-    let failure = loop {
+    let mut failure = loop {
         if signals.try_recv().is_ok() {
             break None;
         }
@@ -358,7 +358,7 @@ pub fn wait_and_stop(nodes: Vec<RunningNode>, ended: &mpsc::Receiver<Ended>) -> 
         }
     };
     if failure.is_none() {
-        stop_in_order(&nodes, ended);
+        failure = stop_in_order(&nodes, ended);
     }
     for node in nodes {
         node.stop();
@@ -369,8 +369,9 @@ pub fn wait_and_stop(nodes: Vec<RunningNode>, ended: &mpsc::Receiver<Ended>) -> 
     }
 }
 
-/// Ends the cores in good order, while the coordinator still runs. Each of them gives up by itself after a while.
-fn stop_in_order(nodes: &[RunningNode], ended: &mpsc::Receiver<Ended>) {
+/// Ends the cores in good order, while the coordinator still runs. Each of them gives up by itself after a while. Returns what
+/// failed meanwhile.
+fn stop_in_order(nodes: &[RunningNode], ended: &mpsc::Receiver<Ended>) -> Option<String> {
     /// Beyond what a core allows itself.
     const PATIENCE: Duration = Duration::from_secs(4);
     /// So long a coordinator alone goes on, for nodes that are stopped at the same moment.
@@ -380,13 +381,16 @@ fn stop_in_order(nodes: &[RunningNode], ended: &mpsc::Receiver<Ended>) {
     let until = std::time::Instant::now() + PATIENCE;
     for _ in 0..cores {
         let left = until.saturating_duration_since(std::time::Instant::now());
-        if ended.recv_timeout(left).is_err() {
-            return;
+        match ended.recv_timeout(left) {
+            Ok((_, Ok(()))) => {}
+            Ok((name, Err(error))) => return Some(format!("{name}: {error}")),
+            Err(_) => return None,
         }
     }
     if nodes.len() == 1 && nodes[0].hosts_coordinator {
         std::thread::sleep(FOR_OTHERS);
     }
+    None
 }
 
 #[cfg(test)]

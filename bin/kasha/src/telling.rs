@@ -82,6 +82,9 @@ const STOP_LOOKS_EVERY: Duration = Duration::from_millis(10);
 /// A core that was asked to stop runs no longer, whatever it waits for. What it answered is on its own file (R7.7).
 const STOP_AT_MOST: Duration = Duration::from_secs(2);
 
+/// Then it puts everything on the disk. It ends without, if even that takes longer.
+const END_AT_MOST: Duration = Duration::from_millis(3500);
+
 /// Tells whether a node's core is heard by the coordinator, and ends the core's loop in good order when it is asked to.
 #[derive(Debug)]
 pub struct TellLease {
@@ -90,12 +93,14 @@ pub struct TellLease {
     stop: Arc<AtomicBool>,
     stopping_since: Option<Tick>,
     looks_again: Option<Tick>,
+    /// Its last turns have begun.
+    ends: bool,
 }
 
 impl TellLease {
     /// For a core that ends once `stop` is set.
     pub fn new(stop: Arc<AtomicBool>) -> Self {
-        Self { had: None, stop, stopping_since: None, looks_again: None }
+        Self { had: None, stop, stopping_since: None, looks_again: None, ends: false }
     }
 
     fn stop_in_order(&mut self, now: Tick, machine: &mut Node) -> Control {
@@ -105,10 +110,18 @@ impl TellLease {
         });
         self.looks_again = Some(now.after(STOP_LOOKS_EVERY));
         let lasted = now.since(since);
-        if lasted >= STOP_AT_MOST {
-            tracing::warn!("stops although the coordinator has not emptied every witness list");
+        let has_stopped = machine.has_stopped();
+        if !self.ends && (lasted >= STOP_AT_MOST || (lasted >= STOP_AT_LEAST && has_stopped)) {
+            if !has_stopped {
+                tracing::warn!("stops although the coordinator has not emptied every witness list");
+            }
+            self.ends = true;
+            machine.begin_end();
         }
-        match lasted >= STOP_AT_MOST || (lasted >= STOP_AT_LEAST && machine.has_stopped()) {
+        if lasted >= END_AT_MOST {
+            tracing::warn!("the disk is slow: the files do not say that this process ended in good order");
+        }
+        match machine.has_ended() || lasted >= END_AT_MOST {
             true => Control::Exit,
             false => Control::Continue,
         }

@@ -10,7 +10,7 @@ use kasha_types::{LogPosition, SegmentId, ShardId};
 
 use crate::format::{ALIGN, GROUP_HEADER_BYTES, MAGIC, u16_at, u64_at};
 use crate::segment::live_segments;
-use crate::verify::{GroupFault, check_group};
+use crate::verify::{GroupFault, check_group, is_cut_short};
 use crate::{Log, LogConfig};
 
 /// What [`Log::load`] found.
@@ -20,6 +20,9 @@ pub struct LoadReport {
     pub valid_end: LogPosition,
     /// Bytes dropped behind it because a crash cut them short. The owner cuts the head's file to what is in use.
     pub torn_bytes: u64,
+    /// A killed process can have left those bytes: each file that ends in some ends within its last group. Otherwise they
+    /// are of a loss of power, or damaged.
+    pub is_cut_short: bool,
     /// Segments whose files hold nothing of the log: freed before the crash, or torn as a whole. Empty after damage.
     pub useless: Vec<SegmentId>,
     /// What is wrong besides: the log was cut there, and is not to be trusted with anybody's votes.
@@ -123,6 +126,10 @@ impl Found {
         self.base + self.used as u64
     }
 
+    fn is_cut_short(&self, segment_bytes: u32) -> bool {
+        is_cut_short(&self.bytes[self.used..], self.end(), segment_bytes)
+    }
+
     /// Bytes behind the groups up to the last that is not zero.
     fn tail_bytes(&self) -> u64 {
         let tail = &self.bytes[self.used..];
@@ -156,7 +163,9 @@ impl Log {
         if let Some(damage) = damage {
             found = cut(found, let_go, damage, config.segment_bytes);
         }
-        let mut torn_bytes = leftovers.iter().chain(found.last()).map(Found::tail_bytes).sum();
+        let torn = leftovers.iter().chain(found.last()).filter(|segment| segment.tail_bytes() > 0);
+        let is_cut_short = torn.clone().all(|segment| segment.is_cut_short(config.segment_bytes));
+        let mut torn_bytes = torn.map(Found::tail_bytes).sum();
         if damage.is_some() {
             useless.clear();
             torn_bytes = 0;
@@ -172,7 +181,7 @@ impl Log {
         log.reset_liveness();
         log.groups_appended = 0;
         let valid_end = log.end;
-        (log, LoadReport { valid_end, torn_bytes, useless, damage })
+        (log, LoadReport { valid_end, torn_bytes, is_cut_short, useless, damage })
     }
 
     /// The head takes appends, so it needs a whole buffer; loaded ones are as long as their files.

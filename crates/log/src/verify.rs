@@ -92,6 +92,19 @@ pub(crate) fn read_entry(bytes: &[u8]) -> Entry<'_> {
     Entry { kind, payload }
 }
 
+/// Whether the group that begins `bytes`, the last of a file, was written from its front and not to its end: a killed process
+/// leaves that. A loss of power may leave any part of what was not fsynced.
+pub(crate) fn is_cut_short(bytes: &[u8], offset: u64, segment_bytes: u32) -> bool {
+    if bytes.len() < GROUP_HEADER_BYTES as usize {
+        return true;
+    }
+    let header = GroupHeader::read(bytes);
+    let len = u64::from(GROUP_HEADER_BYTES) + u64::from(header.payload_len);
+    let room = u64::from(segment_bytes) - offset % u64::from(segment_bytes);
+    let is_ours = u16_at(bytes, 0) == MAGIC && u16_at(bytes, 2) == FORMAT_VERSION && header.offset == offset;
+    is_ours && (bytes.len() as u64) < len && len <= room
+}
+
 /// Checks the group that should begin `bytes`, at `offset` of the log. Its chain to the group before is the caller's.
 /// Says also whether it holds entries of the log's own kinds.
 pub(crate) fn check_group(bytes: &[u8], offset: u64, segment_bytes: u32) -> Result<(GroupHeader, bool), GroupFault> {

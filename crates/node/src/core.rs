@@ -37,6 +37,8 @@ pub(crate) struct Core {
     pub fsync: bool,
     /// Something was written since the last background flush.
     pub unflushed: bool,
+    /// The operator asked this process to stop (R7.7).
+    pub stopping: bool,
     pub scratch: Scratch,
 }
 
@@ -64,6 +66,7 @@ impl Core {
             dirty: false,
             fsync: false,
             unflushed: false,
+            stopping: false,
             scratch: Scratch::default(),
         }
     }

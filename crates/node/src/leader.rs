@@ -557,7 +557,11 @@ impl Replica {
         leader.list = config.list;
         leader.shipping.require_peers(fewest_peers(core));
         leader.shipping.set_members(members_of(core, config));
-        leader.stage = Stage::Serving(Serving::new(core, config, end));
+        let mut serving = Serving::new(core, config, end);
+        if core.stopping {
+            serving.begin_stop(core, config, end);
+        }
+        leader.stage = Stage::Serving(serving);
     }
 
     /// The process is asked to stop: a serving primary closes its list for good.

@@ -13,6 +13,7 @@
 //! | `backup` | the other end of replication |
 //! | `witnessing` | the witness instances of this core |
 //! | `replica`, `state` | a shard's log, and what is derived from it |
+//! | `ending` | the last turns of a process that was asked to stop |
 //! | `configure` | obeying the committed configuration |
 //! | `links` | which other nodes are heard |
 //! | `core` | what is one for all shards of a core |
@@ -25,6 +26,7 @@
 mod backup;
 mod configure;
 mod core;
+mod ending;
 mod leader;
 mod links;
 mod node;

@@ -12,6 +12,7 @@ use kasha_wire::message::{Heartbeat, Message, Report};
 use kasha_wire::{Refusal, Refused};
 
 use crate::core::{Core, send};
+use crate::ending::Ending;
 use crate::links::Links;
 use crate::reads::refuse_read;
 use crate::replica::{Replica, Role};
@@ -35,6 +36,8 @@ pub struct Node {
     reported: Vec<Report>,
     /// Clients that wait for the next configuration.
     pub(crate) askers: Askers,
+    /// The process was asked to stop, and is at its last turns.
+    pub(crate) ending: Option<Ending>,
     /// The first input of a turn has come: what the last turn's effects named may be buried.
     turn_open: bool,
 }
@@ -76,6 +79,7 @@ impl Node {
             answered: now,
             reported: Vec::new(),
             askers: Askers::default(),
+            ending: None,
             turn_open: false,
         })
     }
@@ -83,6 +87,7 @@ impl Node {
     /// The operator asks this process to stop (R7.7): answers of its primaries wait for their sync from now on, and the
     /// coordinator is asked to empty their witness lists, so that whoever serves next needs no witness.
     pub fn begin_stop(&mut self) {
+        self.core.stopping = true;
         let Some(configuration) = self.core.configuration.clone() else { return };
         for replica in self.replicas.values_mut() {
             if let Some(config) = configuration.shard(replica.shard) {
@@ -394,6 +399,7 @@ impl Machine for Node {
             }
         }
         match input {
+            Input::Frame { .. } | Input::Unreachable(_) if self.ending.is_some() => {}
             Input::Frame { from, kind, payload } => self.on_frame(now, from, kind, payload, out),
             Input::Unreachable(end) => self.on_interrupted(end),
             Input::Durable(to) => {
@@ -408,6 +414,10 @@ impl Machine for Node {
     }
 
     fn end_turn(&mut self, now: Tick, out: &mut Effects) {
+        if let Some(ending) = self.ending {
+            self.turn_open = false;
+            return self.advance_end(ending, out);
+        }
         for replica in self.replicas.values_mut() {
             replica.remove_freed_files(&mut self.core, out);
             replica.end_follower_turn(&mut self.core, out);
@@ -436,6 +446,9 @@ impl Machine for Node {
     }
 
     fn next_deadline(&self) -> Option<Tick> {
+        if let Some(ending) = self.ending {
+            return matches!(ending, Ending::Begun).then_some(Tick(0));
+        }
         let flush = self.core.unflushed.then_some(self.next_flush);
         let replicas = self.replicas.values().filter_map(|replica| replica.next_deadline(&self.core));
         let told = self.askers.is_telling().then_some(Tick(0));

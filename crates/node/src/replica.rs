@@ -7,7 +7,7 @@ use kasha_machine::{Disk, Effect, Effects, FileName};
 use kasha_replication::{MetaError, ReplicaMeta};
 use kasha_types::planted::{self, Bug};
 use kasha_types::probe::{Probe, hit};
-use kasha_types::{Epoch, LocalPosition, LogPosition, RpcId, SegmentId, ShardId, Tick};
+use kasha_types::{BootId, Epoch, LocalPosition, LogPosition, RpcId, SegmentId, ShardId, Tick};
 use kasha_wire::Durability;
 
 use crate::backup::Backup;
@@ -131,12 +131,12 @@ impl Replica {
         for &segment in &report.useless {
             out.push(Effect::Remove { file: FileName::Segment { shard, segment } });
         }
-        replica.judge_load(&report, seen, out);
+        replica.judge_load(options, &report, seen, out);
         Ok(replica)
     }
 
     /// What the state of the files says of what they held (R5.5).
-    fn judge_load(&mut self, report: &LoadReport, seen: Vec<SegmentId>, out: &mut Effects) {
+    fn judge_load(&mut self, options: &NodeOptions, report: &LoadReport, seen: Vec<SegmentId>, out: &mut Effects) {
         let end = self.log.end().offset;
         let lost_acknowledged = end < self.meta.acknowledged && !planted::is_on(Bug::AcknowledgedEndIgnored);
         for (is_so, probe) in [
@@ -148,20 +148,24 @@ impl Replica {
                 hit(probe);
             }
         }
-        // A torn end is what any crash leaves: all before it is there. But what stood there may have been answered, if it
-        // was not a crash that took it (R7.7). The marks say so before the end is cut.
-        let may_lack_answers = report.torn_bytes > 0 || report.damage.is_some() || lost_acknowledged;
+        // A loss of power may leave any part of what was written last. A killed process leaves its beginning: all else is
+        // damage, though it be of the last group only (R5.5).
+        let power_lost = self.meta.lost_power(options.boot);
+        let is_of_a_crash = power_lost || report.is_cut_short || planted::is_on(Bug::DamagedEndTaken);
+        self.lost_something = report.damage.is_some() || lost_acknowledged || !is_of_a_crash;
+        // What was answered is in the file (R7.7), and behind it may be what a kill cut short. What a loss of power took may
+        // have been answered. The marks say so before the end is cut.
+        let may_lack_answers = self.lost_something || (power_lost && report.torn_bytes > 0);
         if may_lack_answers && self.meta.whole != Epoch(0) {
             self.meta.whole = Epoch(0);
             let data = out.span(&self.meta_bytes());
             out.push(Effect::Replace { file: FileName::Replica(self.shard), data });
         }
-        self.lost_something = report.damage.is_some() || lost_acknowledged;
         self.meta.intact &= !self.lost_something;
         self.meta.complete &= self.log.absent().is_empty();
         let held: Vec<_> = self.log.segments().map(|(segment, _)| segment).collect();
         self.stray = seen.into_iter().filter(|segment| !held.contains(segment)).collect();
-        if report.torn_bytes > 0 && report.damage.is_none() {
+        if report.torn_bytes > 0 && !self.lost_something {
             self.cut_head_file(out);
         }
         (self.written, self.held) = (end, end);
@@ -178,12 +182,15 @@ impl Replica {
     /// Once the durability is known: what a loss of power means, and what was lost besides (R5.5).
     pub fn judge_boot(&mut self, core: &mut Core, out: &mut Effects) {
         let durability = core.durability();
-        let power_lost = self.meta.boot != core.options.boot;
+        let power_lost = self.meta.lost_power(core.options.boot);
         if durability == Durability::Replicated && power_lost && !planted::is_on(Bug::BootIgnored) {
             hit(Probe::ReplicaLostPower);
             (self.meta.intact, self.meta.whole) = (false, Epoch(0));
         }
         if !std::mem::take(&mut self.lost_something) {
+            if self.meta.boot != core.options.boot && self.meta.intact {
+                self.save_meta(core, out); // what is written from now on is of this boot
+            }
             return;
         }
         // No loss of power takes what was fsynced, and nothing else of ours takes anything: the disk lies. What is left may
@@ -252,13 +259,14 @@ impl Replica {
 
     pub fn save_meta(&mut self, core: &mut Core, out: &mut Effects) {
         self.exists = true;
-        if self.meta.intact {
+        let stays_ended = self.meta.boot == BootId::ENDED && planted::is_on(Bug::CleanEndKept);
+        if self.meta.intact && !stays_ended {
             self.meta.boot = core.options.boot;
         }
         core.replace(FileName::Replica(self.shard), &self.meta_bytes(), out);
     }
 
-    fn meta_bytes(&self) -> Vec<u8> {
+    pub fn meta_bytes(&self) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(64);
         self.meta.encode(&mut bytes);
         bytes

@@ -11,7 +11,7 @@
 //!     20      4  the term all of whose answers, and all earlier ones, the log holds; 0: none (R7.7)
 //!     24      8  end that was surely acknowledged (a lower bound)
 //!     32      8  offset at which a joiner's log begins
-//!     40     16  boot id when the log was last known to be whole
+//!     40     16  boot id when the log was last known to be whole; 0: all of it was on the disk when the process ended
 //!     56      4  CRC32C of bytes 0..56
 //! ```
 
@@ -34,7 +34,7 @@ pub struct ReplicaMeta {
     pub acknowledged: u64,
     /// Where a joiner's log begins; older segments were copied. 0 otherwise.
     pub base: u64,
-    /// The boot in which the log was last known to be whole.
+    /// The boot in which the log was last known to be whole; [`BootId::ENDED`] after an orderly end.
     pub boot: BootId,
     /// Whether it surely holds all that it acknowledged.
     pub intact: bool,
@@ -86,6 +86,17 @@ impl ReplicaMeta {
             complete: true,
             whole: Epoch(0),
         }
+    }
+
+    /// The process ends: all of the log is on the disk, and nothing is written any more.
+    pub fn ended_cleanly(&mut self) {
+        self.boot = BootId::ENDED;
+    }
+
+    /// Whether a loss of power may have taken part of the log, now that the machine runs in this boot.
+    #[must_use]
+    pub fn lost_power(&self, boot: BootId) -> bool {
+        self.boot != boot && self.boot != BootId::ENDED
     }
 
     /// Appends the encoding.

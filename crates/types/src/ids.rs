@@ -117,6 +117,11 @@ impl Epoch {
     }
 }
 
+impl BootId {
+    /// No boot of any machine: what a replica's marks say once its process has ended in good order.
+    pub const ENDED: Self = Self(0);
+}
+
 impl ListVersion {
     /// "Recorded on no witness": the primary gates the answer (R6.1).
     pub const NONE: Self = Self(0);

@@ -33,6 +33,12 @@ bugs! {
     WholeBeforeReplay = "whole_before_replay",
     /// R7.7: an orderly stop gives the witnesses up before everything is gated and synced.
     StopOnlyCloses = "stop_only_closes",
+    /// R5.3: the marks say that the process ended in good order before everything is on the disk.
+    EndNotedUnflushed = "end_noted_unflushed",
+    /// R5.3: a process that starts does not take back that the last one ended in good order.
+    CleanEndKept = "clean_end_kept",
+    /// R5.5: damage of the last group passes for what a crash leaves.
+    DamagedEndTaken = "damaged_end_taken",
     /// Section 7: `now` is read before the process is stopped, and used after.
     StaleNow = "stale_now",
     /// R3.1: what was held for a role leaves after the role was lost; positions are compared without their epochs.
