@@ -6,6 +6,7 @@
 
 use std::collections::BTreeMap;
 
+use kasha_types::planted::{self, Bug};
 use kasha_types::{ConfigVersion, ConnId};
 
 /// Bytes that one turn sends to those who waited.
@@ -33,7 +34,7 @@ impl Askers {
 
     /// There is a new configuration.
     pub fn announce(&mut self) {
-        self.is_telling = !self.waiting.is_empty();
+        self.is_telling = !self.waiting.is_empty() && !planted::is_on(Bug::NewsUntold);
     }
 
     /// Whether somebody is to be told.

@@ -185,7 +185,8 @@ impl Replica {
         let power_lost = self.meta.lost_power(core.options.boot);
         if durability == Durability::Replicated && power_lost && !planted::is_on(Bug::BootIgnored) {
             hit(Probe::ReplicaLostPower);
-            (self.meta.intact, self.meta.whole) = (false, Epoch(0));
+            let kept = if planted::is_on(Bug::MarkSurvivesPowerLoss) { self.meta.whole } else { Epoch(0) };
+            (self.meta.intact, self.meta.whole) = (false, kept);
         }
         if !std::mem::take(&mut self.lost_something) {
             if self.meta.boot != core.options.boot && self.meta.intact {

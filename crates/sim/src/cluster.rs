@@ -222,7 +222,7 @@ fn watch(world: &mut World, shape: &Shape, all: &Configurations, cores: &Cores, 
     world.add_watcher(Box::new(ReadsWait::new(configurations.clone(), cores.clone(), shape.segment_bytes)));
     world.add_watcher(Box::new(FreedWhenSynced::new(configurations.clone(), cores.clone(), shape.segment_bytes)));
     world.add_watcher(Box::new(IntactMembers::default().forgetting(blackouts.is_some())));
-    world.add_watcher(Box::new(WholeLogs::new(configurations.clone())));
+    world.add_watcher(Box::new(WholeLogs::new(configurations.clone(), shape.durability)));
     world.add_watcher(Box::new(LeasesLapse::new(configurations.clone(), cores.clone())));
     world.add_watcher(Box::new(AcknowledgedOutcomes::new(configurations.clone())));
     world.add_watcher(Box::new(ExpiryByVerdict::new(configurations, cores)));

@@ -99,6 +99,14 @@ enum Step {
         shard: ShardId,
         files_gone: bool,
     },
+    /// As soon as somebody has died in the write with which its term began, the last primary is back, and the witnesses
+    /// are gone.
+    WhenTermTorn {
+        shard: ShardId,
+        last: HostId,
+        unheard: Cuts,
+        until: SimTime,
+    },
     /// As soon as processes that were asked to stop have done so, they are gone.
     WhenStopped {
         host: HostId,
@@ -712,6 +720,7 @@ impl Nemesis {
                 self.when_successor_begins(world, (shard, after, syncs), files_gone, until);
             }
             Step::SuccessorDies { shard, files_gone } => self.successor_dies(world, shard, files_gone),
+            Step::WhenTermTorn { shard, last, unheard, until } => self.when_term_torn(world, (shard, last), unheard, until),
             Step::WhenStopped { host, time, gone, until } => self.end_stop(world, (host, time), gone, until),
             Step::Blackout => self.blackout(world),
             Step::BlackoutWhenServed { shard, after, until } => self.blackout_when_served(world, (shard, after), until),

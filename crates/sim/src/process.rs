@@ -5,11 +5,12 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 
 use kasha_machine::turn::Shell;
-use kasha_machine::{Effects, Endpoint, FileName, Gate, Held, Input, Machine};
-use kasha_types::{BootId, ConnId, LocalPosition, LogSlice, Tick};
+use kasha_machine::{Effects, Endpoint, FileName, Gate, Held, Input, Machine, Rng};
+use kasha_types::{BootId, ConnId, LocalPosition, LogSlice, ShardId, Tick};
 use kasha_wire::frame::FRAME_HEADER_BYTES;
 use kasha_wire::status::CoreStatus;
 
+use crate::checkers::records::{EPOCH_START_ENTRY, groups_in};
 use crate::clock::SimTime;
 use crate::disk::{Mark, SimDisk};
 use crate::network::{ConnectionId, HostId};
@@ -128,6 +129,37 @@ pub struct Process {
     pub(crate) busy_until: SimTime,
     /// The nemesis wants it dead after so many more effects.
     pub(crate) dies_after_effects: Option<u64>,
+    /// The nemesis wants it dead in the write with which a term begins in its log.
+    pub(crate) tears: Option<TermTear>,
+}
+
+/// A process dies in the write with which a term of this shard begins: the term's first group is on its file, and of what it
+/// logged behind that, in the same write, a part is, or nothing. (`kill -9` ends a long write after any page of it.)
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct TermTear {
+    pub(crate) shard: ShardId,
+    /// Says how much is kept.
+    pub(crate) draw: u64,
+}
+
+impl TermTear {
+    /// How many of these bytes are on file, and how many of them are whole groups, if this is such a write.
+    fn kept(self, file: FileName, bytes: &[u8]) -> Option<(usize, usize)> {
+        let FileName::Segment { shard, .. } = file else { return None };
+        let (mut begun, mut ends) = (None, Vec::new());
+        groups_in(bytes, |group| {
+            ends.push(group.end);
+            if shard == self.shard && group.entries.iter().any(|&(kind, _)| kind == EPOCH_START_ENTRY) {
+                begun = Some(group.end);
+            }
+        });
+        let len = bytes.len() as u64;
+        let begun = begun.filter(|&begun| begun < len)?;
+        let mut rng = Rng::new(self.draw);
+        let kept = if rng.chance(1, 2) { rng.between(begun, len - 1) } else { begun };
+        let whole = ends.into_iter().take_while(|&end| end <= kept).last()?;
+        Some((usize::try_from(kept).expect("in memory"), usize::try_from(whole).expect("in memory")))
+    }
 }
 
 impl Process {
@@ -151,6 +183,7 @@ impl Process {
             turn_at: None,
             busy_until: SimTime(0),
             dies_after_effects: None,
+            tears: None,
         }
     }
 
@@ -177,7 +210,7 @@ impl Process {
         self.dialed.clear();
         self.accepted.clear();
         self.turn_at = None;
-        self.dies_after_effects = None;
+        (self.dies_after_effects, self.tears) = (None, None);
     }
 }
 
@@ -207,6 +240,10 @@ pub(crate) struct SimShell<'a> {
     pub(crate) performed: Vec<Performed>,
     /// How many more effects happen before the process dies.
     pub(crate) left: Option<u64>,
+    /// In which write it dies, whatever is left.
+    pub(crate) tears: Option<TermTear>,
+    /// It has died in that.
+    pub(crate) has_torn: bool,
 }
 
 impl SimShell<'_> {
@@ -233,8 +270,13 @@ impl Shell for SimShell<'_> {
 
     fn write(&mut self, file: FileName, offset: u64, bytes: &[u8]) {
         if self.lives() {
-            self.disk.write(file, offset, bytes);
-            self.performed.push(Performed::Write { file, offset, len: bytes.len() });
+            let kept = self.tears.and_then(|tear| tear.kept(file, bytes));
+            if kept.is_some() {
+                (self.left, self.has_torn) = (Some(0), true);
+            }
+            let (kept, len) = kept.unwrap_or((bytes.len(), bytes.len()));
+            self.disk.write(file, offset, &bytes[..kept]);
+            self.performed.push(Performed::Write { file, offset, len });
         }
     }
 

@@ -28,7 +28,8 @@ impl World {
         let mut actor = process.actor.take().expect("runs");
         let mut effects = std::mem::take(&mut process.effects);
         let mut held = std::mem::take(&mut process.held);
-        let mut shell = SimShell { disk: &mut process.disk, performed: Vec::new(), left: process.dies_after_effects };
+        let (left, tears) = (process.dies_after_effects, process.tears);
+        let mut shell = SimShell { disk: &mut process.disk, performed: Vec::new(), left, tears, has_torn: false };
         for inbound in std::mem::take(&mut process.inbox) {
             match inbound {
                 Inbound::Frame { from, bytes } => {
@@ -74,7 +75,7 @@ impl World {
             }
         }
         actor.assert_invariants();
-        let left = shell.left;
+        let (left, has_torn) = (shell.left, shell.has_torn);
         let performed = shell.performed;
         process.effects = effects;
         process.held = held;
@@ -87,6 +88,7 @@ impl World {
             // The loop died in the middle of its turn, and its siblings with it.
             self.probes.hit("turns torn");
             let host = self.processes[id.0].host;
+            self.torn_terms.extend(has_torn.then_some(host));
             self.kill(host);
         } else {
             self.plan_turn(id);

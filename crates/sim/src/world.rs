@@ -8,7 +8,7 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 
 use kasha_machine::{Endpoint, FileName, Machine, Rng};
-use kasha_types::{BootId, ConnId};
+use kasha_types::{BootId, ConnId, ShardId};
 
 use crate::clock::{Clock, SimTime};
 use crate::digest::Digest;
@@ -17,7 +17,7 @@ use crate::intensity::Intensity;
 use crate::network::{ConnectionId, Frame, HostId, Life, Network, ProcessId, Way};
 use crate::planted::{self, Bug};
 use crate::probes::Probes;
-use crate::process::{Factory, Inbound, Process, Running, Spawn, kind_and_payload};
+use crate::process::{Factory, Inbound, Process, Running, Spawn, TermTear, kind_and_payload};
 
 /// What someone watches: frames as they arrive and leave, and writes as they are made. Of what a process does it is told
 /// when the turn has ended.
@@ -149,6 +149,8 @@ pub struct World {
     watchers: Vec<Box<dyn Watch>>,
     queue: BinaryHeap<Event>,
     events: u64,
+    /// Hosts that died in the write with which a term began.
+    pub(crate) torn_terms: Vec<HostId>,
     pub(crate) rng: Rng,
 }
 
@@ -169,6 +171,7 @@ impl World {
             watchers: Vec::new(),
             queue: BinaryHeap::new(),
             events: 0,
+            torn_terms: Vec::new(),
             rng,
         }
     }
@@ -303,10 +306,23 @@ impl World {
         }
     }
 
-    /// Takes [`World::kill_after_effects`] back.
+    /// Kills a host's processes in the write with which a term of this shard begins in their log.
+    pub fn tear_term(&mut self, host: HostId, shard: ShardId) {
+        for &id in &self.hosts[host.0].processes {
+            self.processes[id.0].tears = Some(TermTear { shard, draw: self.rng.next_u64() });
+        }
+    }
+
+    /// Who has died by [`World::tear_term`] since the last call.
+    pub fn take_torn_term(&mut self) -> Option<HostId> {
+        self.torn_terms.pop()
+    }
+
+    /// Takes [`World::kill_after_effects`] and [`World::tear_term`] back.
     pub fn disarm(&mut self, host: HostId) {
         for &id in &self.hosts[host.0].processes {
-            self.processes[id.0].dies_after_effects = None;
+            let process = &mut self.processes[id.0];
+            (process.dies_after_effects, process.tears) = (None, None);
         }
     }
 

@@ -31,6 +31,14 @@ bugs! {
     MarkKeptByCut = "mark_kept_by_cut",
     /// R7.7: that everything was taken is logged before the last request is replayed.
     WholeBeforeReplay = "whole_before_replay",
+    /// R7.7: with a whole log among the reports the greatest log is taken, and passes for whole.
+    UnservedTermPreferred = "unserved_term_preferred",
+    /// R7.7: members are attached, and cut, before the new primary's own file says that its log is whole.
+    AttachedBeforeWhole = "attached_before_whole",
+    /// R7.7: a term that waits for a witness hears no member any more.
+    FencesOnce = "fences_once",
+    /// R7.7: a loss of power under `replicated` leaves the mark that the log is whole.
+    MarkSurvivesPowerLoss = "mark_survives_power_loss",
     /// R7.7: an orderly stop gives the witnesses up before everything is gated and synced.
     StopOnlyCloses = "stop_only_closes",
     /// R5.3: the marks say that the process ended in good order before everything is on the disk.
@@ -53,6 +61,8 @@ bugs! {
     NotExecutedAfterRefusal = "not_executed_after_refusal",
     /// R2.1: a retry takes the session's newest acknowledgement and lease into the body.
     BodyRebuilt = "body_rebuilt",
+    /// Section 7: who asked for a newer configuration is not told when there is one.
+    NewsUntold = "news_untold",
     /// R4.10: updates for a shard that holds up one client id are numbered under the next one, and hold that up, too.
     HeldUpShardNumbered = "held_up_shard_numbered",
     /// R4.10: the lease of a client id that is held up is not renewed any more, though updates are open under it.

@@ -21,6 +21,8 @@ const ENTRY_HEADER: usize = 8;
 pub(crate) const COMPLETION_ENTRY: u8 = 3;
 /// Says which clients' leases are over.
 pub(crate) const EXPIRY_FLOOR_ENTRY: u8 = 5;
+/// A primary's term begins.
+pub(crate) const EPOCH_START_ENTRY: u8 = 6;
 /// Names a segment that is freed.
 pub(crate) const SEGMENT_FREED_ENTRY: u8 = 8;
 

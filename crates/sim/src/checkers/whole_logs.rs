@@ -1,13 +1,15 @@
 //! Whole logs (R7.7): a mark or an entry that says a log is whole says so of a log that is.
 //!
 //! - While the marks of a replica say that its log is whole for a term, nothing of that term or of an earlier one is cut.
+//! - Under `replicated`, a mark that is on file when a process starts whose log has lost some of what it speaks of is never
+//!   written again.
 //! - Behind the entry that says a term took everything answered under its list, that term replays nothing more.
 
 use std::collections::BTreeMap;
 
 use kasha_machine::FileName;
 use kasha_types::{Epoch, SegmentId, ShardId};
-use kasha_wire::ShardPhase;
+use kasha_wire::{Durability, ShardPhase};
 
 use crate::checkers::records::{COMPLETION_ENTRY, Group, groups_in};
 use crate::configurations::Configurations;
@@ -29,8 +31,13 @@ pub struct WholeLogs {
     groups: BTreeMap<(ProcessId, ShardId, SegmentId), Vec<(u64, Epoch)>>,
     /// The last term that logged in this replica that it took everything.
     took_all: BTreeMap<(ProcessId, ShardId), Epoch>,
+    /// Only what was answered must be there after a loss of power, not all that was written.
+    is_fsync: bool,
+    /// Marks that what was lost has made false.
+    false_marks: BTreeMap<(ProcessId, ShardId), Epoch>,
     violations: Vec<String>,
     cuts: u64,
+    losses: u64,
     marks: u64,
 }
 
@@ -44,8 +51,8 @@ fn mark_of(view: &View<'_>, process: ProcessId, shard: ShardId) -> Epoch {
 impl WholeLogs {
     /// Watches under these configurations.
     #[must_use]
-    pub fn new(configurations: Configurations) -> Self {
-        Self { configurations, ..Self::default() }
+    pub fn new(configurations: Configurations, durability: Durability) -> Self {
+        Self { configurations, is_fsync: durability == Durability::Fsync, ..Self::default() }
     }
 
     fn on_group(&mut self, (process, shard, segment): (ProcessId, ShardId, SegmentId), at: u64, group: &Group<'_>) {
@@ -71,17 +78,22 @@ impl WholeLogs {
         })
     }
 
-    /// A segment is shorter, or gone. One that goes before a later one is freed, not cut.
-    fn on_shorter(&mut self, (process, shard, segment): (ProcessId, ShardId, SegmentId), len: u64, mark: Epoch) {
+    /// A segment is shorter, or gone: whose term wrote the first group that it lacks now. One that goes before a later one is
+    /// freed, not cut.
+    fn cut(&mut self, (process, shard, segment): (ProcessId, ShardId, SegmentId), len: u64) -> Option<Epoch> {
         let of_log = (process, shard, SegmentId(segment.0 + 1))..=(process, shard, SegmentId(u32::MAX));
         let is_freed = len == 0 && self.groups.range(of_log).next().is_some();
-        let Some(groups) = self.groups.get_mut(&(process, shard, segment)) else { return };
+        let groups = self.groups.get_mut(&(process, shard, segment))?;
         let first_cut = groups.iter().find(|(end, _)| *end > len).map(|&(_, epoch)| epoch);
         groups.retain(|(end, _)| *end <= len);
         if groups.is_empty() {
             self.groups.remove(&(process, shard, segment));
         }
-        if let Some(epoch) = first_cut.filter(|_| !is_freed) {
+        first_cut.filter(|_| !is_freed)
+    }
+
+    fn on_cut(&mut self, (process, shard, segment): (ProcessId, ShardId, SegmentId), len: u64, mark: Epoch) {
+        if let Some(epoch) = self.cut((process, shard, segment), len) {
             self.cuts += 1;
             if epoch <= mark {
                 self.violations.push(format!(
@@ -91,27 +103,46 @@ impl WholeLogs {
             }
         }
     }
+
+    fn on_lost(&mut self, (process, shard, segment): (ProcessId, ShardId, SegmentId), len: u64, mark: Epoch) {
+        if self.cut((process, shard, segment), len).is_some_and(|epoch| epoch <= mark) && !self.is_fsync {
+            self.losses += 1;
+            self.false_marks.insert((process, shard), mark);
+        }
+    }
+
+    fn on_marks(&mut self, (process, shard): (ProcessId, ShardId), mark: Epoch) {
+        if self.false_marks.get(&(process, shard)) == Some(&mark) {
+            self.violations.push(format!(
+                "whole_logs: {process:?} has lost some of what its log of {shard} held, and its marks still say that it is \
+                 whole for {mark} (R7.7)"
+            ));
+        }
+    }
 }
 
 impl Watch for WholeLogs {
     fn wrote(&mut self, by: ProcessId, file: FileName, offset: u64, len: usize, view: &View<'_>) {
+        if let FileName::Replica(shard) = file {
+            return self.on_marks((by, shard), mark_of(view, by, shard));
+        }
         let FileName::Segment { shard, segment } = file else { return };
         let content = view.processes[by.0].disk.cached(file);
         if len == 0 {
             let len = content.map_or(0, Content::len);
-            return self.on_shorter((by, shard, segment), len, mark_of(view, by, shard));
+            return self.on_cut((by, shard, segment), len, mark_of(view, by, shard));
         }
         let bytes = content.map(|content| content.read(offset, len)).unwrap_or_default();
         groups_in(&bytes, |group| self.on_group((by, shard, segment), offset, &group));
     }
 
-    /// What damage or a loss of power took is nothing that the process cut.
+    /// What damage or a loss of power took is nothing that the process cut. The marks are still those of before.
     fn started(&mut self, process: ProcessId, view: &View<'_>) {
         let disk = &view.processes[process.0].disk;
         let known: Vec<_> = self.groups.keys().copied().filter(|(of, ..)| *of == process).collect();
         for (_, shard, segment) in known {
             let len = disk.cached(FileName::Segment { shard, segment }).map_or(0, Content::len);
-            self.on_shorter((process, shard, segment), len, Epoch(0));
+            self.on_lost((process, shard, segment), len, mark_of(view, process, shard));
         }
     }
 
@@ -121,6 +152,7 @@ impl Watch for WholeLogs {
 
     fn report(&self, probes: &mut Probes) {
         probes.add("claims checked: logs cut", self.cuts);
+        probes.add("claims checked: logs that lost something", self.losses);
         probes.add("claims checked: whole logs", self.marks);
     }
 
@@ -149,8 +181,20 @@ mod tests {
             let mut watch = WholeLogs::default();
             logged(&mut watch, &group(100, 1, &[]));
             logged(&mut watch, &group(200, 2, &[]));
-            watch.on_shorter(LOG, 100, Epoch(mark));
+            watch.on_cut(LOG, 100, Epoch(mark));
             assert_eq!(watch.take_violations().len(), found, "{mark}");
+        }
+    }
+
+    #[test]
+    fn a_mark_that_outlives_what_it_speaks_of_is_seen() {
+        for (is_fsync, mark, found) in [(false, 2, 1), (false, 0, 0), (false, 3, 0), (true, 2, 0)] {
+            let mut watch = WholeLogs { is_fsync, ..WholeLogs::default() };
+            logged(&mut watch, &group(100, 1, &[]));
+            logged(&mut watch, &group(200, 2, &[]));
+            watch.on_lost(LOG, 100, Epoch(2));
+            watch.on_marks((LOG.0, LOG.1), Epoch(mark));
+            assert_eq!(watch.take_violations().len(), found, "{is_fsync} {mark}");
         }
     }
 
@@ -159,7 +203,7 @@ mod tests {
         let mut watch = WholeLogs::default();
         logged(&mut watch, &group(100, 1, &[]));
         watch.groups.insert((LOG.0, LOG.1, SegmentId(4)), vec![(50, Epoch(1))]);
-        watch.on_shorter(LOG, 0, Epoch(1));
+        watch.on_cut(LOG, 0, Epoch(1));
         assert_eq!(watch.take_violations(), Vec::<String>::new());
     }
 }
