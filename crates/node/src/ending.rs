@@ -7,7 +7,6 @@
 
 use kasha_machine::Effects;
 use kasha_types::LocalPosition;
-use kasha_types::planted::{self, Bug};
 
 use crate::core::Core;
 use crate::node::Node;
@@ -45,9 +44,6 @@ impl Node {
                 for replica in self.replicas.values_mut() {
                     replica.lose_role(out);
                     replica.write_log(core, out);
-                    if planted::is_on(Bug::EndNotedUnflushed) {
-                        replica.note_clean_end(core, out);
-                    }
                 }
                 Ending::Fsyncing(core.fsynced_commit())
             }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use kasha_machine::{Askers, Disk, Effect, Effects, Endpoint, FileName, Gate, Input, Machine};
 use kasha_replication::FenceReport;
 use kasha_types::planted::{self, Bug};
-use kasha_types::{ConfigVersion, LogSlice, SegmentId, ShardId, Tick, limits};
+use kasha_types::{BootId, ConfigVersion, LogSlice, SegmentId, ShardId, Tick, limits};
 use kasha_wire::frame::Kind;
 use kasha_wire::hot::{self, AppendView, Appended, ReadView, RequestView, SyncRequest, Synced};
 use kasha_wire::message::{Heartbeat, Message, Report};
@@ -51,6 +51,7 @@ impl Node {
     pub fn start(options: NodeOptions, disk: &dyn Disk, now: Tick, out: &mut Effects) -> Result<Self, StartError> {
         assert!(options.segment_bytes <= limits::SEGMENT_BYTES, "a whole segment must fit a frame");
         assert!(options.witness_slots as usize <= limits::WITNESS_SLOTS, "all a witness holds must fit a frame");
+        assert_ne!(options.boot, BootId::ENDED, "the marks of an orderly end are no boot's");
         out.push(Effect::Route { to: Endpoint::Coordinator, address: options.coordinator });
         let mut core = Core::new(options);
         let mut files: BTreeMap<ShardId, Vec<SegmentId>> = BTreeMap::new();

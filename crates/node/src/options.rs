@@ -84,7 +84,7 @@ impl NodeOptions {
             cluster,
             core,
             incarnation: Incarnation(1),
-            boot: BootId(0),
+            boot: BootId(1),
             addresses,
             coordinator,
             segment_bytes: limits::SEGMENT_BYTES,

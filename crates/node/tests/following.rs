@@ -308,6 +308,49 @@ fn r5_5_a_damaged_log_is_nobodys_log_and_stays_on_file_unless_power_was_lost() {
     assert_eq!((is_intact(&mut core), fence(&mut core).1), (false, true));
 }
 
+/// A killed process leaves the beginning of its last write. Other bytes there are damage, like anywhere else, unless power was
+/// lost.
+#[test]
+fn r5_5_a_last_group_with_other_bytes_is_damaged_and_a_cut_one_is_what_a_kill_leaves() {
+    let segment = FileName::Segment { shard: SHARD, segment: SegmentId(0) };
+    let whole = files_of_five();
+    let end = whole.0[&segment].len();
+    let mut damaged = whole.clone();
+    damaged.0.get_mut(&segment).expect("a segment")[end - 1] ^= 1;
+    let mut core = again(damaged.clone(), None);
+    assert_eq!((is_intact(&mut core), fence(&mut core).1), (false, false));
+    let mut core = again(damaged, Some(BootId(77)));
+    assert_eq!((is_intact(&mut core), fence(&mut core).1), (false, true), "a loss of power may leave that");
+    let mut cut = whole;
+    let sixth = their_log(6).bytes(end as u64, 40).to_vec();
+    cut.0.get_mut(&segment).expect("a segment").extend(sixth);
+    let mut core = again(cut, None);
+    assert_eq!((is_intact(&mut core), fence(&mut core).1), (true, true));
+}
+
+/// The marks are noted once all else is on the disk, and taken back by the next process.
+#[test]
+fn r5_3_a_machine_that_is_switched_off_after_an_orderly_end_has_not_lost_power() {
+    let boot_noted = |core: &Core| core.shell.files.0[&FileName::Replica(SHARD)][40..56].to_vec();
+    let mut core = backup(&their_log(5));
+    core.slow_disk = true;
+    core.node.begin_end();
+    for _ in 0..3 {
+        core.tick(25);
+        assert_ne!(boot_noted(&core), [0; 16], "an fsync is under way");
+    }
+    assert!(!core.node.has_ended());
+    core.slow_disk = false;
+    core.tick(25);
+    assert!(core.node.has_ended());
+    assert_eq!(boot_noted(&core), [0; 16]);
+
+    let mut next = again(core.shell.files, Some(BootId(77)));
+    assert!(is_intact(&mut next));
+    assert_eq!(boot_noted(&next)[0], 77, "it has begun to write");
+    assert!(!is_intact(&mut again(next.shell.files, Some(BootId(78)))), "it was killed, and power was lost");
+}
+
 /// What a backup of five groups has on file, whole.
 fn files_of_five() -> common::Files {
     let mut core = backup(&their_log(5));

@@ -64,6 +64,12 @@ impl Actor for Node {
     fn has_stopped(&self) -> bool {
         self.has_stopped()
     }
+    fn begin_end(&mut self) {
+        self.begin_end();
+    }
+    fn has_ended(&self) -> bool {
+        self.has_ended()
+    }
 }
 
 impl Actor for Coordinator {

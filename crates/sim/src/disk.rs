@@ -208,13 +208,16 @@ impl SimDisk {
 
     /// Power was lost: keeps what was fsynced and an arbitrary part of the rest.
     pub fn lose_power(&mut self, rng: &mut Rng) {
-        // Whole runs that keep all, nothing or a prefix find other bugs than independent coins do.
-        let style = rng.below(4);
+        // Whole runs that keep all, nothing or a prefix find other bugs than independent coins do. A file system may also keep
+        // names and lose what was written.
+        let style = rng.below(5);
         let prefix = rng.below(self.waiting.len() as u64 + 1);
         for (index, change) in (0u64..).zip(std::mem::take(&mut self.waiting)) {
             self.covered += 1;
+            let is_written = matches!(change, Change::Write { .. });
             let keep = |rng: &mut Rng| match style {
                 0 => false,
+                4 => !is_written,
                 1 => index < prefix,
                 2 => index + 1 < prefix || (index + 1 == prefix && rng.chance(1, 2)),
                 _ => rng.chance(1, 2),
@@ -294,6 +297,23 @@ impl SimDisk {
             self.write(file, 0, &rng.next_u64().to_le_bytes());
         }
         self.settle();
+    }
+
+    /// The last bytes of a log's newest segment are others. A process that starts in the same boot can tell.
+    pub fn damage_end(&mut self, rng: &mut Rng) -> bool {
+        self.settle();
+        let is_newest =
+            |file: &FileName| matches!(*file, FileName::Segment { shard, segment } if !self.is_sealed(shard, segment));
+        let newest: Vec<_> =
+            self.cached.iter().filter(|(file, content)| is_newest(file) && content.len() >= 8).collect();
+        if newest.is_empty() {
+            return false;
+        }
+        let &(&file, content) = rng.pick(&newest);
+        let at = content.len() - 8;
+        self.write(file, at, &rng.next_u64().to_le_bytes());
+        self.settle();
+        true
     }
 
     /// A file as the page cache shows it.

@@ -4,6 +4,7 @@
 //! until the configuration is whole again, and none where `f` is 0; everything else is allowed at any time. A blackout of
 //! that mode is an act of its own, of a scenario that knows what it may lose.
 
+mod orderly_stop;
 mod without_witness;
 
 use std::collections::BTreeMap;
@@ -12,6 +13,7 @@ use kasha_machine::{FileName, Rng};
 use kasha_types::{ConfigVersion, Epoch, NodeId, ShardId};
 use kasha_wire::{Durability, ShardPhase};
 
+use self::orderly_stop::Afterwards;
 use crate::checkers::convergence::{all_hold_what_is_synced, is_copying, is_freed_meanwhile};
 use crate::clock::{SimTime, micros, millis};
 use crate::configurations::{Configurations, Cores, what_lacks};
@@ -111,9 +113,11 @@ enum Step {
     WhenStopped {
         host: HostId,
         time: u64,
-        gone: Option<ShardId>,
+        then: Afterwards,
         until: SimTime,
     },
+    /// If its copy may be lost.
+    LosePower(HostId),
     Blackout,
     /// As soon as a later term serves, every machine loses power.
     BlackoutWhenServed {
@@ -293,11 +297,12 @@ impl Nemesis {
                 }
             }
             Act::TornTurn => self.torn_turn(world, node, time),
+            Act::Power if self.may_lose_power(world) && self.rng.chance(1, 2) => {
+                self.stop_for(world, node, time, Afterwards::LosesPower);
+            }
             Act::Power if self.may_lose_power(world) => {
                 world.probes.hit("nemesis: power loss");
-                self.lost_at = Some(now);
-                world.lose_power(node);
-                self.later(now.after(time), Step::Start(node));
+                self.power_off(world, node, time);
             }
             Act::Blackout if self.durability == Durability::Fsync => self.blackout(world),
             // A process that is down has not flushed, and its machine would not know by itself.
@@ -346,6 +351,15 @@ impl Nemesis {
     }
 
     fn damage(&mut self, world: &mut World, node: HostId, time: u64) {
+        if self.rng.chance(1, 6) {
+            world.kill(node);
+            if world.damage_end(node) {
+                world.probes.hit("nemesis: damaged end of a log");
+                self.lost_at = Some(world.now);
+            }
+            let soon = self.rng.below(self.lease / 4);
+            return self.later(world.now.after(soon), Step::Start(node));
+        }
         if self.rng.chance(1, 2) && self.damage_witness(world, time) {
             return;
         }
@@ -720,8 +734,17 @@ impl Nemesis {
                 self.when_successor_begins(world, (shard, after, syncs), files_gone, until);
             }
             Step::SuccessorDies { shard, files_gone } => self.successor_dies(world, shard, files_gone),
-            Step::WhenTermTorn { shard, last, unheard, until } => self.when_term_torn(world, (shard, last), unheard, until),
-            Step::WhenStopped { host, time, gone, until } => self.end_stop(world, (host, time), gone, until),
+            Step::WhenTermTorn { shard, last, unheard, until } => {
+                self.when_term_torn(world, (shard, last), unheard, until)
+            }
+            Step::WhenStopped { host, time, then, until } => self.end_stop(world, (host, time), then, until),
+            Step::LosePower(host) => {
+                let time = self.a_while();
+                if self.may_lose_power(world) {
+                    world.probes.hit("nemesis: power loss");
+                    self.power_off(world, host, time);
+                }
+            }
             Step::Blackout => self.blackout(world),
             Step::BlackoutWhenServed { shard, after, until } => self.blackout_when_served(world, (shard, after), until),
             Step::StartWhenFreed { host, shard, until } => self.start_when_freed(world, (host, shard), until),

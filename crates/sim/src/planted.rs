@@ -97,6 +97,8 @@ pub const CAUGHT: &[Caught] = &[
     caught(Bug::FencesOnce, Scenario::WithoutWitness, 20, "convergence"),
     caught(Bug::MarkSurvivesPowerLoss, Scenario::PowerLoss, 20, "whole_logs"),
     caught(Bug::NewsUntold, Scenario::SharedSession, 3, "news_travel"),
+    caught(Bug::CleanEndKept, Scenario::PowerLoss, 60, "intact_members"),
+    caught(Bug::DamagedEndTaken, Scenario::DamagedFiles, 40, "intact_members"),
     caught(Bug::StopOnlyCloses, Scenario::WithoutWitness, 30, "current_witness_list"),
     caught(Bug::WitnessSkipped, Scenario::DivergentTail, 20, "synced_survives"),
     caught(Bug::ListUnchecked, Scenario::ListChange, 10, "current_witness_list"),

@@ -43,6 +43,14 @@ pub trait Actor {
     fn has_stopped(&self) -> bool {
         true
     }
+
+    /// Its last turns begin.
+    fn begin_end(&mut self) {}
+
+    /// Whether they are over.
+    fn has_ended(&self) -> bool {
+        true
+    }
 }
 
 /// An actor of any kind, as a machine.

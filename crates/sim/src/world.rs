@@ -359,6 +359,13 @@ impl World {
         Some(file)
     }
 
+    /// Damages the end of one log of a dead host. False: there is none.
+    pub fn damage_end(&mut self, host: HostId) -> bool {
+        let processes = &self.hosts[host.0].processes;
+        let id = *self.rng.pick(processes);
+        self.processes[id.0].disk.damage_end(&mut self.rng)
+    }
+
     /// Removes files of a host, whose processes are down. Returns whether there were any.
     pub fn lose_files(&mut self, host: HostId, is_one: impl Fn(&FileName) -> bool) -> bool {
         let mut any = false;
@@ -383,11 +390,20 @@ impl World {
         }
     }
 
-    /// Whether a host's processes have nothing to do any more before they stop.
-    #[must_use]
-    pub fn has_stopped(&self, host: HostId) -> bool {
-        let mut processes = self.hosts[host.0].processes.iter().map(|id| &self.processes[id.0]);
-        processes.all(|process| process.actor.as_ref().is_none_or(|actor| actor.0.has_stopped()))
+    /// A host's processes that were asked to stop go on to their end, each as soon as it may. Returns how many are in their last
+    /// turns, and whether all have ended.
+    pub fn end_in_order(&mut self, host: HostId) -> (usize, bool) {
+        let (mut ending, mut all) = (0, true);
+        for id in self.hosts[host.0].processes.clone() {
+            let Some(actor) = &mut self.processes[id.0].actor else { continue };
+            if actor.0.has_stopped() && !actor.0.has_ended() {
+                actor.0.begin_end();
+                self.turn(id);
+                ending += 1;
+            }
+            all &= self.processes[id.0].actor.as_ref().is_none_or(|actor| actor.0.has_ended());
+        }
+        (ending, all)
     }
 
     /// Tells those who watch that every machine is about to lose power, while they can still look at the disks.

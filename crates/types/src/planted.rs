@@ -41,8 +41,6 @@ bugs! {
     MarkSurvivesPowerLoss = "mark_survives_power_loss",
     /// R7.7: an orderly stop gives the witnesses up before everything is gated and synced.
     StopOnlyCloses = "stop_only_closes",
-    /// R5.3: the marks say that the process ended in good order before everything is on the disk.
-    EndNotedUnflushed = "end_noted_unflushed",
     /// R5.3: a process that starts does not take back that the last one ended in good order.
     CleanEndKept = "clean_end_kept",
     /// R5.5: damage of the last group passes for what a crash leaves.

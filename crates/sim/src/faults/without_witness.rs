@@ -5,6 +5,7 @@ use kasha_machine::FileName;
 use kasha_types::{Epoch, ShardId};
 use kasha_wire::ShardPhase;
 
+use super::orderly_stop::{Afterwards, STOP_PATIENCE};
 use super::{Cuts, Nemesis, Parts, Step, both_ways};
 use crate::clock::{SimTime, micros, millis};
 use crate::network::HostId;
@@ -13,11 +14,6 @@ use crate::world::World;
 
 /// How often it is looked at whether a successor has begun.
 const LOOK_FOR_SUCCESSOR_EVERY: u64 = micros(50);
-/// How often it is looked at whether a process that was asked to stop has done so.
-const LOOK_FOR_STOP_EVERY: u64 = millis(2);
-/// For so long; then it is killed.
-const STOP_PATIENCE: u64 = millis(300);
-
 /// How a shard is left without a witness.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Way {
@@ -81,10 +77,10 @@ impl Nemesis {
                 for host in self.hosts.nodes.clone() {
                     let gone = witnesses.contains(&host).then_some(shard);
                     let time = self.a_while();
-                    self.stop_for(world, host, time, gone);
+                    self.stop_for(world, host, time, Afterwards::LosesWitness(gone));
                 }
             }
-            Way::PrimaryStopped => self.stop_for(world, primary, lease * 4, None),
+            Way::PrimaryStopped => self.stop_for(world, primary, lease * 4, Afterwards::LosesWitness(None)),
             Way::PrimaryAway => {
                 let time = self.rng.between(lease * 2, lease * 6);
                 self.kill_for(world, primary, time);
@@ -100,34 +96,6 @@ impl Nemesis {
                 let syncs = self.rng.chance(2, 3);
                 self.later(now, Step::WhenSuccessorBegins { shard, after, syncs, files_gone, until });
             }
-        }
-    }
-
-    /// Asks a host's processes to stop; they come back after a while, perhaps without a shard's witness files.
-    fn stop_for(&mut self, world: &mut World, host: HostId, time: u64, gone: Option<ShardId>) {
-        world.probes.hit("nemesis: orderly stop");
-        world.begin_stop(host);
-        let until = world.now.after(STOP_PATIENCE);
-        self.later(world.now.after(LOOK_FOR_STOP_EVERY), Step::WhenStopped { host, time, gone, until });
-    }
-
-    pub(super) fn end_stop(
-        &mut self,
-        world: &mut World,
-        (host, time): (HostId, u64),
-        gone: Option<ShardId>,
-        until: SimTime,
-    ) {
-        let has_stopped = world.has_stopped(host);
-        if !has_stopped && world.now < until {
-            return self.later(world.now.after(LOOK_FOR_STOP_EVERY), Step::WhenStopped { host, time, gone, until });
-        }
-        if has_stopped {
-            world.probes.hit("stopped in good order");
-        }
-        self.kill_for(world, host, time);
-        if let Some(shard) = gone {
-            lose_witnesses(world, &[host], shard);
         }
     }
 
@@ -230,7 +198,7 @@ fn is_syncing(world: &World, host: HostId, shard: ShardId) -> bool {
 }
 
 /// These hosts, whose processes are down, lose what they hold as witnesses of the shard.
-fn lose_witnesses(world: &mut World, hosts: &[HostId], shard: ShardId) {
+pub(super) fn lose_witnesses(world: &mut World, hosts: &[HostId], shard: ShardId) {
     let is_of_witness = |file: &FileName| match *file {
         FileName::Witness { shard: of, .. } | FileName::WitnessMode { shard: of, .. } => of == shard,
         FileName::Segment { .. } | FileName::Replica(_) | FileName::Core | FileName::Coordinator(_) => false,

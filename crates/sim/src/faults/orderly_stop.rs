@@ -1,0 +1,74 @@
+//! Processes that are asked to stop, and what becomes of their machine meanwhile (R7.7, R5.3).
+
+use kasha_types::ShardId;
+
+use super::without_witness::lose_witnesses;
+use super::{Nemesis, Step};
+use crate::clock::{SimTime, millis};
+use crate::network::HostId;
+use crate::world::World;
+
+/// How often it is looked at how far the stop is.
+const LOOK_EVERY: u64 = millis(2);
+/// For so long; then the processes are killed.
+pub(super) const STOP_PATIENCE: u64 = millis(300);
+
+/// What follows the stop. Every other machine is switched off when its processes have ended in good order.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Afterwards {
+    /// The machine comes back without the witness files of a shard, or with all.
+    LosesWitness(Option<ShardId>),
+    /// The machine loses power in the middle of the stop, or some time after it is back: once its copy may be lost.
+    LosesPower,
+}
+
+impl Nemesis {
+    /// Asks a host's processes to stop; the host comes back after a while.
+    pub(super) fn stop_for(&mut self, world: &mut World, host: HostId, time: u64, then: Afterwards) {
+        world.probes.hit("nemesis: orderly stop");
+        world.begin_stop(host);
+        let until = world.now.after(STOP_PATIENCE);
+        self.later(world.now.after(LOOK_EVERY), Step::WhenStopped { host, time, then, until });
+    }
+
+    pub(super) fn end_stop(
+        &mut self,
+        world: &mut World,
+        (host, time): (HostId, u64),
+        then: Afterwards,
+        until: SimTime,
+    ) {
+        let (ending, has_ended) = world.end_in_order(host);
+        let loses_power = matches!(then, Afterwards::LosesPower) && ending > 0 && self.rng.chance(1, 2);
+        if loses_power && self.may_lose_power(world) {
+            world.probes.hit("nemesis: power loss in an orderly stop");
+            return self.power_off(world, host, time);
+        }
+        if !has_ended && world.now < until {
+            return self.later(world.now.after(LOOK_EVERY), Step::WhenStopped { host, time, then, until });
+        }
+        self.kill_for(world, host, time);
+        if has_ended {
+            world.probes.hit("stopped in good order");
+            if self.rng.chance(1, 2) {
+                world.probes.hit("switched off after an orderly stop");
+                world.lose_power(host);
+            }
+        }
+        match then {
+            Afterwards::LosesWitness(Some(shard)) => lose_witnesses(world, &[host], shard),
+            Afterwards::LosesWitness(None) => {}
+            Afterwards::LosesPower => {
+                let soon = self.rng.between(self.lease, self.lease * 4);
+                self.later(world.now.after(time + soon), Step::LosePower(host));
+            }
+        }
+    }
+
+    /// A machine loses power, and is back after a while.
+    pub(super) fn power_off(&mut self, world: &mut World, host: HostId, time: u64) {
+        self.lost_at = Some(world.now);
+        world.lose_power(host);
+        self.later(world.now.after(time), Step::Start(host));
+    }
+}
