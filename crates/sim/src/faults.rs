@@ -720,7 +720,9 @@ impl Nemesis {
                 self.when_successor_begins(world, (shard, after, syncs), files_gone, until);
             }
             Step::SuccessorDies { shard, files_gone } => self.successor_dies(world, shard, files_gone),
-            Step::WhenTermTorn { shard, last, unheard, until } => self.when_term_torn(world, (shard, last), unheard, until),
+            Step::WhenTermTorn { shard, last, unheard, until } => {
+                self.when_term_torn(world, (shard, last), unheard, until)
+            }
             Step::WhenStopped { host, time, gone, until } => self.end_stop(world, (host, time), gone, until),
             Step::Blackout => self.blackout(world),
             Step::BlackoutWhenServed { shard, after, until } => self.blackout_when_served(world, (shard, after), until),

@@ -69,6 +69,19 @@ impl Machine for Running {
     }
 }
 
+/// In an [`Actor`] that is a program: its machine is its session with the cluster.
+macro_rules! machine_is_session {
+    () => {
+        fn machine(&self) -> &dyn kasha_machine::Machine {
+            &self.session
+        }
+        fn machine_mut(&mut self) -> &mut dyn kasha_machine::Machine {
+            &mut self.session
+        }
+    };
+}
+pub(crate) use machine_is_session;
+
 /// What a process is started from.
 pub struct Spawn<'a> {
     /// Counts the starts of this process, from 1.
