@@ -259,7 +259,11 @@ pub(crate) struct SimShell<'a> {
     pub(crate) has_torn: bool,
 }
 
-impl SimShell<'_> {
+impl<'a> SimShell<'a> {
+    pub(crate) fn new(disk: &'a mut SimDisk, left: Option<u64>, tears: Option<TermTear>) -> Self {
+        Self { disk, performed: Vec::new(), left, tears, has_torn: false }
+    }
+
     /// Whether the process still lives for one more effect.
     fn lives(&mut self) -> bool {
         match &mut self.left {
