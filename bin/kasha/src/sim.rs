@@ -14,7 +14,7 @@ use kasha_sim::{Bug, RunReport, Scenario, SimOptions, SweepReport, sweep};
 
 /// How many of a chosen list's runs reach each path, where so many of the sweep's do: some will not any more after the
 /// next change of the code.
-const COVER_TIMES: u32 = 4;
+const COVER_TIMES: u32 = 3;
 
 #[derive(Args)]
 pub struct SimArguments {
@@ -40,7 +40,7 @@ pub struct SimArguments {
     #[arg(long, conflicts_with_all = ["seed", "seeds", "scenario"])]
     runs: Option<PathBuf>,
     /// Write such a file: a few of the runs, which together reach all that the whole sweep does.
-    #[arg(long, conflicts_with_all = ["seed", "runs"])]
+    #[arg(long, conflicts_with = "seed")]
     cover: Option<PathBuf>,
     /// Break this rule, to see that it is noticed; `list` names them all.
     #[cfg(feature = "planted-bugs")]
@@ -122,22 +122,25 @@ fn sweep_all(arguments: &SimArguments, scenarios: &[Scenario], planted: Option<B
     let bar = progress_bar(arguments.seeds);
     let cover = Mutex::new(Cover::default());
     let report = sweep(seeds, scenarios, jobs(arguments), planted, |run| {
-        if arguments.cover.is_some() {
-            cover.lock().expect("nobody panics with it").add(run);
-        }
+        cover.lock().expect("nobody panics with it").add(run);
         note(&bar, run)
     });
     bar.finish_and_clear();
-    if let Some(file) = &arguments.cover {
-        let chosen = cover.into_inner().expect("all threads have ended").choose(COVER_TIMES);
-        std::fs::write(file, cover::to_text(&chosen)).with_context(|| format!("cannot write {}", file.display()))?;
-        say!("{} runs that reach as much are in {}", chosen.len(), file.display());
-    }
+    write_cover(arguments, cover)?;
     let unreached = match planted {
         None => report.unreached(arguments.scenario.is_none()),
         Some(_) => Vec::new(),
     };
     conclude(&report, &unreached)
+}
+
+/// Writes the list that was asked for.
+fn write_cover(arguments: &SimArguments, cover: Mutex<Cover>) -> Result<()> {
+    let Some(file) = &arguments.cover else { return Ok(()) };
+    let chosen = cover.into_inner().expect("all threads have ended").choose(COVER_TIMES);
+    std::fs::write(file, cover::to_text(&chosen)).with_context(|| format!("cannot write {}", file.display()))?;
+    say!("{} runs that reach as much are in {}", chosen.len(), file.display());
+    Ok(())
 }
 
 /// A list of runs that together must reach everything.
@@ -147,8 +150,13 @@ fn run_list(arguments: &SimArguments, file: &Path, planted: Option<Bug>) -> Resu
     say!("commit {}, {} runs of {}", commit(), list.len(), file.display());
     let bar = progress_bar(list.len() as u64);
     let runs = list.into_iter().map(|(scenario, seed)| SimOptions { planted, ..SimOptions::new(scenario, seed) });
-    let report = run_each(runs, jobs(arguments), |run| note(&bar, run));
+    let cover = Mutex::new(Cover::default());
+    let report = run_each(runs, jobs(arguments), |run| {
+        cover.lock().expect("nobody panics with it").add(run);
+        note(&bar, run)
+    });
     bar.finish_and_clear();
+    write_cover(arguments, cover)?;
     let missed = must_reach(true, true).filter(|name| report.probes.get(name) == 0);
     let missed: Vec<_> = missed.map(|name| format!("{name}: in no run")).collect();
     if !missed.is_empty() {

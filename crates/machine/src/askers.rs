@@ -34,7 +34,7 @@ impl Askers {
 
     /// There is a new configuration.
     pub fn announce(&mut self) {
-        self.is_telling = !self.waiting.is_empty() && !planted::is_on(Bug::NewsUntold);
+        self.is_telling = !self.waiting.is_empty();
     }
 
     /// Whether somebody is to be told.
@@ -46,6 +46,10 @@ impl Askers {
     /// Who is to be told in this turn of a configuration of this version and length; they wait no longer. Lowest
     /// connections first. Whoever has one as new waits on.
     pub fn take(&mut self, version: ConfigVersion, bytes: usize) -> Vec<ConnId> {
+        if planted::is_on(Bug::NewsUntold) {
+            self.is_telling = false;
+            return Vec::new();
+        }
         let most = (TOLD_BYTES_MAX / bytes.max(1)).max(1);
         let lack = self.waiting.iter().filter(|(_, have)| **have < version).map(|(&who, _)| who);
         let told: Vec<ConnId> = lack.take(most).collect();

@@ -288,7 +288,7 @@ impl Replica {
         match &leader.stage {
             // No member is cut before our own file holds what its log had: else a crash of ours could take the only copy of
             // an update that was answered (R7.7).
-            Stage::Syncing { target, .. } if self.held < *target && !planted::is_on(Bug::AttachedBeforeWhole) => {
+            Stage::Syncing { target, .. } if self.held < *target => {
                 self.write_log(core, out);
             }
             Stage::Syncing { .. } | Stage::Reporting | Stage::Serving(_) => self.pump(core, now, out),

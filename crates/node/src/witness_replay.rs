@@ -6,7 +6,6 @@
 
 use kasha_machine::{Effects, Endpoint, Gate};
 use kasha_replication::{FenceReport, Quorum};
-use kasha_types::planted::{self, Bug};
 use kasha_types::probe::{Probe, hit};
 use kasha_types::{CoreId, Epoch, ListVersion, NodeId, Tick};
 use kasha_wire::codec::Bytes;
@@ -148,7 +147,7 @@ impl Replica {
             |node| core.configuration.as_ref().and_then(|known| known.node(node)).is_some_and(|info| info.alive);
         let is_heard = |member: &CoreId| asking.not_whole.contains(&member.node) || !lives(member.node);
         asking.members_heard = electorate.iter().all(is_heard);
-        let fence_too = !is_whole && asking.times > ASKED_BEFORE_FENCING && !planted::is_on(Bug::FencesOnce);
+        let fence_too = !is_whole && asking.times > ASKED_BEFORE_FENCING;
         // What was lost with the power stays lost; all else may get better.
         let is_settled = |node| asking.answers.iter().any(|a| a.node == node && a.holding == Holding::PowerLost);
         for to in witnesses.into_iter().filter(|core| !is_settled(core.node)) {

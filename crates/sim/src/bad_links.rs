@@ -22,12 +22,12 @@ const LEASES_UNAVAILABLE_MAX: u64 = 4;
 /// Faults in a run.
 const ROUNDS: u64 = 2;
 /// How long the healed cluster may take to be whole before the next fault.
-const WHOLE_WITHIN: u64 = millis(30_000);
+pub(crate) const WHOLE_WITHIN: u64 = millis(30_000);
 /// How often the shards are looked at.
 const LOOK_EVERY: u64 = millis(50);
 
-/// What a run of this kind looks at.
-pub struct BadLinks<'a> {
+/// What a run looks at whose own faults are cuts.
+pub struct CutRun<'a> {
     /// Who there is.
     pub hosts: &'a Hosts,
     /// What the coordinator says.
@@ -40,6 +40,24 @@ pub struct BadLinks<'a> {
     pub rng: Rng,
 }
 
+impl CutRun<'_> {
+    /// Runs until the cluster is whole again; that it is not for so long is a violation, of this name.
+    pub(crate) fn until_whole(&self, world: &mut World, within: u64, name: &str) {
+        let until = world.now.after(within);
+        while world.violations.is_empty() {
+            let lacks = self.configurations.latest().and_then(|latest| what_lacks(&latest));
+            let Some(lacks) = lacks else { return };
+            if world.now >= until {
+                return world.violation(format!("{name}: long after the cut was healed: {lacks}"));
+            }
+            world.run_until(world.now.after(LOOK_EVERY));
+        }
+    }
+}
+
+/// What a run of this kind looks at.
+pub struct BadLinks<'a>(pub CutRun<'a>);
+
 impl BadLinks<'_> {
     /// Cuts, looks, heals, some times over. What is wrong becomes a violation of the world.
     pub fn run(mut self, world: &mut World) {
@@ -48,12 +66,12 @@ impl BadLinks<'_> {
             world.probes.hit(&format!("bad link: {what}"));
             let cut_at = world.now;
             cuts.iter().for_each(|&(from, to)| world.network.cut(from, to));
-            let until = cut_at.after(self.shape.lease * (LEASES_TO_AVAILABLE + self.rng.between(1, 24)));
+            let until = cut_at.after(self.0.shape.lease * (LEASES_TO_AVAILABLE + self.0.rng.between(1, 24)));
             let names: Vec<String> =
                 cuts.iter().map(|&(from, to)| format!("{} → {}", world.host(from).name, world.host(to).name)).collect();
             self.watch(world, cut_at, until, &names.join(", "));
             cuts.iter().for_each(|&(from, to)| world.network.join(from, to));
-            self.heal(world);
+            self.0.until_whole(world, WHOLE_WITHIN, "bad_links");
             if !world.violations.is_empty() {
                 return;
             }
@@ -62,13 +80,13 @@ impl BadLinks<'_> {
 
     /// The shards whose newest update was asked for before `since`.
     fn unavailable(&self, since: SimTime) -> Vec<String> {
-        let successes = self.successes.borrow();
+        let successes = self.0.successes.borrow();
         let late = |shard: &u16| successes.get(&kasha_types::ShardId(*shard)).is_none_or(|&at| at < since);
-        (0..self.shape.shards).filter(late).map(|shard| kasha_types::ShardId(shard).to_string()).collect()
+        (0..self.0.shape.shards).filter(late).map(|shard| kasha_types::ShardId(shard).to_string()).collect()
     }
 
     fn watch(&self, world: &mut World, cut_at: SimTime, until: SimTime, what: &str) {
-        let lease = self.shape.lease;
+        let lease = self.0.shape.lease;
         world.run_until(cut_at.after(lease * LEASES_TO_AVAILABLE));
         while world.violations.is_empty() && world.now < until {
             let since = SimTime(world.now.0 - lease * LEASES_UNAVAILABLE_MAX);
@@ -78,7 +96,7 @@ impl BadLinks<'_> {
                 world.violation(format!(
                     "bad_links: {unavailable:?} took no update for {LEASES_UNAVAILABLE_MAX} leases, {after} leases \
                      after the cut of {what}, although enough nodes hear each other: {:?}",
-                    self.configurations.latest()
+                    self.0.configurations.latest()
                 ));
                 return;
             }
@@ -86,34 +104,22 @@ impl BadLinks<'_> {
         }
     }
 
-    fn heal(&self, world: &mut World) {
-        let until = world.now.after(WHOLE_WITHIN);
-        while world.violations.is_empty() {
-            let lacks = self.configurations.latest().and_then(|latest| what_lacks(&latest));
-            let Some(lacks) = lacks else { return };
-            if world.now >= until {
-                return world.violation(format!("bad_links: long after the cut was healed: {lacks}"));
-            }
-            world.run_until(world.now.after(LOOK_EVERY));
-        }
-    }
-
     fn node(&mut self) -> HostId {
-        *self.rng.pick(&self.hosts.nodes)
+        *self.0.rng.pick(&self.0.hosts.nodes)
     }
 
     /// Two nodes; mostly parts of one shard, since others have nothing to say to each other.
     fn pair(&mut self) -> (HostId, HostId) {
-        let latest = self.configurations.latest();
-        if let Some(latest) = latest.filter(|_| self.rng.chance(3, 4)) {
-            let shard = self.rng.pick(&latest.shards).clone();
+        let latest = self.0.configurations.latest();
+        if let Some(latest) = latest.filter(|_| self.0.rng.chance(3, 4)) {
+            let shard = self.0.rng.pick(&latest.shards).clone();
             let others: Vec<_> = (shard.members.iter().map(|member| member.node))
                 .chain(shard.witnesses.iter().copied())
                 .filter(|&node| node != shard.primary)
                 .collect();
             if !others.is_empty() {
-                let other = *self.rng.pick(&others);
-                let host = |node: kasha_types::NodeId| self.hosts.nodes[usize::from(node.0) - 1];
+                let other = *self.0.rng.pick(&others);
+                let host = |node: kasha_types::NodeId| self.0.hosts.nodes[usize::from(node.0) - 1];
                 return (host(shard.primary), host(other));
             }
         }
@@ -122,8 +128,8 @@ impl BadLinks<'_> {
     }
 
     fn draw(&mut self, _world: &World) -> (&'static str, Cuts) {
-        let coordinator = self.hosts.coordinator;
-        match self.rng.below(8) {
+        let coordinator = self.0.hosts.coordinator;
+        match self.0.rng.below(8) {
             0 | 1 => {
                 let (a, b) = self.pair();
                 ("two nodes", both_ways(a, &[b]))
@@ -141,7 +147,7 @@ impl BadLinks<'_> {
             6 => ("coordinator to node, one way", vec![(coordinator, self.node())]),
             _ => {
                 let node = self.node();
-                ("a node and all others", both_ways(node, &self.hosts.nodes))
+                ("a node and all others", both_ways(node, &self.0.hosts.nodes))
             }
         }
     }

@@ -6,7 +6,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use kasha_client::session::{CallId, CallOptions, Completion, Session, SessionOptions, WhyNot, WhyUnknown};
-use kasha_machine::{Effects, Machine, Rng};
+use kasha_machine::{Effects, Rng};
 use kasha_types::{TableId, Tick};
 use kasha_wire::message::TableOutcome;
 
@@ -233,12 +233,7 @@ impl Drop for Client {
 }
 
 impl Actor for Client {
-    fn machine(&self) -> &dyn Machine {
-        &self.session
-    }
-    fn machine_mut(&mut self) -> &mut dyn Machine {
-        &mut self.session
-    }
+    crate::process::machine_is_session!();
 
     fn drive(&mut self, now: Tick, at: SimTime, out: &mut Effects) {
         let shared = self.stage.clone();

@@ -5,15 +5,12 @@
 //! be declared lost and no shard may change, then or later; and every shard takes updates, in the cut too where the
 //! coordinator is alone. Only where `f` allows a shared process to go on alone, and after more than ten leases, may it.
 
-use kasha_machine::Rng;
 use kasha_types::ShardId;
 use kasha_wire::Configuration;
 
+use crate::bad_links::{CutRun, WHOLE_WITHIN};
 use crate::clock::{SimTime, millis};
-use crate::configurations::{Configurations, what_lacks};
-use crate::faults::{Cuts, Hosts, both_ways};
-use crate::prober::Successes;
-use crate::scenario::Shape;
+use crate::faults::{Cuts, both_ways};
 use crate::world::World;
 
 /// Faults in a run.
@@ -24,32 +21,19 @@ const ALONE_LEASES: u64 = 10;
 const LEASES_AFTER: u64 = 8;
 /// No shard may take no update for so long, in leases: a client may have to ask again after a second.
 const LEASES_UNAVAILABLE_MAX: u64 = 6;
-/// How long a cluster whose coordinator went on alone may take to be whole.
-const WHOLE_WITHIN: u64 = millis(30_000);
 /// How often the cluster is looked at.
 const LOOK_EVERY: u64 = millis(20);
 
 /// What a run of this kind looks at.
-pub struct CoordinatorCut<'a> {
-    /// Who there is.
-    pub hosts: &'a Hosts,
-    /// What the coordinator says.
-    pub configurations: &'a Configurations,
-    /// What the prober found.
-    pub successes: &'a Successes,
-    /// The cluster.
-    pub shape: &'a Shape,
-    /// Draws the faults.
-    pub rng: Rng,
-}
+pub struct CoordinatorCut<'a>(pub CutRun<'a>);
 
 impl CoordinatorCut<'_> {
     /// Cuts, looks, heals, some times over. What is wrong becomes a violation of the world.
     pub fn run(mut self, world: &mut World) {
-        world.run_until(world.now.after(self.shape.lease * 2));
+        world.run_until(world.now.after(self.0.shape.lease * 2));
         for _ in 0..ROUNDS {
-            let may_go_on = self.shape.hosted && self.shape.nodes <= u16::from(self.shape.faults) + 1;
-            if may_go_on && self.rng.chance(1, 2) {
+            let may_go_on = self.0.shape.hosted && self.0.shape.nodes <= u16::from(self.0.shape.faults) + 1;
+            if may_go_on && self.0.rng.chance(1, 2) {
                 self.goes_on_alone(world);
             } else {
                 self.stays(world, may_go_on);
@@ -62,10 +46,10 @@ impl CoordinatorCut<'_> {
 
     /// The directions that are cut, for each host on the other side.
     fn cuts(&mut self) -> (&'static str, Vec<Cuts>) {
-        let mut side = vec![self.hosts.coordinator];
-        side.extend(self.hosts.nodes.first().filter(|_| self.shape.hosted));
-        let others: Vec<_> = self.hosts.nodes.iter().copied().filter(|host| !side.contains(host)).collect();
-        let (what, from, to) = match self.rng.below(4) {
+        let mut side = vec![self.0.hosts.coordinator];
+        side.extend(self.0.hosts.nodes.first().filter(|_| self.0.shape.hosted));
+        let others: Vec<_> = self.0.hosts.nodes.iter().copied().filter(|host| !side.contains(host)).collect();
+        let (what, from, to) = match self.0.rng.below(4) {
             0 => ("coordinator cut: its words do not arrive", true, false),
             1 => ("coordinator cut: it hears nobody", false, true),
             _ => ("coordinator cut: both ways", true, true),
@@ -79,23 +63,23 @@ impl CoordinatorCut<'_> {
 
     /// Shorter than a lease, about one, some, or many.
     fn a_while(&mut self, leases_max: u64) -> u64 {
-        let lease = self.shape.lease;
-        match self.rng.below(4) {
-            0 => self.rng.between(lease / 8, lease),
-            1 => self.rng.between(lease, lease * 3 / 2),
-            2 => self.rng.between(lease, lease * 6),
-            _ => self.rng.between(lease, lease * leases_max),
+        let lease = self.0.shape.lease;
+        match self.0.rng.below(4) {
+            0 => self.0.rng.between(lease / 8, lease),
+            1 => self.0.rng.between(lease, lease * 3 / 2),
+            2 => self.0.rng.between(lease, lease * 6),
+            _ => self.0.rng.between(lease, lease * leases_max),
         }
     }
 
     fn stays(&mut self, world: &mut World, may_go_on: bool) {
-        let lease = self.shape.lease;
+        let lease = self.0.shape.lease;
         let leases_max = if may_go_on { ALONE_LEASES - 1 } else { 3 * ALONE_LEASES };
-        let Some(before) = self.configurations.latest() else { return };
+        let Some(before) = self.0.configurations.latest() else { return };
         let (what, cuts) = self.cuts();
         world.probes.hit(what);
         // One long cut, or many short ones.
-        let flaps = if self.rng.chance(1, 3) { self.rng.between(2, 8) } else { 1 };
+        let flaps = if self.0.rng.chance(1, 3) { self.0.rng.between(2, 8) } else { 1 };
         for flap in 1..=flaps {
             let cut_at = world.now;
             cuts.iter().flatten().for_each(|&(from, to)| world.network.cut(from, to));
@@ -103,45 +87,39 @@ impl CoordinatorCut<'_> {
             self.watch(world, &before, (what, cut_at), cut_at.after(time));
             let healed_at = world.now;
             for cuts in &cuts {
-                let late = if self.rng.chance(1, 2) { self.rng.below(lease * 3 / 4 / cuts.len() as u64) } else { 0 };
+                let late =
+                    if self.0.rng.chance(1, 2) { self.0.rng.below(lease * 3 / 4 / cuts.len() as u64) } else { 0 };
                 self.watch(world, &before, (what, cut_at), world.now.after(late));
                 cuts.iter().for_each(|&(from, to)| world.network.join(from, to));
             }
-            let time = if flap == flaps { lease * LEASES_AFTER } else { self.rng.below(lease * 2) };
+            let time = if flap == flaps { lease * LEASES_AFTER } else { self.0.rng.below(lease * 2) };
             self.watch(world, &before, (what, cut_at), healed_at.after(time));
         }
     }
 
     /// It does, and all is whole again when the others are back.
     fn goes_on_alone(&mut self, world: &mut World) {
-        let (lease, (_, cuts)) = (self.shape.lease, self.cuts());
+        let (lease, (_, cuts)) = (self.0.shape.lease, self.cuts());
         world.probes.hit("coordinator cut: for so long that its node goes on alone");
         cuts.iter().flatten().for_each(|&(from, to)| world.network.cut(from, to));
-        world.run_until(world.now.after(lease * (ALONE_LEASES + self.rng.between(2, 8))));
+        world.run_until(world.now.after(lease * (ALONE_LEASES + self.0.rng.between(2, 8))));
         cuts.iter().flatten().for_each(|&(from, to)| world.network.join(from, to));
-        let until = world.now.after(WHOLE_WITHIN);
         world.run_until(world.now.after(lease * 2));
-        while world.violations.is_empty() {
-            let Some(lacks) = self.configurations.latest().and_then(|latest| what_lacks(&latest)) else { return };
-            if world.now >= until {
-                return world.violation(format!("coordinator_cut: long after the cut was healed: {lacks}"));
-            }
-            world.run_until(world.now.after(LOOK_EVERY));
-        }
+        self.0.until_whole(world, WHOLE_WITHIN, "coordinator_cut");
     }
 
     fn watch(&self, world: &mut World, before: &Configuration, (what, cut_at): (&str, SimTime), until: SimTime) {
         while world.violations.is_empty() && world.now < until {
             world.run_until(until.min(world.now.after(LOOK_EVERY)));
             if let Some(text) = self.moved(before).or_else(|| self.unavailable(world.now)) {
-                let after = (world.now.0 - cut_at.0) as f64 / self.shape.lease as f64;
+                let after = (world.now.0 - cut_at.0) as f64 / self.0.shape.lease as f64;
                 world.violation(format!("coordinator_cut: {after:.2} leases after a cut ({what}), {text}"));
             }
         }
     }
 
     fn moved(&self, before: &Configuration) -> Option<String> {
-        let latest = self.configurations.latest()?;
+        let latest = self.0.configurations.latest()?;
         let lost = latest.nodes.iter().find(|node| !node.alive);
         let lost = lost.map(|node| format!("{} is called lost", node.node));
         lost.or_else(|| {
@@ -153,13 +131,13 @@ impl CoordinatorCut<'_> {
 
     /// A shard that has taken no update for long, although its primary is cut off from none of its members.
     fn unavailable(&self, now: SimTime) -> Option<String> {
-        if self.shape.hosted {
+        if self.0.shape.hosted {
             return None;
         }
-        let since = SimTime(now.0.saturating_sub(self.shape.lease * LEASES_UNAVAILABLE_MAX));
-        let successes = self.successes.borrow();
+        let since = SimTime(now.0.saturating_sub(self.0.shape.lease * LEASES_UNAVAILABLE_MAX));
+        let successes = self.0.successes.borrow();
         let late = |shard: &ShardId| successes.get(shard).is_some_and(|&at| at < since);
-        let shard = (0..self.shape.shards).map(ShardId).find(late)?;
+        let shard = (0..self.0.shape.shards).map(ShardId).find(late)?;
         Some(format!("{shard} takes no update"))
     }
 }

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use kasha_client::session::{CallId, CallOptions, Completion, Session, SessionOptions};
-use kasha_machine::{Effects, Machine};
+use kasha_machine::Effects;
 use kasha_types::{ShardId, Tick, slot_of};
 use kasha_wire::Update;
 
@@ -67,12 +67,7 @@ impl Prober {
 }
 
 impl Actor for Prober {
-    fn machine(&self) -> &dyn Machine {
-        &self.session
-    }
-    fn machine_mut(&mut self) -> &mut dyn Machine {
-        &mut self.session
-    }
+    crate::process::machine_is_session!();
 
     fn drive(&mut self, now: Tick, at: SimTime, out: &mut Effects) {
         self.collect();

@@ -77,6 +77,19 @@ impl Machine for Running {
     }
 }
 
+/// In an [`Actor`] that is a program: its machine is its session with the cluster.
+macro_rules! machine_is_session {
+    () => {
+        fn machine(&self) -> &dyn kasha_machine::Machine {
+            &self.session
+        }
+        fn machine_mut(&mut self) -> &mut dyn kasha_machine::Machine {
+            &mut self.session
+        }
+    };
+}
+pub(crate) use machine_is_session;
+
 /// What a process is started from.
 pub struct Spawn<'a> {
     /// Counts the starts of this process, from 1.
@@ -254,7 +267,11 @@ pub(crate) struct SimShell<'a> {
     pub(crate) has_torn: bool,
 }
 
-impl SimShell<'_> {
+impl<'a> SimShell<'a> {
+    pub(crate) fn new(disk: &'a mut SimDisk, left: Option<u64>, tears: Option<TermTear>) -> Self {
+        Self { disk, performed: Vec::new(), left, tears, has_torn: false }
+    }
+
     /// Whether the process still lives for one more effect.
     fn lives(&mut self) -> bool {
         match &mut self.left {

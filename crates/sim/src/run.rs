@@ -9,7 +9,7 @@ use std::sync::Once;
 use kasha_machine::Rng;
 use kasha_types::probe::{self, Probe};
 
-use crate::bad_links::BadLinks;
+use crate::bad_links::{BadLinks, CutRun};
 use crate::checkers::{convergence, executed_once, flushed_in_time, linearizable_keys, tables};
 use crate::clients::Stage;
 use crate::clock::{SimTime, millis};
@@ -212,14 +212,14 @@ impl Run {
     fn cut_links(&mut self) {
         let Cluster { hosts, configurations, successes, .. } = &self.cluster;
         let rng = self.stage.borrow_mut().rng.fork();
-        let links = BadLinks { hosts, configurations, successes, shape: &self.shape, rng };
+        let links = BadLinks(CutRun { hosts, configurations, successes, shape: &self.shape, rng });
         links.run(&mut self.world);
     }
 
     fn cut_coordinator(&mut self) {
         let Cluster { hosts, configurations, successes, .. } = &self.cluster;
         let rng = self.stage.borrow_mut().rng.fork();
-        let cut = CoordinatorCut { hosts, configurations, successes, shape: &self.shape, rng };
+        let cut = CoordinatorCut(CutRun { hosts, configurations, successes, shape: &self.shape, rng });
         cut.run(&mut self.world);
     }
 

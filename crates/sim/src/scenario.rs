@@ -395,6 +395,8 @@ fn directed(scenario: Scenario, rng: &mut Rng, shape: &mut Shape, intensity: &mu
         }
         Scenario::BadLinks => {
             // Without any one node there are enough for every shard.
+            // The prober asks; the others only see that nothing gets lost.
+            (shape.concurrency, shape.pause) = (2, (millis(10), millis(60)));
             shape.nodes = u16::from(shape.faults) + 2 + u16::try_from(rng.below(3)).expect("small");
             shape.prober = true;
             let network = Intensity::drawn_network(rng);
@@ -420,6 +422,7 @@ fn share_a_session(shape: &mut Shape, intensity: &mut Intensity) {
 /// All frames arrive but those that are cut.
 fn nothing_but_the_coordinator_is_cut_off(rng: &mut Rng, shape: &mut Shape, intensity: &mut Intensity) {
     (shape.hosted, shape.prober, shape.client_lease_millis) = (rng.chance(1, 2), true, 300_000);
+    (shape.concurrency, shape.pause) = (2, (millis(10), millis(60)));
     shape.trusts_connections = rng.chance(1, 2);
     if rng.chance(1, 3) {
         shape.nodes = u16::from(shape.faults) + 1;
@@ -492,7 +495,7 @@ fn long_logs(scenario: Scenario, rng: &mut Rng, shape: &mut Shape, intensity: &m
         }
         Scenario::DamagedFiles => {
             (shape.nodes, shape.segment_bytes) = (u16::from(shape.faults) * 2 + 1, 1 << 15);
-            (shape.pause, shape.quiet, shape.duration) = ((millis(1), millis(5)), millis(2_000), millis(20_000));
+            (shape.pause, shape.quiet, shape.duration) = ((millis(2), millis(12)), millis(2_000), millis(20_000));
             // What is lost is found and replaced before anything else is.
             intensity.nemesis_every = millis(rng.between(1_000, 2_000));
             intensity.acts = Acts { damage: 1, ..none };

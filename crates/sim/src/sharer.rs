@@ -10,7 +10,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use kasha_client::session::{CallId, CallOptions, Completion, Session, SessionOptions, WhyUnknown};
-use kasha_machine::{Effects, Machine};
+use kasha_machine::Effects;
 use kasha_types::{ShardId, Tick, slot_of};
 use kasha_wire::Update;
 
@@ -37,7 +37,7 @@ impl Callers {
 
     fn pause(self) -> u64 {
         match self {
-            Self::Many => millis(5),
+            Self::Many => millis(25),
             Self::One(_) => millis(100),
         }
     }
@@ -183,12 +183,7 @@ impl Drop for Sharer {
 }
 
 impl Actor for Sharer {
-    fn machine(&self) -> &dyn Machine {
-        &self.session
-    }
-    fn machine_mut(&mut self) -> &mut dyn Machine {
-        &mut self.session
-    }
+    crate::process::machine_is_session!();
 
     fn drive(&mut self, now: Tick, at: SimTime, out: &mut Effects) {
         let shared = self.stage.clone();

@@ -28,8 +28,7 @@ impl World {
         let mut actor = process.actor.take().expect("runs");
         let mut effects = std::mem::take(&mut process.effects);
         let mut held = std::mem::take(&mut process.held);
-        let (left, tears) = (process.dies_after_effects, process.tears);
-        let mut shell = SimShell { disk: &mut process.disk, performed: Vec::new(), left, tears, has_torn: false };
+        let mut shell = SimShell::new(&mut process.disk, process.dies_after_effects, process.tears);
         for inbound in std::mem::take(&mut process.inbox) {
             match inbound {
                 Inbound::Frame { from, bytes } => {
@@ -75,8 +74,7 @@ impl World {
             }
         }
         actor.assert_invariants();
-        let (left, has_torn) = (shell.left, shell.has_torn);
-        let performed = shell.performed;
+        let SimShell { performed, left, has_torn, .. } = shell;
         process.effects = effects;
         process.held = held;
         process.actor = Some(actor);

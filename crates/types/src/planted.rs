@@ -33,10 +33,6 @@ bugs! {
     WholeBeforeReplay = "whole_before_replay",
     /// R7.7: with a whole log among the reports the greatest log is taken, and passes for whole.
     UnservedTermPreferred = "unserved_term_preferred",
-    /// R7.7: members are attached, and cut, before the new primary's own file says that its log is whole.
-    AttachedBeforeWhole = "attached_before_whole",
-    /// R7.7: a term that waits for a witness hears no member any more.
-    FencesOnce = "fences_once",
     /// R7.7: a loss of power under `replicated` leaves the mark that the log is whole.
     MarkSurvivesPowerLoss = "mark_survives_power_loss",
     /// R7.7: an orderly stop gives the witnesses up before everything is gated and synced.
