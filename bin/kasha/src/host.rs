@@ -131,6 +131,7 @@ const NO_THREAD: &str = "cannot start a thread: raise this user's limit of proce
 
 /// A node that runs.
 pub struct RunningNode {
+    node: u16,
     handles: Vec<LoopHandle>,
     threads: Vec<JoinHandle<()>>,
     /// Loops of cores, which end by themselves once they are asked to.
@@ -166,6 +167,7 @@ impl RunningNode {
         };
         data.join(cluster)?;
         let mut running = Self {
+            node: spec.node,
             handles: Vec::new(),
             threads: Vec::new(),
             cores: usize::from(cores),
@@ -349,7 +351,11 @@ pub fn wait_and_stop(nodes: Vec<RunningNode>, ended: &mpsc::Receiver<Ended>) -> 
             break None;
         }
         match ended.recv_timeout(Duration::from_millis(50)) {
-            Ok((name, Err(error))) => break Some(format!("{name}: {error}")),
+            Ok((name, Err(error))) => {
+                let its = nodes.iter().find(|node| name.starts_with(&format!("n{}c", node.node)));
+                its.filter(|_| is_older_copy(&error)).map_or(Ok(()), |node| node.data.set_back())?;
+                break Some(format!("{name}: {error}"));
+            }
             Ok((name, Ok(()))) => {
                 break Some(format!("{name}: its loop ended unasked, which is a bug: please report it (K0409)"));
             }
@@ -367,6 +373,11 @@ pub fn wait_and_stop(nodes: Vec<RunningNode>, ended: &mpsc::Receiver<Ended>) -> 
         None => Ok(()),
         Some(failure) => bail!("{failure}"),
     }
+}
+
+/// Whether the coordinator refused a process because its folder counts less than one that it knows, or the same.
+fn is_older_copy(refusal: &str) -> bool {
+    ["(K0503)", "(K0507)"].iter().any(|code| refusal.contains(code))
 }
 
 /// Ends the cores in good order, while the coordinator still runs. Each of them gives up by itself after a while. Returns what

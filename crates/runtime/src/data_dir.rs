@@ -213,6 +213,20 @@ impl DataDir {
         Incarnation::new(self.marker.starts, self.marker.identity)
     }
 
+    /// The coordinator refused this start, because it knows a later one, or another process of the same number: this folder
+    /// is an older copy. Its next starts, which count on from here, would pass for new ones some day; so they count from 0
+    /// again. A folder that another process has opened since is that one's, and stays as it is.
+    ///
+    /// # Errors
+    /// If the marker cannot be read or written.
+    pub fn set_back(&self) -> Result<(), DataDirError> {
+        let text = fs::read_to_string(self.path.join(MARKER)).map_err(failed("read", &self.path.join(MARKER)))?;
+        if Marker::parse(&self.path, &text)? == self.marker {
+            save(&self.path, Marker { starts: 0, ..self.marker })?;
+        }
+        Ok(())
+    }
+
     /// The folder of an event loop's files.
     #[must_use]
     pub fn core(&self, core: u8) -> PathBuf {
@@ -226,8 +240,12 @@ impl DataDir {
     }
 
     fn save(&self) -> Result<(), StorageError> {
-        replace(&self.path, &self.path.join(MARKER), self.marker.format().as_bytes())
+        save(&self.path, self.marker)
     }
+}
+
+fn save(path: &Path, marker: Marker) -> Result<(), StorageError> {
+    replace(path, &path.join(MARKER), marker.format().as_bytes())
 }
 
 fn is_empty(path: &Path) -> Result<bool, StorageError> {
@@ -333,6 +351,28 @@ mod tests {
         assert_eq!(second.cluster(), ClusterId(77));
         second.join(ClusterId(77)).unwrap();
         assert!(matches!(second.join(ClusterId(78)), Err(DataDirError::OtherCluster { .. })));
+        fs::remove_dir_all(&path).unwrap();
+    }
+
+    #[test]
+    fn a_folder_that_is_set_back_never_counts_beyond_what_was_refused() {
+        let path = fresh("set-back");
+        drop(DataDir::open_or_create(&path, NodeId(3), 2).unwrap());
+        for _ in 0..3 {
+            let copy = DataDir::open_or_create(&path, NodeId(3), 2).unwrap();
+            assert!(copy.incarnation().starts() <= 2);
+            copy.set_back().unwrap();
+        }
+        let zombie = DataDir::open_or_create(&path, NodeId(3), 2).unwrap();
+        let successor = Marker { starts: 9, ..zombie.marker };
+        save(&path, successor).unwrap();
+        zombie.set_back().unwrap();
+        drop(zombie);
+        assert_eq!(
+            DataDir::open_or_create(&path, NodeId(3), 2).unwrap().incarnation().starts(),
+            10,
+            "it is the successor's"
+        );
         fs::remove_dir_all(&path).unwrap();
     }
 

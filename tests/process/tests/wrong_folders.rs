@@ -36,6 +36,28 @@ fn a_folder_of_an_older_copy_is_put_back() {
     cluster.serves_all(&told);
 }
 
+/// A supervisor starts a process again that ends by itself. The copy must not pass for new because it was started often.
+#[test]
+fn a_folder_of_a_much_older_copy_is_refused_however_often_it_is_started() {
+    let mut cluster = Apart::start("much-older", SIZE);
+    let (data, older) = (cluster.data(3), cluster.data(3).with_extension("older"));
+    cluster.kill(3);
+    copy(&data, &older);
+    let mut told = cluster.fill("before", 20);
+    for round in ["first", "second"] {
+        cluster.start_node(3);
+        told.extend(cluster.fill(round, 20));
+        cluster.serves_all(&told);
+        cluster.kill(3);
+    }
+    fs::remove_dir_all(&data).unwrap();
+    fs::rename(&older, &data).unwrap();
+    for _ in 0..4 {
+        cluster.refuses_node(3, &["K0503"]);
+    }
+    cluster.serves_all(&told);
+}
+
 /// The copy counts as many starts as the process that was killed. The coordinator tells one from the other: no process forgets
 /// the configuration that it obeyed.
 #[test]
