@@ -70,7 +70,22 @@ impl State {
                 self.knows(witnesses)
             }
             Command::EmptyList { shard, list } => self.permits_empty_list(*shard, *list),
-            Command::GiveUpWitnesses { shard, epoch } => self.permits_giving_up(*shard, *epoch),
+            Command::GiveUpWitnesses { shard, epoch } => {
+                let config = self.in_recovery_before(*shard, *epoch)?;
+                must!(!config.witnesses.is_empty(), "R7.7: {shard} waits for no witness");
+                Ok(())
+            }
+            Command::GiveUpMembers { shard, epoch, recover_from } => {
+                let config = self.in_recovery_before(*shard, *epoch)?;
+                let is_known = recover_from.iter().all(|node| config.recover_from.contains(node));
+                let is_less = is_known && recover_from.len() < config.recover_from.len();
+                // A shard without any would begin anew, with nothing.
+                must!(
+                    is_less && recover_from.contains(&config.primary),
+                    "R7.7: {shard} cannot do with {recover_from:?}"
+                );
+                Ok(())
+            }
             Command::ReserveTime { to } => {
                 must!(*to >= self.time_reserved, "F2: reservations only grow");
                 Ok(())
@@ -94,12 +109,12 @@ impl State {
         Ok(())
     }
 
-    fn permits_giving_up(&self, shard: ShardId, epoch: Epoch) -> Checked {
+    /// The shard, whose recovery is to begin anew in this term.
+    fn in_recovery_before(&self, shard: ShardId, epoch: Epoch) -> Result<&ShardConfig, String> {
         let config = self.placed(shard)?;
         must!(config.epoch.0.checked_add(1) == Some(epoch.0), "F2: epochs grow by one");
-        let recovers = config.phase == ShardPhase::Recovering && !config.witnesses.is_empty();
-        must!(recovers, "R7.7: {shard} waits for no witness");
-        Ok(())
+        must!(config.phase == ShardPhase::Recovering, "R7.7: {shard} is not recovering");
+        Ok(config)
     }
 
     fn permits_node(&self, node: NodeId, incarnation: Incarnation, cores: usize) -> Checked {

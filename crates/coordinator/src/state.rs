@@ -239,6 +239,12 @@ impl State {
                 self.apply_giving_up(*shard, *epoch);
                 true
             }
+            Command::GiveUpMembers { shard, epoch, recover_from } => {
+                let config = self.shard_mut(*shard);
+                config.epoch = *epoch;
+                config.recover_from.clone_from(recover_from);
+                true
+            }
             Command::ReserveTime { to } => {
                 self.time_reserved = *to;
                 false

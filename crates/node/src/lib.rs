@@ -25,6 +25,7 @@
 mod backup;
 mod configure;
 mod core;
+mod fencing;
 mod leader;
 mod links;
 mod node;

@@ -403,7 +403,7 @@ fn r5_5_after_a_loss_of_power_every_member_must_have_reported_too() {
     for (end, is_longer) in [(0, false), (1 << 20, true)] {
         let mut core = promoted_with(&[3], &[1, 2], |_| ());
         // Node 2 passes for alive, and is waited for a moment.
-        (0..4).for_each(|_| core.tick(25));
+        (0..11).for_each(|_| core.tick(25));
         core.witness_says(3, 2, Holding::PowerLost, &bodies(1));
         core.shell.sent.clear();
         core.tick(25);

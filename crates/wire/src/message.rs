@@ -177,21 +177,22 @@ messages! {
         usage: LoopUsage,
     },
 
-    /// Operator to coordinator: the term of this shard is to go on without the witnesses that it waits for. What was answered
-    /// in one round trip and is on no backup may be lost (R7.7).
-    GiveUpWitnesses = 21 {
+    /// Operator to coordinator: the recovery of this shard is to go on without what it waits for. Updates may be lost (R7.7).
+    GiveUp = 21 {
         /// Echoed.
         nonce: u64,
         /// Which shard.
         shard: ShardId,
-        /// The list that the operator saw.
-        list: ListVersion,
+        /// What the operator was told that it waits for, and gives up. `None`: only asks what it is.
+        seen: Option<Missing>,
     },
     /// Coordinator to operator.
-    WitnessesGivenUp = 22 {
+    GivenUp = 22 {
         /// Of the request.
         nonce: u64,
-        /// Why not. `None`: it is committed.
+        /// What the recovery waits for; if the operator had seen it, it is given up now. `None`: refused.
+        missing: Option<Missing>,
+        /// Why nothing is, or would be, given up.
         refused: Option<String>,
     },
 
@@ -445,8 +446,19 @@ pub enum TableOutcome {
     Refused(String),
 }
 
+/// What a recovery waits for, and cannot do without unless it is given up (R7.7).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Missing {
+    /// The term that waits.
+    pub epoch: Epoch,
+    /// Members that have not said what they hold.
+    pub members: Vec<NodeId>,
+    /// The witnesses of the list, if none of them is of use.
+    pub witnesses: Vec<NodeId>,
+}
+
 /// One thing a core wants the coordinator to commit.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Report {
     /// Steps 1–4 of a fail-over are done and synced: serve under a fresh witness list (step 5).
     Recovered {
@@ -505,8 +517,21 @@ pub enum Report {
         shard: ShardId,
         /// In which term.
         epoch: Epoch,
-        /// Whether every member that lives, the primary that served last among them, has said that its log is not whole.
-        last_primary_asked: bool,
+        /// Members that have not said in this term that their logs are not whole: one of them may need no witness.
+        unheard_members: Vec<NodeId>,
+        /// Witnesses that have not said in this term that they lost something.
+        unheard_witnesses: Vec<NodeId>,
+    },
+    /// No log can be taken before these members have said what they hold (R5.5, R7.7).
+    NeedsMembers {
+        /// Which shard.
+        shard: ShardId,
+        /// In which term.
+        epoch: Epoch,
+        /// Members that have said nothing in this term.
+        unheard: Vec<NodeId>,
+        /// Another member has said that it holds a complete copy, so that there is something to go on with.
+        has_copy: bool,
     },
     /// A witness's own word: its instance of this list is damaged or gone, so a recovery would wait for it in vain.
     WitnessLost {
@@ -652,7 +677,7 @@ impl Wire for TableOutcome {
 
 impl Wire for Report {
     fn put(&self, out: &mut Vec<u8>) {
-        match *self {
+        match self {
             Self::Recovered { shard, epoch } => {
                 out.push(0);
                 shard.put(out);
@@ -692,11 +717,19 @@ impl Wire for Report {
                 epoch.put(out);
                 list.put(out);
             }
-            Self::NeedsWitness { shard, epoch, last_primary_asked } => {
+            Self::NeedsWitness { shard, epoch, unheard_members, unheard_witnesses } => {
                 out.push(7);
                 shard.put(out);
                 epoch.put(out);
-                last_primary_asked.put(out);
+                unheard_members.put(out);
+                unheard_witnesses.put(out);
+            }
+            Self::NeedsMembers { shard, epoch, unheard, has_copy } => {
+                out.push(8);
+                shard.put(out);
+                epoch.put(out);
+                unheard.put(out);
+                has_copy.put(out);
             }
         }
     }
@@ -709,7 +742,18 @@ impl Wire for Report {
             4 => Self::Stuck { shard: from.take()?, epoch: from.take()? },
             5 => Self::WitnessLost { shard: from.take()?, list: from.take()? },
             6 => Self::Stopping { shard: from.take()?, epoch: from.take()?, list: from.take()? },
-            7 => Self::NeedsWitness { shard: from.take()?, epoch: from.take()?, last_primary_asked: from.take()? },
+            7 => Self::NeedsWitness {
+                shard: from.take()?,
+                epoch: from.take()?,
+                unheard_members: from.take()?,
+                unheard_witnesses: from.take()?,
+            },
+            8 => Self::NeedsMembers {
+                shard: from.take()?,
+                epoch: from.take()?,
+                unheard: from.take()?,
+                has_copy: from.take()?,
+            },
             _ => return Err(DecodeError::Invalid("a report")),
         })
     }
@@ -736,6 +780,7 @@ impl Wire for AttachAt {
 wire_struct! {
     Heartbeat { core, incarnation, boot, sent, answered, have, cluster_time, addresses, heard, reports }
     LeaseInfo { client, expiry }
+    Missing { epoch, members, witnesses }
     GcEntry { key, rpc }
 }
 
