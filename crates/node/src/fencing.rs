@@ -39,17 +39,21 @@ impl Fencing {
         (!unheard.is_empty()).then_some(Report::NeedsMembers { shard, epoch, unheard, has_copy })
     }
 
+    /// What it waits for, for a person.
     pub fn describe(&self, quorum: Quorum) -> String {
-        let mut text = match quorum {
-            Quorum::OneSure => "fencing: waits for a member that surely holds the log".to_string(),
-            Quorum::Everyone => "no witness is sure: waits for every member".to_string(),
-        };
-        let unheard: Vec<String> = self.unheard().iter().map(ToString::to_string).collect();
-        if !unheard.is_empty() {
-            text += &format!("; start {}", unheard.join(", "));
-            if self.election.has_copy() {
-                text += "; if lost for good: kasha admin give-up";
+        let (mut text, unheard) = match quorum {
+            Quorum::OneSure => ("fencing: waits for a member that surely holds the log".to_string(), self.unheard()),
+            // That is rare, and never over at once: who is missing is said before it is known whether they come.
+            Quorum::Everyone => {
+                ("no witness is sure: waits for every member".to_string(), self.election.missing().collect())
             }
+        };
+        if !unheard.is_empty() {
+            let unheard: Vec<String> = unheard.iter().map(ToString::to_string).collect();
+            text += &format!("; start {}", unheard.join(", "));
+        }
+        if self.waits && self.election.has_copy() && self.election.missing().next().is_some() {
+            text += "; if lost for good: kasha admin give-up";
         }
         text
     }
