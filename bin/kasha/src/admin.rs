@@ -101,8 +101,8 @@ fn of_members(config: &ShardConfig, missing: &Missing) -> String {
          a witness.\n\
          Start it instead if you can: its folder is all that is needed.\n\
          What may be lost: whatever only these logs hold by now. If power was lost, that is what the others had not flushed to \
-         their disks, at most what was executed in the last flush interval (100 ms, if you have not set another) before it. \
-         If files were damaged, it is whatever the damage took. What a witness still holds of it is put back. Nothing is \
+         their disks, at most what was executed in the last flush interval (100 ms, if you have not set another) before it, and what the \
+         witnesses lost with it. If files were damaged, it is whatever the damage took. What a witness still holds of it is put back. Nothing is \
          executed twice.\n\
          The copies that are given up do not count any more, and are overwritten if they come back: make sure that they stay down \
          until {shard} serves.",

@@ -118,7 +118,7 @@ fn a_recovery_that_gets_no_further_for_five_leases_is_stuck() {
     core.message(Message::ConfigurationIs { configuration });
     let (shard, epoch) = (SHARD, Epoch(2));
     let needs = Report::NeedsMembers { shard, epoch, unheard: vec![NodeId(2)], has_copy: false };
-    assert_eq!(pass(&mut core, LEASE_STEPS * 5 - 2, true).1, [needs.clone()]);
+    assert_eq!(pass(&mut core, LEASE_STEPS * 5 - 2, true).1, std::slice::from_ref(&needs));
     assert_eq!(pass(&mut core, 4, true).1, [Report::Stuck { shard, epoch }, needs]);
 }
 

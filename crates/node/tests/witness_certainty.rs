@@ -394,11 +394,11 @@ fn lacks(core: &mut Core) -> Option<Lacks> {
     core.shell.sent.clear();
     (0..50).for_each(|_| core.tick(25));
     let sent = core.shell.sent.iter().filter(|(to, _)| *to == Endpoint::Coordinator);
-    let heartbeats = sent.filter_map(|(_, frame)| match Message::decode(&frame[FRAME_HEADER_BYTES..]) {
+    let mut heartbeats = sent.filter_map(|(_, frame)| match Message::decode(&frame[FRAME_HEADER_BYTES..]) {
         Ok(Message::Heartbeat { heartbeat }) => Some(heartbeat.reports),
         _ => None,
     });
-    heartbeats.last()?.into_iter().find_map(|report| match report {
+    heartbeats.next_back()?.into_iter().find_map(|report| match report {
         Report::NeedsMembers { unheard, has_copy: true, .. } => Some(Lacks::Members(unheard)),
         Report::NeedsWitness { unheard_members, unheard_witnesses, .. } => {
             Some(Lacks::Witness(unheard_members, unheard_witnesses))
