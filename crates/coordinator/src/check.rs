@@ -70,21 +70,9 @@ impl State {
                 self.knows(witnesses)
             }
             Command::EmptyList { shard, list } => self.permits_empty_list(*shard, *list),
-            Command::GiveUpWitnesses { shard, epoch } => {
-                let config = self.in_recovery_before(*shard, *epoch)?;
-                must!(!config.witnesses.is_empty(), "R7.7: {shard} waits for no witness");
-                Ok(())
-            }
+            Command::GiveUpWitnesses { shard, epoch } => self.permits_giving_up(*shard, *epoch, None),
             Command::GiveUpMembers { shard, epoch, recover_from } => {
-                let config = self.in_recovery_before(*shard, *epoch)?;
-                let is_known = recover_from.iter().all(|node| config.recover_from.contains(node));
-                let is_less = is_known && recover_from.len() < config.recover_from.len();
-                // A shard without any would begin anew, with nothing.
-                must!(
-                    is_less && recover_from.contains(&config.primary),
-                    "R7.7: {shard} cannot do with {recover_from:?}"
-                );
-                Ok(())
+                self.permits_giving_up(*shard, *epoch, Some(recover_from))
             }
             Command::ReserveTime { to } => {
                 must!(*to >= self.time_reserved, "F2: reservations only grow");
@@ -109,12 +97,20 @@ impl State {
         Ok(())
     }
 
-    /// The shard, whose recovery is to begin anew in this term.
-    fn in_recovery_before(&self, shard: ShardId, epoch: Epoch) -> Result<&ShardConfig, String> {
+    /// `recover_from`: the members that stay, if members are given up; else the witnesses are.
+    fn permits_giving_up(&self, shard: ShardId, epoch: Epoch, recover_from: Option<&Vec<NodeId>>) -> Checked {
         let config = self.placed(shard)?;
         must!(config.epoch.0.checked_add(1) == Some(epoch.0), "F2: epochs grow by one");
         must!(config.phase == ShardPhase::Recovering, "R7.7: {shard} is not recovering");
-        Ok(config)
+        let Some(stays) = recover_from else {
+            must!(!config.witnesses.is_empty(), "R7.7: {shard} waits for no witness");
+            return Ok(());
+        };
+        let is_less = stays.len() < config.recover_from.len();
+        let is_known = stays.iter().all(|node| config.recover_from.contains(node));
+        // A shard that may recover from nobody would begin anew, with nothing.
+        must!(is_less && is_known && stays.contains(&config.primary), "R7.7: {shard} cannot do with {stays:?}");
+        Ok(())
     }
 
     fn permits_node(&self, node: NodeId, incarnation: Incarnation, cores: usize) -> Checked {

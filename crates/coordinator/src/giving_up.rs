@@ -8,7 +8,7 @@
 
 use kasha_types::{Epoch, NodeId, ShardId, Tick};
 use kasha_wire::message::Missing;
-use kasha_wire::{ShardConfig, ShardPhase};
+use kasha_wire::{Message, ShardConfig, ShardPhase};
 
 use crate::evidence::Lack;
 use crate::{Command, Coordinator};
@@ -21,8 +21,16 @@ impl Coordinator {
         }
     }
 
+    /// The operator asks, or says so.
+    pub(crate) fn on_give_up(&mut self, now: Tick, nonce: u64, shard: ShardId, seen: Option<&Missing>) -> Message {
+        match self.give_up(now, shard, seen) {
+            Ok(missing) => Message::GivenUp { nonce, missing: Some(missing), refused: None },
+            Err(why) => Message::GivenUp { nonce, missing: None, refused: Some(why) },
+        }
+    }
+
     /// What the shard's recovery waits for; or why that cannot be given up. Given up now, if it is what the operator has seen.
-    pub(crate) fn give_up(&mut self, now: Tick, shard: ShardId, seen: Option<&Missing>) -> Result<Missing, String> {
+    fn give_up(&mut self, now: Tick, shard: ShardId, seen: Option<&Missing>) -> Result<Missing, String> {
         let config = self.configuration().shard(shard).ok_or_else(|| format!("there is no {shard} (K0506)"))?;
         let missing = self.missing(now, config)?;
         let Some(seen) = seen else { return Ok(missing) };

@@ -212,11 +212,8 @@ impl Coordinator {
                 self.on_table_request(now, from, client, sequence, command, out);
             }
             Message::GiveUp { nonce, shard, seen } => {
-                let (missing, refused) = match self.give_up(now, shard, seen.as_ref()) {
-                    Ok(missing) => (Some(missing), None),
-                    Err(why) => (None, Some(why)),
-                };
-                self.send(from, &Message::GivenUp { nonce, missing, refused }, out);
+                let answer = self.on_give_up(now, nonce, shard, seen.as_ref());
+                self.send(from, &answer, out);
             }
             // The shell's handshake, and a peer that leaves.
             Message::Hello { .. } | Message::Welcome { .. } | Message::Goodbye { .. } => {}

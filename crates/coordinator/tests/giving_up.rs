@@ -161,20 +161,46 @@ fn r7_7_a_witness_that_is_alive_must_speak_first() {
     assert!(ask(&mut world, None).is_ok(), "it has said that it lost something");
 }
 
-/// It is lost by the configuration, and was not taken back yet.
+/// It is silent, and not lost by the configuration yet: many are silent at once, which may be ours.
+#[test]
+fn r7_7_who_is_not_lost_yet_is_alive() {
+    let mut world = recovering();
+    lose(&mut world, &[4, 5]);
+    (world.node(3).up, world.node(6).up) = (false, false);
+    world.run(1500);
+    assert!(world.config().node(NodeId(3)).unwrap().alive);
+    world.beat(2, 0, vec![needs_members(&world, &[1, 3], true)]);
+    refused(&mut world, "node-3 is alive, and has not said what its log holds");
+}
+
+/// It is lost by the configuration, and was not taken back yet: we hear it, or others do.
 #[test]
 fn r7_7_who_has_come_back_a_moment_ago_is_alive() {
-    for is_hidden in [false, true] {
+    for only_others_hear_it in [false, true] {
         let mut world = recovering();
         world.node(1).up = true;
-        if is_hidden {
-            world.hidden.insert(1); // only others hear it
+        if only_others_hear_it {
+            world.hidden.insert(1);
+        } else {
+            world.cuts.extend((2..=6).map(|other| (1, other)));
         }
-        world.run(if is_hidden { 800 } else { 100 });
+        world.run(if only_others_hear_it { 800 } else { 100 });
         assert!(!world.config().node(NodeId(1)).unwrap().alive);
         world.beat(2, 0, vec![needs_members(&world, &[1], true)]);
         refused(&mut world, "node-1 is alive, and has not said what its log holds");
     }
+}
+
+#[test]
+fn r7_7_the_word_of_an_earlier_term_is_over() {
+    let mut world = recovering();
+    world.run(4000); // complaints count
+    let lack = needs_members(&world, &[1], true);
+    world.beat(2, 0, vec![lack]);
+    assert!(ask(&mut world, None).is_ok());
+    world.beat(2, 0, vec![Report::Stuck { shard: SHARD, epoch: Epoch(2) }]);
+    assert_eq!((world.shard(0).primary, world.shard(0).epoch), (NodeId(3), Epoch(3)));
+    refused(&mut world, "the recovery of shard-0 goes on");
 }
 
 #[test]
