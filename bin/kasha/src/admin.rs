@@ -6,8 +6,9 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use clap::{Args, Subcommand};
 use kasha_bench::say;
-use kasha_types::ShardId;
-use kasha_wire::{Configuration, Message, ShardConfig, ShardPhase};
+use kasha_types::{NodeId, ShardId};
+use kasha_wire::message::Missing;
+use kasha_wire::{Configuration, Message, ShardConfig};
 
 use crate::cli::{Address, connect};
 use crate::talk::Talk;
@@ -22,8 +23,9 @@ pub struct AdminArguments {
 
 #[derive(Subcommand)]
 enum AdminCommand {
-    /// Let a shard's recovery go on without the witnesses that it waits for. Updates may be lost; says which, and asks.
-    GiveUpWitnesses {
+    /// Let a shard's recovery go on without the members or witnesses that it waits for, and that are lost for good. Updates may
+    /// be lost; says which, and asks.
+    GiveUp {
         /// The shard's number, as `kasha status` shows it.
         #[arg(long)]
         shard: u16,
@@ -34,7 +36,8 @@ enum AdminCommand {
 }
 
 pub fn run(arguments: &AdminArguments) -> Result<()> {
-    let AdminCommand::GiveUpWitnesses { shard, yes } = arguments.command;
+    let AdminCommand::GiveUp { shard, yes } = arguments.command;
+    let shard = ShardId(shard);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let configuration = runtime.block_on(async {
         let client = connect(&arguments.cluster, Duration::from_secs(10)).await?;
@@ -44,37 +47,72 @@ pub fn run(arguments: &AdminArguments) -> Result<()> {
             .and_then(Result::ok)
             .context("the coordinator does not answer, and without it no shard recovers: start it first (K0406)")
     })?;
-    let config = (configuration.shard(ShardId(shard))).with_context(|| format!("there is no shard-{shard} (K0506)"))?;
-    if config.phase == ShardPhase::Serving {
-        bail!("shard-{shard} serves: there is nothing to give up (K0506)");
-    }
-    say!("{}", warning(config));
-    if !yes && !is_confirmed(config.shard)? {
+    let config = configuration.shard(shard).with_context(|| format!("there is no {shard} (K0506)"))?;
+    let missing = ask(&configuration, shard, None)?;
+    say!("{}", warning(config, &missing));
+    if !yes && !is_confirmed(shard)? {
         bail!("nothing was changed");
     }
-    give_up(&configuration, config)
+    ask(&configuration, shard, Some(missing)).map_err(|error| match error.downcast_ref::<Refused>() {
+        Some(_) => error,
+        None => error.context(format!(
+            "the coordinator's answer did not arrive: perhaps nothing was changed, perhaps it was done; see kasha status, and give \
+             the command again if {shard} still waits: it is refused if it was done (K0406)"
+        )),
+    })?;
+    say!("{shard} goes on without what was given up: see kasha status");
+    Ok(())
 }
 
 /// What the command does, and what may be lost by it.
-fn warning(config: &ShardConfig) -> String {
-    let witnesses: Vec<String> = config.witnesses.iter().map(ToString::to_string).collect();
-    let instead = config.served.map_or(String::new(), |served| {
+fn warning(config: &ShardConfig, missing: &Missing) -> String {
+    if missing.members.is_empty() { of_witnesses(config, missing) } else { of_members(config, missing) }
+}
+
+fn of_witnesses(config: &ShardConfig, missing: &Missing) -> String {
+    let shard = config.shard;
+    let last = config.served.map(|served| served.primary).filter(|node| config.recover_from.contains(node));
+    let instead = last.map_or(String::new(), |node| {
         format!(
-            "Start {} instead if you can: it was the last primary, and its files hold every update that was answered.\n",
-            served.primary
+            "Start {node} instead if you can, and it is not alive: it was the last primary, and its files hold every update \
+             that was answered, unless it lost power.\n"
         )
     });
     format!(
-        "The recovery of {} waits for a witness of {}: {}. Giving them up lets it go on with what its members hold.\n\
+        "The recovery of {shard} waits for a witness of {}: {}. All of them are given up, also one that has answered and lost \
+         some of what it held, and the shard goes on with what its members \
+         hold.\n\
          {instead}\
          What may be lost: updates that clients were told are executed, in one round trip, and that no backup had yet. That \
          is the last few milliseconds before the last primary stopped, or more if it was cut off from its backups. What \
          was on the backups is not lost, and nothing is executed twice.\n\
-         Make sure that the last primary and these witnesses are down, or stay down until the shard serves.",
-        config.shard,
+         Make sure that the last primary and these witnesses are down, and stay down until {shard} serves.",
         config.list,
-        witnesses.join(", "),
+        names(&missing.witnesses),
     )
+}
+
+fn of_members(config: &ShardConfig, missing: &Missing) -> String {
+    let shard = config.shard;
+    let stay: Vec<NodeId> =
+        config.recover_from.iter().copied().filter(|node| !missing.members.contains(node)).collect();
+    format!(
+        "The recovery of {shard} waits for the log of {}. It is given up, and the recovery goes on with the logs of {}, and with \
+         a witness.\n\
+         Start it instead if you can: its folder is all that is needed.\n\
+         What may be lost: whatever only these logs hold by now. If power was lost, that is what the others had not flushed to \
+         their disks, at most what was executed in the last flush interval (100 ms, if you have not set another) before it, and what the \
+         witnesses lost with it. If files were damaged, it is whatever the damage took. What a witness still holds of it is put back. Nothing is \
+         executed twice.\n\
+         The copies that are given up do not count any more, and are overwritten if they come back: make sure that they stay down \
+         until {shard} serves.",
+        names(&missing.members),
+        names(&stay),
+    )
+}
+
+fn names(nodes: &[NodeId]) -> String {
+    nodes.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
 }
 
 fn is_confirmed(shard: ShardId) -> Result<bool> {
@@ -86,16 +124,26 @@ fn is_confirmed(shard: ShardId) -> Result<bool> {
     Ok(line.trim() == shard.to_string())
 }
 
-fn give_up(configuration: &Configuration, config: &ShardConfig) -> Result<()> {
-    let mut talk = Talk::connect(configuration.coordinator).context("the coordinator does not answer (K0406)")?;
-    let question = Message::GiveUpWitnesses { nonce: 1, shard: config.shard, list: config.list };
-    match talk.ask(&question)? {
-        Message::WitnessesGivenUp { refused: None, .. } => {
-            say!("{} goes on without its witnesses: see kasha status", config.shard);
-            Ok(())
-        }
-        Message::WitnessesGivenUp { refused: Some(why), .. } => bail!("{why}"),
-        Message::Goodbye { reason } => bail!("{reason}"),
+/// The coordinator's own word that it changed nothing.
+#[derive(Debug)]
+struct Refused(String);
+
+impl std::fmt::Display for Refused {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Refused {}
+
+/// What the shard waits for; given up if it is what was seen.
+fn ask(configuration: &Configuration, shard: ShardId, seen: Option<Missing>) -> Result<Missing> {
+    let mut talk = Talk::connect(configuration.coordinator)
+        .map_err(|error| Refused(format!("the coordinator does not answer: {error:#} (K0406)")))?;
+    match talk.ask(&Message::GiveUp { nonce: 1, shard, seen })? {
+        Message::GivenUp { missing: Some(missing), refused: None, .. } => Ok(missing),
+        Message::GivenUp { refused: Some(why), .. } => Err(Refused(why).into()),
+        Message::Goodbye { reason } => Err(Refused(reason).into()),
         other => bail!("the coordinator answered {}: run the same version on both sides (K0206)", other.name()),
     }
 }

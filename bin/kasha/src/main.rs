@@ -43,7 +43,7 @@ enum Command {
     Cli(cli::CliArguments),
     /// Show nodes, shards, witnesses and rates of a cluster.
     Status(status::StatusArguments),
-    /// Decide what only an operator may decide: give up witnesses that are lost for good.
+    /// Decide what only an operator may decide: give up members or witnesses that are lost for good.
     Admin(admin::AdminArguments),
     /// Kill, freeze and disturb a small cluster under load, and show that nothing is lost or doubled.
     Demo(commands::DemoArguments),

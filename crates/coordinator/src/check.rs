@@ -70,7 +70,10 @@ impl State {
                 self.knows(witnesses)
             }
             Command::EmptyList { shard, list } => self.permits_empty_list(*shard, *list),
-            Command::GiveUpWitnesses { shard, epoch } => self.permits_giving_up(*shard, *epoch),
+            Command::GiveUpWitnesses { shard, epoch } => self.permits_giving_up(*shard, *epoch, None),
+            Command::GiveUpMembers { shard, epoch, recover_from } => {
+                self.permits_giving_up(*shard, *epoch, Some(recover_from))
+            }
             Command::ReserveTime { to } => {
                 must!(*to >= self.time_reserved, "F2: reservations only grow");
                 Ok(())
@@ -94,11 +97,19 @@ impl State {
         Ok(())
     }
 
-    fn permits_giving_up(&self, shard: ShardId, epoch: Epoch) -> Checked {
+    /// `recover_from`: the members that stay, if members are given up; else the witnesses are.
+    fn permits_giving_up(&self, shard: ShardId, epoch: Epoch, recover_from: Option<&Vec<NodeId>>) -> Checked {
         let config = self.placed(shard)?;
         must!(config.epoch.0.checked_add(1) == Some(epoch.0), "F2: epochs grow by one");
-        let recovers = config.phase == ShardPhase::Recovering && !config.witnesses.is_empty();
-        must!(recovers, "R7.7: {shard} waits for no witness");
+        must!(config.phase == ShardPhase::Recovering, "R7.7: {shard} is not recovering");
+        let Some(stays) = recover_from else {
+            must!(!config.witnesses.is_empty(), "R7.7: {shard} waits for no witness");
+            return Ok(());
+        };
+        let is_less = stays.len() < config.recover_from.len();
+        let is_known = stays.iter().all(|node| config.recover_from.contains(node));
+        // A shard that may recover from nobody would begin anew, with nothing.
+        must!(is_less && is_known && stays.contains(&config.primary), "R7.7: {shard} cannot do with {stays:?}");
         Ok(())
     }
 

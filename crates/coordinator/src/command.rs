@@ -149,6 +149,15 @@ commands! {
         /// The new term. The list keeps its version, so that a log that is whole under it still counts.
         epoch: Epoch,
     },
+    /// The operator gives members up that a recovery waits for: a new term goes on with what the others hold (R7.7).
+    GiveUpMembers = 17 {
+        /// Which shard.
+        shard: ShardId,
+        /// The new term. Its witnesses are still to be asked.
+        epoch: Epoch,
+        /// Whose logs it may recover from: the others.
+        recover_from: Vec<NodeId>,
+    },
     /// Every node lease that still runs ends within so long, by the coordinator's count (F1).
     BoundLeases = 14 {
         /// Milliseconds: a lease's term and the drift bound.

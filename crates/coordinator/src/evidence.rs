@@ -39,6 +39,25 @@ struct Avoided {
     over: bool,
 }
 
+/// What a recovery waits for, by its primary's word (R7.7).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Lack {
+    /// A witness of the list.
+    Witness {
+        /// Members that have not said that their logs are not whole.
+        unheard_members: Vec<NodeId>,
+        /// Witnesses that have not said that they lost something.
+        unheard_witnesses: Vec<NodeId>,
+    },
+    /// Members that have not said what they hold.
+    Members {
+        /// Which.
+        unheard: Vec<NodeId>,
+        /// Another one has said that it holds a complete copy.
+        has_copy: bool,
+    },
+}
+
 #[derive(Clone, Copy, Debug)]
 struct Patience {
     not_before: Tick,
@@ -56,8 +75,8 @@ pub(crate) struct Evidence {
     stuck: BTreeMap<ShardId, Patience>,
     /// Nodes whose process was asked to stop.
     stopping: BTreeSet<NodeId>,
-    /// Terms that wait for a witness: when they last said so, and whether the primary that served last was asked.
-    without_witness: BTreeMap<(ShardId, Epoch), (Tick, bool)>,
+    /// Recoveries that wait for what may be lost for good: the term of each, when it last said so, and what it lacks.
+    waiting: BTreeMap<ShardId, (Epoch, Tick, Lack)>,
 }
 
 impl Evidence {
@@ -69,7 +88,7 @@ impl Evidence {
             moving: BTreeMap::new(),
             stuck: BTreeMap::new(),
             stopping: BTreeSet::new(),
-            without_witness: BTreeMap::new(),
+            waiting: BTreeMap::new(),
         }
     }
 
@@ -84,17 +103,15 @@ impl Evidence {
         self.stopping.insert(node);
     }
 
-    /// A term waits for a witness (R7.7).
-    pub(crate) fn needs_witness(&mut self, now: Tick, shard: ShardId, epoch: Epoch, last_primary_asked: bool) {
-        self.without_witness.retain(|(of, _), _| *of != shard);
-        self.without_witness.insert((shard, epoch), (now, last_primary_asked));
+    /// A term waits for what may be lost for good (R7.7).
+    pub(crate) fn lacks(&mut self, now: Tick, shard: ShardId, epoch: Epoch, lack: Lack) {
+        self.waiting.insert(shard, (epoch, now, lack));
     }
 
-    /// Whether a term has said lately that it waits for a witness, and whether the primary that served last has told it
-    /// that its log is not whole.
-    pub(crate) fn waits_for_witness(&self, now: Tick, shard: ShardId, epoch: Epoch) -> Option<bool> {
-        let &(at, asked) = self.without_witness.get(&(shard, epoch))?;
-        (now.since(at) <= self.lease).then_some(asked)
+    /// What a term has said lately that it waits for.
+    pub(crate) fn lack(&self, now: Tick, shard: ShardId, epoch: Epoch) -> Option<&Lack> {
+        let (term, at, lack) = self.waiting.get(&shard)?;
+        (*term == epoch && now.since(*at) <= self.lease).then_some(lack)
     }
 
     /// A core says which nodes it hears. Returns whether that is news.

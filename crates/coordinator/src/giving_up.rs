@@ -1,36 +1,104 @@
-//! The operator gives up the witnesses that a recovery waits for (R7.7). Refused wherever that could lose an update without
-//! need: while the shard serves, while its term has not said that it waits for a witness, and while a member is alive that
-//! has not said that its log is not whole: the primary that served last above all.
+//! The operator gives up what a recovery waits for, and what is lost for good (R7.7).
+//!
+//! A term that waits says so with every heartbeat, and for whom. One that lacks members' reports gives up members: its witnesses
+//! are not asked before it has a log. One that has a log and lacks a witness gives up the witness list, and keeps the members:
+//! a whole log that turns up still counts. Refused wherever it could lose an update without need: while the shard serves,
+//! while its recovery does not say that it waits, while anybody is alive who has not said what it holds, and where nobody has
+//! said that it holds a complete copy.
 
-use kasha_types::{ListVersion, ShardId, Tick};
-use kasha_wire::ShardPhase;
+use kasha_types::{Epoch, NodeId, ShardId, Tick};
+use kasha_wire::message::Missing;
+use kasha_wire::{Message, ShardConfig, ShardPhase};
 
+use crate::evidence::Lack;
 use crate::{Command, Coordinator};
 
 impl Coordinator {
-    /// Commits it, or says why not. `list`: what the operator saw.
-    pub(crate) fn give_up_witnesses(&mut self, now: Tick, shard: ShardId, list: ListVersion) -> Result<(), String> {
+    /// A term says what it waits for.
+    pub(crate) fn note_lack(&mut self, now: Tick, from: NodeId, (shard, epoch): (ShardId, Epoch), lack: Lack) {
+        if self.led_by(from, shard, epoch).is_some_and(|config| config.phase == ShardPhase::Recovering) {
+            self.evidence.lacks(now, shard, epoch, lack);
+        }
+    }
+
+    /// The operator asks, or says so.
+    pub(crate) fn on_give_up(&mut self, now: Tick, nonce: u64, shard: ShardId, seen: Option<&Missing>) -> Message {
+        match self.give_up(now, shard, seen) {
+            Ok(missing) => Message::GivenUp { nonce, missing: Some(missing), refused: None },
+            Err(why) => Message::GivenUp { nonce, missing: None, refused: Some(why) },
+        }
+    }
+
+    /// What the shard's recovery waits for; or why that cannot be given up. Given up now, if it is what the operator has seen.
+    fn give_up(&mut self, now: Tick, shard: ShardId, seen: Option<&Missing>) -> Result<Missing, String> {
         let config = self.configuration().shard(shard).ok_or_else(|| format!("there is no {shard} (K0506)"))?;
+        let missing = self.missing(now, config)?;
+        let Some(seen) = seen else { return Ok(missing) };
+        if *seen != missing {
+            return Err(format!("{shard} waits for something else by now: nothing was changed; look again (K0506)"));
+        }
+        let epoch = config.epoch.next();
+        let command = if missing.members.is_empty() {
+            Command::GiveUpWitnesses { shard, epoch }
+        } else {
+            let stays = |node: &NodeId| !missing.members.contains(node);
+            let recover_from = config.recover_from.iter().copied().filter(stays).collect();
+            Command::GiveUpMembers { shard, epoch, recover_from }
+        };
+        self.commit(&command);
+        Ok(missing)
+    }
+
+    fn missing(&self, now: Tick, config: &ShardConfig) -> Result<Missing, String> {
+        let (shard, epoch) = (config.shard, config.epoch);
         if config.phase == ShardPhase::Serving {
             return Err(format!("{shard} serves: there is nothing to give up (K0506)"));
         }
-        if config.list != list || config.witnesses.is_empty() {
-            return Err(format!("{shard} waits for no witness of {list} any more: look again (K0506)"));
-        }
-        let Some(last_primary_asked) = self.evidence.waits_for_witness(now, shard, config.epoch) else {
-            return Err(format!(
-                "{shard} does not wait for a witness: its recovery goes on, or waits for something else that kasha status \
-                 names (K0506)"
-            ));
+        let unneeded = || {
+            format!(
+                "the recovery of {shard} goes on, or waits for something that cannot be given up: kasha status says what; \
+                 look again in some seconds (K0506)"
+            )
         };
-        if !last_primary_asked {
-            return Err(format!(
-                "not needed, perhaps: a member of {shard} is alive, and has not said that its log lacks something; wait until \
-                 it has been asked, and look again (K0506)"
-            ));
+        let lack = self.evidence.lack(now, shard, epoch).ok_or_else(unneeded)?;
+        let (members, witnesses) = match lack {
+            Lack::Members { unheard, .. } => (unheard, &Vec::new()),
+            Lack::Witness { unheard_members, unheard_witnesses } => (unheard_members, unheard_witnesses),
+        };
+        for (nodes, holds) in [(members, "log"), (witnesses, "witness")] {
+            if let Some(node) = nodes.iter().find(|&&node| self.may_be_alive(now, node)) {
+                return Err(format!(
+                    "{node} is alive, and has not said what its {holds} holds: wait, and look again (K0506)"
+                ));
+            }
         }
-        let epoch = config.epoch.next();
-        self.commit(&Command::GiveUpWitnesses { shard, epoch });
-        Ok(())
+        match lack {
+            Lack::Members { has_copy: false, .. } => Err(format!(
+                "no member of {shard} that has reported holds a complete copy, so there is nothing to go on with: start {}, \
+                 or restore a folder (K0506)",
+                list(members)
+            )),
+            // Only what is known here: what a node says is not committed unseen.
+            Lack::Members { unheard, .. } => {
+                let mut given_up = unheard.clone();
+                given_up.retain(|node| config.recover_from.contains(node) && *node != config.primary);
+                if given_up.is_empty() {
+                    Err(unneeded())
+                } else {
+                    Ok(Missing { epoch, members: given_up, witnesses: Vec::new() })
+                }
+            }
+            Lack::Witness { .. } if config.witnesses.is_empty() => Err(unneeded()),
+            Lack::Witness { .. } => Ok(Missing { epoch, members: Vec::new(), witnesses: config.witnesses.clone() }),
+        }
     }
+
+    /// Whether a node is there, for all we know: it may be lost by the configuration, and have come back a moment ago.
+    fn may_be_alive(&self, now: Tick, node: NodeId) -> bool {
+        self.state.is_alive(node) || self.sight(now).speaks(node) || self.evidence.is_vouched_for(now, node)
+    }
+}
+
+fn list(nodes: &[NodeId]) -> String {
+    nodes.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
 }

@@ -16,7 +16,7 @@ use kasha_wire::message::{Heartbeat, LeaseInfo, Report, TableCommand, TableOutco
 use kasha_wire::{Configuration, Kind, MemberState, Message, ShardConfig, ShardPhase};
 
 use crate::clients::{ClientLeases, Standing};
-use crate::evidence::{Evidence, Sight};
+use crate::evidence::{Evidence, Lack, Sight};
 use crate::goodbye::Goodbye;
 use crate::leases::{Assume, NodeLeases};
 use crate::limits::{CLIENT_IDS_AHEAD, FRAMES_HELD_MAX, LEASE_QUERY_MAX};
@@ -211,9 +211,9 @@ impl Coordinator {
             Message::TableRequest { client, sequence, command } => {
                 self.on_table_request(now, from, client, sequence, command, out);
             }
-            Message::GiveUpWitnesses { nonce, shard, list } => {
-                let refused = self.give_up_witnesses(now, shard, list).err();
-                self.send(from, &Message::WitnessesGivenUp { nonce, refused }, out);
+            Message::GiveUp { nonce, shard, seen } => {
+                let answer = self.on_give_up(now, nonce, shard, seen.as_ref());
+                self.send(from, &answer, out);
             }
             // The shell's handshake, and a peer that leaves.
             Message::Hello { .. } | Message::Welcome { .. } | Message::Goodbye { .. } => {}
@@ -226,7 +226,7 @@ impl Coordinator {
             | Message::StatusIs { .. }
             | Message::GetUsage { .. }
             | Message::UsageIs { .. }
-            | Message::WitnessesGivenUp { .. }
+            | Message::GivenUp { .. }
             | Message::HeartbeatAnswer { .. }
             | Message::LeaseVerdict { .. }
             | Message::Ping { .. }
@@ -266,7 +266,7 @@ impl Coordinator {
         self.changed |= self.evidence.hear(now, heartbeat.core, &heartbeat.heard);
         self.clock.observe(now, heartbeat.cluster_time, self.state.time_reserved);
         for report in &heartbeat.reports {
-            self.on_report(now, node, heartbeat.have, *report);
+            self.on_report(now, node, heartbeat.have, report);
         }
         self.changed |= self.has_waited_for(now, node);
         // Before a lease is granted: a new process's primaries move at once, and the grant must know of it (F1).
@@ -312,7 +312,7 @@ impl Coordinator {
         is_deaf
     }
 
-    fn sight(&self, now: Tick) -> Sight<'_> {
+    pub(crate) fn sight(&self, now: Tick) -> Sight<'_> {
         Sight { evidence: &self.evidence, leases: &self.leases, now }
     }
 
@@ -364,14 +364,14 @@ impl Coordinator {
     }
 
     /// Stale and repeated reports change nothing.
-    fn on_report(&mut self, now: Tick, from: NodeId, have: ConfigVersion, report: Report) {
+    fn on_report(&mut self, now: Tick, from: NodeId, have: ConfigVersion, report: &Report) {
         // Who complains of a silence that was ours may have shared it (R7.8); and it needs a lease to be there again.
         let complains = matches!(report, Report::Unanswered { .. } | Report::Stuck { .. });
         if complains && self.leases.was_cut_off(now, self.patience + self.node_lease) {
             return hit(Probe::ComplaintVoid);
         }
         let sight = self.sight(now);
-        let command = match report {
+        let command = match *report {
             Report::Recovered { shard, epoch } => {
                 self.led_by(from, shard, epoch).and_then(|config| recovered(&self.state, sight, config))
             }
@@ -403,11 +403,12 @@ impl Coordinator {
                 self.evidence.stops(from);
                 empties.then(|| Command::EmptyList { shard, list: list.next() })
             }
-            Report::NeedsWitness { shard, epoch, last_primary_asked } => {
-                if self.led_by(from, shard, epoch).is_some() {
-                    self.evidence.needs_witness(now, shard, epoch, last_primary_asked);
-                }
-                None
+            Report::NeedsWitness { shard, epoch, ref unheard_members, ref unheard_witnesses } => {
+                let (unheard_members, unheard_witnesses) = (unheard_members.clone(), unheard_witnesses.clone());
+                return self.note_lack(now, from, (shard, epoch), Lack::Witness { unheard_members, unheard_witnesses });
+            }
+            Report::NeedsMembers { shard, epoch, ref unheard, has_copy } => {
+                return self.note_lack(now, from, (shard, epoch), Lack::Members { unheard: unheard.clone(), has_copy });
             }
         };
         if let Some(command) = command {
@@ -416,7 +417,7 @@ impl Coordinator {
     }
 
     /// The shard, if this node is its primary in this term.
-    fn led_by(&self, node: NodeId, shard: ShardId, epoch: Epoch) -> Option<&ShardConfig> {
+    pub(crate) fn led_by(&self, node: NodeId, shard: ShardId, epoch: Epoch) -> Option<&ShardConfig> {
         let config = self.state.configuration.shard(shard)?;
         let leads = config.epoch == epoch && config.primary == node && !repair::needs_fail_over(&self.state, config);
         leads.then_some(config)

@@ -235,9 +235,9 @@ impl State {
             }
             Command::OpenList { shard, list, witnesses } => self.set_list(*shard, *list, witnesses),
             Command::EmptyList { shard, list } => self.set_list(*shard, *list, &[]),
-            Command::GiveUpWitnesses { shard, epoch } => {
-                self.apply_giving_up(*shard, *epoch);
-                true
+            Command::GiveUpWitnesses { shard, epoch } => self.apply_giving_up(*shard, *epoch, None),
+            Command::GiveUpMembers { shard, epoch, recover_from } => {
+                self.apply_giving_up(*shard, *epoch, Some(recover_from))
             }
             Command::ReserveTime { to } => {
                 self.time_reserved = *to;
@@ -309,11 +309,18 @@ impl State {
         config.recover_from.clear();
     }
 
-    fn apply_giving_up(&mut self, shard: ShardId, epoch: Epoch) {
+    /// Returns that this is published.
+    fn apply_giving_up(&mut self, shard: ShardId, epoch: Epoch, recover_from: Option<&Vec<NodeId>>) -> bool {
         let config = self.shard_mut(shard);
         config.epoch = epoch;
-        config.witnesses.clear();
-        self.shards[usize::from(shard.0)].witness_boots.clear();
+        match recover_from {
+            Some(stays) => config.recover_from.clone_from(stays),
+            None => {
+                config.witnesses.clear();
+                self.shards[usize::from(shard.0)].witness_boots.clear();
+            }
+        }
+        true
     }
 
     fn apply_set_members(&mut self, shard: ShardId, members: &[Member]) {

@@ -206,7 +206,7 @@ impl Run {
                 let mut reports = node.reports();
                 if lossy {
                     reports.retain(|_| self.rng.chance(2, 3));
-                    self.old_reports.extend(reports.iter().map(|report| (node.id, *report)));
+                    self.old_reports.extend(reports.iter().map(|report| (node.id, report.clone())));
                     self.old_reports.truncate(64);
                 }
                 let message = self.world.heartbeat_of(&node, core, reports);
@@ -255,7 +255,7 @@ impl Run {
             3 => self.restart_coordinator(),
             4 => self.pass(3_000, true),
             5 if !self.old_reports.is_empty() => {
-                let (id, report) = *self.rng.pick(&self.old_reports.clone());
+                let (id, report) = self.rng.pick(&self.old_reports.clone()).clone();
                 let message = self.world.heartbeat_of(&self.world.nodes[&id].clone(), 0, vec![report]);
                 self.send(conn(id, 0), &message, true);
             }

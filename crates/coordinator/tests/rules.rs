@@ -208,7 +208,7 @@ fn a_lost_backup_is_replaced_in_one_command() {
     let copied = Report::Copied { shard: ShardId(0), epoch: Epoch(1), node: world.shard(0).members[1].node };
     let mut stale = early;
     stale.config.as_mut().unwrap().version = ConfigVersion(2);
-    let message = world.heartbeat_of(&stale, 0, vec![copied]);
+    let message = world.heartbeat_of(&stale, 0, vec![copied.clone()]);
     world.send(conn(NodeId(1), 0), &message);
     assert_eq!(world.members(0)[1].1, Joining);
     world.beat(1, 0, vec![copied]);

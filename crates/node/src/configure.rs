@@ -116,7 +116,7 @@ impl Replica {
                 self.begin_serving(core, config);
                 self.drop_tables(core);
             }
-            Stage::Fencing { .. }
+            Stage::Fencing(_)
             | Stage::Fetching(_)
             | Stage::Replaying
             | Stage::Witnessing { .. }

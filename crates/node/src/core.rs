@@ -6,7 +6,7 @@ use std::time::Duration;
 use kasha_machine::{Data, Effect, Effects, Endpoint, FileName, Gate};
 use kasha_types::planted::{self, Bug};
 use kasha_types::{
-    ClientId, ClusterTime, CoreId, Epoch, KeyHash, LocalPosition, LogSlice, ShardId, Slot, TableId, Tick,
+    ClientId, ClusterTime, CoreId, Epoch, KeyHash, LocalPosition, LogSlice, NodeId, ShardId, Slot, TableId, Tick,
 };
 use kasha_wire::{Configuration, Durability, Message};
 
@@ -73,6 +73,11 @@ impl Core {
 
     pub fn id(&self) -> CoreId {
         self.options.core
+    }
+
+    /// Whether the configuration calls a node alive.
+    pub fn calls_alive(&self, node: NodeId) -> bool {
+        self.configuration.as_ref().and_then(|known| known.node(node)).is_some_and(|info| info.alive)
     }
 
     pub fn durability(&self) -> Durability {

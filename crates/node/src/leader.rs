@@ -14,7 +14,7 @@ use std::borrow::Cow;
 
 use kasha_log::{EntryKind, Purpose, common_prefix};
 use kasha_machine::{Effects, Endpoint, Gate};
-use kasha_replication::{Choice, Election, FenceReport, MemberCore, Quorum, Shipping, history_of};
+use kasha_replication::{Election, FenceReport, MemberCore, Quorum, Shipping, history_of};
 use kasha_types::planted::{self, Bug};
 use kasha_types::probe::{Probe, hit};
 use kasha_types::{AttachId, CoreId, Epoch, ListVersion, LocalPosition, LogPosition, NodeId, ShardId, Tick};
@@ -24,6 +24,7 @@ use kasha_wire::{MemberState, Served, ShardConfig};
 
 use crate::backup::{FETCH_FROM_HEAD, LOG_BYTES_MAX, screen};
 use crate::core::{Core, send};
+use crate::fencing::Fencing;
 use crate::replica::{Replica, Role};
 use crate::request_path::Replayed;
 use crate::serving::Serving;
@@ -33,7 +34,7 @@ use crate::witness_replay::{Asking, Took};
 #[derive(Debug)]
 pub(crate) enum Stage {
     /// Members of the set that last served promise our epoch and report.
-    Fencing { election: Election, asked: Option<Tick>, times: u32 },
+    Fencing(Fencing),
     /// Another member has the greater log: take what we lack.
     Fetching(Fetching),
     /// The log goes into the state.
@@ -61,8 +62,6 @@ pub(crate) struct Fetching {
     unanswered: u32,
 }
 
-/// Questions to the members before a log is chosen although a member that lives has not answered.
-const ASKED_BEFORE_CHOICE: u32 = 3;
 /// Questions to one member before another is looked for.
 const UNANSWERED_MAX: u32 = 20;
 
@@ -76,7 +75,7 @@ pub(crate) struct Leader {
     pub list: ListVersion,
     /// Our promise of this epoch: nothing is written in it before the promise is on our file, or a new incarnation of
     /// this process could begin the same epoch again.
-    promise: LocalPosition,
+    pub promise: LocalPosition,
     /// Whose reports it needs.
     pub quorum: Quorum,
     pub witnesses: Vec<CoreId>,
@@ -85,7 +84,7 @@ pub(crate) struct Leader {
     /// The log that we go on with holds every update that was answered (R7.7).
     pub is_whole: bool,
     /// The members that may hold the log, and where they are.
-    recover_from: Vec<NodeId>,
+    pub recover_from: Vec<NodeId>,
     pub electorate: Vec<CoreId>,
 }
 
@@ -117,7 +116,7 @@ impl Leader {
     pub fn serving(&self) -> Option<&Serving> {
         match &self.stage {
             Stage::Serving(serving) => Some(serving),
-            Stage::Fencing { .. }
+            Stage::Fencing(_)
             | Stage::Fetching(_)
             | Stage::Replaying
             | Stage::Witnessing(_)
@@ -129,7 +128,7 @@ impl Leader {
     /// The state is ahead of replay from here on.
     pub fn executes(&self) -> bool {
         match &self.stage {
-            Stage::Fencing { .. } | Stage::Fetching(_) | Stage::Replaying | Stage::Witnessing(_) => false,
+            Stage::Fencing(_) | Stage::Fetching(_) | Stage::Replaying | Stage::Witnessing(_) => false,
             Stage::Syncing { .. } | Stage::Reporting | Stage::Serving(_) => true,
         }
     }
@@ -137,7 +136,7 @@ impl Leader {
     pub fn into_serving(self) -> Option<Serving> {
         match self.stage {
             Stage::Serving(serving) => Some(serving),
-            Stage::Fencing { .. }
+            Stage::Fencing(_)
             | Stage::Fetching(_)
             | Stage::Replaying
             | Stage::Witnessing(_)
@@ -148,11 +147,7 @@ impl Leader {
 
     pub fn describe(&self) -> Cow<'static, str> {
         let text = match &self.stage {
-            Stage::Fencing { election, .. } if self.quorum == Quorum::Everyone => {
-                let missing: Vec<_> = election.missing().map(|node| node.to_string()).collect();
-                return format!("no witness is sure: waits for every member; start {}", missing.join(", ")).into();
-            }
-            Stage::Fencing { .. } => "fencing: waits for a member that surely holds the log",
+            Stage::Fencing(fencing) => return fencing.describe(self.quorum).into(),
             Stage::Fetching(_) => "fetching the rest of the log from another member",
             Stage::Replaying => "replaying the log",
             Stage::Witnessing(asking) => return self.describe_witnesses(asking).into(),
@@ -176,15 +171,9 @@ impl Leader {
                     });
                 }
             }
-            Stage::Witnessing(asking) => {
-                reports.extend(asking.needs_witness(self).then(|| Report::NeedsWitness {
-                    shard,
-                    epoch,
-                    last_primary_asked: asking.has_heard_members(),
-                }));
-                return;
-            }
-            Stage::Fencing { .. } | Stage::Fetching(_) | Stage::Replaying | Stage::Syncing { .. } => return,
+            Stage::Fencing(fencing) => return reports.extend(fencing.needs_members(shard, epoch)),
+            Stage::Witnessing(asking) => return reports.extend(asking.needs_witness(self, shard)),
+            Stage::Fetching(_) | Stage::Replaying | Stage::Syncing { .. } => return,
         }
         reports.extend(self.shipping.copied().map(|node| Report::Copied { shard, epoch, node }));
     }
@@ -196,16 +185,16 @@ impl Leader {
     /// Begins an election without reports.
     pub fn fence_anew(&mut self) -> &mut Election {
         let election = Election::new(self.epoch, self.recover_from.clone(), self.quorum);
-        self.stage = Stage::Fencing { election, asked: None, times: 0 };
+        self.stage = Stage::Fencing(Fencing::new(election));
         match &mut self.stage {
-            Stage::Fencing { election, .. } => election,
+            Stage::Fencing(fencing) => &mut fencing.election,
             _ => unreachable!("set above"),
         }
     }
 
     pub fn next_deadline(&self, core: &Core) -> Option<Tick> {
         match &self.stage {
-            Stage::Fencing { asked, .. }
+            Stage::Fencing(Fencing { asked, .. })
             | Stage::Fetching(Fetching { asked, .. })
             | Stage::Witnessing(Asking { asked, .. }) => {
                 Some(asked.map_or(Tick(0), |asked| asked.after(core.options.pace.retry)))
@@ -236,7 +225,7 @@ impl Replica {
             true => Stage::Replaying,
             false => {
                 let election = Election::new(config.epoch, config.recover_from.clone(), Quorum::OneSure);
-                Stage::Fencing { election, asked: None, times: 0 }
+                Stage::Fencing(Fencing::new(election))
             }
         };
         let mut shipping = Shipping::new(self.shard, config.epoch, core.id(), core.options.pace, 0);
@@ -274,7 +263,7 @@ impl Replica {
         let replayed = self.is_replayed();
         let Some(leader) = self.leader_mut() else { return };
         match &mut leader.stage {
-            Stage::Fencing { .. } => self.fence(core, now, out),
+            Stage::Fencing(_) => self.fence(core, now, out),
             Stage::Fetching(_) => self.fetch(core, now, out),
             Stage::Replaying if replayed && core.local_durable >= leader.promise => {
                 self.log_is_replayed(core, now, out)
@@ -292,7 +281,7 @@ impl Replica {
                 self.write_log(core, out);
             }
             Stage::Syncing { .. } | Stage::Reporting | Stage::Serving(_) => self.pump(core, now, out),
-            Stage::Fencing { .. } | Stage::Fetching(_) | Stage::Replaying | Stage::Witnessing(_) => {}
+            Stage::Fencing(_) | Stage::Fetching(_) | Stage::Replaying | Stage::Witnessing(_) => {}
         }
     }
 
@@ -328,7 +317,7 @@ impl Replica {
         leader.shipping.on_own_durable(held);
         match &leader.stage {
             Stage::Serving(serving) => leader.shipping.want_synced(serving.wanted_synced()),
-            Stage::Fencing { .. }
+            Stage::Fencing(_)
             | Stage::Fetching(_)
             | Stage::Replaying
             | Stage::Witnessing(_)
@@ -346,51 +335,8 @@ impl Replica {
         }
     }
 
-    fn fence(&mut self, core: &mut Core, now: Tick, out: &mut Effects) {
-        let Some((served, list)) = self.leader().map(|leader| (leader.served, leader.list)) else { return };
-        let own = self.fence_report(core.id().node, served, list);
-        let shard = self.shard;
-        let Some(leader) = self.leader_mut() else { return };
-        let promise = leader.promise;
-        let Stage::Fencing { election, asked, times } = &mut leader.stage else { return };
-        let is_promised = core.local_durable >= promise;
-        if is_promised {
-            election.on_report(own);
-        }
-        // Nothing is cut or fetched before our own log has its say, and every member that lives, for a moment: one log that
-        // is sure is enough, but a disk may lie, and a longer log of another member tells.
-        let lives =
-            |node| core.configuration.as_ref().and_then(|known| known.node(node)).is_some_and(|info| info.alive);
-        let has_waited = *times > ASKED_BEFORE_CHOICE || planted::is_on(Bug::ChosenTooEarly);
-        let may_choose = is_promised && (has_waited || !election.missing().any(lives));
-        let choice = if may_choose { election.choice() } else { Choice::Wait };
-        match choice {
-            Choice::Take(node) if node == core.id().node => {
-                leader.is_whole = election.takes_whole(node);
-                leader.stage = Stage::Replaying;
-                if !self.meta.intact {
-                    hit(Probe::IntactByAllReports);
-                    self.meta.intact = true; // everybody has reported: what we hold is all there is (R5.5)
-                    self.meta.acknowledged = self.meta.acknowledged.min(self.log.end().offset);
-                    self.save_meta(core, out);
-                }
-            }
-            Choice::Take(node) => {
-                leader.is_whole = election.takes_whole(node);
-                let best = election.report(node).expect("a report was taken").clone();
-                self.cut_to_match(core, &best, out);
-            }
-            Choice::Wait if Leader::overdue(core, now, *asked) => {
-                *asked = Some(now);
-                *times = times.saturating_add(1);
-                leader.send_fences(core, shard, out);
-            }
-            Choice::Wait => {}
-        }
-    }
-
     /// Another member's log is greater: keep what both share, and fetch the rest.
-    fn cut_to_match(&mut self, core: &mut Core, best: &FenceReport, out: &mut Effects) {
+    pub fn cut_to_match(&mut self, core: &mut Core, best: &FenceReport, out: &mut Effects) {
         let theirs: Vec<_> = best.history.iter().map(|start| (start.epoch, start.offset)).collect();
         let end = self.log.end().offset;
         let prefix = common_prefix(self.log.epoch_history(), end, &theirs, best.end.offset);
@@ -490,11 +436,11 @@ impl Replica {
             return;
         }
         match &mut leader.stage {
-            Stage::Fencing { election, .. } => {
+            Stage::Fencing(fencing) => {
                 let sure = exists && report.end.epoch <= epoch && report.end.offset <= LOG_BYTES_MAX;
                 let report =
                     FenceReport { intact: report.intact && sure, complete: report.complete && sure, ..report.clone() };
-                election.on_report(report);
+                fencing.election.on_report(report);
             }
             Stage::Fetching(_) | Stage::Replaying => {}
             Stage::Witnessing(_) => {

@@ -27,6 +27,7 @@ mod backup;
 mod configure;
 mod core;
 mod ending;
+mod fencing;
 mod leader;
 mod links;
 mod node;

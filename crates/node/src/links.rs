@@ -154,7 +154,7 @@ impl Links {
         match &leader.stage {
             Stage::Syncing { .. } | Stage::Reporting | Stage::Serving(_) => {}
             // Members are not asked for anything yet.
-            Stage::Fencing { .. } | Stage::Fetching(_) | Stage::Replaying | Stage::Witnessing { .. } => return,
+            Stage::Fencing(_) | Stage::Fetching(_) | Stage::Replaying | Stage::Witnessing { .. } => return,
         }
         for peer in leader.shipping.peers() {
             let progress = peer.progress();
@@ -201,7 +201,7 @@ impl Links {
 
     fn watch_recovery(&mut self, core: &Core, now: Tick, replica: &Replica, leader: &Leader) {
         let has_log = match &leader.stage {
-            Stage::Fencing { .. } | Stage::Fetching(_) => false,
+            Stage::Fencing(_) | Stage::Fetching(_) => false,
             Stage::Witnessing { .. } => true,
             Stage::Replaying | Stage::Syncing { .. } | Stage::Reporting | Stage::Serving(_) => {
                 self.recoveries.remove(&replica.shard);

@@ -60,7 +60,7 @@ impl Replica {
             Role::Backup(_) if !self.meta.complete => "joining: older data is being copied".to_string(),
             Role::Backup(_) if !self.is_replayed() => "following, replaying".to_string(),
             Role::Backup(_) => "following".to_string(),
-            Role::Leader(leader) if matches!(leader.stage, Stage::Fencing { .. }) && !self.meta.complete => {
+            Role::Leader(leader) if matches!(leader.stage, Stage::Fencing(_)) && !self.meta.complete => {
                 format!("{}; what this node holds is not whole (K0112)", leader.describe())
             }
             Role::Leader(leader) => leader.describe().to_string(),

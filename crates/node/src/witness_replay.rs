@@ -1,24 +1,20 @@
 //! Asking the witnesses of the current list, and what their answers allow (section 7, step 4; CURP 3.3).
 //!
-//! A term whose log is whole (R7.7) needs no witness. The term asks all the same, for a moment: a witness that answers
-//! covers what a disk that lies has taken from the log. Any other term waits for a sure witness, and meanwhile fences the
-//! members again and again: one of them, the primary that served last above all, may bring a whole log.
+//! A term whose log is whole (R7.7) needs no witness. The term asks all the same, and hears those out who are called alive
+//! ([`kasha_replication::Pace::hearing`]): a witness that answers covers what a disk that lies has taken from the log. Any other
+//! term waits for a sure witness, and meanwhile fences the members again and again: one of them, the primary that served last
+//! above all, may bring a whole log. What it waits for it tells the coordinator, for an operator who gives that up.
 
 use kasha_machine::{Effects, Endpoint, Gate};
 use kasha_replication::{FenceReport, Quorum};
 use kasha_types::probe::{Probe, hit};
-use kasha_types::{CoreId, Epoch, ListVersion, NodeId, Tick};
+use kasha_types::{CoreId, Epoch, ListVersion, NodeId, ShardId, Tick};
 use kasha_wire::codec::Bytes;
-use kasha_wire::message::{Holding, Message};
+use kasha_wire::message::{Holding, Message, Report};
 
 use crate::core::{Core, send};
 use crate::leader::{Leader, Stage};
 use crate::replica::Replica;
-
-/// Questions to the witnesses before a term with a whole log goes on without them.
-const ASKED_IF_WHOLE: u32 = 2;
-/// Questions to the witnesses before the members are fenced again: a witness that lives has answered by then.
-const ASKED_BEFORE_FENCING: u32 = 2;
 
 /// What a witness handed out.
 #[derive(Debug)]
@@ -33,24 +29,32 @@ pub(crate) struct WitnessAnswer {
 pub(crate) struct Asking {
     /// When they were asked last.
     pub asked: Option<Tick>,
-    /// How often.
-    times: u32,
+    /// When they were asked first.
+    began: Option<Tick>,
     answers: Vec<WitnessAnswer>,
-    /// Members that have said meanwhile that their log is not whole.
+    /// Members that have said meanwhile that their logs are not whole.
     not_whole: Vec<NodeId>,
-    /// All members that live have said so.
-    members_heard: bool,
+    /// The witnesses that are called alive have answered, or have had the time for it.
+    goes_on: bool,
 }
 
 impl Asking {
-    /// Whether the term waits for a witness, and a witness that lives would have answered by now.
-    pub fn needs_witness(&self, leader: &Leader) -> bool {
-        !leader.is_whole && self.times > ASKED_BEFORE_FENCING + 1
+    /// Whether a witness has said that it lost something.
+    fn has_heard(&self, node: NodeId) -> bool {
+        let lost = |answer: &WitnessAnswer| matches!(answer.holding, Holding::PowerLost | Holding::Damaged);
+        self.answers.iter().any(|answer| answer.node == node && lost(answer))
     }
 
-    /// Whether every member that lives has said that its log is not whole.
-    pub fn has_heard_members(&self) -> bool {
-        self.members_heard
+    /// What the coordinator is told of a term that waits for a witness, and for whom.
+    pub fn needs_witness(&self, leader: &Leader, shard: ShardId) -> Option<Report> {
+        let members = leader.recover_from.iter().copied().filter(|node| !self.not_whole.contains(node));
+        let witnesses = leader.witnesses.iter().map(|core| core.node).filter(|&node| !self.has_heard(node));
+        (self.goes_on && !leader.is_whole).then(|| Report::NeedsWitness {
+            shard,
+            epoch: leader.epoch,
+            unheard_members: members.collect(),
+            unheard_witnesses: witnesses.collect(),
+        })
     }
 }
 
@@ -107,15 +111,18 @@ impl Leader {
             format!("{} {says}", core.node)
         });
         let each = each.collect::<Vec<_>>().join("; ");
-        let instead = self.served.map_or(String::new(), |served| {
-            format!("; or start {}, the last primary, whose log may need no witness", served.primary)
+        // Its log may have been given up, or have turned out to lack something.
+        let may_help = |node: &NodeId| self.recover_from.contains(node) && !asking.not_whole.contains(node);
+        let last = self.served.map(|served| served.primary).filter(may_help);
+        let instead = last.map_or(String::new(), |node| {
+            format!("; or start {node}, the last primary, whose log may need no witness")
         });
-        let command = "if they are lost for good: kasha admin give-up-witnesses";
+        let command = "if they are lost for good: kasha admin give-up";
         format!("waits for a witness of the current list: {each}{instead}; {command}")
     }
 
     /// Asks the members that last served for a promise of our epoch, and for what they hold.
-    pub fn send_fences(&self, core: &Core, shard: kasha_types::ShardId, out: &mut Effects) {
+    pub fn send_fences(&self, core: &Core, shard: ShardId, out: &mut Effects) {
         let (epoch, served, list) = (self.epoch, self.served, self.list);
         for &to in self.electorate.iter().filter(|&&to| to != core.id()) {
             let attach = kasha_types::AttachId(0);
@@ -130,24 +137,22 @@ impl Replica {
         let shard = self.shard;
         let Some(leader) = self.leader_mut() else { return };
         let (epoch, list, is_whole) = (leader.epoch, leader.list, leader.is_whole);
-        let (witnesses, electorate) = (leader.witnesses.clone(), leader.electorate.clone());
+        let witnesses = leader.witnesses.clone();
         let Stage::Witnessing(asking) = &mut leader.stage else { return };
         if !Leader::overdue(core, now, asking.asked) {
             return;
         }
-        if is_whole && asking.times >= ASKED_IF_WHOLE {
+        asking.asked = Some(now);
+        let has_waited = now.since(*asking.began.get_or_insert(now)) >= core.options.pace.hearing;
+        let is_awaited = |witness: &CoreId| !asking.has_heard(witness.node) && core.calls_alive(witness.node);
+        asking.goes_on = has_waited || !witnesses.iter().any(is_awaited);
+        if is_whole && asking.goes_on {
             return self.go_on_without_witness(core, out);
         }
-        asking.asked = Some(now);
         if !is_whole && !asking.not_whole.contains(&core.id().node) {
             asking.not_whole.push(core.id().node);
         }
-        asking.times = asking.times.saturating_add(1);
-        let lives =
-            |node| core.configuration.as_ref().and_then(|known| known.node(node)).is_some_and(|info| info.alive);
-        let is_heard = |member: &CoreId| asking.not_whole.contains(&member.node) || !lives(member.node);
-        asking.members_heard = electorate.iter().all(is_heard);
-        let fence_too = !is_whole && asking.times > ASKED_BEFORE_FENCING;
+        let fence_too = !is_whole && asking.goes_on;
         // What was lost with the power stays lost; all else may get better.
         let is_settled = |node| asking.answers.iter().any(|a| a.node == node && a.holding == Holding::PowerLost);
         for to in witnesses.into_iter().filter(|core| !is_settled(core.node)) {

@@ -116,8 +116,10 @@ fn a_recovery_that_gets_no_further_for_five_leases_is_stuck() {
     configuration.shards[0].epoch = Epoch(2);
     configuration.shards[0].recover_from = vec![NodeId(1), NodeId(2)];
     core.message(Message::ConfigurationIs { configuration });
-    assert_eq!(pass(&mut core, LEASE_STEPS * 5 - 2, true).1, []);
-    assert_eq!(pass(&mut core, 4, true).1, [Report::Stuck { shard: SHARD, epoch: Epoch(2) }]);
+    let (shard, epoch) = (SHARD, Epoch(2));
+    let needs = Report::NeedsMembers { shard, epoch, unheard: vec![NodeId(2)], has_copy: false };
+    assert_eq!(pass(&mut core, LEASE_STEPS * 5 - 2, true).1, std::slice::from_ref(&needs));
+    assert_eq!(pass(&mut core, 4, true).1, [Report::Stuck { shard, epoch }, needs]);
 }
 
 /// Who waits for a fail-over hears of it at once, and polls nobody meanwhile.

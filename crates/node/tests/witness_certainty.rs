@@ -9,7 +9,8 @@ use kasha_wire::frame::{FRAME_HEADER_BYTES, Kind};
 use kasha_wire::hot::{self, Envelope, RequestView};
 use kasha_wire::message::{Holding, Report};
 use kasha_wire::{
-    Configuration, Durability, Member, MemberState, Message, NodeInfo, Recorded, RecordedVerdict, ShardPhase, Update,
+    Configuration, Durability, Member, MemberState, Message, NodeInfo, Recorded, RecordedVerdict, Served, ShardPhase,
+    Update,
 };
 
 const LIST: ListVersion = ListVersion(7);
@@ -244,16 +245,20 @@ fn promoted(witnesses: &[u16]) -> Core {
 fn promoted_with(witnesses: &[u16], electorate: &[u16], change: impl FnOnce(&mut Core)) -> Core {
     let files = Core::serving().shell.files;
     let mut core = Core::start(files, 1 << 30);
-    let mut configuration = configuration(3, 2, ShardPhase::Recovering);
+    change(&mut core);
+    obey(&mut core, promotion(3, witnesses, electorate));
+    core.heartbeat_answered();
+    core.epoch = Epoch(2);
+    core
+}
+
+fn promotion(version: u64, witnesses: &[u16], electorate: &[u16]) -> Configuration {
+    let mut configuration = configuration(version, 2, ShardPhase::Recovering);
     configuration.shards[0].recover_from = electorate.iter().copied().map(NodeId).collect();
     configuration.shards[0].witnesses = witnesses.iter().copied().map(NodeId).collect();
     let third = NodeInfo { node: NodeId(3), ..configuration.nodes[1].clone() };
     configuration.nodes.push(third);
-    change(&mut core);
-    obey(&mut core, configuration);
-    core.heartbeat_answered();
-    core.epoch = Epoch(2);
-    core
+    configuration
 }
 
 fn bodies(count: u64) -> Vec<Vec<u8>> {
@@ -376,6 +381,89 @@ fn member_reports(core: &mut Core, end: u64) {
     core.tick(25);
 }
 
+/// What the coordinator is told that the term waits for.
+#[derive(Debug, PartialEq, Eq)]
+enum Lacks {
+    /// These members, and there is a copy to go on with.
+    Members(Vec<NodeId>),
+    /// A witness; these members and these witnesses have said nothing.
+    Witness(Vec<NodeId>, Vec<NodeId>),
+}
+
+fn lacks(core: &mut Core) -> Option<Lacks> {
+    core.shell.sent.clear();
+    (0..50).for_each(|_| core.tick(25));
+    let sent = core.shell.sent.iter().filter(|(to, _)| *to == Endpoint::Coordinator);
+    let mut heartbeats = sent.filter_map(|(_, frame)| match Message::decode(&frame[FRAME_HEADER_BYTES..]) {
+        Ok(Message::Heartbeat { heartbeat }) => Some(heartbeat.reports),
+        _ => None,
+    });
+    heartbeats.next_back()?.into_iter().find_map(|report| match report {
+        Report::NeedsMembers { unheard, has_copy: true, .. } => Some(Lacks::Members(unheard)),
+        Report::NeedsWitness { unheard_members, unheard_witnesses, .. } => {
+            Some(Lacks::Witness(unheard_members, unheard_witnesses))
+        }
+        _ => None,
+    })
+}
+
+#[test]
+fn r7_7_a_term_says_for_whom_it_waits() {
+    let mut core = promoted_with(&[2, 3], &[1, 2], |_| ());
+    (0..11).for_each(|_| core.tick(25));
+    assert_eq!(lacks(&mut core), Some(Lacks::Witness(vec![NodeId(2)], vec![NodeId(2), NodeId(3)])));
+    core.witness_says(3, 2, Holding::Damaged, &[]);
+    core.witness_says(2, 2, Holding::NeverHad, &[]);
+    assert_eq!(lacks(&mut core), Some(Lacks::Witness(vec![NodeId(2)], vec![NodeId(2)])));
+    member_reports(&mut core, 0);
+    assert_eq!(lacks(&mut core), Some(Lacks::Witness(vec![], vec![NodeId(2)])));
+    core.witness_says(2, 2, Holding::Damaged, &[]);
+    assert_eq!(lacks(&mut core), Some(Lacks::Witness(vec![], vec![])));
+}
+
+/// Milliseconds until the state no longer begins so.
+fn milliseconds_in(core: &mut Core, words: &str) -> u64 {
+    let mut waited = 0;
+    while core.node.status(core.now).replicas[0].state.starts_with(words) {
+        core.tick(5);
+        waited += 5;
+        assert!(waited < 1000, "{}", core.node.status(core.now).replicas[0].state);
+    }
+    waited
+}
+
+/// A member that is silent costs a quarter of a second if it is called alive, and nothing if it is called lost.
+#[test]
+fn only_a_member_that_is_called_alive_is_heard_out() {
+    for (is_alive, millis) in [(true, 250), (false, 0)] {
+        let mut core = promoted_with(&[3], &[1, 2], |_| ());
+        if !is_alive {
+            let mut configuration = promotion(4, &[3], &[1, 2]);
+            configuration.nodes[1].alive = false;
+            obey(&mut core, configuration);
+        }
+        let took = milliseconds_in(&mut core, "fencing");
+        assert!((millis..=millis + 30).contains(&took), "{is_alive}: {took} ms");
+        assert_ne!(waits_for(&core), "");
+    }
+}
+
+/// A witness too, if the log needs none (R7.7).
+#[test]
+fn only_a_witness_that_is_called_alive_is_heard_out_for_a_whole_log() {
+    for (is_alive, millis) in [(true, 250), (false, 0)] {
+        let mut core = Core::start(Core::serving().shell.files, 1 << 30);
+        let mut configuration = promotion(3, &[3], &[1]);
+        configuration.shards[0].served = Some(Served { epoch: Epoch(1), primary: NodeId(1) });
+        configuration.nodes[2].alive = is_alive;
+        obey(&mut core, configuration);
+        let took = milliseconds_in(&mut core, "waits for a witness");
+        assert!((millis..=millis + 30).contains(&took), "{is_alive}: {took} ms");
+        let state = core.node.status(core.now).replicas[0].state.clone();
+        assert!(state.contains("coordinator's commit"), "{state}");
+    }
+}
+
 /// Whether node 2 was asked for this.
 fn asked(core: &Core, is: fn(&Message) -> bool) -> bool {
     let node_2 = |to: &Endpoint| matches!(to, Endpoint::Core(core) if core.node == NodeId(2));
@@ -403,12 +491,17 @@ fn r5_5_after_a_loss_of_power_every_member_must_have_reported_too() {
     for (end, is_longer) in [(0, false), (1 << 20, true)] {
         let mut core = promoted_with(&[3], &[1, 2], |_| ());
         // Node 2 passes for alive, and is waited for a moment.
-        (0..4).for_each(|_| core.tick(25));
+        (0..11).for_each(|_| core.tick(25));
         core.witness_says(3, 2, Holding::PowerLost, &bodies(1));
+        (0..11).for_each(|_| core.tick(25));
         core.shell.sent.clear();
         core.tick(25);
         let state = core.node.status(core.now).replicas[0].state.clone();
-        assert!(state.contains("waits for every member; start node-2"), "{state}");
+        assert!(
+            state.contains("waits for every member; start node-2; if lost for good: kasha admin give-up"),
+            "{state}"
+        );
+        assert_eq!(lacks(&mut core), Some(Lacks::Members(vec![NodeId(2)])));
         assert!(asked(&core, |message| matches!(message, Message::Fence { .. })));
         core.witness_says(3, 2, Holding::PowerLost, &bodies(1));
         assert_eq!(core.node.status(core.now).replicas[0].state, state, "it has not reported");

@@ -7,7 +7,7 @@ use kasha_types::{
     ListVersion, LogPosition, NodeId, RpcId, SegmentId, Sequence, ShardId, Tick,
 };
 use kasha_wire::codec::Bytes;
-use kasha_wire::message::{AttachAt, GcEntry, Heartbeat, Holding, LeaseInfo, Report, TableCommand};
+use kasha_wire::message::{AttachAt, GcEntry, Heartbeat, Holding, LeaseInfo, Missing, Report, TableCommand};
 use kasha_wire::{Message, Served};
 
 use crate::draw;
@@ -188,14 +188,15 @@ impl Scene {
 
     fn report(&self, u: &mut Unstructured<'_>) -> Result<Report> {
         let (shard, epoch, node, list) = (ShardId(number32(u, 2)? as u16), epoch(u)?, node(u)?, list(u)?);
-        Ok(match draw::below(u, 8)? {
+        Ok(match draw::below(u, 9)? {
             0 => Report::Recovered { shard, epoch },
             1 => Report::Copied { shard, epoch, node },
             2 => Report::ListClosed { shard, epoch, list },
             3 => Report::Unanswered { shard, epoch, node },
             4 => Report::Stuck { shard, epoch },
             5 => Report::Stopping { shard, epoch, list },
-            6 => Report::NeedsWitness { shard, epoch, last_primary_asked: u.arbitrary()? },
+            6 => Report::NeedsWitness { shard, epoch, unheard_members: vec![node], unheard_witnesses: Vec::new() },
+            7 => Report::NeedsMembers { shard, epoch, unheard: vec![node], has_copy: u.arbitrary()? },
             _ => Report::WitnessLost { shard, list },
         })
     }
@@ -204,7 +205,7 @@ impl Scene {
     pub(crate) fn to_coordinator(&self, u: &mut Unstructured<'_>) -> Result<Message> {
         let near =
             |u: &mut Unstructured<'_>, of: u64| number(u, 3).map(|number| of.saturating_add(number).saturating_sub(2));
-        Ok(match draw::weighted(u, &[6, 1, 1, 1, 1, 3])? {
+        Ok(match draw::weighted(u, &[6, 1, 1, 1, 1, 3, 1])? {
             0 => {
                 let node = node(u)?;
                 Message::Heartbeat {
@@ -229,6 +230,11 @@ impl Scene {
             2 => Message::RenewLease { client: ClientId(number(u, 4)?) },
             3 => Message::LeaseQuery { clients: self.many(u, |u| number(u, 4).map(ClientId))? },
             4 => Message::GetConfiguration { have: ConfigVersion(near(u, self.version.0)?) },
+            6 => {
+                let (shard, members) = (ShardId(number32(u, 2)? as u16), self.many(u, self::node)?);
+                let seen = Missing { epoch: epoch(u)?, members, witnesses: self.many(u, self::node)? };
+                Message::GiveUp { nonce: u.arbitrary()?, shard, seen: u.arbitrary::<bool>()?.then_some(seen) }
+            }
             _ => {
                 let name = ["a", "b", "default", "", "a name with spaces"][draw::below(u, 5)?].to_owned();
                 let command = if u.arbitrary()? { TableCommand::Create(name) } else { TableCommand::Drop(name) };

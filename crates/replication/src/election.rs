@@ -98,6 +98,12 @@ impl Election {
         self.reports.iter().filter(|report| report.complete && self.electorate.contains(&report.node))
     }
 
+    /// Whether somebody has reported a complete copy, be it whole or not.
+    #[must_use]
+    pub fn has_copy(&self) -> bool {
+        self.complete().next().is_some()
+    }
+
     fn is_whole(&self, report: &FenceReport) -> bool {
         let mut whole = self.complete().filter(|other| other.intact && other.whole);
         report.intact && whole.any(|whole| report.contains(whole) || planted::is_on(Bug::UnservedTermPreferred))

@@ -27,6 +27,9 @@ pub const CLOSING_MARK: SegmentId = SegmentId(u32::MAX);
 pub struct Pace {
     /// Before anything is sent again: longer than a round trip and a group commit; a frame sent twice does no harm.
     pub retry: Duration,
+    /// How long a recovery that can go on hears those out who are called alive and are silent: what they hold may be more than
+    /// is known. As long as a busy disk takes; a node that is called lost is not waited for.
+    pub hearing: Duration,
     /// How long bytes that nobody waits for may stay unsynced.
     pub sync_interval: Duration,
     /// Unsynced bytes that begin a round although nobody waits: about fifty small updates (CURP 5).
@@ -44,6 +47,7 @@ impl Default for Pace {
     fn default() -> Self {
         Self {
             retry: Duration::from_millis(25),
+            hearing: Duration::from_millis(250),
             sync_interval: Duration::from_millis(5),
             sync_bytes: 16 * 1024,
             append_bytes: 1024 * 1024,

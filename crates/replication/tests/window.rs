@@ -14,6 +14,7 @@ const EPOCH: Epoch = Epoch(1);
 const CONFIG: LogConfig = LogConfig { segment_bytes: 1 << 20, memory_max_bytes: 1 << 26, reserve_percent: 5 };
 const PACE: Pace = Pace {
     retry: Duration::from_millis(25),
+    hearing: Duration::from_millis(250),
     sync_interval: Duration::from_millis(5),
     sync_bytes: 16 * 1024,
     append_bytes: 10_000,

@@ -123,6 +123,7 @@ fn node_options(shape: &Shape, core: CoreId, spawn: &Spawn<'_>) -> NodeOptions {
         replica_memory_max_bytes: u64::from(shape.segment_bytes) * shape.memory_segments,
         flush_interval: Duration::from_nanos(shape.flush_interval),
         pace: Pace {
+            hearing: Duration::from_nanos(shape.lease / 2),
             append_bytes: shape.append_bytes,
             copy_bytes: shape.copy_bytes,
             window_bytes: u64::from(shape.append_bytes) * 4,

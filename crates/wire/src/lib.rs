@@ -18,6 +18,7 @@ pub mod hot;
 pub mod message;
 pub mod operation;
 pub mod outcome;
+mod report;
 pub mod status;
 
 pub use body::{Body, BodyHead};

@@ -10,7 +10,10 @@ use kasha_types::{
 use crate::codec::Bytes;
 use crate::frame::{self, Kind};
 use crate::status::{CoreStatus, LoopUsage};
+
 use crate::{Configuration, DecodeError, Reader, Served, Wire, wire_struct};
+
+pub use crate::report::Report;
 
 macro_rules! messages {
     ($($(#[$doc:meta])* $name:ident = $value:literal { $($(#[$field_doc:meta])* $field:ident: $ty:ty),* $(,)? }),* $(,)?) => {
@@ -177,21 +180,22 @@ messages! {
         usage: LoopUsage,
     },
 
-    /// Operator to coordinator: the term of this shard is to go on without the witnesses that it waits for. What was answered
-    /// in one round trip and is on no backup may be lost (R7.7).
-    GiveUpWitnesses = 21 {
+    /// Operator to coordinator: the recovery of this shard is to go on without what it waits for. Updates may be lost (R7.7).
+    GiveUp = 21 {
         /// Echoed.
         nonce: u64,
         /// Which shard.
         shard: ShardId,
-        /// The list that the operator saw.
-        list: ListVersion,
+        /// What the operator was told that it waits for, and gives up. `None`: only asks what it is.
+        seen: Option<Missing>,
     },
     /// Coordinator to operator.
-    WitnessesGivenUp = 22 {
+    GivenUp = 22 {
         /// Of the request.
         nonce: u64,
-        /// Why not. `None`: it is committed.
+        /// What the recovery waits for; if the operator had seen it, it is given up now. `None`: refused.
+        missing: Option<Missing>,
+        /// Why nothing is, or would be, given up.
         refused: Option<String>,
     },
 
@@ -445,76 +449,15 @@ pub enum TableOutcome {
     Refused(String),
 }
 
-/// One thing a core wants the coordinator to commit.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Report {
-    /// Steps 1–4 of a fail-over are done and synced: serve under a fresh witness list (step 5).
-    Recovered {
-        /// Which shard.
-        shard: ShardId,
-        /// In which term.
-        epoch: Epoch,
-    },
-    /// A joiner's copy is complete (R7.2).
-    Copied {
-        /// Which shard.
-        shard: ShardId,
-        /// In which term.
-        epoch: Epoch,
-        /// Who joined.
-        node: NodeId,
-    },
-    /// The list is refused, every answer gated, and everything synced (R6.2).
-    ListClosed {
-        /// Which shard.
-        shard: ShardId,
-        /// In which term.
-        epoch: Epoch,
-        /// The old list.
-        list: ListVersion,
-    },
-    /// A member or witness has answered the primary nothing for its patience: the shard needs another one.
-    Unanswered {
-        /// Which shard.
-        shard: ShardId,
-        /// In which term.
-        epoch: Epoch,
-        /// Who does not answer.
-        node: NodeId,
-    },
-    /// The recovery has waited for long for a log or a witness that it cannot reach: another may.
-    Stuck {
-        /// Which shard.
-        shard: ShardId,
-        /// In which term.
-        epoch: Epoch,
-    },
-    /// The primary's process is asked to stop. The list is refused, every answer of the rest of the term is gated, and
-    /// everything is synced: the list can be emptied, so that no recovery needs its witnesses (R7.7).
-    Stopping {
-        /// Which shard.
-        shard: ShardId,
-        /// In which term.
-        epoch: Epoch,
-        /// The list.
-        list: ListVersion,
-    },
-    /// The recovery has no whole log, and waits for a witness (R7.7).
-    NeedsWitness {
-        /// Which shard.
-        shard: ShardId,
-        /// In which term.
-        epoch: Epoch,
-        /// Whether every member that lives, the primary that served last among them, has said that its log is not whole.
-        last_primary_asked: bool,
-    },
-    /// A witness's own word: its instance of this list is damaged or gone, so a recovery would wait for it in vain.
-    WitnessLost {
-        /// Which shard.
-        shard: ShardId,
-        /// Which list.
-        list: ListVersion,
-    },
+/// What a recovery waits for, and cannot do without unless it is given up (R7.7).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Missing {
+    /// The term that waits.
+    pub epoch: Epoch,
+    /// Members that have not said what they hold.
+    pub members: Vec<NodeId>,
+    /// The witnesses of the list, if none of them is of use.
+    pub witnesses: Vec<NodeId>,
 }
 
 /// What a core says to the coordinator, every eighth of a lease.
@@ -650,71 +593,6 @@ impl Wire for TableOutcome {
     }
 }
 
-impl Wire for Report {
-    fn put(&self, out: &mut Vec<u8>) {
-        match *self {
-            Self::Recovered { shard, epoch } => {
-                out.push(0);
-                shard.put(out);
-                epoch.put(out);
-            }
-            Self::Copied { shard, epoch, node } => {
-                out.push(1);
-                shard.put(out);
-                epoch.put(out);
-                node.put(out);
-            }
-            Self::ListClosed { shard, epoch, list } => {
-                out.push(2);
-                shard.put(out);
-                epoch.put(out);
-                list.put(out);
-            }
-            Self::Unanswered { shard, epoch, node } => {
-                out.push(3);
-                shard.put(out);
-                epoch.put(out);
-                node.put(out);
-            }
-            Self::Stuck { shard, epoch } => {
-                out.push(4);
-                shard.put(out);
-                epoch.put(out);
-            }
-            Self::WitnessLost { shard, list } => {
-                out.push(5);
-                shard.put(out);
-                list.put(out);
-            }
-            Self::Stopping { shard, epoch, list } => {
-                out.push(6);
-                shard.put(out);
-                epoch.put(out);
-                list.put(out);
-            }
-            Self::NeedsWitness { shard, epoch, last_primary_asked } => {
-                out.push(7);
-                shard.put(out);
-                epoch.put(out);
-                last_primary_asked.put(out);
-            }
-        }
-    }
-    fn take(from: &mut Reader<'_>) -> Result<Self, DecodeError> {
-        Ok(match from.take::<u8>()? {
-            0 => Self::Recovered { shard: from.take()?, epoch: from.take()? },
-            1 => Self::Copied { shard: from.take()?, epoch: from.take()?, node: from.take()? },
-            2 => Self::ListClosed { shard: from.take()?, epoch: from.take()?, list: from.take()? },
-            3 => Self::Unanswered { shard: from.take()?, epoch: from.take()?, node: from.take()? },
-            4 => Self::Stuck { shard: from.take()?, epoch: from.take()? },
-            5 => Self::WitnessLost { shard: from.take()?, list: from.take()? },
-            6 => Self::Stopping { shard: from.take()?, epoch: from.take()?, list: from.take()? },
-            7 => Self::NeedsWitness { shard: from.take()?, epoch: from.take()?, last_primary_asked: from.take()? },
-            _ => return Err(DecodeError::Invalid("a report")),
-        })
-    }
-}
-
 impl Wire for AttachAt {
     fn put(&self, out: &mut Vec<u8>) {
         let (tag, offset) = match *self {
@@ -736,6 +614,7 @@ impl Wire for AttachAt {
 wire_struct! {
     Heartbeat { core, incarnation, boot, sent, answered, have, cluster_time, addresses, heard, reports }
     LeaseInfo { client, expiry }
+    Missing { epoch, members, witnesses }
     GcEntry { key, rpc }
 }
 

@@ -4,15 +4,18 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Output;
 use std::time::Duration;
 
 use kasha_client::{Client, Table};
-use kasha_types::{ShardId, TableId, slot_of};
+use kasha_replication::ReplicaMeta;
+use kasha_types::{BootId, ClusterId, ShardId, TableId, slot_of};
+use kasha_witness::Mode;
 use rustix::process::Signal;
 use serde_json::Value as Json;
 
 use crate::place::{Folder, free_ports, local};
-use crate::process::{Process, command, list, status};
+use crate::process::{Process, command, list, run, status};
 use crate::{PATIENCE, wait_for};
 
 /// The coordinator's number.
@@ -190,6 +193,34 @@ impl Apart {
         let files = self.files(node, shard, &[".slots", ".mode"]);
         assert!(!files.is_empty(), "node-{node} is a witness");
         files.iter().for_each(|file| fs::remove_file(file).expect("a file"));
+    }
+
+    /// A node that is down has lost power since: its files are of another boot. What was not flushed is still there, as after a
+    /// loss of power that took nothing; nobody can know that.
+    ///
+    /// # Panics
+    /// If it has no such files.
+    pub fn lose_power(&self, node: u16) {
+        let boot = BootId(0xB007);
+        for file in self.files(node, None, &["replica.meta"]) {
+            let (bytes, shard) = (fs::read(&file).expect("a file"), ShardId(0));
+            let cluster = u64::from_le_bytes(bytes[8..16].try_into().expect("eight bytes"));
+            let meta = ReplicaMeta::decode(&bytes, ClusterId(cluster), shard).expect("marks of the only shard");
+            let mut bytes = Vec::new();
+            ReplicaMeta { boot, ..meta }.encode(&mut bytes);
+            fs::write(&file, bytes).expect("a file");
+        }
+        for file in self.files(node, None, &[".mode"]) {
+            let mode = Mode::decode(&fs::read(&file).expect("a file")).expect("a witness's marks");
+            fs::write(&file, Mode { boot, ..mode }.encode()).expect("a file");
+        }
+    }
+
+    /// `kasha admin give-up --yes`.
+    #[must_use]
+    pub fn give_up(&self, shard: u16) -> Output {
+        let (address, shard) = (self.addresses().join(","), shard.to_string());
+        run(&["admin", "--address", &address, "give-up", "--shard", &shard, "--yes"])
     }
 
     /// `kasha status --json`.

@@ -165,6 +165,7 @@ fn message(message: &Message, names: &Names) -> String {
                 Report::WitnessLost { list, .. } => format!("WitnessLost list={}", list.0),
                 Report::Stopping { epoch, list, .. } => format!("Stopping list={} epoch={}", list.0, epoch.0),
                 Report::NeedsWitness { epoch, .. } => format!("NeedsWitness epoch={}", epoch.0),
+                Report::NeedsMembers { epoch, .. } => format!("NeedsMembers epoch={}", epoch.0),
             }));
             format!("{kind} have=v{} {reports}", have.0)
         }

@@ -47,8 +47,8 @@ messages! {
     StatusIs { id, status }
     GetUsage { id }
     UsageIs { id, usage }
-    GiveUpWitnesses { nonce, shard, list }
-    WitnessesGivenUp { nonce, refused }
+    GiveUp { nonce, shard, seen }
+    GivenUp { nonce, missing, refused }
     Heartbeat { heartbeat }
     HeartbeatAnswer { sent, lease_millis, cluster_time, clients_below }
     LeaseQuery { clients }

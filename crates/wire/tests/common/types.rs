@@ -4,7 +4,9 @@ use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use kasha_types::*;
 use kasha_wire::codec::Bytes;
-use kasha_wire::message::{AttachAt, GcEntry, Heartbeat, Holding, LeaseInfo, Report, TableCommand, TableOutcome};
+use kasha_wire::message::{
+    AttachAt, GcEntry, Heartbeat, Holding, LeaseInfo, Missing, Report, TableCommand, TableOutcome,
+};
 use kasha_wire::status::{CoreStatus, LoopUsage, Memory, ReplicaStatus, WitnessStatus};
 use kasha_wire::*;
 use proptest::collection::vec;
@@ -92,6 +94,7 @@ structs! {
     Tablet { table, first, last, shard }
     Heartbeat { core, incarnation, boot, sent, answered, have, cluster_time, addresses, heard, reports }
     LeaseInfo { client, expiry }
+    Missing { epoch, members, witnesses }
     GcEntry { key, rpc }
     CoreStatus { core, incarnation, configuration, lease, replicas, witnesses }
     ReplicaStatus { shard, epoch, primary, state, end, synced, unsynced_operations, objects, memory_bytes,
@@ -211,13 +214,23 @@ variants! {
         (super::any(), super::any(), super::any())
             .prop_map(|(shard, epoch, list)| Report::Stopping { shard, epoch, list })
             => Report::Stopping { shard: Sample::one(next), epoch: Sample::one(next), list: Sample::one(next) },
-        (super::any(), super::any(), super::any()).prop_map(|(shard, epoch, last_primary_asked)| {
-            Report::NeedsWitness { shard, epoch, last_primary_asked }
-        })
+        (super::any(), super::any(), super::any(), super::any())
+            .prop_map(|(shard, epoch, unheard_members, unheard_witnesses)| {
+                Report::NeedsWitness { shard, epoch, unheard_members, unheard_witnesses }
+            })
             => Report::NeedsWitness {
                 shard: Sample::one(next),
                 epoch: Sample::one(next),
-                last_primary_asked: Sample::one(next),
+                unheard_members: Sample::one(next),
+                unheard_witnesses: Sample::one(next),
+            },
+        (super::any(), super::any(), super::any(), super::any())
+            .prop_map(|(shard, epoch, unheard, has_copy)| Report::NeedsMembers { shard, epoch, unheard, has_copy })
+            => Report::NeedsMembers {
+                shard: Sample::one(next),
+                epoch: Sample::one(next),
+                unheard: Sample::one(next),
+                has_copy: Sample::one(next),
             },
     ]
     SocketAddr: |next| [
@@ -276,8 +289,8 @@ macro_rules! every_type {
             AttachId, ListVersion, NodeId, SegmentId, Sequence, ShardId, Slot, TableId, Tick, RpcId, CoreId, LogPosition,
             Envelope, Appended, SyncRequest, Synced, Recorded, RecordedVerdict, Refusal, Refused, ReadRefused,
             Durability, MemberState, ShardPhase, Memory, Member, ShardConfig, NodeInfo, TableInfo, Tablet, Configuration,
-            TableCommand, TableOutcome, Report, Heartbeat, LeaseInfo, GcEntry, AttachAt, Holding, CoreStatus, ReplicaStatus, WitnessStatus,
-            LoopUsage, Message)
+            TableCommand, TableOutcome, Report, Heartbeat, LeaseInfo, Missing, GcEntry, AttachAt, Holding, CoreStatus,
+            ReplicaStatus, WitnessStatus, LoopUsage, Message)
     };
     ($each:ident: $($ty:ty),*) => { $($each::<$ty>(stringify!($ty));)* };
 }

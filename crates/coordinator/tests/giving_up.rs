@@ -1,0 +1,237 @@
+//! What a recovery waits for is given up by the operator, and refused wherever that could cost an update without need (R7.7).
+#![allow(missing_docs)]
+
+mod common;
+
+use common::*;
+use kasha_types::{Epoch, ListVersion, NodeId, ShardId};
+use kasha_wire::message::{Missing, Report};
+use kasha_wire::{Message, ShardPhase};
+
+const SHARD: ShardId = ShardId(0);
+
+fn nodes(numbers: &[u16]) -> Vec<NodeId> {
+    numbers.iter().copied().map(NodeId).collect()
+}
+
+fn ask(world: &mut World, seen: Option<Missing>) -> Result<Missing, String> {
+    let answers = world.ask(CLIENT, &Message::GiveUp { nonce: 5, shard: SHARD, seen });
+    let answer = answers.into_iter().find_map(|message| match message {
+        Message::GivenUp { nonce: 5, missing, refused } => Some((missing, refused)),
+        _ => None,
+    });
+    match answer.expect("an answer") {
+        (Some(missing), None) => Ok(missing),
+        (None, Some(why)) => Err(why),
+        other => panic!("neither: {other:?}"),
+    }
+}
+
+fn needs_witness(world: &World, members: &[u16], witnesses: &[u16]) -> Report {
+    let (unheard_members, unheard_witnesses) = (nodes(members), nodes(witnesses));
+    Report::NeedsWitness { shard: SHARD, epoch: world.shard(0).epoch, unheard_members, unheard_witnesses }
+}
+
+fn needs_members(world: &World, unheard: &[u16], has_copy: bool) -> Report {
+    Report::NeedsMembers { shard: SHARD, epoch: world.shard(0).epoch, unheard: nodes(unheard), has_copy }
+}
+
+/// f = 2. Node 1 led the shard with the backups 2 and 3, and the witnesses 4 and 5. It is lost, and node 2 is to recover it.
+fn recovering() -> World {
+    let mut world = World::serving(6, 1, 2);
+    world.reporting = false;
+    world.node(1).up = false;
+    world.run(1300);
+    let shard = world.shard(0);
+    assert_eq!((shard.primary, shard.epoch, shard.phase), (NodeId(2), Epoch(2), ShardPhase::Recovering));
+    assert_eq!((shard.recover_from.clone(), shard.witnesses.clone()), (nodes(&[1, 2, 3]), nodes(&[4, 5])));
+    world
+}
+
+fn lose(world: &mut World, ids: &[u16]) {
+    for &id in ids {
+        world.node(id).up = false;
+        world.run(3000); // one after the other: many silences at once are ours
+    }
+    let lost = |id: &u16| world.config().node(NodeId(*id)).is_some_and(|info| !info.alive);
+    assert!(ids.iter().all(lost), "{:?}", world.config().nodes);
+}
+
+/// Refused with these words, whether it is only asked or meant; and nothing changes.
+fn refused(world: &mut World, words: &str) {
+    let before = world.coordinator.state().applied();
+    let shard = world.shard(0).clone();
+    let missing = |members, witnesses| Some(Missing { epoch: shard.epoch, members, witnesses });
+    let seen = [None, missing(Vec::new(), shard.witnesses.clone()), missing(nodes(&[1]), Vec::new())];
+    for seen in seen {
+        let why = ask(world, seen).expect_err("it must be refused");
+        assert!(why.contains(words) && why.contains("(K0506)"), "{why}, but not {words}");
+    }
+    assert_eq!(world.coordinator.state().applied(), before);
+}
+
+#[test]
+fn r7_7_what_serves_or_does_not_say_that_it_waits_is_left_alone() {
+    let mut world = World::serving(6, 1, 2);
+    refused(&mut world, "shard-0 serves");
+    let mut world = recovering();
+    refused(&mut world, "the recovery of shard-0 goes on");
+    lose(&mut world, &[4, 5]);
+    let lack = needs_witness(&world, &[1], &[4, 5]);
+    for from in [3, 6] {
+        world.beat(from, 0, vec![lack.clone()]);
+        refused(&mut world, "the recovery of shard-0 goes on"); // not its primary's word
+    }
+    world.beat(
+        2,
+        0,
+        vec![Report::NeedsWitness {
+            shard: SHARD,
+            epoch: Epoch(1),
+            unheard_members: vec![],
+            unheard_witnesses: vec![],
+        }],
+    );
+    refused(&mut world, "the recovery of shard-0 goes on"); // another term's
+    let unknown = world.ask(CLIENT, &Message::GiveUp { nonce: 1, shard: ShardId(7), seen: None });
+    assert!(
+        matches!(&unknown[..], [Message::GivenUp { missing: None, refused: Some(why), .. }] if why.contains("no shard-7"))
+    );
+    world.beat(2, 0, vec![lack]);
+    assert!(ask(&mut world, None).is_ok());
+    world.run(1200);
+    refused(&mut world, "the recovery of shard-0 goes on"); // its word is older than a lease
+}
+
+#[test]
+fn r7_7_witnesses_are_given_up_and_the_list_keeps_its_version() {
+    let mut world = recovering();
+    lose(&mut world, &[4, 5]);
+    world.beat(2, 0, vec![needs_witness(&world, &[1], &[4, 5])]);
+    let missing = ask(&mut world, None).unwrap();
+    assert_eq!(missing, Missing { epoch: Epoch(2), members: vec![], witnesses: nodes(&[4, 5]) });
+    assert_eq!(world.shard(0).epoch, Epoch(2), "it was only asked");
+    assert_eq!(ask(&mut world, Some(missing.clone())), Ok(missing.clone()));
+    assert_eq!(world.summary(0), (Epoch(3), NodeId(2), ShardPhase::Recovering, ListVersion(1)));
+    assert!(world.shard(0).witnesses.is_empty());
+    assert_eq!(world.shard(0).recover_from, nodes(&[1, 2, 3]), "a whole log that turns up counts");
+    let again = ask(&mut world, Some(missing)).expect_err("it was done");
+    assert!(again.contains("goes on"), "{again}");
+    world.restart();
+    assert_eq!(world.summary(0), (Epoch(3), NodeId(2), ShardPhase::Recovering, ListVersion(1)));
+}
+
+#[test]
+fn r7_7_members_are_given_up_and_the_witnesses_are_still_asked() {
+    let mut world = recovering();
+    world.beat(2, 0, vec![needs_members(&world, &[1], true)]);
+    let missing = ask(&mut world, None).unwrap();
+    assert_eq!(missing, Missing { epoch: Epoch(2), members: nodes(&[1]), witnesses: vec![] });
+    let other = Missing { members: nodes(&[3]), ..missing.clone() };
+    assert!(ask(&mut world, Some(other)).expect_err("not what it waits for").contains("something else"));
+    let earlier = Missing { epoch: Epoch(1), ..missing.clone() };
+    assert!(ask(&mut world, Some(earlier)).expect_err("another term's").contains("something else"));
+    assert_eq!(ask(&mut world, Some(missing.clone())), Ok(missing));
+    assert_eq!(world.summary(0), (Epoch(3), NodeId(2), ShardPhase::Recovering, ListVersion(1)));
+    assert_eq!(world.shard(0).recover_from, nodes(&[2, 3]));
+    assert_eq!(world.shard(0).witnesses, nodes(&[4, 5]));
+    world.restart();
+    assert_eq!(world.shard(0).recover_from, nodes(&[2, 3]));
+    world.beat(2, 0, vec![Report::Recovered { shard: SHARD, epoch: Epoch(3) }]);
+    assert_eq!(world.shard(0).phase, ShardPhase::Serving);
+}
+
+#[test]
+fn r7_7_a_member_that_is_alive_must_speak_first() {
+    let mut world = recovering();
+    lose(&mut world, &[4, 5]);
+    for lack in [needs_witness(&world, &[1, 3], &[4, 5]), needs_members(&world, &[1, 3], true)] {
+        world.beat(2, 0, vec![lack]);
+        refused(&mut world, "node-3 is alive, and has not said what its log holds");
+    }
+}
+
+#[test]
+fn r7_7_a_witness_that_is_alive_must_speak_first() {
+    let mut world = recovering();
+    lose(&mut world, &[4]);
+    world.beat(2, 0, vec![needs_witness(&world, &[1], &[4, 5])]);
+    refused(&mut world, "node-5 is alive, and has not said what its witness holds");
+    world.beat(2, 0, vec![needs_witness(&world, &[1], &[4])]);
+    assert!(ask(&mut world, None).is_ok(), "it has said that it lost something");
+}
+
+/// It is silent, and not lost by the configuration yet: many are silent at once, which may be ours.
+#[test]
+fn r7_7_who_is_not_lost_yet_is_alive() {
+    let mut world = recovering();
+    lose(&mut world, &[4, 5]);
+    (world.node(3).up, world.node(6).up) = (false, false);
+    world.run(1500);
+    assert!(world.config().node(NodeId(3)).unwrap().alive);
+    world.beat(2, 0, vec![needs_members(&world, &[1, 3], true)]);
+    refused(&mut world, "node-3 is alive, and has not said what its log holds");
+}
+
+/// It is lost by the configuration, and was not taken back yet: we hear it, or others do.
+#[test]
+fn r7_7_who_has_come_back_a_moment_ago_is_alive() {
+    for only_others_hear_it in [false, true] {
+        let mut world = recovering();
+        world.node(1).up = true;
+        if only_others_hear_it {
+            world.hidden.insert(1);
+        } else {
+            world.cuts.extend((2..=6).map(|other| (1, other)));
+        }
+        world.run(if only_others_hear_it { 800 } else { 100 });
+        assert!(!world.config().node(NodeId(1)).unwrap().alive);
+        world.beat(2, 0, vec![needs_members(&world, &[1], true)]);
+        refused(&mut world, "node-1 is alive, and has not said what its log holds");
+    }
+}
+
+#[test]
+fn r7_7_the_word_of_an_earlier_term_is_over() {
+    let mut world = recovering();
+    world.run(4000); // complaints count
+    let lack = needs_members(&world, &[1], true);
+    world.beat(2, 0, vec![lack]);
+    assert!(ask(&mut world, None).is_ok());
+    world.beat(2, 0, vec![Report::Stuck { shard: SHARD, epoch: Epoch(2) }]);
+    assert_eq!((world.shard(0).primary, world.shard(0).epoch), (NodeId(3), Epoch(3)));
+    refused(&mut world, "the recovery of shard-0 goes on");
+}
+
+#[test]
+fn r7_7_without_a_complete_copy_there_is_nothing_to_go_on_with() {
+    let mut world = recovering();
+    lose(&mut world, &[3]);
+    world.beat(2, 0, vec![needs_members(&world, &[1, 3], false)]);
+    refused(&mut world, "holds a complete copy");
+}
+
+/// What a node says is the world's: whatever it names, the shard keeps its primary and what it may recover from.
+#[test]
+fn r7_7_false_words_take_no_more_than_what_is_there() {
+    let mut world = recovering();
+    world.beat(2, 0, vec![needs_members(&world, &[], true)]);
+    refused(&mut world, "the recovery of shard-0 goes on");
+    world.beat(2, 0, vec![needs_members(&world, &[1, 1, 77], true)]);
+    let missing = ask(&mut world, None);
+    if let Ok(missing) = missing {
+        ask(&mut world, Some(missing)).unwrap();
+        assert_eq!(world.shard(0).recover_from, nodes(&[2, 3]));
+    }
+    let mut world = recovering();
+    world.beat(2, 0, vec![needs_witness(&world, &[], &[])]);
+    let missing = ask(&mut world, None).unwrap();
+    ask(&mut world, Some(missing)).unwrap();
+    let epoch = world.shard(0).epoch;
+    world.beat(
+        2,
+        0,
+        vec![Report::NeedsWitness { shard: SHARD, epoch, unheard_members: vec![], unheard_witnesses: vec![] }],
+    );
+    refused(&mut world, "the recovery of shard-0 goes on"); // the list is empty
+}
