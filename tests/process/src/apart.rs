@@ -203,12 +203,16 @@ impl Apart {
     pub fn lose_power(&self, node: u16) {
         let boot = BootId(0xB007);
         for file in self.files(node, None, &["replica.meta"]) {
-            let (bytes, shard) = (fs::read(&file).expect("a file"), ShardId(0));
+            let bytes = fs::read(&file).expect("a file");
+            let shard = u16::from_le_bytes(bytes[6..8].try_into().expect("two bytes"));
             let cluster = u64::from_le_bytes(bytes[8..16].try_into().expect("eight bytes"));
-            let meta = ReplicaMeta::decode(&bytes, ClusterId(cluster), shard).expect("marks of the only shard");
-            let mut bytes = Vec::new();
-            ReplicaMeta { boot, ..meta }.encode(&mut bytes);
-            fs::write(&file, bytes).expect("a file");
+            let meta = ReplicaMeta::decode(&bytes, ClusterId(cluster), ShardId(shard)).expect("marks of a replica");
+            // What ended in good order stays so.
+            if meta.boot != BootId::ENDED {
+                let mut bytes = Vec::new();
+                ReplicaMeta { boot, ..meta }.encode(&mut bytes);
+                fs::write(&file, bytes).expect("a file");
+            }
         }
         for file in self.files(node, None, &[".mode"]) {
             let mode = Mode::decode(&fs::read(&file).expect("a file")).expect("a witness's marks");

@@ -43,6 +43,18 @@ fn r7_7_everything_is_stopped_and_a_folder_is_lost() {
     });
 }
 
+/// A planned stop of all machines, of which one does not come back: no shard waits for what it held.
+#[test]
+fn r5_3_everything_is_stopped_and_switched_off_and_a_folder_is_lost() {
+    all_is_there_after("off-folder", SMALL, |cluster| {
+        cluster.stop_all();
+        (1..=3).for_each(|node| cluster.lose_power(node));
+        cluster.lose_folder(1);
+        cluster.start_coordinator();
+        (2..=3).for_each(|node| cluster.start_node(node));
+    });
+}
+
 #[test]
 fn r7_7_everything_is_killed_and_a_folder_is_lost() {
     all_is_there_after("kill-folder", SMALL, |cluster| {
