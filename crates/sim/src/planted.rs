@@ -89,7 +89,7 @@ pub const CAUGHT: &[Caught] = &[
     caught(Bug::UnsyncedRead, Scenario::Swarm, 10, "reads_wait"),
     caught(Bug::ShortListFast, Scenario::WitnessLoss, 10, "current_witness_list"),
     caught(Bug::GcBeforeSync, Scenario::Swarm, 5, "gates_respected"),
-    caught(Bug::FileLagsAnswers, Scenario::WithoutWitness, 60, "linearizable_keys"),
+    caught(Bug::FileLagsAnswers, Scenario::WithoutWitness, 100, "linearizable_keys"),
     caught(Bug::MarkKeptByCut, Scenario::WithoutWitness, 20, "whole_logs"),
     caught(Bug::WholeBeforeReplay, Scenario::WithoutWitness, 20, "whole_logs"),
     caught(Bug::UnservedTermPreferred, Scenario::WithoutWitness, 60, "linearizable_keys"),

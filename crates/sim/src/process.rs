@@ -177,7 +177,7 @@ impl TermTear {
         let len = bytes.len() as u64;
         let begun = begun.filter(|&begun| begun < len)?;
         let mut rng = Rng::new(self.draw);
-        let kept = if rng.chance(1, 2) { rng.between(begun, len - 1) } else { begun };
+        let kept = if rng.chance(1, 4) { rng.between(begun, len - 1) } else { begun };
         let whole = ends.into_iter().take_while(|&end| end <= kept).last()?;
         Some((usize::try_from(kept).expect("in memory"), usize::try_from(whole).expect("in memory")))
     }

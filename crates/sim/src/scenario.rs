@@ -437,6 +437,7 @@ fn without_witness(rng: &mut Rng, shape: &mut Shape, intensity: &mut Intensity) 
     (shape.clients, shape.readers, shape.concurrency) = (4, 1, 4);
     (shape.shards, shape.witness_slots, shape.kind) = (1, 512, LoadKind::Spread);
     (shape.pause, shape.duration) = ((millis(1), millis(6)), millis(14_000));
+    shape.quiet = millis(500); // so that the first act finds something that was answered
     if rng.chance(1, 3) {
         shape.durability = Durability::Fsync;
     }

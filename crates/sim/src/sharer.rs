@@ -37,7 +37,7 @@ impl Callers {
 
     fn pause(self) -> u64 {
         match self {
-            Self::Many => millis(25),
+            Self::Many => millis(60),
             Self::One(_) => millis(100),
         }
     }

@@ -28,9 +28,9 @@ pub(super) enum Way {
     /// The primary comes back. Its successor dies in the middle of its recovery. Then the witnesses are away, with their
     /// files or without.
     SuccessorDies { files_gone: bool },
-    /// The successor, which has replayed a witness, dies in the write with which its term begins. Then the last primary is
-    /// back, or was, unheard, and the witnesses lose their files.
-    TermTorn { is_back: bool },
+    /// The successor, which has replayed a witness, dies in the write with which its term begins. The last primary is back,
+    /// and now heard; the witnesses lose their files.
+    TermTorn,
 }
 
 impl Nemesis {
@@ -42,18 +42,19 @@ impl Nemesis {
         }
         world.probes.hit("nemesis: without a witness");
         self.lost_at = Some(world.now);
-        let way = match self.rng.below(8) {
-            0 => Way::AllKilled,
-            1 => Way::AllStopped,
-            2 => Way::PrimaryStopped,
-            3 => Way::PrimaryAway,
-            choice @ 4..6 => Way::TermTorn { is_back: choice == 4 },
-            choice => Way::SuccessorDies { files_gone: choice == 6 },
+        let way = match self.rng.below(12) {
+            0..3 => Way::AllKilled,
+            3 => Way::AllStopped,
+            4 => Way::PrimaryStopped,
+            5 => Way::PrimaryAway,
+            6..10 => Way::TermTorn,
+            choice => Way::SuccessorDies { files_gone: choice == 10 },
         };
-        let alone = self.rng.between(millis(1), millis(40));
+        let shortest = if matches!(way, Way::TermTorn) { 30 } else { 1 };
+        let alone = self.rng.between(millis(shortest), millis(40));
         // A primary that waits for its backups writes its own file with every turn; one that does not has the last moments in
         // memory, but for what it answered.
-        if self.rng.chance(1, 2) || matches!(way, Way::PrimaryStopped | Way::TermTorn { .. }) {
+        if self.rng.chance(1, 2) || matches!(way, Way::PrimaryStopped | Way::TermTorn) {
             let others = backups.iter().filter(|host| !witnesses.contains(host));
             let cuts: Cuts = others.map(|&host| (primary, host)).collect();
             let cut = if matches!(way, Way::PrimaryStopped) { alone + STOP_PATIENCE } else { alone };
@@ -86,7 +87,7 @@ impl Nemesis {
                 self.kill_for(world, primary, time);
                 self.witnesses_away(world, &witnesses, shard, lease / 8, true);
             }
-            Way::TermTorn { is_back } => self.tear_successor(world, (shard, primary), is_back),
+            Way::TermTorn => self.tear_successor(world, shard, primary),
             Way::SuccessorDies { files_gone } => {
                 let Some(after) = self.epoch_of(shard) else { return };
                 // Back at once it is a member of the next term, and its log may be cut.
@@ -138,46 +139,38 @@ impl Nemesis {
     }
 
     /// Whoever succeeds this primary is to die as its term begins.
-    fn tear_successor(&mut self, world: &mut World, (shard, last): (ShardId, HostId), is_back: bool) {
-        let (now, lease, nodes) = (world.now, self.lease, self.hosts.nodes.clone());
-        let until = now.after(lease * 8);
-        world.take_torn_term();
-        nodes.iter().filter(|&&host| host != last).for_each(|&host| world.tear_term(host, shard));
-        // Back at once it is a member of the next term; its log would be taken, if the other members heard it.
-        let unheard = if is_back { both_ways(last, &nodes) } else { Cuts::new() };
-        let time = if is_back { self.rng.below(lease / 8) } else { lease * 9 };
-        self.kill_for(world, last, time);
+    fn tear_successor(&mut self, world: &mut World, shard: ShardId, last: HostId) {
+        let (now, lease) = (world.now, self.lease);
+        while world.take_torn_term().is_some() {}
+        self.hosts.nodes.iter().filter(|&&host| host != last).for_each(|&host| world.tear_term(host, shard));
+        // Back at once it is a member of the next term; its log would be taken, if the other nodes heard it.
+        let soon = self.rng.below(lease / 8);
+        self.kill_for(world, last, soon);
+        let unheard = both_ways(last, &self.hosts.nodes);
         unheard.iter().for_each(|&(from, to)| world.network.cut(from, to));
-        self.later(now, Step::WhenTermTorn { shard, last, unheard, until });
+        self.later(now, Step::WhenTermTorn { shard, last, unheard, until: now.after(lease * 8) });
     }
 
     pub(super) fn when_term_torn(
         &mut self,
         world: &mut World,
         (shard, last): (ShardId, HostId),
-        mut unheard: Cuts,
+        unheard: Cuts,
         until: SimTime,
     ) {
         let torn = world.take_torn_term();
-        let nodes = self.hosts.nodes.clone();
-        let syncs = |host: &HostId| *host != last && is_syncing(world, *host, shard);
-        // Whoever attaches members before its own file holds its log does so now.
-        if torn.is_some() || world.now >= until || nodes.iter().any(syncs) {
-            unheard.drain(..).for_each(|(from, to)| world.network.join(from, to));
-        }
         if torn.is_none() && world.now < until {
             let step = Step::WhenTermTorn { shard, last, unheard, until };
             return self.later(world.now.after(LOOK_FOR_SUCCESSOR_EVERY), step);
         }
-        nodes.iter().for_each(|&host| world.disarm(host));
+        unheard.into_iter().for_each(|(from, to)| world.network.join(from, to));
+        self.hosts.nodes.iter().for_each(|&host| world.disarm(host));
         let (Some(torn), Some(Parts { witnesses, .. })) = (torn, self.parts_of(shard)) else { return };
         world.probes.hit("nemesis: term torn");
         let others: Vec<HostId> = witnesses.into_iter().filter(|&host| host != torn && host != last).collect();
         self.witnesses_away(world, &others, shard, self.lease / 8, true);
-        for host in [torn, last] {
-            let soon = self.rng.below(self.lease / 4);
-            self.later(world.now.after(soon), Step::Start(host));
-        }
+        let soon = self.rng.below(self.lease / 4);
+        self.later(world.now.after(soon), Step::Start(torn));
     }
 
     fn witnesses_away(&mut self, world: &mut World, hosts: &[HostId], shard: ShardId, time: u64, files_gone: bool) {
