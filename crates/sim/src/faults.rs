@@ -297,9 +297,6 @@ impl Nemesis {
                 }
             }
             Act::TornTurn => self.torn_turn(world, node, time),
-            Act::Power if self.may_lose_power(world) && self.rng.chance(1, 2) => {
-                self.stop_for(world, node, time, Afterwards::LosesPower);
-            }
             Act::Power if self.may_lose_power(world) => {
                 world.probes.hit("nemesis: power loss");
                 self.power_off(world, node, time);
@@ -339,7 +336,13 @@ impl Nemesis {
             Act::Unheard => self.unheard(world, time),
             Act::Away => self.away(world),
             Act::WithoutWitness => self.without_witness(world),
-            Act::Damage | Act::Power | Act::Blackout | Act::BlackoutReplicated | Act::CoordinatorMinute => {}
+            Act::OrderlyStop if self.all_up(world) => self.stop_for(world, node, time, Afterwards::LosesPower),
+            Act::Damage
+            | Act::OrderlyStop
+            | Act::Power
+            | Act::Blackout
+            | Act::BlackoutReplicated
+            | Act::CoordinatorMinute => {}
         }
     }
 

@@ -89,6 +89,8 @@ pub struct Acts {
     pub away: u64,
     /// A shard's witnesses lose their files, or are away, while the last primary alone has what was answered last.
     pub without_witness: u64,
+    /// A node is asked to stop, and then its machine is switched off, or loses power before the stop is over, or later.
+    pub orderly_stop: u64,
 }
 
 /// One thing that the nemesis does; each is what the field of [`Acts`] of this name says.
@@ -120,12 +122,13 @@ pub enum Act {
     Unheard,
     Away,
     WithoutWitness,
+    OrderlyStop,
 }
 
 impl Acts {
     /// As a table.
     #[must_use]
-    pub fn weights(&self) -> [(Act, u64); 25] {
+    pub fn weights(&self) -> [(Act, u64); 26] {
         [
             (Act::Crash, self.crash),
             (Act::FastRestart, self.fast_restart),
@@ -152,6 +155,7 @@ impl Acts {
             (Act::Unheard, self.unheard),
             (Act::Away, self.away),
             (Act::WithoutWitness, self.without_witness),
+            (Act::OrderlyStop, self.orderly_stop),
         ]
     }
 
@@ -248,6 +252,7 @@ impl Intensity {
             coordinator_telling: 0,
             away: 0,
             without_witness: 0,
+            orderly_stop: 0,
         };
         intensity
     }

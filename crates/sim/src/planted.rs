@@ -95,7 +95,7 @@ pub const CAUGHT: &[Caught] = &[
     caught(Bug::UnservedTermPreferred, Scenario::WithoutWitness, 60, "linearizable_keys"),
     caught(Bug::MarkSurvivesPowerLoss, Scenario::PowerLoss, 60, "whole_logs"),
     caught(Bug::NewsUntold, Scenario::SharedSession, 6, "news_travel"),
-    caught(Bug::CleanEndKept, Scenario::PowerLoss, 60, "intact_members"),
+    caught(Bug::CleanEndKept, Scenario::SwitchedOff, 60, "intact_members"),
     caught(Bug::DamagedEndTaken, Scenario::DamagedFiles, 40, "intact_members"),
     caught(Bug::StopOnlyCloses, Scenario::WithoutWitness, 30, "current_witness_list"),
     caught(Bug::WitnessSkipped, Scenario::DivergentTail, 20, "synced_survives"),

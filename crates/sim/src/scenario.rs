@@ -19,6 +19,7 @@ pub enum Scenario {
     FastRestart,
     Zombie,
     PowerLoss,
+    SwitchedOff,
     Blackout,
     BlackoutReplicated,
     ColdStart,
@@ -56,6 +57,11 @@ impl Scenario {
         (Self::FastRestart, "fast_restart", "nodes are killed and come back within their lease"),
         (Self::Zombie, "zombie", "nodes stop and go on, not knowing that others took over"),
         (Self::PowerLoss, "power_loss", "one node at a time loses power"),
+        (
+            Self::SwitchedOff,
+            "switched_off",
+            "one node at a time is asked to stop, and then, before or later its machine loses power",
+        ),
         (Self::Blackout, "blackout", "all nodes lose power at once; everything is fsynced"),
         (
             Self::BlackoutReplicated,
@@ -294,6 +300,7 @@ pub fn plan(scenario: Scenario, rng: &mut Rng) -> (Shape, Intensity) {
             intensity.nemesis_every = millis(rng.between(500, 1_500));
             intensity.acts = Acts { zombie: 4, crash: 1, ..none };
         }
+        Scenario::SwitchedOff => intensity.acts = Acts { orderly_stop: 3, power: 1, ..none },
         Scenario::PowerLoss => intensity.acts = Acts { power: 3, crash: 1, ..none },
         Scenario::Blackout => {
             shape.durability = Durability::Fsync;
