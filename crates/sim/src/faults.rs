@@ -282,20 +282,7 @@ impl Nemesis {
                 world.probes.hit("nemesis: crash");
                 self.kill_for(world, node, time);
             }
-            Act::FastRestart => {
-                world.probes.hit("nemesis: fast restart");
-                // Sometimes before anybody misses it.
-                let longest = if self.rng.chance(1, 2) { self.lease / 4 } else { self.lease / 40 };
-                let time = self.rng.below(longest);
-                self.kill_for(world, node, time);
-                if self.rng.chance(1, 3) {
-                    // Others meet its new process before the coordinator tells them of it.
-                    let untold = time + self.rng.below(self.lease / 4);
-                    let nodes = self.hosts.nodes.iter().filter(|&&host| host != node);
-                    let cuts = nodes.map(|&host| (self.hosts.coordinator, host)).collect();
-                    self.cut_for(world, cuts, untold);
-                }
-            }
+            Act::FastRestart => self.fast_restart(world, node),
             Act::TornTurn => self.torn_turn(world, node, time),
             Act::Power if self.may_lose_power(world) => {
                 world.probes.hit("nemesis: power loss");
@@ -343,6 +330,21 @@ impl Nemesis {
             | Act::Blackout
             | Act::BlackoutReplicated
             | Act::CoordinatorMinute => {}
+        }
+    }
+
+    fn fast_restart(&mut self, world: &mut World, node: HostId) {
+        world.probes.hit("nemesis: fast restart");
+        // Sometimes before anybody misses it.
+        let longest = if self.rng.chance(1, 2) { self.lease / 4 } else { self.lease / 40 };
+        let time = self.rng.below(longest);
+        self.kill_for(world, node, time);
+        if self.rng.chance(1, 3) {
+            // Others meet its new process before the coordinator tells them of it.
+            let untold = time + self.rng.below(self.lease / 4);
+            let nodes = self.hosts.nodes.iter().filter(|&&host| host != node);
+            let cuts = nodes.map(|&host| (self.hosts.coordinator, host)).collect();
+            self.cut_for(world, cuts, untold);
         }
     }
 

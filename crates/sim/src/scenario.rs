@@ -261,6 +261,13 @@ impl Shape {
     }
 }
 
+/// Nobody is told of a restart, and the next frame finds another process.
+fn silent_restarts(rng: &mut Rng, shape: &mut Shape, intensity: &mut Intensity) {
+    (intensity.silent_close, intensity.loss) = (800_000, rng.between(10_000, 60_000));
+    intensity.nemesis_every = millis(rng.between(100, 400));
+    shape.duration = millis(10_000);
+}
+
 /// What a run has.
 #[must_use]
 pub fn plan(scenario: Scenario, rng: &mut Rng) -> (Shape, Intensity) {
@@ -289,10 +296,7 @@ pub fn plan(scenario: Scenario, rng: &mut Rng) -> (Shape, Intensity) {
             // time may come after the second.
             (intensity.duplication, intensity.stray_delay) = (200_000, millis(rng.between(50, 400)));
             if rng.chance(1, 2) {
-                // Nobody is told, and the next frame finds another process.
-                (intensity.silent_close, intensity.loss) = (800_000, rng.between(10_000, 60_000));
-                intensity.nemesis_every = millis(rng.between(100, 400));
-                shape.duration = millis(10_000);
+                silent_restarts(rng, &mut shape, &mut intensity);
             }
         }
         Scenario::Zombie => {
