@@ -353,7 +353,9 @@ pub fn wait_and_stop(nodes: Vec<RunningNode>, ended: &mpsc::Receiver<Ended>) -> 
         match ended.recv_timeout(Duration::from_millis(50)) {
             Ok((name, Err(error))) => {
                 let its = nodes.iter().find(|node| name.starts_with(&format!("n{}c", node.node)));
-                its.filter(|_| is_older_copy(&error)).map_or(Ok(()), |node| node.data.set_back())?;
+                if let Some(Err(why)) = its.filter(|_| is_older_copy(&error)).map(|node| node.data.set_back()) {
+                    tracing::error!("the folder could pass for a newer one after more starts, so remove it: {why}");
+                }
                 break Some(format!("{name}: {error}"));
             }
             Ok((name, Ok(()))) => {

@@ -118,10 +118,11 @@ impl TellLease {
             self.ends = true;
             machine.begin_end();
         }
-        if lasted >= END_AT_MOST {
+        let has_ended = machine.has_ended();
+        if !has_ended && lasted >= END_AT_MOST {
             tracing::warn!("the disk is slow: the files do not say that this process ended in good order");
         }
-        match machine.has_ended() || lasted >= END_AT_MOST {
+        match has_ended || lasted >= END_AT_MOST {
             true => Control::Exit,
             false => Control::Continue,
         }

@@ -1,5 +1,5 @@
-//! The last turns of a process that was asked to stop. Its files say that all of them is on the disk and that nothing was
-//! written since, so that a machine which is switched off after the stop has not lost power (R5.3, R5.5): its logs are as
+//! The last turns of a process that was asked to stop. Its files say that everything in them is on the disk, and that nothing
+//! was written since, so that a machine which is switched off after the stop has not lost power (R5.3, R5.5): its logs are as
 //! sure as before, and no member has to be waited for.
 //!
 //! The mark must be true whenever the power goes: first everything is fsynced, then the marks say so. The next start of
