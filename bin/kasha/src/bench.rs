@@ -39,6 +39,8 @@ enum Bench {
     Witness(BenchmarkArguments),
     /// How long a shard is away when its primary is killed, against bytes and operations.
     Recovery(BenchmarkArguments),
+    /// What a shard that is away costs the updates of other shards, in a session that all share.
+    Outage(BenchmarkArguments),
     /// Kasha beside etcd and Redis, on a virtual network (root; installs the packages etcd-server and redis-server).
     Rivals(RivalsArguments),
     /// All of them, in one file, with their targets (as root it installs what `rivals` lacks).
@@ -59,7 +61,8 @@ impl Bench {
             | Self::Batch(arguments)
             | Self::Allocations(arguments)
             | Self::Witness(arguments)
-            | Self::Recovery(arguments) => &arguments.output,
+            | Self::Recovery(arguments)
+            | Self::Outage(arguments) => &arguments.output,
         }
     }
 }
@@ -228,6 +231,7 @@ pub fn run(arguments: &BenchArguments) -> Result<()> {
         Bench::Allocations(arguments) => run_one("allocations", arguments),
         Bench::Witness(arguments) => run_one("witness", arguments),
         Bench::Recovery(arguments) => run_one("recovery", arguments),
+        Bench::Outage(arguments) => run_one("outage", arguments),
         Bench::Rivals(arguments) => run_rivals(arguments),
         Bench::All(arguments) => run_all(arguments),
     }

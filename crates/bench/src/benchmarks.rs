@@ -6,6 +6,7 @@ mod clients;
 mod exactly_once;
 mod floor;
 mod hot_key;
+mod outage;
 mod recovery;
 mod rivals;
 pub(crate) mod throughput;
@@ -80,6 +81,12 @@ pub const BENCHMARKS: &[Benchmark] = &[
         about: "how long a shard is away when its primary is killed, against bytes and operations",
         share: 150,
         run: recovery::run,
+    },
+    Benchmark {
+        name: "outage",
+        about: "what a shard that is away costs the updates of other shards in one session",
+        share: 40,
+        run: outage::run,
     },
     Benchmark {
         name: "rivals",

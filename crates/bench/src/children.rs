@@ -14,15 +14,17 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context, bail, ensure};
-use kasha_client::session::Session;
-use kasha_runtime::{Clock, EventLoop, random_u64};
+use kasha_runtime::{Clock, random_u64};
 use kasha_types::NodeId;
-use kasha_wire::Durability;
+use kasha_wire::{Configuration, Durability};
 use rustix::process::{Pid, Signal, getpid, getppid, kill_process, set_parent_process_death_signal};
 
 use crate::client::{Connect, is_whole};
 use crate::limits;
 use crate::ports::free_ports;
+
+/// Hosts the coordinator: benchmarks and the demo leave this node in peace.
+pub(crate) const COORDINATOR: NodeId = NodeId(1);
 
 /// When answers leave; see `kasha_node::Answers`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -141,7 +143,7 @@ impl ClusterSpec {
         if self.without_records {
             arguments.push("--without-records".to_owned());
         }
-        if node == NodeId(1) {
+        if node == COORDINATOR {
             arguments.push("--host-coordinator".to_owned());
         }
         arguments
@@ -226,6 +228,16 @@ impl Children {
         self.spawn(index)
     }
 
+    /// Starts all killed nodes again and waits until all shards serve with all their members and witnesses.
+    ///
+    /// # Errors
+    /// If a child ends, or the cluster is not whole in time.
+    pub(crate) fn heal(&mut self, patience: Duration) -> anyhow::Result<Configuration> {
+        let killed = (0..self.slots.len()).filter(|&index| self.slots[index].process.is_none());
+        killed.collect::<Vec<_>>().into_iter().try_for_each(|index| self.spawn(index))?;
+        self.wait_until_whole(patience)
+    }
+
     /// Suspends a node's process, which notices nothing of it.
     ///
     /// # Errors
@@ -264,10 +276,15 @@ impl Children {
         Ok(())
     }
 
-    fn wait_until_whole(&mut self, patience: Duration) -> anyhow::Result<()> {
+    fn wait_until_whole(&mut self, patience: Duration) -> anyhow::Result<Configuration> {
         let mut event_loop = Connect::new("starting", self.seeds()).open()?;
         let deadline = Clock::now().after(patience);
-        while !self.look(&mut event_loop)? {
+        loop {
+            crate::client::look(&mut event_loop, limits::LOOK)?;
+            let session = event_loop.machine();
+            if let Some(whole) = session.configuration().filter(|known| session.is_open() && is_whole(known)) {
+                return Ok(whole.clone());
+            }
             self.check()?;
             if Clock::now() >= deadline {
                 let log = self.spec.log_file(NodeId(1));
@@ -282,13 +299,6 @@ impl Children {
                 );
             }
         }
-        Ok(())
-    }
-
-    fn look(&self, event_loop: &mut EventLoop<Session>) -> anyhow::Result<bool> {
-        crate::client::look(event_loop, limits::LOOK)?;
-        let session = event_loop.machine();
-        Ok(session.is_open() && session.configuration().is_some_and(is_whole))
     }
 
     fn spawn(&mut self, index: usize) -> anyhow::Result<()> {

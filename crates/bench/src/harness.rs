@@ -20,7 +20,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use kasha_client::session::Session;
 use kasha_machine::Rng;
 use kasha_runtime::{Clock, EventLoop, LoopOptions, random_u64};
-use kasha_types::{ShardId, TableId, Tick};
+use kasha_types::{ShardId, TableId, Tick, slot_of};
 use kasha_wire::Configuration;
 
 use crate::children::{Children, ClusterSpec};
@@ -29,7 +29,7 @@ use crate::limits;
 use crowd::Crowd;
 use keys::Keys;
 use load::{Limit, Load, Tally, Workload};
-pub(crate) use measured::{Measured, per};
+pub(crate) use measured::{Measured, median, per};
 use probe::Probe;
 
 /// What every benchmark is told.
@@ -265,6 +265,19 @@ impl Arm {
         self.check(failure)
     }
 
+    /// A tag whose keys all belong to this shard.
+    pub(crate) fn tag_of(&self, shard: ShardId) -> anyhow::Result<String> {
+        let mut tags = (0..1000).map(|number| format!("{{{number}}}"));
+        let is_its = |tag: &String| self.configuration.owner(self.table, slot_of(tag.as_bytes())) == Some(shard);
+        tags.find(is_its).with_context(|| format!("{shard} owns hardly any key"))
+    }
+
+    /// Starts the nodes again that were killed, and waits until all is well.
+    pub(crate) fn heal(&mut self) -> anyhow::Result<()> {
+        self.configuration = self.children.heal(limits::REPAIR)?;
+        Ok(())
+    }
+
     fn run(&mut self, clients: usize, workload: &Workload, limit: Limit) -> anyhow::Result<Tally> {
         let mut load = Load::new(self.table, clients, workload, limit, &mut self.rng);
         self.event_loop.run(&mut load)?;
@@ -296,7 +309,7 @@ fn prepare(seeds: Vec<SocketAddr>) -> anyhow::Result<(TableId, Configuration)> {
     loop {
         look(&mut event_loop, limits::LOOK)?;
         let newest = event_loop.machine().configuration().filter(|known| {
-            let slot = kasha_types::slot_of(b"");
+            let slot = slot_of(b"");
             known.owner(table, slot).is_some()
         });
         if let Some(newest) = newest {

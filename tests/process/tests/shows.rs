@@ -148,6 +148,15 @@ fn a_recovery_is_one_of_a_shard_that_was_filled() {
 }
 
 #[test]
+fn an_outage_is_one_that_some_keys_feel() {
+    let json = benchmark(&["outage", "--patience", "1s"]);
+    assert!(json["ratios"]["outage.neighbour.during/before.p50"].as_f64().is_some_and(|ratio| ratio > 0.0), "{json}");
+    // The keys of the primary that was killed: nobody takes its place in half a lease.
+    let row = &json["sections"][0]["tables"][1]["rows"][0];
+    assert!(row["paused, own sessions"].as_u64().is_some_and(|keys| keys >= 4), "{json}");
+}
+
+#[test]
 fn a_reader_that_has_seen_enough_is_no_error() {
     let kasha = kasha_process_tests::process::binary().display();
     let piped = format!("{kasha} sim --seeds 3 | head -1; {kasha} sim --scenario list | head -1");

@@ -11,9 +11,9 @@ use anyhow::{Context, bail, ensure};
 use kasha_machine::{Effects, Rng};
 use kasha_runtime::{Application, Clock, Control};
 use kasha_types::limits::NODE_LEASE;
-use kasha_types::{NodeId, ShardId, Tick, slot_of};
+use kasha_types::{NodeId, ShardId, Tick};
 
-use crate::children::Children;
+use crate::children::{COORDINATOR, Children};
 use crate::harness::crowd::Crowd;
 use crate::harness::keys::Keys;
 use crate::harness::load::{Limit, Load, Tally, Workload};
@@ -32,8 +32,6 @@ const WATCHERS: usize = 4;
 const VALUE_BYTES: usize = 1024;
 /// Values of the points that differ by the number of their operations.
 const OTHER_VALUES: [usize; 2] = [100, 16 * 1024];
-/// Hosts the coordinator: it is left in peace.
-const COORDINATOR: NodeId = NodeId(1);
 /// Updates between two looks at how long the log is.
 const FILLED_AT_ONCE: u64 = 4096;
 /// Before the kill, so that the clients are in their stride; and after the first answer, so that it is not the only
@@ -119,7 +117,7 @@ fn measure(run: &Run<'_>, bytes: u64, value_bytes: usize) -> anyhow::Result<Poin
     let mut arm = Arm::start(&name, spec, clients)?;
     let (shard, primary) = victim(&arm)?;
     arm.probe = Probe::connect(primary_address(&arm.configuration, shard)?)?;
-    let prefix = format!("{}key-", tag_of(&arm, shard)?);
+    let prefix = format!("{}key-", arm.tag_of(shard)?);
     let workload = Workload { prefix, ..Workload::puts(value_bytes, Keys::Each) };
     let (mut length, mut operations) = (0, 0);
     while length < bytes {
@@ -143,13 +141,6 @@ fn victim(arm: &Arm) -> anyhow::Result<(ShardId, NodeId)> {
     let shards = arm.configuration.shards.iter();
     let mut away = shards.filter(|shard| shard.primary != COORDINATOR).map(|shard| (shard.shard, shard.primary));
     away.next().context("every primary is beside the coordinator")
-}
-
-/// A tag whose keys all belong to this shard.
-fn tag_of(arm: &Arm, shard: ShardId) -> anyhow::Result<String> {
-    let mut tags = (0..1000).map(|number| format!("{{{number}}}"));
-    let is_its = |tag: &String| arm.configuration.owner(arm.table, slot_of(tag.as_bytes())) == Some(shard);
-    tags.find(is_its).with_context(|| format!("{shard} owns hardly any key"))
 }
 
 /// How long the shard's log is, and how many updates made it so.

@@ -8,14 +8,11 @@ use kasha_runtime::Clock;
 use kasha_types::{Epoch, NodeId, ShardId, Tick};
 use kasha_wire::{Configuration, ShardPhase};
 
-use crate::children::Children;
+use crate::children::{COORDINATOR, Children};
 use crate::client::is_whole;
 use crate::limits;
 use crate::say;
 use crate::watch::Watch;
-
-/// The node that hosts the coordinator: it is left in peace.
-const COORDINATOR: NodeId = NodeId(1);
 
 /// How long a killed node stays away when another one is to take over.
 const AWAY: Duration = Duration::from_secs(3);

@@ -102,7 +102,7 @@ pub(crate) fn per(this: f64, other: f64) -> f64 {
 }
 
 /// The middle one, or what lies between the two; 0 of none.
-fn median(values: impl Iterator<Item = f64>) -> f64 {
+pub(crate) fn median(values: impl Iterator<Item = f64>) -> f64 {
     let mut sorted: Vec<f64> = values.collect();
     sorted.sort_by(f64::total_cmp);
     let middle = sorted.get(sorted.len().saturating_sub(1) / 2..=sorted.len() / 2).unwrap_or_default();
