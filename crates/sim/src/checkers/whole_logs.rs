@@ -29,8 +29,9 @@ pub struct WholeLogs {
     configurations: Configurations,
     /// Where the groups of each segment end in its file, and whose they are.
     groups: BTreeMap<(ProcessId, ShardId, SegmentId), Vec<(u64, Epoch)>>,
-    /// The last term that logged in this replica that it took everything.
-    took_all: BTreeMap<(ProcessId, ShardId), Epoch>,
+    /// The last term that logged in this replica that it took everything, and where: the segment, the group's end in it, and
+    /// the entry's number in the group.
+    took_all: BTreeMap<(ProcessId, ShardId), (Epoch, (SegmentId, u64, usize))>,
     /// Only what was answered must be there after a loss of power, not all that was written.
     is_fsync: bool,
     /// Marks that what was lost has made false.
@@ -56,20 +57,35 @@ impl WholeLogs {
     }
 
     fn on_group(&mut self, (process, shard, segment): (ProcessId, ShardId, SegmentId), at: u64, group: &Group<'_>) {
+        if self.is_behind((process, shard, segment), at, group) && self.recovers(shard, group.epoch) {
+            self.violations.push(format!(
+                "whole_logs: {process:?} replayed an update of {shard} in {} behind the entry that says it took all (R7.7)",
+                group.epoch
+            ));
+        }
+    }
+
+    /// Notes a group, and whether an update in it stands behind the entry that says its term took everything. A group that a
+    /// member is sent again, having lost it, stands where it stood.
+    fn is_behind(
+        &mut self,
+        (process, shard, segment): (ProcessId, ShardId, SegmentId),
+        at: u64,
+        group: &Group<'_>,
+    ) -> bool {
         self.groups.entry((process, shard, segment)).or_default().push((at + group.end, group.epoch));
-        for &(kind, _) in group.entries {
-            let has_taken_all = self.took_all.get(&(process, shard)) == Some(&group.epoch);
+        let mut is_behind = false;
+        for (number, &(kind, _)) in group.entries.iter().enumerate() {
+            let position = (segment, at + group.end, number);
             if kind == WHOLE_ENTRY {
                 self.marks += 1;
-                self.took_all.insert((process, shard), group.epoch);
-            } else if kind == COMPLETION_ENTRY && has_taken_all && self.recovers(shard, group.epoch) {
-                self.violations.push(format!(
-                    "whole_logs: {process:?} replayed an update of {shard} in {} behind the entry that says it took all \
-                     (R7.7)",
-                    group.epoch
-                ));
+                self.took_all.insert((process, shard), (group.epoch, position));
+            } else if kind == COMPLETION_ENTRY {
+                let took_all = self.took_all.get(&(process, shard));
+                is_behind |= took_all.is_some_and(|&(epoch, taken)| epoch == group.epoch && taken < position);
             }
         }
+        is_behind
     }
 
     fn recovers(&self, shard: ShardId, epoch: Epoch) -> bool {
@@ -173,6 +189,25 @@ mod tests {
 
     fn logged(watch: &mut WholeLogs, (end, epoch, entries): &(u64, Epoch, Vec<(u8, &'static [u8])>)) {
         watch.on_group(LOG, 0, &Group { end: *end, epoch: *epoch, entries });
+    }
+
+    #[test]
+    fn an_update_behind_the_entry_is_seen_and_a_second_append_is_none() {
+        let (replayed, both) = (&[COMPLETION_ENTRY][..], &[COMPLETION_ENTRY, WHOLE_ENTRY][..]);
+        let after_all = &[WHOLE_ENTRY, COMPLETION_ENTRY][..];
+        for (appended, found) in [
+            (&[(100, both), (200, replayed)][..], 1),
+            (&[(100, after_all)], 1),
+            (&[(100, both), (100, both)], 0),
+            (&[(100, replayed), (200, both), (100, replayed), (200, both)], 0),
+        ] {
+            let mut watch = WholeLogs::default();
+            let behind = appended.iter().filter(|(end, kinds)| {
+                let (end, epoch, entries) = group(*end, 2, kinds);
+                watch.is_behind(LOG, 0, &Group { end, epoch, entries: &entries })
+            });
+            assert_eq!(behind.count(), found, "{appended:?}");
+        }
     }
 
     #[test]
