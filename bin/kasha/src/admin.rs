@@ -26,18 +26,23 @@ enum AdminCommand {
     /// Let a shard's recovery go on without the members or witnesses that it waits for, and that are lost for good. Updates may
     /// be lost; says which, and asks.
     GiveUp {
-        /// The shard's number, as `kasha status` shows it.
-        #[arg(long)]
-        shard: u16,
+        /// The shard as `kasha status` shows it, or its number.
+        #[arg(long, value_parser = parse_shard)]
+        shard: ShardId,
         /// Do not ask.
         #[arg(long)]
         yes: bool,
     },
 }
 
+/// `shard-3` or `3`.
+fn parse_shard(text: &str) -> Result<ShardId> {
+    let number = text.strip_prefix("shard-").unwrap_or(text);
+    number.parse().map(ShardId).context("say `shard-3` or `3`")
+}
+
 pub fn run(arguments: &AdminArguments) -> Result<()> {
     let AdminCommand::GiveUp { shard, yes } = arguments.command;
-    let shard = ShardId(shard);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let configuration = runtime.block_on(async {
         let client = connect(&arguments.cluster, Duration::from_secs(10)).await?;
@@ -145,5 +150,19 @@ fn ask(configuration: &Configuration, shard: ShardId, seen: Option<Missing>) -> 
         Message::GivenUp { refused: Some(why), .. } => Err(Refused(why).into()),
         Message::Goodbye { reason } => Err(Refused(reason).into()),
         other => bail!("the coordinator answered {}: run the same version on both sides (K0206)", other.name()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_shard_is_named_as_the_status_names_it() {
+        assert_eq!(parse_shard("shard-3").unwrap(), ShardId(3));
+        assert_eq!(parse_shard("3").unwrap(), ShardId(3));
+        for bad in ["", "shard-", "shard-x", "-1", "65536"] {
+            assert!(parse_shard(bad).is_err(), "{bad}");
+        }
     }
 }
