@@ -45,7 +45,9 @@ pub(crate) struct Core {
 /// Reused buffers of the request path.
 #[derive(Debug, Default)]
 pub(crate) struct Scratch {
+    /// Of reads.
     pub result: Vec<u8>,
+    pub draft: kasha_store::SpareDraft,
     pub dead: Vec<kasha_log::EntryOffset>,
     pub slots: Vec<Slot>,
     pub hashes: Vec<KeyHash>,

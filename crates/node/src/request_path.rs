@@ -1,9 +1,9 @@
 //! One update at its primary, from frame to answer (section 2), as one function: `Path::run`.
 //!
 //! ```text
-//!                  admit        look_up     order      execute      record
-//! frame ─▶ Received ──▶ Admitted ──▶ Fresh ──▶ Ordered ──▶ Executed ──▶ Recorded ─▶ answer
-//!              └────────────┴──────────┴─────────┴─▶ Stop: answered with what was saved, refused, or dropped
+//!                  admit        look_up     order       draft     open, execute     record
+//! frame ─▶ Received ──▶ Admitted ──▶ Fresh ──▶ Ordered ──▶ Drafted ──▶ Executed ──▶ Recorded ─▶ answer
+//!              └────────────┴──────────┴─────────┴───────────┴─▶ Stop: answered with what was saved, refused, or dropped
 //! ```
 //!
 //! Each stage consumes one type and yields the next, which no other stage can make, so that none can be skipped.
@@ -13,7 +13,7 @@
 //! |---|---|---|
 //! | `admit` | `admit`, `look_up` | E1, C3, R4.2, R4.3, R4.5, R4.6 |
 //! | `order` | `order`, `overlap` | C1, R4.9, R5.1, R5.2 |
-//! | `execute` | `open`, `execute` | E4, R4.8 |
+//! | `execute` | `draft`, `open`, `execute` | E4, R4.8 |
 //! | `record` | `record` | E4, R4.1, R4.5 |
 //! | `answer` | `answer`, `refuse` | C1, D3, R2.2, R4.6, R6.1 |
 
@@ -226,13 +226,11 @@ impl Path<'_> {
         let admitted = self.admit(received)?;
         let fresh = self.look_up(log, admitted)?;
         let ordered = self.order(log, fresh)?;
-        let overlap = self.overlap(log, &ordered);
-        let mut group = self.open(log, &ordered)?;
-        let executed = self.execute(&mut group, ordered);
-        if executed.is_void() {
-            hit(Probe::VoidRecorded);
-            group = self.open_again(log, &executed); // the first one, never committed, was never there
-        } else if planted::is_on(Bug::RecordApart) && !group.is_empty() {
+        let drafted = self.draft(log, ordered);
+        let overlap = self.overlap(&drafted);
+        let (mut group, drafted) = self.open(log, drafted)?;
+        let executed = self.execute(&mut group, drafted);
+        if planted::is_on(Bug::RecordApart) && !group.is_empty() {
             group.commit();
             group = self.open_again(log, &executed);
         }

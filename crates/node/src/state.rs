@@ -188,6 +188,7 @@ pub(crate) fn is_operation_key(log: &Log, place: Place, slot: kasha_types::Slot,
 #[cfg(test)]
 mod tests {
     use kasha_log::{LogConfig, Purpose, SEGMENT_BYTES_MIN};
+    use kasha_store::SpareDraft;
     use kasha_types::{Epoch, ShardId};
     use kasha_wire::Update;
 
@@ -200,8 +201,9 @@ mod tests {
         let (mut log, mut state) = (Log::new(ShardId(0), config), ShardState::default());
         let update = |log: &mut Log, state: &mut ShardState, update: &Update<'_>| {
             let mut dead = Vec::new();
-            let mut group = log.begin(Epoch(1), 1024, Purpose::Own).expect("room");
-            let _ = state.store.execute(&mut group, TableId(1), update, &mut Vec::new(), &mut dead);
+            let mut draft = state.store.draft(log, TableId(1), update, SpareDraft::default());
+            let mut group = log.begin(Epoch(1), draft.bytes(), Purpose::Own).expect("room");
+            state.store.write(&mut group, &mut draft, &mut dead);
             group.commit();
             dead.into_iter().for_each(|at| log.kill(at));
         };

@@ -4,17 +4,20 @@
 //! when it is created again; the index maps a key's hash to the newest entry of either kind. Results and observable
 //! state depend on parameters and the objects touched alone (R4.8): a witness's replay gives the same bytes.
 //!
-//! The caller opens the entry group, so that the completion record goes into the same one (R4.1, E4), and says what is
-//! dead afterwards. This crate knows nothing of clients, replication or gates.
+//! An update is drafted first, which writes nothing; then its size is known. The caller opens the entry group, so that
+//! the completion record goes into the same one (R4.1, E4), and says what is dead afterwards. This crate knows nothing of
+//! clients, replication or gates.
 //!
 //! Whether a key is unsynced is a comparison of positions (CURP 4.3), also for keys just deleted.
 
+mod draft;
 mod entry;
 mod execute;
+mod number;
 mod read;
 mod store;
 
+pub use draft::{Draft, SpareDraft};
 pub use entry::{Object, Tombstone};
-pub use execute::Executed;
 pub use read::ReadResult;
 pub use store::{Store, StoreStats, is_sound};

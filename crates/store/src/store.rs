@@ -2,29 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use kasha_log::{Entry, EntryKind, EntryOffset, GroupWriter, Index, IndexCursor, Log};
+use kasha_log::{Entry, EntryKind, EntryOffset, Index, IndexCursor, Log};
 use kasha_types::planted::{self, Bug};
 use kasha_types::{KeyHash, SegmentId, TableId, key_hash};
 
 use crate::entry::{Found, Object, Tombstone};
-use crate::execute::Change;
-
-/// Where entries are read: the log, or the log with the group that is being written.
-pub(crate) trait Entries {
-    fn read_entry(&self, at: EntryOffset) -> Entry<'_>;
-}
-
-impl Entries for Log {
-    fn read_entry(&self, at: EntryOffset) -> Entry<'_> {
-        self.entry(at)
-    }
-}
-
-impl Entries for GroupWriter<'_> {
-    fn read_entry(&self, at: EntryOffset) -> Entry<'_> {
-        self.read(at)
-    }
-}
 
 /// A tombstone that is still needed.
 #[derive(Clone, Copy, Debug)]
@@ -52,9 +34,7 @@ pub struct StoreStats {
 /// One shard's objects.
 #[derive(Debug, Default)]
 pub struct Store {
-    pub(crate) index: Index,
-    /// Reused: what the group that is being written changed so far, where it may be discarded.
-    pub(crate) changes: Vec<Change>,
+    index: Index,
     /// Keys with a value, by table.
     tables: BTreeMap<TableId, u64>,
     graves: Vec<Grave>,
@@ -87,15 +67,20 @@ impl Store {
         Self::default()
     }
 
-    pub(crate) fn find<'l, E: Entries>(&self, entries: &'l E, table: TableId, key: &[u8]) -> Option<Found<'l>> {
+    pub(crate) fn find<'l>(&self, log: &'l Log, table: TableId, key: &[u8]) -> Option<Found<'l>> {
+        self.find_hashed(log, key_hash(table, key), table, key)
+    }
+
+    /// The same for a key whose hash is known.
+    pub(crate) fn find_hashed<'l>(&self, log: &'l Log, hash: KeyHash, table: TableId, key: &[u8]) -> Option<Found<'l>> {
         let mut found = None;
         let is_it = |at| {
-            let entry = decode(entries.read_entry(at), at);
+            let entry = decode(log.entry(at), at);
             let is_it = entry.table() == table && entry.key() == key;
             found = is_it.then_some(entry);
             is_it
         };
-        self.index.find(key_hash(table, key), is_it)?;
+        self.index.find(hash, is_it)?;
         found
     }
 
@@ -104,10 +89,14 @@ impl Store {
     /// that may still be lost decides no version that anybody is told (R4.8).
     #[must_use]
     pub fn newest(&self, log: &Log, table: TableId, key: &[u8]) -> Option<EntryOffset> {
+        self.newest_of(self.find(log, table, key).as_ref())
+    }
+
+    pub(crate) fn newest_of(&self, found: Option<&Found<'_>>) -> Option<EntryOffset> {
         let floor = self.floor_entry.filter(|_| !planted::is_on(Bug::VersionFloorUngated));
-        match self.find(log, table, key) {
-            Some(Found::Object(at, _)) => Some(at),
-            Some(Found::Tombstone(at, _)) if !planted::is_on(Bug::DeletedKeyUngated) => Some(at).max(floor),
+        match found {
+            Some(Found::Object(at, _)) => Some(*at),
+            Some(Found::Tombstone(at, _)) if !planted::is_on(Bug::DeletedKeyUngated) => Some(*at).max(floor),
             Some(Found::Tombstone(..)) | None => floor,
         }
     }

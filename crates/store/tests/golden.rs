@@ -4,8 +4,8 @@
 
 use std::fmt::Write;
 
-use kasha_log::{EntryKind, EntryOffset, Log, LogConfig, Purpose};
-use kasha_store::{Executed, Object, Store, Tombstone, is_sound};
+use kasha_log::{EntryKind, Log, LogConfig, Purpose};
+use kasha_store::{Object, SpareDraft, Store, Tombstone, is_sound};
 use kasha_types::{Epoch, SegmentId, ShardId, TableId};
 use kasha_wire::Update;
 
@@ -13,10 +13,10 @@ const TABLE: TableId = TableId(0x0102_0304);
 const SEGMENT: u32 = 64 * 1024;
 
 fn update(log: &mut Log, store: &mut Store, update: &Update<'_>) {
-    let (mut result, mut dead): (Vec<u8>, Vec<EntryOffset>) = Default::default();
-    let needed = store.bytes_needed(log, TABLE, update);
-    let mut group = log.begin(Epoch(1), needed, Purpose::Normal).expect("room");
-    assert_eq!(store.execute(&mut group, TABLE, update, &mut result, &mut dead), Executed::Commit);
+    let mut dead = Vec::new();
+    let mut draft = store.draft(log, TABLE, update, SpareDraft::default());
+    let mut group = log.begin(Epoch(1), draft.bytes(), Purpose::Normal).expect("room");
+    store.write(&mut group, &mut draft, &mut dead);
     group.commit();
     dead.into_iter().for_each(|at| log.kill(at));
 }

@@ -4,7 +4,7 @@ mod common;
 
 use common::{Replica, SEGMENT};
 use kasha_log::EntryOffset;
-use kasha_store::Executed;
+use kasha_store::SpareDraft;
 use kasha_types::TableId;
 use kasha_types::limits::VALUE_BYTES_MAX;
 use kasha_wire::operation::ItemsBuffer;
@@ -156,19 +156,19 @@ fn a_failed_multi_increment_changes_nothing() {
     let (live, counts) = (replica.log.live_bytes(), replica.counts());
     let run = |replica: &mut Replica, items: &[(&[u8], i64)]| {
         let list = ItemsBuffer::deltas(items.iter().copied());
-        let (result, executed) = replica.execute_raw(T, &Update::MultiIncrement(list.as_items()));
-        (Outcome::decode(Shape::Numbers, &result).unwrap(), executed)
+        let (result, changes) = replica.execute_raw(T, &Update::MultiIncrement(list.as_items()));
+        (Outcome::decode(Shape::Numbers, &result).unwrap(), changes)
     };
     let failed = run(&mut replica, &[(b"n", 1), (b"new", 2), (b"n", 3), (b"was", 1), (b"text", 1)]);
-    assert_eq!(failed, (Outcome::NotANumber(4), Executed::Discard));
+    assert_eq!(failed, (Outcome::NotANumber(4), false));
     let failed = run(&mut replica, &[(b"n", i64::MAX - 5), (b"n", 1)]);
-    assert_eq!(failed, (Outcome::Overflow(1), Executed::Discard));
+    assert_eq!(failed, (Outcome::Overflow(1), false));
     assert_eq!(replica.counts(), counts);
     assert_eq!(replica.log.live_bytes().abs_diff(live) % 8, 0);
     assert_eq!(replica.read(T, &Read::Get { key: b"n" }), Outcome::Value(1, b"5".to_vec()));
     assert_eq!(replica.read(T, &Read::Get { key: b"new" }), Outcome::NotFound);
     let worked = run(&mut replica, &[(b"n", 1), (b"new", 2), (b"n", 3)]);
-    assert_eq!(worked, (Outcome::Numbers(vec![(6, 2), (2, 1), (9, 3)]), Executed::Commit));
+    assert_eq!(worked, (Outcome::Numbers(vec![(6, 2), (2, 1), (9, 3)]), true));
     let again = replica.restarted();
     assert_eq!(again.values(T, &[b"n", b"new", b"text"]), replica.values(T, &[b"n", b"new", b"text"]));
     assert_eq!(again.log.live_bytes(), replica.log.live_bytes());
@@ -200,16 +200,17 @@ fn an_append_stops_at_the_limit_of_values() {
     use kasha_log::{EntryKind, Log, LogConfig, Purpose, entry_bytes};
     use kasha_types::{Epoch, ShardId};
     let mut log = Log::new(ShardId(0), LogConfig::new(64 * 1024 * 1024));
-    let (mut store, mut result, mut dead) = (kasha_store::Store::new(), Vec::new(), Vec::new());
+    let (mut store, mut spare, mut dead) = (kasha_store::Store::new(), SpareDraft::default(), Vec::new());
     let half = vec![1; VALUE_BYTES_MAX / 2];
     let mut append = |value: &[u8]| {
         let update = Update::Append { key: b"k", value };
-        let needed = store.bytes_needed(&log, T, &update) + entry_bytes(64);
-        let mut group = log.begin(Epoch(1), needed, Purpose::Normal).unwrap();
-        assert_eq!(store.execute(&mut group, T, &update, &mut result, &mut dead), Executed::Commit);
+        let mut draft = store.draft(&log, T, &update, std::mem::take(&mut spare));
+        let mut group = log.begin(Epoch(1), draft.bytes() + entry_bytes(64), Purpose::Normal).unwrap();
+        store.write(&mut group, &mut draft, &mut dead);
+        spare = draft.into_spare();
         group.entry(EntryKind::Completion, 8);
         group.commit();
-        Outcome::decode(Shape::Length, &result).unwrap()
+        Outcome::decode(Shape::Length, spare.result()).unwrap()
     };
     assert_eq!(append(&half), Outcome::Length(VALUE_BYTES_MAX as u64 / 2, 1));
     assert_eq!(append(&half), Outcome::Length(VALUE_BYTES_MAX as u64, 2));

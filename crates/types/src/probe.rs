@@ -134,7 +134,6 @@ probes! {
     /// R2.1: an update of another term is asked to be synced.
     SyncOfAnotherTerm = "primary: sync of another term",
     /// An operation whose changes are void is recorded all the same (R4.2).
-    VoidRecorded = "primary: failed as a whole, and recorded",
     /// A witness instance that was never used goes at a start.
     WitnessUnused = "witness: unused instance removed",
     /// A repeated record is accepted again.

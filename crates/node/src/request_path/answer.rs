@@ -57,7 +57,7 @@ impl Path<'_> {
                 Release::WhenHeld => false,
                 Release::NowAsSynced | Release::WhenSynced => true,
             },
-            result: if recorded.result().is_some() { &[] } else { &self.core.scratch.result },
+            result: if recorded.result().is_some() { &[] } else { self.core.scratch.draft.result() },
         };
         let mark = out.mark();
         view.encode(recorded.result().map_or(&[], |result| log.slice(result)), out.arena());

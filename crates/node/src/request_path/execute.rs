@@ -1,89 +1,86 @@
-//! `open → execute`: a group with room for everything, and the changes in it.
+//! `draft → open → execute`: what it will change and answer, a group with room for that, and the changes in the group.
 //!
-//! - **E4** Until `record` commits the group, nothing has happened: a group that is dropped was never there. Once it is
-//!   open, nothing can fail for want of room.
+//! - **E4** Until `record` commits the group, nothing has happened: a draft or a group that is dropped was never there. Once the
+//!   group is open, nothing can fail.
 //! - **R4.8** What runs is the store's part, and depends on parameters and footprint only.
 
 use kasha_log::{GroupWriter, Log, Purpose};
+use kasha_store::Draft;
 use kasha_types::limits::RESULT_BYTES_MAX;
 use kasha_wire::OutcomeCode;
 
 use super::order::{Action, Ordered};
-use super::{Path, Received, Stop};
+use super::{Path, Stop};
 use crate::core::Scratch;
-use crate::operation_keys::{self, OperationKey};
+use crate::operation_keys;
 
-/// Bytes of a result at most, but for one that is repeated.
-const RESULT_BASE_BYTES: usize = 32;
-/// What each key adds to them.
-const RESULT_BYTES_PER_KEY: usize = 16;
-
-/// Its changes are in the open group, its result is in the scratch memory.
-pub(super) struct Executed<'a> {
-    pub(super) received: Received<'a>,
-    pub(super) keep_under: Option<OperationKey<'a>>,
-    changes: kasha_store::Executed,
+/// It is known what it will change and answer.
+pub(super) struct Drafted<'a> {
+    ordered: Ordered<'a>,
+    draft: Draft<'a>,
 }
 
-impl Executed<'_> {
-    /// It failed after it had begun to write: its result must be recorded in another group.
-    pub(super) fn is_void(&self) -> bool {
-        self.changes == kasha_store::Executed::Discard
+/// Its changes are in the open group.
+pub(super) struct Executed<'a> {
+    pub(super) ordered: Ordered<'a>,
+    pub(super) draft: Draft<'a>,
+}
+
+impl Drafted<'_> {
+    pub(super) fn ordered(&self) -> &Ordered<'_> {
+        &self.ordered
+    }
+
+    pub(super) fn draft(&self) -> &Draft<'_> {
+        &self.draft
     }
 }
 
 impl Path<'_> {
-    /// Opens the group for its changes and its result: the last that can be refused.
-    pub(super) fn open<'l>(&self, log: &'l mut Log, ordered: &Ordered<'_>) -> Result<GroupWriter<'l>, Stop> {
-        log.begin(self.epoch, self.bytes_needed(log, ordered), ordered.purpose()).map_err(Stop::for_room)
-    }
-
-    /// Bytes of entries that it needs at most.
-    fn bytes_needed(&self, log: &Log, ordered: &Ordered<'_>) -> usize {
+    /// What it will do. Nothing is written.
+    pub(super) fn draft<'a>(&mut self, log: &Log, ordered: Ordered<'a>) -> Drafted<'a> {
+        let spare = std::mem::take(&mut self.core.scratch.draft);
         let body = ordered.body();
-        let mut result = RESULT_BASE_BYTES;
-        body.update.for_each_key(|_| result += RESULT_BYTES_PER_KEY);
-        match ordered.action() {
-            Action::Execute { keep_under } => {
-                let changes = self.state.store.bytes_needed(log, body.head.table, &body.update);
-                changes + self.record_bytes(body, keep_under.as_ref(), result)
+        let draft = match ordered.action() {
+            Action::Execute { .. } => self.state.store.draft(log, body.head.table, &body.update, spare),
+            Action::Repeat(place) => Draft::answering(operation_keys::record_at(log, place).result, spare),
+            Action::Mismatch => Draft::answering(&[OutcomeCode::OperationKeyMismatch as u8], spare),
+            Action::Cancel => Draft::answering(&[OutcomeCode::Cancelled as u8], spare),
+        };
+        assert!(draft.result().len() <= RESULT_BYTES_MAX, "an update's result is small");
+        Drafted { ordered, draft }
+    }
+
+    /// Opens the group for its changes and its result: the last that can be refused.
+    pub(super) fn open<'l, 'a>(
+        &mut self,
+        log: &'l mut Log,
+        drafted: Drafted<'a>,
+    ) -> Result<(GroupWriter<'l>, Drafted<'a>), Stop> {
+        let Drafted { ordered, draft } = &drafted;
+        let bytes = draft.bytes() + self.record_bytes(ordered, draft.result().len());
+        match log.begin(self.epoch, bytes, ordered.purpose()) {
+            Ok(group) => Ok((group, drafted)),
+            Err(full) => {
+                self.core.scratch.draft = drafted.draft.into_spare();
+                Err(Stop::for_room(full))
             }
-            Action::Repeat(place) => {
-                let kept = operation_keys::record_at(log, place).result.len();
-                self.record_bytes(body, None, kept.max(result))
-            }
-            Action::Mismatch | Action::Cancel => self.record_bytes(body, None, result),
         }
     }
 
-    /// Opens a group for its result alone, in place of one that is dropped.
-    pub(super) fn open_again<'l>(&self, log: &'l mut Log, executed: &Executed<'_>) -> GroupWriter<'l> {
-        let result = self.core.scratch.result.len();
-        let needed = self.record_bytes(&executed.received.body, executed.keep_under.as_ref(), result);
-        log.begin(self.epoch, needed, Purpose::Own).expect("there was room a moment ago")
-    }
-
-    /// Does what was ordered.
-    pub(super) fn execute<'a>(&mut self, group: &mut GroupWriter<'_>, ordered: Ordered<'a>) -> Executed<'a> {
-        let (received, action) = ordered.into_parts();
-        let Scratch { result, dead, .. } = &mut self.core.scratch;
-        result.clear();
+    /// Does what was drafted.
+    pub(super) fn execute<'a>(&mut self, group: &mut GroupWriter<'_>, drafted: Drafted<'a>) -> Executed<'a> {
+        let Drafted { ordered, mut draft } = drafted;
+        let Scratch { dead, .. } = &mut self.core.scratch;
         dead.clear();
-        let (mut kept, mut changes) = (None, kasha_store::Executed::Commit);
-        match action {
-            Action::Execute { keep_under } => {
-                let (table, update) = (received.body.head.table, &received.body.update);
-                kept = keep_under;
-                changes = self.state.store.execute(group, table, update, result, dead);
-            }
-            Action::Repeat(place) => {
-                result.extend_from_slice(operation_keys::record_at(group.log(), place).result);
-            }
-            Action::Mismatch => result.push(OutcomeCode::OperationKeyMismatch as u8),
-            Action::Cancel => result.push(OutcomeCode::Cancelled as u8),
-        }
-        assert!(result.len() <= RESULT_BYTES_MAX, "an update's result is small");
-        Executed { received, keep_under: kept, changes }
+        self.state.store.write(group, &mut draft, dead);
+        Executed { ordered, draft }
+    }
+
+    /// What [`kasha_types::planted::Bug::RecordApart`] opens: a group for the result alone.
+    pub(super) fn open_again<'l>(&self, log: &'l mut Log, executed: &Executed<'_>) -> GroupWriter<'l> {
+        let bytes = self.record_bytes(&executed.ordered, executed.draft.result().len());
+        log.begin(self.epoch, bytes, Purpose::Own).expect("there was room a moment ago")
     }
 
     /// What the update replaced is dead now that its group is in the log.

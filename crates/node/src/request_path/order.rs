@@ -12,6 +12,7 @@ use kasha_types::probe::{Probe, hit};
 use kasha_wire::{Body, Refusal};
 
 use super::admit::Fresh;
+use super::execute::Drafted;
 use super::{Origin, Path, Received, Stop, Wish};
 use crate::operation_keys::{self, OperationKey};
 
@@ -43,8 +44,8 @@ pub(super) enum Overlap {
 }
 
 impl<'a> Ordered<'a> {
-    pub(super) fn into_parts(self) -> (Received<'a>, Action<'a>) {
-        (self.received, self.action)
+    pub(super) fn received(&self) -> &Received<'a> {
+        &self.received
     }
 
     pub(super) fn body(&self) -> &Body<'a> {
@@ -53,6 +54,14 @@ impl<'a> Ordered<'a> {
 
     pub(super) fn action(&self) -> Action<'a> {
         self.action
+    }
+
+    /// The operation key under which its result is kept.
+    pub(super) fn keep_under(&self) -> Option<OperationKey<'a>> {
+        match self.action {
+            Action::Execute { keep_under } => keep_under,
+            Action::Repeat(_) | Action::Mismatch | Action::Cancel => None,
+        }
     }
 
     /// What its group is for.
@@ -124,24 +133,20 @@ impl Path<'_> {
     }
 
     /// Does it touch anything that is not synced (C1)? Judged now, when it runs (R8.7).
-    pub(super) fn overlap(&self, log: &Log, ordered: &Ordered<'_>) -> Overlap {
+    pub(super) fn overlap(&self, drafted: &Drafted<'_>) -> Overlap {
         // Nobody waits for what a new primary replays.
         let Some(serving) = &self.serving else { return Overlap::Unsynced };
         let synced = self.shipping.synced();
-        let mut unsynced = serving.everything_until > synced && !planted::is_on(Bug::EverythingUngated) // R5.1
-            || match ordered.action {
+        let unsynced = serving.everything_until > synced && !planted::is_on(Bug::EverythingUngated) // R5.1
+            || match drafted.ordered().action {
                 Action::Execute { keep_under: None } | Action::Cancel => false,
                 Action::Execute { keep_under: Some(_) } => {
                     serving.keys_dropped_until > synced && !planted::is_on(Bug::DroppedKeyUngated) // R5.2
                 }
                 // They read what the log says of the key, which may be unsynced (R4.9).
                 Action::Repeat(_) | Action::Mismatch => !planted::is_on(Bug::OperationKeyOverlapIgnored),
-            };
-        let body = &ordered.received.body;
-        body.update.for_each_key(|key| {
-            unsynced =
-                unsynced || self.state.store.newest(log, body.head.table, key).is_some_and(|newest| newest.0 >= synced);
-        });
+            }
+            || drafted.draft().newest().is_some_and(|newest| newest.0 >= synced);
         if unsynced { Overlap::Unsynced } else { Overlap::None }
     }
 }

@@ -11,14 +11,12 @@ use kasha_exactly_once::{CompletionRecord, CompletionRecordRef, OperationKeyReco
 use kasha_log::{EntryKind, EntryOffset, GroupWriter, Log, entry_bytes};
 use kasha_types::planted::{self, Bug};
 use kasha_types::{LogSlice, RpcId};
-use kasha_wire::Body;
 
 use super::execute::Executed;
-use super::order::Overlap;
+use super::order::{Ordered, Overlap};
 use super::{Origin, Path, Received};
 use crate::ExactlyOnce;
 use crate::core::Scratch;
-use crate::operation_keys::OperationKey;
 
 /// A result that is in the log.
 pub(super) struct Recorded {
@@ -59,22 +57,24 @@ enum Acknowledgement {
 
 impl Path<'_> {
     /// Bytes of the entries that `record` adds, with a result of so many bytes.
-    pub(super) fn record_bytes(&self, body: &Body<'_>, keep_under: Option<&OperationKey<'_>>, result: usize) -> usize {
-        let kept = keep_under.map_or(0, |key| entry_bytes(key.record(body, &[]).encoded_len() + result));
+    pub(super) fn record_bytes(&self, ordered: &Ordered<'_>, result: usize) -> usize {
+        let kept = ordered.keep_under();
+        let kept = kept.map_or(0, |key| entry_bytes(key.record(ordered.body(), &[]).encoded_len() + result));
         kept + entry_bytes(CompletionRecord::encoded_len_of(self.core.scratch.slots.len(), result))
     }
 
     /// Completes an update: from here on it has run (E1).
     pub(super) fn record(&mut self, mut group: GroupWriter<'_>, executed: Executed<'_>, overlap: Overlap) -> Recorded {
         if self.core.options.exactly_once == ExactlyOnce::Off {
-            return self.commit_unrecorded(group, &executed.received, overlap);
+            return self.commit_unrecorded(group, executed, overlap);
         }
-        let Executed { received, keep_under, .. } = executed;
-        let (mut request, acknowledgement) = (received.request, self.acknowledgement(&received));
+        let Executed { ordered, draft } = executed;
+        let (received, keep_under, result) = (ordered.received(), ordered.keep_under(), draft.result());
+        let (mut request, acknowledgement) = (received.request, self.acknowledgement(received));
         if acknowledgement == Acknowledgement::OfTheLog {
             request.acknowledgement = self.state.tracker.acknowledgement_of(request.rpc.client);
         }
-        let Scratch { result, dead, slots, hashes } = &mut self.core.scratch;
+        let Scratch { dead, slots, hashes, .. } = &mut self.core.scratch;
         let kept = keep_under.map(|key| {
             let record = key.record(&received.body, result);
             let (at, payload) = group.entry(EntryKind::OperationKey, record.encoded_len());
@@ -108,17 +108,20 @@ impl Path<'_> {
             received.body.footprint(hashes);
             serving.executed(end, request.rpc, hashes);
         }
+        self.core.scratch.draft = draft.into_spare();
         Recorded { rpc: request.rpc, result: Some(result), end, overlap }
     }
 
     /// What [`ExactlyOnce::Off`] does: the changes alone. One that changes nothing leaves nothing behind.
-    fn commit_unrecorded(&mut self, group: GroupWriter<'_>, received: &Received<'_>, overlap: Overlap) -> Recorded {
+    fn commit_unrecorded(&mut self, group: GroupWriter<'_>, executed: Executed<'_>, overlap: Overlap) -> Recorded {
+        let received = executed.ordered.received();
         let end = if group.is_empty() { group.log().end().offset } else { group.commit().end.offset };
         let rpc = received.request.rpc;
         if let Some(serving) = &mut self.serving {
             received.body.footprint(&mut self.core.scratch.hashes);
             serving.executed(end, rpc, &self.core.scratch.hashes);
         }
+        self.core.scratch.draft = executed.draft.into_spare();
         Recorded { rpc, result: None, end, overlap }
     }
 

@@ -2,7 +2,7 @@
 #![allow(dead_code, unreachable_pub, clippy::drop_non_drop)]
 
 use kasha_log::{Cursor, EntryKind, EntryOffset, Log, LogConfig, Purpose, Screen, entry_bytes};
-use kasha_store::{Executed, ReadResult, Store};
+use kasha_store::{ReadResult, SpareDraft, Store};
 use kasha_types::{Epoch, SegmentId, ShardId, TableId};
 use kasha_wire::operation::ItemsBuffer;
 use kasha_wire::outcome::Shape;
@@ -94,26 +94,22 @@ impl Replica {
         self.replayed.offset = self.log.end().offset;
     }
 
-    /// Executes an update with its completion record; gives the result, and whether its group was discarded.
-    pub fn execute_raw(&mut self, table: TableId, update: &Update<'_>) -> (Vec<u8>, Executed) {
-        let (mut result, mut dead) = (vec![0xee; 5], vec![EntryOffset(u64::MAX)]);
-        let needed = self.store.bytes_needed(&self.log, table, update) + entry_bytes(64 + 16 * 1024);
-        let objects = self.store.stats().objects;
+    /// Executes an update with its completion record; gives the result, and whether anything changed.
+    pub fn execute_raw(&mut self, table: TableId, update: &Update<'_>) -> (Vec<u8>, bool) {
+        let mut dead = Vec::new();
+        let mut draft = self.store.draft(&self.log, table, update, SpareDraft::default());
+        let (result, changes) = (draft.result().to_vec(), !draft.is_empty());
+        let needed = draft.bytes() + entry_bytes(result.len());
         let mut group = self.log.begin(EPOCH, needed, Purpose::Normal).expect("memory");
-        let executed = self.store.execute(&mut group, table, update, &mut result, &mut dead);
-        if executed == Executed::Discard {
-            drop(group);
-            assert!(dead.is_empty());
-            assert_eq!(self.store.stats().objects, objects, "the index is as it was");
-            group = self.log.begin(EPOCH, needed, Purpose::Freeing).expect("there was room");
-        }
+        self.store.write(&mut group, &mut draft, &mut dead);
+        assert_eq!(group.room(), entry_bytes(result.len()), "a draft knows its size");
         let (at, payload) = group.entry(EntryKind::Completion, result.len());
         payload.copy_from_slice(&result);
         group.commit();
         dead.extend(self.completion.replace(at));
         dead.into_iter().for_each(|at| self.log.kill(at));
         self.replayed.offset = self.log.end().offset;
-        (result, executed)
+        (result, changes)
     }
 
     pub fn execute(&mut self, table: TableId, update: &Update<'_>) -> Outcome {

@@ -1,0 +1,302 @@
+//! Drafts: what an operation will change and answer, before anything is written.
+//!
+//! An operation reads the store through its draft, which shows it what the operation itself has changed so far, and adds changes
+//! to the draft. The draft knows its size, so one entry group is opened that surely has room, and [`crate::Store::write`] cannot
+//! fail. A draft that is dropped leaves no trace.
+
+use hashbrown::HashTable;
+use kasha_log::{EntryOffset, Log, entry_bytes};
+use kasha_types::{KeyHash, SegmentId, TableId, key_hash};
+use kasha_wire::OutcomeCode;
+
+use crate::Store;
+use crate::entry::{Found, HEAD_BYTES};
+use crate::number::Number;
+
+/// What one operation will change and answer.
+#[derive(Debug, Default)]
+pub struct Draft<'a> {
+    pub(crate) changes: Vec<Change<'a>>,
+    pub(crate) result: Vec<u8>,
+    /// The last change of each key, among so many first changes: an operation on one key never needs it.
+    last_of_key: HashTable<usize>,
+    indexed: usize,
+    /// Of the changes' entries.
+    bytes: usize,
+    newest: Option<EntryOffset>,
+}
+
+/// The memory of a draft that is done with, for the next one.
+#[derive(Debug, Default)]
+pub struct SpareDraft {
+    changes: Vec<Change<'static>>,
+    last_of_key: HashTable<usize>,
+    result: Vec<u8>,
+}
+
+/// A key's next entry.
+#[derive(Debug)]
+pub(crate) struct Change<'a> {
+    pub table: TableId,
+    pub key: &'a [u8],
+    pub hash: KeyHash,
+    pub prior: Prior,
+    pub version: u64,
+    pub next: Next<'a>,
+    /// Where the entry is, once it is written.
+    pub at: EntryOffset,
+    /// First segment that may hold an older entry of the key, once this one is written.
+    pub oldest: SegmentId,
+}
+
+impl Change<'_> {
+    fn is_of(&self, hash: KeyHash, table: TableId, key: &[u8]) -> bool {
+        self.hash == hash && self.table == table && self.key == key
+    }
+}
+
+/// What a change leaves.
+#[derive(Debug)]
+pub(crate) enum Next<'a> {
+    Value(Value<'a>),
+    Nothing,
+}
+
+/// A value that is not written yet.
+#[derive(Debug)]
+pub(crate) enum Value<'a> {
+    Bytes(&'a [u8]),
+    Number(Number),
+    /// A value in the log, and what is added to it.
+    Appended {
+        offset: u64,
+        len: u32,
+        added: &'a [u8],
+    },
+}
+
+impl Value<'_> {
+    pub fn len(&self) -> usize {
+        match self {
+            Self::Bytes(bytes) => bytes.len(),
+            Self::Number(number) => number.as_bytes().len(),
+            Self::Appended { len, added, .. } => *len as usize + added.len(),
+        }
+    }
+}
+
+/// A key's newest entry before a change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Prior {
+    None,
+    Logged {
+        at: EntryOffset,
+        is_object: bool,
+        oldest: SegmentId,
+    },
+    /// The change with this number in the same draft.
+    Drafted {
+        change: usize,
+        is_object: bool,
+    },
+}
+
+impl Prior {
+    pub fn is_object(self) -> bool {
+        match self {
+            Self::None => false,
+            Self::Logged { is_object, .. } | Self::Drafted { is_object, .. } => is_object,
+        }
+    }
+}
+
+/// What an operation sees of a key.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Seen<'l> {
+    hash: KeyHash,
+    prior: Prior,
+    /// The key's versions go on above it.
+    last: u64,
+    value: Option<Current<'l>>,
+}
+
+/// Where the value is that an operation sees.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Current<'l> {
+    Logged {
+        offset: u64,
+        bytes: &'l [u8],
+    },
+    /// In the change with this number.
+    Drafted(usize),
+}
+
+impl SpareDraft {
+    /// What the last draft answered.
+    #[must_use]
+    pub fn result(&self) -> &[u8] {
+        &self.result
+    }
+}
+
+impl<'l> Seen<'l> {
+    /// The version of the value; 0: there is none.
+    pub fn version(&self) -> u64 {
+        if self.value.is_some() { self.last } else { 0 }
+    }
+
+    pub fn value(&self) -> Option<Current<'l>> {
+        self.value
+    }
+
+    /// With versions that go on above this one, too.
+    pub fn above(self, version: u64) -> Self {
+        Self { last: self.last.max(version), ..self }
+    }
+}
+
+impl<'a> Draft<'a> {
+    pub(crate) fn new(spare: SpareDraft) -> Self {
+        let SpareDraft { changes, mut last_of_key, mut result } = spare;
+        result.clear();
+        last_of_key.clear();
+        Self { changes: emptied(changes), result, last_of_key, indexed: 0, bytes: 0, newest: None }
+    }
+
+    /// One that changes nothing and answers this.
+    #[must_use]
+    pub fn answering(result: &[u8], spare: SpareDraft) -> Self {
+        let mut draft = Self::new(spare);
+        draft.result.extend_from_slice(result);
+        draft
+    }
+
+    /// What the operation answers.
+    #[must_use]
+    pub fn result(&self) -> &[u8] {
+        &self.result
+    }
+
+    /// Bytes of the entries that [`Store::write`] adds.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Whether it changes nothing.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.changes.is_empty()
+    }
+
+    /// The newest entry on which the result depends ([`Store::newest`]). `None`: it depends on none.
+    #[must_use]
+    pub fn newest(&self) -> Option<EntryOffset> {
+        self.newest
+    }
+
+    /// Its memory, and the result in it.
+    #[must_use]
+    pub fn into_spare(self) -> SpareDraft {
+        SpareDraft { changes: emptied(self.changes), last_of_key: self.last_of_key, result: self.result }
+    }
+
+    pub(crate) fn see<'l>(&mut self, store: &Store, log: &'l Log, table: TableId, key: &[u8]) -> Seen<'l> {
+        let hash = key_hash(table, key);
+        if let Some(number) = self.last_change(hash, table, key) {
+            let change = &self.changes[number];
+            let is_object = matches!(change.next, Next::Value(_));
+            let prior = Prior::Drafted { change: number, is_object };
+            let last = if is_object { change.version } else { change.version.max(store.version_floor()) };
+            return Seen { hash, prior, last, value: is_object.then_some(Current::Drafted(number)) };
+        }
+        let found = store.find_hashed(log, hash, table, key);
+        self.newest = self.newest.max(store.newest_of(found.as_ref()));
+        // R4.8: whether this replica still has a key's tombstone, or another one let it go, must not show.
+        let floor = store.version_floor();
+        match found {
+            None => Seen { hash, prior: Prior::None, last: floor, value: None },
+            Some(Found::Tombstone(at, tombstone)) => {
+                let prior = Prior::Logged { at, is_object: false, oldest: tombstone.oldest };
+                Seen { hash, prior, last: tombstone.version.max(floor), value: None }
+            }
+            Some(Found::Object(at, object)) => {
+                let prior = Prior::Logged { at, is_object: true, oldest: object.oldest };
+                let offset = at.payload() + object.value_offset() as u64;
+                let value = Some(Current::Logged { offset, bytes: object.value });
+                Seen { hash, prior, last: object.version, value }
+            }
+        }
+    }
+
+    /// The last change of a key.
+    fn last_change(&mut self, hash: KeyHash, table: TableId, key: &[u8]) -> Option<usize> {
+        let Self { changes, last_of_key, indexed, .. } = self;
+        for (number, change) in changes.iter().enumerate().skip(*indexed) {
+            match last_of_key
+                .find_mut(change.hash.0, |&known| changes[known].is_of(change.hash, change.table, change.key))
+            {
+                Some(known) => *known = number,
+                None => {
+                    last_of_key.insert_unique(change.hash.0, number, |&known| changes[known].hash.0);
+                }
+            }
+        }
+        *indexed = changes.len();
+        last_of_key.find(hash.0, |&known| changes[known].is_of(hash, table, key)).copied()
+    }
+
+    /// The value's number; `None`: the value is none.
+    pub(crate) fn number(&self, current: Current<'_>) -> Option<i64> {
+        let bytes = match current {
+            Current::Logged { bytes, .. } => bytes,
+            Current::Drafted(change) => match &self.changes[change].next {
+                Next::Value(Value::Bytes(bytes)) => bytes,
+                Next::Value(Value::Number(number)) => number.as_bytes(),
+                Next::Value(Value::Appended { .. }) | Next::Nothing => {
+                    unreachable!("an operation that appends does nothing else")
+                }
+            },
+        };
+        Number::parse(bytes)
+    }
+
+    /// Gives a key its next value. Returns the value's version.
+    pub(crate) fn put(&mut self, table: TableId, key: &'a [u8], seen: &Seen<'_>, value: Value<'a>) -> u64 {
+        self.bytes += entry_bytes(HEAD_BYTES + key.len() + value.len());
+        self.change(table, key, seen, Next::Value(value))
+    }
+
+    /// Deletes a key that has a value.
+    pub(crate) fn remove(&mut self, table: TableId, key: &'a [u8], seen: &Seen<'_>) {
+        assert!(seen.value.is_some(), "there is something to delete");
+        self.bytes += entry_bytes(HEAD_BYTES + key.len());
+        self.change(table, key, seen, Next::Nothing);
+    }
+
+    fn change(&mut self, table: TableId, key: &'a [u8], seen: &Seen<'_>, next: Next<'a>) -> u64 {
+        let (version, unwritten) = (seen.last + 1, EntryOffset(u64::MAX));
+        let Seen { hash, prior, .. } = *seen;
+        let (at, oldest) = (unwritten, SegmentId(u32::MAX));
+        self.changes.push(Change { table, key, hash, prior, version, next, at, oldest });
+        version
+    }
+
+    /// The operation changes nothing after all.
+    pub(crate) fn clear(&mut self) {
+        self.changes.clear();
+        self.last_of_key.clear();
+        (self.indexed, self.bytes) = (0, 0);
+    }
+
+    pub(crate) fn answer(&mut self, code: OutcomeCode) {
+        self.result.clear();
+        self.result.push(code as u8);
+    }
+}
+
+/// The memory of these changes, for changes of another request: the standard library collects in place.
+fn emptied<'b>(mut changes: Vec<Change<'_>>) -> Vec<Change<'b>> {
+    changes.clear();
+    changes.into_iter().map(|_| unreachable!("it is empty")).collect()
+}
