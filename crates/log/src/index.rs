@@ -21,6 +21,10 @@ pub struct Index {
     layout: u64,
 }
 
+/// A place in an [`Index`]: a hint, for the table is laid out anew at times.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct IndexBucket(usize);
+
 /// How far a walk through an [`Index`] has come.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct IndexCursor {
@@ -38,6 +42,23 @@ impl Index {
     /// The entry of this hash that `is_it` recognises.
     pub fn find(&self, hash: KeyHash, mut is_it: impl FnMut(EntryOffset) -> bool) -> Option<EntryOffset> {
         self.table.find(hash.0, |slot| slot.hash == hash && is_it(slot.at)).map(|slot| slot.at)
+    }
+
+    /// Where the entry of this hash is that `is_it` recognises, for [`Index::replace_in`].
+    pub fn find_bucket(&self, hash: KeyHash, mut is_it: impl FnMut(EntryOffset) -> bool) -> Option<IndexBucket> {
+        self.table.find_bucket_index(hash.0, |slot| slot.hash == hash && is_it(slot.at)).map(IndexBucket)
+    }
+
+    /// Makes the entry at `old` the one at `new`, if it still is in this bucket. Says whether it is.
+    #[must_use]
+    pub fn replace_in(&mut self, bucket: IndexBucket, hash: KeyHash, old: EntryOffset, new: EntryOffset) -> bool {
+        match self.table.get_bucket_mut(bucket.0) {
+            Some(slot) if slot.hash == hash && slot.at == old => {
+                slot.at = new;
+                true
+            }
+            Some(_) | None => false,
+        }
     }
 
     /// Adds an entry of a key that is not in the index.

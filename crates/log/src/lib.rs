@@ -32,7 +32,7 @@ mod verify;
 pub use append::{Appended, Full, GroupWriter, MemoryLeft, Part, Purpose};
 pub use format::{ENTRY_HEADER_BYTES, EntryKind, EntryOffset, FORMAT_VERSION, GROUP_HEADER_BYTES, entry_bytes};
 pub use history::common_prefix;
-pub use index::{Index, IndexCursor};
+pub use index::{Index, IndexBucket, IndexCursor};
 pub use limits::{BACKUP_SLACK_PART, EPOCH_HISTORY_MAX, SEGMENT_BYTES_MAX, SEGMENT_BYTES_MIN};
 pub use load::{Damage, DamageKind, LoadReport};
 pub use log::{Log, LogConfig, LogStats};

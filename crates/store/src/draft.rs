@@ -5,7 +5,7 @@
 //! fail. A draft that is dropped leaves no trace.
 
 use hashbrown::HashTable;
-use kasha_log::{EntryOffset, Log, entry_bytes};
+use kasha_log::{EntryOffset, IndexBucket, Log, entry_bytes};
 use kasha_types::{KeyHash, SegmentId, TableId, key_hash};
 use kasha_wire::OutcomeCode;
 
@@ -24,6 +24,7 @@ pub struct Draft<'a> {
     /// Of the changes' entries.
     bytes: usize,
     newest: Option<EntryOffset>,
+    hashes: Vec<KeyHash>,
 }
 
 /// The memory of a draft that is done with, for the next one.
@@ -31,6 +32,7 @@ pub struct Draft<'a> {
 pub struct SpareDraft {
     changes: Vec<Change<'static>>,
     last_of_key: HashTable<usize>,
+    hashes: Vec<KeyHash>,
     result: Vec<u8>,
 }
 
@@ -91,6 +93,8 @@ pub(crate) enum Prior {
     None,
     Logged {
         at: EntryOffset,
+        /// Where the index leads there.
+        bucket: IndexBucket,
         is_object: bool,
         oldest: SegmentId,
     },
@@ -157,10 +161,11 @@ impl<'l> Seen<'l> {
 
 impl<'a> Draft<'a> {
     pub(crate) fn new(spare: SpareDraft) -> Self {
-        let SpareDraft { changes, mut last_of_key, mut result } = spare;
+        let SpareDraft { changes, mut last_of_key, mut hashes, mut result } = spare;
         result.clear();
         last_of_key.clear();
-        Self { changes: emptied(changes), result, last_of_key, indexed: 0, bytes: 0, newest: None }
+        hashes.clear();
+        Self { changes: emptied(changes), result, last_of_key, indexed: 0, bytes: 0, newest: None, hashes }
     }
 
     /// One that changes nothing and answers this.
@@ -195,15 +200,26 @@ impl<'a> Draft<'a> {
         self.newest
     }
 
+    /// The hashes of all keys that the operation saw, in order: its footprint. May hold duplicates.
+    #[must_use]
+    pub fn footprint(&self) -> &[KeyHash] {
+        &self.hashes
+    }
+
     /// Its memory, and the result in it.
     #[must_use]
     pub fn into_spare(self) -> SpareDraft {
-        SpareDraft { changes: emptied(self.changes), last_of_key: self.last_of_key, result: self.result }
+        let Self { changes, last_of_key, hashes, result, .. } = self;
+        SpareDraft { changes: emptied(changes), last_of_key, hashes, result }
     }
 
     pub(crate) fn see<'l>(&mut self, store: &Store, log: &'l Log, table: TableId, key: &[u8]) -> Seen<'l> {
         let hash = key_hash(table, key);
-        if let Some(number) = self.last_change(hash, table, key) {
+        self.hashes.push(hash);
+        // Most operations have one key.
+        if !self.changes.is_empty()
+            && let Some(number) = self.last_change(hash, table, key)
+        {
             let change = &self.changes[number];
             let is_object = matches!(change.next, Next::Value(_));
             let prior = Prior::Drafted { change: number, is_object };
@@ -211,17 +227,17 @@ impl<'a> Draft<'a> {
             return Seen { hash, prior, last, value: is_object.then_some(Current::Drafted(number)) };
         }
         let found = store.find_hashed(log, hash, table, key);
-        self.newest = self.newest.max(store.newest_of(found.as_ref()));
+        self.newest = self.newest.max(store.newest_of(found.as_ref().map(|(found, _)| found)));
         // R4.8: whether this replica still has a key's tombstone, or another one let it go, must not show.
         let floor = store.version_floor();
         match found {
             None => Seen { hash, prior: Prior::None, last: floor, value: None },
-            Some(Found::Tombstone(at, tombstone)) => {
-                let prior = Prior::Logged { at, is_object: false, oldest: tombstone.oldest };
+            Some((Found::Tombstone(at, tombstone), bucket)) => {
+                let prior = Prior::Logged { at, bucket, is_object: false, oldest: tombstone.oldest };
                 Seen { hash, prior, last: tombstone.version.max(floor), value: None }
             }
-            Some(Found::Object(at, object)) => {
-                let prior = Prior::Logged { at, is_object: true, oldest: object.oldest };
+            Some((Found::Object(at, object), bucket)) => {
+                let prior = Prior::Logged { at, bucket, is_object: true, oldest: object.oldest };
                 let offset = at.payload() + object.value_offset() as u64;
                 let value = Some(Current::Logged { offset, bytes: object.value });
                 Seen { hash, prior, last: object.version, value }

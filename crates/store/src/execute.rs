@@ -72,7 +72,10 @@ impl Store {
                     at
                 }
             };
-            self.point(change.hash, old, change.at);
+            match change.prior {
+                Prior::Logged { at, bucket, .. } => self.point_from(bucket, change.hash, at, change.at),
+                Prior::None | Prior::Drafted { .. } => self.point(change.hash, old, change.at),
+            }
             let (was_object, is_object) = (change.prior.is_object(), matches!(change.next, Next::Value(_)));
             self.count(change.table, i64::from(is_object) - i64::from(was_object));
             // An old tombstone stays live until the segments that it names are gone.

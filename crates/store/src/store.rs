@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use kasha_log::{Entry, EntryKind, EntryOffset, Index, IndexCursor, Log};
+use kasha_log::{Entry, EntryKind, EntryOffset, Index, IndexBucket, IndexCursor, Log};
 use kasha_types::planted::{self, Bug};
 use kasha_types::{KeyHash, SegmentId, TableId, key_hash};
 
@@ -68,11 +68,17 @@ impl Store {
     }
 
     pub(crate) fn find<'l>(&self, log: &'l Log, table: TableId, key: &[u8]) -> Option<Found<'l>> {
-        self.find_hashed(log, key_hash(table, key), table, key)
+        self.find_hashed(log, key_hash(table, key), table, key).map(|(found, _)| found)
     }
 
-    /// The same for a key whose hash is known.
-    pub(crate) fn find_hashed<'l>(&self, log: &'l Log, hash: KeyHash, table: TableId, key: &[u8]) -> Option<Found<'l>> {
+    /// The same for a key whose hash is known, and where the index leads there.
+    pub(crate) fn find_hashed<'l>(
+        &self,
+        log: &'l Log,
+        hash: KeyHash,
+        table: TableId,
+        key: &[u8],
+    ) -> Option<(Found<'l>, IndexBucket)> {
         let mut found = None;
         let is_it = |at| {
             let entry = decode(log.entry(at), at);
@@ -80,8 +86,8 @@ impl Store {
             found = is_it.then_some(entry);
             is_it
         };
-        self.index.find(hash, is_it)?;
-        found
+        let bucket = self.index.find_bucket(hash, is_it)?;
+        found.map(|found| (found, bucket))
     }
 
     /// The newest entry on which a key's next result depends: of its value; without a value, of its tombstone or of the
@@ -114,6 +120,13 @@ impl Store {
                 assert_eq!(self.index.replace(hash, new, |at| at == old), Some(old), "the index led to {old:?}")
             }
             None => self.index.insert(hash, new),
+        }
+    }
+
+    /// The same for an entry that the index led to from this bucket, unless it has been laid out anew since.
+    pub(crate) fn point_from(&mut self, bucket: IndexBucket, hash: KeyHash, old: EntryOffset, new: EntryOffset) {
+        if !self.index.replace_in(bucket, hash, old, new) {
+            self.point(hash, Some(old), new);
         }
     }
 

@@ -9,11 +9,12 @@
 
 use kasha_exactly_once::{CompletionRecord, CompletionRecordRef, OperationKeyRecord, Place};
 use kasha_log::{EntryKind, EntryOffset, GroupWriter, Log, entry_bytes};
+use kasha_store::Draft;
 use kasha_types::planted::{self, Bug};
-use kasha_types::{LogSlice, RpcId};
+use kasha_types::{KeyHash, LogSlice, RpcId};
 
 use super::execute::Executed;
-use super::order::{Ordered, Overlap};
+use super::order::{Action, Ordered, Overlap};
 use super::{Origin, Path, Received};
 use crate::ExactlyOnce;
 use crate::core::Scratch;
@@ -105,7 +106,7 @@ impl Path<'_> {
             self.state.operation_keys.insert(key.hash, key.fingerprint, expires_at, place, |_| false);
         }
         if let Some(serving) = &mut self.serving {
-            received.body.footprint(hashes);
+            footprint(&ordered, &draft, hashes);
             serving.executed(end, request.rpc, hashes);
         }
         self.core.scratch.draft = draft.into_spare();
@@ -114,14 +115,14 @@ impl Path<'_> {
 
     /// What [`ExactlyOnce::Off`] does: the changes alone. One that changes nothing leaves nothing behind.
     fn commit_unrecorded(&mut self, group: GroupWriter<'_>, executed: Executed<'_>, overlap: Overlap) -> Recorded {
-        let received = executed.ordered.received();
+        let Executed { ordered, draft } = executed;
         let end = if group.is_empty() { group.log().end().offset } else { group.commit().end.offset };
-        let rpc = received.request.rpc;
+        let rpc = ordered.received().request.rpc;
         if let Some(serving) = &mut self.serving {
-            received.body.footprint(&mut self.core.scratch.hashes);
+            footprint(&ordered, &draft, &mut self.core.scratch.hashes);
             serving.executed(end, rpc, &self.core.scratch.hashes);
         }
-        self.core.scratch.draft = executed.draft.into_spare();
+        self.core.scratch.draft = draft.into_spare();
         Recorded { rpc, result: None, end, overlap }
     }
 
@@ -156,5 +157,17 @@ impl Path<'_> {
         let result = LogSlice { shard: self.shard, offset, len: len as u32 };
         let end = if planted::is_on(Bug::DuplicateUngated) { 0 } else { place.0 + 1 };
         Recorded { rpc, result: Some(result), end, overlap: Overlap::Unsynced }
+    }
+}
+
+/// The hashes under which witnesses hold it ([`kasha_wire::Body::footprint`]).
+fn footprint(ordered: &Ordered<'_>, draft: &Draft<'_>, hashes: &mut Vec<KeyHash>) {
+    match ordered.action() {
+        Action::Execute { .. } => {
+            hashes.clear();
+            hashes.extend_from_slice(draft.footprint());
+            hashes.extend(ordered.body().operation_key_hash());
+        }
+        Action::Repeat(_) | Action::Mismatch | Action::Cancel => ordered.body().footprint(hashes),
     }
 }
