@@ -133,7 +133,6 @@ probes! {
     ReadConfirmed = "primary: read waits for a round",
     /// R2.1: an update of another term is asked to be synced.
     SyncOfAnotherTerm = "primary: sync of another term",
-    /// An operation whose changes are void is recorded all the same (R4.2).
     /// A witness instance that was never used goes at a start.
     WitnessUnused = "witness: unused instance removed",
     /// A repeated record is accepted again.
