@@ -172,11 +172,13 @@ pub(crate) struct Clients {
     pub(crate) fast_path: bool,
     /// How long one operation may take.
     pub(crate) deadline: Duration,
+    /// Whether each has a second client id ready (R4.10), as sessions have that are used for several shards.
+    pub(crate) keeps_spare: bool,
 }
 
 impl Clients {
     pub(crate) fn new(count: usize, fast_path: bool) -> Self {
-        Self { count, fast_path, deadline: limits::OPERATION }
+        Self { count, fast_path, deadline: limits::OPERATION, keeps_spare: false }
     }
 }
 
@@ -210,6 +212,7 @@ impl Arm {
         let mut connect = Connect::new(name, seeds);
         connect.link_delay = link_delay;
         (connect.session.fast_path, connect.session.deadline) = (clients.fast_path, clients.deadline);
+        connect.session.keeps_spare = clients.keeps_spare;
         Ok(Self {
             name: name.to_owned(),
             event_loop: open_crowd(connect, clients.count)?,
@@ -326,8 +329,7 @@ fn open_crowd(connect: Connect, count: usize) -> anyhow::Result<EventLoop<Crowd>
     let options = LoopOptions { name, link_delay, faults, spin, ..LoopOptions::default() };
     let make = |now, out: &mut kasha_machine::Effects| {
         let sessions = (0..count).map(|_| {
-            let session =
-                kasha_client::session::SessionOptions { seed: random_u64(), keeps_spare: false, ..session.clone() };
+            let session = kasha_client::session::SessionOptions { seed: random_u64(), ..session.clone() };
             Session::new(session, now, out)
         });
         Crowd::new(sessions.collect())

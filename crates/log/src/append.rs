@@ -6,7 +6,6 @@ use crate::format::{
     ENTRY_HEADER_BYTES, EntryKind, EntryOffset, GROUP_HEADER_BYTES, GroupHeader, entry_bytes, frame_entry,
 };
 use crate::history::Digest;
-use crate::verify::{Entry, read_entry};
 use crate::{Log, limits};
 
 /// What an append is for.
@@ -268,19 +267,6 @@ impl GroupWriter<'_> {
     #[must_use]
     pub fn log(&self) -> &Log {
         self.log
-    }
-
-    /// An entry of the log or of this group.
-    ///
-    /// # Panics
-    /// As [`Log::entry`].
-    #[must_use]
-    pub fn read(&self, at: EntryOffset) -> Entry<'_> {
-        if at.0 < self.start_offset() {
-            return self.log.entry(at);
-        }
-        let head = self.log.head.as_ref().expect("a head is open");
-        read_entry(&head.bytes[head.within(at.0)..self.at as usize])
     }
 
     /// Whether it has no entry yet.

@@ -39,13 +39,8 @@ impl Index {
         Self::default()
     }
 
-    /// The entry of this hash that `is_it` recognises.
-    pub fn find(&self, hash: KeyHash, mut is_it: impl FnMut(EntryOffset) -> bool) -> Option<EntryOffset> {
-        self.table.find(hash.0, |slot| slot.hash == hash && is_it(slot.at)).map(|slot| slot.at)
-    }
-
-    /// Where the entry of this hash is that `is_it` recognises, for [`Index::replace_in`].
-    pub fn find_bucket(&self, hash: KeyHash, mut is_it: impl FnMut(EntryOffset) -> bool) -> Option<IndexBucket> {
+    /// Where the entry of this hash is that `is_it` recognises.
+    pub fn find(&self, hash: KeyHash, mut is_it: impl FnMut(EntryOffset) -> bool) -> Option<IndexBucket> {
         self.table.find_bucket_index(hash.0, |slot| slot.hash == hash && is_it(slot.at)).map(IndexBucket)
     }
 
@@ -151,18 +146,49 @@ mod tests {
 
     proptest! {
         #[test]
-        fn behaves_as_a_map(steps in prop::collection::vec((0..10_u64, 0..4_u8), 0..400)) {
+        fn behaves_as_a_map(steps in prop::collection::vec((0..10_u64, 0..5_u8), 0..400)) {
             let mut index = Index::new();
             let mut model = BTreeMap::new();
+            // Where keys were found: hints, most of them old.
+            let mut buckets = BTreeMap::new();
             for (time, (key, step)) in steps.into_iter().enumerate() {
                 let (hash, at) = (KeyHash(key % 3), EntryOffset(time as u64 * 10 + key));
                 let is_it = |at| key_of(at) == key;
                 match step {
                     0 | 1 => prop_assert_eq!(index.replace(hash, at, is_it), model.insert(key, at)),
                     2 => prop_assert_eq!(index.remove(hash, is_it), model.remove(&key)),
-                    _ => prop_assert_eq!(index.find(hash, is_it), model.get(&key).copied()),
+                    3 => {
+                        let mut found = None;
+                        let bucket = index.find(hash, |at| {
+                            found = is_it(at).then_some(at);
+                            is_it(at)
+                        });
+                        prop_assert_eq!(found.filter(|_| bucket.is_some()), model.get(&key).copied());
+                        buckets.extend(bucket.map(|bucket| (key, (bucket, found.expect("it was recognised")))));
+                    }
+                    _ => {
+                        // Of any key that shares the hash or the bucket, and of an entry that is replaced already.
+                        let Some(&(bucket, old)) = buckets.get(&key) else { continue };
+                        if index.replace_in(bucket, hash, old, at) {
+                            prop_assert_eq!(model.insert(key, at), Some(old));
+                        }
+                    }
                 }
                 prop_assert_eq!(index.len(), model.len());
+            }
+        }
+
+        #[test]
+        fn a_bucket_leads_back_until_the_table_is_laid_out_anew(keys in 1..100_u64) {
+            let mut index = Index::new();
+            for key in 0..keys {
+                index.insert(KeyHash(key % 3), EntryOffset(key));
+            }
+            for key in 0..keys {
+                let (hash, old, new) = (KeyHash(key % 3), EntryOffset(key), EntryOffset(key + 1000));
+                let bucket = index.find(hash, |at| at == old).expect("it is there");
+                prop_assert!(index.replace_in(bucket, hash, old, new));
+                prop_assert!(!index.replace_in(bucket, hash, old, new), "it is there no more");
             }
         }
 

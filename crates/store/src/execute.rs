@@ -49,8 +49,10 @@ impl Store {
     ///
     /// `dead` gets the entries that they replace, to be killed once the group is committed.
     ///
+    /// The store must be what it was when the draft was made.
+    ///
     /// # Panics
-    /// If the store has changed since it was drafted.
+    /// If a key that had an entry then leads to another one now.
     pub fn write(&mut self, group: &mut GroupWriter<'_>, draft: &mut Draft<'_>, dead: &mut Vec<EntryOffset>) {
         let here = group.log().segment_of(group.log().end().offset);
         for number in 0..draft.changes.len() {

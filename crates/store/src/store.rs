@@ -86,7 +86,7 @@ impl Store {
             found = is_it.then_some(entry);
             is_it
         };
-        let bucket = self.index.find_bucket(hash, is_it)?;
+        let bucket = self.index.find(hash, is_it)?;
         found.map(|found| (found, bucket))
     }
 

@@ -1,4 +1,4 @@
-//! The store's rules one by one: versions across deletes, discarded groups, tombstones that go, dropped tables.
+//! The store's rules one by one: versions across deletes, drafts that fail late, tombstones that go, dropped tables.
 
 mod common;
 

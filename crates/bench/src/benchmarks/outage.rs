@@ -43,7 +43,7 @@ pub(super) fn run(options: &BenchOptions) -> anyhow::Result<Section> {
     run.say("starting");
     let spec = ClusterSpec { nodes: NODES, shards: NODES, ..run.spec("kasha", FAULTS) };
     let keys = usize::from(NODES * KEYS_OF_A_SHARD);
-    let clients = Clients { deadline: PATIENCE, ..Clients::new(1 + keys, true) };
+    let clients = Clients { deadline: PATIENCE, keeps_spare: true, ..Clients::new(1 + keys, true) };
     let mut arm = Arm::start("kasha", spec, clients)?;
     let (mut neighbour, mut pauses) = (Vec::new(), Vec::new());
     let rounds = run.rounds(|_| {

@@ -132,7 +132,8 @@ impl Path<'_> {
         }
     }
 
-    /// Does it touch anything that is not synced (C1)? Judged now, when it runs (R8.7).
+    /// Does it touch anything that is not synced (C1)? Judged now, when it runs (R8.7). A repeat, a mismatch and
+    /// a cancel read no key: they wait for a sync whatever is unsynced.
     pub(super) fn overlap(&self, drafted: &Drafted<'_>) -> Overlap {
         // Nobody waits for what a new primary replays.
         let Some(serving) = &self.serving else { return Overlap::Unsynced };

@@ -23,15 +23,17 @@ const WHOLE_ENTRY: u8 = 12;
 /// Where `replica.meta` keeps the mark.
 const MARK_AT: usize = 20;
 
+/// Of an entry: the segment, the group's end in it, and the entry's number in the group.
+type Position = (SegmentId, u64, usize);
+
 /// Watches logs and marks.
 #[derive(Debug, Default)]
 pub struct WholeLogs {
     configurations: Configurations,
     /// Where the groups of each segment end in its file, and whose they are.
     groups: BTreeMap<(ProcessId, ShardId, SegmentId), Vec<(u64, Epoch)>>,
-    /// The last term that logged in this replica that it took everything, and where: the segment, the group's end in it, and
-    /// the entry's number in the group.
-    took_all: BTreeMap<(ProcessId, ShardId), (Epoch, (SegmentId, u64, usize))>,
+    /// The last term that logged in this replica that it took everything, and where.
+    took_all: BTreeMap<(ProcessId, ShardId), (Epoch, Position)>,
     /// Only what was answered must be there after a loss of power, not all that was written.
     is_fsync: bool,
     /// Marks that what was lost has made false.

@@ -23,6 +23,8 @@ pub struct Replica {
     pub store: Store,
     completion: Option<EntryOffset>,
     replayed: Cursor,
+    /// Of the last draft: whatever it held must not show.
+    spare: SpareDraft,
 }
 
 impl Default for Replica {
@@ -33,7 +35,13 @@ impl Default for Replica {
 
 impl Replica {
     fn of(log: Log) -> Self {
-        Self { log, store: Store::new(), completion: None, replayed: Cursor { offset: 0 } }
+        Self {
+            log,
+            store: Store::new(),
+            completion: None,
+            replayed: Cursor { offset: 0 },
+            spare: SpareDraft::default(),
+        }
     }
 
     /// What a process finds that has only this replica's files.
@@ -97,11 +105,12 @@ impl Replica {
     /// Executes an update with its completion record; gives the result, and whether anything changed.
     pub fn execute_raw(&mut self, table: TableId, update: &Update<'_>) -> (Vec<u8>, bool) {
         let mut dead = Vec::new();
-        let mut draft = self.store.draft(&self.log, table, update, SpareDraft::default());
+        let mut draft = self.store.draft(&self.log, table, update, std::mem::take(&mut self.spare));
         let (result, changes) = (draft.result().to_vec(), !draft.is_empty());
         let needed = draft.bytes() + entry_bytes(result.len());
         let mut group = self.log.begin(EPOCH, needed, Purpose::Normal).expect("memory");
         self.store.write(&mut group, &mut draft, &mut dead);
+        self.spare = draft.into_spare();
         assert_eq!(group.room(), entry_bytes(result.len()), "a draft knows its size");
         let (at, payload) = group.entry(EntryKind::Completion, result.len());
         payload.copy_from_slice(&result);
