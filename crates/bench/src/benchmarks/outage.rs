@@ -8,7 +8,7 @@
 
 use std::time::Duration;
 
-use anyhow::{Context, bail};
+use anyhow::{Context, bail, ensure};
 use kasha_client::session::{CallId, CallOptions, Completion};
 use kasha_machine::Effects;
 use kasha_runtime::{Application, Clock, Control};
@@ -47,12 +47,13 @@ pub(super) fn run(options: &BenchOptions) -> anyhow::Result<Section> {
     let mut arm = Arm::start("kasha", spec, clients)?;
     let (mut neighbour, mut pauses) = (Vec::new(), Vec::new());
     let rounds = run.rounds(|_| {
-        neighbour.push(measure_neighbour(&mut arm)?);
+        neighbour.extend(measure_neighbour(&mut arm)?);
         arm.heal()?;
         pauses.push(measure_pauses(&mut arm)?);
         arm.heal()
     })?;
     drop(arm);
+    ensure!(!neighbour.is_empty(), "in no round did a shard share no node with another one");
     let about = format!(
         "{NODES} nodes, f = {FAULTS}, {NODES} shards, a lease of {NODE_LEASE:?}, values of {} bytes; a key pauses that is not \
          answered for {PAUSE:?}",
@@ -119,7 +120,8 @@ fn pauses_table(found: &[Pauses], keys: usize) -> Table {
     table
 }
 
-fn measure_neighbour(arm: &mut Arm) -> anyhow::Result<Neighbour> {
+/// `None`: no shard shares no node with another one, as shards lie after earlier rounds.
+fn measure_neighbour(arm: &mut Arm) -> anyhow::Result<Option<Neighbour>> {
     let shards = &arm.configuration.shards;
     let is_apart = |away: &ShardConfig, healthy: &ShardConfig| {
         nodes_of(healthy).all(|node| away.members.iter().all(|member| member.node != node))
@@ -128,7 +130,7 @@ fn measure_neighbour(arm: &mut Arm) -> anyhow::Result<Neighbour> {
     let mut pairs = shards.iter().filter(is_spared).flat_map(|away| {
         shards.iter().filter(move |healthy| is_apart(away, healthy)).map(move |healthy| (away, healthy.shard))
     });
-    let (away, healthy) = pairs.next().context("every two shards share a node")?;
+    let Some((away, healthy)) = pairs.next() else { return Ok(None) };
     let (lost, away) = (away.members.iter().map(|member| member.node).collect::<Vec<_>>(), away.shard);
     let healthy = Caller::new(SHARED, format!("{}healthy", arm.tag_of(healthy)?));
     let tag = arm.tag_of(away)?;
@@ -137,7 +139,7 @@ fn measure_neighbour(arm: &mut Arm) -> anyhow::Result<Neighbour> {
     let waiting = (0..WAITING).map(|number| Caller { waits: true, ..Caller::new(SHARED, format!("{tag}{number}")) });
     let during = call(arm, std::iter::once(healthy).chain(waiting).collect(), &lost, OUTAGE)?;
     let (before_us, during_us) = (before[0].median_us(), during[0].median_us());
-    Ok(Neighbour { before_us, during_us, longest: during[0].longest_gap })
+    Ok(Some(Neighbour { before_us, during_us, longest: during[0].longest_gap }))
 }
 
 /// Everybody who must be there for this shard to be as it was.
