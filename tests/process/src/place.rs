@@ -2,9 +2,11 @@
 
 use std::fs;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Mutex, PoisonError};
 
 use kasha_machine::Rng;
 
@@ -103,13 +105,17 @@ pub fn free_ports(count: u16) -> u16 {
     const FIRST: u16 = 10_240;
     const OUTGOING_FIRST: u16 = 32_768;
     const TRIES: u32 = 1000;
-    static COUNT: AtomicU32 = AtomicU32::new(0);
-    let salt = u64::from(COUNT.fetch_add(1, Ordering::Relaxed));
-    let mut rng = Rng::new(u64::from(std::process::id()) << 32 | salt);
+    // Tests run side by side, and none listens yet when the next one looks.
+    static TAKEN: Mutex<Vec<Range<u16>>> = Mutex::new(Vec::new());
+    let mut taken = TAKEN.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut rng = Rng::new(u64::from(std::process::id()) << 32 | taken.len() as u64);
     for _ in 0..TRIES {
         let first = rng.between(u64::from(FIRST), u64::from(OUTGOING_FIRST - count));
         let first = u16::try_from(first).expect("below the end");
-        if (first..first + count).all(is_free) {
+        let range = first..first + count;
+        let is_apart = |other: &Range<u16>| other.end <= range.start || range.end <= other.start;
+        if taken.iter().all(is_apart) && range.clone().all(is_free) {
+            taken.push(range);
             return first;
         }
     }
