@@ -3,16 +3,17 @@
 #[allow(dead_code, reason = "shared with the tests of the session")]
 mod common;
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
-use common::{CANCELLED, CLIENT, DONE, Net, Sent, TABLE};
-use kasha_client::limits::{CALLS_MAX, IDENTITIES_MAX};
+use common::{CANCELLED, CLIENT, DONE, Net, Sent, TABLE, core};
+use kasha_client::limits::{ATTEMPT_TIMEOUT, CALLS_MAX, IDENTITIES_MAX};
 use kasha_client::session::{CallId, CallOptions, Completion, WaitsFor, WhyNot, WhyUnknown};
 use kasha_machine::Endpoint;
 use kasha_types::limits::OUTSTANDING_MAX;
-use kasha_types::{AckedBelow, ClientId, ClusterTime, NodeId, ShardId, TableId};
+use kasha_types::{AckedBelow, ClientId, ClusterTime, ConfigVersion, Epoch, NodeId, ShardId, TableId};
 use kasha_wire::message::TableOutcome;
-use kasha_wire::{Kind, Message, Update};
+use kasha_wire::{Kind, Message, Read, Update};
 
 const SECOND: Duration = Duration::from_secs(1);
 const SPARE: ClientId = ClientId(8);
@@ -257,6 +258,32 @@ fn r4_10_shards_that_stop_one_after_the_other_need_an_id_each() {
         assert!(ids(&net) <= IDENTITIES_MAX);
     }
     assert_eq!(ids(&net), 3, "one is held up, one numbers, one is ready");
+}
+
+/// What an outage taught is over with it: the first attempt at another primary is lost, and the next one comes soon, for
+/// an update, for what is held back behind it, and for a read.
+#[test]
+fn r4_10_the_patience_of_an_outage_ends_with_the_outage() {
+    let (mut net, stuck, _) = held_up();
+    let held = net.put();
+    let read = net.with(|session, now, out| session.read(now, TABLE, &Read::Get { key: b"a-low-slot-" }, None, out));
+    net.pass(5 * SECOND);
+    net.configuration.version = ConfigVersion(2);
+    let shard = &mut net.configuration.shards[0];
+    (shard.epoch, shard.primary) = (Epoch(4), NodeId(3));
+    net.sent.clear();
+    net.give_configuration(Endpoint::Coordinator);
+    let (request, question) = (net.take_one(Kind::Request), net.take_one(Kind::Read));
+    assert_eq!((request.to, question.to), (core(3), core(3)), "both go to the new primary at once");
+    net.pass(ATTEMPT_TIMEOUT * 5 / 4);
+    let (again, question) = (net.take_one(Kind::Request), net.take_one(Kind::Read));
+    assert_eq!((again.to, question.to), (core(3), core(3)));
+    net.answer(&again, DONE, true);
+    net.answer_read(&question, &[4]);
+    let next = net.take_one(Kind::Request);
+    net.answer(&next, DONE, true);
+    let ended: BTreeSet<CallId> = net.completed().iter().map(|(call, _)| *call).collect();
+    assert_eq!(ended, BTreeSet::from([stuck, held, read]));
 }
 
 #[test]

@@ -83,8 +83,9 @@ pub const GATHER_BYTES: usize = 32 * 1024;
 /// Bytes in the delay queue above which nothing is read until it has drained.
 pub const DELAYED_BYTES_MAX: usize = 64 * 1024 * 1024;
 
-/// First and greatest pause between two attempts to reach a peer.
-pub const BACKOFF: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(500));
+/// First and greatest pause between two attempts to reach a peer. What is sent to the peer meanwhile is dropped, so a
+/// peer that is back goes unnoticed for the greatest pause at most.
+pub const BACKOFF: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(100));
 
 /// How often handshakes, half frames and closing connections are looked at, while there are any.
 pub const SWEEP: Duration = Duration::from_millis(250);

@@ -90,7 +90,8 @@ pub struct Sharer {
     stage: Rc<RefCell<Stage>>,
     who: Callers,
     callers: Vec<Caller>,
-    detached: Vec<CallId>,
+    /// Updates whose callers gave up waiting, and when these had asked.
+    detached: Vec<(CallId, ShardId, SimTime)>,
 }
 
 impl Sharer {
@@ -134,7 +135,7 @@ impl Sharer {
             match completion {
                 Completion::Unknown(WhyUnknown::DeadlinePassed) => {
                     stage.unresolved += 1;
-                    self.detached.push(call);
+                    self.detached.push((call, shard, asked));
                 }
                 Completion::Unknown(why) => lost(stage, why),
                 _ => {}
@@ -143,21 +144,21 @@ impl Sharer {
                 continue;
             }
             if let Some(&back_at) = shards.back_at.get(&shard).filter(|&&back_at| back_at > asked) {
-                if at.0 - back_at.0 > NEWS {
-                    let micros = (at.0 - back_at.0) / 1000;
-                    let text = format!("an update that waited for {shard} took {micros} µs after it served again");
-                    stage.violations.push(format!("news_travel: {text}"));
-                }
+                news_travel(stage, shard, back_at, at);
             } else if at.0 - asked.0 > LONGEST {
                 let text = format!("an update to {shard}, which is not away, took {} µs", (at.0 - asked.0) / 1000);
                 stage.violations.push(format!("shared_session: {text} (R4.10)"));
             }
         }
         let session = &mut self.session;
-        self.detached.retain(|&call| match session.resolve(call) {
+        let shards = self.away.borrow();
+        self.detached.retain(|&(call, shard, asked)| match session.resolve(call) {
             None => true,
             Some(completion) => {
                 stage.unresolved -= 1;
+                if let Some(&back_at) = shards.back_at.get(&shard).filter(|&&back_at| back_at > asked) {
+                    news_travel(stage, shard, back_at, at);
+                }
                 stage.probes.hit("shared session: resolved");
                 if let Completion::Unknown(why) = completion {
                     lost(stage, why);
@@ -165,6 +166,15 @@ impl Sharer {
                 false
             }
         });
+    }
+}
+
+/// An update that waited for a shard ends soon after the shard serves again, however long the outage was.
+fn news_travel(stage: &mut Stage, shard: ShardId, back_at: SimTime, at: SimTime) {
+    if at.0.saturating_sub(back_at.0) > NEWS {
+        let micros = (at.0 - back_at.0) / 1000;
+        let text = format!("an update that waited for {shard} took {micros} µs after it served again");
+        stage.violations.push(format!("news_travel: {text}"));
     }
 }
 

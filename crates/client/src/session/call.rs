@@ -1,7 +1,7 @@
 //! What a session keeps of a call.
 
 use kasha_types::limits::FAULTS_MAX;
-use kasha_types::{CoreId, NodeId, RpcId, ShardId, Slot, TableId, Tick};
+use kasha_types::{CoreId, Epoch, NodeId, RpcId, ShardId, Slot, TableId, Tick};
 use kasha_wire::{Body, Read};
 use kasha_witness::Attempt;
 
@@ -21,9 +21,11 @@ pub(super) struct Call {
     pub(super) resume: Tick,
     /// Attempts sent; the last one's number.
     pub(super) attempts: u32,
-    /// Attempts that got no word.
+    /// The primary that the last attempt on keys went to, and its epoch.
+    pub(super) tried: Option<(Epoch, CoreId)>,
+    /// Attempts that this primary has left without a word.
     pub(super) silent: u32,
-    /// Refusals since the last silence.
+    /// This primary's refusals since the last silence.
     pub(super) refused: u32,
     /// The shard whose share of the limits it takes.
     pub(super) owner: Option<ShardId>,

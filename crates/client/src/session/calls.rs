@@ -74,6 +74,7 @@ impl Calls {
             caller: Caller::Waits { deadline },
             resume: NEVER,
             attempts: 0,
+            tried: None,
             silent: 0,
             refused: 0,
             owner: None,

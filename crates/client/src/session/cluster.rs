@@ -190,16 +190,19 @@ impl Session {
     }
 }
 
-/// Tells the shell every address that is new.
+/// Tells the shell every address that is new, and every node that has started again: the shell need not go on pausing
+/// before it dials that node.
 fn route_all(old: Option<&Configuration>, new: &Configuration, out: &mut Effects) {
     if old.is_none_or(|old| old.coordinator != new.coordinator) {
         out.push(Effect::Route { to: Endpoint::Coordinator, address: new.coordinator });
     }
     for node in &new.nodes {
+        let has_restarted =
+            old.and_then(|old| old.node(node.node)).is_none_or(|old| old.incarnation != node.incarnation);
         for (index, &address) in node.cores.iter().enumerate() {
             let Ok(core) = u8::try_from(index) else { break };
             let core = CoreId { node: node.node, core };
-            if old.and_then(|old| old.address_of(core)) != Some(address) {
+            if has_restarted || old.and_then(|old| old.address_of(core)) != Some(address) {
                 out.push(Effect::Route { to: Endpoint::Core(core), address });
             }
         }

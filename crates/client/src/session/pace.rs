@@ -9,6 +9,7 @@ use kasha_machine::Effects;
 use kasha_types::Tick;
 
 use super::call::{Cancel, InFlight, Kind, NEVER, Stage};
+use super::route::Target;
 use super::{Completion, Session, WhyFailed, WhyNot, WhyUnknown};
 use crate::limits;
 
@@ -35,7 +36,19 @@ impl Session {
         Duration::from_nanos(self.rng.between(nanos / 2, nanos))
     }
 
-    /// How long the attempt that is sent now may be silent.
+    /// How long an attempt that is sent now to this target may be silent. An outage ends with another primary or another
+    /// epoch, and the patience that the outage taught ends with it: whatever is lost on the way to the new primary is
+    /// soon sent again, and what waits behind this call (R4.10) does not wait for an outage that is over.
+    pub(super) fn patience_with(&mut self, slot: usize, target: &Target) -> Duration {
+        let call = &mut self.calls[slot];
+        let now_tried = Some((target.epoch, target.primary));
+        if call.tried != now_tried {
+            (call.tried, call.silent, call.refused) = (now_tried, 0, 0);
+        }
+        self.patience(self.calls[slot].silent)
+    }
+
+    /// How long an attempt may be silent after so many that were.
     pub(super) fn patience(&mut self, silent: u32) -> Duration {
         let patience =
             self.options.attempt_timeout.saturating_mul(1 << silent.min(16)).min(limits::ATTEMPT_TIMEOUT_MAX);

@@ -71,7 +71,7 @@ impl Session {
             Err(NoTarget::UnknownTable) => return self.ask_coordinator(slot, now),
             Err(NoTarget::CrossShard) => return self.end_undone(slot, WhyNot::CrossShard),
         };
-        let patience = self.patience(self.calls[slot].silent);
+        let patience = self.patience_with(slot, &target);
         let (read_id, cluster_time) = (self.wire_id(slot), self.cluster.time(now));
         let call = &mut self.calls[slot];
         self.stats.attempts += 1;

@@ -140,7 +140,7 @@ impl Session {
 
     /// One attempt: the same body under a new envelope, to the primary and to every witness at once.
     fn send_update(&mut self, slot: usize, target: Target, now: Tick, out: &mut Effects) {
-        let patience = self.patience(self.calls[slot].silent);
+        let patience = self.patience_with(slot, &target);
         let cluster_time = self.cluster.time(now);
         if self.calls[slot].is_sent() && planted::is_on(Bug::BodyRebuilt) {
             self.rebuild_body(slot);

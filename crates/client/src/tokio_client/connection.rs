@@ -15,6 +15,7 @@ use tokio::io::AsyncReadExt;
 use tokio::net::TcpStream;
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::sync::mpsc;
+use tokio::time::Instant;
 
 const DIAL_TIMEOUT: Duration = Duration::from_secs(3);
 
@@ -35,6 +36,8 @@ pub(super) struct Dial {
     pub(super) to: Endpoint,
     pub(super) link: u64,
     pub(super) address: SocketAddr,
+    /// The end of the pause after a failure.
+    pub(super) not_before: Option<Instant>,
     pub(super) cluster: Option<ClusterId>,
     pub(super) output: mpsc::UnboundedReceiver<Vec<u8>>,
     pub(super) shared: Arc<Shared>,
@@ -82,6 +85,9 @@ impl Dial {
     }
 
     async fn talk(&mut self) -> Result<(), String> {
+        if let Some(not_before) = self.not_before {
+            tokio::time::sleep_until(not_before).await;
+        }
         let dialled = tokio::time::timeout(DIAL_TIMEOUT, TcpStream::connect(self.address)).await;
         let stream = dialled.map_err(|_| "no answer".to_owned())?.map_err(|error| error.to_string())?;
         prepare(&stream);
@@ -234,7 +240,8 @@ mod tests {
         let (events, _heard) = mpsc::channel(1);
         let shared = Arc::new(Shared::default());
         let (to, cluster) = (Endpoint::Coordinator, None);
-        let dial = Dial { to, link: 1, address, cluster, output, shared: Arc::clone(&shared), events };
+        let dial =
+            Dial { to, link: 1, address, not_before: None, cluster, output, shared: Arc::clone(&shared), events };
         tokio::spawn(dial.run());
         let _peer = listener.accept().await.expect("it is dialled");
         let stream: &TcpStream = loop {

@@ -23,11 +23,13 @@ pub(super) struct Peer {
 }
 
 impl Network {
-    /// Where a peer is from now on. A connection to another address is given up.
+    /// Where a peer is from now on. A connection to another address is given up. Whoever says where a peer is has news of
+    /// the peer: the pause before the next dial is over.
     pub(crate) fn route(&mut self, now: Tick, to: Endpoint, address: SocketAddr) {
         let new = || Peer { address, connection: None, again_at: now, backoff: BACKOFF.0 };
         let peer = self.peers.entry(to).or_insert_with(new);
         if peer.address == address {
+            (peer.again_at, peer.backoff) = (peer.again_at.min(now), BACKOFF.0);
             return;
         }
         if let Some(id) = std::mem::replace(peer, new()).connection {
