@@ -57,23 +57,48 @@ func TestGoodAndBadHistories(t *testing.T) {
 			[]string{put},
 		}, {
 			"a condition holds for an older version",
-			`{"client":2,"model":"register","key":"r","op":"put-if-version","expected":2,"value":"d","call":5,"return":6,"outcome":"executed","got":"done","version":3}`,
-			`{"client":2,"model":"register","key":"r","op":"put-if-version","expected":1,"value":"d","call":5,"return":6,"outcome":"executed","got":"done","version":3}`,
+			`{"client":2,"model":"register","key":"r","op":"put","if":"version","expected":2,"value":"d","call":5,"return":6,"outcome":"executed","got":"done","version":3}`,
+			`{"client":2,"model":"register","key":"r","op":"put","if":"version","expected":1,"value":"d","call":5,"return":6,"outcome":"executed","got":"done","version":3}`,
 			[]string{put, replace},
 		}, {
 			"a condition fails although it holds",
-			`{"client":2,"model":"register","key":"r","op":"delete-if-version","expected":1,"call":5,"return":6,"outcome":"executed","got":"failed","version":2}`,
-			`{"client":2,"model":"register","key":"r","op":"delete-if-version","expected":2,"call":5,"return":6,"outcome":"executed","got":"failed","version":2}`,
+			`{"client":2,"model":"register","key":"r","op":"delete","if":"version","expected":1,"call":5,"return":6,"outcome":"executed","got":"failed","version":2}`,
+			`{"client":2,"model":"register","key":"r","op":"delete","if":"version","expected":2,"call":5,"return":6,"outcome":"executed","got":"failed","version":2}`,
 			[]string{put, replace},
 		}, {
 			"a condition on version 0 holds where there is a key",
-			`{"client":2,"model":"register","key":"r","op":"put-if-version","expected":0,"value":"d","call":5,"return":6,"outcome":"executed","got":"failed","version":2}`,
-			`{"client":2,"model":"register","key":"r","op":"put-if-version","expected":0,"value":"d","call":5,"return":6,"outcome":"executed","got":"done","version":3}`,
+			`{"client":2,"model":"register","key":"r","op":"put","if":"version","expected":0,"value":"d","call":5,"return":6,"outcome":"executed","got":"failed","version":2}`,
+			`{"client":2,"model":"register","key":"r","op":"put","if":"version","expected":0,"value":"d","call":5,"return":6,"outcome":"executed","got":"done","version":3}`,
 			[]string{put, replace},
 		}, {
 			"a key is put where there is one",
-			`{"client":2,"model":"register","key":"r","op":"put-if-absent","value":"d","call":5,"return":6,"outcome":"executed","got":"failed","version":2}`,
-			`{"client":2,"model":"register","key":"r","op":"put-if-absent","value":"d","call":5,"return":6,"outcome":"executed","got":"done","version":3}`,
+			`{"client":2,"model":"register","key":"r","op":"put","if":"absent","value":"d","call":5,"return":6,"outcome":"executed","got":"failed","version":2}`,
+			`{"client":2,"model":"register","key":"r","op":"put","if":"absent","value":"d","call":5,"return":6,"outcome":"executed","got":"done","version":3}`,
+			[]string{put, replace},
+		}, {
+			"a value is put where another one was expected",
+			`{"client":2,"model":"register","key":"r","op":"put","if":"value","expected_text":"a","value":"d","call":5,"return":6,"outcome":"executed","got":"failed","version":2}`,
+			`{"client":2,"model":"register","key":"r","op":"put","if":"value","expected_text":"a","value":"d","call":5,"return":6,"outcome":"executed","got":"done","version":3}`,
+			[]string{put, replace},
+		}, {
+			"a value is not put where the expected one is",
+			`{"client":2,"model":"register","key":"r","op":"put","if":"value","expected_text":"b","value":"d","call":5,"return":6,"outcome":"executed","got":"done","version":3}`,
+			`{"client":2,"model":"register","key":"r","op":"put","if":"value","expected_text":"b","value":"d","call":5,"return":6,"outcome":"executed","got":"failed","version":2}`,
+			[]string{put, replace},
+		}, {
+			"a put tells an older value than it replaced",
+			`{"client":2,"model":"register","key":"r","op":"put","value":"d","call":5,"return":6,"outcome":"executed","got":"done","version":3,"was":"found","old_text":"b","old_version":2}`,
+			`{"client":2,"model":"register","key":"r","op":"put","value":"d","call":5,"return":6,"outcome":"executed","got":"done","version":3,"was":"found","old_text":"a","old_version":1}`,
+			[]string{put, replace},
+		}, {
+			"a put tells of no value where there is one",
+			`{"client":1,"model":"register","key":"r","op":"put","value":"a","call":1,"return":2,"outcome":"executed","got":"done","version":1,"was":"absent"}`,
+			`{"client":1,"model":"register","key":"r","op":"put","value":"d","call":1,"return":2,"outcome":"executed","got":"done","version":4,"was":"found","old_text":"a","old_version":1}`,
+			nil,
+		}, {
+			"a delete tells another value than it deleted",
+			`{"client":2,"model":"register","key":"r","op":"delete","call":5,"return":6,"outcome":"executed","got":"found","text":"b","version":2}`,
+			`{"client":2,"model":"register","key":"r","op":"delete","call":5,"return":6,"outcome":"executed","got":"found","text":"a","version":2}`,
 			[]string{put, replace},
 		}, {
 			"what was deleted is read",

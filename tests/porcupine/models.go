@@ -15,22 +15,30 @@ type Record struct {
 	Client int    `json:"client"`
 	Model  string `json:"model"`
 	Key    string `json:"key"`
-	// get, put, put-if-version, put-if-absent, delete, delete-if-version, increment
-	Op       string `json:"op"`
-	Value    string `json:"value"`
-	Expected uint64 `json:"expected"`
-	Delta    int64  `json:"delta"`
-	Once     string `json:"once"`
+	// get, put, delete, increment
+	Op    string `json:"op"`
+	Value string `json:"value"`
+	// The condition of a put or of a delete: none, "absent", "version" (Expected; 0 is "absent") or "value" (ExpectedText).
+	If           string `json:"if"`
+	Expected     uint64 `json:"expected"`
+	ExpectedText string `json:"expected_text"`
+	Delta        int64  `json:"delta"`
+	Once         string `json:"once"`
 
 	Call    int64  `json:"call"`
 	Return  int64  `json:"return"`
 	Outcome string `json:"outcome"`
 
-	// What the caller was told: done, found, absent, failed (the condition; Version 0: no such key), mismatch.
+	// What the caller was told: done, found, absent, failed (the condition; Version 0: no such key), mismatch. A delete
+	// that tells what it deleted has "found".
 	Got     string `json:"got"`
 	Version uint64 `json:"version"`
 	Sum     int64  `json:"sum"`
 	Text    string `json:"text"`
+	// What a put was told of the value that it replaced: nothing, "absent" or "found" (OldText, OldVersion).
+	Was        string `json:"was"`
+	OldText    string `json:"old_text"`
+	OldVersion uint64 `json:"old_version"`
 }
 
 const (
@@ -84,30 +92,92 @@ func (s state) remove() (bool, state) {
 
 func stepRegister(s state, r Record) (bool, state) {
 	isTold := r.Outcome == executed
-	switch r.Op {
-	case "get":
+	if r.Op == "get" {
 		return stepGet(s, r)
+	}
+	if isTold && r.Got == "failed" {
+		return stepFailed(s, r)
+	}
+	// If nothing was told, the condition may hold wherever the version is not known exactly; that it does not hold there is
+	// the same as never having run.
+	holds, met := condition(s, r)
+	if !holds {
+		return !isTold, s
+	}
+	switch r.Op {
 	case "put":
-		return s.put(r.Value, r.Version, isTold)
-	case "put-if-absent", "put-if-version", "delete-if-version":
-		return stepConditional(s, r, isTold)
+		return stepPut(met, r, isTold)
 	case "delete":
-		switch {
-		case isTold && r.Got == "absent":
-			return !s.present, s
-		case isTold:
-			fits, s := s.bound(r.Version)
-			if !fits {
-				return false, s
-			}
-			return s.remove()
-		case s.present:
-			return s.remove()
-		default:
-			return true, s
-		}
+		return stepDelete(met, r, isTold)
 	}
 	panic("a register has no operation " + r.Op)
+}
+
+func condition(s state, r Record) (bool, state) {
+	switch {
+	case r.If == "":
+		return true, s
+	case r.If == "absent" || r.If == "version" && r.Expected == 0:
+		return !s.present, s
+	case r.If == "version":
+		return s.bound(r.Expected)
+	case r.If == "value":
+		return s.present && s.text == r.ExpectedText, s
+	}
+	panic("there is no condition " + r.If)
+}
+
+// A condition that failed, by what was told, cannot have held.
+func stepFailed(s state, r Record) (bool, state) {
+	if r.Version == 0 {
+		return !s.present && r.If != "absent" && !(r.Op == "put" && r.If == "version" && r.Expected == 0), s
+	}
+	switch r.If {
+	case "version":
+		if r.Version == r.Expected {
+			return false, s
+		}
+	case "value":
+		if s.text == r.ExpectedText {
+			return false, s
+		}
+	}
+	return s.bound(r.Version)
+}
+
+func stepPut(s state, r Record, isTold bool) (bool, state) {
+	if isTold {
+		switch r.Was {
+		case "absent":
+			if s.present {
+				return false, s
+			}
+		case "found":
+			fits, bound := s.bound(r.OldVersion)
+			if !fits || s.text != r.OldText {
+				return false, s
+			}
+			s = bound
+		}
+	}
+	return s.put(r.Value, r.Version, isTold)
+}
+
+func stepDelete(s state, r Record, isTold bool) (bool, state) {
+	switch {
+	case isTold && r.Got == "absent":
+		return !s.present, s
+	case isTold:
+		fits, s := s.bound(r.Version)
+		if !fits || r.Got == "found" && s.text != r.Text {
+			return false, s
+		}
+		return s.remove()
+	case s.present:
+		return s.remove()
+	default:
+		return true, s
+	}
 }
 
 func stepGet(s state, r Record) (bool, state) {
@@ -118,39 +188,6 @@ func stepGet(s state, r Record) (bool, state) {
 		return false, s
 	}
 	return s.bound(r.Version)
-}
-
-// A condition holds or not, as told. If nothing was told it may hold wherever the version is not known exactly; that it
-// does not hold there is the same as never having run.
-func stepConditional(s state, r Record, isTold bool) (bool, state) {
-	met := func(s state) (bool, state) {
-		// Version 0 stands for "no such key".
-		if r.Op == "put-if-absent" || r.Expected == 0 {
-			return !s.present, s
-		}
-		return s.bound(r.Expected)
-	}
-	change := func(s state) (bool, state) {
-		if r.Op == "delete-if-version" {
-			return s.remove()
-		}
-		return s.put(r.Value, r.Version, isTold)
-	}
-	switch {
-	case isTold && r.Got == "failed" && r.Version == 0:
-		return !s.present, s
-	case isTold && r.Got == "failed":
-		if r.Op != "put-if-absent" && r.Version == r.Expected {
-			return false, s
-		}
-		return s.bound(r.Version)
-	default:
-		fits, then := met(s)
-		if !fits {
-			return !isTold, s
-		}
-		return change(then)
-	}
 }
 
 // done is what an operation key did.
@@ -260,11 +297,16 @@ func describe(r Record) string {
 	switch {
 	case r.Op == "increment":
 		asked += fmt.Sprintf(" %d", r.Delta)
-	case strings.HasPrefix(r.Op, "put"):
+	case r.Op == "put":
 		asked += " " + r.Value
 	}
-	if strings.HasSuffix(r.Op, "-if-version") {
+	switch r.If {
+	case "absent":
+		asked += " if absent"
+	case "version":
 		asked += fmt.Sprintf(" if v%d", r.Expected)
+	case "value":
+		asked += " if " + r.ExpectedText
 	}
 	if r.Once != "" {
 		asked += " once " + r.Once
@@ -275,6 +317,9 @@ func describe(r Record) string {
 	told := fmt.Sprintf("%s v%d", r.Got, r.Version)
 	if r.Got == "found" {
 		told += " " + r.Text
+	}
+	if r.Was != "" {
+		told += fmt.Sprintf(", was %s v%d %s", r.Was, r.OldVersion, r.OldText)
 	}
 	if r.Op == "increment" {
 		told += fmt.Sprintf(" = %d", r.Sum)

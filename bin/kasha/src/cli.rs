@@ -172,6 +172,10 @@ fn show(bytes: &[u8]) -> String {
     }
 }
 
+fn show_value(value: Option<&Value>) -> String {
+    value.map_or_else(|| "(no value)".to_owned(), |value| show(&value.bytes))
+}
+
 fn json_value(value: Option<&Value>) -> Json {
     match value {
         None => Json::Null,
@@ -203,24 +207,15 @@ fn if_so(so: bool) -> Done {
 
 /// Flags that a command has no use for are refused rather than ignored.
 fn check(arguments: &CliArguments) -> Result<()> {
-    let is_update = match &arguments.command {
-        CliCommand::Put { .. }
-        | CliCommand::PutIfVersion { .. }
-        | CliCommand::PutIfAbsent { .. }
-        | CliCommand::Delete { .. }
-        | CliCommand::DeleteIfVersion { .. }
-        | CliCommand::Incr { .. }
-        | CliCommand::Append { .. }
-        | CliCommand::Mput { .. }
-        | CliCommand::Mdelete { .. }
-        | CliCommand::Mincr { .. } => true,
+    let is_update = !matches!(
+        arguments.command,
         CliCommand::Get { .. }
-        | CliCommand::Exists { .. }
-        | CliCommand::Mget { .. }
-        | CliCommand::CreateTable { .. }
-        | CliCommand::DropTable { .. }
-        | CliCommand::Tables => false,
-    };
+            | CliCommand::Exists { .. }
+            | CliCommand::Mget { .. }
+            | CliCommand::CreateTable { .. }
+            | CliCommand::DropTable { .. }
+            | CliCommand::Tables
+    );
     if arguments.once.is_some() && !is_update {
         bail!("--once is for updates of keys: leave it away here (K0403)");
     }
@@ -264,9 +259,8 @@ async fn on_table(table: &Table, arguments: &CliArguments) -> Result<Told> {
     let (human, json) = match &arguments.command {
         CliCommand::Get { key } => {
             let value = table.get(key).await?;
-            let human = value.as_ref().map_or_else(|| "(no value)".to_owned(), |value| show(&value.bytes));
             done = if_so(value.is_some());
-            (human, json_value(value.as_ref()))
+            (show_value(value.as_ref()), json_value(value.as_ref()))
         }
         CliCommand::Exists { key } => {
             let exists = table.exists(key).await?;

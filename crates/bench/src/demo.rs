@@ -269,8 +269,9 @@ fn read_back(reader: &mut EventLoop<Session>, table: TableId, tally: &Tally) -> 
 
 fn read(reader: &mut EventLoop<Session>, table: TableId, keys: &[String]) -> anyhow::Result<Vec<Option<Vec<u8>>>> {
     let items = ItemsBuffer::keys(keys.iter().map(String::as_bytes));
-    let completion =
-        call(reader, |session, now, out| session.read(now, table, &Read::MultiGet(items.as_items()), None, out))?;
+    let completion = call(reader, |session, now, out| {
+        session.read(now, table, &Read::MultiGet { keys: items.as_items() }, None, out)
+    })?;
     let Completion::Read { result } = completion else { bail!("cannot read {keys:?}: {completion:?}") };
     match Answer::decode(Shape::Values, &result) {
         Ok(Answer::Values(values)) if values.len() == keys.len() => {

@@ -36,7 +36,4 @@ mod tokio_client;
 
 pub use kasha_witness::Path;
 #[cfg(feature = "tokio")]
-pub use tokio_client::{
-    Appended, Client, ClientOptions, Conditional, Counter, Error, ReadCall, Rejection, Resolved, Table, UnknownCall,
-    UpdateCall, Value,
-};
+pub use tokio_client::*;

@@ -33,8 +33,6 @@ mod timers;
 mod updates;
 
 pub use calls::CallId;
-#[cfg(feature = "tokio")]
-pub(crate) use check::{check_read, check_update};
 pub use completion::{Completion, WaitsFor, WhyFailed, WhyNot, WhyUnknown};
 pub use stats::SessionStats;
 

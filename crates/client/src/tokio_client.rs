@@ -11,7 +11,7 @@ mod links;
 mod table;
 
 pub use error::{Error, Rejection, Resolved, UnknownCall};
-pub use table::{Appended, Conditional, Counter, ReadCall, Table, UpdateCall, Value};
+pub use table::*;
 
 use std::hash::{BuildHasher, Hasher};
 use std::sync::atomic::{AtomicU64, Ordering};

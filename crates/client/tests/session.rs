@@ -409,10 +409,10 @@ fn what_cannot_be_done_is_said_before_anything_is_sent() {
     let items = ItemsBuffer::keys([&b"a-low-slot-"[..], b"foo"]);
     assert!(slot_of(b"foo").0 >= 8192);
     for (update, why) in [
-        (Update::MultiDelete(items.as_items()), WhyNot::CrossShard),
+        (Update::MultiDelete { keys: items.as_items() }, WhyNot::CrossShard),
         (Update::Delete { key: &[0; 70_000] }, WhyNot::KeyTooLarge),
         (Update::Put { key: b"k", value: &vec![0; 2 << 20] }, WhyNot::ValueTooLarge),
-        (Update::MultiDelete(ItemsBuffer::keys([]).as_items()), WhyNot::KeyCount),
+        (Update::MultiDelete { keys: ItemsBuffer::keys([]).as_items() }, WhyNot::KeyCount),
     ] {
         let id = net.update(&update, &none);
         assert_eq!(net.completion_of(id), Completion::NotExecuted(why));

@@ -70,11 +70,11 @@ fn an_operation_on_many_keys_of_one_slot_has_room_for_its_result() {
     let mut core = Core::serving();
     let keys: Vec<String> = (0..200).map(|n| format!("{{a}}{n}")).collect();
     let items = ItemsBuffer::pairs(keys.iter().map(|key| (key.as_bytes(), &b"v"[..])));
-    assert!(done(&result_of(core.update((1, 1), 1, &Update::MultiPut(items.as_items())))));
+    assert!(done(&result_of(core.update((1, 1), 1, &Update::MultiPut { pairs: items.as_items() }))));
     let items = ItemsBuffer::deltas(std::iter::repeat_n((&b"{a}n"[..], 1), 200));
-    assert!(done(&result_of(core.update((1, 2), 2, &Update::MultiIncrement(items.as_items())))));
+    assert!(done(&result_of(core.update((1, 2), 2, &Update::MultiIncrement { deltas: items.as_items() }))));
     let items = ItemsBuffer::keys(keys.iter().map(String::as_bytes));
-    assert!(done(&result_of(core.update((1, 3), 3, &Update::MultiDelete(items.as_items())))));
+    assert!(done(&result_of(core.update((1, 3), 3, &Update::MultiDelete { keys: items.as_items() }))));
 }
 
 #[test]

@@ -41,7 +41,7 @@ fn wrong_shard_a_key_of_another_shard_and_an_operation_that_touches_one() {
     let wrong = Some(Heard::Refused(Refusal::WrongShard));
     assert_eq!(core.update((1, 1), 1, &put(b"theirs", b"v")), wrong);
     let both = ItemsBuffer::pairs([(&b"ours"[..], &b"v"[..]), (b"theirs", b"v")]);
-    assert_eq!(core.update((1, 1), 1, &Update::MultiPut(both.as_items())), wrong);
+    assert_eq!(core.update((1, 1), 1, &Update::MultiPut { pairs: both.as_items() }), wrong);
     assert_eq!(core.get(b"theirs"), Some(Heard::ReadRefused));
     assert_eq!(core.get(b"ours"), Some(Heard::Read(vec![2])), "nothing of it ran");
     assert!(is_answered(core.update((1, 1), 1, &put(b"ours", b"v"))), "refusals are recorded nowhere (R4.2)");
@@ -63,7 +63,7 @@ fn busy_at_the_bound_of_unsynced_operations_and_no_longer() {
     let items = ItemsBuffer::pairs(keys.iter().map(|key| (key.as_bytes(), &b""[..])));
     // The backups say nothing.
     for sequence in 1..=(UNSYNCED_MAX / KEYS) as u64 {
-        assert_eq!(cluster.update((1, sequence), ListVersion::NONE, &Update::MultiPut(items.as_items())), []);
+        assert_eq!(cluster.update((1, sequence), ListVersion::NONE, &Update::MultiPut { pairs: items.as_items() }), []);
     }
     assert_eq!(cluster.update((2, 1), LIST, &put(b"k", b"v")), [REFUSED_BUSY]);
     assert!(!cluster.get_default(2, b"k").is_empty(), "reads go on");

@@ -12,6 +12,8 @@ mod common;
 use arbitrary::{Result, Unstructured};
 use kasha_types::LogPosition;
 use kasha_wire::Update;
+use kasha_wire::operation::arguments::Source;
+use kasha_wire::operation::{ItemKind, Items, ItemsBuffer};
 
 use self::common::Heard;
 use self::common::cluster::{Cluster, LIST};
@@ -54,19 +56,45 @@ impl Honest {
     }
 }
 
+/// Arguments of one key.
+struct Drawn<'d, 'u, 'a> {
+    u: &'d mut Unstructured<'u>,
+    key: &'a [u8],
+    value: &'a [u8],
+    lists: &'a [ItemsBuffer; 3],
+}
+
+impl<'a> Source<'a> for Drawn<'_, '_, 'a> {
+    type Error = arbitrary::Error;
+
+    fn no_such_operation(what: &'static str) -> Self::Error {
+        unreachable!("{what} comes from the table")
+    }
+    fn key(&mut self) -> Result<&'a [u8]> {
+        Ok(self.key)
+    }
+    fn value(&mut self) -> Result<&'a [u8]> {
+        Ok(self.value)
+    }
+    fn version(&mut self) -> Result<u64> {
+        self.u.int_in_range(0..=3)
+    }
+    fn delta(&mut self) -> Result<i64> {
+        self.u.arbitrary()
+    }
+    fn items(&mut self, kind: ItemKind) -> Result<Items<'a>> {
+        Ok(self.lists[kind as usize].as_items())
+    }
+}
+
 /// What any client may ask: bodies of clients that are not the honest one.
 fn some_body(u: &mut Unstructured<'_>) -> Result<Vec<u8>> {
     let (client, sequence) = (u.int_in_range(2..=4)?, u.int_in_range(1..=600)?);
     let acknowledged = u.int_in_range(0..=sequence)?;
     let (key, value) = (*u.choose(&[&b"a"[..], b"b", b"{a}c", b""])?, draw::bytes(u, 20)?);
-    let update = match draw::below(u, 6)? {
-        0 => Update::Put { key, value: &value },
-        1 => Update::PutIfVersion { key, version: u.int_in_range(0..=3)?, value: &value },
-        2 => Update::Delete { key },
-        3 => Update::Increment { key, delta: u.arbitrary()? },
-        4 => Update::Append { key, value: &value },
-        _ => Update::PutIfAbsent { key, value: &value },
-    };
+    let lists = [ItemsBuffer::keys([key]), ItemsBuffer::pairs([(key, &value[..])]), ItemsBuffer::deltas([(key, 1)])];
+    let row = u.choose(Update::ALL)?;
+    let update = Update::build(row.code, &mut Drawn { u, key, value: &value, lists: &lists })?;
     let operation_key = if draw::one_in(u, 3)? { Some(&b"order-42"[..]) } else { None };
     let odd = draw::one_in(u, 4)?.then_some(u.arbitrary::<[u64; 2]>()?);
     Ok(common::Core::body_with((client, sequence), acknowledged, operation_key, &update, |head| {

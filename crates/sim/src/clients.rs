@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use kasha_client::session::{CallId, CallOptions, Completion, Session, SessionOptions, WhyNot, WhyUnknown};
 use kasha_machine::{Effects, Rng};
+use kasha_reference::Part;
 use kasha_types::{TableId, Tick};
 use kasha_wire::message::TableOutcome;
 
@@ -137,11 +138,11 @@ impl Client {
         let call = match &ask.action {
             Action::CreateTable(name) => session.create_table(now, name, out),
             Action::DropTable(name) => session.drop_table(now, name, out),
-            action => {
-                let update = action.with_update(|update| session.update(now, table, update, &options, out));
-                let read = || action.with_read(|read| session.read(now, table, read, deadline, out));
-                update.or_else(read).expect("an update or a read")
-            }
+            action => match action.operation() {
+                Some(Part::Update(update)) => session.update(now, table, &update, &options, out),
+                Some(Part::Read(read)) => session.read(now, table, &read, deadline, out),
+                Some(Part::Remove) | None => unreachable!("{action:?} is an operation"),
+            },
         };
         let operation = stage.history.ask_in(table, self.index, ask.action, ask.operation_key, at);
         if ask.time_to_live_millis.is_some() {
@@ -180,7 +181,7 @@ fn told(stage: &mut Stage, operation: OperationId, completion: &Completion, at: 
         Completion::NotExecuted(why) => {
             stage.probes.hit(&format!("not executed: {why:?}"));
             let action = &stage.history.operation(operation).action;
-            if *why == WhyNot::OutOfMemory && matches!(action, Action::Delete(_) | Action::MultiDelete(_)) {
+            if *why == WhyNot::OutOfMemory && action.update().is_some_and(|update| update.only_frees()) {
                 let text = format!("deletes_go_on: {action:?} was refused for lack of memory (section 5)");
                 stage.violations.push(text);
             }
@@ -244,7 +245,7 @@ impl Actor for Client {
         }
         while self.waiting.len() < self.concurrency {
             let ask = match self.task {
-                Task::Audit => stage.to_read.pop_front().map(|(table, key)| Ask { table, ..Action::Get(key).into() }),
+                Task::Audit => stage.to_read.pop_front().map(|(table, key)| Ask { table, ..Action::get(&key).into() }),
                 Task::Load | Task::Reads if stage.stopped => None,
                 Task::Load => Some(stage.mix.next(&mut stage.rng)),
                 Task::Reads => next_read(stage),

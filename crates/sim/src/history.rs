@@ -5,9 +5,10 @@
 
 use std::collections::BTreeSet;
 
+use kasha_reference::Part;
 use kasha_types::TableId;
-use kasha_wire::operation::{ItemsBuffer, Read, Update};
-use kasha_wire::outcome::{Outcome, Shape};
+use kasha_wire::operation::{ItemsBuffer, OwnedOperation, Read, Update};
+use kasha_wire::outcome::Outcome;
 
 use crate::clock::SimTime;
 
@@ -22,102 +23,123 @@ pub type Value = Vec<u8>;
 
 /// What was asked for.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[expect(missing_docs, reason = "the wire crate's operation table says what each is")]
 pub enum Action {
-    Put(Key, Value),
-    PutIfVersion(Key, u64, Value),
-    PutIfAbsent(Key, Value),
-    Delete(Key),
-    DeleteIfVersion(Key, u64),
-    Increment(Key, i64),
-    Append(Key, Value),
-    MultiPut(Vec<(Key, Value)>),
-    MultiDelete(Vec<Key>),
-    MultiIncrement(Vec<(Key, i64)>),
-    Get(Key),
-    Exists(Key),
-    MultiGet(Vec<Key>),
+    /// An update or a read.
+    Operation(OwnedOperation),
+    /// A table of this name.
     CreateTable(String),
+    /// That there be no table of this name.
     DropTable(String),
 }
 
+impl From<Update<'_>> for Action {
+    fn from(update: Update<'_>) -> Self {
+        Self::Operation(OwnedOperation::from(&update))
+    }
+}
+
+impl From<Read<'_>> for Action {
+    fn from(read: Read<'_>) -> Self {
+        Self::Operation(OwnedOperation::from(&read))
+    }
+}
+
 impl Action {
-    /// Gives `use_it` the update, if it is one.
-    pub fn with_update<R>(&self, use_it: impl FnOnce(&Update<'_>) -> R) -> Option<R> {
-        let items;
-        let update = match self {
-            Self::Put(key, value) => Update::Put { key, value },
-            Self::PutIfVersion(key, version, value) => Update::PutIfVersion { key, version: *version, value },
-            Self::PutIfAbsent(key, value) => Update::PutIfAbsent { key, value },
-            Self::Delete(key) => Update::Delete { key },
-            Self::DeleteIfVersion(key, version) => Update::DeleteIfVersion { key, version: *version },
-            Self::Increment(key, delta) => Update::Increment { key, delta: *delta },
-            Self::Append(key, value) => Update::Append { key, value },
-            Self::MultiPut(pairs) => {
-                items = ItemsBuffer::pairs(pairs.iter().map(|(key, value)| (&key[..], &value[..])));
-                Update::MultiPut(items.as_items())
-            }
-            Self::MultiDelete(keys) => {
-                items = ItemsBuffer::keys(keys.iter().map(Vec::as_slice));
-                Update::MultiDelete(items.as_items())
-            }
-            Self::MultiIncrement(deltas) => {
-                items = ItemsBuffer::deltas(deltas.iter().map(|(key, delta)| (&key[..], *delta)));
-                Update::MultiIncrement(items.as_items())
-            }
-            Self::Get(_) | Self::Exists(_) | Self::MultiGet(_) | Self::CreateTable(_) | Self::DropTable(_) => {
-                return None;
-            }
-        };
-        Some(use_it(&update))
+    /// An update of several keys with values.
+    #[must_use]
+    pub fn multi_put<'k>(pairs: impl IntoIterator<Item = (&'k [u8], &'k [u8])>) -> Self {
+        Update::MultiPut { pairs: ItemsBuffer::pairs(pairs).as_items() }.into()
     }
 
-    /// Gives `use_it` the read, if it is one.
-    pub fn with_read<R>(&self, use_it: impl FnOnce(&Read<'_>) -> R) -> Option<R> {
-        let items;
-        let read = match self {
-            Self::Get(key) => Read::Get { key },
-            Self::Exists(key) => Read::Exists { key },
-            Self::MultiGet(keys) => {
-                items = ItemsBuffer::keys(keys.iter().map(Vec::as_slice));
-                Read::MultiGet(items.as_items())
-            }
-            _ => return None,
-        };
-        Some(use_it(&read))
+    /// One that deletes several keys.
+    #[must_use]
+    pub fn multi_delete(keys: &[Key]) -> Self {
+        Update::MultiDelete { keys: ItemsBuffer::keys(keys.iter().map(Vec::as_slice)).as_items() }.into()
+    }
+
+    /// A question for the values of several keys.
+    #[must_use]
+    pub fn multi_get(keys: &[Key]) -> Self {
+        Read::MultiGet { keys: ItemsBuffer::keys(keys.iter().map(Vec::as_slice)).as_items() }.into()
+    }
+
+    /// One that adds 1 to several keys.
+    #[must_use]
+    pub fn count_all(keys: &[Key]) -> Self {
+        let deltas = ItemsBuffer::deltas(keys.iter().map(|key| (&key[..], 1)));
+        Update::MultiIncrement { deltas: deltas.as_items() }.into()
+    }
+
+    /// One that adds 1 to a key.
+    #[must_use]
+    pub fn count(key: &[u8]) -> Self {
+        Update::Increment { key, delta: 1 }.into()
+    }
+
+    /// A key's new value.
+    #[must_use]
+    pub fn put(key: &[u8], value: &[u8]) -> Self {
+        Update::Put { key, value }.into()
+    }
+
+    /// A question for a key's value.
+    #[must_use]
+    pub fn get(key: &[u8]) -> Self {
+        Read::Get { key }.into()
+    }
+
+    /// The update or the read that it is.
+    #[must_use]
+    pub fn operation(&self) -> Option<Part<'_>> {
+        match self {
+            Self::Operation(owned) => owned.update().map(Part::Update).or_else(|| owned.read().map(Part::Read)),
+            Self::CreateTable(_) | Self::DropTable(_) => None,
+        }
+    }
+
+    /// The update that it is.
+    #[must_use]
+    pub fn update(&self) -> Option<Update<'_>> {
+        match self {
+            Self::Operation(owned) => owned.update(),
+            Self::CreateTable(_) | Self::DropTable(_) => None,
+        }
+    }
+
+    /// The read that it is.
+    #[must_use]
+    pub fn read(&self) -> Option<Read<'_>> {
+        match self {
+            Self::Operation(owned) => owned.read(),
+            Self::CreateTable(_) | Self::DropTable(_) => None,
+        }
     }
 
     /// Decodes its result bytes. `None`: they are none, which is a violation.
     #[must_use]
     pub fn decode(&self, result: &[u8]) -> Option<Outcome> {
-        let code = self.with_update(|update| update.code()).or_else(|| self.with_read(|read| read.code()))?;
-        Outcome::decode(Shape::of(code)?, result).ok()
+        match self {
+            Self::Operation(owned) => Outcome::decode(owned.row().shape, result).ok(),
+            Self::CreateTable(_) | Self::DropTable(_) => None,
+        }
     }
 
     /// Every key that it names, in order.
     #[must_use]
-    pub fn keys(&self) -> Vec<&Key> {
-        match self {
-            Self::Put(key, _)
-            | Self::PutIfVersion(key, _, _)
-            | Self::PutIfAbsent(key, _)
-            | Self::Delete(key)
-            | Self::DeleteIfVersion(key, _)
-            | Self::Increment(key, _)
-            | Self::Append(key, _)
-            | Self::Get(key)
-            | Self::Exists(key) => vec![key],
-            Self::MultiPut(pairs) => pairs.iter().map(|(key, _)| key).collect(),
-            Self::MultiIncrement(deltas) => deltas.iter().map(|(key, _)| key).collect(),
-            Self::MultiDelete(keys) | Self::MultiGet(keys) => keys.iter().collect(),
-            Self::CreateTable(_) | Self::DropTable(_) => Vec::new(),
+    pub fn keys(&self) -> Vec<&[u8]> {
+        let mut keys = Vec::new();
+        match self.operation() {
+            Some(Part::Update(update)) => update.for_each_key(|key| keys.push(key)),
+            Some(Part::Read(read)) => read.for_each_key(|key| keys.push(key)),
+            Some(Part::Remove) | None => {}
         }
+        keys
     }
 
     /// Whether it changes nothing.
     #[must_use]
     pub fn is_read(&self) -> bool {
-        matches!(self, Self::Get(_) | Self::Exists(_) | Self::MultiGet(_))
+        self.read().is_some()
     }
 }
 
@@ -211,7 +233,7 @@ impl History {
     #[must_use]
     pub fn keys(&self) -> BTreeSet<(TableId, Key)> {
         let keys_of = |operation: &Operation| -> Vec<_> {
-            operation.action.keys().into_iter().map(|key| (operation.table, key.clone())).collect()
+            operation.action.keys().into_iter().map(|key| (operation.table, key.to_vec())).collect()
         };
         self.operations.iter().flat_map(keys_of).collect()
     }

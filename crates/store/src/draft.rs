@@ -27,6 +27,9 @@ pub struct Draft<'a> {
     hashes: Vec<KeyHash>,
 }
 
+/// Memory that is kept for the next result: most results are short, and a value of a megabyte is rare.
+const RESULT_BYTES_KEPT: usize = 16 * 1024;
+
 /// The memory of a draft that is done with, for the next one.
 #[derive(Debug, Default)]
 pub struct SpareDraft {
@@ -153,6 +156,17 @@ impl<'l> Seen<'l> {
         self.value
     }
 
+    /// The value and where it is in the log.
+    ///
+    /// # Panics
+    /// If the draft changes the key already, which no operation on one key does before it looks.
+    pub fn logged(&self) -> Option<(u64, &'l [u8])> {
+        self.value.map(|current| match current {
+            Current::Logged { offset, bytes } => (offset, bytes),
+            Current::Drafted(_) => unreachable!("an operation on one key looks first"),
+        })
+    }
+
     /// With versions that go on above this one, too.
     pub fn above(self, version: u64) -> Self {
         Self { last: self.last.max(version), ..self }
@@ -209,7 +223,8 @@ impl<'a> Draft<'a> {
     /// Its memory, and the result in it.
     #[must_use]
     pub fn into_spare(self) -> SpareDraft {
-        let Self { changes, last_of_key, hashes, result, .. } = self;
+        let Self { changes, last_of_key, hashes, mut result, .. } = self;
+        result.shrink_to(RESULT_BYTES_KEPT);
         SpareDraft { changes: emptied(changes), last_of_key, hashes, result }
     }
 

@@ -8,7 +8,7 @@ use kasha_wire::operation::{Item, Items};
 use kasha_wire::{OutcomeCode, Update};
 
 use crate::Store;
-use crate::draft::{Change, Current, Draft, Next, Prior, Seen, SpareDraft, Value};
+use crate::draft::{Change, Draft, Next, Prior, Seen, SpareDraft, Value};
 use crate::entry::head;
 use crate::number::Number;
 
@@ -38,9 +38,9 @@ impl Store {
             Update::DeleteIfVersion { key, version } => run.delete(key, Some(version)),
             Update::Increment { key, delta } => run.increment_one(key, delta),
             Update::Append { key, value } => run.append(key, value),
-            Update::MultiPut(items) => run.multi_put(items),
-            Update::MultiDelete(items) => run.multi_delete(items),
-            Update::MultiIncrement(items) => run.multi_increment(items),
+            Update::MultiPut { pairs: items } => run.multi_put(items),
+            Update::MultiDelete { keys: items } => run.multi_delete(items),
+            Update::MultiIncrement { deltas: items } => run.multi_increment(items),
         }
         run.draft
     }
@@ -174,11 +174,7 @@ impl<'r, 'a> Run<'r, 'a> {
 
     fn append(&mut self, key: &'a [u8], value: &'a [u8]) {
         let seen = self.see(key);
-        let (offset, len) = match seen.value() {
-            Some(Current::Logged { offset, bytes }) => (offset, bytes.len()),
-            Some(Current::Drafted(_)) => unreachable!("an operation that appends does nothing else"),
-            None => (0, 0),
-        };
+        let (offset, len) = seen.logged().map_or((0, 0), |(offset, bytes)| (offset, bytes.len()));
         let total = len + value.len();
         if total > VALUE_BYTES_MAX {
             return self.draft.answer(OutcomeCode::TooLarge);

@@ -48,7 +48,7 @@ impl Store {
                 result.extend_from_slice(&[OutcomeCode::Done as u8, u8::from(exists)]);
                 ReadResult::Whole
             }
-            Read::MultiGet(items) => {
+            Read::MultiGet { keys: items } => {
                 result.push(OutcomeCode::Done as u8);
                 result.extend_from_slice(&items.count().to_le_bytes());
                 for item in items.iter() {

@@ -2,13 +2,12 @@
 
 mod common;
 
-use std::collections::BTreeMap;
-
 use common::Replica;
+use kasha_reference::Model;
 use kasha_types::TableId;
-use kasha_types::limits::VALUE_BYTES_MAX;
-use kasha_wire::operation::ItemsBuffer;
-use kasha_wire::{Outcome, Read, Update};
+use kasha_wire::operation::arguments::Source;
+use kasha_wire::operation::{Item, ItemKind, Items, ItemsBuffer};
+use kasha_wire::{Read, Update};
 use proptest::collection::vec;
 use proptest::prelude::*;
 
@@ -38,18 +37,25 @@ enum Version {
     Other(u64),
 }
 
+/// Which value a condition names.
+#[derive(Clone, Debug)]
+enum Expected {
+    Current,
+    Other(Value),
+}
+
+/// An update of the table of operations: those of one key have the first item's.
+#[derive(Clone, Debug)]
+struct Drawn {
+    code: u8,
+    items: Vec<(usize, Value, i64)>,
+    version: Version,
+    expected: Expected,
+}
+
 #[derive(Clone, Debug)]
 enum Step {
-    Put(usize, Value),
-    PutIfVersion(usize, Version, Value),
-    PutIfAbsent(usize, Value),
-    Delete(usize),
-    DeleteIfVersion(usize, Version),
-    Increment(usize, i64),
-    Append(usize, Value),
-    MultiPut(Vec<(usize, Value)>),
-    MultiDelete(Vec<usize>),
-    MultiIncrement(Vec<(usize, i64)>),
+    Update(Drawn),
     DropTable,
     Free,
     RaiseFloor,
@@ -79,18 +85,23 @@ fn version() -> impl Strategy<Value = Version> {
     prop_oneof![4 => Just(Version::Current), 1 => Just(Version::Zero), 1 => (0..9_u64).prop_map(Version::Other)]
 }
 
+fn expected() -> impl Strategy<Value = Expected> {
+    prop_oneof![3 => Just(Expected::Current), 1 => value().prop_map(Expected::Other)]
+}
+
+fn update() -> impl Strategy<Value = Step> {
+    let code = prop_oneof![1 => Just(Update::Put { key: b"", value: b"" }.code()), 5 => select_code()];
+    (code, vec((key(), value(), delta()), 1..5), version(), expected())
+        .prop_map(|(code, items, version, expected)| Step::Update(Drawn { code, items, version, expected }))
+}
+
+fn select_code() -> impl Strategy<Value = u8> {
+    prop::sample::select(Update::ALL).prop_map(|row| row.code)
+}
+
 fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
-        16 => (key(), value()).prop_map(|(key, value)| Step::Put(key, value)),
-        6 => (key(), version(), value()).prop_map(|(key, version, value)| Step::PutIfVersion(key, version, value)),
-        6 => (key(), value()).prop_map(|(key, value)| Step::PutIfAbsent(key, value)),
-        10 => key().prop_map(Step::Delete),
-        6 => (key(), version()).prop_map(|(key, version)| Step::DeleteIfVersion(key, version)),
-        10 => (key(), delta()).prop_map(|(key, delta)| Step::Increment(key, delta)),
-        8 => (key(), value()).prop_map(|(key, value)| Step::Append(key, value)),
-        6 => vec((key(), value()), 1..5).prop_map(Step::MultiPut),
-        6 => vec(key(), 1..5).prop_map(Step::MultiDelete),
-        12 => vec((key(), delta()), 1..5).prop_map(Step::MultiIncrement),
+        86 => update(),
         1 => Just(Step::DropTable),
         6 => Just(Step::Free),
         4 => Just(Step::RaiseFloor),
@@ -101,105 +112,39 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// A key that was ever written: deleted ones keep their version.
-#[derive(Clone, Debug, Default)]
-struct Cell {
+/// The arguments of an update.
+struct Given {
+    key: &'static [u8],
+    values: Vec<Vec<u8>>,
     version: u64,
-    value: Option<Vec<u8>>,
+    expected: Vec<u8>,
+    delta: i64,
+    lists: [ItemsBuffer; 3],
 }
 
-#[derive(Clone, Debug, Default)]
-struct Model {
-    cells: BTreeMap<(TableId, usize), Cell>,
-    floor: u64,
-}
+impl<'a> Source<'a> for &'a Given {
+    type Error = &'static str;
 
-impl Model {
-    fn get(&self, table: TableId, key: usize) -> Option<(u64, Vec<u8>)> {
-        let cell = self.cells.get(&(table, key))?;
-        Some((cell.version, cell.value.clone()?))
+    fn no_such_operation(what: &'static str) -> &'static str {
+        what
     }
-
-    fn current(&self, table: TableId, key: usize) -> u64 {
-        self.get(table, key).map_or(0, |found| found.0)
+    fn key(&mut self) -> Result<&'a [u8], &'static str> {
+        Ok(self.key)
     }
-
-    fn set(&mut self, table: TableId, key: usize, value: Vec<u8>) -> u64 {
-        let floor = self.floor;
-        let cell = self.cells.entry((table, key)).or_default();
-        cell.version = if cell.value.is_some() { cell.version } else { cell.version.max(floor) } + 1;
-        cell.value = Some(value);
-        cell.version
+    fn value(&mut self) -> Result<&'a [u8], &'static str> {
+        Ok(&self.values[0])
     }
-
-    fn remove(&mut self, table: TableId, key: usize) -> Option<u64> {
-        let cell = self.cells.get_mut(&(table, key)).filter(|cell| cell.value.is_some())?;
-        cell.value = None;
-        cell.version += 1;
-        Some(cell.version - 1)
+    fn expected(&mut self) -> Result<&'a [u8], &'static str> {
+        Ok(&self.expected)
     }
-
-    /// Redis's numbers: canonical decimal.
-    fn increment(&mut self, table: TableId, key: usize, delta: i64) -> Result<(i64, u64), Outcome> {
-        let old = match self.get(table, key) {
-            None => 0,
-            Some((_, bytes)) => {
-                let text = String::from_utf8(bytes).map_err(|_| Outcome::NotANumber(0))?;
-                let number: i64 = text.parse().map_err(|_| Outcome::NotANumber(0))?;
-                if number.to_string() != text {
-                    return Err(Outcome::NotANumber(0));
-                }
-                number
-            }
-        };
-        let new = old.checked_add(delta).ok_or(Outcome::Overflow(0))?;
-        let version = self.set(table, key, new.to_string().into_bytes());
-        Ok((new, version))
+    fn version(&mut self) -> Result<u64, &'static str> {
+        Ok(self.version)
     }
-
-    fn multi_increment(&mut self, table: TableId, items: &[(usize, i64)]) -> Outcome {
-        let before = self.clone();
-        let mut numbers = Vec::new();
-        for (index, &(key, delta)) in (0..).zip(items) {
-            match self.increment(table, key, delta) {
-                Ok(number) => numbers.push(number),
-                Err(failed) => {
-                    *self = before;
-                    return match failed {
-                        Outcome::Overflow(_) => Outcome::Overflow(index),
-                        _ => Outcome::NotANumber(index),
-                    };
-                }
-            }
-        }
-        Outcome::Numbers(numbers)
+    fn delta(&mut self) -> Result<i64, &'static str> {
+        Ok(self.delta)
     }
-
-    fn append(&mut self, table: TableId, key: usize, more: &[u8]) -> Outcome {
-        let mut value = self.get(table, key).map(|found| found.1).unwrap_or_default();
-        value.extend(more);
-        if value.len() > VALUE_BYTES_MAX {
-            return Outcome::TooLarge;
-        }
-        let len = value.len() as u64;
-        Outcome::Length(len, self.set(table, key, value))
-    }
-
-    fn conditional(
-        &mut self,
-        table: TableId,
-        key: usize,
-        expected: u64,
-        then: impl FnOnce(&mut Self) -> Outcome,
-    ) -> Outcome {
-        match self.current(table, key) {
-            current if current != expected => Outcome::ConditionFailed(current),
-            _ => then(self),
-        }
-    }
-
-    fn delete(&mut self, table: TableId, key: usize) -> Outcome {
-        self.remove(table, key).map_or(Outcome::NotFound, Outcome::Version)
+    fn items(&mut self, kind: ItemKind) -> Result<Items<'a>, &'static str> {
+        Ok(self.lists[kind as usize].as_items())
     }
 }
 
@@ -224,87 +169,46 @@ impl World {
         }
     }
 
-    fn version(&self, key: usize, version: Version) -> u64 {
-        match version {
-            Version::Current => self.model.current(self.table, key),
-            Version::Zero => 0,
-            Version::Other(other) => other,
-        }
-    }
-
     /// Executes in the store; the model says what must come of it.
-    fn update(&mut self, update: &Update<'_>, expected: Outcome) {
-        assert_eq!(self.primary.execute(self.table, update), expected, "{update:?}");
-    }
-
-    fn multi_put(&mut self, items: &[(usize, Value)]) {
-        let table = self.table;
-        let items: Vec<_> = items.iter().map(|(key, value)| (*key, value.bytes())).collect();
-        let set = |(key, value): &(usize, Vec<u8>)| self.model.set(table, *key, value.clone());
-        let expected = Outcome::Versions(items.iter().map(set).collect());
-        let list = ItemsBuffer::pairs(items.iter().map(|(key, value)| (KEYS[*key], &value[..])));
-        self.update(&Update::MultiPut(list.as_items()), expected);
-    }
-
-    fn multi_delete(&mut self, keys: &[usize]) {
-        let expected = keys.iter().map(|&key| self.model.remove(self.table, key).is_some()).collect();
-        let list = ItemsBuffer::keys(keys.iter().map(|&key| KEYS[key]));
-        self.update(&Update::MultiDelete(list.as_items()), Outcome::Flags(expected));
-    }
-
-    fn multi_increment(&mut self, items: &[(usize, i64)]) {
-        let list = ItemsBuffer::deltas(items.iter().map(|&(key, delta)| (KEYS[key], delta)));
-        let expected = self.model.multi_increment(self.table, items);
-        let update = Update::MultiIncrement(list.as_items());
-        let (result, changes) = self.primary.execute_raw(self.table, &update);
-        let shape = kasha_wire::outcome::Shape::Numbers;
-        assert_eq!(Outcome::decode(shape, &result), Ok(expected.clone()));
-        assert_eq!(changes, matches!(expected, Outcome::Numbers(_)));
+    fn update(&mut self, drawn: &Drawn) {
+        let key = drawn.items[0].0;
+        let cell = self.model.cell(self.table, KEYS[key]);
+        let given = Given {
+            key: KEYS[key],
+            values: drawn.items.iter().map(|(_, value, _)| value.bytes()).collect(),
+            version: match drawn.version {
+                Version::Current if cell.value.is_some() => cell.version,
+                Version::Current | Version::Zero => 0,
+                Version::Other(other) => other,
+            },
+            expected: match &drawn.expected {
+                Expected::Current => cell.value.clone().unwrap_or_default(),
+                Expected::Other(value) => value.bytes(),
+            },
+            delta: drawn.items[0].2,
+            lists: [ItemKind::Key, ItemKind::KeyValue, ItemKind::KeyDelta].map(|kind| {
+                let mut list = ItemsBuffer::new(kind);
+                for (key, value, delta) in &drawn.items {
+                    list.push(&Item { key: KEYS[*key], value: &value.bytes(), delta: *delta });
+                }
+                list
+            }),
+        };
+        let update = Update::build(drawn.code, &mut &given).expect("a code of the table");
+        let is_too_long = cell.value.is_some_and(|value| value.len() >= 20_000); // a test segment ends soon after
+        if is_too_long && matches!(update, Update::Append { .. }) {
+            return;
+        }
+        let before = self.model.cells.clone();
+        let expected = self.model.update(self.table, &update);
+        let (outcome, changes) = self.primary.execute(self.table, &update);
+        assert_eq!(outcome, expected, "{update:?}");
+        assert_eq!(changes, self.model.cells != before, "{update:?}");
     }
 
     fn step(&mut self, step: &Step) {
-        let table = self.table;
         match step {
-            Step::Put(key, value) => {
-                let expected = Outcome::Version(self.model.set(table, *key, value.bytes()));
-                self.update(&Update::Put { key: KEYS[*key], value: &value.bytes() }, expected);
-            }
-            Step::PutIfVersion(key, version, value) => {
-                let (version, value) = (self.version(*key, *version), value.bytes());
-                let put = |model: &mut Model| Outcome::Version(model.set(table, *key, value.clone()));
-                let expected = self.model.conditional(table, *key, version, put);
-                self.update(&Update::PutIfVersion { key: KEYS[*key], version, value: &value }, expected);
-            }
-            Step::PutIfAbsent(key, value) => {
-                let value = value.bytes();
-                let put = |model: &mut Model| Outcome::Version(model.set(table, *key, value.clone()));
-                let expected = self.model.conditional(table, *key, 0, put);
-                self.update(&Update::PutIfAbsent { key: KEYS[*key], value: &value }, expected);
-            }
-            Step::Delete(key) => {
-                let expected = self.model.delete(table, *key);
-                self.update(&Update::Delete { key: KEYS[*key] }, expected);
-            }
-            Step::DeleteIfVersion(key, version) => {
-                let version = self.version(*key, *version);
-                let expected = self.model.conditional(table, *key, version, |model| model.delete(table, *key));
-                self.update(&Update::DeleteIfVersion { key: KEYS[*key], version }, expected);
-            }
-            Step::Increment(key, delta) => {
-                let expected = match self.model.increment(table, *key, *delta) {
-                    Ok((value, version)) => Outcome::Number(value, version),
-                    Err(failed) => failed,
-                };
-                self.update(&Update::Increment { key: KEYS[*key], delta: *delta }, expected);
-            }
-            Step::Append(key, value) if self.value_len(*key) < 20_000 => {
-                let expected = self.model.append(table, *key, &value.bytes());
-                self.update(&Update::Append { key: KEYS[*key], value: &value.bytes() }, expected);
-            }
-            Step::Append(..) => {} // a value of a test segment's size ends here
-            Step::MultiPut(items) => self.multi_put(items),
-            Step::MultiDelete(keys) => self.multi_delete(keys),
-            Step::MultiIncrement(items) => self.multi_increment(items),
+            Step::Update(drawn) => self.update(drawn),
             Step::DropTable => self.drop_table(),
             Step::Free => {
                 self.backup.follow(&self.primary.log); // a segment goes only when everything is synced
@@ -327,15 +231,11 @@ impl World {
         }
     }
 
-    fn value_len(&self, key: usize) -> usize {
-        self.model.get(self.table, key).map_or(0, |found| found.1.len())
-    }
-
     /// A table's number is never used again.
     fn drop_table(&mut self) {
         let dropped = self.table;
         self.primary.drop_table(dropped);
-        self.model.cells.retain(|&(table, _), _| table != dropped);
+        self.model.cells.retain(|(table, _), _| *table != dropped);
         self.tables_made += 1;
         self.tables.retain(|&table| table != dropped);
         self.tables.push(TableId(self.tables_made));
@@ -345,14 +245,11 @@ impl World {
 
     fn check_reads(&self, replica: &Replica) {
         for &table in &self.tables {
-            let expected: Vec<_> = (0..KEYS.len()).map(|key| self.model.get(table, key)).collect();
-            assert_eq!(replica.values(table, &KEYS), expected);
-            for (key, expected) in expected.into_iter().enumerate() {
-                let key = KEYS[key];
-                let exists = Outcome::Flags(vec![expected.is_some()]);
-                assert_eq!(replica.read(table, &Read::Exists { key }), exists);
-                let got = expected.map_or(Outcome::NotFound, |(version, value)| Outcome::Value(version, value));
-                assert_eq!(replica.read(table, &Read::Get { key }), got);
+            let all = ItemsBuffer::keys(KEYS);
+            let all = Read::MultiGet { keys: all.as_items() };
+            let each = KEYS.into_iter().flat_map(|key| [Read::Exists { key }, Read::Get { key }]);
+            for read in each.chain([all]) {
+                assert_eq!(replica.read(table, &read), self.model.read(table, &read), "{read:?}");
             }
         }
         assert_eq!(replica.store.version_floor(), self.model.floor);
@@ -392,8 +289,9 @@ impl World {
         for mut replica in [std::mem::take(&mut self.primary), std::mem::take(&mut self.backup), restarted] {
             let mut model = self.model.clone();
             for &table in &self.tables {
-                for (key, name) in KEYS.into_iter().enumerate() {
-                    assert_eq!(replica.put(table, name, b"last"), model.set(table, key, b"last".to_vec()));
+                for key in KEYS {
+                    let put = Update::Put { key, value: b"last" };
+                    assert_eq!(replica.execute(table, &put).0, model.update(table, &put));
                 }
             }
         }

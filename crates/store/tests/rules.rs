@@ -156,7 +156,7 @@ fn a_failed_multi_increment_changes_nothing() {
     let (live, counts) = (replica.log.live_bytes(), replica.counts());
     let run = |replica: &mut Replica, items: &[(&[u8], i64)]| {
         let list = ItemsBuffer::deltas(items.iter().copied());
-        let (result, changes) = replica.execute_raw(T, &Update::MultiIncrement(list.as_items()));
+        let (result, changes) = replica.execute_raw(T, &Update::MultiIncrement { deltas: list.as_items() });
         (Outcome::decode(Shape::Numbers, &result).unwrap(), changes)
     };
     let failed = run(&mut replica, &[(b"n", 1), (b"new", 2), (b"n", 3), (b"was", 1), (b"text", 1)]);

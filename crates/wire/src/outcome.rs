@@ -1,21 +1,21 @@
 //! Result bytes: what an operation's completion record holds and a client is told, byte for byte, also on a replay.
 //!
-//! The first byte is the [`OutcomeCode`]; what follows depends on it and on the operation:
+//! The first byte is the [`OutcomeCode`]; what follows depends on it and on the operation's [`Shape`], which the table of
+//! operations names:
 //!
-//! | operation | done | other outcomes |
+//! | shape | done | other outcomes |
 //! |---|---|---|
-//! | put, put-if-version, put-if-absent | version `u64` | condition failed: current version `u64`, 0 = absent |
-//! | delete, delete-if-version | version of what was deleted `u64` | not found; condition failed: version |
-//! | increment | value `i64`, version `u64` | overflow; not a number |
-//! | append | length `u64`, version `u64` | too large |
-//! | multi-put | count `u32`, version `u64` each | |
-//! | multi-delete | count `u32`, flag `u8` each: was there | |
-//! | multi-increment | count `u32`, (value `i64`, version `u64`) each | overflow, not a number: index `u32`; nothing changed |
-//! | get | version `u64`, the value | not found |
-//! | exists | flag `u8` | |
-//! | multi-get | count `u32`, (version `u64`, 0 = absent; length `u32`; value) each | |
+//! | version | version `u64` | condition failed: current version `u64`, 0 = absent; not found |
+//! | number | value `i64`, version `u64` | overflow; not a number |
+//! | length | length `u64`, version `u64` | too large |
+//! | value | version `u64`, the value | not found |
+//! | flag | flag `u8` | |
+//! | versions | count `u32`, version `u64` each | |
+//! | flags | count `u32`, flag `u8` each: was there | |
+//! | numbers | count `u32`, (value `i64`, version `u64`) each | overflow, not a number: index `u32`; nothing changed |
+//! | values | count `u32`, (version `u64`, 0 = absent; length `u32`; value) each | |
 
-use crate::{DecodeError, Reader};
+use crate::{DecodeError, Read, Reader, Update};
 
 /// What came of an operation. Recorded, gated and replayed like any result (R4.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,7 +72,7 @@ pub enum Outcome {
     Flags(Vec<bool>),
     /// Multi-increment.
     Numbers(Vec<(i64, u64)>),
-    /// Get: version and value.
+    /// Get and get-and-delete: version and value.
     Value(u64, Vec<u8>),
     /// Multi-get.
     Values(Vec<Option<(u64, Vec<u8>)>>),
@@ -109,7 +109,7 @@ pub enum Shape {
     Flag,
     /// Multi-increment.
     Numbers,
-    /// Get.
+    /// Get, get-and-delete.
     Value,
     /// Multi-get.
     Values,
@@ -119,18 +119,7 @@ impl Shape {
     /// Of an operation with this code (update or read).
     #[must_use]
     pub fn of(code: u8) -> Option<Self> {
-        Some(match code {
-            1..=5 => Self::Version,
-            6 => Self::Number,
-            7 => Self::Length,
-            16 => Self::Versions,
-            17 => Self::Flags,
-            18 => Self::Numbers,
-            64 => Self::Value,
-            65 => Self::Flag,
-            80 => Self::Values,
-            _ => return None,
-        })
+        Update::row_of(code).or_else(|| Read::row_of(code)).map(|row| row.shape)
     }
 }
 

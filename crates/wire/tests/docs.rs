@@ -4,12 +4,11 @@ mod common;
 
 use std::fmt::Debug;
 
-use common::operations::{READS, UPDATES};
 use common::{Count, Sample, encoded};
 use kasha_types::*;
 use kasha_wire::frame::Kind;
 use kasha_wire::hot::decode_small;
-use kasha_wire::{DecodeError, Message, OutcomeCode, RecordedVerdict, Refusal, Wire};
+use kasha_wire::{DecodeError, Message, OutcomeCode, Read, RecordedVerdict, Refusal, Update, Wire};
 
 const PAGE: &str = include_str!("../../../docs/wire.md");
 const SOURCES: [&str; 6] = [
@@ -95,7 +94,7 @@ fn plain_choices() {
 
 #[test]
 fn operations_and_outcomes() {
-    let ours = UPDATES.into_iter().chain(READS).map(|(code, name)| (code, name.to_owned()));
+    let ours = Update::ALL.iter().chain(Read::ALL).map(|row| (row.code, row.name.to_owned()));
     assert_eq!(numbered("Operations"), ours.collect::<Vec<_>>());
     let outcomes = (0..=u8::MAX).filter_map(|code| Some((code, format!("{:?}", OutcomeCode::from_number(code)?))));
     assert_eq!(numbered("Results"), outcomes.collect::<Vec<_>>());

@@ -5,7 +5,7 @@ mod common;
 
 use std::fmt::Write;
 
-use common::operations::{OwnedBody, READS, UPDATES, outcomes};
+use common::operations::{OwnedBody, outcomes};
 use common::results::encoded_outcome;
 use common::{Count, Sample, encoded, messages};
 use kasha_types::*;
@@ -13,6 +13,7 @@ use kasha_wire::codec::Bytes;
 use kasha_wire::frame::Kind;
 use kasha_wire::hot::{self, *};
 use kasha_wire::message::{AttachAt, Holding, Report, TableCommand, TableOutcome};
+use kasha_wire::operation::Row;
 use kasha_wire::status::{CoreStatus, Memory};
 use kasha_wire::*;
 
@@ -138,7 +139,7 @@ fn parts() {
 #[test]
 fn operations() {
     let mut lines = Vec::new();
-    for (code, name) in UPDATES {
+    for &Row { code, name, .. } in Update::ALL {
         for (key, what) in [(None, ""), (Some(&b"my-key"[..]), ", operation key")] {
             let body = OwnedBody::one(code, key);
             let bytes = body.encoded();
@@ -148,7 +149,7 @@ fn operations() {
             lines.push((format!("{name}{what}"), bytes));
         }
     }
-    for (code, name) in READS {
+    for &Row { code, name, .. } in Read::ALL {
         let operation = common::operations::Operation::one(code);
         let mut bytes = vec![operation.read().code()];
         operation.read().encode_arguments(&mut bytes);

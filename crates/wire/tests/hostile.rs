@@ -2,13 +2,13 @@
 
 mod common;
 
-use common::operations::{Operation, READS, UPDATES};
+use common::operations::Operation;
 use kasha_wire::{FrameError, FrameHeader, Message, Read, Update};
 
 #[test]
 fn an_operation_is_what_its_code_says() {
     for code in 0..=u8::MAX {
-        let (is_update, is_read) = (UPDATES.iter().any(|u| u.0 == code), READS.iter().any(|r| r.0 == code));
+        let (is_update, is_read) = (Update::row_of(code).is_some(), Read::row_of(code).is_some());
         let one_key = Operation::one(if is_update || is_read { code } else { 17 });
         let mut arguments = Vec::new();
         match is_read {

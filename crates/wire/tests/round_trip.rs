@@ -5,7 +5,7 @@ mod common;
 use std::net::SocketAddr;
 
 use common::messages::described;
-use common::operations::{Operation, OwnedBody, READS, SHAPES, UPDATES, any_outcome};
+use common::operations::{Operation, OwnedBody, SHAPES, any_outcome};
 use common::results::encoded_outcome;
 use common::types::every_type;
 use common::{Sample, any, check, encoded};
@@ -16,7 +16,7 @@ use kasha_wire::hot::*;
 use kasha_wire::message::{
     AttachAt, GcEntry, Heartbeat, Holding, LeaseInfo, Missing, Report, TableCommand, TableOutcome,
 };
-use kasha_wire::operation::ItemsBuffer;
+use kasha_wire::operation::{ItemsBuffer, Row};
 use kasha_wire::outcome::Shape;
 use kasha_wire::status::{CoreStatus, LoopUsage, Memory, ReplicaStatus, WitnessStatus};
 use kasha_wire::*;
@@ -95,13 +95,15 @@ fn a_fingerprint_is_that_of_operation_and_table() {
 
 #[test]
 fn every_operation_comes_back() {
-    check(256, Operation::any(UPDATES.iter().map(|update| update.0)), |operation| {
+    check(256, Operation::any(Update::ALL), |operation| {
         let mut bytes = Vec::new();
         operation.update().encode_arguments(&mut bytes);
         prop_assert_eq!(Update::decode(operation.code, &bytes), Ok(operation.update()));
         prop_assert_eq!(operation.update().code(), operation.code);
         let items = match operation.update() {
-            Update::MultiPut(items) | Update::MultiDelete(items) | Update::MultiIncrement(items) => items,
+            Update::MultiPut { pairs: items }
+            | Update::MultiDelete { keys: items }
+            | Update::MultiIncrement { deltas: items } => items,
             _ => return Ok(()),
         };
         prop_assert_eq!(items.count() as usize, operation.items.len());
@@ -112,7 +114,7 @@ fn every_operation_comes_back() {
         }
         Ok(())
     });
-    check(256, Operation::any(READS.iter().map(|read| read.0)), |operation| {
+    check(256, Operation::any(Read::ALL), |operation| {
         let mut bytes = Vec::new();
         operation.read().encode_arguments(&mut bytes);
         prop_assert_eq!(Read::decode(operation.code, &bytes), Ok(operation.read()));
@@ -129,11 +131,12 @@ fn every_result_comes_back() {
             Ok(())
         });
     }
-    for (code, _) in UPDATES.into_iter().chain(READS) {
-        assert!(Shape::of(code).is_some());
+    for row in Update::ALL.iter().chain(Read::ALL) {
+        assert!(SHAPES.iter().any(|(shape, _)| *shape == row.shape), "{}: a shape that the samples lack", row.name);
+        assert_eq!(Shape::of(row.code), Some(row.shape));
     }
-    let known = (0..=u8::MAX).filter(|&code| Shape::of(code).is_some()).count();
-    assert_eq!(known, UPDATES.len() + READS.len(), "an operation that the samples lack");
+    let codes = |of: fn(u8) -> Option<&'static Row>| (0..=u8::MAX).filter_map(of).copied().collect::<Vec<_>>();
+    assert_eq!((codes(Update::row_of), codes(Read::row_of)), (Update::ALL.to_vec(), Read::ALL.to_vec()));
 }
 
 #[test]
@@ -214,5 +217,5 @@ fn a_list_knows_what_its_items_hold() {
 #[test]
 #[should_panic(expected = "a list of another operation")]
 fn a_list_of_another_operation_is_not_encoded() {
-    Update::MultiPut(ItemsBuffer::keys([&b"a"[..]]).as_items()).encode_arguments(&mut Vec::new());
+    Update::MultiPut { pairs: ItemsBuffer::keys([&b"a"[..]]).as_items() }.encode_arguments(&mut Vec::new());
 }

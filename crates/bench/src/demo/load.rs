@@ -187,14 +187,14 @@ impl Load {
             Work::IncrementBoth { counters, deltas } => {
                 let keys = counters.map(counter_key);
                 let items = ItemsBuffer::deltas(keys.iter().map(String::as_bytes).zip(deltas));
-                session.update(now, self.table, &Update::MultiIncrement(items.as_items()), &options, out)
+                session.update(now, self.table, &Update::MultiIncrement { deltas: items.as_items() }, &options, out)
             }
             Work::PutTogether { group } => {
                 self.puts += 1;
                 let value = format!("{:x}-{}", self.rng.next_u64(), self.puts);
                 let keys: Vec<String> = (0..GROUP_PUTS).map(|index| put_key(group, index)).collect();
                 let items = ItemsBuffer::pairs(keys.iter().map(|key| (key.as_bytes(), value.as_bytes())));
-                session.update(now, self.table, &Update::MultiPut(items.as_items()), &options, out)
+                session.update(now, self.table, &Update::MultiPut { pairs: items.as_items() }, &options, out)
             }
         };
         self.tally.updates += 1;

@@ -10,7 +10,6 @@ use kasha_witness::Attempt;
 
 use super::advice::{Advice, advice};
 use super::call::{InFlight, Keys, Kind, ReadCall, Slots, Stage};
-use super::check::check_read;
 use super::route::{NoTarget, Target, slots_of};
 use super::{CallId, Completion, Known, Session, WhyFailed, WhyNot, send, send_message};
 
@@ -24,7 +23,7 @@ impl Session {
         deadline: Option<Tick>,
         out: &mut Effects,
     ) -> CallId {
-        let checked = check_read(read);
+        let checked = read.check_limits().map_err(WhyNot::from);
         let slots = match checked {
             Ok(()) => slots_of(|each| read.for_each_key(each)).0,
             Err(_) => Slots::Several,

@@ -11,7 +11,7 @@ use kasha_wire::{Body, BodyHead, Envelope, Kind as FrameKind, RequestView, SyncR
 use kasha_witness::Attempt;
 
 use super::call::{Cancel, InFlight, Keys, Kind, NEVER, Slots, Stage, UpdateCall};
-use super::check::{check_options, check_update};
+use super::check::check_options;
 use super::identities::NoNumber;
 use super::route::{NoTarget, Target, slots_of};
 use super::{CallId, CallOptions, Completion, Identity, Session, WaitsFor, WhyNot, WhyUnknown, send};
@@ -37,7 +37,7 @@ impl Session {
         options: &CallOptions<'_>,
         out: &mut Effects,
     ) -> CallId {
-        let checked = check_options(options).and_then(|()| check_update(update));
+        let checked = check_options(options).and_then(|()| Ok(update.check_limits()?));
         let (slots, key_count) = match checked {
             Ok(()) => slots_of(|each| update.for_each_key(each)),
             Err(_) => (Slots::Several, 0),

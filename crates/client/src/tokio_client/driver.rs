@@ -10,7 +10,8 @@ use kasha_machine::{Effects, Held, Input, Machine};
 use kasha_types::limits::OPERATION_KEY_TTL_MILLIS;
 use kasha_types::{CoreId, TableId, Tick};
 use kasha_wire::message::is_handshake;
-use kasha_wire::{Configuration, FRAME_HEADER_BYTES, FrameHeader, Read, Update};
+use kasha_wire::operation::OwnedOperation;
+use kasha_wire::{Configuration, FRAME_HEADER_BYTES, FrameHeader};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 
@@ -20,13 +21,6 @@ use crate::session::{CallId, CallOptions, Completion, Session, SessionOptions, S
 
 /// Inputs of one turn from each queue.
 const INPUTS_MAX: usize = 256;
-
-/// An operation that crossed a channel.
-#[derive(Debug)]
-pub(super) struct Operation {
-    pub(super) code: u8,
-    pub(super) arguments: Vec<u8>,
-}
 
 /// Names a call before it has an id.
 pub(super) type Ticket = u64;
@@ -54,8 +48,8 @@ pub(super) enum Command {
 /// The calls of a session, owned.
 #[derive(Debug)]
 pub(super) enum Ask {
-    Update { table: TableId, operation: Operation, options: Options },
-    Read { table: TableId, operation: Operation, deadline: Option<Duration> },
+    Update { table: TableId, operation: OwnedOperation, options: Options },
+    Read { table: TableId, operation: OwnedOperation, deadline: Option<Duration> },
     CreateTable(String),
     DropTable(String),
     Status(CoreId),
@@ -210,7 +204,7 @@ impl Driver {
         let (session, out) = (&mut self.session, &mut self.effects);
         match what {
             Ask::Update { table, operation, options } => {
-                let update = Update::decode(operation.code, &operation.arguments).expect("encoded by a handle");
+                let update = operation.update().expect("a handle made it of an update");
                 let millis = |ttl: Duration| u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX);
                 let ttl = options.operation_key_ttl.map_or(OPERATION_KEY_TTL_MILLIS, millis);
                 let options = CallOptions {
@@ -221,7 +215,7 @@ impl Driver {
                 session.update(now, table, &update, &options, out)
             }
             Ask::Read { table, operation, deadline } => {
-                let read = Read::decode(operation.code, &operation.arguments).expect("encoded by a handle");
+                let read = operation.read().expect("a handle made it of a read");
                 session.read(now, table, &read, deadline.map(|deadline| now.after(deadline)), out)
             }
             Ask::CreateTable(name) => session.create_table(now, &name, out),

@@ -6,13 +6,13 @@ use std::time::Duration;
 
 use kasha_types::TableId;
 use kasha_types::limits::KEY_BYTES_MAX;
-use kasha_wire::operation::ItemsBuffer;
+use kasha_wire::operation::{ItemsBuffer, OwnedOperation};
 use kasha_wire::outcome::Shape;
 use kasha_wire::{DecodeError, Outcome, Read, Update};
 
-use super::driver::{Ask, Operation, Options};
+use super::driver::{Ask, Options};
 use super::{Client, Error, Rejection};
-use crate::session::{Completion, WhyFailed, WhyNot, check_read, check_update};
+use crate::session::{Completion, WhyFailed, WhyNot};
 
 /// A table of a cluster.
 #[derive(Clone, Debug)]
@@ -65,7 +65,7 @@ type Boxed<T> = Pin<Box<dyn Future<Output = Result<T, Error>> + Send>>;
 #[derive(Debug)]
 pub struct UpdateCall<T> {
     table: Table,
-    operation: Result<Operation, WhyNot>,
+    operation: Result<OwnedOperation, WhyNot>,
     options: Options,
     convert: Convert<T>,
 }
@@ -75,7 +75,7 @@ pub struct UpdateCall<T> {
 #[derive(Debug)]
 pub struct ReadCall<T> {
     table: Table,
-    operation: Result<Operation, WhyNot>,
+    operation: Result<OwnedOperation, WhyNot>,
     deadline: Option<Duration>,
     convert: Convert<T>,
 }
@@ -92,30 +92,18 @@ impl Table {
     }
 
     fn update<T>(&self, update: &Update<'_>, convert: Convert<T>) -> UpdateCall<T> {
-        let operation = check_update(update).map(|()| {
-            let mut arguments = Vec::new();
-            update.encode_arguments(&mut arguments);
-            Operation { code: update.code(), arguments }
-        });
+        let operation = update.check_limits().map(|()| update.into()).map_err(WhyNot::from);
         UpdateCall { table: self.clone(), operation, options: Options::default(), convert }
     }
 
     fn read<T>(&self, read: &Read<'_>, convert: Convert<T>) -> ReadCall<T> {
-        let operation = check_read(read).map(|()| {
-            let mut arguments = Vec::new();
-            read.encode_arguments(&mut arguments);
-            Operation { code: read.code(), arguments }
-        });
+        let operation = read.check_limits().map(|()| read.into()).map_err(WhyNot::from);
         ReadCall { table: self.clone(), operation, deadline: None, convert }
     }
 
     /// The key's value.
     pub fn get(&self, key: impl AsRef<[u8]>) -> ReadCall<Option<Value>> {
-        self.read(&Read::Get { key: key.as_ref() }, |outcome| match outcome {
-            Outcome::Value(version, bytes) => Some(Some(Value { version, bytes })),
-            Outcome::NotFound => Some(None),
-            _ => None,
-        })
+        self.read(&Read::Get { key: key.as_ref() }, found)
     }
 
     /// Whether there is the key.
@@ -138,7 +126,7 @@ impl Table {
             _ => None,
         };
         match items {
-            Ok(items) => self.read(&Read::MultiGet(items.as_items()), convert),
+            Ok(items) => self.read(&Read::MultiGet { keys: items.as_items() }, convert),
             Err(why) => ReadCall { table: self.clone(), operation: Err(why), deadline: None, convert },
         }
     }
@@ -205,7 +193,7 @@ impl Table {
         );
         self.multi(
             items,
-            |items| Update::MultiPut(items.as_items()),
+            |items| Update::MultiPut { pairs: items.as_items() },
             |outcome| match outcome {
                 Outcome::Versions(versions) => Some(versions),
                 _ => None,
@@ -218,7 +206,7 @@ impl Table {
         let items = checked(keys, K::as_ref, |keys| ItemsBuffer::keys(keys.iter().map(AsRef::as_ref)));
         self.multi(
             items,
-            |items| Update::MultiDelete(items.as_items()),
+            |items| Update::MultiDelete { keys: items.as_items() },
             |outcome| match outcome {
                 Outcome::Flags(flags) => Some(flags),
                 _ => None,
@@ -235,7 +223,7 @@ impl Table {
         );
         self.multi(
             items,
-            |items| Update::MultiIncrement(items.as_items()),
+            |items| Update::MultiIncrement { deltas: items.as_items() },
             |outcome| match outcome {
                 Outcome::Numbers(numbers) => {
                     Some(numbers.into_iter().map(|(value, version)| Counter { value, version }).collect())
@@ -266,6 +254,14 @@ fn checked<I>(
 ) -> Result<ItemsBuffer, WhyNot> {
     let is_too_large = items.iter().any(|item| key(item).len() > KEY_BYTES_MAX);
     if is_too_large { Err(WhyNot::KeyTooLarge) } else { Ok(build(items)) }
+}
+
+fn found(outcome: Outcome) -> Option<Option<Value>> {
+    match outcome {
+        Outcome::Value(version, bytes) => Some(Some(Value { version, bytes })),
+        Outcome::NotFound => Some(None),
+        _ => None,
+    }
 }
 
 fn conditional(outcome: Outcome) -> Option<Conditional> {
@@ -332,7 +328,7 @@ impl<T: Send + 'static> IntoFuture for UpdateCall<T> {
         Box::pin(async move {
             let Self { table, operation, options, convert } = self;
             let operation = operation.map_err(Error::NotExecuted)?;
-            let shape = Shape::of(operation.code).expect("every operation has results");
+            let shape = operation.row().shape;
             match table.client.call(Ask::Update { table: table.id, operation, options }, Some(shape)).await? {
                 Completion::Executed { result, .. } => value_of(shape, &result, convert),
                 other => unreachable!("{other:?} of an update"),
@@ -349,7 +345,7 @@ impl<T: Send + 'static> IntoFuture for ReadCall<T> {
         Box::pin(async move {
             let Self { table, operation, deadline, convert } = self;
             let operation = operation.map_err(|why| Error::Failed(WhyFailed::NotPossible(why)))?;
-            let shape = Shape::of(operation.code).expect("every operation has results");
+            let shape = operation.row().shape;
             match table.client.call(Ask::Read { table: table.id, operation, deadline }, Some(shape)).await? {
                 Completion::Read { result } => value_of(shape, &result, convert),
                 other => unreachable!("{other:?} of a read"),

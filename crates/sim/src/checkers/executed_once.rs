@@ -7,7 +7,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use kasha_wire::operation::Item;
 use kasha_wire::outcome::Outcome;
+use kasha_wire::{Read, Update};
 
 use crate::history::{Action, History, Key, Operation, Told};
 
@@ -37,43 +39,41 @@ struct Tokens {
 pub fn check(history: &History) -> Vec<String> {
     let mut violations = Vec::new();
     let updates = distinct_updates(history, &mut violations);
-    let mut counters: BTreeMap<Key, Counter> = BTreeMap::new();
-    let mut tokens: BTreeMap<Key, Tokens> = BTreeMap::new();
+    let mut counters: BTreeMap<&[u8], Counter> = BTreeMap::new();
+    let mut tokens: BTreeMap<&[u8], Tokens> = BTreeMap::new();
     for (action, told) in updates {
-        match action {
-            Action::Increment(key, delta) => {
+        let Some(update) = action.update() else { continue };
+        match update {
+            Update::Increment { key, delta } => {
                 let number = match told {
                     Told::Executed { outcome: Outcome::Number(value, _), .. } => Some(*value),
                     Told::Executed { .. } | Told::NotExecuted => continue,
                     _ => None,
                 };
-                count(counters.entry(key.clone()).or_default(), *delta, number);
+                count(counters.entry(key).or_default(), delta, number);
             }
-            Action::MultiIncrement(deltas) => {
-                for (index, (key, delta)) in deltas.iter().enumerate() {
+            Update::MultiIncrement { deltas } => {
+                for (index, Item { key, delta, .. }) in deltas.iter().enumerate() {
                     let number = match told {
                         Told::Executed { outcome: Outcome::Numbers(numbers), .. } => numbers.get(index).map(|n| n.0),
                         Told::Executed { .. } | Told::NotExecuted => continue,
                         _ => None,
                     };
-                    count(counters.entry(key.clone()).or_default(), *delta, number);
+                    count(counters.entry(key).or_default(), delta, number);
                 }
             }
-            Action::Append(key, token) => {
-                let entry = tokens.entry(key.clone()).or_default();
+            Update::Append { key, value: token } => {
+                let entry = tokens.entry(key).or_default();
                 match told {
-                    Told::Executed { outcome: Outcome::Length(..), .. } => drop(entry.told.insert(token.clone())),
+                    Told::Executed { outcome: Outcome::Length(..), .. } => drop(entry.told.insert(token.to_vec())),
                     Told::Executed { .. } | Told::NotExecuted => {}
-                    _ => drop(entry.unknown.insert(token.clone())),
+                    _ => drop(entry.unknown.insert(token.to_vec())),
                 }
             }
-            other if other.is_read() => {}
-            other => {
-                for key in other.keys() {
-                    counters.entry(key.clone()).or_default().mixed = true;
-                    tokens.entry(key.clone()).or_default().mixed = true;
-                }
-            }
+            other => other.for_each_key(|key| {
+                counters.entry(key).or_default().mixed = true;
+                tokens.entry(key).or_default().mixed = true;
+            }),
         }
     }
     for (key, counter) in counters.iter().filter(|(key, counter)| !counter.mixed && !tokens.contains_key(*key)) {
@@ -85,7 +85,8 @@ pub fn check(history: &History) -> Vec<String> {
     check_expiring(history, &last, &mut violations);
     for (key, value) in last {
         let name = String::from_utf8_lossy(&key);
-        if let Some(counter) = counters.get(&key).filter(|counter| !counter.mixed && !tokens.contains_key(&key)) {
+        let key = &key[..];
+        if let Some(counter) = counters.get(key).filter(|counter| !counter.mixed && !tokens.contains_key(key)) {
             let shown = number(&value);
             if shown < counter.told || shown > counter.told + counter.unknown {
                 violations.push(format!(
@@ -94,7 +95,7 @@ pub fn check(history: &History) -> Vec<String> {
                 ));
             }
         }
-        if let Some(tokens) = tokens.get(&key).filter(|tokens| !tokens.mixed && !counters.contains_key(&key)) {
+        if let Some(tokens) = tokens.get(key).filter(|tokens| !tokens.mixed && !counters.contains_key(key)) {
             check_tokens(&name, &value, tokens, &mut violations);
         }
     }
@@ -194,9 +195,12 @@ type Runs<'h> = (BTreeSet<(u64, &'h [u8])>, i64);
 
 /// Counters whose operation keys may run again: each result that was told is a run, and each ask is at most one.
 fn check_expiring(history: &History, last: &BTreeMap<Key, Vec<u8>>, violations: &mut Vec<String>) {
-    let mut runs: BTreeMap<&Key, Runs<'_>> = BTreeMap::new();
+    let mut runs: BTreeMap<&[u8], Runs<'_>> = BTreeMap::new();
     for operation in history.operations().iter().filter(|operation| operation.expiring) {
-        let (Action::Increment(key, 1), Some(group)) = (&operation.action, operation.group) else { continue };
+        let (Some(Update::Increment { key, delta: 1 }), Some(group)) = (operation.action.update(), operation.group)
+        else {
+            continue;
+        };
         let (told, most) = runs.entry(key).or_default();
         if let Told::Executed { bytes, .. } = &operation.told {
             told.insert((group, bytes));
@@ -225,12 +229,12 @@ fn last_values(history: &History) -> BTreeMap<Key, Vec<u8>> {
     let quiet = last_update.map(|operation| operation.told_at.unwrap_or(operation.asked)).max();
     let mut values = BTreeMap::new();
     for operation in history.operations() {
-        if let (Action::Get(key), Told::Executed { outcome, .. }) = (&operation.action, &operation.told)
+        if let (Some(Read::Get { key }), Told::Executed { outcome, .. }) = (operation.action.read(), &operation.told)
             && quiet.is_none_or(|quiet| operation.asked >= quiet)
         {
             match outcome {
-                Outcome::Value(_, value) => values.insert(key.clone(), value.clone()),
-                _ => values.insert(key.clone(), Vec::new()),
+                Outcome::Value(_, value) => values.insert(key.to_vec(), value.clone()),
+                _ => values.insert(key.to_vec(), Vec::new()),
             };
         }
     }
@@ -248,7 +252,7 @@ mod tests {
             let id = history.ask(0, action.clone(), *group, SimTime(at));
             history.tell(id, told.clone(), SimTime(at)).expect("told once");
         }
-        let id = history.ask(0, Action::Get(b"k".to_vec()), None, SimTime(1000));
+        let id = history.ask(0, Action::get(b"k"), None, SimTime(1000));
         let outcome = Outcome::Value(1, last.into());
         history.tell(id, Told::Executed { outcome, bytes: Vec::new() }, SimTime(1001)).expect("told once");
         check(&history)
@@ -259,13 +263,13 @@ mod tests {
             let outcome = Outcome::Number(value, 1);
             Told::Executed { bytes: value.to_le_bytes().to_vec(), outcome }
         });
-        (Action::Increment(b"k".to_vec(), 1), None, told)
+        (Action::count(b"k"), None, told)
     }
 
     fn append(token: &str, told: bool) -> (Action, Option<u64>, Told) {
         let outcome = Outcome::Length(1, 1);
         let told = if told { Told::Executed { outcome, bytes: Vec::new() } } else { Told::Unknown };
-        (Action::Append(b"k".to_vec(), token.into()), None, told)
+        (Update::Append { key: b"k", value: token.as_bytes() }.into(), None, told)
     }
 
     #[test]
@@ -303,7 +307,7 @@ mod tests {
     fn an_operation_key_runs_one_action() {
         let mismatch = Told::Executed { outcome: Outcome::OperationKeyMismatch, bytes: vec![7] };
         let (increment, _, told) = increment(Some(1));
-        let other = Action::Append(b"l".to_vec(), b"x;".to_vec());
+        let other = Action::from(Update::Append { key: b"l", value: b"x;" });
         let ran = (increment.clone(), Some(9), told);
         let refused = (other.clone(), Some(9), mismatch.clone());
         assert!(run(&[ran.clone(), refused.clone()], "1").is_empty());
@@ -323,7 +327,7 @@ mod tests {
                 history.expires(id);
                 history.tell(id, told, SimTime(at)).expect("told once");
             }
-            let id = history.ask(0, Action::Get(b"k".to_vec()), None, SimTime(1000));
+            let id = history.ask(0, Action::get(b"k"), None, SimTime(1000));
             let outcome = Outcome::Value(1, shown.into());
             history.tell(id, Told::Executed { outcome, bytes: Vec::new() }, SimTime(1001)).expect("told once");
             super::check(&history)

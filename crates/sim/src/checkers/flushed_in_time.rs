@@ -165,8 +165,8 @@ mod tests {
             history.tell(id, Told::Executed { outcome, bytes: Vec::new() }, SimTime(at)).expect("told once");
             id
         };
-        let put = || Action::Put(b"k".to_vec(), b"v".to_vec());
-        let (early, late, read) = (told(put(), 0, 10), told(put(), 11, 95), told(Action::Get(b"k".to_vec()), 96, 97));
+        let put = || Action::put(b"k", b"v");
+        let (early, late, read) = (told(put(), 0, 10), told(put(), 11, 95), told(Action::get(b"k"), 96, 97));
         let after = told(put(), 101, 102);
         let weak = weakened(&history, &[SimTime(100)], 20);
         assert_eq!(weak.operation(early).told, history.operation(early).told);

@@ -7,37 +7,18 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use kasha_wire::outcome::Outcome;
+use kasha_reference::{Branch, Effect, Part, Requires, Told as KeyTold, branches, parts, split};
+use kasha_wire::outcome::{Outcome, Shape};
 
 use crate::checkers::order::{Checked, Found, Step, search};
 use crate::clock::SimTime;
-use crate::history::{Action, History, Key, Told, Value};
+use crate::history::{Action, History, Told, Value};
 
-/// One key's part of an operation. `None` results: unknown.
-#[derive(Clone, Debug, PartialEq, Eq)]
-enum Part {
-    Put { value: Value, version: Option<u64> },
-    PutIf { expected: Option<u64>, value: Value, result: Option<Result<u64, u64>> },
-    Delete { result: Option<Result<u64, ()>> },
-    DeleteIf { expected: u64, result: Option<Result<u64, Option<u64>>> },
-    MultiDelete { was_there: Option<bool> },
-    Increment { delta: i64, result: Option<Result<(i64, u64), IncrementFailed>> },
-    Append { value: Value, result: Option<(u64, u64)> },
-    Get { result: Option<(u64, Value)> },
-    Exists { result: bool },
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum IncrementFailed {
-    Overflow,
-    NotANumber,
-    /// Another key of the same update failed: nothing changed here.
-    Elsewhere,
-}
-
+/// One key's part of an operation.
 #[derive(Clone, Debug)]
-struct KeyOperation {
-    part: Part,
+struct KeyOperation<'h> {
+    part: Part<'h>,
+    told: KeyTold,
     client: usize,
     asked: SimTime,
     told_at: Option<SimTime>,
@@ -80,10 +61,6 @@ struct State {
     version: Version,
 }
 
-fn number(value: Option<&Value>) -> Option<i64> {
-    value.map_or(Some(0), |value| std::str::from_utf8(value).ok()?.parse().ok())
-}
-
 impl State {
     fn with(&self, value: Option<Value>, version: Option<u64>) -> Option<Self> {
         Some(Self { value, version: self.version.changed(version)? })
@@ -94,94 +71,43 @@ impl State {
         may_be.then(|| Self { value: self.value.clone(), version: Version::Exactly(version) })
     }
 
-    fn unchanged_if(&self, condition: bool) -> Option<Self> {
-        condition.then(|| self.clone())
+    /// The state in which this may be required of its version.
+    fn meeting(&self, requires: Requires) -> Option<Self> {
+        match requires {
+            Requires::Nothing => Some(self.clone()),
+            Requires::Version(version) => self.bound(version),
+            Requires::AnotherVersion(version) => (self.version != Version::Exactly(version)).then(|| self.clone()),
+        }
     }
 
-    /// The state after an operation; `None`: it cannot have had its result here.
-    fn after(&self, part: &Part) -> Option<Self> {
-        let absent = self.value.is_none();
-        match part {
-            Part::Put { value, version } => self.with(Some(value.clone()), *version),
-            // Version 0 stands for "absent".
-            Part::PutIf { expected: None | Some(0), value, result } => match result {
-                Some(Ok(version)) if absent => self.with(Some(value.clone()), Some(*version)),
-                None if absent => self.with(Some(value.clone()), None),
-                Some(Err(current)) if !absent => self.bound(*current),
-                None => Some(self.clone()),
-                Some(_) => None,
-            },
-            Part::PutIf { expected: Some(expected), value, result } => match result {
-                Some(Ok(version)) if !absent => self.bound(*expected)?.with(Some(value.clone()), Some(*version)),
-                Some(Err(0)) => self.unchanged_if(absent),
-                Some(Err(current)) if !absent && current != expected => self.bound(*current),
-                Some(_) => None,
-                None if !absent => match self.bound(*expected) {
-                    Some(state) => state.with(Some(value.clone()), None),
-                    None => Some(self.clone()),
-                },
-                None => Some(self.clone()),
-            },
-            Part::Delete { result } => match result {
-                Some(Ok(version)) if !absent => self.bound(*version)?.with(None, None),
-                Some(Err(())) => self.unchanged_if(absent),
-                Some(_) => None,
-                None if absent => Some(self.clone()),
-                None => self.with(None, None),
-            },
-            Part::DeleteIf { expected, result } => match result {
-                Some(Ok(version)) if !absent && version == expected => self.bound(*version)?.with(None, None),
-                Some(Err(None)) => self.unchanged_if(absent),
-                Some(Err(Some(current))) if !absent && current != expected => self.bound(*current),
-                Some(Err(Some(0))) => self.unchanged_if(absent),
-                Some(_) => None,
-                None if absent => Some(self.clone()),
-                None => match self.bound(*expected) {
-                    Some(state) => state.with(None, None),
-                    None => Some(self.clone()),
-                },
-            },
-            Part::MultiDelete { was_there } => match was_there {
-                Some(was_there) if *was_there == absent => None,
-                _ if absent => Some(self.clone()),
-                _ => self.with(None, None),
-            },
-            Part::Increment { delta, result } => {
-                let sum = number(self.value.as_ref()).map(|before| before.checked_add(*delta));
-                match (result, sum) {
-                    (Some(Ok((value, version))), Some(Some(sum))) if *value == sum => {
-                        self.with(Some(sum.to_string().into_bytes()), Some(*version))
-                    }
-                    (None, Some(Some(sum))) => self.with(Some(sum.to_string().into_bytes()), None),
-                    (Some(Err(IncrementFailed::Overflow)), Some(None))
-                    | (Some(Err(IncrementFailed::NotANumber)), None)
-                    | (Some(Err(IncrementFailed::Elsewhere)) | None, _) => Some(self.clone()),
-                    (Some(_), _) => None,
+    /// The state after an operation; `None`: it cannot have been told this here.
+    fn after(&self, part: &Part<'_>, told: &KeyTold) -> Option<Self> {
+        let outcome = match told {
+            KeyTold::FailedElsewhere => return Some(self.clone()),
+            KeyTold::Unknown => None,
+            KeyTold::Outcome(outcome) => Some(outcome),
+        };
+        branches(part, self.value.as_deref()).into_iter().find_map(|Branch { requires, effect, says }| {
+            let (old, new) = outcome.map_or(Some((None, None)), |outcome| says.versions(outcome))?;
+            let before = self.meeting(requires)?;
+            let before = match old {
+                None => before,
+                Some(0) if before.value.is_none() => before,
+                Some(old) if before.value.is_some() && requires != Requires::AnotherVersion(old) => {
+                    before.bound(old)?
                 }
+                Some(_) => return None,
+            };
+            match effect {
+                Effect::Keep => Some(before),
+                Effect::Put(value) => before.with(Some(value), new),
+                Effect::Remove => before.with(None, new),
             }
-            Part::Append { value, result } => {
-                let mut all = self.value.clone().unwrap_or_default();
-                all.extend_from_slice(value);
-                match result {
-                    Some((length, version)) if *length == all.len() as u64 => self.with(Some(all), Some(*version)),
-                    Some(_) => None,
-                    None => self.with(Some(all), None),
-                }
-            }
-            Part::Get { result: None } => self.unchanged_if(absent),
-            Part::Get { result: Some((version, value)) } => {
-                if self.value.as_ref() == Some(value) {
-                    self.bound(*version)
-                } else {
-                    None
-                }
-            }
-            Part::Exists { result } => self.unchanged_if(*result != absent),
-        }
+        })
     }
 }
 
-impl Step for KeyOperation {
+impl Step for KeyOperation<'_> {
     type State = State;
 
     fn asked(&self) -> SimTime {
@@ -193,31 +119,35 @@ impl Step for KeyOperation {
     }
 
     fn after(&self, state: &State) -> Option<State> {
-        state.after(&self.part)
+        state.after(&self.part, &self.told)
     }
 }
 
 /// Searches one key's operations.
-fn check_key(operations: &[KeyOperation]) -> Found {
+fn check_key(operations: &[KeyOperation<'_>]) -> Found {
     search(operations, &State { value: None, version: Version::Exactly(0) })
 }
 
 /// The operations, for a person.
-fn described(operations: &[KeyOperation]) -> String {
+fn described(operations: &[KeyOperation<'_>]) -> String {
     let mut text = String::new();
     for operation in operations {
-        let told = operation.told_at.map_or("unknown".to_owned(), |at| at.to_string());
-        text +=
-            &format!("\n    client {} {} .. {told}  {}", operation.client, operation.asked, describe(&operation.part));
+        let told_at = operation.told_at.map_or("unknown".to_owned(), |at| at.to_string());
+        let part = match &operation.part {
+            Part::Update(update) => update.to_string(),
+            Part::Read(read) => read.to_string(),
+            Part::Remove => "delete, of several".to_owned(),
+        };
+        let KeyOperation { client, asked, told, .. } = operation;
+        text += &format!("\n    client {client} {asked} .. {told_at}  {part}: {}", printable(&format!("{told:?}")));
     }
     text
 }
 
-fn describe(part: &Part) -> String {
-    let text = format!("{part:?}");
+/// Lists of bytes as text.
+fn printable(text: &str) -> String {
     let mut out = String::new();
-    let mut rest = text.as_str();
-    // Values are printable bytes: show them as text.
+    let mut rest = text;
     while let Some(open) = rest.find('[') {
         let Some(close) = rest[open..].find(']').map(|at| open + at) else { break };
         let bytes: Option<Vec<u8>> =
@@ -235,130 +165,40 @@ fn describe(part: &Part) -> String {
     out + rest
 }
 
-/// The parts of an operation, by key; `None`: its result does not fit the operation at all.
-fn parts(action: &Action, outcome: Option<&Outcome>) -> Option<Vec<(Key, Part)>> {
-    let one = |key: &Key, part| Some(vec![(key.clone(), part)]);
-    let version = match outcome {
-        Some(Outcome::Version(version)) => Some(*version),
-        _ => None,
+/// Whether a result is one that the operation may have, as far as one can say without knowing any key.
+fn is_shaped(action: &Action, outcome: &Outcome) -> bool {
+    let is_several = matches!(outcome, Outcome::Versions(_) | Outcome::Numbers(_) | Outcome::Values(_));
+    let row = match action {
+        Action::Operation(operation) => operation.row(),
+        Action::CreateTable(_) | Action::DropTable(_) => return false,
     };
-    match (action, outcome) {
-        (Action::Put(key, value), Some(Outcome::Version(_)) | None) => {
-            one(key, Part::Put { value: value.clone(), version })
-        }
-        (Action::PutIfVersion(key, expected, value), _) => {
-            let result = match outcome {
-                None => None,
-                Some(Outcome::Version(version)) => Some(Ok(*version)),
-                Some(Outcome::ConditionFailed(current)) => Some(Err(*current)),
-                Some(_) => return None,
-            };
-            one(key, Part::PutIf { expected: Some(*expected), value: value.clone(), result })
-        }
-        (Action::PutIfAbsent(key, value), _) => {
-            let result = match outcome {
-                None => None,
-                Some(Outcome::Version(version)) => Some(Ok(*version)),
-                Some(Outcome::ConditionFailed(current)) => Some(Err(*current)),
-                Some(_) => return None,
-            };
-            one(key, Part::PutIf { expected: None, value: value.clone(), result })
-        }
-        (Action::Delete(key), None) => one(key, Part::Delete { result: None }),
-        (Action::Delete(key), Some(Outcome::Version(version))) => one(key, Part::Delete { result: Some(Ok(*version)) }),
-        (Action::Delete(key), Some(Outcome::NotFound)) => one(key, Part::Delete { result: Some(Err(())) }),
-        (Action::DeleteIfVersion(key, expected), _) => {
-            let result = match outcome {
-                None => None,
-                Some(Outcome::Version(version)) => Some(Ok(*version)),
-                Some(Outcome::NotFound) => Some(Err(None)),
-                Some(Outcome::ConditionFailed(current)) => Some(Err(Some(*current))),
-                Some(_) => return None,
-            };
-            one(key, Part::DeleteIf { expected: *expected, result })
-        }
-        (Action::Increment(key, delta), _) => {
-            let result = match outcome {
-                None => None,
-                Some(Outcome::Number(value, version)) => Some(Ok((*value, *version))),
-                Some(Outcome::Overflow(_)) => Some(Err(IncrementFailed::Overflow)),
-                Some(Outcome::NotANumber(_)) => Some(Err(IncrementFailed::NotANumber)),
-                Some(_) => return None,
-            };
-            one(key, Part::Increment { delta: *delta, result })
-        }
-        (Action::Append(key, value), _) => {
-            let result = match outcome {
-                None => None,
-                Some(Outcome::Length(length, version)) => Some((*length, *version)),
-                Some(_) => return None,
-            };
-            one(key, Part::Append { value: value.clone(), result })
-        }
-        (Action::MultiPut(pairs), _) => {
-            let versions = match outcome {
-                None => vec![None; pairs.len()],
-                Some(Outcome::Versions(versions)) => versions.iter().copied().map(Some).collect(),
-                Some(_) => return None,
-            };
-            (versions.len() == pairs.len()).then(|| {
-                let put = |((key, value), version): (&(Key, Value), Option<u64>)| {
-                    (key.clone(), Part::Put { value: value.clone(), version })
-                };
-                pairs.iter().zip(versions).map(put).collect()
-            })
-        }
-        (Action::MultiDelete(keys), _) => {
-            let flags = match outcome {
-                None => vec![None; keys.len()],
-                Some(Outcome::Flags(flags)) => flags.iter().copied().map(Some).collect(),
-                Some(_) => return None,
-            };
-            let delete = |(key, was_there): (&Key, _)| (key.clone(), Part::MultiDelete { was_there });
-            (flags.len() == keys.len()).then(|| keys.iter().zip(flags).map(delete).collect())
-        }
-        (Action::MultiIncrement(deltas), _) => {
-            let failed_at = |failed: u32, how| {
-                let at = |index| if index == failed as usize { how } else { IncrementFailed::Elsewhere };
-                (0..deltas.len()).map(|index| Some(Err(at(index)))).collect()
-            };
-            let results: Vec<Option<Result<(i64, u64), IncrementFailed>>> = match outcome {
-                None => vec![None; deltas.len()],
-                Some(Outcome::Numbers(numbers)) => numbers.iter().map(|&number| Some(Ok(number))).collect(),
-                Some(Outcome::Overflow(index)) => failed_at(*index, IncrementFailed::Overflow),
-                Some(Outcome::NotANumber(index)) => failed_at(*index, IncrementFailed::NotANumber),
-                Some(_) => return None,
-            };
-            let part =
-                |((key, delta), result): (&(Key, i64), _)| (key.clone(), Part::Increment { delta: *delta, result });
-            (results.len() == deltas.len()).then(|| deltas.iter().zip(results).map(part).collect())
-        }
-        (Action::Get(key), Some(Outcome::Value(version, value))) => {
-            one(key, Part::Get { result: Some((*version, value.clone())) })
-        }
-        (Action::Get(key), Some(Outcome::NotFound)) => one(key, Part::Get { result: None }),
-        (Action::Exists(key), Some(Outcome::Flags(flags))) => one(key, Part::Exists { result: *flags.first()? }),
-        (Action::MultiGet(keys), Some(Outcome::Values(values))) => {
-            let get = |(key, value): (&Key, &Option<(u64, Value)>)| (key.clone(), Part::Get { result: value.clone() });
-            (values.len() == keys.len()).then(|| keys.iter().zip(values).map(get).collect())
-        }
-        (Action::Get(_) | Action::Exists(_) | Action::MultiGet(_), None)
-        | (Action::CreateTable(_) | Action::DropTable(_), _) => Some(Vec::new()),
-        (Action::Put(..) | Action::Delete(_) | Action::Get(_) | Action::Exists(_) | Action::MultiGet(_), Some(_)) => {
-            None
-        }
+    is_several == matches!(row.shape, Shape::Versions | Shape::Numbers | Shape::Values)
+        || matches!(outcome, Outcome::Overflow(_) | Outcome::NotANumber(_)) && row.shape == Shape::Numbers
+}
+
+/// The parts of an operation, by key; `None`: its result does not fit the operation at all.
+fn key_parts<'h>(action: &'h Action, outcome: Option<&Outcome>) -> Option<Vec<(&'h [u8], Part<'h>, KeyTold)>> {
+    let Some(operation) = action.operation() else { return Some(Vec::new()) };
+    let parts = parts(&operation);
+    if outcome.is_none() && matches!(operation, Part::Read(_)) {
+        return Some(Vec::new());
     }
+    if outcome.is_some_and(|outcome| !is_shaped(action, outcome)) {
+        return None;
+    }
+    let told = split(outcome, parts.len())?;
+    Some(parts.into_iter().zip(told).map(|((key, part), told)| (key, part, told)).collect())
 }
 
 /// Checks every key of a history.
 #[must_use]
 pub fn check(history: &History) -> Checked {
     let mut checked = Checked::default();
-    let mut by_key: BTreeMap<Key, Vec<KeyOperation>> = BTreeMap::new();
+    let mut by_key: BTreeMap<&[u8], Vec<KeyOperation<'_>>> = BTreeMap::new();
     let mut groups: BTreeMap<(u64, &Action), KeyGroup> = BTreeMap::new();
     // Keys on which a group may run again are not searched: who can tell which run came to which result?
     let expiring = history.operations().iter().filter(|operation| operation.expiring);
-    let skipped: BTreeSet<&Key> = expiring.flat_map(|operation| operation.action.keys()).collect();
+    let skipped: BTreeSet<&[u8]> = expiring.flat_map(|operation| operation.action.keys()).collect();
     for operation in history.operations() {
         let outcome = match &operation.told {
             Told::Executed { outcome, .. } => Some(outcome),
@@ -394,7 +234,7 @@ pub fn check(history: &History) -> Checked {
     for (key, mut operations) in by_key {
         operations.sort_by_key(|operation| operation.asked);
         checked.add(&check_key(&operations), || {
-            let key = String::from_utf8_lossy(&key).into_owned();
+            let key = String::from_utf8_lossy(key).into_owned();
             format!("linearizable_keys: no order explains key {key}:{}", described(&operations))
         });
     }
@@ -422,18 +262,18 @@ impl KeyGroup {
     }
 }
 
-fn add(
-    by_key: &mut BTreeMap<Key, Vec<KeyOperation>>,
+fn add<'h>(
+    by_key: &mut BTreeMap<&'h [u8], Vec<KeyOperation<'h>>>,
     checked: &mut Checked,
-    action: &Action,
+    action: &'h Action,
     outcome: Option<&Outcome>,
     (asked, told_at): (SimTime, Option<SimTime>),
     client: usize,
 ) {
-    match parts(action, outcome) {
+    match key_parts(action, outcome) {
         Some(parts) => {
-            for (key, part) in parts {
-                by_key.entry(key).or_default().push(KeyOperation { part, client, asked, told_at });
+            for (key, part, told) in parts {
+                by_key.entry(key).or_default().push(KeyOperation { part, told, client, asked, told_at });
             }
         }
         None => checked.violations.push(format!("linearizable_keys: {action:?} cannot come to {outcome:?}")),
@@ -442,6 +282,8 @@ fn add(
 
 #[cfg(test)]
 mod tests {
+    use kasha_wire::Update;
+
     use super::*;
 
     fn done(outcome: Outcome) -> Told {
@@ -464,11 +306,11 @@ mod tests {
     }
 
     fn put(value: &str) -> Action {
-        Action::Put(b"k".to_vec(), value.into())
+        Action::put(b"k", value.as_bytes())
     }
 
     fn get() -> Action {
-        Action::Get(b"k".to_vec())
+        Action::get(b"k")
     }
 
     fn value(version: u64, value: &str) -> Told {
@@ -514,7 +356,7 @@ mod tests {
     fn an_increment_that_ran_twice_is_found() {
         let increment = |asked, value| {
             let told = done(Outcome::Number(value, u64::try_from(value).expect("small")));
-            (Action::Increment(b"k".to_vec(), 1), asked, asked + 1, told)
+            (Action::count(b"k"), asked, asked + 1, told)
         };
         assert!(is_fine(&[increment(0, 1), increment(2, 2), increment(4, 3)]));
         assert!(!is_fine(&[increment(0, 1), increment(2, 3)]));
@@ -525,7 +367,7 @@ mod tests {
     fn versions_only_grow() {
         let again = [(put("a"), 0, 1, done(Outcome::Version(5))), (put("b"), 2, 3, done(Outcome::Version(5)))];
         assert!(!is_fine(&again));
-        let delete = (Action::Delete(b"k".to_vec()), 2, 3, done(Outcome::Version(5)));
+        let delete = (Action::from(Update::Delete { key: b"k" }), 2, 3, done(Outcome::Version(5)));
         let first = again[0].clone();
         assert!(!is_fine(&[first.clone(), delete.clone(), (put("c"), 4, 5, done(Outcome::Version(1)))]));
         assert!(is_fine(&[first, delete, (put("c"), 4, 5, done(Outcome::Version(7)))]));
@@ -533,7 +375,8 @@ mod tests {
 
     #[test]
     fn conditions_are_judged() {
-        let put_if = |version, told| (Action::PutIfVersion(b"k".to_vec(), version, b"x".to_vec()), 2, 3, told);
+        let put_if =
+            |version, told| (Action::from(Update::PutIfVersion { key: b"k", version, value: b"x" }), 2, 3, told);
         let first = (put("a"), 0, 1, done(Outcome::Version(1)));
         assert!(is_fine(&[first.clone(), put_if(1, done(Outcome::Version(2)))]));
         assert!(!is_fine(&[first.clone(), put_if(9, done(Outcome::Version(2)))]));
@@ -543,9 +386,9 @@ mod tests {
 
     #[test]
     fn an_update_of_several_keys_appears_at_each() {
-        let keys = |a: &str, b: &str| Action::MultiPut(vec![(b"k".to_vec(), a.into()), (b"l".to_vec(), b.into())]);
+        let keys = |a: &str, b: &str| Action::multi_put([(&b"k"[..], a.as_bytes()), (b"l", b.as_bytes())]);
         let both = (keys("1", "2"), 0, 1, done(Outcome::Versions(vec![1, 1])));
-        let other = |told| (Action::Get(b"l".to_vec()), 2, 3, told);
+        let other = |told| (Action::get(b"l"), 2, 3, told);
         assert!(is_fine(&[both.clone(), other(value(1, "2"))]));
         assert!(!is_fine(&[both, other(done(Outcome::NotFound))]));
     }
@@ -554,7 +397,7 @@ mod tests {
     fn one_group_is_one_update() {
         let mut history = History::default();
         for (asked, told) in [(0, 5), (6, 9)] {
-            let id = history.ask(0, Action::Increment(b"k".to_vec(), 1), Some(7), SimTime(asked));
+            let id = history.ask(0, Action::count(b"k"), Some(7), SimTime(asked));
             history.tell(id, done(Outcome::Number(1, 1)), SimTime(told)).expect("told once");
         }
         let id = history.ask(0, get(), None, SimTime(10));

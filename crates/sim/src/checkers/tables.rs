@@ -163,10 +163,10 @@ mod tests {
             let id = history.ask(0, action, None, SimTime(at));
             history.tell(id, told, SimTime(at + 5)).expect("told once");
         }
-        let id = history.ask_in(TWO, 0, Action::Get(b"k".to_vec()), None, SimTime(24));
+        let id = history.ask_in(TWO, 0, Action::get(b"k"), None, SimTime(24));
         history.tell(id, told.clone(), SimTime(30)).expect("told once");
         assert_eq!(check(&history).violations, Vec::<String>::new(), "both under way");
-        let id = history.ask_in(TWO, 0, Action::Get(b"k".to_vec()), None, SimTime(26));
+        let id = history.ask_in(TWO, 0, Action::get(b"k"), None, SimTime(26));
         history.tell(id, told, SimTime(30)).expect("told once");
         assert_eq!(check(&history).violations.len(), 1);
     }

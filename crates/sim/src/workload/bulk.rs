@@ -7,6 +7,7 @@
 use std::collections::VecDeque;
 
 use kasha_machine::Rng;
+use kasha_wire::Update;
 
 use super::{Ask, Workload};
 use crate::history::{Action, Key, Told, Value};
@@ -58,36 +59,35 @@ impl Workload for Bulk {
         let action = if self.to_delete > 0 && rng.chance(3, 4) {
             let count = DELETED_AT_ONCE.min(self.to_delete).min(self.live.len());
             self.to_delete = if count == 0 { 0 } else { self.to_delete - count };
-            Action::MultiDelete(self.live.drain(..count).collect())
+            let keys: Vec<Key> = self.live.drain(..count).collect();
+            if keys.is_empty() { Action::get(b"b1") } else { Action::multi_delete(&keys) }
         } else if self.to_delete == 0 && self.rest == 0 && self.refused < REFUSED_MAX && rng.chance(4, 5) {
             self.puts += 1;
-            Action::Put(format!("b{}", self.puts).into_bytes(), self.value(rng))
+            Action::put(format!("b{}", self.puts).as_bytes(), &self.value(rng))
         } else {
-            Action::Get(format!("b{}", 1 + rng.below(self.puts + 1)).into_bytes())
+            Action::get(format!("b{}", 1 + rng.below(self.puts + 1)).as_bytes())
         };
-        match action {
-            Action::MultiDelete(keys) if keys.is_empty() => Action::Get(b"b1".to_vec()).into(),
-            action => action.into(),
-        }
+        action.into()
     }
 
     fn told(&mut self, action: &Action, told: &Told) {
-        match (action, told) {
-            (Action::Put(key, _), Told::Executed { .. }) => {
-                self.live.push_back(key.clone());
+        match (action.update(), told) {
+            (Some(Update::Put { key, .. }), Told::Executed { .. }) => {
+                self.live.push_back(key.to_vec());
                 if self.to_delete == 0 && self.keep.is_some_and(|keep| self.live.len() > keep) {
                     self.to_delete = self.live.len() / 2;
                 }
             }
-            (Action::Put(..), Told::NotExecuted) => {
+            (Some(Update::Put { .. }), Told::NotExecuted) => {
                 self.refused += 1;
                 if self.rest == 0 {
                     (self.to_delete, self.rest) = (self.live.len() / 6, ASKS_WITHOUT_PUT);
                 }
             }
-            (Action::MultiDelete(keys), Told::NotExecuted) => {
-                self.to_delete += keys.len();
-                keys.iter().rev().for_each(|key| self.live.push_front(key.clone()));
+            (Some(Update::MultiDelete { keys }), Told::NotExecuted) => {
+                self.to_delete += keys.count() as usize;
+                let keys: Vec<Key> = keys.iter().map(|item| item.key.to_vec()).collect();
+                keys.into_iter().rev().for_each(|key| self.live.push_front(key));
             }
             _ => {}
         }

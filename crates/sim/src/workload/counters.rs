@@ -23,15 +23,15 @@ impl Counters {
 impl Workload for Counters {
     fn next(&mut self, rng: &mut Rng) -> Ask {
         let action = match rng.below(20) {
-            0..12 => Action::Increment(self.keys.one(rng), 1),
-            12 => Action::Put(self.words.one(rng), b"a word".to_vec()),
+            0..12 => Action::count(&self.keys.one(rng)),
+            12 => Action::put(&self.words.one(rng), b"a word"),
             // One that fails takes the others back.
             13 => {
                 let tag = rng.below(TAGS);
-                Action::MultiIncrement(vec![(self.keys.one_of(rng, tag), 1), (self.words.one_of(rng, tag), 1)])
+                Action::count_all(&[self.keys.one_of(rng, tag), self.words.one_of(rng, tag)])
             }
-            14..16 => Action::MultiIncrement(self.keys.some(rng).into_iter().map(|key| (key, 1)).collect()),
-            _ => Action::Get(self.keys.one(rng)),
+            14..16 => Action::count_all(&self.keys.some(rng)),
+            _ => Action::get(&self.keys.one(rng)),
         };
         action.into()
     }

@@ -196,7 +196,7 @@ impl Mix {
             ask.deadline_millis = Some(rng.between(1, 60));
             ask.cancel = rng.chance(1, 3);
         }
-        let is_update = ask.action.with_update(|_| ()).is_some();
+        let is_update = ask.action.update().is_some();
         ask.abandon = is_update && rng.chance(self.abandoned, 1000);
         ask
     }

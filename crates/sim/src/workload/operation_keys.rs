@@ -2,6 +2,7 @@
 //! must come to the same, or with another one, which must be refused. Some keys live so short that they run again.
 
 use kasha_machine::Rng;
+use kasha_wire::Update;
 
 use super::{Ask, HotKeys, TAGS, Workload};
 use crate::history::Action;
@@ -47,14 +48,12 @@ impl OperationKeys {
 
     fn action(&mut self, rng: &mut Rng, tag: u64) -> Action {
         match rng.below(3) {
-            0 => Action::Increment(self.counters.one_of(rng, tag), 1),
-            1 => {
-                let keys = self.counters.some_of(rng, tag);
-                Action::MultiIncrement(keys.into_iter().map(|key| (key, 1)).collect())
-            }
+            0 => Action::count(&self.counters.one_of(rng, tag)),
+            1 => Action::count_all(&self.counters.some_of(rng, tag)),
             _ => {
                 self.tokens += 1;
-                Action::Append(self.lists.one_of(rng, tag), format!("o{};", self.tokens).into_bytes())
+                let (key, token) = (self.lists.one_of(rng, tag), format!("o{};", self.tokens));
+                Update::Append { key: &key, value: token.as_bytes() }.into()
             }
         }
     }
@@ -63,7 +62,7 @@ impl OperationKeys {
         self.made += 1;
         let (number, tag) = (self.made, rng.below(TAGS));
         let used = if rng.chance(1, 6) {
-            let action = Action::Increment(self.short_lived.one_of(rng, tag), 1);
+            let action = Action::count(&self.short_lived.one_of(rng, tag));
             Used { number, tag, action, time_to_live_millis: Some(rng.between(1, SHORT_MILLIS_MAX)) }
         } else {
             Used { number, tag, action: self.action(rng, tag), time_to_live_millis: None }
@@ -79,7 +78,7 @@ impl OperationKeys {
 impl Workload for OperationKeys {
     fn next(&mut self, rng: &mut Rng) -> Ask {
         if rng.chance(1, 10) {
-            return Action::Get(self.counters.one(rng)).into();
+            return Action::get(&self.counters.one(rng)).into();
         }
         // The newest is often still under way.
         let mut used = match self.recent.last() {

@@ -3,15 +3,55 @@
 use std::collections::BTreeMap;
 
 use kasha_machine::Rng;
+use kasha_wire::operation::arguments::Source;
+use kasha_wire::operation::{Item, ItemKind, Items, ItemsBuffer};
 use kasha_wire::outcome::Outcome;
+use kasha_wire::{Read, Update};
 
 use super::{Ask, HotKeys, Workload};
 use crate::history::{Action, Key, Told, Value};
+
+/// Arguments of any update.
+struct Drawn<'a> {
+    key: &'a [u8],
+    value: &'a [u8],
+    expected: &'a [u8],
+    version: u64,
+    lists: &'a [ItemsBuffer; 3],
+}
+
+impl<'a> Source<'a> for Drawn<'a> {
+    type Error = &'static str;
+
+    fn no_such_operation(what: &'static str) -> &'static str {
+        what
+    }
+    fn key(&mut self) -> Result<&'a [u8], &'static str> {
+        Ok(self.key)
+    }
+    fn value(&mut self) -> Result<&'a [u8], &'static str> {
+        Ok(self.value)
+    }
+    fn expected(&mut self) -> Result<&'a [u8], &'static str> {
+        Ok(self.expected)
+    }
+    fn version(&mut self) -> Result<u64, &'static str> {
+        Ok(self.version)
+    }
+    fn delta(&mut self) -> Result<i64, &'static str> {
+        Ok(1)
+    }
+    fn items(&mut self, kind: ItemKind) -> Result<Items<'a>, &'static str> {
+        Ok(self.lists[kind as usize].as_items())
+    }
+}
 
 /// Registers.
 pub struct Registers {
     keys: HotKeys,
     versions: BTreeMap<Key, u64>,
+    /// Values that were read.
+    seen: BTreeMap<Key, Value>,
     values: u64,
 }
 
@@ -19,7 +59,7 @@ impl Registers {
     /// This many to a tag.
     #[must_use]
     pub fn new(per_tag: u64) -> Self {
-        Self { keys: HotKeys::new("r", per_tag), versions: BTreeMap::new(), values: 0 }
+        Self { keys: HotKeys::new("r", per_tag), versions: BTreeMap::new(), seen: BTreeMap::new(), values: 0 }
     }
 
     fn value(&mut self, rng: &mut Rng) -> Value {
@@ -30,6 +70,21 @@ impl Registers {
             value.resize(usize::try_from(rng.between(100, 3000)).expect("small"), b'.');
         }
         value
+    }
+
+    /// One of all updates.
+    fn any_update(&mut self, rng: &mut Rng, key: &Key) -> Action {
+        let (value, version) = (self.value(rng), self.version(rng, key));
+        let expected = self.seen.get(key).filter(|_| rng.chance(3, 4)).unwrap_or(&value);
+        let keys = self.keys.some(rng);
+        let lists = [ItemKind::Key, ItemKind::KeyValue, ItemKind::KeyDelta].map(|kind| {
+            let mut list = ItemsBuffer::new(kind);
+            keys.iter().for_each(|key| list.push(&Item { key, value: &value, delta: 1 }));
+            list
+        });
+        let code = rng.pick(Update::ALL).code;
+        let mut drawn = Drawn { key, value: &value, expected, version, lists: &lists };
+        Update::build(code, &mut drawn).expect("a code of the table").into()
     }
 
     fn version(&self, rng: &mut Rng, key: &Key) -> u64 {
@@ -43,26 +98,28 @@ impl Workload for Registers {
         let draw = rng.below(100);
         let key = self.keys.one(rng);
         let action = match draw {
-            0..30 => Action::Put(key, self.value(rng)),
-            30..55 => Action::Get(key),
+            0..18 => Action::put(&key, &self.value(rng)),
+            18..30 => self.any_update(rng, &key),
+            30..55 => Action::get(&key),
             55..67 => {
                 let version = self.version(rng, &key);
-                Action::PutIfVersion(key, version, self.value(rng))
+                Update::PutIfVersion { key: &key, version, value: &self.value(rng) }.into()
             }
-            67..72 => Action::PutIfAbsent(key, self.value(rng)),
-            72..78 => Action::Delete(key),
+            67..72 => Update::PutIfAbsent { key: &key, value: &self.value(rng) }.into(),
+            72..78 => Update::Delete { key: &key }.into(),
             78..82 => {
                 let version = self.version(rng, &key);
-                Action::DeleteIfVersion(key, version)
+                Update::DeleteIfVersion { key: &key, version }.into()
             }
-            82..84 => Action::Exists(key),
-            84..86 => Action::Increment(key, 1),
+            82..84 => Read::Exists { key: &key }.into(),
+            84..86 => Action::count(&key),
             86..92 => {
                 let keys = self.keys.some(rng);
-                Action::MultiPut(keys.into_iter().map(|key| (key, self.value(rng))).collect())
+                let pairs: Vec<_> = keys.into_iter().map(|key| (key, self.value(rng))).collect();
+                Action::multi_put(pairs.iter().map(|(key, value)| (&key[..], &value[..])))
             }
-            92..95 => Action::MultiDelete(self.keys.some(rng)),
-            _ => Action::MultiGet(self.keys.some(rng)),
+            92..95 => Action::multi_delete(&self.keys.some(rng)),
+            _ => Action::multi_get(&self.keys.some(rng)),
         };
         action.into()
     }
@@ -70,13 +127,16 @@ impl Workload for Registers {
     fn told(&mut self, action: &Action, told: &Told) {
         let Told::Executed { outcome, .. } = told else { return };
         let keys = action.keys();
+        if let (Outcome::Value(_, value), [key]) = (outcome, &keys[..]) {
+            self.seen.insert(key.to_vec(), value.clone());
+        }
         match (outcome, &keys[..]) {
             (Outcome::Version(version) | Outcome::Value(version, _) | Outcome::ConditionFailed(version), [key]) => {
-                self.versions.insert((*key).clone(), *version);
+                self.versions.insert(key.to_vec(), *version);
             }
             (Outcome::Versions(versions), keys) => {
                 for (key, version) in keys.iter().zip(versions) {
-                    self.versions.insert((*key).clone(), *version);
+                    self.versions.insert(key.to_vec(), *version);
                 }
             }
             _ => {}

@@ -21,11 +21,11 @@ pub struct Rewritten {
 impl Workload for Rewritten {
     fn next(&mut self, rng: &mut Rng) -> Ask {
         if rng.chance(1, 5) {
-            return Action::Get(format!("l{}", rng.below(KEYS)).into_bytes()).into();
+            return Action::get(format!("l{}", rng.below(KEYS)).as_bytes()).into();
         }
         self.puts += 1;
         let mut value = format!("l{}", self.puts).into_bytes();
         value.resize(usize::try_from(rng.between(VALUE_BYTES.0, VALUE_BYTES.1)).expect("small"), b'.');
-        Action::Put(format!("l{}", self.puts % KEYS).into_bytes(), value).into()
+        Action::put(format!("l{}", self.puts % KEYS).as_bytes(), &value).into()
     }
 }

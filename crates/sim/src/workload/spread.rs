@@ -1,6 +1,7 @@
 //! Updates that hardly ever meet another that is not synced: what the fast path is for.
 
 use kasha_machine::Rng;
+use kasha_wire::Update;
 
 use super::{Ask, Workload};
 use crate::history::Action;
@@ -19,9 +20,9 @@ impl Workload for Spread {
         let key = format!("s{}", rng.below(KEYS)).into_bytes();
         self.values += 1;
         let action = match rng.below(10) {
-            0..6 => Action::Put(key, format!("v{}", self.values).into_bytes()),
-            6..8 => Action::Delete(key),
-            _ => Action::Get(key),
+            0..6 => Action::put(&key, format!("v{}", self.values).as_bytes()),
+            6..8 => Update::Delete { key: &key }.into(),
+            _ => Action::get(&key),
         };
         action.into()
     }

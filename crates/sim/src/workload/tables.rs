@@ -57,7 +57,7 @@ impl Tables {
         let key = format!("s{}@{}", rng.below(SPREAD_KEYS), table.0).into_bytes();
         self.values += 1;
         let deadline_millis = dropped.map(|_| DROPPED_MILLIS);
-        Ask { table, deadline_millis, ..Action::Put(key, format!("t{}", self.values).into_bytes()).into() }
+        Ask { table, deadline_millis, ..Action::put(&key, format!("t{}", self.values).as_bytes()).into() }
     }
 
     /// A key that no other table has, so that a history names it without its table.
@@ -91,9 +91,9 @@ impl Workload for Tables {
         let key = self.key(rng, table);
         self.values += 1;
         let action = match draw {
-            2..18 => Action::Put(key, format!("t{}", self.values).into_bytes()),
-            18..26 => Action::Increment(key, 1),
-            _ => Action::Get(key),
+            2..18 => Action::put(&key, format!("t{}", self.values).as_bytes()),
+            18..26 => Action::count(&key),
+            _ => Action::get(&key),
         };
         Ask { table, deadline_millis: is_guess.then_some(GUESS_MILLIS), ..action.into() }
     }

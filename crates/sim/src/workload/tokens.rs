@@ -1,6 +1,7 @@
 //! Lists to which each update appends a token of its own.
 
 use kasha_machine::Rng;
+use kasha_wire::Update;
 
 use super::{Ask, HotKeys, Workload};
 use crate::history::Action;
@@ -23,9 +24,10 @@ impl Workload for Tokens {
     fn next(&mut self, rng: &mut Rng) -> Ask {
         let key = self.keys.one(rng);
         if rng.chance(1, 5) {
-            return Action::Get(key).into();
+            return Action::get(&key).into();
         }
         self.tokens += 1;
-        Action::Append(key, format!("{};", self.tokens).into_bytes()).into()
+        let token = format!("{};", self.tokens);
+        Action::from(Update::Append { key: &key, value: token.as_bytes() }).into()
     }
 }

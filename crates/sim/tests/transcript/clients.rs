@@ -8,7 +8,7 @@ use std::time::Duration;
 use kasha_types::{AckedBelow, ClientId, ClusterTime, Epoch, ListVersion, RpcId, Sequence, ShardId, TableId};
 use kasha_wire::body::BodyHead;
 use kasha_wire::hot::{self, Envelope, ReadView};
-use kasha_wire::{AnswerView, Body, Kind, Message, Read, Recorded, RequestView, SyncRequest, Synced, Update};
+use kasha_wire::{AnswerView, Body, Kind, Message, Read, Recorded, RequestView, SyncRequest, Synced};
 
 use super::attempt::Attempt;
 use super::cluster::Letter;
@@ -16,6 +16,7 @@ use super::frames::Names;
 use super::host::Party;
 use super::script::{Script, is_kind, party};
 use super::telling::Telling;
+use super::words::update;
 
 /// A client's identity and its lease's end.
 #[derive(Clone, Copy)]
@@ -91,20 +92,6 @@ impl Clients {
                 _ => {}
             }
         }
-    }
-}
-
-fn update<'a>(words: &[&'a str]) -> Update<'a> {
-    let number = |at: usize| words[at].parse().expect("a number");
-    let (key, value) = (words[1].as_bytes(), words.last().expect("a word").as_bytes());
-    match words[0] {
-        "put" => Update::Put { key, value },
-        "putnew" => Update::PutIfAbsent { key, value },
-        "putif" => Update::PutIfVersion { key, version: number(2), value },
-        "delete" => Update::Delete { key },
-        "incr" => Update::Increment { key, delta: i64::try_from(number(2)).expect("small") },
-        "append" => Update::Append { key, value },
-        other => panic!("{other}: no such update"),
     }
 }
 

@@ -8,7 +8,7 @@ use kasha_wire::codec::Bytes;
 use kasha_wire::message::{AttachAt, Heartbeat, Holding, Report};
 use kasha_wire::{
     AnswerView, AppendView, Appended, Body, Configuration, Kind, MemberState, Message, OutcomeCode, ReadAnswerView,
-    ReadRefused, ReadView, Recorded, Refused, RequestView, ShardPhase, SyncRequest, Synced, Update, Wire, hot,
+    ReadRefused, ReadView, Recorded, Refused, RequestView, ShardPhase, SyncRequest, Synced, Wire, hot,
 };
 
 use super::groups::groups;
@@ -42,17 +42,7 @@ fn bodies(requests: &[Bytes], names: &Names) -> String {
 }
 
 fn update(body: &Body<'_>) -> String {
-    let mut words = match body.update {
-        Update::Put { key, value } => format!("put {} {}", text(key), text(value)),
-        Update::PutIfVersion { key, version, value } => format!("putif {} {version} {}", text(key), text(value)),
-        Update::PutIfAbsent { key, value } => format!("putnew {} {}", text(key), text(value)),
-        Update::Delete { key } => format!("delete {}", text(key)),
-        Update::Increment { key, delta } => format!("incr {} {delta}", text(key)),
-        Update::Append { key, value } => format!("append {} {}", text(key), text(value)),
-        Update::DeleteIfVersion { .. } | Update::MultiPut(_) | Update::MultiDelete(_) | Update::MultiIncrement(_) => {
-            format!("operation {}", body.update.code())
-        }
-    };
+    let mut words = body.update.to_string();
     if let Some(key) = body.operation_key {
         words += &format!(" key={}", text(key));
     }

@@ -16,6 +16,7 @@ mod groups;
 mod host;
 mod script;
 mod telling;
+mod words;
 
 use std::fs;
 use std::panic::{AssertUnwindSafe, catch_unwind};

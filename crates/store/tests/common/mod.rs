@@ -121,9 +121,10 @@ impl Replica {
         (result, changes)
     }
 
-    pub fn execute(&mut self, table: TableId, update: &Update<'_>) -> Outcome {
-        let (result, _) = self.execute_raw(table, update);
-        Outcome::decode(Shape::of(update.code()).expect("an update"), &result).expect("a result of this update")
+    pub fn execute(&mut self, table: TableId, update: &Update<'_>) -> (Outcome, bool) {
+        let (result, changes) = self.execute_raw(table, update);
+        let outcome = Outcome::decode(Shape::of(update.code()).expect("an update"), &result);
+        (outcome.expect("a result of this update"), changes)
     }
 
     pub fn read(&self, table: TableId, read: &Read<'_>) -> Outcome {
@@ -137,19 +138,19 @@ impl Replica {
     }
 
     pub fn put(&mut self, table: TableId, key: &[u8], value: &[u8]) -> u64 {
-        match self.execute(table, &Update::Put { key, value }) {
+        match self.execute(table, &Update::Put { key, value }).0 {
             Outcome::Version(version) => version,
             other => panic!("{other:?}"),
         }
     }
 
     pub fn delete(&mut self, table: TableId, key: &[u8]) -> Outcome {
-        self.execute(table, &Update::Delete { key })
+        self.execute(table, &Update::Delete { key }).0
     }
 
     /// Version and value of each key, in one read.
     pub fn values(&self, table: TableId, keys: &[&[u8]]) -> Vec<Option<(u64, Vec<u8>)>> {
-        match self.read(table, &Read::MultiGet(ItemsBuffer::keys(keys.iter().copied()).as_items())) {
+        match self.read(table, &Read::MultiGet { keys: ItemsBuffer::keys(keys.iter().copied()).as_items() }) {
             Outcome::Values(values) => values,
             other => panic!("{other:?}"),
         }

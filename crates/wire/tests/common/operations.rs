@@ -1,7 +1,8 @@
 //! Bodies, operations and results.
 
 use kasha_types::{ClientId, RpcId, Sequence};
-use kasha_wire::operation::ItemsBuffer;
+use kasha_wire::operation::arguments::Source;
+use kasha_wire::operation::{Item, ItemKind, Items, ItemsBuffer, Row};
 use kasha_wire::outcome::Shape;
 use kasha_wire::{Body, BodyHead, Outcome, Read, Update};
 use proptest::collection::vec;
@@ -10,72 +11,38 @@ use proptest::strategy::{BoxedStrategy, Union};
 
 use super::*;
 
-pub const UPDATES: [(u8, &str); 10] = [
-    (1, "put"),
-    (2, "put-if-version"),
-    (3, "put-if-absent"),
-    (4, "delete"),
-    (5, "delete-if-version"),
-    (6, "increment"),
-    (7, "append"),
-    (16, "multi-put"),
-    (17, "multi-delete"),
-    (18, "multi-increment"),
-];
-pub const READS: [(u8, &str); 3] = [(64, "get"), (65, "exists"), (80, "multi-get")];
-
 /// An operation that owns its arguments.
 #[derive(Clone, Debug)]
 pub struct Operation {
     pub code: u8,
     pub version: u64,
     pub items: Vec<(Vec<u8>, Vec<u8>, i64)>,
-    list: ItemsBuffer,
+    lists: [ItemsBuffer; 3],
 }
 
 impl Operation {
     pub fn new(code: u8, version: u64, items: Vec<(Vec<u8>, Vec<u8>, i64)>) -> Self {
-        let keys = items.iter().map(|item| &*item.0);
-        let list = match code {
-            16 => ItemsBuffer::pairs(items.iter().map(|item| (&*item.0, &*item.1))),
-            17 | 80 => ItemsBuffer::keys(keys),
-            18 => ItemsBuffer::deltas(items.iter().map(|item| (&*item.0, item.2))),
-            _ => ItemsBuffer::keys([]),
+        let list = |kind| {
+            let mut list = ItemsBuffer::new(kind);
+            items.iter().for_each(|(key, value, delta)| list.push(&Item { key, value, delta: *delta }));
+            list
         };
-        Self { code, version, items, list }
+        let lists = [ItemKind::Key, ItemKind::KeyValue, ItemKind::KeyDelta].map(list);
+        Self { code, version, items, lists }
     }
 
     pub fn update(&self) -> Update<'_> {
-        let (key, value, delta) = (&*self.items[0].0, &*self.items[0].1, self.items[0].2);
-        match self.code {
-            1 => Update::Put { key, value },
-            2 => Update::PutIfVersion { key, version: self.version, value },
-            3 => Update::PutIfAbsent { key, value },
-            4 => Update::Delete { key },
-            5 => Update::DeleteIfVersion { key, version: self.version },
-            6 => Update::Increment { key, delta },
-            7 => Update::Append { key, value },
-            16 => Update::MultiPut(self.list.as_items()),
-            17 => Update::MultiDelete(self.list.as_items()),
-            18 => Update::MultiIncrement(self.list.as_items()),
-            other => unreachable!("{other} is no update"),
-        }
+        Update::build(self.code, &mut &*self).expect("an update's code")
     }
 
     pub fn read(&self) -> Read<'_> {
-        let key = &*self.items[0].0;
-        match self.code {
-            64 => Read::Get { key },
-            65 => Read::Exists { key },
-            80 => Read::MultiGet(self.list.as_items()),
-            other => unreachable!("{other} is no read"),
-        }
+        Read::build(self.code, &mut &*self).expect("a read's code")
     }
 
-    pub fn any(codes: impl Iterator<Item = u8>) -> BoxedStrategy<Self> {
+    pub fn any(rows: &'static [Row]) -> BoxedStrategy<Self> {
         let bytes = |len| vec(proptest::prelude::any::<u8>(), 0..len);
         let items = vec((bytes(20), bytes(60), any()), 1..5);
-        (Union::new(codes.map(Just)), any(), items)
+        (Union::new(rows.iter().map(|row| Just(row.code))), any(), items)
             .prop_map(|(code, version, items)| Self::new(code, version, items))
             .boxed()
     }
@@ -83,6 +50,33 @@ impl Operation {
     pub fn one(code: u8) -> Self {
         let items = vec![(b"key".to_vec(), b"value".to_vec(), -2), (b"k2".to_vec(), b"v".to_vec(), 3)];
         Self::new(code, 0x0102_0304_0506_0708, items)
+    }
+}
+
+/// The arguments of one key are the first item's; what is expected is the last one's value.
+impl<'a> Source<'a> for &'a Operation {
+    type Error = &'static str;
+
+    fn no_such_operation(what: &'static str) -> &'static str {
+        what
+    }
+    fn key(&mut self) -> Result<&'a [u8], &'static str> {
+        Ok(&self.items[0].0)
+    }
+    fn value(&mut self) -> Result<&'a [u8], &'static str> {
+        Ok(&self.items[0].1)
+    }
+    fn expected(&mut self) -> Result<&'a [u8], &'static str> {
+        Ok(&self.items.last().expect("one at least").1)
+    }
+    fn version(&mut self) -> Result<u64, &'static str> {
+        Ok(self.version)
+    }
+    fn delta(&mut self) -> Result<i64, &'static str> {
+        Ok(self.items[0].2)
+    }
+    fn items(&mut self, kind: ItemKind) -> Result<Items<'a>, &'static str> {
+        Ok(self.lists[kind as usize].as_items())
     }
 }
 
@@ -104,7 +98,7 @@ impl OwnedBody {
     pub fn any() -> BoxedStrategy<Self> {
         let head = fields_any!(BodyHead { rpc, acknowledgement, lease_expiry, not_after, table });
         let key = proptest::option::of(vec(proptest::prelude::any::<u8>(), 1..20));
-        let operation = Operation::any(UPDATES.iter().map(|update| update.0));
+        let operation = Operation::any(Update::ALL);
         (head, key, operation)
             .prop_map(|(mut head, operation_key, operation)| {
                 head.rpc.client.0 = head.rpc.client.0.max(1);

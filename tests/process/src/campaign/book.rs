@@ -32,8 +32,14 @@ pub struct Told {
     pub version: u64,
     /// A counter after an increment.
     pub sum: i64,
-    /// What was read.
+    /// What was read, or deleted.
     pub text: String,
+    /// Of the value that a put replaced: nothing was told, `absent` or `found`.
+    pub was: &'static str,
+    /// That value.
+    pub old_text: String,
+    /// Its version.
+    pub old_version: u64,
 }
 
 /// An operation on one key.
@@ -45,12 +51,17 @@ pub struct Asked {
     pub model: &'static str,
     /// The key.
     pub key: String,
-    /// What.
+    /// `get`, `put`, `delete` or `increment`.
     pub op: &'static str,
     /// What is put.
     pub value: String,
+    /// The condition of a put or of a delete: nothing, `absent`, `version` or `value`.
+    #[serde(rename = "if")]
+    pub condition: &'static str,
     /// The version of a condition.
     pub expected: u64,
+    /// The value of a condition.
+    pub expected_text: String,
     /// What is added.
     pub delta: i64,
     /// The operation key.
@@ -206,23 +217,32 @@ impl From<Counter> for Told {
 
 impl From<Option<Value>> for Told {
     fn from(value: Option<Value>) -> Self {
-        let Some(Value { version, bytes }) = value else { return Self::absent() };
-        // A value is a name and padding, which is looked at by `load`.
-        let text = String::from_utf8_lossy(&bytes).trim_end_matches('.').to_owned();
-        Self { got: "found", version, sum: 0, text }
+        value.map_or_else(Self::absent, Self::from)
     }
+}
+
+impl From<Value> for Told {
+    fn from(Value { version, bytes }: Value) -> Self {
+        Self { got: "found", version, text: name_of(&bytes), ..Self::default() }
+    }
+}
+
+/// The name of a value, without its padding, which `load` looks at.
+fn name_of(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).trim_end_matches('.').to_owned()
 }
 
 /// An answer that came after its deadline. `None`: no operation of this load has such a one.
 #[must_use]
-pub fn told_late(op: &str, outcome: &Outcome) -> Option<Told> {
-    Some(match (op, outcome) {
-        ("increment", Outcome::Number(sum, version)) => Told { sum: *sum, ..Told::done(*version) },
-        ("delete", Outcome::NotFound) => Told::absent(),
-        ("delete-if-version", Outcome::NotFound) => Told::failed(0),
-        (_, Outcome::Version(version)) => Told::done(*version),
-        (_, Outcome::ConditionFailed(version)) => Told::failed(*version),
-        (_, Outcome::OperationKeyMismatch) => Told::mismatch(),
+pub fn told_late(asked: &Asked, outcome: &Outcome) -> Option<Told> {
+    Some(match *outcome {
+        Outcome::Number(sum, version) => Told { sum, ..Told::done(version) },
+        Outcome::NotFound if asked.condition.is_empty() => Told::absent(),
+        Outcome::NotFound => Told::failed(0),
+        Outcome::Version(version) => Told::done(version),
+        Outcome::ConditionFailed(version) => Told::failed(version),
+        Outcome::Value(version, ref bytes) => Value { version, bytes: bytes.clone() }.into(),
+        Outcome::OperationKeyMismatch => Told::mismatch(),
         _ => return None,
     })
 }

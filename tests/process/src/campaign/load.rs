@@ -143,7 +143,9 @@ async fn session(seeds: Vec<String>, number: u32, shared: Arc<Shared>, mut rng: 
     let tasks: Vec<_> = (0..TASKS)
         .map(|task| {
             let (number, table, shared, rng) = (number * TASKS + task, table.clone(), Arc::clone(&shared), rng.fork());
-            tokio::spawn(Task { number, table, shared, rng, versions: BTreeMap::new(), values: 0 }.run())
+            tokio::spawn(
+                Task { number, table, shared, rng, versions: BTreeMap::new(), seen: BTreeMap::new(), values: 0 }.run(),
+            )
         })
         .collect();
     for task in tasks {
@@ -192,6 +194,8 @@ struct Task {
     rng: Rng,
     /// Versions of keys as this task saw them last.
     versions: BTreeMap<String, u64>,
+    /// Values of registers as this task read them last.
+    seen: BTreeMap<String, Vec<u8>>,
     /// Values that it has put.
     values: u64,
 }
@@ -264,14 +268,13 @@ impl Task {
                 self.update(asked, table.put(&key, &bytes)).await;
             }
             7 => {
-                let mut asked = self.asked(model, &key, "put-if-absent");
                 let (name, bytes) = self.value();
-                asked.value = name;
+                let asked = Asked { condition: "absent", value: name, ..self.asked(model, &key, "put") };
                 self.update(asked, table.put_if_absent(&key, &bytes)).await;
             }
             8 => match seen {
                 Some(version) if self.rng.chance(1, 4) => {
-                    let asked = Asked { expected: version, ..self.asked(model, &key, "delete-if-version") };
+                    let asked = Asked { condition: "version", expected: version, ..self.asked(model, &key, "delete") };
                     self.update(asked, table.delete_if_version(&key, version)).await;
                 }
                 _ => {
@@ -281,9 +284,9 @@ impl Task {
             },
             _ => {
                 let version = seen.unwrap_or(1);
-                let mut asked = Asked { expected: version, ..self.asked(model, &key, "put-if-version") };
                 let (name, bytes) = self.value();
-                asked.value = name;
+                let condition = Asked { condition: "version", expected: version, ..self.asked(model, &key, "put") };
+                let asked = Asked { value: name, ..condition };
                 self.update(asked, table.put_if_version(&key, version, &bytes)).await;
             }
         }
@@ -327,6 +330,7 @@ impl Task {
                 if let Some(value) = &value {
                     self.check_padding(key, &value.bytes);
                     self.versions.insert(key.to_owned(), value.version);
+                    self.seen.insert(key.to_owned(), value.bytes.clone());
                 }
                 self.answered();
                 self.shared.book.write(asked, Ended::Executed, value.into());
@@ -388,7 +392,7 @@ impl Task {
         tokio::spawn(async move {
             let book = &shared.book;
             match call.resolve().await {
-                Ok(Resolved::Executed(outcome)) => match told_late(asked.op, &outcome) {
+                Ok(Resolved::Executed(outcome)) => match told_late(&asked, &outcome) {
                     Some(told) => book.write(asked, Ended::Executed, told),
                     None => book.complain(format!("{asked:?} came to {outcome:?}")),
                 },

@@ -1,0 +1,184 @@
+//! What may come of an operation on one key.
+
+use kasha_types::limits::VALUE_BYTES_MAX;
+use kasha_wire::{Outcome, Read, Update};
+
+use crate::Part;
+
+/// One thing that may come of an operation on a key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Branch {
+    /// When it comes.
+    pub requires: Requires,
+    /// What it does.
+    pub effect: Effect,
+    /// What is told of it.
+    pub says: Says,
+}
+
+/// What must hold of the version of the key's value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Requires {
+    /// Nothing.
+    Nothing,
+    /// It is this one.
+    Version(u64),
+    /// It is another one.
+    AnotherVersion(u64),
+}
+
+/// What an operation does to a key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Effect {
+    /// Nothing.
+    Keep,
+    /// The key has this value now.
+    Put(Vec<u8>),
+    /// The key has no value now.
+    Remove,
+}
+
+/// What the result says of a key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Says {
+    /// The version of the new value.
+    NewVersion,
+    /// The version of the value that was there.
+    OldVersion,
+    /// The sum, and its version.
+    Number(i64),
+    /// The new length, and its version.
+    Length(u64),
+    /// The value that was there, and its version.
+    Value(Vec<u8>),
+    /// Whether there was a value.
+    Flag(bool),
+    /// The condition failed: the version of the value that was there, 0 if there was none.
+    Failed,
+    /// There was no value.
+    NotFound,
+    /// The sum does not fit.
+    Overflow,
+    /// The value is no number.
+    NotANumber,
+    /// The value would be too long.
+    TooLarge,
+}
+
+impl Branch {
+    fn new(requires: Requires, effect: Effect, says: Says) -> Self {
+        Self { requires, effect, says }
+    }
+
+    fn always(effect: Effect, says: Says) -> Vec<Self> {
+        vec![Self::new(Requires::Nothing, effect, says)]
+    }
+
+    /// `then` if the value has this version, or, for version 0, if there is no value.
+    fn if_version(version: u64, value: Option<&[u8]>, then: (Effect, Says)) -> Vec<Self> {
+        let failed = |requires| Self::new(requires, Effect::Keep, Says::Failed);
+        let (effect, says) = then;
+        match value {
+            None if version == 0 => Self::always(effect, says),
+            Some(_) if version != 0 => {
+                let met = Self::new(Requires::Version(version), effect, says);
+                vec![met, failed(Requires::AnotherVersion(version))]
+            }
+            None | Some(_) => vec![failed(Requires::Nothing)],
+        }
+    }
+}
+
+/// What may come of an operation on a key with this value, the most effective first.
+#[must_use]
+pub fn branches(part: &Part<'_>, value: Option<&[u8]>) -> Vec<Branch> {
+    match *part {
+        Part::Update(ref update) => of_update(update, value),
+        Part::Read(Read::Get { .. }) => match value {
+            Some(value) => Branch::always(Effect::Keep, Says::Value(value.to_vec())),
+            None => Branch::always(Effect::Keep, Says::NotFound),
+        },
+        Part::Read(Read::Exists { .. }) => Branch::always(Effect::Keep, Says::Flag(value.is_some())),
+        Part::Read(Read::MultiGet { .. }) => unreachable!("a part has one key"),
+        Part::Remove => {
+            Branch::always(if value.is_some() { Effect::Remove } else { Effect::Keep }, Says::Flag(value.is_some()))
+        }
+    }
+}
+
+fn of_update(update: &Update<'_>, now: Option<&[u8]>) -> Vec<Branch> {
+    let put = |value: &[u8]| (Effect::Put(value.to_vec()), Says::NewVersion);
+    let found = |effect, says| match now {
+        Some(_) => Branch::always(effect, says),
+        None => Branch::always(Effect::Keep, Says::NotFound),
+    };
+    match *update {
+        Update::Put { value, .. } => Branch::always(put(value).0, Says::NewVersion),
+        Update::PutIfVersion { version, value, .. } => Branch::if_version(version, now, put(value)),
+        Update::PutIfAbsent { value, .. } => Branch::if_version(0, now, put(value)),
+        Update::Delete { .. } => found(Effect::Remove, Says::OldVersion),
+        Update::DeleteIfVersion { version, .. } => match now {
+            None if version == 0 => Branch::always(Effect::Keep, Says::NotFound),
+            _ => Branch::if_version(version, now, (Effect::Remove, Says::OldVersion)),
+        },
+        Update::Increment { delta, .. } => match number(now).map(|before| before.checked_add(delta)) {
+            Some(Some(sum)) => Branch::always(Effect::Put(sum.to_string().into_bytes()), Says::Number(sum)),
+            Some(None) => Branch::always(Effect::Keep, Says::Overflow),
+            None => Branch::always(Effect::Keep, Says::NotANumber),
+        },
+        Update::Append { value, .. } => {
+            let all = [now.unwrap_or_default(), value].concat();
+            match all.len() {
+                len if len > VALUE_BYTES_MAX => Branch::always(Effect::Keep, Says::TooLarge),
+                len => Branch::always(Effect::Put(all), Says::Length(len as u64)),
+            }
+        }
+        Update::MultiPut { .. } | Update::MultiDelete { .. } | Update::MultiIncrement { .. } => {
+            unreachable!("a part has one key")
+        }
+    }
+}
+
+/// Redis's numbers: canonical decimal. A key without a value counts as 0.
+fn number(value: Option<&[u8]>) -> Option<i64> {
+    let Some(bytes) = value else { return Some(0) };
+    let text = std::str::from_utf8(bytes).ok()?;
+    text.parse().ok().filter(|number: &i64| number.to_string() == text)
+}
+
+impl Says {
+    /// The result, where the value before has version `old` and the value after has version `new`.
+    #[must_use]
+    pub fn with(self, old: u64, new: u64) -> Outcome {
+        match self {
+            Self::NewVersion => Outcome::Version(new),
+            Self::OldVersion => Outcome::Version(old),
+            Self::Number(sum) => Outcome::Number(sum, new),
+            Self::Length(length) => Outcome::Length(length, new),
+            Self::Value(value) => Outcome::Value(old, value),
+            Self::Flag(flag) => Outcome::Flags(vec![flag]),
+            Self::Failed => Outcome::ConditionFailed(old),
+            Self::NotFound => Outcome::NotFound,
+            Self::Overflow => Outcome::Overflow(0),
+            Self::NotANumber => Outcome::NotANumber(0),
+            Self::TooLarge => Outcome::TooLarge,
+        }
+    }
+
+    /// What a result tells of the versions of the value before and of the value after. `None`: the result is not what
+    /// is said here.
+    #[must_use]
+    pub fn versions(&self, told: &Outcome) -> Option<(Option<u64>, Option<u64>)> {
+        let (old, new) = match (self, told) {
+            (Self::NewVersion, &Outcome::Version(new))
+            | (Self::Number(_), &Outcome::Number(_, new))
+            | (Self::Length(_), &Outcome::Length(_, new)) => (None, Some(new)),
+            (Self::OldVersion, &Outcome::Version(old))
+            | (Self::Value(_), &Outcome::Value(old, _))
+            | (Self::Failed, &Outcome::ConditionFailed(old)) => (Some(old), None),
+            _ => (None, None),
+        };
+        let says = self.clone().with(old.unwrap_or(0), new.unwrap_or(0));
+        (says == *told).then_some((old, new))
+    }
+}

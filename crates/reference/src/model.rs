@@ -1,0 +1,126 @@
+//! Updates on a map.
+
+use std::collections::BTreeMap;
+
+use kasha_types::TableId;
+use kasha_wire::outcome::Shape;
+use kasha_wire::{Outcome, Read, Update};
+
+use crate::{Branch, Effect, Part, Requires, branches, parts};
+
+/// A key that was ever written: one whose value was deleted keeps its version.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Cell {
+    /// That of its last change.
+    pub version: u64,
+    /// Its value.
+    pub value: Option<Vec<u8>>,
+}
+
+impl Cell {
+    /// The version of its value, 0 if it has none.
+    fn current(&self) -> u64 {
+        if self.value.is_some() { self.version } else { 0 }
+    }
+
+    fn takes(&self, branch: &Branch) -> bool {
+        match branch.requires {
+            Requires::Nothing => true,
+            Requires::Version(version) => self.current() == version,
+            Requires::AnotherVersion(version) => self.current() != version,
+        }
+    }
+
+    /// The outcome, and what becomes of it.
+    fn after(&self, part: &Part<'_>, floor: u64) -> (Outcome, Self) {
+        let mut branches = branches(part, self.value.as_deref()).into_iter();
+        let Branch { effect, says, .. } = branches.find(|branch| self.takes(branch)).expect("something comes of it");
+        let next = match effect {
+            Effect::Keep => self.clone(),
+            Effect::Put(value) => {
+                let before = if self.value.is_some() { self.version } else { self.version.max(floor) };
+                Self { version: before + 1, value: Some(value) }
+            }
+            Effect::Remove => Self { version: self.version + 1, value: None },
+        };
+        (says.with(self.current(), next.version), next)
+    }
+}
+
+/// Keys by table, and a floor: the value of a key that has none gets a version above it.
+#[derive(Clone, Debug, Default)]
+pub struct Model {
+    /// All keys that were ever written.
+    pub cells: BTreeMap<(TableId, Vec<u8>), Cell>,
+    /// May be raised by whoever forgets the versions of deleted keys.
+    pub floor: u64,
+}
+
+impl Model {
+    /// A key as it is.
+    #[must_use]
+    pub fn cell(&self, table: TableId, key: &[u8]) -> Cell {
+        self.cells.get(&(table, key.to_vec())).cloned().unwrap_or_default()
+    }
+
+    /// Executes an update: all of it, or, where one of its keys cannot, nothing.
+    pub fn update(&mut self, table: TableId, update: &Update<'_>) -> Outcome {
+        let before = self.cells.clone();
+        let mut told = Vec::new();
+        for (index, (key, part)) in (0..).zip(parts(&Part::Update(*update))) {
+            let cell = self.cell(table, key);
+            let (outcome, next) = cell.after(&part, self.floor);
+            let failed = match outcome {
+                Outcome::Overflow(_) => Outcome::Overflow(index),
+                Outcome::NotANumber(_) => Outcome::NotANumber(index),
+                done => {
+                    told.push(done);
+                    if next != cell {
+                        self.cells.insert((table, key.to_vec()), next);
+                    }
+                    continue;
+                }
+            };
+            self.cells = before;
+            return failed;
+        }
+        joined(Shape::of(update.code()).expect("an update"), told)
+    }
+
+    /// Executes a read.
+    #[must_use]
+    pub fn read(&self, table: TableId, read: &Read<'_>) -> Outcome {
+        let told = parts(&Part::Read(*read)).iter().map(|(key, part)| self.cell(table, key).after(part, 0).0).collect();
+        joined(Shape::of(read.code()).expect("a read"), told)
+    }
+}
+
+/// The result of an operation that came to these at its keys.
+fn joined(shape: Shape, mut told: Vec<Outcome>) -> Outcome {
+    let other = |other: Outcome| -> ! { panic!("{other:?} of one of several keys") };
+    match shape {
+        Shape::Versions => Outcome::Versions(
+            told.into_iter()
+                .map(|one| if let Outcome::Version(version) = one { version } else { other(one) })
+                .collect(),
+        ),
+        Shape::Flags => Outcome::Flags(
+            told.into_iter().flat_map(|one| if let Outcome::Flags(flags) = one { flags } else { other(one) }).collect(),
+        ),
+        Shape::Numbers => Outcome::Numbers(
+            told.into_iter()
+                .map(|one| if let Outcome::Number(sum, version) = one { (sum, version) } else { other(one) })
+                .collect(),
+        ),
+        Shape::Values => Outcome::Values(
+            told.into_iter()
+                .map(|one| match one {
+                    Outcome::Value(version, value) => Some((version, value)),
+                    Outcome::NotFound => None,
+                    one => other(one),
+                })
+                .collect(),
+        ),
+        _ => told.pop().expect("one key"),
+    }
+}

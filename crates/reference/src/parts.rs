@@ -1,0 +1,79 @@
+//! Operations on several keys, key by key.
+
+use kasha_wire::{Outcome, Read, Update};
+
+/// What an operation asks of one key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Part<'a> {
+    /// This update.
+    Update(Update<'a>),
+    /// This read.
+    Read(Read<'a>),
+    /// That the key has no value; told is whether it had one (multi-delete).
+    Remove,
+}
+
+/// What was told of one key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Told {
+    /// Nothing.
+    Unknown,
+    /// This, as if only the key had been asked for.
+    Outcome(Outcome),
+    /// The operation failed because of another of its keys: nothing changed.
+    FailedElsewhere,
+}
+
+/// What an operation asks of each of its keys, in order.
+#[must_use]
+pub fn parts<'a>(operation: &Part<'a>) -> Vec<(&'a [u8], Part<'a>)> {
+    match *operation {
+        Part::Update(Update::MultiPut { pairs }) => pairs
+            .iter()
+            .map(|item| (item.key, Part::Update(Update::Put { key: item.key, value: item.value })))
+            .collect(),
+        Part::Update(Update::MultiDelete { keys }) => keys.iter().map(|item| (item.key, Part::Remove)).collect(),
+        Part::Update(Update::MultiIncrement { deltas }) => deltas
+            .iter()
+            .map(|item| (item.key, Part::Update(Update::Increment { key: item.key, delta: item.delta })))
+            .collect(),
+        Part::Read(Read::MultiGet { keys }) => {
+            keys.iter().map(|item| (item.key, Part::Read(Read::Get { key: item.key }))).collect()
+        }
+        Part::Update(update) => of_one_key(|each| update.for_each_key(each), *operation),
+        Part::Read(read) => of_one_key(|each| read.for_each_key(each), *operation),
+        Part::Remove => unreachable!("a part of an operation is no operation"),
+    }
+}
+
+fn of_one_key<'a>(for_each_key: impl FnOnce(&mut dyn FnMut(&'a [u8])), part: Part<'a>) -> Vec<(&'a [u8], Part<'a>)> {
+    let mut parts = Vec::new();
+    for_each_key(&mut |key| parts.push((key, part)));
+    assert_eq!(parts.len(), 1, "{part:?} has one key");
+    parts
+}
+
+/// What a result tells of each of `count` keys. `None`: it tells of another number of keys.
+#[must_use]
+pub fn split(outcome: Option<&Outcome>, count: usize) -> Option<Vec<Told>> {
+    let failed_at = |at: u32, outcome: Outcome| {
+        let told = |index| if index == at as usize { Told::Outcome(outcome.clone()) } else { Told::FailedElsewhere };
+        (0..count).map(told).collect()
+    };
+    let told: Vec<Told> = match outcome {
+        None => vec![Told::Unknown; count],
+        Some(Outcome::Versions(all)) => all.iter().map(|&version| Told::Outcome(Outcome::Version(version))).collect(),
+        Some(Outcome::Flags(all)) => all.iter().map(|&flag| Told::Outcome(Outcome::Flags(vec![flag]))).collect(),
+        Some(Outcome::Numbers(all)) => {
+            all.iter().map(|&(sum, version)| Told::Outcome(Outcome::Number(sum, version))).collect()
+        }
+        Some(Outcome::Values(all)) => {
+            let value = |(version, value): &(u64, Vec<u8>)| Outcome::Value(*version, value.clone());
+            all.iter().map(|found| Told::Outcome(found.as_ref().map_or(Outcome::NotFound, value))).collect()
+        }
+        Some(&Outcome::Overflow(at)) => failed_at(at, Outcome::Overflow(0)),
+        Some(&Outcome::NotANumber(at)) => failed_at(at, Outcome::NotANumber(0)),
+        Some(one) => vec![Told::Outcome(one.clone())],
+    };
+    (told.len() == count).then_some(told)
+}

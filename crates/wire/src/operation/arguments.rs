@@ -1,0 +1,192 @@
+//! Where an operation's arguments come from, and where they go: a method for each kind that a row may name.
+
+use std::fmt;
+
+use kasha_types::limits::{KEY_BYTES_MAX, OPERATION_KEYS_MAX, VALUE_BYTES_MAX};
+
+use super::items::{ItemKind, Items, put_key, put_value, take_key, take_value};
+use crate::{DecodeError, Reader};
+
+/// Gives arguments in their order.
+#[expect(missing_docs, reason = "named by what they give")]
+pub trait Source<'a> {
+    /// Why it cannot.
+    type Error;
+
+    /// There is no operation with the code that was asked for.
+    fn no_such_operation(what: &'static str) -> Self::Error;
+
+    fn key(&mut self) -> Result<&'a [u8], Self::Error>;
+    fn value(&mut self) -> Result<&'a [u8], Self::Error>;
+    fn version(&mut self) -> Result<u64, Self::Error>;
+    fn delta(&mut self) -> Result<i64, Self::Error>;
+    fn items(&mut self, kind: ItemKind) -> Result<Items<'a>, Self::Error>;
+
+    fn expected(&mut self) -> Result<&'a [u8], Self::Error> {
+        self.value()
+    }
+    fn keys(&mut self) -> Result<Items<'a>, Self::Error> {
+        self.items(ItemKind::Key)
+    }
+    fn pairs(&mut self) -> Result<Items<'a>, Self::Error> {
+        self.items(ItemKind::KeyValue)
+    }
+    fn deltas(&mut self) -> Result<Items<'a>, Self::Error> {
+        self.items(ItemKind::KeyDelta)
+    }
+}
+
+impl<'a> Source<'a> for Reader<'a> {
+    type Error = DecodeError;
+
+    fn no_such_operation(what: &'static str) -> DecodeError {
+        DecodeError::Invalid(what)
+    }
+    fn key(&mut self) -> Result<&'a [u8], DecodeError> {
+        take_key(self)
+    }
+    fn value(&mut self) -> Result<&'a [u8], DecodeError> {
+        take_value(self)
+    }
+    fn version(&mut self) -> Result<u64, DecodeError> {
+        self.take()
+    }
+    fn delta(&mut self) -> Result<i64, DecodeError> {
+        self.take()
+    }
+    fn items(&mut self, kind: ItemKind) -> Result<Items<'a>, DecodeError> {
+        Items::decode(kind, self)
+    }
+}
+
+/// Is shown arguments in their order.
+#[expect(missing_docs, reason = "named by what they are shown")]
+pub trait Visitor<'a> {
+    fn key(&mut self, key: &'a [u8]);
+    fn value(&mut self, _: &'a [u8]) {}
+    fn version(&mut self, _: u64) {}
+    fn delta(&mut self, _: i64) {}
+    fn items(&mut self, kind: ItemKind, items: Items<'a>);
+
+    fn expected(&mut self, expected: &'a [u8]) {
+        self.value(expected);
+    }
+    fn keys(&mut self, items: Items<'a>) {
+        self.items(ItemKind::Key, items);
+    }
+    fn pairs(&mut self, items: Items<'a>) {
+        self.items(ItemKind::KeyValue, items);
+    }
+    fn deltas(&mut self, items: Items<'a>) {
+        self.items(ItemKind::KeyDelta, items);
+    }
+}
+
+/// Encodes arguments at the end.
+pub(super) struct Encoder<'o>(pub(super) &'o mut Vec<u8>);
+
+impl<'a> Visitor<'a> for Encoder<'_> {
+    fn key(&mut self, key: &'a [u8]) {
+        put_key(key, self.0);
+    }
+    fn value(&mut self, value: &'a [u8]) {
+        put_value(value, self.0);
+    }
+    fn version(&mut self, version: u64) {
+        self.0.extend_from_slice(&version.to_le_bytes());
+    }
+    fn delta(&mut self, delta: i64) {
+        self.0.extend_from_slice(&delta.to_le_bytes());
+    }
+    fn items(&mut self, kind: ItemKind, items: Items<'a>) {
+        items.encode(kind, self.0);
+    }
+}
+
+/// Calls a function with every key.
+pub(super) struct Keys<F>(pub(super) F);
+
+impl<'a, F: FnMut(&'a [u8])> Visitor<'a> for Keys<F> {
+    fn key(&mut self, key: &'a [u8]) {
+        (self.0)(key);
+    }
+    fn items(&mut self, _: ItemKind, items: Items<'a>) {
+        items.iter().for_each(|item| (self.0)(item.key));
+    }
+}
+
+/// Writes arguments for people, each behind a space: text as it is, other bytes escaped, long values by their length.
+pub(super) struct Shown<'s, 'f>(pub(super) &'s mut fmt::Formatter<'f>, pub(super) fmt::Result);
+
+impl Shown<'_, '_> {
+    fn show(&mut self, what: fmt::Arguments<'_>) {
+        self.1 = self.1.and_then(|()| write!(self.0, " {what}"));
+    }
+}
+
+impl<'a> Visitor<'a> for Shown<'_, '_> {
+    fn key(&mut self, key: &'a [u8]) {
+        self.show(format_args!("{}", key.escape_ascii()));
+    }
+    fn value(&mut self, value: &'a [u8]) {
+        const WHOLE_MAX: usize = 40;
+        const BEGINNING: usize = 16;
+        if value.len() <= WHOLE_MAX {
+            self.show(format_args!("{}", value.escape_ascii()));
+        } else {
+            self.show(format_args!("{}… ({} bytes)", value[..BEGINNING].escape_ascii(), value.len()));
+        }
+    }
+    fn version(&mut self, version: u64) {
+        self.show(format_args!("{version}"));
+    }
+    fn delta(&mut self, delta: i64) {
+        self.show(format_args!("{delta}"));
+    }
+    fn items(&mut self, kind: ItemKind, items: Items<'a>) {
+        for item in items.iter() {
+            self.key(item.key);
+            match kind {
+                ItemKind::Key => {}
+                ItemKind::KeyValue => self.value(item.value),
+                ItemKind::KeyDelta => self.delta(item.delta),
+            }
+        }
+    }
+}
+
+/// A limit of operations that is exceeded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Excess {
+    /// `KEY_BYTES_MAX`.
+    Key,
+    /// `VALUE_BYTES_MAX`.
+    Value,
+    /// `OPERATION_KEYS_MAX`, or no key at all.
+    KeyCount,
+}
+
+/// Finds the first limit that is exceeded.
+pub(super) struct Limits(pub(super) Result<(), Excess>);
+
+impl Limits {
+    fn check(&mut self, is_within: bool, excess: Excess) {
+        if self.0.is_ok() && !is_within {
+            self.0 = Err(excess);
+        }
+    }
+}
+
+impl<'a> Visitor<'a> for Limits {
+    fn key(&mut self, key: &'a [u8]) {
+        self.check(key.len() <= KEY_BYTES_MAX, Excess::Key);
+    }
+    fn value(&mut self, value: &'a [u8]) {
+        self.check(value.len() <= VALUE_BYTES_MAX, Excess::Value);
+    }
+    /// Keys of a list are within their limit by its encoding.
+    fn items(&mut self, _: ItemKind, items: Items<'a>) {
+        self.check((1..=OPERATION_KEYS_MAX).contains(&(items.count() as usize)), Excess::KeyCount);
+        items.iter().for_each(|item| self.value(item.value));
+    }
+}
