@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use clap::{Args, Subcommand};
 use kasha_bench::say;
-use kasha_client::{Client, ClientOptions, Conditional, Error, Table, UpdateCall, Value};
+use kasha_client::{Client, ClientOptions, Conditional, Error, Replaced, Table, UpdateCall, Value};
 use serde_json::{Value as Json, json};
 
 #[derive(Args)]
@@ -59,6 +59,8 @@ enum CliCommand {
     PutIfVersion { key: String, version: u64, value: String },
     /// Set it only if it has none.
     PutIfAbsent { key: String, value: String },
+    /// Set a key's value and print the value that it had.
+    GetAndPut { key: String, value: String },
     /// Delete a key.
     Delete { key: String },
     /// Delete it only if its version is this one.
@@ -276,6 +278,10 @@ async fn on_table(table: &Table, arguments: &CliArguments) -> Result<Told> {
         }
         CliCommand::PutIfAbsent { key, value } => {
             return Ok(conditional(update(table.put_if_absent(key, value), arguments).await?, "done"));
+        }
+        CliCommand::GetAndPut { key, value } => {
+            let Replaced { version, old } = update(table.get_and_put(key, value), arguments).await?;
+            (show_value(old.as_ref()), json!({ "version": version, "old": json_value(old.as_ref()) }))
         }
         CliCommand::Delete { key } => {
             let deleted = update(table.delete(key), arguments).await?;

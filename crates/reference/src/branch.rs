@@ -51,6 +51,8 @@ pub enum Says {
     Length(u64),
     /// The value that was there, and its version.
     Value(Vec<u8>),
+    /// The version of the new value, and the value that was there, if any, with its version.
+    Replaced(Option<Vec<u8>>),
     /// Whether there was a value.
     Flag(bool),
     /// The condition failed: the version of the value that was there, 0 if there was none.
@@ -133,6 +135,7 @@ fn of_update(update: &Update<'_>, now: Option<&[u8]>) -> Vec<Branch> {
                 len => Branch::always(Effect::Put(all), Says::Length(len as u64)),
             }
         }
+        Update::GetAndPut { value, .. } => Branch::always(put(value).0, Says::Replaced(now.map(<[u8]>::to_vec))),
         Update::MultiPut { .. } | Update::MultiDelete { .. } | Update::MultiIncrement { .. } => {
             unreachable!("a part has one key")
         }
@@ -156,6 +159,7 @@ impl Says {
             Self::Number(sum) => Outcome::Number(sum, new),
             Self::Length(length) => Outcome::Length(length, new),
             Self::Value(value) => Outcome::Value(old, value),
+            Self::Replaced(value) => Outcome::Replaced(new, value.map(|value| (old, value))),
             Self::Flag(flag) => Outcome::Flags(vec![flag]),
             Self::Failed => Outcome::ConditionFailed(old),
             Self::NotFound => Outcome::NotFound,
@@ -176,6 +180,7 @@ impl Says {
             (Self::OldVersion, &Outcome::Version(old))
             | (Self::Value(_), &Outcome::Value(old, _))
             | (Self::Failed, &Outcome::ConditionFailed(old)) => (Some(old), None),
+            (Self::Replaced(_), &Outcome::Replaced(new, ref was)) => (was.as_ref().map(|(old, _)| *old), Some(new)),
             _ => (None, None),
         };
         let says = self.clone().with(old.unwrap_or(0), new.unwrap_or(0));

@@ -167,6 +167,11 @@ impl<'l> Seen<'l> {
         })
     }
 
+    /// The value's bytes, as [`Self::logged`].
+    pub fn logged_value(&self) -> Option<&'l [u8]> {
+        self.logged().map(|(_, bytes)| bytes)
+    }
+
     /// With versions that go on above this one, too.
     pub fn above(self, version: u64) -> Self {
         Self { last: self.last.max(version), ..self }

@@ -38,6 +38,7 @@ impl Store {
             Update::DeleteIfVersion { key, version } => run.delete(key, Some(version)),
             Update::Increment { key, delta } => run.increment_one(key, delta),
             Update::Append { key, value } => run.append(key, value),
+            Update::GetAndPut { key, value } => run.get_and_put(key, value),
             Update::MultiPut { pairs: items } => run.multi_put(items),
             Update::MultiDelete { keys: items } => run.multi_delete(items),
             Update::MultiIncrement { deltas: items } => run.multi_increment(items),
@@ -187,6 +188,15 @@ impl<'r, 'a> Run<'r, 'a> {
         self.done();
         self.tell(total as u64);
         self.tell(version);
+    }
+
+    fn get_and_put(&mut self, key: &'a [u8], value: &'a [u8]) {
+        let seen = self.see(key);
+        let version = self.put_seen(key, seen, Value::Bytes(value));
+        self.done();
+        self.tell(version);
+        self.tell(seen.version());
+        self.draft.result.extend_from_slice(seen.logged_value().unwrap_or_default());
     }
 
     fn multi_put(&mut self, items: Items<'a>) {

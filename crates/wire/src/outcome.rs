@@ -9,6 +9,7 @@
 //! | number | value `i64`, version `u64` | overflow; not a number |
 //! | length | length `u64`, version `u64` | too large |
 //! | value | version `u64`, the value | not found |
+//! | replaced | version `u64`, version of what was there `u64` (0 = nothing), its value | |
 //! | flag | flag `u8` | |
 //! | versions | count `u32`, version `u64` each | |
 //! | flags | count `u32`, flag `u8` each: was there | |
@@ -74,6 +75,8 @@ pub enum Outcome {
     Numbers(Vec<(i64, u64)>),
     /// Get and get-and-delete: version and value.
     Value(u64, Vec<u8>),
+    /// Get-and-put: the new version; version and value of what was there.
+    Replaced(u64, Option<(u64, Vec<u8>)>),
     /// Multi-get.
     Values(Vec<Option<(u64, Vec<u8>)>>),
     /// The condition did not hold; the key's version, 0 = absent.
@@ -111,6 +114,8 @@ pub enum Shape {
     Numbers,
     /// Get, get-and-delete.
     Value,
+    /// Get-and-put.
+    Replaced,
     /// Multi-get.
     Values,
 }
@@ -152,6 +157,7 @@ impl Outcome {
             | Shape::Flags
             | Shape::Flag
             | Shape::Value
+            | Shape::Replaced
             | Shape::Values => Ok(0),
         };
         let outcome = match code {
@@ -167,6 +173,14 @@ impl Outcome {
                     let version = r.take()?;
                     let value = r.bytes(r.rest().len())?.to_vec();
                     Self::Value(version, value)
+                }
+                Shape::Replaced => {
+                    let (version, old): (u64, u64) = (r.take()?, r.take()?);
+                    let value = r.bytes(r.rest().len())?;
+                    if old == 0 && !value.is_empty() {
+                        return Err(DecodeError::Invalid("the value of an absent key"));
+                    }
+                    Self::Replaced(version, (old != 0).then(|| (old, value.to_vec())))
                 }
                 Shape::Values => Self::Values(take_list(r, |r| {
                     let (version, len): (u64, u32) = (r.take()?, r.take()?);

@@ -48,6 +48,15 @@ pub struct Appended {
     pub version: u64,
 }
 
+/// What a key's new value replaced.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Replaced {
+    /// The new value's version.
+    pub version: u64,
+    /// What was there.
+    pub old: Option<Value>,
+}
+
 /// What came of an update with a condition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Conditional {
@@ -166,6 +175,16 @@ impl Table {
     /// Deletes the key if it has this version.
     pub fn delete_if_version(&self, key: impl AsRef<[u8]>, version: u64) -> UpdateCall<Conditional> {
         self.update(&Update::DeleteIfVersion { key: key.as_ref(), version }, conditional)
+    }
+
+    /// Sets the key; gives what was there, whatever its size.
+    pub fn get_and_put(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> UpdateCall<Replaced> {
+        self.update(&Update::GetAndPut { key: key.as_ref(), value: value.as_ref() }, |outcome| match outcome {
+            Outcome::Replaced(version, old) => {
+                Some(Replaced { version, old: old.map(|(version, bytes)| Value { version, bytes }) })
+            }
+            _ => None,
+        })
     }
 
     /// Adds to the decimal number in the key; a missing key counts as 0.

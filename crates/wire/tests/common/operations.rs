@@ -122,7 +122,7 @@ impl OwnedBody {
     }
 }
 
-pub const SHAPES: [(Shape, &str); 9] = [
+pub const SHAPES: [(Shape, &str); 10] = [
     (Shape::Version, "put"),
     (Shape::Number, "increment"),
     (Shape::Length, "append"),
@@ -130,6 +130,7 @@ pub const SHAPES: [(Shape, &str); 9] = [
     (Shape::Flags, "multi-delete"),
     (Shape::Numbers, "multi-increment"),
     (Shape::Value, "get"),
+    (Shape::Replaced, "get-and-put"),
     (Shape::Flag, "exists"),
     (Shape::Values, "multi-get"),
 ];
@@ -145,6 +146,9 @@ fn done(shape: Shape) -> BoxedStrategy<Outcome> {
         Shape::Flag => any().prop_map(|flag| Outcome::Flags(vec![flag])).boxed(),
         Shape::Numbers => vec((any(), any()), 0..5).prop_map(Outcome::Numbers).boxed(),
         Shape::Value => (any(), value()).prop_map(|(version, value)| Outcome::Value(version, value)).boxed(),
+        Shape::Replaced => (any(), proptest::option::of((1..u64::MAX, value())))
+            .prop_map(|(version, old)| Outcome::Replaced(version, old))
+            .boxed(),
         Shape::Values => vec(proptest::option::of((1..u64::MAX, value())), 0..5).prop_map(Outcome::Values).boxed(),
     }
 }
@@ -177,6 +181,8 @@ pub fn outcomes() -> Vec<(&'static str, Shape, Outcome)> {
         ("Flag", Shape::Flag, Outcome::Flags(vec![true])),
         ("Numbers", Shape::Numbers, Outcome::Numbers(vec![(-8, 9), (10, 11)])),
         ("Value", Shape::Value, Outcome::Value(12, b"value".to_vec())),
+        ("Replaced", Shape::Replaced, Outcome::Replaced(15, Some((16, b"old".to_vec())))),
+        ("Replaced.nothing", Shape::Replaced, Outcome::Replaced(17, None)),
         ("Values", Shape::Values, Outcome::Values(vec![Some((13, b"v".to_vec())), None])),
         ("ConditionFailed", Shape::Version, Outcome::ConditionFailed(14)),
         ("NotFound", Shape::Value, Outcome::NotFound),

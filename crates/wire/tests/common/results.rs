@@ -33,6 +33,10 @@ pub fn encoded_outcome(shape: Shape, outcome: &Outcome) -> Vec<u8> {
             }
         }
         Outcome::Value(version, value) => put(done, &[&version.to_le_bytes(), value]),
+        Outcome::Replaced(version, old) => {
+            let (old, value) = old.as_ref().map_or((0, &[][..]), |(old, value)| (*old, value));
+            put(done, &[&version.to_le_bytes(), &old.to_le_bytes(), value])
+        }
         Outcome::Values(values) => {
             put(done, &[&(values.len() as u32).to_le_bytes()]);
             for value in values {

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-use kasha_client::{Conditional, Counter, Value};
+use kasha_client::{Conditional, Counter, Replaced, Value};
 use kasha_wire::Outcome;
 use serde::Serialize;
 
@@ -227,6 +227,14 @@ impl From<Value> for Told {
     }
 }
 
+impl From<Replaced> for Told {
+    fn from(Replaced { version, old }: Replaced) -> Self {
+        let was = if old.is_some() { "found" } else { "absent" };
+        let Value { version: old_version, bytes } = old.unwrap_or(Value { version: 0, bytes: Vec::new() });
+        Self { was, old_text: name_of(&bytes), old_version, ..Self::done(version) }
+    }
+}
+
 /// The name of a value, without its padding, which `load` looks at.
 fn name_of(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).trim_end_matches('.').to_owned()
@@ -242,6 +250,10 @@ pub fn told_late(asked: &Asked, outcome: &Outcome) -> Option<Told> {
         Outcome::Version(version) => Told::done(version),
         Outcome::ConditionFailed(version) => Told::failed(version),
         Outcome::Value(version, ref bytes) => Value { version, bytes: bytes.clone() }.into(),
+        Outcome::Replaced(version, ref old) => {
+            let old = old.clone().map(|(version, bytes)| Value { version, bytes });
+            Replaced { version, old }.into()
+        }
         Outcome::OperationKeyMismatch => Told::mismatch(),
         _ => return None,
     })

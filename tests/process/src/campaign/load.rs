@@ -259,8 +259,13 @@ impl Task {
         let key = self.key(0, "register");
         let seen = self.versions.get(&key).copied();
         let (model, table) = ("register", self.table.clone());
-        match self.rng.below(10) {
+        match self.rng.below(11) {
             0..4 => self.get(model, &key).await,
+            10 => {
+                let (name, bytes) = self.value();
+                let asked = Asked { value: name, ..self.asked(model, &key, "put") };
+                self.update(asked, table.get_and_put(&key, &bytes)).await;
+            }
             4..7 => {
                 let mut asked = self.asked(model, &key, "put");
                 let (name, bytes) = self.value();
