@@ -61,6 +61,8 @@ enum CliCommand {
     PutIfAbsent { key: String, value: String },
     /// Set a key's value and print the value that it had.
     GetAndPut { key: String, value: String },
+    /// Delete a key and print the value that it had.
+    GetAndDelete { key: String },
     /// Delete a key.
     Delete { key: String },
     /// Delete it only if its version is this one.
@@ -282,6 +284,11 @@ async fn on_table(table: &Table, arguments: &CliArguments) -> Result<Told> {
         CliCommand::GetAndPut { key, value } => {
             let Replaced { version, old } = update(table.get_and_put(key, value), arguments).await?;
             (show_value(old.as_ref()), json!({ "version": version, "old": json_value(old.as_ref()) }))
+        }
+        CliCommand::GetAndDelete { key } => {
+            let old = update(table.get_and_delete(key), arguments).await?;
+            done = if_so(old.is_some());
+            (show_value(old.as_ref()), json_value(old.as_ref()))
         }
         CliCommand::Delete { key } => {
             let deleted = update(table.delete(key), arguments).await?;

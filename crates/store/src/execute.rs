@@ -39,6 +39,7 @@ impl Store {
             Update::Increment { key, delta } => run.increment_one(key, delta),
             Update::Append { key, value } => run.append(key, value),
             Update::GetAndPut { key, value } => run.get_and_put(key, value),
+            Update::GetAndDelete { key } => run.get_and_delete(key),
             Update::MultiPut { pairs: items } => run.multi_put(items),
             Update::MultiDelete { keys: items } => run.multi_delete(items),
             Update::MultiIncrement { deltas: items } => run.multi_increment(items),
@@ -197,6 +198,18 @@ impl<'r, 'a> Run<'r, 'a> {
         self.tell(version);
         self.tell(seen.version());
         self.draft.result.extend_from_slice(seen.logged_value().unwrap_or_default());
+    }
+
+    fn get_and_delete(&mut self, key: &'a [u8]) {
+        let seen = self.see(key);
+        match self.remove(key, seen) {
+            Some(version) => {
+                self.done();
+                self.tell(version);
+                self.draft.result.extend_from_slice(seen.logged_value().unwrap_or_default());
+            }
+            None => self.draft.answer(OutcomeCode::NotFound),
+        }
     }
 
     fn multi_put(&mut self, items: Items<'a>) {

@@ -187,6 +187,11 @@ impl Table {
         })
     }
 
+    /// Deletes the key; gives what was deleted, whatever its size.
+    pub fn get_and_delete(&self, key: impl AsRef<[u8]>) -> UpdateCall<Option<Value>> {
+        self.update(&Update::GetAndDelete { key: key.as_ref() }, found)
+    }
+
     /// Adds to the decimal number in the key; a missing key counts as 0.
     pub fn increment(&self, key: impl AsRef<[u8]>, delta: i64) -> UpdateCall<Counter> {
         self.update(&Update::Increment { key: key.as_ref(), delta }, |outcome| match outcome {

@@ -259,12 +259,16 @@ impl Task {
         let key = self.key(0, "register");
         let seen = self.versions.get(&key).copied();
         let (model, table) = ("register", self.table.clone());
-        match self.rng.below(11) {
+        match self.rng.below(12) {
             0..4 => self.get(model, &key).await,
             10 => {
                 let (name, bytes) = self.value();
                 let asked = Asked { value: name, ..self.asked(model, &key, "put") };
                 self.update(asked, table.get_and_put(&key, &bytes)).await;
+            }
+            11 => {
+                let asked = self.asked(model, &key, "delete");
+                self.update(asked, table.get_and_delete(&key)).await;
             }
             4..7 => {
                 let mut asked = self.asked(model, &key, "put");
