@@ -59,6 +59,8 @@ enum CliCommand {
     PutIfVersion { key: String, version: u64, value: String },
     /// Set it only if it has none.
     PutIfAbsent { key: String, value: String },
+    /// Set it only if it has this value now.
+    CompareAndPut { key: String, expected: String, value: String },
     /// Set a key's value and print the value that it had.
     GetAndPut { key: String, value: String },
     /// Delete a key and print the value that it had.
@@ -280,6 +282,9 @@ async fn on_table(table: &Table, arguments: &CliArguments) -> Result<Told> {
         }
         CliCommand::PutIfAbsent { key, value } => {
             return Ok(conditional(update(table.put_if_absent(key, value), arguments).await?, "done"));
+        }
+        CliCommand::CompareAndPut { key, expected, value } => {
+            return Ok(conditional(update(table.compare_and_put(key, expected, value), arguments).await?, "done"));
         }
         CliCommand::GetAndPut { key, value } => {
             let Replaced { version, old } = update(table.get_and_put(key, value), arguments).await?;

@@ -137,6 +137,10 @@ fn of_update(update: &Update<'_>, now: Option<&[u8]>) -> Vec<Branch> {
         }
         Update::GetAndPut { value, .. } => Branch::always(put(value).0, Says::Replaced(now.map(<[u8]>::to_vec))),
         Update::GetAndDelete { .. } => found(Effect::Remove, Says::Value(now.unwrap_or_default().to_vec())),
+        Update::CompareAndPut { expected, value, .. } => match now {
+            Some(now) if now == expected => Branch::always(put(value).0, Says::NewVersion),
+            Some(_) | None => Branch::always(Effect::Keep, Says::Failed),
+        },
         Update::MultiPut { .. } | Update::MultiDelete { .. } | Update::MultiIncrement { .. } => {
             unreachable!("a part has one key")
         }

@@ -40,6 +40,7 @@ impl Store {
             Update::Append { key, value } => run.append(key, value),
             Update::GetAndPut { key, value } => run.get_and_put(key, value),
             Update::GetAndDelete { key } => run.get_and_delete(key),
+            Update::CompareAndPut { key, expected, value } => run.compare_and_put(key, expected, value),
             Update::MultiPut { pairs: items } => run.multi_put(items),
             Update::MultiDelete { keys: items } => run.multi_delete(items),
             Update::MultiIncrement { deltas: items } => run.multi_increment(items),
@@ -209,6 +210,14 @@ impl<'r, 'a> Run<'r, 'a> {
                 self.draft.result.extend_from_slice(seen.logged_value().unwrap_or_default());
             }
             None => self.draft.answer(OutcomeCode::NotFound),
+        }
+    }
+
+    fn compare_and_put(&mut self, key: &'a [u8], expected: &[u8], value: &'a [u8]) {
+        let seen = self.see(key);
+        match seen.logged_value() {
+            Some(current) if current == expected => self.put_done(key, seen, value),
+            Some(_) | None => self.condition_failed(seen.version()),
         }
     }
 

@@ -172,6 +172,7 @@ operations! {
     7 Append "append" (key, value) => Length;
     8 GetAndPut "get-and-put" (key, value) => Replaced;
     9 GetAndDelete "get-and-delete" (key) => Value;
+    10 CompareAndPut "compare-and-put" (key, expected, value) => Version;
     16 MultiPut "multi-put" (pairs) => Versions;
     17 MultiDelete "multi-delete" (keys) => Flags, frees;
     18 MultiIncrement "multi-increment" (deltas) => Numbers;

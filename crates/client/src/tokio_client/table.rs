@@ -192,6 +192,17 @@ impl Table {
         self.update(&Update::GetAndDelete { key: key.as_ref() }, found)
     }
 
+    /// Sets the key if it has exactly the expected value.
+    pub fn compare_and_put(
+        &self,
+        key: impl AsRef<[u8]>,
+        expected: impl AsRef<[u8]>,
+        value: impl AsRef<[u8]>,
+    ) -> UpdateCall<Conditional> {
+        let (key, expected, value) = (key.as_ref(), expected.as_ref(), value.as_ref());
+        self.update(&Update::CompareAndPut { key, expected, value }, conditional)
+    }
+
     /// Adds to the decimal number in the key; a missing key counts as 0.
     pub fn increment(&self, key: impl AsRef<[u8]>, delta: i64) -> UpdateCall<Counter> {
         self.update(&Update::Increment { key: key.as_ref(), delta }, |outcome| match outcome {

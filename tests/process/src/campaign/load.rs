@@ -259,7 +259,7 @@ impl Task {
         let key = self.key(0, "register");
         let seen = self.versions.get(&key).copied();
         let (model, table) = ("register", self.table.clone());
-        match self.rng.below(12) {
+        match self.rng.below(13) {
             0..4 => self.get(model, &key).await,
             10 => {
                 let (name, bytes) = self.value();
@@ -269,6 +269,12 @@ impl Task {
             11 => {
                 let asked = self.asked(model, &key, "delete");
                 self.update(asked, table.get_and_delete(&key)).await;
+            }
+            12 => {
+                let ((name, bytes), expected) = (self.value(), self.seen.get(&key).cloned().unwrap_or_default());
+                let expected_text = String::from_utf8_lossy(&expected).trim_end_matches('.').to_owned();
+                let asked = Asked { condition: "value", expected_text, value: name, ..self.asked(model, &key, "put") };
+                self.update(asked, table.compare_and_put(&key, expected, &bytes)).await;
             }
             4..7 => {
                 let mut asked = self.asked(model, &key, "put");
