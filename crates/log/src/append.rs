@@ -87,7 +87,8 @@ impl Log {
         }
         let head = self.head.as_mut().expect("a head is open");
         let (start, at) = (head.used, head.used + GROUP_HEADER_BYTES);
-        Ok(GroupWriter { epoch, start, at, limit: start + group, entries: 0, own_kinds: false, log: self })
+        let is_copies = purpose == Purpose::Cleaning;
+        Ok(GroupWriter { epoch, start, at, limit: start + group, entries: 0, own_kinds: false, is_copies, log: self })
     }
 
     /// Appends a group of one entry, whose payload `fill` writes. Returns where the entry is, and the end of its group.
@@ -126,6 +127,7 @@ impl Log {
             offset: u64::from(next) * u64::from(self.config.segment_bytes),
             epoch,
             previous: self.last,
+            is_copies: false,
         };
         let head = self.head.as_mut().expect("just opened");
         let bytes = &mut head.bytes[..group.len() as usize];
@@ -148,6 +150,7 @@ pub struct GroupWriter<'a> {
     limit: u32,
     entries: u32,
     own_kinds: bool,
+    is_copies: bool,
 }
 
 impl GroupWriter<'_> {
@@ -238,6 +241,7 @@ impl GroupWriter<'_> {
             offset: self.start_offset(),
             epoch: self.epoch,
             previous: self.log.last,
+            is_copies: self.is_copies,
         };
         let head = self.log.head.as_mut().expect("a head is open");
         group.seal(&mut head.bytes[self.start as usize..self.at as usize]);

@@ -11,8 +11,9 @@
 
 use kasha_types::SegmentId;
 
-use crate::format::{GROUP_HEADER_BYTES, GroupHeader, checksum_holds};
+use crate::format::{EntryOffset, GROUP_HEADER_BYTES};
 use crate::segment::Segment;
+use crate::verify::check_group;
 use crate::{Group, Log};
 
 /// A segment of which so little is dead is not worth cleaning: one part in so many of a segment.
@@ -69,26 +70,52 @@ impl Log {
         if at == segment.end() {
             return Ok(None);
         }
-        let damaged = DamagedGroup { at };
         let rest = &segment.bytes[segment.within(at)..segment.used as usize];
-        let group = rest.get(..GROUP_HEADER_BYTES as usize).map(GroupHeader::read).ok_or(damaged)?;
-        // Its header may be what is damaged.
-        let len = GROUP_HEADER_BYTES as usize + group.payload_len as usize;
-        let bytes = rest.get(..len).filter(|_| group.offset == at).ok_or(damaged)?;
-        if !checksum_holds(bytes) {
-            return Err(damaged);
-        }
+        let checked = check_group(rest, at, self.config.segment_bytes);
+        let (group, _) = checked.map_err(|_| DamagedGroup { at })?;
         Ok(Some(Group { epoch: group.epoch, start: at, end: group.end(), entries: segment.entries(&group) }))
+    }
+
+    /// Bytes of live entries in a sealed segment; `None`: it is not here.
+    #[must_use]
+    pub fn live_bytes_of(&self, segment: SegmentId) -> Option<u32> {
+        self.sealed.get(&segment).map(|segment| segment.live_bytes)
+    }
+
+    /// Whether the entry there is the newest epoch start.
+    #[must_use]
+    pub fn is_epoch_start(&self, at: EntryOffset) -> bool {
+        self.epoch_start == Some(at)
+    }
+
+    /// Memory of segments that hold nothing any more, and whose freeing is under way.
+    #[must_use]
+    pub fn leaving_bytes(&self) -> u64 {
+        let leaving = self.dead.len() + self.retired.len() + self.graveyard.len();
+        leaving as u64 * u64::from(self.config.segment_bytes)
+    }
+
+    /// Flips a bit of the log's memory, as failing memory does. For tests and the simulator.
+    ///
+    /// # Panics
+    /// If the byte is not in the log.
+    #[doc(hidden)]
+    pub fn flip_bit(&mut self, offset: u64, bit: u8) {
+        let segment = self.segment_mut(self.segment_of(offset)).expect("the segment is here");
+        let within = segment.within(offset);
+        segment.bytes[within] ^= 1 << bit;
     }
 
     /// Whether memory comes back without a delete: something dead is there to be cleaned away, or on its way out.
     pub(crate) fn can_shrink(&self) -> bool {
-        let leaves = !self.dead.is_empty() || !self.retired.is_empty() || !self.graveyard.is_empty();
-        leaves || self.order.iter().any(|id| self.is_worth_cleaning(&self.sealed[id]))
+        self.leaving_bytes() > 0 || self.order.iter().any(|id| self.is_worth_cleaning(&self.sealed[id]))
     }
 
     fn is_worth_cleaning(&self, segment: &Segment) -> bool {
-        let gained = segment.used - segment.live_bytes;
-        segment.live_bytes > 0 && !segment.retired && gained >= self.config.segment_bytes / WORTH_PART
+        // The copies need headers of their own, and a digest where they begin a segment.
+        let overhead = self.next_digest_bytes() + u64::from(2 * GROUP_HEADER_BYTES);
+        let least = overhead + u64::from(self.config.segment_bytes / WORTH_PART);
+        let gained = u64::from(segment.used - segment.live_bytes);
+        segment.live_bytes > 0 && !segment.retired && gained >= least
     }
 }

@@ -37,8 +37,10 @@ impl Log {
     #[must_use]
     pub fn memory_left(&self) -> MemoryLeft {
         let wanted = self.refused.max(SMALL_GROUP_BYTES.min(self.config.segment_bytes / 4));
+        let is_full = !self.has_memory(wanted, self.rolls(wanted), Purpose::Normal) && !self.can_shrink();
         match self.find_room_for_live(wanted) {
             Err(_) => MemoryLeft::Nothing,
+            Ok(()) if is_full => MemoryLeft::Nothing,
             Ok(()) if self.live_bytes >= self.live_bytes_max() / 5 * 4 => MemoryLeft::Little,
             Ok(()) => MemoryLeft::Enough,
         }
@@ -50,10 +52,16 @@ impl Log {
         self.limit_of(Purpose::Normal) / 100 * LIVE_PERCENT_MAX
     }
 
+    /// Bytes of segments that new data may fill.
+    #[must_use]
+    pub fn capacity_bytes(&self) -> u64 {
+        self.limit_of(Purpose::Normal)
+    }
+
     /// Bytes that new data can still take before something must be freed.
     #[must_use]
     pub fn free_bytes(&self) -> u64 {
-        self.limit_of(Purpose::Normal).saturating_sub(self.bytes_taken())
+        self.capacity_bytes().saturating_sub(self.bytes_taken())
     }
 
     /// Checks that a group of this size finds room; `rolls`: it begins a segment.
@@ -119,7 +127,7 @@ impl Log {
         }
     }
 
-    fn next_digest_bytes(&self) -> u64 {
+    pub(crate) fn next_digest_bytes(&self) -> u64 {
         let epochs = (self.history.as_slice().len() + 1).min(limits::EPOCH_HISTORY_MAX);
         let digest = Digest::payload_len(self.order.len() + 2, epochs);
         u64::from(GROUP_HEADER_BYTES) + entry_bytes(digest) as u64

@@ -24,6 +24,7 @@
 //! (terms only grow; reads need a lease), **R7.1** (nothing is served that was not promoted to in this incarnation).
 
 mod backup;
+mod cleaner;
 mod configure;
 mod core;
 mod ending;
@@ -34,6 +35,7 @@ mod operation_keys;
 mod options;
 mod primary;
 mod reads;
+mod relocation;
 mod replica;
 mod request_path;
 mod serving;

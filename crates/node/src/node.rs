@@ -423,6 +423,7 @@ impl Machine for Node {
             replica.remove_freed_files(&mut self.core, out);
             replica.end_follower_turn(&mut self.core, out);
             replica.replay_slice(&mut self.core);
+            replica.clean(out);
             replica.advance_term(&mut self.core, now, out);
             replica.serve_turn(&mut self.core, now, out);
             replica.note_acknowledged(&mut self.core, out);

@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 
 use kasha_exactly_once::{ExpiryFloorEntry, ScanCursor};
 use kasha_log::{EntryKind, EntryOffset, Log, Purpose, entry_bytes};
-use kasha_machine::{Effects, Endpoint, Gate};
+use kasha_machine::{Effect, Effects, Endpoint, Gate};
 use kasha_replication::Company;
 use kasha_types::planted::{self, Bug};
 use kasha_types::probe::{Probe, hit};
@@ -14,6 +14,7 @@ use kasha_types::{ClientId, ClusterTime, CoreId, KeyHash, ListVersion, NodeId, R
 use kasha_wire::message::{GcEntry, LeaseInfo, Message};
 use kasha_wire::{Body, Configuration, ShardConfig};
 
+use crate::cleaner::Cleaner;
 use crate::core::{Core, send};
 use crate::operation_keys;
 use crate::primary::Stage;
@@ -80,6 +81,7 @@ pub(crate) struct Serving {
     /// An operation key's unsynced expiry ends here: whoever finds the key gone waits for it (R5.2).
     pub keys_dropped_until: u64,
     pub counters: Counters,
+    pub cleaner: Cleaner,
     /// An answer of this turn waits for our own file (R7.7).
     pub writes_own_file: bool,
     /// The configuration's list; `list` is none while it is being closed.
@@ -122,6 +124,7 @@ impl Serving {
             keys_dropped_until: 0,
             committed_list: config.list,
             counters: Counters::default(),
+            cleaner: Cleaner::new(end),
             writes_own_file: false,
             stopping: false,
             closing_at: None,
@@ -207,7 +210,7 @@ impl Serving {
     }
 
     pub fn next_deadline(&self) -> Option<Tick> {
-        Some(self.housekeeping_at)
+        Some(if self.cleaner.is_busy() { Tick(0) } else { self.housekeeping_at })
     }
 
     /// An update was recorded; its names go to the witnesses once it is synced.
@@ -308,6 +311,28 @@ impl Replica {
             let Some(Stage::Serving(serving)) = self.primary_mut().map(|primary| &mut primary.stage) else { return };
             let rpc = body.head.rpc;
             serving.touched.extend(hashes.into_iter().map(|key| Touched { end, entry: GcEntry { key, rpc } }));
+        }
+    }
+
+    /// Once a turn, before what the turn appended is shipped.
+    pub fn clean(&mut self, out: &mut Effects) {
+        let Self { shard, log, state, role: Role::Primary(primary), .. } = self else { return };
+        let (epoch, synced) = (primary.epoch, primary.shipping.synced());
+        let Stage::Serving(serving) = &mut primary.stage else { return };
+        if serving.stopping {
+            return;
+        }
+        if serving.pending_floor.is_some() {
+            return hit(Probe::CleaningWaitsForFloor); // R5.11
+        }
+        if let Err(damaged) = serving.cleaner.clean(log, state, epoch, synced) {
+            let why = format!(
+                "{shard}: the memory of this machine does not hold what was written at {} of the log: another member \
+                 takes over; test the memory before this node is started again (K0115)",
+                damaged.at
+            );
+            let why = out.span(why.as_bytes());
+            out.push(Effect::Stop(why));
         }
     }
 

@@ -147,6 +147,16 @@ probes! {
     WitnessNeverHad = "witness: never had the list",
     /// Pitfall 9: many silent nodes at once are given another lease.
     ManySilent = "coordinator: too many silent at once",
+    /// The cleaner copied live entries.
+    EntriesCopied = "node: live entries copied",
+    /// The cleaner walked through a segment.
+    SegmentCleaned = "node: segment cleaned",
+    /// R5.16: copies found no room.
+    CopyWithoutRoom = "node: no room for copies",
+    /// R5.11: a floor waits for its sync, and the cleaner for the floor.
+    CleaningWaitsForFloor = "node: cleaning waits for a floor",
+    /// New data waits for the cleaner.
+    CleaningBehind = "node: cleaning is behind",
     /// Pitfall 9: a silent node is heard by others.
     VouchedFor = "coordinator: a silent node is vouched for",
     /// A stall of the coordinator's own.

@@ -116,7 +116,10 @@ impl Commutes {
     }
 
     fn on_groups(&mut self, by: ProcessId, shard: ShardId, base: u64, bytes: &[u8]) {
-        groups_in(bytes, |Group { end, epoch, entries }| {
+        groups_in(bytes, |Group { end, epoch, is_copies, entries }| {
+            if is_copies {
+                return;
+            }
             let (mut changed, mut rpc) = (Vec::new(), None);
             for &(kind, entry) in entries {
                 changed.extend(changed_key(kind, entry).map(|key| (key, version_in(kind, entry))));

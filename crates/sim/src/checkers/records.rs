@@ -91,6 +91,8 @@ pub(crate) struct Group<'b> {
     pub(crate) end: u64,
     /// Whose primary wrote it.
     pub(crate) epoch: Epoch,
+    /// It holds the cleaner's copies: nothing happened in it.
+    pub(crate) is_copies: bool,
     /// Kinds and payloads.
     pub(crate) entries: &'b [(u8, &'b [u8])],
 }
@@ -109,7 +111,8 @@ pub(crate) fn groups_in(bytes: &[u8], mut show: impl FnMut(Group<'_>)) {
             entry = from + len.next_multiple_of(8);
         }
         let epoch = Epoch(u32::try_from(epoch).expect("four bytes"));
-        show(Group { end: end as u64, epoch, entries: &entries });
+        let is_copies = word(bytes, at + 40).is_some_and(|flags| flags & 1 != 0);
+        show(Group { end: end as u64, epoch, is_copies, entries: &entries });
         at = end.max(at + 8);
     }
 }
