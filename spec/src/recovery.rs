@@ -30,7 +30,7 @@ use stateright::{Model, Property};
 
 use self::bounds::Bounds;
 use self::rules::Rule;
-use self::state::{Committed, Entry, Kind, Leader, Left, List, Log, NODES_MAX, Node, NodeIx, Stage, State, UpdateIx};
+use self::state::{Committed, Entry, Kind, Left, List, Log, NODES_MAX, Node, NodeIx, Primary, Stage, State, UpdateIx};
 
 /// The model: bounds, and the rule that is switched off, if any.
 #[derive(Clone, Debug)]
@@ -44,21 +44,21 @@ pub struct Recovery {
 /// What may happen next. Named after the code that does it; the first node is the primary where there are two.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Action {
-    /// coordinator `repair::promote`, node `leader::begin_term`: the primary, and its set, a bit each.
+    /// coordinator `repair::promote`, node `primary::begin_term`: the primary, and its set, a bit each.
     Promote(NodeIx, u8),
-    /// node `leader::fence`, `backup::on_fence`, `leader::on_fence_report`.
+    /// node `primary::fence`, `backup::on_fence`, `primary::on_fence_report`.
     OnFence(NodeIx, NodeIx),
-    /// node `leader::fence`: `Election::choice` is our own log.
+    /// node `primary::fence`: `Election::choice` is our own log.
     Take(NodeIx),
-    /// node `leader::cut_to_match`: it is another member's.
+    /// node `primary::cut_to_match`: it is another member's.
     CutToMatch(NodeIx, NodeIx),
-    /// node `leader::on_log_piece`.
+    /// node `primary::on_log_piece`.
     OnLogPiece(NodeIx, NodeIx),
-    /// node `leader::fence_again`: it holds no more what it reported.
+    /// node `primary::fence_again`: it holds no more what it reported.
     FenceAgain(NodeIx),
-    /// node `leader::begin_epoch`, without a witness.
+    /// node `primary::begin_epoch`, without a witness.
     BeginEpoch(NodeIx),
-    /// node `leader::on_witness_holds`, `begin_epoch`.
+    /// node `primary::on_witness_holds`, `begin_epoch`.
     OnWitnessHolds(NodeIx, u8),
     /// node `replica::write_log`: its own file follows.
     WriteLog(NodeIx),
@@ -66,9 +66,9 @@ pub enum Action {
     OnAttach(NodeIx, NodeIx),
     /// node `backup::on_append`, replication `Shipping::advance`.
     OnAppend(NodeIx, NodeIx),
-    /// node `leader::advance_term`: all is synced, the mark goes to the file, and the report leaves.
+    /// node `primary::advance_term`: all is synced, the mark goes to the file, and the report leaves.
     Mark(NodeIx),
-    /// coordinator `Command::Recovered`, node `leader::begin_serving`.
+    /// coordinator `Command::Recovered`, node `primary::begin_serving`.
     Recovered(NodeIx),
     /// node `request_path::on_request`.
     OnRequest(NodeIx, UpdateIx),
@@ -110,7 +110,7 @@ impl Model for Recovery {
         let log: Log = [Entry { epoch: 1, kind: Kind::Start }].into_iter().collect();
         let mut acked = [None; NODES_MAX];
         (1..=usize::from(faults)).for_each(|member| acked[member] = Some(1));
-        let leader = Leader {
+        let primary = Primary {
             epoch: 1,
             stage: Stage::Serving,
             reports: Default::default(),
@@ -132,7 +132,7 @@ impl Model for Recovery {
             mark: u8::from(node == 0),
             intact: true,
             attached: u8::from(node != 0),
-            leader: (node == 0).then(|| Box::new(leader.clone())),
+            primary: (node == 0).then(|| Box::new(primary.clone())),
         };
         let list = List { empty: false, witnesses: Default::default() };
         vec![State {

@@ -11,7 +11,7 @@
 //! | `rules` | the rules that can be switched off |
 //! | `next` | which actions are possible |
 //! | `steps` | what each does |
-//! | `properties` | D2, one log, F2, complete leaders |
+//! | `properties` | D2, one log, F2, complete primarys |
 //! | `thrift` | fewer states that mean the same |
 //! | `tell` | a trace in words |
 
@@ -29,7 +29,7 @@ use stateright::{Model, Property};
 
 use self::bounds::Bounds;
 use self::rules::Rule;
-use self::state::{Committed, Entry, Leader, Left, Log, Member, Members, Node, NodeIx, Peer, Role, Stage, State};
+use self::state::{Committed, Entry, Left, Log, Member, Members, Node, NodeIx, Peer, Primary, Role, Stage, State};
 
 /// The model: bounds, and the rule that is switched off, if any.
 #[derive(Clone, Debug)]
@@ -49,17 +49,17 @@ pub enum Action {
     Record(NodeIx),
     /// node `replica::write_log`: its own file follows.
     WriteLog(NodeIx),
-    /// node `leader::fence`, `backup::on_fence`, `leader::on_fence_report`.
+    /// node `primary::fence`, `backup::on_fence`, `primary::on_fence_report`.
     OnFence(NodeIx, NodeIx),
-    /// node `leader::fence`: `Election::choice` is our own log.
+    /// node `primary::fence`: `Election::choice` is our own log.
     Take(NodeIx),
-    /// node `leader::cut_to_match`: it is another member's.
+    /// node `primary::cut_to_match`: it is another member's.
     CutToMatch(NodeIx, NodeIx),
-    /// node `backup::on_fetch_log`, `leader::on_log_piece`.
+    /// node `backup::on_fetch_log`, `primary::on_log_piece`.
     OnLogPiece(NodeIx, NodeIx),
-    /// node `leader::fence_again`: it holds no more what it reported.
+    /// node `primary::fence_again`: it holds no more what it reported.
     FenceAgain(NodeIx),
-    /// node `leader::begin_epoch`.
+    /// node `primary::begin_epoch`.
     BeginEpoch(NodeIx),
     /// replication `Shipping::on_fence_report`, node `backup::on_attach`.
     OnAttach(NodeIx, NodeIx),
@@ -71,7 +71,7 @@ pub enum Action {
     Advance(NodeIx),
     /// The same, without a member that the coordinator has not taken out.
     AdvanceWithout(NodeIx, NodeIx),
-    /// coordinator `recovered`, node `leader::begin_serving`.
+    /// coordinator `recovered`, node `primary::begin_serving`.
     Recovered(NodeIx),
     /// coordinator `Report::Copied`.
     Copied(NodeIx, NodeIx),
@@ -97,14 +97,14 @@ impl Replicas {
 }
 
 /// The first term: its primary is node 0, and one entry is synced.
-fn first_leader(faults: u8) -> Leader {
+fn first_primary(faults: u8) -> Primary {
     let mut members: Members = Default::default();
     let mut peers = [Peer::default(); state::NODES_MAX];
     for node in 0..=usize::from(faults) {
         members[node] = Some(Member { complete: true, since: 0 });
         peers[node] = Peer { attached: true, acked: 1, late: 0, copied: true };
     }
-    Leader {
+    Primary {
         epoch: 1,
         stage: Stage::Serving,
         electorate: 0,
@@ -122,7 +122,7 @@ impl Model for Replicas {
 
     fn init_states(&self) -> Vec<State> {
         let Bounds { nodes, faults, terms, writes, set_changes, restarts, power_losses, deaths, .. } = *self.bounds;
-        let leader = first_leader(faults);
+        let primary = first_primary(faults);
         let log: Log = [Entry { epoch: 1, writer: 0 }].into_iter().collect();
         let member = |node: NodeIx| Node {
             up: true,
@@ -134,8 +134,8 @@ impl Model for Replicas {
             intact: true,
             complete: true,
             must_hold: 0,
-            role: if node == 0 { Role::Leader } else { Role::Backup { epoch: 1, attached: true } },
-            leader: (node == 0).then(|| Box::new(leader.clone())),
+            role: if node == 0 { Role::Primary } else { Role::Backup { epoch: 1, attached: true } },
+            primary: (node == 0).then(|| Box::new(primary.clone())),
         };
         let spare = Node {
             promised: 0,
@@ -154,7 +154,7 @@ impl Model for Replicas {
                 epoch: 1,
                 primary: 0,
                 serving: true,
-                members: leader.members,
+                members: primary.members,
                 recover_from: 0,
             },
             nodes,

@@ -92,13 +92,13 @@ pub enum Action {
     OpenList,
     /// node `Serving::update`: the primary hears of the new list.
     ObeyOpened,
-    /// coordinator `Command::Promote`, node `leader::begin_term`, `fence`, `log_is_replayed`.
+    /// coordinator `Command::Promote`, node `primary::begin_term`, `fence`, `log_is_replayed`.
     Promote { from: u8, end: u8 },
-    /// node `leader::on_witness_holds`, `begin_epoch`, `request_path::replay_request` in this order.
+    /// node `primary::on_witness_holds`, `begin_epoch`, `request_path::replay_request` in this order.
     OnWitnessHolds { witness: u8, order: ArrayVec<CallIx, CALLS_MAX> },
     /// A recovery without a witness's word.
     SkipWitness,
-    /// coordinator `Command::Recovered`, node `leader::begin_serving`.
+    /// coordinator `Command::Recovered`, node `primary::begin_serving`.
     Recovered,
     /// coordinator `on_lease_query`, node `serving::on_lease_verdict`: client 1's lease is over.
     OnLeaseVerdict { epoch: u8 },

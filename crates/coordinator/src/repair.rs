@@ -119,8 +119,8 @@ fn wanted_members(state: &State, sight: Sight<'_>, shard: &ShardConfig) -> Vec<M
 /// lives to do without it, and need not make room for it. Until then nothing is synced that this copy lacks, and if the
 /// primary is gone, it may be the only one.
 fn may_drop_a_copy(state: &State, sight: Sight<'_>, shard: &ShardConfig) -> bool {
-    let leader = state.configuration.core_of(shard.primary, shard.shard);
-    leader.is_some_and(|core| sight.speaks_now(core)) && !sight.is_moving(shard.shard, shard.epoch)
+    let primary = state.configuration.core_of(shard.primary, shard.shard);
+    primary.is_some_and(|core| sight.speaks_now(core)) && !sight.is_moving(shard.shard, shard.epoch)
 }
 
 /// Whether another node takes the place of a member that answers its primary nothing.

@@ -68,9 +68,9 @@ impl Replica {
             return false;
         }
         match &self.role {
-            Role::Leader(leader) if leader.epoch >= epoch => return false,
+            Role::Primary(primary) if primary.epoch >= epoch => return false,
             Role::Backup(backup) if backup.epoch == epoch => return backup.primary == primary,
-            Role::Leader(_) | Role::Backup(_) | Role::Idle => {}
+            Role::Primary(_) | Role::Backup(_) | Role::Idle => {}
         }
         if epoch > self.meta.promised || !self.exists {
             self.promise(core, epoch, out);
@@ -355,7 +355,7 @@ impl Replica {
 
     /// A new primary, whose log is shorter, asks for ours.
     pub fn on_fetch_log(&mut self, from: Endpoint, epoch: Epoch, offset: u64, out: &mut Effects) {
-        if epoch != self.meta.promised || self.leader().is_some() {
+        if epoch != self.meta.promised || self.primary().is_some() {
             return;
         }
         let end = self.log.end().offset;

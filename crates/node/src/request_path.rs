@@ -37,7 +37,7 @@ use kasha_wire::{Body, Refusal};
 
 use self::record::Recorded;
 use crate::core::Core;
-use crate::leader::{Leader, Stage};
+use crate::primary::{Primary, Stage};
 use crate::replica::{Replica, Role};
 use crate::serving::Serving;
 use crate::state::ShardState;
@@ -177,8 +177,8 @@ impl Replica {
 
     /// The path of requests of this origin, or why there is none.
     fn path<'p>(&'p mut self, core: &'p mut Core, origin: Origin) -> Result<(Path<'p>, &'p mut Log), Refusal> {
-        let Role::Leader(leader) = &mut self.role else { return Err(Refusal::NotPrimary) };
-        let Leader { epoch, shipping, stage, .. } = &mut **leader;
+        let Role::Primary(primary) = &mut self.role else { return Err(Refusal::NotPrimary) };
+        let Primary { epoch, shipping, stage, .. } = &mut **primary;
         let serving = match origin {
             // Before it serves, a new primary executes nothing but its witness's requests: a client's would carry an
             // acknowledgement past some of them (R4.5).

@@ -15,8 +15,8 @@ use kasha_wire::message::{GcEntry, LeaseInfo, Message};
 use kasha_wire::{Body, Configuration, ShardConfig};
 
 use crate::core::{Core, send};
-use crate::leader::Stage;
 use crate::operation_keys;
+use crate::primary::Stage;
 use crate::replica::{Replica, Role};
 use crate::request_path::Replayed;
 use crate::state::ShardState;
@@ -292,7 +292,7 @@ impl Replica {
         round: u64,
         suspects: &[kasha_wire::codec::Bytes],
     ) {
-        let Some(Stage::Serving(serving)) = self.leader_mut().map(|leader| &mut leader.stage) else { return };
+        let Some(Stage::Serving(serving)) = self.primary_mut().map(|primary| &mut primary.stage) else { return };
         if serving.committed_list != list || !serving.on_gc_done(node, round) {
             return;
         }
@@ -305,7 +305,7 @@ impl Replica {
             let Ok(body) = Body::decode(&suspect.0) else { continue };
             let mut hashes = Vec::new();
             body.footprint(&mut hashes);
-            let Some(Stage::Serving(serving)) = self.leader_mut().map(|leader| &mut leader.stage) else { return };
+            let Some(Stage::Serving(serving)) = self.primary_mut().map(|primary| &mut primary.stage) else { return };
             let rpc = body.head.rpc;
             serving.touched.extend(hashes.into_iter().map(|key| Touched { end, entry: GcEntry { key, rpc } }));
         }
@@ -314,12 +314,12 @@ impl Replica {
     /// Once a turn, while serving.
     pub fn serve_turn(&mut self, core: &mut Core, now: Tick, out: &mut Effects) {
         let (shard, floor) = (self.shard, self.state.tracker.floor().time());
-        let Role::Leader(leader) = &mut self.role else { return };
-        let (synced, list) = (leader.shipping.synced(), leader.list);
-        let Stage::Serving(serving) = &mut leader.stage else { return };
+        let Role::Primary(primary) = &mut self.role else { return };
+        let (synced, list) = (primary.shipping.synced(), primary.list);
+        let Stage::Serving(serving) = &mut primary.stage else { return };
         let collected = if planted::is_on(Bug::GcBeforeSync) { u64::MAX } else { synced };
         serving.note_synced(collected);
-        let company = leader.shipping.company(self.log.end().offset);
+        let company = primary.shipping.company(self.log.end().offset);
         serving.collect_garbage(core, now, (shard, list), floor, company, out);
         if now >= serving.housekeeping_at {
             serving.housekeeping_at = now.after(core.options.flush_interval);
@@ -328,7 +328,7 @@ impl Replica {
     }
 
     fn serving_mut(&mut self) -> &mut Serving {
-        match self.leader_mut().map(|leader| &mut leader.stage) {
+        match self.primary_mut().map(|primary| &mut primary.stage) {
             Some(Stage::Serving(serving)) => serving,
             Some(_) | None => unreachable!("only a serving primary keeps house"),
         }
@@ -368,14 +368,14 @@ impl Replica {
         if !std::mem::take(&mut self.serving_mut().graves_due) {
             return;
         }
-        let Self { log, state, role: Role::Leader(leader), .. } = self else { return };
+        let Self { log, state, role: Role::Primary(primary), .. } = self else { return };
         let held: Vec<_> = log.segments().map(|(id, _)| id).collect();
         let is_gone = |id| held.binary_search(&id).is_err();
         let Some(floor) = state.store.wanted_version_floor(is_gone) else { return };
         let Ok(mut group) = log.begin(epoch, entry_bytes(8), Purpose::Own) else { return };
         let (at, payload) = group.entry(EntryKind::VersionFloor, 8);
         payload.copy_from_slice(&floor.to_le_bytes());
-        leader.shipping.want_synced(group.commit().end.offset); // before somebody waits for it
+        primary.shipping.want_synced(group.commit().end.offset); // before somebody waits for it
         hit(Probe::VersionFloor);
         let dead = &mut core.scratch.dead;
         dead.clear();
@@ -412,8 +412,8 @@ impl Replica {
     fn ask_about_leases(&mut self, core: &Core, out: &mut Effects) {
         let patience = core.options.client_lease_millis;
         let older_than = ClusterTime(core.cluster_time.0.saturating_sub(patience));
-        let Role::Leader(leader) = &mut self.role else { return };
-        let Stage::Serving(serving) = &mut leader.stage else { return };
+        let Role::Primary(primary) = &mut self.role else { return };
+        let Stage::Serving(serving) = &mut primary.stage else { return };
         let mut clients = std::mem::take(&mut serving.lease_questions);
         if serving.pending_floor.is_none() && older_than > ClusterTime(0) {
             let idle = self.state.tracker.idle_candidates(older_than, &mut serving.lease_scan, LEASE_SCAN_MAX);
@@ -430,9 +430,9 @@ impl Replica {
 
     /// The coordinator's verdict on leases: the only ground for dropping a client's records (R4.6).
     pub fn on_lease_verdict(&mut self, expired: &[ClientId], alive: &[LeaseInfo]) {
-        let Role::Leader(leader) = &mut self.role else { return };
-        let epoch = leader.epoch;
-        let Stage::Serving(serving) = &mut leader.stage else { return };
+        let Role::Primary(primary) = &mut self.role else { return };
+        let epoch = primary.epoch;
+        let Stage::Serving(serving) = &mut primary.stage else { return };
         for info in alive {
             self.state.tracker.prove(info.client, info.expiry);
         }
@@ -458,9 +458,9 @@ impl Replica {
     /// with it (R5.1).
     pub fn drop_tables(&mut self, core: &mut Core) {
         let Some(configuration) = core.configuration.clone() else { return };
-        let Role::Leader(leader) = &mut self.role else { return };
-        let epoch = leader.epoch;
-        let Stage::Serving(serving) = &mut leader.stage else { return };
+        let Role::Primary(primary) = &mut self.role else { return };
+        let epoch = primary.epoch;
+        let Stage::Serving(serving) = &mut primary.stage else { return };
         let gone: Vec<_> = (self.state.store.tables())
             .filter(|&table| configuration.tables.iter().all(|info| info.table != table))
             .collect();

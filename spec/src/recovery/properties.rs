@@ -15,11 +15,11 @@ pub fn all() -> Vec<Property<Recovery>> {
     vec![
         Property::always("D1: what was answered is in the log of who serves", |_: &Recovery, state: &State| {
             let primary = state.committed.primary;
-            let serves = |leader: &crate::recovery::state::Leader| {
-                leader.stage == Stage::Serving && leader.epoch == state.committed.epoch
+            let serves = |primary: &crate::recovery::state::Primary| {
+                primary.stage == Stage::Serving && primary.epoch == state.committed.epoch
             };
             let answered = || (0..).zip(&state.updates).filter(|(_, update)| update.done);
-            !state.leader(primary).is_some_and(serves)
+            !state.primary(primary).is_some_and(serves)
                 || answered().all(|(update, _)| state.node(primary).place(update).is_some())
         }),
         Property::always("E1: an update runs once", |_: &Recovery, state: &State| {
@@ -50,12 +50,12 @@ fn can_serve(model: &Recovery, state: &State) -> bool {
 
 /// The newest term waits for a witness, and for nothing else.
 fn is_stuck(model: &Recovery, state: &State) -> bool {
-    let newest = state.leader(state.committed.primary).filter(|leader| leader.epoch == state.committed.epoch);
+    let newest = state.primary(state.committed.primary).filter(|primary| primary.epoch == state.committed.epoch);
     let mut actions = Vec::new();
     model.term_actions(state, &mut actions);
     let goes_on = |action: &Action| match *action {
         Action::OnFence(node, _) | Action::Take(node) | Action::CutToMatch(node, _) => node == state.committed.primary,
         _ => false,
     };
-    newest.is_some_and(|leader| leader.stage == Stage::Witnessing) && !actions.iter().any(goes_on)
+    newest.is_some_and(|primary| primary.stage == Stage::Witnessing) && !actions.iter().any(goes_on)
 }

@@ -15,8 +15,8 @@ static ONE_RECOVERY: Bounds = Bounds { name: "one-recovery", updates: 1, terms: 
 static ONE_MEMBER_ONCE: Bounds = Bounds { name: "one-member-once", terms: 1, ..ONE_MEMBER };
 
 fn serves(state: &State) -> bool {
-    let leader = state.leader(state.committed.primary);
-    leader.is_some_and(|leader| leader.stage == Stage::Serving && leader.epoch == state.committed.epoch)
+    let primary = state.primary(state.committed.primary);
+    primary.is_some_and(|primary| primary.stage == Stage::Serving && primary.epoch == state.committed.epoch)
 }
 
 /// All states that can be reached by steps of some kind, until one is found.

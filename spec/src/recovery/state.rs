@@ -77,7 +77,7 @@ pub struct List {
     pub witnesses: [Witness; FAULTS_MAX],
 }
 
-/// Where a term is (`leader::Stage`).
+/// Where a term is (`primary::Stage`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Stage {
     /// Members promise and report.
@@ -116,7 +116,7 @@ impl Report {
 
 /// A primary's memory.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Leader {
+pub struct Primary {
     /// Its term.
     pub epoch: u8,
     /// Where it is.
@@ -161,7 +161,7 @@ pub struct Node {
     /// The epoch that it follows, attached.
     pub attached: u8,
     /// Its memory as a primary.
-    pub leader: Option<Box<Leader>>,
+    pub primary: Option<Box<Primary>>,
 }
 
 /// What is known of an update.
@@ -222,13 +222,13 @@ impl State {
     }
 
     /// A primary's memory.
-    pub fn leader(&self, node: NodeIx) -> Option<&Leader> {
-        self.node(node).leader.as_deref()
+    pub fn primary(&self, node: NodeIx) -> Option<&Primary> {
+        self.node(node).primary.as_deref()
     }
 
     /// A primary's memory, to be changed.
-    pub fn leader_mut(&mut self, node: NodeIx) -> &mut Leader {
-        self.node_mut(node).leader.as_mut().expect("it leads")
+    pub fn primary_mut(&mut self, node: NodeIx) -> &mut Primary {
+        self.node_mut(node).primary.as_mut().expect("it leads")
     }
 
     /// All members, of whatever set.
@@ -260,7 +260,7 @@ impl Node {
 
     /// Gives up whatever role it has; what its memory holds goes to its file with the promise.
     pub fn lose_role(&mut self) {
-        self.leader = None;
+        self.primary = None;
         self.attached = 0;
         (self.held, self.flushed) = (self.end(), self.end());
     }

@@ -70,7 +70,7 @@ impl Report {
     }
 }
 
-/// Where a term is (`leader::Stage`).
+/// Where a term is (`primary::Stage`).
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Stage {
     /// Members promise and report.
@@ -100,7 +100,7 @@ pub struct Peer {
 
 /// A primary's memory.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Leader {
+pub struct Primary {
     /// Its term.
     pub epoch: u8,
     /// Where it is.
@@ -126,8 +126,8 @@ pub enum Role {
     Idle,
     /// It follows the primary of an epoch; `attached`: its log joins that primary's.
     Backup { epoch: u8, attached: bool },
-    /// See [`Node::leader`].
-    Leader,
+    /// See [`Node::primary`].
+    Primary,
 }
 
 /// A node: its files, and its memory.
@@ -154,7 +154,7 @@ pub struct Node {
     /// Its role.
     pub role: Role,
     /// Its memory as a primary.
-    pub leader: Option<Box<Leader>>,
+    pub primary: Option<Box<Primary>>,
 }
 
 /// A state of the model.
@@ -205,8 +205,8 @@ impl State {
     }
 
     /// A primary's memory.
-    pub fn leader(&self, node: NodeIx) -> Option<&Leader> {
-        self.node(node).leader.as_deref()
+    pub fn primary(&self, node: NodeIx) -> Option<&Primary> {
+        self.node(node).primary.as_deref()
     }
 
     /// All nodes.
@@ -228,7 +228,7 @@ impl Node {
 
     /// Gives up whatever role it has.
     pub fn lose_role(&mut self) {
-        if self.leader.take().is_some() {
+        if self.primary.take().is_some() {
             self.held = self.end();
         }
         self.role = Role::Idle;
@@ -240,7 +240,7 @@ impl Node {
     }
 }
 
-impl Leader {
+impl Primary {
     /// It has begun to write in its epoch.
     pub fn has_begun(&self) -> bool {
         match self.stage {

@@ -7,7 +7,7 @@
 
 use crate::replicas::Replicas;
 use crate::replicas::rules::Rule;
-use crate::replicas::state::{Leader, Node, NodeIx, Role, Stage, State};
+use crate::replicas::state::{Node, NodeIx, Primary, Role, Stage, State};
 
 impl Replicas {
     pub(super) fn forget(&self, state: &mut State) {
@@ -16,14 +16,14 @@ impl Replicas {
             if node.intact {
                 node.must_hold = 0;
             }
-            let Some(leader) = &mut node.leader else { continue };
-            if leader.stage != Stage::Fencing {
-                leader.reports = Default::default();
+            let Some(primary) = &mut node.primary else { continue };
+            if primary.stage != Stage::Fencing {
+                primary.reports = Default::default();
             }
-            if leader.has_begun() {
-                leader.electorate = 0;
+            if primary.has_begun() {
+                primary.electorate = 0;
             }
-            for peer in leader.peers.iter_mut().filter(|_| !remembers_late) {
+            for peer in primary.peers.iter_mut().filter(|_| !remembers_late) {
                 peer.late = 0;
             }
         }
@@ -52,7 +52,7 @@ fn rank(state: &State, node: NodeIx) -> Rank {
     let role = match this.role {
         Role::Idle => 0,
         Role::Backup { epoch, attached } => 1 + 2 * epoch + u8::from(attached),
-        Role::Leader => 64,
+        Role::Primary => 64,
     };
     let bits = (state.committed.recover_from >> node & 1) + 2 * (state.lost >> node & 1) + 4 * u8::from(this.up);
     (
@@ -79,8 +79,8 @@ fn permute(state: &mut State, order: &[NodeIx], places: &[NodeIx; 8]) {
     committed.recover_from = mask(committed.recover_from);
     reorder(&mut committed.members, order);
     for node in &mut state.nodes {
-        let Some(leader) = &mut node.leader else { continue };
-        let Leader { stage, electorate, reports, members, peers, .. } = leader.as_mut();
+        let Some(primary) = &mut node.primary else { continue };
+        let Primary { stage, electorate, reports, members, peers, .. } = primary.as_mut();
         *electorate = mask(*electorate);
         if let Stage::Fetching { from, .. } = stage {
             *from = places[usize::from(*from)];

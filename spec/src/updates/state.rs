@@ -120,7 +120,7 @@ pub struct Record {
     pub executed: bool,
 }
 
-/// Where a term is (`leader::Stage`).
+/// Where a term is (`primary::Stage`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum TermStage {
     /// The log is replayed; a witness is waited for.
