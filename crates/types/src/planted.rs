@@ -1,8 +1,9 @@
-//! Mistakes that can be switched on for a run, to see that the simulator's checkers catch them.
+//! Mistakes that a test run can switch on, to show that the simulator's checkers catch them.
 //!
-//! Each breaks one rule of the design, at the one place that keeps it: `if … || planted::is_on(Bug::…)`. Without the
-//! feature `planted-bugs` [`is_on`] is a constant `false` and costs nothing; no server is built with it. Which checker
-//! catches what, and in how many runs, stands in `kasha-sim`'s own `planted` module.
+//! Each mistake breaks one rule of the design, at the place in the code that keeps the rule:
+//! `if … || planted::is_on(Bug::…)`. Without the feature `planted-bugs`, [`is_on`] is a constant `false` and costs
+//! nothing; no server is built with the feature. The `planted` module of `kasha-sim` says which checker catches which
+//! mistake, and in how many runs.
 
 macro_rules! bugs {
     ($($(#[doc = $what:literal])+ $bug:ident = $name:literal,)+) => {
@@ -217,7 +218,7 @@ bugs! {
 }
 
 impl Bug {
-    /// Its name.
+    /// The bug's name, as `--planted` takes it.
     ///
     /// # Panics
     /// Never: every bug is in the table.
@@ -233,7 +234,7 @@ impl Bug {
     }
 }
 
-/// Whether this thread's machines have the bug: never, without the feature.
+/// Whether the machines of this thread have the bug. Without the feature: never.
 #[cfg(not(feature = "planted-bugs"))]
 #[inline(always)]
 #[must_use]
@@ -254,18 +255,18 @@ mod switch {
         static PLANTED: Cell<Option<Bug>> = const { Cell::new(None) };
     }
 
-    /// Whether this thread's machines have the bug.
+    /// Whether the machines of this thread have the bug.
     #[must_use]
     pub fn is_on(bug: Bug) -> bool {
         PLANTED.get() == Some(bug)
     }
 
-    /// Gives all machines of this thread a bug, and no other.
+    /// Gives all machines of this thread this bug, and no other.
     pub fn plant(bug: Bug) {
         PLANTED.set(Some(bug));
     }
 
-    /// Takes it back.
+    /// Switches the planted bug of this thread off.
     pub fn clear() {
         PLANTED.set(None);
     }
