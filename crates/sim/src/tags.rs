@@ -1,4 +1,4 @@
-//! Numbers of messages in the wire crate's table, for those who watch frames go by and decode few of them.
+//! Numbers of messages in the wire crate's table, for watchers that see all frames and decode only a few of them.
 
 use kasha_wire::frame::Kind;
 

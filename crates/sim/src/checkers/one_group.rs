@@ -1,8 +1,8 @@
-//! One group (E4, R4.1): a change and the completion record of the update that made it stand in one entry group, so that
-//! no crash keeps the one without the other.
+//! One group (E4, R4.1): a change and the completion record of the update that made it are in one entry group, so that
+//! no crash keeps one without the other.
 //!
-//! Read from the bytes that are written to segment files. Whatever changes an object or keeps an operation key's result is
-//! an update; nothing else writes such entries.
+//! It is read from the bytes that are written to segment files. Only updates write entries that change an object or
+//! keep an operation key's result.
 
 use kasha_machine::FileName;
 
