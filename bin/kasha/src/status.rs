@@ -1,4 +1,4 @@
-//! `kasha status`: what a cluster is doing.
+//! `kasha status`: what a cluster is doing. docs/running.md explains the columns and the states.
 
 use std::time::Duration;
 
@@ -16,12 +16,12 @@ use crate::cli::{Address, connect};
 pub struct StatusArguments {
     #[command(flatten)]
     cluster: Address,
-    /// Print JSON.
+    /// Print JSON
     #[arg(long)]
     json: bool,
 }
 
-/// How long a core may take to tell its status.
+/// How long a core may take to answer with its status.
 const PATIENCE: Duration = Duration::from_millis(1500);
 
 pub fn run(arguments: &StatusArguments) -> Result<()> {
@@ -84,7 +84,7 @@ fn memory_words(memory: Memory) -> &'static str {
     }
 }
 
-/// Apart from its memory.
+/// The state of a shard, without its memory.
 fn state(configuration: &Configuration, shard: &ShardConfig, primary: Option<&ReplicaStatus>) -> &'static str {
     let complete = shard.members.iter().filter(|member| member.state == MemberState::Complete).count();
     let wanted = usize::from(configuration.faults) + 1;

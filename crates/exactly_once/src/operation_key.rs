@@ -1,10 +1,11 @@
-//! Operation keys: results kept under a user's own idempotency key, which outlives client ids (section 4, R4.9).
+//! Operation keys: results that are kept under a user's own idempotency key, which outlives client ids (section 4,
+//! R4.9).
 //!
-//! An index from (slot, operation key) to the place of the record, and an order of expiry. The bytes stay in the log:
-//! the caller says whether the record at a place has the operation key in question. Expiry is an event, not a
-//! comparison: a key past its time still hits until its [`crate::OperationKeyDropped`] is logged, so that every
-//! replica and every replay agrees (as R5.2). Refusing requests past their `not_after` is the caller's part (pitfall
-//! 11). The number of keys is bounded by the log's memory, which is bounded; [`OperationKeys::stats`] accounts for it.
+//! This is an index from (slot, operation key) to the place of the record, and an order of expiry. The bytes stay in
+//! the log: the caller says whether the record at a place has a given operation key. Expiry is an event, not a
+//! comparison of clocks: a key past its time still hits until its [`crate::OperationKeyDropped`] is logged, so that
+//! every replica and every replay agrees (like R5.2). The caller refuses requests past their `not_after` (pitfall 11).
+//! The memory of the log bounds the number of keys; [`OperationKeys::stats`] accounts for it.
 
 use std::collections::BTreeMap;
 use std::fmt;

@@ -1,7 +1,7 @@
-//! What completion records cost (RIFL 7.2): the same updates with them and without, in the mode with the least other
-//! work, where their share is the greatest, and in the mode that is served.
+//! The cost of completion records (RIFL 7.2): the same updates with records and without, in the mode with the least
+//! other work, where their share is greatest, and in the mode that servers use.
 //!
-//! Without them the node looks nothing up and appends the change alone; everything else is the same code.
+//! Without records the node looks nothing up, and appends the change alone. Everything else is the same code.
 
 use crate::ClusterSpec;
 use crate::children::Answers;
@@ -13,7 +13,7 @@ use crate::section::{Cell, Section, Table};
 const KEYS: u32 = 100_000;
 const VALUE_BYTES: usize = 100;
 const FAULTS: u8 = 2;
-/// Enough that the primary works in batches, and little enough that clients do not.
+/// So many that the primary works in batches, and so few that the clients do not.
 const CLIENTS: usize = 16;
 
 /// Measured with one client, for latency, and with several.

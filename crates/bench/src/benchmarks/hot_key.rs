@@ -1,5 +1,5 @@
-//! Many clients on few keys: what conflicts cost (CURP 5.4). A conflict never delays execution, only the answer, so
-//! that a hundred increments of one key run back to back and leave together with the next sync (section 3).
+//! Many clients on few keys: the cost of conflicts (CURP 5.4). A conflict never delays execution, only the answer. So a
+//! hundred increments of one key run back to back, and their answers leave together with the next sync (section 3).
 
 use crate::harness::keys::{Keys, Zipf};
 use crate::harness::load::{Limit, Workload};
@@ -22,7 +22,7 @@ struct Point {
     measured: Measured,
 }
 
-/// Where the loads with uniform keys stand; the one behind each has one key.
+/// The index of the loads with uniform keys; the load after each has one key.
 const PUTS: usize = 0;
 const INCREMENTS: usize = 2;
 

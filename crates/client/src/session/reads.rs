@@ -1,5 +1,5 @@
-//! Reads and status questions: no ids that servers keep, no records; asked again until there is an answer. Any answer
-//! to a read that arrives while its call is open is linearizable, whichever attempt it belongs to.
+//! Reads and status questions. Servers keep no ids and no records of them, and they are asked again until there is an
+//! answer. Any answer to a read that arrives while its call is open is linearizable, whichever attempt it belongs to.
 
 use kasha_machine::{Effects, Endpoint};
 use kasha_types::{CoreId, TableId, Tick};
@@ -86,7 +86,7 @@ impl Session {
         self.timers.arm(&mut self.calls, slot);
     }
 
-    /// The call's id as servers see it.
+    /// The call's id on the wire.
     fn wire_id(&self, slot: usize) -> u64 {
         self.calls.id(slot).0.wrapping_add(self.salt)
     }
@@ -119,14 +119,14 @@ impl Session {
         self.stats.refused(refused.why);
         match advice(refused.why) {
             Advice::Refresh => self.try_later(slot, true, now),
-            // A read has neither id nor lease that could be gone: that word is no reason to stop asking.
+            // A read has no id and no lease that could be lost, so this refusal is no reason to stop asking.
             Advice::Retry | Advice::GiveUp(_) => self.try_later(slot, false, now),
             Advice::Cancel(_) => self.end(slot, Completion::ReadFailed(WhyFailed::Refused(refused.why))),
         }
         Ok(Known::Yes)
     }
 
-    /// Asks a core how it is.
+    /// Asks a core for its status.
     pub fn status(&mut self, now: Tick, core: CoreId, out: &mut Effects) -> CallId {
         let slot = self.insert(Kind::Status { core }, now, None, |_| ());
         self.start_status(slot, core, now, out);

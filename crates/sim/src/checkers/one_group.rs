@@ -1,5 +1,5 @@
-//! One group (E4, R4.1): a change and the completion record of the update that made it stand in one entry group, so that
-//! no crash keeps the one without the other.
+//! One group (E4, R4.1): a change and the completion record of the update that made it are in one entry group, so that
+//! no crash keeps one without the other.
 //!
 //! Read from the bytes that are written to segment files. Whatever changes an object or keeps an operation key's result is
 //! an update, or the cleaner's copy of what an update wrote: a group of copies holds nothing that some log of the shard did not
