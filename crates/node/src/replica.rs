@@ -7,7 +7,7 @@ use kasha_machine::{Disk, Effect, Effects, FileName};
 use kasha_replication::{MetaError, ReplicaMeta};
 use kasha_types::planted::{self, Bug};
 use kasha_types::probe::{Probe, hit};
-use kasha_types::{BootId, Epoch, LocalPosition, LogPosition, RpcId, SegmentId, ShardId, Tick};
+use kasha_types::{BootId, Epoch, LocalPosition, LogPosition, RpcId, SegmentId, ShardId, Tick, Work};
 use kasha_wire::Durability;
 
 use crate::backup::Backup;
@@ -275,6 +275,7 @@ impl Replica {
 
     /// Forgets the log, in memory and on file.
     pub fn reset_log(&mut self, core: &mut Core, base: u64, out: &mut Effects) {
+        core.work.add(Work::Role);
         self.unmark_whole(core, 0, out);
         let log = &self.log;
         out.copy_log_bytes(self.shard, |slice| log.slice(slice));
@@ -324,6 +325,7 @@ impl Replica {
         if offset > self.log.end().offset || !self.log.ends_a_group(offset) {
             return false;
         }
+        core.work.add(Work::Role);
         let log = &self.log;
         out.copy_log_bytes(self.shard, |slice| log.slice(slice));
         if offset < self.meta.acknowledged {
@@ -399,6 +401,7 @@ impl Replica {
         if self.is_replayed() {
             return self.free_retired(core, self.known_synced);
         }
+        core.work.add(Work::Replay);
         let mut dead = std::mem::take(&mut core.scratch.dead);
         let mut entries: Vec<EntryOffset> = Vec::new();
         let mut bytes = 0;
@@ -428,6 +431,7 @@ impl Replica {
     pub fn free_retired(&mut self, core: &mut Core, up_to: u64) {
         while let Some(segment) = self.log.retired(up_to) {
             hit(Probe::SegmentRetired);
+            core.work.add(Work::Free);
             self.state.forget_segment(&self.log, segment);
             self.log.free(segment);
             self.remove_later(core, segment);

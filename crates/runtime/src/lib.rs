@@ -32,6 +32,7 @@ mod paths;
 mod spawn;
 mod storage;
 mod timer;
+mod turns;
 mod usage;
 
 pub use clock::{Clock, boot_id, random_u64};

@@ -4,8 +4,8 @@ use kasha_machine::{Effects, Endpoint};
 use kasha_types::Tick;
 use kasha_wire::{Kind as FrameKind, Message};
 
-use super::Session;
 use super::call::Stage;
+use super::{CoreAnswer, Session};
 
 /// Whether a frame was expected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,7 +52,8 @@ impl Session {
             Message::TableAnswer { client, sequence, outcome } if from_coordinator => {
                 self.on_table_answer(client, sequence, outcome)
             }
-            Message::StatusIs { id, status } => self.on_status(from, id, status),
+            Message::StatusIs { id, status } => self.on_core_answer(from, id, CoreAnswer::Status(Box::new(status))),
+            Message::TurnsAre { id, turns } => self.on_core_answer(from, id, CoreAnswer::Turns(Box::new(turns))),
             // What servers say to one another.
             _ => Known::No,
         }
