@@ -292,12 +292,13 @@ impl Replica {
             0 => Log::new(self.shard, log_config(&core.options)),
             base => Log::begin_at(self.shard, log_config(&core.options), base),
         };
-        self.log = empty.with_buffers(core.options.buffers.clone());
+        let gone = std::mem::replace(&mut self.log, empty.with_buffers(core.options.buffers.clone()));
+        core.options.trash.throw(gone);
         self.meta.base = base;
         self.meta.acknowledged = 0;
         (self.written, self.held, self.known_synced) = (base, base, 0);
         self.marks.clear();
-        self.forget_state();
+        self.forget_state(core);
     }
 
     /// The shard serves without us: what we hold is of no use. The promise stays (F2).
@@ -311,8 +312,8 @@ impl Replica {
     }
 
     /// The state is built anew from the log.
-    pub fn forget_state(&mut self) {
-        self.state = ShardState::default();
+    pub fn forget_state(&mut self, core: &Core) {
+        core.options.trash.throw(std::mem::take(&mut self.state));
         self.replayed = Cursor { offset: 0 };
         self.log.reset_liveness();
     }
@@ -355,7 +356,7 @@ impl Replica {
         }
         // A restart may have dropped a segment on a word that is cut off now: then older data must be copied again.
         self.meta.complete &= self.log.absent().is_empty();
-        self.forget_state();
+        self.forget_state(core);
         true
     }
 

@@ -137,7 +137,7 @@ impl<M: Machine> EventLoop<M> {
         options: LoopOptions,
         make: impl FnOnce(&dyn Disk, Tick, &mut Effects) -> Result<M, Box<dyn Error + Send + Sync>>,
     ) -> Result<Self, LoopError> {
-        let LoopOptions { name, listen, identity, spin, data_dir, link_delay, faults, heap, limits } = options;
+        let LoopOptions { name, listen, identity, spin, data_dir, link_delay, faults, heap, trash, limits } = options;
         let poll = Poll::new().map_err(|error| LoopError::System("make an event queue", error))?;
         let start = |error| LoopError::System("watch a socket", error);
         let waker = Arc::new(Waker::new(poll.registry(), WAKER).map_err(start)?);
@@ -148,7 +148,7 @@ impl<M: Machine> EventLoop<M> {
         let disk = data_dir.as_deref().map_or_else(|| Ok(FolderDisk::none()), FolderDisk::open)?;
         let handle = LoopHandle { stop: Arc::new(AtomicBool::new(false)), waker };
         let on_news = handle.clone();
-        let storage = Storage::new(&name, data_dir, limits, move || on_news.wake())?;
+        let storage = Storage::new(&name, data_dir, limits, trash, move || on_news.wake())?;
         let mut effects = Effects::new();
         let machine = make(&disk, Clock::now(), &mut effects).map_err(LoopError::Start)?;
         let (events, held) = (Events::with_capacity(EVENTS), Held::new());
@@ -200,6 +200,7 @@ impl<M: Machine> EventLoop<M> {
     }
 
     fn turn(&mut self, application: &mut impl Application<M>) -> Result<Control, LoopError> {
+        self.storage.begin_turn();
         self.storage.collect()?;
         let now = Clock::now();
         self.network.turns.begin(now);
