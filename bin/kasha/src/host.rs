@@ -12,12 +12,13 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use kasha_coordinator::{Coordinator, CoordinatorOptions};
+use kasha_machine::Trash;
 use kasha_node::{Answers, Buffers, ExactlyOnce, Node, NodeOptions};
 use kasha_replication::Pace;
 use kasha_runtime::limits::Limits;
 use kasha_runtime::{
-    Application, ClusterCell, DataDir, EventLoop, FrameFaults, Identity, LoopHandle, LoopOptions, WarmBuffers, boot_id,
-    listen, raise_descriptor_limit, random_u64, spawn_loop,
+    Application, ClusterCell, DataDir, EventLoop, FrameFaults, Identity, LoopHandle, LoopOptions, TrashThread,
+    WarmBuffers, boot_id, listen, raise_descriptor_limit, random_u64, spawn_loop,
 };
 use kasha_types::limits::CORES_MAX;
 use kasha_types::{ClusterId, CoreId, Incarnation, NodeId};
@@ -176,11 +177,12 @@ impl RunningNode {
             asked_to_stop: Arc::default(),
             data,
         };
+        let trash = TrashThread::start(&format!("n{}-trash", spec.node)).context(NO_THREAD)?;
         if let Some((hosts, listener)) = hosted {
             running.spawn_coordinator(spec, hosts, cluster, listener, ended)?;
         }
         for (index, listener) in (0u8..).zip(listeners) {
-            running.spawn_core(spec, index, cluster, listener, ended)?;
+            running.spawn_core(spec, index, cluster, listener, &trash, ended)?;
         }
         Ok(running)
     }
@@ -241,17 +243,20 @@ impl RunningNode {
         index: u8,
         cluster: ClusterId,
         listener: TcpListener,
+        trash: &TrashThread,
         ended: &mpsc::Sender<Ended>,
     ) -> Result<()> {
         let core = CoreId { node: NodeId(spec.node), core: index };
         let incarnation: Incarnation = self.data.incarnation();
         let name = format!("n{}c{index}", spec.node);
         let warm = WarmBuffers::start(&name).context(NO_THREAD)?;
+        let memory_goes_to = trash.clone();
         let options = NodeOptions {
             incarnation,
             boot: boot_id().context("cannot read the kernel's boot id: give this process /proc (K0408)")?,
             replica_memory_max_bytes: spec.memory_bytes,
             buffers: Buffers::new(move |bytes| warm.take(bytes)),
+            trash: Trash::new(move |value| memory_goes_to.throw(value)),
             heartbeat: spec.lease / 8,
             flush_interval: spec.flush_interval,
             answers: spec.injected.answers,
@@ -269,6 +274,7 @@ impl RunningNode {
             link_delay: spec.injected.link_delay,
             faults: spec.injected.faults,
             heap: Some(crate::allocator::heap_use),
+            trash: Some(trash.clone()),
             limits: spec.limits,
         };
         let make = move || {

@@ -10,6 +10,7 @@ pub(crate) mod keys;
 pub(crate) mod load;
 mod measured;
 pub(crate) mod probe;
+pub(crate) mod turns;
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -245,10 +246,12 @@ impl Arm {
         measured: &mut Measured,
     ) -> anyhow::Result<()> {
         self.run(clients, workload, Limit::Operations(u64::from(limits::WARM_UP_OPERATIONS)))?;
+        self.probe.turns()?; // what was long before the round is told with the next question
         let before = self.probe.usage()?;
         let tally = self.run(clients, workload, limit)?;
         ensure!(tally.updates + tally.reads > 0, "nothing was done in a whole round; give longer rounds");
         measured.add(&tally, before, self.probe.usage()?);
+        turns::note(&mut measured.longest_turn, self.probe.turns()?.longest_since_asked);
         Ok(())
     }
 

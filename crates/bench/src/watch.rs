@@ -7,7 +7,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use anyhow::Context;
-use kasha_client::session::{CallId, Completion, Session};
+use kasha_client::session::{CallId, Completion, CoreAnswer, CoreQuestion, Session};
 use kasha_machine::Effects;
 use kasha_runtime::{Application, Clock, Control, LoopHandle, spawn_loop};
 use kasha_types::{CoreId, Epoch, Incarnation, NodeId, ShardId, Tick};
@@ -134,7 +134,7 @@ impl Watching {
             cores.extend((0..node.cores.len()).map(|core| CoreId { node: node.node, core: core as u8 }));
         }
         for core in cores {
-            self.asked.entry(core).or_insert_with(|| session.status(now, core, out));
+            self.asked.entry(core).or_insert_with(|| session.ask_core(now, core, CoreQuestion::Status, out));
         }
     }
 }
@@ -147,7 +147,7 @@ impl Application<Session> for Watching {
             if self.refresh == Some(call) {
                 self.refresh = None;
             }
-            if let Completion::Status(status) = completion {
+            if let Completion::Status(CoreAnswer::Status(status)) = completion {
                 seen.on_status(&status);
             }
         }

@@ -33,8 +33,9 @@ mod tables;
 mod timers;
 mod updates;
 
+pub use call::CoreQuestion;
 pub use calls::CallId;
-pub use completion::{Completion, WaitsFor, WhyFailed, WhyNot, WhyUnknown};
+pub use completion::{Completion, CoreAnswer, WaitsFor, WhyFailed, WhyNot, WhyUnknown};
 pub use stats::SessionStats;
 
 use std::collections::{BTreeMap, VecDeque};
@@ -227,7 +228,7 @@ impl Session {
             Kind::Update(_) => self.start_update(slot, now, out),
             Kind::Read(read) => self.start_read(slot, read, now, out),
             Kind::Table(change) => self.send_table_request(slot, change, now, out),
-            Kind::Status { core } => self.start_status(slot, core, now, out),
+            Kind::Status { core, question } => self.start_status(slot, core, question, now, out),
             Kind::Refresh => self.ask_coordinator(slot, now),
         }
     }

@@ -22,10 +22,10 @@ use kasha_types::{ClusterId, CoreId};
 use kasha_wire::Configuration;
 use kasha_wire::message::TableOutcome;
 use kasha_wire::outcome::Shape;
-use kasha_wire::status::CoreStatus;
+use kasha_wire::status::{CoreStatus, LoopTurns};
 use tokio::sync::{mpsc, oneshot};
 
-use crate::session::{Completion, SessionOptions, SessionStats};
+use crate::session::{Completion, CoreAnswer, CoreQuestion, SessionOptions, SessionStats};
 use driver::{Ask, Command, Driver, Ticket};
 
 /// Options of a client, besides the addresses.
@@ -170,9 +170,20 @@ impl Client {
     /// # Errors
     /// If the core does not answer.
     pub async fn status(&self, core: CoreId) -> Result<CoreStatus, Error> {
-        match self.call(Ask::Status(core), None).await? {
-            Completion::Status(status) => Ok(*status),
+        match self.call(Ask::Status(core, CoreQuestion::Status), None).await? {
+            Completion::Status(CoreAnswer::Status(status)) => Ok(*status),
             other => unreachable!("{other:?} of a status question"),
+        }
+    }
+
+    /// The longest turns of a core's event loop, since its start and since this was asked last.
+    ///
+    /// # Errors
+    /// If it does not answer.
+    pub async fn turns(&self, core: CoreId) -> Result<LoopTurns, Error> {
+        match self.call(Ask::Status(core, CoreQuestion::Turns), None).await? {
+            Completion::Status(CoreAnswer::Turns(turns)) => Ok(*turns),
+            other => unreachable!("{other:?} of a question for turns"),
         }
     }
 

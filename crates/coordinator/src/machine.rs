@@ -227,6 +227,8 @@ impl Coordinator {
             | Message::StatusIs { .. }
             | Message::GetUsage { .. }
             | Message::UsageIs { .. }
+            | Message::GetTurns { .. }
+            | Message::TurnsAre { .. }
             | Message::GivenUp { .. }
             | Message::HeartbeatAnswer { .. }
             | Message::LeaseVerdict { .. }

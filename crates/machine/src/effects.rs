@@ -5,7 +5,7 @@
 
 use std::net::SocketAddr;
 
-use kasha_types::{ConnId, CoreId, LocalPosition, LogPosition, LogSlice, ShardId};
+use kasha_types::{ConnId, CoreId, LocalPosition, LogPosition, LogSlice, ShardId, WorkSet};
 
 use crate::FileName;
 
@@ -147,6 +147,7 @@ const _: () = assert!(std::mem::size_of::<Effect>() <= 80);
 pub struct Effects {
     queue: Vec<Effect>,
     arena: Vec<u8>,
+    work: WorkSet,
 }
 
 impl Effects {
@@ -154,6 +155,16 @@ impl Effects {
     #[must_use]
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// Notes what the turn did, for the shell that measures it. Stays until it is taken.
+    pub fn note(&mut self, work: impl Into<WorkSet>) {
+        self.work.add_all(work.into());
+    }
+
+    /// What was noted since this was asked last.
+    pub fn take_work(&mut self) -> WorkSet {
+        std::mem::take(&mut self.work)
     }
 
     /// Adds an effect.

@@ -13,6 +13,7 @@ pub mod disk;
 pub mod effects;
 pub mod held;
 pub mod rng;
+pub mod trash;
 pub mod turn;
 
 pub use askers::Askers;
@@ -20,6 +21,7 @@ pub use disk::{Disk, FileName};
 pub use effects::{Data, Effect, Effects, Endpoint, Gate, Span};
 pub use held::Held;
 pub use rng::Rng;
+pub use trash::Trash;
 
 use kasha_types::{ConnId, LocalPosition, LogSlice, Tick};
 

@@ -5,7 +5,7 @@ use kasha_machine::{Effect, Effects, Endpoint, FileName, Gate};
 use kasha_replication::CLOSING_MARK;
 use kasha_types::planted::{self, Bug};
 use kasha_types::probe::{Probe, hit};
-use kasha_types::{AttachId, ConfigVersion, CoreId, Epoch, ListVersion, LogPosition, SegmentId};
+use kasha_types::{AttachId, ConfigVersion, CoreId, Epoch, ListVersion, LogPosition, SegmentId, Work};
 use kasha_wire::Served;
 use kasha_wire::frame::Kind;
 use kasha_wire::hot::{self, AppendView, Appended};
@@ -319,6 +319,7 @@ impl Replica {
     ) -> bool {
         match self.log.install_segment(segment, bytes, screen(epoch)) {
             Ok(()) => {
+                core.work.add(Work::Copy);
                 let offset = self.log.segment_base(segment);
                 let len = u32::try_from(bytes.len()).expect("within a segment");
                 let slice = kasha_types::LogSlice { shard: self.shard, offset, len };
@@ -366,6 +367,7 @@ impl Replica {
         let (from_offset, bytes) =
             piece.map_or((offset, Vec::new()), |slice| (slice.offset, self.log.slice(slice).to_vec()));
         let bytes = kasha_wire::codec::Bytes(bytes);
+        out.note(Work::Copy);
         send(from, &Message::LogPiece { shard: self.shard, epoch, from: from_offset, bytes }, Gate::Now, out);
     }
 }

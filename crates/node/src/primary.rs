@@ -17,7 +17,7 @@ use kasha_machine::{Effects, Endpoint, Gate};
 use kasha_replication::{Election, FenceReport, MemberCore, Quorum, Shipping, history_of};
 use kasha_types::planted::{self, Bug};
 use kasha_types::probe::{Probe, hit};
-use kasha_types::{AttachId, CoreId, Epoch, ListVersion, LocalPosition, LogPosition, NodeId, ShardId, Tick};
+use kasha_types::{AttachId, CoreId, Epoch, ListVersion, LocalPosition, LogPosition, NodeId, ShardId, Tick, Work};
 use kasha_wire::codec::Bytes;
 use kasha_wire::message::{Message, Report};
 use kasha_wire::{MemberState, Served, ShardConfig};
@@ -213,6 +213,7 @@ impl Replica {
     /// The configuration made us primary of this epoch (step 1). Whatever we were, we begin anew.
     pub fn begin_term(&mut self, core: &mut Core, config: &ShardConfig, out: &mut Effects) {
         assert!(self.primary().is_none_or(|primary| primary.epoch < config.epoch), "a term begins once");
+        core.work.add(Work::Role);
         self.lose_role(out);
         let never_served = config.recover_from.is_empty();
         if never_served {

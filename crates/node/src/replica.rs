@@ -7,7 +7,7 @@ use kasha_machine::{Disk, Effect, Effects, FileName};
 use kasha_replication::{MetaError, ReplicaMeta};
 use kasha_types::planted::{self, Bug};
 use kasha_types::probe::{Probe, hit};
-use kasha_types::{BootId, Epoch, LocalPosition, LogPosition, RpcId, SegmentId, ShardId, Tick};
+use kasha_types::{BootId, Epoch, LocalPosition, LogPosition, RpcId, SegmentId, ShardId, Tick, Work};
 use kasha_wire::Durability;
 
 use crate::backup::Backup;
@@ -275,6 +275,7 @@ impl Replica {
 
     /// Forgets the log, in memory and on file.
     pub fn reset_log(&mut self, core: &mut Core, base: u64, out: &mut Effects) {
+        core.work.add(Work::Role);
         self.unmark_whole(core, 0, out);
         let log = &self.log;
         out.copy_log_bytes(self.shard, |slice| log.slice(slice));
@@ -291,12 +292,13 @@ impl Replica {
             0 => Log::new(self.shard, log_config(&core.options)),
             base => Log::begin_at(self.shard, log_config(&core.options), base),
         };
-        self.log = empty.with_buffers(core.options.buffers.clone());
+        let gone = std::mem::replace(&mut self.log, empty.with_buffers(core.options.buffers.clone()));
+        core.options.trash.throw(gone);
         self.meta.base = base;
         self.meta.acknowledged = 0;
         (self.written, self.held, self.known_synced) = (base, base, 0);
         self.marks.clear();
-        self.forget_state();
+        self.forget_state(core);
     }
 
     /// The shard serves without us: what we hold is of no use. The promise stays (F2).
@@ -310,8 +312,8 @@ impl Replica {
     }
 
     /// The state is built anew from the log.
-    pub fn forget_state(&mut self) {
-        self.state = ShardState::default();
+    pub fn forget_state(&mut self, core: &Core) {
+        core.options.trash.throw(std::mem::take(&mut self.state));
         self.replayed = Cursor { offset: 0 };
         self.log.reset_liveness();
     }
@@ -324,6 +326,7 @@ impl Replica {
         if offset > self.log.end().offset || !self.log.ends_a_group(offset) {
             return false;
         }
+        core.work.add(Work::Role);
         let log = &self.log;
         out.copy_log_bytes(self.shard, |slice| log.slice(slice));
         if offset < self.meta.acknowledged {
@@ -353,7 +356,7 @@ impl Replica {
         }
         // A restart may have dropped a segment on a word that is cut off now: then older data must be copied again.
         self.meta.complete &= self.log.absent().is_empty();
-        self.forget_state();
+        self.forget_state(core);
         true
     }
 
@@ -399,6 +402,7 @@ impl Replica {
         if self.is_replayed() {
             return self.free_retired(core, self.known_synced);
         }
+        core.work.add(Work::Replay);
         let mut dead = std::mem::take(&mut core.scratch.dead);
         let mut entries: Vec<EntryOffset> = Vec::new();
         let mut bytes = 0;
@@ -428,6 +432,7 @@ impl Replica {
     pub fn free_retired(&mut self, core: &mut Core, up_to: u64) {
         while let Some(segment) = self.log.retired(up_to) {
             hit(Probe::SegmentRetired);
+            core.work.add(Work::Free);
             self.state.forget_segment(&self.log, segment);
             self.log.free(segment);
             self.remove_later(core, segment);

@@ -10,7 +10,7 @@ use kasha_machine::{Effect, Effects, Endpoint, Gate};
 use kasha_replication::Company;
 use kasha_types::planted::{self, Bug};
 use kasha_types::probe::{Probe, hit};
-use kasha_types::{ClientId, ClusterTime, CoreId, KeyHash, ListVersion, NodeId, RpcId, SegmentId, ShardId, Tick};
+use kasha_types::{ClientId, ClusterTime, CoreId, KeyHash, ListVersion, NodeId, RpcId, SegmentId, ShardId, Tick, Work};
 use kasha_wire::message::{GcEntry, LeaseInfo, Message};
 use kasha_wire::{Body, Configuration, ShardConfig};
 
@@ -393,6 +393,7 @@ impl Replica {
         if !std::mem::take(&mut self.serving_mut().graves_due) {
             return;
         }
+        core.work.add(Work::Graves);
         let Self { log, state, role: Role::Primary(primary), .. } = self else { return };
         let held: Vec<_> = log.segments().map(|(id, _)| id).collect();
         let is_gone = |id| held.binary_search(&id).is_err();
@@ -493,6 +494,7 @@ impl Replica {
             let Ok(mut group) = self.log.begin(epoch, entry_bytes(4), Purpose::Own) else { return };
             let (at, payload) = group.entry(EntryKind::TableDropped, 4);
             hit(Probe::TableDropped);
+            core.work.add(Work::DropTable);
             payload.copy_from_slice(&table.0.to_le_bytes());
             serving.everything_until = group.commit().end.offset;
             let dead = &mut core.scratch.dead;

@@ -7,7 +7,7 @@ use crate::ClusterSpec;
 use crate::children::Answers;
 use crate::harness::keys::Keys;
 use crate::harness::load::{Limit, Workload};
-use crate::harness::{Arm, BenchOptions, Clients, Measured, Run, in_turns};
+use crate::harness::{Arm, BenchOptions, Clients, Measured, Run, in_turns, turns};
 use crate::section::{Cell, Section, Table};
 
 const KEYS: u32 = 100_000;
@@ -71,6 +71,10 @@ pub(super) fn run(options: &BenchOptions) -> anyhow::Result<Section> {
         section.ratio(name("cpu"), on.crowded.relative_to(&off.crowded, |round| round.cpu_us));
         section.ratio(name("updates"), on.crowded.relative_to(&off.crowded, |round| round.throughput));
     }
+    let figure = |name: &str| format!("exactly_once.{}.longest_turn_us", name.replace(' ', "."));
+    let longest =
+        points.iter().map(|Point { arm, crowded, .. }| (arm.name.clone(), figure(&arm.name), &crowded.longest_turn));
+    turns::show(&mut section, longest);
     drop(points);
     Ok(section.took(run.end()?, rounds))
 }

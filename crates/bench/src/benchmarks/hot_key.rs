@@ -3,7 +3,7 @@
 
 use crate::harness::keys::{Keys, Zipf};
 use crate::harness::load::{Limit, Workload};
-use crate::harness::{Arm, BenchOptions, Clients, Measured, Run, in_turns};
+use crate::harness::{Arm, BenchOptions, Clients, Measured, Run, in_turns, turns};
 use crate::plot::{Axis, Plot, Series};
 use crate::section::{Cell, Section, Table};
 
@@ -90,6 +90,9 @@ pub(super) fn run(options: &BenchOptions) -> anyhow::Result<Section> {
         let ratio = one.measured.relative_to(&uniform.measured, |round| round.throughput);
         section.ratio(format!("hot_key.{}/uniform.throughput", one.key), ratio);
     }
+    let figure = |key: &str| format!("hot_key.{key}.longest_turn_us");
+    let longest = points.iter().map(|point| (point.name.clone(), figure(&point.key), &point.measured.longest_turn));
+    turns::show(&mut section, longest);
     section.plots.push(plot(&points));
     Ok(section.took(run.end()?, rounds))
 }

@@ -7,7 +7,7 @@
 use crate::children::Answers;
 use crate::harness::keys::Keys;
 use crate::harness::load::{Limit, Workload};
-use crate::harness::{Arm, BenchOptions, Clients, Measured, Run, in_turns, per};
+use crate::harness::{Arm, BenchOptions, Clients, Measured, Run, in_turns, per, turns};
 use crate::plot::{Axis, Plot, Series};
 use crate::report::Mode;
 use crate::section::{Cell, Section, Table};
@@ -59,6 +59,13 @@ pub(super) fn run(options: &BenchOptions) -> anyhow::Result<Section> {
     );
     section.tables.push(table(&measured));
     note_ratios(&mut section, faults, &measured);
+    let longest = Mode::ALL.into_iter().zip(&measured).flat_map(|(mode, points)| {
+        CLIENTS.into_iter().zip(points).map(move |(clients, point)| {
+            let figure = format!("throughput.f{faults}.c{clients}.{}.longest_turn_us", mode.name());
+            (format!("{}, {clients} clients", mode.name()), figure, &point.longest_turn)
+        })
+    });
+    turns::show(&mut section, longest);
     section.plots = plots(&measured);
     Ok(section.took(run.end()?, rounds))
 }

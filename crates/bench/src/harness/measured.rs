@@ -1,6 +1,6 @@
 //! The measurements of one mode, round by round, and ratios between two modes.
 
-use kasha_wire::status::LoopUsage;
+use kasha_wire::status::{LongTurn, LoopUsage};
 
 use super::load::Tally;
 
@@ -12,6 +12,8 @@ use super::load::Tally;
 pub(crate) struct Measured {
     pub(crate) tally: Tally,
     pub(crate) usage: LoopUsage,
+    /// The primary's longest turn in any round.
+    pub(crate) longest_turn: LongTurn,
     rounds: Vec<Round>,
 }
 
@@ -28,7 +30,8 @@ pub(crate) struct Round {
 
 impl Measured {
     pub(crate) fn new() -> Self {
-        Self { tally: Tally::new(), usage: LoopUsage::default(), rounds: Vec::new() }
+        let (tally, usage, longest_turn) = (Tally::new(), LoopUsage::default(), LongTurn::default());
+        Self { tally, usage, longest_turn, rounds: Vec::new() }
     }
 
     pub(crate) fn operations(&self) -> f64 {

@@ -7,7 +7,7 @@ use std::net::{SocketAddr, TcpStream};
 
 use anyhow::{Context, bail};
 use kasha_types::{ClusterId, Incarnation};
-use kasha_wire::status::{CoreStatus, LoopUsage};
+use kasha_wire::status::{CoreStatus, LoopTurns, LoopUsage};
 use kasha_wire::{FRAME_HEADER_BYTES, FrameHeader, Message};
 
 use crate::limits;
@@ -48,6 +48,15 @@ impl Probe {
         match self.ask(&Message::GetStatus { id: self.questions })? {
             Message::StatusIs { id, status } if id == self.questions => Ok(status),
             other => bail!("a node answers {} when asked for its status", other.name()),
+        }
+    }
+
+    /// The longest turns of its loop. Those since the last question are told once.
+    pub(crate) fn turns(&mut self) -> anyhow::Result<LoopTurns> {
+        self.questions += 1;
+        match self.ask(&Message::GetTurns { id: self.questions })? {
+            Message::TurnsAre { id, turns } if id == self.questions => Ok(turns),
+            other => bail!("a node answers {} when asked for its turns", other.name()),
         }
     }
 

@@ -77,8 +77,17 @@ pub(super) enum Kind {
     Update(UpdateCall),
     Read(ReadCall),
     Table(TableChange),
-    Status { core: CoreId },
+    Status { core: CoreId, question: CoreQuestion },
     Refresh,
+}
+
+/// What is asked of a core.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CoreQuestion {
+    /// How it is.
+    Status,
+    /// Which its longest turns were.
+    Turns,
 }
 
 /// What a table request asks of the coordinator.

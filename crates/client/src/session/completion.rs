@@ -6,7 +6,7 @@
 
 use kasha_types::{NodeId, ShardId, limits};
 use kasha_wire::message::TableOutcome;
-use kasha_wire::status::CoreStatus;
+use kasha_wire::status::{CoreStatus, LoopTurns};
 use kasha_wire::{Configuration, Refusal};
 use kasha_witness::Path;
 
@@ -35,10 +35,19 @@ pub enum Completion {
     ReadFailed(WhyFailed),
     /// A table was created or dropped, or not.
     Table(TableOutcome),
-    /// A core's status.
-    Status(Box<CoreStatus>),
+    /// What a core says of itself.
+    Status(CoreAnswer),
     /// The configuration is as new as the coordinator's.
     Refreshed,
+}
+
+/// What a core says of itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum CoreAnswer {
+    /// How it is.
+    Status(Box<CoreStatus>),
+    /// Its event loop's longest turns.
+    Turns(Box<LoopTurns>),
 }
 
 /// The reason why an update was certainly not executed.

@@ -5,8 +5,8 @@ use kasha_machine::{Effects, Endpoint};
 use kasha_types::Tick;
 use kasha_wire::{Kind as FrameKind, Message};
 
-use super::Session;
 use super::call::Stage;
+use super::{CoreAnswer, Session};
 
 /// Whether a frame was expected by some part of the session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,7 +53,8 @@ impl Session {
             Message::TableAnswer { client, sequence, outcome } if from_coordinator => {
                 self.on_table_answer(client, sequence, outcome)
             }
-            Message::StatusIs { id, status } => self.on_status(from, id, status),
+            Message::StatusIs { id, status } => self.on_core_answer(from, id, CoreAnswer::Status(Box::new(status))),
+            Message::TurnsAre { id, turns } => self.on_core_answer(from, id, CoreAnswer::Turns(Box::new(turns))),
             // Messages between servers.
             _ => Known::No,
         }

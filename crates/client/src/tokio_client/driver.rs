@@ -17,7 +17,7 @@ use tokio::time::Instant;
 
 use super::connection::Event;
 use super::links::Links;
-use crate::session::{CallId, CallOptions, Completion, Session, SessionOptions, SessionStats};
+use crate::session::{CallId, CallOptions, Completion, CoreQuestion, Session, SessionOptions, SessionStats};
 
 /// The number of inputs that one turn takes from each queue.
 const INPUTS_MAX: usize = 256;
@@ -52,7 +52,7 @@ pub(super) enum Ask {
     Read { table: TableId, operation: OwnedOperation, deadline: Option<Duration> },
     CreateTable(String),
     DropTable(String),
-    Status(CoreId),
+    Status(CoreId, CoreQuestion),
     Refresh,
 }
 
@@ -220,7 +220,7 @@ impl Driver {
             }
             Ask::CreateTable(name) => session.create_table(now, &name, out),
             Ask::DropTable(name) => session.drop_table(now, &name, out),
-            Ask::Status(core) => session.status(now, core, out),
+            Ask::Status(core, question) => session.ask_core(now, core, question, out),
             Ask::Refresh => session.refresh(now, out),
         }
     }

@@ -192,7 +192,7 @@ mod tests {
     }
 
     fn logged(watch: &mut WholeLogs, (end, epoch, entries): &(u64, Epoch, Vec<(u8, &'static [u8])>)) {
-        watch.on_group(LOG, 0, &Group { end: *end, epoch: *epoch, entries });
+        watch.on_group(LOG, 0, &Group { end: *end, epoch: *epoch, is_copies: false, entries });
     }
 
     #[test]
@@ -208,7 +208,7 @@ mod tests {
             let mut watch = WholeLogs::default();
             let behind = appended.iter().filter(|(end, kinds)| {
                 let (end, epoch, entries) = group(*end, 2, kinds);
-                watch.is_behind(LOG, 0, &Group { end, epoch, entries: &entries })
+                watch.is_behind(LOG, 0, &Group { end, epoch, is_copies: false, entries: &entries })
             });
             assert_eq!(behind.count(), found, "{appended:?}");
         }
