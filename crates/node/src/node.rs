@@ -104,6 +104,13 @@ impl Node {
         serving.into_iter().all(|serving| serving.is_stopping() && serving.has_empty_list())
     }
 
+    /// Flips a bit of a log in memory, as failing memory does. Returns whether the byte is in the log. For tests.
+    #[doc(hidden)]
+    pub fn flip_log_bit(&mut self, shard: ShardId, offset: u64, bit: u8) -> bool {
+        let replica = self.replicas.get_mut(&shard).filter(|replica| offset < replica.log.end().offset);
+        replica.map(|replica| replica.log.flip_bit(offset, bit)).is_some()
+    }
+
     fn on_frame(&mut self, now: Tick, from: Endpoint, kind: u8, payload: &[u8], out: &mut Effects) {
         let Some(kind) = Kind::from_number(kind) else { return out.push(Effect::Disconnect(from)) };
         let understood = match kind {
