@@ -1,4 +1,5 @@
-//! The models' own words for three rules say what the code says, over every small input.
+//! Three rules are written twice, in the models and in the code: `look_up`, the verdict of an attempt, and the election
+//! of a log. These tests compare both versions over every small input.
 
 use kasha_exactly_once::{LookUp, Place, Request, Tracker};
 use kasha_replication::{Choice, Election, FenceReport, Quorum};
@@ -17,7 +18,7 @@ fn updates_model() -> (Updates, State) {
     (model, state)
 }
 
-/// What a record, or a request, is to the tracker.
+/// A record, or a request, as the tracker sees it.
 fn request(model: &Updates, call: u8, acknowledgement: u8, lease: u8) -> Request {
     let plan = model.plan(call);
     let rpc = RpcId { client: ClientId(plan.client.into()), sequence: Sequence(plan.sequence.into()) };

@@ -1,8 +1,8 @@
-//! Model (b): a shard's replica set — fencing, elections, replacement of members, joiners, restarts, losses of power.
+//! Model (b): a shard's replica set: fencing, elections, replacement of members, joiners, restarts, losses of power.
 //!
-//! Frames between a primary and its members are steps of their own (a fence with its report, an attachment, an append with
-//! its acknowledgement, a copy); that one is lost or late is that its step is not taken yet. Acknowledgements of
-//! earlier attachments stay on their way for ever. A node that is down is one that takes no steps.
+//! A frame between a primary and a member, together with its answer, is one step (a fence with its report, an
+//! attachment, an append with its acknowledgement, a copy). A lost or late frame is a step that is not taken yet.
+//! Acknowledgements of earlier attachments stay on their way for ever. A node that is down takes no steps.
 //!
 //! | file | what is in it |
 //! |---|---|
@@ -10,10 +10,10 @@
 //! | `bounds` | how much may happen |
 //! | `rules` | the rules that can be switched off |
 //! | `next` | which actions are possible |
-//! | `steps` | what each does |
-//! | `properties` | D2, one log, F2, complete primarys |
+//! | `steps` | what each action does |
+//! | `properties` | D2, one log, F2, complete primaries |
 //! | `thrift` | fewer states that mean the same |
-//! | `tell` | a trace in words |
+//! | `tell` | a trace as text |
 
 pub mod bounds;
 mod next;
@@ -34,15 +34,16 @@ use self::state::{Committed, Entry, Left, Log, Member, Members, Node, NodeIx, Pe
 /// The model: bounds, and the rule that is switched off, if any.
 #[derive(Clone, Debug)]
 pub struct Replicas {
-    /// How much may happen.
+    /// The bounds of the search.
     pub bounds: &'static Bounds,
-    /// The rule that is not kept.
+    /// The rule that is switched off.
     pub off: Option<Rule>,
-    /// Nodes are not interchanged (see `thrift`).
+    /// Nodes must keep their numbers (see `thrift`).
     pub names_matter: bool,
 }
 
-/// What may happen next. Named after the code that does it; the first node is the primary where there are two.
+/// What may happen next. Each action is named after the code that does it. If there are two nodes, the first is the
+/// primary.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Action {
     /// node `request_path::record`: a serving primary appends.
@@ -53,11 +54,11 @@ pub enum Action {
     OnFence(NodeIx, NodeIx),
     /// node `primary::fence`: `Election::choice` is our own log.
     Take(NodeIx),
-    /// node `primary::cut_to_match`: it is another member's.
+    /// node `primary::cut_to_match`: `Election::choice` is another member's log.
     CutToMatch(NodeIx, NodeIx),
     /// node `backup::on_fetch_log`, `primary::on_log_piece`.
     OnLogPiece(NodeIx, NodeIx),
-    /// node `primary::fence_again`: it holds no more what it reported.
+    /// node `primary::fence_again`: the other member does not hold any more what it reported.
     FenceAgain(NodeIx),
     /// node `primary::begin_epoch`.
     BeginEpoch(NodeIx),
@@ -69,7 +70,7 @@ pub enum Action {
     OnCopySegment(NodeIx, NodeIx),
     /// replication `Shipping::advance`.
     Advance(NodeIx),
-    /// The same, without a member that the coordinator has not taken out.
+    /// `Advance`, but without a member that the coordinator has not taken out of the set.
     AdvanceWithout(NodeIx, NodeIx),
     /// coordinator `recovered`, node `primary::begin_serving`.
     Recovered(NodeIx),
@@ -77,20 +78,20 @@ pub enum Action {
     Copied(NodeIx, NodeIx),
     /// coordinator `repair::set_members`: the first leaves, the second joins.
     SetMembers(NodeIx, Option<NodeIx>),
-    /// coordinator `repair::promote`: the primary, and the rest of its set, a bit each.
+    /// coordinator `repair::promote`: the primary, and the rest of its set, one bit for each member.
     Promote(NodeIx, u8),
     /// node `configure::on_configuration`.
     OnConfiguration(NodeIx),
-    /// The process ends and starts.
+    /// The process of the node ends and starts again.
     Restart(NodeIx),
-    /// The machine loses power; so much of the log is left.
+    /// The machine loses power; this much of the log is left.
     LosePower(NodeIx, u8),
-    /// It never comes back.
+    /// The node never comes back.
     Die(NodeIx),
 }
 
 impl Replicas {
-    /// Whether a rule is kept.
+    /// Whether a rule is switched on.
     pub fn keeps(&self, rule: Rule) -> bool {
         self.off != Some(rule)
     }

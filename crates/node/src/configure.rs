@@ -4,7 +4,7 @@
 use std::rc::Rc;
 
 use kasha_machine::{Effect, Effects, Endpoint};
-use kasha_types::Tick;
+use kasha_types::{Tick, Work};
 use kasha_wire::{Configuration, MemberState, ShardConfig, ShardPhase};
 
 use crate::node::Node;
@@ -19,6 +19,7 @@ impl Node {
         {
             return;
         }
+        self.core.work.add(Work::Configure);
         for info in &configuration.nodes {
             for (index, &address) in info.cores.iter().enumerate() {
                 let core = kasha_types::CoreId { node: info.node, core: index as u8 };

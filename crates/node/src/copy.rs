@@ -20,14 +20,13 @@ use kasha_machine::{Effects, Endpoint, FileName, Gate};
 use kasha_replication::{FenceReport, ReplicaMeta, history_of};
 use kasha_types::planted::{self, Bug};
 use kasha_types::probe::{Probe, hit};
-use kasha_types::{AttachId, BootId, Epoch, ListVersion, LocalPosition, NodeId, SegmentId, ShardId};
+use kasha_types::{AttachId, BootId, Epoch, ListVersion, LocalPosition, NodeId, SegmentId, ShardId, Work};
 use kasha_wire::Served;
 use kasha_wire::message::Message;
 
 use crate::NodeOptions;
 use crate::core::{Core, send};
 use crate::replica::Site;
-use crate::state::ShardState;
 
 /// A shard's log.
 #[derive(Debug)]
@@ -169,6 +168,7 @@ impl LogCopy {
 
     /// Forgets the log, in memory and on file.
     fn reset(&mut self, core: &mut Core, base: u64, out: &mut Effects) {
+        core.work.add(Work::Role);
         self.unmark_whole(core, 0, out);
         let log = &self.log;
         out.copy_log_bytes(self.shard, |slice| log.slice(slice));
@@ -185,7 +185,8 @@ impl LogCopy {
             0 => Log::new(self.shard, log_config(&core.options)),
             base => Log::begin_at(self.shard, log_config(&core.options), base),
         };
-        self.log = empty.with_buffers(core.options.buffers.clone());
+        let gone = std::mem::replace(&mut self.log, empty.with_buffers(core.options.buffers.clone()));
+        core.options.trash.throw(gone);
         self.meta.base = base;
         self.meta.acknowledged = 0;
         (self.written, self.held, self.known_synced) = (base, base, 0);
@@ -197,6 +198,7 @@ impl LogCopy {
         if offset > self.log.end().offset || !self.log.ends_a_group(offset) {
             return false;
         }
+        core.work.add(Work::Role);
         let log = &self.log;
         out.copy_log_bytes(self.shard, |slice| log.slice(slice));
         if offset < self.meta.acknowledged {
@@ -257,7 +259,7 @@ impl Site<'_> {
 
     /// The state is built anew from the log.
     fn forget_state(&mut self) {
-        *self.state = ShardState::default();
+        self.core.options.trash.throw(std::mem::take(self.state));
         self.copy.replayed = Cursor { offset: 0 };
         self.copy.log.reset_liveness();
     }

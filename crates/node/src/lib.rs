@@ -25,6 +25,7 @@
 //! (terms only grow; reads need a lease), **R7.1** (nothing is served that was not promoted to in this incarnation).
 
 mod backup;
+mod cleaner;
 mod configure;
 mod copy;
 mod core;
@@ -37,6 +38,7 @@ mod operation_keys;
 mod options;
 mod primary;
 mod reads;
+mod relocation;
 mod replay;
 mod replica;
 mod request_path;

@@ -337,7 +337,11 @@ impl Primary {
             Stage::Replaying => term.end_replay(site, now, out),
             Stage::Witnessing(asking) => asking.advance(term, site, now, out),
             Stage::Syncing(syncing) => syncing.advance(term, site, out),
-            Stage::Reporting | Stage::Serving(_) => None,
+            Stage::Reporting => None,
+            Stage::Serving(serving) => {
+                serving.clean(term, site, out);
+                None
+            }
         };
         self.go_on(next);
         self.ship(site, now, out);

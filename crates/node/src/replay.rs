@@ -1,6 +1,7 @@
 //! A follower's state follows its log, a slice a turn; freed segments go once it has.
 
 use kasha_log::EntryOffset;
+use kasha_types::Work;
 use kasha_types::probe::{Probe, hit};
 
 use crate::replica::Site;
@@ -16,6 +17,7 @@ impl Site<'_> {
             return self.free_retired(self.copy.known_synced);
         }
         let Self { copy, state, core } = self;
+        core.work.add(Work::Replay);
         let mut dead = std::mem::take(&mut core.scratch.dead);
         let mut entries: Vec<EntryOffset> = Vec::new();
         let mut bytes = 0;
@@ -46,6 +48,7 @@ impl Site<'_> {
         let Self { copy, state, core } = self;
         while let Some(segment) = copy.log.retired(up_to) {
             hit(Probe::SegmentRetired);
+            core.work.add(Work::Free);
             state.forget_segment(&copy.log, segment);
             copy.log.free(segment);
             copy.remove_later(core, segment);

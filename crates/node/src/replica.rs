@@ -5,7 +5,7 @@
 use kasha_machine::{Disk, Effect, Effects, Endpoint};
 use kasha_types::planted::{self, Bug};
 use kasha_types::probe::{Probe, hit};
-use kasha_types::{ClientId, ConfigVersion, CoreId, Epoch, LogPosition, RpcId, SegmentId, ShardId, Tick};
+use kasha_types::{ClientId, ConfigVersion, CoreId, Epoch, LogPosition, RpcId, SegmentId, ShardId, Tick, Work};
 use kasha_wire::hot::{AppendView, ReadView};
 use kasha_wire::message::LeaseInfo;
 use kasha_wire::{Refusal, ShardConfig, ShardPhase};
@@ -137,6 +137,7 @@ impl Replica {
     /// The configuration made us primary of this epoch (step 1). Whatever we were, we begin anew.
     fn begin_term(&mut self, core: &mut Core, config: &ShardConfig, out: &mut Effects) {
         assert!(self.role.primary().is_none_or(|primary| primary.term.epoch < config.epoch), "a term begins once");
+        core.work.add(Work::Role);
         self.lose_role(out);
         let (mut site, role) = self.parts(core);
         *role = Role::Primary(Box::new(Primary::begin(&mut site, config, out)));

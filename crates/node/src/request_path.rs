@@ -105,6 +105,10 @@ impl Stop {
     fn for_room(full: Full) -> Self {
         Self::Refused(match full {
             Full::Memory => Refusal::OutOfMemory,
+            Full::Cleaning => {
+                hit(Probe::CleaningBehind);
+                Refusal::Busy
+            }
             Full::Group => Refusal::TooLarge,
         })
     }
@@ -177,7 +181,7 @@ impl<'p> RequestPath<'p> {
         note_replayed(origin, &outcome);
         match outcome {
             Ok(_) | Err(Stop::Completed(_) | Stop::InProgress) => Replayed::Recorded,
-            Err(Stop::Refused(Refusal::OutOfMemory)) => Replayed::NotNow,
+            Err(Stop::Refused(Refusal::OutOfMemory | Refusal::Busy)) => Replayed::NotNow,
             Err(Stop::Refused(Refusal::WrongShard)) if may_become_ours => {
                 hit(Probe::SuspectOfNewerTable);
                 Replayed::NotNow

@@ -14,7 +14,7 @@ mod house;
 mod leases;
 
 use kasha_log::Log;
-use kasha_machine::Effects;
+use kasha_machine::{Effect, Effects};
 use kasha_types::planted::{self, Bug};
 use kasha_types::probe::{Probe, hit};
 use kasha_types::{KeyHash, ListVersion, NodeId, RpcId, Tick};
@@ -24,6 +24,7 @@ use kasha_wire::{Body, Configuration, ShardConfig};
 use self::garbage::Garbage;
 use self::house::House;
 use self::leases::Leases;
+use crate::cleaner::Cleaner;
 use crate::core::Core;
 use crate::primary::Term;
 use crate::replica::Site;
@@ -56,6 +57,7 @@ pub(crate) struct Serving {
     /// An operation key's unsynced expiry ends here: whoever finds the key gone waits for it (R5.2).
     pub keys_dropped_until: u64,
     pub counters: Counters,
+    cleaner: Cleaner,
     /// An answer of this turn waits for our own file (R7.7).
     pub writes_own_file: bool,
     /// The configuration's list; `list` is none while it is being closed.
@@ -82,6 +84,7 @@ impl Serving {
             everything_until: 0,
             keys_dropped_until: 0,
             counters: Counters::default(),
+            cleaner: Cleaner::new(end),
             writes_own_file: false,
             committed_list: config.list,
             stopping: false,
@@ -149,7 +152,7 @@ impl Serving {
     }
 
     pub fn next_deadline(&self) -> Option<Tick> {
-        Some(self.house.due_at())
+        Some(if self.cleaner.is_busy() { Tick(0) } else { self.house.due_at() })
     }
 
     /// An update was recorded; its names go to the witnesses once it is synced.
@@ -181,6 +184,26 @@ impl Serving {
             let mut hashes = Vec::new();
             body.footprint(&mut hashes);
             self.garbage.add(site.copy.log.end().offset, body.head.rpc, &hashes);
+        }
+    }
+
+    /// Once a turn, before what the turn appended is shipped.
+    pub fn clean(&mut self, term: &Term, site: &mut Site<'_>, out: &mut Effects) {
+        if self.stopping {
+            return;
+        }
+        if self.leases.pending_floor().is_some() {
+            return hit(Probe::CleaningWaitsForFloor); // R5.11
+        }
+        let Site { copy, state, .. } = site;
+        if let Err(damaged) = self.cleaner.clean(&mut copy.log, state, term.epoch, term.shipping.synced()) {
+            let why = format!(
+                "{}: the memory of this machine does not hold what was written at {} of the log: another member takes \
+                 over; test the memory before this node is started again (K0115)",
+                copy.shard, damaged.at
+            );
+            let why = out.span(why.as_bytes());
+            out.push(Effect::Stop(why));
         }
     }
 

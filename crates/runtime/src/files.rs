@@ -13,7 +13,7 @@ use kasha_machine::FileName;
 use rustix::io::Errno;
 
 use crate::limits::Limits;
-use crate::{faults, paths};
+use crate::{TrashThread, faults, paths};
 
 /// A file or folder could not be used. The process must not go on as if it had worked (R5.4).
 #[derive(Debug, thiserror::Error)]
@@ -88,11 +88,14 @@ pub(crate) struct Files {
     uses: u64,
     dirty: Dirty,
     limits: Limits,
+    trash: Option<TrashThread>,
+    /// Files removed so far.
+    removals: u64,
 }
 
 impl Files {
-    pub(crate) fn new(root: PathBuf, limits: Limits) -> Self {
-        Self { root, open: HashMap::default(), uses: 0, dirty: Dirty::default(), limits }
+    pub(crate) fn new(root: PathBuf, limits: Limits, trash: Option<TrashThread>) -> Self {
+        Self { root, open: HashMap::default(), uses: 0, dirty: Dirty::default(), limits, trash, removals: 0 }
     }
 
     pub(crate) fn write(&mut self, name: FileName, offset: u64, bytes: &[u8]) -> Result<(), StorageError> {
@@ -107,12 +110,20 @@ impl Files {
     }
 
     /// The folder's entry is fsynced with the next files: a removed file that comes back after a loss of power is one
-    /// that the machine would have removed again.
+    /// that the machine would have removed again. Only its name goes at once, if there is a thread for the rest.
     pub(crate) fn remove(&mut self, name: FileName) -> Result<(), StorageError> {
         self.open.remove(&name);
         self.dirty.files.retain(|(dirty, _)| *dirty != name);
         let (folder, path) = paths::path(&self.root, name);
-        match faults::remove(&path) {
+        let removed = match &self.trash {
+            None => faults::remove(&path),
+            Some(trash) => {
+                self.removals += 1;
+                let gone = paths::gone(&path, self.removals);
+                faults::rename(&path, &gone).map(|()| trash.remove(gone))
+            }
+        };
+        match removed {
             Ok(()) => self.mark_folder(folder),
             Err(error) if error.kind() == ErrorKind::NotFound => {}
             Err(error) => return Err(failed("remove", &path)(error)),
@@ -282,7 +293,7 @@ mod tests {
         let _ = fs::remove_dir_all(&root);
         fs::create_dir(&root).unwrap();
         let limits = Limits { open_files: 3, dirty_files: 2, ..Limits::default() };
-        let mut files = Files::new(root.clone(), limits);
+        let mut files = Files::new(root.clone(), limits, None);
         let name = |number| FileName::Segment { shard: ShardId(3), segment: SegmentId(number) };
         for number in 0..40 {
             files.write(name(number % 20), u64::from(number), b"x").unwrap();

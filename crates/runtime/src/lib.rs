@@ -32,6 +32,8 @@ mod paths;
 mod spawn;
 mod storage;
 mod timer;
+mod trash;
+mod turns;
 mod usage;
 
 pub use clock::{Clock, boot_id, random_u64};
@@ -44,4 +46,5 @@ pub use network::{ListenError, NetworkStats, listen};
 pub use options::{ClusterCell, FrameFaults, Identity, LoopOptions};
 pub use spawn::spawn_loop;
 pub use storage::FolderDisk;
+pub use trash::TrashThread;
 pub use usage::{HeapUse, thread_cpu_nanos};

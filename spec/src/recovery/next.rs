@@ -1,4 +1,4 @@
-//! Which actions are possible in a state. What would change nothing is dropped by the model's `next_state`.
+//! Which actions are possible in a state. An action that would change nothing is dropped by the model's `next_state`.
 
 use crate::recovery::bounds::Durability;
 use crate::recovery::rules::Rule;
@@ -6,7 +6,7 @@ use crate::recovery::state::{Kind, LISTS_MAX, LOG_MAX, List, NodeIx, Primary, Re
 use crate::recovery::{Action, Recovery};
 
 impl Recovery {
-    /// Whether a member's log needs no witness, by R7.7 (e).
+    /// Whether a member's log is whole, so that it needs no witness, by R7.7 (e).
     pub(super) fn is_whole(&self, state: &State, node: NodeIx) -> bool {
         let this = state.node(node);
         let says = |kind: Kind| match kind {
@@ -25,7 +25,7 @@ impl Recovery {
         Report { log: this.log.clone(), intact: this.intact, whole: self.is_whole(state, node) }
     }
 
-    /// `Election::choice`, and whether what is taken needs no witness. Our own log is as it is now.
+    /// `Election::choice`, and whether the chosen log needs no witness. The primary's own log is taken as it is now.
     pub(super) fn choice(&self, state: &State, own: NodeIx, primary: &Primary) -> Option<(NodeIx, bool)> {
         let own_report = self.report(state, own);
         let report =
@@ -137,7 +137,7 @@ impl Recovery {
     }
 
     fn serving_actions(&self, state: &State, node: NodeIx, primary: &Primary, actions: &mut Vec<Action>) {
-        // What later terms need must have its place, too.
+        // There must also be room for the entries of later terms.
         let needs = usize::from(state.left.terms) * (2 + usize::from(self.bounds.updates));
         for update in 0..self.bounds.updates {
             if state.node(node).place(update).is_none() && state.node(node).log.len() + needs < LOG_MAX {
@@ -162,7 +162,7 @@ impl Recovery {
         }
     }
 
-    /// Clients record their updates at the witnesses of any list that a primary serves, or has answered, under.
+    /// Clients record their updates at the witnesses of any list under which a primary serves or has answered.
     pub(super) fn client_actions(&self, state: &State, actions: &mut Vec<Action>) {
         for list in 1..=state.list() {
             let serves = |node: NodeIx| {
@@ -185,7 +185,7 @@ impl Recovery {
         }
     }
 
-    /// What the coordinator may decide.
+    /// The promotions that the coordinator may decide.
     pub(super) fn promotions(&self, state: &State, actions: &mut Vec<Action>) {
         if state.left.terms == 0 {
             return;
@@ -201,7 +201,7 @@ impl Recovery {
         }
     }
 
-    /// What may go wrong.
+    /// The faults that may happen.
     pub(super) fn fault_actions(&self, state: &State, actions: &mut Vec<Action>) {
         for node in state.all().filter(|&node| state.node(node).up) {
             let this = state.node(node);
@@ -232,7 +232,8 @@ impl Recovery {
         }
     }
 
-    /// What others hold, too, was acknowledged: damage there is R5.5's. It is about a primary's own end here.
+    /// Whether only this primary holds the end of its log. If others hold it too, it was acknowledged, and damage to it
+    /// is about R5.5. This model is about the end that only the primary holds.
     fn only_it_holds_its_end(&self, state: &State, node: NodeIx) -> bool {
         let last = state.node(node).log.last();
         let others = state.all().filter(|&other| other != node);
@@ -240,7 +241,7 @@ impl Recovery {
             && others.into_iter().all(|other| !last.is_some_and(|last| state.node(other).log.contains(last)))
     }
 
-    /// f losses are tried; a set with fewer members than f + 1 has spent some of them.
+    /// f losses are tried. A set with fewer than f + 1 members has used up some of them.
     fn is_within_promise(&self, state: &State) -> bool {
         let is_spare = |node: &NodeIx| state.node(*node).up && state.committed.recover_from & 1 << node == 0;
         usize::from(state.left.losses) > state.all().filter(is_spare).count()

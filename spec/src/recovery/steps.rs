@@ -1,4 +1,4 @@
-//! What each action does.
+//! The effect of each action on a state, with the rules that are switched on.
 
 use crate::recovery::bounds::Durability;
 use crate::recovery::rules::Rule;
@@ -122,7 +122,8 @@ impl Recovery {
                 let end = state.node(node).end();
                 restart(state, node, end - 1);
                 let this = state.node_mut(node);
-                // Below what was noted as acknowledged it would be seen: the end of a primary's own log is not.
+                // A log that ends below what was noted as acknowledged is detected. That does not cover the end of a
+                // primary's own log.
                 if self.keeps(Rule::MarkOfDamage) {
                     this.mark = 0;
                 }
@@ -171,7 +172,7 @@ impl Recovery {
         }));
     }
 
-    /// Our epoch begins: its start, what a witness has to add, and that the log is whole now.
+    /// The new epoch begins: its start entry, the requests of a witness, and `Whole`.
     fn begin_epoch(&self, state: &mut State, node: NodeIx, held: u8) {
         let primary = state.primary(node).expect("it leads");
         let (epoch, list) = (primary.epoch, primary.list);
@@ -197,7 +198,7 @@ impl Recovery {
         self.advance(state, node);
     }
 
-    /// R7.7 (c): the mark goes before any entry that it speaks of.
+    /// R7.7 (c): the mark is cleared before any entry that it covers is removed.
     fn truncate_log(&self, this: &mut Node, to: u8) {
         let cut = this.log[usize::from(to)..].iter().any(|entry| entry.epoch <= this.mark);
         if cut && self.keeps(Rule::MarkClearedByCut) {
@@ -233,7 +234,8 @@ impl Recovery {
         self.advance(state, node);
     }
 
-    /// Every member of its set holds the log so far (R7.2); what is synced may be answered, and let go by witnesses.
+    /// Every member of the set holds the log up to here (R7.2). Synced updates may be answered, and dropped by
+    /// witnesses.
     fn advance(&self, state: &mut State, node: NodeIx) {
         let held = state.node(node).held;
         let primary = state.primary_mut(node);
@@ -256,7 +258,7 @@ impl Recovery {
         }
     }
 
-    /// R7.7 (a): a fast answer leaves when the own file holds its entry.
+    /// R7.7 (a): a fast answer leaves when the primary's own file holds its entry.
     fn answer(&self, state: &mut State, node: NodeIx) {
         let primary = state.primary(node).expect("it leads");
         if primary.stage != Stage::Serving {
@@ -294,7 +296,7 @@ impl Recovery {
         let list = state.list();
         let primary = state.primary_mut(node);
         (primary.list, primary.stage) = (list, Stage::Serving);
-        // What was lost is made up for: f losses may follow.
+        // All losses are repaired, so f more losses may follow.
         if state.all().all(|node| state.node(node).intact && state.committed.members & 1 << node != 0) {
             state.left.losses = self.bounds.faults;
         }
@@ -302,7 +304,7 @@ impl Recovery {
     }
 }
 
-/// The rest of another member's log.
+/// The rest of another member's log arrives.
 fn on_log_piece(state: &mut State, node: NodeIx, from: NodeIx) {
     let primary = state.primary(node).expect("it leads");
     let Stage::Fetching { whole, .. } = primary.stage else { unreachable!("it fetches") };
@@ -320,7 +322,7 @@ fn close_list(state: &mut State, node: NodeIx, stops: bool) {
     (primary.closing_at, primary.stops, primary.fast) = (Some(end), stops, 0);
 }
 
-/// The coordinator commits another list, and the primary hears of it.
+/// The coordinator commits another list, and the primary learns of it.
 fn open_list(state: &mut State, node: NodeIx) {
     let primary = state.primary_mut(node);
     let empty = primary.stops;
@@ -330,14 +332,14 @@ fn open_list(state: &mut State, node: NodeIx) {
     state.primary_mut(node).list = list;
 }
 
-/// It is known which log the term goes on with, and whether it needs a witness.
+/// The log that the term goes on with is known, and whether it needs a witness.
 fn log_is_replayed(state: &mut State, node: NodeIx, whole: bool) {
     state.primary_mut(node).stage = if whole { Stage::Replaying } else { Stage::Witnessing };
-    // It came from a member that counted, or everybody has reported (R5.5).
+    // The log came from a member that counted, or every member has reported (R5.5).
     state.node_mut(node).intact = true;
 }
 
-/// A primary of this epoch speaks: whatever the member was is over, and no older epoch is obeyed.
+/// The member obeys a primary of this epoch: any other role is over, and no older epoch is obeyed.
 fn obey(this: &mut Node, epoch: u8) {
     if this.promised < epoch || this.primary.is_some() {
         this.lose_role();
@@ -345,7 +347,7 @@ fn obey(this: &mut Node, epoch: u8) {
     }
 }
 
-/// The process ends, and starts with so much of its log.
+/// The process ends, and starts with this much of its log.
 fn restart(state: &mut State, node: NodeIx, left: u8) {
     let this = state.node_mut(node);
     this.lose_role();

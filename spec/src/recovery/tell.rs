@@ -1,4 +1,4 @@
-//! A trace in the code's words: who, which function, what came of it.
+//! A trace as text: for each step the machine that acts, the function of the code, and the result.
 
 use crate::check::{Step, Tell};
 use crate::recovery::state::{Kind, Log, Node, NodeIx, State, UpdateIx, bits};
@@ -12,7 +12,8 @@ fn letter(update: UpdateIx) -> char {
     char::from(b'a' + update)
 }
 
-/// `2^`: term 2 begins; `2a`: update a in term 2; `2W1`: whole for list 1; behind `|` what the file does not hold yet.
+/// `2^`: term 2 begins; `2a`: update a in term 2; `2W1`: `Whole` for list 1; behind `|`: entries that the file does not
+/// hold yet.
 fn log(log: &Log, held: u8) -> String {
     let entry = |(at, entry): (u8, &crate::recovery::state::Entry)| {
         let border = if at == held { "| " } else { "" };

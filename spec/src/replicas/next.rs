@@ -1,4 +1,4 @@
-//! Which actions are possible in a state. What would change nothing is dropped by the model's `next_state`.
+//! Which actions are possible in a state. An action that would change nothing is dropped by the model's `next_state`.
 
 use crate::replicas::rules::Rule;
 use crate::replicas::state::{LOG_MAX, Members, NodeIx, Primary, Report, Role, Stage, State};
@@ -51,8 +51,8 @@ impl Replicas {
         }
     }
 
-    /// `Election::choice`: the greatest log of those that surely hold all that was synced; of all that are complete once
-    /// every member has reported and none is sure (R5.5).
+    /// `Election::choice`: the greatest of the logs that surely hold everything that was synced. If none is sure, the
+    /// greatest of all complete logs, when every member has reported (R5.5).
     pub(crate) fn choice(&self, state: &State, node: NodeIx, primary: &Primary) -> Option<NodeIx> {
         if !self.keeps(Rule::GreatestTaken) {
             return Some(node);
@@ -77,7 +77,7 @@ impl Replicas {
         this.up && this.promised <= primary.epoch && !leads
     }
 
-    /// What a primary and its members do.
+    /// Frames between a primary and its members.
     pub(super) fn shipping_actions(&self, state: &State, actions: &mut Vec<Action>) {
         for node in state.all().filter(|&node| state.node(node).up) {
             let Some(primary) = state.primary(node).filter(|primary| primary.has_begun()) else { continue };
@@ -106,7 +106,7 @@ impl Replicas {
         }
     }
 
-    /// Whether what this primary ships in its newest attachment finds the member as it was left.
+    /// Whether the member's log is as this primary's newest attachment left it.
     fn is_attached(&self, state: &State, node: NodeIx, member: NodeIx) -> bool {
         let Some(primary) = state.primary(node) else { return false };
         let attached = Role::Backup { epoch: primary.epoch, attached: true };
@@ -132,7 +132,7 @@ impl Replicas {
         }
     }
 
-    /// What the coordinator may decide.
+    /// The changes that the coordinator may decide.
     pub(super) fn coordinator_actions(&self, state: &State, actions: &mut Vec<Action>) {
         let committed = &state.committed;
         if state.left.set_changes > 0 {
@@ -159,7 +159,7 @@ impl Replicas {
         }
     }
 
-    /// Decision 0007, 6: a complete copy leaves a set that serves only while its primary speaks.
+    /// Decision 0007, 6: a complete copy leaves a serving set only while its primary speaks to the coordinator.
     fn may_let_go(&self, state: &State, leaver: NodeIx) -> bool {
         let committed = &state.committed;
         let is_copy = committed.members[usize::from(leaver)].is_some_and(|member| member.complete);
@@ -171,14 +171,14 @@ impl Replicas {
         !committed.serving || !is_copy || speaks || !self.keeps(Rule::CopyLetGoByTheLiving)
     }
 
-    /// What survives a loss of power is promised for f losses: a copy that was let go is one, until it is made up for.
+    /// Kasha promises to survive f losses. A copy that was let go is one loss, until it is replaced.
     fn is_within_promise(&self, state: &State, lets_go: bool) -> bool {
         let spent = u32::from(self.bounds.power_losses - state.left.power_losses);
         let losses = state.lost.count_ones() + spent;
         losses < u32::from(self.bounds.faults) || lets_go && spent == 0
     }
 
-    /// `repair::recover_from`: whose logs a new term may recover from.
+    /// `repair::recover_from`: the members from whose logs a new term may recover.
     pub(super) fn recover_from(&self, state: &State) -> u8 {
         let committed = &state.committed;
         let is_complete = |node: &NodeIx| committed.members[usize::from(*node)].is_some_and(|member| member.complete);
@@ -205,7 +205,7 @@ impl Replicas {
         }
     }
 
-    /// What may go wrong.
+    /// The faults that may happen.
     pub(super) fn fault_actions(&self, state: &State, actions: &mut Vec<Action>) {
         for node in state.all().filter(|&node| state.node(node).up) {
             if state.left.restarts > 0 && state.node(node).role != Role::Idle {
@@ -221,7 +221,7 @@ impl Replicas {
         }
     }
 
-    /// The members of a set that is promoted.
+    /// The members of a set that is promoted, and whether their copies are complete.
     pub(super) fn promoted_members(&self, state: &State, set: u8, recover_from: u8) -> Members {
         let mut members: Members = Default::default();
         for node in state.all().filter(|node| set & 1 << node != 0) {

@@ -1,4 +1,4 @@
-//! What must hold in every state.
+//! The properties of model (b): D1, D2, F2, R7.2 and decisions 0005 and 0007. They must hold in every state.
 
 use stateright::Property;
 
@@ -6,7 +6,7 @@ use crate::replicas::Replicas;
 use crate::replicas::rules::Rule;
 use crate::replicas::state::{NodeIx, Stage, State};
 
-/// The rules whose absence shows in how many copies there are. What the others are for is better seen in what is lost.
+/// Rules whose absence shows in the number of copies. The absence of other rules shows better in what is lost.
 const ABOUT_COPIES: [Rule; 7] = [
     Rule::AllMembers,
     Rule::TailCut,
@@ -17,7 +17,7 @@ const ABOUT_COPIES: [Rule; 7] = [
     Rule::JoinBelowUnsynced,
 ];
 
-/// All of them.
+/// All properties, with their names.
 pub fn all() -> Vec<Property<Replicas>> {
     vec![
         Property::always("D2: what was synced is in every later primary's log", |_: &Replicas, state: &State| {
@@ -47,14 +47,14 @@ pub fn all() -> Vec<Property<Replicas>> {
     ]
 }
 
-/// The primary of the newest term, once it has its log.
+/// The primary of the newest term, when it has its log.
 fn newest_primary(state: &State) -> Option<NodeIx> {
     let primary = state.committed.primary;
     let memory = state.primary(primary).filter(|memory| memory.epoch == state.committed.epoch)?;
     memory.has_begun().then_some(primary)
 }
 
-/// Entries that the code takes for the same are the same.
+/// Whether entries that the code treats as the same entry are the same.
 fn agree(state: &State, a: NodeIx, b: NodeIx) -> bool {
     let (a, b) = (state.node(a), state.node(b));
     let from = usize::from(a.base.max(b.base));

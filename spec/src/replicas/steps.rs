@@ -1,11 +1,11 @@
-//! What each action does.
+//! The effect of each action on a state, with the rules that are switched on.
 
 use crate::replicas::rules::Rule;
 use crate::replicas::state::{Entry, Log, Member, NodeIx, Peer, Primary, Role, Stage, State, common_prefix};
 use crate::replicas::{Action, Replicas};
 
 impl Replicas {
-    /// Does it.
+    /// Applies an action to a state.
     pub fn step(&self, state: &mut State, action: Action) {
         match action {
             Action::Record(node) => {
@@ -77,10 +77,10 @@ impl Replicas {
         let members = state.committed.members;
         self.set_members(state, node, members);
         primary_mut(state, node).stage = Stage::Serving;
-        // What was taken over may be answered from here on, on as many copies as there are (R7.2).
+        // From here on the entries that the term took over may be answered, on as many copies as there are (R7.2).
         let synced = primary_mut(state, node).synced;
         tell(state, node, synced);
-        // Copies of the set that last served, and not of this one, are let go.
+        // Copies of the set that last served which are not in this set are let go.
         let is_copy = |other: &NodeIx| members[usize::from(*other)].is_some_and(|member| member.complete);
         let copies = state.all().filter(is_copy).map(|other| 1 << other).sum::<u8>();
         state.lost = (state.lost | recovered_from) & !copies;
@@ -136,7 +136,7 @@ impl Replicas {
         primary_mut(state, node).peers[usize::from(member)].copied = true;
     }
 
-    /// Every member of the committed set that it knows holds the log so far (R7.2).
+    /// Every member of the committed set that the primary knows holds the log up to here (R7.2).
     fn advance(&self, state: &mut State, node: NodeIx, without: Option<NodeIx>) {
         let own = state.node(node).held;
         let primary = primary_mut(state, node);
@@ -161,7 +161,8 @@ impl Replicas {
         }
     }
 
-    /// What is synced while it serves is on f + 1 nodes; after a death or a loss of power on fewer for a while.
+    /// An entry that is synced while the shard serves is on f + 1 nodes; after a death or a loss of power, on fewer for
+    /// a while.
     fn count_copies(&self, state: &mut State, node: NodeIx, synced: u8) {
         let log = &state.node(node).log;
         let holds = |holder: NodeIx, at: u8| {
@@ -174,7 +175,7 @@ impl Replicas {
         state.thin |= (state.told.len() as u8..synced).any(|at| holders(at) < enough);
     }
 
-    /// `Shipping::set_members`: another membership is another member.
+    /// `Shipping::set_members`: a member with another membership is another member.
     fn set_members(&self, state: &mut State, node: NodeIx, members: crate::replicas::state::Members) {
         let primary = primary_mut(state, node);
         for ((known, wanted), peer) in primary.members.iter_mut().zip(members).zip(&mut primary.peers) {
@@ -242,7 +243,7 @@ impl Replicas {
     }
 }
 
-/// Answers leave: what they promise is noted.
+/// Answers leave; what they promise is noted.
 fn tell(state: &mut State, node: NodeIx, synced: u8) {
     let log: Log = state.node(node).log[..usize::from(synced)].iter().copied().collect();
     let shared = log.len().min(state.told.len());
@@ -263,7 +264,7 @@ fn append_own(state: &mut State, node: NodeIx) {
     this.log.push(Entry { epoch, writer: this.restarts });
 }
 
-/// `primary::begin_term`: what it was is over; the epoch is promised on file.
+/// `primary::begin_term`: any other role is over, and the epoch is promised on file.
 fn begin_term(state: &mut State, node: NodeIx) {
     let (epoch, members, electorate) = (state.committed.epoch, state.committed.members, state.committed.recover_from);
     let this = state.node_mut(node);
@@ -281,7 +282,7 @@ fn begin_term(state: &mut State, node: NodeIx) {
     }));
 }
 
-/// `backup::on_fence`, and its report arrives.
+/// `backup::on_fence`, and the arrival of its report.
 fn on_fence(state: &mut State, node: NodeIx, member: NodeIx) {
     let epoch = state.primary(node).expect("it leads").epoch;
     let this = state.node_mut(member);
@@ -293,7 +294,7 @@ fn on_fence(state: &mut State, node: NodeIx, member: NodeIx) {
     primary_mut(state, node).reports[usize::from(member)] = Some(report);
 }
 
-/// `primary::cut_to_match`: what both share stays; without that, nothing does.
+/// `primary::cut_to_match`: the part that both logs share stays; without a shared part, nothing stays.
 fn cut_to_match(state: &mut State, node: NodeIx, best: NodeIx) {
     let reports = &state.primary(node).expect("it leads").reports;
     let until = reports[usize::from(best)].clone().expect("it was chosen");
@@ -309,7 +310,8 @@ fn cut_to_match(state: &mut State, node: NodeIx, best: NodeIx) {
     primary_mut(state, node).stage = Stage::Fetching { from: best, until };
 }
 
-/// Log bytes from where the primary thinks that the member stands. What it has already counts as the same.
+/// Log bytes from where the primary believes that the member's log ends. Bytes that the member already has count as the
+/// same.
 fn on_append(state: &mut State, node: NodeIx, member: NodeIx) {
     let acked = state.primary(node).expect("it leads").peers[usize::from(member)].acked;
     let log = state.node(node).log.clone();
@@ -333,13 +335,13 @@ fn on_append(state: &mut State, node: NodeIx, member: NodeIx) {
     peer.acked = peer.acked.max(end.min(log.len() as u8));
 }
 
-/// R5.5: copied again, and on file.
+/// R5.5: the log is copied again, and on file.
 fn note_whole(state: &mut State, member: NodeIx) {
     let this = state.node_mut(member);
     this.intact |= this.end() >= this.must_hold;
 }
 
-/// `repair::set_members` and its commit. The primary itself as the leaver means that nobody leaves.
+/// `repair::set_members` and its commit. If the primary itself is named as the leaver, no member leaves.
 fn set_members_committed(state: &mut State, leaver: NodeIx, joiner: Option<NodeIx>) {
     let speaks = state.node(state.committed.primary).up;
     let committed = &mut state.committed;

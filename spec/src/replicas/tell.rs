@@ -1,4 +1,4 @@
-//! A trace in the code's words: who, which function, what came of it.
+//! A trace as text: for each step the machine that acts, the function of the code, and the result.
 
 use crate::check::{Step, Tell};
 use crate::replicas::state::{Log, Members, Node, NodeIx, State};
@@ -8,7 +8,7 @@ fn name(node: NodeIx) -> String {
     format!("node {}", node + 1)
 }
 
-/// Entries as epochs; a process that was restarted marks its own.
+/// A log's entries as epochs. Entries of a process that was restarted are marked.
 fn log(log: &Log, base: u8) -> String {
     let entry = |(at, entry): (u8, &crate::replicas::state::Entry)| match at < base {
         true => "-".to_string(),

@@ -1,8 +1,10 @@
-//! Fewer states that mean the same.
+//! Reductions: fewer states that mean the same.
 //!
-//! - `forget`: what can never matter any more is cleared: reports of a fence that is over, what earlier attachments said
-//!   (unless the rule that they do not count is broken), what a sure member would have to hold.
-//! - `canonical`: nodes are interchangeable. They are put in an order that depends on what they are, so that most states
+//! - `forget`: state that can never matter any more is cleared: reports of a fence that is over, acknowledgements of
+//!   earlier attachments (unless the rule that these do not count is switched off), and what a sure member would have
+//!   to hold.
+//! - `canonical`: nodes are interchangeable. They are sorted by their state, so that most states that differ only in
+//!   the numbers of nodes become one. Only the search with all rules uses this.
 //!   that differ in names only become one. Only for the search with all rules.
 
 use crate::replicas::Replicas;
@@ -35,7 +37,7 @@ impl Replicas {
         if order.iter().zip(0..).all(|(&node, at)| node == at) {
             return;
         }
-        // `places[old]` is where the node goes.
+        // `places[old]` is the new number of the node.
         let mut places = [0; 8];
         for (place, &node) in (0..).zip(&order) {
             places[usize::from(node)] = place;
@@ -46,7 +48,7 @@ impl Replicas {
 
 type Rank = (bool, u8, u8, u8, bool, bool, crate::replicas::state::Log, Option<crate::replicas::state::Member>, u8, u8);
 
-/// What tells a node from others, whatever it is called.
+/// The state of a node, without its number.
 fn rank(state: &State, node: NodeIx) -> Rank {
     let this = state.node(node);
     let role = match this.role {

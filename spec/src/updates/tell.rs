@@ -1,4 +1,4 @@
-//! A trace in the code's words: who, which function, what came of it.
+//! A trace as text: for each step the machine that acts, the function of the code, and the result.
 
 use crate::check::Step;
 use crate::updates::program::Kind;
@@ -37,7 +37,7 @@ impl Updates {
         format!("[{}], {} synced", entries.join("; "), term.synced)
     }
 
-    /// What was appended in a step.
+    /// The entries that a step appended.
     fn appended(&self, before: &Term, after: &Term) -> String {
         let new: Vec<_> = after.log[before.log.len()..].iter().map(|entry| self.entry(entry)).collect();
         if new.is_empty() { "nothing is recorded".into() } else { format!("recorded: {}", new.join("; ")) }

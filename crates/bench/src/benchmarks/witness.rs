@@ -1,8 +1,8 @@
 //! Witnesses: records a second on one thread (CURP 5.2), and how many records a table takes before it must reject one,
 //! by slots and ways (CURP C.2, figure 14).
 //!
-//! The production `Witness` is driven directly: no sockets. With its file, each turn's records are written to it as a
-//! node writes them, without fsync, as under `replicated` durability; 50 records make a turn, or each one its own.
+//! The production `Witness` is driven directly, without sockets. With its file, each turn's records are written to the
+//! file as a node writes them, without fsync, as under `replicated` durability. A turn has 50 records, or one.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -33,7 +33,7 @@ struct Point {
     name: &'static str,
     key: &'static str,
     body_bytes: usize,
-    /// Records of a turn, after which they are written; `None`: no file.
+    /// Records in a turn, after which they are written; `None`: no file.
     turn: Option<u64>,
     records: u64,
     rejected: u64,
@@ -65,7 +65,7 @@ pub(super) fn run(options: &BenchOptions) -> anyhow::Result<Section> {
     std::fs::create_dir_all(run.folder("")).context("cannot make a folder")?;
     let path = run.folder("witness");
     let sizes = Sizes::default();
-    // As a node makes it: whole, so that recording only overwrites.
+    // The file is made as a node makes it: with its full size, so that recording only overwrites.
     let zeros = vec![0; usize::try_from(sizes.file_bytes())?];
     std::fs::write(&path, zeros).with_context(|| format!("cannot write {}", path.display()))?;
     let file = File::options().write(true).open(&path)?;
@@ -103,7 +103,7 @@ fn record(point: &mut Point, file: &File, first: u64, time: Duration) -> anyhow:
     let mut entries: Vec<(KeyHash, RpcId)> = Vec::new();
     let began = Clock::now();
     let mut sequence = first;
-    // The clock is read once a turn of fifty, so that it costs nothing.
+    // The clock is read once in a turn of fifty records, so that its cost does not count.
     while Clock::now().since(began) < time {
         for _ in 0..GC {
             sequence += 1;
@@ -162,7 +162,7 @@ fn associativity(section: &mut Section) {
     });
 }
 
-/// The table's own choice of a set is what is measured; which request sits in it does not matter, so bodies are empty.
+/// Measures the table's choice of a set only. Which request is in a set does not matter, so bodies are empty.
 fn records_before_rejection(slots: u32, ways: u8) -> f64 {
     let mut rng = Rng::new(u64::from(slots) * 16 + u64::from(ways));
     let mut witness = Witness::new(IDENTITY, Sizes::new(slots, ways));

@@ -5,7 +5,7 @@ use kasha_machine::{Effects, Endpoint, Gate};
 use kasha_replication::CLOSING_MARK;
 use kasha_types::planted::{self, Bug};
 use kasha_types::probe::{Probe, hit};
-use kasha_types::{AttachId, Epoch, SegmentId};
+use kasha_types::{AttachId, Epoch, SegmentId, Work};
 use kasha_wire::codec::Bytes;
 use kasha_wire::message::Message;
 
@@ -110,6 +110,7 @@ pub(crate) fn install(
 ) -> bool {
     match copy.log.install_segment(segment, bytes, screen(epoch)) {
         Ok(()) => {
+            core.work.add(Work::Copy);
             copy.write_segment(core, segment, u32::try_from(bytes.len()).expect("within a segment"), out);
             true
         }
@@ -135,5 +136,6 @@ pub(crate) fn on_fetch_log(copy: &LogCopy, from: Endpoint, epoch: Epoch, offset:
     let offset = if offset == FETCH_FROM_HEAD { log.segment_base(head) } else { offset };
     let piece = log.pieces(offset, log.end().offset, PIECE_BYTES_MAX).next();
     let (from_offset, bytes) = piece.map_or((offset, Vec::new()), |slice| (slice.offset, log.slice(slice).to_vec()));
+    out.note(Work::Copy);
     send(from, &Message::LogPiece { shard, epoch, from: from_offset, bytes: Bytes(bytes) }, Gate::Now, out);
 }

@@ -7,7 +7,7 @@ use kasha_log::{EntryKind, Purpose, entry_bytes};
 use kasha_machine::Effects;
 use kasha_types::planted::{self, Bug};
 use kasha_types::probe::{Probe, hit};
-use kasha_types::{SegmentId, Tick};
+use kasha_types::{SegmentId, Tick, Work};
 
 use super::Serving;
 use crate::operation_keys;
@@ -67,6 +67,7 @@ impl House {
         if !std::mem::take(&mut self.graves_due) {
             return;
         }
+        site.core.work.add(Work::Graves);
         let (log, state) = (&mut site.copy.log, &mut site.state);
         let held: Vec<_> = log.segments().map(|(id, _)| id).collect();
         let is_gone = |id| held.binary_search(&id).is_err();
@@ -117,6 +118,7 @@ impl Serving {
             let Ok(mut group) = copy.log.begin(term.epoch, entry_bytes(4), Purpose::Own) else { return };
             let (at, payload) = group.entry(EntryKind::TableDropped, 4);
             hit(Probe::TableDropped);
+            core.work.add(Work::DropTable);
             payload.copy_from_slice(&table.0.to_le_bytes());
             self.everything_until = group.commit().end.offset;
             let dead = &mut core.scratch.dead;
