@@ -45,6 +45,7 @@ use crate::state::ShardState;
 
 /// Where a term is.
 #[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "there is one for each shard, in a box")]
 pub(crate) enum Stage {
     /// Members of the set that last served promise our epoch and report.
     Fencing(Fencing),
