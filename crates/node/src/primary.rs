@@ -10,7 +10,7 @@
 //! No step falls through: without one sure member, or without a whole log or one witness of the current list, the term
 //! waits (R7.7). Nothing is written in the term's epoch before it is known which log it goes on with, and which witness.
 //!
-//! Each stage has its handlers, which say what the next stage is. What all of them share is the [`Term`].
+//! Each stage has its handlers, which say what the next stage is. What all of them share is the [`Term`] (`term`).
 //!
 //! | file | stages |
 //! |---|---|
@@ -24,21 +24,23 @@ mod beginning;
 pub(crate) mod fencing;
 mod fetching;
 mod telling;
+mod term;
 pub(crate) mod witnesses;
 
-use kasha_machine::{Effects, Endpoint, Gate};
-use kasha_replication::{Election, FenceReport, MemberCore, Quorum, Shipping};
+use kasha_machine::Effects;
+use kasha_replication::FenceReport;
 use kasha_types::probe::{Probe, hit};
-use kasha_types::{AttachId, CoreId, Epoch, ListVersion, LocalPosition, LogPosition, NodeId, ShardId, Tick};
-use kasha_wire::message::Message;
-use kasha_wire::{MemberState, Served, ShardConfig, ShardPhase};
+use kasha_types::{AttachId, ListVersion, Tick};
+use kasha_wire::{ShardConfig, ShardPhase};
 
 use self::beginning::Syncing;
 use self::fencing::Fencing;
 use self::fetching::Fetching;
+pub(crate) use self::term::Term;
+use self::term::{fewest_peers, is_overdue, members_of};
 use self::witnesses::{Asking, WitnessAnswer};
 use crate::copy::LogCopy;
-use crate::core::{Core, send};
+use crate::core::Core;
 use crate::replica::Site;
 use crate::serving::Serving;
 use crate::state::ShardState;
@@ -63,61 +65,11 @@ pub(crate) enum Stage {
     Serving(Serving),
 }
 
-/// What is true in every stage of a term.
-#[derive(Debug)]
-pub(crate) struct Term {
-    pub epoch: Epoch,
-    pub shipping: Shipping,
-    /// The list that is replayed, and later served under.
-    pub list: ListVersion,
-    /// Our promise of this epoch: nothing is written in it before the promise is on our file, or a new incarnation of
-    /// this process could begin the same epoch again.
-    promise: LocalPosition,
-    /// Whose reports it needs.
-    quorum: Quorum,
-    witnesses: Vec<CoreId>,
-    /// The term that last served, before ours.
-    served: Option<Served>,
-    /// The log that we go on with holds every update that was answered (R7.7).
-    is_whole: bool,
-    /// The members that may hold the log, and where they are.
-    recover_from: Vec<NodeId>,
-    electorate: Vec<CoreId>,
-}
-
 /// The primary of one epoch.
 #[derive(Debug)]
 pub(crate) struct Primary {
     pub term: Term,
     pub stage: Stage,
-}
-
-/// The cores of these nodes that host the shard.
-fn cores_of(core: &Core, shard: ShardId, nodes: impl IntoIterator<Item = NodeId>) -> Vec<CoreId> {
-    let configuration = core.configuration.as_ref().expect("a configuration promoted us");
-    nodes.into_iter().filter_map(|node| configuration.core_of(node, shard)).collect()
-}
-
-fn members_of(core: &Core, config: &ShardConfig) -> Vec<MemberCore> {
-    let configuration = core.configuration.as_ref().expect("a configuration named them");
-    let members = config.members.iter();
-    members
-        .filter_map(|member| {
-            let core = configuration.core_of(member.node, config.shard)?;
-            let incarnation = configuration.node(member.node)?.incarnation;
-            Some(MemberCore { core, joining: member.state == MemberState::Joining, since: member.since, incarnation })
-        })
-        .collect()
-}
-
-/// Members besides the primary without which nothing is synced while it serves.
-fn fewest_peers(core: &Core) -> usize {
-    let configuration = core.configuration.as_ref().expect("a configuration promoted us");
-    usize::from(configuration.min_backups)
-}
-
-fn is_overdue(core: &Core, now: Tick, asked: Option<Tick>) -> bool {
-    asked.is_none_or(|asked| now.since(asked) >= core.options.pace.retry)
 }
 
 impl Stage {
@@ -126,33 +78,6 @@ impl Stage {
         match self {
             Self::Fencing(_) | Self::Fetching(_) | Self::Replaying | Self::Witnessing(_) => false,
             Self::Syncing(_) | Self::Reporting | Self::Serving(_) => true,
-        }
-    }
-}
-
-impl Term {
-    /// What every member holds, as a position of this term.
-    pub fn synced(&self) -> LogPosition {
-        LogPosition { epoch: self.epoch, offset: self.shipping.synced() }
-    }
-
-    /// An election without reports.
-    fn fence_anew(&self) -> Fencing {
-        Fencing::new(Election::new(self.epoch, self.recover_from.clone(), self.quorum))
-    }
-
-    /// Asks all again: a member does not answer, or no longer holds what it reported, or more reports are needed.
-    fn fence_again(&self) -> Stage {
-        hit(Probe::FenceAgain);
-        Stage::Fencing(self.fence_anew())
-    }
-
-    /// Asks the members that last served for a promise of our epoch, and for what they hold.
-    fn send_fences(&self, core: &Core, shard: ShardId, out: &mut Effects) {
-        let (epoch, served, list) = (self.epoch, self.served, self.list);
-        for &to in self.electorate.iter().filter(|&&to| to != core.id()) {
-            let message = Message::Fence { shard, epoch, primary: core.id(), attach: AttachId(0), served, list };
-            send(Endpoint::Core(to), &message, Gate::Now, out);
         }
     }
 }
@@ -167,21 +92,7 @@ impl Primary {
         }
         let Site { copy, core, .. } = site;
         copy.promise(core, config.epoch, out);
-        let mut shipping = Shipping::new(copy.shard, config.epoch, core.id(), core.options.pace, 0);
-        shipping.set_members(members_of(core, config));
-        let witnesses = if never_served { Vec::new() } else { config.witnesses.clone() };
-        let term = Term {
-            epoch: config.epoch,
-            shipping,
-            list: config.list,
-            promise: core.commit_position(),
-            quorum: Quorum::OneSure,
-            witnesses: cores_of(core, copy.shard, witnesses),
-            served: config.served,
-            is_whole: false,
-            recover_from: config.recover_from.clone(),
-            electorate: cores_of(core, copy.shard, config.recover_from.iter().copied()),
-        };
+        let term = Term::new(copy.shard, core, config);
         let stage = if never_served { Stage::Replaying } else { Stage::Fencing(term.fence_anew()) };
         Self { term, stage }
     }
