@@ -1,4 +1,4 @@
-//! See `kasha_properties::wire::Bodies`.
+//! Fuzzes [`kasha_properties::wire::Bodies`].
 #![no_main]
 
 kasha_fuzz::fuzz!(kasha_properties::wire::Bodies);

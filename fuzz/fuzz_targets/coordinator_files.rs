@@ -1,4 +1,4 @@
-//! See `kasha_properties::coordinator::CoordinatorFiles`.
+//! Fuzzes [`kasha_properties::coordinator::CoordinatorFiles`].
 #![no_main]
 
 kasha_fuzz::fuzz!(kasha_properties::coordinator::CoordinatorFiles);

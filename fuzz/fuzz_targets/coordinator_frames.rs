@@ -1,4 +1,4 @@
-//! See `kasha_properties::coordinator::CoordinatorFrames`.
+//! Fuzzes [`kasha_properties::coordinator::CoordinatorFrames`].
 #![no_main]
 
 kasha_fuzz::fuzz!(kasha_properties::coordinator::CoordinatorFrames);

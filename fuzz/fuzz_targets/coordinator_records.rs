@@ -1,4 +1,4 @@
-//! See `kasha_properties::coordinator::CoordinatorRecords`.
+//! Fuzzes [`kasha_properties::coordinator::CoordinatorRecords`].
 #![no_main]
 
 kasha_fuzz::fuzz!(kasha_properties::coordinator::CoordinatorRecords);

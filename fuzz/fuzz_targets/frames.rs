@@ -1,4 +1,4 @@
-//! See `kasha_properties::streams::Frames`.
+//! Fuzzes [`kasha_properties::streams::Frames`].
 #![no_main]
 
 kasha_fuzz::fuzz!(kasha_properties::streams::Frames);

@@ -1,4 +1,4 @@
-//! See `kasha_properties::log::LogAppends`.
+//! Fuzzes [`kasha_properties::log::LogAppends`].
 #![no_main]
 
 kasha_fuzz::fuzz!(kasha_properties::log::LogAppends);

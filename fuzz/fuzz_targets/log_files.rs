@@ -1,4 +1,4 @@
-//! See `kasha_properties::log::LogFiles`.
+//! Fuzzes [`kasha_properties::log::LogFiles`].
 #![no_main]
 
 kasha_fuzz::fuzz!(kasha_properties::log::LogFiles);

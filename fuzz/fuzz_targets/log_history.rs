@@ -1,4 +1,4 @@
-//! See `kasha_properties::log::LogHistory`.
+//! Fuzzes [`kasha_properties::log::LogHistory`].
 #![no_main]
 
 kasha_fuzz::fuzz!(kasha_properties::log::LogHistory);

@@ -1,4 +1,4 @@
-//! See `kasha_properties::log::LogReplicas`.
+//! Fuzzes [`kasha_properties::log::LogReplicas`].
 #![no_main]
 
 kasha_fuzz::fuzz!(kasha_properties::log::LogReplicas);

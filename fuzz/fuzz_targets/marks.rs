@@ -1,4 +1,4 @@
-//! See `kasha_properties::records::Marks`.
+//! Fuzzes [`kasha_properties::records::Marks`].
 #![no_main]
 
 kasha_fuzz::fuzz!(kasha_properties::records::Marks);

@@ -1,4 +1,4 @@
-//! See `kasha_properties::node::NodePeers`.
+//! Fuzzes [`kasha_properties::node::NodePeers`].
 #![no_main]
 
 kasha_fuzz::fuzz!(kasha_properties::node::NodePeers);

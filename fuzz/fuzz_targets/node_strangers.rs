@@ -1,4 +1,4 @@
-//! See `kasha_properties::node::NodeStrangers`.
+//! Fuzzes [`kasha_properties::node::NodeStrangers`].
 #![no_main]
 
 kasha_fuzz::fuzz!(kasha_properties::node::NodeStrangers);

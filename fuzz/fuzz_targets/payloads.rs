@@ -1,4 +1,4 @@
-//! See `kasha_properties::wire::Payloads`.
+//! Fuzzes [`kasha_properties::wire::Payloads`].
 #![no_main]
 
 kasha_fuzz::fuzz!(kasha_properties::wire::Payloads);

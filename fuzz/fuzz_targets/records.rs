@@ -1,4 +1,4 @@
-//! See `kasha_properties::records::Records`.
+//! Fuzzes [`kasha_properties::records::Records`].
 #![no_main]
 
 kasha_fuzz::fuzz!(kasha_properties::records::Records);

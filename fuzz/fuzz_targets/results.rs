@@ -1,4 +1,4 @@
-//! See `kasha_properties::wire::Results`.
+//! Fuzzes [`kasha_properties::wire::Results`].
 #![no_main]
 
 kasha_fuzz::fuzz!(kasha_properties::wire::Results);

@@ -1,4 +1,4 @@
-//! See `kasha_properties::streams::Streams`.
+//! Fuzzes [`kasha_properties::streams::Streams`].
 #![no_main]
 
 kasha_fuzz::fuzz!(kasha_properties::streams::Streams);

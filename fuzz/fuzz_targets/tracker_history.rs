@@ -1,4 +1,4 @@
-//! See `kasha_properties::tracker::TrackerHistory`.
+//! Fuzzes [`kasha_properties::tracker::TrackerHistory`].
 #![no_main]
 
 kasha_fuzz::fuzz!(kasha_properties::tracker::TrackerHistory);

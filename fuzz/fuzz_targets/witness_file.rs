@@ -1,4 +1,4 @@
-//! See `kasha_properties::witness::WitnessFile`.
+//! Fuzzes [`kasha_properties::witness::WitnessFile`].
 #![no_main]
 
 kasha_fuzz::fuzz!(kasha_properties::witness::WitnessFile);

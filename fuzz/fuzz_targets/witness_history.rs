@@ -1,4 +1,4 @@
-//! See `kasha_properties::witness::WitnessHistory`.
+//! Fuzzes [`kasha_properties::witness::WitnessHistory`].
 #![no_main]
 
 kasha_fuzz::fuzz!(kasha_properties::witness::WitnessHistory);

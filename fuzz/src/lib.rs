@@ -1,4 +1,5 @@
-//! What every fuzz target is: a property, and an allocator that refuses what nobody should ask for.
+//! The parts of every fuzz target: the check of a property, and an allocator that refuses more memory than the property
+//! may use. The properties are in `kasha_properties`.
 
 use std::alloc::System;
 
@@ -8,7 +9,7 @@ use kasha_properties::Property;
 #[doc(hidden)]
 pub use libfuzzer_sys;
 
-/// Beyond a property's limit an allocation fails, and with it the process: a count that was made up is found at once.
+/// An allocation above the property's limit fails, and ends the process: so an invented count is found at once.
 #[global_allocator]
 static ALLOCATOR: Cap<System> = Cap::new(System, usize::MAX);
 

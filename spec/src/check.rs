@@ -1,4 +1,4 @@
-//! Runs a model through stateright, and makes of what it finds a short trace that can be read.
+//! Runs a model through stateright, and turns a violation that it finds into a short trace that people can read.
 
 use std::time::{Duration, Instant};
 
@@ -7,54 +7,54 @@ use stateright::{Checker, HasDiscoveries, Model, Path};
 /// One line of a trace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Step {
-    /// Who acts.
+    /// The machine or client that acts.
     pub who: String,
-    /// The function of the code that does it there.
+    /// The function in the code that does this step.
     pub function: &'static str,
-    /// What came of it.
+    /// The result of the step, as text.
     pub text: String,
 }
 
 impl Step {
-    /// A line.
+    /// A line of a trace.
     pub fn new(who: String, function: &'static str, text: String) -> Self {
         Self { who, function, text }
     }
 }
 
-/// A model that can say what happens in it.
+/// A model that can describe its steps.
 pub trait Tell: Model {
-    /// What one step was.
+    /// Describes one step.
     fn tell(&self, before: &Self::State, action: &Self::Action, after: &Self::State) -> Step;
-    /// What a violation is seen from, in the last state.
+    /// The part of the last state that shows the violation, as text.
     fn epilogue(&self, last: &Self::State) -> String;
 }
 
-/// A way to a violated property.
+/// A sequence of steps that violates a property.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Trace {
-    /// The property.
+    /// The property that is violated.
     pub property: &'static str,
-    /// How it comes to that.
+    /// The steps, from the initial state on.
     pub steps: Vec<Step>,
-    /// What shows it.
+    /// The part of the last state that shows it.
     pub epilogue: String,
 }
 
-/// What a search came to.
+/// The result of a search.
 #[derive(Clone, Debug)]
 pub struct Found {
-    /// Distinct states.
+    /// Number of distinct states.
     pub states: usize,
-    /// Longest of the shortest ways to a state.
+    /// The greatest length of a shortest way to a state.
     pub depth: usize,
-    /// How long it took.
+    /// The time that the search took.
     pub took: Duration,
-    /// How a property is violated.
+    /// How a property is violated, if one is.
     pub violation: Option<Trace>,
 }
 
-/// Searches all that can be reached, breadth first, or until a property is violated.
+/// Searches all reachable states, breadth first, or until a property is violated.
 pub fn search<M>(model: M, threads: usize) -> Found
 where
     M: Tell + Clone + Send + Sync + 'static,
@@ -71,7 +71,7 @@ where
     Found { states: checker.unique_state_count(), depth: checker.max_depth(), took: began.elapsed(), violation }
 }
 
-/// Leaves out what a violation does not need: a checker that works in blocks may find a longer way first.
+/// Leaves out steps that the violation does not need: a checker that works in blocks may find a longer way first.
 fn shorten<M: Model>(
     model: &M,
     property: &'static str,
@@ -88,7 +88,7 @@ where
     (property, actions)
 }
 
-/// The same without one action, or without two: what one does another may undo.
+/// The same actions without one, or without two: one of them may undo what the other does.
 fn shorter<M: Model>(model: &M, property: &'static str, actions: &[M::Action]) -> Option<Vec<M::Action>>
 where
     M::Action: Clone + PartialEq,
@@ -105,7 +105,7 @@ where
     })
 }
 
-/// How many of the actions lead to a violation, if they are all possible.
+/// The number of these actions after which a property is violated, if all of them are possible.
 fn violates<M: Model>(model: &M, property: &'static str, actions: &[M::Action]) -> Option<usize>
 where
     M::Action: Clone + PartialEq,

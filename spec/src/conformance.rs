@@ -1,4 +1,5 @@
-//! The models' own words for three rules say what the code says, over every small input.
+//! Three rules are written twice, in the models and in the code: `look_up`, the verdict of an attempt, and the election
+//! of a log. These tests compare both versions over every small input.
 
 use kasha_exactly_once::{LookUp, Place, Request, Tracker};
 use kasha_replication::{Choice, Election, FenceReport, Quorum};
@@ -17,7 +18,7 @@ fn updates_model() -> (Updates, State) {
     (model, state)
 }
 
-/// What a record, or a request, is to the tracker.
+/// A record, or a request, as the tracker sees it.
 fn request(model: &Updates, call: u8, acknowledgement: u8, lease: u8) -> Request {
     let plan = model.plan(call);
     let rpc = RpcId { client: ClientId(plan.client.into()), sequence: Sequence(plan.sequence.into()) };
@@ -139,16 +140,16 @@ fn the_choice_of_a_log_is_the_election_s() {
     let report = |at: usize| (at < 12).then(|| marks(at));
     for (own, second, third) in (0..12).flat_map(|a| (0..13).flat_map(move |b| (0..13).map(move |c| (a, b, c)))) {
         let mut election = Election::new(Epoch(3), (0..3).map(NodeId).collect(), Quorum::OneSure);
-        let mut leader = *state.node(0).leader.clone().expect("node 0 leads");
-        (leader.epoch, leader.stage, leader.electorate) = (3, replicas::state::Stage::Fencing, 7);
+        let mut primary = *state.node(0).primary.clone().expect("node 0 leads");
+        (primary.epoch, primary.stage, primary.electorate) = (3, replicas::state::Stage::Fencing, 7);
         for (node, at) in [(0, own), (1, second), (2, third)] {
             let Some(((epoch, end), intact, complete)) = report(at) else {
-                leader.reports[node] = None;
+                primary.reports[node] = None;
                 continue;
             };
             let entry = |epoch| replicas::state::Entry { epoch, writer: 0 };
             let log = (0..end).map(|at| entry(if at + 1 == end { epoch } else { 1 })).collect();
-            leader.reports[node] = Some(replicas::state::Report { log, intact, complete });
+            primary.reports[node] = Some(replicas::state::Report { log, intact, complete });
             election.on_report(FenceReport {
                 node: NodeId(node as u16),
                 end: LogPosition { epoch: Epoch(epoch.into()), offset: end },
@@ -159,14 +160,14 @@ fn the_choice_of_a_log_is_the_election_s() {
             });
         }
         let node = state.node_mut(0);
-        let reported = leader.reports[0].clone().expect("its own");
+        let reported = primary.reports[0].clone().expect("its own");
         (node.log, node.intact, node.complete) = (reported.log, reported.intact, reported.complete);
-        let great = |node: usize| leader.reports[node].as_ref().map(replicas::state::Report::greatness);
-        let chosen = model.choice(&state, 0, &leader).map(|node| great(node.into()));
+        let great = |node: usize| primary.reports[node].as_ref().map(replicas::state::Report::greatness);
+        let chosen = model.choice(&state, 0, &primary).map(|node| great(node.into()));
         let expected = match election.choice() {
             Choice::Wait => None,
             Choice::Take(node) => Some(great(node.0.into())),
         };
-        assert_eq!(chosen, expected, "{:?}", leader.reports);
+        assert_eq!(chosen, expected, "{:?}", primary.reports);
     }
 }

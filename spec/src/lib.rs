@@ -1,9 +1,9 @@
-//! Models of Kasha's protocols, searched to their ends within small bounds: with every rule, where nothing may go wrong, and
-//! with each rule switched off, where something must.
+//! Models of Kasha's protocols. Each is searched to its end within small bounds: with every rule, where nothing may go
+//! wrong, and with each rule switched off, where something must go wrong.
 //!
-//! A model says what must be true whatever the clock, the network and the machines do; it knows no bytes, no timers and
-//! no limits. Its actions carry the names of the functions that they stand for. `spec/README.md` maps one to the other,
-//! states the bounds, and says what is left out.
+//! A model says what must be true whatever the clock, the network and the machines do. It knows no bytes, no timers and
+//! no limits. Its actions carry the names of the functions that they stand for. `spec/README.md` maps actions to
+//! functions, states the bounds, and says what is left out.
 //!
 //! | model | what it is about |
 //! |---|---|
@@ -11,7 +11,7 @@
 //! | `replicas` | (b) fencing, elections, replacement of members, joiners, losses of power |
 //! | `recovery` | (c) which log needs a witness, and that a shard with all its members waits for none |
 
-// A tool that says how long its searches took.
+// This is a tool, and it measures how long its searches take.
 #![allow(clippy::disallowed_methods)]
 
 mod check;
@@ -25,17 +25,17 @@ mod updates;
 /// A rule that is switched off.
 #[derive(Clone, Copy, Debug)]
 struct Broken {
-    /// What its absence is called; where the simulator can plant the same mistake, the same name.
+    /// The name of the switch. If the simulator can plant the same mistake, it has the same name there.
     name: &'static str,
     /// The rule's number in the design.
     rule: &'static str,
-    /// What is broken.
+    /// What happens without the rule, as text.
     what: &'static str,
-    /// Who keeps it in the code.
+    /// The function in the code that keeps the rule.
     code: &'static str,
 }
 
-/// Which model.
+/// One of the models.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Which {
     /// Updates of a few clients at one shard.

@@ -6,7 +6,7 @@ use clap::Parser;
 use kasha_spec::report::{Choice, run};
 use kasha_spec::{BoundsChoice, Which};
 
-/// Searches the models: with all rules, and with each of them switched off. UPDATE=1 rewrites spec/results.
+/// Searches the models: with all rules, and with each of them switched off. `UPDATE=1` rewrites spec/results.
 #[derive(Parser)]
 struct Arguments {
     /// One model only.
@@ -18,7 +18,7 @@ struct Arguments {
     /// Threads of the searches with all rules; 0: as many as there are processors.
     #[arg(long, default_value_t = 0)]
     threads: usize,
-    /// One program, or one rule that is switched off: its trace is printed.
+    /// The name of a program, or of a rule that is switched off: its trace is printed.
     name: Option<String>,
 }
 
@@ -30,7 +30,7 @@ fn main() -> ExitCode {
         only,
         bounds,
         name,
-        // What is stored is the same on every machine.
+        // With one thread, the stored results are the same on every machine.
         threads: if update {
             1
         } else if threads == 0 {

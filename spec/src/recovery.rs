@@ -1,8 +1,8 @@
-//! Model (c): recovery without a witness (R7.7) — which log needs one, and whether a shard can wait for ever.
+//! Model (c): recovery without a witness (R7.7): which log needs one, and whether a shard can wait for ever.
 //!
-//! Members with files and memory of their own, f witnesses of each list, the coordinator's `served`, and updates that
-//! commute. Terms begin, replay, append, report, and stop at any step; processes are killed in the middle of a write,
-//! witnesses, machines and power are lost, f of them at most.
+//! The model has members with files and memory of their own, f witnesses of each list, the coordinator's `served`, and
+//! updates that commute. Terms begin, replay, append, report, and stop at any step. Processes are killed in the middle
+//! of a write. Witnesses, machines and power are lost, at most f of them.
 //!
 //! | file | what is in it |
 //! |---|---|
@@ -10,10 +10,10 @@
 //! | `bounds` | how much may happen |
 //! | `rules` | the rules that can be switched off |
 //! | `next` | which actions are possible, and which log is whole |
-//! | `steps` | what each does |
-//! | `properties` | D1, E1, and that nobody waits for ever |
+//! | `steps` | what each action does |
+//! | `properties` | D1, E1, and that no shard waits for ever |
 //! | `serves` | a test: from every state a serving term can be reached |
-//! | `tell` | a trace in words |
+//! | `tell` | a trace as text |
 
 pub mod bounds;
 mod next;
@@ -30,35 +30,36 @@ use stateright::{Model, Property};
 
 use self::bounds::Bounds;
 use self::rules::Rule;
-use self::state::{Committed, Entry, Kind, Leader, Left, List, Log, NODES_MAX, Node, NodeIx, Stage, State, UpdateIx};
+use self::state::{Committed, Entry, Kind, Left, List, Log, NODES_MAX, Node, NodeIx, Primary, Stage, State, UpdateIx};
 
 /// The model: bounds, and the rule that is switched off, if any.
 #[derive(Clone, Debug)]
 pub struct Recovery {
-    /// How much may happen.
+    /// The bounds of the search.
     pub bounds: &'static Bounds,
-    /// The rule that is not kept.
+    /// The rule that is switched off.
     pub off: Option<Rule>,
 }
 
-/// What may happen next. Named after the code that does it; the first node is the primary where there are two.
+/// What may happen next. Each action is named after the code that does it. If there are two nodes, the first is the
+/// primary.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Action {
-    /// coordinator `repair::promote`, node `leader::begin_term`: the primary, and its set, a bit each.
+    /// coordinator `repair::promote`, node `primary::begin_term`: the primary, and its set, one bit for each member.
     Promote(NodeIx, u8),
-    /// node `leader::fence`, `backup::on_fence`, `leader::on_fence_report`.
+    /// node `primary::fence`, `backup::on_fence`, `primary::on_fence_report`.
     OnFence(NodeIx, NodeIx),
-    /// node `leader::fence`: `Election::choice` is our own log.
+    /// node `primary::fence`: `Election::choice` is our own log.
     Take(NodeIx),
-    /// node `leader::cut_to_match`: it is another member's.
+    /// node `primary::cut_to_match`: `Election::choice` is another member's log.
     CutToMatch(NodeIx, NodeIx),
-    /// node `leader::on_log_piece`.
+    /// node `primary::on_log_piece`.
     OnLogPiece(NodeIx, NodeIx),
-    /// node `leader::fence_again`: it holds no more what it reported.
+    /// node `primary::fence_again`: the other member does not hold any more what it reported.
     FenceAgain(NodeIx),
-    /// node `leader::begin_epoch`, without a witness.
+    /// node `primary::begin_epoch`, without a witness.
     BeginEpoch(NodeIx),
-    /// node `leader::on_witness_holds`, `begin_epoch`.
+    /// node `primary::on_witness_holds`, `begin_epoch`.
     OnWitnessHolds(NodeIx, u8),
     /// node `replica::write_log`: its own file follows.
     WriteLog(NodeIx),
@@ -66,9 +67,9 @@ pub enum Action {
     OnAttach(NodeIx, NodeIx),
     /// node `backup::on_append`, replication `Shipping::advance`.
     OnAppend(NodeIx, NodeIx),
-    /// node `leader::advance_term`: all is synced, the mark goes to the file, and the report leaves.
+    /// node `primary::advance_term`: all is synced, the mark goes to the file, and the report leaves.
     Mark(NodeIx),
-    /// coordinator `Command::Recovered`, node `leader::begin_serving`.
+    /// coordinator `Command::Recovered`, node `primary::begin_serving`.
     Recovered(NodeIx),
     /// node `request_path::on_request`.
     OnRequest(NodeIx, UpdateIx),
@@ -80,20 +81,20 @@ pub enum Action {
     Stop(NodeIx),
     /// node `Serving::list_is_closed`, coordinator `Command::OpenList`.
     OpenList(NodeIx),
-    /// The process is killed, and starts with so much of its log.
+    /// The process is killed, and starts with this much of its log.
     Kill(NodeIx, u8),
-    /// The machine loses power; so much of the log is left.
+    /// The machine loses power; this much of the log is left.
     LosePower(NodeIx, u8),
     /// The log's last entry cannot be read any more.
     Damage(NodeIx),
-    /// It never comes back.
+    /// The node never comes back.
     Die(NodeIx),
     /// The files of a witness of the current list never come back.
     LoseWitness(u8),
 }
 
 impl Recovery {
-    /// Whether a rule is kept.
+    /// Whether a rule is switched on.
     pub fn keeps(&self, rule: Rule) -> bool {
         self.off != Some(rule)
     }
@@ -110,7 +111,7 @@ impl Model for Recovery {
         let log: Log = [Entry { epoch: 1, kind: Kind::Start }].into_iter().collect();
         let mut acked = [None; NODES_MAX];
         (1..=usize::from(faults)).for_each(|member| acked[member] = Some(1));
-        let leader = Leader {
+        let primary = Primary {
             epoch: 1,
             stage: Stage::Serving,
             reports: Default::default(),
@@ -132,7 +133,7 @@ impl Model for Recovery {
             mark: u8::from(node == 0),
             intact: true,
             attached: u8::from(node != 0),
-            leader: (node == 0).then(|| Box::new(leader.clone())),
+            primary: (node == 0).then(|| Box::new(primary.clone())),
         };
         let list = List { empty: false, witnesses: Default::default() };
         vec![State {

@@ -1,8 +1,8 @@
-//! Model (b): a shard's replica set — fencing, elections, replacement of members, joiners, restarts, losses of power.
+//! Model (b): a shard's replica set: fencing, elections, replacement of members, joiners, restarts, losses of power.
 //!
-//! Frames between a primary and its members are steps of their own (a fence with its report, an attachment, an append with
-//! its acknowledgement, a copy); that one is lost or late is that its step is not taken yet. Acknowledgements of
-//! earlier attachments stay on their way for ever. A node that is down is one that takes no steps.
+//! A frame between a primary and a member, together with its answer, is one step (a fence with its report, an
+//! attachment, an append with its acknowledgement, a copy). A lost or late frame is a step that is not taken yet.
+//! Acknowledgements of earlier attachments stay on their way for ever. A node that is down takes no steps.
 //!
 //! | file | what is in it |
 //! |---|---|
@@ -10,10 +10,10 @@
 //! | `bounds` | how much may happen |
 //! | `rules` | the rules that can be switched off |
 //! | `next` | which actions are possible |
-//! | `steps` | what each does |
-//! | `properties` | D2, one log, F2, complete leaders |
+//! | `steps` | what each action does |
+//! | `properties` | D2, one log, F2, complete primaries |
 //! | `thrift` | fewer states that mean the same |
-//! | `tell` | a trace in words |
+//! | `tell` | a trace as text |
 
 pub mod bounds;
 mod next;
@@ -29,37 +29,38 @@ use stateright::{Model, Property};
 
 use self::bounds::Bounds;
 use self::rules::Rule;
-use self::state::{Committed, Entry, Leader, Left, Log, Member, Members, Node, NodeIx, Peer, Role, Stage, State};
+use self::state::{Committed, Entry, Left, Log, Member, Members, Node, NodeIx, Peer, Primary, Role, Stage, State};
 
 /// The model: bounds, and the rule that is switched off, if any.
 #[derive(Clone, Debug)]
 pub struct Replicas {
-    /// How much may happen.
+    /// The bounds of the search.
     pub bounds: &'static Bounds,
-    /// The rule that is not kept.
+    /// The rule that is switched off.
     pub off: Option<Rule>,
-    /// Nodes are not interchanged (see `thrift`).
+    /// Nodes must keep their numbers (see `thrift`).
     pub names_matter: bool,
 }
 
-/// What may happen next. Named after the code that does it; the first node is the primary where there are two.
+/// What may happen next. Each action is named after the code that does it. If there are two nodes, the first is the
+/// primary.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Action {
     /// node `request_path::record`: a serving primary appends.
     Record(NodeIx),
     /// node `replica::write_log`: its own file follows.
     WriteLog(NodeIx),
-    /// node `leader::fence`, `backup::on_fence`, `leader::on_fence_report`.
+    /// node `primary::fence`, `backup::on_fence`, `primary::on_fence_report`.
     OnFence(NodeIx, NodeIx),
-    /// node `leader::fence`: `Election::choice` is our own log.
+    /// node `primary::fence`: `Election::choice` is our own log.
     Take(NodeIx),
-    /// node `leader::cut_to_match`: it is another member's.
+    /// node `primary::cut_to_match`: `Election::choice` is another member's log.
     CutToMatch(NodeIx, NodeIx),
-    /// node `backup::on_fetch_log`, `leader::on_log_piece`.
+    /// node `backup::on_fetch_log`, `primary::on_log_piece`.
     OnLogPiece(NodeIx, NodeIx),
-    /// node `leader::fence_again`: it holds no more what it reported.
+    /// node `primary::fence_again`: the other member does not hold any more what it reported.
     FenceAgain(NodeIx),
-    /// node `leader::begin_epoch`.
+    /// node `primary::begin_epoch`.
     BeginEpoch(NodeIx),
     /// replication `Shipping::on_fence_report`, node `backup::on_attach`.
     OnAttach(NodeIx, NodeIx),
@@ -69,42 +70,42 @@ pub enum Action {
     OnCopySegment(NodeIx, NodeIx),
     /// replication `Shipping::advance`.
     Advance(NodeIx),
-    /// The same, without a member that the coordinator has not taken out.
+    /// `Advance`, but without a member that the coordinator has not taken out of the set.
     AdvanceWithout(NodeIx, NodeIx),
-    /// coordinator `recovered`, node `leader::begin_serving`.
+    /// coordinator `recovered`, node `primary::begin_serving`.
     Recovered(NodeIx),
     /// coordinator `Report::Copied`.
     Copied(NodeIx, NodeIx),
     /// coordinator `repair::set_members`: the first leaves, the second joins.
     SetMembers(NodeIx, Option<NodeIx>),
-    /// coordinator `repair::promote`: the primary, and the rest of its set, a bit each.
+    /// coordinator `repair::promote`: the primary, and the rest of its set, one bit for each member.
     Promote(NodeIx, u8),
     /// node `configure::on_configuration`.
     OnConfiguration(NodeIx),
-    /// The process ends and starts.
+    /// The process of the node ends and starts again.
     Restart(NodeIx),
-    /// The machine loses power; so much of the log is left.
+    /// The machine loses power; this much of the log is left.
     LosePower(NodeIx, u8),
-    /// It never comes back.
+    /// The node never comes back.
     Die(NodeIx),
 }
 
 impl Replicas {
-    /// Whether a rule is kept.
+    /// Whether a rule is switched on.
     pub fn keeps(&self, rule: Rule) -> bool {
         self.off != Some(rule)
     }
 }
 
 /// The first term: its primary is node 0, and one entry is synced.
-fn first_leader(faults: u8) -> Leader {
+fn first_primary(faults: u8) -> Primary {
     let mut members: Members = Default::default();
     let mut peers = [Peer::default(); state::NODES_MAX];
     for node in 0..=usize::from(faults) {
         members[node] = Some(Member { complete: true, since: 0 });
         peers[node] = Peer { attached: true, acked: 1, late: 0, copied: true };
     }
-    Leader {
+    Primary {
         epoch: 1,
         stage: Stage::Serving,
         electorate: 0,
@@ -122,7 +123,7 @@ impl Model for Replicas {
 
     fn init_states(&self) -> Vec<State> {
         let Bounds { nodes, faults, terms, writes, set_changes, restarts, power_losses, deaths, .. } = *self.bounds;
-        let leader = first_leader(faults);
+        let primary = first_primary(faults);
         let log: Log = [Entry { epoch: 1, writer: 0 }].into_iter().collect();
         let member = |node: NodeIx| Node {
             up: true,
@@ -134,8 +135,8 @@ impl Model for Replicas {
             intact: true,
             complete: true,
             must_hold: 0,
-            role: if node == 0 { Role::Leader } else { Role::Backup { epoch: 1, attached: true } },
-            leader: (node == 0).then(|| Box::new(leader.clone())),
+            role: if node == 0 { Role::Primary } else { Role::Backup { epoch: 1, attached: true } },
+            primary: (node == 0).then(|| Box::new(primary.clone())),
         };
         let spare = Node {
             promised: 0,
@@ -154,7 +155,7 @@ impl Model for Replicas {
                 epoch: 1,
                 primary: 0,
                 serving: true,
-                members: leader.members,
+                members: primary.members,
                 recover_from: 0,
             },
             nodes,

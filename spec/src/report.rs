@@ -1,7 +1,7 @@
-//! Runs what was asked for, prints it, and compares it with `spec/results`.
+//! Runs the chosen searches, prints the results, and compares them with `spec/results`.
 //!
-//! What is kept there: for each rule the property that its absence violates, with a trace; and one table of the
-//! searches with all rules. Verdicts must be the same; state counts and traces are there to be read.
+//! `spec/results` has, for each rule, the property that its absence violates, with a trace; and one table of the
+//! searches with all rules. Verdicts must be the same; state counts and traces are for reading.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -14,14 +14,14 @@ use crate::replicas::{self, Replicas};
 use crate::updates::{self, Thrift, Updates};
 use crate::{BoundsChoice, Broken, Which};
 
-/// What to run.
+/// The searches to run.
 #[derive(Clone, Debug)]
 pub struct Choice {
     /// One model only.
     pub only: Option<Which>,
-    /// How far.
+    /// The bounds to use.
     pub bounds: BoundsChoice,
-    /// A program or a switched-off rule by name.
+    /// The name of a program or of a switched-off rule.
     pub name: Option<String>,
     /// Threads of the searches with all rules. The others take one, so that they find the same trace each time.
     pub threads: usize,
@@ -29,7 +29,7 @@ pub struct Choice {
     pub update: bool,
 }
 
-/// One search with all rules.
+/// The result of one search with all rules.
 struct Whole {
     model: &'static str,
     name: &'static str,
@@ -37,10 +37,10 @@ struct Whole {
     found: Found,
 }
 
-/// Runs the choice. An error says what is not as it was.
+/// Runs the chosen searches.
 ///
 /// # Errors
-/// If a search with all rules violates something, a rule's absence violates nothing, or a verdict differs from the
+/// If a search with all rules violates something, the absence of a rule violates nothing, or a verdict differs from the
 /// stored one.
 pub fn run(choice: &Choice) -> Result<()> {
     let results = Path::new(env!("CARGO_MANIFEST_DIR")).join("results");
@@ -121,7 +121,7 @@ fn whole_searches(choice: &Choice) -> Vec<Box<dyn FnOnce() -> Whole>> {
     searches
 }
 
-/// A violation is told from a search in which names stay what they are.
+/// A violation is described from a search without reductions, in which all names stay as they are.
 fn told(found: Found, again: impl FnOnce() -> Found) -> Found {
     if found.violation.is_some() { again() } else { found }
 }
@@ -186,7 +186,7 @@ fn file_of_table(bounds: BoundsChoice) -> &'static str {
     }
 }
 
-/// Without the time that it took, which is nobody's to compare.
+/// The table without times, which must not be compared.
 fn table(wholes: &[Whole]) -> String {
     let mut text = String::from("With all rules nothing is violated in any of these states.\n\n");
     for Whole { model, name, about, found } in wholes {

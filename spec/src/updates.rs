@@ -1,20 +1,20 @@
-//! Model (a): updates of a few clients at one shard — exactly once, witnesses, attempts, list changes, recoveries.
+//! Model (a): updates of a few clients at one shard: exactly once, witnesses, attempts, list changes, recoveries.
 //!
-//! Replication is one step here (`Advance`: every member holds the log so far) and so is a fence (`Promote`: some log that
-//! holds all that was synced is taken over, and nothing more is synced by the old primary); model (b), `replicas`, is
-//! about why these may be taken for granted. A primary that crashed is a deposed one that takes no more steps.
+//! Replication is one step here (`Advance`: every member holds the log up to here), and so is a fence (`Promote`: a log
+//! that holds everything that was synced is taken over, and the old primary syncs nothing more). Model (b), `replicas`,
+//! is about why these two may be assumed. A primary that crashed is a deposed primary that takes no more steps.
 //!
 //! | file | what is in it |
 //! |---|---|
 //! | `state` | what a state consists of; how the network is represented |
-//! | `program` | who calls what, and the bounds |
+//! | `program` | which client calls what, and the bounds |
 //! | `rules` | the rules that can be switched off |
 //! | `next` | which actions are possible |
-//! | `steps` | what each does |
+//! | `steps` | what each action does |
 //! | `primary` | the request path |
-//! | `properties` | E1, E2, D1, C3, R2.2, and that what clients saw is linearizable |
+//! | `properties` | E1, E2, D1, C3, R2.2, and that the clients' results are linearizable |
 //! | `thrift` | fewer states that mean the same |
-//! | `tell` | a trace in words |
+//! | `tell` | a trace as text |
 
 mod next;
 pub mod primary;
@@ -36,24 +36,24 @@ use self::state::{Attempt, CALLS_MAX, Call, CallIx, Lease, Stage, State, Term, T
 /// The model: a program, and the rule that is switched off, if any.
 #[derive(Clone, Debug)]
 pub struct Updates {
-    /// Who calls what.
+    /// The calls of the clients, and the bounds.
     pub program: &'static Program,
-    /// The rule that is not kept.
+    /// The rule that is switched off.
     pub off: Option<Rule>,
-    /// How states are saved.
+    /// The reductions to use.
     pub thrift: Thrift,
 }
 
-/// Ways to search fewer states (see `thrift`).
+/// Reductions: ways to search fewer states (see `thrift`).
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Thrift {
-    /// One state stands for all that differ in names only.
+    /// One state stands for all states that differ in names only.
     pub names: bool,
-    /// What nobody reads any more is not modelled.
+    /// State that no recovery reads any more is left out.
     pub last_list: bool,
 }
 
-/// What may happen next. Named after the code that does it.
+/// What may happen next. Each action is named after the code that does it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Action {
     /// client `updates::start_update`, `send_update`: the first attempt, or another.
@@ -62,11 +62,11 @@ pub enum Action {
     OnAnswer { call: CallIx, list: u8 },
     /// client `replies::on_answer`: a gated answer of the term's primary arrived.
     OnSyncedAnswer { call: CallIx, epoch: u8 },
-    /// client `replies::on_synced`: the answer that it has is confirmed by the primary of `epoch`.
+    /// client `replies::on_synced`: the primary of `epoch` confirms the answer that the client has.
     OnSynced { call: CallIx, list: u8, epoch: u8 },
-    /// The same, of a hit of an operation key that left no record.
+    /// The same, for a hit of an operation key that left no record.
     OnHit { call: CallIx, epoch: u8 },
-    /// client `replies::on_refused`, where a refusal is taken for an outcome.
+    /// client `replies::on_refused`, where a refusal is treated as an outcome.
     OnRefused { call: CallIx },
     /// client `updates::cancel`.
     Cancel { call: CallIx },
@@ -74,7 +74,7 @@ pub enum Action {
     OnRequest { call: CallIx, attempt: Attempt },
     /// node `reads::on_read`.
     OnRead { call: CallIx, epoch: u8 },
-    /// What a read overlapped with is synced, and its answer arrived.
+    /// Everything that a read overlapped with is synced, and its answer has arrived.
     OnReadSynced { call: CallIx },
     /// node `witnessing::on_record`.
     OnRecord { call: CallIx, list: u8, witness: u8 },
@@ -86,39 +86,39 @@ pub enum Action {
     OnSuspect { call: CallIx, epoch: u8 },
     /// coordinator `repair::close_list`, `Command::CloseList`.
     CloseList,
-    /// node `Serving::update`: the primary hears of it.
+    /// node `Serving::update`: the primary learns that the list closes.
     ObeyClosing,
     /// node `Serving::list_is_closed`, coordinator `Command::OpenList`.
     OpenList,
-    /// node `Serving::update`: the primary hears of the new list.
+    /// node `Serving::update`: the primary learns of the new list.
     ObeyOpened,
-    /// coordinator `Command::Promote`, node `leader::begin_term`, `fence`, `log_is_replayed`.
+    /// coordinator `Command::Promote`, node `primary::begin_term`, `fence`, `log_is_replayed`.
     Promote { from: u8, end: u8 },
-    /// node `leader::on_witness_holds`, `begin_epoch`, `request_path::replay_request` in this order.
+    /// node `primary::on_witness_holds`, `begin_epoch`, `request_path::replay_request` in this order.
     OnWitnessHolds { witness: u8, order: ArrayVec<CallIx, CALLS_MAX> },
-    /// A recovery without a witness's word.
+    /// A recovery goes on without a witness.
     SkipWitness,
-    /// coordinator `Command::Recovered`, node `leader::begin_serving`.
+    /// coordinator `Command::Recovered`, node `primary::begin_serving`.
     Recovered,
     /// coordinator `on_lease_query`, node `serving::on_lease_verdict`: client 1's lease is over.
     OnLeaseVerdict { epoch: u8 },
     /// A restarted coordinator has extended client 1's lease.
     LeaseBack,
-    /// ClusterTime goes on.
+    /// ClusterTime goes on by one.
     Tick,
-    /// A witness restarts: what gcs had dropped may be on its file still (`witness::persistence`).
+    /// A witness restarts: requests that gcs had dropped may still be in its file (`witness::persistence`).
     Restart { list: u8, witness: u8 },
     /// A witness's machine loses power, under `replicated`.
     LosePower { list: u8, witness: u8 },
 }
 
 impl Updates {
-    /// Whether a rule is kept.
+    /// Whether a rule is switched on.
     pub fn keeps(&self, rule: Rule) -> bool {
         self.off != Some(rule)
     }
 
-    /// What a call is to do.
+    /// What a call does.
     pub fn plan(&self, call: CallIx) -> &'static Plan {
         &self.program.calls[usize::from(call)]
     }

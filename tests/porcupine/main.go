@@ -1,10 +1,10 @@
-// Judges a history of Kasha's process tests: reads one operation a line (JSON), and asks porcupine whether each key's
-// operations have a linear order in which every answer is right. See docs/testing.md.
+// Judges a history of Kasha's process tests. It reads one operation per line (JSON), and asks porcupine whether the
+// operations of each key have a linear order in which every answer is right. See docs/testing.md.
 //
 //	porcupine [-html FILE] [-patience 60s] HISTORY
 //
-// Exit codes: 0 linearizable; 1 not (the HTML shows the first such key); 2 a history that cannot be read; 3 not decided
-// in time.
+// Exit codes: 0: linearizable; 1: not linearizable (the HTML shows the first such key); 2: the history cannot be read;
+// 3: not decided in time.
 package main
 
 import (
@@ -70,7 +70,7 @@ func read(from io.Reader) ([]Record, error) {
 	return records, lines.Err()
 }
 
-// judge tells the verdict on `out` and gives the exit code. An empty history proves nothing, so it is unreadable.
+// judge prints the verdict on `out` and returns the exit code. An empty history proves nothing, so it counts as unreadable.
 func judge(records []Record, html string, patience time.Duration, out io.Writer) int {
 	type key struct{ model, key string }
 	byKey := map[key][]Record{}

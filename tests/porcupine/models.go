@@ -30,7 +30,7 @@ type Record struct {
 	Outcome string `json:"outcome"`
 
 	// What the caller was told: done, found, absent, failed (the condition; Version 0: no such key), mismatch. A delete
-	// that tells what it deleted has "found".
+	// that returns the deleted value has "found".
 	Got     string `json:"got"`
 	Version uint64 `json:"version"`
 	Sum     int64  `json:"sum"`
@@ -47,14 +47,14 @@ const (
 	unknown     = "unknown"
 )
 
-// state is a key's. Versions only grow, by how much is not promised: after a change whose version nobody was told, the
-// version is only known to be at least `version`.
+// state is the state of one key. Versions only grow, and nothing is promised about by how much. After a change whose
+// version nobody was told, the version is only known to be at least `version`.
 type state struct {
 	present bool
 	text    string
 	version uint64
 	exact   bool
-	// What operation keys have done, in order of their names, so that equal states are equal values.
+	// The effects of operation keys, in order of their names, so that equal states are equal values.
 	once string
 }
 
@@ -98,8 +98,8 @@ func stepRegister(s state, r Record) (bool, state) {
 	if isTold && r.Got == "failed" {
 		return stepFailed(s, r)
 	}
-	// If nothing was told, the condition may hold wherever the version is not known exactly; that it does not hold there is
-	// the same as never having run.
+	// If the caller was told nothing, the condition may hold wherever the version is not known exactly. If it does not hold
+	// there, that is the same as an update that never ran.
 	holds, met := condition(s, r)
 	if !holds {
 		return !isTold, s
@@ -127,7 +127,7 @@ func condition(s state, r Record) (bool, state) {
 	panic("there is no condition " + r.If)
 }
 
-// A condition that failed, by what was told, cannot have held.
+// If the caller was told that the condition failed, the condition cannot have held.
 func stepFailed(s state, r Record) (bool, state) {
 	if r.Version == 0 {
 		return !s.present && r.If != "absent" && !(r.Op == "put" && r.If == "version" && r.Expected == 0), s
@@ -190,7 +190,7 @@ func stepGet(s state, r Record) (bool, state) {
 	return s.bound(r.Version)
 }
 
-// done is what an operation key did.
+// done is the effect of an operation key.
 type done struct {
 	name         string
 	delta        int64
@@ -246,8 +246,8 @@ func stepIncrement(s state, r Record, isTold bool) (bool, state) {
 	return s.put(fmt.Sprint(sum), r.Version, isTold)
 }
 
-// The first request with an operation key runs; every later one is told what that one was told, or, where it asks for
-// something else, that it does.
+// The first request with an operation key runs. Every later request with the same content gets the same answer, and every
+// other request is told that it differs.
 func stepOnce(s state, r Record, isTold bool) (bool, state) {
 	list := s.dones()
 	for i, d := range list {
@@ -327,8 +327,9 @@ func describe(r Record) string {
 	return asked + " → " + told
 }
 
-// operations of one key, as porcupine wants them: what was not executed is not there, nor is a read without an answer, which
-// says nothing; an update that is unknown may have happened at any time after it was asked for, also never.
+// operations returns the operations of one key in porcupine's form. Operations that were not executed are left out, and so
+// are reads without an answer, which say nothing. An unknown update may have happened at any time after it was asked for,
+// or never.
 func operations(records []Record) []porcupine.Operation {
 	var list []porcupine.Operation
 	for _, r := range records {

@@ -1,9 +1,9 @@
-//! `cargo xtask fuzz`: runs the programs in `fuzz/`, one after the other, and keeps what breaks them.
+//! `cargo xtask fuzz`: runs the programs in `fuzz/`, one after the other, and keeps the inputs that break them.
 //!
-//! The toolchain in use builds them without a sanitizer, and a failed assertion, a panic, a hang or an allocation over a
-//! limit is what there is to find; code that is not safe is looked at too where a nightly toolchain is installed
-//! (AddressSanitizer). Inputs found earlier stay in `fuzz/corpus`, which git ignores; an input that breaks a property is
-//! made small and put into `fuzz/regressions`, where every test run replays it.
+//! The toolchain in use builds them without a sanitizer. Then the fuzzer can find failed assertions, panics, hangs, and
+//! allocations over a limit. If a nightly toolchain is installed, it builds with AddressSanitizer, which also checks
+//! unsafe code. Inputs that were found earlier stay in `fuzz/corpus`, which git ignores. An input that breaks a
+//! property is made small and put into `fuzz/regressions`, where every test run replays it.
 
 mod report;
 
@@ -22,29 +22,29 @@ const CARGO_FUZZ: &str = "cargo-fuzz";
 const CARGO_FUZZ_VERSION: &str = "0.13.1";
 
 const SECONDS: u32 = 60;
-/// One input may take this long; a machine that does other things besides is slow.
+/// Seconds that one input may take: a machine that does other things besides is slow.
 const INPUT_SECONDS_MAX: u64 = 60;
-/// Of the whole process, sanitizer included; what a property may hold is less.
+/// Memory of the whole process, sanitizer included. A property may use less.
 const MEMORY_MB_MAX: u64 = 4096;
-/// Tries to make a failing input smaller.
+/// Seconds in which a failing input is made smaller.
 const SHRINK_SECONDS: u64 = 60;
 
-/// What to run.
+/// The options of the command.
 pub(crate) struct Choice {
     target: Option<String>,
     seconds: u32,
-    /// `None`: the best that there is a toolchain for.
+    /// `None`: the best sanitizer for which there is a toolchain.
     sanitizer: Option<String>,
 }
 
-/// Reads the options; `None` if they are none.
+/// Reads the options; `None` if they make no sense.
 pub(crate) fn parse(options: &[&str]) -> Option<Choice> {
     let mut choice = Choice { target: None, seconds: SECONDS, sanitizer: None };
     for pair in options.chunks(2) {
         match pair {
             ["--target", name] => choice.target = Some((*name).to_owned()),
             ["--sanitizer", name @ ("none" | "address")] => choice.sanitizer = Some((*name).to_owned()),
-            // To libFuzzer, 0 is for ever.
+            // To libFuzzer, 0 means for ever.
             ["--seconds", number] => choice.seconds = number.parse::<NonZeroU32>().ok()?.get(),
             _ => return None,
         }
@@ -59,7 +59,7 @@ struct Fuzz<'a> {
     sanitizer: String,
 }
 
-/// Runs the chosen targets; fails if one of them found something.
+/// Runs the chosen targets. Fails if one of them found something.
 pub(crate) fn run(workspace: &Workspace, choice: &Choice) -> Result<()> {
     let fuzz = Fuzz::prepare(workspace, choice)?;
     let targets = fuzz.targets()?;
@@ -113,7 +113,7 @@ impl<'a> Fuzz<'a> {
         let mut command = Command::new(&self.program);
         command.current_dir(&self.workspace.root).stdin(Stdio::null());
         if self.sanitizer != "none" {
-            // Instead of the toolchain that runs this program, and that cargo passes on.
+            // This must replace the toolchain that runs this program, which cargo passes on.
             command.env_remove("CARGO").env_remove("RUSTC").env("RUSTUP_TOOLCHAIN", "nightly");
         }
         command.args(["fuzz", what, "--sanitizer", &self.sanitizer, "--target-dir"]);
@@ -141,7 +141,7 @@ impl<'a> Fuzz<'a> {
         finish(self.cargo_fuzz("build").args(target))
     }
 
-    /// Runs one target; if it broke, what is to be said of that.
+    /// Runs one target. If it broke, also returns the text to show.
     fn search(&self, name: &str, seconds: u32) -> Result<(Report, Option<String>)> {
         let corpus = self.folder.join("corpus").join(name);
         let regressions = self.folder.join("regressions").join(name);
@@ -150,7 +150,7 @@ impl<'a> Fuzz<'a> {
         command.arg(name).args([&corpus, &self.seeds().join(name)]);
         command.args(regressions.is_dir().then_some(&regressions)).arg("--");
         command.args([format!("-max_total_time={seconds}"), "-print_final_stats=1".to_owned()]);
-        // Otherwise inputs begin short and grow slowly, and a short run sees short ones only.
+        // Otherwise inputs begin short and grow slowly, and a short run sees only short ones.
         let (status, lines, report) = watched(command.arg("-len_control=0").args(limits()))?;
         if status.success() {
             return Ok((report, None));
@@ -166,10 +166,10 @@ impl<'a> Fuzz<'a> {
         Ok((report, Some(problem)))
     }
 
-    /// Makes an input small, shows it, and puts it where it is replayed.
+    /// Makes an input small, shows it, and puts it where tests replay it.
     fn keep(&self, name: &str, input: &Path, regressions: &Path) -> Result<PathBuf> {
         let small = input.with_extension("small");
-        // Of an earlier run: it may break nothing any more.
+        // A file of an earlier run may break nothing any more.
         let _ = fs::remove_file(&small);
         println!("making {} small takes up to {SHRINK_SECONDS} s", input.display());
         let mut shrink = self.cargo_fuzz("run");

@@ -1,7 +1,7 @@
-//! `cargo xtask instructions`: counts what one operation costs on its way through a core, and fails where it costs more
+//! `cargo xtask instructions`: counts what one operation costs on its way through a core, and fails if it costs more
 //! than `tests/instructions/counts.txt` says (docs/benchmarks.md). `UPDATE=1` writes that file.
 //!
-//! Valgrind counts, and gungraun runs it; both are installed where they are missing.
+//! Valgrind counts, and gungraun runs Valgrind. Both are installed if they are missing.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -23,24 +23,24 @@ const COUNTS_HEAD: &str = "# Instructions for one operation: `UPDATE=1 cargo xta
 
 const RUNNER: &str = "gungraun-runner";
 
-/// What a case does: `OPERATIONS` in `tests/instructions/benches/hot_path/main.rs`.
+/// Operations of a case: `OPERATIONS` in `tests/instructions/benches/hot_path/main.rs`.
 const OPERATIONS: u64 = 1024;
 
-/// A count may differ by so much: the C library's copying of bytes is chosen by the processor, and a compiler's new
-/// version is not a regression.
+/// The percentage by which a count may be higher. The processor decides how the C library copies bytes, and a new
+/// version of the compiler is no regression.
 const PERCENT_BORNE: u64 = 3;
 
-/// A run of one's own: nobody waits for it but who asked.
+/// Time limit of a run that a person started: in effect none.
 const PATIENCE: Duration = Duration::from_secs(24 * 3600);
 
 type Counts = BTreeMap<String, u64>;
 
-/// A run of one's own.
+/// Runs the command for a person.
 pub(crate) fn run(workspace: &Workspace) -> Result<()> {
     check(workspace, &Watch::start(PATIENCE)).map(|_| ())
 }
 
-/// Counts and compares. `Some`: why nothing was counted.
+/// Counts and compares. `Some`: the reason why nothing was counted.
 pub(crate) fn check(workspace: &Workspace, watch: &Watch) -> Result<Option<&'static str>> {
     if let Some(why) = missing() {
         println!("SKIPPED: instruction counts. {why}");
@@ -50,7 +50,7 @@ pub(crate) fn check(workspace: &Workspace, watch: &Watch) -> Result<Option<&'sta
     let tools = install_runner(workspace, watch)?;
     let path = env::join_paths([tools].into_iter().chain(env::split_paths(&env::var_os("PATH").unwrap_or_default())))?;
     let mut command = cargo(&workspace.root);
-    // Incremental builds cut crates into other pieces, which are inlined otherwise.
+    // Incremental builds split crates differently, so that other functions are inlined.
     command.env("PATH", path).env("CARGO_INCREMENTAL", "0").args(["bench", "-p", &package.name, "--"]);
     let lines = watch.run_unseen(command.args(["--output-format=json", "--parallel=2"]))?;
     let counted = counted_in(&lines)?;
@@ -62,7 +62,7 @@ pub(crate) fn check(workspace: &Workspace, watch: &Watch) -> Result<Option<&'sta
     compare(&counted, &parse(&committed)?).map(|()| None)
 }
 
-/// What is missing and cannot be installed.
+/// What is missing and cannot be installed, if anything.
 fn missing() -> Option<&'static str> {
     if !cfg!(all(target_os = "linux", target_arch = "x86_64")) {
         return Some("the committed ones are of Linux on x86-64");
@@ -75,12 +75,12 @@ fn missing() -> Option<&'static str> {
     (!succeeds("valgrind", &["--version"])).then_some("they need Valgrind (Debian: apt-get install valgrind)")
 }
 
-/// The folder with the runner of the version that the benchmarks were built for.
+/// The folder with the runner, in the version for which the benchmarks were built.
 fn install_runner(workspace: &Workspace, watch: &Watch) -> Result<PathBuf> {
     let lock = fs::read_to_string(workspace.root.join("Cargo.lock")).context("could not read Cargo.lock")?;
     let version = locked_version(&lock, "gungraun").context("Cargo.lock has no gungraun")?;
     let runner = tools::install(workspace, RUNNER, version, |command| {
-        // It starts Valgrind and reads what that wrote: what matters is how long it takes to build.
+        // The runner starts Valgrind and reads its output. Only the time to build the runner matters.
         command.env("CARGO_PROFILE_DEV_DEBUG", "false").env("CARGO_INCREMENTAL", "0");
         watch.run(command.args(["--quiet", "--debug"])).map(|_| ())
     })?;
@@ -92,7 +92,7 @@ fn locked_version<'a>(lock: &'a str, package: &str) -> Option<&'a str> {
     Some(rest.split_once('"')?.0)
 }
 
-/// One operation's part of what each case costs, from a line of JSON for each.
+/// The cost of one operation in each case, from one line of JSON per case.
 fn counted_in(lines: &[String]) -> Result<Counts> {
     let mut counts = Counts::new();
     for line in lines.iter().filter(|line| line.starts_with('{')) {
@@ -121,7 +121,7 @@ fn parse(text: &str) -> Result<Counts> {
     lines.map(|line| count(line).with_context(|| format!("{COUNTS}: {line}"))).collect()
 }
 
-/// Prints the table; fails if something costs more than it did, or has nothing to be compared with.
+/// Prints the table. Fails if a case costs more than before, or has no count to be compared with.
 fn compare(counted: &Counts, committed: &Counts) -> Result<()> {
     println!("{:<16}{:>14}{:>11}{:>12}", "case", "instructions", "committed", "difference");
     let (mut worse, mut is_better) = (Vec::new(), false);

@@ -1,12 +1,12 @@
 //! The project's own commands, run as `cargo xtask <command>`.
 //!
-//! `test` is what CI runs, in stages; `tidy` is the part of `docs/style.md` that a program can check; `models` searches the
-//! models in `spec`; `mutants` plants every bug and says who catches it; `netlab` is a virtual network to play with;
-//! `process-tests` runs rounds of faults against real processes; `instructions` counts what an operation costs. They need
-//! the stock Rust toolchain only; git, Go and Valgrind are used where they are there. `fuzz` searches longer, and installs
-//! what it needs.
+//! `test` is what CI runs, in stages. `tidy` checks the part of `docs/style.md` that a program can check. `models`
+//! searches the models in `spec`. `mutants` plants every bug and prints which checker catches it. `netlab` is a virtual
+//! network to try things in. `process-tests` runs rounds of faults against real processes. `instructions` counts what
+//! an operation costs. They need only the stock Rust toolchain; git, Go and Valgrind are used if they are there. `fuzz`
+//! searches longer, and installs what it needs.
 
-// A tool that runs other programs and times them: it is not a protocol, so clocks and threads are its business.
+// This tool runs other programs and measures their time. It is not a protocol, so it may use clocks and threads.
 #![allow(clippy::disallowed_methods)]
 
 mod fuzz;
@@ -37,10 +37,10 @@ const USAGE: &str = "usage: cargo xtask test [--quick | --stage NAME]
 enum Command {
     Test(Choice),
     Tidy,
-    /// With what `kasha-spec` itself takes.
+    /// With the arguments of `kasha-spec`.
     Models(Vec<String>),
     Netlab(netlab::Play),
-    /// With these arguments for the simulator's own program.
+    /// With the arguments of the simulator's own program.
     Mutants(Vec<String>),
     Fuzz(fuzz::Choice),
     ProcessTests(Vec<String>),

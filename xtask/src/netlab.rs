@@ -1,6 +1,6 @@
-//! `cargo xtask netlab`: a virtual network to play with, and the tests of the crate that makes them.
+//! `cargo xtask netlab`: a virtual network to try things in, and the tests of the crate that makes such networks.
 //!
-//! The command runs on host 0; the network is gone when it ends. Other hosts are entered with `nsenter`, by the paths
+//! The command runs on host 0. The network ends with the command. Other hosts are entered with `nsenter`, by the paths
 //! that are printed.
 
 use std::process::{Command, Stdio};
@@ -16,7 +16,7 @@ use crate::workspace::{Workspace, cargo};
 pub(crate) const USAGE: &str = "cargo xtask netlab test | netlab [--hosts N] [--delay 500us] [--jitter 100us] \
                                 [--loss PER_MILLE] [--duplicate PER_MILLE] [--seed N] [-- COMMAND…]";
 
-/// What a person asked for.
+/// The options of the command.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Play {
     Test,
@@ -57,14 +57,14 @@ fn duration(text: &str) -> Option<Duration> {
     }
 }
 
-/// A line for whoever runs tests that need the network; nothing where it is available.
+/// A notice for a person who runs tests that need the network; none if the network is available.
 pub(crate) fn notice() -> Option<String> {
     Netlab::available().err().map(|reason| format!("SKIPPED what needs a virtual network: {reason}"))
 }
 
 pub(crate) fn run(workspace: &Workspace, play: &Play) -> Result<()> {
     if let Some(notice) = notice() {
-        // Not a failure: a machine without root has nothing to show.
+        // This is not a failure: a machine without root cannot run these tests.
         println!("{notice}");
         return Ok(());
     }
@@ -91,7 +91,7 @@ fn show(options: &NetlabOptions, command: &[String]) -> Result<()> {
     let [program, arguments @ ..] = (if command.is_empty() { &shell } else { command }) else { bail!("no command") };
     let mut command = Command::new(program);
     command.args(arguments).stdin(Stdio::inherit());
-    // Ctrl-C is for the command; the network ends when it does.
+    // Ctrl-C is for the command. The network ends when the command does.
     let ignored = Arc::new(AtomicBool::new(false));
     signal_hook::flag::register(signal_hook::consts::SIGINT, ignored).context("cannot handle Ctrl-C")?;
     let mut child = lab.host(0).spawn(command).map_err(|error| anyhow!("cannot start {program}: {error}"))?;

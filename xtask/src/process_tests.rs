@@ -1,8 +1,9 @@
-//! `cargo xtask process-tests`: builds a server that a test can get at, the judge, and the program that sets one on the
-//! other, and runs it (docs/testing.md).
+//! `cargo xtask process-tests`: builds a server with test hooks, the judge, and the program that tests the one and asks
+//! the other, and runs that program (docs/testing.md).
 //!
-//! The server is built with the feature `test-faults` and moved away from where the real one is built, and the real one is
-//! put back, so that nobody takes one for the other. The judge needs Go: it is installed where that is possible, and otherwise visibly left out.
+//! The server is built with the feature `test-faults` and moved away from the place where the real server is built. The
+//! real one is put back, so that nobody takes one for the other. The judge needs Go: Go is installed if possible;
+//! otherwise the judge is left out, and a notice says so.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -17,10 +18,10 @@ use crate::workspace::{Workspace, cargo};
 const JUDGE: &str = "tests/porcupine";
 const PROGRAM: &str = "kasha-process-tests";
 
-/// A run of one's own: nobody waits for it but who asked.
+/// Time limit of a run that a person started: in effect none.
 const PATIENCE: Duration = Duration::from_secs(24 * 3600);
 
-/// Builds everything and runs it; its exit code tells what was wrong.
+/// Builds everything and runs the program. Its exit code says what was wrong.
 pub(crate) fn run(workspace: &Workspace, words: &[String]) -> Result<ExitCode> {
     let built = Built::new(workspace, &Watch::start(PATIENCE))?;
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
@@ -28,7 +29,7 @@ pub(crate) fn run(workspace: &Workspace, words: &[String]) -> Result<ExitCode> {
     Ok(ExitCode::from(status.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(1)))
 }
 
-/// What a run needs.
+/// The programs that a run needs.
 pub(crate) struct Built {
     program: PathBuf,
     server: PathBuf,
@@ -36,7 +37,7 @@ pub(crate) struct Built {
 }
 
 impl Built {
-    /// Builds it all.
+    /// Builds the programs.
     pub(crate) fn new(workspace: &Workspace, watch: &Watch) -> Result<Self> {
         let folder = workspace.target.join("process-tests");
         fs::create_dir_all(&folder).context("no folder below the target folder")?;
@@ -65,7 +66,7 @@ impl Built {
     }
 }
 
-/// Builds another program where the real one lies, and moves it to `other`. The real one stays, if there is one.
+/// Builds another program at the path of the real one, and moves it to `other`. The real one stays, if there is one.
 fn build_beside(real: &Path, other: &Path, build: impl FnOnce() -> Result<()>) -> Result<()> {
     let aside = other.with_extension("real");
     let was_there = real.exists();
@@ -79,14 +80,14 @@ fn build_beside(real: &Path, other: &Path, build: impl FnOnce() -> Result<()>) -
     built
 }
 
-/// Whether a program is there and does what it is asked.
+/// Whether a program exists and succeeds with these arguments.
 pub(crate) fn succeeds(program: &str, arguments: &[&str]) -> bool {
     let mut command = Command::new(program);
     command.args(arguments).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     command.status().is_ok_and(|status| status.success())
 }
 
-/// The judge's program, tested; `None`, with a notice, where it cannot be built.
+/// The judge's program, built and tested; `None`, with a notice, if it cannot be built.
 fn judge(workspace: &Workspace, watch: &Watch, program: PathBuf) -> Result<Option<PathBuf>> {
     if !succeeds("go", &["version"]) {
         println!("Go is not installed; trying: apt-get install golang-go");
@@ -113,7 +114,7 @@ fn judge(workspace: &Workspace, watch: &Watch, program: PathBuf) -> Result<Optio
 mod tests {
     use super::*;
 
-    /// Found from outside: after all tests there was no program any more.
+    /// Found from outside: after all tests the program itself was gone.
     #[test]
     fn the_real_program_stays_where_it_is() {
         let folder = std::env::temp_dir().join(format!("kasha-xtask-beside-{}", std::process::id()));

@@ -1,11 +1,12 @@
-//! Reads Rust source just well enough: what is code, what a comment, what a literal, and what only tests see.
+//! Reads Rust source just well enough to tell code, comments, literals and test-only items apart.
 //!
-//! Parts that a check must not see are blanked, so that offsets and lines stay what they are. Knows no grammar beyond
-//! tokens and brackets; relies on rustfmt's layout nowhere but in `use` and `fn` being written with one space.
+//! Parts that a check must not see are replaced by blanks, so that offsets and lines stay the same. The reader knows no
+//! grammar beyond tokens and brackets. It relies on rustfmt's layout in one point: `use` and `fn` are followed by one
+//! space.
 
 use std::ops::Range;
 
-/// What a byte of source belongs to.
+/// The kind of text that a byte of source belongs to.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Class {
     Code,
@@ -13,7 +14,7 @@ enum Class {
     Literal,
 }
 
-/// A source file, taken apart.
+/// A source file, split into classes.
 pub(crate) struct Source<'a> {
     text: &'a str,
     classes: Vec<Class>,
@@ -35,22 +36,22 @@ impl<'a> Source<'a> {
         source
     }
 
-    /// Without comments and the contents of literals.
+    /// The text without comments and without the contents of literals.
     pub(crate) fn code(&self) -> String {
         self.blanked(|at| self.classes[at] == Class::Code)
     }
 
-    /// The same, without what only tests see.
+    /// The same, without items that only tests see.
     pub(crate) fn production_code(&self) -> String {
         self.blanked(|at| self.classes[at] == Class::Code && !self.is_test(at))
     }
 
-    /// Code and literals that not only tests see.
+    /// Code and literals, without items that only tests see.
     pub(crate) fn production_text(&self) -> String {
         self.blanked(|at| self.classes[at] != Class::Comment && !self.is_test(at))
     }
 
-    /// Comments only.
+    /// The comments, without the rest of the text.
     pub(crate) fn comments(&self) -> String {
         self.blanked(|at| self.classes[at] == Class::Comment)
     }
@@ -125,7 +126,7 @@ fn is_word(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || byte == b'_' || byte >= 0x80
 }
 
-/// Where the item that begins at `at` ends: behind its closing brace, or its semicolon.
+/// The end of the item that begins at `at`: behind its closing brace, or its semicolon.
 pub(crate) fn item_end(code: &str, at: usize) -> usize {
     let mut depth = 0;
     for (offset, byte) in code.bytes().enumerate().skip(at) {
@@ -141,7 +142,7 @@ pub(crate) fn item_end(code: &str, at: usize) -> usize {
     code.len()
 }
 
-/// Where a token occurs as whole words.
+/// The offsets at which a token occurs as whole words.
 pub(crate) fn occurrences<'a>(text: &'a str, token: &'a str) -> impl Iterator<Item = usize> {
     let bytes = text.as_bytes();
     let bounded = move |outside: Option<&u8>, inside: Option<&u8>| {
@@ -158,7 +159,7 @@ pub(crate) fn line_of(text: &str, at: usize) -> usize {
     1 + text.as_bytes()[..at].iter().filter(|byte| **byte == b'\n').count()
 }
 
-/// Every path that a `use` names, written out, with the offset of its `use`.
+/// Every path that a `use` names, written in full, with the offset of its `use`.
 pub(crate) fn used_paths(code: &str) -> Vec<(usize, String)> {
     let mut paths = Vec::new();
     for at in occurrences(code, "use ") {

@@ -1,7 +1,8 @@
 //! `cargo xtask test`: everything that CI runs, in stages that each have a time budget.
 //!
-//! Stops at the first stage that fails and says how to run that stage again. A stage over its budget is a warning, so
-//! that a slow machine is not a red one; over three times its budget it fails.
+//! It stops at the first stage that fails, and says how to run that stage again. A stage that takes longer than its
+//! budget gives a warning, so that a slow machine does not fail. A stage that takes more than three times its budget
+//! fails.
 
 use std::process::Command;
 use std::time::Duration;
@@ -19,22 +20,22 @@ use crate::workspace::{Workspace, cargo, digest};
 #[derive(PartialEq, Eq)]
 pub(crate) enum Choice {
     All,
-    /// What is worth waiting for before each commit.
+    /// The stages that are worth waiting for before each commit.
     Quick,
     One(String),
 }
 
 enum Outcome {
     Done,
-    /// Tests that passed.
+    /// The number of tests that passed.
     Passed(u64),
-    /// Why there was nothing to do.
+    /// The reason why there was nothing to do.
     Skipped(&'static str),
 }
 
 struct Stage {
     name: &'static str,
-    /// Seconds, from an empty target folder on two cores.
+    /// The budget in seconds, from an empty target folder on two cores.
     budget: u64,
     is_quick: bool,
     run: fn(&Workspace, &Watch) -> Result<Outcome>,
@@ -54,7 +55,7 @@ const STAGES: &[Stage] = &[
     Stage { name: "instructions", budget: 100, is_quick: false, run: count_instructions },
 ];
 
-/// Nobody waits longer for an answer than this: 25 minutes.
+/// The time that all stages together may take: 25 minutes.
 const TOTAL_BUDGET: u64 = 25 * 60;
 
 /// Runs that together reach every probe of the production code.
@@ -63,17 +64,17 @@ const REACH: &str = "regressions/reach.txt";
 /// Seeds of one simulator stage.
 const SIM_SEEDS: u64 = 600;
 
-/// How long rounds of the process stage begin.
+/// Minutes in which the process stage begins rounds.
 const PROCESS_MINUTES: &str = "0.4";
 
 const SIMULATOR: &str = "crates/sim";
 const BINARY: &str = "bin/kasha";
 const MODELS: &str = "spec";
 const RUNTIME: &str = "crates/runtime";
-/// The feature without which no test can get at a server's files and clock.
+/// Without this feature no test can reach a server's files and clock.
 const TEST_FAULTS: &str = "test-faults";
 const PROCESS_TESTS: &str = "tests/process";
-/// The feature without which no bug can be planted.
+/// Without this feature no bug can be planted.
 const PLANTED_BUGS: &str = "planted-bugs";
 
 const _: () = {
@@ -90,7 +91,7 @@ pub(crate) fn names() -> Vec<&'static str> {
     STAGES.iter().map(|stage| stage.name).collect()
 }
 
-/// Runs the chosen stages; the last line printed says how many tests passed.
+/// Runs the chosen stages. The last printed line says how many tests passed.
 pub(crate) fn run(workspace: &Workspace, choice: &Choice) -> Result<()> {
     let chosen: Vec<&Stage> = STAGES
         .iter()
@@ -177,7 +178,7 @@ fn build(workspace: &Workspace, watch: &Watch) -> Result<Outcome> {
     Ok(Outcome::Done)
 }
 
-/// The number of passed tests in what cargo printed.
+/// The number of passed tests, from the output of cargo.
 fn passed_in(lines: &[String]) -> u64 {
     let count = |line: &String| {
         let (_, result) = line.strip_prefix("test result: ")?.split_once(". ")?;
@@ -190,19 +191,20 @@ fn test(workspace: &Workspace, watch: &Watch) -> Result<Outcome> {
     let mut command = cargo(&workspace.root);
     command.args(["test", "--workspace", "--no-fail-fast"]);
     if let Some(package) = workspace.package(PROCESS_TESTS) {
-        // They have a stage of their own, with the program built for release.
+        // These tests have a stage of their own, with a release build of the program.
         command.args(["--exclude", &package.name]);
     }
     let passed = passed_in(&watch.run(&mut command)?);
     ensure!(passed > 0, "no test ran");
-    // Such a test passes without a word.
+    // Without the network such a test passes silently.
     if let Some(notice) = netlab::notice() {
         println!("{notice}");
     }
     Ok(Outcome::Passed(passed))
 }
 
-/// `cargo xtask models`. In the profile of the tests, in which that package is optimized: one build.
+/// `cargo xtask models`, in the profile of the tests. That package is optimized in this profile, so that one build is
+/// enough.
 fn models_command(workspace: &Workspace) -> Option<Command> {
     let package = workspace.package(MODELS)?;
     let mut command = cargo(&workspace.root);
@@ -210,14 +212,14 @@ fn models_command(workspace: &Workspace) -> Option<Command> {
     Some(command)
 }
 
-/// Searches the models as asked.
+/// Searches the models with these arguments.
 pub(crate) fn search_models(workspace: &Workspace, arguments: &[String]) -> Result<()> {
     let mut command = models_command(workspace).ok_or_else(|| anyhow!("spec is not in the workspace"))?;
     ensure!(command.args(arguments).status()?.success(), "the models are not as they should be");
     Ok(())
 }
 
-/// The small bounds: with all rules nothing goes wrong, and without any one of them something does.
+/// The small bounds: with all rules nothing goes wrong, and without any one rule something does.
 fn models(workspace: &Workspace, watch: &Watch) -> Result<Outcome> {
     match models_command(workspace) {
         Some(mut command) => watch.run(&mut command).map(|_| Outcome::Done),
@@ -231,7 +233,7 @@ fn docs(workspace: &Workspace, watch: &Watch) -> Result<Outcome> {
     Ok(Outcome::Done)
 }
 
-/// A simulator's report of one seed ends in a digest of everything that happened.
+/// The lines with the digests: the report of one seed ends in a digest of everything that happened.
 fn digest_lines(lines: &[String]) -> Vec<&String> {
     lines.iter().filter(|line| line.contains("digest")).collect()
 }
@@ -241,7 +243,7 @@ fn sim(workspace: &Workspace, watch: &Watch) -> Result<Outcome> {
         return Ok(Outcome::Skipped("crates/sim and bin/kasha are not both in the workspace"));
     }
     build(workspace, watch)?;
-    // From the tree, so that the same tree gives the same run, and each change tries seeds that no one tried before.
+    // The seed depends on the tree. So the same tree gives the same run, and each change tries new seeds.
     let start = (digest(&workspace.files()?) >> 32).to_string();
     let simulate = |seeds: u64| {
         let mut command = Command::new(workspace.target.join("release/kasha"));
@@ -261,8 +263,7 @@ fn sim(workspace: &Workspace, watch: &Watch) -> Result<Outcome> {
     Ok(Outcome::Done)
 }
 
-/// Every mistake that can be planted is found by the checker, and noticed by the transcript, that is to find it: a
-/// build of its own.
+/// Every planted bug must be found by its checker and noticed by its transcripts. This needs a build of its own.
 fn planted(workspace: &Workspace, watch: &Watch) -> Result<Outcome> {
     let Some(package) = workspace.package(SIMULATOR) else {
         return Ok(Outcome::Skipped("crates/sim is not in the workspace"));
@@ -275,7 +276,7 @@ fn planted(workspace: &Workspace, watch: &Watch) -> Result<Outcome> {
     Ok(Outcome::Passed(passed))
 }
 
-/// Plants every bug in turn, in one build, and says who catches it; its own program prints the table.
+/// Plants every bug in turn, in one build. Its own program prints the table of which checker catches it.
 pub(crate) fn mutants(workspace: &Workspace, arguments: &[String]) -> Result<()> {
     let package = workspace.package(SIMULATOR).ok_or_else(|| anyhow!("{SIMULATOR} is not in the workspace"))?;
     let mut command = cargo(&workspace.root);
@@ -293,7 +294,7 @@ fn process(workspace: &Workspace, watch: &Watch) -> Result<Outcome> {
     build(workspace, watch)?;
     let lines = watch.run(cargo(&workspace.root).args(["test", "--release", "-p", &package.name]))?;
     let built = Built::new(workspace, watch)?;
-    // As in the simulator's stage: the same tree tries the same faults, each change tries new ones.
+    // As in the simulator's stage: the same tree tries the same faults, and each change tries new ones.
     let seed = (digest(&workspace.files()?) >> 32).to_string();
     watch.run(&mut built.command(&["--seed", &seed, "--beyond", "--rounds", "1"]))?;
     watch.run(&mut built.command(&["--seed", &seed, "--minutes", PROCESS_MINUTES]))?;

@@ -1,7 +1,7 @@
 //! `cargo xtask tidy`: the rules of `docs/style.md` that a program can check.
 //!
-//! Each check takes texts and gives problems, so that it can be tried on a few lines. A problem is one line:
-//! `path:line: what, why, what to do`.
+//! Each check takes texts and returns problems, so that it can be tested with a few lines. A problem is one line:
+//! `path:line: what is wrong, why, what to do`.
 
 mod determinism;
 mod direction;
@@ -16,12 +16,12 @@ use anyhow::{Result, bail};
 use crate::source::Source;
 use crate::workspace::{File, Workspace};
 
-/// Something to put right.
+/// A violation of a rule.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Problem {
     path: String,
     line: usize,
-    /// What, why, what to do.
+    /// What is wrong, why, and what to do.
     text: String,
 }
 
@@ -37,7 +37,8 @@ impl fmt::Display for Problem {
     }
 }
 
-/// Whether only tests and benchmarks use a file: cargo's folders for them, and a `tests` module in a file of its own.
+/// Whether only tests and benchmarks use a file: it is in one of cargo's folders for them, or it is a `tests` module in
+/// a file of its own.
 fn is_test_file(path: &str) -> bool {
     let mut parts = path.split('/');
     parts.any(|part| matches!(part, "tests" | "benches" | "tests.rs"))

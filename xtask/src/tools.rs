@@ -1,5 +1,5 @@
-//! Programs that cargo installs for this tool: each of one version, below the target folder, so that nobody's own version
-//! is touched.
+//! Programs that cargo installs for this tool. Each is installed in one version below the target folder, so that the
+//! user's own versions are not touched.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -8,8 +8,8 @@ use anyhow::{Result, ensure};
 
 use crate::workspace::{Workspace, cargo};
 
-/// Where this version of a program is. If it is not there, `install` runs the command that installs it; what may be
-/// printed and how long it may take is the caller's business.
+/// The path of this version of a program. If it is missing, `install` runs the command that installs it. The caller
+/// decides what that command may print, and how long it may take.
 pub(crate) fn install(
     workspace: &Workspace,
     name: &str,
@@ -20,7 +20,7 @@ pub(crate) fn install(
     let program = tools.join("bin").join(name);
     if !is_version(&program, name, version) {
         let mut command = cargo(&workspace.root);
-        // What is there is another version, or does not run: cargo would leave that one where it is.
+        // The existing program has another version, or does not run: without `--force` cargo would leave it there.
         command.args(["install", "--force", "--locked", "--version", version, "--root"]).arg(&tools).arg(name);
         install(&mut command)?;
         ensure!(is_version(&program, name, version), "{} is not {name} {version}", program.display());
@@ -33,7 +33,7 @@ fn is_version(program: &Path, name: &str, version: &str) -> bool {
     output.is_ok_and(|output| says(&String::from_utf8_lossy(&output.stdout), name, version))
 }
 
-/// The whole line: 0.2.0 is not 0.2.01.
+/// Compares the whole line: 0.2.0 is not 0.2.01.
 fn says(text: &str, name: &str, version: &str) -> bool {
     text.trim_end() == format!("{name} {version}")
 }

@@ -1,4 +1,4 @@
-//! Runs a stage's programs against the clock.
+//! Runs a stage's programs within the stage's time limit, and ends them when the limit is over.
 
 use std::io::{BufRead, BufReader};
 use std::os::unix::process::CommandExt;
@@ -13,11 +13,11 @@ use anyhow::{Context, Result, bail};
 /// A stage that takes this many times its budget has failed.
 pub(crate) const LIMIT_IN_BUDGETS: u32 = 3;
 
-/// The time that one stage has.
+/// The time limit of one stage.
 pub(crate) struct Watch {
     started: Instant,
     limit: Duration,
-    /// Nobody is there to interrupt a program that hangs, so the watch does.
+    /// Nobody is there to interrupt a program that hangs, so the watch does it.
     unattended: bool,
 }
 
@@ -38,12 +38,12 @@ impl Watch {
         Ok(())
     }
 
-    /// Runs a program to its end, shows what it prints, and returns the lines of its standard output.
+    /// Runs a program to its end, prints its output, and returns the lines of its standard output.
     pub(crate) fn run(&self, command: &mut Command) -> Result<Vec<String>> {
         self.run_with(command, |line| print!("{line}"))
     }
 
-    /// The same, with what it prints for us alone.
+    /// The same, but without printing the output.
     pub(crate) fn run_unseen(&self, command: &mut Command) -> Result<Vec<String>> {
         self.run_with(command, |_| ())
     }
@@ -53,7 +53,8 @@ impl Watch {
         let words = program.into_iter().chain(command.get_args()).map(|word| word.to_string_lossy());
         let shown = words.collect::<Vec<_>>().join(" ");
         if self.unattended {
-            // Its own process group, to be ended as a whole. At a terminal that would keep Ctrl-C from it.
+            // The program gets a process group of its own, so that the whole group can be ended. At a terminal that
+            // would keep Ctrl-C from the program.
             command.process_group(0);
         }
         let mut child = command
@@ -113,7 +114,7 @@ mod tests {
     #[test]
     fn a_program_that_hangs_is_ended_with_its_children() {
         let watch = Watch { started: Instant::now(), limit: Duration::from_millis(1), unattended: true };
-        // The child's child keeps the pipe open: had it survived, this would wait for it.
+        // The child's own child keeps the pipe open: if it had survived, this would wait for it.
         assert!(format!("{:#}", watch.run(&mut shell("sleep 600 & sleep 600")).unwrap_err()).contains("budget"));
     }
 }

@@ -1,4 +1,4 @@
-//! What the repository consists of: its packages, as cargo tells them, and its files.
+//! The packages of the repository, as `cargo metadata` describes them, and its files.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -16,20 +16,20 @@ pub(crate) struct Dependency {
 /// A member of the workspace.
 pub(crate) struct Package {
     pub(crate) name: String,
-    /// Its folder, from the root, with `/`.
+    /// The folder, relative to the root, with `/`.
     pub(crate) folder: String,
     pub(crate) dependencies: Vec<Dependency>,
 }
 
 /// A file of the repository.
 pub(crate) struct File {
-    /// From the root, with `/`.
+    /// The path, relative to the root, with `/`.
     pub(crate) path: String,
     pub(crate) bytes: Vec<u8>,
 }
 
 impl File {
-    /// Its text; `None` for a binary file.
+    /// The text; `None` for a binary file.
     pub(crate) fn text(&self) -> Option<&str> {
         std::str::from_utf8(&self.bytes).ok().filter(|text| !text.contains('\0'))
     }
@@ -38,12 +38,12 @@ impl File {
 /// The workspace that this tool belongs to.
 pub(crate) struct Workspace {
     pub(crate) root: PathBuf,
-    /// Where cargo builds.
+    /// The target folder of cargo.
     pub(crate) target: PathBuf,
     pub(crate) packages: Vec<Package>,
 }
 
-/// A cargo command that runs at the root and reads nothing.
+/// A cargo command that runs at the root, without standard input.
 pub(crate) fn cargo(root: &Path) -> Command {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.current_dir(root).stdin(Stdio::null());
@@ -51,7 +51,7 @@ pub(crate) fn cargo(root: &Path) -> Command {
 }
 
 impl Workspace {
-    /// Asks cargo.
+    /// Asks cargo for the packages.
     pub(crate) fn load() -> Result<Self> {
         let own = std::env::var_os("CARGO_MANIFEST_DIR").context("run this tool as `cargo xtask`")?;
         let root = Path::new(&own).parent().context("the tool's folder is not inside the repository")?;
@@ -66,7 +66,7 @@ impl Workspace {
         Self::parse(&serde_json::from_slice(&output.stdout)?)
     }
 
-    /// Reads the answer of `cargo metadata`.
+    /// Reads the output of `cargo metadata`.
     pub(crate) fn parse(metadata: &Value) -> Result<Self> {
         let text = |value: &Value| value.as_str().map(str::to_owned).context("cargo metadata: a text is missing");
         let list = |value: &Value| value.as_array().cloned().context("cargo metadata: a list is missing");
@@ -93,8 +93,8 @@ impl Workspace {
         self.packages.iter().find(|package| package.folder == folder)
     }
 
-    /// Every file that git tracks or would offer to track, in order of path. Without git, or where it refuses to look
-    /// (an export, a folder of another user): every file but what the root's ignore list names.
+    /// Every file that git tracks or would offer to track, in order of path. Without git, or if git refuses to work
+    /// here (an export, a folder of another user): every file except those that the root's ignore list names.
     pub(crate) fn files(&self) -> Result<Vec<File>> {
         let mut paths = match self.listed_by_git() {
             Some(paths) => paths,
@@ -109,7 +109,7 @@ impl Workspace {
         paths.sort();
         let mut files = Vec::new();
         for path in paths {
-            // Git also lists what was removed and not yet committed, and links.
+            // Git also lists files that were removed and not committed yet, and links.
             if fs::symlink_metadata(self.root.join(&path)).is_ok_and(|metadata| metadata.is_file()) {
                 let bytes = fs::read(self.root.join(&path)).with_context(|| format!("could not read {path}"))?;
                 files.push(File { path, bytes });

@@ -1,4 +1,4 @@
-//! `kasha admin`: what only an operator may decide.
+//! `kasha admin`: decisions that only an operator may make, because they can lose updates.
 
 use std::io::{BufRead, Write};
 use std::time::Duration;
@@ -23,13 +23,13 @@ pub struct AdminArguments {
 
 #[derive(Subcommand)]
 enum AdminCommand {
-    /// Let a shard's recovery go on without the members or witnesses that it waits for, and that are lost for good. Updates may
-    /// be lost; says which, and asks.
+    /// Let a shard's recovery go on without the members or witnesses that it waits for, if these are lost for good.
+    /// Updates may be lost: the command says which, and asks
     GiveUp {
         /// The shard as `kasha status` shows it, or its number.
         #[arg(long, value_parser = parse_shard)]
         shard: ShardId,
-        /// Do not ask.
+        /// Do not ask for confirmation.
         #[arg(long)]
         yes: bool,
     },
@@ -69,7 +69,7 @@ pub fn run(arguments: &AdminArguments) -> Result<()> {
     Ok(())
 }
 
-/// What the command does, and what may be lost by it.
+/// The text that says what the command does, and what it may lose.
 fn warning(config: &ShardConfig, missing: &Missing) -> String {
     if missing.members.is_empty() { of_witnesses(config, missing) } else { of_members(config, missing) }
 }
@@ -129,7 +129,7 @@ fn is_confirmed(shard: ShardId) -> Result<bool> {
     Ok(line.trim() == shard.to_string())
 }
 
-/// The coordinator's own word that it changed nothing.
+/// The coordinator's answer that it changed nothing.
 #[derive(Debug)]
 struct Refused(String);
 
@@ -141,7 +141,7 @@ impl std::fmt::Display for Refused {
 
 impl std::error::Error for Refused {}
 
-/// What the shard waits for; given up if it is what was seen.
+/// What the shard waits for. It is given up if it is what the operator has seen.
 fn ask(configuration: &Configuration, shard: ShardId, seen: Option<Missing>) -> Result<Missing> {
     let mut talk = Talk::connect(configuration.coordinator)
         .map_err(|error| Refused(format!("the coordinator does not answer: {error:#} (K0406)")))?;

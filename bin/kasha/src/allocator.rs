@@ -1,8 +1,8 @@
-//! The program's allocator: mimalloc, which is twice as fast here as the system's, and a count of each thread's use.
+//! The program's allocator: mimalloc, which is twice as fast here as the system's, with a count of each thread's use.
 //!
-//! The count is what shows that an update allocates nothing in steady state, and what a client's state weighs
-//! (`kasha bench`). Counters are plain cells of the thread: counting costs an addition beside each allocation, and
-//! nothing where there is none. Crates that count keep process-wide atomics, or no live bytes.
+//! The count shows that an update allocates nothing in steady state, and how many bytes a client's state takes
+//! (`kasha bench`). The counters are plain cells of the thread: counting costs an addition beside each allocation, and
+//! nothing elsewhere. (Crates that count allocations keep process-wide atomics, or do not count live bytes.)
 
 use std::alloc::{GlobalAlloc, Layout};
 use std::cell::Cell;
@@ -12,11 +12,11 @@ use mimalloc::MiMalloc;
 
 thread_local! {
     static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
-    /// Negative on a thread that frees what others allocated.
+    /// Negative on a thread that frees memory of other threads.
     static BYTES: Cell<i64> = const { Cell::new(0) };
 }
 
-/// What the present thread has allocated.
+/// What the present thread has allocated so far.
 pub fn heap_use() -> HeapUse {
     HeapUse { allocations: ALLOCATIONS.get(), bytes: u64::try_from(BYTES.get()).unwrap_or(0) }
 }
@@ -26,11 +26,11 @@ fn count(allocated: usize, freed: usize) {
     BYTES.set(BYTES.get().wrapping_add_unsigned(allocated as u64).wrapping_sub_unsigned(freed as u64));
 }
 
-/// Mimalloc, counted.
+/// Mimalloc, with a count of each thread's use.
 pub struct Counting;
 
-// SAFETY: every call is passed on as it came; counting touches no allocator, and cells without destructors live as long
-// as their thread.
+// SAFETY: every call is passed on unchanged. Counting calls no allocator, and cells without destructors live as long as
+// their thread.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         count(layout.size(), 0);

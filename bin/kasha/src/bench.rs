@@ -1,4 +1,4 @@
-//! `kasha bench`: measurements, as ratios within one run.
+//! `kasha bench`: measurements, as ratios within one run. The benchmarks themselves are in `kasha_bench`.
 
 use std::fs::OpenOptions;
 use std::path::PathBuf;
@@ -23,27 +23,27 @@ enum Bench {
     Latency(LatencyArguments),
     /// Updates a second of 1 to 64 clients in these modes, and the primary's processor time for each.
     Throughput(BenchmarkArguments),
-    /// The same with and without completion records.
+    /// Updates with and without completion records.
     ExactlyOnce(BenchmarkArguments),
-    /// One client state on the primary against a million.
+    /// A primary with one client state against a primary with a million.
     Clients(BenchmarkArguments),
     /// An unreplicated update against an empty request.
     Floor(BenchmarkArguments),
-    /// Everybody on one key, and keys by Zipf's law, against uniform keys.
+    /// All clients on one key, and keys by Zipf's law, against uniform keys.
     HotKey(BenchmarkArguments),
-    /// How many bytes a sync waits for that nobody waits for.
+    /// How many unsynced bytes to gather before a sync that nobody waits for.
     Batch(BenchmarkArguments),
-    /// Heap allocations of an update on the primary's thread.
+    /// Heap allocations of an update, on the primary's thread.
     Allocations(BenchmarkArguments),
-    /// Records a second of a witness on one thread, and when tables of several sizes reject.
+    /// Records a second of a witness on one thread, and how full tables of several sizes get before they reject.
     Witness(BenchmarkArguments),
     /// How long a shard is away when its primary is killed, against bytes and operations.
     Recovery(BenchmarkArguments),
-    /// What a shard that is away costs the updates of other shards, in a session that all share.
+    /// How much an unreachable shard slows down updates of other shards, in a session that all share.
     Outage(BenchmarkArguments),
     /// Kasha beside etcd and Redis, on a virtual network (root; installs the packages etcd-server and redis-server).
     Rivals(RivalsArguments),
-    /// All of them, in one file, with their targets (as root it installs what `rivals` lacks).
+    /// All benchmarks, in one file, with their targets (as root it installs what `rivals` lacks).
     All(AllArguments),
 }
 
@@ -67,7 +67,7 @@ impl Bench {
     }
 }
 
-/// Where to write what was found.
+/// The files to write results to.
 #[derive(Args)]
 struct Output {
     /// Write the result to this file.
@@ -82,7 +82,8 @@ struct Output {
 }
 
 impl Output {
-    /// Before anything is measured: that a file cannot be written is not for the end of eight minutes. What is in it stays.
+    /// Called before anything is measured: a file that cannot be written must not be found out at the end of eight
+    /// minutes. The file's content stays.
     fn open(&self) -> Result<()> {
         for path in self.json.iter().chain(&self.markdown) {
             let opened = OpenOptions::new().create(true).append(true).open(path);
@@ -113,7 +114,7 @@ impl Output {
 struct BenchmarkArguments {
     #[command(flatten)]
     output: Output,
-    /// Make the folder for the clusters' data in this one; it is removed at the end.
+    /// Make the folder for the clusters' data in this folder; it is removed at the end.
     #[arg(long)]
     data: Option<PathBuf>,
     /// One-way delay of each link; by default 200us for latency and none elsewhere, where processors are measured.
@@ -157,7 +158,7 @@ impl BenchmarkArguments {
 
 #[derive(Args)]
 struct AllArguments {
-    /// How long they may take together; a minute more at most for what has begun by then.
+    /// How long all benchmarks may take together; at most a minute more for those that have begun by then.
     #[arg(long, default_value = "11m", value_parser = parse)]
     time: Duration,
     #[command(flatten)]
@@ -196,10 +197,10 @@ struct RivalsArguments {
     /// How long a store is measured in a round.
     #[arg(long, default_value = "1s", value_parser = parse)]
     round_time: Duration,
-    /// How long the network's switch spins before a packet is due, rather than sleep.
+    /// How long the network's switch spins before a packet is due, instead of sleeping.
     #[arg(long, default_value = "0", value_parser = parse)]
     spin: Duration,
-    /// Where the stores keep their data, on a disk; removed afterwards. Default: among temporary files.
+    /// Folder for the stores' data, on a disk; the data is removed afterwards. Default: among temporary files.
     #[arg(long)]
     data: Option<PathBuf>,
     #[command(flatten)]

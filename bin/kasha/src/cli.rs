@@ -1,4 +1,4 @@
-//! `kasha cli`: one command per call, for people and, with `--json`, for scripts.
+//! `kasha cli`: one command per call, for people and, with `--json`, for scripts. Exit codes are in docs/running.md.
 
 use std::io::IsTerminal;
 use std::time::Duration;
@@ -16,10 +16,10 @@ pub struct CliArguments {
     /// The table to use.
     #[arg(long, global = true, default_value = "default")]
     table: String,
-    /// Print JSON.
+    /// Print JSON
     #[arg(long, global = true)]
     json: bool,
-    /// An operation key: sent again under the same key, by anyone, the update still happens once.
+    /// An operation key: if the command is sent again under the same key, by anyone, the update still happens once.
     #[arg(long, global = true)]
     once: Option<String>,
     /// How long the operation key is remembered.
@@ -32,10 +32,11 @@ pub struct CliArguments {
     command: CliCommand,
 }
 
-/// Where `kasha start` listens: the coordinator first, then its nodes, any of which can be asked when it is down.
+/// The addresses at which `kasha start` listens: the coordinator first, then its nodes, any of which can be asked when
+/// the coordinator is down.
 const DEFAULT_ADDRESSES: &str = "127.0.0.1:7400,127.0.0.1:7401,127.0.0.1:7402,127.0.0.1:7403";
 
-/// Which cluster.
+/// The options that say which cluster to talk to.
 #[derive(Args)]
 pub struct Address {
     /// Addresses of one or more nodes, or of the coordinator.
@@ -55,11 +56,11 @@ enum CliCommand {
     Get { key: String },
     /// Set a key's value.
     Put { key: String, value: String },
-    /// Set it only if its version is this one.
+    /// Set a key's value only if its version is this one.
     PutIfVersion { key: String, version: u64, value: String },
-    /// Set it only if it has none.
+    /// Set a key's value only if it has none.
     PutIfAbsent { key: String, value: String },
-    /// Set it only if it has this value now.
+    /// Set a key's value only if it has this value now.
     CompareAndPut { key: String, expected: String, value: String },
     /// Set a key's value and print the value that it had.
     GetAndPut { key: String, value: String },
@@ -67,7 +68,7 @@ enum CliCommand {
     GetAndDelete { key: String },
     /// Delete a key.
     Delete { key: String },
-    /// Delete it only if its version is this one.
+    /// Delete a key only if its version is this one.
     DeleteIfVersion { key: String, version: u64 },
     /// Add to a number and print the sum.
     #[command(alias = "increment")]
@@ -76,9 +77,9 @@ enum CliCommand {
         #[arg(default_value_t = 1, allow_negative_numbers = true)]
         by: i64,
     },
-    /// Append to a value.
+    /// Append to a key's value.
     Append { key: String, value: String },
-    /// Whether a key has a value.
+    /// Print whether a key has a value.
     Exists { key: String },
     /// Print several keys' values, read together (keys of one shard: give them a common {tag}).
     Mget { keys: Vec<String> },
@@ -93,13 +94,13 @@ enum CliCommand {
     },
     /// Create a table.
     CreateTable { name: String },
-    /// Drop a table with all it holds.
+    /// Drop a table with everything in it.
     DropTable { name: String },
     /// List the tables.
     Tables,
 }
 
-/// Says something to whoever watches; nobody may.
+/// Prints to standard error. Nobody may be reading it.
 fn complain(text: &str) {
     use std::io::Write;
     let _ = writeln!(std::io::stderr(), "{text}");
@@ -123,15 +124,15 @@ pub async fn connect(address: &Address, deadline: Duration) -> Result<Client> {
     })
 }
 
-/// What a command came to, for scripts: the exit code tells it too.
+/// The result of a command, for scripts: the exit code depends on it.
 pub enum Done {
-    /// It did what it says.
+    /// The command did what it says.
     Yes,
     /// The condition failed, or there was no value: an answer, not an error.
     No,
 }
 
-/// A command's outcome: for people, for scripts, and in one word.
+/// The outcome of a command: text for people, JSON for scripts, and the result.
 type Told = (String, Json, Done);
 
 pub fn run(arguments: &CliArguments) -> Result<Done> {
@@ -146,7 +147,7 @@ pub fn run(arguments: &CliArguments) -> Result<Done> {
             match (&done, arguments.json) {
                 (_, true) => say!("{json}"),
                 (Done::Yes, false) => say!("{human}"),
-                // Not on standard output, where it could be taken for a value.
+                // The text is not printed on standard output, where it could be taken for a value.
                 (Done::No, false) => complain(&human),
             }
             Ok(done)
@@ -160,7 +161,7 @@ pub fn run(arguments: &CliArguments) -> Result<Done> {
     }
 }
 
-/// The three outcomes, which a script must be able to tell apart.
+/// The name of the outcome, by which scripts tell the outcomes apart.
 fn outcome_of(error: &anyhow::Error) -> &'static str {
     match error.downcast_ref::<Error>() {
         Some(Error::Unknown { .. }) => "unknown",
@@ -170,7 +171,7 @@ fn outcome_of(error: &anyhow::Error) -> &'static str {
     }
 }
 
-/// Text for people: as it is where it is text, escaped where it is not.
+/// Bytes as text for people: unchanged if they are text, escaped otherwise.
 fn show(bytes: &[u8]) -> String {
     match std::str::from_utf8(bytes) {
         Ok(text) if !std::io::stdout().is_terminal() || !text.chars().any(char::is_control) => text.to_owned(),
@@ -211,7 +212,7 @@ fn if_so(so: bool) -> Done {
     if so { Done::Yes } else { Done::No }
 }
 
-/// Flags that a command has no use for are refused rather than ignored.
+/// A flag that the command does not use is an error, and is not ignored.
 fn check(arguments: &CliArguments) -> Result<()> {
     let is_update = !matches!(
         arguments.command,

@@ -1,4 +1,5 @@
-//! The demonstration, and the node that it and benchmarks run as a child process.
+//! The demonstration (`kasha demo`), and the node that it and benchmarks run as a child process
+//! (`kasha internal-node`).
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -17,13 +18,13 @@ use crate::host::{ClusterSpec, Injected, NodeSpec, RunningNode, abort_on_panic, 
 
 #[derive(Args)]
 pub struct DemoArguments {
-    /// Where the demonstration's cluster keeps its data; removed afterwards unless given.
+    /// Folder for the demonstration's data; the data is removed afterwards unless this is given.
     #[arg(long)]
     data: Option<PathBuf>,
     /// How long clients run.
     #[arg(long, default_value_t = 20)]
     seconds: u64,
-    /// Clients.
+    /// Number of clients.
     #[arg(long, default_value_t = 4)]
     clients: u32,
     /// Seed of the faults.
@@ -54,7 +55,7 @@ pub struct InternalNodeArguments {
     /// Keeps no completion records, to see what they cost.
     #[arg(long)]
     without_records: bool,
-    /// Unsynced bytes that begin a sync although nobody waits.
+    /// Number of unsynced bytes that begin a sync although nobody waits.
     #[arg(long)]
     sync_bytes: Option<u64>,
     #[arg(long, default_value = "replicated", value_parser = crate::start::parse_durability)]

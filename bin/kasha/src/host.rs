@@ -1,4 +1,5 @@
-//! Hosting one node in this process: its folder, its loops, and the coordinator if it lives here.
+//! Hosts one node in this process: its folder, its event loops, and the coordinator if it lives here. Starts and stops
+//! them in order.
 
 use std::collections::BTreeSet;
 use std::io::Write;
@@ -11,12 +12,13 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use kasha_coordinator::{Coordinator, CoordinatorOptions};
+use kasha_machine::Trash;
 use kasha_node::{Answers, Buffers, ExactlyOnce, Node, NodeOptions};
 use kasha_replication::Pace;
 use kasha_runtime::limits::Limits;
 use kasha_runtime::{
-    Application, ClusterCell, DataDir, EventLoop, FrameFaults, Identity, LoopHandle, LoopOptions, WarmBuffers, boot_id,
-    listen, raise_descriptor_limit, random_u64, spawn_loop,
+    Application, ClusterCell, DataDir, EventLoop, FrameFaults, Identity, LoopHandle, LoopOptions, TrashThread,
+    WarmBuffers, boot_id, listen, raise_descriptor_limit, random_u64, spawn_loop,
 };
 use kasha_types::limits::CORES_MAX;
 use kasha_types::{ClusterId, CoreId, Incarnation, NodeId};
@@ -25,29 +27,29 @@ use kasha_wire::Durability;
 use crate::talk::Talk;
 use crate::telling::{TellCommits, TellLease};
 
-/// What a node is told by its operator.
+/// The options of one node.
 #[derive(Clone, Debug)]
 pub struct NodeSpec {
     pub node: u16,
     pub data: PathBuf,
-    /// Where each core listens.
+    /// The addresses at which the cores listen.
     pub listen: Vec<SocketAddr>,
-    /// The same, as others reach them.
+    /// The same addresses, as other machines reach them.
     pub advertise: Vec<SocketAddr>,
     pub coordinator: SocketAddr,
-    /// What a new cluster is like, if the coordinator lives here.
+    /// The options of a new cluster, if the coordinator lives here.
     pub hosts: Option<ClusterSpec>,
     pub memory_bytes: u64,
     pub lease: Duration,
     pub flush_interval: Duration,
     pub spin: Duration,
-    /// Of each loop; see [`limits`].
+    /// The limits of each loop; see [`limits`].
     pub limits: Limits,
-    /// Beyond any server's configuration: for demonstrations and benchmarks.
+    /// Options that no server's configuration can set: for demonstrations and benchmarks.
     pub injected: Injected,
 }
 
-/// What a cluster is when it is created.
+/// The options of a cluster, used when it is created.
 #[derive(Clone, Debug)]
 pub struct ClusterSpec {
     pub nodes: u16,
@@ -59,7 +61,7 @@ pub struct ClusterSpec {
     pub own_nodes: BTreeSet<NodeId>,
 }
 
-/// Delays, faults and modes that no server configuration reaches.
+/// Delays, faults and modes that no server's configuration can set.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Injected {
     pub answers: Answers,
@@ -69,8 +71,8 @@ pub struct Injected {
     pub faults: Option<FrameFaults>,
 }
 
-/// Stops the process at the first panic of any thread: a node that found its own bug says nothing more to anybody, and
-/// whoever supervises it sees that it ended.
+/// Stops the process at the first panic of any thread. A node that found its own bug must not send anything more, and
+/// its supervisor sees that it ended.
 pub fn abort_on_panic() {
     let print = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
@@ -83,7 +85,7 @@ pub fn abort_on_panic() {
     }));
 }
 
-/// The memory of a replica's log. It needs a few segments at least, and its index has an end.
+/// The memory of a replica's log. A log needs a few segments at least, and its index has a limit.
 pub fn memory_bytes(mebibytes: u64) -> Result<u64> {
     const RANGE: std::ops::RangeInclusive<u64> = 64..=1024 * 1024;
     if !RANGE.contains(&mebibytes) {
@@ -96,7 +98,7 @@ pub fn memory_bytes(mebibytes: u64) -> Result<u64> {
     Ok(mebibytes * 1024 * 1024)
 }
 
-/// A node has one core for each address that it listens at; a process of the coordinator alone has none.
+/// The number of cores: one for each address that the node listens at. A process of the coordinator alone has none.
 fn cores_of(listen: &[SocketAddr]) -> Result<u8> {
     match u8::try_from(listen.len()) {
         Ok(cores @ 0..=CORES_MAX) => Ok(cores),
@@ -106,7 +108,7 @@ fn cores_of(listen: &[SocketAddr]) -> Result<u8> {
     }
 }
 
-/// Shards of a cluster by default: one for each core.
+/// The default number of shards of a cluster: one for each core.
 pub fn default_shards(nodes: u16, cores: usize) -> Result<u16> {
     let shards = u16::try_from(usize::from(nodes) * cores).ok();
     shards.with_context(|| {
@@ -114,39 +116,39 @@ pub fn default_shards(nodes: u16, cores: usize) -> Result<u16> {
     })
 }
 
-/// The limits of each of a process's loops, which share its file descriptors.
+/// The limits of each loop of a process. The loops share the process's file descriptors.
 pub fn limits(loops: usize) -> Result<Limits> {
     Ok(Limits::within(raise_descriptor_limit(), loops)?)
 }
 
-/// How long a loop polls by default (section 12): a little where every loop can have a processor of its own, not at all
-/// where they would take it from each other.
+/// How long a loop polls by default (section 12): a little if every loop can have a processor of its own, not at all if
+/// loops would take processors from each other.
 pub fn default_spin(loops: usize) -> Duration {
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
     if processors > 1 && loops <= processors { Duration::from_micros(15) } else { Duration::ZERO }
 }
 
-/// The system gives no thread.
+/// The operating system refused to start a thread.
 const NO_THREAD: &str = "cannot start a thread: raise this user's limit of processes (ulimit -u) (K0408)";
 
-/// A node that runs.
+/// A running node.
 pub struct RunningNode {
     node: u16,
     handles: Vec<LoopHandle>,
     threads: Vec<JoinHandle<()>>,
-    /// Loops of cores, which end by themselves once they are asked to.
+    /// Number of cores. Their loops end by themselves when they are asked to.
     cores: usize,
-    /// The coordinator runs here, and other nodes perhaps elsewhere.
+    /// The coordinator runs in this process, and other nodes may run elsewhere.
     hosts_coordinator: bool,
     asked_to_stop: Arc<AtomicBool>,
     data: DataDir,
 }
 
-/// How a loop ended: its name, and what was wrong.
+/// How a loop ended: its name, and its error if there was one.
 pub type Ended = (String, Result<(), String>);
 
 impl RunningNode {
-    /// Starts a node's loops. `ended` hears of each loop that ends.
+    /// Starts a node's loops. Each loop that ends is reported to `ended`.
     pub fn start(spec: &NodeSpec, ended: &mpsc::Sender<Ended>) -> Result<Self> {
         let cores = cores_of(&spec.listen)?;
         let mut data = DataDir::open_or_create(&spec.data, NodeId(spec.node), cores)?;
@@ -161,7 +163,7 @@ impl RunningNode {
         let cluster = match (data.cluster(), &hosted) {
             (ClusterId(0), Some(_)) => ClusterId(random_u64().max(1)),
             (ClusterId(0), None) => discover_cluster(spec.coordinator)?,
-            // Nobody answers while the coordinator is away; its cluster's nodes need not wait for it.
+            // While the coordinator is away nobody answers, and a node that knows its cluster need not wait.
             (known, None) => ask_cluster(spec.coordinator).unwrap_or(known),
             (known, Some(_)) => known,
         };
@@ -175,22 +177,23 @@ impl RunningNode {
             asked_to_stop: Arc::default(),
             data,
         };
+        let trash = TrashThread::start(&format!("n{}-trash", spec.node)).context(NO_THREAD)?;
         if let Some((hosts, listener)) = hosted {
             running.spawn_coordinator(spec, hosts, cluster, listener, ended)?;
         }
         for (index, listener) in (0u8..).zip(listeners) {
-            running.spawn_core(spec, index, cluster, listener, ended)?;
+            running.spawn_core(spec, index, cluster, listener, &trash, ended)?;
         }
         Ok(running)
     }
 
-    /// Asks the cores to sync what they answered, to have their witness lists emptied, and to end (R7.7).
+    /// Asks the cores to sync everything that they answered, to have their witness lists emptied, and to end (R7.7).
     pub fn begin_stop(&self) {
         self.asked_to_stop.store(true, Ordering::Release);
         self.handles.iter().for_each(LoopHandle::wake);
     }
 
-    /// Asks every loop to end at once, and waits.
+    /// Asks every loop to end at once, and waits until they have ended.
     pub fn stop(self) {
         for handle in &self.handles {
             handle.stop();
@@ -240,17 +243,20 @@ impl RunningNode {
         index: u8,
         cluster: ClusterId,
         listener: TcpListener,
+        trash: &TrashThread,
         ended: &mpsc::Sender<Ended>,
     ) -> Result<()> {
         let core = CoreId { node: NodeId(spec.node), core: index };
         let incarnation: Incarnation = self.data.incarnation();
         let name = format!("n{}c{index}", spec.node);
         let warm = WarmBuffers::start(&name).context(NO_THREAD)?;
+        let memory_goes_to = trash.clone();
         let options = NodeOptions {
             incarnation,
             boot: boot_id().context("cannot read the kernel's boot id: give this process /proc (K0408)")?,
             replica_memory_max_bytes: spec.memory_bytes,
             buffers: Buffers::new(move |bytes| warm.take(bytes)),
+            trash: Trash::new(move |value| memory_goes_to.throw(value)),
             heartbeat: spec.lease / 8,
             flush_interval: spec.flush_interval,
             answers: spec.injected.answers,
@@ -268,6 +274,7 @@ impl RunningNode {
             link_delay: spec.injected.link_delay,
             faults: spec.injected.faults,
             heap: Some(crate::allocator::heap_use),
+            trash: Some(trash.clone()),
             limits: spec.limits,
         };
         let make = move || {
@@ -277,7 +284,7 @@ impl RunningNode {
         self.spawn(name, make, telling, ended)
     }
 
-    /// Makes a loop on its own thread (a machine stays on the thread that made it) and runs it there.
+    /// Makes a loop on a thread of its own and runs it there. (A machine stays on the thread that made it.)
     fn spawn<M: kasha_machine::Machine + 'static>(
         &mut self,
         name: String,
@@ -310,7 +317,7 @@ impl RunningNode {
     }
 }
 
-/// Asks whoever listens at the coordinator's address which cluster it is. Waits for it to come up.
+/// Asks the coordinator at this address which cluster it has. Waits until the coordinator is up.
 fn discover_cluster(coordinator: SocketAddr) -> Result<ClusterId> {
     const TRIES: u32 = 600;
     let mut last = None;
@@ -382,12 +389,12 @@ fn is_older_copy(refusal: &str) -> bool {
     ["(K0503)", "(K0507)"].iter().any(|code| refusal.contains(code))
 }
 
-/// Ends the cores in good order, while the coordinator still runs. Each of them gives up by itself after a while. Returns what
-/// failed meanwhile.
+/// Ends the cores in good order while the coordinator still runs. Each core gives up by itself after a while. Returns
+/// what failed meanwhile.
 fn stop_in_order(nodes: &[RunningNode], ended: &mpsc::Receiver<Ended>) -> Option<String> {
-    /// Beyond what a core allows itself.
+    /// Longer than the time that a core allows itself.
     const PATIENCE: Duration = Duration::from_secs(4);
-    /// So long a coordinator alone goes on, for nodes that are stopped at the same moment.
+    /// How long a coordinator alone goes on, for nodes that are stopped at the same moment.
     const FOR_OTHERS: Duration = Duration::from_millis(300);
     nodes.iter().for_each(RunningNode::begin_stop);
     let cores: usize = nodes.iter().map(|node| node.cores).sum();

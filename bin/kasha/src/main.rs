@@ -1,7 +1,7 @@
-//! `kasha`: one binary for servers, tools, demonstrations and simulations.
+//! `kasha`: one binary for servers, tools, demonstrations and simulations. Each subcommand has a module.
 // The binary is the outermost shell: threads, clocks and files are its business.
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]
-// Whoever reads our output may stop reading: `kasha_bench::say!`.
+// The reader of our output may stop reading, so output goes through `kasha_bench::say!`.
 #![deny(clippy::print_stdout)]
 
 mod admin;
@@ -37,7 +37,7 @@ struct Arguments {
 enum Command {
     /// Start a whole cluster in this process, with its data in a folder.
     Start(start::StartArguments),
-    /// Run one node of a cluster (a TOML file, flags or environment variables say which).
+    /// Run one node of a cluster; flags, environment variables or a TOML file configure it.
     Server(server::ServerArguments),
     /// Talk to a cluster: one command per call.
     Cli(cli::CliArguments),
@@ -45,18 +45,18 @@ enum Command {
     Status(status::StatusArguments),
     /// Decide what only an operator may decide: give up members or witnesses that are lost for good.
     Admin(admin::AdminArguments),
-    /// Kill, freeze and disturb a small cluster under load, and show that nothing is lost or doubled.
+    /// Kill, freeze and disturb a small cluster under load, and show that no update is lost or doubled.
     Demo(commands::DemoArguments),
     /// Measure, as ratios within one run.
     Bench(bench::BenchArguments),
     /// Run whole clusters in a deterministic world and check what they promise.
     Sim(sim::SimArguments),
-    /// One node of a demonstration or benchmark, with faults and delays injected. Not for servers.
+    /// Run one node of a demonstration or benchmark, with injected faults and delays. Not for servers.
     #[command(hide = true)]
     InternalNode(Box<commands::InternalNodeArguments>),
 }
 
-/// Standard error, whose reader may end before we do: what cannot be written is lost, and nothing else.
+/// Standard error, whose reader may end before we do. A line that cannot be written is lost, and nothing else happens.
 #[derive(Clone, Copy)]
 pub(crate) struct Log;
 
@@ -70,7 +70,7 @@ impl Write for Log {
     }
 }
 
-/// A log that nobody reads any more loses lines, never the process.
+/// Starts the log. If nobody reads the log any more, lines are lost, and the process goes on.
 fn start_log() {
     let filter = tracing_subscriber::EnvFilter::try_from_env("KASHA_LOG")
         .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("warn"));
@@ -115,7 +115,7 @@ fn main() {
 mod tests {
     use super::*;
 
-    /// Found by a newcomer: it could not be written, which panicked, and a panic ends the process.
+    /// Found by a newcomer: a log line that could not be written panicked, and a panic ends the process.
     #[test]
     fn a_log_line_that_nobody_reads_is_lost_and_nothing_else() {
         const CHILD: &str = "KASHA_TEST_LOGS";

@@ -1,4 +1,5 @@
-//! `kasha server`: one node. Settings come from flags, environment variables (`KASHA_…`) and a TOML file, in this order.
+//! `kasha server`: one node. Settings come from flags, environment variables (`KASHA_…`) and a TOML file. Flags win
+//! over the environment, and the environment over the file.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -28,10 +29,10 @@ pub struct ServerArguments {
     /// This node's data folder.
     #[arg(long, env = "KASHA_DATA")]
     data: Option<PathBuf>,
-    /// Where each core listens: one address per core; none for a process that only hosts the coordinator.
+    /// The address of each core; none for a process that only hosts the coordinator.
     #[arg(long, env = "KASHA_LISTEN", value_delimiter = ',')]
     listen: Vec<SocketAddr>,
-    /// The same addresses as others reach them, if they differ.
+    /// The same addresses as other machines reach them, if they differ.
     #[arg(long, env = "KASHA_ADVERTISE", value_delimiter = ',')]
     advertise: Vec<SocketAddr>,
     /// The coordinator's address.
@@ -52,13 +53,14 @@ pub struct ServerArguments {
     /// `replicated` or `fsync` (where the coordinator is hosted).
     #[arg(long, env = "KASHA_DURABILITY")]
     durability: Option<String>,
-    /// Fewest members beside the primary for updates to be taken; default: `faults` (where the coordinator is hosted).
+    /// The smallest number of members beside the primary with which updates are accepted; default: `faults` (where the
+    /// coordinator is hosted).
     #[arg(long, env = "KASHA_MIN_BACKUPS")]
     min_backups: Option<u8>,
     /// Memory for the log of each replica, in MiB.
     #[arg(long, env = "KASHA_MEMORY_MIB")]
     memory_mib: Option<u64>,
-    /// How long a silent node is waited for before its shards move; the same on all nodes.
+    /// How long to wait for a silent node before its shards move; the same on all nodes.
     #[arg(long, env = "KASHA_LEASE")]
     lease: Option<String>,
     /// How long a loop polls before it blocks; by default 15us, or 0 where loops outnumber processors.
@@ -69,7 +71,7 @@ pub struct ServerArguments {
     flush_interval: Option<String>,
 }
 
-/// The TOML file. Unknown settings are refused: a setting that is silently ignored is worse than an error.
+/// The TOML file. An unknown setting is an error: ignoring it silently would do more harm.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Settings {
@@ -123,7 +125,7 @@ fn spec(arguments: &ServerArguments) -> Result<NodeSpec> {
     }
     let listen = either(&arguments.listen, file.listen);
     let hosts_coordinator = arguments.host_coordinator || file.host_coordinator;
-    // A process of its own for the coordinator hosts no data: it needs no core.
+    // A process that hosts only the coordinator holds no data, and needs no core.
     if listen.is_empty() && !hosts_coordinator {
         bail!("{}", missing("--listen"));
     }

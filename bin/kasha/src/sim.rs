@@ -1,4 +1,4 @@
-//! `kasha sim`: whole clusters in a deterministic world.
+//! `kasha sim`: whole clusters in a deterministic world. Runs are in `kasha_sim`; this parses flags and prints reports.
 
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
@@ -12,8 +12,8 @@ use kasha_sim::cover::{self, Cover};
 use kasha_sim::sweep::{must_reach, run_each};
 use kasha_sim::{Bug, RunReport, Scenario, SimOptions, SweepReport, sweep};
 
-/// How many of a chosen list's runs reach each path, where so many of the sweep's do: some will not any more after the
-/// next change of the code.
+/// How many runs of a chosen list should reach each path, if the sweep has so many: after the next change of the code
+/// some of them will not reach it any more.
 const COVER_TIMES: u32 = 3;
 
 #[derive(Args)]
@@ -30,7 +30,7 @@ pub struct SimArguments {
     /// Run this scenario alone; `list` names them all.
     #[arg(long)]
     scenario: Option<String>,
-    /// Runs at a time.
+    /// Number of runs at a time.
     #[arg(long)]
     jobs: Option<usize>,
     /// Print every frame, write and start of the one run to standard error.
@@ -39,17 +39,17 @@ pub struct SimArguments {
     /// Do the runs that this file lists, a scenario and a seed on each line, and fail if they do not reach every path.
     #[arg(long, conflicts_with_all = ["seed", "seeds", "scenario"])]
     runs: Option<PathBuf>,
-    /// Write such a file: a few of the runs, which together reach all that the whole sweep does.
+    /// Write such a file: a few of the runs, which together reach everything that the whole sweep reaches.
     #[arg(long, conflicts_with = "seed")]
     cover: Option<PathBuf>,
-    /// Break this rule, to see that it is noticed; `list` names them all.
+    /// Break this rule, to see that a checker notices; `list` names them all.
     #[cfg(feature = "planted-bugs")]
     #[arg(long)]
     planted: Option<String>,
 }
 
 impl SimArguments {
-    /// The bug to plant: none, in a build without any.
+    /// The bug to plant; an error in a build without planted bugs.
     fn planted(&self) -> Result<Option<Bug>> {
         #[cfg(feature = "planted-bugs")]
         let name = self.planted.as_deref();
@@ -98,7 +98,7 @@ pub fn run(arguments: &SimArguments) -> Result<()> {
     sweep_all(arguments, &scenarios, planted)
 }
 
-/// One run, with all that is known of it.
+/// Shows everything that is known about one run.
 fn show(report: &RunReport) -> Result<()> {
     say!("{}", to_paste(report.line()));
     say!("{} operations, {} simulated, digest {}", report.operations, report.ended, report.digest);
@@ -134,7 +134,7 @@ fn sweep_all(arguments: &SimArguments, scenarios: &[Scenario], planted: Option<B
     conclude(&report, &unreached)
 }
 
-/// Writes the list that was asked for.
+/// Writes the list of runs that the user asked for.
 fn write_cover(arguments: &SimArguments, cover: Mutex<Cover>) -> Result<()> {
     let Some(file) = &arguments.cover else { return Ok(()) };
     let chosen = cover.into_inner().expect("all threads have ended").choose(COVER_TIMES);
@@ -143,7 +143,7 @@ fn write_cover(arguments: &SimArguments, cover: Mutex<Cover>) -> Result<()> {
     Ok(())
 }
 
-/// A list of runs that together must reach everything.
+/// Does the runs of a list, which together must reach everything.
 fn run_list(arguments: &SimArguments, file: &Path, planted: Option<Bug>) -> Result<()> {
     let text = std::fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))?;
     let list = cover::from_text(&text).map_err(|why| anyhow!("{}: {why}", file.display()))?;
@@ -214,7 +214,7 @@ fn conclude(report: &SweepReport, unreached: &[String]) -> Result<()> {
     bail!("{} of {} runs broke a promise; each line above repeats one", report.failed.len(), report.runs)
 }
 
-/// The line that repeats a run, as whoever started this one can paste it: a checkout's program is on nobody's path.
+/// The command that repeats a run, in a form that the user can paste: the program of a checkout is not on the path.
 fn to_paste(line: String) -> String {
     let in_checkout = std::env::current_exe().is_ok_and(|exe| exe.parent().is_some_and(|dir| dir.ends_with("release")));
     match line.strip_prefix("kasha ") {
@@ -228,7 +228,7 @@ fn cargo_run(arguments: &str) -> String {
     format!("cargo run --release{features} -- {arguments}")
 }
 
-/// The commit this was run in, if there is a checkout here.
+/// The commit of the checkout that this runs in, if there is one.
 fn commit() -> String {
     let output = std::process::Command::new("git").args(["rev-parse", "--short=12", "HEAD"]).output();
     match output {

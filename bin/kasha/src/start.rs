@@ -1,4 +1,4 @@
-//! `kasha start`: a whole cluster in one process.
+//! `kasha start`: a whole cluster in one process. The coordinator and all nodes are threads of this process.
 
 use std::io::Write;
 use std::net::SocketAddr;
@@ -18,15 +18,15 @@ use crate::host::{
     wait_and_stop,
 };
 
-/// The first port of a cluster on one machine: the coordinator's; the nodes' follow.
+/// The first port of a cluster on one machine. The coordinator listens there; the nodes use the next ports.
 pub const FIRST_PORT: u16 = 7400;
 
 #[derive(Args)]
 pub struct StartArguments {
-    /// Where the cluster keeps its data; a folder per node is made in it.
+    /// Folder for the cluster's data; a folder per node is made in it.
     #[arg(long, default_value = "kasha-data", env = "KASHA_DATA")]
     data: PathBuf,
-    /// Nodes.
+    /// Number of nodes.
     #[arg(long, default_value_t = 3)]
     nodes: u16,
     /// Crashes that every shard survives: backups and witnesses of each.
@@ -35,7 +35,7 @@ pub struct StartArguments {
     /// Event loops of each node.
     #[arg(long, default_value_t = 1)]
     cores: u8,
-    /// Shards; by default one for each core.
+    /// Number of shards; by default one for each core.
     #[arg(long)]
     shards: Option<u16>,
     /// First port: the coordinator's; the cores of the nodes take the next ones.
@@ -47,7 +47,7 @@ pub struct StartArguments {
     /// Memory for the log of each replica, in MiB.
     #[arg(long, default_value_t = 1024)]
     memory_mib: u64,
-    /// How long a silent node is waited for before its shards move.
+    /// How long to wait for a silent node before its shards move.
     #[arg(long, default_value = "500ms", value_parser = crate::duration::parse)]
     lease: Duration,
 }
@@ -60,7 +60,7 @@ pub fn parse_durability(text: &str) -> Result<Durability, String> {
     }
 }
 
-/// Where each node's cores listen: one port after the other, behind the coordinator's.
+/// The addresses of each node's cores: consecutive ports after the coordinator's.
 fn addresses(arguments: &StartArguments) -> Result<Vec<Vec<SocketAddr>>> {
     let (nodes, cores) = (u32::from(arguments.nodes), u32::from(arguments.cores));
     for (flag, value) in [("--nodes", nodes), ("--cores", cores), ("--port", u32::from(arguments.port))] {
@@ -132,7 +132,7 @@ pub fn run(arguments: &StartArguments) -> Result<()> {
     wait_and_stop(nodes, &endings)
 }
 
-/// Waits until every shard serves, telling what it waits for when that takes long.
+/// Waits until every shard serves. If that takes long, prints what it waits for.
 pub fn wait_until_serving(coordinator: SocketAddr, endings: &mpsc::Receiver<crate::host::Ended>) -> Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {

@@ -1,4 +1,4 @@
-//! `kasha status`: what a cluster is doing.
+//! `kasha status`: what a cluster is doing. docs/running.md explains the columns and the states.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use anyhow::Result;
 use clap::Args;
 use kasha_bench::say;
 use kasha_types::CoreId;
-use kasha_wire::status::{CoreStatus, Memory, ReplicaStatus};
+use kasha_wire::status::{CoreStatus, LongTurn, LoopTurns, Memory, ReplicaStatus};
 use kasha_wire::{Configuration, Durability, MemberState, ShardConfig, ShardPhase};
 use serde_json::{Value as Json, json};
 
@@ -16,12 +16,15 @@ use crate::cli::{Address, connect};
 pub struct StatusArguments {
     #[command(flatten)]
     cluster: Address,
-    /// Print JSON.
+    /// Print JSON
     #[arg(long)]
     json: bool,
 }
 
-/// How long a core may take to tell its status.
+/// What a core says of itself.
+type Core = (CoreStatus, Option<LoopTurns>);
+
+/// How long a core may take to answer with its status.
 const PATIENCE: Duration = Duration::from_millis(1500);
 
 pub fn run(arguments: &StatusArguments) -> Result<()> {
@@ -40,8 +43,10 @@ pub fn run(arguments: &StatusArguments) -> Result<()> {
         for info in &configuration.nodes {
             for index in 0..info.cores.len() {
                 let core = CoreId { node: info.node, core: u8::try_from(index)? };
-                if let Ok(Ok(status)) = tokio::time::timeout(PATIENCE, client.status(core)).await {
-                    cores.push(status);
+                let status = tokio::time::timeout(PATIENCE, client.status(core)).await;
+                let turns = tokio::time::timeout(PATIENCE, client.turns(core)).await;
+                if let Ok(Ok(status)) = status {
+                    cores.push((status, turns.ok().and_then(Result::ok)));
                 }
             }
         }
@@ -54,8 +59,8 @@ pub fn run(arguments: &StatusArguments) -> Result<()> {
     })
 }
 
-fn primary_status<'s>(shard: &ShardConfig, cores: &'s [CoreStatus]) -> Option<&'s ReplicaStatus> {
-    let core = cores.iter().find(|core| {
+fn primary_status<'s>(shard: &ShardConfig, cores: &'s [Core]) -> Option<&'s ReplicaStatus> {
+    let (core, _) = cores.iter().find(|(core, _)| {
         core.core.node == shard.primary && core.replicas.iter().any(|replica| replica.shard == shard.shard)
     })?;
     core.replicas.iter().find(|replica| replica.shard == shard.shard)
@@ -84,7 +89,7 @@ fn memory_words(memory: Memory) -> &'static str {
     }
 }
 
-/// Apart from its memory.
+/// The state of a shard, without its memory.
 fn state(configuration: &Configuration, shard: &ShardConfig, primary: Option<&ReplicaStatus>) -> &'static str {
     let complete = shard.members.iter().filter(|member| member.state == MemberState::Complete).count();
     let wanted = usize::from(configuration.faults) + 1;
@@ -99,7 +104,7 @@ fn state(configuration: &Configuration, shard: &ShardConfig, primary: Option<&Re
     }
 }
 
-fn print_human(configuration: &Configuration, coordinator: bool, cores: &[CoreStatus]) {
+fn print_human(configuration: &Configuration, coordinator: bool, cores: &[Core]) {
     let durability = match configuration.durability {
         Durability::Replicated => "replicated",
         Durability::Fsync => "fsync",
@@ -159,6 +164,47 @@ fn print_human(configuration: &Configuration, coordinator: bool, cores: &[CoreSt
             status.state
         );
     }
+    say!("\nCORE     LONGEST TURN  IN IT");
+    for (core, turns) in cores.iter().filter_map(|(core, turns)| Some((core, turns.as_ref()?))) {
+        let turn = &turns.longest;
+        say!("{:8} {:>9} µs  {}", core_name(core), turn.nanos / 1000, describe_turn(turn));
+    }
+}
+
+fn core_name(core: &CoreStatus) -> String {
+    format!("{}/{}", core.core.node, core.core.core)
+}
+
+/// What a long turn did, for people.
+fn describe_turn(turn: &LongTurn) -> String {
+    let parts = [
+        ("handling", turn.hearing_nanos),
+        ("closing", turn.closing_nanos),
+        ("files", turn.files_nanos),
+        ("sending", turn.sending_nanos),
+    ];
+    let parts = parts.map(|(name, nanos)| format!("{name} {}", nanos / 1000)).join(", ");
+    let work = turn.work.iter().map(|work| work.name()).collect::<Vec<_>>().join(", ");
+    let did = if work.is_empty() { String::new() } else { format!("; {work}") };
+    let blocked = if turn.blocked { "; waited for a lock or the disk" } else { "" };
+    format!("{} frames; {parts}{did}{blocked}; {} s ago", turn.frames, turn.millis_ago / 1000)
+}
+
+fn turns_json(turns: &LoopTurns) -> Json {
+    json!({
+        "count": turns.turns, "long": turns.long_turns, "longest": turn_json(&turns.longest),
+        "longest_since_asked": turn_json(&turns.longest_since_asked),
+    })
+}
+
+fn turn_json(turn: &LongTurn) -> Json {
+    json!({
+        "micros": turn.nanos / 1000, "elapsed_micros": turn.elapsed_nanos / 1000, "millis_ago": turn.millis_ago,
+        "hearing_micros": turn.hearing_nanos / 1000, "closing_micros": turn.closing_nanos / 1000,
+        "files_micros": turn.files_nanos / 1000, "sending_micros": turn.sending_nanos / 1000,
+        "blocked": turn.blocked, "frames": turn.frames,
+        "work": turn.work.iter().map(|work| work.name()).collect::<Vec<_>>(),
+    })
 }
 
 fn replica_json(status: &ReplicaStatus) -> Json {
@@ -174,7 +220,7 @@ fn replica_json(status: &ReplicaStatus) -> Json {
     })
 }
 
-fn to_json(configuration: &Configuration, coordinator: bool, cores: &[CoreStatus]) -> Json {
+fn to_json(configuration: &Configuration, coordinator: bool, cores: &[Core]) -> Json {
     let nodes: Vec<_> = (configuration.nodes.iter())
         .map(|info| json!({ "node": info.node.0, "alive": info.alive, "incarnation": info.incarnation.0, "cores": info.cores }))
         .collect();
@@ -192,7 +238,7 @@ fn to_json(configuration: &Configuration, coordinator: bool, cores: &[CoreStatus
         })
         .collect();
     let cores: Vec<_> = (cores.iter())
-        .map(|core| {
+        .map(|(core, turns)| {
             let witnesses: Vec<_> = (core.witnesses.iter())
                 .map(|witness| {
                     json!({ "shard": witness.shard.0, "list": witness.list.0, "frozen": witness.frozen,
@@ -202,6 +248,7 @@ fn to_json(configuration: &Configuration, coordinator: bool, cores: &[CoreStatus
             json!({
                 "node": core.core.node.0, "core": core.core.core, "lease": core.lease,
                 "configuration": core.configuration.0,
+                "turns": turns.as_ref().map(turns_json),
                 "replicas": core.replicas.iter().map(replica_json).collect::<Vec<_>>(), "witnesses": witnesses,
             })
         })

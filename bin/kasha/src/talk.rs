@@ -1,4 +1,4 @@
-//! One question to the coordinator, and its answer, on a connection of its own.
+//! One question to the coordinator and its answer, on a connection of its own, without a client session.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -19,7 +19,7 @@ pub struct Talk {
 }
 
 impl Talk {
-    /// Connects, and hears which cluster the coordinator is of.
+    /// Connects, and learns which cluster the coordinator has.
     pub fn connect(coordinator: SocketAddr) -> Result<Self> {
         let stream = TcpStream::connect_timeout(&coordinator, PATIENCE)?;
         stream.set_read_timeout(Some(PATIENCE))?;

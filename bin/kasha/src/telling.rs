@@ -1,5 +1,5 @@
-//! What servers tell their operator while they run: who was lost, who is primary now. Machines log nothing; this looks
-//! at them between turns.
+//! What servers log for their operator while they run: which node was lost, which node is primary now. Machines log
+//! nothing; this module looks at them between turns.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use kasha_runtime::{Application, Control};
 use kasha_types::{ConfigVersion, Epoch, NodeId, ShardId, Tick};
 use kasha_wire::{MemberState, ShardConfig, ShardPhase};
 
-/// Tells of what the coordinator commits.
+/// Logs what the coordinator commits.
 #[derive(Debug, Default)]
 pub struct TellCommits {
     seen: ConfigVersion,
@@ -37,7 +37,7 @@ impl Application<Coordinator> for TellCommits {
         }
         for config in &configuration.shards {
             let before = self.shards.insert(config.shard, config.clone());
-            // What the log of an earlier process says is no news.
+            // Changes that an earlier process committed are not news.
             if self.seen != ConfigVersion(0) {
                 tell_shard(before.as_ref(), config);
             }
@@ -52,7 +52,7 @@ fn tell_shard(before: Option<&ShardConfig>, now: &ShardConfig) {
     let (epoch, phase) = before.map_or((Epoch(0), ShardPhase::Recovering), |before| (before.epoch, before.phase));
     let (begins, serves) = (now.epoch != epoch, now.phase == ShardPhase::Serving);
     match (begins, serves && (begins || phase != now.phase)) {
-        // A new cluster's first terms are no loss of anything.
+        // The first terms of a new cluster do not mean that anything was lost.
         (_, true) if now.epoch == Epoch(1) => tracing::info!("{shard}: {} serves", now.primary),
         (true, false) if now.epoch == Epoch(1) => {}
         (true, false) => tracing::warn!("{shard}: {} is to be primary ({})", now.primary, now.epoch),
@@ -75,17 +75,18 @@ fn tell_shard(before: Option<&ShardConfig>, now: &ShardConfig) {
     }
 }
 
-/// A core that was asked to stop runs so long at least: other nodes that stop with it may need its acknowledgement.
+/// A core that was asked to stop runs at least this long: other nodes that stop with it may need its acknowledgements.
 const STOP_AT_LEAST: Duration = Duration::from_millis(50);
-/// How often it looks whether it may end.
+/// How often the core checks whether it may end.
 const STOP_LOOKS_EVERY: Duration = Duration::from_millis(10);
-/// A core that was asked to stop runs no longer, whatever it waits for. What it answered is on its own file (R7.7).
+/// A core that was asked to stop runs at most this long, whatever it waits for. Everything that it answered is on its
+/// own file (R7.7).
 const STOP_AT_MOST: Duration = Duration::from_secs(2);
 
-/// Then it puts everything on the disk. It ends without, if even that takes longer.
+/// Then the core puts everything on the disk. If even that takes longer than this, it ends without it.
 const END_AT_MOST: Duration = Duration::from_millis(3500);
 
-/// Tells whether a node's core is heard by the coordinator, and ends the core's loop in good order when it is asked to.
+/// Logs whether the coordinator hears a node's core, and ends the core's loop in good order when it is asked to.
 #[derive(Debug)]
 pub struct TellLease {
     had: Option<bool>,
@@ -93,7 +94,7 @@ pub struct TellLease {
     stop: Arc<AtomicBool>,
     stopping_since: Option<Tick>,
     looks_again: Option<Tick>,
-    /// Its last turns have begun.
+    /// The last turns of the core have begun.
     ends: bool,
 }
 
@@ -139,7 +140,7 @@ impl Application<Node> for TellLease {
                 tracing::warn!("the coordinator does not answer: no fail-over, no new clients; reads are slower");
             }
         }
-        // The first lease is no news; what is not there yet was not lost.
+        // The first lease is not news. A lease that was never there was not lost.
         if has || self.had.is_some() {
             self.had = Some(has);
         }

@@ -1,4 +1,4 @@
-//! The benchmarks, one file each, and the list that `all` runs.
+//! The benchmarks, one file each, and the list of them that `all` runs. docs/benchmarks.md says what each measures.
 
 mod allocations;
 mod batch;
@@ -18,19 +18,19 @@ use crate::harness::BenchOptions;
 use crate::latency;
 use crate::section::Section;
 
-/// A benchmark.
+/// One benchmark, with its function.
 #[derive(Clone, Copy, Debug)]
 pub struct Benchmark {
     /// Its name on the command line.
     pub name: &'static str,
     /// What it measures, in one line.
     pub about: &'static str,
-    /// Its part of the time that `all` takes.
+    /// The benchmark's part of the time that `all` takes.
     share: u32,
     run: fn(&BenchOptions) -> anyhow::Result<Section>,
 }
 
-/// All of them, in the order in which `all` runs them.
+/// All benchmarks, in the order in which `all` runs them.
 pub const BENCHMARKS: &[Benchmark] = &[
     Benchmark {
         name: "latency",
@@ -103,7 +103,7 @@ impl Benchmark {
         BENCHMARKS.iter().find(|benchmark| benchmark.name == name).copied()
     }
 
-    /// Runs it.
+    /// Runs the benchmark.
     ///
     /// # Errors
     /// If a cluster cannot be started, or an operation is not done.
@@ -111,7 +111,7 @@ impl Benchmark {
         (self.run)(options)
     }
 
-    /// The same, in its part of the time that is left for these.
+    /// Runs the benchmark in its part of the time that is left for the benchmarks `left`.
     pub(crate) fn run_within(self, time: Duration, left: &[Self], options: &BenchOptions) -> anyhow::Result<Section> {
         let shares: u32 = left.iter().map(|benchmark| benchmark.share).sum();
         let patience = time * self.share / shares;

@@ -2,7 +2,8 @@
 //!
 //! Each node is one `kasha internal-node`; node 1 also hosts the coordinator. Nodes can be killed, stopped, continued
 //! and restarted. They end with this process, however it ends: they are killed when [`Children`] is dropped, and the
-//! system kills them when the thread that started them dies. So the thread that starts or restarts a child must live
+//! kernel kills them when the thread that started them dies. So the thread that starts or restarts a child must live as
+//! long as the child is needed.
 //! as long as the child is needed.
 
 use std::fs::{self, File};
@@ -23,34 +24,34 @@ use crate::client::{Connect, is_whole};
 use crate::limits;
 use crate::ports::free_ports;
 
-/// Hosts the coordinator: benchmarks and the demo leave this node in peace.
+/// The node that hosts the coordinator: benchmarks and the demo do not disturb it.
 pub(crate) const COORDINATOR: NodeId = NodeId(1);
 
 /// When answers leave; see `kasha_node::Answers`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answers {
-    /// As designed.
+    /// A fast answer leaves at once, as designed.
     Speculative,
-    /// When synced.
+    /// Every answer leaves when it is synced.
     Synced,
-    /// At once: an unreplicated store.
+    /// Every answer leaves at once: an unreplicated store.
     Unreplicated,
 }
 
-/// What a cluster of children is to be like.
+/// The options of a cluster of children.
 #[derive(Clone, Debug)]
 pub struct ClusterSpec {
     /// The `kasha` binary.
     pub exe: PathBuf,
     /// Folder for data and logs; created if it is missing.
     pub data: PathBuf,
-    /// Processes.
+    /// Number of processes.
     pub nodes: u16,
-    /// Shards.
+    /// Number of shards.
     pub shards: u16,
     /// Event loops of each process.
     pub cores: u8,
-    /// `f`.
+    /// `f`, the number of crashes to survive.
     pub faults: u8,
     /// What "hold" means (R5.3).
     pub durability: Durability,
@@ -62,11 +63,11 @@ pub struct ClusterSpec {
     pub drop_per_mille: u16,
     /// Of a thousand received frames, how many come twice.
     pub duplicate_per_mille: u16,
-    /// Which frames.
+    /// The seed that decides which frames these are.
     pub fault_seed: u64,
     /// A node's lease: how soon a silent node is replaced.
     pub lease: Duration,
-    /// Memory for the log of each replica, in MiB; `None`: what an internal node has by default.
+    /// Memory for the log of each replica, in MiB; `None`: the default of an internal node.
     pub memory_mib: Option<u64>,
     /// Keep no completion records, to see what they cost.
     pub without_records: bool,
@@ -154,7 +155,7 @@ fn microseconds(duration: Duration) -> String {
     format!("{}us", duration.as_micros())
 }
 
-/// One child's place.
+/// A node and its process, if it runs.
 #[derive(Debug)]
 struct Slot {
     node: NodeId,
@@ -174,8 +175,8 @@ impl Children {
     /// Starts a cluster and waits until all its shards serve with all their members and witnesses.
     ///
     /// # Errors
-    /// If the binary cannot be started, a child ends, or the cluster does not serve in time; with the child's last
-    /// words.
+    /// If the binary cannot be started, a child ends, or the cluster does not serve in time. The error has the last
+    /// lines of the child's log.
     pub fn start(spec: ClusterSpec) -> anyhow::Result<Self> {
         ensure!(spec.nodes > u16::from(spec.faults), "{} faults need {} nodes", spec.faults, spec.faults + 1);
         ensure!(spec.cores > 0 && spec.shards > 0, "a cluster has at least one shard, and a node one core");
@@ -194,13 +195,13 @@ impl Children {
         Ok(children)
     }
 
-    /// What was asked for.
+    /// The options that the cluster was started with.
     #[must_use]
     pub fn spec(&self) -> &ClusterSpec {
         &self.spec
     }
 
-    /// Where clients may ask: each node's first core.
+    /// Addresses for clients: each node's first core.
     #[must_use]
     pub fn seeds(&self) -> Vec<SocketAddr> {
         self.slots.iter().map(|slot| slot.listen[0]).collect()
@@ -238,7 +239,7 @@ impl Children {
         self.wait_until_whole(patience)
     }
 
-    /// Suspends a node's process, which notices nothing of it.
+    /// Suspends a node's process, which does not notice it.
     ///
     /// # Errors
     /// If there is no such process.
@@ -259,10 +260,10 @@ impl Children {
         kill_process(Pid::from_child(child), signal).with_context(|| format!("cannot send {signal:?} to {node}"))
     }
 
-    /// Whether every child that was started and not killed still runs.
+    /// Checks that every child that was started and not killed still runs.
     ///
     /// # Errors
-    /// The first one's end, with its last words.
+    /// How the first child ended, with the last lines of its log.
     pub fn check(&mut self) -> anyhow::Result<()> {
         for slot in &mut self.slots {
             let Some(child) = &mut slot.process else { continue };
@@ -312,7 +313,7 @@ impl Children {
             .stdin(Stdio::null())
             .stderr(log.try_clone().context("cannot share a log file")?)
             .stdout(log)
-            // Its own group: Ctrl-C reaches this process only, whose end is the children's.
+            // A process group of its own: Ctrl-C reaches only this process, and its end is also that of the children.
             .process_group(0);
         let parent = getpid();
         // SAFETY: the closure makes two system calls, and touches no memory of this process.
@@ -346,7 +347,7 @@ impl Drop for Children {
     fn drop(&mut self) {
         let mut killed: Vec<Child> = self.slots.iter_mut().filter_map(|slot| slot.process.take()).collect();
         for child in &mut killed {
-            // It may have ended by itself; either way it is gone after the wait.
+            // It may have ended by itself. In both cases it is gone after the wait.
             let _ = child.kill();
         }
         for mut child in killed {

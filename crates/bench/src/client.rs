@@ -1,4 +1,4 @@
-//! Client sessions on event loops of this process.
+//! Client sessions on event loops of this process: to wait for a cluster, make a call and create a table.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use kasha_wire::{Configuration, MemberState, ShardPhase};
 
 use crate::limits;
 
-/// How to reach a cluster.
+/// What a session needs to reach a cluster.
 #[derive(Clone, Debug)]
 pub(crate) struct Connect {
     pub(crate) name: String,
@@ -74,7 +74,7 @@ pub(crate) fn look(event_loop: &mut EventLoop<Session>, time: Duration) -> anyho
     Ok(())
 }
 
-/// One call, waited for.
+/// Makes one call and waits for its end.
 pub(crate) fn call(
     event_loop: &mut EventLoop<Session>,
     start: impl FnOnce(&mut Session, Tick, &mut Effects) -> CallId,
@@ -107,7 +107,7 @@ pub(crate) fn call(
     once.completion.with_context(|| format!("the cluster does not answer within {:?}", limits::DRAIN))
 }
 
-/// Creates a table, or finds it.
+/// Creates a table, or finds it if it exists.
 pub(crate) fn create_table(event_loop: &mut EventLoop<Session>, name: &str) -> anyhow::Result<TableId> {
     match call(event_loop, |session, now, out| session.create_table(now, name, out))? {
         Completion::Table(TableOutcome::Created(table) | TableOutcome::Exists(table)) => Ok(table),

@@ -1,7 +1,8 @@
-//! The demo: a small cluster under load is killed, frozen, and loses and doubles messages; then everything is counted.
+//! The demo: nodes of a small cluster under load are killed and frozen, and messages are lost and doubled. Then
+//! everything is counted.
 //!
-//! What the counters must hold is what their clients were told, no more and no less (E1, E2). The same with clients
-//! that know no exactly-once shows what the numbers would be otherwise.
+//! The counters must hold what their clients were told, no more and no less (E1, E2). The same load from clients
+//! without exactly-once shows what the numbers would be otherwise.
 
 mod faults;
 mod load;
@@ -36,13 +37,14 @@ const LEASE: Duration = Duration::from_secs(1);
 const DROP_PER_MILLE: u16 = 10;
 const DUPLICATE_PER_MILLE: u16 = 10;
 
-/// Between two updates of one client: far below what the cluster can do, so that heartbeats are not starved.
+/// Time between two updates of one client. That is far below what the cluster can do, so that heartbeats are not
+/// starved.
 const INTERVAL: Duration = Duration::from_millis(2);
 
 /// Quiet seconds before the first fault, and between faults.
 const QUIET: Duration = Duration::from_secs(2);
 
-/// What to show.
+/// The options of the demo.
 #[derive(Clone, Debug)]
 pub struct DemoOptions {
     /// The `kasha` binary.
@@ -51,7 +53,7 @@ pub struct DemoOptions {
     pub data: PathBuf,
     /// How long the load runs at least; it goes on until all faults are done.
     pub seconds: u64,
-    /// Clients.
+    /// Number of clients.
     pub clients: u32,
     /// Seeds load and message faults.
     pub seed: u64,
@@ -65,7 +67,7 @@ impl DemoOptions {
     }
 }
 
-/// Shows that nothing is lost or doubled; says whether it is so.
+/// Shows that no update is lost or doubled. Returns whether that is so.
 ///
 /// # Errors
 /// If the cluster cannot be started, or does not recover: what happened, and where its logs are.
@@ -122,7 +124,7 @@ fn refuse_used_folder(folder: &Path) -> anyhow::Result<()> {
     }
 }
 
-/// How the counters compare with what clients were told.
+/// The counters compared with what clients were told.
 #[derive(Clone, Copy, Debug, Default)]
 struct Verdict {
     equal: u64,
@@ -134,7 +136,7 @@ struct Verdict {
     torn_groups: u32,
 }
 
-/// What a run came to.
+/// The result of a run.
 #[derive(Debug)]
 struct Outcome {
     tally: Tally,
@@ -145,7 +147,7 @@ struct Outcome {
 }
 
 impl Outcome {
-    /// Nothing was lost, nothing doubled, and of every update it is known what became of it.
+    /// No update was lost or doubled, and the outcome of every update is known.
     fn is_right(&self) -> bool {
         let Verdict { too_small, too_great, repeated_numbers, torn_groups, .. } = self.verdict;
         let wrong = too_small + too_great + repeated_numbers as u64 + u64::from(torn_groups) + self.tally.unresolved;

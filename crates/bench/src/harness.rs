@@ -1,15 +1,16 @@
-//! What all benchmarks of clusters share: a cluster of child processes for each mode, its clients, its rounds.
+//! The part that all benchmarks of clusters share: a cluster of child processes for each mode, its clients, its rounds.
 //!
-//! The modes of a benchmark all run at once and are measured in turns of a fraction of a second, so that whatever else
-//! the machine does falls on all of them alike: only their ratios mean something. Every mode is the same program with
-//! the same batching. Before each round its clients warm up; around it the primary's event loop is asked what it has
-//! used up.
+//! The modes of a benchmark all run at the same time, and are measured in turns of a fraction of a second. So whatever
+//! else the machine does affects all of them alike, and only their ratios have a meaning. Every mode is the same
+//! program with the same batching. Before each round its clients warm up. Before and after the round, the primary's
+//! event loop is asked what it has used.
 
 pub(crate) mod crowd;
 pub(crate) mod keys;
 pub(crate) mod load;
 mod measured;
 pub(crate) mod probe;
+pub(crate) mod turns;
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -32,18 +33,19 @@ use load::{Limit, Load, Tally, Workload};
 pub(crate) use measured::{Measured, median, per};
 use probe::Probe;
 
-/// What every benchmark is told.
+/// The options of every benchmark.
 #[derive(Clone, Debug)]
 pub struct BenchOptions {
     /// The `kasha` binary.
     pub exe: PathBuf,
-    /// Where to make the folder for the clusters' data, which is removed at the end; `None`: among temporary files.
+    /// The folder in which to make the folder for the clusters' data, which is removed at the end; `None`: among
+    /// temporary files.
     pub data: Option<PathBuf>,
     /// Show a bar (on a terminal only).
     pub progress: bool,
-    /// Injected delay of each direction; `None`: what suits the benchmark.
+    /// Injected delay of each direction; `None`: the benchmark's own.
     pub link_delay: Option<Duration>,
-    /// `f`, where a benchmark has one; `None`: what suits it.
+    /// `f`, if a benchmark has one; `None`: the benchmark's own.
     pub faults: Option<u8>,
     /// Rounds of each mode.
     pub rounds: u32,
@@ -76,7 +78,7 @@ impl BenchOptions {
     }
 }
 
-/// One run of one benchmark: its folder, its bar, its patience.
+/// One run of one benchmark: its folder, its progress bar, its time limit.
 #[derive(Debug)]
 pub(crate) struct Run<'o> {
     pub(crate) options: &'o BenchOptions,
@@ -89,7 +91,7 @@ impl<'o> Run<'o> {
     pub(crate) fn begin(name: &str, options: &'o BenchOptions) -> Self {
         let parent = options.data.clone().unwrap_or_else(std::env::temp_dir);
         let folder = parent.join(format!("kasha-{name}-{}-{:x}", std::process::id(), random_u64()));
-        // Hides itself where there is no terminal.
+        // The bar hides itself if there is no terminal.
         let bar = if options.progress { ProgressBar::new(1) } else { ProgressBar::hidden() };
         let style = ProgressStyle::with_template("{elapsed_precise} {bar:30} {prefix}: {msg}");
         bar.set_style(style.expect("a valid template"));
@@ -107,14 +109,14 @@ impl<'o> Run<'o> {
         self.folder.join(name)
     }
 
-    /// What a cluster in this mode is to be like.
+    /// The options of a cluster in this mode.
     pub(crate) fn spec(&self, name: &str, faults: u8) -> ClusterSpec {
         let link_delay = self.options.link_delay.unwrap_or_default();
         let memory_mib = Some(limits::BENCH_MEMORY_MIB);
         ClusterSpec { link_delay, memory_mib, ..ClusterSpec::new(self.options.exe.clone(), self.folder(name), faults) }
     }
 
-    /// Does each round, as many as asked for, or as many as patience allows, but two at least. Says how many.
+    /// Does each round: as many as were asked for, or as many as the time allows, but two at least. Returns how many.
     pub(crate) fn rounds(&self, mut each: impl FnMut(u32) -> anyhow::Result<()>) -> anyhow::Result<u32> {
         self.bar.set_length(u64::from(self.options.rounds));
         self.bar.set_position(0);
@@ -131,12 +133,12 @@ impl<'o> Run<'o> {
         Ok(done)
     }
 
-    /// Whether what can be left out is to be left out.
+    /// Whether the time is over, so that optional parts are left out.
     pub(crate) fn is_out_of_patience(&self) -> bool {
         Clock::now().since(self.began) >= self.options.patience
     }
 
-    /// Ends it well: on failure the logs stay for whoever wants to know why.
+    /// Ends a successful run. (After a failure the logs stay, so that somebody can look for the reason.)
     pub(crate) fn end(self) -> anyhow::Result<Duration> {
         self.bar.finish_and_clear();
         remove(&self.folder)?;
@@ -151,7 +153,8 @@ fn remove(folder: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Everyone's turn in a round: forwards in one round, backwards in the next, so that nobody is always behind the same.
+/// The order of the modes in a round: forwards in one round, backwards in the next, so that no mode always follows the
+/// same one.
 pub(crate) fn in_turns<T>(
     round: u32,
     all: &mut [T],
@@ -164,15 +167,15 @@ pub(crate) fn in_turns<T>(
     }
 }
 
-/// How clients of a cluster behave.
+/// The options of a cluster's clients.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Clients {
     pub(crate) count: usize,
-    /// Record on witnesses, or wait for the sync each time.
+    /// Whether to record on witnesses; otherwise each update waits for its sync.
     pub(crate) fast_path: bool,
     /// How long one operation may take.
     pub(crate) deadline: Duration,
-    /// Whether each has a second client id ready (R4.10), as sessions have that are used for several shards.
+    /// Whether each client has a second client id ready (R4.10), as sessions of several shards do.
     pub(crate) keeps_spare: bool,
 }
 
@@ -186,7 +189,7 @@ impl Clients {
 #[derive(Debug)]
 pub(crate) struct Arm {
     pub(crate) name: String,
-    // Dropped before the cluster: it talks to it.
+    // Dropped before the cluster, because it talks to the cluster.
     pub(crate) event_loop: EventLoop<Crowd>,
     pub(crate) probe: Probe,
     pub(crate) table: TableId,
@@ -198,7 +201,7 @@ pub(crate) struct Arm {
 }
 
 impl Arm {
-    /// Starts a cluster and its clients. The probe asks shard 0's primary.
+    /// Starts a cluster and its clients. The probe asks the primary of shard 0.
     pub(crate) fn start(name: &str, spec: ClusterSpec, clients: Clients) -> anyhow::Result<Self> {
         Self::try_start(name, spec, clients).with_context(|| format!("the cluster for {name}"))
     }
@@ -234,7 +237,7 @@ impl Arm {
         done
     }
 
-    /// The same, adding to `measured`.
+    /// One measured round; adds to `measured`.
     pub(crate) fn round_into(
         &mut self,
         clients: usize,
@@ -243,21 +246,23 @@ impl Arm {
         measured: &mut Measured,
     ) -> anyhow::Result<()> {
         self.run(clients, workload, Limit::Operations(u64::from(limits::WARM_UP_OPERATIONS)))?;
+        self.probe.turns()?; // what was long before the round is told with the next question
         let before = self.probe.usage()?;
         let tally = self.run(clients, workload, limit)?;
         ensure!(tally.updates + tally.reads > 0, "nothing was done in a whole round; give longer rounds");
         measured.add(&tally, before, self.probe.usage()?);
+        turns::note(&mut measured.longest_turn, self.probe.turns()?.longest_since_asked);
         Ok(())
     }
 
-    /// Makes so many keys, so that what is measured finds them there: tables that grow are another measurement.
+    /// Makes this many keys, so that the measurement finds them there. (A growing table is another measurement.)
     pub(crate) fn warm(&mut self, clients: usize, workload: &Workload, keys: u32) -> anyhow::Result<()> {
         let each = Workload { keys: Keys::Each, reads: 0, ..workload.clone() };
         self.filled = 0;
         self.fill(clients, &each, u64::from(keys))
     }
 
-    /// Touches the next keys of [`Keys::Each`], so many of them.
+    /// Touches this many of the next keys of [`Keys::Each`].
     pub(crate) fn fill(&mut self, clients: usize, workload: &Workload, count: u64) -> anyhow::Result<()> {
         let Self { event_loop, rng, .. } = self;
         let load = Load::new(self.table, clients, workload, Limit::Operations(count), rng);
@@ -275,7 +280,7 @@ impl Arm {
         tags.find(is_its).with_context(|| format!("{shard} owns hardly any key"))
     }
 
-    /// Starts the nodes again that were killed, and waits until all is well.
+    /// Starts killed nodes again, and waits until the cluster is whole.
     pub(crate) fn heal(&mut self) -> anyhow::Result<()> {
         self.configuration = self.children.heal(limits::REPAIR)?;
         Ok(())
@@ -298,13 +303,13 @@ impl Arm {
     }
 }
 
-/// Where a shard's primary listens.
+/// The address of a shard's primary.
 pub(crate) fn primary_address(configuration: &Configuration, shard: ShardId) -> anyhow::Result<SocketAddr> {
     let primary = configuration.shard(shard).and_then(|known| configuration.core_of(known.primary, shard));
     primary.and_then(|core| configuration.address_of(core)).with_context(|| format!("{shard} has no primary"))
 }
 
-/// Makes the table, and asks for the configuration that has it.
+/// Makes the table, and gets the configuration that has it.
 fn prepare(seeds: Vec<SocketAddr>) -> anyhow::Result<(TableId, Configuration)> {
     let mut event_loop: EventLoop<Session> = Connect::new("preparing", seeds).open()?;
     let table = create_table(&mut event_loop, "bench")?;

@@ -1,7 +1,7 @@
-//! How long one update takes: unreplicated, replicated synchronously, and as designed (CURP 5.2, figure 5).
+//! The time that one update takes: unreplicated, replicated synchronously, and as designed (CURP 5.2, figure 5).
 //!
-//! All three are the same programs, and are measured in turns of a few hundred updates, so that whatever else the
-//! machine does falls on all of them alike. The delay of a link is injected at each receiver, this client included,
+//! All three modes are the same programs, and are measured in turns of a few hundred updates, so that whatever else the
+//! machine does affects all of them alike. The delay of a link is injected at each receiver, this client included,
 //! since on loopback a round trip costs processor time and hardly any wire time (section 12).
 
 use std::path::PathBuf;
@@ -17,10 +17,10 @@ use crate::harness::{BenchOptions, Run, in_turns};
 use crate::report::{LatencyReport, Machine, Mode};
 use crate::section::Section;
 
-/// What to measure.
+/// The options of the measurement.
 #[derive(Clone, Debug)]
 pub struct LatencyOptions {
-    /// What every benchmark is told.
+    /// The options of every benchmark.
     pub bench: BenchOptions,
     /// Each `f` to measure, from 1.
     pub faults: Vec<u8>,
@@ -63,7 +63,7 @@ impl LatencyOptions {
     }
 }
 
-/// Measures.
+/// Runs the measurement.
 ///
 /// # Errors
 /// If a cluster cannot be started or an update is not executed.
@@ -71,7 +71,7 @@ pub fn latency(options: &LatencyOptions) -> anyhow::Result<LatencyReport> {
     Ok(measure(options)?.0)
 }
 
-/// The same as one of all benchmarks: for f = 1, 2, 3 in the time that there is.
+/// The same, as one of all benchmarks: for f = 1, 2, 3, in the time that is available.
 pub(crate) fn section(options: &BenchOptions) -> anyhow::Result<Section> {
     let faults = options.faults.map_or_else(|| (1..=FAULTS_MAX).collect(), |faults| vec![faults]);
     let patience = options.patience / u32::try_from(faults.len()).expect("a few");

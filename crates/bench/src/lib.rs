@@ -1,14 +1,14 @@
 //! Load generators, the benchmarks and the demo.
 //!
-//! They measure real processes: [`Children`] starts a cluster of `kasha internal-node`, each with its own data folder,
-//! and the load comes from client sessions on event loops of this process. Nothing here is part of a server, and
-//! nothing here decides what is right: numbers are compared with one another in one run on one machine (section 12),
-//! counters with the answers that clients were given (E1).
+//! They measure real processes. [`Children`] starts a cluster of `kasha internal-node` processes, each with its own
+//! data folder, and the load comes from client sessions on event loops of this process. Nothing here is part of a
+//! server. Benchmarks do not decide what is correct: numbers are compared with one another in one run on one machine
+//! (section 12). The demo compares counters with the answers that clients got (E1).
 //!
-//! Called by `bin/kasha`, which parses the flags and shows what comes back.
+//! `bin/kasha` calls this crate; it parses the flags and shows the results.
 // A shell: it starts processes and threads, sleeps and reads the clock.
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]
-// Whoever reads our output may stop reading: `say!`.
+// The reader of our output may stop reading: use `say!`.
 #![deny(clippy::print_stdout)]
 
 mod benchmarks;

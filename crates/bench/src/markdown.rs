@@ -1,8 +1,8 @@
-//! Tables as Markdown, for the documentation.
+//! Writes tables as Markdown, for the documentation.
 
 use crate::section::{Section, Table};
 
-/// A benchmark's findings: a heading, its tables, and the figures that stand in none of them.
+/// The findings of a benchmark: a heading, its tables, and the figures that are in no table.
 pub(crate) fn section(section: &Section) -> String {
     let tables: String = section.tables.iter().map(table).collect();
     let figures = section.figures();
@@ -10,7 +10,7 @@ pub(crate) fn section(section: &Section) -> String {
     format!("## {}\n\n{}\n\n{tables}{figures}", section.name, section.about)
 }
 
-/// A table below its title; figures stand to the right.
+/// A table below its title; figures are aligned to the right.
 pub(crate) fn table(table: &Table) -> String {
     let line = |cells: Vec<String>| format!("| {} |\n", cells.join(" | "));
     // A bar would end the cell.

@@ -1,4 +1,4 @@
-//! Plots as SVG files, drawn by this program so that a report needs no other.
+//! Plots as SVG files. This program draws them itself, so that a report needs no other program.
 
 use std::path::Path;
 
@@ -6,7 +6,7 @@ use anyhow::{Context, anyhow};
 use plotters::coord::ranged1d::{AsRangedCoord, Ranged, ValueFormatter};
 use plotters::prelude::*;
 
-/// Told apart on white, by those who see no red or no green too.
+/// Colours that can be told apart on white, by people who see no red or no green too.
 const COLORS: [RGBColor; 6] = [
     RGBColor(0, 114, 178),
     RGBColor(213, 94, 0),
@@ -19,7 +19,7 @@ const COLORS: [RGBColor; 6] = [
 /// The size of a plot, in pixels.
 const SIZE: (u32, u32) = (640, 400);
 
-/// Points joined by a line.
+/// A line through points.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Series {
     /// Its name in the legend.
@@ -28,7 +28,7 @@ pub struct Series {
     pub points: Vec<(f64, f64)>,
 }
 
-/// How the horizontal axis runs.
+/// The scale of the horizontal axis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Axis {
     /// By equal steps.
@@ -37,28 +37,28 @@ pub enum Axis {
     Logarithmic,
 }
 
-/// One picture.
+/// One plot with its axes and lines.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Plot {
-    /// Its file's name, without `.svg`.
+    /// The name of its file, without `.svg`.
     pub file: String,
     /// What it shows.
     pub title: String,
-    /// What runs to the right, and its unit.
+    /// The label of the horizontal axis, with its unit.
     pub x: &'static str,
-    /// What goes up, and its unit; from zero, so that heights can be compared.
+    /// The label of the vertical axis, with its unit. The axis begins at zero, so that heights can be compared.
     pub y: &'static str,
-    /// How the horizontal axis runs.
+    /// The scale of the horizontal axis.
     pub axis: Axis,
-    /// The lines.
+    /// The lines of the plot.
     pub series: Vec<Series>,
 }
 
 impl Plot {
-    /// Writes it into a folder.
+    /// Writes the plot into a folder.
     ///
     /// # Errors
-    /// If it cannot be written.
+    /// If the file cannot be written.
     pub fn write(&self, folder: &Path) -> anyhow::Result<()> {
         let mut text = String::new();
         let drawn = match (self.range(|point| point.0), self.axis) {
@@ -72,7 +72,7 @@ impl Plot {
         std::fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))
     }
 
-    /// The least and the greatest; `None` without points.
+    /// The least and the greatest value; `None` without points.
     fn range(&self, of: impl Fn(&(f64, f64)) -> f64) -> Option<(f64, f64)> {
         let values = || self.series.iter().flat_map(|series| &series.points).map(&of);
         let (low, high) = (values().reduce(f64::min)?, values().reduce(f64::max)?);
@@ -103,7 +103,8 @@ impl Plot {
         }
         let mut labels = chart.configure_series_labels();
         labels.background_style(WHITE.mix(0.8)).border_style(BLACK.mix(0.3)).label_font(("sans-serif", 13));
-        // Where the lines are not: below them if they stay in the upper half, else where they do not begin or end high.
+        // The legend is put where the lines are not: below them if they stay in the upper half, else where they do not
+        // begin or end high.
         let is_high = self.range(|point| point.1).is_some_and(|(low, _)| low > top / 2.0);
         let falls = |series: &Series| series.points.first().zip(series.points.last()).is_some_and(|(a, b)| a.1 > b.1);
         let corner = match (is_high, self.series.iter().any(falls)) {
@@ -122,7 +123,7 @@ fn from(low: f64, high: f64) -> f64 {
     if low > (high - low) / 2.0 { low } else { 0f64.min(low) }
 }
 
-/// A number as short as it can be told on an axis.
+/// A number in its shortest form on an axis.
 fn short(value: f64) -> String {
     let plain = |value: f64, unit: &str| {
         let digits = format!("{value:.2}");

@@ -1,7 +1,7 @@
 //! Free ports for children.
 //!
-//! Not those that the system would give to port 0: they come from the range of outgoing connections, so while a killed
-//! child is away a client's dial may be given the child's port, and the child could not come back.
+//! These are not ports that the kernel would give for port 0. Those come from the range of outgoing connections: while
+//! a killed child is away, a client's connection may get the child's port, and the child could not come back.
 
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 
@@ -12,15 +12,15 @@ const FIRST: u16 = 10_240;
 const OUTGOING_FIRST: u16 = 32_768;
 const TRIES: u32 = 1000;
 
-/// `count` loopback addresses that nobody listens at. Another process may take one before it is used; a child then says
-/// so and ends.
+/// `count` loopback addresses at which nobody listens. Another process may take one before it is used; then the child
+/// says so and ends.
 ///
 /// # Errors
 /// If hardly any port is free.
 pub(crate) fn free_ports(count: usize, seed: u64) -> anyhow::Result<Vec<SocketAddr>> {
     let end = first_outgoing_port();
     let mut rng = Rng::new(seed);
-    // Held until all are found, so that none is found twice.
+    // All sockets are held until all addresses are found, so that none is found twice.
     let mut held = Vec::new();
     let mut addresses = Vec::new();
     for _ in 0..TRIES {

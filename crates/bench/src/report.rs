@@ -1,4 +1,4 @@
-//! The latency benchmark's report: a table for people, JSON for the ledger.
+//! The latency benchmark's report: a table for people, and JSON for the record of measurements.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -14,19 +14,19 @@ use crate::targets::{judge, table};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Mode {
-    /// Not at all: one node, which answers at once.
+    /// Not durable: one node, which answers at once.
     Unreplicated,
     /// By ordinary primary-backup replication: answered when the backups hold it.
     Sync,
-    /// As designed: answered at once, held by the witnesses.
+    /// As designed: the primary answers at once, and the witnesses hold the update.
     Kasha,
 }
 
 impl Mode {
-    /// All, in the order in which they are shown.
+    /// All modes, in the order in which they are shown.
     pub const ALL: [Self; 3] = [Self::Unreplicated, Self::Sync, Self::Kasha];
 
-    /// Its name in tables and keys.
+    /// The mode's name in tables and keys.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -37,19 +37,19 @@ impl Mode {
     }
 }
 
-/// Where it was measured.
+/// The machine of a measurement.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Machine {
     /// Processors that this process may use.
     pub cores: usize,
-    /// Their name, as the system tells it.
+    /// The name of the processors, as the operating system reports it.
     pub processor: String,
     /// The kernel's release.
     pub kernel: String,
 }
 
 impl Machine {
-    /// This machine.
+    /// The machine that this process runs on.
     #[must_use]
     pub fn this() -> Self {
         let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
@@ -66,9 +66,9 @@ impl Machine {
 /// One line of the report.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ModeResult {
-    /// `f`.
+    /// `f`, the number of crashes that the mode survives.
     pub faults: u8,
-    /// The mode.
+    /// The mode that was measured.
     pub mode: Mode,
     /// Median, in microseconds.
     pub p50_us: f64,
@@ -78,11 +78,11 @@ pub struct ModeResult {
     pub p999_us: f64,
     /// Mean, in microseconds.
     pub mean_us: f64,
-    /// Updates measured.
+    /// Number of updates that were measured.
     pub operations: u64,
-    /// Share of them that completed in one round trip by their witnesses.
+    /// The share of updates that were complete in one round trip, by their witnesses.
     pub fast_path_rate: f64,
-    /// Share of them that took more than one attempt.
+    /// The share of updates that took more than one attempt.
     pub retried_rate: f64,
     /// Processor time of the primary's event loop for one update, in microseconds.
     pub cpu_us: f64,
@@ -109,7 +109,7 @@ impl ModeResult {
 /// What the latency benchmark found.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct LatencyReport {
-    /// Where.
+    /// The machine of the measurement.
     pub machine: Machine,
     /// Injected delay of each direction, in microseconds.
     pub link_delay_us: u64,
@@ -117,10 +117,10 @@ pub struct LatencyReport {
     pub value_bytes: usize,
     /// Every mode at every `f`.
     pub results: Vec<ModeResult>,
-    /// `latency.f2.kasha/sync.p50` and so on for every `f` and p99; `kasha/sync` and `kasha/unreplicated` are those of
-    /// the medians at the largest `f`.
+    /// `latency.f2.kasha/sync.p50` and so on, for every `f` and for p99. `kasha/sync` and `kasha/unreplicated` are the
+    /// ratios of the medians at the largest `f`.
     pub ratios: BTreeMap<String, f64>,
-    /// Of mode `kasha` at the largest `f`.
+    /// The fast-path rate of mode `kasha` at the largest `f`.
     pub fast_path_rate: f64,
 }
 
@@ -155,7 +155,7 @@ impl LatencyReport {
         Self { machine, link_delay_us, value_bytes, results, ratios, fast_path_rate }
     }
 
-    /// As one of all benchmarks' findings. The keys without an `f` are left out: they repeat others.
+    /// The report as the findings of one benchmark. Keys without an `f` are left out: they repeat others.
     #[must_use]
     pub fn into_section(self) -> Section {
         let about = format!(
@@ -197,10 +197,10 @@ impl LatencyReport {
         section
     }
 
-    /// As JSON, for the ledger of measurements.
+    /// The report as JSON, for the record of measurements.
     ///
     /// # Panics
-    /// Never: there is nothing in it that JSON cannot say.
+    /// Never: JSON can express all of it.
     #[must_use]
     pub fn to_json(&self) -> String {
         serde_json::to_string_pretty(self).expect("numbers and texts")

@@ -1,14 +1,14 @@
 //! Kasha beside etcd and Redis: the same update, on the same virtual network, with the same durability (section 12).
 //!
-//! - `kasha-fsync` and `etcd`: on two of three machines' disks before the answer.
-//! - `kasha-f1` and `redis-wait1`: in files of two machines, flushed in the background (Redis: `appendonly`,
-//!   `everysec`; `WAIT 1` in the same packet as the `SET`).
+//! - `kasha-fsync` and `etcd`: the update is on two of three machines' disks before the answer.
+//! - `kasha-f1` and `redis-wait1`: the update is in files of two machines, flushed in the background (Redis:
+//!   `appendonly`, `everysec`; `WAIT 1` in the same packet as the `SET`).
 //! - `kasha-f2` and `redis-wait2`: the same on three machines.
 //!
-//! Each has three hosts, and the callers have the fourth: one process on one tokio runtime, for all stores alike. Each
-//! caller has connections of its own, or all share one client, as callers within one program do (not with Redis, whose
-//! WAIT blocks the connection that it is sent on). All stores run at once and are measured in turns, so that whatever
-//! else the machine does falls on all alike.
+//! Each store has three hosts. The callers have the fourth host: one process on one tokio runtime, for all stores
+//! alike. Each caller has connections of its own, or all share one client, as callers within one program do (not with
+//! Redis, whose WAIT blocks the connection that it is sent on). All stores run at the same time and are measured in
+//! turns, so that whatever else the machine does affects all of them alike.
 
 mod etcd;
 mod kasha;
@@ -40,23 +40,23 @@ use report::{Effort, Measured, Mode};
 pub use report::{Figures, NetworkFigures, RivalsReport};
 use servers::Place;
 
-/// Hosts with servers; the one after them is the client's.
+/// Hosts with servers; the next host is the callers'.
 const SERVERS: usize = 3;
 
-/// Before each measured round the same load runs for this share of its time.
+/// The load runs for this share of a round's time before each measured round.
 const WARM_UP_SHARE: u32 = 5;
 
-/// Who calls a store, each with one update at a time.
+/// The callers of a store, each with one update at a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Callers {
-    /// How many.
+    /// Number of callers.
     pub count: usize,
     /// Whether all use one client and its connections.
     pub is_shared: bool,
 }
 
 impl Callers {
-    /// So many, each with a client of its own.
+    /// This many callers, each with a client of its own.
     #[must_use]
     pub fn apart(count: usize) -> Self {
         Self { count, is_shared: false }
@@ -78,16 +78,16 @@ impl FromStr for Callers {
     }
 }
 
-/// What to measure.
+/// The options of the comparison.
 #[derive(Clone, Debug)]
 pub struct RivalsOptions {
     /// The `kasha` binary.
     pub exe: PathBuf,
-    /// Where to make the folder for all data, which is removed at the end; `None`: among temporary files.
+    /// The folder in which to make the folder for all data, which is removed at the end; `None`: among temporary files.
     pub data: Option<PathBuf>,
     /// One-way delays of every link; each is a measurement of its own.
     pub delays: Vec<Duration>,
-    /// Who calls; each is a measurement of its own.
+    /// The callers; each entry is a measurement of its own.
     pub callers: Vec<Callers>,
     /// Rounds; the stores take turns in each.
     pub rounds: u32,
@@ -97,7 +97,7 @@ pub struct RivalsOptions {
     pub value_bytes: usize,
     /// Keys, chosen uniformly.
     pub keys: u32,
-    /// See [`NetlabOptions::spin`].
+    /// How long the network's switch spins before a packet is due ([`NetlabOptions::spin`]).
     pub spin: Duration,
     /// Show a bar (on a terminal only).
     pub progress: bool,
@@ -121,7 +121,7 @@ impl RivalsOptions {
         }
     }
 
-    /// Clients that a store needs.
+    /// Number of clients that a store needs.
     fn clients(&self) -> usize {
         self.callers.iter().map(|callers| callers.count).max().unwrap_or(1)
     }
@@ -142,11 +142,12 @@ impl RivalsOptions {
     }
 }
 
-/// Measures.
+/// Runs the comparison.
 ///
 /// # Errors
-/// [`Obstacle::NotHere`] if this machine can have no virtual network, one of the stores, or no disk for temporary files;
-/// [`Obstacle::Failed`] if a store does not start, dies or refuses an update, and on whatever else goes wrong.
+/// [`Obstacle::NotHere`] if this machine can have no virtual network, one of the stores is not available, or temporary
+/// files are not on a disk. [`Obstacle::Failed`] if a store does not start, dies or refuses an update, and on any other
+/// failure.
 pub fn rivals(options: &RivalsOptions) -> Result<RivalsReport, Obstacle> {
     options.check()?;
     Netlab::available().map_err(Obstacle::not_here)?;
@@ -155,7 +156,7 @@ pub fn rivals(options: &RivalsOptions) -> Result<RivalsReport, Obstacle> {
     let folder = parent.join(format!("kasha-rivals-{}-{:x}", std::process::id(), kasha_runtime::random_u64()));
     std::fs::create_dir(&folder).with_context(|| format!("cannot create {}", folder.display()))?;
     let measured = measure_all(options, &folder);
-    // On failure the logs stay for whoever wants to know why.
+    // After a failure the logs stay, so that somebody can look for the reason.
     let report =
         measured.with_context(|| format!("the comparison broke off; logs are kept in {}", folder.display()))?;
     std::fs::remove_dir_all(&folder).with_context(|| format!("cannot remove {}", folder.display()))?;
@@ -183,7 +184,7 @@ fn progress_bar(options: &RivalsOptions) -> ProgressBar {
     if !options.progress {
         return ProgressBar::hidden();
     }
-    // Hides itself where there is no terminal.
+    // The bar hides itself if there is no terminal.
     let rounds = options.delays.len() * options.callers.len() * options.rounds as usize * Mode::ALL.len();
     let style = ProgressStyle::with_template("{elapsed_precise} {bar:40} {pos}/{len} turns, {msg}");
     ProgressBar::new(rounds as u64).with_style(style.expect("a valid template"))
@@ -214,7 +215,7 @@ impl Stores {
         })
     }
 
-    /// One store's turn: a warm-up, and what counts.
+    /// One store's turn: a warm-up, and the part that counts.
     fn turn(&mut self, lab: &Netlab, mut load: Load, measured: &mut Measured) -> anyhow::Result<()> {
         let (mode, time) = (measured.mode, load.time);
         load.time = time / WARM_UP_SHARE;

@@ -1,11 +1,13 @@
-//! Standard output, which may end before we do: `kasha sim | head` is no error.
+//! Prints to standard output, whose reader may end before we do: `kasha sim | head` is no error.
 
 use std::fmt;
 use std::io::{self, ErrorKind, Write};
 
-/// Prints a line. If nobody reads any more, it is not printed: what runs goes on, and its exit code stays true.
+/// Prints a line. If nobody reads any more, the line is not printed, the program goes on, and its exit code stays
+/// correct.
 ///
-/// Ends the process if standard output fails in another way (a full disk): a report that is cut short must not look whole.
+/// If standard output fails in another way (a full disk), the process ends: a report that is cut short must not look
+/// complete.
 pub fn say(line: fmt::Arguments<'_>) {
     let mut out = io::stdout().lock();
     if let Err(error) = writeln!(out, "{line}")

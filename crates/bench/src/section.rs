@@ -1,4 +1,4 @@
-//! What a benchmark found: tables for people, ratios for the ledger of measurements, and plots.
+//! The findings of a benchmark: tables for people, ratios for the record of measurements, and plots.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -12,13 +12,13 @@ use crate::plot::Plot;
 /// One cell of a table.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Cell {
-    /// Words.
+    /// Text, aligned to the left.
     Text(String),
-    /// A number, and how many digits behind the point are worth showing.
+    /// A number, and the number of digits behind the point to show.
     Number(f64, usize),
     /// A share, shown in percent.
     Share(f64),
-    /// Does not apply.
+    /// The cell does not apply.
     Nothing,
 }
 
@@ -63,7 +63,7 @@ impl Cell {
     }
 }
 
-/// Rounded to so many digits behind the point.
+/// The number, rounded to this many digits behind the point.
 pub(crate) fn rounded(number: f64, digits: usize) -> f64 {
     let scale = 10f64.powi(i32::try_from(digits).expect("a few digits"));
     (number * scale).round() / scale
@@ -72,11 +72,11 @@ pub(crate) fn rounded(number: f64, digits: usize) -> f64 {
 /// A table. In JSON each row is an object with the columns' names as keys.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Table {
-    /// What it shows.
+    /// The title of the table.
     pub title: String,
-    /// Names of the columns, units in them.
+    /// The names of the columns, with their units.
     pub columns: Vec<&'static str>,
-    /// As many cells each.
+    /// The rows, with one cell for each column.
     pub rows: Vec<Vec<Cell>>,
 }
 
@@ -93,7 +93,7 @@ impl Table {
         self.rows.push(cells);
     }
 
-    /// Whether a column has words, which stand to the left, and no figures, which stand to the right.
+    /// Whether a column has text, which is aligned to the left, and no figures, which are aligned to the right.
     pub(crate) fn is_text(&self, column: usize) -> bool {
         self.rows.iter().all(|row| matches!(row[column], Cell::Text(_)))
     }
@@ -135,49 +135,49 @@ impl fmt::Display for Table {
     }
 }
 
-/// One benchmark's findings.
+/// The findings of one benchmark.
 #[derive(Clone, Debug, Serialize)]
 pub struct Section {
     /// Its name on the command line.
     pub name: &'static str,
     /// What was measured and how, in a sentence or two.
     pub about: String,
-    /// How long it took.
+    /// The time that the benchmark took.
     pub seconds: f64,
-    /// Rounds of each mode; 0 where there are none.
+    /// Rounds of each mode; 0 if there are no rounds.
     pub rounds: u32,
-    /// Tables.
+    /// The tables, in the order in which they are shown.
     pub tables: Vec<Table>,
     /// Figures to be compared with targets and with other runs, by name.
     pub ratios: BTreeMap<String, f64>,
-    /// Names of those that people are not shown below the tables, which say the same.
+    /// Names of figures that are not shown below the tables, because a table has them.
     #[serde(skip)]
     details: BTreeSet<String>,
-    /// Pictures of the tables.
+    /// The plots of the tables.
     #[serde(skip)]
     pub plots: Vec<Plot>,
 }
 
 impl Section {
-    /// Empty.
+    /// Findings without tables and figures yet.
     pub(crate) fn new(name: &'static str, about: impl Into<String>) -> Self {
         let (tables, ratios, details, plots) = (Vec::new(), BTreeMap::new(), BTreeSet::new(), Vec::new());
         Self { name, about: about.into(), seconds: 0.0, rounds: 0, tables, ratios, details, plots }
     }
 
-    /// Notes a figure under its name.
+    /// Adds a figure under its name.
     pub(crate) fn ratio(&mut self, name: impl Into<String>, value: f64) {
         self.ratios.insert(name.into(), rounded(value, 4));
     }
 
-    /// Notes a figure that stands in a table.
+    /// Adds a figure that also stands in a table.
     pub(crate) fn detail(&mut self, name: impl Into<String>, value: f64) {
         let name = name.into();
         self.details.insert(name.clone());
         self.ratio(name, value);
     }
 
-    /// The figures that stand in no table, as one.
+    /// The figures that stand in no table, as one table.
     pub(crate) fn figures(&self) -> Table {
         let mut table = Table::new("Figures", &["figure", "found"]);
         self.shown().for_each(|(name, value)| table.row([Cell::from(name.as_str()), Cell::from(value.to_string())]));
@@ -188,7 +188,7 @@ impl Section {
         self.ratios.iter().filter(|(name, _)| !self.details.contains(*name))
     }
 
-    /// How long it took, and in how many rounds.
+    /// Notes the time and the number of rounds.
     pub(crate) fn took(mut self, time: Duration, rounds: u32) -> Self {
         (self.seconds, self.rounds) = (rounded(time.as_secs_f64(), 1), rounds);
         self

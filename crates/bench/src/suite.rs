@@ -1,4 +1,4 @@
-//! Several benchmarks in one run, and the file that one run writes.
+//! Several benchmarks in one run, and the file that the run writes.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -16,7 +16,7 @@ use crate::report::Machine;
 use crate::section::{Section, rounded};
 use crate::targets::{Judged, judge, table};
 
-/// How the run was asked for.
+/// The settings of the run.
 #[derive(Clone, Debug, Serialize)]
 struct Settings {
     version: &'static str,
@@ -28,24 +28,24 @@ struct Settings {
     shard_bytes: u64,
 }
 
-/// What one run found.
+/// The findings of one run.
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
-    /// Where.
+    /// The machine of the run.
     pub machine: Machine,
     settings: Settings,
-    /// How long it took.
+    /// The time that the run took.
     pub seconds: f64,
     /// Every figure by its name, those of all benchmarks together.
     pub ratios: BTreeMap<String, f64>,
-    /// What they are to be, also those that were not measured.
+    /// The targets, also those that were not measured.
     pub targets: Vec<Judged>,
-    /// Each benchmark.
+    /// The findings of each benchmark.
     pub sections: Vec<Section>,
 }
 
 impl Report {
-    /// Of these benchmarks.
+    /// The report of these benchmarks.
     #[must_use]
     pub fn new(options: &BenchOptions, sections: Vec<Section>) -> Self {
         let ratios: BTreeMap<String, f64> = sections.iter().flat_map(|section| section.ratios.clone()).collect();
@@ -63,19 +63,19 @@ impl Report {
         Self { machine: Machine::this(), settings, seconds, targets: judge(&names, &ratios), ratios, sections }
     }
 
-    /// For other programs.
+    /// The report as JSON, for other programs.
     ///
     /// # Panics
-    /// Never: there is nothing in it that JSON cannot say.
+    /// Never: JSON can express all of it.
     #[must_use]
     pub fn to_json(&self) -> String {
         serde_json::to_string_pretty(self).expect("numbers and texts")
     }
 
-    /// Writes its tables as Markdown, with the targets below.
+    /// Writes the tables as Markdown, with the targets below them.
     ///
     /// # Errors
-    /// If it cannot be written.
+    /// If the file cannot be written.
     pub fn write_markdown(&self, path: &Path) -> anyhow::Result<()> {
         let sections: String = self.sections.iter().map(markdown::section).collect();
         let targets = if self.targets.is_empty() { String::new() } else { markdown::table(&table(&self.targets)) };
@@ -83,17 +83,17 @@ impl Report {
         std::fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
     }
 
-    /// Draws its plots into a folder.
+    /// Draws the plots into a folder.
     ///
     /// # Errors
-    /// If one cannot be written.
+    /// If a file cannot be written.
     pub fn write_plots(&self, folder: &Path) -> anyhow::Result<()> {
         self.sections.iter().flat_map(|section| &section.plots).try_for_each(|plot| plot.write(folder))
     }
 }
 
 impl Report {
-    /// Where, how long, and what became of the targets.
+    /// The machine, the time and the targets, as text.
     #[must_use]
     pub fn summary(&self) -> String {
         let place = format!("{}; {} s\n", self.place(), self.seconds);
@@ -113,13 +113,13 @@ impl fmt::Display for Report {
     }
 }
 
-/// Runs all benchmarks within so much time; shows each by `show` when it is done. One that fails takes nothing from the
-/// others: it is a section that says why, and one of the errors beside the report.
+/// Runs all benchmarks within this time, and calls `show` for each when it is done. A benchmark that fails does not stop
+/// the others: its section says why, and its error is returned beside the report.
 pub fn all(options: &BenchOptions, time: Duration, mut show: impl FnMut(&Section)) -> (Report, Vec<anyhow::Error>) {
     let end = Clock::now().after(time);
     let (mut sections, mut failed) = (Vec::new(), Vec::new());
     for benchmark in BENCHMARKS {
-        // What one leaves over, or takes too much, is the others'.
+        // Time that one benchmark leaves over, or takes too much, is added to that of the others, or taken from it.
         let left = end.since(Clock::now()).min(time);
         let section = benchmark.run_within(left, &BENCHMARKS[sections.len()..], options);
         let section = section.unwrap_or_else(|error| {

@@ -1,4 +1,4 @@
-//! What the figures are to be, and whether they are.
+//! The targets: which figure must have which bound, and whether it was met.
 
 use std::collections::BTreeMap;
 
@@ -6,26 +6,26 @@ use serde::Serialize;
 
 use crate::section::{Cell, Table};
 
-/// Which way is better.
+/// The kind of bound.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Bound {
-    /// Not more.
+    /// The figure must not be greater.
     AtMost,
-    /// Not less.
+    /// The figure must not be smaller.
     AtLeast,
 }
 
-/// One target.
+/// A bound on one figure.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Target {
     /// The figure's name among the ratios.
     pub figure: &'static str,
-    /// Which way.
+    /// The kind of bound.
     pub bound: Bound,
-    /// How much.
+    /// The bound itself.
     pub value: f64,
-    /// What it means.
+    /// What the target means, as text.
     pub about: &'static str,
 }
 
@@ -38,13 +38,13 @@ const fn at_least(figure: &'static str, value: f64, about: &'static str) -> Targ
 }
 
 impl Target {
-    /// Whether the benchmark of this name is to measure the figure: names of figures begin with it.
+    /// Whether the benchmark of this name measures the figure: the names of its figures begin with its name.
     fn is_of(&self, benchmark: &str) -> bool {
         self.figure.split('.').next() == Some(benchmark.replace('-', "_").as_str())
     }
 }
 
-/// All of them, in the order of the benchmarks.
+/// All targets, in the order of the benchmarks.
 pub const TARGETS: &[Target] = &[
     at_most("latency.f1.kasha/unreplicated.p50", 1.10, "an update survives 1 crash for 10 % of its latency"),
     at_most("latency.f2.kasha/unreplicated.p50", 1.10, "an update survives 2 crashes for 10 % of its latency"),
@@ -70,15 +70,15 @@ pub const TARGETS: &[Target] = &[
     at_least("rivals.500us.c64.kasha-f2/redis-wait2.throughput", 1.0, "64 clients, on three machines"),
 ];
 
-/// A target and what was found.
+/// A target, and the figure that was found.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Judged {
-    /// The target.
+    /// The target that was judged.
     #[serde(flatten)]
     pub target: Target,
-    /// What was found; `None` if the figure was not measured.
+    /// The figure that was found; `None` if it was not measured.
     pub found: Option<f64>,
-    /// Whether that is good enough; `None` if nothing was found.
+    /// Whether the figure meets the target; `None` if it was not measured.
     pub met: Option<bool>,
 }
 
@@ -97,7 +97,7 @@ pub fn judge(benchmarks: &[&str], ratios: &BTreeMap<String, f64>) -> Vec<Judged>
     judged.collect()
 }
 
-/// For people.
+/// The judged targets as a table for people.
 pub(crate) fn table(judged: &[Judged]) -> Table {
     let mut table = Table::new("Targets", &["figure", "target", "found", "met", "what it means"]);
     for Judged { target, found, met } in judged {

@@ -1,4 +1,4 @@
-//! A session on a thread of its own that keeps asking how the cluster is.
+//! A session on a thread of its own that keeps asking for the configuration and for the status of all cores.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -7,7 +7,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use anyhow::Context;
-use kasha_client::session::{CallId, Completion, Session};
+use kasha_client::session::{CallId, Completion, CoreAnswer, CoreQuestion, Session};
 use kasha_machine::Effects;
 use kasha_runtime::{Application, Clock, Control, LoopHandle, spawn_loop};
 use kasha_types::{CoreId, Epoch, Incarnation, NodeId, ShardId, Tick};
@@ -17,24 +17,24 @@ use kasha_wire::status::CoreStatus;
 use crate::client::Connect;
 use crate::limits;
 
-/// A core's patience for one status question.
+/// How long a core may take to answer one status question.
 const STATUS_DEADLINE: Duration = Duration::from_secs(1);
 
-/// A primary's term in one process: its counters begin at zero with it.
+/// The term of a primary in one process. Its counters begin at zero.
 type Term = (NodeId, Incarnation, ShardId, Epoch);
 
-/// What was seen last.
+/// The state that was seen last.
 #[derive(Clone, Debug, Default)]
 pub struct Seen {
     /// The newest configuration.
     pub configuration: Option<Configuration>,
-    /// Duplicates suppressed, by term: counters die with their process, so each term's last sample is kept.
+    /// Duplicates suppressed, by term. Counters die with their process, so the last sample of each term is kept.
     suppressed: BTreeMap<Term, u64>,
 }
 
 impl Seen {
-    /// Duplicates suppressed so far, in all terms: at least, for what happened after a killed process's last sample is
-    /// not in it.
+    /// A lower bound for the duplicates suppressed so far, in all terms: what happened after the last sample of a
+    /// killed process is not included.
     #[must_use]
     pub fn duplicates_suppressed(&self) -> u64 {
         self.suppressed.values().sum()
@@ -77,13 +77,13 @@ impl Watch {
         Ok(Self { seen, handle, thread: Some(thread.context("cannot start a thread")?) })
     }
 
-    /// What was seen last.
+    /// The state that was seen last.
     #[must_use]
     pub fn seen(&self) -> Seen {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Waits until the newest configuration is as wanted, calling `meanwhile` between looks. Says whether it came.
+    /// Waits until the newest configuration is as wanted, calling `meanwhile` between checks. Returns whether it came.
     ///
     /// # Errors
     /// Those of `meanwhile`.
@@ -111,7 +111,7 @@ impl Drop for Watch {
     fn drop(&mut self) {
         self.handle.stop();
         if let Some(thread) = self.thread.take() {
-            // A panic there was printed there.
+            // If it panicked, its panic was printed there.
             let _ = thread.join();
         }
     }
@@ -134,7 +134,7 @@ impl Watching {
             cores.extend((0..node.cores.len()).map(|core| CoreId { node: node.node, core: core as u8 }));
         }
         for core in cores {
-            self.asked.entry(core).or_insert_with(|| session.status(now, core, out));
+            self.asked.entry(core).or_insert_with(|| session.ask_core(now, core, CoreQuestion::Status, out));
         }
     }
 }
@@ -147,7 +147,7 @@ impl Application<Session> for Watching {
             if self.refresh == Some(call) {
                 self.refresh = None;
             }
-            if let Completion::Status(status) = completion {
+            if let Completion::Status(CoreAnswer::Status(status)) = completion {
                 seen.on_status(&status);
             }
         }

@@ -15,7 +15,7 @@
 //! let version = table.put("alice", "100").await?;
 //! table.put_if_version("alice", version, "90").await?;
 //!
-//! // Sent again after a crash of this program, it still counts once, and gives the same number.
+//! If this program crashes and sends it again, the update still happens once, and the answer is the same number.
 //! let spent = table.increment("spent:alice", 10).once("order-42").ttl(Duration::from_secs(3600)).await?;
 //! println!("{} spent so far", spent.value);
 //!

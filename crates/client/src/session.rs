@@ -1,17 +1,18 @@
 //! One client of a cluster, as a deterministic state machine.
 //!
-//! It finds the cluster, holds a client id and its lease, numbers updates, sends each to the shard's primary and, where
-//! the fast path exists, to its witnesses at once, and says what became of it. It refuses to know sockets, clocks and
-//! what operations mean.
+//! It finds the cluster, holds a client id and its lease, and numbers updates. It sends each update to the shard's
+//! primary and, where the fast path exists, to its witnesses at the same time. It reports the outcome of each call. It
+//! refuses to know sockets, clocks and the meaning of operations.
 //!
-//! Rules kept here: **R2.1** a body is frozen when it is numbered, and only words of one attempt count together;
-//! **R2.2** executed, not executed and unknown are never blurred; **R6.1** an update is recorded on exactly the list's
-//! witnesses or on none; **4** at most `OUTSTANDING_MAX` sequences are unacknowledged, and an id is acknowledged only
-//! when its outcome is known, whoever still waits for it (pitfall 1). CURP 3.2.1, RIFL 3.
+//! Rules kept here: **R2.1** a body is frozen when it is numbered, and only messages of one attempt count together;
+//! **R2.2** executed, not executed and unknown are told apart; **R6.1** an update is recorded on exactly the list's
+//! witnesses or on none; **section 4** at most `OUTSTANDING_MAX` sequences are unacknowledged, and an id is
+//! acknowledged only when its outcome is known, even if no caller waits for it any more (pitfall 1). CURP 3.2.1, RIFL
+//! 3.
 //!
-//! A call begins in `updates`, `reads` or `tables`; `route` says where it goes, `pace` when it goes again, `replies` what
-//! the servers' words come to, `outcomes` who is told. `end_turn` runs the timers, then the session's own errands
-//! (`cluster`, `identities`), then what was queued.
+//! A call begins in `updates`, `reads` or `tables`. `route` says where it goes, `pace` when it is sent again, `replies`
+//! what the servers' messages mean, and `outcomes` which caller is told. `end_turn` runs the timers, then the session's
+//! own tasks (`cluster`, `identities`), then queued calls.
 
 mod advice;
 mod call;
@@ -32,8 +33,9 @@ mod tables;
 mod timers;
 mod updates;
 
+pub use call::CoreQuestion;
 pub use calls::CallId;
-pub use completion::{Completion, WaitsFor, WhyFailed, WhyNot, WhyUnknown};
+pub use completion::{Completion, CoreAnswer, WaitsFor, WhyFailed, WhyNot, WhyUnknown};
 pub use stats::SessionStats;
 
 use std::collections::{BTreeMap, VecDeque};
@@ -55,28 +57,29 @@ use identity::Identity;
 use outcomes::Kept;
 use timers::Timers;
 
-/// How a session is to behave.
+/// The options of a session.
 #[derive(Clone, Debug)]
 pub struct SessionOptions {
-    /// Addresses of some of the cluster's nodes, or of its coordinator; asked in turn for the configuration.
+    /// Addresses of some of the cluster's nodes, or of its coordinator. The session asks them for the configuration in
+    /// turn.
     pub seeds: Vec<SocketAddr>,
-    /// The only cluster to talk to; `None`: the first that answers.
+    /// The only cluster to talk to. `None`: the first cluster that answers.
     pub cluster: Option<ClusterId>,
-    /// Seeds nonces and jitter. Two sessions of one cluster must not share it.
+    /// The seed of nonces and jitter. Two sessions of one cluster must not have the same seed.
     pub seed: u64,
-    /// How long a call may take whose caller gives no deadline.
+    /// The time that a call may take if its caller gives no deadline.
     pub deadline: Duration,
-    /// The first attempt's patience; doubles with each silent attempt up to a second.
+    /// How long the first attempt waits for an answer; doubles with each attempt that gets none, up to a second.
     pub attempt_timeout: Duration,
-    /// Updates without a result at a time under one client id, at most `OUTSTANDING_MAX`; further ones wait for the
-    /// lowest of them, or take another id of the session (R4.10).
+    /// The greatest number of updates without a result under one client id, at most `OUTSTANDING_MAX`. Further updates
+    /// wait for the lowest of them, or take another id of the session (R4.10).
     pub outstanding_max: u64,
-    /// Whether a session of several shards has a second client id ready from its first update on (R4.10). `false`: for crowds of
-    /// sessions in benchmarks.
+    /// Whether a session of several shards has a second client id ready from its first update on (R4.10). Benchmarks
+    /// with crowds of sessions set it to `false`.
     pub keeps_spare: bool,
-    /// `false`: every retry is a new request, as in clients that know no exactly-once. For demonstrations.
+    /// `false`: every retry is a new request, as in a client without exactly-once. For demonstrations.
     pub exactly_once: bool,
-    /// `false`: record on no witness, wait for the sync each time. For comparisons.
+    /// `false`: record on no witness, and wait for the sync each time. For comparisons.
     pub fast_path: bool,
 }
 
@@ -98,14 +101,15 @@ impl SessionOptions {
     }
 }
 
-/// What a caller may say of one update.
+/// The options of one update.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct CallOptions<'a> {
-    /// When the caller wants to be told "unknown" rather than wait on; `None`: after the session's default.
+    /// When the caller wants to be told "unknown" instead of waiting longer. `None`: after the session's default.
     pub deadline: Option<Tick>,
     /// The caller's own idempotency key and its time to live in milliseconds (R4.9).
     pub operation_key: Option<(&'a [u8], u64)>,
-    /// At the deadline cancel the update, so that the outcome is known (within a second more) if a shard answers.
+    /// Whether to cancel the update at the deadline. Then its outcome is known within a second more, if a shard
+    /// answers.
     pub cancel_on_deadline: bool,
 }
 
@@ -118,27 +122,27 @@ pub struct Session {
     identities: Identities,
     calls: Calls,
     timers: Timers,
-    /// Updates that wait for a client id or for room in its window, oldest first; ended ones are skipped.
+    /// Updates that wait for a client id or for room in its window, oldest first. Entries of ended calls are skipped.
     queued: VecDeque<CallId>,
-    /// Updates for shards that hold up a client id, oldest first (R4.10); ended ones are skipped.
+    /// Updates to shards that hold up a client id, oldest first (R4.10). Entries of ended calls are skipped.
     held_back: BTreeMap<ShardId, VecDeque<CallId>>,
-    /// Table requests, the running one in front; ended ones are skipped.
+    /// Table requests; the first is running. Entries of ended calls are skipped.
     tables: VecDeque<CallId>,
-    /// Under whose id the running table request was sent.
+    /// The client id under which the running table request was sent.
     table_client: Option<ClientId>,
     completed: VecDeque<(CallId, Completion)>,
     kept: Kept,
     spare: Vec<Vec<u8>>,
-    /// Makes the ids of reads unlike another session's.
+    /// Makes the ids of this session's reads different from those of other sessions.
     salt: u64,
     stats: SessionStats,
 }
 
 impl Session {
-    /// A session that is about to look for its cluster.
+    /// A session that begins to look for its cluster.
     ///
     /// # Panics
-    /// Without a seed address, or with a window of none or more than `OUTSTANDING_MAX`.
+    /// Without a seed address, or with a window of 0 or more than `OUTSTANDING_MAX`.
     #[must_use]
     pub fn new(options: SessionOptions, now: Tick, out: &mut Effects) -> Self {
         assert!(!options.seeds.is_empty(), "a session needs somebody to ask");
@@ -167,7 +171,7 @@ impl Session {
         }
     }
 
-    /// Gives a result's buffer back, for the next result.
+    /// Takes back the buffer of a result, to use it for a later result.
     pub fn recycle(&mut self, mut buffer: Vec<u8>) {
         const SPARE_MAX: usize = 64;
         if self.spare.len() < SPARE_MAX && buffer.capacity() <= limits::BUFFER_KEPT_BYTES {
@@ -176,7 +180,7 @@ impl Session {
         }
     }
 
-    /// Whether the session has a configuration and a client id: updates leave at once.
+    /// Whether the session has a configuration and a client id, so that updates can be sent at once.
     #[must_use]
     pub fn is_open(&self) -> bool {
         self.cluster.configuration.is_some() && self.client().is_some()
@@ -188,24 +192,24 @@ impl Session {
         self.cluster.configuration.as_ref()
     }
 
-    /// The client id under which updates are numbered at present.
+    /// The client id under which the next update is numbered.
     #[must_use]
     pub fn client(&self) -> Option<ClientId> {
         self.identities.current().map(|identity| identity.client)
     }
 
-    /// All its client ids (R4.10).
+    /// All client ids of the session (R4.10).
     pub fn clients(&self) -> impl Iterator<Item = ClientId> + '_ {
         self.identities.all().iter().map(|identity| identity.client)
     }
 
-    /// Counters.
+    /// The session's counters.
     #[must_use]
     pub fn stats(&self) -> &SessionStats {
         &self.stats
     }
 
-    /// Calls that have not ended, those that go on in the background included.
+    /// Calls that have not ended, including those that go on in the background.
     #[must_use]
     pub fn outstanding(&self) -> usize {
         self.calls.len()
@@ -224,7 +228,7 @@ impl Session {
             Kind::Update(_) => self.start_update(slot, now, out),
             Kind::Read(read) => self.start_read(slot, read, now, out),
             Kind::Table(change) => self.send_table_request(slot, change, now, out),
-            Kind::Status { core } => self.start_status(slot, core, now, out),
+            Kind::Status { core, question } => self.start_status(slot, core, question, now, out),
             Kind::Refresh => self.ask_coordinator(slot, now),
         }
     }

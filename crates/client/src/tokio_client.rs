@@ -1,8 +1,8 @@
 //! The session for programs that run on tokio: handles that send to one background task, which owns the session.
 //!
-//! Nothing of the protocol is here. A handle turns typed calls into operations and result bytes into values; `driver`
-//! is the shell of the machine; `links` dials; `connection` cuts frames. The session ends with its last handle: what is under way
-//! then is no longer pursued, and its results go with the lease.
+//! There is no protocol here. A handle turns typed calls into operations, and result bytes into values. `driver` is the
+//! shell of the machine, `links` dials, and `connection` cuts frames. When the last handle is dropped, the session
+//! ends. Nobody pursues its calls under way any more, and their results are dropped with the lease.
 
 mod connection;
 mod driver;
@@ -22,20 +22,20 @@ use kasha_types::{ClusterId, CoreId};
 use kasha_wire::Configuration;
 use kasha_wire::message::TableOutcome;
 use kasha_wire::outcome::Shape;
-use kasha_wire::status::CoreStatus;
+use kasha_wire::status::{CoreStatus, LoopTurns};
 use tokio::sync::{mpsc, oneshot};
 
-use crate::session::{Completion, SessionOptions, SessionStats};
+use crate::session::{Completion, CoreAnswer, CoreQuestion, SessionOptions, SessionStats};
 use driver::{Ask, Command, Driver, Ticket};
 
-/// What may be said beside the addresses.
+/// Options of a client, besides the addresses.
 #[derive(Clone, Debug)]
 pub struct ClientOptions {
-    /// The only cluster to talk to; `None`: the first that answers.
+    /// The only cluster to talk to. `None`: the first cluster that answers.
     pub cluster: Option<ClusterId>,
-    /// How long to look for it.
+    /// How long to look for the cluster.
     pub connect_timeout: Duration,
-    /// How long a call may take unless it says otherwise.
+    /// How long a call may take unless the caller gives a deadline.
     pub deadline: Duration,
 }
 
@@ -53,7 +53,7 @@ pub struct Client {
     tickets: Arc<AtomicU64>,
 }
 
-/// Tells the session when a future was dropped before its end.
+/// Tells the session if a future is dropped before it has ended.
 struct Abandon<'a> {
     ticket: Ticket,
     abandoned: Option<&'a mpsc::Sender<Ticket>>,
@@ -62,8 +62,8 @@ struct Abandon<'a> {
 impl Drop for Abandon<'_> {
     fn drop(&mut self) {
         if let Some(abandoned) = self.abandoned {
-            // Where the queue is full nobody misses it: the call ends later, by its deadline, and its reply goes nowhere.
-            // A driver that is gone has abandoned everything.
+            // If the queue is full, nothing is lost: the call ends later, at its deadline, and its reply is dropped. If
+            // the driver is gone, it has abandoned all calls.
             let _ = abandoned.try_send(self.ticket);
         }
     }
@@ -142,7 +142,7 @@ impl Client {
         }
     }
 
-    /// Drops a table with all it holds. Whether there was one.
+    /// Drops a table with everything in it. Returns whether there was one.
     ///
     /// # Errors
     /// If the coordinator refuses or does not answer.
@@ -165,19 +165,29 @@ impl Client {
         Ok(self.fresh_configuration().await?.tables.into_iter().map(|table| table.name).collect())
     }
 
-    /// How a core is.
+    /// The status of a core.
     ///
     /// # Errors
-    /// If it does not answer.
+    /// If the core does not answer.
     pub async fn status(&self, core: CoreId) -> Result<CoreStatus, Error> {
-        match self.call(Ask::Status(core), None).await? {
-            Completion::Status(status) => Ok(*status),
+        match self.call(Ask::Status(core, CoreQuestion::Status), None).await? {
+            Completion::Status(CoreAnswer::Status(status)) => Ok(*status),
             other => unreachable!("{other:?} of a status question"),
         }
     }
 
-    /// The newest configuration that the client has seen; from the coordinator itself, see
-    /// [`Client::fresh_configuration`].
+    /// The longest turns of a core's event loop, since its start and since this was asked last.
+    ///
+    /// # Errors
+    /// If it does not answer.
+    pub async fn turns(&self, core: CoreId) -> Result<LoopTurns, Error> {
+        match self.call(Ask::Status(core, CoreQuestion::Turns), None).await? {
+            Completion::Status(CoreAnswer::Turns(turns)) => Ok(*turns),
+            other => unreachable!("{other:?} of a question for turns"),
+        }
+    }
+
+    /// The newest configuration that the client has received. [`Client::fresh_configuration`] asks the coordinator.
     ///
     /// # Errors
     /// If the client has stopped.
@@ -187,10 +197,10 @@ impl Client {
         answer.await.map_err(|_| Error::Stopped)
     }
 
-    /// The configuration as the coordinator has it now.
+    /// The configuration that the coordinator has now.
     ///
     /// # Errors
-    /// If it does not answer.
+    /// If the coordinator does not answer.
     pub async fn fresh_configuration(&self) -> Result<Configuration, Error> {
         match self.call(Ask::Refresh, None).await? {
             Completion::Refreshed => Ok(self.configuration().await?.expect("it was just refreshed")),
@@ -219,7 +229,7 @@ impl Client {
         self.commands.send(command).await.map_err(|_| Error::Stopped)
     }
 
-    /// Makes a call and waits for its end; errors are told apart here, so that only success comes back.
+    /// Makes a call and waits for its end. Errors are separated here, so that only success is returned.
     async fn call(&self, what: Ask, shape: Option<Shape>) -> Result<Completion, Error> {
         let ticket = self.tickets.fetch_add(1, Ordering::Relaxed);
         let (reply, answer) = oneshot::channel();
@@ -243,7 +253,8 @@ impl Client {
     }
 }
 
-/// The standard library seeds its hashers from the operating system: enough for nonces and jitter.
+/// A random number. The standard library seeds its hashers from the operating system, which is enough for nonces and
+/// jitter.
 fn random() -> u64 {
     std::hash::RandomState::new().build_hasher().finish()
 }

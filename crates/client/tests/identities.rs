@@ -260,8 +260,8 @@ fn r4_10_shards_that_stop_one_after_the_other_need_an_id_each() {
     assert_eq!(ids(&net), 3, "one is held up, one numbers, one is ready");
 }
 
-/// What an outage taught is over with it: the first attempt at another primary is lost, and the next one comes soon, for
-/// an update, for what is held back behind it, and for a read.
+/// The long waiting times of an outage end with the outage: the first attempt at another primary is lost, and the next
+/// one comes soon, for an update, for updates that are held back behind it, and for a read.
 #[test]
 fn r4_10_the_patience_of_an_outage_ends_with_the_outage() {
     let (mut net, stuck, _) = held_up();

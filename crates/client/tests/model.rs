@@ -1,5 +1,5 @@
-//! The session against a small CURP cluster that loses, repeats and reorders every message, crashes, and refuses:
-//! what a caller is told must be what happened (R2.1, R2.2, E1, E2).
+//! The session against a small CURP cluster that loses, repeats and reorders every message, crashes, and refuses. What
+//! a caller is told must be what happened (R2.1, R2.2, E1, E2).
 
 #[allow(dead_code, reason = "shared with the tests of the session")]
 mod common;
@@ -15,9 +15,9 @@ use kasha_wire::hot::decode_small;
 use kasha_wire::{Body, Kind, OutcomeCode, RecordedVerdict, Refusal, SyncRequest, Update};
 use proptest::prelude::*;
 
-/// One shard: its log of (body, result), of which a part is synced, and its two witnesses.
+/// One shard: its log of (body, result), a part of which is synced, and its two witnesses.
 struct Shard {
-    /// Its primary is of another version, and cannot read these updates.
+    /// The primary runs another version, and cannot decode these updates.
     is_foreign: bool,
     epoch: Epoch,
     list: ListVersion,
@@ -35,7 +35,7 @@ impl Shard {
         self.log.iter().position(|(body, _)| head(body).rpc == rpc)
     }
 
-    /// Below it records are gone.
+    /// The records of all sequences below this one are dropped.
     fn acknowledged(&self) -> u64 {
         self.log.iter().map(|(body, _)| head(body).acknowledgement.0).max().unwrap_or(0)
     }
@@ -115,7 +115,7 @@ impl Shard {
         net.answer(sent, &result, synced);
     }
 
-    /// The unsynced part is lost; one witness, frozen, brings back what it holds.
+    /// The unsynced part of the log is lost. One witness is frozen, and what it holds is replayed.
     fn crash(&mut self, net: &mut Net, rng: &mut Rng) {
         self.log.truncate(self.synced);
         let acknowledged = self.acknowledged();
@@ -134,7 +134,7 @@ impl Shard {
         (configuration.shards[0].epoch, configuration.shards[0].list) = (self.epoch, self.list);
     }
 
-    /// Synced requests leave the witnesses.
+    /// Witnesses drop requests that are synced.
     fn collect(&mut self) {
         let synced: Vec<_> = self.log[..self.synced].iter().map(|(body, _)| head(body).rpc).collect();
         for witness in &mut self.witnesses {

@@ -1,4 +1,4 @@
-//! The README's example is the one that is compiled.
+//! The README's Rust example consists of lines of `examples/readme.rs`, which is compiled.
 
 #[test]
 fn the_example_of_the_readme_is_a_program() {

@@ -1,4 +1,4 @@
-//! The session against scripted servers: the rules by number.
+//! The session against scripted servers: one test for each rule, by number.
 
 mod common;
 

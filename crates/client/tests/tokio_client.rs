@@ -1,5 +1,5 @@
-//! The asynchronous wrapper against a server of a few lines on the loopback: one node that is its own coordinator,
-//! without replicas, that loses the first delivery of every update.
+//! The asynchronous wrapper against a server of a few lines on the loopback. The server is one node and its own
+//! coordinator, has no replicas, and loses the first delivery of every update.
 #![cfg(feature = "tokio")]
 #![allow(clippy::disallowed_methods, reason = "the wrapper's business is the outside world")]
 
@@ -233,7 +233,7 @@ async fn nobody_there_is_an_error_that_says_so() {
     Client::connect(["no port".to_owned(), address.to_string()]).await.expect("one address is enough");
 }
 
-/// What a program may do with an error: keep it, send it to another thread, give it on with `?`.
+/// A program can keep an error, send it to another thread, and pass it on with `?`.
 #[test]
 fn errors_are_errors() {
     fn is_error<T: std::error::Error + Send + Sync + 'static>() {}

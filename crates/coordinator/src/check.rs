@@ -1,7 +1,7 @@
-//! What must hold of the state between any two commands, and of a command before it is applied.
+//! Checks the state between any two commands, and each command before it is applied.
 //!
-//! Of what the machine decides all of it holds, or that is a bug of ours. A log may say anything, also under right
-//! checksums: what it says is checked before it is believed, and refused with a text.
+//! For commands that the machine decides, a failed check is a bug of ours. A log file may contain anything, even under
+//! right checksums. So every command of a log is checked before it is applied, and refused with a text.
 
 use kasha_types::limits::{CORES_MAX, FAULTS_MAX, NODES_MAX, SHARDS_MAX, SLOTS};
 use kasha_types::planted::{self, Bug};
@@ -14,7 +14,7 @@ use crate::{Command, State};
 
 type Checked = Result<(), String>;
 
-/// Without the text's making where it holds.
+/// Fails with the text if the condition is false; the text is made only then.
 macro_rules! must {
     ($holds:expr, $($text:tt)+) => {
         if !$holds {
@@ -97,7 +97,7 @@ impl State {
         Ok(())
     }
 
-    /// `recover_from`: the members that stay, if members are given up; else the witnesses are.
+    /// If `recover_from` is given, members are given up, and these stay. Otherwise the witnesses are given up.
     fn permits_giving_up(&self, shard: ShardId, epoch: Epoch, recover_from: Option<&Vec<NodeId>>) -> Checked {
         let config = self.placed(shard)?;
         must!(config.epoch.0.checked_add(1) == Some(epoch.0), "F2: epochs grow by one");
@@ -108,7 +108,7 @@ impl State {
         };
         let is_less = stays.len() < config.recover_from.len();
         let is_known = stays.iter().all(|node| config.recover_from.contains(node));
-        // A shard that may recover from nobody would begin anew, with nothing.
+        // A shard without a member to recover from would begin anew, empty.
         must!(is_less && is_known && stays.contains(&config.primary), "R7.7: {shard} cannot do with {stays:?}");
         Ok(())
     }
@@ -149,7 +149,7 @@ impl State {
     /// Checks what must hold between any two commands.
     ///
     /// # Panics
-    /// If it does not.
+    /// If a check fails.
     pub fn assert_invariants(&self) {
         if let Err(why) = self.check() {
             panic!("{why}");
@@ -253,7 +253,7 @@ mod tests {
 
     use super::*;
 
-    /// The last file of the golden ones: a header, and a record that is a snapshot.
+    /// The state in the newest golden file: a header, and a record that is a snapshot.
     fn golden() -> State {
         let files = include_bytes!("../golden/log-v3.bin");
         let last = files.windows(8).rposition(|bytes| bytes == b"KASHACRD").unwrap();

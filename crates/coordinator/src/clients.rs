@@ -1,11 +1,13 @@
 //! Client leases, in memory only (RIFL 5; R4.6, R4.7).
 //!
-//! After a restart nothing is known of single clients, so every id below the reservation counts as leased for one full
-//! term from the restart. That needs one number, not a million; a map holds those that were granted or renewed since.
-//! A client is *expired* only one term after its lease ended, because its last request may still be under way and
-//! because the verdict is final: an expired client is never renewed by this process. A restart may renew one that an
-//! earlier process called expired; the expiry floors that the shards logged on that verdict still refuse its old
-//! requests (R4.6).
+//! After a restart the coordinator knows nothing about single clients. So every id below the reservation counts as
+//! leased for one full term from the restart. That needs one number, not a million; a map holds the leases that were
+//! granted or renewed since.
+//!
+//! A client is *expired* only one term after its lease ended: its last request may still be under way. The verdict is
+//! final: this process never renews an expired client. A restarted process may renew a client that an earlier process
+//! called expired. The expiry floors that the shards logged on that verdict still refuse the client's old requests
+//! (R4.6).
 
 use std::collections::BTreeMap;
 
@@ -14,21 +16,21 @@ use kasha_types::{ClientId, ClusterTime};
 
 use crate::limits::{CLIENTS_MAX, CLIENTS_SWEPT_MAX};
 
-/// What is known of a client.
+/// The state of a client's lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Standing {
-    /// It may be renewed; its lease ends (or ended) then.
+    /// The lease may be renewed; it ends (or ended) at this time.
     Alive(ClusterTime),
-    /// It never will be renewed again, or was never granted.
+    /// The lease will never be renewed again, or was never granted.
     Expired,
 }
 
-/// All leases.
+/// The leases of all clients.
 #[derive(Debug)]
 pub(crate) struct ClientLeases {
     term_millis: u64,
     next: ClientId,
-    /// Ids below were granted by earlier processes, as far as we know.
+    /// Ids below this one may have been granted by earlier processes.
     inherited_below: ClientId,
     inherited_expiry: ClusterTime,
     expiries: BTreeMap<ClientId, ClusterTime>,
@@ -51,7 +53,7 @@ impl ClientLeases {
         }
     }
 
-    /// The next id to grant: the caller reserves it first.
+    /// The next id to grant. The caller must reserve it first.
     pub(crate) fn next(&self) -> ClientId {
         self.next
     }
@@ -67,7 +69,7 @@ impl ClientLeases {
         Some((client, expiry))
     }
 
-    /// How a client stands. Once expired, always expired: time and expiries only grow.
+    /// The state of a client's lease. Once expired, always expired: time and expiries only grow.
     pub(crate) fn standing(&self, now: ClusterTime, client: ClientId) -> Standing {
         let expiry = match self.expiries.get(&client) {
             Some(&expiry) => expiry,
@@ -77,7 +79,7 @@ impl ClientLeases {
         if now > expiry.after_millis(self.term_millis) { Standing::Expired } else { Standing::Alive(expiry) }
     }
 
-    /// Renews a lease; `None` when it has expired, or when there are too many to keep.
+    /// Renews a lease; `None` if it has expired, or if there are too many leases.
     pub(crate) fn renew(&mut self, now: ClusterTime, client: ClientId) -> Option<ClusterTime> {
         let Standing::Alive(before) = self.standing(now, client) else { return None };
         let expiry = now.after_millis(self.term_millis).max(before);
@@ -88,8 +90,8 @@ impl ClientLeases {
         Some(expiry)
     }
 
-    /// Forgets some expired clients, a slice at a time. Forgetting does not change how they stand: an inherited one was
-    /// renewed after the restart, so its lease outlived the inherited one.
+    /// Forgets some expired clients, a slice at a time. The client stays expired: an entry of an inherited client was
+    /// made by a renewal after the restart, so its lease ended after the inherited leases.
     pub(crate) fn sweep(&mut self, now: ClusterTime) {
         let slice = self.expiries.range(self.sweep_from..).take(CLIENTS_SWEPT_MAX);
         let (mut seen, mut last, mut expired) = (0, ClientId(0), Vec::new());

@@ -1,5 +1,5 @@
-//! What the log consists of. A command carries every choice that was made, so that applying it needs no judgement and
-//! a later version with other placement rules still replays an old log to the same state.
+//! The commands that the log consists of. A command contains every choice that was made. So applying it needs no
+//! judgement, and a later version with other placement rules still replays an old log to the same state.
 
 use std::net::SocketAddr;
 
@@ -28,29 +28,29 @@ macro_rules! commands {
 }
 
 commands! {
-    /// The operator changed what may be changed.
+    /// The operator changed options that may be changed.
     Configure = 1 {
-        /// Where the coordinator listens.
+        /// The address at which the coordinator listens.
         address: SocketAddr,
-        /// Fewest members beside the primary for updates to be taken.
+        /// The smallest number of members beside the primary with which updates are accepted.
         min_backups: u8,
         /// How many nodes the first placement waits for.
         nodes: u16,
     },
     /// A node is alive: for the first time, again, or with a new process.
     NodeSeen = 2 {
-        /// Which.
+        /// The node.
         node: NodeId,
-        /// Its process.
+        /// The process that is running now.
         incarnation: Incarnation,
-        /// Its machine's boot.
+        /// The boot id of its machine.
         boot: BootId,
         /// One address per core.
         addresses: Vec<SocketAddr>,
     },
     /// Every lease of the node has lapsed.
     NodeLost = 3 {
-        /// Which.
+        /// The node.
         node: NodeId,
     },
     /// The first placement; creates the table "default".
@@ -60,7 +60,7 @@ commands! {
     },
     /// A new term with a new primary (section 7, step 1).
     Promote = 5 {
-        /// Which shard.
+        /// The shard that gets a new primary.
         shard: ShardId,
         /// The new term.
         epoch: Epoch,
@@ -73,94 +73,94 @@ commands! {
     },
     /// The primary has recovered; it serves (section 7, step 5).
     Recovered = 6 {
-        /// Which shard.
+        /// The shard that recovered.
         shard: ShardId,
-        /// In which term.
+        /// The term that recovered.
         epoch: Epoch,
         /// The witness list that is in force now.
         list: ListVersion,
-        /// Its nodes.
+        /// The nodes of the list.
         witnesses: Vec<NodeId>,
     },
-    /// Another replica set in the same term (R7.2). Nobody becomes complete by it.
+    /// Another replica set in the same term (R7.2). No copy becomes complete by this command.
     SetMembers = 7 {
-        /// Which shard.
+        /// The shard whose set changes.
         shard: ShardId,
-        /// In which term.
+        /// The term in which it changes.
         epoch: Epoch,
         /// The set, the primary first.
         members: Vec<Member>,
     },
     /// A joiner's copy is complete.
     Copied = 8 {
-        /// Which shard.
+        /// The shard of the copy.
         shard: ShardId,
-        /// In which term.
+        /// The term of the copy.
         epoch: Epoch,
-        /// Who joined.
+        /// The joiner.
         node: NodeId,
     },
     /// The witness list must change: the primary is to close it (R6.2).
     CloseList = 9 {
-        /// Which shard.
+        /// The shard of the list.
         shard: ShardId,
-        /// Which list.
+        /// The list to close.
         list: ListVersion,
     },
     /// The primary has closed the old list: the next one is in force.
     OpenList = 10 {
-        /// Which shard.
+        /// The shard of the list.
         shard: ShardId,
         /// The new list.
         list: ListVersion,
-        /// Its nodes.
+        /// The nodes of the list.
         witnesses: Vec<NodeId>,
     },
-    /// ClusterTime may be handed out up to here (R4.7).
+    /// ClusterTime may be used up to here (R4.7).
     ReserveTime = 11 {
-        /// The last moment.
+        /// The last moment that is reserved.
         to: ClusterTime,
     },
     /// Client ids may be granted below here (R4.7).
     ReserveClients = 12 {
-        /// The first id that may not.
+        /// The first id that may not be granted.
         below: ClientId,
     },
     /// A client's table request.
     Table = 13 {
-        /// Who asks.
+        /// The client that asks.
         client: ClientId,
-        /// Its count.
+        /// The client's count of its table requests.
         sequence: u64,
-        /// What.
+        /// The request.
         command: TableCommand,
     },
     /// The primary's process stops, and has synced everything: no recovery needs the list's witnesses (R7.7).
     EmptyList = 15 {
-        /// Which shard.
+        /// The shard of the primary.
         shard: ShardId,
-        /// The new list, which names nobody.
+        /// The new list, which names no witness.
         list: ListVersion,
     },
-    /// The operator gives the witnesses up that a recovery waits for: a new term goes on without them (R7.7).
+    /// The operator gives up the witnesses that a recovery waits for: a new term goes on without them (R7.7).
     GiveUpWitnesses = 16 {
-        /// Which shard.
+        /// The shard that recovers.
         shard: ShardId,
         /// The new term. The list keeps its version, so that a log that is whole under it still counts.
         epoch: Epoch,
     },
-    /// The operator gives members up that a recovery waits for: a new term goes on with what the others hold (R7.7).
+    /// The operator gives up members that a recovery waits for: a new term goes on with the logs of the others (R7.7).
     GiveUpMembers = 17 {
-        /// Which shard.
+        /// The shard that recovers.
         shard: ShardId,
-        /// The new term. Its witnesses are still to be asked.
+        /// The new term. It asks the witnesses.
         epoch: Epoch,
-        /// Whose logs it may recover from: the others.
+        /// The members from whose logs the new term may recover: those that were not given up.
         recover_from: Vec<NodeId>,
     },
-    /// Every node lease that still runs ends within so long, by the coordinator's count (F1).
+    /// Every node lease that still runs ends within this time, by the coordinator's clock (F1).
     BoundLeases = 14 {
-        /// Milliseconds: a lease's term and the drift bound.
+        /// Milliseconds: the term of a lease plus the drift bound.
         millis: u64,
     },
 }

@@ -1,8 +1,8 @@
-//! What the nodes say of each other and of their shards (pitfall 9): who hears whom, whom a primary gets no answers from,
-//! and which recovery is stuck. DESIGN section 7; decision 0007.
+//! Reports of nodes about each other and about their shards (pitfall 9): which node hears which, which member does not
+//! answer its primary, and which recovery is stuck. DESIGN section 7; decision 0007.
 //!
-//! In memory only: it guides choices, and every choice that it leads to is one that would be safe without it. Silence has
-//! to be told anew to a restarted coordinator.
+//! The reports are kept in memory only. They guide choices, and each choice would be safe without them. A restarted
+//! coordinator must be told of silences anew.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -11,19 +11,20 @@ use kasha_types::{CoreId, Epoch, NodeId, ShardId, Tick};
 
 use crate::leases::NodeLeases;
 
-/// For so many leases a node that did not answer a primary is not made part of its shard again; doubled each time.
+/// Leases for which a node that did not answer a primary is kept out of its shard; doubles each time.
 const AVOIDED_LEASES: u32 = 10;
-/// The longest that this grows to.
+/// The maximum of that number.
 const AVOIDED_LEASES_MAX: u32 = 160;
-/// How long after one stuck term the next may be called stuck, in leases; doubled each time.
+/// Leases after one stuck term before the next may be called stuck; doubles each time.
 const STUCK_LEASES: u32 = 5;
-/// The longest that this grows to.
+/// The maximum of that number.
 const STUCK_LEASES_MAX: u32 = 80;
 
-/// What a core heard.
+/// The nodes that a core hears, as it last reported.
 #[derive(Debug)]
 struct Heard {
-    /// Since when it tells us without a gap. A young process has not heard anybody yet, and that says nothing.
+    /// Since when the core has reported without a gap. A young process has heard no other node yet, and that proves
+    /// nothing.
     since: Tick,
     at: Tick,
     nodes: Vec<NodeId>,
@@ -35,25 +36,25 @@ struct Avoided {
     by: NodeId,
     until: Tick,
     term: Duration,
-    /// Somebody has acted on its end.
+    /// The end of this entry has been acted on.
     over: bool,
 }
 
-/// What a recovery waits for, by its primary's word (R7.7).
+/// What a recovery waits for, as its primary reports (R7.7).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Lack {
-    /// A witness of the list.
+    /// The recovery lacks a witness of the list.
     Witness {
-        /// Members that have not said that their logs are not whole.
+        /// Members that have not reported that their logs are not whole.
         unheard_members: Vec<NodeId>,
-        /// Witnesses that have not said that they lost something.
+        /// Witnesses that have not reported that they lost something.
         unheard_witnesses: Vec<NodeId>,
     },
-    /// Members that have not said what they hold.
+    /// The recovery lacks reports of members.
     Members {
-        /// Which.
+        /// The members that have not reported.
         unheard: Vec<NodeId>,
-        /// Another one has said that it holds a complete copy.
+        /// Another member has reported that it holds a complete copy.
         has_copy: bool,
     },
 }
@@ -64,18 +65,19 @@ struct Patience {
     next: Duration,
 }
 
-/// All that was said lately.
+/// All recent reports.
 #[derive(Debug)]
 pub(crate) struct Evidence {
     lease: Duration,
     heard: BTreeMap<CoreId, Heard>,
     avoided: BTreeMap<(ShardId, NodeId), Avoided>,
-    /// Shards, and the terms in which their primaries are to make room for another: they get no lease any more.
+    /// Shards whose primaries are to be replaced, and the terms of these primaries. They get no lease any more.
     moving: BTreeMap<ShardId, Epoch>,
     stuck: BTreeMap<ShardId, Patience>,
     /// Nodes whose process was asked to stop.
     stopping: BTreeSet<NodeId>,
-    /// Recoveries that wait for what may be lost for good: the term of each, when it last said so, and what it lacks.
+    /// Recoveries that wait for something that may be lost for good: the term, when it last reported that, and what it
+    /// lacks.
     waiting: BTreeMap<ShardId, (Epoch, Tick, Lack)>,
 }
 
@@ -92,29 +94,29 @@ impl Evidence {
         }
     }
 
-    /// A new process of this node: what an earlier one heard means nothing.
+    /// A new process of this node runs: the reports of an earlier process mean nothing any more.
     pub(crate) fn forget(&mut self, node: NodeId) {
         self.heard.retain(|core, _| core.node != node);
         self.stopping.remove(&node);
     }
 
-    /// A node's process was asked to stop: it is given no witnesses any more.
+    /// A node's process was asked to stop: it gets no new witness lists.
     pub(crate) fn stops(&mut self, node: NodeId) {
         self.stopping.insert(node);
     }
 
-    /// A term waits for what may be lost for good (R7.7).
+    /// A term reports that it waits for something that may be lost for good (R7.7).
     pub(crate) fn lacks(&mut self, now: Tick, shard: ShardId, epoch: Epoch, lack: Lack) {
         self.waiting.insert(shard, (epoch, now, lack));
     }
 
-    /// What a term has said lately that it waits for.
+    /// What a term has reported within the last lease that it waits for.
     pub(crate) fn lack(&self, now: Tick, shard: ShardId, epoch: Epoch) -> Option<&Lack> {
         let (term, at, lack) = self.waiting.get(&shard)?;
         (*term == epoch && now.since(*at) <= self.lease).then_some(lack)
     }
 
-    /// A core says which nodes it hears. Returns whether that is news.
+    /// A core reports which nodes it hears. Returns whether that has changed.
     pub(crate) fn hear(&mut self, now: Tick, core: CoreId, nodes: &[NodeId]) -> bool {
         let fresh = self.lease / 2;
         let known = self.heard.entry(core).or_insert_with(|| Heard { since: now, at: now, nodes: Vec::new() });
@@ -136,20 +138,20 @@ impl Evidence {
             .filter(move |heard| now.since(heard.at) <= fresh && heard.at.since(heard.since) >= fresh)
     }
 
-    /// Whether `from` hears `to`; `None`: it has not told us lately.
+    /// Whether `from` hears `to`; `None` if `from` has not reported lately.
     pub(crate) fn hears(&self, now: Tick, from: NodeId, to: NodeId) -> Option<bool> {
         let mut told = self.fresh(now, from).peekable();
         told.peek()?;
         Some(told.any(|heard| heard.nodes.contains(&to)))
     }
 
-    /// Whether another node, that we hear, hears this one: it is alive, though perhaps not for us.
+    /// Whether another node that we hear hears this one: then it is alive, even if we do not hear it.
     pub(crate) fn is_vouched_for(&self, now: Tick, node: NodeId) -> bool {
         let others = self.heard.keys().map(|core| core.node).filter(|&other| other != node);
         others.into_iter().any(|other| self.hears(now, other, node) == Some(true))
     }
 
-    /// The primary `by` gets no answers from `node`. Returns whether that is news.
+    /// The primary `by` gets no answers from `node`. Returns whether that is new.
     pub(crate) fn avoid(&mut self, now: Tick, shard: ShardId, by: NodeId, node: NodeId) -> bool {
         let known = self.avoided.get(&(shard, node));
         if known.is_some_and(|known| known.by == by && now < known.until) {
@@ -168,21 +170,21 @@ impl Evidence {
         self.avoided.get(&(shard, node)).is_some_and(|avoided| avoided.by == by && now < avoided.until)
     }
 
-    /// Forgets what was long ago. Returns whether a node may be tried again.
+    /// Drops old entries. Returns whether some node may be tried again.
     pub(crate) fn expire(&mut self, now: Tick) -> bool {
         let mut again = false;
         for avoided in self.avoided.values_mut().filter(|avoided| !avoided.over && now >= avoided.until) {
             avoided.over = true;
             again = true;
         }
-        // What did well for four times as long as it was avoided begins anew.
+        // An entry is forgotten when the node has done well for four times as long as it was avoided.
         self.avoided.retain(|_, avoided| now < avoided.until.after(avoided.term * 4));
         let lease = self.lease;
         self.stuck.retain(|_, patience| now < patience.not_before.after(lease * STUCK_LEASES_MAX));
         again
     }
 
-    /// The shard's primary of this term is to make room for another.
+    /// The shard's primary of this term is to be replaced.
     pub(crate) fn set_moving(&mut self, shard: ShardId, epoch: Epoch) {
         self.moving.insert(shard, epoch);
     }
@@ -199,7 +201,8 @@ impl Evidence {
         self.moving.remove(&shard);
     }
 
-    /// A recovery is stuck: whether another node may try now. If none of them gets on, they take turns ever more slowly.
+    /// A recovery is stuck: whether another node may try now. If none of them makes progress, the turns become ever
+    /// longer.
     pub(crate) fn may_try_another(&mut self, now: Tick, shard: ShardId) -> bool {
         let first = Patience { not_before: now, next: self.lease * STUCK_LEASES * 2 };
         let patience = self.stuck.entry(shard).or_insert(first);
@@ -212,7 +215,7 @@ impl Evidence {
     }
 }
 
-/// What a choice may look at besides the committed state.
+/// What a choice may look at besides the committed state: reports, leases and the time.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sight<'a> {
     pub(crate) evidence: &'a Evidence,
@@ -221,17 +224,17 @@ pub(crate) struct Sight<'a> {
 }
 
 impl Sight<'_> {
-    /// Whether a node speaks to us: it may be alive although it does not, but it will not learn what we want of it.
+    /// Whether a node speaks to us. A silent node may be alive, but it will not learn what it is to do.
     pub(crate) fn speaks(&self, node: NodeId) -> bool {
         !self.leases.any_silent(self.now, node)
     }
 
-    /// Whether a core speaks to us at this very moment: what is committed now is told to somebody who is there.
+    /// Whether a core speaks to us at this moment: then it learns at once what is committed now.
     pub(crate) fn speaks_now(&self, core: CoreId) -> bool {
         self.leases.speaks_now(self.now, core)
     }
 
-    /// Whether the shard's primary of this term is to make room for another.
+    /// Whether the shard's primary of this term is to be replaced.
     pub(crate) fn is_moving(&self, shard: ShardId, epoch: Epoch) -> bool {
         self.evidence.is_moving(shard, epoch)
     }
@@ -241,17 +244,18 @@ impl Sight<'_> {
         self.evidence.stopping.contains(&node)
     }
 
-    /// Whether a shard's primary gets no answers from a node, by its own word.
+    /// Whether a shard's primary has reported that it gets no answers from a node.
     pub(crate) fn avoids(&self, shard: ShardId, primary: NodeId, node: NodeId) -> bool {
         self.evidence.avoids(self.now, shard, primary, node)
     }
 
-    /// Whether one node hears another, for all we know.
+    /// Whether one node hears another. True if nothing is known.
     pub(crate) fn may_hear(&self, from: NodeId, to: NodeId) -> bool {
         self.evidence.hears(self.now, from, to) != Some(false)
     }
 
-    /// Whether a node is of use to a shard under this primary, for all we know.
+    /// Whether a node can be of use to a shard under this primary: it speaks to us, and as far as we know it answers the
+    /// primary, and the primary hears it.
     pub(crate) fn is_useful(&self, shard: ShardId, primary: NodeId, node: NodeId) -> bool {
         self.speaks(node) && !self.avoids(shard, primary, node) && self.may_hear(primary, node)
     }

@@ -1,10 +1,13 @@
-//! The operator gives up what a recovery waits for, and what is lost for good (R7.7).
+//! The operator gives up what a recovery waits for, if it is lost for good (R7.7).
 //!
-//! A term that waits says so with every heartbeat, and for whom. One that lacks members' reports gives up members: its witnesses
-//! are not asked before it has a log. One that has a log and lacks a witness gives up the witness list, and keeps the members:
-//! a whole log that turns up still counts. Refused wherever it could lose an update without need: while the shard serves,
-//! while its recovery does not say that it waits, while anybody is alive who has not said what it holds, and where nobody has
-//! said that it holds a complete copy.
+//! A term that waits reports that in every heartbeat, with the nodes that it waits for. There are two cases:
+//! - A term that lacks reports of members gives up members. It has no log yet, so it has not asked its witnesses.
+//! - A term that has a log and lacks a witness gives up the witness list. It keeps the members: a whole log that turns
+//!   up still counts.
+//!
+//! The command is refused where it could lose an update without need: while the shard serves; while its recovery does
+//! not report that it waits; while a node is alive that has not said what it holds; and if no member has reported that
+//! it holds a complete copy.
 
 use kasha_types::{Epoch, NodeId, ShardId, Tick};
 use kasha_wire::message::Missing;
@@ -14,14 +17,14 @@ use crate::evidence::Lack;
 use crate::{Command, Coordinator};
 
 impl Coordinator {
-    /// A term says what it waits for.
+    /// A term reports what it waits for.
     pub(crate) fn note_lack(&mut self, now: Tick, from: NodeId, (shard, epoch): (ShardId, Epoch), lack: Lack) {
         if self.led_by(from, shard, epoch).is_some_and(|config| config.phase == ShardPhase::Recovering) {
             self.evidence.lacks(now, shard, epoch, lack);
         }
     }
 
-    /// The operator asks, or says so.
+    /// The operator asks what would be given up (`seen` is `None`), or gives up what was shown.
     pub(crate) fn on_give_up(&mut self, now: Tick, nonce: u64, shard: ShardId, seen: Option<&Missing>) -> Message {
         match self.give_up(now, shard, seen) {
             Ok(missing) => Message::GivenUp { nonce, missing: Some(missing), refused: None },
@@ -29,7 +32,8 @@ impl Coordinator {
         }
     }
 
-    /// What the shard's recovery waits for; or why that cannot be given up. Given up now, if it is what the operator has seen.
+    /// What the shard's recovery waits for, or why that cannot be given up. It is given up now if the operator has seen
+    /// exactly this.
     fn give_up(&mut self, now: Tick, shard: ShardId, seen: Option<&Missing>) -> Result<Missing, String> {
         let config = self.configuration().shard(shard).ok_or_else(|| format!("there is no {shard} (K0506)"))?;
         let missing = self.missing(now, config)?;
@@ -78,7 +82,7 @@ impl Coordinator {
                  or restore a folder (K0506)",
                 list(members)
             )),
-            // Only what is known here: what a node says is not committed unseen.
+            // Only nodes that the state knows: what a node reports is not committed unchecked.
             Lack::Members { unheard, .. } => {
                 let mut given_up = unheard.clone();
                 given_up.retain(|node| config.recover_from.contains(node) && *node != config.primary);
@@ -93,7 +97,7 @@ impl Coordinator {
         }
     }
 
-    /// Whether a node is there, for all we know: it may be lost by the configuration, and have come back a moment ago.
+    /// Whether a node may be alive. The configuration may call it lost although it came back a moment ago.
     fn may_be_alive(&self, now: Tick, node: NodeId) -> bool {
         self.state.is_alive(node) || self.sight(now).speaks(node) || self.evidence.is_vouched_for(now, node)
     }

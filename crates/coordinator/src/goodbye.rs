@@ -1,15 +1,16 @@
-//! Why a connection is ended, in words for the person who reads that server's log: what, why, what to do.
+//! Reasons for closing a connection, as text for the person who reads the other server's log: what happened, why, and
+//! what to do. Each text has the code of its page in `docs/errors`.
 
 use kasha_types::limits::{CORES_MAX, NODES_MAX};
 use kasha_types::{Incarnation, NodeId};
 use kasha_wire::DecodeError;
 
-/// Why we end a connection.
+/// The reason why the coordinator closes a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Goodbye {
-    /// A frame that is no message of ours.
+    /// The frame's kind is not that of a message.
     Kind(u8),
-    /// A payload that is no message.
+    /// The payload does not decode to a message.
     Payload(DecodeError),
     /// A message that is never sent to a coordinator.
     Misdirected(&'static str),
@@ -21,11 +22,11 @@ pub(crate) enum Goodbye {
     Outdated(NodeId, Incarnation),
     /// Another process under the number of one that has been seen: its folder is an older copy.
     OlderCopy(NodeId),
-    /// One process, two sets of addresses.
+    /// Two cores of one process disagree on the addresses.
     Addresses(NodeId),
-    /// No more nodes.
+    /// The cluster has as many nodes as it can have.
     TooManyNodes(NodeId),
-    /// No more clients.
+    /// The coordinator has as many clients as it can have.
     TooManyClients,
 }
 

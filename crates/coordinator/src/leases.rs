@@ -1,15 +1,19 @@
-//! Node leases: who may be declared lost, and when (section 7; pitfall 9).
+//! Node leases: which node may be declared lost, and when (section 7; pitfall 9).
 //!
-//! A core counts its lease from sending a heartbeat, minus the drift bound; we count from answering, plus it. So when
-//! our count has lapsed, the core's has (F1). A node's cores share its fate: while one of them is silent the others are
-//! not renewed, and the node is lost when all have lapsed. Judged with hysteresis: if we were stalled ourselves, or if
-//! more than half of the nodes look lost at once, we wait for another lease; and only so many nodes are declared lost
-//! in one lease period, so that recoveries do not starve the rest. One that other nodes hear is only cut off from us: it
-//! has some leases more, for its updates go on, and its reads need no lease; so has one whose connection is open. Who was lost must speak for a full lease
-//! without a gap before it is taken back, and longer if that happens again and again.
+//! **F1** A core counts its lease from the moment when it sends a heartbeat, minus the drift bound. We count from the
+//! moment of our answer, plus the drift bound. So when our count has lapsed, the core's has lapsed too. The cores of a
+//! node are judged together: while one of them is silent the others' leases are not renewed, and the node is lost when
+//! all have lapsed.
 //!
-//! Whoever hears nobody is cut off itself (R7.8): a silence counts only where another node and we heard each other for a
-//! full lease of it. Nodes of our own process are no witnesses.
+//! When a node is lost:
+//! - If we were stalled ourselves, or if more than half of the nodes look lost at once, we wait for another lease.
+//! - Only a limited number of nodes is declared lost in one lease period, so that recoveries do not starve the rest.
+//! - A silent node that others hear, or whose connection is open, has some leases more. Its updates go on meanwhile.
+//! - A lost node must speak for a full lease without a gap before it is taken back, and longer if it is lost again and
+//!   again.
+//!
+//! **R7.8** A coordinator that hears nobody is cut off itself. A silence counts only where another node and we heard
+//! each other for a full lease of it. Nodes of our own process do not count as such witnesses.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
@@ -22,23 +26,23 @@ use crate::CoordinatorOptions;
 
 /// Leases that a silent node has, besides its own, while other nodes hear it or its connection is open.
 const VOUCHED_LEASES: u32 = 3;
-/// Losses that make the way back longer; each doubles it.
+/// The number of losses that make the way back longer; each doubles it.
 const LOSSES_MAX: u32 = 4;
-/// Leases without a loss after which earlier ones are forgotten.
+/// Leases without a loss after which earlier losses are forgotten.
 const STEADY_LEASES: u32 = 64;
 
 #[derive(Clone, Copy, Debug)]
 struct CoreLease {
-    /// Since when it is silent: when it last spoke, or when a stall or a start of ours was over; `None`: it has not
-    /// spoken since its node was lost.
+    /// Since when the core is silent: when it last spoke, or when a stall or a start of ours was over. `None`: it has
+    /// not spoken since its node was lost.
     heard: Option<Tick>,
-    /// When it last spoke to this process.
+    /// When the core last spoke to this process.
     spoke: Option<Tick>,
-    /// From when to when it and we heard each other without a gap of half a lease.
+    /// The time in which the core and we heard each other without a gap of half a lease: from, to.
     met: Option<(Tick, Tick)>,
-    /// Since when it has spoken without a gap of a lease.
+    /// Since when the core has spoken without a gap of a lease.
     since: Option<Tick>,
-    /// Until when it may hold a lease, by our count.
+    /// The moment until which the core may hold a lease, by our clock.
     expires: Tick,
 }
 
@@ -46,39 +50,41 @@ struct CoreLease {
 struct NodeLease {
     cores: Vec<CoreLease>,
     lost: bool,
-    /// It was lost because we heard nobody (R7.8): that does not delay its way back.
+    /// The node was lost while we heard nobody (R7.8). That does not delay its way back.
     excused: bool,
-    /// How often this process was lost lately, and when it was taken back last.
+    /// How often this process was lost recently. `back_at`: when it was last taken back.
     losses: u32,
     back_at: Tick,
 }
 
-/// Whether a newly known process may already hold leases.
+/// What to assume about the leases of a newly known process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Assume {
-    /// It just began: no answer of ours has reached it.
+    /// The process has just begun: no answer of ours has reached it, so it holds no lease.
     Fresh,
-    /// We just began: an earlier coordinator may have granted a lease a moment ago, that runs so long by our count.
+    /// We have just begun: an earlier coordinator may have granted a lease a moment ago. It runs this long by our
+    /// clock.
     Leased(Duration),
-    /// It was lost, hence has none, and must be heard from before it counts as alive.
+    /// The node was lost, so it has no lease. It must speak before it counts as alive.
     Lost,
 }
 
-/// All node leases.
+/// The leases of all nodes.
 #[derive(Debug)]
 pub(crate) struct NodeLeases {
     lease: Duration,
     drift: Duration,
-    /// Nodes of our own process: whatever cuts us off cuts them off too.
+    /// Nodes in our own process. If we are cut off, they are cut off too.
     own: BTreeSet<NodeId>,
-    /// For so long we hear nobody before we go on with a node of our own, if at most so many others are silent.
+    /// If we hear no other node for this long, and at most this many nodes are silent, a node of our own process goes
+    /// on.
     alone: (Duration, usize),
-    /// When a node of another process, that hears us, last spoke to us; at first, when we began.
+    /// When a node of another process that hears us last spoke to us; at first, when we began.
     contact: Tick,
     nodes: BTreeMap<NodeId, NodeLease>,
-    /// More than half seemed lost: nobody is declared before this.
+    /// More than half of the nodes seemed lost: no node is declared lost before this moment.
     distrust_until: Option<Tick>,
-    /// When nodes were declared lost, within the last lease.
+    /// The moments, within the last lease, at which nodes were declared lost.
     declared: VecDeque<Tick>,
 }
 
@@ -101,7 +107,7 @@ impl NodeLeases {
         self.lease + self.drift
     }
 
-    /// A process of `node` with this many cores is known from now on.
+    /// From now on there is a process of `node` with this many cores.
     pub(crate) fn register(&mut self, now: Tick, node: NodeId, cores: usize, assume: Assume) {
         let (heard, expires) = match assume {
             Assume::Fresh => (Some(now), now),
@@ -124,8 +130,8 @@ impl NodeLeases {
         self.nodes.get(&node).is_some_and(|lease| lease.cores.iter().any(|core| self.is_silent(now, core)))
     }
 
-    /// A core spoke, which got no answer of ours for so long. If that is more than half a lease, our words may reach nobody:
-    /// then it is no witness against others (R7.8).
+    /// A core spoke. It has received no answer of ours for the time `unanswered`. If that is more than half a lease,
+    /// our answers may reach nobody, and the core does not count as a witness against other nodes (R7.8).
     pub(crate) fn hear(&mut self, now: Tick, core: CoreId, unanswered: Duration) {
         let gap_max = self.lease / 2;
         let hears_us = unanswered <= gap_max;
@@ -143,8 +149,8 @@ impl NodeLeases {
         core.met = if hears_us { Some((since, now)) } else { core.met };
     }
 
-    /// A node of another process speaks. If nobody did for half a lease, which is four heartbeats, that was our own silence:
-    /// it counts against nobody, and delays nobody's way back (R7.8).
+    /// A node of another process speaks. If none did for half a lease, which is four heartbeats, we were cut off. That
+    /// silence counts against no node, and delays no node's way back (R7.8).
     fn note_contact(&mut self, now: Tick) {
         let gap = now.since(self.contact);
         if gap > self.lease / 2 && !planted::is_on(Bug::HeardAgainJudgedAtOnce) {
@@ -160,20 +166,21 @@ impl NodeLeases {
         self.contact = now;
     }
 
-    /// The cores of other processes that can be witnesses of silence, if there are any; from when to when each was.
+    /// The cores of other processes, which can be witnesses of silence, and the time in which each of them and we heard
+    /// each other.
     fn witnesses(&self) -> impl Iterator<Item = (NodeId, Option<(Tick, Tick)>)> + '_ {
         let others = self.nodes.iter().filter(|(node, _)| !self.own.contains(node));
         others.flat_map(|(&node, lease)| lease.cores.iter().map(move |core| (node, core.met)))
     }
 
-    /// Whether what nodes say of each other may tell of a silence of ours (R7.8): we and another process have not heard
-    /// each other without a gap for so long.
+    /// Whether we may have been cut off at the time that a complaint is about (R7.8): no other process and we have
+    /// heard each other without a gap for that time.
     pub(crate) fn was_cut_off(&self, now: Tick, patience: Duration) -> bool {
         let is_steady = |(since, last): (Tick, Tick)| now.since(last) <= self.lease / 2 && now.since(since) >= patience;
         self.witnesses().next().is_some() && !self.witnesses().any(|(_, met)| met.is_some_and(is_steady))
     }
 
-    /// Whether the node is silent, and not we: for a full lease of its silence we and another node heard each other.
+    /// Whether the node is proven silent: for a full lease of its silence another node and we heard each other.
     fn is_proven_silent(&self, now: Tick, node: NodeId) -> bool {
         let is_planted = planted::is_on(Bug::SilenceOfOnesOwnCounts) || planted::is_on(Bug::CoordinatorDoesNotWait);
         if self.witnesses().next().is_none() || self.goes_on_alone(now) || is_planted {
@@ -184,15 +191,15 @@ impl NodeLeases {
             let silent_since = core.heard.unwrap_or(Tick(0));
             let proves = |(since, last): (Tick, Tick)| {
                 let begin = if planted::is_on(Bug::HeardAgainJudgedAtOnce) { Tick(0) } else { since };
-                // Of this moment, so that it also counts whom the witness hears.
+                // The witness must have spoken just now, so that its report of which nodes it hears counts too.
                 last.since(begin.max(silent_since)) >= full && now.since(last) <= self.lease / 2
             };
             self.witnesses().any(|(other, met)| other != node && met.is_some_and(proves))
         })
     }
 
-    /// Whether nobody was heard for so long that a node of our own goes on, and there are no more silent nodes than the
-    /// shards survive.
+    /// Whether a node of our own process goes on alone: we have heard no other node for long, and no more nodes are
+    /// silent than the shards survive.
     fn goes_on_alone(&self, now: Tick) -> bool {
         let (patience, faults) = self.alone;
         let is_own = |node: &NodeId| self.own.contains(node);
@@ -202,7 +209,7 @@ impl NodeLeases {
             && alive().any(|&node| is_own(&node) && !self.any_silent(now, node))
     }
 
-    /// Whether the core speaks at this very moment.
+    /// Whether the core speaks at this moment.
     pub(crate) fn speaks_now(&self, now: Tick, core: CoreId) -> bool {
         let lease = self.nodes.get(&core.node).and_then(|lease| lease.cores.get(usize::from(core.core)));
         lease.is_some_and(|lease| lease.spoke == Some(now))
@@ -216,14 +223,14 @@ impl NodeLeases {
         !self.any_silent(now, node) && lease.cores.iter().all(steady)
     }
 
-    /// The lost node is alive again. Its cores have no lease yet.
+    /// The lost node counts as alive again. Its cores have no lease yet.
     pub(crate) fn take_back(&mut self, now: Tick, node: NodeId) {
         let lease = self.nodes.get_mut(&node).expect("registered first");
         (lease.lost, lease.excused, lease.back_at) = (false, false, now);
     }
 
-    /// Grants the core that just spoke a lease and returns its term in milliseconds as the core counts it; 0: none,
-    /// because its node is lost or another of its cores is silent.
+    /// Grants a lease to the core that has just spoken. Returns its term in milliseconds by the core's clock. 0 means
+    /// none: the node is lost, or another of its cores is silent.
     pub(crate) fn grant(&mut self, now: Tick, core: CoreId) -> u64 {
         let expires = now.after(self.full());
         let silent = self.any_silent(now, core.node);
@@ -236,7 +243,7 @@ impl NodeLeases {
         u64::try_from((self.lease - self.drift).as_millis()).expect("leases are short")
     }
 
-    /// We ourselves were stalled: silence proves nothing. Everybody gets another full lease to be heard.
+    /// We were stalled ourselves, so silence proves nothing. Every node gets another full lease in which to speak.
     pub(crate) fn extend_all(&mut self, now: Tick) {
         let full = self.full();
         for lease in self.nodes.values_mut().filter(|lease| !lease.lost) {
@@ -252,13 +259,13 @@ impl NodeLeases {
         self.nodes.get(&node).is_some_and(|lease| lease.cores.iter().any(|core| core.expires > now))
     }
 
-    /// Whether the last lease of a node ended so long ago that nobody's word for it counts any more.
+    /// Whether the last lease of a node ended so long ago that reports of other nodes do not help it any more.
     fn is_long_lapsed(&self, now: Tick, node: NodeId) -> bool {
         let grace = self.full() * VOUCHED_LEASES;
         self.nodes[&node].cores.iter().all(|core| core.expires.after(grace) <= now)
     }
 
-    /// The nodes that are silent and hold no lease, as far as others prove it.
+    /// The nodes whose leases have lapsed and whose silence is proven.
     fn lapsed(&self, now: Tick) -> impl Iterator<Item = NodeId> + '_ {
         let alive = self.nodes.iter().filter(|(_, lease)| !lease.lost).map(|(&node, _)| node);
         alive.filter(move |&node| {
@@ -266,12 +273,13 @@ impl NodeLeases {
         })
     }
 
-    /// Whether there is somebody to judge.
+    /// Whether there is a node to judge.
     pub(crate) fn any_lapsed(&self, now: Tick) -> bool {
         self.lapsed(now).next().is_some()
     }
 
-    /// The nodes to declare lost now; they are marked so. `is_vouched_for`: other nodes hear it, or it has not hung up.
+    /// The nodes to declare lost now; they are marked as lost. `is_vouched_for`: other nodes hear the node, or its
+    /// connection is open.
     pub(crate) fn judge(&mut self, now: Tick, is_vouched_for: impl Fn(NodeId) -> bool) -> Vec<NodeId> {
         let alive = self.nodes.values().filter(|lease| !lease.lost).count();
         let mut lapsed: Vec<NodeId> = self.lapsed(now).collect();
@@ -307,7 +315,7 @@ impl NodeLeases {
             let before = if now.since(lease.back_at) > steady { 0 } else { lease.losses };
             (lease.lost, lease.excused) = (true, excused);
             lease.losses = if excused { before } else { (before + 1).min(LOSSES_MAX) };
-            // It begins anew: what it said before it was lost does not help it back.
+            // Its time of speaking begins anew: heartbeats from before the loss do not count for its way back.
             lease.cores.iter_mut().for_each(|core| core.since = core.since.and(Some(now)));
         }
         lapsed

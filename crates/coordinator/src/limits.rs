@@ -1,4 +1,4 @@
-//! This crate's limits, with their reasons.
+//! Limits of this crate, with their reasons. Limits that several crates share are in `kasha_types::limits`.
 
 /// How far ahead ClusterTime is reserved on file (R4.7): one fsync in five seconds of an idle cluster.
 pub const TIME_AHEAD_MILLIS: u64 = 10_000;
@@ -6,29 +6,31 @@ pub const TIME_AHEAD_MILLIS: u64 = 10_000;
 /// Client ids reserved at a time (R4.7): one fsync for so many sessions; a restart skips at most so many ids.
 pub const CLIENT_IDS_AHEAD: u64 = 1024;
 
-/// Clients with a lease: about 40 bytes each, and the bound of what a flood of sessions can make us keep.
+/// Clients with a lease: about 40 bytes each. This bounds the memory that a flood of sessions can make us use.
 pub const CLIENTS_MAX: usize = 4 * 1024 * 1024;
 
-/// Leases looked at in one tick for ones to forget: a hundred microseconds.
+/// Leases that one tick examines to forget expired ones: a hundred microseconds of work.
 pub const CLIENTS_SWEPT_MAX: usize = 4096;
 
-/// Clients answered in one verdict: the asker repeats with the rest.
+/// Clients answered in one verdict: the asker asks again about the rest.
 pub const LEASE_QUERY_MAX: usize = 4096;
 
 /// Clients whose last table request is remembered (see `State::table_answer`).
 pub const TABLE_CLIENTS_MAX: usize = 1024;
 
-/// Table answers that wait for every core to know the table's fate; the oldest is dropped, its client asks again.
+/// Table answers that wait until every core knows of the change. Beyond that the oldest is dropped, and its client asks
+/// again.
 pub const TABLE_ANSWERS_WAITING_MAX: usize = 4096;
 
 /// Tables times shards: the configuration is sent whole and must stay far below a frame (10 bytes each).
 pub const TABLETS_MAX: usize = 256 * 1024;
 
-/// New terms in one lease period: recoveries read logs and witnesses, and must not starve who serves (pitfall 9).
+/// New terms in one lease period: recoveries read logs and witnesses, and must not starve the serving shards (pitfall
+/// 9).
 pub const PROMOTIONS_MAX: u32 = 64;
 
-/// Leases for which a coordinator hears no other node before it goes on with a node of its own process (R7.8): a cut of a
-/// few seconds changes nothing, and machines that do not come back are done without.
+/// Leases for which a coordinator hears no other node before a node of its own process goes on alone (R7.8). So a cut
+/// of a few seconds changes nothing, and machines that do not come back are replaced.
 pub const ALONE_LEASES: u32 = 10;
 
 /// Bytes of commands in a log file before a new one begins with a snapshot.
@@ -37,11 +39,13 @@ pub const LOG_FILE_BYTES: u64 = 1024 * 1024;
 /// Bytes of one log record; a length above is damage. A snapshot is a few megabytes at most.
 pub const RECORD_BYTES_MAX: usize = 64 * 1024 * 1024;
 
-/// Frames that may wait for one stuck commit; past it frames are dropped, which every receiver must bear anyway.
+/// Frames that may wait for one stuck commit. Beyond that, frames are dropped, which every receiver must survive
+/// anyway.
 pub const FRAMES_HELD_MAX: u32 = 64 * 1024;
 
-/// Bytes of commands that may wait for one stuck commit before table requests are left unanswered.
+/// Bytes of commands that may wait for one stuck commit. Beyond that, table requests are not answered.
 pub const PENDING_BYTES_MAX: usize = 4 * 1024 * 1024;
 
-/// Versions, ids and sequences stay below: no cluster ever counts this far, and whoever adds to one need not check.
+/// Versions, ids and sequences stay below this number. No cluster counts this far, so code that adds to one need not
+/// check.
 pub const COUNT_MAX: u64 = u64::MAX / 2;

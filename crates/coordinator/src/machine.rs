@@ -1,8 +1,9 @@
-//! The machine around the state: decides commands, logs them, and tells others only what is durable.
+//! The machine around the state: it decides commands, logs them, and tells others only what is durable.
 //!
-//! A command is applied when it is decided, and every frame that leaves afterwards waits for the commit that holds it
-//! ([`Log::gate`]): nothing that a crash could undo is ever told (D3). Frames may be lost; so cores repeat their
-//! reports, clients their requests, and a heartbeat that shows an old configuration is answered with the new one.
+//! A command is applied when it is decided. Every frame that is sent afterwards waits for the commit that holds the
+//! command ([`Log::gate`]). So nothing that a crash could undo is ever sent (D3). Frames may be lost. So cores repeat
+//! their reports, clients repeat their requests, and a heartbeat that shows an old configuration is answered with the
+//! new one.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -29,9 +30,9 @@ use crate::{Command, CoordinatorOptions, StartError, State, placement, repair};
 #[derive(Clone, Copy, Debug)]
 struct Link {
     end: Endpoint,
-    /// The configuration it obeys, as it last said.
+    /// The configuration that the core obeys, as it last said.
     have: ConfigVersion,
-    /// Since when it has spoken of no answer of ours that is younger than a lease.
+    /// Since when its heartbeats have named no answer of ours that is younger than a lease.
     unanswered_since: Option<Tick>,
 }
 
@@ -41,24 +42,24 @@ pub struct Coordinator {
     node_lease: Duration,
     patience: Duration,
     trusts_connections: bool,
-    /// When longer leases of an earlier process are over, and the bound of ours, in milliseconds.
+    /// When the longer leases of an earlier process are over, and our own bound, in milliseconds.
     lower_lease_bound: Option<(Tick, u64)>,
     pub(crate) state: State,
     log: Log,
     leases: NodeLeases,
     pub(crate) evidence: Evidence,
-    /// New terms in this lease period, and when it began.
+    /// The number of new terms in this lease period, and when the period began.
     promotions: (u32, Tick),
     promotions_max: u32,
     clients: ClientLeases,
     clock: ClusterClock,
     links: BTreeMap<CoreId, Link>,
-    /// The newest configuration that each core has said it obeys, and when, by its own clock.
+    /// The newest configuration that each core has said it obeys, and when it said so, by its own clock.
     pub(crate) said: BTreeMap<CoreId, (Tick, ConfigVersion)>,
     waiters: TableWaiters,
-    /// Who is to be sent the configuration at the end of this turn.
+    /// Endpoints to which the configuration is sent at the end of this turn.
     push_to: BTreeSet<Endpoint>,
-    /// Who waits for the next one.
+    /// Clients that wait for the next configuration.
     askers: Askers,
     pushed: ConfigVersion,
     /// The state changed since the last repair.
@@ -128,13 +129,13 @@ impl Coordinator {
         })
     }
 
-    /// The configuration, committed or about to be.
+    /// The configuration, including changes that are not durable yet.
     #[must_use]
     pub fn configuration(&self) -> &Configuration {
         &self.state.configuration
     }
 
-    /// The whole state, committed or about to be.
+    /// The whole state, including changes that are not durable yet.
     #[must_use]
     pub fn state(&self) -> &State {
         &self.state
@@ -166,7 +167,7 @@ impl Coordinator {
         out.push(Effect::Send { to, head, tail: None, gate });
     }
 
-    /// Depends on no commit: the connection ends either way.
+    /// This waits for no commit: the connection ends either way.
     fn say_goodbye(&mut self, to: Endpoint, why: Goodbye, out: &mut Effects) {
         let mark = out.mark();
         Message::Goodbye { reason: why.reason() }.encode(out.arena());
@@ -215,7 +216,7 @@ impl Coordinator {
                 let answer = self.on_give_up(now, nonce, shard, seen.as_ref());
                 self.send(from, &answer, out);
             }
-            // The shell's handshake, and a peer that leaves.
+            // The shell handles the handshake, and the end of a connection.
             Message::Hello { .. } | Message::Welcome { .. } | Message::Goodbye { .. } => {}
             Message::ConfigurationIs { .. }
             | Message::SessionOpened { .. }
@@ -226,6 +227,8 @@ impl Coordinator {
             | Message::StatusIs { .. }
             | Message::GetUsage { .. }
             | Message::UsageIs { .. }
+            | Message::GetTurns { .. }
+            | Message::TurnsAre { .. }
             | Message::GivenUp { .. }
             | Message::HeartbeatAnswer { .. }
             | Message::LeaseVerdict { .. }
@@ -269,7 +272,8 @@ impl Coordinator {
             self.on_report(now, node, heartbeat.have, report);
         }
         self.changed |= self.has_waited_for(now, node);
-        // Before a lease is granted: a new process's primaries move at once, and the grant must know of it (F1).
+        // This comes before a lease is granted. A new process's shards get new primaries at once, and the grant must
+        // know of that (F1).
         self.repair(now);
         let index = self.state.node_index(node).expect("admitted");
         let knows_its_place = heartbeat.have >= self.state.nodes[index].deposed;
@@ -287,19 +291,19 @@ impl Coordinator {
         }
     }
 
-    /// Whether a shard of this node, which speaks, can do what waited for that.
+    /// Whether this node speaks, and some shard waited for that to make a change.
     fn has_waited_for(&self, now: Tick, node: NodeId) -> bool {
         (self.state.configuration.shards.iter())
             .filter(|shard| shard.primary == node)
             .any(|shard| repair::next_command(&self.state, self.sight(now), shard).is_some())
     }
 
-    /// Remembers where a core is. Returns whether it is deaf: our answers have not reached it for two leases, so that it
-    /// would never learn what is wanted of it, and must pass for silent.
+    /// Remembers at which endpoint a core is. Returns whether the core is deaf: our answers have not reached it for two
+    /// leases. A deaf core never learns what it is to do, and must count as silent.
     fn note_link(&mut self, now: Tick, from: Endpoint, heartbeat: &Heartbeat) -> bool {
         let lags = heartbeat.sent.since(heartbeat.answered) > self.node_lease;
         let known = self.links.get(&heartbeat.core).and_then(|link| link.unanswered_since);
-        // While our disk keeps our answers back, that they do not arrive proves nothing.
+        // While our own disk delays our answers, their absence proves nothing.
         let begins = || (self.log.gate() == Gate::Now).then_some(now);
         let unanswered_since = lags.then(|| known.or_else(begins)).flatten();
         let newest = (heartbeat.sent, heartbeat.have);
@@ -316,7 +320,7 @@ impl Coordinator {
         Sight { evidence: &self.evidence, leases: &self.leases, now }
     }
 
-    /// Whether a shard is to be moved away from this node, for which its leases must lapse (F1).
+    /// Whether a shard is to be moved away from this node. Its leases must lapse for that (F1).
     fn is_moving_from(&self, node: NodeId) -> bool {
         self.evidence.moving().any(|(shard, epoch)| {
             let config = self.state.configuration.shard(shard).expect("only placed shards move");
@@ -324,7 +328,7 @@ impl Coordinator {
         })
     }
 
-    /// Whether this process may speak for its node; registers a new one.
+    /// Whether this process may speak for its node. Registers a new process.
     fn admit(&mut self, now: Tick, heartbeat: &Heartbeat) -> Result<(), Goodbye> {
         let CoreId { node, core } = heartbeat.core;
         let cores = heartbeat.addresses.len();
@@ -363,9 +367,10 @@ impl Coordinator {
         self.commit(&seen(heartbeat));
     }
 
-    /// Stale and repeated reports change nothing.
+    /// Handles a report. A stale or repeated report changes nothing.
     fn on_report(&mut self, now: Tick, from: NodeId, have: ConfigVersion, report: &Report) {
-        // Who complains of a silence that was ours may have shared it (R7.8); and it needs a lease to be there again.
+        // A primary that complains about a time in which we were cut off may have been cut off with us (R7.8). It also
+        // needs a lease to recover from that.
         let complains = matches!(report, Report::Unanswered { .. } | Report::Stuck { .. });
         if complains && self.leases.was_cut_off(now, self.patience + self.node_lease) {
             return hit(Probe::ComplaintVoid);
@@ -423,15 +428,15 @@ impl Coordinator {
         leads.then_some(config)
     }
 
-    /// A witness has lost what it held. While the primary lives nothing of it is needed, and a new list begins (R6.2); a
-    /// recovery that is under way has to do with the others.
+    /// A witness has lost what it held. While the primary lives nothing of that is needed, and a new list begins
+    /// (R6.2). A recovery that is under way must use the other witnesses.
     fn witness_lost(&self, from: NodeId, shard: ShardId, list: ListVersion) -> Option<Command> {
         let config = self.state.configuration.shard(shard)?;
         let is_in_use = config.phase == ShardPhase::Serving && !config.closing && config.list == list;
         (is_in_use && config.witnesses.contains(&from)).then_some(Command::CloseList { shard, list })
     }
 
-    /// A member or witness does not answer its primary: the shard does without it, or the primary makes room.
+    /// A member or witness does not answer its primary: it is replaced or left out, or the primary itself is replaced.
     fn on_unanswered(&mut self, now: Tick, from: NodeId, (shard, epoch): (ShardId, Epoch), node: NodeId) {
         let concerns = |config: &&ShardConfig| config.member(node).is_some() || config.witnesses.contains(&node);
         if node == from || self.led_by(from, shard, epoch).filter(concerns).is_none() {
@@ -441,7 +446,8 @@ impl Coordinator {
         self.changed |= self.evidence.avoid(now, shard, from, node);
         let config = self.state.configuration.shard(shard).expect("looked up");
         let sight = self.sight(now);
-        // Without a node instead of it the set would shrink, and lose a copy that may be better off than the primary's.
+        // Without a node in its place the set would shrink, and lose a copy that may be better connected than the
+        // primary.
         if config.member(node).is_some()
             && !repair::is_replaceable(&self.state, sight, config, node)
             && repair::promote_better_connected(&self.state, sight, config).is_some()
@@ -451,7 +457,8 @@ impl Coordinator {
         self.repair(now);
     }
 
-    /// Shards whose primaries are badly connected get others once no core of these can hold a lease (F1).
+    /// Gives shards with a badly connected primary another one, once no core of the primary's node can hold a lease
+    /// (F1).
     fn move_primaries(&mut self, now: Tick) {
         let moving: Vec<(ShardId, Epoch)> = self.evidence.moving().collect();
         for (shard, epoch) in moving {
@@ -518,7 +525,8 @@ impl Coordinator {
         }
         let last = self.state.table_answer(client).map_or(0, |answer| answer.sequence);
         if last != 0 && sequence <= last {
-            // A copy of the last request waits for its answer; one of an earlier request has had it.
+            // This is a copy of the last request, which still waits for its answer; earlier requests have had their
+            // answers.
             hit(Probe::TableRequestRepeated);
             if sequence == last {
                 self.waiters.wait(from, client, sequence);
@@ -555,9 +563,9 @@ impl Coordinator {
             .unwrap_or(self.state.configuration.version)
     }
 
-    /// A primary that is lost needs no lease to execute updates: its witnesses or its members complete them, however long
-    /// it has not heard of us. That is over when its shard serves in a new term, which has frozen a witness and fenced the
-    /// members (section 7): until then no word of a dropped table leaves (E1).
+    /// A lost primary needs no lease to execute updates: its witnesses or members complete them, however long it has
+    /// not heard us. That ends when its shard serves in a new term, because the new term has frozen a witness and
+    /// fenced the members (section 7). Until then no answer to a drop of a table is sent (E1).
     fn is_every_deposed_primary_harmless(&self) -> bool {
         self.state.configuration.shards.iter().all(|shard| {
             let has_served = shard.phase == ShardPhase::Serving || shard.recover_from.is_empty();
@@ -584,7 +592,7 @@ impl Coordinator {
         }
     }
 
-    /// Commits whatever the shards need now.
+    /// Commits what the shards need now.
     fn repair(&mut self, now: Tick) {
         if !std::mem::take(&mut self.changed) {
             return;
@@ -599,7 +607,7 @@ impl Coordinator {
             self.commit(&Command::Place { shards });
         }
         for index in 0..self.state.configuration.shards.len() {
-            /// Fail-over, members, list: one of each is all that one change can cause.
+            /// One change can cause at most one fail-over, one change of members and one change of the list.
             const COMMANDS_MAX: usize = 4;
             let mut commands = 0;
             while let Some(command) =
@@ -623,7 +631,7 @@ impl Coordinator {
         self.promotions.0 <= self.promotions_max
     }
 
-    /// F1: no core of the old primary's process can hold a lease; or it has not served in its term.
+    /// F1: no core of the old primary's process can hold a lease; or the old primary has not served in its term.
     fn assert_may_promote(&self, now: Tick, command: &Command) {
         if let Command::Promote { shard, .. } = command {
             let config = self.state.configuration.shard(*shard).expect("placed");
@@ -637,7 +645,7 @@ impl Coordinator {
         }
     }
 
-    /// A stall of ours looks like everybody's silence (pitfall 9).
+    /// A stall of our own looks like a silence of all nodes (pitfall 9).
     fn notice_stall(&mut self, now: Tick) {
         if now.since(self.last_step) > self.node_lease / 2 {
             hit(Probe::OwnStall);
@@ -693,7 +701,7 @@ impl Coordinator {
     }
 }
 
-/// What a heartbeat says of its node.
+/// The command that records what a heartbeat says about its node.
 fn seen(heartbeat: &Heartbeat) -> Command {
     Command::NodeSeen {
         node: heartbeat.core.node,
@@ -703,12 +711,12 @@ fn seen(heartbeat: &Heartbeat) -> Command {
     }
 }
 
-/// The data folder's identity: the low half of an incarnation; the high half counts its starts.
+/// The identity of the data folder: the low half of an incarnation. The high half counts the starts.
 fn identity(incarnation: Incarnation) -> u32 {
     (incarnation.0 & u64::from(u32::MAX)) as u32
 }
 
-/// Section 7, step 5. A shard that never served keeps its first list if that is still good: nobody has used it.
+/// Section 7, step 5. A shard that never served keeps its first list if that is still good: no client has used it.
 fn recovered(state: &State, sight: Sight<'_>, config: &ShardConfig) -> Option<Command> {
     match config.phase {
         ShardPhase::Serving => None,
@@ -724,7 +732,7 @@ fn recovered(state: &State, sight: Sight<'_>, config: &ShardConfig) -> Option<Co
     }
 }
 
-/// What was fixed at creation must be as stored; what may change is changed.
+/// An option that is fixed at creation must be as stored. An option that may change is changed.
 fn reconcile_options(state: &mut State, options: &CoordinatorOptions) -> Result<(), StartError> {
     let fixed = |what, stored: String, given: String| {
         if stored == given { Ok(()) } else { Err(StartError::Fixed { what, stored, given }) }
@@ -739,7 +747,8 @@ fn reconcile_options(state: &mut State, options: &CoordinatorOptions) -> Result<
         let (address, min_backups, nodes) = (options.address, options.min_backups, options.nodes);
         state.apply(&Command::Configure { address, min_backups, nodes });
     }
-    // Before a lease is granted under it; a lower one only when what was granted before is over (F1).
+    // A higher bound is committed before a lease is granted under it; a lower one only when the leases that were
+    // granted before are over (F1).
     if bound > state.lease_bound_millis {
         state.apply(&Command::BoundLeases { millis: bound });
     }
@@ -763,7 +772,7 @@ impl Machine for Coordinator {
 
     fn end_turn(&mut self, now: Tick, out: &mut Effects) {
         self.notice_stall(now);
-        // After the inputs of the turn: a heartbeat that is here already counts.
+        // This comes after the inputs of the turn, so that a heartbeat that is already here counts.
         if now >= self.next_tick {
             self.on_tick(now);
         } else if self.leases.any_lapsed(now) {

@@ -1,4 +1,4 @@
-//! What an operator decides, and what can be wrong with it.
+//! The options of a coordinator, which the operator sets, and the reasons for which a coordinator does not start.
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
@@ -13,9 +13,9 @@ use crate::limits::{ALONE_LEASES, PROMOTIONS_MAX};
 /// A coordinator's options. `cluster`, `shards`, `faults` and `durability` are fixed when the cluster is created.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CoordinatorOptions {
-    /// Whose configuration.
+    /// The cluster.
     pub cluster: ClusterId,
-    /// How many nodes must have registered before the shards are first placed: at least `faults + 1`.
+    /// The number of nodes that must have registered before the shards are first placed: at least `faults + 1`.
     pub nodes: u16,
     /// Shards, from 1.
     pub shards: u16,
@@ -23,26 +23,30 @@ pub struct CoordinatorOptions {
     pub faults: u8,
     /// What "hold" means (R5.3). The coordinator itself always fsyncs.
     pub durability: Durability,
-    /// Fewest members beside the primary for updates to be taken; at most `faults`.
+    /// The smallest number of members beside the primary with which updates are accepted; at most `faults`.
     pub min_backups: u8,
-    /// Where this coordinator listens.
+    /// The address at which this coordinator listens.
     pub address: SocketAddr,
-    /// How long a node's lease runs, by our count. It may change from start to start: leases of before are waited for.
+    /// The term of a node's lease, by our clock. It may change from start to start: leases that were granted before are
+    /// waited for.
     pub node_lease: Duration,
-    /// How far two clocks may drift apart in one lease: taken off at the node, added here.
+    /// How far two clocks may drift apart in one lease. The node subtracts it, and we add it.
     pub drift_bound: Duration,
     /// Term of a client's lease, in ClusterTime milliseconds.
     pub client_lease_millis: u64,
-    /// For how long a node may do nothing of what its peers want before they complain: their option of this name.
+    /// How long a node may do nothing of what its peers ask before they complain. The nodes have an option of the same
+    /// name.
     pub patience: Duration,
-    /// Whether a silent node whose connection is open has three leases more, as one that other nodes hear: a process that
-    /// dies closes its connections, and one that its disk stops for half a second does not.
+    /// Whether a silent node whose connection is open has three leases more, like a silent node that others hear. A
+    /// process that dies closes its connections; a process that its disk stops for half a second does not.
     pub trusts_connections: bool,
-    /// The nodes of this process: whatever cuts the coordinator off cuts them off too, so they are no witnesses (R7.8).
+    /// The nodes of this process. If the coordinator is cut off, they are too, so they are no witnesses of silence
+    /// (R7.8).
     pub own_nodes: BTreeSet<NodeId>,
-    /// Leases for which no other node is heard before one of this process goes on alone, where `faults` allows it (R7.8).
+    /// Leases without hearing another node after which a node of this process goes on alone, where `faults` allows that
+    /// (R7.8).
     pub alone_leases: u32,
-    /// New terms in one lease: recoveries must not starve who serves (pitfall 9).
+    /// New terms in one lease: recoveries must not starve the serving shards (pitfall 9).
     pub promotions_max: u32,
     /// Randomness. This single-member log needs none; a replicated one draws its election timeouts from it.
     pub seed: u64,
@@ -72,14 +76,14 @@ impl CoordinatorOptions {
         }
     }
 
-    /// How long after a grant a lease may run by our count, whatever the drift, in milliseconds.
+    /// The longest time that a lease may run after its grant, by our clock and with any drift, in milliseconds.
     pub(crate) fn lease_bound_millis(&self) -> u64 {
         let bound = self.node_lease + self.drift_bound;
         u64::try_from(bound.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX)
     }
 
     /// # Errors
-    /// What is impossible, and what to change.
+    /// If an option is impossible; the text says what to change.
     pub(crate) fn check(&self) -> Result<(), StartError> {
         let wrong = |text: String| Err(StartError::Options(text));
         if self.faults > FAULTS_MAX {
@@ -124,45 +128,45 @@ impl CoordinatorOptions {
 /// Why a coordinator does not start. Each text says what is wrong and what to do.
 #[derive(Debug)]
 pub enum StartError {
-    /// The options contradict themselves.
+    /// The options contradict each other.
     Options(String),
     /// The data folder belongs to another cluster.
     OtherCluster {
-        /// The folder's.
+        /// The cluster of the folder.
         stored: ClusterId,
-        /// Asked for.
+        /// The cluster that was asked for.
         given: ClusterId,
     },
-    /// Something that is fixed when a cluster is created was given another value.
+    /// An option that is fixed when a cluster is created was given another value.
     Fixed {
-        /// Which option.
+        /// The option's name.
         what: &'static str,
         /// The cluster's value.
         stored: String,
-        /// Asked for.
+        /// The value that was asked for.
         given: String,
     },
     /// Another version wrote the log.
     Version {
-        /// File number.
+        /// The number of the file.
         file: u32,
-        /// Its format version.
+        /// The file's format version.
         stored: u32,
     },
     /// The log is damaged where it was complete: going on would forget committed configurations.
     Damaged {
-        /// File number.
+        /// The number of the file.
         file: u32,
-        /// Offset of the first bad byte's record.
+        /// The offset at which the record with the first bad byte begins.
         offset: u64,
         /// What is wrong there.
         what: String,
     },
     /// A file cannot be read.
     Read {
-        /// File number.
+        /// The number of the file.
         file: u32,
-        /// What the system said.
+        /// The operating system's error.
         error: std::io::Error,
     },
 }

@@ -1,5 +1,5 @@
-//! Who does what: functions of the state and of what nodes say of each other. Ties are broken by node id, so that a
-//! choice can be repeated.
+//! Chooses primaries, members and witnesses: functions of the state and of the nodes' reports about each other. Ties
+//! are broken by node id, so that a choice can be repeated.
 
 use kasha_types::limits::SLOTS;
 use kasha_types::{ConfigVersion, Epoch, ListVersion, NodeId, ShardId, Slot, TableId};
@@ -21,9 +21,9 @@ pub(crate) fn tablets(table: TableId, shards: u16) -> impl Iterator<Item = Table
     })
 }
 
-/// The first placement: primaries, backups and witnesses go round the nodes. Nothing was served yet, so every member is
-/// complete and there is nothing to recover from. With 2f + 1 nodes witnesses are other nodes than the backups: a
-/// node's loss then costs a shard one of the two.
+/// The first placement: primaries, backups and witnesses are spread over the nodes in turn. No shard has served yet, so
+/// every member is complete and there is nothing to recover from. With 2f + 1 nodes the witnesses are other nodes than
+/// the backups, so that the loss of a node costs a shard only one of the two.
 pub(crate) fn first_placement(nodes: &[NodeId], shards: u16, faults: u8) -> Vec<ShardConfig> {
     let (count, faults) = (nodes.len(), usize::from(faults));
     assert!(count > faults, "options are checked: a shard needs f + 1 nodes");
@@ -48,13 +48,13 @@ pub(crate) fn first_placement(nodes: &[NodeId], shards: u16, faults: u8) -> Vec<
     (0..shards).map(place).collect()
 }
 
-/// How many of the other shards count `node` as what `uses` says.
+/// The number of other shards for which `uses` is true.
 fn load(state: &State, except: ShardId, uses: impl Fn(&ShardConfig) -> bool) -> usize {
     state.configuration.shards.iter().filter(|shard| shard.shard != except && uses(shard)).count()
 }
 
-/// The new primary of a shard whose primary is gone, if anybody may be elected: an alive node that holds everything
-/// the shard ever answered from its last serving set (\[M\], R7.2). `recover_from` is what the new term recovers from.
+/// The new primary of a shard whose primary is gone, if any node may be elected: an alive node that holds everything
+/// the shard ever answered, from its last serving set (\[M\], R7.2). The new term recovers from `recover_from`.
 pub(crate) fn choose_primary(
     state: &State,
     sight: Sight<'_>,
@@ -63,13 +63,13 @@ pub(crate) fn choose_primary(
 ) -> Option<NodeId> {
     candidates(state, shard, recover_from).into_iter().min_by_key(|&node| {
         let member = shard.member(node).is_some_and(|member| member.state == MemberState::Complete);
-        // Who hears no witness cannot do step 4.
+        // A node that hears no witness cannot do step 4.
         let deaf = !shard.witnesses.is_empty() && shard.witnesses.iter().all(|&witness| !sight.may_hear(node, witness));
         (!sight.speaks(node), deaf, !member, load(state, shard.shard, |other| other.primary == node), node)
     })
 }
 
-/// Who may be elected at all: alive nodes that hold everything (\[M\], R7.2).
+/// The nodes that may be elected: alive nodes that hold everything (\[M\], R7.2).
 pub(crate) fn candidates(state: &State, shard: &ShardConfig, recover_from: &[NodeId]) -> Vec<NodeId> {
     let never_served = recover_from.is_empty();
     let mut candidates: Vec<NodeId> =
@@ -78,7 +78,7 @@ pub(crate) fn candidates(state: &State, shard: &ShardConfig, recover_from: &[Nod
     candidates
 }
 
-/// Alive nodes to add to a set of `members`, least loaded first, up to f + 1 in all: such as the primary hears.
+/// Alive nodes to add to a set of `members`, least loaded first, up to f + 1 in all. The primary must hear them.
 pub(crate) fn choose_joiners(
     state: &State,
     sight: Sight<'_>,
@@ -99,8 +99,8 @@ pub(crate) fn choose_joiners(
     spare.iter().take(wanted).map(|&node| Member { node, state: MemberState::Joining, since }).collect()
 }
 
-/// The set of a primary: of `members` those that it gets answers from, and joiners. Who does not answer stays if there
-/// would be too few otherwise: an update that hangs is no worse than one that is refused.
+/// The set of a primary: those of `members` that answer it, and joiners. A member that does not answer stays if there
+/// would be too few otherwise: an update that hangs is no worse than an update that is refused.
 pub(crate) fn fill(
     state: &State,
     sight: Sight<'_>,
@@ -124,8 +124,8 @@ pub(crate) fn fill(
     with_joiners(members)
 }
 
-/// Exactly f alive nodes other than the primary, those that are no members and witness least first; empty if there are
-/// not enough (R6.1).
+/// Exactly f alive nodes other than the primary. Nodes that are no members, and those that are witnesses of the fewest
+/// shards, come first. Empty if there are not enough nodes (R6.1).
 pub(crate) fn choose_witnesses(state: &State, sight: Sight<'_>, shard: &ShardConfig) -> Vec<NodeId> {
     let faults = usize::from(state.configuration.faults);
     let is_useful = |node| sight.speaks(node) && !sight.avoids(shard.shard, shard.primary, node);

@@ -1,7 +1,8 @@
-//! What a shard needs next, given who is alive: one command at a time, until it needs nothing that can be had.
+//! Decides what a shard needs next, given which nodes are alive: one command at a time, until the shard needs nothing
+//! that is available.
 //!
-//! A function of the committed state, and of what nodes say of each other: a restarted coordinator goes on where the log
-//! ends, whatever the last process had in mind.
+//! This is a function of the committed state and of the nodes' reports about each other. So a restarted coordinator
+//! goes on where the log ends, whatever the last process was about to do.
 
 use kasha_types::NodeId;
 use kasha_types::planted::{self, Bug};
@@ -28,20 +29,20 @@ pub(crate) fn needs_fail_over(state: &State, shard: &ShardConfig) -> bool {
     !state.is_alive(shard.primary) || !(is_same || planted::is_on(Bug::FastRestartServes))
 }
 
-/// Whose logs a new term may recover from.
+/// The nodes from whose logs a new term may recover.
 fn recover_from(shard: &ShardConfig) -> Vec<NodeId> {
     match shard.phase {
         ShardPhase::Serving => (shard.members.iter())
             .filter(|member| member.state == MemberState::Complete)
             .map(|member| member.node)
             .collect(),
-        // The term that was to recover has answered nothing: its set does not matter, the last serving one does.
+        // The term that was to recover has answered nothing. So its own set does not matter; the set that last served
+        // does.
         ShardPhase::Recovering => shard.recover_from.clone(),
     }
 }
 
-/// The recovery cannot go on where it is: whoever is next in turn may find what it needs. `None`: nobody else may be
-/// elected.
+/// The recovery makes no progress: the next node in turn may find what it needs. `None`: no other node may be elected.
 pub(crate) fn promote_next(state: &State, sight: Sight<'_>, shard: &ShardConfig) -> Option<Command> {
     let mut candidates = placement::candidates(state, shard, &recover_from(shard));
     candidates.retain(|&node| node != shard.primary && sight.speaks(node));
@@ -50,8 +51,8 @@ pub(crate) fn promote_next(state: &State, sight: Sight<'_>, shard: &ShardConfig)
     next.map(|&node| promote(state, sight, shard, node))
 }
 
-/// A primary that gets no answers and finds nobody instead may itself be the one that is badly connected: the command that
-/// makes another member primary, if one hears enough nodes, and more than it does.
+/// A primary that gets no answers, and for which there is no other node, may itself be the badly connected one. Returns
+/// the command that makes another member primary, if one hears enough nodes, and more than the primary does.
 pub(crate) fn promote_better_connected(state: &State, sight: Sight<'_>, shard: &ShardConfig) -> Option<Command> {
     let hears = |node| sight.count_heard(node, state.alive_nodes());
     let wanted = usize::from(state.configuration.min_backups).max(1).max(hears(shard.primary) + 1);
@@ -61,10 +62,10 @@ pub(crate) fn promote_better_connected(state: &State, sight: Sight<'_>, shard: &
     Some(promote(state, sight, shard, best))
 }
 
-/// Section 7, step 1.
+/// A new term with this primary (section 7, step 1).
 fn promote(state: &State, sight: Sight<'_>, shard: &ShardConfig, primary: NodeId) -> Command {
     let recover_from = recover_from(shard);
-    // Only here may a node become complete without a copy: the new primary makes every member's log equal to its own
+    // Only here may a node become complete without a copy. The new primary makes every member's log equal to its own
     // before it reports, and it knows this set from its first moment.
     let never_served = recover_from.is_empty();
     let was_complete = |node: NodeId| shard.member(node).is_some_and(|member| member.state == MemberState::Complete);
@@ -74,7 +75,8 @@ fn promote(state: &State, sight: Sight<'_>, shard: &ShardConfig, primary: NodeId
     let mut others: Vec<NodeId> = shard.members.iter().map(|member| member.node).collect();
     others.extend(recover_from.iter().filter(|node| shard.member(**node).is_none()));
     others.retain(|&node| node != primary && state.is_alive(node));
-    // Complete copies first, so that none is left out for a joiner; but none that the new primary does not hear.
+    // Complete copies come first, so that none is left out for a joiner. Copies that the new primary does not hear come
+    // last.
     others.sort_by_key(|&node| (!sight.is_useful(shard.shard, primary, node), !holds_all(node)));
     let useful = others.iter().filter(|&&node| sight.is_useful(shard.shard, primary, node)).count();
     let spare = (state.alive_nodes())
@@ -93,8 +95,8 @@ fn promote(state: &State, sight: Sight<'_>, shard: &ShardConfig, primary: NodeId
     Command::Promote { shard: shard.shard, epoch: shard.epoch.next(), primary, members, recover_from }
 }
 
-/// R7.2: a member that is lost, or answers its primary nothing, leaves the committed set, and a spare node joins it, in
-/// one command.
+/// R7.2: in one command, a member that is lost or does not answer its primary leaves the committed set, and a spare
+/// node joins it.
 fn set_members(state: &State, sight: Sight<'_>, shard: &ShardConfig) -> Option<Command> {
     let members = wanted_members(state, sight, shard);
     let drops_a_copy = shard.phase == ShardPhase::Serving
@@ -111,25 +113,25 @@ fn set_members(state: &State, sight: Sight<'_>, shard: &ShardConfig) -> Option<C
 
 fn wanted_members(state: &State, sight: Sight<'_>, shard: &ShardConfig) -> Vec<Member> {
     let alive: Vec<Member> = shard.members.iter().copied().filter(|member| state.is_alive(member.node)).collect();
-    // A joiner forgets what it holds, so a copy that this recovery may still need must not join.
+    // A joiner drops what it holds. So a node whose copy this recovery may still need must not join.
     placement::fill(state, sight, (shard.shard, shard.primary), alive, &shard.recover_from)
 }
 
-/// Whether a complete copy may leave a set that serves, after which it is never elected: the primary speaks, so that it
-/// lives to do without it, and need not make room for it. Until then nothing is synced that this copy lacks, and if the
-/// primary is gone, it may be the only one.
+/// Whether a complete copy may leave a set that serves; after that it can never be elected. The primary must speak to
+/// us, so that it lives on without the copy, and must not be about to be replaced. Until then nothing is synced that
+/// this copy lacks; and if the primary is dead, this copy may be the only one.
 fn may_drop_a_copy(state: &State, sight: Sight<'_>, shard: &ShardConfig) -> bool {
-    let leader = state.configuration.core_of(shard.primary, shard.shard);
-    leader.is_some_and(|core| sight.speaks_now(core)) && !sight.is_moving(shard.shard, shard.epoch)
+    let primary = state.configuration.core_of(shard.primary, shard.shard);
+    primary.is_some_and(|core| sight.speaks_now(core)) && !sight.is_moving(shard.shard, shard.epoch)
 }
 
-/// Whether another node takes the place of a member that answers its primary nothing.
+/// Whether another node can replace a member that does not answer its primary.
 pub(crate) fn is_replaceable(state: &State, sight: Sight<'_>, shard: &ShardConfig, node: NodeId) -> bool {
     let members = wanted_members(state, sight, shard);
     members.len() >= shard.members.len() && !members.iter().any(|member| member.node == node)
 }
 
-/// R6.2: a list that must change is closed by its primary first. A recovering shard's list is still to be replayed.
+/// R6.2: the primary first closes a list that must change. The list of a recovering shard is still to be replayed.
 fn close_list(state: &State, sight: Sight<'_>, shard: &ShardConfig) -> Option<Command> {
     let wanted = shard.phase == ShardPhase::Serving && !shard.closing && list_must_change(state, sight, shard);
     if wanted && planted::is_on(Bug::ListChangedAtOnce) {
@@ -139,8 +141,9 @@ fn close_list(state: &State, sight: Sight<'_>, shard: &ShardConfig) -> Option<Co
     wanted.then_some(Command::CloseList { shard: shard.shard, list: shard.list })
 }
 
-/// Whether the list has no fast path that it could have, or one that cannot be relied on (R6.1, R5.5), or, if there is a
-/// better one, one of which a witness gets no gc and will be full soon.
+/// Whether the list must change. It must if it has no fast path although it could have one, or one that cannot be
+/// relied on (R6.1, R5.5). It must also, if there is a better list, when one of its witnesses gets no gc and will be
+/// full soon.
 pub(crate) fn list_must_change(state: &State, sight: Sight<'_>, shard: &ShardConfig) -> bool {
     if state.configuration.faults == 0 {
         return false;

@@ -1,10 +1,10 @@
-//! The committed state: what every log prefix says, and nothing that a clock or a connection says.
+//! The committed state: a function of the log, and of no clock or connection.
 //!
-//! [`State::apply`] is deterministic and total for every command that the machine may commit; a command that breaks an
-//! invariant is our own bug and panics. What a log says is the world's: that is checked and refused. Besides the
-//! published [`Configuration`] it keeps what only the coordinator needs: which process of a primary's node a term
-//! belongs to, which boots a witness list was made in, when a node last lost a primary, the reservations (R4.7), and
-//! the answers to table requests (exactly once).
+//! [`State::apply`] is deterministic, and total for every command that the machine may commit. A command that breaks an
+//! invariant is a bug of ours, and panics. A command from a log file is checked, and refused if it breaks one. Besides
+//! the published [`Configuration`], the state keeps what only the coordinator needs: to which process of a primary's
+//! node a term belongs, in which boots a witness list was made, when a node last lost a primary, the reservations
+//! (R4.7), and the answers to table requests (exactly once).
 
 use std::collections::BTreeMap;
 
@@ -25,23 +25,23 @@ use crate::{Command, placement};
 /// The table that every cluster begins with. It cannot be dropped.
 pub(crate) const DEFAULT_TABLE: &str = "default";
 
-/// What only we know of a node; in order of node, like the configuration's.
+/// The part of a node's state that is not published; in order of node, like the configuration's nodes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct NodeRecord {
-    /// Its machine's boot.
+    /// The boot id of the node's machine.
     pub(crate) boot: BootId,
-    /// The configuration that last took a primary from it: no lease for a core that has not seen it (F1).
+    /// The configuration that last took a primary from the node: no core gets a lease before it has seen that (F1).
     pub(crate) deposed: ConfigVersion,
 }
 
-/// What only we know of a shard; in order of shard.
+/// The part of a shard's state that is not published; in order of shard.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ShardRecord {
-    /// The process that the term belongs to: another one of the same node has lost the memory of it (R7.1).
+    /// The process that the term belongs to. Another process of the same node has lost that memory (R7.1).
     pub(crate) primary_incarnation: Incarnation,
-    /// The boots of the witnesses' machines when the list was made (R5.5).
+    /// The boot ids of the witnesses' machines when the list was made (R5.5).
     pub(crate) witness_boots: Vec<BootId>,
-    /// The configuration that last changed the set: a `Copied` of an earlier view may mean an earlier joining.
+    /// The configuration that last changed the set. A `Copied` from before it may be about an earlier joining.
     pub(crate) members_since: ConfigVersion,
 }
 
@@ -67,16 +67,16 @@ pub struct State {
     pub(crate) shards: Vec<ShardRecord>,
     pub(crate) time_reserved: ClusterTime,
     pub(crate) clients_below: ClientId,
-    /// Every node lease that still runs ends within so long, also those that an earlier process granted (F1).
+    /// Every node lease that still runs ends within this time, also leases that an earlier process granted (F1).
     pub(crate) lease_bound_millis: u64,
     pub(crate) next_table: TableId,
     pub(crate) table_answers: BTreeMap<ClientId, TableAnswer>,
-    /// Answers to clients up to here may have been forgotten.
+    /// Answers to clients up to this one may have been forgotten.
     table_answers_forgotten: ClientId,
 }
 
 impl State {
-    /// The state of a cluster that is just created.
+    /// The state of a new cluster.
     #[must_use]
     pub fn new(options: &CoordinatorOptions) -> Self {
         Self {
@@ -106,7 +106,7 @@ impl State {
         }
     }
 
-    /// What is published.
+    /// The published configuration.
     #[must_use]
     pub fn configuration(&self) -> &Configuration {
         &self.configuration
@@ -118,19 +118,19 @@ impl State {
         self.applied
     }
 
-    /// Up to where ClusterTime may be handed out.
+    /// The moment up to which ClusterTime may be used.
     #[must_use]
     pub fn time_reserved(&self) -> ClusterTime {
         self.time_reserved
     }
 
-    /// Every client id that was ever granted is below.
+    /// Every client id that was ever granted is below this one.
     #[must_use]
     pub fn clients_below(&self) -> ClientId {
         self.clients_below
     }
 
-    /// How many replicas a shard should have.
+    /// The number of replicas that a shard should have.
     pub(crate) fn replicas(&self) -> usize {
         usize::from(self.configuration.faults) + 1
     }
@@ -159,7 +159,7 @@ impl State {
         self.table_answers.get(&client)
     }
 
-    /// Whether this client's answers may have been forgotten: then a request could be a late copy of an answered one.
+    /// Whether this client's answers may have been forgotten. Then a request may be a late copy of an answered one.
     pub(crate) fn table_answers_forgotten(&self, client: ClientId) -> bool {
         client <= self.table_answers_forgotten && !self.table_answers.contains_key(&client)
     }
@@ -178,17 +178,17 @@ impl State {
         }
     }
 
-    /// Applies one command of a log, which is the world's: it may say anything under a right checksum.
+    /// Applies one command of a log file, which may be anything under a right checksum.
     ///
     /// # Errors
-    /// Why it cannot follow. Nothing was changed then.
+    /// Why the command cannot follow. Nothing was changed then.
     pub(crate) fn try_apply(&mut self, command: &Command) -> Result<(), String> {
         self.permits(command)?;
         self.perform(command);
         Ok(())
     }
 
-    /// What a command that is permitted does.
+    /// Performs a command that is permitted.
     fn perform(&mut self, command: &Command) {
         let publishes = match command {
             Command::Configure { address, min_backups, nodes } => {
@@ -309,7 +309,7 @@ impl State {
         config.recover_from.clear();
     }
 
-    /// Returns that this is published.
+    /// Returns that the published configuration has changed.
     fn apply_giving_up(&mut self, shard: ShardId, epoch: Epoch, recover_from: Option<&Vec<NodeId>>) -> bool {
         let config = self.shard_mut(shard);
         config.epoch = epoch;
@@ -333,9 +333,9 @@ impl State {
         nodes.iter().map(|&node| self.boot(node).expect("witnesses are known nodes")).collect()
     }
 
-    /// Returns that this is published.
+    /// Returns that the published configuration has changed.
     fn set_list(&mut self, shard: ShardId, list: ListVersion, witnesses: &[NodeId]) -> bool {
-        // A list that is kept keeps its boots: what was lost since it was made is still lost (R5.5).
+        // A list that stays keeps its boots: what was lost since it was made is still lost (R5.5).
         if self.shard_mut(shard).list != list {
             self.shards[usize::from(shard.0)].witness_boots = self.boots(witnesses);
         }
@@ -395,7 +395,7 @@ wire_struct! {
     TableAnswer { client, sequence, outcome, version }
 }
 
-/// In order and one of each client, so that they are written as they are read.
+/// Decodes answers. They must be in order, one of each client, so that they encode to the same bytes.
 fn take_answers(from: &mut Reader<'_>) -> Result<BTreeMap<ClientId, TableAnswer>, DecodeError> {
     let answers: Vec<TableAnswer> = from.take()?;
     if !answers.is_sorted_by(|a, b| a.client < b.client) {

@@ -5,12 +5,14 @@
 //! record   4 length of the payload · 4 CRC32C of sequence and payload · 8 sequence · payload
 //! ```
 //!
-//! The first record's payload is a snapshot of the state, every later one a batch of commands (a `u32` count, then the
-//! commands); sequences grow by one. A batch is written only when the one before is durable, so after a crash at most
-//! the last record of the last file can be torn: it is dropped. A bad record with a good one behind it is damage, and
-//! refused; so is a good one that says what cannot be. A new file begins with a snapshot at every start and when the
-//! last one is long; the old one goes when the new one is durable, so a file with a torn snapshot has an older one
-//! beside it, or never told anybody anything.
+//! The payload of the first record is a snapshot of the state. Every later payload is a batch of commands (a `u32`
+//! count, then the commands). Sequences grow by one. A batch is written only when the batch before it is durable. So
+//! after a crash at most the last record of the last file can be torn; a torn record is dropped. A bad record with a
+//! good one behind it is damage, and is refused; so is a good record with an impossible command.
+//!
+//! A new file begins with a snapshot, at every start and when the last file is long. The old file is removed when the
+//! new one is durable. So a file with a torn snapshot has an older file beside it, unless it is the first file of a
+//! cluster, which had told nobody anything.
 
 use kasha_machine::{Data, Disk, Effect, Effects, FileName, Gate};
 use kasha_types::{ClusterId, LocalPosition};
@@ -26,14 +28,14 @@ const MAGIC: [u8; 8] = *b"KASHACRD";
 const HEADER_BYTES: usize = 24;
 const RECORD_HEAD_BYTES: usize = 16;
 
-/// What was on file.
+/// What the files held.
 #[derive(Debug)]
 pub(crate) struct Loaded {
     pub(crate) state: State,
     sequence: u64,
 }
 
-/// Every file found, and the state they hold; `None`: a cluster that is just created.
+/// Every file that was found, and the state that they hold; `None` for a new cluster.
 #[derive(Debug)]
 pub(crate) struct Found {
     files: Vec<u32>,
@@ -62,7 +64,8 @@ pub(crate) fn load(disk: &dyn Disk, cluster: ClusterId) -> Result<Found, StartEr
             return Ok(Found { files, loaded: Some(loaded) });
         }
     }
-    // Only the first file of a new cluster has no older one beside it, and before it was durable nobody was answered.
+    // Only the first file of a new cluster has no older file beside it. Before that file was durable, nobody got an
+    // answer.
     if let Some(&file) = files.last().filter(|&&file| file != 1) {
         return Err(StartError::Damaged { file, offset: 0, what: "no file begins with a whole snapshot".into() });
     }
@@ -77,7 +80,7 @@ fn long(bytes: &[u8], at: usize) -> u64 {
     u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"))
 }
 
-/// The record at `at`, if a whole one is there: its sequence and payload.
+/// The record at `at`, if there is a complete one: its sequence and payload.
 fn record_at(bytes: &[u8], at: usize) -> Option<(u64, &[u8])> {
     let head = bytes.get(at..at + RECORD_HEAD_BYTES)?;
     let len = word(head, 0) as usize;
@@ -88,9 +91,9 @@ fn record_at(bytes: &[u8], at: usize) -> Option<(u64, &[u8])> {
     (crc32c::crc32c(covered) == word(head, 4)).then(|| (long(head, 8), &covered[8..]))
 }
 
-/// Whether a whole record with a plausible sequence above `low` begins anywhere from `from` on.
+/// Whether a complete record with a plausible sequence above `low` begins anywhere from `from` on.
 fn good_record_behind(bytes: &[u8], from: usize, low: u64) -> bool {
-    /// A sequence this far ahead is chance: the checksum of what its length covers need not be computed.
+    /// Bytes that decode to a sequence this far ahead are no record, so the checksum need not be computed.
     const SEQUENCES_AHEAD: u64 = 1 << 32;
     (from..bytes.len().saturating_sub(RECORD_HEAD_BYTES)).any(|at| {
         let sequence = long(bytes, at + 8);
@@ -98,7 +101,7 @@ fn good_record_behind(bytes: &[u8], from: usize, low: u64) -> bool {
     })
 }
 
-/// The state in one file; `None`: its snapshot never became whole.
+/// The state in one file; `None` if its snapshot was never complete.
 fn read_file(file: u32, cluster: ClusterId, bytes: &[u8]) -> Result<Option<Loaded>, StartError> {
     let damaged = |offset: usize, what: &str| StartError::Damaged { file, offset: offset as u64, what: what.into() };
     let whole = bytes.len() >= HEADER_BYTES && bytes[..8] == MAGIC && word(bytes, 20) == crc32c::crc32c(&bytes[..20]);
@@ -109,7 +112,7 @@ fn read_file(file: u32, cluster: ClusterId, bytes: &[u8]) -> Result<Option<Loade
         return Err(StartError::OtherCluster { stored: ClusterId(long(bytes, 12)), given: cluster });
     }
     let Some((first, snapshot)) = record_at(bytes, HEADER_BYTES).filter(|_| whole) else {
-        // A whole snapshot behind a bad header, or a batch behind a bad snapshot: both were durable once.
+        // A complete snapshot behind a bad header, or a batch behind a bad snapshot: both were durable once.
         if good_record_behind(bytes, 0, 0) {
             return Err(damaged(0, "a bad header or snapshot, with good records behind it"));
         }
@@ -119,7 +122,7 @@ fn read_file(file: u32, cluster: ClusterId, bytes: &[u8]) -> Result<Option<Loade
     let mut state: State = reader.take().map_err(|error| damaged(HEADER_BYTES, &error.to_string()))?;
     reader.finish().map_err(|error| damaged(HEADER_BYTES, &error.to_string()))?;
     state.check().map_err(|why| damaged(HEADER_BYTES, &why))?;
-    // The next file's header would say so, and nobody could start from it.
+    // The header of the next file would name this cluster, and nobody could start from that file.
     if state.configuration.cluster != cluster {
         return Err(damaged(HEADER_BYTES, "a snapshot of another cluster"));
     }
@@ -141,7 +144,7 @@ fn read_file(file: u32, cluster: ClusterId, bytes: &[u8]) -> Result<Option<Loade
     if good_record_behind(bytes, at, sequence) {
         return Err(damaged(at, "a bad record, with good ones behind it"));
     }
-    // Not after each batch: a snapshot's worth of checks for a command is too much.
+    // The check runs once at the end, and not after each batch: it costs as much as a snapshot.
     state.check().map_err(|why| damaged(at, &why))?;
     Ok(Some(Loaded { state, sequence }))
 }
@@ -150,9 +153,9 @@ fn read_file(file: u32, cluster: ClusterId, bytes: &[u8]) -> Result<Option<Loade
 #[derive(Debug)]
 pub(crate) struct Log {
     file: u32,
-    /// Where the next record goes.
+    /// The offset of the next record.
     end: u64,
-    /// Bytes of batches in this file.
+    /// Bytes of batches in this file so far.
     batches: u64,
     sequence: u64,
     /// Commands that were applied and are not written yet.
@@ -165,7 +168,7 @@ pub(crate) struct Log {
 }
 
 impl Log {
-    /// Begins a new file with a snapshot of what was found.
+    /// Begins a new file with a snapshot of the state that was found.
     pub(crate) fn start(found: Found, state: &State, out: &mut Effects) -> Self {
         let fresh = found.loaded.is_none();
         let last = found.files.last().copied().unwrap_or(0);
@@ -181,7 +184,8 @@ impl Log {
             obsolete: found.files,
         };
         if fresh && last != 0 {
-            // What a first start left torn: use its number again, so that only file 1 can ever stand alone.
+            // A file that a first start left torn: its number is used again, so that only file 1 can ever be without an
+            // older file.
             log.obsolete.clear();
             log.file = 0;
             out.push(Effect::Truncate { file: FileName::Coordinator(last), len: 0 });
@@ -196,7 +200,7 @@ impl Log {
         self.pending_count += 1;
     }
 
-    /// The gate of whatever follows from the commands so far (persist, then notify).
+    /// The gate of everything that follows from the commands so far (persist, then notify).
     pub(crate) fn gate(&self) -> Gate {
         if self.pending_count > 0 {
             Gate::Durable(self.written.next())
@@ -211,7 +215,7 @@ impl Log {
         position <= self.durable
     }
 
-    /// Whether a stuck disk has let too much pile up.
+    /// Whether too much waits for a stuck disk.
     pub(crate) fn is_backed_up(&self) -> bool {
         self.pending.len() > PENDING_BYTES_MAX
     }
@@ -227,7 +231,7 @@ impl Log {
         }
     }
 
-    /// Writes what is pending, unless a commit is in flight: then the next `on_durable` is followed by it.
+    /// Writes what is pending, unless a commit is in flight. In that case the next `on_durable` writes it.
     pub(crate) fn flush(&mut self, state: &State, out: &mut Effects) {
         if self.durable < self.written || self.pending_count == 0 {
             return;

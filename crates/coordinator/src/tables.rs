@@ -1,4 +1,7 @@
-//! Table requests: exactly once, and answered only when no core can serve the table as it was before.
+//! Table requests. Each is executed exactly once, by (client, sequence).
+//!
+//! **E1** A drop is answered only when no core can serve the table any more: every core that may hold a lease knows of
+//! the drop, and no deposed primary can complete updates.
 
 use kasha_machine::Endpoint;
 use kasha_types::limits::TABLE_NAME_BYTES_MAX;
@@ -9,7 +12,7 @@ use crate::State;
 use crate::limits::TABLE_ANSWERS_WAITING_MAX;
 use crate::state::{DEFAULT_TABLE, TableAnswer};
 
-/// Why a request is refused whatever the state is. Not recorded: a copy of it is refused again.
+/// Why a request is refused in any state. The refusal is not recorded: a copy of the request is refused again.
 pub(crate) fn refusal(command: &TableCommand) -> Option<String> {
     let (TableCommand::Create(name) | TableCommand::Drop(name)) = command;
     if name.is_empty() || name.len() > TABLE_NAME_BYTES_MAX {
@@ -25,7 +28,7 @@ pub(crate) fn refusal(command: &TableCommand) -> Option<String> {
     }
 }
 
-/// Told to a client whose earlier answers were forgotten: whether this request ran cannot be known any more.
+/// The answer to a client whose earlier answers were forgotten: it cannot be known any more whether this request ran.
 pub(crate) const FORGOTTEN: &str =
     "too many newer sessions have changed tables since this one began: open a new session and look at the tables first";
 
@@ -36,12 +39,12 @@ struct Waiter {
     sequence: u64,
 }
 
-/// Who waits for an answer that is committed.
+/// Clients that wait for an answer that is committed.
 #[derive(Debug)]
 pub(crate) struct TableWaiters {
     waiters: Vec<Waiter>,
-    /// The first and the last drop that somebody who goes on without us may not know of. Whatever was committed from the
-    /// first on would tell of it.
+    /// The first and the last drop of which a core that goes on without us may not know. Any configuration from the
+    /// first one on would tell it.
     unsettled: Option<(ConfigVersion, ConfigVersion)>,
 }
 
@@ -51,18 +54,18 @@ impl TableWaiters {
         Self { waiters: Vec::new(), unsettled: Some((ConfigVersion(0), version)) }
     }
 
-    /// This version has a table less.
+    /// In this version a table was dropped.
     pub(crate) fn dropped(&mut self, version: ConfigVersion) {
         let first = self.unsettled.map_or(version, |(first, _)| first);
         self.unsettled = Some((first, version));
     }
 
-    /// Every core that we count on knows this version, and nobody else can serve.
+    /// Every core that may hold a lease knows this version, and no other core can serve.
     pub(crate) fn settled(&mut self, known: ConfigVersion) {
         self.unsettled = self.unsettled.filter(|&(_, last)| last > known);
     }
 
-    /// `to` waits for the answer of (client, sequence); once, however often it asks.
+    /// `to` waits for the answer to (client, sequence); it is entered once, however often it asks.
     pub(crate) fn wait(&mut self, to: Endpoint, client: ClientId, sequence: u64) {
         self.waiters.retain(|waiter| waiter.client != client);
         if self.waiters.len() >= TABLE_ANSWERS_WAITING_MAX {
@@ -75,12 +78,12 @@ impl TableWaiters {
         self.waiters.retain(|waiter| waiter.to != end);
     }
 
-    /// Nobody waits, and nobody would have to.
+    /// Nobody waits, and there is no drop for which anybody would have to wait.
     pub(crate) fn is_settled(&self) -> bool {
         self.waiters.is_empty() && self.unsettled.is_none()
     }
 
-    /// Takes those whose answer every core that could serve knows of.
+    /// Takes the clients whose answer may leave: every core that could serve knows of it.
     pub(crate) fn take_known<'a>(
         &mut self,
         state: &'a State,

@@ -1,4 +1,7 @@
-//! ClusterTime: one monotonic counter, advanced by our clock, never above what is reserved on file (R4.7, F2).
+//! ClusterTime: one monotonic counter. It follows our clock, and never exceeds what is reserved on file (R4.7, F2).
+//!
+//! A restarted coordinator begins at the reservation. So time never goes back, at the price of a jump of at most the
+//! reservation.
 
 use kasha_types::planted::{self, Bug};
 use kasha_types::{ClusterTime, Tick};
@@ -14,7 +17,7 @@ pub(crate) struct ClusterClock {
 }
 
 impl ClusterClock {
-    /// A started coordinator begins at the reservation: whatever an earlier process handed out was not above it.
+    /// The clock of a coordinator that starts. It begins at the reservation: no earlier process told a time above it.
     pub(crate) fn start(reserved: ClusterTime, now: Tick) -> Self {
         let reserved = if planted::is_on(Bug::ClusterTimeReused) { ClusterTime(0) } else { reserved };
         Self { base: reserved, base_at: now, handed_out: reserved }
@@ -24,14 +27,14 @@ impl ClusterClock {
         self.base.after_millis(u64::try_from(now.since(self.base_at).as_millis()).unwrap_or(u64::MAX))
     }
 
-    /// The time to tell others.
+    /// The present time, to tell others.
     pub(crate) fn now(&mut self, now: Tick, reserved: ClusterTime) -> ClusterTime {
         self.handed_out = self.by_our_clock(now).min(reserved).max(self.handed_out);
         assert!(self.handed_out <= reserved, "F2: ClusterTime stays within its reservation");
         self.handed_out
     }
 
-    /// A node knows of this time. It cannot know of more than was reserved; a claim of more is cut.
+    /// A node knows of this time. It cannot know of more than was reserved; a claim of more is cut to the reservation.
     pub(crate) fn observe(&mut self, now: Tick, seen: ClusterTime, reserved: ClusterTime) {
         if seen > self.by_our_clock(now) {
             self.base = seen.min(reserved).max(self.by_our_clock(now));

@@ -1,4 +1,7 @@
-//! Complete copies: one that could be elected leaves a set only while the primary is there to do without it (R7.2).
+//! R7.2: a complete copy, which could be elected, leaves a serving set only while the primary speaks to the
+//! coordinator.
+//!
+//! Otherwise a set could be changed on behalf of a dead primary, and the only copy that is left could not be elected.
 #![allow(missing_docs)]
 
 mod common;
@@ -11,7 +14,7 @@ use kasha_wire::MemberState::{Complete, Joining};
 use kasha_wire::ShardPhase::{Recovering, Serving};
 use kasha_wire::message::Report;
 
-/// Serving for so long that everybody's word about links counts; from now on no copy is completed.
+/// A cluster that has served for so long that reports about links count. From now on no copy is completed.
 fn settled(options: kasha_coordinator::CoordinatorOptions, cores: u8) -> World {
     let nodes = options.nodes;
     let mut world = World::new(options);
@@ -29,7 +32,7 @@ fn of_three() -> World {
     world
 }
 
-/// Nothing but the coordinator moves: nobody speaks.
+/// Time passes for the coordinator only: no node speaks.
 fn pass(world: &mut World, millis: u64) {
     (0..millis / STEP_MILLIS).for_each(|_| world.tick(STEP_MILLIS));
 }

@@ -1,4 +1,5 @@
-//! Commands that cannot follow, under right checksums: an error says why, and nothing panics.
+//! Log records with impossible commands under right checksums: the start fails with an error that says why, and nothing
+//! panics.
 #![allow(missing_docs)]
 
 mod common;
@@ -13,7 +14,8 @@ use kasha_types::{
 use kasha_wire::message::TableCommand;
 use kasha_wire::{Member, MemberState, Wire};
 
-/// The file of a cluster that serves or has none placed, and behind its last record one of these commands.
+/// Starts from the file of a cluster (one that serves, or one without a placement), with these commands behind its last
+/// record.
 fn start_with(world: &World, commands: &[Command]) -> Result<World, StartError> {
     let mut files = world.disk.durable.clone();
     let (_, file) = files.iter_mut().next().unwrap();

@@ -1,4 +1,5 @@
-//! What a recovery waits for is given up by the operator, and refused wherever that could cost an update without need (R7.7).
+//! R7.7: the operator gives up what a recovery waits for. The command is refused wherever it could lose an update
+//! without need.
 #![allow(missing_docs)]
 
 mod common;
@@ -36,7 +37,8 @@ fn needs_members(world: &World, unheard: &[u16], has_copy: bool) -> Report {
     Report::NeedsMembers { shard: SHARD, epoch: world.shard(0).epoch, unheard: nodes(unheard), has_copy }
 }
 
-/// f = 2. Node 1 led the shard with the backups 2 and 3, and the witnesses 4 and 5. It is lost, and node 2 is to recover it.
+/// f = 2. Node 1 was the shard's primary, with the backups 2 and 3 and the witnesses 4 and 5. It is lost, and node 2 is
+/// to recover the shard.
 fn recovering() -> World {
     let mut world = World::serving(6, 1, 2);
     world.reporting = false;
@@ -57,7 +59,7 @@ fn lose(world: &mut World, ids: &[u16]) {
     assert!(ids.iter().all(lost), "{:?}", world.config().nodes);
 }
 
-/// Refused with these words, whether it is only asked or meant; and nothing changes.
+/// The question and the command are both refused with these words, and nothing changes.
 fn refused(world: &mut World, words: &str) {
     let before = world.coordinator.state().applied();
     let shard = world.shard(0).clone();
@@ -161,7 +163,8 @@ fn r7_7_a_witness_that_is_alive_must_speak_first() {
     assert!(ask(&mut world, None).is_ok(), "it has said that it lost something");
 }
 
-/// It is silent, and not lost by the configuration yet: many are silent at once, which may be ours.
+/// The node is silent, and the configuration does not call it lost yet: many nodes are silent at once, so we may be cut
+/// off.
 #[test]
 fn r7_7_who_is_not_lost_yet_is_alive() {
     let mut world = recovering();
@@ -173,7 +176,7 @@ fn r7_7_who_is_not_lost_yet_is_alive() {
     refused(&mut world, "node-3 is alive, and has not said what its log holds");
 }
 
-/// It is lost by the configuration, and was not taken back yet: we hear it, or others do.
+/// The configuration calls the node lost, and it was not taken back yet, but we or other nodes hear it.
 #[test]
 fn r7_7_who_has_come_back_a_moment_ago_is_alive() {
     for only_others_hear_it in [false, true] {
@@ -211,7 +214,7 @@ fn r7_7_without_a_complete_copy_there_is_nothing_to_go_on_with() {
     refused(&mut world, "holds a complete copy");
 }
 
-/// What a node says is the world's: whatever it names, the shard keeps its primary and what it may recover from.
+/// A node may report anything. Whatever it names, the shard keeps its primary and the members that it may recover from.
 #[test]
 fn r7_7_false_words_take_no_more_than_what_is_there() {
     let mut world = recovering();

@@ -1,4 +1,4 @@
-//! Bad links (pitfall 9; decision 0007): what nodes say of each other moves shards, one test for each rule.
+//! Bad links (pitfall 9; decision 0007): nodes' reports about each other move shards. One test for each rule.
 #![allow(missing_docs)]
 
 mod common;
@@ -21,7 +21,7 @@ fn stuck(epoch: u32) -> Report {
     Report::Stuck { shard: SHARD, epoch: Epoch(epoch) }
 }
 
-/// Serving for so long that everybody's word about links counts.
+/// A cluster that has served for so long that reports about links count.
 fn settled(nodes: u16, faults: u8) -> World {
     let mut world = World::serving(nodes, 1, faults);
     world.run(3500);

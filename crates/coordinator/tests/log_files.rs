@@ -1,4 +1,4 @@
-//! The log's files: every byte, every crash, every damage.
+//! The files of the log: every byte changed, a crash at every point, and damage of every kind.
 #![allow(missing_docs)]
 
 mod common;
@@ -149,7 +149,7 @@ fn a_new_file_replaces_the_old_only_when_it_is_durable() {
     assert_eq!(*world.config(), before);
 }
 
-/// A snapshot holds what the commands before it made.
+/// A snapshot holds the effect of the commands before it.
 fn sequence_is_kept(world: &World) -> bool {
     let restarted = start(&world.disk.durable).unwrap();
     restarted.config() == world.config()

@@ -1,4 +1,4 @@
-//! Whoever hears nobody is cut off itself (R7.8): one test for each part of the rule.
+//! R7.8: a coordinator that hears nobody is cut off itself. One test for each part of the rule.
 #![allow(missing_docs)]
 
 mod common;
@@ -8,7 +8,7 @@ use kasha_types::{Epoch, NodeId, ShardId};
 use kasha_wire::message::Report;
 use kasha_wire::{Configuration, Message, ShardPhase};
 
-/// Serving for so long that everybody's word about links counts.
+/// A cluster that has served for so long that reports about links count.
 fn settled(options: kasha_coordinator::CoordinatorOptions) -> World {
     let (mut world, nodes) = (World::new(options.clone()), options.nodes);
     (1..=nodes).for_each(|id| world.add_node(id, 1));
@@ -28,7 +28,7 @@ fn is_alive(world: &World, node: u16) -> bool {
     world.config().node(NodeId(node)).unwrap().alive
 }
 
-/// Only what the rule is about: who is alive, who leads, who holds what, and under which list.
+/// Compares what the rule is about: which nodes are alive, which are primaries, members and witnesses, and the lists.
 fn assert_unchanged(world: &World, before: &Configuration, what: &str) {
     let now = world.config();
     assert!(now.nodes.iter().all(|node| node.alive), "{what}: {:?}", now.nodes);
@@ -42,7 +42,7 @@ fn beat_some(world: &mut World, nodes: &[u16]) {
     }
 }
 
-/// Cuts the coordinator off from these nodes for so long; the others speak to it.
+/// Cuts the coordinator off from these nodes for this time; the others speak to it.
 fn cut(world: &mut World, nodes: &[u16], millis: u64) {
     let before = std::mem::replace(&mut world.hidden, nodes.iter().copied().collect());
     world.run(millis);
@@ -104,7 +104,7 @@ fn r7_8_a_link_that_comes_and_goes_moves_nothing() {
         let before = world.config().clone();
         for turn in 0..20u16 {
             cut(&mut world, &[1, 2, 3], away);
-            // Not everybody gets through each time.
+            // In each turn some nodes do not get through.
             let silent = turn % 3 + 1;
             cut(&mut world, &[silent], there);
         }
@@ -194,7 +194,7 @@ fn r7_8_complaints_of_a_silence_of_our_own_are_void() {
     assert_ne!(world.config().shards, before.shards, "a silence that goes on counts");
 }
 
-/// The promise: with f = 2 two of three nodes may die.
+/// With f = 2, two of three nodes may die.
 #[test]
 fn r7_8_two_of_three_nodes_that_die_are_failed_over() {
     let mut world = settled(options(3, 3, 2));

@@ -1,4 +1,7 @@
 //! Random events against the machine: crashes, reboots, partitions, lost frames, stale reports, a slow and torn disk.
+//!
+//! An oracle remembers everything that was sent, over all lives of the coordinator, and checks F1, F2 and the outcomes
+//! of table requests against it.
 #![allow(missing_docs)]
 
 mod common;
@@ -12,11 +15,11 @@ use kasha_types::{BootId, ClientId, ClusterTime, ConfigVersion, ConnId, CoreId, 
 use kasha_wire::message::{Report, TableCommand, TableOutcome};
 use kasha_wire::{Configuration, MemberState, Message, ShardPhase};
 
-/// What everybody was told so far, over all of the coordinator's lives.
+/// Everything that was sent so far, over all lives of the coordinator.
 #[derive(Default)]
 struct Oracle {
     told: BTreeMap<ConfigVersion, Configuration>,
-    /// Until when each core believes in its lease, and in which process.
+    /// The moment until which each core believes in its lease, and the process that it belongs to.
     leases: BTreeMap<CoreId, (Incarnation, Tick)>,
     time: ClusterTime,
     last_client: ClientId,
@@ -90,7 +93,7 @@ impl Oracle {
                     let leased =
                         lease.is_some_and(|&(process, until)| process == node.incarnation() && until > world.now);
                     let known = config.node(node.id).is_some_and(|info| info.incarnation == node.incarnation());
-                    // Nobody is answered before the term serves.
+                    // No client is answered before the term serves.
                     shard.primary == node.id && shard.phase == ShardPhase::Serving && leased && known
                 })
                 .map(|node| node.id)
@@ -100,7 +103,7 @@ impl Oracle {
     }
 }
 
-/// A loss of power: any 512-byte sectors of what was not fsynced are lost.
+/// A loss of power: any 512-byte sectors that were not fsynced are lost.
 fn tear(rng: &mut Rng, world: &mut World) {
     let mut files = world.disk.durable.clone();
     for change in &world.disk.since {
@@ -153,7 +156,7 @@ impl Run {
         Self { rng, world, oracle: Oracle::default(), old_reports: Vec::new(), table_sequences: BTreeMap::new() }
     }
 
-    /// Hands what was sent to the oracle, and to the nodes unless it is lost on the way.
+    /// Shows every sent frame to the oracle, and delivers it to the nodes unless it is lost on the way.
     fn settle(&mut self, lossy: bool) {
         for (to, message) in std::mem::take(&mut self.world.disk.sent) {
             if lossy && self.rng.chance(1, 6) {
@@ -284,8 +287,8 @@ impl Run {
         let name = format!("t{}", self.rng.below(3));
         let command = if self.rng.chance(1, 2) { TableCommand::Create(name) } else { TableCommand::Drop(name) };
         let last = self.table_sequences.entry(client).or_insert(0);
-        // A request is followed by the next one only when it was answered; a repeated one must find its first outcome,
-        // whatever it says now.
+        // A client sends the next request only when the last one was answered. A repeated request must get its first
+        // outcome, whatever the state is now.
         if *last == 0 || self.oracle.outcomes.contains_key(&(client, *last)) {
             *last += 1;
         }
@@ -293,7 +296,7 @@ impl Run {
         self.send(CLIENT, &Message::TableRequest { client, sequence, command }, true);
     }
 
-    /// A primary gets no answers from somebody, or is stuck.
+    /// A primary reports that a node does not answer, or that its recovery is stuck.
     fn complain(&mut self) {
         let about = self.some_node();
         let Some(shard) = self.world.config().shards.first().cloned() else { return };
@@ -322,7 +325,7 @@ impl Run {
         self.world.nodes.values_mut().for_each(|node| node.up = true);
         self.world.cuts.clear();
         self.world.hidden.clear();
-        // Whoever did not answer again and again is avoided for long.
+        // A node that did not answer again and again is avoided for long.
         const PASSES_MAX: usize = 10_000;
         for pass in 0..PASSES_MAX {
             if pass > 100 && self.is_whole() {

@@ -1,4 +1,4 @@
-//! One test for each rule, at the machine's interface.
+//! One test for each rule, at the interface of the machine.
 #![allow(missing_docs)]
 
 mod common;
@@ -152,7 +152,7 @@ fn a_zombie_is_simply_alive_again_but_gets_no_lease_before_it_knows() {
     world.run(1500);
     assert!(!world.config().node(NodeId(1)).unwrap().alive);
     let epoch = world.shard(0).epoch;
-    // It speaks for a lease, and hears nothing.
+    // The core speaks for a lease, and hears nothing.
     for _ in 0..11 {
         world.tick(100);
         world.beat_all();
@@ -204,7 +204,7 @@ fn a_lost_backup_is_replaced_in_one_command() {
     world.run(1300);
     world.node(joiner.0).up = true;
     world.run(300);
-    // The other spare node took its place: nobody may be declared complete by a report about an earlier joining.
+    // The other spare node took its place. A report about an earlier joining must not make any node complete.
     let copied = Report::Copied { shard: ShardId(0), epoch: Epoch(1), node: world.shard(0).members[1].node };
     let mut stale = early;
     stale.config.as_mut().unwrap().version = ConfigVersion(2);
@@ -289,7 +289,7 @@ fn restart_with(world: &mut World, lease: Duration) {
     world.restart();
 }
 
-/// Node 1, which leads the shard, is cut off but lives: when another one is to lead.
+/// Node 1, the shard's primary, is cut off but alive. Returns the moment at which another node becomes primary.
 fn fail_over_of_node_1(world: &mut World) -> Tick {
     world.hidden.insert(1);
     world.cuts.extend([(1, 2), (1, 3)]);
@@ -540,7 +540,7 @@ fn what_a_dead_process_knew_does_not_count_for_its_successor() {
     let create = table(client, 1, TableCommand::Create("a".into()));
     world.send(CLIENT, &create);
     world.run(200);
-    // Node 3's new process: one core has the configuration, the other one has not spoken.
+    // Node 3's new process: one core has the configuration, the other has not spoken.
     world.node(3).starts = 2;
     world.beat(3, 0, Vec::new());
     for id in [1, 1, 2, 2, 3] {
@@ -564,7 +564,7 @@ fn a_drop_waits_for_the_only_copy_of_a_shard_however_long_that_is_lost() {
     world.hidden.insert(primary.0);
     world.run(10_000);
     assert!(!world.config().node(primary).unwrap().alive);
-    // Without members it needs nobody, and goes on with the table.
+    // A primary without members needs no other node, and goes on with the table.
     let config = world.node(primary.0).config.clone();
     let (client, _, _) = open(&mut world);
     let drop = table(client, 1, TableCommand::Drop("a".into()));
@@ -577,7 +577,7 @@ fn a_drop_waits_for_the_only_copy_of_a_shard_however_long_that_is_lost() {
     assert_eq!(outcome(&world.ask(CLIENT, &drop)), Some(TableOutcome::Dropped(TableId(2))));
 }
 
-/// Found by a review: the lost primary and its witness, which both do not know of the drop, complete updates of the table
+/// Found by a review: a lost primary and its witness, neither of which knows of the drop, complete updates of the table
 /// until the new primary has frozen that witness.
 #[test]
 fn e1_a_drop_waits_until_no_deposed_primary_can_execute() {
@@ -606,7 +606,7 @@ fn e1_a_drop_waits_until_no_deposed_primary_can_execute() {
     assert!(matches!(outcome(&world.ask(CLIENT, &create)), Some(TableOutcome::Created(_))));
 }
 
-/// A table more is no danger: whoever does not know it refuses it.
+/// A new table does no harm: a core that does not know it refuses it.
 #[test]
 fn a_new_table_waits_for_those_who_are_alive_only() {
     let mut world = World::serving(3, 3, 0);
@@ -655,7 +655,7 @@ fn bad_frames_end_the_connection_and_nothing_else() {
     assert_eq!(world.config().version, version);
 }
 
-/// Who waits for a fail-over hears of it at once, and polls nobody meanwhile.
+/// A client that waits for a fail-over is told of it at once, and does not poll meanwhile.
 #[test]
 fn who_asked_for_a_newer_configuration_is_told_when_it_is_durable_and_once() {
     let mut world = World::serving(3, 1, 1);

@@ -1,9 +1,10 @@
-//! Where client states are kept: 56 bytes each in chunks that never move, found through a hash index.
+//! The store of client states: 56 bytes each in chunks that never move, found through a hash index. It knows nothing of
+//! what a state means.
 //!
-//! Budget (section 4): at most 116 bytes an idle client. An index entry takes 17 bytes; the index is never less than
-//! 7/16 full, so it costs at most 39 a client, and 58 while it doubles and both halves exist. With the state that is
-//! 75..95, and at most 114 for that moment. One table of whole states would reach 130 after doubling.
-//! Knows nothing of what a state means.
+//! Budget (section 4): at most 116 bytes for an idle client. An index entry takes 17 bytes. The index is never less
+//! than 7/16 full, so it costs at most 39 bytes a client, and 58 while it doubles and both halves exist. With the state
+//! that is 75 to 95 bytes, and at most 114 while the index doubles. One table of whole states would reach 130 after
+//! doubling.
 
 use std::cell::Cell;
 

@@ -1,4 +1,4 @@
-//! Little-endian fields, in and out of bytes. Knows no record.
+//! Reads and writes little-endian fields. It knows no record; the layouts are in the modules that use it.
 
 /// Fills a buffer whose size the caller computed beforehand.
 pub(crate) struct Writer<'a> {

@@ -1,10 +1,10 @@
-//! The expiry floor (R4.6): which leases are over for good.
+//! The expiry floor (R4.6): leases that end at the floor or before it are over for good.
 //!
 //! Clients' records are dropped only after an [`ExpiryFloorEntry`] that covers their leases is in the log and synced.
-//! From then on a request whose lease expires at the floor or before it is refused, whoever remembers what of its
-//! client. The floor is what makes forgetting safe; the list of clients in an entry merely repeats the forgetting at
-//! replay, so an older entry may be cleaned once a later one is synced. This module does not know who is expired: that
-//! is the coordinator's verdict.
+//! From then on, a request whose lease expires at the floor or before it is refused, whatever the shard still remembers
+//! of its client. So it is the floor that makes forgetting safe. The list of clients in an entry only repeats the
+//! forgetting at replay. So an older entry may be cleaned when a later one is synced. This module does not know which
+//! clients are expired: the coordinator decides that.
 //!
 //! Format 1, all numbers little-endian:
 //!

@@ -1,11 +1,11 @@
-//! Exactly-once execution of updates (RIFL): a retried update is never run again, its saved result is returned.
+//! Exactly-once execution of updates (RIFL): a retried update is never run again; its saved result is returned.
 //!
-//! The server half, [`Tracker`], knows which updates of which clients have run and where each one's completion record
-//! lies. The client half, [`ClientWindow`], numbers updates and knows which results have arrived. Neither knows what
-//! an update does, what a log is or how messages travel: a record's [`Place`] is a number that the user can find
-//! it by again (an offset in a log, an index of an array).
+//! The server half, [`Tracker`], knows which updates of which clients have run, and where each completion record lies.
+//! The client half, [`ClientWindow`], numbers updates and knows which results have arrived. Neither half knows what an
+//! update does, what a log is or how messages travel. The [`Place`] of a record is a number by which the user finds the
+//! record again (an offset in a log, an index of an array).
 //!
-//! Guarding a plain map:
+//! Example, which guards a plain map:
 //!
 //! ```
 //! use kasha_exactly_once::{ClientWindow, LookUp, Place, Request, Tracker};

@@ -1,10 +1,11 @@
-//! Operation keys: results kept under a user's own idempotency key, which outlives client ids (section 4, R4.9).
+//! Operation keys: results that are kept under a user's own idempotency key, which outlives client ids (section 4,
+//! R4.9).
 //!
-//! An index from (slot, operation key) to the place of the record, and an order of expiry. The bytes stay in the log:
-//! the caller says whether the record at a place has the operation key in question. Expiry is an event, not a
-//! comparison: a key past its time still hits until its [`crate::OperationKeyDropped`] is logged, so that every
-//! replica and every replay agrees (as R5.2). Refusing requests past their `not_after` is the caller's part (pitfall
-//! 11). The number of keys is bounded by the log's memory, which is bounded; [`OperationKeys::stats`] accounts for it.
+//! This is an index from (slot, operation key) to the place of the record, and an order of expiry. The bytes stay in
+//! the log: the caller says whether the record at a place has a given operation key. Expiry is an event, not a
+//! comparison of clocks: a key past its time still hits until its [`crate::OperationKeyDropped`] is logged, so that
+//! every replica and every replay agrees (like R5.2). The caller refuses requests past their `not_after` (pitfall 11).
+//! The memory of the log bounds the number of keys; [`OperationKeys::stats`] accounts for it.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -126,10 +127,10 @@ impl OperationKeys {
     }
 
     /// A key's logged expiry, found at `at`, is appended or replayed. Returns the place of the record that is dead by
-    /// it. A key that expires later is another run's: the cleaner may have copied the expiry past that run's record.
+    /// it. A key that had not expired then is another run's: the cleaner may have copied the expiry past that run's record.
     pub fn drop_key(&mut self, hash: KeyHash, at: ClusterTime, is_key: impl FnMut(Place) -> bool) -> Option<Place> {
         let found = self.find(hash, is_key)?;
-        if found.expires_at > at {
+        if found.expires_at >= at {
             return None;
         }
         let place = found.place;
@@ -229,8 +230,8 @@ mod tests {
         assert_eq!(keys.check(HASH, Fingerprint(1), at(20)), OperationKeyCheck::Miss);
         keys.insert(HASH, Fingerprint(1), ClusterTime(50), Place(20), at(20));
         assert_eq!(keys.check(HASH, Fingerprint(1), at(20)), OperationKeyCheck::Hit(Place(20)));
-        assert_eq!(keys.drop_key(HASH, ClusterTime(50), at(10)), Some(Place(10)));
-        assert_eq!(keys.drop_key(HASH, ClusterTime(50), at(10)), None);
+        assert_eq!(keys.drop_key(HASH, ClusterTime(51), at(10)), Some(Place(10)));
+        assert_eq!(keys.drop_key(HASH, ClusterTime(51), at(10)), None);
         assert_eq!(keys.check(HASH, Fingerprint(1), at(20)), OperationKeyCheck::Hit(Place(20)));
         keys.assert_invariants();
     }
@@ -246,7 +247,8 @@ mod tests {
         assert_eq!(expired(20, 9), [2, 3]);
         assert_eq!(expired(30, 2), [2, 3]);
         assert_eq!(keys.check(KeyHash(2), Fingerprint(0), |_| true), OperationKeyCheck::Hit(Place(2)));
-        assert_eq!(keys.drop_key(KeyHash(2), ClusterTime(10), |_| true), Some(Place(2)));
+        assert_eq!(keys.drop_key(KeyHash(2), ClusterTime(10), |_| true), None, "it had not expired: another run's");
+        assert_eq!(keys.drop_key(KeyHash(2), ClusterTime(11), |_| true), Some(Place(2)));
         assert_eq!(keys.check(KeyHash(2), Fingerprint(0), |_| true), OperationKeyCheck::Miss);
         assert_eq!(keys.stats().keys, 2);
     }

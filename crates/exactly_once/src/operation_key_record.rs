@@ -1,7 +1,7 @@
 //! The bytes of the two log entries of an operation key (R4.9): its record, and its logged expiry.
 //!
-//! Both live, migrate and are recovered by their slot, the slot of the operation's first key. The entry around them has
-//! length and checksum. Format 1, all numbers little-endian:
+//! Both entries live, migrate and are recovered by their slot, the slot of the operation's first key. The log entry
+//! around them has length and checksum. Format 1, all numbers little-endian:
 //!
 //! | bytes of a record | field | | bytes of an expiry | field |
 //! |---|---|---|---|---|

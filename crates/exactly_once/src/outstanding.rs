@@ -1,8 +1,9 @@
-//! One client's unacknowledged sequences. Knows nothing of leases, acknowledgement rules or other clients.
+//! The unacknowledged sequences of one client. It knows nothing of leases, acknowledgement rules or other clients.
 //!
-//! Nearly every client has exactly one (its last update), which is kept inline; more spill into a sorted queue, whose
-//! memory is reused through [`Spares`], so that a pipelining client allocates nothing in steady state and an idle one
-//! keeps nothing. Dropping a range from the front costs the range's length (pitfall 6).
+//! Nearly every client has exactly one such sequence (its last update), which is kept inline. More sequences spill into
+//! a sorted queue. The queue's memory is reused through [`Spares`], so that a pipelining client allocates nothing in
+//! steady state, and an idle client keeps nothing. Dropping a range from the front costs the length of the range
+//! (pitfall 6).
 
 use std::collections::VecDeque;
 

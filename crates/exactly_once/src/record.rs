@@ -1,7 +1,8 @@
 //! The completion record: the durable result of an update (R4.1, RIFL 3).
 //!
-//! It is appended in one entry group with the objects it goes with, lives as long as [`crate::Tracker`] says, and
-//! moves by the slots it names. This module knows its bytes only; the log entry around it has length and checksum.
+//! It is appended in one entry group with the changes of the update, lives as long as [`crate::Tracker`] says, and
+//! moves with the slots that it names. This module knows its bytes only. The log entry around it has length and
+//! checksum.
 //!
 //! Format 1, all numbers little-endian:
 //!

@@ -1,21 +1,21 @@
 //! The server half of exactly-once: which updates of which clients have run, and where their records lie (RIFL 3, 5).
 //!
-//! `node` calls [`Tracker::look_up`] for every update before it runs, [`Tracker::complete`] when change and completion
-//! record are appended, and [`Tracker::recover`] for every record while a log is replayed. A witness's replay and a
-//! suspect take the `_replayed` calls (R4.5). The tracker refuses to know what an update does, who is expired (the
-//! coordinator's verdict), and what time it is.
+//! `node` calls [`Tracker::look_up`] for every update before it runs, [`Tracker::complete`] when the change and the
+//! completion record are appended, and [`Tracker::recover`] for every record while a log is replayed. For requests that
+//! a witness held (replay, suspects) it uses the `_replayed` calls (R4.5). The tracker refuses to know what an update
+//! does, which clients are expired (the coordinator decides that), and what time it is.
 //!
 //! Invariants:
 //! - **E1** a sequence completes once; asserted.
 //! - **E3**, R4.4: a record is live while its sequence is at or above its client's acknowledgement. A record never
-//!   acknowledges itself (a claim above the own sequence is cut down to it), so the record that carries the highest
-//!   acknowledgement is always live itself, and each client with records keeps at least one.
+//!   acknowledges itself: an acknowledgement above its own sequence is cut down to that sequence. So the record with
+//!   the highest acknowledgement is always live, and each client with records keeps at least one.
 //! - R4.3 state is created only by `prove`, `recover` and a witness's replay; the window bounds it.
-//! - R4.6 clients are forgotten only in `raise_floor`, and never while something of theirs is in progress.
+//! - R4.6 clients are forgotten only in `raise_floor`, and never while an update of theirs is in progress.
 //!
-//! What is reported dead may be cleaned only once the log is synced past the record or floor entry that killed it.
-//! Records do not die when their tablet leaves (M1): they are copied, and die here by acknowledgement or floor;
-//! otherwise a client's last record could leave, and its acknowledgement be forgotten at the next replay.
+//! A record that is reported dead may be cleaned only when the log is synced past the record or floor entry that killed
+//! it. Records do not die when their tablet leaves (M1). They are copied, and die here by acknowledgement or floor.
+//! Otherwise a client's last record could leave, and its acknowledgement would be forgotten at the next replay.
 
 use std::fmt;
 

@@ -1,9 +1,9 @@
 //! The client half: numbers updates, and knows below which sequence every result has arrived (RIFL 3).
 //!
-//! Sequences start at 1. At most `OUTSTANDING_MAX` lie between the acknowledgement and the next one; a session waits
-//! rather than exceed that, since a shard would refuse it (R4.3). There is no way to cancel a sequence, on purpose: a
-//! call abandoned by its caller is finished by its session in the background, and only then acknowledged (pitfall 1).
-//! Otherwise the shard could forget an update that is still on its way and run it when it arrives.
+//! Sequences start at 1. At most `OUTSTANDING_MAX` sequences lie between the acknowledgement and the next sequence. A
+//! session waits rather than exceed that, since a shard would refuse the update (R4.3). A sequence cannot be cancelled,
+//! on purpose: a call that its caller has abandoned is finished by its session in the background, and acknowledged only
+//! then (pitfall 1). Otherwise the shard could forget an update that is still on its way, and run it when it arrives.
 
 use kasha_types::limits::OUTSTANDING_MAX;
 use kasha_types::{AckedBelow, Sequence};

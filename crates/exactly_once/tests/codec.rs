@@ -1,5 +1,5 @@
-//! The records' bytes: as written in `golden/`, and the same after a round trip. Any other bytes: `crates/properties`,
-//! `records`.
+//! The bytes of the records are as written in `golden/`, and the same after a round trip. `crates/properties`,
+//! `records`, tests arbitrary bytes.
 
 use kasha_exactly_once::{
     CLIENTS_PER_FLOOR_ENTRY_MAX, CompletionRecord, CompletionRecordRef, ExpiryFloorEntry, ExpiryFloorEntryRef,

@@ -1,5 +1,5 @@
 //! E1 and E3 through crashes: honest clients, a log that loses its unsynced tail, a witness that replays it in any
-//! order, a cleaner. Directed at R4.4 and R4.5: breaking either lets an update run twice or get lost.
+//! order, and a cleaner. The test aims at R4.4 and R4.5: if either is broken, an update runs twice or is lost.
 
 use std::collections::{BTreeMap, BTreeSet};
 

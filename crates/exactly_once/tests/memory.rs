@@ -1,4 +1,4 @@
-//! Pitfall 6: at most 116 bytes an idle client, whatever the number of clients.
+//! Pitfall 6: an idle client takes at most 116 bytes, whatever the number of clients.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;

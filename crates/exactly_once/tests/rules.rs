@@ -1,4 +1,4 @@
-//! One test per rule of DESIGN sections 4 and 13 that the tracker keeps.
+//! One test for each rule of DESIGN sections 4 and 13 that the tracker keeps.
 
 use kasha_exactly_once::{LookUp, Place, Request, ScanCursor, Tracker};
 use kasha_types::limits::OUTSTANDING_MAX;

@@ -2,19 +2,21 @@
 
 use kasha_types::{Epoch, LogPosition, SegmentId};
 
+use crate::Log;
 use crate::format::{
     ENTRY_HEADER_BYTES, EntryKind, EntryOffset, GROUP_HEADER_BYTES, GroupHeader, entry_bytes, frame_entry,
 };
 use crate::history::Digest;
-use crate::{Log, limits};
 
 /// What an append is for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Purpose {
     /// New data.
     Normal,
-    /// Deletes and relocation, which in the end give memory back: may use the reserve.
+    /// Deletes, which in the end give memory back: may use the reserve, but for what the cleaner needs.
     Freeing,
+    /// Copies of live entries, so that the segment that holds them can be freed: may use the whole reserve (R5.16).
+    Cleaning,
     /// What must never fail for memory, or a full shard could not be recovered: epoch starts, floors, freed segments, and
     /// what a witness's replay executes. May use a little more than the limit, as backups may.
     Own,
@@ -23,25 +25,13 @@ pub enum Purpose {
 /// Why an append was refused.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Full {
-    /// Memory is full for this purpose.
+    /// Memory is full for this purpose, and what is dead makes no room.
     Memory,
+    /// Memory is full for this purpose until dead entries are cleaned away, or the freeing of a segment is synced.
+    Cleaning,
     /// No segment ever takes a group of this size; see [`Log::group_payload_max`].
     Group,
 }
-
-/// How much memory new data finds ([`Log::memory_left`]).
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum MemoryLeft {
-    /// A fifth of what new data may take, or more.
-    Enough,
-    /// Less.
-    Little,
-    /// Less than was refused last, or than a small update needs.
-    Nothing,
-}
-
-/// A small update.
-const SMALL_GROUP_BYTES: u32 = 4096;
 
 /// Where a group went.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -91,75 +81,31 @@ impl Log {
         let payload = u32::try_from(payload_bytes_max.next_multiple_of(8)).expect("within a segment");
         let group = GROUP_HEADER_BYTES + payload;
         let rolls = self.rolls(group);
-        if !self.has_memory(group, rolls, purpose) {
-            if purpose == Purpose::Normal {
-                self.refused = group;
-            }
-            return Err(Full::Memory);
-        }
+        self.find_room(group, rolls, purpose)?;
         if rolls {
             self.roll(epoch);
         }
         let head = self.head.as_mut().expect("a head is open");
         let (start, at) = (head.used, head.used + GROUP_HEADER_BYTES);
-        Ok(GroupWriter { epoch, start, at, limit: start + group, entries: 0, own_kinds: false, log: self })
+        let is_copies = purpose == Purpose::Cleaning;
+        Ok(GroupWriter { epoch, start, at, limit: start + group, entries: 0, own_kinds: false, is_copies, log: self })
     }
 
-    /// How much memory new data finds. What was refused last is remembered: a log that refuses never says anything else.
-    #[must_use]
-    pub fn memory_left(&self) -> MemoryLeft {
-        let wanted = self.refused.max(SMALL_GROUP_BYTES.min(self.config.segment_bytes / 4));
-        let usable = self.config.memory_max_bytes - self.reserve();
-        if !self.has_memory(wanted, self.rolls(wanted), Purpose::Normal) {
-            MemoryLeft::Nothing
-        } else if self.bytes_taken() >= usable / 5 * 4 {
-            MemoryLeft::Little
-        } else {
-            MemoryLeft::Enough
-        }
-    }
-
-    /// Sealed segments count whole, the head as far as it is used, so that a small log has a reserve too.
-    fn bytes_taken(&self) -> u64 {
-        let Some(head) = &self.head else { return 0 };
-        (self.segments_held() - 1) * u64::from(self.config.segment_bytes) + u64::from(head.used)
-    }
-
-    /// Whether a group of this size begins a new segment.
-    fn rolls(&self, group: u32) -> bool {
-        self.head.as_ref().is_none_or(|head| head.used + group > self.config.segment_bytes)
-    }
-
-    /// What only deletes may use. Two segments at least: one that fills while the one before it dies.
-    fn reserve(&self) -> u64 {
-        let (segment, max) = (u64::from(self.config.segment_bytes), self.config.memory_max_bytes);
-        (max / 100 * u64::from(self.config.reserve_percent)).max(2 * segment).min(max / 2)
-    }
-
-    fn has_memory(&self, group: u32, rolls: bool, purpose: Purpose) -> bool {
-        let (segment, max) = (u64::from(self.config.segment_bytes), self.config.memory_max_bytes);
-        let limit = match purpose {
-            Purpose::Normal => max - self.reserve(),
-            Purpose::Freeing => max,
-            Purpose::Own => max + max / 16 + segment,
-        };
-        let held = self.segments_held();
-        if rolls {
-            let begun = self.next_digest_bytes() + u64::from(group);
-            let segments_max = match purpose {
-                Purpose::Normal | Purpose::Freeing => self.segments_max(),
-                Purpose::Own => self.segments_max() + max / 16 / segment + 1,
-            };
-            held < segments_max && begun <= segment && held * segment + begun <= limit
-        } else {
-            self.bytes_taken() + u64::from(group) <= limit
-        }
-    }
-
-    fn next_digest_bytes(&self) -> u64 {
-        let epochs = (self.history.as_slice().len() + 1).min(limits::EPOCH_HISTORY_MAX);
-        let digest = Digest::payload_len(self.order.len() + 2, epochs);
-        u64::from(GROUP_HEADER_BYTES) + entry_bytes(digest) as u64
+    /// Appends a group of one entry, whose payload `fill` writes. Returns where the entry is, and the end of its group.
+    ///
+    /// # Errors
+    /// As [`Log::begin`].
+    pub fn append_one(
+        &mut self,
+        epoch: Epoch,
+        (kind, payload_len): (EntryKind, usize),
+        purpose: Purpose,
+        fill: impl FnOnce(&mut [u8]),
+    ) -> Result<(EntryOffset, u64), Full> {
+        let mut group = self.begin(epoch, entry_bytes(payload_len), purpose)?;
+        let (at, payload) = group.entry(kind, payload_len);
+        fill(payload);
+        Ok((at, group.commit().end.offset))
     }
 
     /// Opens the next segment and writes its digest, a group of its own.
@@ -181,6 +127,7 @@ impl Log {
             offset: u64::from(next) * u64::from(self.config.segment_bytes),
             epoch,
             previous: self.last,
+            is_copies: false,
         };
         let head = self.head.as_mut().expect("just opened");
         let bytes = &mut head.bytes[..group.len() as usize];
@@ -203,6 +150,7 @@ pub struct GroupWriter<'a> {
     limit: u32,
     entries: u32,
     own_kinds: bool,
+    is_copies: bool,
 }
 
 impl GroupWriter<'_> {
@@ -293,6 +241,7 @@ impl GroupWriter<'_> {
             offset: self.start_offset(),
             epoch: self.epoch,
             previous: self.log.last,
+            is_copies: self.is_copies,
         };
         let head = self.log.head.as_mut().expect("a head is open");
         group.seal(&mut head.bytes[self.start as usize..self.at as usize]);

@@ -4,12 +4,15 @@
 //!
 //! ```text
 //!  0  u16  magic 0x4B47 ("GK")              16  u64  offset of this group since the log began
-//!  2  u16  format version, 1                24  u32  epoch whose primary wrote it
+//!  2  u16  format version, 2                24  u32  epoch whose primary wrote it
 //!  4  u32  payload bytes, multiple of 8     28  u32  epoch of the group before it
 //!  8  u32  CRC-32C of bytes 12 to the end   32  u64  offset of the group before it (0 for the first of all)
-//! 12  u32  number of entries, from 1        40  u64  reserved, 0
+//! 12  u32  number of entries, from 1        40  u64  flags: bit 0 = copies, others 0
 //! 48  the entries
 //! ```
+//!
+//! A group of copies holds what the cleaner copied from older segments, and nothing that happened. Replay does not look at the
+//! flag: for readers of a log. Version 1 had no flags, and is read.
 //!
 //! An entry, and the payloads that this crate reads itself (the others belong to the crates that own the kinds):
 //!
@@ -26,8 +29,12 @@ use kasha_types::{Epoch, LogPosition};
 pub const GROUP_HEADER_BYTES: u32 = 48;
 /// Bytes of an entry's header.
 pub const ENTRY_HEADER_BYTES: u32 = 8;
-/// Version of the layout above. Another one is refused, never guessed at.
-pub const FORMAT_VERSION: u16 = 1;
+/// Version of the layout above, which is written.
+pub const FORMAT_VERSION: u16 = 2;
+/// The oldest version that is read. Another one is refused, never guessed at.
+pub(crate) const FORMAT_VERSION_MIN: u16 = 1;
+
+const FLAG_COPIES: u64 = 1;
 
 pub(crate) const MAGIC: u16 = 0x4B47;
 pub(crate) const ALIGN: u32 = 8;
@@ -110,6 +117,8 @@ pub(crate) struct GroupHeader {
     pub(crate) epoch: Epoch,
     /// The group before this one: who wrote it, and where it starts.
     pub(crate) previous: LogPosition,
+    /// It holds copies.
+    pub(crate) is_copies: bool,
 }
 
 impl GroupHeader {
@@ -133,7 +142,7 @@ impl GroupHeader {
         group[24..28].copy_from_slice(&self.epoch.0.to_le_bytes());
         group[28..32].copy_from_slice(&self.previous.epoch.0.to_le_bytes());
         group[32..40].copy_from_slice(&self.previous.offset.to_le_bytes());
-        group[40..48].fill(0);
+        group[40..48].copy_from_slice(&(u64::from(self.is_copies) * FLAG_COPIES).to_le_bytes());
         let crc = crc32c::crc32c(&group[CRC_FROM..]);
         group[8..12].copy_from_slice(&crc.to_le_bytes());
     }
@@ -146,7 +155,14 @@ impl GroupHeader {
             offset: u64_at(group, 16),
             epoch: Epoch(u32_at(group, 24)),
             previous: LogPosition { epoch: Epoch(u32_at(group, 28)), offset: u64_at(group, 32) },
+            is_copies: u64_at(group, 40) & FLAG_COPIES != 0,
         }
+    }
+
+    /// Whether the version of this group has these flags.
+    pub(crate) fn flags_are_known(group: &[u8]) -> bool {
+        let known = if u16_at(group, 2) == FORMAT_VERSION_MIN { 0 } else { FLAG_COPIES };
+        u64_at(group, 40) & !known == 0
     }
 }
 

@@ -15,6 +15,7 @@
 //! The bytes are described in [`mod@format`]. Callers: replication and node.
 
 mod append;
+mod cleaning;
 pub mod format;
 mod history;
 mod index;
@@ -25,11 +26,13 @@ mod log;
 mod memory;
 mod raw;
 mod read;
+mod room;
 mod segment;
 mod truncate;
 mod verify;
 
-pub use append::{Appended, Full, GroupWriter, MemoryLeft, Part, Purpose};
+pub use append::{Appended, Full, GroupWriter, Part, Purpose};
+pub use cleaning::{DamagedGroup, Victim};
 pub use format::{ENTRY_HEADER_BYTES, EntryKind, EntryOffset, FORMAT_VERSION, GROUP_HEADER_BYTES, entry_bytes};
 pub use history::common_prefix;
 pub use index::{Index, IndexBucket, IndexCursor};
@@ -39,5 +42,6 @@ pub use log::{Log, LogConfig, LogStats};
 pub use memory::Buffers;
 pub use raw::{AppendError, Screen};
 pub use read::{Cursor, Group};
+pub use room::MemoryLeft;
 pub use truncate::{NotABoundary, Truncated};
 pub use verify::{Entries, Entry, GroupFault};

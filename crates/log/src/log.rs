@@ -166,6 +166,12 @@ impl Log {
         &self.absent
     }
 
+    /// Bytes of a segment.
+    #[must_use]
+    pub fn segment_bytes(&self) -> u32 {
+        self.config.segment_bytes
+    }
+
     /// The segment that holds this offset.
     #[must_use]
     pub fn segment_of(&self, offset: u64) -> SegmentId {

@@ -5,8 +5,8 @@ use kasha_types::planted::{self, Bug};
 use kasha_types::{LogPosition, SegmentId};
 
 use crate::format::{
-    ALIGN, ENTRY_HEADER_BYTES, EntryKind, EntryOffset, FORMAT_VERSION, GROUP_HEADER_BYTES, GroupHeader, MAGIC,
-    checksum_holds, u16_at, u32_at, u64_at,
+    ALIGN, ENTRY_HEADER_BYTES, EntryKind, EntryOffset, FORMAT_VERSION, FORMAT_VERSION_MIN, GROUP_HEADER_BYTES,
+    GroupHeader, MAGIC, checksum_holds, u16_at, u32_at,
 };
 use crate::history::Digest;
 
@@ -101,7 +101,8 @@ pub(crate) fn is_cut_short(bytes: &[u8], offset: u64, segment_bytes: u32) -> boo
     let header = GroupHeader::read(bytes);
     let len = u64::from(GROUP_HEADER_BYTES) + u64::from(header.payload_len);
     let room = u64::from(segment_bytes) - offset % u64::from(segment_bytes);
-    let is_ours = u16_at(bytes, 0) == MAGIC && u16_at(bytes, 2) == FORMAT_VERSION && header.offset == offset;
+    let is_version = (FORMAT_VERSION_MIN..=FORMAT_VERSION).contains(&u16_at(bytes, 2));
+    let is_ours = u16_at(bytes, 0) == MAGIC && is_version && header.offset == offset;
     is_ours && (bytes.len() as u64) < len && len <= room
 }
 
@@ -115,7 +116,7 @@ pub(crate) fn check_group(bytes: &[u8], offset: u64, segment_bytes: u32) -> Resu
         return Err(GroupFault::Magic);
     }
     match u16_at(bytes, 2) {
-        FORMAT_VERSION => {}
+        FORMAT_VERSION_MIN..=FORMAT_VERSION => {}
         0 => return Err(GroupFault::Torn), // no version has this number: the header's page never reached the file
         version => return Err(GroupFault::Version(version)),
     }
@@ -138,8 +139,8 @@ fn check_shape(header: &GroupHeader, group: &[u8], segment_bytes: u32) -> Result
     let segment_bytes = u64::from(segment_bytes);
     let (segment, within) = (header.offset / segment_bytes, header.offset % segment_bytes);
     let segment = SegmentId(u32::try_from(segment).map_err(|_| "segment number above 32 bits")?);
-    if !header.payload_len.is_multiple_of(ALIGN) || u64_at(group, 40) != 0 {
-        return Err("padding or reserved bytes");
+    if !header.payload_len.is_multiple_of(ALIGN) || !GroupHeader::flags_are_known(group) {
+        return Err("padding or flags");
     }
     if within + u64::from(header.len()) > segment_bytes {
         return Err("group leaves its segment");

@@ -1,4 +1,4 @@
-//! The bytes of format version 1. `UPDATE=1 cargo test -p kasha-log --test golden` rewrites the file, which is wrong
+//! The bytes of format version 2, and that version 1 is read. `UPDATE=1 cargo test -p kasha-log --test golden` rewrites the file, which is wrong
 //! unless the version changes too.
 
 mod common;
@@ -39,25 +39,57 @@ fn sample() -> Log {
     let mut group = log.begin(Epoch(4), entry_bytes(0), Purpose::Normal).unwrap();
     group.entry(EntryKind::EpochStart, 0);
     group.commit();
+    let moved = entries[0];
+    let payload = log.entry(moved).payload.to_vec();
+    let mut group = log.begin(Epoch(4), entry_bytes(payload.len()), Purpose::Cleaning).unwrap();
+    group.entry_parts(EntryKind::Object, &[Part::Bytes(&payload)]);
+    group.commit();
     let_go(&mut log, 4, SegmentId(0), &entries);
     log
 }
 
-#[test]
-fn version_1() {
+fn lines(files: Vec<(SegmentId, Vec<u8>)>) -> String {
     let mut text = String::new();
-    for (id, bytes) in files(&sample()) {
+    for (id, bytes) in files {
         for (line, bytes) in bytes.chunks(8).enumerate() {
             write!(text, "{:08x} ", u64::from(id.0) * u64::from(SEGMENT) + line as u64 * 8).unwrap();
             bytes.iter().for_each(|byte| write!(text, " {byte:02x}").unwrap());
             text.push('\n');
         }
     }
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/golden/version_1.hex");
+    text
+}
+
+#[test]
+fn version_2() {
+    let text = lines(files(&sample()));
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/golden/version_2.hex");
     if std::env::var_os("UPDATE").is_some() {
         std::fs::write(path, &text).unwrap();
     }
     assert_eq!(text, std::fs::read_to_string(path).unwrap());
+}
+
+#[test]
+fn version_1_is_read() {
+    let text = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/golden/version_1.hex")).unwrap();
+    let mut written: Vec<(SegmentId, Vec<u8>)> = Vec::new();
+    for line in text.lines() {
+        let (offset, bytes) = line.split_once("  ").unwrap();
+        let id = SegmentId(u32::from_str_radix(offset, 16).unwrap() / SEGMENT);
+        if written.last().is_none_or(|(last, _)| *last != id) {
+            written.push((id, Vec::new()));
+        }
+        let bytes = bytes.split(' ').map(|byte| u8::from_str_radix(byte, 16).unwrap());
+        written.last_mut().unwrap().1.extend(bytes);
+    }
+    let (mut log, report) = Log::load(ShardId(1), config(8), written.clone().into_iter());
+    assert_eq!((report.damage, report.torn_bytes), (None, 0));
+    let held: Vec<_> = files(&log).into_iter().map(|(id, _)| id).collect();
+    assert_eq!(held, [SegmentId(1)], "the other one is freed");
+    common::append(&mut log, 4, &[b"and goes on in version 2"]);
+    let (again, report) = Log::load(ShardId(1), config(8), files(&log).into_iter());
+    assert_eq!((report.damage, again.end()), (None, log.end()));
 }
 
 #[test]
@@ -66,7 +98,7 @@ fn fields_lie_where_the_documentation_says() {
     let group = log.groups_from(0).nth(1).unwrap();
     let digest_end = group.start;
     let bytes = log.bytes(group.start, (group.end - group.start) as u32);
-    assert_eq!(bytes[0..4], [0x47, 0x4B, 1, 0]);
+    assert_eq!(bytes[0..4], [0x47, 0x4B, 2, 0]);
     assert_eq!(bytes[4..8], (bytes.len() as u32 - GROUP_HEADER_BYTES).to_le_bytes());
     assert_eq!(bytes[8..12], crc32c::crc32c(&bytes[12..]).to_le_bytes());
     assert_eq!(bytes[12..16], 3_u32.to_le_bytes());

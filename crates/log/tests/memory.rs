@@ -17,34 +17,56 @@ fn until_full(log: &mut Log, purpose: Purpose, payload: usize) -> Vec<kasha_log:
     entries
 }
 
+/// R5.16: each purpose has room of its own behind that of the one before it.
 #[test]
-fn only_freeing_may_use_the_reserve() {
+fn r5_16_a_reserve_is_kept_for_deletes_and_one_for_the_cleaner() {
     let mut log = Log::new(SHARD, config(8));
+    let (segment, max) = (u64::from(SEGMENT), 8 * u64::from(SEGMENT));
     until_full(&mut log, Purpose::Normal, 8);
     let normal_end = log.end().offset;
-    let max = 8 * u64::from(SEGMENT);
-    let limit = max - (max / 20).max(2 * u64::from(SEGMENT)).min(max / 2);
-    assert!(normal_end <= limit && normal_end > limit - 128);
-    assert_eq!(log.begin(Epoch(1), entry_bytes(8), Purpose::Normal).err(), Some(Full::Memory));
+    assert!(normal_end <= max - 2 * segment && normal_end > max - 2 * segment - 128);
+    assert_eq!(log.begin(Epoch(1), entry_bytes(8), Purpose::Normal).err(), Some(Full::Cleaning), "headers are dead");
     assert!(!until_full(&mut log, Purpose::Freeing, 8).is_empty());
+    assert!(log.end().offset <= max - segment && log.end().offset > max - segment - 128);
+    assert!(!until_full(&mut log, Purpose::Cleaning, 8).is_empty());
     assert!(log.end().offset > max - 128);
     assert_eq!(log.memory_used(), max);
 }
 
 /// Found from outside: status called a shard healthy, by whole segments of its memory, that refused every update.
 #[test]
-fn a_log_that_refuses_says_that_nothing_is_left() {
+fn a_log_that_refuses_for_good_says_that_nothing_is_left() {
     let mut log = Log::new(SHARD, config(8));
-    let usable = 6 * u64::from(SEGMENT);
-    let (mut little, payload) = (false, 500);
+    let (mut little, payload) = (false, 1200);
     assert_eq!(log.memory_left(), MemoryLeft::Enough);
-    while let Ok(mut group) = log.begin(Epoch(1), entry_bytes(payload), Purpose::Normal) {
-        group.entry(EntryKind::Object, payload);
-        group.commit();
+    let refused = loop {
+        match log.begin(Epoch(1), entry_bytes(payload), Purpose::Normal) {
+            Ok(mut group) => {
+                group.entry(EntryKind::Object, payload);
+                group.commit();
+            }
+            Err(why) => break why,
+        }
         little |= log.memory_left() == MemoryLeft::Little;
-        assert_eq!(log.memory_left() == MemoryLeft::Enough, log.end().offset < usable / 5 * 4, "at {:?}", log.end());
-    }
-    assert!(little && log.memory_left() == MemoryLeft::Nothing);
+        let is_enough = log.live_bytes() < log.live_bytes_max() / 5 * 4;
+        assert!(is_enough == (log.memory_left() == MemoryLeft::Enough) || log.memory_left() == MemoryLeft::Nothing);
+    };
+    assert_eq!(refused, Full::Memory, "everything lives, and next to nothing is dead");
+    assert!(little, "{:?}", log.stats());
+    assert_eq!(log.memory_left(), MemoryLeft::Nothing);
+}
+
+/// What is dead makes room sooner or later, so the memory is not full, however many segments are.
+#[test]
+fn a_log_full_of_dead_entries_refuses_until_it_is_cleaned() {
+    let mut log = Log::new(SHARD, config(8));
+    let entries = until_full(&mut log, Purpose::Normal, 500);
+    let (first, rest) = entries.split_first().unwrap();
+    rest.iter().for_each(|&at| log.kill(at));
+    assert_eq!(log.begin(Epoch(1), entry_bytes(500), Purpose::Normal).err(), Some(Full::Cleaning));
+    assert_eq!(log.memory_left(), MemoryLeft::Enough);
+    log.kill(*first);
+    assert_eq!(log.begin(Epoch(1), entry_bytes(500), Purpose::Normal).err(), Some(Full::Cleaning));
 }
 
 /// What is too large for the rest may be refused long before small updates are.
@@ -53,7 +75,7 @@ fn a_log_that_refuses_a_large_group_says_so_until_that_fits() {
     let mut log = Log::new(SHARD, config(8));
     let large = log.group_payload_max();
     while log.begin(Epoch(1), large, Purpose::Normal).is_ok() {
-        append(&mut log, 1, &[&[1; 500]]);
+        append(&mut log, 1, &[&[1; 1200]]);
         assert_ne!(log.memory_left(), MemoryLeft::Nothing);
     }
     assert_eq!(log.memory_left(), MemoryLeft::Nothing);

@@ -1,33 +1,33 @@
-//! Who asked for a newer configuration than there was: told as soon as there is one, so that a client which waits for a
-//! fail-over does not have to ask again and again.
+//! Clients that asked for a newer configuration than the one in force. They are told as soon as there is a newer one,
+//! so that a client which waits for a fail-over does not have to ask again and again.
 //!
-//! At most one entry for each accepted connection, gone with it. However many there are, a turn tells some of them only:
-//! the shell's loop serves others meanwhile.
+//! There is at most one entry for each accepted connection, and it goes when the connection closes. A turn tells a
+//! limited number of clients, however many wait, so that the shell's loop can serve others in between.
 
 use std::collections::BTreeMap;
 
 use kasha_types::planted::{self, Bug};
 use kasha_types::{ConfigVersion, ConnId};
 
-/// Bytes that one turn sends to those who waited.
+/// Bytes of configurations that one turn sends to waiting clients.
 pub const TOLD_BYTES_MAX: usize = 1024 * 1024;
 
-/// Connections whose clients wait for news.
+/// Connections whose clients wait for a newer configuration.
 #[derive(Debug, Default)]
 pub struct Askers {
-    /// What each of them has.
+    /// The version that each waiting client has.
     waiting: BTreeMap<ConnId, ConfigVersion>,
-    /// There is something newer, and some have not been told.
+    /// There is a newer configuration, and some clients have not been told yet.
     is_telling: bool,
 }
 
 impl Askers {
-    /// There is nothing newer than what this one has.
+    /// Remembers a client that asked; there is nothing newer than what it has.
     pub fn wait(&mut self, who: ConnId, have: ConfigVersion) {
         self.waiting.insert(who, have);
     }
 
-    /// Nobody is there to be told any more.
+    /// The connection is closed: nobody waits on it any more.
     pub fn forget(&mut self, who: ConnId) {
         self.waiting.remove(&who);
     }
@@ -37,14 +37,14 @@ impl Askers {
         self.is_telling = !self.waiting.is_empty();
     }
 
-    /// Whether somebody is to be told.
+    /// Whether some clients are still to be told.
     #[must_use]
     pub fn is_telling(&self) -> bool {
         self.is_telling
     }
 
-    /// Who is to be told in this turn of a configuration of this version and length; they wait no longer. Lowest
-    /// connections first. Whoever has one as new waits on.
+    /// The clients to tell in this turn, for a configuration of this version and encoded length. They wait no longer.
+    /// Lowest connections come first. A client that has this version or a newer one goes on waiting.
     pub fn take(&mut self, version: ConfigVersion, bytes: usize) -> Vec<ConnId> {
         if planted::is_on(Bug::NewsUntold) {
             self.is_telling = false;

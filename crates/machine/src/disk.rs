@@ -1,4 +1,6 @@
-//! Names of the files a core owns, and how a machine reads them when it starts.
+//! Names of the files that a core owns, and the trait through which a machine reads them when it starts.
+//!
+//! Writing goes through effects ([`crate::Effect::Write`] and others); a machine never opens a file.
 
 use kasha_types::{ListVersion, SegmentId, ShardId};
 
@@ -7,28 +9,28 @@ use kasha_types::{ListVersion, SegmentId, ShardId};
 pub enum FileName {
     /// A segment of a shard's replica.
     Segment {
-        /// Whose.
+        /// The shard of the replica.
         shard: ShardId,
-        /// Which.
+        /// The segment's number.
         segment: SegmentId,
     },
     /// Epochs, fences and marks of a shard's replica (replaced atomically).
     Replica(ShardId),
     /// A witness instance's slots.
     Witness {
-        /// Whose.
+        /// The shard that the instance records for.
         shard: ShardId,
-        /// Which list.
+        /// The witness list that the instance belongs to.
         list: ListVersion,
     },
     /// A witness instance's mode (replaced atomically).
     WitnessMode {
-        /// Whose.
+        /// The shard that the instance records for.
         shard: ShardId,
-        /// Which list.
+        /// The witness list that the instance belongs to.
         list: ListVersion,
     },
-    /// Which witness instances were ever begun on this core (replaced atomically).
+    /// The ledger: the newest list of each shard for which an instance was begun on this core (replaced atomically).
     Core,
     /// A file of the coordinator's log.
     Coordinator(u32),
@@ -36,8 +38,8 @@ pub enum FileName {
 
 /// Reads a core's files before its machine runs. Writing goes through effects.
 ///
-/// What is read is durable: a killed process leaves bytes in the page cache that were never fsynced, and its successor
-/// must not vouch for them before they are. The shell fsyncs a file before it hands it out.
+/// What is read is durable. A killed process leaves bytes in the page cache that were never fsynced, and its successor
+/// must not report such bytes as held. So the shell fsyncs a file before it returns the content.
 pub trait Disk {
     /// Every file that is there, in order of name.
     fn list(&self) -> Vec<FileName>;
@@ -45,6 +47,6 @@ pub trait Disk {
     /// A file's whole content; `None` if it is not there. A file that cannot be read is an error for the operator.
     ///
     /// # Errors
-    /// What the system said.
+    /// The operating system's error.
     fn read(&self, file: FileName) -> std::io::Result<Option<Vec<u8>>>;
 }

@@ -1,19 +1,22 @@
-//! What a machine wants done, and the gates.
+//! Effects: what a machine asks its shell to do, each with the gate under which it may leave (D3).
+//!
+//! Effects are `Copy` and small. Bytes that an effect needs lie in the arena of [`Effects`] ([`Span`]) or in a log
+//! segment ([`LogSlice`]), and are not copied until the shell performs the effect.
 
 use std::net::SocketAddr;
 
-use kasha_types::{ConnId, CoreId, LocalPosition, LogPosition, LogSlice, ShardId};
+use kasha_types::{ConnId, CoreId, LocalPosition, LogPosition, LogSlice, ShardId, WorkSet};
 
 use crate::FileName;
 
-/// Whom a frame goes to.
+/// The receiver of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Endpoint {
-    /// Whoever opened this accepted connection.
+    /// The process that opened this accepted connection.
     Conn(ConnId),
     /// A node's event loop; the shell dials it when needed, at the address that [`Effect::Route`] gave.
     Core(CoreId),
-    /// The coordinator.
+    /// The coordinator, wherever it listens.
     Coordinator,
     /// One of the addresses that a client was started with.
     Seed(u16),
@@ -22,46 +25,47 @@ pub enum Endpoint {
 /// What must hold before an effect may leave this process (DESIGN section 3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Gate {
-    /// Nothing.
+    /// No condition: the effect may leave at once.
     Now,
     /// Every member of the committed replica set holds the shard's log to this position.
     Synced {
-        /// Whose log.
+        /// The shard whose log it is.
         shard: ShardId,
         /// The end of what must be held.
         position: LogPosition,
     },
     /// A sync round that began after the effect was made has ended: nobody else was primary meanwhile (section 6).
     Confirmed {
-        /// Whose.
+        /// The shard whose sync round it is.
         shard: ShardId,
-        /// The round.
+        /// The number of the round.
         round: u64,
     },
-    /// Our own files hold everything up to this commit: witnesses, coordinator.
+    /// Our own files hold everything up to this commit. Used by witnesses and the coordinator.
     Durable(LocalPosition),
-    /// The same, said as a member of a shard's replica set: no longer true once that role is lost (R3.1).
+    /// The same, for a message that the machine sends as a member of a shard's replica set. The gate never opens once
+    /// that role is lost (R3.1).
     DurableAs {
-        /// Whose.
+        /// The shard of the role.
         shard: ShardId,
-        /// The commit.
+        /// The commit that must be on file.
         position: LocalPosition,
     },
 }
 
-/// Bytes in the arena of the [`Effects`] that hold the effect.
+/// A range of bytes in the arena of the [`Effects`] that hold the effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Span {
     /// Offset of the first byte.
     pub start: u32,
-    /// How many.
+    /// Number of bytes.
     pub len: u32,
 }
 
 /// Bytes to write to a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Data {
-    /// Encoded for this purpose.
+    /// Bytes that were encoded for this effect.
     Span(Span),
     /// Already in a log segment.
     Log(LogSlice),
@@ -72,7 +76,7 @@ pub enum Data {
 pub enum Effect {
     /// Send a frame: `head`, then `tail`. Delivery is never promised. The frame's checksum covers both.
     Send {
-        /// To whom.
+        /// The receiver.
         to: Endpoint,
         /// Frame header and the first part of the payload.
         head: Span,
@@ -83,35 +87,36 @@ pub enum Effect {
     },
     /// Write at an offset of a file, creating it when needed.
     Write {
-        /// Which file.
+        /// The file to write to.
         file: FileName,
-        /// Where in it.
+        /// Offset of the first byte in the file.
         offset: u64,
-        /// What.
+        /// The bytes to write.
         data: Data,
     },
     /// Replace a small file as a whole, atomically: after a crash the old or the new content is found. Implies that the
     /// next commit is fsynced.
     Replace {
-        /// Which file.
+        /// The file to replace.
         file: FileName,
         /// The new content.
         data: Span,
     },
     /// Cut a file to a length.
     Truncate {
-        /// Which file.
+        /// The file to cut.
         file: FileName,
         /// Its new length.
         len: u64,
     },
     /// Remove a file. A file that does not exist is fine.
     Remove {
-        /// Which file.
+        /// The file to remove.
         file: FileName,
     },
-    /// Once every file effect before this one holds, give [`crate::Input::Durable`] with this position. `fsync`: holds
-    /// through a loss of power; otherwise through a crash of the process (R5.3). Positions are reported in order.
+    /// When every file effect before this one is complete, report [`crate::Input::Durable`] with this position. With
+    /// `fsync`, complete means that the files survive a loss of power; otherwise, that they survive a crash of the
+    /// process (R5.3). Positions are reported in order.
     Commit {
         /// The position to report.
         to: LocalPosition,
@@ -120,16 +125,16 @@ pub enum Effect {
     },
     /// Start fsyncing everything written so far in the background; nothing waits for it (`flush_interval`).
     Flush,
-    /// A role was lost: forget everything held for this shard's gates (R3.1).
+    /// A role was lost: drop everything that is held for this shard's gates (R3.1).
     DropHeld(ShardId),
-    /// Where to dial an endpoint from now on.
+    /// Tell the shell the address at which to dial an endpoint from now on.
     Route {
-        /// Whom.
+        /// The endpoint to dial.
         to: Endpoint,
-        /// Where.
+        /// Its address.
         address: SocketAddr,
     },
-    /// Close a connection after what was sent on it has left.
+    /// Close a connection after everything that was sent on it has left.
     Disconnect(Endpoint),
     /// Stop this process: going on would be unsafe or pointless. The span is the reason, UTF-8, for the operator.
     Stop(Span),
@@ -142,6 +147,7 @@ const _: () = assert!(std::mem::size_of::<Effect>() <= 80);
 pub struct Effects {
     queue: Vec<Effect>,
     arena: Vec<u8>,
+    work: WorkSet,
 }
 
 impl Effects {
@@ -149,6 +155,16 @@ impl Effects {
     #[must_use]
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// Notes what the turn did, for the shell that measures it. Stays until it is taken.
+    pub fn note(&mut self, work: impl Into<WorkSet>) {
+        self.work.add_all(work.into());
+    }
+
+    /// What was noted since this was asked last.
+    pub fn take_work(&mut self) -> WorkSet {
+        std::mem::take(&mut self.work)
     }
 
     /// Adds an effect.

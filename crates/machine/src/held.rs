@@ -1,8 +1,8 @@
 //! The gated queue: frames that wait for their gate (D3).
 //!
-//! One lane for each kind of gate and shard. Within a lane gates open in order of arrival: a frame whose gate is
-//! already open waits at most for the sync that the frame in front of it waits for. So opening a gate costs what it
-//! releases, and no frame is looked at twice.
+//! There is one lane for each kind of gate and each shard. Within a lane, frames leave in the order of their arrival. A
+//! frame whose gate is already open waits at most for the sync that the frame in front of it waits for. So opening a
+//! gate costs time for the released frames only, and no frame is looked at twice.
 
 use std::collections::VecDeque;
 
@@ -27,7 +27,7 @@ struct Frame {
 }
 
 impl Frame {
-    /// Bytes on the wire.
+    /// Bytes of the frame on the wire.
     fn len(&self) -> usize {
         self.head_len + self.tail.map_or(0, |slice| slice.len as usize)
     }
@@ -37,7 +37,7 @@ impl Frame {
 struct Lane {
     key: LaneKey,
     frames: VecDeque<Frame>,
-    /// The frames' heads, one behind the other; what lies before `first` has left.
+    /// The heads of the frames, one behind the other. The bytes before `first` belong to frames that have left.
     heads: Vec<u8>,
     first: usize,
 }
@@ -47,7 +47,8 @@ impl Lane {
         self.heads.len() - self.first
     }
 
-    /// Gives back the room of what has left, once that is the greater part: each byte is moved once at most on average.
+    /// Frees the room of frames that have left, once it is the greater part. So each byte is moved once at most, on
+    /// average.
     fn compact(&mut self) {
         if self.first > self.heads.len() / 2 {
             self.heads.drain(..self.first);
@@ -73,7 +74,7 @@ fn lane_of(gate: Gate) -> LaneKey {
 }
 
 impl Held {
-    /// Nothing held.
+    /// An empty queue.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
@@ -109,8 +110,8 @@ impl Held {
         }
     }
 
-    /// A role was lost: forgets what was to be said in it (R3.1), and tells whom how many bytes would have gone to.
-    /// Other frames that wait for our own files stay.
+    /// Drops the frames of a shard whose role was lost (R3.1), and reports for each receiver how many bytes it will not
+    /// get. Frames that wait for our own files only ([`Gate::Durable`]) stay.
     pub fn drop_shard(&mut self, shard: ShardId, mut let_go: impl FnMut(Endpoint, usize)) {
         let gone = [LaneKey::Synced(shard), LaneKey::Confirmed(shard), LaneKey::DurableAs(shard)];
         for lane in self.lanes.extract_if(.., |lane| gone.contains(&lane.key)) {
@@ -118,7 +119,7 @@ impl Held {
         }
     }
 
-    /// Forgets what was to go to whom `is_gone` names: connections that are closed. Looks at every frame.
+    /// Drops the frames for endpoints that are gone: closed connections. Looks at every frame.
     pub fn forget(&mut self, is_gone: impl Fn(Endpoint) -> bool) {
         for lane in &mut self.lanes {
             let (mut start, mut kept) = (lane.first, Vec::new());
@@ -135,19 +136,19 @@ impl Held {
         }
     }
 
-    /// How many frames wait.
+    /// Number of frames that wait.
     #[must_use]
     pub fn len(&self) -> usize {
         self.lanes.iter().map(|lane| lane.frames.len()).sum()
     }
 
-    /// Whether none waits.
+    /// Whether no frame waits.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Bytes held beside the log's own.
+    /// Bytes of held frames, without the parts that lie in the log.
     #[must_use]
     pub fn bytes(&self) -> usize {
         self.lanes.iter().map(Lane::bytes).sum()
@@ -213,7 +214,7 @@ mod tests {
     }
 
     proptest::proptest! {
-        /// Against a list: what leaves, to whom, in which order.
+        /// The queue behaves like a list: the same frames leave, to the same receivers, in the same order.
         #[test]
         fn it_is_a_list_with_gates(steps in proptest::collection::vec((0u8..6, 0u64..40, 0usize..9), 0..200)) {
             let (mut held, mut list) = (Held::new(), Vec::<(u64, Endpoint, Vec<u8>)>::new());

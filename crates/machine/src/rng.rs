@@ -1,4 +1,4 @@
-//! A seeded generator: the seed is an argument, so that a run can be repeated.
+//! A seeded random generator. The seed is an argument, so that a run can be repeated.
 
 /// xoshiro256++ seeded through SplitMix64. Not for secrets.
 #[derive(Clone, Debug)]
@@ -49,10 +49,10 @@ impl Rng {
         self.below(denominator) < numerator
     }
 
-    /// One of the items.
+    /// One of the items, chosen at random.
     ///
     /// # Panics
-    /// If there is none.
+    /// If there are no items.
     pub fn pick<'a, T>(&mut self, items: &'a [T]) -> &'a T {
         &items[usize::try_from(self.below(items.len() as u64)).expect("an index")]
     }

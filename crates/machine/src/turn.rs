@@ -1,43 +1,48 @@
-//! The body of a turn, shared by the runtime and the simulator.
+//! The end of a turn, shared by the runtime and the simulator: [`finish`] lets the machine close its batch and performs
+//! its effects through a [`Shell`].
+//!
+//! **D3** is kept here: an effect with a closed gate goes into [`Held`], and leaves when the machine says that the gate
+//! is open.
 
 use kasha_types::{LocalPosition, Tick};
 
 use crate::{Data, Effect, Effects, Endpoint, FileName, Held, Machine};
 
-/// What the two shells do differently: sockets and files here, a virtual network and disk there.
+/// What the two shells do differently: the runtime has sockets and files, the simulator a virtual network and disk.
 pub trait Shell {
     /// Queue a frame; flushed once per connection per turn. May be lost.
     fn send(&mut self, to: Endpoint, head: &[u8], tail: &[u8]);
-    /// A frame of so many bytes to `to` waits for its gate: who causes more of them than it may is to be heard no more.
+    /// A frame of this many bytes to `to` waits for its gate. A shell stops reading from an endpoint that causes more
+    /// of them than its limit.
     fn held(&mut self, _to: Endpoint, _bytes: usize) {}
-    /// It waits no more: it is sent next, or never.
+    /// The frame waits no longer: it is sent next, or dropped.
     fn let_go(&mut self, _to: Endpoint, _bytes: usize) {}
     /// Write at an offset.
     fn write(&mut self, file: FileName, offset: u64, bytes: &[u8]);
-    /// Replace atomically.
+    /// Replace a file atomically.
     fn replace(&mut self, file: FileName, bytes: &[u8]);
-    /// Cut to a length.
+    /// Cut a file to a length.
     fn truncate(&mut self, file: FileName, len: u64);
-    /// Remove.
+    /// Remove a file.
     fn remove(&mut self, file: FileName);
-    /// Report `to` when everything before holds.
+    /// Report `to` when every file effect before this one is complete.
     fn commit(&mut self, to: LocalPosition, fsync: bool);
-    /// Fsync in the background.
+    /// Fsync everything written so far in the background.
     fn flush(&mut self);
-    /// Learn an address.
+    /// Learn the address of an endpoint.
     fn route(&mut self, to: Endpoint, address: std::net::SocketAddr);
-    /// Close after flushing.
+    /// Close a connection after flushing it.
     fn disconnect(&mut self, to: Endpoint);
     /// Stop the process.
     fn stop(&mut self, why: &str);
 }
 
-/// Bytes held for gates, of all connections: each of them alone is bounded by the shell. Beyond, a gated frame is dropped,
-/// which every protocol bears: it is sent again when asked again.
+/// Bytes that all connections together may have held. (The shell bounds each connection by itself.) Above this limit a
+/// gated frame is dropped. Every protocol survives that: the frame is sent again when its receiver asks again.
 const HELD_BYTES_MAX: usize = 256 * 1024 * 1024;
 
-/// Ends a turn: lets the machine close its batch, performs every effect, holds what is gated, and releases what has
-/// opened. Leaves `effects` empty.
+/// Ends a turn: lets the machine close its batch, performs every effect, holds effects with closed gates, and releases
+/// the frames whose gates have opened. Leaves `effects` empty.
 pub fn finish<M: Machine>(now: Tick, machine: &mut M, effects: &mut Effects, held: &mut Held, shell: &mut impl Shell) {
     machine.end_turn(now, effects);
     for &effect in effects.queue() {

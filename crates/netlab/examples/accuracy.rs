@@ -1,4 +1,4 @@
-//! How exact the delays are on this machine: round trips of one small packet at a time.
+//! Measures how exact the delays are on this machine: round trips of one small packet at a time.
 //!
 //! `cargo run --release -p kasha-netlab --example accuracy -- [DELAY_MICROSECONDS] [SPIN_MICROSECONDS]`
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]
@@ -22,7 +22,7 @@ fn main() -> anyhow::Result<()> {
     lab.host(1).thread("echo", move || {
         let mut packet = [0; 8];
         while let Ok((_, from)) = server.recv_from(&mut packet) {
-            // What is lost is missed by whoever waits for it.
+            // If the packet is lost, the side that waits for it notices.
             let _ = server.send_to(&packet, from);
         }
     })?;

@@ -1,8 +1,9 @@
-//! The guardian: a process that outlives this one for a moment, and kills what is left on the hosts (N4).
+//! The guardian: a process that outlives this one for a moment, and kills the processes that are left on the hosts
+//! (N4).
 //!
-//! When this process dies, the kernel ends its own children only, and of those the ones that asked. So a shell waits
-//! at a pipe whose other end nobody else has: when that closes, this process has ended, in whatever way. A shell, for
-//! nothing but a fork and an exec is safe in a process with threads, and a library has no program of its own.
+//! When this process dies, the kernel kills only those children that asked for it. So a shell waits at a pipe whose
+//! other end only this process has. When the pipe closes, this process has ended, in whatever way. It is a shell for
+//! two reasons: nothing but fork and exec is safe in a process with threads, and a library has no program of its own.
 
 use std::process::{Child, Command, Stdio};
 
@@ -13,12 +14,13 @@ use crate::system;
 
 const SHELL: &str = "/bin/sh";
 
-/// Its arguments are descriptors of the hosts' namespaces: while the shell has them, no other namespace can get their
-/// identities. A process can start another and end before it is looked at; hence several rounds in which none is
-/// found. A killed one needs a while to be gone, so that the shell sleeps (some systems' `sleep` wants whole seconds).
+/// The arguments are descriptors of the hosts' namespaces. While the shell has them, no other namespace can get their
+/// identities. A process can start another one and end before the shell looks at it, so the shell stops only after
+/// several rounds in which it finds none. A killed process needs a while to disappear, so the shell sleeps (on some
+/// systems `sleep` takes whole seconds only).
 ///
-/// It looks for what [`crate::stragglers`] looks for, but kills by process id, having nothing better: it could hit
-/// another only if all ids were used up between two of the shell's own commands.
+/// The shell looks for the same processes as [`crate::stragglers`], but kills by process id, since it has nothing
+/// better. It could hit another process only if all ids were used up between two of its commands.
 const SCRIPT: &str = r#"
 while read -r _; do :; done
 quiet=0
@@ -36,8 +38,8 @@ while [ "$quiet" -lt 3 ]; do
 done
 "#;
 
-/// The running guardian. It kills nothing once this is dropped: the hosts have seen to that, and a thread of this
-/// process may go on living on one of them.
+/// The running guardian. When this is dropped, the guardian kills nothing: the hosts have taken care of their
+/// processes, and a thread of this process may go on living on one of the hosts.
 #[derive(Debug)]
 pub(crate) struct Guardian(Child);
 
@@ -46,7 +48,8 @@ impl Guardian {
         let mut command = Command::new(SHELL);
         command.args(["-c", SCRIPT, "netlab-guardian"]);
         command.args(namespaces.iter().map(|namespace| namespace.number().to_string()));
-        // Whoever reads this process's output, or unmounts its directory, is not to wait for the guardian.
+        // A program that reads this process's output, or unmounts its directory, must not have to wait for the
+        // guardian.
         command.current_dir("/").stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
         system::detach(&mut command, namespaces);
         let child = command.spawn().with_context(|| {
@@ -58,7 +61,7 @@ impl Guardian {
 
 impl Drop for Guardian {
     fn drop(&mut self) {
-        // It fails if the guardian has ended, which is all that is wanted.
+        // This fails if the guardian has ended, which is what is wanted.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }

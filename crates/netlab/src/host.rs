@@ -1,7 +1,8 @@
-//! A host: a network namespace without a name, and the thread that keeps it.
+//! A host: a network namespace without a name, and a thread (the keeper) that keeps it alive.
 //!
-//! The keeper makes the namespace, starts the host's processes, and ends with the network; they end with it, for they
-//! asked the kernel for that (N4). Their children did not: those are left to `stragglers` and to the guardian.
+//! The keeper makes the namespace and starts the host's processes. It ends with the network. The processes end with it,
+//! because they asked the kernel for that (N4). Their own children did not ask: `stragglers` and the guardian kill
+//! those.
 
 use std::fmt;
 use std::fs::File;
@@ -26,14 +27,14 @@ const OWN_NAMESPACE: &str = "/proc/thread-self/ns/net";
 /// Hosts' addresses have this prefix.
 pub(crate) const PREFIX: u8 = 24;
 
-/// A namespace that threads can enter. It lives as long as any copy of this, any process in it, or any socket made in
-/// it; after the network was dropped it is a host without a cable.
+/// A namespace that threads can enter. It lives as long as any copy of this value, any process in it, or any socket
+/// made in it. After the network was dropped it is a host without a cable.
 #[derive(Clone, Debug)]
 pub struct Namespace(Arc<OwnedFd>);
 
 impl Namespace {
-    /// Moves the calling thread here for the rest of its life, with the sockets that it makes and the threads and
-    /// processes that it starts from now on. (For a runtime's threads: call it as each one starts.)
+    /// Moves the calling thread into this namespace for the rest of its life, with the sockets that it makes and the
+    /// threads and processes that it starts from now on. (For a runtime's threads: call this as each one starts.)
     ///
     /// # Errors
     /// If this process has lost its rights.
@@ -42,12 +43,12 @@ impl Namespace {
         Ok(())
     }
 
-    /// The number of its descriptor, which is good as long as this.
+    /// The number of the descriptor. It is valid as long as this value lives.
     pub(crate) fn number(&self) -> RawFd {
         self.0.as_raw_fd()
     }
 
-    /// Where other processes find it while this one lives; `nsenter --net=` takes it.
+    /// The path by which other processes find the namespace while this value lives; `nsenter --net=` takes it.
     #[must_use]
     pub fn path(&self) -> PathBuf {
         PathBuf::from(format!("/proc/{}/fd/{}", std::process::id(), self.number()))
@@ -93,20 +94,20 @@ impl Host {
         Ok((Self { address, namespace, starts: Some(starts), keeper: Some(keeper) }, device))
     }
 
-    /// Its address: what it is to listen on, and what others reach it by. It has a loopback of its own besides.
+    /// The host's address: it listens there, and other hosts reach it there. The host also has a loopback of its own.
     #[must_use]
     pub fn address(&self) -> Ipv4Addr {
         self.address
     }
 
-    /// Its namespace, for threads that are to live there.
+    /// The host's namespace, for threads that are to live there.
     #[must_use]
     pub fn namespace(&self) -> Namespace {
         self.namespace.clone()
     }
 
-    /// Starts a process on this host. It is killed when the network is dropped, and when this process ends in whatever
-    /// way.
+    /// Starts a process on this host. The process is killed when the network is dropped, and when this process ends in
+    /// whatever way.
     ///
     /// # Errors
     /// Those of [`Command::spawn`].
@@ -117,11 +118,11 @@ impl Host {
         child.recv().expect("the keeper ends with the host")
     }
 
-    /// Runs something on this host, in a thread of its own, and waits for it. Processes that it starts can outlive it,
-    /// but not this network, like those of [`Host::spawn`].
+    /// Runs a function on this host, in a thread of its own, and waits for it. Processes that the function starts may
+    /// outlive it, but not this network, like those of [`Host::spawn`].
     ///
     /// # Panics
-    /// If it panics, or the system has no threads left.
+    /// If the function panics, or the system has no threads left.
     pub fn run<T: Send>(&self, job: impl FnOnce() -> T + Send) -> T {
         let namespace = &self.namespace;
         std::thread::scope(|scope| {
@@ -158,13 +159,13 @@ impl fmt::Debug for Host {
 
 impl Drop for Host {
     fn drop(&mut self) {
-        // Children of children ask the kernel for nothing.
+        // The children of the host's processes asked the kernel for nothing.
         if let Some(namespace) = stragglers::identity(&self.namespace.0) {
             stragglers::kill_all(namespace);
         }
         drop(self.starts.take());
         if let Some(keeper) = self.keeper.take() {
-            // A panic there was printed there.
+            // If it panicked, its panic was printed there.
             let _ = keeper.join();
         }
     }
@@ -182,7 +183,7 @@ pub(crate) fn make(address: Ipv4Addr, mtu: usize) -> anyhow::Result<(OwnedFd, Ow
 fn keep(requests: &Receiver<Start>) {
     while let Ok(Start { mut command, reply }) = requests.recv() {
         system::die_with_parent(&mut command);
-        // Whoever asked waits for it.
+        // The thread that asked waits for this reply.
         let _ = reply.send(command.spawn());
     }
 }

@@ -1,4 +1,6 @@
 //! The network as a whole: its hosts, and its links, which can be changed at any time.
+//!
+//! This module starts and ends a network (N4) and passes changes of links to the switch (N2).
 
 use std::net::Ipv4Addr;
 use std::time::Duration;
@@ -11,51 +13,51 @@ use crate::host::{self, Host};
 use crate::link::{Counters, Direction, Link};
 use crate::switch::Switch;
 
-/// Hosts of one network at most: they share a /24.
+/// The greatest number of hosts of a network: they share a /24.
 const HOSTS_MAX: usize = 200;
 
-/// The first three parts of every address. Each network is a world of its own, so all can use the same.
+/// The first three parts of every address. Each network is separate from all others, so all can use the same.
 const SUBNET: [u8; 3] = [10, 99, 0];
 
-/// What a network is to be like.
+/// The options of a network.
 #[derive(Clone, Copy, Debug)]
 pub struct NetlabOptions {
-    /// How many hosts.
+    /// The number of hosts.
     pub hosts: usize,
-    /// What the links draw from.
+    /// The seed from which the links draw faults.
     pub seed: u64,
-    /// How all links are at first.
+    /// The settings of all links at first.
     pub link: Link,
     /// The largest packet in bytes. Jumbo frames by default: a switch in user space pays by the packet.
     pub mtu: usize,
-    /// How long before a packet is due the switch stops sleeping and spins: more exact delays, for CPU time. None by
-    /// default: on few cores the spinning would slow down what is measured.
+    /// How long before a packet is due the switch stops sleeping and spins. That makes delays more exact, and costs CPU
+    /// time. The default is none: on few cores the spinning would slow down what is measured.
     pub spin: Duration,
 }
 
 impl NetlabOptions {
-    /// Perfect links between so many hosts.
+    /// Perfect links between this many hosts.
     #[must_use]
     pub fn new(hosts: usize, seed: u64) -> Self {
         Self { hosts, seed, link: Link::default(), mtu: 9000, spin: Duration::ZERO }
     }
 }
 
-/// A running network. Hosts are numbered from 0. Dropping it kills what runs on them.
+/// A running network. Hosts are numbered from 0. When it is dropped, all processes on its hosts are killed.
 #[derive(Debug)]
 pub struct Netlab {
-    // Before the switch: whoever still runs dies on a working network.
+    // Dropped before the switch: processes that still run die on a working network.
     hosts: Vec<Host>,
     switch: Switch,
-    // After the hosts: it is needed while anything runs on them.
+    // Dropped after the hosts: it is needed while anything runs on them.
     _guardian: Guardian,
 }
 
 impl Netlab {
-    /// Whether this process may make such networks here: it tries.
+    /// Whether this process can make such networks here: it tries.
     ///
     /// # Errors
-    /// What is missing, in words for the operator.
+    /// What is missing, as text for the operator.
     pub fn available() -> Result<(), String> {
         // The namespace and its device end with the thread.
         let tried = std::thread::spawn(|| host::make(address(0), 1500).map(drop)).join();
@@ -66,10 +68,10 @@ impl Netlab {
         }
     }
 
-    /// Perfect links between so many hosts.
+    /// Perfect links between this many hosts.
     ///
     /// # Errors
-    /// If it is not available here, or the number of hosts is not sensible.
+    /// If networks cannot be made here, or the number of hosts is not sensible.
     pub fn start(hosts: usize, seed: u64) -> anyhow::Result<Self> {
         Self::with(NetlabOptions::new(hosts, seed))
     }
@@ -77,7 +79,7 @@ impl Netlab {
     /// A network with these options.
     ///
     /// # Errors
-    /// If it is not available here, or the options are not sensible.
+    /// If networks cannot be made here, or the options are not sensible.
     pub fn with(options: NetlabOptions) -> anyhow::Result<Self> {
         let NetlabOptions { hosts: count, seed, link, mtu, spin } = options;
         ensure!((1..=HOSTS_MAX).contains(&count), "a network has 1 to {HOSTS_MAX} hosts, not {count}");
@@ -96,22 +98,22 @@ impl Netlab {
         Ok(Self { hosts, switch, _guardian: guardian })
     }
 
-    /// All hosts.
+    /// All hosts, in order of their number.
     #[must_use]
     pub fn hosts(&self) -> &[Host] {
         &self.hosts
     }
 
-    /// One of them.
+    /// The host with this number.
     ///
     /// # Panics
-    /// If there is none of this number.
+    /// If there is no host with this number.
     #[must_use]
     pub fn host(&self, index: usize) -> &Host {
         &self.hosts[index]
     }
 
-    /// How packets from one host to another are treated now.
+    /// The present settings of the link from one host to another.
     ///
     /// # Panics
     /// If there is no such host.
@@ -130,7 +132,7 @@ impl Netlab {
         self.switch.ask(move |directions| directions[index].link = link);
     }
 
-    /// Changes all directions at once: each link is given with its ends (from, to) and may be altered.
+    /// Changes all directions at once. The closure gets each link with its ends (from, to), and may change it.
     pub fn change_links(&self, mut change: impl FnMut(usize, usize, &mut Link) + Send + 'static) {
         let count = self.hosts.len();
         self.switch.ask(move |directions| {
@@ -155,12 +157,12 @@ impl Netlab {
         self.change_links(move |from, to, link| link.is_cut |= group.contains(&from) != group.contains(&to));
     }
 
-    /// Ends all cuts; delays, losses and the rest stay.
+    /// Ends all cuts. Delays, losses and other settings stay.
     pub fn heal(&self) {
         self.change_links(|_, _, link| link.is_cut = false);
     }
 
-    /// What became of the packets from one host to another so far.
+    /// What happened to the packets from one host to another so far.
     ///
     /// # Panics
     /// If there is no such host.
@@ -170,7 +172,7 @@ impl Netlab {
         self.switch.ask(move |directions| directions[index].counters)
     }
 
-    /// All counters added up.
+    /// The sum of the counters of all links.
     #[must_use]
     pub fn totals(&self) -> Counters {
         self.switch.ask(|directions| {

@@ -1,5 +1,5 @@
-//! One direction between two hosts: what happens to each packet, decided from the seed, the settings and the packet's
-//! number (N3). Knows no clock and no device: `now` is an argument.
+//! One direction between two hosts. What happens to each packet follows from the seed, the settings and the packet's
+//! number (N3). This module knows no clock and no device: `now` is an argument.
 
 use std::time::Duration;
 
@@ -8,21 +8,21 @@ use kasha_machine::Rng;
 /// Nanoseconds since the switch began.
 pub(crate) type Nanos = u64;
 
-/// A link that is limited in its rate holds back this much at most; what comes then is lost, as in a router.
+/// A link with a limited rate delays packets by this much at most. Later packets are lost, as in a router.
 const BACKLOG_MAX: Duration = Duration::from_millis(100);
 
-/// How one direction of a link treats packets. The default forwards everything at once.
+/// The settings of one direction of a link. By default it forwards everything at once.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Link {
-    /// Time under way.
+    /// Time that a packet is under way.
     pub delay: Duration,
-    /// Up to this is added to each packet's delay, evenly drawn; packets then pass each other.
+    /// The greatest addition to a packet's delay; each packet's is drawn evenly, so that packets overtake each other.
     pub jitter: Duration,
     /// Of a thousand packets, how many are lost.
     pub loss_per_mille: u16,
-    /// Of a thousand packets, how many arrive twice; the second one with a delay of its own.
+    /// Of a thousand packets, how many arrive twice. The second copy has a delay of its own.
     pub duplicate_per_mille: u16,
-    /// Nothing passes, and what is under way is lost.
+    /// No packet passes, and packets that are under way are lost.
     pub is_cut: bool,
     /// The line's rate; packets wait for one another. `None` is no limit.
     pub bytes_per_second: Option<u64>,
@@ -36,28 +36,28 @@ impl Link {
     }
 }
 
-/// What became of the packets of one direction.
+/// What happened to the packets of one direction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
     /// Packets read from the sender.
     pub packets: u64,
-    /// Their bytes, IP headers included.
+    /// Bytes of these packets, IP headers included.
     pub bytes: u64,
-    /// Written to the receiver; duplicates count.
+    /// Packets written to the receiver; duplicates count.
     pub delivered: u64,
-    /// Lost by the draw.
+    /// Packets lost by a draw.
     pub lost: u64,
-    /// Lost because the link was cut, before or while they were under way.
+    /// Packets lost because the link was cut, before or while they were under way.
     pub cut: u64,
-    /// Second copies.
+    /// Packets of which a second copy was made.
     pub duplicated: u64,
-    /// Lost because too much was under way, or was waiting for the line.
+    /// Packets lost because too many were under way, or waited for the line.
     pub overflowed: u64,
-    /// Not accepted by the receiver's kernel.
+    /// Packets that the receiver's kernel did not accept.
     pub refused: u64,
-    /// Sum of how much later than due packets were written: the error that this machine adds to the delays.
+    /// The sum of how much later than due packets were written. This is the error that the machine adds to the delays.
     pub late_total: Duration,
-    /// The largest of these.
+    /// The largest delay error of one packet.
     pub late_max: Duration,
 }
 
@@ -71,7 +71,7 @@ impl Counters {
 }
 
 impl Counters {
-    /// Both together.
+    /// The sum of both.
     pub(crate) fn plus(&self, other: &Self) -> Self {
         Self {
             packets: self.packets + other.packets,
@@ -91,13 +91,13 @@ impl Counters {
 /// When the copies of a packet are due; at most two.
 pub(crate) type Copies = [Option<Nanos>; 2];
 
-/// A link's direction at work.
+/// The working state of one direction.
 #[derive(Debug)]
 pub(crate) struct Direction {
     pub(crate) link: Link,
     pub(crate) counters: Counters,
     rng: Rng,
-    /// When the line has sent all that it was given.
+    /// When the line will have sent everything that it was given.
     free_at: Nanos,
 }
 
@@ -106,7 +106,7 @@ impl Direction {
         Self { link, counters: Counters::default(), rng, free_at: 0 }
     }
 
-    /// Takes a packet in. Each packet makes the same draws, whatever the settings (N3).
+    /// Accepts a packet. Each packet makes the same draws, whatever the settings are (N3).
     pub(crate) fn admit(&mut self, now: Nanos, bytes: usize) -> Copies {
         let Link { delay, jitter, loss_per_mille, duplicate_per_mille, is_cut, bytes_per_second } = self.link;
         let is_lost = self.rng.chance(u64::from(loss_per_mille), 1000);
@@ -131,7 +131,8 @@ impl Direction {
         [due[0], due[1].filter(|_| is_doubled)]
     }
 
-    /// When the line has sent a packet; `None` if it waits too long for its turn. A lost packet uses the line, too.
+    /// When the line will have sent the packet; `None` if the packet would wait too long for its turn. A lost packet
+    /// uses the line, too.
     fn send(&mut self, now: Nanos, bytes: u64, rate: Option<u64>) -> Option<Nanos> {
         let Some(rate) = rate else { return Some(now) };
         let start = self.free_at.max(now);

@@ -1,5 +1,5 @@
-//! Processes that are still in a namespace: found in `/proc`, and killed through a descriptor, so that a process id that
-//! was given to another in the meantime is never hit.
+//! Kills processes that are still in a namespace. They are found in `/proc` and killed through a descriptor, so that
+//! another process which got the same id in the meantime is never hit.
 
 use std::fs;
 use std::os::fd::OwnedFd;
@@ -14,7 +14,7 @@ pub(crate) fn identity(namespace: &OwnedFd) -> Option<Identity> {
     Some((stat.st_dev, stat.st_ino))
 }
 
-/// Rounds of looking: a process may start another while it is being killed.
+/// Rounds of searching: a process may start another one while it is being killed.
 const ROUNDS: u32 = 20;
 
 /// Kills every process in the namespace but this one. Best effort: it runs while a network is dropped.

@@ -1,7 +1,8 @@
-//! The switch: one thread that owns all links and reads and writes all TUN devices.
+//! The switch: one thread that owns all links, and reads and writes all TUN devices.
 //!
-//! Whoever wants to change or read a link sends it a closure and waits until it ran: so there are no locks, and N2
-//! holds. The thread sleeps until the next packet is due, to the nanosecond that the kernel grants, and asks for no
+//! A thread that changes or reads a link sends the switch a closure and waits until it has run. So there are no locks,
+//! and N2 holds. The switch sleeps until the next packet is due, as exactly as the kernel allows, without timer slack
+//! and with the best niceness. It counts how much too late it was.
 //! timer slack and the best niceness; how much too late it was is counted.
 
 use std::net::Ipv4Addr;
@@ -19,7 +20,7 @@ use rustix::io::Errno;
 use crate::link::{Direction, Nanos, nanos};
 use crate::queue::Queue;
 
-/// Packets read from one device before the others have their turn, and what is due is sent.
+/// Packets that are read from one device before the other devices have their turn and due packets are sent.
 const BATCH: usize = 32;
 
 /// All directions, of each pair of hosts: `from * hosts + to`.
@@ -66,7 +67,7 @@ impl Switch {
     pub(crate) fn ask<T: Send + 'static>(&self, job: impl FnOnce(&mut Directions) -> T + Send + 'static) -> T {
         let (reply, answer) = channel();
         let job: Job = Box::new(move |directions| {
-            // Whoever asked waits for it.
+            // The thread that asked waits for this reply.
             let _ = reply.send(job(directions));
         });
         self.jobs.as_ref().expect("not dropped").send(job).expect("the switch runs as long as the network");
@@ -75,7 +76,7 @@ impl Switch {
     }
 
     fn ring(&self) {
-        // It fails only if it has been rung 2^64 times.
+        // This fails only if it was rung 2^64 times.
         let _ = rustix::io::write(&self.bell, &1u64.to_ne_bytes());
     }
 }
@@ -85,13 +86,13 @@ impl Drop for Switch {
         drop(self.jobs.take());
         self.ring();
         if let Some(thread) = self.thread.take() {
-            // A panic there was printed there.
+            // If it panicked, its panic was printed there.
             let _ = thread.join();
         }
     }
 }
 
-/// What the thread has.
+/// The state of the switch's thread.
 struct Running {
     addresses: Vec<Ipv4Addr>,
     directions: Vec<Direction>,
@@ -103,7 +104,7 @@ struct Running {
 
 impl Running {
     fn run(&mut self, devices: &[OwnedFd], bell: &OwnedFd, jobs: &Receiver<Job>) {
-        // Both make delays more exact; without them they are still never too short.
+        // Both make delays more exact. Without them delays are still never too short.
         let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
         let _ = rustix::process::setpriority_process(None, -20);
         let mut polled: Vec<PollFd<'_>> = devices.iter().map(|fd| PollFd::new(fd, PollFlags::IN)).collect();
@@ -116,7 +117,7 @@ impl Running {
                 }
                 for (from, _) in readable.iter().enumerate().filter(|(_, fd)| fd.revents().contains(PollFlags::IN)) {
                     self.receive(devices, from);
-                    // One busy device must not make the others' packets late.
+                    // One busy device must not make the packets of the other devices late.
                     self.deliver(devices);
                 }
             }
@@ -131,7 +132,7 @@ impl Running {
         Some(Timespec { tv_sec: left.as_secs().cast_signed(), tv_nsec: left.subsec_nanos().into() })
     }
 
-    /// Runs what was sent; false if nobody will send any more.
+    /// Runs the closures that were sent; false if no more can come.
     fn work(&mut self, bell: &OwnedFd, jobs: &Receiver<Job>) -> bool {
         // One read empties it.
         let _ = rustix::io::read(bell, &mut [0u8; 8]);
@@ -167,7 +168,7 @@ impl Running {
         }
     }
 
-    /// The host that an IPv4 packet is for. Kernels also say things in IPv6, and to everyone; nobody hears them.
+    /// The host that an IPv4 packet is for. Kernels also send IPv6 and broadcast packets; these are dropped.
     fn destination(&self, packet: &[u8]) -> Option<usize> {
         if packet.first()? >> 4 != 4 {
             return None;

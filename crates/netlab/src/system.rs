@@ -1,6 +1,6 @@
 //! The few requests to the kernel that have no safe wrapper: a new network namespace for a thread, a TUN device, the
-//! addresses and flags of interfaces, and the signal that a child gets when its parent ends, or what
-//! keeps one from all such signals.
+//! addresses and flags of interfaces, and the signal that a child gets when its parent ends (or how to avoid all such
+//! signals).
 
 use std::fs::File;
 use std::io::{self, ErrorKind};
@@ -45,8 +45,8 @@ pub(crate) fn die_with_parent(command: &mut Command) {
     }
 }
 
-/// Makes `command`'s process one that nothing reaches which ends its parent or a network: in a session of its own, and
-/// in a network namespace of its own, for the parent may live on another network's host. It inherits `descriptors`.
+/// Detaches `command`'s process from everything that ends its parent or a network: it gets a session and a network
+/// namespace of its own (the parent may live on another network's host). It inherits `descriptors`.
 pub(crate) fn detach<D: AsFd + Send + Sync + 'static>(command: &mut Command, descriptors: Vec<D>) {
     // SAFETY: the closure makes system calls only; of this process's memory it reads what it owns.
     unsafe {

@@ -1,4 +1,4 @@
-//! N4: nothing is left behind, however a network ends.
+//! N4: nothing is left behind, however a network ends: dropped, or with its owner killed.
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]
 
 mod common;
@@ -28,8 +28,8 @@ fn name(lab: &Netlab, host: usize) -> String {
     link.unwrap().to_str().unwrap().to_owned()
 }
 
-/// What keeps a namespace alive: threads in it, descriptors of it, mounts of it. (A socket does, too; but only a
-/// process can have that.)
+/// Everything that keeps a namespace alive: threads in it, descriptors of it, mounts of it. (A socket does, too, but a
+/// socket belongs to a process.)
 fn holders(namespace: &str) -> Vec<String> {
     let mut holders = Vec::new();
     let entries = |path: String| fs::read_dir(path).into_iter().flatten().flatten().map(|entry| entry.path());
@@ -84,7 +84,7 @@ fn n4_a_killed_owner_leaves_nothing() {
     });
 }
 
-/// Neither the shell's child nor what a thread on a host started gets a signal when the owner dies.
+/// Neither a child of the shell nor a process that a thread on a host started gets a signal when the owner dies.
 #[test]
 fn n4_a_killed_owner_leaves_nothing_of_what_is_not_its_child() {
     kill_an_owner("n4_a_killed_owner_leaves_nothing_of_what_is_not_its_child", |lab| {

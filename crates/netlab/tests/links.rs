@@ -1,4 +1,4 @@
-//! What links do to the packets of real sockets.
+//! Settings of links (N1 to N3), as the packets of real sockets experience them.
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]
 
 mod common;

@@ -5,7 +5,7 @@ use kasha_machine::{Effect, Effects, Endpoint, FileName, Gate};
 use kasha_replication::CLOSING_MARK;
 use kasha_types::planted::{self, Bug};
 use kasha_types::probe::{Probe, hit};
-use kasha_types::{AttachId, ConfigVersion, CoreId, Epoch, ListVersion, LogPosition, SegmentId};
+use kasha_types::{AttachId, ConfigVersion, CoreId, Epoch, ListVersion, LogPosition, SegmentId, Work};
 use kasha_wire::Served;
 use kasha_wire::frame::Kind;
 use kasha_wire::hot::{self, AppendView, Appended};
@@ -68,9 +68,9 @@ impl Replica {
             return false;
         }
         match &self.role {
-            Role::Leader(leader) if leader.epoch >= epoch => return false,
+            Role::Primary(primary) if primary.epoch >= epoch => return false,
             Role::Backup(backup) if backup.epoch == epoch => return backup.primary == primary,
-            Role::Leader(_) | Role::Backup(_) | Role::Idle => {}
+            Role::Primary(_) | Role::Backup(_) | Role::Idle => {}
         }
         if epoch > self.meta.promised || !self.exists {
             self.promise(core, epoch, out);
@@ -319,6 +319,7 @@ impl Replica {
     ) -> bool {
         match self.log.install_segment(segment, bytes, screen(epoch)) {
             Ok(()) => {
+                core.work.add(Work::Copy);
                 let offset = self.log.segment_base(segment);
                 let len = u32::try_from(bytes.len()).expect("within a segment");
                 let slice = kasha_types::LogSlice { shard: self.shard, offset, len };
@@ -355,7 +356,7 @@ impl Replica {
 
     /// A new primary, whose log is shorter, asks for ours.
     pub fn on_fetch_log(&mut self, from: Endpoint, epoch: Epoch, offset: u64, out: &mut Effects) {
-        if epoch != self.meta.promised || self.leader().is_some() {
+        if epoch != self.meta.promised || self.primary().is_some() {
             return;
         }
         let end = self.log.end().offset;
@@ -366,6 +367,7 @@ impl Replica {
         let (from_offset, bytes) =
             piece.map_or((offset, Vec::new()), |slice| (slice.offset, self.log.slice(slice).to_vec()));
         let bytes = kasha_wire::codec::Bytes(bytes);
+        out.note(Work::Copy);
         send(from, &Message::LogPiece { shard: self.shard, epoch, from: from_offset, bytes }, Gate::Now, out);
     }
 }

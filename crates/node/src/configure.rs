@@ -4,12 +4,12 @@
 use std::rc::Rc;
 
 use kasha_machine::{Effect, Effects, Endpoint};
-use kasha_types::Tick;
 use kasha_types::planted::{self, Bug};
+use kasha_types::{Tick, Work};
 use kasha_wire::{Configuration, MemberState, ShardConfig, ShardPhase};
 
-use crate::leader::{Stage, fewest_peers, members_of};
 use crate::node::Node;
+use crate::primary::{Stage, fewest_peers, members_of};
 use crate::replica::{Replica, Role};
 
 impl Node {
@@ -21,6 +21,7 @@ impl Node {
         {
             return;
         }
+        self.core.work.add(Work::Configure);
         for info in &configuration.nodes {
             for (index, &address) in info.cores.iter().enumerate() {
                 let core = kasha_types::CoreId { node: info.node, core: index as u8 };
@@ -57,7 +58,7 @@ impl Node {
             return;
         }
         let Some(replica) = self.replicas.get_mut(&config.shard) else { return };
-        if replica.leader().is_some_and(|leader| leader.epoch < config.epoch) {
+        if replica.primary().is_some_and(|primary| primary.epoch < config.epoch) {
             replica.lose_role(out); // somebody else is primary now
         }
         let wanted = config.member(node).is_some() || config.recover_from.contains(&node);
@@ -90,7 +91,7 @@ impl Node {
 impl Replica {
     fn obey_primary(&mut self, core: &mut crate::core::Core, config: &ShardConfig, out: &mut Effects) {
         let end = self.log.end().offset;
-        let leads = self.leader().is_some_and(|leader| leader.epoch == config.epoch);
+        let leads = self.primary().is_some_and(|primary| primary.epoch == config.epoch);
         if !leads {
             // Serving in a term that this process did not begin: it waits to be promoted anew (R7.1).
             if config.phase == ShardPhase::Recovering && self.may_begin(config) {
@@ -101,14 +102,14 @@ impl Replica {
             }
             return;
         }
-        let Role::Leader(leader) = &mut self.role else { return };
-        if let Stage::Serving(_) = &leader.stage {
-            leader.shipping.require_peers(fewest_peers(core)); // the operator may have lowered it
+        let Role::Primary(primary) = &mut self.role else { return };
+        if let Stage::Serving(_) = &primary.stage {
+            primary.shipping.require_peers(fewest_peers(core)); // the operator may have lowered it
         }
-        leader.shipping.set_members(members_of(core, config));
-        match &mut leader.stage {
+        primary.shipping.set_members(members_of(core, config));
+        match &mut primary.stage {
             Stage::Serving(serving) => {
-                leader.list = config.list;
+                primary.list = config.list;
                 serving.update(core, config, end);
                 self.drop_tables(core);
             }

@@ -6,7 +6,8 @@ use std::time::Duration;
 use kasha_machine::{Data, Effect, Effects, Endpoint, FileName, Gate};
 use kasha_types::planted::{self, Bug};
 use kasha_types::{
-    ClientId, ClusterTime, CoreId, Epoch, KeyHash, LocalPosition, LogSlice, NodeId, ShardId, Slot, TableId, Tick,
+    ClientId, ClusterTime, CoreId, Epoch, KeyHash, LocalPosition, LogSlice, NodeId, ShardId, Slot, TableId, Tick, Work,
+    WorkSet,
 };
 use kasha_wire::{Configuration, Durability, Message};
 
@@ -39,6 +40,8 @@ pub(crate) struct Core {
     pub unflushed: bool,
     /// The operator asked this process to stop (R7.7).
     pub stopping: bool,
+    /// What this turn did, for who measures it.
+    pub work: WorkSet,
     pub scratch: Scratch,
 }
 
@@ -69,6 +72,7 @@ impl Core {
             fsync: false,
             unflushed: false,
             stopping: false,
+            work: WorkSet::default(),
             scratch: Scratch::default(),
         }
     }
@@ -143,6 +147,7 @@ impl Core {
 
     pub fn remove(&mut self, file: FileName, out: &mut Effects) {
         out.push(Effect::Remove { file });
+        self.work.add(Work::Remove);
         self.dirty = true;
     }
 
@@ -171,6 +176,7 @@ impl Core {
 
     /// One commit for all that the turn wrote. Returns it if it is fsynced.
     pub fn end_turn(&mut self, out: &mut Effects) -> Option<LocalPosition> {
+        out.note(std::mem::take(&mut self.work));
         if !self.dirty {
             return None;
         }

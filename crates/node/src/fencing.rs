@@ -8,7 +8,7 @@ use kasha_types::{Epoch, NodeId, ShardId, Tick};
 use kasha_wire::message::Report;
 
 use crate::core::Core;
-use crate::leader::{Leader, Stage};
+use crate::primary::{Primary, Stage};
 use crate::replica::Replica;
 
 /// The questions of a term to the members.
@@ -61,12 +61,12 @@ impl Fencing {
 
 impl Replica {
     pub fn fence(&mut self, core: &mut Core, now: Tick, out: &mut Effects) {
-        let Some((served, list)) = self.leader().map(|leader| (leader.served, leader.list)) else { return };
+        let Some((served, list)) = self.primary().map(|primary| (primary.served, primary.list)) else { return };
         let own = self.fence_report(core.id().node, served, list);
         let shard = self.shard;
-        let Some(leader) = self.leader_mut() else { return };
-        let promise = leader.promise;
-        let Stage::Fencing(fencing) = &mut leader.stage else { return };
+        let Some(primary) = self.primary_mut() else { return };
+        let promise = primary.promise;
+        let Stage::Fencing(fencing) = &mut primary.stage else { return };
         let is_promised = core.local_durable >= promise;
         if is_promised {
             fencing.election.on_report(own);
@@ -80,8 +80,8 @@ impl Replica {
         fencing.waits = may_choose && choice == Choice::Wait;
         match choice {
             Choice::Take(node) if node == core.id().node => {
-                leader.is_whole = fencing.election.takes_whole(node);
-                leader.stage = Stage::Replaying;
+                primary.is_whole = fencing.election.takes_whole(node);
+                primary.stage = Stage::Replaying;
                 if !self.meta.intact {
                     hit(Probe::IntactByAllReports);
                     self.meta.intact = true; // everybody has reported: what we hold is all there is (R5.5)
@@ -90,14 +90,14 @@ impl Replica {
                 }
             }
             Choice::Take(node) => {
-                leader.is_whole = fencing.election.takes_whole(node);
+                primary.is_whole = fencing.election.takes_whole(node);
                 let best = fencing.election.report(node).expect("a report was taken").clone();
                 self.cut_to_match(core, &best, out);
             }
-            Choice::Wait if Leader::overdue(core, now, fencing.asked) => {
+            Choice::Wait if Primary::overdue(core, now, fencing.asked) => {
                 fencing.began.get_or_insert(now);
                 fencing.asked = Some(now);
-                leader.send_fences(core, shard, out);
+                primary.send_fences(core, shard, out);
             }
             Choice::Wait => {}
         }

@@ -8,7 +8,7 @@
 //! | `request_path` | one update, from frame to answer, as one function |
 //! | `operation_keys` | how a user's own keys name updates, and go |
 //! | `reads` | one read |
-//! | `leader` | a primary's term: fence, take the log, replay, sync, serve |
+//! | `primary` | a primary's term: fence, take the log, replay, sync, serve |
 //! | `serving` | what a serving primary does besides: gc, expiry, dropped tables, freed segments |
 //! | `backup` | the other end of replication |
 //! | `witnessing` | the witness instances of this core |
@@ -24,16 +24,18 @@
 //! (terms only grow; reads need a lease), **R7.1** (nothing is served that was not promoted to in this incarnation).
 
 mod backup;
+mod cleaner;
 mod configure;
 mod core;
 mod ending;
 mod fencing;
-mod leader;
 mod links;
 mod node;
 mod operation_keys;
 mod options;
+mod primary;
 mod reads;
+mod relocation;
 mod replica;
 mod request_path;
 mod serving;

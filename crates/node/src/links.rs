@@ -12,7 +12,7 @@ use kasha_types::{CoreId, Epoch, NodeId, ShardId, Tick};
 use kasha_wire::message::{Message, Report};
 
 use crate::core::{Core, send};
-use crate::leader::{Leader, Stage};
+use crate::primary::{Primary, Stage};
 use crate::replica::Replica;
 
 /// A lease, in heartbeats.
@@ -129,14 +129,14 @@ impl Links {
         self.ping(core, now, out);
         self.reports.clear();
         for (&shard, replica) in replicas {
-            if let Some(leader) = replica.leader() {
-                self.watch_members(core, now, shard, leader);
-                self.watch_witnesses(core, now, shard, leader);
-                self.watch_recovery(core, now, replica, leader);
+            if let Some(primary) = replica.primary() {
+                self.watch_members(core, now, shard, primary);
+                self.watch_witnesses(core, now, shard, primary);
+                self.watch_recovery(core, now, replica, primary);
             }
         }
         self.watched.retain(|_, watched| watched.seen == now);
-        self.recoveries.retain(|shard, _| replicas.get(shard).is_some_and(|replica| replica.leader().is_some()));
+        self.recoveries.retain(|shard, _| replicas.get(shard).is_some_and(|replica| replica.primary().is_some()));
     }
 
     /// Asks every other node, at the core that hosts the same shards.
@@ -150,24 +150,24 @@ impl Links {
         }
     }
 
-    fn watch_members(&mut self, core: &Core, now: Tick, shard: ShardId, leader: &Leader) {
-        match &leader.stage {
+    fn watch_members(&mut self, core: &Core, now: Tick, shard: ShardId, primary: &Primary) {
+        match &primary.stage {
             Stage::Syncing { .. } | Stage::Reporting | Stage::Serving(_) => {}
             // Members are not asked for anything yet.
             Stage::Fencing(_) | Stage::Fetching(_) | Stage::Replaying | Stage::Witnessing { .. } => return,
         }
-        for peer in leader.shipping.peers() {
+        for peer in primary.shipping.peers() {
             let progress = peer.progress();
-            self.watch(core, now, (shard, peer.core.node, Part::Member), leader.epoch, Some(progress));
+            self.watch(core, now, (shard, peer.core.node, Part::Member), primary.epoch, Some(progress));
         }
     }
 
-    fn watch_witnesses(&mut self, core: &Core, now: Tick, shard: ShardId, leader: &Leader) {
+    fn watch_witnesses(&mut self, core: &Core, now: Tick, shard: ShardId, primary: &Primary) {
         let config = core.configuration.as_ref().and_then(|known| known.shard(shard));
-        let Some(config) = config.filter(|config| config.epoch == leader.epoch) else { return };
-        if leader.serving().is_some() {
+        let Some(config) = config.filter(|config| config.epoch == primary.epoch) else { return };
+        if primary.serving().is_some() {
             for &node in &config.witnesses {
-                self.watch(core, now, (shard, node, Part::Witness), leader.epoch, None);
+                self.watch(core, now, (shard, node, Part::Witness), primary.epoch, None);
             }
         }
     }
@@ -199,8 +199,8 @@ impl Links {
         }
     }
 
-    fn watch_recovery(&mut self, core: &Core, now: Tick, replica: &Replica, leader: &Leader) {
-        let has_log = match &leader.stage {
+    fn watch_recovery(&mut self, core: &Core, now: Tick, replica: &Replica, primary: &Primary) {
+        let has_log = match &primary.stage {
             Stage::Fencing(_) | Stage::Fetching(_) => false,
             Stage::Witnessing { .. } => true,
             Stage::Replaying | Stage::Syncing { .. } | Stage::Reporting | Stage::Serving(_) => {
@@ -208,7 +208,7 @@ impl Links {
                 return;
             }
         };
-        let (shard, epoch, end) = (replica.shard, leader.epoch, replica.log.end().offset);
+        let (shard, epoch, end) = (replica.shard, primary.epoch, replica.log.end().offset);
         let absent = replica.log.absent().len();
         let new = Recovery { epoch, has_log, end, absent, since: now };
         let recovery = self.recoveries.entry(shard).or_insert(new);

@@ -100,7 +100,7 @@ impl Node {
     /// Whether every primary of this core has synced what it answered, and its witness list is empty.
     #[must_use]
     pub fn has_stopped(&self) -> bool {
-        let serving = self.replicas.values().filter_map(Replica::leader).filter_map(crate::leader::Leader::serving);
+        let serving = self.replicas.values().filter_map(Replica::primary).filter_map(crate::primary::Primary::serving);
         serving.into_iter().all(|serving| serving.is_stopping() && serving.has_empty_list())
     }
 
@@ -116,8 +116,8 @@ impl Node {
             Kind::Append => self.on_append(from, payload, out),
             Kind::Appended => match hot::decode_small::<Appended>(payload) {
                 Ok(appended) => {
-                    if let Some(leader) = self.replicas.get_mut(&appended.shard).and_then(Replica::leader_mut) {
-                        leader.shipping.on_appended(now, &appended);
+                    if let Some(primary) = self.replicas.get_mut(&appended.shard).and_then(Replica::primary_mut) {
+                        primary.shipping.on_appended(now, &appended);
                     }
                     true
                 }
@@ -160,8 +160,8 @@ impl Node {
     fn on_sync(&mut self, to: Endpoint, payload: &[u8], out: &mut Effects) -> bool {
         let Ok(SyncRequest { shard, epoch, rpc, attempt }) = hot::decode_small(payload) else { return false };
         let position = self.replicas.get(&shard).and_then(|replica| replica.position_of(rpc, epoch));
-        if let (Some(position), Some(leader)) = (position, self.leader_of(shard, epoch)) {
-            leader.shipping.want_synced(position.offset);
+        if let (Some(position), Some(primary)) = (position, self.primary_of(shard, epoch)) {
+            primary.shipping.want_synced(position.offset);
         }
         let mark = out.mark();
         let gate = match position {
@@ -273,13 +273,13 @@ impl Node {
                 }
             }
             Message::Attached { shard, epoch, node, attach } => {
-                if let Some(leader) = self.leader_of(shard, epoch) {
-                    leader.shipping.on_attached(now, node, attach);
+                if let Some(primary) = self.primary_of(shard, epoch) {
+                    primary.shipping.on_attached(now, node, attach);
                 }
             }
             Message::Mismatch { shard, epoch, node, attach } => {
-                if let Some(leader) = self.leader_of(shard, epoch) {
-                    leader.shipping.on_mismatch(node, attach);
+                if let Some(primary) = self.primary_of(shard, epoch) {
+                    primary.shipping.on_mismatch(node, attach);
                 }
             }
             Message::CopySegment { shard, epoch, attach, segment, total, offset, bytes } => {
@@ -288,10 +288,10 @@ impl Node {
                 }
             }
             Message::SegmentCopied { shard, epoch, node, attach, segment, offset } => {
-                if let Some(Replica { log, role: Role::Leader(leader), .. }) = self.replicas.get_mut(&shard)
-                    && leader.epoch == epoch
+                if let Some(Replica { log, role: Role::Primary(primary), .. }) = self.replicas.get_mut(&shard)
+                    && primary.epoch == epoch
                 {
-                    leader.shipping.on_segment_copied(node, attach, segment, offset, log);
+                    primary.shipping.on_segment_copied(node, attach, segment, offset, log);
                 }
             }
             Message::FetchLog { shard, epoch, from: offset } => {
@@ -319,15 +319,15 @@ impl Node {
         true
     }
 
-    fn leader_of(&mut self, shard: ShardId, epoch: kasha_types::Epoch) -> Option<&mut crate::leader::Leader> {
-        self.replicas.get_mut(&shard).and_then(Replica::leader_mut).filter(|leader| leader.epoch == epoch)
+    fn primary_of(&mut self, shard: ShardId, epoch: kasha_types::Epoch) -> Option<&mut crate::primary::Primary> {
+        self.replicas.get_mut(&shard).and_then(Replica::primary_mut).filter(|primary| primary.epoch == epoch)
     }
 
     /// What was sent there may be lost: members are asked again without waiting for their turn.
     fn on_interrupted(&mut self, end: Endpoint) {
         let Endpoint::Core(core) = end else { return };
-        for leader in self.replicas.values_mut().filter_map(Replica::leader_mut) {
-            leader.shipping.on_interrupted(core);
+        for primary in self.replicas.values_mut().filter_map(Replica::primary_mut) {
+            primary.shipping.on_interrupted(core);
         }
     }
 
@@ -363,8 +363,8 @@ impl Node {
         let mut reports = self.links.reports().to_vec();
         self.witnesses.reports(&self.core, &mut reports);
         for replica in self.replicas.values() {
-            if let Some(leader) = replica.leader() {
-                leader.reports(replica.shard, &mut reports);
+            if let Some(primary) = replica.primary() {
+                primary.reports(replica.shard, &mut reports);
             }
         }
         let news = reports.iter().any(|report| !self.reported.contains(report));
@@ -423,6 +423,7 @@ impl Machine for Node {
             replica.remove_freed_files(&mut self.core, out);
             replica.end_follower_turn(&mut self.core, out);
             replica.replay_slice(&mut self.core);
+            replica.clean(out);
             replica.advance_term(&mut self.core, now, out);
             replica.serve_turn(&mut self.core, now, out);
             replica.note_acknowledged(&mut self.core, out);
@@ -467,8 +468,8 @@ impl Machine for Node {
                 .filter(|synced| synced.epoch == position.epoch || planted::is_on(Bug::HeldEffectsKept))
                 .is_some_and(|synced| synced.offset >= position.offset),
             Gate::Confirmed { shard, round } => {
-                let leader = self.replicas.get(&shard).and_then(Replica::leader);
-                leader.is_some_and(|leader| leader.shipping.confirmed() >= round)
+                let primary = self.replicas.get(&shard).and_then(Replica::primary);
+                primary.is_some_and(|primary| primary.shipping.confirmed() >= round)
             }
         }
     }

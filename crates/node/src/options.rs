@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use kasha_log::Buffers;
+use kasha_machine::Trash;
 use kasha_replication::{MetaError, Pace};
 use kasha_types::{BootId, ClusterId, CoreId, Incarnation, limits};
 use kasha_witness::LoadError;
@@ -53,6 +54,8 @@ pub struct NodeOptions {
     pub replica_memory_max_bytes: u64,
     /// Where that memory comes from.
     pub buffers: Buffers,
+    /// Where logs and states go that are begun anew.
+    pub trash: Trash,
     /// Slots of a witness instance.
     pub witness_slots: u32,
     /// Ways of a witness instance.
@@ -90,6 +93,7 @@ impl NodeOptions {
             segment_bytes: limits::SEGMENT_BYTES,
             replica_memory_max_bytes: 1024 * 1024 * 1024,
             buffers: Buffers::default(),
+            trash: Trash::default(),
             witness_slots: limits::WITNESS_SLOTS as u32,
             witness_ways: limits::WITNESS_WAYS as u8,
             heartbeat: limits::NODE_LEASE / 8,

@@ -13,7 +13,7 @@ use kasha_wire::{OutcomeCode, Read, Refusal};
 
 use crate::Answers;
 use crate::core::Core;
-use crate::leader::Stage;
+use crate::primary::Stage;
 use crate::replica::{Replica, Role};
 
 impl Replica {
@@ -38,9 +38,9 @@ impl Replica {
         now: Tick,
         view: &ReadView<'_>,
     ) -> Result<(Option<LogSlice>, Gate), Refusal> {
-        let Role::Leader(leader) = &mut self.role else { return Err(Refusal::NotPrimary) };
-        let Stage::Serving(serving) = &mut leader.stage else { return Err(Refusal::Recovering) };
-        if view.envelope.epoch != leader.epoch {
+        let Role::Primary(primary) = &mut self.role else { return Err(Refusal::NotPrimary) };
+        let Stage::Serving(serving) = &mut primary.stage else { return Err(Refusal::Recovering) };
+        if view.envelope.epoch != primary.epoch {
             return Err(Refusal::NotPrimary);
         }
         let read = Read::decode(view.code, view.arguments).map_err(|_| Refusal::BadRequest)?;
@@ -62,16 +62,16 @@ impl Replica {
             ReadResult::TooLarge => return Err(Refusal::TooLarge),
         };
         serving.counters.reads += 1;
-        let (shard, epoch) = (self.shard, leader.epoch);
+        let (shard, epoch) = (self.shard, primary.epoch);
         let absent = core.scratch.result.first() == Some(&(OutcomeCode::NotFound as u8));
         let gate = if core.options.answers == Answers::Unreplicated || absent && planted::is_on(Bug::NotFoundUngated) {
             Gate::Now
         } else if !core.has_lease(now) && !planted::is_on(Bug::ReadWithoutLease) {
             // A round that begins from now on also covers everything unsynced.
             hit(Probe::ReadConfirmed);
-            Gate::Confirmed { shard, round: leader.shipping.want_confirmation() }
-        } else if newest > leader.shipping.synced() && !planted::is_on(Bug::UnsyncedRead) {
-            leader.shipping.want_synced(newest);
+            Gate::Confirmed { shard, round: primary.shipping.want_confirmation() }
+        } else if newest > primary.shipping.synced() && !planted::is_on(Bug::UnsyncedRead) {
+            primary.shipping.want_synced(newest);
             Gate::Synced { shard, position: LogPosition { epoch, offset: newest } }
         } else {
             Gate::Now

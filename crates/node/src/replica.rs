@@ -7,12 +7,12 @@ use kasha_machine::{Disk, Effect, Effects, FileName};
 use kasha_replication::{MetaError, ReplicaMeta};
 use kasha_types::planted::{self, Bug};
 use kasha_types::probe::{Probe, hit};
-use kasha_types::{BootId, Epoch, LocalPosition, LogPosition, RpcId, SegmentId, ShardId, Tick};
+use kasha_types::{BootId, Epoch, LocalPosition, LogPosition, RpcId, SegmentId, ShardId, Tick, Work};
 use kasha_wire::Durability;
 
 use crate::backup::Backup;
 use crate::core::Core;
-use crate::leader::Leader;
+use crate::primary::Primary;
 use crate::state::ShardState;
 use crate::{NodeOptions, StartError};
 
@@ -29,7 +29,7 @@ pub(crate) enum Role {
     /// It follows a primary.
     Backup(Backup),
     /// It is the primary of an epoch, or is becoming it.
-    Leader(Box<Leader>),
+    Primary(Box<Primary>),
 }
 
 /// A shard's replica.
@@ -213,16 +213,16 @@ impl Replica {
         }
     }
 
-    pub fn leader(&self) -> Option<&Leader> {
+    pub fn primary(&self) -> Option<&Primary> {
         match &self.role {
-            Role::Leader(leader) => Some(leader),
+            Role::Primary(primary) => Some(primary),
             Role::Idle | Role::Backup(_) => None,
         }
     }
 
-    pub fn leader_mut(&mut self) -> Option<&mut Leader> {
+    pub fn primary_mut(&mut self) -> Option<&mut Primary> {
         match &mut self.role {
-            Role::Leader(leader) => Some(leader),
+            Role::Primary(primary) => Some(primary),
             Role::Idle | Role::Backup(_) => None,
         }
     }
@@ -234,13 +234,13 @@ impl Replica {
         if !matches!(role, Role::Idle) && !planted::is_on(Bug::HeldEffectsKept) {
             out.push(Effect::DropHeld(self.shard));
         }
-        if let Role::Leader(leader) = role
+        if let Role::Primary(primary) = role
             && executed
         {
             // The state follows the log to its end, as a follower's would.
             hit(Probe::PrimaryDeposed);
             self.replayed.offset = self.log.end().offset;
-            if let Some(serving) = leader.into_serving() {
+            if let Some(serving) = primary.into_serving() {
                 serving.settle_for_follower(&mut self.log, &mut self.state);
             }
         }
@@ -248,7 +248,7 @@ impl Replica {
 
     /// Whether the state is ahead of replay: this primary executes into it.
     fn executes(&self) -> bool {
-        self.leader().is_some_and(Leader::executes)
+        self.primary().is_some_and(Primary::executes)
     }
 
     /// Promises to obey no smaller epoch (F2). Durable with the turn's commit.
@@ -275,6 +275,7 @@ impl Replica {
 
     /// Forgets the log, in memory and on file.
     pub fn reset_log(&mut self, core: &mut Core, base: u64, out: &mut Effects) {
+        core.work.add(Work::Role);
         self.unmark_whole(core, 0, out);
         let log = &self.log;
         out.copy_log_bytes(self.shard, |slice| log.slice(slice));
@@ -291,12 +292,13 @@ impl Replica {
             0 => Log::new(self.shard, log_config(&core.options)),
             base => Log::begin_at(self.shard, log_config(&core.options), base),
         };
-        self.log = empty.with_buffers(core.options.buffers.clone());
+        let gone = std::mem::replace(&mut self.log, empty.with_buffers(core.options.buffers.clone()));
+        core.options.trash.throw(gone);
         self.meta.base = base;
         self.meta.acknowledged = 0;
         (self.written, self.held, self.known_synced) = (base, base, 0);
         self.marks.clear();
-        self.forget_state();
+        self.forget_state(core);
     }
 
     /// The shard serves without us: what we hold is of no use. The promise stays (F2).
@@ -310,8 +312,8 @@ impl Replica {
     }
 
     /// The state is built anew from the log.
-    pub fn forget_state(&mut self) {
-        self.state = ShardState::default();
+    pub fn forget_state(&mut self, core: &Core) {
+        core.options.trash.throw(std::mem::take(&mut self.state));
         self.replayed = Cursor { offset: 0 };
         self.log.reset_liveness();
     }
@@ -324,6 +326,7 @@ impl Replica {
         if offset > self.log.end().offset || !self.log.ends_a_group(offset) {
             return false;
         }
+        core.work.add(Work::Role);
         let log = &self.log;
         out.copy_log_bytes(self.shard, |slice| log.slice(slice));
         if offset < self.meta.acknowledged {
@@ -353,7 +356,7 @@ impl Replica {
         }
         // A restart may have dropped a segment on a word that is cut off now: then older data must be copied again.
         self.meta.complete &= self.log.absent().is_empty();
-        self.forget_state();
+        self.forget_state(core);
         true
     }
 
@@ -399,6 +402,7 @@ impl Replica {
         if self.is_replayed() {
             return self.free_retired(core, self.known_synced);
         }
+        core.work.add(Work::Replay);
         let mut dead = std::mem::take(&mut core.scratch.dead);
         let mut entries: Vec<EntryOffset> = Vec::new();
         let mut bytes = 0;
@@ -428,6 +432,7 @@ impl Replica {
     pub fn free_retired(&mut self, core: &mut Core, up_to: u64) {
         while let Some(segment) = self.log.retired(up_to) {
             hit(Probe::SegmentRetired);
+            core.work.add(Work::Free);
             self.state.forget_segment(&self.log, segment);
             self.log.free(segment);
             self.remove_later(core, segment);
@@ -465,13 +470,13 @@ impl Replica {
 impl Replica {
     /// Where an update of this term is in the log (R2.1 \[M\]). `None`: another term, or not known here.
     pub fn position_of(&self, rpc: RpcId, epoch: Epoch) -> Option<LogPosition> {
-        let is_of_term = |leader: &&Leader| leader.epoch == epoch || planted::is_on(Bug::SyncInAnotherEpoch);
-        if self.leader().is_some_and(|leader| leader.epoch != epoch) {
+        let is_of_term = |primary: &&Primary| primary.epoch == epoch || planted::is_on(Bug::SyncInAnotherEpoch);
+        if self.primary().is_some_and(|primary| primary.epoch != epoch) {
             hit(Probe::SyncOfAnotherTerm);
         }
-        let leader = self.leader().filter(|leader| is_of_term(leader) && leader.serving().is_some())?;
+        let primary = self.primary().filter(|primary| is_of_term(primary) && primary.serving().is_some())?;
         let place = self.state.tracker.place_of(rpc)?;
-        Some(LogPosition { epoch: leader.epoch, offset: place.0 + 1 })
+        Some(LogPosition { epoch: primary.epoch, offset: place.0 + 1 })
     }
 
     /// Notes durably how far the log was surely acknowledged, at its beginning and then once a segment: an end below it
@@ -491,8 +496,8 @@ impl Replica {
 
     pub fn next_deadline(&self, core: &Core) -> Option<Tick> {
         let replay = (self.meta.complete && !self.is_replayed()).then_some(Tick(0));
-        let leader = self.leader().and_then(|leader| leader.next_deadline(core));
-        [replay, leader].into_iter().flatten().min()
+        let primary = self.primary().and_then(|primary| primary.next_deadline(core));
+        [replay, primary].into_iter().flatten().min()
     }
 
     pub fn assert_invariants(&self) {
@@ -502,9 +507,9 @@ impl Replica {
             self.shard
         );
         assert!(self.replayed.offset <= self.log.end().offset || self.log.end().offset == 0, "{}", self.shard);
-        if let Some(leader) = self.leader() {
-            assert_eq!(leader.epoch, self.meta.promised, "F2: {} leads what it promised", self.shard);
-            assert!(leader.shipping.synced() <= self.log.end().offset, "{}: synced beyond the log", self.shard);
+        if let Some(primary) = self.primary() {
+            assert_eq!(primary.epoch, self.meta.promised, "F2: {} is primary of what it promised", self.shard);
+            assert!(primary.shipping.synced() <= self.log.end().offset, "{}: synced beyond the log", self.shard);
         }
         self.state.tracker.assert_invariants();
     }

@@ -37,7 +37,7 @@ use kasha_wire::{Body, Refusal};
 
 use self::record::Recorded;
 use crate::core::Core;
-use crate::leader::{Leader, Stage};
+use crate::primary::{Primary, Stage};
 use crate::replica::{Replica, Role};
 use crate::serving::Serving;
 use crate::state::ShardState;
@@ -105,6 +105,10 @@ impl Stop {
     fn for_room(full: Full) -> Self {
         Self::Refused(match full {
             Full::Memory => Refusal::OutOfMemory,
+            Full::Cleaning => {
+                hit(Probe::CleaningBehind);
+                Refusal::Busy
+            }
             Full::Group => Refusal::TooLarge,
         })
     }
@@ -166,7 +170,7 @@ impl Replica {
         note_replayed(origin, &outcome);
         match outcome {
             Ok(_) | Err(Stop::Completed(_) | Stop::InProgress) => Replayed::Recorded,
-            Err(Stop::Refused(Refusal::OutOfMemory)) => Replayed::NotNow,
+            Err(Stop::Refused(Refusal::OutOfMemory | Refusal::Busy)) => Replayed::NotNow,
             Err(Stop::Refused(Refusal::WrongShard)) if may_become_ours => {
                 hit(Probe::SuspectOfNewerTable);
                 Replayed::NotNow
@@ -177,8 +181,8 @@ impl Replica {
 
     /// The path of requests of this origin, or why there is none.
     fn path<'p>(&'p mut self, core: &'p mut Core, origin: Origin) -> Result<(Path<'p>, &'p mut Log), Refusal> {
-        let Role::Leader(leader) = &mut self.role else { return Err(Refusal::NotPrimary) };
-        let Leader { epoch, shipping, stage, .. } = &mut **leader;
+        let Role::Primary(primary) = &mut self.role else { return Err(Refusal::NotPrimary) };
+        let Primary { epoch, shipping, stage, .. } = &mut **primary;
         let serving = match origin {
             // Before it serves, a new primary executes nothing but its witness's requests: a client's would carry an
             // acknowledgement past some of them (R4.5).

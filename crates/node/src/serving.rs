@@ -6,17 +6,18 @@ use std::collections::VecDeque;
 
 use kasha_exactly_once::{ExpiryFloorEntry, ScanCursor};
 use kasha_log::{EntryKind, EntryOffset, Log, Purpose, entry_bytes};
-use kasha_machine::{Effects, Endpoint, Gate};
+use kasha_machine::{Effect, Effects, Endpoint, Gate};
 use kasha_replication::Company;
 use kasha_types::planted::{self, Bug};
 use kasha_types::probe::{Probe, hit};
-use kasha_types::{ClientId, ClusterTime, CoreId, KeyHash, ListVersion, NodeId, RpcId, SegmentId, ShardId, Tick};
+use kasha_types::{ClientId, ClusterTime, CoreId, KeyHash, ListVersion, NodeId, RpcId, SegmentId, ShardId, Tick, Work};
 use kasha_wire::message::{GcEntry, LeaseInfo, Message};
 use kasha_wire::{Body, Configuration, ShardConfig};
 
+use crate::cleaner::Cleaner;
 use crate::core::{Core, send};
-use crate::leader::Stage;
 use crate::operation_keys;
+use crate::primary::Stage;
 use crate::replica::{Replica, Role};
 use crate::request_path::Replayed;
 use crate::state::ShardState;
@@ -80,6 +81,7 @@ pub(crate) struct Serving {
     /// An operation key's unsynced expiry ends here: whoever finds the key gone waits for it (R5.2).
     pub keys_dropped_until: u64,
     pub counters: Counters,
+    pub cleaner: Cleaner,
     /// An answer of this turn waits for our own file (R7.7).
     pub writes_own_file: bool,
     /// The configuration's list; `list` is none while it is being closed.
@@ -122,6 +124,7 @@ impl Serving {
             keys_dropped_until: 0,
             committed_list: config.list,
             counters: Counters::default(),
+            cleaner: Cleaner::new(end),
             writes_own_file: false,
             stopping: false,
             closing_at: None,
@@ -207,7 +210,7 @@ impl Serving {
     }
 
     pub fn next_deadline(&self) -> Option<Tick> {
-        Some(self.housekeeping_at)
+        Some(if self.cleaner.is_busy() { Tick(0) } else { self.housekeeping_at })
     }
 
     /// An update was recorded; its names go to the witnesses once it is synced.
@@ -292,7 +295,7 @@ impl Replica {
         round: u64,
         suspects: &[kasha_wire::codec::Bytes],
     ) {
-        let Some(Stage::Serving(serving)) = self.leader_mut().map(|leader| &mut leader.stage) else { return };
+        let Some(Stage::Serving(serving)) = self.primary_mut().map(|primary| &mut primary.stage) else { return };
         if serving.committed_list != list || !serving.on_gc_done(node, round) {
             return;
         }
@@ -305,21 +308,43 @@ impl Replica {
             let Ok(body) = Body::decode(&suspect.0) else { continue };
             let mut hashes = Vec::new();
             body.footprint(&mut hashes);
-            let Some(Stage::Serving(serving)) = self.leader_mut().map(|leader| &mut leader.stage) else { return };
+            let Some(Stage::Serving(serving)) = self.primary_mut().map(|primary| &mut primary.stage) else { return };
             let rpc = body.head.rpc;
             serving.touched.extend(hashes.into_iter().map(|key| Touched { end, entry: GcEntry { key, rpc } }));
+        }
+    }
+
+    /// Once a turn, before what the turn appended is shipped.
+    pub fn clean(&mut self, out: &mut Effects) {
+        let Self { shard, log, state, role: Role::Primary(primary), .. } = self else { return };
+        let (epoch, synced) = (primary.epoch, primary.shipping.synced());
+        let Stage::Serving(serving) = &mut primary.stage else { return };
+        if serving.stopping {
+            return;
+        }
+        if serving.pending_floor.is_some() {
+            return hit(Probe::CleaningWaitsForFloor); // R5.11
+        }
+        if let Err(damaged) = serving.cleaner.clean(log, state, epoch, synced) {
+            let why = format!(
+                "{shard}: the memory of this machine does not hold what was written at {} of the log: another member \
+                 takes over; test the memory before this node is started again (K0115)",
+                damaged.at
+            );
+            let why = out.span(why.as_bytes());
+            out.push(Effect::Stop(why));
         }
     }
 
     /// Once a turn, while serving.
     pub fn serve_turn(&mut self, core: &mut Core, now: Tick, out: &mut Effects) {
         let (shard, floor) = (self.shard, self.state.tracker.floor().time());
-        let Role::Leader(leader) = &mut self.role else { return };
-        let (synced, list) = (leader.shipping.synced(), leader.list);
-        let Stage::Serving(serving) = &mut leader.stage else { return };
+        let Role::Primary(primary) = &mut self.role else { return };
+        let (synced, list) = (primary.shipping.synced(), primary.list);
+        let Stage::Serving(serving) = &mut primary.stage else { return };
         let collected = if planted::is_on(Bug::GcBeforeSync) { u64::MAX } else { synced };
         serving.note_synced(collected);
-        let company = leader.shipping.company(self.log.end().offset);
+        let company = primary.shipping.company(self.log.end().offset);
         serving.collect_garbage(core, now, (shard, list), floor, company, out);
         if now >= serving.housekeeping_at {
             serving.housekeeping_at = now.after(core.options.flush_interval);
@@ -328,7 +353,7 @@ impl Replica {
     }
 
     fn serving_mut(&mut self) -> &mut Serving {
-        match self.leader_mut().map(|leader| &mut leader.stage) {
+        match self.primary_mut().map(|primary| &mut primary.stage) {
             Some(Stage::Serving(serving)) => serving,
             Some(_) | None => unreachable!("only a serving primary keeps house"),
         }
@@ -368,14 +393,15 @@ impl Replica {
         if !std::mem::take(&mut self.serving_mut().graves_due) {
             return;
         }
-        let Self { log, state, role: Role::Leader(leader), .. } = self else { return };
+        core.work.add(Work::Graves);
+        let Self { log, state, role: Role::Primary(primary), .. } = self else { return };
         let held: Vec<_> = log.segments().map(|(id, _)| id).collect();
         let is_gone = |id| held.binary_search(&id).is_err();
         let Some(floor) = state.store.wanted_version_floor(is_gone) else { return };
         let Ok(mut group) = log.begin(epoch, entry_bytes(8), Purpose::Own) else { return };
         let (at, payload) = group.entry(EntryKind::VersionFloor, 8);
         payload.copy_from_slice(&floor.to_le_bytes());
-        leader.shipping.want_synced(group.commit().end.offset); // before somebody waits for it
+        primary.shipping.want_synced(group.commit().end.offset); // before somebody waits for it
         hit(Probe::VersionFloor);
         let dead = &mut core.scratch.dead;
         dead.clear();
@@ -412,8 +438,8 @@ impl Replica {
     fn ask_about_leases(&mut self, core: &Core, out: &mut Effects) {
         let patience = core.options.client_lease_millis;
         let older_than = ClusterTime(core.cluster_time.0.saturating_sub(patience));
-        let Role::Leader(leader) = &mut self.role else { return };
-        let Stage::Serving(serving) = &mut leader.stage else { return };
+        let Role::Primary(primary) = &mut self.role else { return };
+        let Stage::Serving(serving) = &mut primary.stage else { return };
         let mut clients = std::mem::take(&mut serving.lease_questions);
         if serving.pending_floor.is_none() && older_than > ClusterTime(0) {
             let idle = self.state.tracker.idle_candidates(older_than, &mut serving.lease_scan, LEASE_SCAN_MAX);
@@ -430,9 +456,9 @@ impl Replica {
 
     /// The coordinator's verdict on leases: the only ground for dropping a client's records (R4.6).
     pub fn on_lease_verdict(&mut self, expired: &[ClientId], alive: &[LeaseInfo]) {
-        let Role::Leader(leader) = &mut self.role else { return };
-        let epoch = leader.epoch;
-        let Stage::Serving(serving) = &mut leader.stage else { return };
+        let Role::Primary(primary) = &mut self.role else { return };
+        let epoch = primary.epoch;
+        let Stage::Serving(serving) = &mut primary.stage else { return };
         for info in alive {
             self.state.tracker.prove(info.client, info.expiry);
         }
@@ -458,9 +484,9 @@ impl Replica {
     /// with it (R5.1).
     pub fn drop_tables(&mut self, core: &mut Core) {
         let Some(configuration) = core.configuration.clone() else { return };
-        let Role::Leader(leader) = &mut self.role else { return };
-        let epoch = leader.epoch;
-        let Stage::Serving(serving) = &mut leader.stage else { return };
+        let Role::Primary(primary) = &mut self.role else { return };
+        let epoch = primary.epoch;
+        let Stage::Serving(serving) = &mut primary.stage else { return };
         let gone: Vec<_> = (self.state.store.tables())
             .filter(|&table| configuration.tables.iter().all(|info| info.table != table))
             .collect();
@@ -468,6 +494,7 @@ impl Replica {
             let Ok(mut group) = self.log.begin(epoch, entry_bytes(4), Purpose::Own) else { return };
             let (at, payload) = group.entry(EntryKind::TableDropped, 4);
             hit(Probe::TableDropped);
+            core.work.add(Work::DropTable);
             payload.copy_from_slice(&table.0.to_le_bytes());
             serving.everything_until = group.commit().end.offset;
             let dead = &mut core.scratch.dead;

@@ -17,10 +17,10 @@ pub(crate) struct ShardState {
     pub operation_keys: OperationKeys,
     /// The greatest ClusterTime that the log speaks of: travels with the shard (R4.6, pitfall 4).
     pub cluster_time: ClusterTime,
-    floor_entry: Option<EntryOffset>,
+    pub floor_entry: Option<EntryOffset>,
     /// The newest dropped operation key: carries the ClusterTime at which it had expired, so that older ones, should a
     /// replay find them again, are known to have expired too.
-    dropped_key_entry: Option<EntryOffset>,
+    pub dropped_key_entry: Option<EntryOffset>,
 }
 
 /// Whether the owner of an entry's kind can read it: what comes from a peer is looked at before it is kept.
@@ -55,9 +55,12 @@ impl ShardState {
             }
             EntryKind::ExpiryFloor => {
                 let floor = ExpiryFloorEntryRef::decode(entry.payload).expect("our own expiry floor");
-                // One that is lower is not ours to write, and no reason to die at each start.
-                let time = floor.floor.max(self.tracker.floor().time());
-                self.raise_floor(time, floor.clients(), at, dead);
+                if floor.floor < self.tracker.floor().time() {
+                    // A floor that fell would be a bug of the primary, and no reason to fall here (F2).
+                    dead.push(at);
+                } else {
+                    self.raise_floor(floor.floor, floor.clients(), at, dead);
+                }
             }
             EntryKind::VersionFloor => {
                 self.store.replay_version_floor(at, entry.payload, |at| dead.push(at));

@@ -4,8 +4,8 @@ use kasha_log::MemoryLeft;
 use kasha_types::Tick;
 use kasha_wire::status::{CoreStatus, Memory, ReplicaStatus, WitnessStatus};
 
-use crate::leader::Stage;
 use crate::node::Node;
+use crate::primary::Stage;
 use crate::replica::{Replica, Role};
 
 impl Node {
@@ -51,28 +51,28 @@ impl Node {
 impl Replica {
     fn status(&self, memory_max_bytes: u64) -> ReplicaStatus {
         let counters =
-            self.leader().and_then(|leader| leader.serving()).map(|serving| serving.counters).unwrap_or_default();
+            self.primary().and_then(|primary| primary.serving()).map(|serving| serving.counters).unwrap_or_default();
         let unsynced =
-            self.leader().and_then(|leader| leader.serving()).map_or(0, |serving| serving.unsynced_operations());
+            self.primary().and_then(|primary| primary.serving()).map_or(0, |serving| serving.unsynced_operations());
         let state = match &self.role {
             Role::Idle => "waits for a primary".to_string(),
             Role::Backup(backup) if backup.attached.is_none() => "waits to be attached".to_string(),
             Role::Backup(_) if !self.meta.complete => "joining: older data is being copied".to_string(),
             Role::Backup(_) if !self.is_replayed() => "following, replaying".to_string(),
             Role::Backup(_) => "following".to_string(),
-            Role::Leader(leader) if matches!(leader.stage, Stage::Fencing(_)) && !self.meta.complete => {
-                format!("{}; what this node holds is not whole (K0112)", leader.describe())
+            Role::Primary(primary) if matches!(primary.stage, Stage::Fencing(_)) && !self.meta.complete => {
+                format!("{}; what this node holds is not whole (K0112)", primary.describe())
             }
-            Role::Leader(leader) => leader.describe().to_string(),
+            Role::Primary(primary) => primary.describe().to_string(),
         };
         let tracker = self.state.tracker.stats();
         ReplicaStatus {
             shard: self.shard,
             epoch: self.meta.promised,
-            primary: self.leader().is_some(),
+            primary: self.primary().is_some(),
             state,
             end: self.log.end(),
-            synced: self.leader().map_or(0, |leader| leader.shipping.synced()),
+            synced: self.primary().map_or(0, |primary| primary.shipping.synced()),
             unsynced_operations: unsynced as u64,
             objects: self.state.store.stats().objects,
             memory_bytes: self.log.memory_used(),
@@ -90,7 +90,7 @@ impl Replica {
             gated_answers: counters.gated_answers,
             duplicates_suppressed: counters.duplicates_suppressed,
             refusals: counters.refusals,
-            syncs: self.leader().map_or(0, |leader| leader.shipping.confirmed()),
+            syncs: self.primary().map_or(0, |primary| primary.shipping.confirmed()),
         }
     }
 }

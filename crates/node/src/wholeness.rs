@@ -11,7 +11,7 @@
 //!   its end, logs the entry behind the last replayed request. If that term never serves, its log still is whole for the
 //!   next one.
 //!
-//! The election also counts a log that goes on where a whole one ends. Who calls: `leader` and `backup`.
+//! The election also counts a log that goes on where a whole one ends. Who calls: `primary` and `backup`.
 
 use kasha_log::{EntryKind, Purpose, entry_bytes};
 use kasha_machine::Effects;
@@ -66,10 +66,10 @@ impl Replica {
 
     /// Logs that this term took everything that was answered under its list. False: there is no room.
     pub fn log_whole(&mut self) -> bool {
-        let Self { log, role: Role::Leader(leader), .. } = self else { return true };
-        let Ok(mut group) = log.begin(leader.epoch, entry_bytes(WHOLE_BYTES), Purpose::Own) else { return false };
+        let Self { log, role: Role::Primary(primary), .. } = self else { return true };
+        let Ok(mut group) = log.begin(primary.epoch, entry_bytes(WHOLE_BYTES), Purpose::Own) else { return false };
         let (at, payload) = group.entry(EntryKind::Whole, WHOLE_BYTES);
-        payload.copy_from_slice(&leader.list.0.to_le_bytes());
+        payload.copy_from_slice(&primary.list.0.to_le_bytes());
         group.commit();
         log.kill(at); // the log is searched for it; nothing refers to it
         true

@@ -13,7 +13,7 @@ use kasha_wire::codec::Bytes;
 use kasha_wire::message::{Holding, Message, Report};
 
 use crate::core::{Core, send};
-use crate::leader::{Leader, Stage};
+use crate::primary::{Primary, Stage};
 use crate::replica::Replica;
 
 /// What a witness handed out.
@@ -46,12 +46,12 @@ impl Asking {
     }
 
     /// What the coordinator is told of a term that waits for a witness, and for whom.
-    pub fn needs_witness(&self, leader: &Leader, shard: ShardId) -> Option<Report> {
-        let members = leader.recover_from.iter().copied().filter(|node| !self.not_whole.contains(node));
-        let witnesses = leader.witnesses.iter().map(|core| core.node).filter(|&node| !self.has_heard(node));
-        (self.goes_on && !leader.is_whole).then(|| Report::NeedsWitness {
+    pub fn needs_witness(&self, primary: &Primary, shard: ShardId) -> Option<Report> {
+        let members = primary.recover_from.iter().copied().filter(|node| !self.not_whole.contains(node));
+        let witnesses = primary.witnesses.iter().map(|core| core.node).filter(|&node| !self.has_heard(node));
+        (self.goes_on && !primary.is_whole).then(|| Report::NeedsWitness {
             shard,
-            epoch: leader.epoch,
+            epoch: primary.epoch,
             unheard_members: members.collect(),
             unheard_witnesses: witnesses.collect(),
         })
@@ -94,7 +94,7 @@ fn replayable(answers: &[WitnessAnswer], witnesses: usize) -> Replayable {
         .map_or(Replayable::Useless, |(index, _)| Replayable::Fullest(index))
 }
 
-impl Leader {
+impl Primary {
     /// What a term waits for that no witness has helped yet, for a person.
     pub fn describe_witnesses(&self, asking: &Asking) -> String {
         let each = self.witnesses.iter().map(|core| {
@@ -135,11 +135,11 @@ impl Leader {
 impl Replica {
     pub fn ask_witnesses(&mut self, core: &mut Core, now: Tick, out: &mut Effects) {
         let shard = self.shard;
-        let Some(leader) = self.leader_mut() else { return };
-        let (epoch, list, is_whole) = (leader.epoch, leader.list, leader.is_whole);
-        let witnesses = leader.witnesses.clone();
-        let Stage::Witnessing(asking) = &mut leader.stage else { return };
-        if !Leader::overdue(core, now, asking.asked) {
+        let Some(primary) = self.primary_mut() else { return };
+        let (epoch, list, is_whole) = (primary.epoch, primary.list, primary.is_whole);
+        let witnesses = primary.witnesses.clone();
+        let Stage::Witnessing(asking) = &mut primary.stage else { return };
+        if !Primary::overdue(core, now, asking.asked) {
             return;
         }
         asking.asked = Some(now);
@@ -159,7 +159,7 @@ impl Replica {
             send(Endpoint::Core(to), &Message::FreezeWitness { shard, list, epoch }, Gate::Now, out);
         }
         if fence_too {
-            leader.send_fences(core, shard, out);
+            primary.send_fences(core, shard, out);
         }
     }
 
@@ -171,14 +171,14 @@ impl Replica {
 
     /// A member brings a whole log while no witness can be had: the election begins anew with this report (R7.7).
     pub fn on_report_while_witnessing(&mut self, report: FenceReport) {
-        let Some(leader) = self.leader_mut() else { return };
-        let Stage::Witnessing(asking) = &mut leader.stage else { return };
+        let Some(primary) = self.primary_mut() else { return };
+        let Stage::Witnessing(asking) = &mut primary.stage else { return };
         if !report.whole && !asking.not_whole.contains(&report.node) {
             asking.not_whole.push(report.node);
         }
-        if report.whole && !leader.is_whole {
+        if report.whole && !primary.is_whole {
             hit(Probe::WholeLogFound);
-            leader.fence_anew().on_report(report);
+            primary.fence_anew().on_report(report);
         }
     }
 
@@ -191,12 +191,12 @@ impl Replica {
         answer: WitnessAnswer,
         out: &mut Effects,
     ) {
-        let Some(leader) = self.leader_mut().filter(|leader| leader.epoch == epoch && leader.list == list) else {
+        let Some(primary) = self.primary_mut().filter(|primary| primary.epoch == epoch && primary.list == list) else {
             return;
         };
-        let is_witness = leader.witnesses.iter().any(|core| core.node == answer.node);
-        let (all, is_whole) = (leader.witnesses.len(), leader.is_whole);
-        let Stage::Witnessing(Asking { answers, .. }) = &mut leader.stage else { return };
+        let is_witness = primary.witnesses.iter().any(|core| core.node == answer.node);
+        let (all, is_whole) = (primary.witnesses.len(), primary.is_whole);
+        let Stage::Witnessing(Asking { answers, .. }) = &mut primary.stage else { return };
         match answers.iter_mut().find(|known| known.node == answer.node) {
             Some(known) => *known = answer,
             None if is_witness => answers.push(answer),
@@ -205,14 +205,14 @@ impl Replica {
         let (chosen, took) = match replayable(answers, all) {
             Replayable::Sure(chosen) => (chosen, Took::Everything),
             Replayable::Fullest(_) | Replayable::Useless if is_whole => return self.go_on_without_witness(core, out),
-            Replayable::Fullest(chosen) if leader.quorum == Quorum::Everyone => {
+            Replayable::Fullest(chosen) if primary.quorum == Quorum::Everyone => {
                 hit(Probe::FullestWitness);
                 (chosen, Took::Remains)
             }
             Replayable::Fullest(_) => {
                 // What it lost may be in the log of a member that nobody has asked yet (R5.5).
                 hit(Probe::EveryoneMustReport);
-                leader.quorum = Quorum::Everyone;
+                primary.quorum = Quorum::Everyone;
                 return self.fence_again();
             }
             Replayable::Useless | Replayable::None => return,

@@ -159,7 +159,8 @@ impl Witnesses {
 
     /// A later list is committed: this one is of no use any more.
     pub fn end(&mut self, core: &mut Core, shard: ShardId, list: ListVersion, out: &mut Effects) {
-        if self.instances.remove(&(shard, list)).is_some() {
+        if let Some(instance) = self.instances.remove(&(shard, list)) {
+            core.options.trash.throw(instance);
             core.remove(FileName::Witness { shard, list }, out);
             core.remove(FileName::WitnessMode { shard, list }, out);
         }

@@ -1,5 +1,5 @@
-//! `seeds DIR`: writes the inputs that fuzzers begin with, a folder for each target. `seeds --show TARGET FILE`: says what
-//! input a file is.
+//! `seeds DIR` writes the inputs with which fuzzers begin, one folder for each target. `seeds --show TARGET FILE` shows
+//! which input a file is.
 
 use std::io;
 use std::path::Path;

@@ -1,4 +1,5 @@
-//! The coordinator, its files and what it hears (crate `coordinator`; F2, D3).
+//! Properties of the coordinator: its log files, their records, and the frames that it receives (crate `coordinator`;
+//! F2, D3).
 
 mod files;
 mod frames;

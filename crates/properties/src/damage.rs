@@ -1,4 +1,4 @@
-//! What may become of bytes on their way to a file, on it, and on a wire.
+//! Damage: the changes that bytes may suffer on their way to a file, in the file, and on a connection.
 
 use arbitrary::{Arbitrary, Result, Unstructured};
 
@@ -15,7 +15,7 @@ pub(crate) enum Damage {
         at: u32,
         byte: u8,
     },
-    /// Four bytes: a count or length that was made up.
+    /// Four bytes, such as an invented count or length.
     Word {
         at: u32,
         word: u32,
@@ -83,8 +83,8 @@ impl Damage {
     }
 }
 
-/// What a checksum of 32 bits notices for certain: a run of at most 32 bits, all within four bytes. A fuzzer that may
-/// change more finds the bytes that make a wrong checksum right, which proves nothing.
+/// Damage that a checksum of 32 bits detects for certain: a run of at most 32 bits, within four bytes. A fuzzer that
+/// may change more finds bytes that make a wrong checksum right, which proves nothing.
 #[derive(Clone, Copy, Debug, Arbitrary)]
 pub(crate) struct Burst {
     at: u32,
@@ -92,7 +92,7 @@ pub(crate) struct Burst {
 }
 
 impl Burst {
-    /// Changes some of `bytes`; the first place that differs, if one does.
+    /// Changes some of `bytes`. Returns the first position that differs, if there is one.
     pub(crate) fn apply(self, bytes: &mut [u8]) -> Option<usize> {
         if bytes.is_empty() {
             return None;

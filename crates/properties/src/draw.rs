@@ -1,5 +1,5 @@
-//! Inputs out of a fuzzer's bytes. Every byte string is an input: what is missing reads as zeros, so that a shorter one
-//! is a simpler one and sequences end where the bytes do.
+//! Draws inputs from a fuzzer's bytes. Every byte string is an input: missing bytes read as zeros. So a shorter string
+//! is a simpler input, and sequences end where the bytes end.
 
 use arbitrary::{Arbitrary, Result, Unstructured};
 

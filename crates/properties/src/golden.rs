@@ -1,4 +1,4 @@
-//! The bytes that other crates keep in their golden files, as inputs to begin with.
+//! The bytes in the golden files of other crates, as first inputs.
 
 /// The lines `name: hexadecimal` of a file; what stands behind a `#` is a comment.
 pub(crate) fn lines(text: &'static str) -> impl Iterator<Item = (&'static str, Vec<u8>)> {

@@ -1,12 +1,12 @@
-//! What must hold whatever the bytes: of every decoder, of every file, and of the state machines behind them.
+//! What must hold for any input bytes: of every decoder, of every file, and of the state machines behind them.
 //!
-//! A [`Property`] is a type: its values are the inputs for which something must hold, made out of any bytes, and
-//! [`Property::hold`] panics where it does not. So one text serves the fuzzers in `fuzz/`, which choose the bytes by the
-//! code they reach; the property tests in `tests/`, which draw them; and the inputs in `fuzz/regressions`, which are
-//! replayed for ever. [`TARGETS`] is the list of all.
+//! A [`Property`] is a type. Its values are the inputs for which something must hold, made out of any bytes.
+//! [`Property::hold`] panics if it does not hold. So one text serves three users: the fuzzers in `fuzz/`, which choose
+//! bytes by the code that they reach; the property tests in `tests/`, which draw bytes; and the inputs in
+//! `fuzz/regressions`, which are replayed for ever. [`TARGETS`] lists all properties.
 //!
-//! Knows everything that decodes or keeps bytes; nothing depends on it. Some properties drive machines through the
-//! harnesses of those crates' own tests, which are included here as they stand.
+//! This crate uses every crate that decodes or keeps bytes. No crate depends on it. Some properties drive machines
+//! through the harnesses of other crates' own tests, which are included here unchanged.
 
 pub mod coordinator;
 mod damage;
@@ -27,21 +27,21 @@ use arbitrary::{Arbitrary, Unstructured};
 
 /// Inputs, and what must hold for each of them.
 pub trait Property: for<'a> Arbitrary<'a> + Debug {
-    /// Its name: of the fuzz target, of its folder of regressions, of its test.
+    /// The property's name: also the name of its fuzz target, its folder of regressions and its test.
     const NAME: &'static str;
-    /// How long an input is worth drawing, in bytes.
+    /// The length in bytes up to which inputs are drawn.
     const INPUT_BYTES_MAX: usize;
-    /// What all that it does may hold in memory at once, in bytes: a length that was made up must reserve nothing.
+    /// Bytes of memory that a check may use in all: an invented length must reserve nothing.
     const MEMORY_BYTES_MAX: usize = 64 << 20;
 
-    /// Checks it.
+    /// Checks this input.
     ///
     /// # Panics
-    /// If it does not hold.
+    /// If the property does not hold.
     fn hold(self);
 
-    /// Inputs worth beginning with. A history that is drawn as it happens begins with any long ones: a fuzzer that starts
-    /// from nothing would take long to get to its second step.
+    /// Inputs to begin with. A history whose steps are drawn as they happen begins with some long inputs: a fuzzer that
+    /// starts from nothing would take long to reach a second step.
     #[must_use]
     fn seeds() -> Vec<Vec<u8>> {
         (0..16).map(|seed| draw::noise(seed, Self::INPUT_BYTES_MAX)).collect()
@@ -51,19 +51,19 @@ pub trait Property: for<'a> Arbitrary<'a> + Debug {
 /// A property without its type.
 #[derive(Clone, Copy, Debug)]
 pub struct Target {
-    /// See [`Property::NAME`].
+    /// The property's name ([`Property::NAME`]).
     pub name: &'static str,
-    /// See [`Property::INPUT_BYTES_MAX`].
+    /// The longest input worth drawing ([`Property::INPUT_BYTES_MAX`]).
     pub input_bytes_max: usize,
-    /// Checks the input that these bytes are. Panics if it does not hold.
+    /// Checks the input that these bytes encode. Panics if the property does not hold.
     pub check: fn(&[u8]),
-    /// Shows the input that these bytes are.
+    /// Shows the input that these bytes encode.
     pub show: fn(&[u8]) -> String,
-    /// See [`Property::seeds`].
+    /// Inputs to begin with ([`Property::seeds`]).
     pub seeds: fn() -> Vec<Vec<u8>>,
 }
 
-/// The input that these bytes are: of bytes that are none, nothing needs to hold.
+/// The input that these bytes encode, if they encode one.
 fn input<P: Property>(bytes: &[u8]) -> Option<P> {
     P::arbitrary_take_rest(Unstructured::new(bytes)).ok()
 }
@@ -84,7 +84,7 @@ impl Target {
     }
 }
 
-/// All properties.
+/// All properties, one row each.
 pub const TARGETS: &[Target] = &[
     Target::of::<streams::Frames>(),
     Target::of::<streams::Streams>(),

@@ -1,5 +1,5 @@
-//! A log and its files (crate `log`; D4, E4): what a replica goes through, what a crash leaves of its files, what a
-//! primary sends, and any bytes at all.
+//! Properties of a log and its files (crate `log`; D4, E4): the life of a replica, its files after a crash, bytes that
+//! a primary sends, and any bytes at all.
 
 mod append;
 mod files;

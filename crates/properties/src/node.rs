@@ -1,4 +1,4 @@
-//! Cores of nodes and what they hear (crate `node`; E1, E2, D1).
+//! Properties of cores of nodes, and of the frames that they receive (crate `node`; E1, E2, D1).
 
 mod peers;
 mod strangers;
@@ -19,7 +19,7 @@ use self::common::Heard;
 use self::common::cluster::{Cluster, LIST};
 use crate::draw;
 
-/// A client that counts: what it was told must be what happened, whatever others say.
+/// A client that counts. What it is told must be what happened, whatever others send.
 struct Honest {
     sequence: u64,
 }

@@ -1,5 +1,5 @@
-//! Small things on file: what a log's entries hold, and the marks beside it. A decoder takes what its encoder writes,
-//! and nothing else; what it takes may be used without a second thought.
+//! Small values in files: the payloads of log entries, and the marks beside the log. A decoder accepts exactly what its
+//! encoder writes, and what it accepts may be used without further checks.
 
 use arbitrary::{Arbitrary, Result, Unstructured};
 use kasha_exactly_once::{

@@ -1,5 +1,5 @@
-//! What somebody might say to a node or to the coordinator who speaks the language and does not tell the truth: every
-//! message, with numbers near those that are in use.
+//! Messages of a liar: everything that a process could send to a node or to the coordinator if it knows the protocol
+//! and does not tell the truth. Numbers are near those that are in use.
 
 use arbitrary::{Result, Unstructured};
 use kasha_types::{

@@ -1,5 +1,5 @@
-//! What every connection's bytes go through ([`Cutter`]): a stream is cut into frames that are exactly its bytes,
-//! however it arrives and wherever its reader pauses.
+//! The cutter of connections ([`Cutter`]): a stream is cut into frames that are exactly its bytes, however it arrives,
+//! and wherever its reader pauses.
 
 use arbitrary::{Arbitrary, Result, Unstructured};
 use kasha_types::limits::FRAME_BYTES_MAX;

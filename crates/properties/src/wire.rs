@@ -1,5 +1,5 @@
-//! Whatever comes over a connection (crate `wire`): a decoder refuses bytes, or yields a value whose encoding they are;
-//! so no two texts mean the same, and no field that is not looked at travels along.
+//! Everything that comes over a connection (crate `wire`): a decoder refuses bytes, or yields a value that encodes to
+//! the same bytes. So no two encodings mean the same, and no ignored field travels along.
 
 use arbitrary::{Arbitrary, Result, Unstructured};
 use kasha_wire::hot::{

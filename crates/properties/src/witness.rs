@@ -1,4 +1,4 @@
-//! A witness and its file (crate `witness`).
+//! Properties of a witness and of its file (crate `witness`).
 
 mod file;
 mod history;

@@ -1,4 +1,4 @@
-//! Every property, of the inputs it begins with and changes of them, of drawn ones, and of those that once broke it.
+//! Checks every property: of its first inputs and changes of them, of drawn inputs, and of inputs that once broke it.
 
 use std::path::{Path, PathBuf};
 
@@ -101,7 +101,7 @@ properties! {
     node_peers: 20,
 }
 
-/// What was found once is found again.
+/// Inputs that once broke a property are checked again.
 #[test]
 fn regressions_stay_mended() {
     let mut replayed = 0;

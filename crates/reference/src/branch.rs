@@ -1,36 +1,37 @@
-//! What may come of an operation on one key.
+//! The specification of each operation on one key: a list of branches. A branch says what must hold of the key's
+//! version, what the operation then does to the key, and what its result says.
 
 use kasha_types::limits::VALUE_BYTES_MAX;
 use kasha_wire::{Outcome, Read, Update};
 
 use crate::Part;
 
-/// One thing that may come of an operation on a key.
+/// One possible course of an operation on a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Branch {
-    /// When it comes.
+    /// The condition under which it happens.
     pub requires: Requires,
-    /// What it does.
+    /// The effect on the key.
     pub effect: Effect,
-    /// What is told of it.
+    /// The result.
     pub says: Says,
 }
 
-/// What must hold of the version of the key's value.
+/// A condition on the version of the key's value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Requires {
-    /// Nothing.
+    /// No condition.
     Nothing,
-    /// It is this one.
+    /// The version is this one.
     Version(u64),
-    /// It is another one.
+    /// The version is another one.
     AnotherVersion(u64),
 }
 
-/// What an operation does to a key.
+/// The effect of an operation on a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Effect {
-    /// Nothing.
+    /// The key does not change.
     Keep,
     /// The key has this value now.
     Put(Vec<u8>),
@@ -38,7 +39,7 @@ pub enum Effect {
     Remove,
 }
 
-/// What the result says of a key.
+/// The part of a result that is about one key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Says {
     /// The version of the new value.
@@ -91,7 +92,7 @@ impl Branch {
     }
 }
 
-/// What may come of an operation on a key with this value, the most effective first.
+/// The possible courses of an operation on a key with this value, the most effective first.
 #[must_use]
 pub fn branches(part: &Part<'_>, value: Option<&[u8]>) -> Vec<Branch> {
     match *part {
@@ -155,7 +156,7 @@ fn number(value: Option<&[u8]>) -> Option<i64> {
 }
 
 impl Says {
-    /// The result, where the value before has version `old` and the value after has version `new`.
+    /// The result, if the value before has version `old` and the value after has version `new`.
     #[must_use]
     pub fn with(self, old: u64, new: u64) -> Outcome {
         match self {
@@ -174,8 +175,7 @@ impl Says {
         }
     }
 
-    /// What a result tells of the versions of the value before and of the value after. `None`: the result is not what
-    /// is said here.
+    /// The versions of the values before and after that a result tells. `None`: the result does not match this branch.
     #[must_use]
     pub fn versions(&self, told: &Outcome) -> Option<(Option<u64>, Option<u64>)> {
         let (old, new) = match (self, told) {

@@ -1,7 +1,8 @@
-//! What each operation means, in the simplest words: a key has a value or none, and a version.
+//! The meaning of each operation, in the simplest form: a key has a value or none, and a version.
 //!
-//! The judge of the store and of simulated histories. It refuses to share code with what it judges: of the product it
-//! knows the table of operations only. [`branches`] is the specification; [`Model`] runs whole updates on a map.
+//! This crate judges the store and the simulator's histories. It refuses to share code with what it judges: of the
+//! product it knows only the table of operations. [`branches`] is the specification; [`Model`] runs whole updates on a
+//! map.
 
 mod branch;
 mod model;

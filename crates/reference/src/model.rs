@@ -1,4 +1,4 @@
-//! Updates on a map.
+//! A store as a map: runs whole updates and reads, as the branches of their keys say.
 
 use std::collections::BTreeMap;
 
@@ -8,17 +8,17 @@ use kasha_wire::{Outcome, Read, Update};
 
 use crate::{Branch, Effect, Part, Requires, branches, parts};
 
-/// A key that was ever written: one whose value was deleted keeps its version.
+/// A key that was ever written. A key whose value was deleted keeps its version.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Cell {
-    /// That of its last change.
+    /// The version of the key's last change.
     pub version: u64,
-    /// Its value.
+    /// The key's value, if it has one.
     pub value: Option<Vec<u8>>,
 }
 
 impl Cell {
-    /// The version of its value, 0 if it has none.
+    /// The version of the key's value; 0 if it has none.
     fn current(&self) -> u64 {
         if self.value.is_some() { self.version } else { 0 }
     }
@@ -31,7 +31,7 @@ impl Cell {
         }
     }
 
-    /// The outcome, and what becomes of it.
+    /// The outcome on this key, and the key afterwards.
     fn after(&self, part: &Part<'_>, floor: u64) -> (Outcome, Self) {
         let mut branches = branches(part, self.value.as_deref()).into_iter();
         let Branch { effect, says, .. } = branches.find(|branch| self.takes(branch)).expect("something comes of it");
@@ -47,23 +47,23 @@ impl Cell {
     }
 }
 
-/// Keys by table, and a floor: the value of a key that has none gets a version above it.
+/// Keys by table, and a floor: a key without a version gets one above the floor.
 #[derive(Clone, Debug, Default)]
 pub struct Model {
     /// All keys that were ever written.
     pub cells: BTreeMap<(TableId, Vec<u8>), Cell>,
-    /// May be raised by whoever forgets the versions of deleted keys.
+    /// A caller that forgets versions of deleted keys may raise this.
     pub floor: u64,
 }
 
 impl Model {
-    /// A key as it is.
+    /// The present state of a key.
     #[must_use]
     pub fn cell(&self, table: TableId, key: &[u8]) -> Cell {
         self.cells.get(&(table, key.to_vec())).cloned().unwrap_or_default()
     }
 
-    /// Executes an update: all of it, or, where one of its keys cannot, nothing.
+    /// Executes an update. If it cannot be executed on one of its keys, nothing changes.
     pub fn update(&mut self, table: TableId, update: &Update<'_>) -> Outcome {
         let before = self.cells.clone();
         let mut told = Vec::new();
@@ -95,7 +95,7 @@ impl Model {
     }
 }
 
-/// The result of an operation that came to these at its keys.
+/// The result of an operation whose keys had these results.
 fn joined(shape: Shape, mut told: Vec<Outcome>) -> Outcome {
     let other = |other: Outcome| -> ! { panic!("{other:?} of one of several keys") };
     match shape {

@@ -1,30 +1,30 @@
-//! Operations on several keys, key by key.
+//! Splits an operation on several keys into parts of one key each, and its result into what it says about each key.
 
 use kasha_wire::{Outcome, Read, Update};
 
-/// What an operation asks of one key.
+/// The part of an operation that is about one key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part<'a> {
-    /// This update.
+    /// An update of the key.
     Update(Update<'a>),
-    /// This read.
+    /// A read of the key.
     Read(Read<'a>),
-    /// That the key has no value; told is whether it had one (multi-delete).
+    /// The key loses its value; the result says whether it had one (multi-delete).
     Remove,
 }
 
-/// What was told of one key.
+/// The part of a result that is about one key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Told {
-    /// Nothing.
+    /// The result is unknown.
     Unknown,
-    /// This, as if only the key had been asked for.
+    /// The same result as if the operation had been about this key only.
     Outcome(Outcome),
-    /// The operation failed because of another of its keys: nothing changed.
+    /// The operation failed because of another key: nothing changed.
     FailedElsewhere,
 }
 
-/// What an operation asks of each of its keys, in order.
+/// The parts of an operation, one for each of its keys, in order.
 #[must_use]
 pub fn parts<'a>(operation: &Part<'a>) -> Vec<(&'a [u8], Part<'a>)> {
     match *operation {
@@ -53,7 +53,7 @@ fn of_one_key<'a>(for_each_key: impl FnOnce(&mut dyn FnMut(&'a [u8])), part: Par
     parts
 }
 
-/// What a result tells of each of `count` keys. `None`: it tells of another number of keys.
+/// What a result says about each of `count` keys. `None`: it is about another number of keys.
 #[must_use]
 pub fn split(outcome: Option<&Outcome>, count: usize) -> Option<Vec<Told>> {
     let failed_at = |at: u32, outcome: Outcome| {

@@ -1,12 +1,14 @@
 //! Fencing: which log a new primary must take (section 7, step 2).
 //!
-//! Every sync counted against the whole committed set, so *one* intact and complete member of it holds all that was
-//! synced; fencing one is enough to keep an older primary from syncing anything more. Of those that are intact the greatest
-//! (last entry's epoch, end) is taken: it may hold more than was synced, never less. One that may have lost something
-//! never beats one that has not, however long it is: what it lost need not be at its end (R5.5).
+//! Every sync counted against the whole committed set. So *one* intact and complete member of the set holds everything
+//! that was synced, and fencing one is enough to keep an older primary from syncing anything more. Of the intact logs
+//! the greatest by (last entry's epoch, end) is taken. It may hold more than was synced, never less. A log that may
+//! have lost something is never preferred to an intact one, however long it is: the lost part need not be at its end
+//! (R5.5).
 //!
-//! A log is *whole* if it surely holds every update that was answered, on the fast path too (R7.7). The greatest whole log
-//! is taken even against later epochs, which never served. A recovery from a whole log needs no witness.
+//! A log is *whole* if it surely holds every update that was answered, on the fast path too (R7.7). The greatest whole
+//! log is taken even against logs of later epochs: their terms never served. A recovery from a whole log needs no
+//! witness.
 
 use kasha_log::common_prefix;
 use kasha_types::planted::{self, Bug};

@@ -1,8 +1,8 @@
-//! A primary's view of its replica set: who holds the log how far (R7.2), and what to send whom.
+//! A primary's view of its replica set: up to which offset each member holds the log (R7.2), and what to send to each.
 //!
-//! One sync is in flight at a time: a *round* covers the log up to its end when the round began. A round without new
-//! bytes still goes to every member: their answers confirm that nobody fenced us since it began (section 6, reads
-//! without a lease).
+//! One sync is in flight at a time. A *round* covers the log up to its end at the moment when the round began. A round
+//! without new bytes is still sent to every member: their answers confirm that no member was fenced against us since
+//! the round began (section 6, reads without a lease).
 
 use std::collections::VecDeque;
 use std::time::Duration;

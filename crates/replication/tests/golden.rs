@@ -1,5 +1,5 @@
-//! The bytes of `replica.meta`, format 2. `UPDATE=1 cargo test -p kasha-replication --test golden` rewrites the file,
-//! which is wrong unless the format's number changes too.
+//! The bytes of `replica.meta`, format 2. `UPDATE=1 cargo test -p kasha-replication --test golden` rewrites the file.
+//! That is wrong unless the number of the format changes too.
 #![allow(missing_docs)]
 
 use std::fmt::Write;

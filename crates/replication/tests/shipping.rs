@@ -1,4 +1,5 @@
-//! A primary's view of its members, step by step.
+//! A primary attaches members, ships the log to them and moves the synced position: the rules step by step, without a
+//! network.
 
 use kasha_log::{EntryKind, Log, LogConfig, Purpose};
 use kasha_machine::{Effect, Effects};

@@ -1,4 +1,4 @@
-//! A member that lags by more than may be on the way to it.
+//! A member that lags by more than the window, the bytes that may be on the way to it.
 
 use std::time::Duration;
 

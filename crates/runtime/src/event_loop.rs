@@ -137,7 +137,7 @@ impl<M: Machine> EventLoop<M> {
         options: LoopOptions,
         make: impl FnOnce(&dyn Disk, Tick, &mut Effects) -> Result<M, Box<dyn Error + Send + Sync>>,
     ) -> Result<Self, LoopError> {
-        let LoopOptions { name, listen, identity, spin, data_dir, link_delay, faults, heap, limits } = options;
+        let LoopOptions { name, listen, identity, spin, data_dir, link_delay, faults, heap, trash, limits } = options;
         let poll = Poll::new().map_err(|error| LoopError::System("make an event queue", error))?;
         let start = |error| LoopError::System("watch a socket", error);
         let waker = Arc::new(Waker::new(poll.registry(), WAKER).map_err(start)?);
@@ -148,7 +148,7 @@ impl<M: Machine> EventLoop<M> {
         let disk = data_dir.as_deref().map_or_else(|| Ok(FolderDisk::none()), FolderDisk::open)?;
         let handle = LoopHandle { stop: Arc::new(AtomicBool::new(false)), waker };
         let on_news = handle.clone();
-        let storage = Storage::new(&name, data_dir, limits, move || on_news.wake())?;
+        let storage = Storage::new(&name, data_dir, limits, trash, move || on_news.wake())?;
         let mut effects = Effects::new();
         let machine = make(&disk, Clock::now(), &mut effects).map_err(LoopError::Start)?;
         let (events, held) = (Events::with_capacity(EVENTS), Held::new());
@@ -176,7 +176,7 @@ impl<M: Machine> EventLoop<M> {
     /// Turns so far.
     #[must_use]
     pub fn turns(&self) -> u64 {
-        self.network.turns
+        self.network.turns.count()
     }
 
     /// Runs until stopped.
@@ -193,14 +193,17 @@ impl<M: Machine> EventLoop<M> {
             if self.turn(application)? == Control::Exit {
                 return Ok(Exit::Application);
             }
-            self.wait(application.next_wake())?;
+            let now = Clock::now();
+            self.network.turns.end(now, self.effects.take_work());
+            self.wait(now, application.next_wake())?;
         }
     }
 
     fn turn(&mut self, application: &mut impl Application<M>) -> Result<Control, LoopError> {
-        self.network.turns += 1;
+        self.storage.begin_turn();
         self.storage.collect()?;
         let now = Clock::now();
+        self.network.turns.begin(now);
         for event in &self.events {
             match event.token() {
                 WAKER => {}
@@ -213,8 +216,9 @@ impl<M: Machine> EventLoop<M> {
             machine.step(now, Input::Durable(to), effects);
         }
         network.accept(now);
-        let mut load = Load::default();
+        let (mut load, mut frames) = (Load::default(), 0);
         let mut deliver = |now, input: Input<'_>| {
+            frames += u32::from(matches!(input, Input::Frame { .. }));
             machine.step(now, input, effects);
             load.is_enough(effects)
         };
@@ -225,11 +229,13 @@ impl<M: Machine> EventLoop<M> {
         let now = Clock::now();
         network.sweep(now);
         network.inbound.deliver_due(now, &mut deliver);
+        network.turns.heard(now, frames);
         if self.machine.next_deadline().is_some_and(|deadline| deadline <= now) {
             self.machine.step(now, Input::Tick, &mut self.effects);
         }
         let control = application.turn(now, &mut self.machine, &mut self.effects);
         self.perform(now)?;
+        self.network.turns.closed(Clock::now());
         self.network.flush(now);
         let lost = self.network.take_lost();
         if !lost.is_empty() {
@@ -260,14 +266,13 @@ impl<M: Machine> EventLoop<M> {
     }
 
     /// Fills `events`: polls for a bounded time, then blocks until an event or a deadline.
-    fn wait(&mut self, application: Option<Tick>) -> Result<(), LoopError> {
+    fn wait(&mut self, mut now: Tick, application: Option<Tick>) -> Result<(), LoopError> {
         let none = Some(Duration::ZERO);
         if self.network.has_work() || self.storage.has_durable() || !self.effects.is_empty() {
             return self.poll(none);
         }
         let deadline = [application, self.machine.next_deadline(), self.network.next_deadline()];
         let deadline = deadline.into_iter().flatten().min();
-        let mut now = Clock::now();
         let spin_until = now.after(self.spin);
         loop {
             if deadline.is_some_and(|deadline| deadline <= now) {
@@ -285,6 +290,7 @@ impl<M: Machine> EventLoop<M> {
         if let Some(deadline) = deadline {
             self.timer.arm(now, deadline).map_err(|error| LoopError::System("set a timer", error))?;
         }
+        self.network.turns.slept();
         self.poll(None)
     }
 
@@ -329,6 +335,15 @@ struct System<'a> {
     stopped: &'a mut Option<String>,
 }
 
+impl System<'_> {
+    /// Does something with files, and measures it.
+    fn on_files(&mut self, act: impl FnOnce(&mut Storage)) {
+        let from = Clock::now();
+        act(self.storage);
+        self.network.turns.used_files(from, Clock::now());
+    }
+}
+
 impl Shell for System<'_> {
     fn send(&mut self, to: Endpoint, head: &[u8], tail: &[u8]) {
         // After a failure nothing leaves: it might tell of what does not hold (R5.4).
@@ -343,22 +358,22 @@ impl Shell for System<'_> {
         self.network.let_go(to, bytes);
     }
     fn write(&mut self, file: FileName, offset: u64, bytes: &[u8]) {
-        self.storage.write(file, offset, bytes);
+        self.on_files(|storage| storage.write(file, offset, bytes));
     }
     fn replace(&mut self, file: FileName, bytes: &[u8]) {
-        self.storage.replace(file, bytes);
+        self.on_files(|storage| storage.replace(file, bytes));
     }
     fn truncate(&mut self, file: FileName, len: u64) {
-        self.storage.truncate(file, len);
+        self.on_files(|storage| storage.truncate(file, len));
     }
     fn remove(&mut self, file: FileName) {
-        self.storage.remove(file);
+        self.on_files(|storage| storage.remove(file));
     }
     fn commit(&mut self, to: LocalPosition, fsync: bool) {
         self.storage.commit(to, fsync);
     }
     fn flush(&mut self) {
-        self.storage.flush();
+        self.on_files(Storage::flush);
     }
     fn route(&mut self, to: Endpoint, address: SocketAddr) {
         self.network.route(self.now, to, address);

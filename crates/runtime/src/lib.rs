@@ -35,6 +35,8 @@ mod paths;
 mod spawn;
 mod storage;
 mod timer;
+mod trash;
+mod turns;
 mod usage;
 
 pub use clock::{Clock, boot_id, random_u64};
@@ -48,4 +50,5 @@ pub use network::{ListenError, NetworkStats, listen};
 pub use options::{ClusterCell, FrameFaults, Identity, LoopOptions};
 pub use spawn::spawn_loop;
 pub use storage::{FolderDisk, Storage};
+pub use trash::TrashThread;
 pub use usage::{HeapUse, thread_cpu_nanos};

@@ -15,7 +15,7 @@ use crate::mapping::Mapping;
 use crate::open_file::ToMap;
 use crate::paths;
 
-/// One thing to do. File effects come here only behind a replacement, which they must not overtake.
+/// One thing to do. Most file effects come here only behind others, which they must not overtake.
 #[derive(Debug)]
 pub(crate) enum Job {
     Write { file: FileName, offset: u64, bytes: Box<[u8]> },
@@ -219,8 +219,6 @@ impl Batch {
             let mapping = mapping.map_err(|error| failed("take room for", &path())(error))?;
             files.map(&to_map, mapping);
         }
-        let retired = lock(files).take_retired();
-        drop(retired);
         Ok(())
     }
 }
@@ -235,7 +233,7 @@ mod tests {
     fn a_batch_is_reported_by_its_last_commit_and_a_failure_ends_it() {
         let root = std::env::temp_dir().join(format!("kasha-log-thread-{}", std::process::id()));
         std::fs::create_dir_all(&root).unwrap();
-        let files = Arc::new(Mutex::new(Files::new(root.clone(), crate::limits::Limits::default())));
+        let files = Arc::new(Mutex::new(Files::new(root.clone(), crate::limits::Limits::default(), None)));
         let (wake, woken) = mpsc::channel();
         let thread = LogThread::start("t", Arc::clone(&files), move || wake.send(()).unwrap()).unwrap();
         let held = lock(&files);

@@ -1,4 +1,4 @@
-//! A file that is written by stores into memory instead of system calls (decision 0017). The only unsafe code of this crate.
+//! A file that is written by stores into memory instead of system calls (decision 0017).
 //!
 //! Stores and system calls reach the same page cache, so one may take the other's place at any moment. A store cannot report an
 //! error: if the system has no page for it, the thread gets SIGBUS. So only a file whose room is taken is mapped, on a

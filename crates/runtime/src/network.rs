@@ -29,6 +29,7 @@ use crate::limits::{
     TURN_ACCEPTS, USER_TIMEOUT,
 };
 use crate::options::Identity;
+use crate::turns::Turns;
 use peers::Peer;
 
 /// The token of the listening socket; those of connections are their ids, which never come near.
@@ -106,8 +107,8 @@ pub(crate) struct Network {
     pub(crate) stats: NetworkStats,
     /// Goodbyes of the coordinator's since it last said anything else, and the last one's reason.
     refusals: (u8, String),
-    /// Turns of the loop, and what its thread has allocated: for whoever asks.
-    pub(crate) turns: u64,
+    /// The loop's turns, and what its thread has allocated: for whoever asks.
+    pub(crate) turns: Turns,
     heap: Option<fn() -> HeapUse>,
 }
 
@@ -150,7 +151,7 @@ impl Network {
             sweep_at: None,
             stats: NetworkStats::default(),
             refusals: (0, String::new()),
-            turns: 0,
+            turns: Turns::new(),
             heap,
         })
     }

@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use kasha_types::{ClusterId, CoreId, Incarnation};
 
-use crate::HeapUse;
 use crate::limits::Limits;
+use crate::{HeapUse, TrashThread};
 
 /// The cluster that this process belongs to, shared by its loops. 0 until it is known; then it never changes.
 #[derive(Clone, Debug, Default)]
@@ -82,6 +82,8 @@ pub struct LoopOptions {
     pub faults: Option<FrameFaults>,
     /// How the program's allocator tells what the present thread has allocated, if it does.
     pub heap: Option<fn() -> HeapUse>,
+    /// Where the content of removed files goes; `None`: it is waited for.
+    pub trash: Option<TrashThread>,
     /// Limits.
     pub limits: Limits,
 }

@@ -17,6 +17,21 @@ use kasha_types::{ListVersion, SegmentId, ShardId};
 /// What a replacement is called until it takes its file's name.
 pub(crate) const REPLACEMENT: &str = ".new";
 
+/// What stands behind the name of a removed file whose content is still to go; a number follows.
+pub(crate) const GONE: &str = ".gone-";
+
+/// What a file is called once it is removed, if it is the one of this number.
+pub(crate) fn gone(path: &Path, number: u64) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(format!("{GONE}{number}"));
+    PathBuf::from(name)
+}
+
+/// Whether a file of this name is one of ours that was removed.
+pub(crate) fn is_gone(name: &str) -> bool {
+    name.rsplit_once(GONE).is_some_and(|(_, number)| number.parse::<u64>().is_ok())
+}
+
 /// A file's folder below the core's, if it has one, and its own name.
 pub(crate) fn parts(file: FileName) -> (Option<String>, String) {
     let of = |shard: ShardId| Some(format!("shard-{:04}", shard.0));
@@ -112,5 +127,8 @@ mod tests {
             assert_eq!(file(Some(ShardId(3)), foreign), None, "{foreign}");
         }
         assert_eq!(shard("shard-3"), None);
+        let removed = gone(&path(root, segment).1, 12);
+        assert_eq!(removed, Path::new("d/shard-0003/segment-00000007.log.gone-12"));
+        assert!(is_gone("segment-00000007.log.gone-12") && !is_gone("segment-00000007.log") && !is_gone("x.gone-y"));
     }
 }

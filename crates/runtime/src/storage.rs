@@ -1,8 +1,8 @@
 //! File effects and commits (R5.3, R5.4).
 //!
-//! The loop writes by itself: a write ends in the page cache and does not wait. A replacement waits for the disk, so
-//! it goes to the log thread; until it is applied, every other file effect follows it there, so that effects hold in
-//! the order in which the machine gave them. A commit that must be fsynced goes there too, and so does every commit after
+//! The loop writes by itself: a write ends in the page cache and does not wait. A replacement waits for the disk, a cut
+//! gives room back, which takes long, and many removals in one turn do too: these go to the log thread. Until they are
+//! applied, every other file effect follows them there, so that effects hold in the order in which the machine gave them. A commit that must be fsynced goes there too, and so does every commit after
 //! it until it is done, so that commits are reported in order.
 
 use std::collections::VecDeque;
@@ -19,7 +19,10 @@ use crate::files::{Files, StorageError, failed, sync_folder};
 use crate::limits::Limits;
 use crate::log_thread::{Job, LogThread, lock};
 use crate::open_file::is_mapped;
-use crate::{faults, paths};
+use crate::{TrashThread, faults, paths};
+
+/// Files that the loop removes in one turn itself.
+const REMOVALS_IN_TURN: u32 = 4;
 
 #[derive(Debug)]
 struct Folder {
@@ -36,6 +39,8 @@ struct Folder {
     replaced: bool,
     /// The last fsync that nobody asked for.
     flushing_at: u64,
+    /// Files removed in this turn.
+    removed: u32,
     limits: Limits,
 }
 
@@ -57,17 +62,30 @@ impl Storage {
         name: &str,
         root: Option<PathBuf>,
         limits: Limits,
+        trash: Option<TrashThread>,
         wake: impl Fn() + Send + 'static,
     ) -> Result<Self, StorageError> {
         let folder = match root {
             None => None,
             Some(root) => {
                 let start = failed("start the log thread of", &root);
-                let files = Arc::new(Mutex::new(Files::new(root, limits)));
+                let files = Arc::new(Mutex::new(Files::new(root, limits, trash)));
                 let thread = LogThread::start(name, Arc::clone(&files), wake).map_err(start)?;
                 let (given, done, ordered_at, committed_at, flushing_at) = (0, 0, 0, 0, 0);
-                let replaced = false;
-                Some(Folder { files, thread, given, done, ordered_at, committed_at, replaced, flushing_at, limits })
+                let (replaced, removed) = (false, 0);
+                let counts = Folder {
+                    given,
+                    done,
+                    ordered_at,
+                    committed_at,
+                    replaced,
+                    flushing_at,
+                    removed,
+                    limits,
+                    files,
+                    thread,
+                };
+                Some(counts)
             }
         };
         Ok(Self { folder, durable: VecDeque::new(), failed: None })
@@ -76,6 +94,13 @@ impl Storage {
     /// Whether an effect failed: nothing may leave any more.
     pub(crate) fn has_failed(&self) -> bool {
         self.failed.is_some()
+    }
+
+    /// A turn of the loop begins.
+    pub(crate) fn begin_turn(&mut self) {
+        if let Some(folder) = &mut self.folder {
+            folder.removed = 0;
+        }
     }
 
     /// Takes over what the log thread has done.
@@ -112,10 +137,17 @@ impl Storage {
 
     /// Performs [`kasha_machine::Effect::Truncate`].
     pub fn truncate(&mut self, file: FileName, len: u64) {
-        self.perform(|files| files.truncate(file, len), || Job::Truncate { file, len });
+        let folder = self.folder_mut();
+        folder.ordered_at = folder.give(Job::Truncate { file, len });
     }
 
     pub(crate) fn remove(&mut self, file: FileName) {
+        let folder = self.folder_mut();
+        folder.removed += 1;
+        if folder.removed > REMOVALS_IN_TURN {
+            folder.ordered_at = folder.give(Job::Remove { file });
+            return;
+        }
         self.perform(|files| files.remove(file), || Job::Remove { file });
     }
 
@@ -199,7 +231,7 @@ pub struct FolderDisk {
 }
 
 impl FolderDisk {
-    /// Lists the folder, which is created if need be. Replacements that a crash left unfinished are removed; files
+    /// Lists the folder, which is created if need be. Replacements and removals that a crash left unfinished go; files
     /// that are not ours are left alone and logged. The folder is fsynced, as the files are that are read: a killed
     /// process may have made files whose names are not on the disk yet, and from now on they are vouched for.
     ///
@@ -255,7 +287,10 @@ fn entries(folder: &Path) -> Result<Vec<(String, PathBuf)>, StorageError> {
 fn sort_out(file: Option<FileName>, name: &str, path: &Path, names: &mut Vec<FileName>) -> Result<(), StorageError> {
     match file {
         Some(file) => names.push(file),
-        None if name.ends_with(paths::REPLACEMENT) => faults::remove(path).map_err(failed("remove", path))?,
+        None if name.ends_with(paths::REPLACEMENT) || paths::is_gone(name) => match faults::remove(path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(failed("remove", path)(error)),
+            Ok(()) | Err(_) => {}
+        },
         None => tracing::warn!(path = %path.display(), "not a file of Kasha's: left alone"),
     }
     Ok(())
@@ -308,16 +343,17 @@ mod tests {
 
     impl Bench {
         fn new(name: &str) -> Self {
-            Self::with(name, Limits::default())
+            Self::with(name, Limits::default(), Some(TrashThread::start("t-trash").unwrap()))
         }
 
-        fn with(name: &str, limits: Limits) -> Self {
+        fn with(name: &str, limits: Limits, trash: Option<TrashThread>) -> Self {
             let root = std::env::temp_dir().join(format!("kasha-storage-{name}-{}", std::process::id()));
             let _ = fs::remove_dir_all(&root);
             let disk = FolderDisk::open(&root).unwrap();
             assert!(disk.list().is_empty());
             let (wake, woken) = channel();
-            let storage = Storage::new("t", Some(root.clone()), limits, move || wake.send(()).unwrap_or(())).unwrap();
+            let wake = move || wake.send(()).unwrap_or(());
+            let storage = Storage::new("t", Some(root.clone()), limits, trash, wake).unwrap();
             Self { root, storage, woken }
         }
 
@@ -440,6 +476,40 @@ mod tests {
     }
 
     #[test]
+    fn of_a_removed_file_only_the_name_goes_at_once_and_the_next_start_removes_the_rest() {
+        let (trash, rubbish) = TrashThread::idle();
+        let mut bench = Bench::with("gone", Limits::default(), Some(trash));
+        bench.storage.write(segment(1), 0, b"abc");
+        let path = paths::path(&bench.root, segment(1)).1;
+        bench.storage.remove(segment(1));
+        assert!(!path.exists() && paths::gone(&path, 1).exists());
+        bench.storage.write(segment(1), 0, b"new");
+        bench.storage.remove(segment(2)); // there is no such file
+        assert!(bench.storage.collect().is_ok());
+        let disk = FolderDisk::open(&bench.root).unwrap();
+        assert_eq!(disk.list(), [segment(1)]);
+        assert_eq!(disk.read(segment(1)).unwrap().unwrap(), b"new");
+        assert!(!paths::gone(&path, 1).exists());
+        drop(rubbish);
+        fs::remove_dir_all(&bench.root).unwrap();
+    }
+
+    #[test]
+    fn a_turn_removes_a_few_files_itself_and_cuts_none() {
+        let mut bench = Bench::new("at-once");
+        let jobs = |bench: &Bench| bench.storage.folder.as_ref().unwrap().given;
+        for turn in 0..3 {
+            bench.storage.begin_turn();
+            (0..REMOVALS_IN_TURN).for_each(|number| bench.storage.remove(segment(number)));
+            assert_eq!(jobs(&bench), 0, "turn {turn}");
+        }
+        bench.storage.remove(segment(99));
+        bench.storage.truncate(segment(1), 0);
+        assert_eq!(jobs(&bench), 2);
+        fs::remove_dir_all(&bench.root).unwrap();
+    }
+
+    #[test]
     fn more_files_than_may_be_open() {
         let mut bench = Bench::new("many");
         for round in 0..2u64 {
@@ -525,7 +595,7 @@ mod tests {
         let Some(_disk) = SmallDisk::mount(&root, "tmpfs", "size=32k") else { return };
         let (wake, woken) = channel();
         let wake = move || wake.send(()).unwrap_or(());
-        let storage = Storage::new("t", Some(root.clone()), Limits::default(), wake).unwrap();
+        let storage = Storage::new("t", Some(root.clone()), Limits::default(), None, wake).unwrap();
         let mut bench = Bench { root, storage, woken };
         begin_witness(&mut bench.storage);
         let text = failure(&mut bench);
@@ -570,7 +640,7 @@ mod tests {
         #[test]
         fn effects_hold_in_the_order_in_which_they_were_given(ops in proptest::collection::vec(any_op(), 0..60)) {
             let limits = Limits { open_files: 2, ..Limits::default() };
-            let mut bench = Bench::with("model", limits);
+            let mut bench = Bench::with("model", limits, Some(TrashThread::start("t-trash").unwrap()));
             let mut model: BTreeMap<FileName, Vec<u8>> = BTreeMap::new();
             let mut to = LocalPosition(0);
             for op in ops {

@@ -38,9 +38,46 @@ pub fn thread_cpu_nanos() -> u64 {
     seconds * 1_000_000_000 + u64::try_from(time.tv_nsec).unwrap_or(0)
 }
 
+/// What the kernel counts of a thread.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct ThreadCounts {
+    /// Processor time.
+    pub(crate) cpu_nanos: u64,
+    /// Times that the thread waited for something.
+    pub(crate) waits: u64,
+    /// Times that the processor was given to others although the thread could have gone on.
+    pub(crate) preemptions: u64,
+}
+
+/// Of the present thread.
+#[expect(unsafe_code, reason = "a system call that rustix does not have")]
+pub(crate) fn thread_counts() -> ThreadCounts {
+    let mut usage = std::mem::MaybeUninit::<libc::rusage>::zeroed();
+    // SAFETY: the kernel writes one `rusage`, to where there is room for it.
+    let result = unsafe { libc::getrusage(libc::RUSAGE_THREAD, usage.as_mut_ptr()) };
+    assert_eq!(result, 0, "RUSAGE_THREAD is known to every kernel that Kasha runs on");
+    // SAFETY: zeros are a valid `rusage`, and so is what the kernel wrote.
+    let usage = unsafe { usage.assume_init() };
+    let nanos = |time: libc::timeval| {
+        u64::try_from(time.tv_sec).unwrap_or(0) * 1_000_000_000 + u64::try_from(time.tv_usec).unwrap_or(0) * 1000
+    };
+    ThreadCounts {
+        cpu_nanos: nanos(usage.ru_utime) + nanos(usage.ru_stime),
+        waits: u64::try_from(usage.ru_nvcsw).unwrap_or(0),
+        preemptions: u64::try_from(usage.ru_nivcsw).unwrap_or(0),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_thread_that_sleeps_waits() {
+        let before = thread_counts();
+        std::thread::sleep(std::time::Duration::from_millis(1));
+        assert!(thread_counts().waits > before.waits);
+    }
 
     #[test]
     fn a_thread_that_works_uses_processor_time() {

@@ -73,6 +73,19 @@ fn the_loop_itself_tells_what_it_has_used_up() {
         }
     };
     let (first, second) = (usage(1), usage(2));
+    let mut turns = |id: u64| {
+        let mut question = Vec::new();
+        Message::GetTurns { id }.encode(&mut question);
+        client.0.write_all(&question).unwrap();
+        match client.message() {
+            Message::TurnsAre { id: answered, turns } if answered == id => turns,
+            other => panic!("{other:?}"),
+        }
+    };
+    let (early, late) = (turns(3), turns(4));
+    assert!(late.turns > early.turns && early.turns > second.turns && late.longest.nanos >= early.longest.nanos);
+    assert!(late.longest.nanos > 0 && late.longest.nanos <= late.longest.elapsed_nanos);
+    assert!(late.longest_since_asked.nanos <= late.longest.nanos);
     assert_eq!((first.allocations, first.heap_bytes), (7, 11));
     assert!(first.cpu_nanos > 0 && second.cpu_nanos > first.cpu_nanos && second.turns > first.turns);
     server.stop();

@@ -1,4 +1,4 @@
-//! `cargo xtask mutants`: plants every bug in turn and says who catches it.
+//! `cargo xtask mutants`: plants every bug in turn, and prints which checker catches it, at which seed, and how often.
 
 use std::io::{IsTerminal, Write};
 use std::process::ExitCode;
@@ -10,7 +10,7 @@ use kasha_sim::{Bug, Scenario};
 
 const USAGE: &str = "usage: mutants [--only BUG] [--seeds-factor N] [--first] [--everywhere SEEDS]";
 
-/// What no violation begins with.
+/// A text with which no violation begins.
 const NOBODY: &str = "\0";
 
 /// What was asked for.
@@ -18,7 +18,7 @@ struct Options {
     only: Option<Bug>,
     seeds_factor: u64,
     depth: Depth,
-    /// Instead of the table: every bug in so many seeds of every scenario.
+    /// If set, instead of the table: every bug in this many seeds of every scenario.
     everywhere: Option<u64>,
 }
 

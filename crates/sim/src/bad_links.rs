@@ -1,9 +1,9 @@
-//! Links that are bad for long, while everything else works: the cluster must find its way around them.
+//! Links that are bad for a long time while everything else works: the cluster must find a way around them.
 //!
-//! One fault at a time, each for many leases: a pair of nodes, or a node and the coordinator, do not hear each other, one
-//! way or both; or a node hears no other node, but the coordinator. Enough well-connected nodes are left, so every shard
-//! must take updates again *before* the fault is over, and go on taking them: a world that heals everything would hide
-//! a shard that hangs until then.
+//! One fault at a time, each for many leases: a pair of nodes, or a node and the coordinator, do not hear each other,
+//! one way or both ways; or a node hears the coordinator but no other node. Enough well-connected nodes are left. So
+//! every shard must take updates again *before* the fault is over, and go on taking them. A world that heals everything
+//! would hide a shard that hangs until then.
 
 use kasha_machine::Rng;
 
@@ -15,33 +15,33 @@ use crate::prober::Successes;
 use crate::scenario::Shape;
 use crate::world::World;
 
-/// Within so many leases of a cut every shard must take updates again.
+/// Leases after a cut within which every shard must take updates again.
 pub const LEASES_TO_AVAILABLE: u64 = 14;
-/// From then on no shard may take no update for so many leases.
+/// After that, no shard may be without an update for more than this many leases.
 const LEASES_UNAVAILABLE_MAX: u64 = 4;
 /// Faults in a run.
 const ROUNDS: u64 = 2;
 /// How long the healed cluster may take to be whole before the next fault.
 pub(crate) const WHOLE_WITHIN: u64 = millis(30_000);
-/// How often the shards are looked at.
+/// How often the shards are checked.
 const LOOK_EVERY: u64 = millis(50);
 
-/// What a run looks at whose own faults are cuts.
+/// What a run needs that makes cuts of its own.
 pub struct CutRun<'a> {
-    /// Who there is.
+    /// The hosts of the cluster.
     pub hosts: &'a Hosts,
-    /// What the coordinator says.
+    /// The configurations that the coordinator has sent.
     pub configurations: &'a Configurations,
-    /// What the prober found.
+    /// The results of the prober.
     pub successes: &'a Successes,
-    /// The cluster.
+    /// The size of the cluster.
     pub shape: &'a Shape,
     /// Draws the faults.
     pub rng: Rng,
 }
 
 impl CutRun<'_> {
-    /// Runs until the cluster is whole again; that it is not for so long is a violation, of this name.
+    /// Runs until the cluster is whole again. If that takes longer than `within`, it is a violation with this name.
     pub(crate) fn until_whole(&self, world: &mut World, within: u64, name: &str) {
         let until = world.now.after(within);
         while world.violations.is_empty() {
@@ -55,11 +55,11 @@ impl CutRun<'_> {
     }
 }
 
-/// What a run of this kind looks at.
+/// A run of this kind.
 pub struct BadLinks<'a>(pub CutRun<'a>);
 
 impl BadLinks<'_> {
-    /// Cuts, looks, heals, some times over. What is wrong becomes a violation of the world.
+    /// Cuts, checks and heals, several times. An error becomes a violation of the world.
     pub fn run(mut self, world: &mut World) {
         for _ in 0..ROUNDS {
             let (what, cuts) = self.draw(world);
@@ -78,7 +78,7 @@ impl BadLinks<'_> {
         }
     }
 
-    /// The shards whose newest update was asked for before `since`.
+    /// The shards whose newest successful update was asked for before `since`.
     fn unavailable(&self, since: SimTime) -> Vec<String> {
         let successes = self.0.successes.borrow();
         let late = |shard: &u16| successes.get(&kasha_types::ShardId(*shard)).is_none_or(|&at| at < since);
@@ -108,7 +108,7 @@ impl BadLinks<'_> {
         *self.0.rng.pick(&self.0.hosts.nodes)
     }
 
-    /// Two nodes; mostly parts of one shard, since others have nothing to say to each other.
+    /// Two nodes. Mostly both are members of one shard, since other nodes do not talk to each other.
     fn pair(&mut self) -> (HostId, HostId) {
         let latest = self.0.configurations.latest();
         if let Some(latest) = latest.filter(|_| self.0.rng.chance(3, 4)) {

@@ -1,4 +1,7 @@
-//! Simulated client programs: each drives a session with the run's workload and writes down what it was told.
+//! Simulated client programs: each drives a session with the run's workload, and writes into the history what it was
+//! told.
+//!
+//! Programs also find some violations themselves: `nothing_cancelled` and `deletes_go_on`.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -17,29 +20,29 @@ use crate::probes::Probes;
 use crate::process::Actor;
 use crate::workload::{Ask, Mix};
 
-/// Longer than any run: an operation key never expires in a simulation unless a test wants it to.
+/// Longer than any run: an operation key never expires in a simulation unless a test asks for that.
 const OPERATION_KEY_TTL_MILLIS: u64 = 3_600_000;
 
-/// How often a program asks what became of an update whose deadline has passed.
+/// How often a program asks for the outcome of an update whose deadline has passed.
 const RESOLVE_EVERY: u64 = millis(40);
 
-/// What all clients of a run share.
+/// The state that all clients of a run share.
 pub struct Stage {
-    /// What was asked for and told.
+    /// What clients asked for and were told.
     pub history: History,
-    /// The load.
+    /// The workloads of the run.
     pub mix: Mix,
     /// Draws of the load.
     pub rng: Rng,
-    /// No more of the load is asked for.
+    /// The load has ended: nothing more is asked for.
     pub stopped: bool,
     /// Keys that the auditor still has to read.
     pub to_read: VecDeque<(TableId, Key)>,
-    /// What was found wrong.
+    /// The violations that clients found.
     pub violations: Vec<String>,
-    /// Counts.
+    /// Counts of what was reached.
     pub probes: Probes,
-    /// Calls that are not over: told nothing, or "unknown" and not yet resolved.
+    /// Calls that are not over: they were told nothing, or "unknown" and are not resolved yet.
     pub unresolved: usize,
 }
 
@@ -56,25 +59,25 @@ pub struct Client {
     task: Task,
 }
 
-/// What a program does.
+/// The task of a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Task {
-    /// Asks for the load.
+    /// Makes the calls of the load.
     Load,
-    /// Asks for the reads among the load, and does not wait long: updates that hang keep nobody from reading on.
+    /// Makes the reads of the load, and does not wait long, so that updates that hang do not stop it from reading.
     Reads,
-    /// Reads what is to be read at the end.
+    /// Reads, at the end, everything that is to be read.
     Audit,
 }
 
-/// Longest and shortest patience of a program that only reads, in milliseconds.
+/// The longest and the shortest time that a program which only reads waits, in milliseconds.
 const READER_PATIENCE_MILLIS: (u64, u64) = (20, 400);
 
-/// Draws until a read is among them.
+/// Draws from the load until there is a read among them.
 const READ_DRAWS_MAX: usize = 40;
 
 impl Client {
-    /// A program that asks for `concurrency` things at once.
+    /// A program with `concurrency` calls at a time.
     pub fn new(
         index: usize,
         options: SessionOptions,
@@ -166,7 +169,7 @@ fn next_read(stage: &mut Stage) -> Option<Ask> {
     Some(Ask { deadline_millis: Some(stage.rng.between(least, most)), ..ask })
 }
 
-/// Writes down what a completion means.
+/// Writes into the history what a completion means.
 fn told(stage: &mut Stage, operation: OperationId, completion: &Completion, at: SimTime) {
     let told = match completion {
         Completion::Executed { result, path, attempts } => {
@@ -186,7 +189,7 @@ fn told(stage: &mut Stage, operation: OperationId, completion: &Completion, at: 
                 stage.violations.push(text);
             }
             if *why == WhyNot::Cancelled {
-                // Whoever cancels is told why it did.
+                // Only a caller that gave a call up may be told that it was cancelled.
                 stage.violations.push(format!("nothing_cancelled: nobody has given {action:?} up, but it was (R4.2)"));
             }
             Some(Told::NotExecuted)
@@ -225,7 +228,7 @@ fn result_of(stage: &mut Stage, operation: OperationId, result: &[u8]) -> Option
 }
 
 impl Drop for Client {
-    /// The program died: what it waited for stays unknown.
+    /// The program died: the outcomes that it waited for stay unknown.
     fn drop(&mut self) {
         if let Ok(mut stage) = self.stage.try_borrow_mut() {
             stage.unresolved -= self.waiting.len() + self.detached.len();
@@ -262,8 +265,8 @@ impl Actor for Client {
     fn wake(&self) -> Option<SimTime> {
         let stopped = self.stage.borrow().stopped && self.task != Task::Audit;
         let next = (!stopped && self.waiting.len() < self.concurrency).then_some(self.next_at);
-        // Resolving is asked for at fixed moments, so that waking does not depend on when the last turn was. A call may
-        // also have ended in the moment in which it was asked for, with nothing left to wake the program.
+        // Outcomes are asked for at fixed moments, so that waking up does not depend on the time of the last turn. A
+        // call may also have ended at the moment in which it was made, so that nothing else would wake the program.
         let looks = !self.detached.is_empty() || !self.waiting.is_empty();
         let resolve = looks.then(|| self.next_at.after(RESOLVE_EVERY));
         next.into_iter().chain(resolve).min()

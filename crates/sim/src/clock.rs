@@ -1,13 +1,14 @@
-//! Time: the world's own, and what each host's clock makes of it.
+//! Time: the world's own, and what the clock of each host shows.
 //!
 //! Host clocks run at a constant rate that differs from the world's by at most [`DRIFT_PPM_MAX`], well within the bound
-//! that leases assume (section 7), and begin anywhere. A pause does not stop them: that is what makes a zombie.
+//! that leases assume (section 7). They begin at any value. A pause of the host does not stop its clock: that makes
+//! zombies.
 
 use kasha_machine::Rng;
 use kasha_types::Tick;
 
-/// How far a host's clock may run from the world's. The coordinator assumes a twentieth (50 000); two clocks drift
-/// apart by twice this.
+/// How much a host's clock may differ from the world's, in millionths. The coordinator assumes a twentieth (50 000);
+/// two clocks drift apart by twice this.
 pub const DRIFT_PPM_MAX: u64 = 20_000;
 
 const MILLION: i128 = 1_000_000;
@@ -30,12 +31,12 @@ impl std::fmt::Display for SimTime {
     }
 }
 
-/// Nanoseconds of so many microseconds.
+/// This many microseconds, in nanoseconds.
 pub(crate) const fn micros(count: u64) -> u64 {
     count * 1000
 }
 
-/// Nanoseconds of so many milliseconds.
+/// This many milliseconds, in nanoseconds.
 pub(crate) const fn millis(count: u64) -> u64 {
     count * 1_000_000
 }
@@ -60,14 +61,14 @@ impl Clock {
         Self { offset: rng.below(1 << 40), drift_ppm: drift - DRIFT_PPM_MAX as i64 }
     }
 
-    /// What it shows at a moment.
+    /// What the clock shows at a moment.
     #[must_use]
     pub fn read(&self, at: SimTime) -> Tick {
         let elapsed = i128::from(at.0) * (MILLION + i128::from(self.drift_ppm)) / MILLION;
         Tick(self.offset.saturating_add(u64::try_from(elapsed).expect("time within 500 years")))
     }
 
-    /// The first moment at which it shows at least `tick`.
+    /// The first moment at which the clock shows at least `tick`.
     #[must_use]
     pub fn when(&self, tick: Tick) -> SimTime {
         let local = i128::from(tick.0.saturating_sub(self.offset));

@@ -1,4 +1,5 @@
-//! A whole cluster in a world: coordinator, nodes with their cores, clients, and an auditor for the end.
+//! Builds a whole cluster in a world: the coordinator, nodes with their cores, clients, and an auditor that reads
+//! everything at the end.
 
 use std::cell::RefCell;
 use std::net::SocketAddr;
@@ -55,7 +56,7 @@ impl Actor for Node {
         self
     }
     fn status(&self) -> Option<CoreStatus> {
-        // Whether its lease runs is of no interest here.
+        // The lease of the core is not needed here.
         Some(self.status(Tick(0)))
     }
     fn begin_stop(&mut self) {
@@ -81,11 +82,11 @@ impl Actor for Coordinator {
     }
 }
 
-/// What was built.
+/// The parts of a cluster that was built.
 pub struct Cluster {
-    /// Who can fail.
+    /// The hosts that can fail.
     pub hosts: Hosts,
-    /// Reads everything at the end.
+    /// The host that reads everything at the end.
     pub auditor: HostId,
     /// Sends frames that mean nothing, if the run has one.
     pub stranger: Option<HostId>,
@@ -93,19 +94,20 @@ pub struct Cluster {
     pub rogue: Option<HostId>,
     /// Asks every shard whether it takes updates, if the run has one.
     pub prober: Option<HostId>,
-    /// What it found.
+    /// The prober's results.
     pub successes: Successes,
-    /// Shares one session over all shards, if the run has such a program.
+    /// The program that shares one session over all shards, if the run has one.
     pub sharer: Option<HostId>,
-    /// Programs beside it that update one shard each, now and then.
+    /// Programs besides it that update one shard each, now and then.
     pub loners: Vec<HostId>,
-    /// Which of them are away for it.
+    /// The shards that are away for that program.
     pub away: Away,
     /// Every configuration that was sent.
     pub configurations: Configurations,
     /// Which process is which core.
     pub cores: Cores,
-    /// When all machines lost power, if only what had waited for so many nanoseconds must have survived.
+    /// The moments at which all machines lost power, and the age in nanoseconds from which writes must have survived
+    /// that.
     pub blackouts: Option<(Blackouts, u64)>,
 }
 
@@ -155,7 +157,7 @@ fn coordinator_options(shape: &Shape, seed: u64) -> CoordinatorOptions {
     }
 }
 
-/// Builds a cluster, whose disks take at most `fsync_max` nanoseconds; nothing is started.
+/// Builds a cluster whose fsyncs take at most `fsync_max` nanoseconds. Nothing is started.
 pub fn build(world: &mut World, shape: &Shape, fsync_max: u64, stage: &Rc<RefCell<Stage>>) -> Cluster {
     let coordinator = world.add_host("coordinator");
     let options = shape.clone();
@@ -212,7 +214,7 @@ pub fn build(world: &mut World, shape: &Shape, fsync_max: u64, stage: &Rc<RefCel
     }
 }
 
-/// Everyone who watches. What the first two collect, the others read.
+/// Adds all watchers. The others read what the first two collect.
 fn watch(world: &mut World, shape: &Shape, all: &Configurations, cores: &Cores, blackouts: Option<&(Blackouts, u64)>) {
     let records = Records::default();
     let three = || (all.clone(), cores.clone(), records.clone());

@@ -1,4 +1,6 @@
-//! Every configuration that anyone was told, as the watchers see it go by.
+//! Every configuration that was sent to anybody, collected from frames, and the map from processes to cores.
+//!
+//! **F2** [`ConfigurationsGrow`] checks that versions, terms and lists only grow.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -17,13 +19,13 @@ use crate::world::{Sent, View, Watch};
 pub struct Configurations(Rc<RefCell<BTreeMap<ConfigVersion, Rc<Configuration>>>>);
 
 impl Configurations {
-    /// The newest that was sent.
+    /// The newest configuration that was sent.
     #[must_use]
     pub fn latest(&self) -> Option<Rc<Configuration>> {
         self.0.borrow().last_key_value().map(|(_, configuration)| configuration.clone())
     }
 
-    /// What each version that was sent says of a shard in one term, oldest first.
+    /// What each version that was sent says about a shard in one term, oldest first.
     #[must_use]
     pub fn of_term(&self, shard: ShardId, epoch: Epoch) -> Vec<(Rc<Configuration>, ShardConfig)> {
         let all = self.0.borrow();
@@ -33,15 +35,15 @@ impl Configurations {
         all.values().filter_map(of_shard).collect()
     }
 
-    /// Whether the newest shows every shard serving with `f + 1` complete members and, where there are enough nodes, a
-    /// full list of witnesses.
+    /// Whether the newest configuration shows every shard serving with `f + 1` complete members and, if there are
+    /// enough nodes, a full list of witnesses.
     #[must_use]
     pub fn is_whole(&self) -> bool {
         self.latest().is_some_and(|configuration| what_lacks(&configuration).is_none())
     }
 }
 
-/// What a configuration lacks to be whole, in words.
+/// What a configuration lacks to be whole, as text.
 #[must_use]
 pub fn what_lacks(configuration: &Configuration) -> Option<String> {
     let faults = usize::from(configuration.faults);
@@ -63,7 +65,8 @@ pub fn what_lacks(configuration: &Configuration) -> Option<String> {
     None
 }
 
-/// Collects configurations, and checks that versions, terms and lists only grow (F2) and name one thing each.
+/// Collects configurations. Checks that versions, terms and lists only grow (F2), and that each version has one
+/// content.
 #[derive(Debug, Default)]
 pub struct ConfigurationsGrow {
     all: Configurations,
@@ -133,7 +136,7 @@ impl Watch for ConfigurationsGrow {
     }
 }
 
-/// Which process is which core.
+/// The core that each process is.
 #[derive(Clone, Debug, Default)]
 pub struct Cores {
     by_process: BTreeMap<ProcessId, kasha_types::CoreId>,
@@ -141,7 +144,7 @@ pub struct Cores {
 }
 
 impl Cores {
-    /// Adds one.
+    /// Adds a process and its core.
     pub fn add(&mut self, process: ProcessId, core: kasha_types::CoreId) {
         self.by_process.insert(process, core);
         self.by_core.insert(core, process);
@@ -159,7 +162,7 @@ impl Cores {
         self.by_core.get(&configuration.core_of(node, shard)?).copied()
     }
 
-    /// All, in order.
+    /// All processes and their cores, in order.
     pub fn iter(&self) -> impl Iterator<Item = (ProcessId, kasha_types::CoreId)> {
         self.by_process.iter().map(|(&process, &core)| (process, core))
     }
@@ -206,7 +209,7 @@ pub(crate) mod tests {
         }
     }
 
-    /// Has everybody know a configuration.
+    /// Adds a configuration, as if it had been sent.
     pub(crate) fn tell(all: &Configurations, configuration: &Configuration) {
         all.0.borrow_mut().insert(configuration.version, Rc::new(configuration.clone()));
     }

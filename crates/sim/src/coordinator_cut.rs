@@ -1,9 +1,10 @@
 //! The coordinator alone is cut off, and every node lives: nothing may move (R7.8).
 //!
-//! It is cut off for less and for more than a lease, both ways or one way, once or again and again, and its links come back
-//! one after the other. It has a process of its own, or it shares that of node 1, which is then cut off with it. Nobody may
-//! be declared lost and no shard may change, then or later; and every shard takes updates, in the cut too where the
-//! coordinator is alone. Only where `f` allows a shared process to go on alone, and after more than ten leases, may it.
+//! It is cut off for less and for more than a lease, both ways or one way, once or repeatedly, and its links come back
+//! one after the other. It has a process of its own, or it shares the process of node 1, which is then cut off with it.
+//! No node may be declared lost and no shard may change, then or later. Every shard takes updates, during the cut too
+//! if the coordinator has a process of its own. There is one exception: if `f` allows a shared process to go on alone,
+//! it may do so after more than ten leases.
 
 use kasha_types::ShardId;
 use kasha_wire::Configuration;
@@ -15,20 +16,20 @@ use crate::world::World;
 
 /// Faults in a run.
 const ROUNDS: u64 = 3;
-/// After so many leases without anybody a coordinator may go on with a node of its own.
+/// Leases without hearing any node after which a coordinator may go on with a node of its own process.
 const ALONE_LEASES: u64 = 10;
-/// For so many leases after a cut it is looked at whether something moves.
+/// Leases after a cut during which nothing may move.
 const LEASES_AFTER: u64 = 8;
-/// No shard may take no update for so long, in leases: a client may have to ask again after a second.
+/// Leases that a shard may be without an update: a client may have to ask again after a second.
 const LEASES_UNAVAILABLE_MAX: u64 = 6;
-/// How often the cluster is looked at.
+/// How often the cluster is checked.
 const LOOK_EVERY: u64 = millis(20);
 
-/// What a run of this kind looks at.
+/// A run of this kind.
 pub struct CoordinatorCut<'a>(pub CutRun<'a>);
 
 impl CoordinatorCut<'_> {
-    /// Cuts, looks, heals, some times over. What is wrong becomes a violation of the world.
+    /// Cuts, checks and heals, several times. An error becomes a violation of the world.
     pub fn run(mut self, world: &mut World) {
         world.run_until(world.now.after(self.0.shape.lease * 2));
         for _ in 0..ROUNDS {
@@ -61,7 +62,7 @@ impl CoordinatorCut<'_> {
         (what, others.iter().map(of_host).collect())
     }
 
-    /// Shorter than a lease, about one, some, or many.
+    /// A random time: shorter than a lease, about one, some, or many.
     fn a_while(&mut self, leases_max: u64) -> u64 {
         let lease = self.0.shape.lease;
         match self.0.rng.below(4) {
@@ -97,7 +98,7 @@ impl CoordinatorCut<'_> {
         }
     }
 
-    /// It does, and all is whole again when the others are back.
+    /// The node beside the coordinator goes on alone, and all is whole again when the others are back.
     fn goes_on_alone(&mut self, world: &mut World) {
         let (lease, (_, cuts)) = (self.0.shape.lease, self.cuts());
         world.probes.hit("coordinator cut: for so long that its node goes on alone");

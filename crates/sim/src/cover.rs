@@ -1,8 +1,9 @@
-//! A short list of runs that together reach everything: what is written is one thing, what is reached another.
+//! Chooses a short list of runs that together reach everything.
 //!
-//! The list is committed (`regressions/reach.txt`) and CI runs it. It is chosen from a long sweep: runs are taken that add
-//! most for what they ask for, which is what they cost, until everything is reached by a few of them. A change of the code draws other runs from the same seeds, so
-//! everything is reached several times over, and a list that no longer reaches all is made anew.
+//! The list is committed (`regressions/reach.txt`) and CI does its runs. It is chosen from a long sweep. The cost of a
+//! run is the number of its operations; the runs that add most for their cost are taken until a few runs reach
+//! everything. A change of the code makes the same seeds draw other runs. So everything is reached several times over,
+//! and a list that no longer reaches everything is made anew.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
@@ -11,7 +12,7 @@ use crate::run::RunReport;
 use crate::scenario::Scenario;
 use crate::sweep::must_reach;
 
-/// What runs reached of all that must be reached.
+/// For every path that must be reached, the runs that reached it.
 #[derive(Clone, Debug, Default)]
 pub struct Cover {
     runs: BTreeMap<(u64, Scenario), Reached>,
@@ -24,7 +25,7 @@ struct Reached {
 }
 
 impl Cover {
-    /// One more run. Only what promises were kept in is worth repeating.
+    /// Adds a run. Only runs without violations are worth repeating.
     pub fn add(&mut self, report: &RunReport) {
         if report.violations.is_empty() {
             let names = must_reach(true, true).filter(|name| report.probes.get(name) > 0).collect();
@@ -33,8 +34,8 @@ impl Cover {
         }
     }
 
-    /// Runs that reach everything so many times, or as often as all runs together do: always the one that adds most for its
-    /// operations, of equal ones the first.
+    /// Runs that reach everything this many times, or as often as all runs together do. Each step takes the run that
+    /// adds most for its operations; of equal ones, the first.
     #[must_use]
     pub fn choose(&self, times: u32) -> Vec<(Scenario, u64)> {
         let mut wanted: BTreeMap<&str, u32> = must_reach(true, true).map(|name| (name, times)).collect();
@@ -70,7 +71,7 @@ pub fn to_text(runs: &[(Scenario, u64)]) -> String {
 /// Reads such a list.
 ///
 /// # Errors
-/// The first line that is none, in words.
+/// The first line that cannot be read, as text.
 pub fn from_text(text: &str) -> Result<Vec<(Scenario, u64)>, String> {
     let run = |line: &str| {
         let (scenario, seed) = line.split_once(' ')?;

@@ -1,4 +1,5 @@
-//! One number for all that happened: the same seed gives the same digest, or the simulation is not deterministic.
+//! One number for everything that happened. The same seed must give the same digest; otherwise the simulation is not
+//! deterministic.
 
 use kasha_types::body_hash;
 
@@ -7,13 +8,13 @@ use kasha_types::body_hash;
 pub struct Digest(pub u64);
 
 impl Digest {
-    /// Takes a number in.
+    /// Adds a number.
     pub fn mix(&mut self, word: u64) {
         let mixed = (self.0 ^ word).wrapping_mul(0x9E37_79B9_7F4A_7C15);
         self.0 = (mixed ^ (mixed >> 29)).wrapping_add(0xD1B5_4A32_D192_ED03);
     }
 
-    /// Takes bytes in.
+    /// Adds bytes.
     pub fn mix_bytes(&mut self, bytes: &[u8]) {
         self.mix(body_hash(bytes).0);
     }

@@ -1,9 +1,9 @@
-//! A process's files: what the page cache shows, and what the platter would still know after a loss of power.
+//! The files of a process: what the page cache shows, and what the platter would still have after a loss of power.
 //!
-//! Every change applies to the cached image at once and waits in a list until an fsync covers it. A crash of the process
-//! loses nothing. A loss of power keeps any subset of what waited: each 512-byte sector of a write, and each change of
-//! metadata, is kept or lost by the draw of a coin; a replacement is old or new as a whole (the contract of
-//! `Effect::Replace`). Files are sparse: a preallocated witness file costs what was written to it.
+//! Every change applies to the cached image at once, and waits in a list until an fsync covers it. A crash of the
+//! process loses nothing. A loss of power keeps any subset of the waiting changes: each 512-byte sector of a write, and
+//! each change of metadata, is kept or lost by a random draw. A replacement is old or new as a whole (the contract of
+//! `Effect::Replace`). Files are sparse: a preallocated witness file costs only what was written to it.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
@@ -14,14 +14,14 @@ use kasha_types::{SegmentId, ShardId};
 const PAGE_BYTES: usize = 4096;
 const SECTOR_BYTES: usize = 512;
 
-/// In a replica's marks: the end that was surely acknowledged.
+/// Position in a replica's marks of the end that was surely acknowledged.
 const NOTED_AT: u64 = 24;
-/// In a group's header: its own place in the log.
+/// Position in a group's header of the group's own offset in the log.
 const GROUP_OFFSET_AT: u64 = 16;
 
 type Page = [u8; PAGE_BYTES];
 
-/// A file's content, in shared pages; what has no page is zero.
+/// The content of a file, in shared pages. Bytes without a page are zero.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Content {
     pages: BTreeMap<u64, Rc<Page>>,
@@ -35,7 +35,7 @@ impl Content {
         content
     }
 
-    /// Its length in bytes.
+    /// The length in bytes.
     #[must_use]
     pub fn len(&self) -> u64 {
         self.len
@@ -61,7 +61,7 @@ impl Content {
         self.len = self.len.max(at);
     }
 
-    /// Cuts or extends it.
+    /// Cuts or extends the content to this length.
     pub fn truncate(&mut self, len: u64) {
         let keep = len.div_ceil(PAGE_BYTES as u64);
         self.pages.retain(|&index, _| index < keep);
@@ -89,13 +89,13 @@ impl Content {
         out
     }
 
-    /// All bytes.
+    /// The whole content.
     #[must_use]
     pub fn bytes(&self) -> Vec<u8> {
         self.read(0, usize::try_from(self.len).expect("in memory"))
     }
 
-    /// Whether one of its 4 KiB pages that was ever written is like this.
+    /// Whether `is_it` is true for one of the 4 KiB pages that were ever written.
     #[must_use]
     pub fn any_page(&self, mut is_it: impl FnMut(&[u8; 4096]) -> bool) -> bool {
         self.pages.values().any(|page| is_it(page))
@@ -127,7 +127,7 @@ fn apply(image: &mut Image, change: &Change) {
     }
 }
 
-/// How many changes were ever made; an fsync covers those before it.
+/// Number of changes so far. An fsync covers the changes before its mark.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Mark(u64);
 
@@ -141,7 +141,7 @@ pub struct SimDisk {
 }
 
 impl SimDisk {
-    /// No files.
+    /// A disk without files.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
@@ -152,33 +152,33 @@ impl SimDisk {
         self.waiting.push_back(change);
     }
 
-    /// Writes at an offset.
+    /// Writes at an offset of a file.
     pub fn write(&mut self, file: FileName, offset: u64, bytes: &[u8]) {
         self.change(Change::Write { file, offset, bytes: bytes.into() });
     }
 
-    /// Replaces as a whole.
+    /// Replaces the whole content of a file.
     pub fn replace(&mut self, file: FileName, bytes: &[u8]) {
         self.change(Change::Replace { file, bytes: bytes.into() });
     }
 
-    /// Cuts to a length.
+    /// Cuts a file to a length.
     pub fn truncate(&mut self, file: FileName, len: u64) {
         self.change(Change::Truncate { file, len });
     }
 
-    /// Removes.
+    /// Removes a file.
     pub fn remove(&mut self, file: FileName) {
         self.change(Change::Remove { file });
     }
 
-    /// All that was changed so far.
+    /// A mark behind everything that was changed so far.
     #[must_use]
     pub fn mark(&self) -> Mark {
         Mark(self.covered + self.waiting.len() as u64)
     }
 
-    /// What was fsynced so far, or lost.
+    /// A mark behind everything that was fsynced, or lost, so far.
     #[must_use]
     pub fn covered(&self) -> Mark {
         Mark(self.covered)
@@ -199,17 +199,18 @@ impl SimDisk {
         self.synced(all);
     }
 
-    /// An fsync has failed: what waits is gone. (The page cache may go on showing it; nobody may rely on that.)
+    /// An fsync has failed: the waiting changes are lost. (The page cache may go on showing them; nobody may rely on
+    /// that.)
     pub fn lose_unsynced(&mut self) {
         self.covered += self.waiting.len() as u64;
         self.waiting.clear();
         self.cached = self.durable.clone();
     }
 
-    /// Power was lost: keeps what was fsynced and an arbitrary part of the rest.
+    /// Power was lost: keeps everything that was fsynced, and an arbitrary part of the rest.
     pub fn lose_power(&mut self, rng: &mut Rng) {
-        // Whole runs that keep all, nothing or a prefix find other bugs than independent coins do. A file system may also keep
-        // names and lose what was written.
+        // Runs of changes that keep all, nothing or a prefix find other bugs than independent draws do. A file system
+        // may also keep names and lose what was written.
         let style = rng.below(5);
         let prefix = rng.below(self.waiting.len() as u64 + 1);
         for (index, change) in (0u64..).zip(std::mem::take(&mut self.waiting)) {
@@ -246,8 +247,8 @@ impl SimDisk {
         self.cached = self.durable.clone();
     }
 
-    /// The files whose damage a process can tell from what a crash leaves. Of a log's newest segment, whose end may be torn,
-    /// only what the replica's marks say was acknowledged.
+    /// The files whose damage a process can distinguish from what a crash leaves. Of a log's newest segment, whose end
+    /// may be torn, that is only the part that the replica's marks note as acknowledged.
     #[must_use]
     pub fn damageable(&self) -> Vec<FileName> {
         let is_damageable = |file: FileName| match file {
@@ -261,7 +262,7 @@ impl SimDisk {
         files.map(|(&file, _)| file).collect()
     }
 
-    /// Whether a log goes on behind this segment.
+    /// Whether the log has a later segment than this one.
     #[must_use]
     pub fn is_sealed(&self, shard: ShardId, segment: SegmentId) -> bool {
         let newer = |file: &FileName| match *file {
@@ -281,7 +282,7 @@ impl SimDisk {
         noted.zip(base).map_or(0, |(noted, base)| noted.saturating_sub(base))
     }
 
-    /// A file is gone, or begins with something else, or lacks its end.
+    /// Damages a file: it is gone, or begins with other bytes, or lacks its end.
     pub fn damage(&mut self, file: FileName, rng: &mut Rng) {
         self.settle();
         let shortest = match file {
@@ -299,7 +300,7 @@ impl SimDisk {
         self.settle();
     }
 
-    /// The last bytes of a log's newest segment are others. A process that starts in the same boot can tell.
+    /// Changes the last bytes of a log's newest segment. A process that starts in the same boot can detect that.
     pub fn damage_end(&mut self, rng: &mut Rng) -> bool {
         self.settle();
         let is_newest =
@@ -316,13 +317,13 @@ impl SimDisk {
         true
     }
 
-    /// A file as the page cache shows it.
+    /// A file, as the page cache shows it.
     #[must_use]
     pub fn cached(&self, file: FileName) -> Option<&Content> {
         self.cached.get(&file)
     }
 
-    /// A file as it surely is after a loss of power.
+    /// A file, as it surely is after a loss of power.
     #[must_use]
     pub fn durable(&self, file: FileName) -> Option<&Content> {
         self.durable.get(&file)

@@ -1,8 +1,8 @@
-//! The nemesis: what goes wrong with hosts and links, and how it is put right again.
+//! The nemesis: it causes faults of hosts and links, and heals them.
 //!
-//! It keeps to what the design promises to survive (section 5): under `replicated` durability only one node loses power
-//! until the configuration is whole again, and none where `f` is 0; everything else is allowed at any time. A blackout of
-//! that mode is an act of its own, of a scenario that knows what it may lose.
+//! It stays within what the design promises to survive (section 5). Under `replicated` durability only one node loses
+//! power until the configuration is whole again, and none where `f` is 0. All other faults are allowed at any time. A
+//! blackout of that mode is an act of its own, in a scenario that knows what it may lose.
 
 mod orderly_stop;
 mod without_witness;
@@ -28,38 +28,38 @@ const LOSS_SETTLES: u64 = millis(3000);
 /// Longer than any lease of a node.
 pub const COORDINATOR_AWAY_LONG: u64 = millis(60_000);
 
-/// How often it is looked at whether a joiner copies.
+/// How often the nemesis checks whether a joiner copies.
 const LOOK_FOR_COPY_EVERY: u64 = micros(200);
-/// For so many leases.
+/// For how many leases it checks that.
 const LOOK_FOR_COPY_LEASES: u64 = 20;
 
-/// How often it is looked at whether something is freed.
+/// How often it checks whether something is freed.
 const LOOK_FOR_FREED_EVERY: u64 = millis(10);
 
-/// How often it is looked at whether the coordinator has told something new.
+/// How often it checks whether the coordinator has told something new.
 const LOOK_FOR_NEWS_EVERY: u64 = micros(50);
-/// For so many leases.
+/// For how many leases it checks that.
 const LOOK_FOR_NEWS_LEASES: u64 = 6;
 
 /// The hosts of a cluster.
 #[derive(Clone, Debug)]
 pub struct Hosts {
-    /// Its nodes.
+    /// The hosts of the nodes.
     pub nodes: Vec<HostId>,
-    /// Its coordinator.
+    /// The host of the coordinator.
     pub coordinator: HostId,
-    /// Its clients.
+    /// The hosts of the clients.
     pub clients: Vec<HostId>,
 }
 
 impl Hosts {
-    /// All.
+    /// All hosts of the cluster.
     pub fn iter(&self) -> impl Iterator<Item = HostId> {
         self.nodes.iter().chain(&self.clients).copied().chain([self.coordinator])
     }
 }
 
-/// What happens later: the end of a fault, or the next part of a directed one.
+/// A later step: the end of a fault, or the next part of a directed fault.
 #[derive(Debug)]
 enum Step {
     Start(HostId),
@@ -67,7 +67,7 @@ enum Step {
     Speed(HostId),
     Cut(Cuts),
     Join(Cuts),
-    /// Whoever is primary of the shard then dies, and is hidden from the coordinator for a while.
+    /// Then the primary of the shard dies, and is hidden from the coordinator for a while.
     KillPrimary {
         shard: ShardId,
         downtime: u64,
@@ -78,7 +78,7 @@ enum Step {
         told: ConfigVersion,
         until: SimTime,
     },
-    /// As soon as the primary's log says that something is freed that this node never had, it is started.
+    /// As soon as the primary's log says that a segment is freed which this node never had, the node is started.
     StartWhenFreed {
         host: HostId,
         shard: ShardId,
@@ -89,7 +89,7 @@ enum Step {
         shard: ShardId,
         way: Way,
     },
-    /// As soon as a later term recovers, its primary is to die.
+    /// As soon as a later term recovers, its primary dies.
     WhenSuccessorBegins {
         shard: ShardId,
         after: Epoch,
@@ -101,22 +101,22 @@ enum Step {
         shard: ShardId,
         files_gone: bool,
     },
-    /// As soon as somebody has died in the write with which its term began, the last primary is back, and the witnesses
-    /// are gone.
+    /// As soon as a node has died in the write with which its term began, the last primary comes back, and the
+    /// witnesses are gone.
     WhenTermTorn {
         shard: ShardId,
         last: HostId,
         unheard: Cuts,
         until: SimTime,
     },
-    /// As soon as processes that were asked to stop have done so, they are gone.
+    /// As soon as the processes that were asked to stop have done so, they are gone.
     WhenStopped {
         host: HostId,
         time: u64,
         then: Afterwards,
         until: SimTime,
     },
-    /// If its copy may be lost.
+    /// The machine loses power, if its copy may be lost.
     LosePower(HostId),
     Blackout,
     /// As soon as a later term serves, every machine loses power.
@@ -125,7 +125,7 @@ enum Step {
         after: Epoch,
         until: SimTime,
     },
-    /// As soon as a joiner has a part of what it copies, everything is killed.
+    /// As soon as a joiner has a part of what it copies, every process is killed.
     KillAllCopying {
         until: SimTime,
     },
@@ -134,7 +134,7 @@ enum Step {
 /// Directions between two hosts.
 pub(crate) type Cuts = Vec<(HostId, HostId)>;
 
-/// Where the parts of a shard are.
+/// The members and witnesses of a shard.
 struct Parts {
     shard: ShardId,
     primary: HostId,
@@ -146,7 +146,7 @@ pub(crate) fn both_ways(a: HostId, others: &[HostId]) -> Cuts {
     others.iter().filter(|&&b| b != a).flat_map(|&b| [(a, b), (b, a)]).collect()
 }
 
-/// Makes trouble.
+/// Causes faults in a world.
 pub struct Nemesis {
     rng: Rng,
     hosts: Hosts,
@@ -157,12 +157,12 @@ pub struct Nemesis {
     agenda: BTreeMap<(SimTime, u64), Step>,
     numbers: u64,
     next_at: SimTime,
-    /// When a node last lost what it held, or part of it.
+    /// When a node last lost what it held, or a part of it.
     lost_at: Option<SimTime>,
 }
 
 impl Nemesis {
-    /// Trouble for these hosts.
+    /// A nemesis for these hosts.
     #[must_use]
     pub fn new(
         rng: Rng,
@@ -185,7 +185,7 @@ impl Nemesis {
         }
     }
 
-    /// Makes no trouble before this moment.
+    /// Causes no fault before this moment.
     pub fn start_at(&mut self, at: SimTime) {
         self.next_at = at;
     }
@@ -195,7 +195,7 @@ impl Nemesis {
         self.agenda.insert((at, self.numbers), step);
     }
 
-    /// Runs the world to this moment, with trouble.
+    /// Runs the world to this moment, with faults.
     pub fn run(&mut self, world: &mut World, until: SimTime) {
         while world.violations.is_empty() {
             let step_at = self.agenda.first_key_value().map(|(&(at, _), _)| at);
@@ -215,9 +215,9 @@ impl Nemesis {
         }
     }
 
-    /// Puts everything right, for good.
+    /// Heals everything, for good.
     pub fn heal(&mut self, world: &mut World) {
-        // Who was asked to stop does so.
+        // Processes that were asked to stop do so.
         let stopping = self.agenda.values().filter_map(|step| match *step {
             Step::WhenStopped { host, .. } => Some(host),
             _ => None,
@@ -241,7 +241,7 @@ impl Nemesis {
         *self.rng.pick(&self.hosts.nodes)
     }
 
-    /// A while: shorter than a lease, about one, or much longer.
+    /// A random time: shorter than a lease, about one, or much longer.
     fn a_while(&mut self) -> u64 {
         match self.rng.below(3) {
             0 => self.rng.below(self.lease / 2),
@@ -250,12 +250,12 @@ impl Nemesis {
         }
     }
 
-    /// Whether losing a node's unsynced writes now is within the promise.
+    /// Whether the cluster promises to survive that this node loses its unsynced writes now.
     fn may_lose_power(&self, world: &World) -> bool {
         self.durability == Durability::Fsync || self.may_lose_a_copy(world)
     }
 
-    /// Whether what any one node holds can be lost now: all else is whole, and there is something else.
+    /// Whether the copies of any one node can be lost now: everything else is whole, and there are other copies.
     fn may_lose_a_copy(&self, world: &World) -> bool {
         let whole = self.configurations.latest().is_some_and(|latest| {
             what_lacks(&latest).is_none() && all_hold_what_is_synced(&latest, &self.cores, world.processes())
@@ -289,7 +289,7 @@ impl Nemesis {
                 self.power_off(world, node, time);
             }
             Act::Blackout if self.durability == Durability::Fsync => self.blackout(world),
-            // A process that is down has not flushed, and its machine would not know by itself.
+            // A process that is down has not flushed, and its machine would not know that by itself.
             Act::BlackoutReplicated if self.all_up(world) => match self.rng.chance(1, 3) {
                 true => self.blackout_after_recovery(world),
                 false => self.blackout(world),
@@ -335,12 +335,12 @@ impl Nemesis {
 
     fn fast_restart(&mut self, world: &mut World, node: HostId) {
         world.probes.hit("nemesis: fast restart");
-        // Sometimes before anybody misses it.
+        // Sometimes the node is back before any other misses it.
         let longest = if self.rng.chance(1, 2) { self.lease / 4 } else { self.lease / 40 };
         let time = self.rng.below(longest);
         self.kill_for(world, node, time);
         if self.rng.chance(1, 3) {
-            // Others meet its new process before the coordinator tells them of it.
+            // Other nodes meet the new process before the coordinator tells them of it.
             let untold = time + self.rng.below(self.lease / 4);
             let nodes = self.hosts.nodes.iter().filter(|&&host| host != node);
             let cuts = nodes.map(|&host| (self.hosts.coordinator, host)).collect();
@@ -374,16 +374,18 @@ impl Nemesis {
             world.probes.hit("nemesis: damaged file");
             self.lost_at = Some(world.now);
         }
-        // Who is back within its lease is a member still, and asked for what it has. (A witness that is asked for what it
-        // lost could be the only one: then a link that is bad just now would be one failure too many.)
+        // A node that is back within its lease is still a member, and is asked for what it has. (A witness that is
+        // asked for what it lost could be the only one; then a link that is bad at this moment would be one failure too
+        // many.)
         let is_of_a_log = matches!(damaged, Some(FileName::Segment { .. } | FileName::Replica(_)));
         let soon = is_of_a_log && self.rng.chance(1, 2);
         let time = if soon { self.rng.below(self.lease / 4) } else { time };
         self.later(world.now.after(time), Step::Start(node));
     }
 
-    /// A primary dies with one of its witnesses, which is back first, with a damaged file: the next term reads it before
-    /// the coordinator can replace it. False: there is no other witness, and the shard would wait for that file for ever.
+    /// A primary dies with one of its witnesses. The witness is back first, with a damaged file: the next term reads it
+    /// before the coordinator can replace it. Returns false if there is no other witness, since the shard would wait
+    /// for that file for ever.
     fn damage_witness(&mut self, world: &mut World, time: u64) -> bool {
         let Some(Parts { shard, primary, witnesses, .. }) = self.parts() else { return false };
         if witnesses.len() < 2 || witnesses.contains(&primary) {
@@ -405,7 +407,8 @@ impl Nemesis {
         true
     }
 
-    /// Nobody dies: the primary's lease ends, and the others hear it. Updates go on, reads wait for a round.
+    /// No process dies: the primary's lease ends, and the other nodes hear the primary. Updates go on, reads wait for a
+    /// round.
     fn unheard(&mut self, world: &mut World, time: u64) {
         let Some(Parts { primary, .. }) = self.parts() else { return };
         world.probes.hit("nemesis: primary unheard by the coordinator");
@@ -427,7 +430,8 @@ impl Nemesis {
         self.later(world.now, Step::StartWhenFreed { host, shard, until: world.now.after(self.lease * 10) });
     }
 
-    /// It is back as soon as something is freed that it never had: while it is attached, that goes.
+    /// The node comes back as soon as a segment is freed that it never had: the segment is removed while the node is
+    /// attached.
     fn start_when_freed(&mut self, world: &mut World, (host, shard): (HostId, ShardId), until: SimTime) {
         let index = self.hosts.nodes.iter().position(|&node| node == host).expect("a node");
         let node = NodeId(u16::try_from(index + 1).expect("few"));
@@ -451,8 +455,8 @@ impl Nemesis {
         }
     }
 
-    /// A primary dies that could not sync for a moment: a witness alone has what was answered. Who follows it has that for no
-    /// longer than it serves when the power goes.
+    /// A primary dies that could not sync for a moment, so that only a witness has what was answered. The next primary
+    /// has that for no longer than it serves when the power is lost.
     fn blackout_after_recovery(&mut self, world: &mut World) {
         let Some(Parts { shard, primary, backups, .. }) = self.parts() else { return };
         let Some(after) = self.epoch_of(shard) else { return };
@@ -473,7 +477,7 @@ impl Nemesis {
         let latest = self.configurations.latest();
         let config = latest.as_ref().and_then(|latest| latest.shard(shard));
         if config.is_some_and(|config| config.epoch > after && config.phase == ShardPhase::Serving) {
-            // The new term's word goes around; the next flush is not due.
+            // The report of the new term is sent around; the next flush is not due.
             let soon = self.rng.below(millis(10));
             return self.later(world.now.after(soon), Step::Blackout);
         }
@@ -492,7 +496,7 @@ impl Nemesis {
 
     /// A member dies, and before it is back another node has begun to copy in its place.
     fn kill_all_copying(&mut self, world: &mut World) {
-        // One search at a time, and none before the last one's victims are back.
+        // One such search at a time, and none before the victims of the last one are back.
         if self.agenda.values().any(|step| matches!(step, Step::KillAllCopying { .. })) || !self.all_up(world) {
             return;
         }
@@ -501,12 +505,12 @@ impl Nemesis {
         world.probes.hit("nemesis: member lost");
         let (lease, looks) = (self.lease, self.lease * LOOK_FOR_COPY_LEASES);
         world.kill(lost);
-        // Later than anybody looks, unless everything dies before.
+        // Later than the search lasts, unless every process dies before.
         self.later(world.now.after(looks + lease), Step::Start(lost));
         self.later(world.now, Step::KillAllCopying { until: world.now.after(looks) });
     }
 
-    /// Everything dies once a joiner has a part of what it copies.
+    /// Every process dies when a joiner has a part of what it copies.
     fn kill_if_copying(&mut self, world: &mut World, until: SimTime) {
         let latest = self.configurations.latest();
         let copies = latest.is_some_and(|latest| is_copying(&latest, &self.cores, world.processes()));
@@ -536,7 +540,7 @@ impl Nemesis {
         self.configurations.latest().map_or(ConfigVersion(0), |latest| latest.version)
     }
 
-    /// What it told must be on its disk, whatever its machine loses now (section 9).
+    /// Everything that the coordinator told must be on its disk, whatever its machine loses now (section 9).
     fn kill_coordinator_if_telling(&mut self, world: &mut World, told: ConfigVersion, until: SimTime) {
         let coordinator = self.hosts.coordinator;
         if self.newest_told() > told && world.is_up(coordinator) {
@@ -597,14 +601,14 @@ impl Nemesis {
         self.later(world.now.after(time), Step::Join(cuts));
     }
 
-    /// Where any shard's parts are, by the newest configuration.
+    /// The members and witnesses of any shard, by the newest configuration.
     fn parts(&mut self) -> Option<Parts> {
         let latest = self.configurations.latest()?;
         let shard = self.rng.pick(&latest.shards).shard;
         self.parts_of(shard)
     }
 
-    /// Where this shard's parts are.
+    /// The members and witnesses of this shard.
     fn parts_of(&self, shard: ShardId) -> Option<Parts> {
         let latest = self.configurations.latest()?;
         let config = latest.shard(shard)?;
@@ -618,7 +622,7 @@ impl Nemesis {
         })
     }
 
-    /// Some clients see no other node than this one and its witnesses, and nobody tells them of a successor.
+    /// Some clients see no node except this one and its witnesses, and nobody tells them of a successor.
     fn loyal_clients(&mut self, node: HostId, witnesses: &[HostId]) -> Cuts {
         let others: Vec<HostId> = (self.hosts.nodes.iter().copied())
             .filter(|&host| host != node && !witnesses.contains(&host))
@@ -628,8 +632,8 @@ impl Nemesis {
         clients.into_iter().flat_map(|client| both_ways(client, &others)).collect()
     }
 
-    /// A node stops and goes on. Sometimes it is a primary, and when it wakes up it hears of clients that stayed with it
-    /// before it hears of its successor.
+    /// A node stops and goes on. Sometimes it is a primary, and when it wakes up it receives frames of clients that
+    /// stayed with it before it learns of its successor.
     fn zombie(&mut self, world: &mut World, node: HostId, time: u64) {
         world.probes.hit("nemesis: zombie");
         let parts = if self.rng.chance(1, 2) { self.parts() } else { None };
@@ -647,15 +651,16 @@ impl Nemesis {
         self.cut_for(world, cuts, time + millis(20));
     }
 
-    /// The primary goes on for its clients, and nothing of that reaches a backup: a divergent tail. Mostly another
-    /// becomes primary meanwhile; sometimes the witnesses hear of that late, and sometimes the successor dies soon.
+    /// The primary goes on for its clients, and nothing of that reaches a backup: a divergent tail. Mostly another node
+    /// becomes primary meanwhile. Sometimes the witnesses learn of that late, and sometimes the successor dies soon.
     fn depose(&mut self, world: &mut World, time: u64) {
         let Some(Parts { shard, primary, backups, witnesses }) = self.parts() else { return };
         world.probes.hit("nemesis: primary cut off");
         let coordinator = self.hosts.coordinator;
         let mut cuts = both_ways(primary, &backups);
         if self.rng.chance(3, 4) {
-            // From all nodes too: whom others hear is not lost for long (decision 0007).
+            // The primary is cut off from all nodes too: a node that others hear is declared lost only later (decision
+            // 0007).
             cuts.extend(both_ways(primary, &self.hosts.nodes));
             cuts.extend(both_ways(primary, &[coordinator]));
         }
@@ -672,8 +677,8 @@ impl Nemesis {
         }
     }
 
-    /// A primary, its witnesses and some clients have only each other: updates complete there, and a successor has no
-    /// witness to read until it ends.
+    /// A primary, its witnesses and some clients reach only each other. Updates complete there, and a successor has no
+    /// witness to read until that ends.
     fn apart(&mut self, world: &mut World) {
         let Some(Parts { primary, witnesses, .. }) = self.parts() else { return };
         world.probes.hit("nemesis: primary and witnesses apart");
@@ -687,8 +692,8 @@ impl Nemesis {
         self.cut_for(world, cuts, time);
     }
 
-    /// A primary cut off, which nobody tells of its successor, is there again when that restarts, and the coordinator is
-    /// not.
+    /// A primary that is cut off, and that nobody tells of its successor, comes back when the successor restarts; the
+    /// coordinator does not.
     fn old_primary(&mut self, world: &mut World, time: u64) {
         let Some(Parts { shard, primary, backups, .. }) = self.parts() else { return };
         world.probes.hit("nemesis: old primary");
@@ -697,7 +702,7 @@ impl Nemesis {
         cuts.extend(self.loyal_clients(primary, &[]));
         self.cut_for(world, cuts, time);
         let (at, downtime) = (self.rng.between(lease * 5 / 4, time), self.rng.below(lease / 8));
-        // Nobody vouches for it until then.
+        // Until then no other node may report that it hears the primary.
         let others: Vec<HostId> = self.hosts.nodes.iter().copied().filter(|host| !backups.contains(host)).collect();
         self.cut_for(world, both_ways(primary, &backups), at);
         self.cut_for(world, both_ways(primary, &others), at);
@@ -705,8 +710,8 @@ impl Nemesis {
         self.later(world.now.after(at), Step::KillPrimary { shard, downtime, hidden });
     }
 
-    /// A witness lives on with its list, but not for the coordinator, which appoints others. Then the primary is cut off
-    /// from its backups for a moment, and dies.
+    /// A witness lives on with its list, but the coordinator does not hear it and appoints others. Then the primary is
+    /// cut off from its backups for a moment, and dies.
     fn list_change(&mut self, world: &mut World) {
         let Some(Parts { shard, primary, backups, witnesses }) = self.parts() else { return };
         if witnesses.is_empty() {

@@ -1,7 +1,7 @@
-//! What clients asked for and were told: the oracle that the checkers of results read.
+//! The history: what clients asked for and were told. Checkers of results read it.
 //!
 //! An operation that was asked for may have been executed with a result, certainly not executed, or be unknown (R2.2).
-//! An unknown update may have taken effect at any moment since it was asked for, may still, or never will.
+//! An unknown update may have taken effect at any moment since it was asked for, may still do so, or may never do so.
 
 use std::collections::BTreeSet;
 
@@ -12,7 +12,7 @@ use kasha_wire::outcome::Outcome;
 
 use crate::clock::SimTime;
 
-/// Every cluster has it from its first placement.
+/// The table "default", which every cluster has from its first placement.
 pub const DEFAULT_TABLE: TableId = TableId(1);
 
 /// A key's bytes.
@@ -21,14 +21,14 @@ pub type Key = Vec<u8>;
 /// A value's bytes.
 pub type Value = Vec<u8>;
 
-/// What was asked for.
+/// What a client asks for.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Action {
     /// An update or a read.
     Operation(OwnedOperation),
-    /// A table of this name.
+    /// The creation of a table with this name.
     CreateTable(String),
-    /// That there be no table of this name.
+    /// The drop of the table with this name.
     DropTable(String),
 }
 
@@ -51,7 +51,7 @@ impl Action {
         Update::MultiPut { pairs: ItemsBuffer::pairs(pairs).as_items() }.into()
     }
 
-    /// One that deletes several keys.
+    /// An update that deletes several keys.
     #[must_use]
     pub fn multi_delete(keys: &[Key]) -> Self {
         Update::MultiDelete { keys: ItemsBuffer::keys(keys.iter().map(Vec::as_slice)).as_items() }.into()
@@ -63,32 +63,32 @@ impl Action {
         Read::MultiGet { keys: ItemsBuffer::keys(keys.iter().map(Vec::as_slice)).as_items() }.into()
     }
 
-    /// One that adds 1 to several keys.
+    /// An update that adds 1 to several keys.
     #[must_use]
     pub fn count_all(keys: &[Key]) -> Self {
         let deltas = ItemsBuffer::deltas(keys.iter().map(|key| (&key[..], 1)));
         Update::MultiIncrement { deltas: deltas.as_items() }.into()
     }
 
-    /// One that adds 1 to a key.
+    /// An update that adds 1 to a key.
     #[must_use]
     pub fn count(key: &[u8]) -> Self {
         Update::Increment { key, delta: 1 }.into()
     }
 
-    /// A key's new value.
+    /// An update that sets a key's value.
     #[must_use]
     pub fn put(key: &[u8], value: &[u8]) -> Self {
         Update::Put { key, value }.into()
     }
 
-    /// A question for a key's value.
+    /// A read of a key's value.
     #[must_use]
     pub fn get(key: &[u8]) -> Self {
         Read::Get { key }.into()
     }
 
-    /// The update or the read that it is.
+    /// The update or read, if the action is one.
     #[must_use]
     pub fn operation(&self) -> Option<Part<'_>> {
         match self {
@@ -97,7 +97,7 @@ impl Action {
         }
     }
 
-    /// The update that it is.
+    /// The update, if the action is one.
     #[must_use]
     pub fn update(&self) -> Option<Update<'_>> {
         match self {
@@ -106,7 +106,7 @@ impl Action {
         }
     }
 
-    /// The read that it is.
+    /// The read, if the action is one.
     #[must_use]
     pub fn read(&self) -> Option<Read<'_>> {
         match self {
@@ -115,7 +115,7 @@ impl Action {
         }
     }
 
-    /// Decodes its result bytes. `None`: they are none, which is a violation.
+    /// Decodes result bytes. `None`: they are no result of this action, which is a violation.
     #[must_use]
     pub fn decode(&self, result: &[u8]) -> Option<Outcome> {
         match self {
@@ -124,7 +124,7 @@ impl Action {
         }
     }
 
-    /// Every key that it names, in order.
+    /// Every key that the action names, in order.
     #[must_use]
     pub fn keys(&self) -> Vec<&[u8]> {
         let mut keys = Vec::new();
@@ -136,32 +136,32 @@ impl Action {
         keys
     }
 
-    /// Whether it changes nothing.
+    /// Whether the action changes nothing.
     #[must_use]
     pub fn is_read(&self) -> bool {
         self.read().is_some()
     }
 }
 
-/// What the client was told.
+/// What the client was told of an operation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Told {
     /// Nothing yet, or "unknown".
     Unknown,
-    /// It took effect, with this result.
+    /// The operation took effect, with this result.
     Executed {
-        /// Decoded.
+        /// The decoded result.
         outcome: Outcome,
-        /// As it came.
+        /// The result bytes, unchanged.
         bytes: Vec<u8>,
     },
-    /// It never took effect and never will (or was a read that failed).
+    /// The operation never took effect and never will (or was a read that failed).
     NotExecuted,
     /// A table was created or dropped now.
     TableDone(TableId),
-    /// A table was there already.
+    /// The table existed already.
     TableExists(TableId),
-    /// No such table.
+    /// There is no such table.
     TableNotFound,
 }
 
@@ -177,24 +177,25 @@ impl Told {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct OperationId(pub usize);
 
-/// One operation.
+/// One operation of a client.
 #[derive(Clone, Debug)]
 pub struct Operation {
-    /// Who asked.
+    /// The client that asked.
     pub client: usize,
-    /// For what.
+    /// What the client asked for.
     pub action: Action,
-    /// In which table.
+    /// The table.
     pub table: TableId,
-    /// Operations of one group share an operation key: those with one action are one update, and no two actions run.
+    /// Operations of one group share an operation key: those with one action are one update, and only one action of a
+    /// group runs.
     pub group: Option<u64>,
-    /// The operation key's time to live is so short that the group may run again.
+    /// Whether the operation key's time to live is so short that the group may run again.
     pub expiring: bool,
     /// When it was asked for.
     pub asked: SimTime,
-    /// What the client was told, and when.
+    /// What the client was told.
     pub told: Told,
-    /// When; `None` as long as nothing was told.
+    /// When the client was told; `None` as long as it was told nothing.
     pub told_at: Option<SimTime>,
 }
 
@@ -205,7 +206,7 @@ pub struct History {
 }
 
 impl History {
-    /// A client asks.
+    /// A client asks for something in the default table.
     pub fn ask(&mut self, client: usize, action: Action, group: Option<u64>, asked: SimTime) -> OperationId {
         self.ask_in(DEFAULT_TABLE, client, action, group, asked)
     }
@@ -224,12 +225,12 @@ impl History {
         OperationId(self.operations.len() - 1)
     }
 
-    /// The operation's key has a short time to live.
+    /// The operation key of this operation has a short time to live.
     pub fn expires(&mut self, id: OperationId) {
         self.operations[id.0].expiring = true;
     }
 
-    /// Every key that was asked for, with its table, in order. Of different tables no key is the same.
+    /// Every key that was asked for, with its table, in order. No key is used in two tables.
     #[must_use]
     pub fn keys(&self) -> BTreeSet<(TableId, Key)> {
         let keys_of = |operation: &Operation| -> Vec<_> {
@@ -238,10 +239,10 @@ impl History {
         self.operations.iter().flat_map(keys_of).collect()
     }
 
-    /// It is told. "Unknown" may be followed by the truth; nothing else may change.
+    /// The client is told something. "Unknown" may be followed by the outcome; nothing else may change.
     ///
     /// # Errors
-    /// If it was told something else before (E2).
+    /// If the client was told something else before (E2).
     pub fn tell(&mut self, id: OperationId, told: Told, at: SimTime) -> Result<(), String> {
         let operation = &mut self.operations[id.0];
         if operation.told != Told::Unknown && operation.told != told {
@@ -254,7 +255,7 @@ impl History {
         Ok(())
     }
 
-    /// Replaces what was told where `change` says so; "unknown" was told at no moment.
+    /// Replaces what was told where `change` says so. "Unknown" has no moment at which it was told.
     pub fn untell(&mut self, change: impl Fn(&Operation) -> Option<Told>) {
         for operation in &mut self.operations {
             if let Some(told) = change(operation) {
@@ -264,13 +265,13 @@ impl History {
         }
     }
 
-    /// All, in the order of asking.
+    /// All operations, in the order in which they were asked for.
     #[must_use]
     pub fn operations(&self) -> &[Operation] {
         &self.operations
     }
 
-    /// One.
+    /// The operation with this id.
     #[must_use]
     pub fn operation(&self, id: OperationId) -> &Operation {
         &self.operations[id.0]

@@ -1,38 +1,38 @@
-//! Which faults a run has, and how strong: drawn once per run, so that runs differ in kind and not only in order
-//! ("swarm testing": a run with everything on hides what a run with one strong fault finds).
+//! Which faults a run has, and how strong they are. They are drawn once per run, so that runs differ in kind and not
+//! only in order ("swarm testing": a run with all faults on hides what a run with one strong fault finds).
 
 use kasha_machine::Rng;
 
 use crate::clock::{micros, millis};
 
-/// How unkind the world is during the safety phase.
+/// The strength of faults during the safety phase.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Intensity {
-    /// Shortest and longest usual way of a frame, in nanoseconds.
+    /// The shortest and longest usual delay of a frame, in nanoseconds.
     pub delay: (u64, u64),
     /// Per million: a frame is lost.
     pub loss: u64,
     /// Per million: a frame arrives twice.
     pub duplication: u64,
-    /// Per million: a frame takes the long way.
+    /// Per million: a frame takes a long delay.
     pub stray: u64,
-    /// Longest long way, in nanoseconds.
+    /// The longest such delay, in nanoseconds.
     pub stray_delay: u64,
     /// Whether a connection's frames may overtake each other.
     pub reordering: bool,
-    /// Per million: nobody is told that a connection has gone.
+    /// Per million: nobody is told that a connection is closed.
     pub silent_close: u64,
-    /// Shortest and longest time a turn takes.
+    /// The shortest and longest time of a turn.
     pub turn: (u64, u64),
-    /// Shortest and longest fsync.
+    /// The shortest and longest time of an fsync.
     pub fsync: (u64, u64),
     /// Per million: a commit without fsync is reported in a later turn.
     pub late_commit: u64,
     /// Per million: an fsync fails, and with it the process.
     pub fsync_failure: u64,
-    /// Mean time between two acts of the nemesis; 0 = none.
+    /// Mean time between two acts of the nemesis; 0: no acts.
     pub nemesis_every: u64,
-    /// What the nemesis does, by weight.
+    /// The acts of the nemesis, by weight.
     pub acts: Acts,
 }
 
@@ -55,7 +55,7 @@ pub struct Acts {
     pub kill_all: u64,
     /// A member is lost, and every process is killed while a joiner copies what it had.
     pub kill_all_copying: u64,
-    /// A node is stopped and goes on later, not knowing.
+    /// A node is stopped and goes on later, without knowing that.
     pub zombie: u64,
     /// A node gets slow.
     pub slow: u64,
@@ -75,25 +75,26 @@ pub struct Acts {
     pub client_pause: u64,
     /// A primary is cut off from its backups, and mostly from the coordinator, but not from all clients.
     pub depose: u64,
-    /// A primary is cut off together with its witnesses and some clients: they go on, and nobody can recover.
+    /// A primary is cut off together with its witnesses and some clients: they go on, and no other node can recover the
+    /// shard.
     pub apart: u64,
-    /// A primary is cut off, and comes back for its backups, but not for the coordinator, when its successor restarts.
+    /// A primary is cut off. When its successor restarts, it comes back for its backups, but not for the coordinator.
     pub old_primary: u64,
     /// A witness is cut off from the coordinator only; when its list changes, the primary dies with a tail of its own.
     pub list_change: u64,
     /// A node dies, and a file of it that must be whole is damaged or gone when it comes back.
     pub damage: u64,
-    /// A primary is cut off from the coordinator only: the other nodes vouch for it.
+    /// A primary is cut off from the coordinator only: the other nodes report that they hear it.
     pub unheard: u64,
-    /// A backup of a whole set dies, and is back when the others have gone on without it.
+    /// A backup of a whole set dies, and comes back when the others have gone on without it.
     pub away: u64,
-    /// A shard's witnesses lose their files, or are away, while the last primary alone has what was answered last.
+    /// A shard's witnesses lose their files, or are away, while only the last primary has what was answered last.
     pub without_witness: u64,
     /// A node is asked to stop, and then its machine is switched off, or loses power before the stop is over, or later.
     pub orderly_stop: u64,
 }
 
-/// One thing that the nemesis does; each is what the field of [`Acts`] of this name says.
+/// One act of the nemesis. Each is described at the field of [`Acts`] with the same name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(missing_docs, reason = "see above")]
 pub enum Act {
@@ -126,7 +127,7 @@ pub enum Act {
 }
 
 impl Acts {
-    /// As a table.
+    /// The acts and their weights.
     #[must_use]
     pub fn weights(&self) -> [(Act, u64); 26] {
         [
@@ -159,7 +160,7 @@ impl Acts {
         ]
     }
 
-    /// One of them, by weight; `None`: all weights are 0.
+    /// An act, drawn by weight; `None`: all weights are 0.
     #[must_use]
     pub fn draw(&self, rng: &mut Rng) -> Option<Act> {
         let weights = self.weights();
@@ -176,7 +177,7 @@ impl Acts {
 }
 
 impl Intensity {
-    /// A kind world: what the second phase of every run has.
+    /// A world without faults, as in the second phase of every run.
     #[must_use]
     pub fn calm() -> Self {
         Self {
@@ -196,7 +197,7 @@ impl Intensity {
         }
     }
 
-    /// Any network, without a nemesis.
+    /// Random faults of the network, without a nemesis.
     pub fn drawn_network(rng: &mut Rng) -> Self {
         let mut drawn =
             |chance: u64, low: u64, high: u64| if rng.chance(chance, 10) { rng.between(low, high) } else { 0 };
@@ -220,7 +221,7 @@ impl Intensity {
         }
     }
 
-    /// Any world.
+    /// Random faults of all kinds.
     pub fn drawn(rng: &mut Rng) -> Self {
         let mut intensity = Self::drawn_network(rng);
         intensity.nemesis_every = millis(rng.between(150, 2500));
@@ -243,7 +244,7 @@ impl Intensity {
             old_primary: weight(1),
             list_change: weight(2),
             unheard: weight(2),
-            // Only where a scenario asks for them.
+            // Drawn only where a scenario asks for them.
             blackout_replicated: 0,
             kill_all_copying: 0,
             apart: 0,

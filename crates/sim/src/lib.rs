@@ -1,16 +1,16 @@
 //! Deterministic simulation of whole clusters.
 //!
-//! The same node, coordinator and client code as in production runs in a world of virtual time ([`world`]), where one
-//! seed decides everything: the network ([`network`]), the disks ([`disk`]), the clocks ([`clock`]), what fails and when
+//! The same node, coordinator and client code as in production runs in a world of virtual time ([`world`]). One seed
+//! decides everything: the network ([`network`]), the disks ([`disk`]), the clocks ([`clock`]), what fails and when
 //! ([`faults`], [`intensity`]), and what clients ask for ([`workload`]). A [`Scenario`] says what kind of run it is.
 //!
-//! A run has a phase in which anything may fail that the design promises to survive, and one in which all is put right
-//! and must converge ([`mod@run`]). Checkers ([`checkers`]) watch every frame and file while it runs, take whoever claims
-//! something at its word, and search what the clients were told in the end ([`history`]). They know the wire and file
-//! formats by their documentation, and nothing of the state of the machines but what their status says.
+//! A run has two phases. In the first, anything may fail that the design promises to survive. In the second, everything
+//! is healed and must converge ([`mod@run`]). Checkers ([`checkers`]) watch every frame and file while the run goes on,
+//! check each claim of a process against the files, and search what clients were told at the end ([`history`]). They
+//! know the wire and file formats by their documentation. Of a machine's state they know only its status.
 //!
 //! A failing run prints one line that repeats it. The same seed gives the same digest ([`digest`]). Rules can be broken
-//! on purpose, to see that somebody notices ([`planted`]). More in `docs/testing.md`.
+//! on purpose, to see that a checker notices ([`planted`]). More in `docs/testing.md`.
 
 #![allow(clippy::disallowed_methods, reason = "sweeps run on several threads; a run itself has none")]
 

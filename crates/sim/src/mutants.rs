@@ -1,8 +1,8 @@
 //! Mutation testing of the design's rules: runs the rows of [`crate::planted::CAUGHT`], on several threads.
 //!
-//! A run has one bug at most, and the bug is its thread's; so rows and seeds mix freely. Seeds of a row are handed out in
-//! order, and where the first that catches is enough no more of them are once one has: which it is does not depend on how
-//! many threads there are.
+//! A run has one bug at most, and the bug belongs to the run's thread. So rows and seeds can be mixed freely. The seeds
+//! of a row are handed out in order. If the first catch is enough, no more seeds of the row are handed out after it;
+//! which seed that is does not depend on the number of threads.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Mutex;
@@ -11,29 +11,29 @@ use crate::planted::{Bug, Caught};
 use crate::run::{RunReport, SimOptions, run};
 use crate::scenario::Scenario;
 
-/// What to run of each row.
+/// How many seeds of each row to run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Depth {
-    /// No more than it takes to catch it.
+    /// No more seeds than it takes to catch the bug.
     First,
-    /// All seeds, to see how often it is caught.
+    /// All seeds, to see how often the bug is caught.
     All,
 }
 
-/// What came of a row.
+/// The result of a row.
 #[derive(Clone, Debug)]
 pub struct Tried {
     /// The row, with the seeds that were allowed.
     pub row: Caught,
     /// Seeds that ran.
     pub runs: u64,
-    /// Those in which the row's checker found something.
+    /// Seeds in which the row's checker found the bug.
     pub caught: BTreeSet<u64>,
-    /// How often others found something and it did not, by the beginning of what they found.
+    /// How often other checkers found something when the row's checker did not, by the beginning of their text.
     pub others: BTreeMap<String, u64>,
 }
 
-/// The violations of a run, without the moments at which they were found, or the place of a panic.
+/// The violations of a run, without their moments and without the place of a panic.
 pub fn found(report: &RunReport) -> impl Iterator<Item = &str> {
     report.violations.iter().map(|text| {
         if text.starts_with("panicked at ") {
@@ -50,7 +50,7 @@ struct Job {
     row: Option<usize>,
 }
 
-/// What is left to do, and what was found.
+/// The work that is left, and what was found.
 struct Work<'a> {
     rows: &'a [Caught],
     depth: Depth,
@@ -94,8 +94,8 @@ impl Work<'_> {
     }
 }
 
-/// Runs rows, and then the same scenarios and seeds without a bug, if `honest`. `progress` is told of each run that ended,
-/// from any thread. Returns what came of the rows, in their order, and the honest runs that found something.
+/// Runs rows, and then, if `honest`, the same scenarios and seeds without a bug. `progress` is called for each run that
+/// ended, from any thread. Returns the results of the rows, in their order, and the honest runs that found something.
 pub fn try_all(
     rows: &[Caught],
     depth: Depth,

@@ -1,8 +1,8 @@
 //! Frames between processes: lost, doubled, late, out of order, cut off.
 //!
-//! A connection is made by the first frame that a process sends to an endpoint it has a route to. It binds to the life
-//! (process start) of both sides; when either life ends, the other side is told after a while, or never. A frame is a
-//! whole message: what a byte stream may do to it is the transport's business and tested there.
+//! A connection is made by the first frame that a process sends to an endpoint to which it has a route. It binds to the
+//! life (process start) of both sides. When either life ends, the other side is told after a while, or never. A frame
+//! is a whole message: faults of the byte stream are the transport's business, and are tested there.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -17,16 +17,16 @@ use crate::intensity::Intensity;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ProcessId(pub usize);
 
-/// Index of a host: what fails, is paused and is cut off as one.
+/// Index of a host. The processes of a host fail, are paused and are cut off together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct HostId(pub usize);
 
-/// A process and which of its starts.
+/// A process, and one of its starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Life {
-    /// Whose.
+    /// The process.
     pub process: ProcessId,
-    /// Counts its starts.
+    /// The number of the start.
     pub life: u64,
 }
 
@@ -34,32 +34,32 @@ pub struct Life {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ConnectionId(pub usize);
 
-/// One connection.
+/// One connection between two processes.
 #[derive(Clone, Debug)]
 pub struct Connection {
-    /// Who dialled.
+    /// The life that dialled.
     pub dialer: Life,
-    /// By which name.
+    /// The endpoint that it dialled.
     pub endpoint: Endpoint,
-    /// Who listens there.
+    /// The process that listens there.
     pub acceptor: ProcessId,
-    /// Bound by the first frame that arrives.
+    /// The accepting life, bound by the first frame that arrives.
     pub accepted: Option<(Life, ConnId)>,
-    /// Nothing is carried any more.
+    /// The connection is closed, and carries nothing any more.
     pub closed: bool,
     last_arrival: [SimTime; 2],
 }
 
-/// Which way a frame goes.
+/// The direction of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Way {
-    /// From the dialler.
+    /// From the side that dialled.
     ToAcceptor,
-    /// To the dialler.
+    /// To the side that dialled.
     ToDialer,
 }
 
-/// When copies of a frame arrive.
+/// The moments at which copies of a frame arrive.
 pub type Arrivals = [Option<SimTime>; 2];
 
 /// All connections and cuts.
@@ -75,7 +75,7 @@ pub struct Network {
 }
 
 impl Network {
-    /// No connections.
+    /// A network without connections.
     #[must_use]
     pub fn new(rng: Rng) -> Self {
         Self { rng, connections: Vec::new(), cuts: BTreeMap::new(), lost: 0, doubled: 0 }
@@ -94,25 +94,25 @@ impl Network {
         ConnectionId(self.connections.len() - 1)
     }
 
-    /// A connection.
+    /// The connection with this id.
     #[must_use]
     pub fn connection(&self, id: ConnectionId) -> &Connection {
         &self.connections[id.0]
     }
 
-    /// A connection, to change it.
+    /// The connection with this id, to change it.
     pub fn connection_mut(&mut self, id: ConnectionId) -> &mut Connection {
         &mut self.connections[id.0]
     }
 
-    /// The open connections that a process has part in.
+    /// The open connections of a process.
     #[must_use]
     pub fn open_of(&self, process: ProcessId) -> Vec<ConnectionId> {
         let concerns = |c: &Connection| !c.closed && (c.dialer.process == process || c.acceptor == process);
         (0..self.connections.len()).map(ConnectionId).filter(|&id| concerns(self.connection(id))).collect()
     }
 
-    /// Cuts one direction. Cuts are counted.
+    /// Cuts one direction. Cuts of the same direction are counted.
     pub fn cut(&mut self, from: HostId, to: HostId) {
         *self.cuts.entry((from, to)).or_default() += 1;
     }
@@ -135,7 +135,7 @@ impl Network {
         self.cuts.get(&(from, to)).is_some_and(|&count| count > 0)
     }
 
-    /// Sends a frame: when do its copies arrive?
+    /// Sends a frame. Returns when its copies arrive.
     pub fn carry(
         &mut self,
         now: SimTime,
@@ -151,7 +151,7 @@ impl Network {
         let mut arrivals = [Some(self.arrival(now, id, way, intensity)), None];
         if self.rng.chance(intensity.duplication, 1_000_000) {
             self.doubled += 1;
-            // A duplicate may come much later than the original: past a fail-over, a restart, an acknowledgement.
+            // A duplicate may come much later than the original: after a fail-over, a restart, an acknowledgement.
             let late = if self.rng.chance(1, 4) { self.rng.below(intensity.stray_delay + 1) } else { 0 };
             arrivals[1] = Some(self.arrival(now, id, way, intensity).after(late));
         }
@@ -172,7 +172,7 @@ impl Network {
         at
     }
 
-    /// When the other side learns that a connection has closed, after all that was sent on it; `None`: never.
+    /// When the other side learns that a connection is closed, after everything that was sent on it; `None`: never.
     pub fn close_arrival(&mut self, now: SimTime, id: ConnectionId, intensity: &Intensity) -> Option<SimTime> {
         if self.rng.chance(intensity.silent_close, 1_000_000) {
             return None;
@@ -182,12 +182,12 @@ impl Network {
     }
 }
 
-/// A frame on its way.
+/// A frame that is under way.
 #[derive(Clone, Debug)]
 pub struct Frame {
-    /// On which connection.
+    /// The connection that carries it.
     pub connection: ConnectionId,
-    /// Which way.
+    /// Its direction on that connection.
     pub way: Way,
     /// Header and payload.
     pub bytes: Rc<[u8]>,

@@ -1,8 +1,8 @@
-//! Planted bugs, and who catches them: a checker that cannot fail checks nothing.
+//! Planted bugs, and the checkers that catch them: a checker that cannot fail checks nothing.
 //!
 //! With the feature `planted-bugs` a run can be told to break one rule ([`crate::SimOptions::planted`]). Each row of
-//! [`CAUGHT`] names a scenario in which that is found within so many seeds, and what finds it: a checker, or an
-//! assertion of the code itself. `tests/planted.rs` holds the table to it.
+//! [`CAUGHT`] names a scenario, and the number of seeds within which the bug is found, and what finds it: a checker, or
+//! an assertion of the code itself. `tests/planted.rs` checks the table.
 
 pub use kasha_types::planted::{Bug, is_on};
 
@@ -11,13 +11,15 @@ use crate::scenario::Scenario;
 /// How a bug is caught.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Caught {
-    /// Which.
+    /// The bug that is planted.
     pub bug: Bug,
-    /// In which scenario.
+    /// The scenario in which it is caught.
     pub scenario: Scenario,
-    /// Within how many seeds, from 0: generous, so that the next change of a draw does not break the table.
+    /// The number of seeds, from 0, within which it is caught. It is generous, so that the next change of a draw does
+    /// not break the table.
     pub seeds: u64,
-    /// How the violation begins, after its moment or place: the checker's name, or the text of an assertion.
+    /// The beginning of the violation's text, after its moment or place: the checker's name, or the text of an
+    /// assertion.
     pub by: &'static str,
 }
 
@@ -25,7 +27,7 @@ const fn caught(bug: Bug, scenario: Scenario, seeds: u64, by: &'static str) -> C
     Caught { bug, scenario, seeds, by }
 }
 
-/// Every bug, at least once.
+/// All bugs, each at least once.
 pub const CAUGHT: &[Caught] = &[
     caught(Bug::GatesIgnored, Scenario::Swarm, 5, "gates_respected"),
     caught(Bug::FsyncLies, Scenario::Blackout, 5, "gates_respected"),
@@ -133,7 +135,8 @@ pub const CAUGHT: &[Caught] = &[
 /// Gives all machines of this thread a bug, or none.
 ///
 /// # Panics
-/// If there is one, and this build has no planted bugs: a run would pass without having been tried.
+/// If there is a bug to plant, and this build has no planted bugs: otherwise the run would pass without having tried
+/// anything.
 pub fn plant(bug: Option<Bug>) {
     #[cfg(feature = "planted-bugs")]
     match bug {

@@ -1,7 +1,7 @@
-//! A client program that updates one key of every shard over and over: is the shard available?
+//! A client program that updates one key of every shard repeatedly, to measure whether the shard is available.
 //!
-//! An update of a key that the one before has touched waits until that is synced, so no fast path hides a shard that
-//! syncs nothing any more. What it writes is in nobody's history: it only measures.
+//! An update of a key waits until the update before it is synced. So the fast path cannot hide a shard that syncs
+//! nothing any more. Its updates are in no history: it only measures.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -15,13 +15,13 @@ use kasha_wire::Update;
 use crate::clock::SimTime;
 use crate::process::Actor;
 
-/// When the newest update of each shard that succeeded was asked for; shared by the program and the run.
+/// For each shard, when its newest successful update was asked for; shared by the program and the run.
 pub type Successes = Rc<RefCell<BTreeMap<ShardId, SimTime>>>;
 
 /// A key of each shard.
 type Keys = BTreeMap<ShardId, Vec<u8>>;
 
-/// The program.
+/// The program and its session.
 pub struct Prober {
     session: Session,
     successes: Successes,
@@ -32,7 +32,7 @@ pub struct Prober {
 }
 
 impl Prober {
-    /// Asks each shard after every `pause`, unless it still owes an answer.
+    /// Updates each shard after every `pause`, unless the last update has no answer yet.
     pub fn new(options: SessionOptions, successes: Successes, pause: u64, now: Tick, out: &mut Effects) -> Self {
         let session = Session::new(options, now, out);
         Self { session, successes, pause, keys: Keys::new(), waiting: BTreeMap::new(), next_at: SimTime(0) }

@@ -1,4 +1,4 @@
-//! Counts of what a run reached: a simulation that never gets to the rare paths proves nothing.
+//! Counts of what a run reached. A simulation that never gets to the rare paths proves nothing.
 
 use std::collections::BTreeMap;
 
@@ -7,12 +7,12 @@ use std::collections::BTreeMap;
 pub struct Probes(BTreeMap<String, u64>);
 
 impl Probes {
-    /// Counts one.
+    /// Adds one to a counter.
     pub fn hit(&mut self, name: &str) {
         self.add(name, 1);
     }
 
-    /// Counts some.
+    /// Adds to a counter.
     pub fn add(&mut self, name: &str, count: u64) {
         match self.0.get_mut(name) {
             Some(counter) => *counter += count,
@@ -21,12 +21,12 @@ impl Probes {
         }
     }
 
-    /// Counts some, or none: it appears in reports either way.
+    /// Adds to a counter, perhaps 0: it appears in reports in any case.
     pub fn list(&mut self, name: &str, count: u64) {
         *self.0.entry(name.to_owned()).or_default() += count;
     }
 
-    /// A counter; 0 if it was never hit.
+    /// The value of a counter; 0 if it was never hit.
     #[must_use]
     pub fn get(&self, name: &str) -> u64 {
         self.0.get(name).copied().unwrap_or_default()
@@ -39,7 +39,7 @@ impl Probes {
         }
     }
 
-    /// All, in order of name.
+    /// All counters, in order of name.
     pub fn iter(&self) -> impl Iterator<Item = (&str, u64)> {
         self.0.iter().map(|(name, &count)| (name.as_str(), count))
     }

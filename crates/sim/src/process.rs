@@ -1,4 +1,7 @@
 //! One simulated event loop: a machine, its files, its connections, and the shell that performs its effects.
+//!
+//! The shell implements [`kasha_machine::turn::Shell`] as the runtime does. **D3** A checker sees each frame when it
+//! leaves.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
@@ -15,9 +18,9 @@ use crate::clock::SimTime;
 use crate::disk::{Mark, SimDisk};
 use crate::network::{ConnectionId, HostId};
 
-/// What runs in a process: a machine, and for clients the program that uses it.
+/// The content of a process: a machine, and for clients the program that uses it.
 pub trait Actor {
-    /// The machine.
+    /// The machine, to look at.
     fn machine(&self) -> &dyn Machine;
 
     /// The machine, for its next input.
@@ -31,7 +34,7 @@ pub trait Actor {
         None
     }
 
-    /// What it says of itself, if it is a core.
+    /// The status, if it is a core.
     fn status(&self) -> Option<CoreStatus> {
         None
     }
@@ -39,21 +42,21 @@ pub trait Actor {
     /// The operator asks it to stop.
     fn begin_stop(&mut self) {}
 
-    /// Whether it has nothing to do any more before it stops.
+    /// Whether it has done everything that it must do before it stops.
     fn has_stopped(&self) -> bool {
         true
     }
 
-    /// Its last turns begin.
+    /// The last turns of the process begin.
     fn begin_end(&mut self) {}
 
-    /// Whether they are over.
+    /// Whether the last turns are over.
     fn has_ended(&self) -> bool {
         true
     }
 }
 
-/// An actor of any kind, as a machine.
+/// An actor of any kind, seen as a machine.
 pub(crate) struct Running(pub(crate) Box<dyn Actor>);
 
 impl Machine for Running {
@@ -77,7 +80,7 @@ impl Machine for Running {
     }
 }
 
-/// In an [`Actor`] that is a program: its machine is its session with the cluster.
+/// Used in an [`Actor`] that is a client program: its machine is its session with the cluster.
 macro_rules! machine_is_session {
     () => {
         fn machine(&self) -> &dyn kasha_machine::Machine {
@@ -90,24 +93,24 @@ macro_rules! machine_is_session {
 }
 pub(crate) use machine_is_session;
 
-/// What a process is started from.
+/// What a process gets when it starts.
 pub struct Spawn<'a> {
-    /// Counts the starts of this process, from 1.
+    /// The number of this start of the process, from 1.
     pub life: u64,
-    /// The machine's boot.
+    /// The boot id of the machine.
     pub boot: BootId,
-    /// Its clock.
+    /// What the host's clock shows.
     pub now: Tick,
-    /// Its files.
+    /// The files of the process.
     pub disk: &'a SimDisk,
-    /// For its own draws.
+    /// A seed for the process's own draws.
     pub seed: u64,
 }
 
 /// Makes a process's actor at each of its starts; the text of an error is for the report.
 pub type Factory = Box<dyn FnMut(Spawn<'_>, &mut Effects) -> Result<Box<dyn Actor>, String>>;
 
-/// What waits for the next turn.
+/// An input that waits for the next turn.
 #[derive(Clone, Debug)]
 pub(crate) enum Inbound {
     Frame { from: Endpoint, bytes: Rc<[u8]> },
@@ -124,17 +127,17 @@ pub(crate) struct Commit {
     pub(crate) ready_at: SimTime,
 }
 
-/// One process of a host.
+/// One process on a host.
 pub struct Process {
-    /// Its host.
+    /// The host that it runs on.
     pub host: HostId,
-    /// For reports.
+    /// The name of the process in reports.
     pub name: String,
     /// Where it listens.
     pub address: SocketAddr,
-    /// Its files.
+    /// The files of the process.
     pub disk: SimDisk,
-    /// Counts its starts.
+    /// The number of its starts.
     pub life: u64,
     pub(crate) factory: Factory,
     pub(crate) actor: Option<Running>,
@@ -148,18 +151,19 @@ pub struct Process {
     pub(crate) next_conn: u64,
     pub(crate) turn_at: Option<SimTime>,
     pub(crate) busy_until: SimTime,
-    /// The nemesis wants it dead after so many more effects.
+    /// The nemesis kills it after this many more effects.
     pub(crate) dies_after_effects: Option<u64>,
-    /// The nemesis wants it dead in the write with which a term begins in its log.
+    /// The nemesis kills it in the write with which a term begins in its log.
     pub(crate) tears: Option<TermTear>,
 }
 
-/// A process dies in the write with which a term of this shard begins: the term's first group is on its file, and of what it
-/// logged behind that, in the same write, a part is, or nothing. (`kill -9` ends a long write after any page of it.)
+/// A process dies in the write with which a term of this shard begins. The term's first group is on its file. Of what
+/// the same write has behind that group, a part is on file, or nothing. (`kill -9` ends a long write after any of its
+/// pages.)
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct TermTear {
     pub(crate) shard: ShardId,
-    /// Says how much is kept.
+    /// A draw that decides how much of the write is kept.
     pub(crate) draw: u64,
 }
 
@@ -208,19 +212,19 @@ impl Process {
         }
     }
 
-    /// Whether it runs.
+    /// Whether the process runs.
     #[must_use]
     pub fn is_running(&self) -> bool {
         self.actor.is_some()
     }
 
-    /// What it says of itself, if it runs and is a core.
+    /// The status of the process, if it runs and is a core.
     #[must_use]
     pub fn status(&self) -> Option<CoreStatus> {
         self.actor.as_ref().and_then(|actor| actor.0.status())
     }
 
-    /// Forgets all that was in memory. Files stay as the page cache has them.
+    /// Drops everything that was in memory. Files stay as the page cache has them.
     pub(crate) fn die(&mut self) {
         self.actor = None;
         self.effects = Effects::new();
@@ -235,12 +239,12 @@ impl Process {
     }
 }
 
-/// What a whole frame says it is, and what is in it.
+/// The kind in a frame's header, and the payload.
 pub(crate) fn kind_and_payload(frame: &[u8]) -> (u8, &[u8]) {
     (frame[11], &frame[FRAME_HEADER_BYTES..])
 }
 
-/// A performed effect, for those who watch.
+/// A performed effect, for the watchers.
 #[derive(Clone, Debug)]
 pub(crate) enum Performed {
     Send { to: Endpoint, bytes: Rc<[u8]> },
@@ -259,11 +263,11 @@ pub(crate) enum Performed {
 pub(crate) struct SimShell<'a> {
     pub(crate) disk: &'a mut SimDisk,
     pub(crate) performed: Vec<Performed>,
-    /// How many more effects happen before the process dies.
+    /// The number of effects after which the process dies.
     pub(crate) left: Option<u64>,
-    /// In which write it dies, whatever is left.
+    /// The write in which it dies, whatever the number of effects.
     pub(crate) tears: Option<TermTear>,
-    /// It has died in that.
+    /// The process has died in that write.
     pub(crate) has_torn: bool,
 }
 

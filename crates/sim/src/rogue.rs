@@ -1,12 +1,13 @@
-//! A client that breaks the rules: its updates are whole, and numbered, named or dated as no honest session does it.
+//! A client that breaks the rules: its updates are well-formed, but no honest session numbers, names or dates them like
+//! this.
 //!
-//! What it asks for must be refused, each time, by whoever is asked (R4.3, R4.9, section 4): a sequence far above its
-//! acknowledgement; another body under a used id; a client id that nobody has granted; an operation key whose time limit
-//! was over long ago. It never acknowledges anything, and writes to keys of its own.
+//! Each of its bad requests must be refused (R4.3, R4.9, section 4): a sequence far above its acknowledgement; another
+//! body under a used id; a client id that nobody has granted; an operation key whose time limit was over long ago. It
+//! never acknowledges anything, and writes only to keys of its own.
 //!
-//! At a witness it uses ids again, too. What it records there it asks no primary for, so that the witness holds it for
-//! long. Once the witness has dropped it, another body may be accepted: whether it still stands on its file is what
-//! `gates_respected` looks at.
+//! It also uses ids again at a witness. It never sends these requests to a primary, so the witness holds them for long.
+//! When the witness has dropped one, it may accept another body. The checker `gates_respected` looks whether an
+//! accepted body is still in the file.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -31,26 +32,26 @@ use crate::clock::{SimTime, millis};
 use crate::process::Actor;
 use crate::world::{Sent, View};
 
-/// Its process.
+/// The name of its process.
 pub const NAME: &str = "rogue";
 
-/// Ids below this are kept for honest updates, whose ids it then uses again.
+/// Ids below this one are for honest updates; some of these ids are then used again.
 const HONEST_MAX: u64 = 200;
 
-/// Between two requests.
+/// The shortest and the longest time between two requests.
 const PAUSE: (u64, u64) = (millis(2), millis(15));
 
-/// Who it is to the coordinator.
+/// The client's id and lease, as the coordinator granted them.
 #[derive(Clone, Copy, Debug)]
 struct Granted {
     client: ClientId,
     lease_expiry: ClusterTime,
 }
 
-/// What is wrong with a request; `None`: nothing.
+/// The error in a request; `None`: the request is honest.
 type Wrong = Option<&'static str>;
 
-/// A witness, and what it was asked to hold for an update.
+/// A witness, and the request that it was asked to hold.
 #[derive(Clone, Copy, Debug)]
 struct Held {
     head: BodyHead,
@@ -59,17 +60,17 @@ struct Held {
     list: ListVersion,
 }
 
-/// The client.
+/// The client program.
 pub struct Rogue {
     rng: Rng,
     stage: Rc<RefCell<Stage>>,
     configuration: Option<Configuration>,
     granted: Option<Granted>,
-    /// What each attempt that was sent is.
+    /// The error of each attempt that was sent.
     sent: BTreeMap<(RpcId, u32), Wrong>,
     /// Honest updates that are synced, by sequence.
     synced: Vec<u64>,
-    /// What was recorded at a witness, and what of that it has accepted.
+    /// The requests that were recorded at a witness, and whether the witness has accepted them.
     recorded: BTreeMap<RpcId, Held>,
     accepted: Vec<Held>,
     next: u64,
@@ -77,7 +78,7 @@ pub struct Rogue {
     next_at: SimTime,
 }
 
-/// Whether a frame comes from such a client: its bodies change.
+/// Whether a frame comes from such a client, whose bodies change.
 pub(crate) fn is_from(sent: &Sent<'_>, view: &View<'_>) -> bool {
     view.processes[sent.from.0].name == NAME
 }
@@ -92,7 +93,7 @@ fn owner<'c>(configuration: &'c Configuration, head: &BodyHead) -> Option<&'c Sh
 }
 
 impl Rogue {
-    /// One that knows the coordinator.
+    /// A client that knows the coordinator.
     pub fn new(seed: u64, stage: Rc<RefCell<Stage>>, coordinator: SocketAddr, out: &mut Effects) -> Self {
         out.push(Effect::Route { to: Endpoint::Coordinator, address: coordinator });
         Self {
@@ -151,7 +152,7 @@ impl Rogue {
         }
     }
 
-    /// Another body under an id that a witness holds, or something to be held.
+    /// Sends a witness another body under an id that it holds, or a request to hold.
     fn record(&mut self, head: BodyHead, out: &mut Effects) {
         if !self.accepted.is_empty() && self.rng.chance(1, 2) {
             let held = *self.rng.pick(&self.accepted);
@@ -179,7 +180,7 @@ impl Rogue {
         out.push(Effect::Send { to: Endpoint::Core(witness), head, tail: None, gate: Gate::Now });
     }
 
-    /// The next request: an honest one, or what is wrong with it.
+    /// The next request: an honest one, or one with an error.
     fn request(&mut self, granted: Granted, out: &mut Effects) {
         let Granted { client, lease_expiry } = granted;
         let mut head = BodyHead {

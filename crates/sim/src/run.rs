@@ -1,4 +1,7 @@
-//! One run: a safety phase in which anything may fail, then everything is put right and must converge.
+//! One run: a safety phase in which anything may fail, and then a phase in which everything is healed and must
+//! converge.
+//!
+//! A run is a function of its [`SimOptions`] alone.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -31,22 +34,22 @@ use crate::world::World;
 /// How long a healed cluster may take until every call is over and every shard is whole.
 const CONVERGE_MAX: u64 = millis(60_000);
 
-/// For so many leases a shard may take no update while nothing but the coordinator is away.
+/// Leases that a shard may be without an update while only the coordinator is away.
 const LEASES_WITHOUT_UPDATE_MAX: u64 = 10;
 
-/// How often it is looked at.
+/// How often that is checked.
 const LOOK_EVERY: u64 = millis(50);
 
-/// What to run.
+/// The options of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SimOptions {
-    /// Which kind.
+    /// The scenario of the run.
     pub scenario: Scenario,
-    /// Draws everything.
+    /// The seed of all draws.
     pub seed: u64,
-    /// Print what happens.
+    /// Whether to print what happens.
     pub trace: bool,
-    /// Break a rule, to see that it is noticed. Needs the feature `planted-bugs`.
+    /// The rule to break, to see that a checker notices. Needs the feature `planted-bugs`.
     pub planted: Option<Bug>,
 }
 
@@ -58,25 +61,25 @@ impl SimOptions {
     }
 }
 
-/// What came of a run.
+/// The result of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RunReport {
-    /// What was run.
+    /// The options of the run.
     pub options: SimOptions,
     /// Hash of all that happened.
     pub digest: Digest,
-    /// What is wrong; empty is good.
+    /// The violations that were found; without any, the run is good.
     pub violations: Vec<String>,
-    /// What was reached.
+    /// Counts of what was reached.
     pub probes: Probes,
-    /// Operations asked for.
+    /// Number of operations that clients asked for.
     pub operations: usize,
-    /// When it ended, in the world's time.
+    /// The moment at which the run ended, in the world's time.
     pub ended: SimTime,
 }
 
 impl RunReport {
-    /// The line that repeats the run.
+    /// The command that repeats the run.
     #[must_use]
     pub fn line(&self) -> String {
         let SimOptions { scenario, seed, trace: _, planted } = self.options;
@@ -233,7 +236,7 @@ impl Run {
         session.run(&mut self.world);
     }
 
-    /// While the coordinator is away every shard takes updates, unless nodes crash too, and no session is lost.
+    /// While the coordinator is away, every shard takes updates, unless nodes crash too, and no session is lost.
     fn go_on_without_coordinator(&mut self) {
         let until = self.world.now.after(self.shape.duration);
         let first = self.world.now.after(self.shape.quiet + self.shape.lease * LEASES_WITHOUT_UPDATE_MAX);
@@ -290,7 +293,7 @@ impl Run {
         }
     }
 
-    /// Pitfall 15: the fast path can be lost silently. Its load hardly touches what is not synced.
+    /// Pitfall 15: the fast path can be lost silently. The load of this scenario hardly touches anything unsynced.
     fn check_fast_path(&mut self) {
         let stage = self.stage.borrow();
         let (fast, synced) = (stage.probes.get("executed: Fast"), stage.probes.get("executed: Synced"));

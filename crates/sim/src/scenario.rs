@@ -1,4 +1,6 @@
-//! Named kinds of runs. Each says what a run has; the seed draws the rest.
+//! The scenarios: named kinds of runs. A scenario says what a run has, and the seed draws the rest.
+//!
+//! The table of scenarios is also in `docs/testing.md`; a test compares them.
 
 use kasha_machine::Rng;
 use kasha_types::limits::OUTSTANDING_MAX;
@@ -48,7 +50,7 @@ pub enum Scenario {
 }
 
 impl Scenario {
-    /// Every scenario, its name, and what it is.
+    /// Every scenario, its name, and its description.
     pub const TABLE: &'static [(Self, &'static str, &'static str)] = &[
         (Self::Swarm, "swarm", "any faults, drawn for each run"),
         (Self::FastPath, "fast_path", "no faults, and keys that hardly meet: nearly all updates take one round trip"),
@@ -137,7 +139,7 @@ impl Scenario {
         ),
     ];
 
-    /// Its name.
+    /// The scenario's name.
     #[must_use]
     pub fn name(self) -> &'static str {
         Self::TABLE.iter().find(|row| row.0 == self).expect("every scenario is in the table").1
@@ -153,56 +155,56 @@ impl Scenario {
 /// The size of a run's cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Shape {
-    /// Nodes.
+    /// Number of nodes.
     pub nodes: u16,
-    /// Event loops of each.
+    /// Event loops of each node.
     pub cores: u8,
-    /// Shards.
+    /// Number of shards.
     pub shards: u16,
-    /// `f`.
+    /// `f`: the crashes that each shard survives.
     pub faults: u8,
     /// How many of its `f` backups a shard may lack and still take updates.
     pub may_lack: u8,
-    /// What "hold" means.
+    /// What "hold" means (R5.3).
     pub durability: Durability,
-    /// Whether the coordinator is one process with node 1: its hosts are then cut off together.
+    /// Whether the coordinator shares one process with node 1, so that both are cut off together.
     pub hosted: bool,
-    /// Whether a silent node that has not hung up has three leases more; elsewhere zombies are deposed sooner, as at a loss
-    /// of a machine's power.
+    /// Whether a silent node with an open connection has three leases more. If not, zombies are deposed as soon as a
+    /// machine that lost power.
     pub trusts_connections: bool,
-    /// Client programs.
+    /// Number of client programs.
     pub clients: usize,
-    /// How many of them only read.
+    /// Number of client programs that only read.
     pub readers: usize,
-    /// Calls that each has open at once.
+    /// Calls that each program has open at the same time.
     pub concurrency: usize,
     /// Shortest and longest pause between two calls of a client.
     pub pause: (u64, u64),
     /// Bytes of a segment.
     pub segment_bytes: u32,
-    /// Bytes of log in one message to a member; four times as many may be on the way to it.
+    /// Bytes of log in one message to a member. Four times as many bytes may be on the way to it.
     pub append_bytes: u32,
     /// Bytes of one part of a copied segment.
     pub copy_bytes: u32,
     /// Slots of a witness.
     pub witness_slots: u32,
-    /// How often a node asks for an fsync of what nothing waits for, and how often a primary keeps house.
+    /// How often a node asks for an fsync of what nothing waits for, and how often a primary does its housekeeping.
     pub flush_interval: u64,
-    /// A node's lease.
+    /// The term of a node's lease.
     pub lease: u64,
     /// Term of a client's lease, in milliseconds.
     pub client_lease_millis: u64,
-    /// How long nothing fails, at first.
+    /// How long nothing fails at first.
     pub quiet: u64,
     /// How long the faults last.
     pub duration: u64,
-    /// Least weights of tables and of operation keys in the load.
+    /// The least weights of tables and of operation keys in the load.
     pub load: (u64, u64),
-    /// What the load is made of.
+    /// The kind of load.
     pub kind: LoadKind,
     /// Segments of memory for each replica.
     pub memory_segments: u64,
-    /// Updates of a client without a result at a time.
+    /// The greatest number of updates of a client without a result.
     pub outstanding_max: u64,
     /// New terms in one lease.
     pub promotions_max: u32,
@@ -261,14 +263,14 @@ impl Shape {
     }
 }
 
-/// Nobody is told of a restart, and the next frame finds another process.
+/// Nobody is told of a restart, so that the next frame finds another process.
 fn silent_restarts(rng: &mut Rng, shape: &mut Shape, intensity: &mut Intensity) {
     (intensity.silent_close, intensity.loss) = (800_000, rng.between(10_000, 60_000));
     intensity.nemesis_every = millis(rng.between(100, 400));
     shape.duration = millis(10_000);
 }
 
-/// What a run has.
+/// The cluster and the faults of a run.
 #[must_use]
 pub fn plan(scenario: Scenario, rng: &mut Rng) -> (Shape, Intensity) {
     let mut shape = Shape::drawn(rng);
@@ -292,8 +294,8 @@ pub fn plan(scenario: Scenario, rng: &mut Rng) -> (Shape, Intensity) {
         }
         Scenario::FastRestart => {
             intensity = quiet(Acts { fast_restart: 1, ..none });
-            // Who is back is attached when it says so, and again when its primary is told so: what belongs to the first
-            // time may come after the second.
+            // A member that comes back is attached when it reports, and attached again when its primary is told that it
+            // is back. Frames of the first attachment may come after those of the second.
             (intensity.duplication, intensity.stray_delay) = (200_000, millis(rng.between(50, 400)));
             if rng.chance(1, 2) {
                 silent_restarts(rng, &mut shape, &mut intensity);
@@ -308,7 +310,7 @@ pub fn plan(scenario: Scenario, rng: &mut Rng) -> (Shape, Intensity) {
         Scenario::PowerLoss => intensity.acts = Acts { power: 3, crash: 1, ..none },
         Scenario::Blackout => {
             shape.durability = Durability::Fsync;
-            // Much is on its way to the disks whenever the power goes.
+            // Many writes are under way to the disks whenever the power is lost.
             (shape.concurrency, shape.pause) = (6, (millis(1), millis(rng.between(2, 6))));
             intensity.fsync = (millis(1), millis(rng.between(5, 30)));
             intensity.acts = Acts { blackout: 2, power: 2, torn_turn: 1, ..none };
@@ -317,11 +319,12 @@ pub fn plan(scenario: Scenario, rng: &mut Rng) -> (Shape, Intensity) {
         Scenario::Partition => intensity.acts = Acts { partition: 3, one_way: 2, ..none },
         Scenario::BlackoutReplicated => {
             shape.durability = Durability::Replicated;
-            // After a fail-over of two nodes what was answered before is on one.
+            // After a fail-over of two nodes, what was answered before is on one node.
             (shape.nodes, shape.faults) = if rng.chance(1, 2) { (2, 1) } else { (shape.nodes, shape.faults) };
             intensity.acts = Acts { blackout_replicated: 3, partition: 1, coordinator: 1, ..none };
         }
-        // Of three hundred sweeps of 500 runs, which owe every path, one lacks it.
+        // The share of these runs is such that, of three hundred sweeps of 500 runs, one does not reach every path that
+        // it must.
         Scenario::CoordinatorOutage if rng.chance(1, 3) => {
             a_minute_without_coordinator(rng, &mut shape, &mut intensity)
         }
@@ -339,7 +342,7 @@ pub fn plan(scenario: Scenario, rng: &mut Rng) -> (Shape, Intensity) {
     (shape, intensity)
 }
 
-/// Longer than every lease but those of clients; little is asked for.
+/// A minute is longer than every lease except those of clients. The load is small.
 fn a_minute_without_coordinator(rng: &mut Rng, shape: &mut Shape, intensity: &mut Intensity) {
     (shape.quiet, shape.duration, shape.prober) = (millis(2_000), millis(70_000), true);
     (shape.concurrency, shape.pause) = (2, (millis(20), millis(100)));
@@ -348,19 +351,19 @@ fn a_minute_without_coordinator(rng: &mut Rng, shape: &mut Shape, intensity: &mu
     intensity.acts = Acts { coordinator_minute: 2, crash: rng.below(2), ..Acts::default() };
 }
 
-/// Scenarios made for one corner of the protocol.
+/// Scenarios that aim at one part of the protocol.
 fn directed(scenario: Scenario, rng: &mut Rng, shape: &mut Shape, intensity: &mut Intensity) {
     let none = Acts::default();
-    // Without backups and witnesses these corners are not there.
+    // Without backups and witnesses these parts do not exist.
     shape.faults = shape.faults.max(1);
     shape.nodes = shape.nodes.max(u16::from(shape.faults) + 1);
     match scenario {
         Scenario::DivergentTail | Scenario::DeposedPrimary => {
-            // With nobody else, who was deposed is a member again, with the log that it has.
+            // Without other nodes, a deposed primary is a member again, with the log that it has.
             let others = if scenario == Scenario::DeposedPrimary { shape.faults } else { 0 };
             shape.nodes = u16::from(shape.faults + others) + 1;
             if scenario == Scenario::DeposedPrimary && rng.chance(2, 3) {
-                // It has always something to answer at once, however long it is cut off.
+                // The primary has always something to answer at once, however long it is cut off.
                 (shape.witness_slots, shape.kind) = (512, LoadKind::Spread);
             }
             (shape.clients, shape.readers, shape.duration) = (5, 2, millis(12_000));
@@ -405,8 +408,8 @@ fn directed(scenario: Scenario, rng: &mut Rng, shape: &mut Shape, intensity: &mu
             }
         }
         Scenario::BadLinks => {
-            // Without any one node there are enough for every shard.
-            // The prober asks; the others only see that nothing gets lost.
+            // Enough nodes for every shard are left without any one node. The prober measures; the other clients only
+            // check that nothing is lost.
             (shape.concurrency, shape.pause) = (2, (millis(10), millis(60)));
             shape.nodes = u16::from(shape.faults) + 2 + u16::try_from(rng.below(3)).expect("small");
             shape.prober = true;
@@ -420,7 +423,8 @@ fn directed(scenario: Scenario, rng: &mut Rng, shape: &mut Shape, intensity: &mu
     }
 }
 
-/// Each node has a shard to serve. Other programs look on; a window is soon used up, and a lease soon over.
+/// Each node has a shard to serve. Other programs run beside the sharer. A window is soon used up, and a lease soon
+/// over.
 fn share_a_session(shape: &mut Shape, intensity: &mut Intensity) {
     *intensity = Intensity::calm();
     (shape.nodes, shape.cores, shape.shards, shape.faults) = (6, 1, 6, 1);
@@ -430,7 +434,7 @@ fn share_a_session(shape: &mut Shape, intensity: &mut Intensity) {
     (shape.client_lease_millis, shape.witness_slots) = (1_500, 512);
 }
 
-/// All frames arrive but those that are cut.
+/// All frames arrive except those that are cut.
 fn nothing_but_the_coordinator_is_cut_off(rng: &mut Rng, shape: &mut Shape, intensity: &mut Intensity) {
     (shape.hosted, shape.prober, shape.client_lease_millis) = (rng.chance(1, 2), true, 300_000);
     (shape.concurrency, shape.pause) = (2, (millis(10), millis(60)));
@@ -441,9 +445,9 @@ fn nothing_but_the_coordinator_is_cut_off(rng: &mut Rng, shape: &mut Shape, inte
     *intensity = Intensity { loss: 0, stray: 0, silent_close: 0, ..Intensity::drawn_network(rng) };
 }
 
-/// A shard is left without its witnesses while its last primary alone has what was answered last.
+/// A shard is left without its witnesses while only its last primary has what was answered last.
 fn without_witness(rng: &mut Rng, shape: &mut Shape, intensity: &mut Intensity) {
-    // Somebody else than the witnesses is elected, and there is always something that only they have.
+    // A node that is not a witness is elected, and there is always something that only the witnesses have.
     shape.nodes = u16::from(shape.faults) * 2 + 1 + u16::try_from(rng.below(2)).expect("small");
     (shape.clients, shape.readers, shape.concurrency) = (4, 1, 4);
     (shape.shards, shape.witness_slots, shape.kind) = (1, 512, LoadKind::Spread);
@@ -456,8 +460,8 @@ fn without_witness(rng: &mut Rng, shape: &mut Shape, intensity: &mut Intensity) 
     intensity.acts = Acts { without_witness: 1, ..Acts::default() };
 }
 
-/// A primary goes on with its witnesses and some clients, who have always something to ask for that needs no sync, while
-/// others drop the table.
+/// A primary goes on with its witnesses and some clients, which always have updates to make that need no sync, while
+/// other clients drop the table.
 fn who_does_not_hear_of_a_drop(shape: &mut Shape, intensity: &mut Intensity) {
     shape.faults = shape.faults.max(1);
     (shape.nodes, shape.shards, shape.kind) = (u16::from(shape.faults) * 2 + 3, 1, LoadKind::Tables);
@@ -468,7 +472,7 @@ fn who_does_not_hear_of_a_drop(shape: &mut Shape, intensity: &mut Intensity) {
     intensity.acts = Acts { apart: 1, ..Acts::default() };
 }
 
-/// Scenarios in which somebody else than a host or a link is to blame.
+/// Scenarios with bad disks, bad bytes or bad clients instead of failing hosts and links.
 fn unkind(scenario: Scenario, rng: &mut Rng, shape: &mut Shape, intensity: &mut Intensity) {
     intensity.acts = Acts { crash: 1, ..Acts::default() };
     match scenario {
@@ -482,7 +486,7 @@ fn unkind(scenario: Scenario, rng: &mut Rng, shape: &mut Shape, intensity: &mut 
     }
 }
 
-/// Scenarios in which segments matter: many of them, or few.
+/// Scenarios in which segments matter: there are many of them, or few.
 fn long_logs(scenario: Scenario, rng: &mut Rng, shape: &mut Shape, intensity: &mut Intensity) {
     let none = Acts::default();
     match scenario {
@@ -498,7 +502,7 @@ fn long_logs(scenario: Scenario, rng: &mut Rng, shape: &mut Shape, intensity: &m
             }
         }
         Scenario::ColdStartWhileCopying => {
-            // Wherever a member is lost, there is another node to copy; long logs, in short segments.
+            // If a member is lost, there is always another node to copy. Logs are long, in short segments.
             (shape.nodes, shape.shards) = (u16::from(shape.faults) * 2 + 1, 1);
             (shape.segment_bytes, shape.concurrency) = (1 << 15, 6);
             (shape.pause, shape.quiet, shape.duration) = ((millis(1), millis(3)), millis(3_000), millis(12_000));
@@ -508,14 +512,14 @@ fn long_logs(scenario: Scenario, rng: &mut Rng, shape: &mut Shape, intensity: &m
         Scenario::DamagedFiles => {
             (shape.nodes, shape.segment_bytes) = (u16::from(shape.faults) * 2 + 1, 1 << 15);
             (shape.pause, shape.quiet, shape.duration) = ((millis(2), millis(12)), millis(2_000), millis(20_000));
-            // What is lost is found and replaced before anything else is.
+            // A loss is found and repaired before the next one.
             intensity.nemesis_every = millis(rng.between(1_000, 2_000));
             intensity.acts = Acts { damage: 1, ..none };
         }
         Scenario::SmallMemory => {
             (shape.segment_bytes, shape.memory_segments) = (1 << 15, rng.between(6, 8));
             (shape.kind, shape.shards, shape.concurrency) = (LoadKind::Bulky, 1, 2);
-            // A new primary has room for all that a witness holds.
+            // A new primary has room for everything that a witness holds.
             (shape.witness_slots, shape.client_lease_millis) = (16, 300_000);
             (shape.clients, shape.readers) = (4, 1);
             (shape.pause, shape.duration) = ((millis(1), millis(4)), millis(8_000));
@@ -525,9 +529,9 @@ fn long_logs(scenario: Scenario, rng: &mut Rng, shape: &mut Shape, intensity: &m
     }
 }
 
-/// A member goes, and is one again in a log of which all but the newest segments are freed meanwhile, or just then: a
-/// primary keeps house seldom. Links are slow and windows narrow: what says what is freed comes later than what lists it,
-/// and than all that is copied.
+/// A member leaves and joins again in a log of which all but the newest segments are freed meanwhile, or at that
+/// moment: a primary does its housekeeping seldom. Links are slow and windows narrow, so that the entry that frees a
+/// segment arrives later than the list of segments, and later than everything that is copied.
 fn who_comes_back(rng: &mut Rng, shape: &mut Shape, intensity: &mut Intensity) {
     (shape.kind, shape.faults, shape.may_lack, shape.nodes) = (LoadKind::Rewritten, 2, 1, 3);
     (shape.segment_bytes, shape.append_bytes) = (1 << rng.between(15, 17), 1 << 11);

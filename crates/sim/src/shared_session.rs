@@ -1,5 +1,6 @@
-//! One session shared over many shards while one node is away for long (R4.10): for its program only, or dead together
-//! with the coordinator, so that nobody takes over. Updates to shards that have nothing to do with that node must go on.
+//! One session that many callers share over many shards, while one node is away for long (R4.10). The node is away for
+//! this program only, or it is dead together with the coordinator, so that no node takes over. Updates to shards that
+//! have no part on that node must go on.
 
 use std::collections::BTreeSet;
 
@@ -15,33 +16,33 @@ use crate::scenario::Shape;
 use crate::sharer::Away;
 use crate::world::World;
 
-/// How long the program gets before the first fault: it is busy, and has what it needs.
+/// How long the program runs before the first fault: it is busy, and has the client ids that it needs.
 const QUIET: u64 = millis(1_500);
-/// How long callers may wait for what was asked for just before the fault ended.
+/// How long callers may wait for a call that was made just before the fault ended.
 const AFTERWARDS: u64 = millis(3_000);
 
-/// How often it is looked at whether a shard serves again.
+/// How often it is checked whether a shard serves again.
 const LOOK_EVERY: u64 = millis(1);
 
-/// What a run of this kind looks at.
+/// A run of this kind.
 pub struct SharedSession<'a> {
-    /// Who there is.
+    /// The hosts of the cluster.
     pub hosts: &'a Hosts,
-    /// Where the program runs.
+    /// The host of the program.
     pub sharer: HostId,
-    /// What the coordinator says.
+    /// The configurations that the coordinator has sent.
     pub configurations: &'a Configurations,
-    /// What is away.
+    /// The shards that are away.
     pub away: &'a Away,
-    /// The cluster.
+    /// The size of the cluster.
     pub shape: &'a Shape,
     /// Draws the faults.
     pub rng: Rng,
 }
 
 impl SharedSession<'_> {
-    /// Takes a node away for longer than a client's lease lasts: from the program; with the coordinator; and from
-    /// everybody, so that others take over.
+    /// Takes a node away for longer than a client's lease: first from the program only; then together with the
+    /// coordinator; then from everybody, so that other nodes take over.
     pub fn run(mut self, world: &mut World) {
         world.run_until(world.now.after(QUIET));
         let mut faults: Vec<fn(&mut Self, &mut World)> = vec![Self::cut_off, Self::kill_with_coordinator, Self::freeze];
@@ -72,7 +73,7 @@ impl SharedSession<'_> {
         self.away.borrow_mut().away = away;
     }
 
-    /// For longer than a lease of a client, and the term after it in which it may still be renewed.
+    /// A time that is longer than a client's lease and the term after it in which the lease may still be renewed.
     fn long(&mut self) -> u64 {
         millis(self.shape.client_lease_millis) * 3 + millis(self.rng.between(0, 1_000))
     }
@@ -84,7 +85,7 @@ impl SharedSession<'_> {
         (shards.away, shards.back_at) = Default::default();
     }
 
-    /// Others take over what the node served. They are back as soon as the coordinator says so.
+    /// Other nodes take over what the node served. The shards are back as soon as the coordinator says so.
     fn freeze(&mut self, world: &mut World) {
         world.probes.hit("shared session: a node frozen");
         let (node, host) = self.a_node();

@@ -1,7 +1,8 @@
 //! A client program whose many callers share one session over all shards, while one shard is away for long (R4.10).
 //!
-//! Each caller updates a key of its own over and over, and soon gives up waiting. What it writes is in nobody's history:
-//! the program judges how long updates to shards that are not away take, and whether a lease is lost. Its name stands
+//! Each caller updates a key of its own repeatedly, and soon gives up waiting. The updates are in no history: the
+//! program checks how long updates to shards that are not away take, and whether a lease is lost. The text of its
+//! violations begins with the program's name.
 //! before what it finds.
 
 use std::cell::RefCell;
@@ -18,12 +19,12 @@ use crate::clients::Stage;
 use crate::clock::{SimTime, millis};
 use crate::process::Actor;
 
-/// Who calls.
+/// The callers of the program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Callers {
-    /// Several for each shard, who soon give up waiting.
+    /// Several callers for each shard, which soon give up waiting.
     Many,
-    /// One, for this shard, who waits long: nothing else makes its session ask for news.
+    /// One caller, for this shard, which waits long. Nothing else makes its session ask for a newer configuration.
     One(ShardId),
 }
 
@@ -57,22 +58,22 @@ impl Callers {
     }
 }
 
-/// The longest that an update may take to a shard that is not away: a silent witness costs one patience of an attempt,
-/// and a few of them in a row a second.
+/// The longest time of an update to a shard that is not away. A silent witness costs the waiting time of one attempt;
+/// several of them in a row cost a second.
 const LONGEST: u64 = millis(200);
 
-/// The same, counted from the moment at which another primary serves the shard: clients hear of it within 50 ms.
+/// The same, counted from the moment at which another primary serves the shard: clients learn of it within 50 ms.
 const NEWS: u64 = millis(60);
 
-/// The shards that are away, or were just now, and since when others are back; shared by the program and the run.
+/// The shards that are away or were just now, and since when others are back; shared by the program and the run.
 pub type Away = Rc<RefCell<Shards>>;
 
-/// What is known of the shards.
+/// The state of the shards, as the run knows it.
 #[derive(Debug, Default)]
 pub struct Shards {
-    /// Nothing is expected of these.
+    /// Shards of which nothing is expected.
     pub away: BTreeSet<ShardId>,
-    /// Since when another primary serves.
+    /// When another primary of the shard began to serve.
     pub back_at: BTreeMap<ShardId, SimTime>,
 }
 
@@ -83,19 +84,19 @@ struct Caller {
     next_at: SimTime,
 }
 
-/// The program.
+/// The program and its session.
 pub struct Sharer {
     session: Session,
     away: Away,
     stage: Rc<RefCell<Stage>>,
     who: Callers,
     callers: Vec<Caller>,
-    /// Updates whose callers gave up waiting, and when these had asked.
+    /// Updates whose callers gave up waiting, and when these callers had asked.
     detached: Vec<(CallId, ShardId, SimTime)>,
 }
 
 impl Sharer {
-    /// These callers.
+    /// A program with these callers.
     pub fn new(
         options: SessionOptions,
         away: Away,
@@ -178,7 +179,7 @@ fn news_travel(stage: &mut Stage, shard: ShardId, back_at: SimTime, at: SimTime)
     }
 }
 
-/// The program never stops, and hears the coordinator whenever it is there.
+/// The program never stops, and reaches the coordinator whenever that is there, so it must never lose a lease.
 fn lost(stage: &mut Stage, why: WhyUnknown) {
     stage.violations.push(format!("identities_kept: an update will never be known, {why:?} (R4.10)"));
 }

@@ -1,8 +1,8 @@
-//! A stranger on the network: sends every process frames that are whole and mean nothing.
+//! A stranger on the network: it sends every process frames that are well-formed and mean nothing.
 //!
-//! Some are random bytes, some were overheard and then cut, lengthened or changed by a few bits. Frames have right
-//! checksums, as anybody's can; what still has a meaning after the change is not sent, since whoever may speak as a
-//! member can of course lie. Nothing may panic, and everything else goes on.
+//! Some frames are random bytes. Others were overheard, and then cut, lengthened or changed by a few bits. They have
+//! right checksums, as anybody's frames can have. A frame that still has a meaning after the change is not sent, since
+//! a process that may speak as a member can of course lie. Nothing may panic, and everything else goes on.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -23,7 +23,7 @@ const OVERHEARD_MAX: usize = 64;
 /// Bytes of a random frame.
 const RANDOM_BYTES_MAX: u64 = 300;
 
-/// Frames that went by, shared by the ear and the mouth.
+/// Frames that went by; shared by [`Ear`], which collects them, and [`Stranger`], which sends them.
 pub type Overheard = Rc<RefCell<VecDeque<(u8, Vec<u8>)>>>;
 
 /// Remembers the last frames that went by.
@@ -43,7 +43,7 @@ impl Watch for Ear {
     }
 }
 
-/// The stranger.
+/// The program that sends the frames.
 pub struct Stranger {
     rng: Rng,
     overheard: Overheard,
@@ -51,11 +51,11 @@ pub struct Stranger {
     next_at: SimTime,
 }
 
-/// Whether a frame still says something that its sender must be entitled to.
+/// Whether a frame still says something that only an entitled sender may say.
 fn has_meaning(kind: u8, payload: &[u8]) -> bool {
     match Kind::from_number(kind) {
         None => false,
-        // A body that cannot be read is refused, whatever is around it.
+        // A body that cannot be decoded is refused, whatever is around it.
         Some(Kind::Request | Kind::Record | Kind::Cancel) => {
             RequestView::decode(payload).is_ok_and(|view| Body::decode(view.body).is_ok())
         }
@@ -92,7 +92,7 @@ fn damage(rng: &mut Rng, bytes: &mut Vec<u8>) {
 }
 
 impl Stranger {
-    /// One that knows these addresses.
+    /// A stranger that knows these addresses.
     pub fn new(seed: u64, overheard: Overheard, targets: &[SocketAddr], out: &mut Effects) -> Self {
         for (index, &address) in (0..).zip(targets) {
             out.push(Effect::Route { to: Endpoint::Seed(index), address });
@@ -126,7 +126,7 @@ fn encode(kind: u8, payload: &[u8], bytes: &mut Vec<u8>) {
     frame::end(bytes, start, &[]);
 }
 
-/// Where a frame's header says its kind.
+/// The position of the kind in a frame's header.
 const KIND_AT: usize = 11;
 
 impl Machine for Stranger {

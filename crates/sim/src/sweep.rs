@@ -1,4 +1,4 @@
-//! Many runs, on several threads.
+//! Many runs, on several threads, and the paths that they must reach together.
 
 use std::ops::Range;
 use std::sync::Mutex;
@@ -12,13 +12,13 @@ use crate::probes::Probes;
 use crate::run::{RunReport, SimOptions, run};
 use crate::scenario::Scenario;
 
-/// A sweep over all scenarios with so many runs must have reached all of [`MUST_REACH`].
+/// A sweep over all scenarios with this many runs must reach all of [`MUST_REACH`].
 pub const RUNS_THAT_REACH_ALL: u64 = 500;
 
-/// A sweep over all scenarios with so many runs must have hit every probe of the production code, too.
+/// A sweep over all scenarios with this many runs must also hit every probe of the production code.
 pub const RUNS_THAT_HIT_EVERY_PROBE: u64 = 5000;
 
-/// What every long sweep has to get to: the paths for whose sake the simulator is there. Each is a probe.
+/// The paths that every long sweep must reach: the simulator exists for their sake. Each is a probe.
 pub const MUST_REACH: &[&str] = &[
     "executed: Fast",
     "executed: Synced",
@@ -58,7 +58,7 @@ pub const MUST_REACH: &[&str] = &[
     "table names searched",
 ];
 
-/// What most runs of a scenario must reach, when there are at least [`RUNS_OF_A_SCENARIO`] of it.
+/// The path that most runs of a scenario must reach, if there are at least [`RUNS_OF_A_SCENARIO`] runs of it.
 pub const MOST_REACH: &[(Scenario, &str)] = &[
     (Scenario::SharedSession, "client: shard held up"),
     (Scenario::Zombie, "nemesis: zombie"),
@@ -72,31 +72,32 @@ pub const MOST_REACH: &[(Scenario, &str)] = &[
     (Scenario::SmallMemory, "not executed: OutOfMemory"),
 ];
 
-/// Fewer runs say nothing about most.
+/// With fewer runs, "most of them" says nothing.
 pub const RUNS_OF_A_SCENARIO: u64 = 15;
 
-/// Of so many histories at most one may be too much to search: what nobody judges is not right for that.
+/// Of this many histories at most one may be too large to search. A history that nobody searched is not correct for
+/// that reason.
 pub const GIVEN_UP_AT_MOST: u64 = 50;
 
-/// What a sweep owes that owes all of [`MUST_REACH`], every probe of the production code, or both.
+/// The paths that a sweep must reach: all of [`MUST_REACH`], every probe of the production code, or both.
 pub fn must_reach(all: bool, probes: bool) -> impl Iterator<Item = &'static str> {
     let hidden = |owed: bool| if owed { usize::MAX } else { 0 };
     let probes = Probe::TABLE.iter().map(|&(_, name, _)| name).take(hidden(probes));
     MUST_REACH.iter().copied().take(hidden(all)).chain(probes)
 }
 
-/// What came of a sweep.
+/// The result of a sweep.
 #[derive(Clone, Debug, Default)]
 pub struct SweepReport {
     /// Runs that ended.
     pub runs: u64,
-    /// Those with violations, in the order of seed and scenario.
+    /// Runs with violations, in the order of seed and scenario.
     pub failed: Vec<RunReport>,
-    /// What all reached together.
+    /// Counts of what all runs reached together.
     pub probes: Probes,
     /// Operations asked for.
     pub operations: u64,
-    /// Of each of [`MOST_REACH`]: runs of the scenario, and those that reached it.
+    /// For each row of [`MOST_REACH`]: runs of the scenario, and runs that reached the path.
     most: [(u64, u64); MOST_REACH.len()],
     digest: u64,
 }
@@ -108,7 +109,8 @@ impl SweepReport {
         Digest(self.digest)
     }
 
-    /// What the sweep should have reached and did not, in words. Only a long sweep over all scenarios owes all.
+    /// The paths that the sweep should have reached and did not, as text. Only a long sweep over all scenarios must
+    /// reach all.
     #[must_use]
     pub fn unreached(&self, all_scenarios: bool) -> Vec<String> {
         let owes_all = all_scenarios && self.runs >= RUNS_THAT_REACH_ALL;
@@ -148,8 +150,8 @@ impl SweepReport {
     }
 }
 
-/// Runs every seed with one of the scenarios, in turn. `progress` is told of each run that ended, from any thread; the
-/// sweep ends early when it returns `false`.
+/// Runs every seed with one of the scenarios, in turn. `progress` is called for each run that ended, from any thread.
+/// The sweep ends early when it returns `false`.
 pub fn sweep(
     seeds: Range<u64>,
     scenarios: &[Scenario],

@@ -1,34 +1,34 @@
-//! Numbers of messages in the wire crate's table, for those who watch frames go by and decode few of them.
+//! Numbers of messages in the wire crate's table, for watchers that see all frames and decode only a few of them.
 
 use kasha_wire::frame::Kind;
 
 use crate::world::Sent;
 
-/// `ConfigurationIs`.
+/// A configuration is sent.
 pub const CONFIGURATION_IS: u8 = 9;
-/// `FenceReport`.
+/// A member reports its log to a new primary.
 pub const FENCE_REPORT: u8 = 33;
-/// `Attach`.
+/// A primary attaches a member.
 pub const ATTACH: u8 = 34;
-/// `Attached`.
+/// A member is attached.
 pub const ATTACHED: u8 = 35;
-/// `SessionOpened`.
+/// A client id and a lease are granted.
 pub const SESSION_OPENED: u8 = 11;
-/// `LeaseRenewed`.
+/// A lease is renewed.
 pub const LEASE_RENEWED: u8 = 13;
-/// `LeaseLost`.
+/// A lease is lost.
 pub const LEASE_LOST: u8 = 14;
-/// `Heartbeat`.
+/// A core speaks to the coordinator.
 pub const HEARTBEAT: u8 = 24;
-/// `HeartbeatAnswer`.
+/// The coordinator answers a heartbeat, and grants a lease.
 pub const HEARTBEAT_ANSWER: u8 = 25;
-/// `LeaseVerdict`.
+/// The coordinator says which clients are expired.
 pub const LEASE_VERDICT: u8 = 27;
-/// `WitnessHolds`.
+/// A frozen witness hands out what it holds.
 pub const WITNESS_HOLDS: u8 = 42;
-/// `Gc`.
+/// A primary names requests that witnesses can drop.
 pub const GC: u8 = 43;
-/// `GcDone`.
+/// A witness has dropped them, and names suspects.
 pub const GC_DONE: u8 = 44;
 
 /// The number of the message that a frame carries; `None`: it carries none.

@@ -1,4 +1,4 @@
-//! Prints what happens, for a person who looks for a bug: one line for each frame, write and start.
+//! Prints what happens in a run, for a person who looks for a bug: one line for each frame, write and start.
 
 use kasha_machine::FileName;
 use kasha_wire::frame::Kind;
@@ -14,7 +14,7 @@ use crate::world::{Sent, View, Watch};
 /// Characters of a line.
 const LINE_MAX: usize = 2000;
 
-/// Prints to standard error.
+/// A watcher that prints to standard error.
 #[derive(Debug, Default)]
 pub struct Trace;
 

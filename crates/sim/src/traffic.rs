@@ -1,4 +1,4 @@
-//! Counts what goes over the wire, by kind, refusal and verdict: which paths did the run reach?
+//! Counts frames by kind, refusal and verdict: the counts show which paths a run reached.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use crate::probes::Probes;
 use crate::tags;
 use crate::world::{Sent, View, Watch};
 
-/// Counts frames.
+/// A watcher that counts frames.
 #[derive(Debug, Default)]
 pub struct Traffic {
     kinds: BTreeMap<u8, u64>,

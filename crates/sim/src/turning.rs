@@ -1,4 +1,4 @@
-//! A process's turn: its inputs, the machine, and what becomes of the effects.
+//! One turn of a process: its inputs, its machine, and what happens to the effects.
 
 use std::rc::Rc;
 
@@ -12,10 +12,10 @@ use crate::planted::{self, Bug};
 use crate::process::{Commit, Inbound, Performed, SimShell, kind_and_payload};
 use crate::world::{Sent, What, World};
 
-/// Longest time until a process is started again whose disk has failed it.
+/// The longest time until a process is started again after its disk has failed.
 const FAILED_AWAY: u64 = millis(1500);
 
-/// Rounds of one turn in which commits are reported and their frames released; more would be a machine that spins.
+/// Rounds of one turn in which commits are reported and their frames released. A machine that needs more spins.
 const TURN_ROUNDS_MAX: usize = 1000;
 
 impl World {
@@ -83,7 +83,7 @@ impl World {
         process.busy_until = self.now.after(took);
         self.after_turn(id, &performed);
         if left == Some(0) {
-            // The loop died in the middle of its turn, and its siblings with it.
+            // The loop died in the middle of its turn, and the other loops of its process with it.
             self.probes.hit("turns torn");
             let host = self.processes[id.0].host;
             self.torn_terms.extend(has_torn.then_some(host));
@@ -155,7 +155,7 @@ impl World {
             return;
         }
         if self.fsync_fails(life) && !planted::is_on(Bug::FailedFsyncWorked) {
-            // A loop that ends takes its process with it (R5.4); somebody starts it again.
+            // A loop that ends takes its process with it (R5.4). The process is started again later.
             let host = self.processes[life.process.0].host;
             self.kill(host);
             let away = self.rng.below(FAILED_AWAY);
@@ -178,7 +178,7 @@ impl World {
         }
     }
 
-    /// The fsync that ends now may fail: what it was to make durable is gone then.
+    /// The fsync that ends now may fail. Then the changes that it covered are lost.
     fn fsync_fails(&mut self, life: Life) -> bool {
         let process = &mut self.processes[life.process.0];
         let ends = process.commits.front().is_some_and(|commit| commit.mark.is_some() && commit.ready_at <= self.now);

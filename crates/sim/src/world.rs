@@ -1,7 +1,7 @@
 //! The world: hosts, their processes, and one queue of events in virtual time.
 //!
-//! Everything that happens is an event at a moment; events of one moment happen in the order in which they were made.
-//! All draws come from one seed. The world knows nothing of what frames mean: watchers do ([`Watch`]).
+//! Everything that happens is an event at a moment. Events of one moment happen in the order in which they were made.
+//! All draws come from one seed. The world does not know what frames mean; watchers do ([`Watch`]).
 
 use std::collections::{BTreeMap, BinaryHeap};
 use std::net::SocketAddr;
@@ -19,59 +19,59 @@ use crate::planted::{self, Bug};
 use crate::probes::Probes;
 use crate::process::{Factory, Inbound, Process, Running, Spawn, TermTear, kind_and_payload};
 
-/// What someone watches: frames as they arrive and leave, and writes as they are made. Of what a process does it is told
-/// when the turn has ended.
+/// A watcher: it sees frames as they arrive and leave, and writes as they are made. What a process does is reported
+/// when its turn has ended.
 pub trait Watch {
-    /// A frame has arrived at a process, which takes it in its next turn, unless it dies first. Nobody has done anything
-    /// wrong by that.
+    /// A frame has arrived at a process, which handles it in its next turn, unless it dies first. That is never a
+    /// violation.
     fn arrived(&mut self, _arrived: &Arrived<'_>, _view: &View<'_>) {}
     /// A frame left a process.
     fn sent(&mut self, _sent: &Sent<'_>, _view: &View<'_>) {}
-    /// A process wrote to a file, or changed it otherwise (`len` 0).
+    /// A process wrote to a file, or changed it in another way (`len` 0).
     fn wrote(&mut self, _by: ProcessId, _file: FileName, _offset: u64, _len: usize, _view: &View<'_>) {}
     /// A process has started, from these files.
     fn started(&mut self, _process: ProcessId, _view: &View<'_>) {}
     /// Every machine is about to lose power at once.
     fn blackout(&mut self, _view: &View<'_>) {}
-    /// What was found wrong since the last call.
+    /// The violations that were found since the last call.
     fn take_violations(&mut self) -> Vec<String> {
         Vec::new()
     }
-    /// Adds its counts.
+    /// Adds the watcher's counts.
     fn report(&self, _probes: &mut Probes) {}
-    /// So that a checker can be found again at the end.
+    /// For finding a checker again at the end.
     fn as_any(&mut self) -> &mut dyn std::any::Any;
 }
 
-/// A frame that arrived.
+/// A frame that arrived at a process.
 pub struct Arrived<'a> {
-    /// At whom.
+    /// The process.
     pub at: ProcessId,
-    /// From whom, by the receiver's name for it.
+    /// The sender, by the receiver's name for it.
     pub from: Endpoint,
     /// The frame's kind.
     pub kind: u8,
-    /// What is in it.
+    /// The payload of the frame.
     pub payload: &'a [u8],
 }
 
-/// A frame that left.
+/// A frame that left a process.
 pub struct Sent<'a> {
-    /// Who sent it.
+    /// The process that sent it.
     pub from: ProcessId,
-    /// To whom, by the sender's name for it.
+    /// The receiver, by the sender's name for it.
     pub to: Endpoint,
-    /// The process that this name stands for; `None`: nobody any more.
+    /// The process that this name stands for; `None`: no process any more.
     pub target: Option<ProcessId>,
     /// The frame's kind.
     pub kind: u8,
-    /// What is in it.
+    /// The payload of the frame.
     pub payload: &'a [u8],
 }
 
-/// What a watcher may look at.
+/// The part of the world that a watcher may look at.
 pub struct View<'a> {
-    /// When.
+    /// The present moment.
     pub now: SimTime,
     /// All processes, by id.
     pub processes: &'a [Process],
@@ -79,17 +79,17 @@ pub struct View<'a> {
 
 /// A machine with its clock and power.
 pub struct Host {
-    /// For reports.
+    /// The name of the host in reports.
     pub name: String,
-    /// What runs on it.
+    /// The processes that run on it.
     pub processes: Vec<ProcessId>,
-    /// Its clock.
+    /// The host's clock.
     pub clock: Clock,
     /// Changes with each loss of power.
     pub boot: BootId,
-    /// Stopped: nothing runs, nothing is lost.
+    /// The host is paused: nothing runs, and nothing is lost.
     pub paused: bool,
-    /// How many times slower than usual.
+    /// How many times slower than usual the host is.
     pub slowness: u64,
     pub(crate) paused_at: SimTime,
     pub(crate) resumed_at: SimTime,
@@ -131,15 +131,15 @@ impl Ord for Event {
 
 /// The simulated world.
 pub struct World {
-    /// The moment.
+    /// The present moment.
     pub now: SimTime,
-    /// How unkind it is.
+    /// The strength of the faults at present.
     pub intensity: Intensity,
-    /// What was reached.
+    /// Counts of what was reached.
     pub probes: Probes,
     /// Hash of all that happened.
     pub digest: Digest,
-    /// What was found wrong, with the moment.
+    /// The violations that were found, each with its moment.
     pub violations: Vec<(SimTime, String)>,
     pub(crate) hosts: Vec<Host>,
     pub(crate) processes: Vec<Process>,
@@ -176,7 +176,7 @@ impl World {
         }
     }
 
-    /// A new host, with any clock.
+    /// A new host, with a random clock.
     pub fn add_host(&mut self, name: &str) -> HostId {
         let clock = Clock::drawn(&mut self.rng);
         self.hosts.push(Host {
@@ -192,7 +192,7 @@ impl World {
         HostId(self.hosts.len() - 1)
     }
 
-    /// A new process of a host; [`World::start`] starts it.
+    /// A new process on a host; [`World::start`] starts it.
     pub fn add_process(&mut self, host: HostId, name: &str, address: SocketAddr, factory: Factory) -> ProcessId {
         let id = ProcessId(self.processes.len());
         self.processes.push(Process::new(host, name.to_owned(), address, factory));
@@ -201,7 +201,7 @@ impl World {
         id
     }
 
-    /// Adds someone who watches.
+    /// Adds a watcher.
     pub fn add_watcher(&mut self, watcher: Box<dyn Watch>) {
         self.watchers.push(watcher);
     }
@@ -211,13 +211,13 @@ impl World {
         self.watchers.iter_mut().find_map(|watcher| watcher.as_any().downcast_mut())
     }
 
-    /// A host.
+    /// The host with this id.
     #[must_use]
     pub fn host(&self, host: HostId) -> &Host {
         &self.hosts[host.0]
     }
 
-    /// All processes.
+    /// All processes, by id.
     #[must_use]
     pub fn processes(&self) -> &[Process] {
         &self.processes
@@ -229,7 +229,7 @@ impl World {
         self.hosts[host.0].processes.iter().all(|&process| self.processes[process.0].is_running())
     }
 
-    /// Writes down something wrong.
+    /// Writes down a violation.
     pub fn violation(&mut self, what: String) {
         self.violations.push((self.now, what));
     }
@@ -313,7 +313,7 @@ impl World {
         }
     }
 
-    /// Who has died by [`World::tear_term`] since the last call.
+    /// A host that has died by [`World::tear_term`] since the last call.
     pub fn take_torn_term(&mut self) -> Option<HostId> {
         self.torn_terms.pop()
     }
@@ -336,8 +336,9 @@ impl World {
         self.hosts[host.0].clock = Clock::drawn(&mut self.rng);
     }
 
-    /// Damages a file of a dead host, one of these whose loss it can tell from a crash: not a single slot of a witness. None:
-    /// it has none yet. Of a long log nearly every file is a sealed segment; so every other time it is none.
+    /// Damages a file of a dead host, if `is_one` accepts it and the loss can be distinguished from a crash (which is
+    /// not so for a single slot of a witness). None: there is no such file yet. Nearly every file of a long log is a
+    /// sealed segment, so every other time another file is damaged.
     pub fn damage(&mut self, host: HostId, is_one: impl Fn(&FileName) -> bool) -> Option<FileName> {
         let mut files: Vec<(ProcessId, FileName)> = Vec::new();
         for &id in &self.hosts[host.0].processes {
@@ -359,14 +360,14 @@ impl World {
         Some(file)
     }
 
-    /// Damages the end of one log of a dead host. False: there is none.
+    /// Damages the end of one log of a dead host. False: it has no log.
     pub fn damage_end(&mut self, host: HostId) -> bool {
         let processes = &self.hosts[host.0].processes;
         let id = *self.rng.pick(processes);
         self.processes[id.0].disk.damage_end(&mut self.rng)
     }
 
-    /// Removes files of a host, whose processes are down. Returns whether there were any.
+    /// Removes files of a host whose processes are down. Returns whether there were any.
     pub fn lose_files(&mut self, host: HostId, is_one: impl Fn(&FileName) -> bool) -> bool {
         let mut any = false;
         for &id in &self.hosts[host.0].processes {
@@ -390,8 +391,8 @@ impl World {
         }
     }
 
-    /// A host's processes that were asked to stop go on to their end, each as soon as it may. Returns how many are in their last
-    /// turns, and whether all have ended.
+    /// The processes of a host that were asked to stop go on to their end, each as soon as it may. Returns how many are
+    /// in their last turns, and whether all have ended.
     pub fn end_in_order(&mut self, host: HostId) -> (usize, bool) {
         let (mut ending, mut all) = (0, true);
         for id in self.hosts[host.0].processes.clone() {
@@ -406,18 +407,18 @@ impl World {
         (ending, all)
     }
 
-    /// Tells those who watch that every machine is about to lose power, while they can still look at the disks.
+    /// Tells the watchers that every machine is about to lose power, while they can still look at the disks.
     pub fn announce_blackout(&mut self) {
         self.notify(|watcher, view| watcher.blackout(view));
     }
 
-    /// Stops a host; its clock goes on, and what is sent to it waits.
+    /// Pauses a host. Its clock goes on, and frames that are sent to it wait.
     pub fn pause(&mut self, host: HostId) {
         self.hosts[host.0].paused = true;
         self.hosts[host.0].paused_at = self.now;
     }
 
-    /// Lets a stopped host go on.
+    /// Lets a paused host go on.
     pub fn resume(&mut self, host: HostId) {
         self.hosts[host.0].paused = false;
         self.hosts[host.0].resumed_at = self.now;
@@ -432,7 +433,7 @@ impl World {
         self.hosts[host.0].slowness = slowness.max(1);
     }
 
-    /// Ends a connection on behalf of one side, and tells the other after a while, perhaps.
+    /// Closes a connection on behalf of one side, and tells the other side after a while, perhaps.
     pub(crate) fn close(&mut self, id: ConnectionId, by: ProcessId) {
         let connection = self.network.connection_mut(id);
         if std::mem::replace(&mut connection.closed, true) {
@@ -452,7 +453,7 @@ impl World {
         }
     }
 
-    /// Runs until this moment, or until something was found wrong.
+    /// Runs until this moment, or until a violation is found.
     pub fn run_until(&mut self, until: SimTime) {
         while self.violations.is_empty() && self.queue.peek().is_some_and(|event| event.at <= until) {
             let event = self.queue.pop().expect("peeked");
@@ -478,7 +479,8 @@ impl World {
             What::Committed(life) => self.committed(life),
             What::Start(host) => self.start(host),
             What::Flushed(life, mark) => {
-                // A flush that the process asked for goes on when it dies; after a loss of power there is nothing left.
+                // A flush that the process asked for goes on when the process dies. After a loss of power there is
+                // nothing left to flush.
                 let process = &mut self.processes[life.process.0];
                 if process.life == life.life && process.disk.mark() >= mark && !planted::is_on(Bug::FsyncLies) {
                     process.disk.synced(mark);
@@ -549,7 +551,7 @@ impl World {
         self.deliver(at, Inbound::Frame { from, bytes });
     }
 
-    /// Sees to it that a process has its next turn in time.
+    /// Makes sure that a process has its next turn in time.
     pub(crate) fn plan_turn(&mut self, id: ProcessId) {
         let process = &self.processes[id.0];
         let host = &self.hosts[process.host.0];

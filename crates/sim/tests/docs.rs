@@ -1,4 +1,4 @@
-//! `docs/testing.md` says what the code does.
+//! The tables of scenarios and of planted bugs in `docs/testing.md` are those of the code.
 
 use kasha_sim::Scenario;
 use kasha_sim::planted::{Bug, CAUGHT, Caught};

@@ -1,4 +1,4 @@
-//! Every planted bug is caught, by whom the table says, in as many seeds as it says. Run it with
+//! Every planted bug is caught by the checker that the table names, within as many seeds as it says. Run this with
 //! `cargo test --release -p kasha-sim --features planted-bugs --test planted`; `cargo xtask mutants` shows how often.
 
 #![cfg(feature = "planted-bugs")]

@@ -1,4 +1,4 @@
-//! A few seeds of every scenario; `kasha sim` runs as many as one likes.
+//! A few seeds of every scenario. `kasha sim` runs more.
 
 use kasha_sim::{Scenario, SimOptions, run, sweep};
 

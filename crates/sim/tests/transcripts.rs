@@ -1,4 +1,5 @@
-//! Directed scenarios as text files: see [`transcript`].
+//! Runs all transcripts ([`transcript`]): directed scenarios as text files. With planted bugs, each bug must change the
+//! transcripts that the table below names for it.
 
 mod transcript;
 
@@ -7,7 +8,7 @@ fn every_transcript_is_what_happens() {
     transcript::check_all();
 }
 
-/// A transcript that no broken rule changes shows nothing of the rule.
+/// A transcript that stays the same when the rule is broken shows nothing of the rule.
 #[cfg(feature = "planted-bugs")]
 mod planted {
     use kasha_sim::Bug;
@@ -15,8 +16,8 @@ mod planted {
 
     use super::transcript;
 
-    /// Bugs, and the transcripts that are about the rules they break. Others break what transcripts do without: the shell,
-    /// the disk, time that passes within a turn, and the session; or have only the sweep to find them.
+    /// Bugs, and the transcripts about the rules that they break. The other bugs break parts that transcripts do not
+    /// have (the shell, the disk, time that passes within a turn, the session), or only a sweep finds them.
     const NOTICED: &[(Bug, &[&str])] = &[
         (Bug::HeldEffectsKept, &["zombie_primary_cannot_complete_an_update"]),
         (Bug::SyncInAnotherEpoch, &["r2_1_sync_is_answered_in_the_epoch_of_the_answer"]),

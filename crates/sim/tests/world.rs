@@ -1,5 +1,5 @@
-//! The world by itself, with small machines: it is deterministic, gates hold, crashes and losses of power do what they
-//! say.
+//! The simulated world by itself, with small machines: it is deterministic, gates hold, and crashes and losses of power
+//! have the effects that they should have.
 
 use std::cell::Cell;
 use std::net::SocketAddr;
@@ -16,14 +16,14 @@ use kasha_wire::frame::{self, Kind};
 
 const COUNT: FileName = FileName::Replica(ShardId(0));
 
-/// Answers every number with its successor, once that is fsynced; or asks, every 5 ms.
+/// A machine that answers every number with its successor when that is fsynced, or asks every 5 ms.
 struct Counting {
     number: u64,
     asks: bool,
     next_ask: Tick,
     written: u64,
     durable: u64,
-    /// The greatest answer that anybody got.
+    /// The greatest answer that was received.
     heard: Rc<Cell<u64>>,
 }
 

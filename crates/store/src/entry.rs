@@ -23,6 +23,8 @@ const FORMAT: u8 = 1;
 
 /// Bytes before the key.
 pub(crate) const HEAD_BYTES: usize = 24;
+/// Where `oldest` stands, in both.
+pub(crate) const OLDEST_AT: usize = 16;
 
 /// A key's value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,7 +78,7 @@ pub(crate) fn head(table: TableId, key: &[u8], version: u64, oldest: SegmentId, 
     head[4..6].copy_from_slice(&u16::try_from(key.len()).expect("the decoder checks the limit").to_le_bytes());
     head[6] = FORMAT;
     head[8..16].copy_from_slice(&version.to_le_bytes());
-    head[16..20].copy_from_slice(&oldest.0.to_le_bytes());
+    head[OLDEST_AT..OLDEST_AT + 4].copy_from_slice(&oldest.0.to_le_bytes());
     head[20..24].copy_from_slice(&last.to_le_bytes());
     head
 }

@@ -11,6 +11,7 @@ use crate::Store;
 use crate::draft::{Change, Draft, Next, Prior, Seen, SpareDraft, Value};
 use crate::entry::head;
 use crate::number::Number;
+use crate::store::Grave;
 
 /// An operation that is being drafted.
 struct Run<'r, 'a> {
@@ -73,7 +74,8 @@ impl Store {
                     let killed = group.log().segment_of(old.expect("what is deleted is there").0);
                     let head = head(change.table, change.key, change.version, oldest, killed.0);
                     let at = group.entry_parts(EntryKind::Tombstone, &[Part::Bytes(&head), Part::Bytes(change.key)]);
-                    self.bury_key((at, here), change.hash, change.version, oldest, killed);
+                    let grave = Grave { own: here, hash: change.hash, version: change.version, oldest, killed };
+                    self.graves.insert(at, grave);
                     at
                 }
             };
@@ -83,8 +85,11 @@ impl Store {
             }
             let (was_object, is_object) = (change.prior.is_object(), matches!(change.next, Next::Value(_)));
             self.count(change.table, i64::from(is_object) - i64::from(was_object));
-            // An old tombstone stays live until the segments that it names are gone.
-            dead.extend(old.filter(|_| was_object));
+            // The new entry names the oldest segment that a tombstone names, so that the tombstone is needed no more.
+            if let Some(old) = old {
+                self.graves.remove(&old);
+                dead.push(old);
+            }
         }
     }
 }

@@ -15,9 +15,11 @@ mod entry;
 mod execute;
 mod number;
 mod read;
+mod relocation;
 mod store;
 
 pub use draft::{Draft, SpareDraft};
 pub use entry::{Object, Tombstone};
 pub use read::ReadResult;
+pub use relocation::{Movable, REWRITTEN_BYTES};
 pub use store::{Store, StoreStats, is_sound};

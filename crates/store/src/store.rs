@@ -8,16 +8,15 @@ use kasha_types::{KeyHash, SegmentId, TableId, key_hash};
 
 use crate::entry::{Found, Object, Tombstone};
 
-/// A tombstone that is still needed.
+/// A tombstone that the index leads to.
 #[derive(Clone, Copy, Debug)]
-struct Grave {
-    at: EntryOffset,
-    /// Where it stands itself.
-    own: SegmentId,
-    hash: KeyHash,
-    version: u64,
-    oldest: SegmentId,
-    killed: SegmentId,
+pub(crate) struct Grave {
+    /// The segment of the tombstone itself.
+    pub own: SegmentId,
+    pub hash: KeyHash,
+    pub version: u64,
+    pub oldest: SegmentId,
+    pub killed: SegmentId,
 }
 
 /// Numbers for status.
@@ -34,12 +33,13 @@ pub struct StoreStats {
 /// One shard's objects.
 #[derive(Debug, Default)]
 pub struct Store {
-    index: Index,
+    pub(crate) index: Index,
     /// Keys with a value, by table.
     tables: BTreeMap<TableId, u64>,
-    graves: Vec<Grave>,
+    /// By the tombstone's place.
+    pub(crate) graves: BTreeMap<EntryOffset, Grave>,
     version_floor: u64,
-    floor_entry: Option<EntryOffset>,
+    pub(crate) floor_entry: Option<EntryOffset>,
 }
 
 /// Whether an entry of a kind that is ours can be read.
@@ -130,17 +130,6 @@ impl Store {
         }
     }
 
-    pub(crate) fn bury_key(
-        &mut self,
-        (at, own): (EntryOffset, SegmentId),
-        hash: KeyHash,
-        version: u64,
-        oldest: SegmentId,
-        killed: SegmentId,
-    ) {
-        self.graves.push(Grave { at, own, hash, version, oldest, killed });
-    }
-
     /// Replays an object or a tombstone that stands in the log. `dead`: entries that it replaces.
     pub fn replay(&mut self, log: &Log, at: EntryOffset, mut dead: impl FnMut(EntryOffset)) {
         let found = decode(log.entry(at), at);
@@ -161,11 +150,14 @@ impl Store {
             Found::Object(..) => self.count(table, i64::from(!was_object)),
             Found::Tombstone(_, tombstone) => {
                 self.count(table, -i64::from(was_object));
-                self.bury_key((at, log.segment_of(at.0)), hash, version, tombstone.oldest, tombstone.killed);
+                let (oldest, killed) = (tombstone.oldest, tombstone.killed);
+                let grave = Grave { own: log.segment_of(at.0), hash, version, oldest, killed };
+                self.graves.insert(at, grave);
             }
         }
-        if let Some(Found::Object(old, _)) = old {
-            dead(old); // an old tombstone stays live until the segments that it names are gone
+        if let Some(old) = old {
+            self.graves.remove(&old.at());
+            dead(old.at());
         }
     }
 
@@ -182,7 +174,7 @@ impl Store {
     /// segments that are gone. `None`: nothing to drop.
     #[must_use]
     pub fn wanted_version_floor(&self, is_gone: impl Fn(SegmentId) -> bool) -> Option<u64> {
-        let droppable = self.graves.iter().filter(|grave| names_only_gone(grave, &is_gone));
+        let droppable = self.graves.values().filter(|grave| names_only_gone(grave, &is_gone));
         droppable.map(|grave| grave.version).max().map(|version| version.max(self.version_floor))
     }
 
@@ -191,28 +183,25 @@ impl Store {
     pub fn drop_graves(&mut self, is_gone: impl Fn(SegmentId) -> bool, mut dead: impl FnMut(EntryOffset)) {
         let (floor, floor_entry) = (self.version_floor, self.floor_entry);
         let index = &mut self.index;
-        self.graves.retain(|grave| {
+        self.graves.retain(|&at, grave| {
             // One that was written after the floor's entry may be unsynced: who asks for the key must still wait for it (C1).
-            if grave.version > floor || Some(grave.at) > floor_entry || !names_only_gone(grave, &is_gone) {
+            if grave.version > floor || Some(at) > floor_entry || !names_only_gone(grave, &is_gone) {
                 return true;
             }
-            // A key that was created again leads to its object; its old tombstone is dead all the same.
-            index.remove(grave.hash, |at| at == grave.at);
-            dead(grave.at);
+            index.remove(grave.hash, |known| known == at);
+            dead(at);
             false
         });
     }
 
     /// A segment leaves this replica, and with it the tombstones in it: forget where they were.
     pub fn forget_segment(&mut self, log: &Log, segment: SegmentId) {
-        let index = &mut self.index;
-        self.graves.retain(|grave| {
-            let stays = log.segment_of(grave.at.0) != segment;
-            if !stays {
-                index.remove(grave.hash, |at| at == grave.at);
-            }
-            stays
-        });
+        let (from, until) = (log.segment_base(segment), log.segment_base(SegmentId(segment.0 + 1)));
+        let left: Vec<_> = self.graves.range(EntryOffset(from)..EntryOffset(until)).map(|(&at, _)| at).collect();
+        for at in left {
+            let grave = self.graves.remove(&at).expect("just seen");
+            self.index.remove(grave.hash, |known| known == at);
+        }
         self.floor_entry = self.floor_entry.filter(|at| log.segment_of(at.0) != segment);
     }
 

@@ -1,4 +1,6 @@
-//! Two clocks: a machine's own, and the cluster's.
+//! The two clocks: the monotonic clock of one machine ([`Tick`]), and the clock of the cluster ([`ClusterTime`]).
+//!
+//! Neither type reads a clock. A machine gets both as arguments.
 
 use std::fmt;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! Names of the things in a cluster. All are plain numbers on the wire and in the log.
+//! Ids of the things in a cluster. Each is a type of its own, and a plain number on the wire and in the log.
 
 use std::fmt;
 
@@ -23,20 +23,21 @@ macro_rules! id {
 }
 
 id!(
-    /// One cluster: drawn at random when it is created, stored in every data folder, carried in every handshake.
+    /// One cluster. The id is drawn at random when the cluster is created, stored in every data folder, and sent in
+    /// every handshake.
     ClusterId(u64), "cluster-"
 );
 id!(
-    /// One server process's place in the cluster: survives restarts (its data folder belongs to it). From 1.
+    /// One node of the cluster, from 1. The number survives restarts: the data folder stores it.
     NodeId(u16), "node-"
 );
 id!(
-    /// One start of a server process: greater than every earlier one of the same node (DESIGN section 1). The number of
-    /// starts, then the data folder's identity.
+    /// One start of a server process. It is greater than every earlier one of the same node (DESIGN section 1). It
+    /// consists of the number of starts, and then the identity of the data folder.
     Incarnation(u64), "incarnation-"
 );
 id!(
-    /// The kernel's boot id of the machine: another one means that memory and page cache were lost (R5.5).
+    /// The kernel's boot id of a machine. If it has changed, the content of memory and page cache was lost (R5.5).
     BootId(u128), "boot-"
 );
 id!(
@@ -48,7 +49,8 @@ id!(
     Epoch(u32), "epoch-"
 );
 id!(
-    /// Changes with a shard's witness set (CURP 3.5). 0 means "recorded on no witness: gate my answer".
+    /// Version of a shard's witness list; changes with the list (CURP 3.5). 0 means "recorded on no witness: gate my
+    /// answer".
     ListVersion(u64), "list-"
 );
 id!(
@@ -64,7 +66,8 @@ id!(
     Sequence(u64), "#"
 );
 id!(
-    /// "Every sequence below this one has its result": piggybacked on requests (RIFL).
+    /// "I have the result of every sequence below this one": the acknowledgement that a client sends with its requests
+    /// (RIFL).
     AckedBelow(u64), "<#"
 );
 id!(
@@ -76,8 +79,8 @@ id!(
     BodyHash(u64), "body-"
 );
 id!(
-    /// Counts a primary's attempts to attach one member within its epoch. Every frame of an attachment carries it, so that
-    /// what was said of an earlier one is known for what it is.
+    /// Counts a primary's attempts to attach one member within its epoch. Every frame of an attachment carries the
+    /// number, so that a late frame of an earlier attempt is recognized.
     AttachId(u32), "attach-"
 );
 id!(
@@ -86,8 +89,8 @@ id!(
 );
 
 impl Incarnation {
-    /// The `starts`-th start, from 1, with the data folder of this identity, drawn at random when the folder was made:
-    /// so a node whose folder was lost is not taken for its old self.
+    /// The `starts`-th start, from 1, with the data folder of this identity. The identity is drawn at random when the
+    /// folder is made. So a node whose folder was lost does not pass for its former self.
     #[must_use]
     pub fn new(starts: u32, identity: u32) -> Self {
         Self(u64::from(starts) << 32 | u64::from(identity))
@@ -118,7 +121,7 @@ impl Epoch {
 }
 
 impl BootId {
-    /// No boot of any machine: what a replica's marks say once its process has ended in good order.
+    /// The id of no boot: it stands in a replica's marks after its process has ended in good order.
     pub const ENDED: Self = Self(0);
 }
 
@@ -155,9 +158,9 @@ impl ConfigVersion {
 /// Names one update everywhere: in the client, the witnesses, the log and the completion record (RIFL 3).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RpcId {
-    /// Who asked.
+    /// The client that sent the update.
     pub client: ClientId,
-    /// Which of its updates.
+    /// The update's number within the client.
     pub sequence: Sequence,
 }
 
@@ -177,9 +180,9 @@ impl fmt::Debug for RpcId {
 /// `shard % cores`, so that clients and peers connect to the owning core and nothing hops between cores.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct CoreId {
-    /// The process.
+    /// The node that the loop belongs to.
     pub node: NodeId,
-    /// The loop within it, from 0.
+    /// The number of the loop within the node, from 0.
     pub core: u8,
 }
 

@@ -1,4 +1,6 @@
-//! Where a key lives, and the hashes by which commutativity is judged.
+//! The slot of a key, which decides the key's shard, and the hashes by which witnesses and primaries judge conflicts.
+//!
+//! All hashes are fixed: they appear on the wire, in the log and in witness files.
 
 use std::fmt;
 

@@ -10,6 +10,7 @@ pub mod limits;
 pub mod planted;
 mod position;
 pub mod probe;
+mod work;
 
 pub use clock::{ClusterTime, Tick};
 pub use ids::{
@@ -18,3 +19,4 @@ pub use ids::{
 };
 pub use keys::{KeyHash, Slot, body_hash, key_hash, operation_key_hash, slot_of};
 pub use position::{LocalPosition, LogPosition, LogSlice, SegmentId};
+pub use work::{Work, WorkSet};

@@ -1,4 +1,4 @@
-//! Everything has a limit; the reason stands beside it.
+//! Limits that several crates share, each with its reason. A crate's own limits stand in the crate's `limits.rs`.
 
 use std::time::Duration;
 
@@ -62,15 +62,17 @@ pub const TABLES_MAX: usize = 1024;
 /// Bytes of a table's name.
 pub const TABLE_NAME_BYTES_MAX: usize = 128;
 
-/// A node's lease by default: how long the coordinator waits before it declares a silent node dead. The shortest that two
-/// shared cores were seen to hold under full load (decision 0012).
+/// The default lease of a node: how long the coordinator waits before it declares a silent node lost. It is the
+/// shortest lease that two shared cores held under full load (decision 0012).
 pub const NODE_LEASE: Duration = Duration::from_millis(500);
 
-/// For how long a disk, or a node that others hear, may do nothing of what is wanted before others do without it. Not a part
-/// of the lease: a node that is dead is noticed soon, but one whose fsync takes a second is as good as ever afterwards.
+/// How long a disk, or a node that others hear, may do nothing of what is asked of it before it is replaced. This is no
+/// part of the lease: a dead node is detected after a lease, but a node whose fsync takes a second works normally
+/// afterwards.
 pub const PATIENCE: Duration = Duration::from_millis(4000);
 
-/// A client's lease, in ClusterTime milliseconds. Longer than the minute's coordinator outage that clients ride through.
+/// A client's lease, in ClusterTime milliseconds. It is longer than a coordinator outage of a minute, which clients
+/// must survive.
 pub const CLIENT_LEASE_MILLIS: u64 = 300_000;
 
 /// Default time to live of an operation key: a day.

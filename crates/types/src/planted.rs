@@ -1,8 +1,9 @@
-//! Mistakes that can be switched on for a run, to see that the simulator's checkers catch them.
+//! Mistakes that a test run can switch on, to show that the simulator's checkers catch them.
 //!
-//! Each breaks one rule of the design, at the one place that keeps it: `if … || planted::is_on(Bug::…)`. Without the
-//! feature `planted-bugs` [`is_on`] is a constant `false` and costs nothing; no server is built with it. Which checker
-//! catches what, and in how many runs, stands in `kasha-sim`'s own `planted` module.
+//! Each mistake breaks one rule of the design, at the place in the code that keeps the rule:
+//! `if … || planted::is_on(Bug::…)`. Without the feature `planted-bugs`, [`is_on`] is a constant `false` and costs
+//! nothing; no server is built with the feature. The `planted` module of `kasha-sim` says which checker catches which
+//! mistake, and in how many runs.
 
 macro_rules! bugs {
     ($($(#[doc = $what:literal])+ $bug:ident = $name:literal,)+) => {
@@ -29,37 +30,37 @@ bugs! {
     FileLagsAnswers = "file_lags_answers",
     /// R7.7: a cut keeps the mark that the log is whole.
     MarkKeptByCut = "mark_kept_by_cut",
-    /// R7.7: that everything was taken is logged before the last request is replayed.
+    /// R7.7: the entry `Whole` is logged before the last request of a witness is replayed.
     WholeBeforeReplay = "whole_before_replay",
-    /// R7.7: with a whole log among the reports the greatest log is taken, and passes for whole.
+    /// R7.7: although one report is of a whole log, the greatest log is taken, and counts as whole.
     UnservedTermPreferred = "unserved_term_preferred",
     /// R7.7: a loss of power under `replicated` leaves the mark that the log is whole.
     MarkSurvivesPowerLoss = "mark_survives_power_loss",
-    /// R7.7: an orderly stop gives the witnesses up before everything is gated and synced.
+    /// R7.7: an orderly stop gives up the witnesses before all answers are gated and all updates are synced.
     StopOnlyCloses = "stop_only_closes",
-    /// R5.3: a process that starts does not take back that the last one ended in good order.
+    /// R5.3: a process that starts does not clear the mark that the last process ended in good order.
     CleanEndKept = "clean_end_kept",
-    /// R5.5: damage of the last group passes for what a crash leaves.
+    /// R5.5: a damaged last group counts as a write that a crash cut short.
     DamagedEndTaken = "damaged_end_taken",
-    /// Section 7: `now` is read before the process is stopped, and used after.
+    /// Section 7: `now` is read before the process is stopped, and used after it goes on.
     StaleNow = "stale_now",
-    /// R3.1: what was held for a role leaves after the role was lost; positions are compared without their epochs.
+    /// R3.1: an effect that was held for a role leaves after the role was lost; positions are compared without epochs.
     HeldEffectsKept = "held_effects_kept",
     /// R2.1: a new attempt keeps the answer that the old one got.
     AttemptsMixed = "attempts_mixed",
-    /// R2.1: a new attempt keeps the acceptances that the old one got, of another list perhaps.
+    /// R2.1: a new attempt keeps the acceptances that the old one got, perhaps of another witness list.
     AcceptancesMixed = "acceptances_mixed",
     /// E1, RIFL 3: a retry is sent under a new id.
     RetryRenamed = "retry_renamed",
-    /// R2.2: "not executed" is told after a refusal, though a witness may hold the update.
+    /// R2.2: a client reports "not executed" after a refusal, although a witness may hold the update.
     NotExecutedAfterRefusal = "not_executed_after_refusal",
     /// R2.1: a retry takes the session's newest acknowledgement and lease into the body.
     BodyRebuilt = "body_rebuilt",
-    /// Section 7: who asked for a newer configuration is not told when there is one.
+    /// Section 7: a client that asked for a newer configuration is not told when there is one.
     NewsUntold = "news_untold",
-    /// R4.10: updates for a shard that holds up one client id are numbered under the next one, and hold that up, too.
+    /// R4.10: updates for a shard that holds up one client id are numbered under the next id, and hold that up too.
     HeldUpShardNumbered = "held_up_shard_numbered",
-    /// R4.10: the lease of a client id that is held up is not renewed any more, though updates are open under it.
+    /// R4.10: the lease of a client id that is held up is not renewed, although updates are open under the id.
     IdentityRetiredEarly = "identity_retired_early",
     /// R2.1: `Sync` is answered in another epoch than the update ran in.
     SyncInAnotherEpoch = "sync_in_another_epoch",
@@ -67,9 +68,9 @@ bugs! {
     RecordApart = "record_apart",
     /// R4.2: a refusal is recorded, as if it were an outcome.
     RefusalRecorded = "refusal_recorded",
-    /// R4.3: a sequence far above the acknowledgement is run.
+    /// R4.3: an update whose sequence is far above the acknowledgement is run.
     WindowNotEnforced = "window_not_enforced",
-    /// R4.3: a client is taken in whose lease nobody has granted.
+    /// R4.3: a shard accepts a client whose lease nobody has granted.
     LeaseNotProven = "lease_not_proven",
     /// Section 4: another body under a used id gets the saved result.
     IdReuseAnswered = "id_reuse_answered",
@@ -77,33 +78,34 @@ bugs! {
     DuplicateUngated = "duplicate_ungated",
     /// E3, R4.4: an acknowledgement frees the record of the first update above it, too.
     RecordFreedEarly = "record_freed_early",
-    /// R4.4, D4: a segment goes before what killed its entries, and the word of it, are synced.
+    /// R4.4, D4: a segment is freed before the entries that replaced its content, and the entry that says so, are
+    /// synced.
     FreedBeforeSynced = "freed_before_synced",
     /// R4.5: a replayed request is not compared with the acknowledgement of this shard's log.
     ReplayIgnoresAcknowledgement = "replay_ignores_acknowledgement",
-    /// R4.5: the same, and its record is taken in as a log's is, which no assertion minds.
+    /// R4.5: the same, but the record is taken in as if it came from a log, so that no assertion fails.
     StaleReplayed = "stale_replayed",
-    /// R4.5: a replayed request's acknowledgement is believed.
+    /// R4.5: a shard takes over the acknowledgement of a replayed request.
     ReplayAcknowledges = "replay_acknowledges",
     /// R4.5, E1: a replayed request is run without being looked up.
     ReplayWithoutLookUp = "replay_without_look_up",
-    /// R4.5, E1: the same, and its record is taken in as a log's is, which no assertion minds.
+    /// R4.5, E1: the same, but the record is taken in as if it came from a log, so that no assertion fails.
     ReplayedTwice = "replayed_twice",
-    /// R4.6: an expired client's records go without a floor.
+    /// R4.6: an expired client's records are dropped without a floor.
     ExpiryWithoutFloor = "expiry_without_floor",
     /// R4.6: a client is expired by ClusterTime alone, without a verdict.
     ExpiryByClock = "expiry_by_clock",
-    /// R4.6: that a lease is over is told before the floor that says so is synced.
+    /// R4.6: a client is told that its lease is over before the floor that says so is synced.
     FloorRefusalUngated = "floor_refusal_ungated",
-    /// R4.6: an expired client's records go before the floor is synced.
+    /// R4.6: an expired client's records are dropped before the floor is synced.
     FloorSettledEarly = "floor_settled_early",
     /// R4.6: replay runs what the floor refuses.
     FloorIgnoredInReplay = "floor_ignored_in_replay",
-    /// R4.6: a witness takes what a floor refuses that it was told of.
+    /// R4.6: a witness accepts a request that a floor refuses, although it was told of the floor.
     FloorIgnoredByWitness = "floor_ignored_by_witness",
-    /// R4.6: a new primary skips what a witness held of a client whose lease is over by ClusterTime.
+    /// R4.6: a new primary skips a witness's request because ClusterTime says that the client's lease is over.
     ExpiryInRecovery = "expiry_in_recovery",
-    /// R4.7: a restarted coordinator takes the leases that were granted before for over.
+    /// R4.7: a restarted coordinator treats the leases that it granted before as ended.
     LeasesNotExtended = "leases_not_extended",
     /// R4.7: a restarted coordinator grants client ids from the first one on.
     ClientIdsReused = "client_ids_reused",
@@ -111,9 +113,9 @@ bugs! {
     ClusterTimeReused = "cluster_time_reused",
     /// R4.8: versions are positions in the log.
     VersionFromPosition = "version_from_position",
-    /// R4.8: a version that the version floor decides is told before the floor is synced.
+    /// R4.8: an answer that tells a version from the version floor leaves before the floor is synced.
     VersionFloorUngated = "version_floor_ungated",
-    /// R4.9: the operation key is missing in the overlap test: who finds it used is answered at once.
+    /// R4.9: the operation key is missing in the overlap test: an update that finds the key used is answered at once.
     OperationKeyOverlapIgnored = "operation_key_overlap_ignored",
     /// R4.9: an update is run past its operation key's time limit.
     NotAfterIgnored = "not_after_ignored",
@@ -121,41 +123,42 @@ bugs! {
     OperationKeyNotRecorded = "operation_key_not_recorded",
     /// R4.9: a hit of an operation key writes no completion record.
     HitWithoutRecord = "hit_without_record",
-    /// D4: a group that a crash cut short is taken for whole.
+    /// D4: a group that a crash cut short counts as complete.
     TornTailAccepted = "torn_tail_accepted",
-    /// R5.1: what follows a table's drop is answered before the drop is synced.
+    /// R5.1: an update after a table's drop is answered before the drop is synced.
     EverythingUngated = "everything_ungated",
-    /// R5.1, C1: what follows a key's deletion is answered before the deletion is synced.
+    /// R5.1, C1: an operation after a key's deletion is answered before the deletion is synced.
     DeletedKeyUngated = "deleted_key_ungated",
-    /// R5.2: that an operation key has expired is observed before the word of it is synced.
+    /// R5.2: an update that observes that an operation key has expired is answered before the entry that drops it is
+    /// synced.
     DroppedKeyUngated = "dropped_key_ungated",
     /// R5.3: a repeated record is answered before the first one's write is flushed.
     DuplicateRecordEarly = "duplicate_record_early",
-    /// Section 5, R5.3: a recovery is reported, and its witnesses go, before what they held is flushed.
+    /// Section 5, R5.3: a recovery is reported, and its witnesses' files are deleted, before what they held is flushed.
     RecoveredUnflushed = "recovered_unflushed",
     /// R5.4: a failed fsync is reported as if it had worked.
     FailedFsyncWorked = "failed_fsync_worked",
-    /// R5.5: where nobody is sure, a log is chosen before every member has reported.
+    /// R5.5: although no member is sure, a log is chosen before every member has reported.
     ChosenTooEarly = "chosen_too_early",
-    /// R5.5: a log that ends below what was acknowledged of it is taken for whole.
+    /// R5.5: a log that ends below its acknowledged end counts as intact.
     AcknowledgedEndIgnored = "acknowledged_end_ignored",
     /// R5.5: a replica does not notice that its machine has lost power.
     BootIgnored = "boot_ignored",
     /// R5.5: a witness does not notice that its machine has lost power.
     WitnessBootIgnored = "witness_boot_ignored",
-    /// R5.5: a witness keeps a request of which its file lacks a slot.
+    /// R5.5: a witness keeps a request although its file lacks one of the request's slots.
     PartialRequestLoaded = "partial_request_loaded",
-    /// R5.3, F2: a promise to obey no smaller epoch is forgotten at a restart, and nothing else is asked.
+    /// R5.3, F2: a member forgets at a restart its promise to obey no smaller epoch, and checks nothing else.
     PromiseForgotten = "promise_forgotten",
     /// R5.3, C2: a witness forgets at a restart that a recovery has read it.
     FrozenForgotten = "frozen_forgotten",
     /// Section 6, C2: a witness goes on accepting after a recovery has read it.
     FreezeIgnored = "freeze_ignored",
-    /// Section 6, pitfall 10: a full witness overwrites.
+    /// Section 6, pitfall 10: a full witness overwrites a request that it holds.
     WitnessOverwrites = "witness_overwrites",
-    /// Section 6: a witness takes whatever it holds on a key for the same request.
+    /// Section 6: a witness treats any request that it holds on a key as the same request.
     WitnessComparesHashes = "witness_compares_hashes",
-    /// Section 6: a witness drops by key hash, whatever request holds the slot.
+    /// Section 6: a witness drops a slot by its key hash, whatever request holds the slot.
     GcByHash = "gc_by_hash",
     /// Section 6, C3: a suspect is dropped without being run.
     SuspectDropped = "suspect_dropped",
@@ -165,11 +168,11 @@ bugs! {
     ShortListFast = "short_list_fast",
     /// Section 6: a witness is told to drop what is not synced yet.
     GcBeforeSync = "gc_before_sync",
-    /// Section 7, step 4: without a witness's word, a recovery falls through.
+    /// Section 7, step 4: a recovery goes on although no witness has answered.
     WitnessSkipped = "witness_skipped",
     /// C3: the primary answers requests of an older witness list.
     ListUnchecked = "list_unchecked",
-    /// R6.2: a witness list counts as closed before what it was promised is synced.
+    /// R6.2: a witness list counts as closed before the updates that were answered under it are synced.
     ListClosedUnsynced = "list_closed_unsynced",
     /// R6.2: the next witness list is in force before the primary has closed the old one.
     ListChangedAtOnce = "list_changed_at_once",
@@ -191,19 +194,20 @@ bugs! {
     SilenceOfOnesOwnCounts = "silence_of_ones_own_counts",
     /// R7.8: when a coordinator hears a node again, it judges the others at once.
     HeardAgainJudgedAtOnce = "heard_again_judged_at_once",
-    /// E1: a table's drop is told while a deposed primary that does not know of it may still execute updates.
+    /// E1: a table's drop is confirmed while a deposed primary that does not know of the drop may still execute
+    /// updates.
     DropToldDuringFailOver = "drop_told_during_fail_over",
-    /// Section 9: the coordinator tells what is not on its file yet.
+    /// Section 9: the coordinator tells a decision that is not on its file yet.
     ToldBeforePersisted = "told_before_persisted",
     /// Section 7, step 2: a member that has promised a later term obeys an older primary.
     EpochUnfenced = "epoch_unfenced",
-    /// Section 7, step 2: where two logs join is taken from their lengths, and predecessors are not compared.
+    /// Section 7, step 2: the point where two logs join is computed from their lengths; predecessors are not compared.
     PredecessorUnchecked = "predecessor_unchecked",
     /// Section 7, step 5: a new primary serves before what it recovered is synced.
     ServedUnsynced = "served_unsynced",
-    /// R7.1: who restarts within its lease serves on, from an empty memory.
+    /// R7.1: a primary that restarts within its lease goes on serving, from an empty memory.
     FastRestartServes = "fast_restart_serves",
-    /// R7.2: the primary does without a member that is silent, and nobody has committed that.
+    /// R7.2: the primary stops counting a silent member, although no such set was committed.
     SilentMemberDropped = "silent_member_dropped",
     /// R7.2: a sync counts when any member holds the log.
     SyncedAtAnyMember = "synced_at_any_member",
@@ -214,7 +218,7 @@ bugs! {
 }
 
 impl Bug {
-    /// Its name.
+    /// The bug's name, as `--planted` takes it.
     ///
     /// # Panics
     /// Never: every bug is in the table.
@@ -230,7 +234,7 @@ impl Bug {
     }
 }
 
-/// Whether this thread's machines have the bug: never, without the feature.
+/// Whether the machines of this thread have the bug. Without the feature: never.
 #[cfg(not(feature = "planted-bugs"))]
 #[inline(always)]
 #[must_use]
@@ -251,18 +255,18 @@ mod switch {
         static PLANTED: Cell<Option<Bug>> = const { Cell::new(None) };
     }
 
-    /// Whether this thread's machines have the bug.
+    /// Whether the machines of this thread have the bug.
     #[must_use]
     pub fn is_on(bug: Bug) -> bool {
         PLANTED.get() == Some(bug)
     }
 
-    /// Gives all machines of this thread a bug, and no other.
+    /// Gives all machines of this thread this bug, and no other.
     pub fn plant(bug: Bug) {
         PLANTED.set(Some(bug));
     }
 
-    /// Takes it back.
+    /// Switches the planted bug of this thread off.
     pub fn clear() {
         PLANTED.set(None);
     }

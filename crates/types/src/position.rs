@@ -1,4 +1,7 @@
-//! Places in logs and files.
+//! Positions in logs and files.
+//!
+//! **F2** An epoch's positions only grow. A position in a log names its epoch, so that positions of two histories
+//! cannot be confused.
 
 use std::fmt;
 
@@ -11,7 +14,7 @@ use crate::{Epoch, ShardId};
 /// end)").
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct LogPosition {
-    /// Who wrote it.
+    /// The epoch whose primary wrote there.
     pub epoch: Epoch,
     /// Bytes since the log began.
     pub offset: u64,
@@ -42,15 +45,16 @@ impl fmt::Debug for SegmentId {
 /// Bytes in one shard's log, named instead of copied. Never crosses a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LogSlice {
-    /// Whose log.
+    /// The shard whose log it is.
     pub shard: ShardId,
     /// Offset of the first byte since the log began.
     pub offset: u64,
-    /// How many bytes.
+    /// Number of bytes.
     pub len: u32,
 }
 
-/// One core's count of file commits: everything written before commit `n` is on its file once `Durable(n)` came back.
+/// One core's count of file commits: everything that was written before commit `n` is on its file when `Durable(n)` was
+/// reported.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct LocalPosition(pub u64);
 

@@ -1,4 +1,5 @@
-//! What the small types promise, at their edges.
+//! Tests of the small types: clocks saturate, positions compare by epoch first, ids and epochs grow, every key has a
+//! slot.
 
 use std::time::Duration;
 

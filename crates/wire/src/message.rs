@@ -9,7 +9,7 @@ use kasha_types::{
 
 use crate::codec::Bytes;
 use crate::frame::{self, Kind};
-use crate::status::{CoreStatus, LoopUsage};
+use crate::status::{CoreStatus, LoopTurns, LoopUsage};
 
 use crate::{Configuration, DecodeError, Reader, Served, Wire, wire_struct};
 
@@ -53,14 +53,24 @@ pub fn is_handshake(kind: u8, payload: &[u8]) -> bool {
     kind == Kind::Message as u8 && matches!(payload.first(), Some(1..=3))
 }
 
-/// The id of a question for the event loop itself ([`Message::GetUsage`]), if this frame is one.
+/// A question for the event loop itself, whatever its machine is, with its id.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LoopQuestion {
+    /// [`Message::GetUsage`].
+    Usage(u64),
+    /// [`Message::GetTurns`].
+    Turns(u64),
+}
+
+/// The question for the event loop itself that this frame is, if it is one.
 #[must_use]
-pub fn usage_question(kind: u8, payload: &[u8]) -> Option<u64> {
-    if kind != Kind::Message as u8 || payload.first() != Some(&19) {
+pub fn loop_question(kind: u8, payload: &[u8]) -> Option<LoopQuestion> {
+    if kind != Kind::Message as u8 || !matches!(payload.first(), Some(19 | 30)) {
         return None;
     }
     match Message::decode(payload) {
-        Ok(Message::GetUsage { id }) => Some(id),
+        Ok(Message::GetUsage { id }) => Some(LoopQuestion::Usage(id)),
+        Ok(Message::GetTurns { id }) => Some(LoopQuestion::Turns(id)),
         Ok(_) | Err(_) => None,
     }
 }
@@ -240,6 +250,18 @@ messages! {
         sent: Tick,
         /// Who answers.
         node: NodeId,
+    },
+    /// Anyone to an event loop: which were your longest turns? Answered by the loop itself, as `GetUsage` is.
+    GetTurns = 30 {
+        /// Echoed.
+        id: u64,
+    },
+    /// The longest turns.
+    TurnsAre = 31 {
+        /// Of the request.
+        id: u64,
+        /// Them.
+        turns: LoopTurns,
     },
 
     /// New primary to a replica: take no older epoch, and report (section 7, step 2).
@@ -655,9 +677,11 @@ mod tests {
             out
         };
         let question = payload(&Message::GetUsage { id: 7 });
-        assert_eq!(usage_question(Kind::Message as u8, &question), Some(7));
-        assert_eq!(usage_question(Kind::Request as u8, &question), None);
-        assert_eq!(usage_question(Kind::Message as u8, &question[..4]), None);
-        assert_eq!(usage_question(Kind::Message as u8, &payload(&Message::GetStatus { id: 7 })), None);
+        assert_eq!(loop_question(Kind::Message as u8, &question), Some(LoopQuestion::Usage(7)));
+        assert_eq!(loop_question(Kind::Request as u8, &question), None);
+        assert_eq!(loop_question(Kind::Message as u8, &question[..4]), None);
+        let question = payload(&Message::GetTurns { id: 7 });
+        assert_eq!(loop_question(Kind::Message as u8, &question), Some(LoopQuestion::Turns(7)));
+        assert_eq!(loop_question(Kind::Message as u8, &payload(&Message::GetStatus { id: 7 })), None);
     }
 }

@@ -1,6 +1,6 @@
 //! What a core tells of itself to whoever asks (`kasha status`). Costs nothing until asked.
 
-use kasha_types::{ConfigVersion, CoreId, Epoch, Incarnation, ListVersion, LogPosition, ShardId};
+use kasha_types::{ConfigVersion, CoreId, Epoch, Incarnation, ListVersion, LogPosition, ShardId, Work};
 
 use crate::configuration::wire_enum;
 use crate::wire_struct;
@@ -113,11 +113,54 @@ pub struct LoopUsage {
     pub frames_sent: u64,
 }
 
+/// The longest turns of an event loop: nothing else that it does is heard or answered meanwhile.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LoopTurns {
+    /// Turns since its start.
+    pub turns: u64,
+    /// Of these, those that took more than 250 µs ([`LongTurn::nanos`]).
+    pub long_turns: u64,
+    /// The longest since its start.
+    pub longest: LongTurn,
+    /// The longest since this was asked last, by whomever.
+    pub longest_since_asked: LongTurn,
+}
+
+/// A turn of an event loop, and what it did.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LongTurn {
+    /// How long ago it ended.
+    pub millis_ago: u64,
+    /// What it took, in nanoseconds: without the time for which the system gave the processor to others, as far as known.
+    pub nanos: u64,
+    /// From its beginning to its end, in nanoseconds.
+    pub elapsed_nanos: u64,
+    /// Of these, until all its inputs were handled.
+    pub hearing_nanos: u64,
+    /// For what a turn ends with: replay, freeing, heartbeats.
+    pub closing_nanos: u64,
+    /// For effects on files.
+    pub files_nanos: u64,
+    /// For giving sockets what was to be sent.
+    pub sending_nanos: u64,
+    /// It waited for a lock or for the disk.
+    pub blocked: bool,
+    /// Frames that it handled.
+    pub frames: u32,
+    /// What it did.
+    pub work: Vec<Work>,
+}
+
 wire_enum! {
+    Work, "a kind of work" { Replay = 0, Free = 1, Forget = 2, Graves = 3, DropTable = 4, Remove = 5, Copy = 6, Role = 7,
+        Configure = 8, Clean = 9 }
     Memory, "a state of memory" { Enough = 0, Low = 1, Full = 2 }
 }
 
 wire_struct! {
+    LoopTurns { turns, long_turns, longest, longest_since_asked }
+    LongTurn { millis_ago, nanos, elapsed_nanos, hearing_nanos, closing_nanos, files_nanos, sending_nanos, blocked, frames,
+        work }
     LoopUsage { cpu_nanos, allocations, heap_bytes, turns, frames_received, frames_sent }
     CoreStatus { core, incarnation, configuration, lease, replicas, witnesses }
     ReplicaStatus { shard, epoch, primary, state, end, synced, unsynced_operations, objects, memory_bytes,

@@ -73,7 +73,7 @@ fn messages() {
 #[test]
 fn structures() {
     let rows = table("Structures");
-    assert_eq!(rows.len(), 24);
+    assert_eq!(rows.len(), 26);
     for row in rows {
         assert_eq!(row[1], declared(&format!("pub struct {} {{\n", row[0])), "{}", row[0]);
     }
@@ -87,6 +87,7 @@ fn plain_choices() {
     assert_eq!(row("MemberState"), choices::<kasha_wire::MemberState>());
     assert_eq!(row("ShardPhase"), choices::<kasha_wire::ShardPhase>());
     assert_eq!(row("Memory"), choices::<kasha_wire::status::Memory>());
+    assert_eq!(row("Work"), choices::<Work>());
     assert_eq!(row("RecordedVerdict"), choices::<RecordedVerdict>());
     assert_eq!(row("Holding"), choices::<kasha_wire::message::Holding>());
     assert_eq!(row("Refusal"), choices::<Refusal>());

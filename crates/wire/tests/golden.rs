@@ -123,6 +123,7 @@ fn parts() {
     each::<ShardPhase>("ShardPhase", &mut lines);
     each::<Memory>("Memory", &mut lines);
     each::<RecordedVerdict>("RecordedVerdict", &mut lines);
+    each::<Work>("Work", &mut lines);
     each::<Holding>("Holding", &mut lines);
     each::<Refusal>("Refusal", &mut lines);
     each::<std::net::SocketAddr>("SocketAddr", &mut lines);

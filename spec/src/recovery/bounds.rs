@@ -1,46 +1,47 @@
-//! How much may happen, program by program.
+//! Bounds of the searches: how much may happen in each program (terms, losses, list changes), and what each program is
+//! for.
 
 /// What "hold" means (R5.3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Durability {
     /// In the page cache.
     Replicated,
-    /// On the disk, but for a primary's fast answers, which its page cache may hold.
+    /// On the disk, except the entries of a primary's fast answers, which may be in its page cache.
     Fsync,
 }
 
 /// Bounds of one search.
 #[derive(Debug)]
 pub struct Bounds {
-    /// Its name.
+    /// The name of the program.
     pub name: &'static str,
-    /// What it is for.
+    /// What the program is for.
     pub about: &'static str,
-    /// f; there are f + 1 members.
+    /// f. There are f + 1 members.
     pub faults: u8,
-    /// `min_backups`.
+    /// The least number of backups with which the shard serves.
     pub min_backups: u8,
-    /// What is tried of a loss of power.
+    /// Decides what a loss of power may take.
     pub durability: Durability,
-    /// Updates.
+    /// Number of updates.
     pub updates: u8,
     /// Terms after the first.
     pub terms: u8,
-    /// Kills of a primary's process; its files stay, and any part of a write under way.
+    /// Kills of a primary's process. Its files stay, and any part of a write that is under way.
     pub kills: u8,
-    /// Witnesses' files may be lost.
+    /// Whether witnesses' files may be lost.
     pub witness_losses: bool,
-    /// Machines may be lost.
+    /// Whether machines may be lost.
     pub deaths: bool,
-    /// Power may be lost.
+    /// Whether power may be lost.
     pub power_losses: bool,
-    /// The last bytes of a log may be damaged while its process is down.
+    /// Whether the last bytes of a log may be damaged while its process is down.
     pub damage: bool,
     /// Changes of the list within a term.
     pub list_changes: u8,
-    /// Orderly stops.
+    /// Number of orderly stops.
     pub stops: u8,
-    /// Searched in the small bounds, too.
+    /// Whether the program is searched in the small bounds, too.
     pub is_small: bool,
 }
 
@@ -153,7 +154,7 @@ pub static DAMAGE: Bounds = Bounds {
     ..PLAIN
 };
 
-/// f = 2.
+/// f = 2, so three members.
 pub static THREE_MEMBERS: Bounds = Bounds {
     name: "three-members",
     about: "f = 2; one update; a kill, one recovery; both witnesses may be lost",
@@ -163,7 +164,7 @@ pub static THREE_MEMBERS: Bounds = Bounds {
     ..PLAIN
 };
 
-/// f = 2, and fewer members.
+/// f = 2, with fewer members in a set.
 pub static THREE_MEMBERS_FEWER: Bounds = Bounds {
     name: "three-members-fewer",
     about: "f = 2, min_backups 1; one update; a kill, a recovery; witnesses or machines may be lost",
@@ -200,7 +201,7 @@ pub static WIDE: Bounds = Bounds {
     ..PLAIN
 };
 
-/// All of them.
+/// All programs of this model.
 pub static PROGRAMS: &[&Bounds] = &[
     &WITNESS_LOST,
     &TWO_UPDATES,

@@ -1,12 +1,12 @@
-//! Which actions are possible in a state. What would change nothing is dropped by the model's `next_state`.
+//! Which actions are possible in a state. An action that would change nothing is dropped by the model's `next_state`.
 
 use crate::recovery::bounds::Durability;
 use crate::recovery::rules::Rule;
-use crate::recovery::state::{Kind, LISTS_MAX, LOG_MAX, Leader, List, NodeIx, Report, Stage, State, bits};
+use crate::recovery::state::{Kind, LISTS_MAX, LOG_MAX, List, NodeIx, Primary, Report, Stage, State, bits};
 use crate::recovery::{Action, Recovery};
 
 impl Recovery {
-    /// Whether a member's log needs no witness, by R7.7 (e).
+    /// Whether a member's log is whole, so that it needs no witness, by R7.7 (e).
     pub(super) fn is_whole(&self, state: &State, node: NodeIx) -> bool {
         let this = state.node(node);
         let says = |kind: Kind| match kind {
@@ -25,11 +25,11 @@ impl Recovery {
         Report { log: this.log.clone(), intact: this.intact, whole: self.is_whole(state, node) }
     }
 
-    /// `Election::choice`, and whether what is taken needs no witness. Our own log is as it is now.
-    pub(super) fn choice(&self, state: &State, own: NodeIx, leader: &Leader) -> Option<(NodeIx, bool)> {
+    /// `Election::choice`, and whether the chosen log needs no witness. The primary's own log is taken as it is now.
+    pub(super) fn choice(&self, state: &State, own: NodeIx, primary: &Primary) -> Option<(NodeIx, bool)> {
         let own_report = self.report(state, own);
         let report =
-            |node: NodeIx| if node == own { Some(&own_report) } else { leader.reports[usize::from(node)].as_ref() };
+            |node: NodeIx| if node == own { Some(&own_report) } else { primary.reports[usize::from(node)].as_ref() };
         let electorate = bits(state.committed.recover_from);
         let reports = || electorate.clone().filter_map(|node| Some((node, report(node)?)));
         let greatest = |(node, report): &(NodeIx, &Report)| (report.greatness(), *node == own, *node);
@@ -49,28 +49,28 @@ impl Recovery {
     /// A term, from its fence to its report.
     pub(super) fn term_actions(&self, state: &State, actions: &mut Vec<Action>) {
         for node in state.all() {
-            let Some(leader) = state.leader(node) else { continue };
-            match leader.stage {
+            let Some(primary) = state.primary(node) else { continue };
+            match primary.stage {
                 Stage::Fencing => {
-                    self.fence_actions(state, node, leader, actions);
-                    if let Some((from, _)) = self.choice(state, node, leader) {
+                    self.fence_actions(state, node, primary, actions);
+                    if let Some((from, _)) = self.choice(state, node, primary) {
                         actions.push(if from == node { Action::Take(node) } else { Action::CutToMatch(node, from) });
                     }
                 }
                 Stage::Fetching { from, .. } => {
                     let source = state.node(from);
-                    let reported = leader.reports[usize::from(from)].as_ref().expect("it was chosen");
-                    let is_there = source.up && source.promised == leader.epoch && source.log == reported.log;
+                    let reported = primary.reports[usize::from(from)].as_ref().expect("it was chosen");
+                    let is_there = source.up && source.promised == primary.epoch && source.log == reported.log;
                     actions.push(if is_there { Action::OnLogPiece(node, from) } else { Action::FenceAgain(node) });
                 }
                 Stage::Replaying => {
                     actions.push(Action::BeginEpoch(node));
-                    self.replays(state, node, leader, actions); // it may ask one nevertheless
+                    self.replays(state, node, primary, actions); // it may ask one nevertheless
                 }
                 Stage::Witnessing => {
                     if self.keeps(Rule::FencesOn) {
-                        self.fence_actions(state, node, leader, actions);
-                        if let Some((from, true)) = self.choice(state, node, leader) {
+                        self.fence_actions(state, node, primary, actions);
+                        if let Some((from, true)) = self.choice(state, node, primary) {
                             actions.push(if from == node {
                                 Action::Take(node)
                             } else {
@@ -78,55 +78,55 @@ impl Recovery {
                             });
                         }
                     }
-                    self.replays(state, node, leader, actions);
+                    self.replays(state, node, primary, actions);
                 }
                 Stage::Syncing => {
                     let end = state.node(node).end();
-                    if leader.synced == end && state.node(node).held == end {
+                    if primary.synced == end && state.node(node).held == end {
                         actions.push(Action::Mark(node));
                     }
                 }
                 Stage::Reporting => {
                     let committed = &state.committed;
-                    let is_newest = (committed.epoch, committed.primary) == (leader.epoch, node);
+                    let is_newest = (committed.epoch, committed.primary) == (primary.epoch, node);
                     if is_newest && !committed.serving && state.lists.len() < LISTS_MAX {
                         actions.push(Action::Recovered(node));
                     }
                 }
-                Stage::Serving => self.serving_actions(state, node, leader, actions),
+                Stage::Serving => self.serving_actions(state, node, primary, actions),
             }
-            self.shipping_actions(state, node, leader, actions);
+            self.shipping_actions(state, node, primary, actions);
         }
     }
 
-    fn replays(&self, state: &State, node: NodeIx, leader: &Leader, actions: &mut Vec<Action>) {
-        let List { empty, witnesses } = &state.lists[usize::from(leader.list) - 1];
+    fn replays(&self, state: &State, node: NodeIx, primary: &Primary, actions: &mut Vec<Action>) {
+        let List { empty, witnesses } = &state.lists[usize::from(primary.list) - 1];
         let there = (0..self.bounds.faults).filter(|&at| !empty && !witnesses[usize::from(at)].lost);
         actions.extend(there.map(|witness| Action::OnWitnessHolds(node, witness)));
     }
 
-    fn fence_actions(&self, state: &State, node: NodeIx, leader: &Leader, actions: &mut Vec<Action>) {
+    fn fence_actions(&self, state: &State, node: NodeIx, primary: &Primary, actions: &mut Vec<Action>) {
         for member in bits(state.committed.recover_from).filter(|&member| member != node) {
-            if leader.reports[usize::from(member)].is_none() && follows(state, leader, member) {
+            if primary.reports[usize::from(member)].is_none() && follows(state, primary, member) {
                 actions.push(Action::OnFence(node, member));
             }
         }
     }
 
-    fn shipping_actions(&self, state: &State, node: NodeIx, leader: &Leader, actions: &mut Vec<Action>) {
+    fn shipping_actions(&self, state: &State, node: NodeIx, primary: &Primary, actions: &mut Vec<Action>) {
         let this = state.node(node);
-        if !matches!(leader.stage, Stage::Syncing | Stage::Reporting | Stage::Serving) {
+        if !matches!(primary.stage, Stage::Syncing | Stage::Reporting | Stage::Serving) {
             return;
         }
         if this.held < this.end() {
             actions.push(Action::WriteLog(node));
         }
-        let may_attach = this.held >= leader.whole_end || !self.keeps(Rule::AttachAfterFile);
-        for member in bits(leader.members).filter(|&member| member != node) {
-            if !follows(state, leader, member) {
+        let may_attach = this.held >= primary.whole_end || !self.keeps(Rule::AttachAfterFile);
+        for member in bits(primary.members).filter(|&member| member != node) {
+            if !follows(state, primary, member) {
                 continue;
             }
-            if state.node(member).attached != leader.epoch {
+            if state.node(member).attached != primary.epoch {
                 if may_attach {
                     actions.push(Action::OnAttach(node, member));
                 }
@@ -136,8 +136,8 @@ impl Recovery {
         }
     }
 
-    fn serving_actions(&self, state: &State, node: NodeIx, leader: &Leader, actions: &mut Vec<Action>) {
-        // What later terms need must have its place, too.
+    fn serving_actions(&self, state: &State, node: NodeIx, primary: &Primary, actions: &mut Vec<Action>) {
+        // There must also be room for the entries of later terms.
         let needs = usize::from(state.left.terms) * (2 + usize::from(self.bounds.updates));
         for update in 0..self.bounds.updates {
             if state.node(node).place(update).is_none() && state.node(node).log.len() + needs < LOG_MAX {
@@ -145,28 +145,28 @@ impl Recovery {
             }
         }
         let committed = &state.committed;
-        if (committed.epoch, committed.primary) != (leader.epoch, node) || state.lists.len() == LISTS_MAX {
+        if (committed.epoch, committed.primary) != (primary.epoch, node) || state.lists.len() == LISTS_MAX {
             return;
         }
-        let Some(closing_at) = leader.closing_at else {
-            if state.left.list_changes > 0 && !leader.stops {
+        let Some(closing_at) = primary.closing_at else {
+            if state.left.list_changes > 0 && !primary.stops {
                 actions.push(Action::CloseList(node));
             }
-            if state.left.stops > 0 && !leader.stops {
+            if state.left.stops > 0 && !primary.stops {
                 actions.push(Action::Stop(node));
             }
             return;
         };
-        if leader.synced >= closing_at || leader.stops && !self.keeps(Rule::StopSynced) {
+        if primary.synced >= closing_at || primary.stops && !self.keeps(Rule::StopSynced) {
             actions.push(Action::OpenList(node));
         }
     }
 
-    /// Clients record their updates at the witnesses of any list that a primary serves, or has answered, under.
+    /// Clients record their updates at the witnesses of any list under which a primary serves or has answered.
     pub(super) fn client_actions(&self, state: &State, actions: &mut Vec<Action>) {
         for list in 1..=state.list() {
             let serves = |node: NodeIx| {
-                state.leader(node).is_some_and(|leader| leader.stage == Stage::Serving && leader.list == list)
+                state.primary(node).is_some_and(|primary| primary.stage == Stage::Serving && primary.list == list)
             };
             let is_served = state.all().any(serves);
             for update in 0..self.bounds.updates {
@@ -185,7 +185,7 @@ impl Recovery {
         }
     }
 
-    /// What the coordinator may decide.
+    /// The promotions that the coordinator may decide.
     pub(super) fn promotions(&self, state: &State, actions: &mut Vec<Action>) {
         if state.left.terms == 0 {
             return;
@@ -201,11 +201,11 @@ impl Recovery {
         }
     }
 
-    /// What may go wrong.
+    /// The faults that may happen.
     pub(super) fn fault_actions(&self, state: &State, actions: &mut Vec<Action>) {
         for node in state.all().filter(|&node| state.node(node).up) {
             let this = state.node(node);
-            if state.left.kills > 0 && this.leader.is_some() {
+            if state.left.kills > 0 && this.primary.is_some() {
                 actions.extend((this.held..=this.end()).map(|left| Action::Kill(node, left)));
             }
             if state.left.losses == 0 || !self.is_within_promise(state) {
@@ -221,7 +221,7 @@ impl Recovery {
                 };
                 actions.extend((least..=this.held).map(|left| Action::LosePower(node, left)));
             }
-            if self.bounds.damage && this.leader.is_none() && self.only_it_holds_its_end(state, node) {
+            if self.bounds.damage && this.primary.is_none() && self.only_it_holds_its_end(state, node) {
                 actions.push(Action::Damage(node));
             }
         }
@@ -232,7 +232,8 @@ impl Recovery {
         }
     }
 
-    /// What others hold, too, was acknowledged: damage there is R5.5's. It is about a primary's own end here.
+    /// Whether only this primary holds the end of its log. If others hold it too, it was acknowledged, and damage to it
+    /// is about R5.5. This model is about the end that only the primary holds.
     fn only_it_holds_its_end(&self, state: &State, node: NodeIx) -> bool {
         let last = state.node(node).log.last();
         let others = state.all().filter(|&other| other != node);
@@ -240,7 +241,7 @@ impl Recovery {
             && others.into_iter().all(|other| !last.is_some_and(|last| state.node(other).log.contains(last)))
     }
 
-    /// f losses are tried; a set with fewer members than f + 1 has spent some of them.
+    /// f losses are tried. A set with fewer than f + 1 members has used up some of them.
     fn is_within_promise(&self, state: &State) -> bool {
         let is_spare = |node: &NodeIx| state.node(*node).up && state.committed.recover_from & 1 << node == 0;
         usize::from(state.left.losses) > state.all().filter(is_spare).count()
@@ -248,8 +249,8 @@ impl Recovery {
 }
 
 /// `backup::follow`: whether a member obeys this primary.
-fn follows(state: &State, leader: &Leader, member: NodeIx) -> bool {
+fn follows(state: &State, primary: &Primary, member: NodeIx) -> bool {
     let this = state.node(member);
-    let leads = this.leader.as_ref().is_some_and(|other| other.epoch >= leader.epoch);
-    this.up && this.promised <= leader.epoch && !leads
+    let leads = this.primary.as_ref().is_some_and(|other| other.epoch >= primary.epoch);
+    this.up && this.promised <= primary.epoch && !leads
 }

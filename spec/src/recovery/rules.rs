@@ -1,4 +1,5 @@
-//! The rules of this model that can be switched off: R7.7, clause by clause, and what the text leaves to be decided.
+//! The rules of this model that can be switched off: R7.7, clause by clause, and the decisions that its text leaves
+//! open.
 
 use crate::Broken;
 use crate::recovery::bounds::{self, Bounds};
@@ -6,33 +7,33 @@ use crate::recovery::bounds::{self, Bounds};
 /// A rule that can be switched off.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Rule {
-    /// (a) a fast answer leaves when the own file holds its entry.
+    /// (a) A fast answer leaves when the primary's own file holds its entry.
     AnswerOnFile,
     /// (b) a promotion leaves `served` as it is.
     ServedUntouched,
     /// (c) the mark is on file before the term is reported recovered.
     MarkBeforeReport,
-    /// (c) the mark goes before a cut removes what it speaks of.
+    /// (c) The mark is cleared before a cut removes what the mark covers.
     MarkClearedByCut,
-    /// (c) the mark goes with a loss of power, under `replicated`.
+    /// (c) A loss of power clears the mark, under `replicated`.
     MarkOfBoot,
-    /// The mark goes with a loss of power under `fsync`, too, where fast answers wait for the page cache only.
+    /// A loss of power clears the mark under `fsync`, too, where fast answers wait for the page cache only.
     MarkOfBootFsync,
-    /// (c) the mark goes with damage, that of the log's last bytes included.
+    /// (c) Damage clears the mark, also damage to the log's last bytes.
     MarkOfDamage,
-    /// (d) a term whose log is whole says so in the log.
+    /// (d) A term whose log is whole logs `Whole`.
     WholeLogged,
-    /// (d) it says so behind the last replayed request.
+    /// (d) It logs `Whole` behind the last replayed request.
     WholeLast,
-    /// (e) only the word about the current list counts.
+    /// (e) Only a `Whole` of the current list counts.
     WholeOfCurrentList,
     /// (e) only the mark of the epoch that served last counts.
     MarkOfServedEpoch,
     /// (e) a whole log is taken even against later epochs.
     WholePreferred,
-    /// (e) while a witness is waited for, all members are asked still, and a whole log that comes is taken.
+    /// (e) While a term waits for a witness, it keeps asking all members, and takes a whole log that comes.
     FencesOn,
-    /// A term attaches nobody before its own file says that its log is whole.
+    /// A term attaches no member before its own file has `Whole`.
     AttachAfterFile,
     /// (f) an orderly stop gates all answers for the rest of the term.
     StopGates,
@@ -46,7 +47,7 @@ const fn broken(name: &'static str, rule: &'static str, what: &'static str, code
     Broken { name, rule, what, code }
 }
 
-/// What a rule's absence is called, the rule, who keeps it, and where its absence shows.
+/// The name of the switch, the rule, the code that keeps it, and the bounds in which its absence shows.
 pub const SWITCHES: &[(Rule, Broken, &Bounds)] = &[
     (
         Rule::AnswerOnFile,
@@ -74,7 +75,7 @@ pub const SWITCHES: &[(Rule, Broken, &Bounds)] = &[
             "mark_after_report",
             "R7.7 (c) [M]",
             "a term is reported recovered before its mark is on file",
-            "node leader::advance_term",
+            "node primary::advance_term",
         ),
         &bounds::WITNESS_LOST,
     ),
@@ -124,7 +125,7 @@ pub const SWITCHES: &[(Rule, Broken, &Bounds)] = &[
             "whole_not_logged",
             "R7.7 (d) [M]",
             "there are marks only: what an unserved term replayed is not known to be whole",
-            "node leader::begin_epoch",
+            "node primary::begin_epoch",
         ),
         &bounds::WITNESS_LOST,
     ),
@@ -134,7 +135,7 @@ pub const SWITCHES: &[(Rule, Broken, &Bounds)] = &[
             "whole_before_replay",
             "R7.7 (d) [M]",
             "a log says that it is whole before the last replayed request",
-            "node leader::begin_epoch",
+            "node primary::begin_epoch",
         ),
         &bounds::WITNESS_LOST,
     ),
@@ -174,7 +175,7 @@ pub const SWITCHES: &[(Rule, Broken, &Bounds)] = &[
             "fences_once",
             "R7.7 (e) [M]",
             "a term that waits for a witness hears no member any more",
-            "node leader::ask_witnesses",
+            "node primary::ask_witnesses",
         ),
         &bounds::WITNESS_LOST,
     ),
@@ -184,7 +185,7 @@ pub const SWITCHES: &[(Rule, Broken, &Bounds)] = &[
             "attached_before_whole",
             "R7.7 (c), (d)",
             "a term cuts its members' logs before its own file says that its log is whole",
-            "node leader::pump",
+            "node primary::pump",
         ),
         &bounds::WITNESS_LOST,
     ),

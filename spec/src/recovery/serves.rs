@@ -1,6 +1,6 @@
-//! From every reachable state in which all members are there and intact a serving term can be reached, without a fault and
-//! without a client: a term goes on, or one that begins now does. The property of the search says in which states that is
-//! so; here it is walked.
+//! From every reachable state in which all members are there and intact, a serving term can be reached without a fault
+//! and without a client: the present term goes on, or a new one does. A property of the search says in which states
+//! that is so; this test walks the steps.
 
 use std::collections::BTreeSet;
 
@@ -15,11 +15,11 @@ static ONE_RECOVERY: Bounds = Bounds { name: "one-recovery", updates: 1, terms: 
 static ONE_MEMBER_ONCE: Bounds = Bounds { name: "one-member-once", terms: 1, ..ONE_MEMBER };
 
 fn serves(state: &State) -> bool {
-    let leader = state.leader(state.committed.primary);
-    leader.is_some_and(|leader| leader.stage == Stage::Serving && leader.epoch == state.committed.epoch)
+    let primary = state.primary(state.committed.primary);
+    primary.is_some_and(|primary| primary.stage == Stage::Serving && primary.epoch == state.committed.epoch)
 }
 
-/// All states that can be reached by steps of some kind, until one is found.
+/// All states that can be reached by steps of some kind, until one is accepted by `until`.
 fn walk(
     model: &Recovery,
     from: State,
@@ -43,7 +43,8 @@ fn walk(
     (seen, false)
 }
 
-/// Nothing goes wrong any more, nobody asks for anything, and one more term may begin.
+/// Whether the shard serves again if nothing goes wrong any more, no client asks for anything, and one more term may
+/// begin.
 fn can_reach_service(model: &Recovery, state: &State) -> bool {
     let mut quiet = state.clone();
     quiet.left = Left { terms: 1, kills: 0, losses: 0, list_changes: 0, stops: 0 };

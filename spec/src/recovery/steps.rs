@@ -1,9 +1,9 @@
-//! What each action does.
+//! The effect of each action on a state, with the rules that are switched on.
 
 use crate::recovery::bounds::Durability;
 use crate::recovery::rules::Rule;
 use crate::recovery::state::{
-    Entry, FAULTS_MAX, Kind, Leader, List, NODES_MAX, Node, NodeIx, Report, Stage, State, UpdateIx, Witness, bits,
+    Entry, FAULTS_MAX, Kind, List, NODES_MAX, Node, NodeIx, Primary, Report, Stage, State, UpdateIx, Witness, bits,
     common_prefix,
 };
 use crate::recovery::{Action, Recovery};
@@ -13,25 +13,25 @@ impl Recovery {
         match action {
             Action::Promote(node, set) => self.promote(state, node, set),
             Action::OnFence(node, member) => {
-                let epoch = state.leader(node).expect("it leads").epoch;
+                let epoch = state.primary(node).expect("it leads").epoch;
                 obey(state.node_mut(member), epoch);
                 let report = self.report(state, member);
-                state.leader_mut(node).reports[usize::from(member)] = Some(report);
+                state.primary_mut(node).reports[usize::from(member)] = Some(report);
             }
             Action::Take(node) => {
-                let leader = state.leader(node).expect("it leads");
-                let (_, whole) = self.choice(state, node, leader).expect("it took");
+                let primary = state.primary(node).expect("it leads");
+                let (_, whole) = self.choice(state, node, primary).expect("it took");
                 log_is_replayed(state, node, whole);
             }
             Action::CutToMatch(node, from) => self.cut_to_match(state, node, from),
             Action::OnLogPiece(node, from) => on_log_piece(state, node, from),
             Action::FenceAgain(node) => {
-                let leader = state.leader_mut(node);
-                (leader.stage, leader.reports) = (Stage::Fencing, Default::default());
+                let primary = state.primary_mut(node);
+                (primary.stage, primary.reports) = (Stage::Fencing, Default::default());
             }
             Action::BeginEpoch(node) => self.begin_epoch(state, node, 0),
             Action::OnWitnessHolds(node, witness) => {
-                let list = state.leader(node).expect("it leads").list;
+                let list = state.primary(node).expect("it leads").list;
                 let there = &mut state.list_mut(list).witnesses[usize::from(witness)];
                 there.frozen = true;
                 let held = there.held;
@@ -69,33 +69,33 @@ impl Recovery {
     }
 
     fn cut_to_match(&self, state: &mut State, node: NodeIx, from: NodeIx) {
-        let leader = state.leader(node).expect("it leads");
-        let (_, whole) = self.choice(state, node, leader).expect("it took");
-        let reported = leader.reports[usize::from(from)].as_ref().expect("it was chosen");
+        let primary = state.primary(node).expect("it leads");
+        let (_, whole) = self.choice(state, node, primary).expect("it took");
+        let reported = primary.reports[usize::from(from)].as_ref().expect("it was chosen");
         let to = common_prefix(&state.node(node).log, &reported.log);
         self.truncate_log(state.node_mut(node), to);
-        state.leader_mut(node).stage = Stage::Fetching { from, whole };
+        state.primary_mut(node).stage = Stage::Fetching { from, whole };
     }
 
     /// R7.7 (c): the mark is on file before the report leaves.
     fn mark(&self, state: &mut State, node: NodeIx) {
-        let epoch = state.leader(node).expect("it leads").epoch;
+        let epoch = state.primary(node).expect("it leads").epoch;
         let marks = self.keeps(Rule::MarkBeforeReport);
         let this = state.node_mut(node);
         this.flushed = this.end();
         if marks {
             this.mark = epoch;
         }
-        state.leader_mut(node).stage = Stage::Reporting;
+        state.primary_mut(node).stage = Stage::Reporting;
     }
 
     fn on_request(&self, state: &mut State, node: NodeIx, update: UpdateIx) {
         let gates_at_stop = self.keeps(Rule::StopGates);
-        let leader = state.leader_mut(node);
-        let entry = Entry { epoch: leader.epoch, kind: Kind::Update(update) };
-        let is_gated = if leader.stops { gates_at_stop } else { leader.closing_at.is_some() };
+        let primary = state.primary_mut(node);
+        let entry = Entry { epoch: primary.epoch, kind: Kind::Update(update) };
+        let is_gated = if primary.stops { gates_at_stop } else { primary.closing_at.is_some() };
         if !is_gated {
-            leader.fast |= 1 << update;
+            primary.fast |= 1 << update;
         }
         state.node_mut(node).log.push(entry);
         self.answer(state, node);
@@ -122,7 +122,8 @@ impl Recovery {
                 let end = state.node(node).end();
                 restart(state, node, end - 1);
                 let this = state.node_mut(node);
-                // Below what was noted as acknowledged it would be seen: the end of a primary's own log is not.
+                // A log that ends below what was noted as acknowledged is detected. That does not cover the end of a
+                // primary's own log.
                 if self.keeps(Rule::MarkOfDamage) {
                     this.mark = 0;
                 }
@@ -156,7 +157,7 @@ impl Recovery {
         let list = state.list();
         let this = state.node_mut(node);
         obey(this, epoch);
-        this.leader = Some(Box::new(Leader {
+        this.primary = Some(Box::new(Primary {
             epoch,
             stage: Stage::Fencing,
             reports: Default::default(),
@@ -171,10 +172,10 @@ impl Recovery {
         }));
     }
 
-    /// Our epoch begins: its start, what a witness has to add, and that the log is whole now.
+    /// The new epoch begins: its start entry, the requests of a witness, and `Whole`.
     fn begin_epoch(&self, state: &mut State, node: NodeIx, held: u8) {
-        let leader = state.leader(node).expect("it leads");
-        let (epoch, list) = (leader.epoch, leader.list);
+        let primary = state.primary(node).expect("it leads");
+        let (epoch, list) = (primary.epoch, primary.list);
         let (logs_whole, is_last) = (self.keeps(Rule::WholeLogged), self.keeps(Rule::WholeLast));
         let looks_up = self.keeps(Rule::ReplayLooksUp);
         let this = state.node_mut(node);
@@ -192,12 +193,12 @@ impl Recovery {
             this.log.push(whole);
         }
         let end = this.end();
-        let leader = state.leader_mut(node);
-        (leader.stage, leader.whole_end, leader.reports) = (Stage::Syncing, end, Default::default());
+        let primary = state.primary_mut(node);
+        (primary.stage, primary.whole_end, primary.reports) = (Stage::Syncing, end, Default::default());
         self.advance(state, node);
     }
 
-    /// R7.7 (c): the mark goes before any entry that it speaks of.
+    /// R7.7 (c): the mark is cleared before any entry that it covers is removed.
     fn truncate_log(&self, this: &mut Node, to: u8) {
         let cut = this.log[usize::from(to)..].iter().any(|entry| entry.epoch <= this.mark);
         if cut && self.keeps(Rule::MarkClearedByCut) {
@@ -209,14 +210,14 @@ impl Recovery {
 
     fn on_attach(&self, state: &mut State, node: NodeIx, member: NodeIx) {
         let log = state.node(node).log.clone();
-        let epoch = state.leader(node).expect("it leads").epoch;
+        let epoch = state.primary(node).expect("it leads").epoch;
         let this = state.node_mut(member);
         obey(this, epoch);
         let to = common_prefix(&this.log, &log);
         self.truncate_log(this, to);
         this.attached = epoch;
         let (end, is_sure) = (this.end(), this.intact);
-        state.leader_mut(node).acked[usize::from(member)] = Some(end);
+        state.primary_mut(node).acked[usize::from(member)] = Some(end);
         if end == log.len() as u8 && !is_sure {
             state.node_mut(member).intact = true;
         }
@@ -229,18 +230,19 @@ impl Recovery {
         this.log.push(log[this.log.len()]);
         let end = this.end();
         (this.held, this.flushed, this.intact) = (end, end, this.intact || end == log.len() as u8);
-        state.leader_mut(node).acked[usize::from(member)] = Some(end);
+        state.primary_mut(node).acked[usize::from(member)] = Some(end);
         self.advance(state, node);
     }
 
-    /// Every member of its set holds the log so far (R7.2); what is synced may be answered, and let go by witnesses.
+    /// Every member of the set holds the log up to here (R7.2). Synced updates may be answered, and dropped by
+    /// witnesses.
     fn advance(&self, state: &mut State, node: NodeIx) {
         let held = state.node(node).held;
-        let leader = state.leader_mut(node);
-        let others = bits(leader.members).filter(|&member| member != node);
-        let least = others.map(|member| leader.acked[usize::from(member)].unwrap_or(0)).min();
-        leader.synced = leader.synced.max(held.min(least.unwrap_or(held)));
-        let (synced, serves, list) = (leader.synced, leader.stage == Stage::Serving, leader.list);
+        let primary = state.primary_mut(node);
+        let others = bits(primary.members).filter(|&member| member != node);
+        let least = others.map(|member| primary.acked[usize::from(member)].unwrap_or(0)).min();
+        primary.synced = primary.synced.max(held.min(least.unwrap_or(held)));
+        let (synced, serves, list) = (primary.synced, primary.stage == Stage::Serving, primary.list);
         if !serves {
             return;
         }
@@ -256,18 +258,18 @@ impl Recovery {
         }
     }
 
-    /// R7.7 (a): a fast answer leaves when the own file holds its entry.
+    /// R7.7 (a): a fast answer leaves when the primary's own file holds its entry.
     fn answer(&self, state: &mut State, node: NodeIx) {
-        let leader = state.leader(node).expect("it leads");
-        if leader.stage != Stage::Serving {
+        let primary = state.primary(node).expect("it leads");
+        if primary.stage != Stage::Serving {
             return;
         }
-        let (held, list) = (state.node(node).held, leader.list);
-        for update in bits(leader.fast) {
+        let (held, list) = (state.node(node).held, primary.list);
+        for update in bits(primary.fast) {
             let is_held = state.node(node).place(update).is_some_and(|at| at < held);
             if is_held || !self.keeps(Rule::AnswerOnFile) {
                 state.updates[usize::from(update)].answered |= 1 << list;
-                state.leader_mut(node).fast &= !(1 << update);
+                state.primary_mut(node).fast &= !(1 << update);
                 self.judge(state, update);
             }
         }
@@ -284,7 +286,7 @@ impl Recovery {
     }
 
     fn recovered(&self, state: &mut State, node: NodeIx) {
-        let epoch = state.leader(node).expect("it leads").epoch;
+        let epoch = state.primary(node).expect("it leads").epoch;
         let committed = &mut state.committed;
         (committed.serving, committed.recover_from) = (true, committed.members);
         if self.keeps(Rule::ServedUntouched) {
@@ -292,9 +294,9 @@ impl Recovery {
         }
         state.lists.push(List { empty: false, witnesses: [Witness::default(); FAULTS_MAX] });
         let list = state.list();
-        let leader = state.leader_mut(node);
-        (leader.list, leader.stage) = (list, Stage::Serving);
-        // What was lost is made up for: f losses may follow.
+        let primary = state.primary_mut(node);
+        (primary.list, primary.stage) = (list, Stage::Serving);
+        // All losses are repaired, so f more losses may follow.
         if state.all().all(|node| state.node(node).intact && state.committed.members & 1 << node != 0) {
             state.left.losses = self.bounds.faults;
         }
@@ -302,11 +304,11 @@ impl Recovery {
     }
 }
 
-/// The rest of another member's log.
+/// The rest of another member's log arrives.
 fn on_log_piece(state: &mut State, node: NodeIx, from: NodeIx) {
-    let leader = state.leader(node).expect("it leads");
-    let Stage::Fetching { whole, .. } = leader.stage else { unreachable!("it fetches") };
-    let Report { log, .. } = leader.reports[usize::from(from)].clone().expect("it was chosen");
+    let primary = state.primary(node).expect("it leads");
+    let Stage::Fetching { whole, .. } = primary.stage else { unreachable!("it fetches") };
+    let Report { log, .. } = primary.reports[usize::from(from)].clone().expect("it was chosen");
     let this = state.node_mut(node);
     this.log = log;
     (this.held, this.flushed) = (this.end(), this.end());
@@ -316,36 +318,36 @@ fn on_log_piece(state: &mut State, node: NodeIx, from: NodeIx) {
 /// R6.2: all answers are gated, and what was executed so far is synced before the list changes.
 fn close_list(state: &mut State, node: NodeIx, stops: bool) {
     let end = state.node(node).end();
-    let leader = state.leader_mut(node);
-    (leader.closing_at, leader.stops, leader.fast) = (Some(end), stops, 0);
+    let primary = state.primary_mut(node);
+    (primary.closing_at, primary.stops, primary.fast) = (Some(end), stops, 0);
 }
 
-/// The coordinator commits another list, and the primary hears of it.
+/// The coordinator commits another list, and the primary learns of it.
 fn open_list(state: &mut State, node: NodeIx) {
-    let leader = state.leader_mut(node);
-    let empty = leader.stops;
-    leader.closing_at = None;
+    let primary = state.primary_mut(node);
+    let empty = primary.stops;
+    primary.closing_at = None;
     state.lists.push(List { empty, witnesses: Default::default() });
     let list = state.list();
-    state.leader_mut(node).list = list;
+    state.primary_mut(node).list = list;
 }
 
-/// It is known which log the term goes on with, and whether it needs a witness.
+/// The log that the term goes on with is known, and whether it needs a witness.
 fn log_is_replayed(state: &mut State, node: NodeIx, whole: bool) {
-    state.leader_mut(node).stage = if whole { Stage::Replaying } else { Stage::Witnessing };
-    // It came from a member that counted, or everybody has reported (R5.5).
+    state.primary_mut(node).stage = if whole { Stage::Replaying } else { Stage::Witnessing };
+    // The log came from a member that counted, or every member has reported (R5.5).
     state.node_mut(node).intact = true;
 }
 
-/// A primary of this epoch speaks: whatever the member was is over, and no older epoch is obeyed.
+/// The member obeys a primary of this epoch: any other role is over, and no older epoch is obeyed.
 fn obey(this: &mut Node, epoch: u8) {
-    if this.promised < epoch || this.leader.is_some() {
+    if this.promised < epoch || this.primary.is_some() {
         this.lose_role();
         this.promised = epoch;
     }
 }
 
-/// The process ends, and starts with so much of its log.
+/// The process ends, and starts with this much of its log.
 fn restart(state: &mut State, node: NodeIx, left: u8) {
     let this = state.node_mut(node);
     this.lose_role();

@@ -1,4 +1,4 @@
-//! A trace in the code's words: who, which function, what came of it.
+//! A trace as text: for each step the machine that acts, the function of the code, and the result.
 
 use crate::check::{Step, Tell};
 use crate::recovery::state::{Kind, Log, Node, NodeIx, State, UpdateIx, bits};
@@ -12,7 +12,8 @@ fn letter(update: UpdateIx) -> char {
     char::from(b'a' + update)
 }
 
-/// `2^`: term 2 begins; `2a`: update a in term 2; `2W1`: whole for list 1; behind `|` what the file does not hold yet.
+/// `2^`: term 2 begins; `2a`: update a in term 2; `2W1`: `Whole` for list 1; behind `|`: entries that the file does not
+/// hold yet.
 fn log(log: &Log, held: u8) -> String {
     let entry = |(at, entry): (u8, &crate::recovery::state::Entry)| {
         let border = if at == held { "| " } else { "" };
@@ -54,16 +55,16 @@ impl Recovery {
             }
             Action::Take(node) => step(node, "Election::choice", format!("its own log {}", own(node))),
             Action::CutToMatch(node, from) => {
-                step(node, "leader::cut_to_match", format!("{}'s log is to be taken; keeps {}", name(from), own(node)))
+                step(node, "primary::cut_to_match", format!("{}'s log is to be taken; keeps {}", name(from), own(node)))
             }
             Action::OnLogPiece(node, from) => {
-                step(node, "leader::on_log_piece", format!("from {}: {}", name(from), own(node)))
+                step(node, "primary::on_log_piece", format!("from {}: {}", name(from), own(node)))
             }
-            Action::FenceAgain(node) => step(node, "leader::fence_again", own(node)),
-            Action::BeginEpoch(node) => step(node, "leader::begin_epoch", format!("without a witness: {}", own(node))),
+            Action::FenceAgain(node) => step(node, "primary::fence_again", own(node)),
+            Action::BeginEpoch(node) => step(node, "primary::begin_epoch", format!("without a witness: {}", own(node))),
             Action::OnWitnessHolds(node, witness) => {
                 let text = format!("witness {} is frozen and replayed: {}", witness + 1, own(node));
-                step(node, "leader::on_witness_holds", text)
+                step(node, "primary::on_witness_holds", text)
             }
             Action::WriteLog(node) => step(node, "replica::write_log", own(node)),
             Action::OnAttach(node, member) => {
@@ -72,7 +73,7 @@ impl Recovery {
             Action::OnAppend(node, member) => {
                 step(member, "backup::on_append", format!("from {}: {}", name(node), own(member)))
             }
-            Action::Mark(node) => step(node, "leader::advance_term", format!("is about to report: {}", own(node))),
+            Action::Mark(node) => step(node, "primary::advance_term", format!("is about to report: {}", own(node))),
             Action::OnRequest(node, update) => {
                 step(node, "request_path::on_request", format!("executes {}: {}", letter(update), own(node)))
             }

@@ -1,19 +1,20 @@
-//! How much may happen, program by program.
+//! Bounds of the searches: how much may happen in each program (terms, writes, restarts, losses), and what each program
+//! is for.
 
 /// Bounds of one search.
 #[derive(Debug)]
 pub struct Bounds {
-    /// Its name.
+    /// The name of the program.
     pub name: &'static str,
-    /// What it is for.
+    /// What the program is for.
     pub about: &'static str,
-    /// Nodes; the first f + 1 are members at first.
+    /// Number of nodes. The first f + 1 are members at first.
     pub nodes: u8,
-    /// f.
+    /// f, the number of losses that the shard survives.
     pub faults: u8,
     /// Terms after the first.
     pub terms: u8,
-    /// Updates, beside one that is synced at first.
+    /// Number of updates, besides one that is synced at first.
     pub writes: u8,
     /// Changes of the set within a term.
     pub set_changes: u8,
@@ -23,7 +24,7 @@ pub struct Bounds {
     pub power_losses: u8,
     /// Deaths for good.
     pub deaths: u8,
-    /// Searched in the small bounds, too.
+    /// Whether the program is searched in the small bounds, too.
     pub is_small: bool,
 }
 
@@ -41,7 +42,7 @@ const PLAIN: Bounds = Bounds {
     is_small: true,
 };
 
-/// Zombies and fail-overs.
+/// Old primaries that go on, and fail-overs.
 pub static FENCING: Bounds = Bounds {
     name: "fencing",
     about: "3 nodes, f = 1; two recoveries, old primaries go on; two updates",
@@ -50,7 +51,7 @@ pub static FENCING: Bounds = Bounds {
     ..PLAIN
 };
 
-/// Processes restart.
+/// Processes end and start again.
 pub static RESTARTS: Bounds = Bounds {
     name: "restarts",
     about: "3 nodes, f = 1; two recoveries, a process restarts; one update",
@@ -86,11 +87,11 @@ pub static DEATH: Bounds = Bounds {
     ..PLAIN
 };
 
-/// f = 2.
+/// f = 2, so three members.
 pub static THREE_MEMBERS: Bounds =
     Bounds { name: "three-members", about: "3 nodes, f = 2; two recoveries; one update", faults: 2, terms: 2, ..PLAIN };
 
-/// f = 2, with power losses and restarts.
+/// f = 2, with losses of power and restarts.
 pub static THREE_MEMBERS_POWER: Bounds = Bounds {
     name: "three-members-power-loss",
     about: "3 nodes, f = 2; two recoveries, a restart, a loss of power; one update",
@@ -127,6 +128,6 @@ pub static FOUR_NODES: Bounds = Bounds {
     ..PLAIN
 };
 
-/// All of them.
+/// All programs of this model.
 pub static PROGRAMS: &[&Bounds] =
     &[&FENCING, &RESTARTS, &REPLACEMENT, &POWER, &DEATH, &THREE_MEMBERS, &THREE_MEMBERS_POWER, &WIDE, &FOUR_NODES];

@@ -1,7 +1,7 @@
-//! Which actions are possible in a state. What would change nothing is dropped by the model's `next_state`.
+//! Which actions are possible in a state. An action that would change nothing is dropped by the model's `next_state`.
 
 use crate::replicas::rules::Rule;
-use crate::replicas::state::{LOG_MAX, Leader, Members, NodeIx, Report, Role, Stage, State};
+use crate::replicas::state::{LOG_MAX, Members, NodeIx, Primary, Report, Role, Stage, State};
 use crate::replicas::{Action, Replicas};
 
 impl Replicas {
@@ -9,12 +9,12 @@ impl Replicas {
     pub(super) fn term_actions(&self, state: &State, actions: &mut Vec<Action>) {
         for node in state.all().filter(|&node| state.node(node).up) {
             actions.push(Action::OnConfiguration(node));
-            let Some(leader) = state.leader(node) else { continue };
-            match &leader.stage {
-                Stage::Fencing => self.fence_actions(state, node, leader, actions),
+            let Some(primary) = state.primary(node) else { continue };
+            match &primary.stage {
+                Stage::Fencing => self.fence_actions(state, node, primary, actions),
                 Stage::Fetching { from, until } => {
                     let source = state.node(*from);
-                    let is_there = source.promised == leader.epoch && source.up && source.leader.is_none();
+                    let is_there = source.promised == primary.epoch && source.up && source.primary.is_none();
                     if is_there && source.report() == *until {
                         actions.push(Action::OnLogPiece(node, *from));
                     } else {
@@ -23,8 +23,8 @@ impl Replicas {
                 }
                 Stage::Replaying => actions.push(Action::BeginEpoch(node)),
                 Stage::Syncing { target } => {
-                    let is_newest = state.committed.epoch == leader.epoch && state.committed.primary == node;
-                    if leader.synced >= *target && is_newest {
+                    let is_newest = state.committed.epoch == primary.epoch && state.committed.primary == node;
+                    if primary.synced >= *target && is_newest {
                         actions.push(Action::Recovered(node));
                     }
                 }
@@ -38,29 +38,29 @@ impl Replicas {
         }
     }
 
-    fn fence_actions(&self, state: &State, node: NodeIx, leader: &Leader, actions: &mut Vec<Action>) {
-        for member in state.all().filter(|&member| member != node && leader.electorate & 1 << member != 0) {
-            if self.follows(state, node, member) && leader.reports[usize::from(member)].is_none() {
+    fn fence_actions(&self, state: &State, node: NodeIx, primary: &Primary, actions: &mut Vec<Action>) {
+        for member in state.all().filter(|&member| member != node && primary.electorate & 1 << member != 0) {
+            if self.follows(state, node, member) && primary.reports[usize::from(member)].is_none() {
                 actions.push(Action::OnFence(node, member));
             }
         }
-        match self.choice(state, node, leader) {
+        match self.choice(state, node, primary) {
             Some(best) if best == node => actions.push(Action::Take(node)),
             Some(best) => actions.push(Action::CutToMatch(node, best)),
             None => {}
         }
     }
 
-    /// `Election::choice`: the greatest log of those that surely hold all that was synced; of all that are complete once
-    /// every member has reported and none is sure (R5.5).
-    pub(crate) fn choice(&self, state: &State, node: NodeIx, leader: &Leader) -> Option<NodeIx> {
+    /// `Election::choice`: the greatest of the logs that surely hold everything that was synced. If none is sure, the
+    /// greatest of all complete logs, when every member has reported (R5.5).
+    pub(crate) fn choice(&self, state: &State, node: NodeIx, primary: &Primary) -> Option<NodeIx> {
         if !self.keeps(Rule::GreatestTaken) {
             return Some(node);
         }
         let report = |member: NodeIx| {
-            if member == node { Some(state.node(node).report()) } else { leader.reports[usize::from(member)].clone() }
+            if member == node { Some(state.node(node).report()) } else { primary.reports[usize::from(member)].clone() }
         };
-        let electorate = || state.all().filter(|member| leader.electorate & 1 << member != 0);
+        let electorate = || state.all().filter(|member| primary.electorate & 1 << member != 0);
         let reports = || electorate().filter_map(|member| Some((member, report(member)?)));
         let complete = || reports().filter(|(_, report)| report.complete);
         let all = electorate().all(|member| report(member).is_some());
@@ -71,21 +71,21 @@ impl Replicas {
 
     /// `backup::follow`: whether a node obeys this primary.
     pub(super) fn follows(&self, state: &State, primary: NodeIx, node: NodeIx) -> bool {
-        let Some(leader) = state.leader(primary) else { return false };
+        let Some(primary) = state.primary(primary) else { return false };
         let this = state.node(node);
-        let leads = this.leader.as_ref().is_some_and(|other| other.epoch >= leader.epoch);
-        this.up && this.promised <= leader.epoch && !leads
+        let leads = this.primary.as_ref().is_some_and(|other| other.epoch >= primary.epoch);
+        this.up && this.promised <= primary.epoch && !leads
     }
 
-    /// What a primary and its members do.
+    /// Frames between a primary and its members.
     pub(super) fn shipping_actions(&self, state: &State, actions: &mut Vec<Action>) {
         for node in state.all().filter(|&node| state.node(node).up) {
-            let Some(leader) = state.leader(node).filter(|leader| leader.has_begun()) else { continue };
+            let Some(primary) = state.primary(node).filter(|primary| primary.has_begun()) else { continue };
             if state.node(node).held < state.node(node).end() {
                 actions.push(Action::WriteLog(node));
             }
-            for (member, _) in leader.others(node) {
-                let peer = leader.peers[usize::from(member)];
+            for (member, _) in primary.others(node) {
+                let peer = primary.peers[usize::from(member)];
                 let is_attached = self.is_attached(state, node, member);
                 if !is_attached && self.follows(state, node, member) {
                     actions.push(Action::OnAttach(node, member));
@@ -97,8 +97,8 @@ impl Replicas {
                 if is_attached && lacks {
                     actions.push(Action::OnCopySegment(node, member));
                 }
-                self.report_copied(state, node, leader, member, actions);
-                if !self.keeps(Rule::SetCommitted) && leader.stage == Stage::Serving {
+                self.report_copied(state, node, primary, member, actions);
+                if !self.keeps(Rule::SetCommitted) && primary.stage == Stage::Serving {
                     actions.push(Action::AdvanceWithout(node, member));
                 }
             }
@@ -106,33 +106,33 @@ impl Replicas {
         }
     }
 
-    /// Whether what this primary ships in its newest attachment finds the member as it was left.
+    /// Whether the member's log is as this primary's newest attachment left it.
     fn is_attached(&self, state: &State, node: NodeIx, member: NodeIx) -> bool {
-        let Some(leader) = state.leader(node) else { return false };
-        let attached = Role::Backup { epoch: leader.epoch, attached: true };
-        leader.peers[usize::from(member)].attached && state.node(member).up && state.node(member).role == attached
+        let Some(primary) = state.primary(node) else { return false };
+        let attached = Role::Backup { epoch: primary.epoch, attached: true };
+        primary.peers[usize::from(member)].attached && state.node(member).up && state.node(member).role == attached
     }
 
     fn takes_appends(&self, state: &State, node: NodeIx, member: NodeIx) -> bool {
-        let Some(leader) = state.leader(node) else { return false };
-        let was_attached = leader.peers[usize::from(member)].attached;
+        let Some(primary) = state.primary(node) else { return false };
+        let was_attached = primary.peers[usize::from(member)].attached;
         let is_unfenced = !self.keeps(Rule::EpochFenced) && was_attached && state.node(member).up;
         self.is_attached(state, node, member) || is_unfenced
     }
 
-    fn report_copied(&self, state: &State, node: NodeIx, leader: &Leader, member: NodeIx, actions: &mut Vec<Action>) {
+    fn report_copied(&self, state: &State, node: NodeIx, primary: &Primary, member: NodeIx, actions: &mut Vec<Action>) {
         let committed = &state.committed;
-        let is_newest = committed.epoch == leader.epoch && committed.primary == node;
-        let known = leader.members[usize::from(member)];
+        let is_newest = committed.epoch == primary.epoch && committed.primary == node;
+        let known = primary.members[usize::from(member)];
         let joins =
             committed.members[usize::from(member)].filter(|member| !member.complete) == known && known.is_some();
-        let peer = leader.peers[usize::from(member)];
-        if is_newest && joins && peer.copied && peer.acked >= leader.synced {
+        let peer = primary.peers[usize::from(member)];
+        if is_newest && joins && peer.copied && peer.acked >= primary.synced {
             actions.push(Action::Copied(node, member));
         }
     }
 
-    /// What the coordinator may decide.
+    /// The changes that the coordinator may decide.
     pub(super) fn coordinator_actions(&self, state: &State, actions: &mut Vec<Action>) {
         let committed = &state.committed;
         if state.left.set_changes > 0 {
@@ -159,7 +159,7 @@ impl Replicas {
         }
     }
 
-    /// Decision 0007, 6: a complete copy leaves a set that serves only while its primary speaks.
+    /// Decision 0007, 6: a complete copy leaves a serving set only while its primary speaks to the coordinator.
     fn may_let_go(&self, state: &State, leaver: NodeIx) -> bool {
         let committed = &state.committed;
         let is_copy = committed.members[usize::from(leaver)].is_some_and(|member| member.complete);
@@ -167,18 +167,18 @@ impl Replicas {
             return false;
         }
         let speaks = state.node(committed.primary).up
-            && state.leader(committed.primary).is_some_and(|leader| leader.epoch == committed.epoch);
+            && state.primary(committed.primary).is_some_and(|primary| primary.epoch == committed.epoch);
         !committed.serving || !is_copy || speaks || !self.keeps(Rule::CopyLetGoByTheLiving)
     }
 
-    /// What survives a loss of power is promised for f losses: a copy that was let go is one, until it is made up for.
+    /// Kasha promises to survive f losses. A copy that was let go is one loss, until it is replaced.
     fn is_within_promise(&self, state: &State, lets_go: bool) -> bool {
         let spent = u32::from(self.bounds.power_losses - state.left.power_losses);
         let losses = state.lost.count_ones() + spent;
         losses < u32::from(self.bounds.faults) || lets_go && spent == 0
     }
 
-    /// `repair::recover_from`: whose logs a new term may recover from.
+    /// `repair::recover_from`: the members from whose logs a new term may recover.
     pub(super) fn recover_from(&self, state: &State) -> u8 {
         let committed = &state.committed;
         let is_complete = |node: &NodeIx| committed.members[usize::from(*node)].is_some_and(|member| member.complete);
@@ -205,7 +205,7 @@ impl Replicas {
         }
     }
 
-    /// What may go wrong.
+    /// The faults that may happen.
     pub(super) fn fault_actions(&self, state: &State, actions: &mut Vec<Action>) {
         for node in state.all().filter(|&node| state.node(node).up) {
             if state.left.restarts > 0 && state.node(node).role != Role::Idle {
@@ -221,7 +221,7 @@ impl Replicas {
         }
     }
 
-    /// The members of a set that is promoted.
+    /// The members of a set that is promoted, and whether their copies are complete.
     pub(super) fn promoted_members(&self, state: &State, set: u8, recover_from: u8) -> Members {
         let mut members: Members = Default::default();
         for node in state.all().filter(|node| set & 1 << node != 0) {

@@ -1,4 +1,4 @@
-//! What must hold in every state.
+//! The properties of model (b): D1, D2, F2, R7.2 and decisions 0005 and 0007. They must hold in every state.
 
 use stateright::Property;
 
@@ -6,7 +6,7 @@ use crate::replicas::Replicas;
 use crate::replicas::rules::Rule;
 use crate::replicas::state::{NodeIx, Stage, State};
 
-/// The rules whose absence shows in how many copies there are. What the others are for is better seen in what is lost.
+/// Rules whose absence shows in the number of copies. The absence of other rules shows better in what is lost.
 const ABOUT_COPIES: [Rule; 7] = [
     Rule::AllMembers,
     Rule::TailCut,
@@ -17,11 +17,11 @@ const ABOUT_COPIES: [Rule; 7] = [
     Rule::JoinBelowUnsynced,
 ];
 
-/// All of them.
+/// All properties, with their names.
 pub fn all() -> Vec<Property<Replicas>> {
     vec![
         Property::always("D2: what was synced is in every later primary's log", |_: &Replicas, state: &State| {
-            newest_leader(state).is_none_or(|node| state.node(node).log.starts_with(&state.told))
+            newest_primary(state).is_none_or(|node| state.node(node).log.starts_with(&state.told))
         }),
         Property::always("D2: one log for each synced position", |_: &Replicas, state: &State| !state.told_twice),
         Property::always("D1: what is answered is on f + 1 nodes", |model: &Replicas, state: &State| {
@@ -29,7 +29,7 @@ pub fn all() -> Vec<Property<Replicas>> {
         }),
         Property::always("R7.2: an incomplete copy never leads", |_: &Replicas, state: &State| {
             let leads = |node: &NodeIx| {
-                state.leader(*node).is_some_and(|leader| leader.stage == Stage::Replaying || leader.has_begun())
+                state.primary(*node).is_some_and(|primary| primary.stage == Stage::Replaying || primary.has_begun())
             };
             state.all().filter(leads).all(|node| state.node(node).base == 0 && state.node(node).complete)
         }),
@@ -37,7 +37,7 @@ pub fn all() -> Vec<Property<Replicas>> {
             state.all().all(|a| state.all().all(|b| agree(state, a, b)))
         }),
         Property::always("F2: nobody follows an epoch that it promised not to", |_: &Replicas, state: &State| {
-            let leads = |node| state.leader(node).map_or(0, |leader| leader.epoch);
+            let leads = |node| state.primary(node).map_or(0, |primary| primary.epoch);
             state.all().all(|node| leads(node) <= state.node(node).promised)
         }),
         Property::always("0007: after one loss somebody can be elected", |model: &Replicas, state: &State| {
@@ -47,14 +47,14 @@ pub fn all() -> Vec<Property<Replicas>> {
     ]
 }
 
-/// The primary of the newest term, once it has its log.
-fn newest_leader(state: &State) -> Option<NodeIx> {
+/// The primary of the newest term, when it has its log.
+fn newest_primary(state: &State) -> Option<NodeIx> {
     let primary = state.committed.primary;
-    let leader = state.leader(primary).filter(|leader| leader.epoch == state.committed.epoch)?;
-    leader.has_begun().then_some(primary)
+    let memory = state.primary(primary).filter(|memory| memory.epoch == state.committed.epoch)?;
+    memory.has_begun().then_some(primary)
 }
 
-/// Entries that the code takes for the same are the same.
+/// Whether entries that the code treats as the same entry are the same.
 fn agree(state: &State, a: NodeIx, b: NodeIx) -> bool {
     let (a, b) = (state.node(a), state.node(b));
     let from = usize::from(a.base.max(b.base));

@@ -1,4 +1,5 @@
-//! The rules of this model that can be switched off.
+//! The rules of this model that can be switched off, with the code that keeps each and the bounds in which its absence
+//! shows.
 
 use crate::Broken;
 use crate::replicas::bounds::{self, Bounds};
@@ -14,31 +15,31 @@ pub enum Rule {
     JoinersCounted,
     /// R7.2: only complete copies are elected.
     CompleteElected,
-    /// Section 7, step 2: who has promised an epoch obeys no older one.
+    /// Section 7, step 2: a member that has promised an epoch obeys no older one.
     EpochFenced,
     /// R5.3, F2: a promise survives a restart.
     PromiseDurable,
     /// Section 7, step 2: the greatest log is taken.
     GreatestTaken,
-    /// Section 7, step 2: a member's log is cut where it leaves the primary's.
+    /// Section 7, step 2: a member's log is cut where it differs from the primary's.
     TailCut,
-    /// R5.5: who lost power does not count until it is copied again.
+    /// R5.5: a member that lost power does not count until it is copied again.
     BootId,
-    /// Decision 0005.
+    /// Decision 0005: an epoch is begun by one process only.
     EpochBegunOnce,
-    /// Decision 0007, 6.
+    /// Decision 0007, 6: a copy is let go only on behalf of a primary that lives.
     CopyLetGoByTheLiving,
-    /// Decision 0009: words of another attachment do not count.
+    /// Decision 0009: frames of another attachment do not count.
     AttachNumbered,
     /// Decision 0009: a set that is too small syncs nothing.
     FewestPeers,
-    /// R7.2: who was let go keeps its copy until the set is whole without it.
+    /// R7.2: a member that was let go keeps its copy until the set is whole without it.
     KeptUntilWhole,
     /// A joiner's log begins below everything unsynced.
     JoinBelowUnsynced,
 }
 
-/// What a rule's absence is called, the rule, who keeps it, and where its absence shows.
+/// The name of the switch, the rule, the code that keeps it, and the bounds in which its absence shows.
 pub const SWITCHES: &[(Rule, Broken, &Bounds)] = &[
     (
         Rule::SetCommitted,

@@ -1,32 +1,34 @@
-//! What a state of the model consists of: the coordinator's word, and each node's files and memory.
+//! The parts of a state: the coordinator's decisions, and each node's files and memory.
+//!
+//! Sets of nodes are bit masks, so that states are small and compare fast.
 
 use arrayvec::ArrayVec;
 
-/// Nodes.
+/// The greatest number of nodes.
 pub const NODES_MAX: usize = 4;
-/// Entries of a log.
+/// The greatest number of entries in a log.
 pub const LOG_MAX: usize = 7;
 
 /// A node, from 0.
 pub type NodeIx = u8;
 
-/// A log.
+/// The entries of a log, in order.
 pub type Log = ArrayVec<Entry, LOG_MAX>;
 
-/// An entry: what a primary's process wrote at this place. Two entries of one epoch at one place are taken for the same
-/// by the code, which compares histories; `writer` says whether they are.
+/// An entry: what a primary's process wrote at this place. The code compares histories, so it treats two entries of one
+/// epoch at one place as the same entry. `writer` says whether they really are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Entry {
-    /// The term it was written in.
+    /// The term in which it was written.
     pub epoch: u8,
-    /// The process that wrote it, by its restarts.
+    /// The process that wrote it, by the number of its restarts.
     pub writer: u8,
 }
 
 /// A member of the committed set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Member {
-    /// Its copy is complete; it may be elected.
+    /// The member's copy is complete, so that it may be elected.
     pub complete: bool,
     /// The configuration that made it a member (decision 0004).
     pub since: u8,
@@ -38,150 +40,150 @@ pub type Members = [Option<Member>; NODES_MAX];
 /// The committed configuration.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Committed {
-    /// Its version, as far as sets and terms go.
+    /// The version. Only changes of sets and terms count.
     pub version: u8,
     /// The newest term.
     pub epoch: u8,
-    /// Its primary.
+    /// The primary of the newest term.
     pub primary: NodeIx,
-    /// It serves.
+    /// The newest term serves.
     pub serving: bool,
-    /// Its set.
+    /// The members of the set.
     pub members: Members,
-    /// Complete members of the set that last served, while a term recovers; a bit each.
+    /// Complete members of the set that last served, while a term recovers; one bit each.
     pub recover_from: u8,
 }
 
-/// What a member reported to a fence.
+/// The report of a member to a fence.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Report {
-    /// Its log, as far as its history and its end tell.
+    /// The member's log, as far as its history and its end tell.
     pub log: Log,
-    /// It surely holds all that it ever acknowledged.
+    /// The member surely holds everything that it ever acknowledged.
     pub intact: bool,
-    /// Its older data is all there.
+    /// The member's older data is all there.
     pub complete: bool,
 }
 
 impl Report {
-    /// How great it is: its last entry's epoch, and its end.
+    /// The rank of the log in an election: the epoch of its last entry, and its end.
     pub fn greatness(&self) -> (u8, usize) {
         (self.log.last().map_or(0, |entry| entry.epoch), self.log.len())
     }
 }
 
-/// Where a term is (`leader::Stage`).
+/// The stage of a term (`primary::Stage`).
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Stage {
-    /// Members promise and report.
+    /// Members promise the epoch and report their logs.
     Fencing,
-    /// Another member's log is fetched.
+    /// The log of another member is fetched.
     Fetching { from: NodeIx, until: Report },
     /// The log is known, and nothing is written in this epoch yet.
     Replaying,
-    /// Everything goes to the committed set.
+    /// The log is synced to the committed set.
     Syncing { target: u8 },
     /// Clients are served.
     Serving,
 }
 
-/// A member as its primary sees it.
+/// A member, as its primary sees it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Peer {
-    /// It was attached, as far as we know.
+    /// The member is attached, as far as the primary knows.
     pub attached: bool,
-    /// Up to where it holds the log, by its words in this attachment.
+    /// Up to where the member holds the log, by its answers in this attachment.
     pub acked: u8,
-    /// What it said in earlier ones and may still arrive.
+    /// An acknowledgement of an earlier attachment that may still arrive.
     pub late: u8,
-    /// It has been sent all older data.
+    /// The member has been sent all older data.
     pub copied: bool,
 }
 
-/// A primary's memory.
+/// The memory of a primary.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Leader {
-    /// Its term.
+pub struct Primary {
+    /// The epoch of the term.
     pub epoch: u8,
-    /// Where it is.
+    /// The stage of the term.
     pub stage: Stage,
     /// The members of the set that last served.
     pub electorate: u8,
-    /// Who has reported.
+    /// The reports of members.
     pub reports: [Option<Report>; NODES_MAX],
-    /// The set, as it knows.
+    /// The set, as the primary knows it.
     pub members: Members,
-    /// Its members.
+    /// The primary's view of each member.
     pub peers: [Peer; NODES_MAX],
-    /// Where its epoch begins in the log.
+    /// The position in the log where its epoch begins.
     pub epoch_start: u8,
-    /// Every member holds the log so far.
+    /// Up to where every member holds the log.
     pub synced: u8,
 }
 
-/// What a node is to the shard.
+/// The role of a node for the shard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Role {
-    /// It holds files.
+    /// The node only holds files.
     Idle,
-    /// It follows the primary of an epoch; `attached`: its log joins that primary's.
+    /// The node follows the primary of an epoch; `attached`: its log joins that primary's.
     Backup { epoch: u8, attached: bool },
-    /// See [`Node::leader`].
-    Leader,
+    /// The node is primary of an epoch; [`Node::primary`] has its memory.
+    Primary,
 }
 
-/// A node: its files, and its memory.
+/// A node: its files and its memory.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Node {
-    /// It is not dead for good.
+    /// The node is not dead for good.
     pub up: bool,
-    /// Restarts of its process.
+    /// Number of restarts of its process.
     pub restarts: u8,
-    /// No smaller epoch is obeyed; on file.
+    /// The promised epoch, on file: no smaller epoch is obeyed.
     pub promised: u8,
-    /// Its log. What is below `base` is only what it would be: a joiner lacks it.
+    /// The log. Entries below `base` are those that the node would have: a joiner lacks them.
     pub log: Log,
-    /// Where a joiner's log begins.
+    /// The position where a joiner's log begins.
     pub base: u8,
     /// How much of a primary's log its own file holds.
     pub held: u8,
-    /// R5.5.
+    /// The node surely holds what it acknowledged (R5.5).
     pub intact: bool,
-    /// R7.2.
+    /// The node's older data is all there (R7.2).
     pub complete: bool,
-    /// When it holds this much it is intact again.
+    /// The node is intact again when it holds this much.
     pub must_hold: u8,
-    /// Its role.
+    /// The role of the node.
     pub role: Role,
-    /// Its memory as a primary.
-    pub leader: Option<Box<Leader>>,
+    /// Its memory as a primary, if it is one.
+    pub primary: Option<Box<Primary>>,
 }
 
 /// A state of the model.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct State {
-    /// The coordinator's word.
+    /// The committed configuration.
     pub committed: Committed,
-    /// The nodes.
+    /// The nodes, by number.
     pub nodes: ArrayVec<Node, NODES_MAX>,
-    /// What serving primaries called synced, and so answered.
+    /// Everything that serving primaries called synced, and so answered.
     pub told: Log,
-    /// Two of them disagreed.
+    /// Two primaries called different entries synced.
     pub told_twice: bool,
-    /// One of them counted what fewer than f + 1 nodes held.
+    /// A primary called an entry synced that fewer than f + 1 nodes held.
     pub thin: bool,
-    /// Nodes that died for good, and copies that a living primary was let go of; a bit each.
+    /// Nodes that died for good, and copies that were let go while the primary lived; one bit each.
     pub lost: u8,
-    /// What may still happen.
+    /// The budgets that are left.
     pub left: Left,
 }
 
-/// Budgets.
+/// What may still happen: the budgets of the search.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Left {
-    /// New terms.
+    /// New terms that may still begin.
     pub terms: u8,
-    /// Updates.
+    /// Updates that may still be written.
     pub writes: u8,
     /// Changes of the set within a term.
     pub set_changes: u8,
@@ -194,54 +196,54 @@ pub struct Left {
 }
 
 impl State {
-    /// A node.
+    /// The node with this number.
     pub fn node(&self, node: NodeIx) -> &Node {
         &self.nodes[usize::from(node)]
     }
 
-    /// A node, to be changed.
+    /// The node with this number, to be changed.
     pub fn node_mut(&mut self, node: NodeIx) -> &mut Node {
         &mut self.nodes[usize::from(node)]
     }
 
-    /// A primary's memory.
-    pub fn leader(&self, node: NodeIx) -> Option<&Leader> {
-        self.node(node).leader.as_deref()
+    /// The memory of a primary.
+    pub fn primary(&self, node: NodeIx) -> Option<&Primary> {
+        self.node(node).primary.as_deref()
     }
 
-    /// All nodes.
+    /// The numbers of all nodes.
     pub fn all(&self) -> impl Iterator<Item = NodeIx> + use<> {
         0..self.nodes.len() as u8
     }
 }
 
 impl Node {
-    /// Its log's end.
+    /// The end of the node's log.
     pub fn end(&self) -> u8 {
         self.log.len() as u8
     }
 
-    /// What it reports to a fence.
+    /// The report of the node to a fence.
     pub fn report(&self) -> Report {
         Report { log: self.log.clone(), intact: self.intact, complete: self.complete }
     }
 
-    /// Gives up whatever role it has.
+    /// Gives up any role.
     pub fn lose_role(&mut self) {
-        if self.leader.take().is_some() {
+        if self.primary.take().is_some() {
             self.held = self.end();
         }
         self.role = Role::Idle;
     }
 
-    /// Whether an entry is here, where it should be.
+    /// Whether the node holds this entry at its place.
     pub fn holds(&self, at: u8, entry: Entry) -> bool {
         at >= self.base && self.log.get(usize::from(at)) == Some(&entry)
     }
 }
 
-impl Leader {
-    /// It has begun to write in its epoch.
+impl Primary {
+    /// Whether the primary has begun to write in its epoch.
     pub fn has_begun(&self) -> bool {
         match self.stage {
             Stage::Fencing | Stage::Fetching { .. } | Stage::Replaying => false,
@@ -249,14 +251,14 @@ impl Leader {
         }
     }
 
-    /// The members besides itself.
+    /// The members of the set, except the primary itself.
     pub fn others(&self, own: NodeIx) -> impl Iterator<Item = (NodeIx, Member)> + '_ {
         let members = (0..).zip(&self.members);
         members.filter_map(move |(node, member)| Some((node, (*member)?)).filter(|_| node != own))
     }
 }
 
-/// Up to where two logs are equal as far as their histories say.
+/// Up to where two logs are equal, as far as their histories tell.
 pub fn common_prefix(a: &Log, b: &Log) -> u8 {
     a.iter().zip(b).take_while(|(a, b)| a.epoch == b.epoch).count() as u8
 }

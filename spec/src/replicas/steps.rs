@@ -1,11 +1,11 @@
-//! What each action does.
+//! The effect of each action on a state, with the rules that are switched on.
 
 use crate::replicas::rules::Rule;
-use crate::replicas::state::{Entry, Leader, Log, Member, NodeIx, Peer, Role, Stage, State, common_prefix};
+use crate::replicas::state::{Entry, Log, Member, NodeIx, Peer, Primary, Role, Stage, State, common_prefix};
 use crate::replicas::{Action, Replicas};
 
 impl Replicas {
-    /// Does it.
+    /// Applies an action to a state.
     pub fn step(&self, state: &mut State, action: Action) {
         match action {
             Action::Record(node) => {
@@ -19,7 +19,7 @@ impl Replicas {
             Action::OnFence(node, member) => on_fence(state, node, member),
             Action::Take(node) => {
                 state.node_mut(node).intact = true; // it is, or everybody has reported
-                leader_mut(state, node).stage = Stage::Replaying;
+                primary_mut(state, node).stage = Stage::Replaying;
             }
             Action::CutToMatch(node, best) => cut_to_match(state, node, best),
             Action::OnLogPiece(node, from) => {
@@ -27,18 +27,18 @@ impl Replicas {
                 let this = state.node_mut(node);
                 (this.held, this.log, this.base) = (log.len() as u8, log, 0);
                 (this.intact, this.complete) = (true, true);
-                leader_mut(state, node).stage = Stage::Replaying;
+                primary_mut(state, node).stage = Stage::Replaying;
             }
             Action::FenceAgain(node) => {
-                let leader = leader_mut(state, node);
-                (leader.stage, leader.reports) = (Stage::Fencing, Default::default());
+                let primary = primary_mut(state, node);
+                (primary.stage, primary.reports) = (Stage::Fencing, Default::default());
             }
             Action::BeginEpoch(node) => {
                 let start = state.node(node).end();
                 append_own(state, node);
                 let target = state.node(node).end();
-                let leader = leader_mut(state, node);
-                (leader.epoch_start, leader.stage) = (start, Stage::Syncing { target });
+                let primary = primary_mut(state, node);
+                (primary.epoch_start, primary.stage) = (start, Stage::Syncing { target });
             }
             Action::OnAttach(node, member) => self.on_attach(state, node, member),
             Action::OnAppend(node, member) => on_append(state, node, member),
@@ -76,11 +76,11 @@ impl Replicas {
         state.committed.serving = true;
         let members = state.committed.members;
         self.set_members(state, node, members);
-        leader_mut(state, node).stage = Stage::Serving;
-        // What was taken over may be answered from here on, on as many copies as there are (R7.2).
-        let synced = leader_mut(state, node).synced;
+        primary_mut(state, node).stage = Stage::Serving;
+        // From here on the entries that the term took over may be answered, on as many copies as there are (R7.2).
+        let synced = primary_mut(state, node).synced;
         tell(state, node, synced);
-        // Copies of the set that last served, and not of this one, are let go.
+        // Copies of the set that last served which are not in this set are let go.
         let is_copy = |other: &NodeIx| members[usize::from(*other)].is_some_and(|member| member.complete);
         let copies = state.all().filter(is_copy).map(|other| 1 << other).sum::<u8>();
         state.lost = (state.lost | recovered_from) & !copies;
@@ -99,9 +99,9 @@ impl Replicas {
     /// `join_point`, `on_attach`, `obey_attach`: the member's log is made to join the primary's.
     fn on_attach(&self, state: &mut State, node: NodeIx, member: NodeIx) {
         let log = state.node(node).log.clone();
-        let leader = leader_mut(state, node);
-        let (epoch, hold_from) = (leader.epoch, leader.synced.max(leader.epoch_start));
-        let peer = &mut leader.peers[usize::from(member)];
+        let primary = primary_mut(state, node);
+        let (epoch, hold_from) = (primary.epoch, primary.synced.max(primary.epoch_start));
+        let peer = &mut primary.peers[usize::from(member)];
         peer.late = peer.late.max(peer.acked);
         peer.attached = true;
         let (cuts, below) = (self.keeps(Rule::TailCut), self.keeps(Rule::JoinBelowUnsynced));
@@ -125,7 +125,7 @@ impl Replicas {
         this.held = this.end();
         note_whole(state, member);
         let complete = state.node(member).complete;
-        let peer = &mut leader_mut(state, node).peers[usize::from(member)];
+        let peer = &mut primary_mut(state, node).peers[usize::from(member)];
         (peer.acked, peer.copied) = (joined, complete);
     }
 
@@ -133,27 +133,27 @@ impl Replicas {
         let copies = self.keeps(Rule::CompleteElected);
         let this = state.node_mut(member);
         (this.base, this.complete) = (if copies { 0 } else { this.base }, true);
-        leader_mut(state, node).peers[usize::from(member)].copied = true;
+        primary_mut(state, node).peers[usize::from(member)].copied = true;
     }
 
-    /// Every member of the committed set that it knows holds the log so far (R7.2).
+    /// Every member of the committed set that the primary knows holds the log up to here (R7.2).
     fn advance(&self, state: &mut State, node: NodeIx, without: Option<NodeIx>) {
         let own = state.node(node).held;
-        let leader = leader_mut(state, node);
+        let primary = primary_mut(state, node);
         let counts_old = !self.keeps(Rule::AttachNumbered);
         let acked = |peer: Peer| if counts_old { peer.acked.max(peer.late) } else { peer.acked };
-        let (serves, faults) = (leader.stage == Stage::Serving, self.bounds.faults);
-        let others = leader.others(node).filter(|(member, _)| Some(*member) != without);
+        let (serves, faults) = (primary.stage == Stage::Serving, self.bounds.faults);
+        let others = primary.others(node).filter(|(member, _)| Some(*member) != without);
         let counted = others.filter(|(_, member)| member.complete || self.keeps(Rule::JoinersCounted));
-        let held: Vec<u8> = counted.map(|(member, _)| acked(leader.peers[usize::from(member)])).collect();
-        let peers = leader.others(node).count();
+        let held: Vec<u8> = counted.map(|(member, _)| acked(primary.peers[usize::from(member)])).collect();
+        let peers = primary.others(node).count();
         if serves && peers < usize::from(faults) && self.keeps(Rule::FewestPeers) {
             return;
         }
         let least = if self.keeps(Rule::AllMembers) { held.iter().min() } else { held.iter().max() };
         let synced = least.map_or(own, |&least| least.min(own));
-        if synced > leader.synced {
-            leader.synced = synced;
+        if synced > primary.synced {
+            primary.synced = synced;
             if serves {
                 self.count_copies(state, node, synced);
                 tell(state, node, synced);
@@ -161,7 +161,8 @@ impl Replicas {
         }
     }
 
-    /// What is synced while it serves is on f + 1 nodes; after a death or a loss of power on fewer for a while.
+    /// An entry that is synced while the shard serves is on f + 1 nodes; after a death or a loss of power, on fewer for
+    /// a while.
     fn count_copies(&self, state: &mut State, node: NodeIx, synced: u8) {
         let log = &state.node(node).log;
         let holds = |holder: NodeIx, at: u8| {
@@ -174,10 +175,10 @@ impl Replicas {
         state.thin |= (state.told.len() as u8..synced).any(|at| holders(at) < enough);
     }
 
-    /// `Shipping::set_members`: another membership is another member.
+    /// `Shipping::set_members`: a member with another membership is another member.
     fn set_members(&self, state: &mut State, node: NodeIx, members: crate::replicas::state::Members) {
-        let leader = leader_mut(state, node);
-        for ((known, wanted), peer) in leader.members.iter_mut().zip(members).zip(&mut leader.peers) {
+        let primary = primary_mut(state, node);
+        for ((known, wanted), peer) in primary.members.iter_mut().zip(members).zip(&mut primary.peers) {
             let is_same = known.is_some_and(|known| wanted.is_some_and(|wanted| wanted.since == known.since));
             if !is_same {
                 peer.late = peer.late.max(peer.acked);
@@ -200,7 +201,7 @@ impl Replicas {
 
     fn on_configuration(&self, state: &mut State, node: NodeIx) {
         let committed = state.committed.clone();
-        let epoch = state.leader(node).map(|leader| leader.epoch);
+        let epoch = state.primary(node).map(|primary| primary.epoch);
         let may_begin = committed.epoch > state.node(node).promised
             || !self.keeps(Rule::EpochBegunOnce) && committed.epoch == state.node(node).promised && epoch.is_none();
         if committed.primary == node {
@@ -231,9 +232,9 @@ impl Replicas {
     fn restart(&self, state: &mut State, node: NodeIx) {
         let keeps_promise = self.keeps(Rule::PromiseDurable);
         let this = state.node_mut(node);
-        if this.leader.is_some() {
+        if this.primary.is_some() {
             this.log.truncate(usize::from(this.held));
-            this.leader = None;
+            this.primary = None;
         }
         (this.role, this.restarts) = (Role::Idle, this.restarts + 1);
         if !keeps_promise {
@@ -242,7 +243,7 @@ impl Replicas {
     }
 }
 
-/// Answers leave: what they promise is noted.
+/// Answers leave; what they promise is noted.
 fn tell(state: &mut State, node: NodeIx, synced: u8) {
     let log: Log = state.node(node).log[..usize::from(synced)].iter().copied().collect();
     let shared = log.len().min(state.told.len());
@@ -252,24 +253,24 @@ fn tell(state: &mut State, node: NodeIx, synced: u8) {
     }
 }
 
-fn leader_mut(state: &mut State, node: NodeIx) -> &mut Leader {
-    state.node_mut(node).leader.as_mut().expect("it leads")
+fn primary_mut(state: &mut State, node: NodeIx) -> &mut Primary {
+    state.node_mut(node).primary.as_mut().expect("it leads")
 }
 
 /// A primary appends to its log in memory.
 fn append_own(state: &mut State, node: NodeIx) {
     let this = state.node_mut(node);
-    let epoch = this.leader.as_ref().expect("it leads").epoch;
+    let epoch = this.primary.as_ref().expect("it leads").epoch;
     this.log.push(Entry { epoch, writer: this.restarts });
 }
 
-/// `leader::begin_term`: what it was is over; the epoch is promised on file.
+/// `primary::begin_term`: any other role is over, and the epoch is promised on file.
 fn begin_term(state: &mut State, node: NodeIx) {
     let (epoch, members, electorate) = (state.committed.epoch, state.committed.members, state.committed.recover_from);
     let this = state.node_mut(node);
     this.lose_role();
-    (this.promised, this.role) = (epoch, Role::Leader);
-    this.leader = Some(Box::new(Leader {
+    (this.promised, this.role) = (epoch, Role::Primary);
+    this.primary = Some(Box::new(Primary {
         epoch,
         stage: Stage::Fencing,
         electorate,
@@ -281,21 +282,21 @@ fn begin_term(state: &mut State, node: NodeIx) {
     }));
 }
 
-/// `backup::on_fence`, and its report arrives.
+/// `backup::on_fence`, and the arrival of its report.
 fn on_fence(state: &mut State, node: NodeIx, member: NodeIx) {
-    let epoch = state.leader(node).expect("it leads").epoch;
+    let epoch = state.primary(node).expect("it leads").epoch;
     let this = state.node_mut(member);
     if !matches!(this.role, Role::Backup { epoch: followed, .. } if followed == epoch) {
         this.lose_role();
         (this.promised, this.role) = (epoch, Role::Backup { epoch, attached: false });
     }
     let report = this.report();
-    leader_mut(state, node).reports[usize::from(member)] = Some(report);
+    primary_mut(state, node).reports[usize::from(member)] = Some(report);
 }
 
-/// `leader::cut_to_match`: what both share stays; without that, nothing does.
+/// `primary::cut_to_match`: the part that both logs share stays; without a shared part, nothing stays.
 fn cut_to_match(state: &mut State, node: NodeIx, best: NodeIx) {
-    let reports = &state.leader(node).expect("it leads").reports;
+    let reports = &state.primary(node).expect("it leads").reports;
     let until = reports[usize::from(best)].clone().expect("it was chosen");
     let this = state.node_mut(node);
     let prefix = common_prefix(&this.log, &until.log);
@@ -306,12 +307,13 @@ fn cut_to_match(state: &mut State, node: NodeIx, best: NodeIx) {
         this.log.clear();
     }
     this.held = this.end();
-    leader_mut(state, node).stage = Stage::Fetching { from: best, until };
+    primary_mut(state, node).stage = Stage::Fetching { from: best, until };
 }
 
-/// Log bytes from where the primary thinks that the member stands. What it has already counts as the same.
+/// Log bytes from where the primary believes that the member's log ends. Bytes that the member already has count as the
+/// same.
 fn on_append(state: &mut State, node: NodeIx, member: NodeIx) {
-    let acked = state.leader(node).expect("it leads").peers[usize::from(member)].acked;
+    let acked = state.primary(node).expect("it leads").peers[usize::from(member)].acked;
     let log = state.node(node).log.clone();
     let this = state.node_mut(member);
     let end = this.end();
@@ -329,17 +331,17 @@ fn on_append(state: &mut State, node: NodeIx, member: NodeIx) {
     }
     note_whole(state, member);
     let end = state.node(member).end();
-    let peer = &mut leader_mut(state, node).peers[usize::from(member)];
+    let peer = &mut primary_mut(state, node).peers[usize::from(member)];
     peer.acked = peer.acked.max(end.min(log.len() as u8));
 }
 
-/// R5.5: copied again, and on file.
+/// R5.5: the log is copied again, and on file.
 fn note_whole(state: &mut State, member: NodeIx) {
     let this = state.node_mut(member);
     this.intact |= this.end() >= this.must_hold;
 }
 
-/// `repair::set_members` and its commit. The primary itself as the leaver means that nobody leaves.
+/// `repair::set_members` and its commit. If the primary itself is named as the leaver, no member leaves.
 fn set_members_committed(state: &mut State, leaver: NodeIx, joiner: Option<NodeIx>) {
     let speaks = state.node(state.committed.primary).up;
     let committed = &mut state.committed;

@@ -1,4 +1,4 @@
-//! A trace in the code's words: who, which function, what came of it.
+//! A trace as text: for each step the machine that acts, the function of the code, and the result.
 
 use crate::check::{Step, Tell};
 use crate::replicas::state::{Log, Members, Node, NodeIx, State};
@@ -8,7 +8,7 @@ fn name(node: NodeIx) -> String {
     format!("node {}", node + 1)
 }
 
-/// Entries as epochs; a process that was restarted marks its own.
+/// A log's entries as epochs. Entries of a process that was restarted are marked.
 fn log(log: &Log, base: u8) -> String {
     let entry = |(at, entry): (u8, &crate::replicas::state::Entry)| match at < base {
         true => "-".to_string(),
@@ -46,16 +46,16 @@ impl Replicas {
             Action::Take(node) => Step::new(name(node), "Election::choice", format!("its own log {}", own(node))),
             Action::CutToMatch(node, best) => {
                 let text = format!("{}'s log is to be taken; keeps {}", name(best), own(node));
-                Step::new(name(node), "leader::cut_to_match", text)
+                Step::new(name(node), "primary::cut_to_match", text)
             }
             Action::OnLogPiece(node, from) => {
                 let text = format!("from {}: {}", name(from), own(node));
-                Step::new(name(node), "leader::on_log_piece", text)
+                Step::new(name(node), "primary::on_log_piece", text)
             }
             Action::FenceAgain(node) => {
-                Step::new(name(node), "leader::fence_again", "it holds no more what it reported".into())
+                Step::new(name(node), "primary::fence_again", "it holds no more what it reported".into())
             }
-            Action::BeginEpoch(node) => Step::new(name(node), "leader::begin_epoch", own(node)),
+            Action::BeginEpoch(node) => Step::new(name(node), "primary::begin_epoch", own(node)),
             Action::Restart(node) => Step::new(name(node), "replica::load", format!("restarts with {}", own(node))),
             Action::LosePower(node, _) => {
                 Step::new(name(node), "replica::load", format!("lost power, restarts with {}", own(node)))
@@ -68,7 +68,7 @@ impl Replicas {
 
     fn tell_shipping(&self, action: &Action, after: &State) -> Option<Step> {
         let own = |node: NodeIx| holds(after.node(node));
-        let synced = |node: NodeIx| after.leader(node).map_or(0, |leader| leader.synced);
+        let synced = |node: NodeIx| after.primary(node).map_or(0, |primary| primary.synced);
         let step = match *action {
             Action::OnAttach(node, member) => {
                 let text = format!("attached to {}: {}", name(node), own(member));
@@ -115,7 +115,7 @@ impl Replicas {
                 coordinator("Command::Promote", text)
             }
             Action::OnConfiguration(node) => {
-                let (was, is) = (before.leader(node), after.leader(node));
+                let (was, is) = (before.primary(node), after.primary(node));
                 let text = match (was, is) {
                     (Some(was), Some(is)) if was.epoch == is.epoch => format!("knows the set {}", set(&is.members)),
                     (_, Some(is)) => format!("begins epoch {}: promises it on its file", is.epoch),

@@ -1,13 +1,15 @@
-//! Fewer states that mean the same.
+//! Reductions: fewer states that mean the same.
 //!
-//! - `forget`: what can never matter any more is cleared: reports of a fence that is over, what earlier attachments said
-//!   (unless the rule that they do not count is broken), what a sure member would have to hold.
-//! - `canonical`: nodes are interchangeable. They are put in an order that depends on what they are, so that most states
+//! - `forget`: state that can never matter any more is cleared: reports of a fence that is over, acknowledgements of
+//!   earlier attachments (unless the rule that these do not count is switched off), and what a sure member would have
+//!   to hold.
+//! - `canonical`: nodes are interchangeable. They are sorted by their state, so that most states that differ only in
+//!   the numbers of nodes become one. Only the search with all rules uses this.
 //!   that differ in names only become one. Only for the search with all rules.
 
 use crate::replicas::Replicas;
 use crate::replicas::rules::Rule;
-use crate::replicas::state::{Leader, Node, NodeIx, Role, Stage, State};
+use crate::replicas::state::{Node, NodeIx, Primary, Role, Stage, State};
 
 impl Replicas {
     pub(super) fn forget(&self, state: &mut State) {
@@ -16,14 +18,14 @@ impl Replicas {
             if node.intact {
                 node.must_hold = 0;
             }
-            let Some(leader) = &mut node.leader else { continue };
-            if leader.stage != Stage::Fencing {
-                leader.reports = Default::default();
+            let Some(primary) = &mut node.primary else { continue };
+            if primary.stage != Stage::Fencing {
+                primary.reports = Default::default();
             }
-            if leader.has_begun() {
-                leader.electorate = 0;
+            if primary.has_begun() {
+                primary.electorate = 0;
             }
-            for peer in leader.peers.iter_mut().filter(|_| !remembers_late) {
+            for peer in primary.peers.iter_mut().filter(|_| !remembers_late) {
                 peer.late = 0;
             }
         }
@@ -35,7 +37,7 @@ impl Replicas {
         if order.iter().zip(0..).all(|(&node, at)| node == at) {
             return;
         }
-        // `places[old]` is where the node goes.
+        // `places[old]` is the new number of the node.
         let mut places = [0; 8];
         for (place, &node) in (0..).zip(&order) {
             places[usize::from(node)] = place;
@@ -46,13 +48,13 @@ impl Replicas {
 
 type Rank = (bool, u8, u8, u8, bool, bool, crate::replicas::state::Log, Option<crate::replicas::state::Member>, u8, u8);
 
-/// What tells a node from others, whatever it is called.
+/// The state of a node, without its number.
 fn rank(state: &State, node: NodeIx) -> Rank {
     let this = state.node(node);
     let role = match this.role {
         Role::Idle => 0,
         Role::Backup { epoch, attached } => 1 + 2 * epoch + u8::from(attached),
-        Role::Leader => 64,
+        Role::Primary => 64,
     };
     let bits = (state.committed.recover_from >> node & 1) + 2 * (state.lost >> node & 1) + 4 * u8::from(this.up);
     (
@@ -79,8 +81,8 @@ fn permute(state: &mut State, order: &[NodeIx], places: &[NodeIx; 8]) {
     committed.recover_from = mask(committed.recover_from);
     reorder(&mut committed.members, order);
     for node in &mut state.nodes {
-        let Some(leader) = &mut node.leader else { continue };
-        let Leader { stage, electorate, reports, members, peers, .. } = leader.as_mut();
+        let Some(primary) = &mut node.primary else { continue };
+        let Primary { stage, electorate, reports, members, peers, .. } = primary.as_mut();
         *electorate = mask(*electorate);
         if let Stage::Fetching { from, .. } = stage {
             *from = places[usize::from(*from)];

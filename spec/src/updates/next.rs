@@ -1,4 +1,4 @@
-//! Which actions are possible in a state. What would change nothing is left out where that is easy to see.
+//! Which actions are possible in a state. An action that would change nothing is left out where that is easy to see.
 
 use arrayvec::ArrayVec;
 
@@ -36,7 +36,7 @@ impl Updates {
         }
     }
 
-    /// A client's configuration may be any that was committed, but never gets older.
+    /// A client's configuration may be any that was committed, but never becomes older.
     fn attempts(&self, state: &State, call: CallIx, actions: &mut Vec<Action>) {
         let this = state.call(call);
         let newest = state.sent(call).map(|attempt| attempt.list()).max().unwrap_or(0);
@@ -56,7 +56,7 @@ impl Updates {
         }
     }
 
-    /// What may end a call.
+    /// The actions that may end a call.
     fn ends(&self, state: &State, call: CallIx, actions: &mut Vec<Action>) {
         let this = state.call(call);
         let list = this.current.list();
@@ -76,7 +76,7 @@ impl Updates {
             if self.is_told_as_synced(state, term, at) && state.sent(call).any(|sent| state.epoch_of(sent) == epoch) {
                 actions.push(Action::OnSyncedAnswer { call, epoch });
             }
-            // Where the rule is kept this says what the gated answer says.
+            // While the rule is switched on, this says the same as the gated answer.
             let is_other = |list: &u8| this.answers[usize::from(*list)].is_some_and(|told| told != record.outcome);
             if !self.keeps(Rule::SyncOfItsEpoch) && at < term.synced {
                 actions.extend((1..=list).filter(is_other).map(|list| Action::OnSynced { call, list, epoch }));
@@ -92,7 +92,7 @@ impl Updates {
         }
     }
 
-    /// A hit of an operation key that left no record is answered from what the key keeps, when that is synced.
+    /// A hit of an operation key that left no record is answered with the key's result when that is synced.
     fn end_unrecorded(&self, state: &State, call: CallIx, epoch: u8, actions: &mut Vec<Action>) {
         let term = state.term(epoch);
         let arrives = term.stage == TermStage::Serving && state.sent(call).any(|sent| state.epoch_of(sent) == epoch);
@@ -165,7 +165,7 @@ impl Updates {
         }
     }
 
-    /// The tracker knows client 1, whose lease is over by all that it knows.
+    /// Whether the tracker knows client 1, and believes that its lease is over.
     fn may_expire(&self, term: &Term) -> bool {
         let of_client_1 =
             || term.records().filter(|(at, record)| *at >= term.forgotten && self.plan(record.call).client == 1);
@@ -252,8 +252,8 @@ impl Updates {
         }
     }
 
-    /// A new primary takes over some log that holds all that was synced in the last term that served, or what a recovery
-    /// since then has made of it.
+    /// A new primary takes over a log that holds everything that was synced in the last term that served, or what a
+    /// recovery since then has made of such a log.
     fn promotions(&self, state: &State, actions: &mut Vec<Action>) {
         let served = (1..=state.epoch()).rev().find(|&epoch| state.term(epoch).stage == TermStage::Serving);
         let served = served.expect("the first term served");
@@ -287,7 +287,7 @@ impl Updates {
     }
 }
 
-/// The calls that a witness holds, in every order that its slots may have.
+/// The calls that a witness holds, in every order in which its slots may have them.
 fn orders(held: u8) -> Vec<ArrayVec<CallIx, CALLS_MAX>> {
     let mut orders = vec![ArrayVec::new()];
     for call in (0..CALLS_MAX as CallIx).filter(|call| held & 1 << call != 0) {

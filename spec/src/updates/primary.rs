@@ -1,14 +1,17 @@
-//! The request path of a primary: `look_up → order → overlap → execute → record`, by two doors.
+//! The request path of a primary: `look_up → order → overlap → execute → record`. Requests come from clients and from
+//! witnesses.
+//!
+//! It mirrors `request_path` of `node`; `conformance.rs` compares `look_up` with the code.
 
 use crate::updates::Updates;
 use crate::updates::program::Kind;
 use crate::updates::rules::Rule;
 use crate::updates::state::{CallIx, Entry, LOG_MAX, Outcome, Record, State, Term};
 
-/// Who brought a request.
+/// The sender of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Origin {
-    /// Its client.
+    /// The client of the update.
     Client,
     /// A witness that has held it for long.
     Suspect,
@@ -16,42 +19,42 @@ pub enum Origin {
     Replay,
 }
 
-/// What is known of an update.
+/// What the log knows about an update.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Found {
     /// It never ran here.
     New,
     /// Its record is here.
     Completed(u8),
-    /// Below its client's acknowledgement.
+    /// The update is below its client's acknowledgement.
     Stale,
-    /// Its lease is at or below the expiry floor.
+    /// The update's lease is at or below the expiry floor.
     Expired,
 }
 
-/// What a delivery came to.
+/// The result of a delivery.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ran {
-    /// It ran; its answer leaves at once, or when it is synced.
+    /// The update ran. Its answer leaves at once, or when it is synced.
     Recorded { outcome: Outcome, at_once: bool },
-    /// It had run before: the saved result, when it is synced.
+    /// The update had run before: the saved result leaves when it is synced.
     Completed,
     /// Nothing was recorded.
     Refused(Refusal),
 }
 
-/// Why nothing was recorded.
+/// The reason why nothing was recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
-    /// Below its client's acknowledgement.
+    /// The update is below its client's acknowledgement.
     Stale,
-    /// Its lease is over.
+    /// The client's lease is over.
     Expired,
-    /// Past its operation key's time to live.
+    /// The operation key's time to live is over.
     Unprovable,
 }
 
-/// What a request comes to.
+/// What to do with a request, by its operation key.
 enum Order {
     Execute,
     Repeat(Outcome),
@@ -108,7 +111,7 @@ impl Updates {
         Ran::Recorded { outcome, at_once: !overlaps && !cancel }
     }
 
-    /// What the operation key makes of it (R4.9). May log that the key has expired (R5.2).
+    /// What follows from the operation key (R4.9). May log that the key has expired (R5.2).
     fn order(&self, state: &mut State, epoch: u8, call: CallIx, origin: Origin, cancel: bool) -> Order {
         let Some(not_after) = self.plan(call).once.filter(|_| !cancel) else { return Order::Execute };
         let now = match origin {
@@ -143,7 +146,7 @@ impl Updates {
         kept
     }
 
-    /// C1: whether it touches anything that is not synced.
+    /// C1: whether the call touches anything unsynced.
     fn overlaps(&self, term: &Term, call: CallIx, order: &Order) -> bool {
         if !self.keeps(Rule::OverlapGated) {
             return false;
@@ -196,7 +199,7 @@ impl Updates {
         (may_read && self.plan(call).kind == Kind::Read).then(|| (self.count(term, call), waits))
     }
 
-    /// Whether a request is finally settled in the first `upto` entries: a witness may forget it.
+    /// Whether the first `upto` entries settle a request for good, so that a witness may forget it.
     pub fn is_settled(&self, state: &State, term: &Term, upto: u8, call: CallIx) -> bool {
         match self.look_up(state, term, upto, call, Origin::Suspect) {
             Found::Completed(_) | Found::Stale | Found::Expired => true,
@@ -212,7 +215,7 @@ impl Updates {
         term.log.len() + 2 <= LOG_MAX
     }
 
-    /// What a hit of the operation key gives that leaves no record: the result that the key keeps, synced.
+    /// The answer to a hit of the operation key that leaves no record: the key's result, when it is synced.
     pub fn unrecorded_hit(&self, state: &State, term: &Term, call: CallIx) -> Option<Outcome> {
         let not_after = self.plan(call).once?;
         let (kept, is_alive) = (self.kept(term)?, state.time <= not_after);

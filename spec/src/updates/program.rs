@@ -1,9 +1,10 @@
-//! The programs: who calls what, and what may go wrong meanwhile. Each is small enough to be searched to its end.
+//! The programs: which client calls what, and what may go wrong meanwhile. Each is small enough to be searched to its
+//! end.
 
 /// What a call does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// Adds one to a counter and returns it: a double or a loss shows in the next result.
+    /// Adds one to a counter and returns it. A doubled or lost update shows in the next result.
     Increment,
     /// Reads a counter at the primary.
     Read,
@@ -12,19 +13,19 @@ pub enum Kind {
 /// One call of a program.
 #[derive(Clone, Copy, Debug)]
 pub struct Plan {
-    /// Whose.
+    /// The client that makes the call.
     pub client: u8,
-    /// Its sequence number.
+    /// The sequence number of the call.
     pub sequence: u8,
-    /// What it does.
+    /// The operation.
     pub kind: Kind,
-    /// On which key.
+    /// The key of the operation.
     pub key: &'static str,
-    /// Under the operation key, and until when (`not_after`).
+    /// If the call has the operation key: its time limit (`not_after`).
     pub once: Option<u8>,
-    /// The call that its caller waits for first.
+    /// The call that must end before this one begins.
     pub after: Option<u8>,
-    /// Its caller may give it up.
+    /// The caller may give this call up.
     pub may_cancel: bool,
 }
 
@@ -57,31 +58,31 @@ const fn read(client: u8, sequence: u8, key: &'static str) -> Plan {
 /// A program and its bounds.
 #[derive(Debug)]
 pub struct Program {
-    /// Its name.
+    /// The name of the program.
     pub name: &'static str,
-    /// What it is for.
+    /// What the program is for.
     pub about: &'static str,
-    /// The calls.
+    /// The calls of the program.
     pub calls: &'static [Plan],
-    /// Witnesses of a list.
+    /// Number of witnesses of a list.
     pub faults: u8,
-    /// Terms of primaries: one recovery less.
+    /// Number of terms: one more than the number of recoveries.
     pub terms: u8,
     /// Changes of the witness list, besides those of recoveries.
     pub list_changes: u8,
-    /// Restarts of witnesses, in which requests reappear that a gc had dropped.
+    /// Restarts of witnesses, after which requests that a gc had dropped appear again.
     pub restarts: u8,
     /// Losses of power of a witness.
     pub power_losses: u8,
-    /// Client 1's lease may end, and begin again.
+    /// Whether client 1's lease may end, and begin again.
     pub leases: bool,
-    /// ClusterTime goes up to this.
+    /// The greatest value of ClusterTime.
     pub hours: u8,
-    /// Witnesses name suspects.
+    /// Whether witnesses name suspects.
     pub suspects: bool,
-    /// The first two calls do the same, and nothing tells their clients apart.
+    /// The first two calls do the same, and their clients are interchangeable.
     pub twins: bool,
-    /// Searched in the small bounds, too.
+    /// Whether the program is searched in the small bounds, too.
     pub is_small: bool,
 }
 
@@ -101,7 +102,7 @@ const PLAIN: Program = Program {
     is_small: true,
 };
 
-/// A recovery while two clients meet on a key and one goes on to another.
+/// A recovery, while two clients use one key and one of them goes on to another key.
 pub static FAIL_OVER: Program = Program {
     name: "fail-over",
     about: "x+1 then y+1 by client 1, x+1 by client 2; one recovery, and the old primary goes on",
@@ -118,7 +119,7 @@ pub static TWO_FAIL_OVERS: Program = Program {
     ..PLAIN
 };
 
-/// Lists of two witnesses.
+/// Each list has two witnesses.
 pub static TWO_WITNESSES: Program = Program {
     name: "two-witnesses",
     about: "x+1 by two clients, f = 2; one recovery from either witness; one witness may lose power",
@@ -139,7 +140,7 @@ pub static LIST_CHANGE: Program = Program {
     ..PLAIN
 };
 
-/// Requests that reached a witness only, or too late.
+/// Requests that reached only a witness, or the primary too late.
 pub static SUSPECTS: Program = Program {
     name: "suspects",
     about: "x+1 then y+1 by client 1; witnesses name suspects and restart; one recovery",
@@ -231,7 +232,7 @@ pub static LIST_CHANGE_WIDE: Program = Program {
     ..PLAIN
 };
 
-/// Three clients' worth of trouble in two recoveries.
+/// Three clients, in two recoveries.
 pub static TWO_FAIL_OVERS_WIDE: Program = Program {
     name: "two-fail-overs-wide",
     about: "x+1 then y+1 by client 1, x+1 by client 2; two recoveries; suspects and a restart",
@@ -243,7 +244,7 @@ pub static TWO_FAIL_OVERS_WIDE: Program = Program {
     ..PLAIN
 };
 
-/// All of them.
+/// All programs of this model.
 pub static PROGRAMS: &[&Program] = &[
     &FAIL_OVER,
     &TWO_FAIL_OVERS,

@@ -1,4 +1,4 @@
-//! What must hold in every state.
+//! The properties of model (a): E1, E2, D1, C3, R2.2 and T3. They must hold in every state.
 
 use stateright::Property;
 
@@ -7,7 +7,7 @@ use crate::updates::rules::Rule;
 use crate::updates::state::{CallIx, Outcome, Stage, State, Term, TermStage};
 use crate::updates::{Updates, program::Plan};
 
-/// All of them.
+/// All properties, with their names.
 pub fn all() -> Vec<Property<Updates>> {
     vec![
         Property::always("E1: an update runs once", |model: &Updates, state: &State| {
@@ -41,7 +41,7 @@ pub fn all() -> Vec<Property<Updates>> {
     ]
 }
 
-/// The term that speaks for the shard: it has replayed its log and its witness, or serves.
+/// The term that counts for the shard: it has replayed its log and its witness, or it serves.
 fn authority(state: &State) -> Option<&Term> {
     let term = state.newest();
     match term.stage {
@@ -55,7 +55,7 @@ impl Updates {
         0..self.program.calls.len() as u8
     }
 
-    /// Updates that were reported as executed, with what was told.
+    /// Updates that were reported as executed, with the reported result.
     fn acknowledged<'s>(&'s self, state: &'s State) -> impl Iterator<Item = (CallIx, Outcome)> + 's {
         self.all_calls().filter(|&call| self.plan(call).kind == Kind::Increment).filter_map(|call| {
             match state.call(call).stage {
@@ -65,7 +65,8 @@ impl Updates {
         })
     }
 
-    /// Its record is there; or, of a hit of an operation key, at least what it repeated.
+    /// Whether the record of the call is in the term's log, or, for a hit of an operation key, at least the record that
+    /// it repeats.
     fn is_held(&self, term: &Term, call: CallIx) -> bool {
         let plan = self.plan(call);
         let repeats = |other: &Plan| plan.once.is_some() && other.once.is_some() && other.key == plan.key;
@@ -83,7 +84,7 @@ impl Updates {
         })
     }
 
-    /// A later action runs under the same key only if it may outlive the earlier one's time.
+    /// A later action may run under the same operation key only if the key's time to live was over.
     fn key_runs_once(&self, term: &Term) -> bool {
         let mut until = None;
         term.records().filter(|(_, record)| record.executed).all(|(_, record)| {
@@ -94,7 +95,7 @@ impl Updates {
         })
     }
 
-    /// A client that has all it needs to complete on the fast path, or may get it, is right.
+    /// A client that can complete on the fast path, now or after messages that may still arrive, gets the right result.
     fn is_held_where_it_completes(&self, state: &State, call: CallIx) -> bool {
         let about_lists = [Rule::ListClosedFirst, Rule::ListSynced, Rule::ListChecked];
         if self.off.is_some_and(|off| !about_lists.contains(&off)) {
@@ -109,7 +110,8 @@ impl Updates {
         !accepted || !is_superseded || authority(state).is_none() || record.is_some_and(|(_, r)| r.outcome == told)
     }
 
-    /// Whether some order of the calls explains what clients were told, and keeps to what ended before what began.
+    /// Whether some order of the calls explains the results that clients were told. A call that ended before another
+    /// began must come first.
     pub fn is_linearizable(&self, state: &State) -> bool {
         if self.program.hours > 0 {
             return true; // when a key expires is not seen from outside; R4.9's property judges these programs
@@ -153,7 +155,7 @@ impl Updates {
         false
     }
 
-    /// What a call comes to after those in `order`, one after the other.
+    /// The result of a call after the calls in `order`, one after the other.
     fn result_after(&self, order: &[CallIx], call: CallIx) -> Outcome {
         let plan = self.plan(call);
         let ran = |at: usize| {

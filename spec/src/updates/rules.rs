@@ -1,5 +1,5 @@
-//! The rules of this model that can be switched off. Each names the place of the code that keeps it, and the program
-//! in which its absence shows.
+//! The rules of this model that can be switched off. Each names the code that keeps it, and the program in which its
+//! absence shows.
 
 use crate::Broken;
 use crate::updates::program::{self, Program};
@@ -7,31 +7,31 @@ use crate::updates::program::{self, Program};
 /// A rule that can be switched off.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Rule {
-    /// R2.1: only what one attempt collected counts together.
+    /// R2.1: only answers and acceptances of one attempt count together.
     AttemptsApart,
     /// R2.1: a sync is confirmed by the term that executed the update.
     SyncOfItsEpoch,
     /// R2.1: a retry sends the same body.
     BodyFrozen,
-    /// R2.2: a refusal is no outcome.
+    /// R2.2: a refusal is not an outcome.
     RefusalNoOutcome,
-    /// R3.1: losing a role drops what was held.
+    /// R3.1: when a role is lost, everything that was held for it is dropped.
     HeldDropped,
     /// R4.5: replay looks up before it runs.
     ReplayLooksUp,
-    /// R4.5: replay heeds the acknowledgement in this shard's log.
+    /// R4.5: replay compares with the acknowledgement in this shard's log.
     ReplayHeeds,
-    /// R4.5: replay does not raise it.
+    /// R4.5: replay does not raise that acknowledgement.
     ReplayRaisesNothing,
     /// R4.5: replay stores the log's acknowledgement, not the request's.
     ReplayStoresOwn,
-    /// R4.6: records go only with a floor that refuses what they answered.
+    /// R4.6: records are dropped only under a floor that refuses the requests which they answered.
     FloorLogged,
-    /// R4.6: replay skips what a floor refuses.
+    /// R4.6: replay skips requests that a floor refuses.
     FloorInReplay,
-    /// R4.6: that a lease is over is told when the floor is synced.
+    /// R4.6: a client is told that its lease is over when the floor is synced.
     FloorRefusalSynced,
-    /// R4.6: a client that came back keeps what it did since.
+    /// R4.6: a client that came back keeps its records since then.
     FloorSparesRevived,
     /// R4.9: witnesses know the operation key as a part of the footprint.
     KeyOnWitness,
@@ -39,19 +39,19 @@ pub enum Rule {
     HitRecorded,
     /// R4.9: a hit or a mismatch waits for a sync.
     HitGated,
-    /// R4.9: past `not_after` it is refused.
+    /// R4.9: an update is refused after `not_after`.
     NotAfter,
     /// R5.5: a witness whose machine lost power is not sure.
     PowerLostUnsure,
     /// R6.2: a list is closed before the next one is committed.
     ListClosedFirst,
-    /// R6.2: and what was answered under it is synced before.
+    /// R6.2: everything that was answered under a list is synced before the next list is committed.
     ListSynced,
     /// C3: requests of an older list are refused.
     ListChecked,
-    /// C1: what overlaps with something unsynced is gated.
+    /// C1: an update that overlaps with something unsynced is gated.
     OverlapGated,
-    /// Pitfall 2: reads, too.
+    /// Pitfall 2: a read that overlaps is gated, too.
     ReadGated,
     /// F1: reads need a lease.
     ReadLeased,
@@ -59,15 +59,15 @@ pub enum Rule {
     AllAccept,
     /// CURP 4.6: a witness that was read accepts nothing.
     Frozen,
-    /// Section 7, step 4: no recovery without a witness.
+    /// Section 7, step 4: a recovery waits for a witness.
     WitnessAwaited,
-    /// CURP 4.5: only what is synced is dropped.
+    /// CURP 4.5: witnesses drop only what is synced.
     GcAfterSync,
-    /// Section 6: a suspect that is stale goes when what made it stale is synced.
+    /// Section 6: a stale suspect is dropped when the entry that made it stale is synced.
     SuspectAfterSync,
 }
 
-/// What a rule's absence is called, the rule, who keeps it, and where its absence shows.
+/// The name of the switch, the rule, the code that keeps it, and the program in which its absence shows.
 pub const SWITCHES: &[(Rule, Broken, &Program)] = &[
     (
         Rule::AttemptsApart,
@@ -245,7 +245,7 @@ pub const SWITCHES: &[(Rule, Broken, &Program)] = &[
             name: "power_lost_witness_is_sure",
             rule: "R5.5",
             what: "a recovery takes the word of a witness whose machine lost power",
-            code: "node witnessing::holding, leader::replayable",
+            code: "node witnessing::holding, primary::replayable",
         },
         &program::TWO_WITNESSES,
     ),
@@ -335,7 +335,7 @@ pub const SWITCHES: &[(Rule, Broken, &Program)] = &[
             name: "witness_skipped",
             rule: "section 7, step 4",
             what: "without a witness's word a recovery falls through",
-            code: "node leader::log_is_replayed",
+            code: "node primary::log_is_replayed",
         },
         &program::FAIL_OVER,
     ),

@@ -1,103 +1,103 @@
-//! What a state of the model consists of.
+//! The parts of a state of the model.
 //!
-//! Frames are not kept: whatever was sent may arrive at any time, any number of times, or never. So an attempt that was
-//! begun is a request and its records that can be delivered for ever; what an answer or an acceptance says is kept as a
-//! fact that its client may or may not come to know. That is delay, loss, duplication and reordering in one.
+//! Frames are not kept: a frame that was sent may arrive at any time, any number of times, or never. So an attempt that
+//! was begun is a request and its records, which can be delivered for ever. The content of an answer or an acceptance
+//! is kept as a fact that its client may or may not learn. That covers delay, loss, duplication and reordering.
 
 use arrayvec::ArrayVec;
 
-/// Updates of one program.
+/// The greatest number of updates in a program.
 pub const CALLS_MAX: usize = 4;
-/// Entries of a log.
+/// The greatest number of entries in a log.
 pub const LOG_MAX: usize = 10;
-/// Terms of primaries.
+/// The greatest number of terms.
 pub const TERMS_MAX: usize = 3;
-/// Witness lists.
+/// The greatest number of witness lists.
 pub const LISTS_MAX: usize = 4;
-/// Witnesses of a list.
+/// The greatest number of witnesses of a list.
 pub const FAULTS_MAX: usize = 2;
 
 /// An update, by its place in the program.
 pub type CallIx = u8;
 
-/// What an update came to.
+/// The outcome of an update.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Outcome {
-    /// The counter after it.
+    /// The counter after the update.
     Count(u8),
-    /// Its operation key was used for something else.
+    /// The operation key was used with another request.
     Mismatch,
-    /// It was given up.
+    /// The update was cancelled.
     Cancelled,
 }
 
-/// What its caller knows.
+/// What the caller of an update knows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Stage {
-    /// Not called yet.
+    /// The call has not begun.
     Waiting,
-    /// Under way.
+    /// The call is under way.
     Running,
     /// *Executed, with this result.*
     Executed(Outcome),
-    /// *Not executed.*
+    /// The caller was told: *not executed.*
     NotExecuted,
-    /// *Unknown.*
+    /// The caller was told: *unknown.*
     Unknown,
 }
 
-/// Where an attempt went: a witness list from 1, or, beyond [`LISTS_MAX`], a term from 1 without a list.
+/// The receivers of an attempt: a witness list from 1; or, above [`LISTS_MAX`], a term from 1 without a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Attempt(pub u8);
 
 impl Attempt {
-    /// No attempt.
+    /// No attempt yet.
     pub const NONE: Self = Self(0);
 
-    /// To the primary of `epoch`, and to no witness.
+    /// An attempt to the primary of `epoch` only, without witnesses.
     pub fn without_list(epoch: u8) -> Self {
         Self(LISTS_MAX as u8 + epoch)
     }
 
-    /// The list, 0 if there is none.
+    /// The list of the attempt, 0 if there is none.
     pub fn list(self) -> u8 {
         if usize::from(self.0) > LISTS_MAX { 0 } else { self.0 }
     }
 }
 
-/// One call of a client, and what the network carries for it.
+/// One call of a client, and the messages of the call that the network carries.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Call {
-    /// What its caller knows.
+    /// What the caller knows.
     pub stage: Stage,
-    /// In its body: every sequence below has its result.
+    /// The acknowledgement in the body: every sequence below it has its result.
     pub acknowledgement: u8,
-    /// In its body: the end of its client's lease.
+    /// The lease expiry in the body.
     pub lease: u8,
-    /// The calls that had ended when it began.
+    /// The calls that had ended when this one began.
     pub before: u8,
-    /// The attempts that were sent, a bit each.
+    /// The attempts that were sent, one bit each.
     pub sent: u16,
-    /// The one that is running.
+    /// The attempt that is running.
     pub current: Attempt,
-    /// What a primary answered without a sync, by list.
+    /// Answers of primaries without a sync, by list.
     pub answers: [Option<Outcome>; LISTS_MAX + 1],
-    /// Which witnesses accepted it, by list.
+    /// The witnesses that accepted it, by list.
     pub accepted: [u8; LISTS_MAX + 1],
-    /// A read's value, the term that read it, and what must be synced before it may be told.
+    /// For a read: its value, the term that read it, and what must be synced before it may be told.
     pub read: Option<(u8, u8, u8)>,
-    /// It was given up by its caller: only a recorded outcome ends it.
+    /// The caller gave the call up: only a recorded outcome ends it.
     pub cancelled: bool,
-    /// Its client was told that its lease is over, when it had not been executed.
+    /// The client was told that its lease is over, when the update had not been executed.
     pub told_over: bool,
 }
 
 /// An entry group of the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Entry {
-    /// A completion record, with the change if there was one.
+    /// A completion record, with the change, if there was one.
     Record(Record),
-    /// The expiry floor: leases that end up to here are over.
+    /// An expiry floor: leases that end up to here are over.
     Floor(u8),
     /// The operation key has expired, at this time.
     KeyDropped(u8),
@@ -106,78 +106,78 @@ pub enum Entry {
 /// A completion record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Record {
-    /// Whose.
+    /// The call whose record it is.
     pub call: CallIx,
     /// The acknowledgement that it carries.
     pub acknowledgement: u8,
-    /// The one that a later replay of the log reads (the same, but for a broken rule).
+    /// The acknowledgement that a later replay of the log reads. It differs only if a rule is switched off.
     pub stored: u8,
-    /// The lease in its body.
+    /// The lease expiry in the body.
     pub lease: u8,
-    /// What it came to.
+    /// The outcome that is recorded.
     pub outcome: Outcome,
-    /// It changed something. A hit of an operation key, a mismatch and a cancellation do not.
+    /// Whether the call changed something. A hit of an operation key, a mismatch and a cancellation do not.
     pub executed: bool,
 }
 
-/// Where a term is (`leader::Stage`).
+/// The stage of a term (`primary::Stage`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum TermStage {
-    /// The log is replayed; a witness is waited for.
+    /// The log is replayed, and the term waits for a witness.
     Witnessing,
-    /// Everything goes to the committed set.
+    /// The log is synced to the committed set.
     Syncing,
     /// Clients are served.
     Serving,
 }
 
-/// A primary: it may be deposed and not know it.
+/// A primary and its term. It may be deposed without knowing it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Term {
-    /// Where it is.
+    /// The stage of the term.
     pub stage: TermStage,
-    /// Its log.
+    /// The log of the term.
     pub log: ArrayVec<Entry, LOG_MAX>,
-    /// Entries that it took over.
+    /// Number of entries that it took over.
     pub base: u8,
-    /// Entries that every member holds, as it knows.
+    /// Number of entries that every member holds, as the primary knows.
     pub synced: u8,
-    /// A member of its set obeys a later term: it can sync nothing any more.
+    /// A member of the set obeys a later term, so that this term can sync nothing any more.
     pub deposed: bool,
-    /// The list that it serves under, 0 while that is being closed.
+    /// The list under which it serves; 0 while the list is being closed.
     pub list: u8,
-    /// The list is closed when this is synced.
+    /// The list is closed when the log up to here is synced.
     pub closing_at: Option<u8>,
-    /// Client 1's records before this are forgotten, by an expiry floor.
+    /// Records of client 1 before this entry are dropped, because of an expiry floor.
     pub forgotten: u8,
 }
 
-/// A witness.
+/// One witness of a list.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Witness {
-    /// The requests that it holds, a bit each.
+    /// The requests that it holds, one bit each.
     pub held: u8,
-    /// A recovery has read it.
+    /// A recovery has read the witness.
     pub frozen: bool,
-    /// Its machine lost power: it may have forgotten what it accepted.
+    /// The witness's machine lost power: it may have lost what it accepted.
     pub power_lost: bool,
 }
 
 /// A witness list.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct WitnessList {
-    /// The term it was opened in.
+    /// The term in which the list was opened.
     pub epoch: u8,
-    /// Its witnesses.
+    /// The witnesses of the list.
     pub witnesses: [Witness; FAULTS_MAX],
 }
 
 /// Client 1's lease, as the coordinator sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Lease {
-    /// The first one runs.
+    /// The first lease runs.
     Held,
-    /// It is over.
+    /// The lease is over.
     Over,
     /// The client is back with a later one (a restarted coordinator extends all leases).
     Back,
@@ -186,7 +186,7 @@ pub enum Lease {
 /// A state of the model.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct State {
-    /// The program's calls.
+    /// The calls of the program.
     pub calls: ArrayVec<Call, CALLS_MAX>,
     /// Terms, from epoch 1.
     pub terms: ArrayVec<Term, TERMS_MAX>,
@@ -204,7 +204,7 @@ pub struct State {
     pub power_losses: u8,
     /// Client 1's lease.
     pub lease: Lease,
-    /// ClusterTime.
+    /// The present ClusterTime.
     pub time: u8,
 }
 
@@ -242,12 +242,12 @@ impl State {
         }
     }
 
-    /// A call.
+    /// The call with this number.
     pub fn call(&self, call: CallIx) -> &Call {
         &self.calls[usize::from(call)]
     }
 
-    /// A call, to be changed.
+    /// The call with this number, to be changed.
     pub fn call_mut(&mut self, call: CallIx) -> &mut Call {
         &mut self.calls[usize::from(call)]
     }
@@ -260,7 +260,7 @@ impl State {
 }
 
 impl Term {
-    /// Its log's end.
+    /// The end of the term's log.
     pub fn end(&self) -> u8 {
         self.log.len() as u8
     }

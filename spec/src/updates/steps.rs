@@ -1,4 +1,5 @@
-//! What each action does. An action that changes nothing is none.
+//! The effect of each action on a state, with the rules that are switched on. An action that changes nothing is not
+//! possible.
 
 use crate::updates::primary::{Origin, Ran, Refusal};
 use crate::updates::rules::Rule;
@@ -8,7 +9,7 @@ use crate::updates::state::{
 use crate::updates::{Action, Updates};
 
 impl Updates {
-    /// Does it. False: nothing happened.
+    /// Applies an action to a state. Returns false if it changes nothing.
     pub fn step(&self, state: &mut State, action: &Action) -> bool {
         match *action {
             Action::StartUpdate { call, attempt } => self.start_update(state, call, attempt),
@@ -83,7 +84,7 @@ impl Updates {
         &mut state.lists[usize::from(list) - 1].witnesses[usize::from(witness)]
     }
 
-    /// What a witness has said it accepted.
+    /// The updates that a witness has said it accepted.
     pub fn ever_accepted(&self, state: &State, list: u8, witness: u8) -> u8 {
         let accepted = |call: &crate::updates::state::Call| call.accepted[usize::from(list)] & 1 << witness != 0;
         (0..).zip(&state.calls).filter(|(_, call)| accepted(call)).map(|(call, _)| 1 << call).sum()
@@ -139,7 +140,7 @@ impl Updates {
                 false
             }
             Ran::Completed | Ran::Refused(Refusal::Stale) => false,
-            // The key may have been dropped on the way.
+            // The operation key may have been dropped by this step.
             Ran::Refused(Refusal::Unprovable) => state.term(epoch).end() != before,
         }
     }
@@ -177,7 +178,8 @@ impl Updates {
         if let Some((at, _)) = term.floor().filter(|&(at, _)| at < to && at >= term.base)
             && term.forgotten <= at
         {
-            // R4.6: now the records may go; those behind the floor's entry are a revived client's.
+            // R4.6: now the records may be dropped. Records behind the floor's entry are those of a client that came
+            // back.
             term.forgotten = if spares { at + 1 } else { term.end() };
         }
         true

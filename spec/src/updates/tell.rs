@@ -1,4 +1,4 @@
-//! A trace in the code's words: who, which function, what came of it.
+//! A trace as text: for each step the machine that acts, the function of the code, and the result.
 
 use crate::check::Step;
 use crate::updates::program::Kind;
@@ -37,7 +37,7 @@ impl Updates {
         format!("[{}], {} synced", entries.join("; "), term.synced)
     }
 
-    /// What was appended in a step.
+    /// The entries that a step appended.
     fn appended(&self, before: &Term, after: &Term) -> String {
         let new: Vec<_> = after.log[before.log.len()..].iter().map(|entry| self.entry(entry)).collect();
         if new.is_empty() { "nothing is recorded".into() } else { format!("recorded: {}", new.join("; ")) }
@@ -176,7 +176,7 @@ impl Updates {
             Action::ObeyOpened => newest("Serving::update", format!("serves under list {}", after.list())),
             Action::Promote { from, .. } => {
                 let log = self.log(after.newest());
-                newest("leader::begin_term", format!("fences the others, takes over of P{from}'s log {log}"))
+                newest("primary::begin_term", format!("fences the others, takes over of P{from}'s log {log}"))
             }
             Action::OnWitnessHolds { witness, order } => {
                 let text = format!(
@@ -186,9 +186,9 @@ impl Updates {
                     self.names(order),
                     self.appended(before.newest(), after.newest())
                 );
-                newest("leader::on_witness_holds", text)
+                newest("primary::on_witness_holds", text)
             }
-            Action::SkipWitness => newest("leader::log_is_replayed", "goes on without a witness's word".into()),
+            Action::SkipWitness => newest("primary::log_is_replayed", "goes on without a witness's word".into()),
             Action::Recovered => {
                 coordinator("Command::Recovered", format!("P{} serves under list {}", after.epoch(), after.list()))
             }

@@ -1,13 +1,13 @@
-//! Fewer states that mean the same.
+//! Reductions: fewer states that mean the same.
 //!
-//! - `forget`: facts that can never matter any more are cleared. An answer of an attempt that its client has given up
-//!   counts for nothing (R2.1); who has accepted a call that has ended matters to suspects and restarts only.
-//! - `canonical`: two witnesses of one list are interchangeable, and so are two clients that do the same. One
-//!   state stands for all that differ in their names.
-//! - [`Updates::is_last_list`]: what witnesses hold under the last list that a program can come to is never read. Its
-//!   term answers when it has synced; nothing that is told earlier can be lost.
+//! - `forget`: facts that can never matter any more are cleared. An answer to an attempt that its client has given up
+//!   does not count (R2.1). The witnesses that accepted an ended call matter only to suspects and restarts.
+//! - `canonical`: two witnesses of one list are interchangeable, and so are two clients that do the same. One state
+//!   stands for all states that differ only in their names.
+//! - [`Updates::is_last_list`]: nobody reads what witnesses hold under the last list that a program can reach. A term
+//!   of that list answers when it has synced, so no earlier answer can be lost.
 //!
-//! The last two are for the search with all rules: in a counterexample the names should stay what they are. The large
+//! The last two are for the search with all rules: in a counterexample the names should stay as they are. The large
 //! bounds search without the third.
 
 use crate::updates::Updates;
@@ -15,7 +15,7 @@ use crate::updates::rules::Rule;
 use crate::updates::state::{CallIx, Entry, Stage, State, Term, WitnessList};
 
 impl Updates {
-    /// No recovery and no change of the list can follow: nothing reads what this list's witnesses hold.
+    /// No recovery and no change of the list can follow, so nobody reads what this list's witnesses hold.
     pub fn is_last_list(&self, list: u8) -> bool {
         let last = self.program.terms + self.program.list_changes;
         self.thrift.last_list && list == last && last > 1
@@ -65,7 +65,7 @@ impl Updates {
     }
 }
 
-/// Calls 0 and 1 change names.
+/// Exchanges calls 0 and 1.
 fn swap_twins(state: &mut State) {
     let swap = |mask: u8| mask & !3 | mask >> 1 & 1 | (mask & 1) << 1;
     state.calls.swap(0, 1);

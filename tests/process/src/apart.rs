@@ -1,5 +1,5 @@
-//! A cluster whose coordinator has a process of its own, of any size: stopped or killed as a whole, robbed of folders and
-//! files while it is down, started again, and asked whether everything is there.
+//! A cluster of any size whose coordinator has a process of its own. Tests stop or kill it as a whole, take folders and
+//! files from it while it is down, start it again, and check that every value is there.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -18,29 +18,29 @@ use crate::place::{Folder, free_ports, local};
 use crate::process::{Process, command, list, run, status};
 use crate::{PATIENCE, wait_for};
 
-/// The coordinator's number.
+/// The coordinator's node number.
 const COORDINATOR: u16 = 99;
 
-/// What a cluster is.
+/// The size and the settings of a cluster.
 #[derive(Clone, Copy, Debug)]
 pub struct Size {
-    /// Nodes, from 1.
+    /// Number of nodes; they are numbered from 1.
     pub nodes: u16,
-    /// f.
+    /// `f`, the number of crashes that each shard survives.
     pub faults: u16,
-    /// Shards.
+    /// Number of shards.
     pub shards: u16,
     /// The nodes' lease.
     pub lease: &'static str,
 }
 
-/// Values by key, as they were told to be there.
+/// The acknowledged values, by key.
 pub type Told = BTreeMap<String, String>;
 
-/// The cluster.
+/// The cluster and its processes.
 #[derive(Debug)]
 pub struct Apart {
-    // Before the folder: the children end before it is removed.
+    // Dropped before the folder: the children end before it is removed.
     coordinator: Option<Process>,
     nodes: BTreeMap<u16, Process>,
     size: Size,
@@ -49,11 +49,11 @@ pub struct Apart {
 }
 
 impl Apart {
-    /// All of it, healthy.
+    /// Starts the whole cluster, and waits until it is healthy.
     #[must_use]
     pub fn start(name: &str, size: Size) -> Self {
         let (coordinator, nodes) = (None, BTreeMap::new());
-        // Two ports more, for nodes that replace others.
+        // Two more ports, for nodes that replace others.
         let mut cluster =
             Self { coordinator, nodes, size, folder: Folder::new(name), port: free_ports(size.nodes + 3) };
         cluster.start_all();
@@ -61,13 +61,13 @@ impl Apart {
         cluster
     }
 
-    /// Whatever of the first nodes and the coordinator does not run yet.
+    /// Starts the first nodes and the coordinator, as far as they do not run.
     pub fn start_all(&mut self) {
         self.start_coordinator();
         (1..=self.size.nodes).for_each(|node| self.start_node(node));
     }
 
-    /// The coordinator, if it does not run.
+    /// Starts the coordinator, if it does not run.
     pub fn start_coordinator(&mut self) {
         if self.coordinator.is_some() {
             return;
@@ -85,12 +85,12 @@ impl Apart {
         self.spawn(node, &["--listen", &listen, "--memory-mib", "64"])
     }
 
-    /// Starts a node, and insists that it ends with an error that has these words.
+    /// Starts a node, and checks that it ends with an error that has these words.
     pub fn refuses_node(&self, node: u16, words: &[&str]) {
         self.spawn_node(node).fails_saying(words);
     }
 
-    /// A node, if it does not run.
+    /// Starts a node, if it does not run.
     pub fn start_node(&mut self, node: u16) {
         if self.nodes.contains_key(&node) {
             return;
@@ -107,7 +107,7 @@ impl Apart {
         Process::spawn(command(&[&words[..], &["--lease", self.size.lease], rest].concat()))
     }
 
-    /// A node's folder.
+    /// The data folder of a node.
     #[must_use]
     pub fn data(&self, node: u16) -> PathBuf {
         self.folder.path().join(format!("node-{node}"))
@@ -136,18 +136,18 @@ impl Apart {
         self.nodes.get_mut(&node).expect("it runs")
     }
 
-    /// `kill -9` of a node.
+    /// Kills a node with `kill -9`.
     pub fn kill(&mut self, node: u16) {
         self.nodes.remove(&node).expect("it runs").kill();
     }
 
-    /// `kill -9` of everything.
+    /// Kills every process with `kill -9`.
     pub fn kill_all(&mut self) {
         let all = std::mem::take(&mut self.nodes).into_values().chain(self.coordinator.take());
         all.for_each(Process::kill);
     }
 
-    /// Stops everything as an operator would who does it at once, and insists on a good end of each.
+    /// Stops every process at once, as an operator would, and checks that each ends in good order.
     ///
     /// # Panics
     /// If one ends otherwise.
@@ -160,12 +160,12 @@ impl Apart {
         }
     }
 
-    /// A node's folder is gone for good.
+    /// Removes the folder of a node for good.
     pub fn lose_folder(&self, node: u16) {
         fs::remove_dir_all(self.data(node)).expect("its folder");
     }
 
-    /// The files of a node's shards whose names end so; of one shard, or of all.
+    /// The files of a node's shards with these endings; of one shard, or of all.
     #[must_use]
     pub fn files(&self, node: u16, shard: Option<u64>, endings: &[&str]) -> Vec<PathBuf> {
         let (mut found, mut left) = (Vec::new(), vec![self.data(node)]);
@@ -185,21 +185,21 @@ impl Apart {
         found
     }
 
-    /// Removes all that its witnesses had on file.
+    /// Removes all files of a node's witnesses.
     ///
     /// # Panics
-    /// If there was nothing.
+    /// If there are none.
     pub fn lose_witnesses(&self, node: u16, shard: Option<u64>) {
         let files = self.files(node, shard, &[".slots", ".mode"]);
         assert!(!files.is_empty(), "node-{node} is a witness");
         files.iter().for_each(|file| fs::remove_file(file).expect("a file"));
     }
 
-    /// A node that is down has lost power since: its files are of another boot. What was not flushed is still there, as after a
-    /// loss of power that took nothing; nobody can know that.
+    /// Marks a node that is down as one that has lost power: its files get another boot id. Unflushed data is still
+    /// there, as after a loss of power that took nothing, but nobody can know that.
     ///
     /// # Panics
-    /// If it has no such files.
+    /// If there are no such files.
     pub fn lose_power(&self, node: u16) {
         let boot = BootId(0xB007);
         for file in self.files(node, None, &["replica.meta"]) {
@@ -207,7 +207,7 @@ impl Apart {
             let shard = u16::from_le_bytes(bytes[6..8].try_into().expect("two bytes"));
             let cluster = u64::from_le_bytes(bytes[8..16].try_into().expect("eight bytes"));
             let meta = ReplicaMeta::decode(&bytes, ClusterId(cluster), ShardId(shard)).expect("marks of a replica");
-            // What ended in good order stays so.
+            // A process that ended in good order stays so.
             if meta.boot != BootId::ENDED {
                 let mut bytes = Vec::new();
                 ReplicaMeta { boot, ..meta }.encode(&mut bytes);
@@ -220,22 +220,22 @@ impl Apart {
         }
     }
 
-    /// `kasha admin give-up --yes`.
+    /// Runs `kasha admin give-up --yes`.
     #[must_use]
     pub fn give_up(&self, shard: u16) -> Output {
         let (address, shard) = (self.addresses().join(","), shard.to_string());
         run(&["admin", "--address", &address, "give-up", "--shard", &shard, "--yes"])
     }
 
-    /// `kasha status --json`.
+    /// The output of `kasha status --json`.
     ///
     /// # Errors
-    /// What it said instead.
+    /// The text that the command printed instead.
     pub fn status(&self) -> Result<Json, String> {
         status(self.port)
     }
 
-    /// A table of a new session.
+    /// The default table, in a new session.
     pub async fn table(&self) -> Table {
         let options = kasha_client::ClientOptions { connect_timeout: PATIENCE, ..Default::default() };
         let client = Client::connect_with(self.addresses(), options).await.expect("a cluster");
@@ -281,10 +281,11 @@ impl Apart {
         keys
     }
 
-    /// Waits until every shard serves, whatever nodes are lost, and insists that all is there and updates go on.
+    /// Waits until every shard serves, whatever nodes are lost. Checks that all values are there, and that updates go
+    /// on.
     ///
     /// # Panics
-    /// If a shard does not serve, with what it waits for; or if something is not there.
+    /// If a shard does not serve (with what it waits for), or if a value is missing.
     pub fn serves_all(&self, told: &Told) {
         wait_for("serving of every shard", || {
             let status = self.status()?;
@@ -307,7 +308,7 @@ impl Apart {
     }
 }
 
-/// What each shard that does not serve waits for.
+/// For each shard that does not serve, what it waits for.
 #[must_use]
 pub fn waiting(status: &Json) -> Vec<String> {
     let waits = |shard: &&Json| shard["serving"] != true || shard["status"]["state"] != "serving";
@@ -322,7 +323,7 @@ pub fn waiting(status: &Json) -> Vec<String> {
 /// Runs a future on a runtime of its own.
 ///
 /// # Panics
-/// If there can be none.
+/// If no runtime can be made.
 pub fn block_on<T>(future: impl Future<Output = T>) -> T {
     tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime").block_on(future)
 }
@@ -339,7 +340,7 @@ pub fn damage_eight_bytes(path: &Path) {
     fs::write(path, bytes).expect("a file");
 }
 
-/// Pauses for so many seconds: what goes on meanwhile is the subject, and nothing depends on how long it takes.
+/// Pauses for this many seconds. The test is about what happens meanwhile; nothing depends on the exact time.
 pub fn seconds(seconds: u64) {
     std::thread::sleep(Duration::from_secs(seconds));
 }

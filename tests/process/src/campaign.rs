@@ -1,10 +1,10 @@
-//! Rounds of faults against real processes, under a load whose whole history is judged afterwards.
+//! The campaign: rounds of faults against real processes, under a load whose whole history is judged afterwards.
 //!
-//! `plan` draws a cluster and what happens to it from a seed; `field` has its processes and does it to them, on the
-//! network of `net` and the disks of `power` and `damage`; `load` is the clients, who write down in `book` whatever they
-//! ask and are told; `alone` are the faults that have a phase of their own, in which `probe` measures the seconds until
-//! service for `table`; `sums` adds that up, and `judge` shows it to porcupine; `round` is one round from beginning to end.
-//! See docs/testing.md, "Real processes, real faults".
+//! `plan` draws a cluster and its faults from a seed. `field` has the processes and causes the faults, on the network
+//! of `net` and the disks of `power` and `damage`. `load` is the clients, which write every call and its answer into
+//! `book`. `alone` has the faults with a phase of their own, in which `probe` measures the seconds until service for
+//! `table`. `sums` adds up the counters, and `judge` shows the history to porcupine. `round` is one round from
+//! beginning to end. See docs/testing.md, "Real processes, real faults".
 
 pub mod alone;
 pub mod book;
@@ -21,14 +21,14 @@ pub mod round;
 pub mod sums;
 pub mod table;
 
-/// Why a round failed. Each kind has an exit code of its own.
+/// The reason why a round failed. Each has an exit code of its own.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Failure {
-    /// The test itself could not go on.
+    /// The test itself could not continue.
     Broken(String),
-    /// Something was lost, doubled, or told differently.
+    /// An update was lost, doubled, or told differently.
     Wrong(String),
-    /// Nothing failed any more, and something still did not come.
+    /// No fault was left, and something still did not happen.
     Stuck(String),
     /// A process ended by itself.
     Crashed(String),
@@ -37,7 +37,7 @@ pub enum Failure {
 }
 
 impl Failure {
-    /// The exit code.
+    /// The exit code of the program.
     #[must_use]
     pub fn code(&self) -> u8 {
         match self {
@@ -62,7 +62,7 @@ impl std::fmt::Display for Failure {
     }
 }
 
-/// What cannot be done to files, processes or networks breaks the test.
+/// An operation on files, processes or networks failed, so that the test cannot continue.
 pub(crate) fn broken(what: &str) -> impl FnOnce(std::io::Error) -> Failure + use<'_> {
     move |error| Failure::Broken(format!("{what}: {error}"))
 }

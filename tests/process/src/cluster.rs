@@ -1,4 +1,4 @@
-//! Three servers: one configured by a file, one by its environment, one by flags.
+//! Three servers, configured in three ways: one by a file, one by its environment, one by flags.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -10,13 +10,13 @@ use serde_json::Value as Json;
 use crate::place::{Folder, free_ports, local};
 use crate::process::{Process, cli_says, command, status, wait_until_healthy};
 
-/// How many servers.
+/// Number of servers.
 pub const NODES: u16 = 3;
 
 /// Three servers, f = 1; node 1 hosts the coordinator.
 #[derive(Debug)]
 pub struct Cluster {
-    // Before the folder: the children end before it is removed.
+    // Dropped before the folder: the children end before it is removed.
     nodes: BTreeMap<u16, Process>,
     folder: Folder,
     port: u16,
@@ -25,13 +25,13 @@ pub struct Cluster {
 }
 
 impl Cluster {
-    /// A cluster of which nothing runs yet.
+    /// A cluster of which no process runs yet.
     #[must_use]
     pub fn new(name: &str, lease: &'static str, shards: u16) -> Self {
         Self { nodes: BTreeMap::new(), folder: Folder::new(name), port: free_ports(NODES + 2), lease, shards }
     }
 
-    /// All three, healthy.
+    /// Starts all three servers, and waits until the cluster is healthy.
     #[must_use]
     pub fn start(name: &str, lease: &'static str, shards: u16) -> Self {
         let mut cluster = Self::new(name, lease, shards);
@@ -47,7 +47,7 @@ impl Cluster {
         }
     }
 
-    /// The coordinator's port; the nodes' follow, and one that is free.
+    /// The coordinator's port. The nodes' ports follow, and one that is free.
     #[must_use]
     pub fn port(&self) -> u16 {
         self.port
@@ -71,7 +71,7 @@ impl Cluster {
         self.folder.path().to_owned()
     }
 
-    /// A node's folder.
+    /// The data folder of a node.
     #[must_use]
     pub fn data(&self, node: u16) -> PathBuf {
         self.folder.path().join(format!("node-{node}"))
@@ -116,7 +116,7 @@ impl Cluster {
         command
     }
 
-    /// The command of a server, right or wrong, that joins this cluster.
+    /// The command of a server (with right or wrong settings) that joins this cluster.
     #[must_use]
     pub fn by_flags(&self, node: u16, data: PathBuf, port: u16) -> Command {
         let (node, listen, coordinator) = (node.to_string(), local(port).to_string(), local(self.port).to_string());
@@ -155,35 +155,35 @@ impl Cluster {
         self.nodes.remove(&node).expect("it was started")
     }
 
-    /// `kill -9`.
+    /// Kills a node with `kill -9`.
     pub fn kill(&mut self, node: u16) {
         self.take(node).kill();
     }
 
-    /// Stops a node as an operator would.
+    /// Stops a node in good order, as an operator would.
     pub fn stop(&mut self, node: u16) {
         self.take(node).stop(Signal::TERM);
     }
 
-    /// `kasha status --json`.
+    /// The output of `kasha status --json`.
     ///
     /// # Errors
-    /// What it said instead.
+    /// The text that the command printed instead.
     pub fn status(&self) -> Result<Json, String> {
         status(self.port)
     }
 
-    /// Waits until all is well.
+    /// Waits until every node is alive and every shard healthy.
     pub fn wait_until_healthy(&self) -> Json {
         wait_until_healthy(self.port, usize::from(NODES))
     }
 
-    /// What `kasha cli` prints.
+    /// The output of `kasha cli`.
     pub fn cli(&self, arguments: &[&str]) -> String {
         cli_says(self.port, arguments)
     }
 
-    /// Insists that every node runs and an update works.
+    /// Checks that every node runs and an update works.
     ///
     /// # Panics
     /// If not.

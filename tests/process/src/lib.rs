@@ -1,11 +1,11 @@
 //! The real binary as real processes on loopback, for the tests beside this file.
 //!
-//! `process` runs the binary and reads what it says; `cluster` is three servers, each configured another way;
-//! `apart` is one of any size with a coordinator of its own; `load` is
-//! a client that keeps account of what it was told, `session` one that waits for nobody else; `place` has folders and ports. `campaign` draws faults from a seed,
-//! and has the whole history judged (`cargo xtask process-tests`). Nothing here measures time: every wait polls, and
-//! gives up after [`PATIENCE`], which only a hang reaches.
-// What is tested is the outside world: processes, clocks and sleeps.
+//! `process` runs the binary and reads its output. `cluster` is three servers, each configured in another way. `apart`
+//! is a cluster of any size with a coordinator of its own. `load` is a client that keeps account of what it was told;
+//! `session` is one that waits for nobody else. `place` has folders and ports. `campaign` draws faults from a seed, and
+//! has the whole history judged (`cargo xtask process-tests`). Nothing here measures time: every wait polls, and gives
+//! up after [`PATIENCE`], which only a hang reaches.
+// The tests are about processes, clocks and sleeps.
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]
 
 pub mod apart;
@@ -24,7 +24,7 @@ pub const PATIENCE: Duration = Duration::from_secs(60);
 /// Polls until there is an answer.
 ///
 /// # Panics
-/// If there is none within [`PATIENCE`]; the complaint is the last one.
+/// If there is none within [`PATIENCE`], with the last error.
 pub fn wait_for<T>(what: &str, mut poll: impl FnMut() -> Result<T, String>) -> T {
     let started = Instant::now();
     loop {

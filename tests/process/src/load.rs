@@ -1,4 +1,4 @@
-//! A light load that keeps account: what it was told is executed must be there afterwards, once.
+//! A light load that keeps account: every update that it was told is executed must be there afterwards, once.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,10 +13,10 @@ use crate::{PATIENCE, wait_for};
 /// Keys that are counted, each by one task.
 const TASKS: u32 = 12;
 
-/// Between two updates of a task.
+/// Time between two updates of a task.
 const PAUSE: Duration = Duration::from_millis(2);
 
-/// What was told to be executed.
+/// The updates that were told to be executed.
 #[derive(Debug, Default)]
 struct Account {
     counters: BTreeMap<String, i64>,
@@ -33,7 +33,7 @@ pub struct Load {
 }
 
 impl Load {
-    /// Starts it.
+    /// Starts the load.
     #[must_use]
     pub fn start(addresses: Vec<String>) -> Self {
         let (stop, executed) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
@@ -59,7 +59,7 @@ impl Load {
     /// Waits until this many more updates were executed.
     ///
     /// # Panics
-    /// If they are not.
+    /// If that does not happen in time.
     pub fn goes_on(&self, updates: u64) {
         let until = self.executed.load(Ordering::Relaxed) + updates;
         wait_for("progress of the load", || {
@@ -69,10 +69,10 @@ impl Load {
         });
     }
 
-    /// Ends it and compares what it was told with what is there.
+    /// Ends the load, and compares what it was told with the values that are there.
     ///
     /// # Panics
-    /// If something is lost or doubled.
+    /// If an update is lost or doubled.
     pub fn ends_exact(self) {
         self.stop.store(true, Ordering::Relaxed);
         let account = self.thread.join().expect("the load does not panic");
@@ -135,7 +135,7 @@ async fn work(task: u32, table: Table, stop: Arc<AtomicBool>, count: Arc<AtomicU
     account
 }
 
-/// What became of an update whose caller was not told that it is executed.
+/// Whether an update turned out to be executed, although its caller was not told so at first.
 async fn became_executed(error: Error) -> bool {
     match error {
         Error::NotExecuted(_) => false,

@@ -1,5 +1,6 @@
-//! `cargo xtask process-tests` runs this: rounds of faults, each from a seed, until the time is up.
-// Threads, clocks and processes are what this program is about.
+//! The campaign as a program, which `cargo xtask process-tests` runs: rounds of faults, each from a seed, until the
+//! time is up.
+// This program uses threads, clocks and processes.
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use std::process::ExitCode;
@@ -71,11 +72,11 @@ fn parse(mut words: impl Iterator<Item = String>) -> Option<Arguments> {
     Some(arguments)
 }
 
-/// Who has so much time has some for a long round.
+/// A campaign of at least this time has a long round.
 const TIME_FOR_A_LONG_ROUND: Duration = Duration::from_secs(300);
 
 impl Arguments {
-    /// Whether a round is a long one. Rounds counted from 0.
+    /// Whether a round is a long one. Rounds are counted from 0.
     fn is_long(&self, number: u64) -> bool {
         self.long || self.rounds.is_none() && self.time >= TIME_FOR_A_LONG_ROUND && number == 1
     }
@@ -110,7 +111,7 @@ fn one_round(arguments: &Arguments, seed: u64, is_long: bool, table: &mut Table)
     }
 }
 
-/// Tells the seconds from fault to service, if any were measured.
+/// Prints the seconds from fault to service, if any were measured.
 fn tell(table: &Table) {
     if !table.is_empty() {
         println!("seconds from fault to service:\n\n{table}\n");

@@ -1,4 +1,4 @@
-//! Folders and ports of a test's own.
+//! Folders, small disks and ports that belong to one test.
 
 use std::fs;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
@@ -10,17 +10,17 @@ use std::sync::{Mutex, PoisonError};
 
 use kasha_machine::Rng;
 
-/// A new folder, removed unless the test fails.
+/// A new folder. It is removed unless the test fails.
 #[derive(Debug)]
 pub struct Folder {
     path: PathBuf,
 }
 
 impl Folder {
-    /// A folder of this process's own.
+    /// Makes a folder of this process's own.
     ///
     /// # Panics
-    /// If there can be none.
+    /// If it cannot be made.
     #[must_use]
     pub fn new(name: &str) -> Self {
         static COUNT: AtomicU32 = AtomicU32::new(0);
@@ -30,7 +30,7 @@ impl Folder {
         Self { path }
     }
 
-    /// Where it is.
+    /// The path of the folder.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
@@ -47,14 +47,14 @@ impl Drop for Folder {
     }
 }
 
-/// A small file system of a test's own.
+/// A small file system for one test.
 #[derive(Debug)]
 pub struct SmallDisk {
     path: PathBuf,
 }
 
 impl SmallDisk {
-    /// Mounts one at `path`; `None`, with a notice, where that is not allowed.
+    /// Mounts a small file system at `path`. `None`, with a notice, if that is not allowed.
     ///
     /// # Panics
     /// If `path` cannot be made.
@@ -70,7 +70,7 @@ impl SmallDisk {
         None
     }
 
-    /// Where it is.
+    /// The path where it is mounted.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
@@ -85,7 +85,7 @@ impl SmallDisk {
         assert!(mount(&["-o", &size, self.path.to_str().expect("text")]), "a larger disk");
     }
 
-    /// Whether it could be made read-only.
+    /// Makes it read-only. Returns whether that worked.
     #[must_use]
     pub fn make_read_only(&self) -> bool {
         mount(&["-o", "remount,ro", self.path.to_str().expect("text")])
@@ -94,7 +94,7 @@ impl SmallDisk {
 
 impl Drop for SmallDisk {
     fn drop(&mut self) {
-        // Lazily: a child that is being killed may still hold it.
+        // Unmounts lazily: a child that is being killed may still use it.
         let _ = Command::new("umount").arg("-l").arg(&self.path).status();
     }
 }
@@ -103,9 +103,10 @@ fn mount(arguments: &[&str]) -> bool {
     Command::new("mount").args(arguments).output().is_ok_and(|output| output.status.success())
 }
 
-/// The first of `count` neighbouring ports on 127.0.0.1 that nobody listens at.
+/// The first of `count` adjacent ports on 127.0.0.1 at which nobody listens.
 ///
-/// Not from the range of outgoing connections: while a killed child is away a client's dial could be given its port.
+/// The ports are not from the range of outgoing connections: while a killed child is away, a client's connection could
+/// be given its port.
 ///
 /// # Panics
 /// If hardly any port is free.
@@ -114,7 +115,7 @@ pub fn free_ports(count: u16) -> u16 {
     const FIRST: u16 = 10_240;
     const OUTGOING_FIRST: u16 = 32_768;
     const TRIES: u32 = 1000;
-    // Tests run side by side, and none listens yet when the next one looks.
+    // Tests run side by side, and none listens yet when the next one looks for ports.
     static TAKEN: Mutex<Vec<Range<u16>>> = Mutex::new(Vec::new());
     let mut taken = TAKEN.lock().unwrap_or_else(PoisonError::into_inner);
     let mut rng = Rng::new(u64::from(std::process::id()) << 32 | taken.len() as u64);
@@ -131,13 +132,13 @@ pub fn free_ports(count: u16) -> u16 {
     panic!("no {count} neighbouring ports are free");
 }
 
-/// Whether nobody listens there.
+/// Whether nobody listens at a port.
 #[must_use]
 pub fn is_free(port: u16) -> bool {
     TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok()
 }
 
-/// A port of this machine.
+/// The loopback address with this port.
 #[must_use]
 pub fn local(port: u16) -> SocketAddr {
     (Ipv4Addr::LOCALHOST, port).into()

@@ -1,4 +1,4 @@
-//! The binary as a child process: started, listened to, stopped or killed.
+//! The binary as a child process: starts it, reads its output, stops or kills it.
 
 use std::io::{BufRead, BufReader, Read};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
@@ -11,7 +11,7 @@ use serde_json::Value as Json;
 
 use crate::wait_for;
 
-/// The binary: `KASHA_BIN`, or built with cargo into the target folder that this test lies in.
+/// The path of the binary: `KASHA_BIN`, or else a build by cargo into the target folder in which this test is.
 ///
 /// # Panics
 /// If it cannot be built.
@@ -35,7 +35,8 @@ pub fn binary() -> &'static Path {
     })
 }
 
-/// The binary with these arguments and nothing of this process's own settings; it dies with the thread that starts it.
+/// The binary with these arguments, without settings of this process's environment. It dies with the thread that starts
+/// it.
 #[must_use]
 pub fn command<S: AsRef<str>>(arguments: &[S]) -> Command {
     let mut command = bare_command(arguments);
@@ -44,7 +45,7 @@ pub fn command<S: AsRef<str>>(arguments: &[S]) -> Command {
     command
 }
 
-/// The same, for somebody else to start and to listen to.
+/// The same, for a caller that starts it and reads its output itself.
 #[must_use]
 pub fn bare_command<S: AsRef<str>>(arguments: &[S]) -> Command {
     let mut command = Command::new(binary());
@@ -57,7 +58,7 @@ pub fn bare_command<S: AsRef<str>>(arguments: &[S]) -> Command {
     command
 }
 
-/// What the command starts is killed when the thread that starts it ends.
+/// The process of the command is killed when the thread that starts it ends.
 pub fn die_with_this_thread(command: &mut Command) {
     // SAFETY: prctl is async-signal-safe; nothing is allocated between fork and exec.
     unsafe {
@@ -65,7 +66,7 @@ pub fn die_with_this_thread(command: &mut Command) {
     }
 }
 
-/// A child that runs until it is told otherwise; killed when dropped.
+/// A child that runs until it is told to end. It is killed when this is dropped.
 #[derive(Debug)]
 pub struct Process {
     child: Child,
@@ -73,7 +74,7 @@ pub struct Process {
 }
 
 impl Process {
-    /// Starts a command and listens to it.
+    /// Starts a command, and reads its output.
     ///
     /// # Panics
     /// If it does not start.
@@ -86,7 +87,7 @@ impl Process {
         Self { child, said }
     }
 
-    /// What it has said so far, on both streams.
+    /// The output so far, on both streams.
     ///
     /// # Panics
     /// Never in practice.
@@ -95,10 +96,10 @@ impl Process {
         self.said.lock().expect("nobody panics with it").clone()
     }
 
-    /// Waits until it has said this.
+    /// Waits until the output has this text.
     ///
     /// # Panics
-    /// If it ends or stays silent.
+    /// If the process ends, or the text does not come in time.
     pub fn wait_until_it_says(&mut self, words: &str) {
         wait_for(words, || {
             let said = self.said();
@@ -112,7 +113,7 @@ impl Process {
         });
     }
 
-    /// Its number.
+    /// The process id.
     ///
     /// # Panics
     /// Never in practice.
@@ -121,7 +122,7 @@ impl Process {
         i32::try_from(self.child.id()).expect("the system's numbers are small")
     }
 
-    /// Whether it runs.
+    /// Whether the process runs.
     ///
     /// # Panics
     /// If the system does not know.
@@ -129,15 +130,15 @@ impl Process {
         self.child.try_wait().expect("a child").is_none()
     }
 
-    /// Sends a signal.
+    /// Sends a signal to the process.
     ///
     /// # Panics
-    /// If it is gone.
+    /// If the process is gone.
     pub fn signal(&self, signal: Signal) {
         rustix::process::kill_process(rustix::process::Pid::from_child(&self.child), signal).expect("it runs");
     }
 
-    /// `kill -9`, and waits.
+    /// Kills the process with `kill -9`, and waits for its end.
     ///
     /// # Panics
     /// If it had ended before.
@@ -148,7 +149,7 @@ impl Process {
         assert_eq!(status.signal(), Some(9));
     }
 
-    /// Waits for its end; how it ended, and all it has said.
+    /// Waits for the end of the process. Returns how it ended, and its whole output.
     ///
     /// # Panics
     /// If it does not end.
@@ -157,12 +158,12 @@ impl Process {
             Some(status) => Ok(status),
             None => Err(self.said()),
         });
-        // Its last words are still read by the listeners, who let go of the text at its end.
+        // The threads that read the output drop the text when they reach its end.
         wait_for("last words", || if Arc::strong_count(&self.said) == 1 { Ok(()) } else { Err(self.said()) });
         (status, self.said())
     }
 
-    /// Stops it as an operator would, and insists on a good end.
+    /// Stops the process as an operator would, and checks that it ends in good order.
     ///
     /// # Panics
     /// If it ends otherwise.
@@ -173,7 +174,7 @@ impl Process {
         assert_eq!(status.code(), Some(0), "{said}");
     }
 
-    /// Insists that it ends by itself with exit code 1 and an error with all these words.
+    /// Checks that the process ends by itself with exit code 1 and an error that has all these words.
     ///
     /// # Panics
     /// If not.
@@ -232,7 +233,7 @@ pub fn cli(port: u16, arguments: &[&str]) -> Output {
     run(&[&["cli", "--address", &address], arguments].concat())
 }
 
-/// What `kasha cli` prints, without the end of the line.
+/// The output of `kasha cli`, without the line break at its end.
 ///
 /// # Panics
 /// If it fails.
@@ -243,13 +244,13 @@ pub fn cli_says(port: u16, arguments: &[&str]) -> String {
     said.trim_end().to_owned()
 }
 
-/// `kasha status --json`, if there is a cluster.
+/// The output of `kasha status --json`, if there is a cluster.
 ///
 /// # Errors
-/// What it said instead.
+/// The text that the command printed instead.
 ///
 /// # Panics
-/// If what it prints is no JSON.
+/// If the output is not JSON.
 pub fn status(port: u16) -> Result<Json, String> {
     let output = run(&["status", "--json", "--address", &format!("127.0.0.1:{port}")]);
     if !output.status.success() {
@@ -258,10 +259,10 @@ pub fn status(port: u16) -> Result<Json, String> {
     Ok(serde_json::from_slice(&output.stdout).expect("JSON"))
 }
 
-/// Waits until every node is alive and every shard healthy, and returns the status that says so.
+/// Waits until every node is alive and every shard healthy. Returns that status.
 ///
 /// # Panics
-/// If that does not come.
+/// If that does not happen in time.
 pub fn wait_until_healthy(port: u16, nodes: usize) -> Json {
     wait_for("healthy cluster", || {
         let status = status(port)?;
@@ -269,10 +270,10 @@ pub fn wait_until_healthy(port: u16, nodes: usize) -> Json {
     })
 }
 
-/// Whether a status says that every node is alive and every shard healthy; otherwise what is wrong.
+/// Whether a status says that every node is alive and every shard healthy.
 ///
 /// # Errors
-/// What is wrong.
+/// What is not healthy.
 pub fn health(status: &Json, nodes: usize) -> Result<(), String> {
     let alive = list(&status["nodes"]).iter().filter(|node| node["alive"] == true).count();
     let shards = list(&status["shards"]);
@@ -287,7 +288,7 @@ pub fn health(status: &Json, nodes: usize) -> Result<(), String> {
 /// The items of a JSON list.
 ///
 /// # Panics
-/// If it is none.
+/// If the value is not a list.
 #[must_use]
 pub fn list(json: &Json) -> &[Json] {
     json.as_array().unwrap_or_else(|| panic!("a list, not {json}"))

@@ -1,4 +1,4 @@
-//! One session that counts one key.
+//! One session that counts one key, and checks that each answer follows from the one before.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
@@ -16,7 +16,7 @@ pub struct OpenSession {
 }
 
 impl OpenSession {
-    /// Opens the session.
+    /// Opens the session, and begins to count.
     #[must_use]
     pub fn start(addresses: Vec<String>, key: String) -> Self {
         let (stop, value) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicI64::new(0)));
@@ -41,7 +41,7 @@ impl OpenSession {
     /// Waits until this many more updates were executed.
     ///
     /// # Panics
-    /// If they are not.
+    /// If that does not happen in time.
     pub fn goes_on(&self, updates: i64) {
         let until = self.value.load(Ordering::Relaxed) + updates;
         wait_for("progress of the session", || {
@@ -51,7 +51,7 @@ impl OpenSession {
         });
     }
 
-    /// Ends it.
+    /// Ends the session.
     ///
     /// # Panics
     /// If any answer was wrong.

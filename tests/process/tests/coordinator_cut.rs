@@ -1,5 +1,6 @@
-//! The coordinator alone is cut off from everybody for six seconds, on a virtual network, and comes back: nothing may have
-//! moved (R7.8). With a process of its own, and beside node 1. It waits in real time, as the cut does.
+//! The coordinator alone is cut off from all nodes for six seconds, on a virtual network, and comes back: nothing may
+//! have moved (R7.8). Once it has a process of its own, and once it is beside node 1. The test waits in real time, like
+//! the cut.
 #![allow(missing_docs, clippy::disallowed_methods)]
 
 use std::process::Child;
@@ -15,9 +16,9 @@ use serde_json::{Value as Json, json};
 const NODES: usize = 3;
 const COORDINATOR: usize = NODES;
 const CLIENTS: usize = NODES + 1;
-/// Many leases.
+/// How long the coordinator is cut off: many leases.
 const CUT: Duration = Duration::from_secs(6);
-/// Long enough for whatever the cut might bring about afterwards.
+/// Time for everything that the cut might cause afterwards.
 const AFTER: Duration = Duration::from_secs(4);
 
 /// Three nodes with default settings, each on a host of its own.
@@ -25,7 +26,7 @@ struct Cluster {
     lab: Netlab,
     children: Vec<Child>,
     hub: usize,
-    // After the children: they end before it is removed.
+    // Dropped after the children: they end before it is removed.
     folder: Folder,
 }
 
@@ -38,7 +39,7 @@ impl Drop for Cluster {
 }
 
 impl Cluster {
-    /// On this host lives the coordinator. None: there is no virtual network here.
+    /// The coordinator runs on host `hub`. None: there is no virtual network here.
     fn start(name: &str, hub: usize) -> Option<Self> {
         if let Err(why) = Netlab::available() {
             println!("SKIPPED: no link can be cut: {why}");
@@ -78,7 +79,7 @@ impl Cluster {
         if output.status.success() { Ok(said.into_owned()) } else { Err(said.into_owned()) }
     }
 
-    /// What may not change, once all is well.
+    /// The parts of the status that may not change, when the cluster is healthy.
     fn placement(&self) -> Json {
         let mut placement = Json::Null;
         wait_for("a healthy cluster", || {
@@ -93,7 +94,7 @@ impl Cluster {
                 ["shard", "epoch", "primary", "members", "witnesses", "list"].map(|name| shard[name].clone())
             };
             let shards: Vec<_> = shards.iter().map(of_shard).collect();
-            // Whoever was lost and taken back, and whatever moved and came back, has made new versions.
+            // A node that was lost and taken back, or a shard that moved and came back, has made new versions.
             placement = json!({ "version": status["configuration"], "shards": shards });
             Ok(())
         });

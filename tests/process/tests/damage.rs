@@ -1,4 +1,4 @@
-//! Files of a node that is down are damaged; it comes back, and nothing is lost.
+//! Files of a node are damaged while it is down. It comes back, and no update is lost.
 #![allow(missing_docs)]
 
 use std::fs;
@@ -14,7 +14,7 @@ use serde_json::Value as Json;
 /// The node whose files are damaged.
 const NODE: u16 = 3;
 
-/// So long that a node which comes back at once is still a member.
+/// The lease is so long that a node which comes back at once is still a member.
 const LEASE: &str = "3s";
 
 /// Damages files of the node, given the status from before it went down.
@@ -45,7 +45,7 @@ fn newest(folder: &Path, ending: &str) -> PathBuf {
     found.pop().unwrap_or_else(|| panic!("no *{ending} in {}", folder.display()))
 }
 
-/// Flips one bit every so many bytes of what is written.
+/// Flips one bit in every `every` bytes of the written part.
 fn flip(path: &Path, first: u64, every: u64) {
     let file = fs::File::options().read(true).write(true).open(path).unwrap();
     let mut at = first;
@@ -103,7 +103,7 @@ fn a_nodes_files_are_damaged_and_it_is_made_whole() {
         cluster.wait_until_healthy();
     }
 
-    // What the node has is used: another one goes, and shards move to this one.
+    // The node's data is used: another node dies, and shards move to this one.
     cluster.kill(2);
     wait_for("fail-over", || {
         let status = cluster.status()?;

@@ -1,4 +1,5 @@
-//! Servers with few file descriptors: they keep what files need, refuse connections beyond the rest, and say so once.
+//! Servers with few file descriptors. They reserve descriptors for files, refuse connections beyond the rest, and say
+//! so once.
 #![allow(missing_docs)]
 
 use std::net::TcpStream;
@@ -12,9 +13,9 @@ use kasha_process_tests::process::{Process, binary, cli, command, wait_until_hea
 use kasha_process_tests::wait_for;
 use rustix::process::Signal;
 
-/// A command under limits of open files.
+/// A command that runs under limits of open files.
 fn limited(limits: &str, arguments: &[&str]) -> Command {
-    // What `command` does besides, for a shell that becomes the binary.
+    // What `command` sets, for a shell that becomes the binary.
     let inner = command(arguments);
     let mut shell = Command::new("sh");
     let words: Vec<_> = inner.get_args().collect();
@@ -30,7 +31,7 @@ fn limited(limits: &str, arguments: &[&str]) -> Command {
     shell
 }
 
-/// The arguments of a server; the first of three hosts the coordinator.
+/// The arguments of a server. The first of the three hosts the coordinator.
 fn arguments(folder: &Folder, port: u16, node: u16) -> Vec<String> {
     let data = folder.path().join(format!("node-{node}")).into_os_string().into_string().unwrap();
     let (number, listen, coordinator) = (node.to_string(), local(port + node).to_string(), local(port).to_string());
@@ -52,7 +53,7 @@ fn start(folder: &Folder, port: u16, node: u16, limits: &str) -> Process {
     process
 }
 
-/// Values that need new segments: of 8 MiB each, for a few shards.
+/// Writes so much that a few shards need new segments, of 8 MiB each.
 fn fill(port: u16) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
@@ -65,7 +66,7 @@ fn fill(port: u16) {
     });
 }
 
-/// What the issue tried: 80 and 64 descriptors, where the hard limit allows many more.
+/// The report from outside tried 80 and 64 descriptors, where the hard limit allows many more.
 #[test]
 fn the_soft_limit_does_not_matter() {
     let (folder, port) = (Folder::new("soft"), free_ports(5));
@@ -77,7 +78,7 @@ fn the_soft_limit_does_not_matter() {
     fill(port);
     wait_until_healthy(port, 3);
     drop(idle);
-    // Before any of them stops: the first one takes the coordinator along.
+    // Before any server stops: the first one takes the coordinator with it.
     nodes.iter().for_each(|node| assert!(!node.said().contains("WARN"), "{}", node.said()));
     nodes.drain(..).for_each(|node| node.stop(Signal::TERM));
 }
@@ -89,7 +90,7 @@ fn where_the_hard_limit_is_low_files_come_first_and_the_refused_are_told() {
     wait_until_healthy(port, 3);
     let load = Load::start((1..=3).map(|node| local(port + node).to_string()).collect());
     load.goes_on(200);
-    // More than there can be, again and again, since those that say nothing are closed after a while.
+    // More connections than there can be, repeatedly, because connections that send nothing are closed after a while.
     let mut idle = Vec::new();
     wait_for("warning", || {
         idle.truncate(200);
@@ -97,7 +98,7 @@ fn where_the_hard_limit_is_low_files_come_first_and_the_refused_are_told() {
         if nodes[1].said().contains("connections are refused") { Ok(()) } else { Err(nodes[1].said()) }
     });
     load.goes_on(200);
-    // A client that finds no room is told why.
+    // A client that is refused for lack of descriptors is told the reason.
     let output = wait_for("refusal", || {
         idle.extend((0..100).filter_map(|_| TcpStream::connect(local(port + 2)).ok()));
         let output = cli(port + 2, &["--deadline", "2s", "get", "key"]);
@@ -126,14 +127,14 @@ fn a_limit_that_is_too_low_is_told_at_the_start() {
     Process::spawn(limited("ulimit -n 64", &words)).fails_saying(&["may open 64", "needs 96", "K0408"]);
 }
 
-/// A cluster in one process, to which something happens; how it ends when its log needs another file.
+/// A cluster in one process, to which `harm` is done. Checks how it ends when its log needs another file.
 fn ends_after(harm: impl FnOnce(&Process, &Folder), words: &[&str]) {
     let (folder, port) = (Folder::new("ends"), free_ports(5));
     let (data, first) = (folder.path().to_str().unwrap(), port.to_string());
     let mut process =
         Process::spawn(command(&["start", "--data", data, "--port", &first, "--shards", "1", "--memory-mib", "64"]));
     process.wait_until_it_says("ready");
-    // Connected before, since a process without descriptors accepts nobody.
+    // Connected before, because a process without descriptors accepts no connection.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let table = runtime.block_on(async {
         let client = Client::connect([local(port).to_string()]).await.unwrap();
@@ -151,7 +152,7 @@ fn ends_after(harm: impl FnOnce(&Process, &Folder), words: &[&str]) {
     process.fails_saying(words);
 }
 
-/// Whoever lowers the limit of a running server takes what it has kept back.
+/// Lowering the limit of a running server takes the descriptors that it has reserved.
 #[test]
 fn a_file_that_finds_no_descriptor_does_not_blame_the_disk() {
     use rustix::process::{Pid, Resource, Rlimit, prlimit};

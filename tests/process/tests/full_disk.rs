@@ -1,4 +1,5 @@
-//! A disk runs full under load, or has no room for what a node must have before it can serve.
+//! A disk runs full under load, or has no room for the file of a witness: the node stops with K0106, and comes back when
+//! there is room.
 #![allow(missing_docs)]
 
 use std::fs::{self, File};
@@ -10,7 +11,7 @@ use kasha_process_tests::load::Load;
 use kasha_process_tests::place::SmallDisk;
 use kasha_process_tests::process::Process;
 
-/// Takes all the room that is left.
+/// Fills all the room that is left.
 fn fill(path: &Path) {
     let mut file = File::options().create(true).append(true).open(path).unwrap();
     for size in [1 << 20, 1 << 12] {
@@ -33,13 +34,13 @@ fn the_node_stops_and_says_so_and_nothing_is_lost() {
     let (name, full) = ("node-2/core-00/", "No space left on device");
     cluster.take(2).fails_saying(&["cannot", name, full, "free space", "K0106"]);
     load.goes_on(1000);
-    // Whatever the node has freed at its end.
+    // Also the room that the node has freed at its end.
     fill(&filler);
     let start = cluster.by_flags(2, cluster.data(2), cluster.port_of(2));
     Process::spawn(start).fails_saying(&["cannot", "node-2/kasha.toml", full, "K0106"]);
     load.goes_on(300);
 
-    // Room is made.
+    // Makes room again.
     fs::remove_file(&filler).unwrap();
     cluster.start_node(2);
     cluster.wait_until_healthy();

@@ -1,4 +1,4 @@
-//! A shard's memory runs full: status says so before, and whenever an update is refused.
+//! A shard's memory runs full. `kasha status` says so before, and as long as updates are refused.
 #![allow(missing_docs)]
 
 use kasha_client::{Client, Error};
@@ -6,7 +6,7 @@ use kasha_process_tests::place::{Folder, free_ports, local};
 use kasha_process_tests::process::{Process, command, list, run, status};
 use rustix::process::Signal;
 
-/// The health of the only shard, in both forms, and the state of its memory.
+/// The health of the only shard, as text and in JSON, and the state of its memory.
 fn health(port: u16) -> (String, String) {
     let json = status(port).unwrap();
     let [shard] = list(&json["shards"]) else { panic!("one shard: {json}") };
@@ -14,7 +14,7 @@ fn health(port: u16) -> (String, String) {
     (text(&shard["health"]), text(&shard["status"]["memory"]))
 }
 
-/// Found from outside: `healthy 56/64 MiB` while every put failed with K0312.
+/// Found from outside: `healthy 56/64 MiB`, while every put failed with K0312.
 #[test]
 fn status_warns_before_updates_are_refused_and_says_full_when_they_are() {
     let (folder, port) = (Folder::new("memory"), free_ports(5));
@@ -42,7 +42,7 @@ fn status_warns_before_updates_are_refused_and_says_full_when_they_are() {
     assert_eq!(health(port), pair("memory full", "full"));
     let output = run(&["status", "--address", &local(port).to_string()]);
     assert!(String::from_utf8_lossy(&output.stdout).contains("memory full"));
-    // What frees memory goes on.
+    // Operations that free memory go on.
     runtime.block_on(async { table.delete("key:1").await }).unwrap();
     process.stop(Signal::TERM);
 }

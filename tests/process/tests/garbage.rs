@@ -1,4 +1,5 @@
-//! Garbage on every port: bytes of no protocol, of another version, cut short, flipped, or never read.
+//! Garbage on every port: bytes of no protocol, of another version, cut short, flipped, or never read. The cluster goes
+//! on.
 #![allow(missing_docs)]
 
 use std::io::{ErrorKind, Read, Write};
@@ -25,7 +26,7 @@ fn hello() -> Vec<u8> {
     bytes
 }
 
-/// All messages that come until the other side closes.
+/// All messages that arrive until the other side closes.
 fn answers(stream: &mut TcpStream) -> Vec<Message> {
     let mut bytes = Vec::new();
     match stream.read_to_end(&mut bytes) {
@@ -42,16 +43,16 @@ fn answers(stream: &mut TcpStream) -> Vec<Message> {
     messages
 }
 
-/// Sends bytes, ends, and returns what comes back until the other side closes.
+/// Sends bytes, ends its side, and returns what comes back until the other side closes.
 fn talk(port: u16, bytes: &[u8]) -> Vec<Message> {
     let mut stream = dial(port);
-    // It may close while we write.
+    // The server may close while the test writes.
     let _ = stream.write_all(bytes);
     let _ = stream.shutdown(Shutdown::Write);
     answers(&mut stream)
 }
 
-/// The reason of a goodbye that must come, although we do not end.
+/// The reason in the goodbye, which must come although the test does not end its side.
 fn goodbye(port: u16, bytes: &[u8]) -> String {
     let mut stream = dial(port);
     let _ = stream.write_all(bytes);
@@ -69,7 +70,7 @@ fn random_bytes(rng: &mut Rng, len: u64) -> Vec<u8> {
     (0..len).map(|_| rng.next_u64() as u8).collect()
 }
 
-/// A frame whose checksum is right and whose payload means nothing.
+/// A frame with a right checksum and a payload that means nothing.
 fn nonsense(kind: Kind, payload: &[u8]) -> Vec<u8> {
     let mut bytes = Vec::new();
     let start = frame::begin(&mut bytes, kind);
@@ -115,7 +116,7 @@ fn cut_and_flipped(port: u16, rng: &mut Rng) {
     }
     for &kind in Kind::ALL {
         for _ in 0..6 {
-            // What the nodes tell each other is believed if it can be read: three bytes never can.
+            // A node believes a message from another node if it can decode it. Three bytes never decode.
             let len = if kind == Kind::Message { 3 } else { rng.between(0, 120) };
             let payload = random_bytes(rng, len);
             talk(port, &[hello(), nonsense(kind, &payload)].concat());
@@ -125,7 +126,7 @@ fn cut_and_flipped(port: u16, rng: &mut Rng) {
     talk(port, &[hello(), hello(), hello()].concat());
 }
 
-/// Asks again and again and reads nothing, until nothing more can be written.
+/// Asks repeatedly and reads nothing, until nothing more can be written.
 fn ask_without_reading(port: u16) -> TcpStream {
     const ASKED_MAX: usize = 4 * 1024 * 1024;
     let mut stream = dial(port);
@@ -146,7 +147,7 @@ fn garbage_harms_nobody() {
     let mut cluster = Cluster::start("garbage", "2s", 3);
     let mut rng = Rng::new(1);
     let ports: Vec<_> = (0..=NODES).map(|node| cluster.port_of(node)).collect();
-    // These stay open until the end: one says nothing, one half a frame.
+    // These connections stay open to the end: one sends nothing, one half a frame.
     let mut silent: Vec<_> = ports.iter().map(|&port| dial(port)).collect();
     let halves: Vec<_> = ports
         .iter()

@@ -1,4 +1,5 @@
-//! `kasha admin give-up`: what a shard waits for is lost for good, and the operator says so. Refused wherever it is not needed.
+//! `kasha admin give-up`: the operator gives up what a shard waits for and what is lost for good. The command is
+//! refused where it is not needed.
 #![allow(missing_docs)]
 
 use std::process::Output;
@@ -10,7 +11,7 @@ use kasha_process_tests::wait_for;
 /// Node 1 is the shard's primary, node 2 its backup, node 3 its witness, node 4 a spare.
 const SIZE: Size = Size { nodes: 4, faults: 1, shards: 1, lease: "500ms" };
 
-/// A healthy cluster with values that the backup has too, all of it killed.
+/// A healthy cluster with values that the backup has too, in which every process was killed.
 fn killed(name: &str) -> (Apart, Told) {
     let mut cluster = Apart::start(name, SIZE);
     let told = cluster.fill("before", 50);
@@ -19,7 +20,7 @@ fn killed(name: &str) -> (Apart, Told) {
     let numbers = |of: &str| list(&shard[of]).iter().map(|node| node.as_u64().unwrap()).collect::<Vec<_>>();
     let members: Vec<_> = list(&shard["members"]).iter().map(|member| member["node"].as_u64().unwrap()).collect();
     assert_eq!((members, numbers("witnesses")), (vec![1, 2], vec![3]), "{shard}");
-    seconds(1); // what was told reaches the backup within milliseconds
+    seconds(1); // acknowledged updates reach the backup within milliseconds
     cluster.kill_all();
     (cluster, told)
 }
@@ -33,21 +34,21 @@ fn words(output: &Output) -> String {
     [&output.stdout[..], &output.stderr[..]].map(|bytes| String::from_utf8_lossy(bytes).into_owned()).concat()
 }
 
-/// Refused, and nothing is changed.
+/// Checks that the command is refused, and that nothing has changed.
 fn refused(cluster: &Apart, why: &str) {
     let output = cluster.give_up(0);
     let said = words(&output);
     assert!(!output.status.success() && said.contains(why) && said.contains("(K0"), "{why:?} is not in: {said}");
 }
 
-/// The status names the command; then it is done, and says all these words.
+/// Checks that the status names the command. Gives it, and checks its output.
 fn gives_up(cluster: &Apart, status_says: &str, says: &[&str]) {
     wait_for("a status that names the command", || {
         let waits = waiting(&cluster.status()?).join("\n");
         let is_named = waits.contains("kasha admin give-up") && waits.contains(status_says);
         if is_named { Ok(()) } else { Err(waits) }
     });
-    // Whoever is called alive still must be heard first: nobody knows yet that they are gone.
+    // A node that is called alive must be heard first: nobody knows yet that it is gone.
     let said = wait_for("a give-up that is not refused", || {
         let output = cluster.give_up(0);
         let said = words(&output);
@@ -73,13 +74,13 @@ fn a_shard_that_serves_gives_nothing_up() {
     cluster.serves_all(&told);
 }
 
-/// The witness is gone for good, and the last primary is there: its log is all that is needed.
+/// The witness is gone for good, but the last primary is there, and its log is all that the shard needs.
 #[test]
 fn nothing_is_given_up_that_is_not_needed() {
     let (mut cluster, told) = killed("give-up-unneeded");
     cluster.lose_folder(3);
     start(&mut cluster, &[2, 4]);
-    // The backup waits for the last primary or the witness, and both pass for alive at first.
+    // The backup waits for the last primary or the witness. At first both count as alive.
     cluster.start_node(1);
     cluster.serves_all(&told);
     refused(&cluster, "shard-0 serves");
@@ -97,7 +98,7 @@ fn the_last_primary_and_the_witness_are_lost() {
     refused(&cluster, "shard-0 serves");
 }
 
-/// The backup's machine lost power, and the last primary's never returns. The witness has kept what it held.
+/// The backup's machine lost power, and the last primary's machine never returns. The witness kept what it held.
 #[test]
 fn a_member_is_lost_and_the_other_one_lost_power() {
     let (mut cluster, told) = killed("give-up-member");
@@ -110,7 +111,7 @@ fn a_member_is_lost_and_the_other_one_lost_power() {
     cluster.serves_all(&told);
 }
 
-/// The witness lost power, so the last primary's log may hold what it lost; and that never returns.
+/// The witness lost power, so the log of the last primary may hold what the witness lost. That primary never returns.
 #[test]
 fn a_member_is_lost_and_the_witness_lost_power() {
     let (mut cluster, told) = killed("give-up-unsure");
@@ -121,7 +122,8 @@ fn a_member_is_lost_and_the_witness_lost_power() {
     cluster.serves_all(&told);
 }
 
-/// Power was lost everywhere, and only the backup comes back: first the log of the last primary is given up, then the witness.
+/// All machines lost power, and only the backup comes back: the log of the last primary is given up first, then the
+/// witness.
 #[test]
 fn only_a_backup_that_lost_power_is_left() {
     let (mut cluster, told) = killed("give-up-both");

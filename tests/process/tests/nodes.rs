@@ -1,4 +1,4 @@
-//! Three servers of which one dies, or is stopped, and comes back.
+//! Three servers, of which one dies or is stopped, and comes back: no answered update is lost.
 #![allow(missing_docs)]
 
 use kasha_process_tests::cluster::Cluster;
@@ -10,7 +10,7 @@ use kasha_process_tests::wait_for;
 use rustix::process::Signal;
 use serde_json::Value as Json;
 
-/// Enough shards that some have no part of theirs on node 1.
+/// So many shards that some have no member or witness on node 1.
 const SHARDS: u16 = 6;
 
 #[test]
@@ -33,7 +33,7 @@ fn a_node_is_killed_under_load_and_comes_back() {
     cluster.wait_until_healthy();
     load.goes_on(300);
 
-    // Stopped as an operator would: another node, and the same promise.
+    // Another node is stopped as an operator would stop it. The same must hold.
     cluster.stop(2);
     assert!(is_free(cluster.port_of(2)));
     load.goes_on(500);
@@ -46,7 +46,7 @@ fn a_node_is_killed_under_load_and_comes_back() {
     }
 }
 
-/// A key of a shard whose primary is (or is not) node 1, found by asking which shard an update changed.
+/// A key of a shard whose primary is (or is not) node 1. It is found by asking which shard an update changed.
 fn key_of(cluster: &Cluster, shard: &Json) -> String {
     let updates =
         |status: &Json| status["shards"][shard["shard"].as_u64().unwrap() as usize]["status"]["updates"].clone();
@@ -67,14 +67,14 @@ fn the_coordinators_node_is_killed_and_the_others_go_on() {
     let status = cluster.status().unwrap();
     let shards = list(&status["shards"]);
     let has = |shard: &Json, node: u16| list(&shard["members"]).iter().any(|member| member["node"] == node);
-    // The witness of such a shard is on node 1: its updates take two round trips from now on, and go on.
+    // The witness of such a shard is on node 1. From now on its updates take two round trips, and go on.
     let others = shards.iter().find(|shard| !has(shard, 1)).expect("a shard without node 1");
     let ours = shards.iter().find(|shard| shard["primary"] == 1).expect("a shard of node 1");
     let (other, own) = (key_of(&cluster, others), key_of(&cluster, ours));
     cluster.cli(&["put", &own, "7"]);
     cluster.cli(&["put", &other, "0"]);
 
-    // A session made before goes on; a new one needs the coordinator.
+    // A session that was opened before goes on. A new session needs the coordinator.
     let session = OpenSession::start(cluster.addresses(), other);
     session.goes_on(20);
     cluster.kill(1);

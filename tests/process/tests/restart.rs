@@ -1,4 +1,4 @@
-//! `kasha start`: killed, stopped, and started again with the same folder.
+//! `kasha start` is killed, stopped, and started again with the same folder: all data is there.
 #![allow(missing_docs)]
 
 use kasha_process_tests::place::{Folder, free_ports, is_free};

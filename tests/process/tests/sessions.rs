@@ -1,4 +1,4 @@
-//! One session over many shards of which one is away: the others must not feel it (R4.10).
+//! R4.10: one session over many shards, one of which is away. Updates to the other shards go on as before.
 #![allow(missing_docs)]
 
 use std::time::Duration;
@@ -11,7 +11,7 @@ use kasha_process_tests::process::{Process, command, list, wait_until_healthy};
 use kasha_types::{ShardId, slot_of};
 use serde_json::Value as Json;
 
-/// More than an identity's window has ids.
+/// More updates than the window of a client id has room for.
 const UPDATES: u32 = 600;
 
 fn server(folder: &Folder, port: u16, node: u16) -> Process {
@@ -34,8 +34,8 @@ fn sides(status: &Json) -> (Vec<ShardId>, Vec<ShardId>) {
     (led, shards.iter().filter(|shard| !is_member(shard)).map(number).collect())
 }
 
-/// Nobody fails over, since the coordinator is gone too: one put to a shard of node 1 stays unknown, and then more updates
-/// than the window holds go to shards that are well.
+/// No node fails over, because the coordinator is gone too. One put to a shard of node 1 stays unknown. Then more
+/// updates than the window holds go to healthy shards.
 #[test]
 fn r4_10_an_unfinished_update_to_a_stopped_shard_does_not_stop_the_others() {
     let (folder, port) = (Folder::new("window"), free_ports(6));
@@ -61,14 +61,14 @@ fn r4_10_an_unfinished_update_to_a_stopped_shard_does_not_stop_the_others() {
             let put = table.put(key_of(&well, number), "x").deadline(PATIENCE).await;
             put.unwrap_or_else(|error| panic!("update {number} to a shard that is well: {error}"));
         }
-        // It is found out what became of the first, once its shard is back.
+        // When its shard is back, the outcome of the first update becomes known.
         nodes.push(server(&folder, port, 1));
         let Error::Unknown { call, .. } = unknown else { panic!("it was unknown") };
         tokio::time::timeout(PATIENCE, call.resolve()).await.expect("its shard is back").unwrap();
     });
 }
 
-/// The coordinator answers, and the shard cannot be failed over: both its members are gone.
+/// The coordinator answers, but the shard cannot fail over: both of its members are gone.
 #[test]
 fn r4_10_a_shard_that_stays_away_does_not_stop_the_others() {
     let size = Size { nodes: 5, faults: 1, shards: 5, lease: "1s" };
@@ -101,7 +101,7 @@ fn r4_10_a_shard_that_stays_away_does_not_stop_the_others() {
     });
 }
 
-/// Many more updates than may wait, all to the stopped shard: a clear error for those, and the others are unharmed.
+/// Many more updates than may wait, all to the stopped shard: these get a clear error, and the others go on.
 #[test]
 fn r4_10_a_flood_for_a_stopped_shard_is_refused_clearly_and_the_others_go_on() {
     const FLOOD: u32 = 1_000_000;
@@ -125,7 +125,7 @@ fn r4_10_a_flood_for_a_stopped_shard_is_refused_clearly_and_the_others_go_on() {
             names.find(is_theirs).unwrap()
         };
         let (stopped, healthy) = (key_of(&away), key_of(&well));
-        // The coordinator stops with node 1, and the second client id must be there by then.
+        // The coordinator stops with node 1, so the second client id must be there before that.
         while client.stats().await.unwrap().client_ids < 2 {
             table.put(&healthy, "before").await.unwrap();
         }

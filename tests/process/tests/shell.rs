@@ -1,4 +1,4 @@
-//! What scripts read: JSON, exit codes, and the outcome of what failed.
+//! The output that scripts read: JSON, exit codes, and the outcome of a failed command.
 #![allow(missing_docs)]
 
 use kasha_process_tests::place::{Folder, free_ports};

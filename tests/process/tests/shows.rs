@@ -1,4 +1,4 @@
-//! What a newcomer runs first: the demonstration, the benchmark, one sweep of the simulator.
+//! The commands that a new user runs first: the demonstration, the benchmarks, one sweep of the simulator.
 #![allow(missing_docs)]
 
 use std::os::unix::fs::PermissionsExt;
@@ -54,7 +54,7 @@ fn the_benchmark_writes_its_ratios() {
     assert!(json["fast_path_rate"].as_f64().is_some_and(|rate| rate >= 0.9), "{json}");
 }
 
-/// Whether this machine cannot have the comparison, and that was said.
+/// Whether this machine cannot run the comparison, and the output says so.
 fn is_skipped(output: &Output) -> bool {
     let said = text(&output.stdout);
     let is_skipped = output.status.success() && said.starts_with(Skipped::PREFIX);
@@ -64,7 +64,7 @@ fn is_skipped(output: &Output) -> bool {
     is_skipped
 }
 
-/// All stores are there, or the reason why not is said.
+/// All stores are there, or the output says why not.
 #[test]
 fn the_comparison_measures_every_store_or_says_what_is_missing() {
     let folder = Folder::new("rivals");
@@ -95,11 +95,11 @@ fn the_comparison_measures_every_store_or_says_what_is_missing() {
 fn a_store_that_cannot_be_installed_is_skipped_and_one_that_dies_is_a_failure() {
     let folder = Folder::new("stores");
     let mut rivals = command(&["bench", "rivals", "--delays", "100us", "--callers", "1", "--rounds", "1"]);
-    // Neither the stores nor a way to install them.
+    // Neither the stores nor a way to install them is there.
     rivals.env("PATH", folder.path());
     let output = rivals.output().unwrap();
     assert!(is_skipped(&output), "{}{}", text(&output.stdout), text(&output.stderr));
-    // Stores that know their version, and nothing else.
+    // Programs that print their version, and do nothing else.
     for name in ["etcd", "redis-server"] {
         let program = folder.path().join(name);
         std::fs::write(&program, "#!/bin/sh\ntest \"$1\" = --version\n").unwrap();
@@ -111,7 +111,7 @@ fn a_store_that_cannot_be_installed_is_skipped_and_one_that_dies_is_a_failure() 
         return;
     }
     let errors = text(&output.stderr);
-    // Which of the three was seen first is the scheduler's choice.
+    // The scheduler decides which of the three ends is seen first.
     let is_named = errors.contains("etcd on host ") && errors.contains(" ended by itself");
     assert!(!output.status.success() && is_named, "{errors}");
 }
@@ -139,7 +139,7 @@ fn many_clients_are_really_there_and_weighed() {
 
 #[test]
 fn a_recovery_is_one_of_a_shard_that_was_filled() {
-    // Out of patience after the first point.
+    // The time is over after the first point.
     let json = benchmark(&["recovery", "--mebibytes", "16", "--patience", "1s"]);
     let row = &json["sections"][0]["tables"][0]["rows"][0];
     assert!(row["log MiB"].as_u64().is_some_and(|mebibytes| mebibytes >= 16), "{json}");
@@ -151,7 +151,7 @@ fn a_recovery_is_one_of_a_shard_that_was_filled() {
 fn an_outage_is_one_that_some_keys_feel() {
     let json = benchmark(&["outage", "--patience", "1s"]);
     assert!(json["ratios"]["outage.neighbour.during/before.p50"].as_f64().is_some_and(|ratio| ratio > 0.0), "{json}");
-    // The keys of the primary that was killed: nobody takes its place in half a lease.
+    // The keys of the killed primary pause: no node takes over within half a lease.
     let row = &json["sections"][0]["tables"][1]["rows"][0];
     assert!(row["paused, own sessions"].as_u64().is_some_and(|keys| keys >= 4), "{json}");
 }
@@ -165,7 +165,7 @@ fn a_reader_that_has_seen_enough_is_no_error() {
     assert!(!said.contains("panicked"), "{said}");
 }
 
-/// Nothing is measured, and nothing passes, that measures nothing or could not be written down.
+/// A benchmark that measures nothing, or whose result could not be written, is refused.
 #[test]
 fn what_proves_nothing_is_refused() {
     let (folder, nowhere) = (Folder::new("nothing"), "/nonexistent/report.json");

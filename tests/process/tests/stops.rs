@@ -1,15 +1,16 @@
-//! Everything is stopped, f machines lose something, and the rest is started: every shard serves, and all is there.
+//! Every process is stopped, f machines lose something, and the rest is started: every shard serves, and all values are
+//! there.
 #![allow(missing_docs)]
 
 use kasha_process_tests::apart::{Apart, Size, Told, damage_eight_bytes, seconds};
 use kasha_process_tests::process::list;
 
-/// f = 1 on three nodes: each shard has two members, and its only witness on the third.
+/// f = 1 on three nodes: each shard has two members, and its only witness is on the third node.
 const SMALL: Size = Size { nodes: 3, faults: 1, shards: 3, lease: "1s" };
-/// f = 2 on five nodes: two of them are no members of a shard, and its witnesses.
+/// f = 2 on five nodes: each shard has three members, and its witnesses are on the other two nodes.
 const WIDE: Size = Size { nodes: 5, faults: 2, shards: 5, lease: "1s" };
 
-/// What is done to a cluster between its fill and its return.
+/// Fills a cluster, does `harm` to it, and checks that all values are there.
 fn all_is_there_after(name: &str, size: Size, harm: impl FnOnce(&mut Apart)) {
     let mut cluster = Apart::start(name, size);
     let told: Told = cluster.fill(name, 20);
@@ -17,7 +18,7 @@ fn all_is_there_after(name: &str, size: Size, harm: impl FnOnce(&mut Apart)) {
     cluster.serves_all(&told);
 }
 
-/// The number of a node that is a witness of this shard, and of its primary.
+/// The number of a node that is a witness of this shard, and the number of its primary.
 fn witness_and_primary(cluster: &Apart, shard: usize) -> (u16, u16) {
     let status = cluster.status().unwrap();
     let shard = &list(&status["shards"])[shard];
@@ -43,7 +44,7 @@ fn r7_7_everything_is_stopped_and_a_folder_is_lost() {
     });
 }
 
-/// A planned stop of all machines, of which one does not come back: no shard waits for what it held.
+/// A planned stop of all machines, one of which does not come back: no shard waits for it.
 #[test]
 fn r5_3_everything_is_stopped_and_switched_off_and_a_folder_is_lost() {
     all_is_there_after("off-folder", SMALL, |cluster| {
@@ -95,7 +96,7 @@ fn r7_7_everything_is_killed_and_eight_bytes_of_a_witness_mode_are_damaged() {
     });
 }
 
-/// So long away that another has tried to take over, and waits for the witness.
+/// The primary is away for so long that another node has tried to take over, and waits for the witness.
 #[test]
 fn r7_7_a_primary_is_away_for_long_while_its_witness_files_are_lost() {
     all_is_there_after("away", SMALL, |cluster| {

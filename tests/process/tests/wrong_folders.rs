@@ -1,4 +1,4 @@
-//! Folders that are put where they do not belong, while everything is down: an older copy, a witness of another cluster.
+//! Folders in the wrong place, put there while every process is down: an older copy, a witness of another cluster.
 #![allow(missing_docs)]
 
 use std::fs;
@@ -20,8 +20,8 @@ fn copy(from: &Path, to: &Path) {
     }
 }
 
-/// A copy of a folder is not the folder: what was promised after it was made is not in it. The cluster must lose nothing
-/// by it, whatever becomes of that node.
+/// A copy of a folder is not the folder: it lacks everything that was promised after it was made. The cluster must lose
+/// nothing because of it, whatever happens to that node.
 #[test]
 fn a_folder_of_an_older_copy_is_put_back() {
     let mut cluster = Apart::start("older", SIZE);
@@ -36,7 +36,7 @@ fn a_folder_of_an_older_copy_is_put_back() {
     cluster.serves_all(&told);
 }
 
-/// A supervisor starts a process again that ends by itself. The copy must not pass for new because it was started often.
+/// A supervisor restarts a process that ends by itself. The copy must not count as new because it was started often.
 #[test]
 fn a_folder_of_a_much_older_copy_is_refused_however_often_it_is_started() {
     let mut cluster = Apart::start("much-older", SIZE);
@@ -58,8 +58,8 @@ fn a_folder_of_a_much_older_copy_is_refused_however_often_it_is_started() {
     cluster.serves_all(&told);
 }
 
-/// The copy counts as many starts as the process that was killed. The coordinator tells one from the other: no process forgets
-/// the configuration that it obeyed.
+/// The copy counts as many starts as the process that was killed. The coordinator distinguishes the two: a process
+/// never forgets the configuration that it obeyed.
 #[test]
 fn a_folder_of_an_older_copy_that_counts_the_same_start_is_put_back() {
     let mut cluster = Apart::start("older-start", SIZE);
@@ -77,7 +77,7 @@ fn a_folder_of_an_older_copy_that_counts_the_same_start_is_put_back() {
     cluster.serves_all(&told);
 }
 
-/// Each file says whose it is: the node does not start, and the cluster is as it was once its own files are back.
+/// Each file names its owner: the node does not start, and the cluster is as before when its own files are back.
 #[test]
 fn a_witness_of_another_cluster_is_refused() {
     let (mut cluster, other) = (Apart::start("ours", SIZE), Apart::start("theirs", SIZE));
@@ -95,7 +95,7 @@ fn a_witness_of_another_cluster_is_refused() {
     cluster.serves_all(&told);
 }
 
-/// Another cluster's witness files in the place of ours, under the names that ours had.
+/// Puts another cluster's witness files in the place of ours, under the names that ours had.
 fn take_witnesses(cluster: &Apart, other: &Apart, node: u16) {
     for file in cluster.files(node, None, &[".slots", ".mode"]) {
         let same = other.data(node).join(file.strip_prefix(cluster.data(node)).unwrap());

@@ -1,4 +1,5 @@
-//! Servers that are started wrongly: each says what is wrong and ends, and the cluster takes no harm.
+//! Servers that are started with wrong settings or folders: each says what is wrong and ends, and the cluster is not
+//! harmed.
 #![allow(missing_docs)]
 
 use std::fs;
@@ -10,14 +11,14 @@ use kasha_process_tests::place::{Folder, SmallDisk};
 use kasha_process_tests::process::{Process, command};
 use rustix::process::Signal;
 
-/// The file that says whose a data folder is.
+/// The file that names the owner of a data folder.
 const MARKER: &str = "kasha.toml";
 
 fn fails(command: Command, words: &[&str]) {
     Process::spawn(command).fails_saying(words);
 }
 
-/// A folder like a node's, with a line of its marker changed.
+/// A copy of a node's folder, with one line of its marker changed.
 fn like(cluster: &Cluster, node: u16, name: &str, line: &str, replacement: &str) -> PathBuf {
     let marker = fs::read_to_string(cluster.data(node).join(MARKER)).unwrap();
     let changed: Vec<_> =
@@ -37,7 +38,7 @@ fn ports_and_folders_of_others_are_refused() {
     let start = cluster.by_flags(4, folder.join("port"), taken);
     fails(start, &["cannot listen on", &taken.to_string(), "another process listens there"]);
 
-    // The folder first: two processes must not share one even where the ports differ.
+    // The folder is checked first: two processes must not share one even if the ports differ.
     let start = cluster.by_flags(3, cluster.data(3), free);
     fails(start, &["node-3", "is used by another process", "K0101"]);
 
@@ -88,7 +89,7 @@ fn a_read_only_folder_is_refused() {
         command(&["start", "--data", data.to_str().unwrap(), "--port", &port, "--memory-mib", "64"])
     };
     if rustix::process::geteuid().is_root() {
-        // The owner of everything may write everywhere but on a read-only disk.
+        // Root may write everywhere except on a read-only disk.
         let Some(disk) = SmallDisk::mount(data, 1) else { return };
         assert!(disk.make_read_only());
         fails(arguments(disk.path()), &["data", "Read-only file system", "writable", "K0107"]);
@@ -113,7 +114,7 @@ fn a_cluster_is_what_it_was_made() {
     process.stop(Signal::TERM);
     fails(start(&["--shards", "5"]), &["shards = 3", "K0405"]);
 
-    // The only copy of the coordinator's log is damaged: nothing of it is guessed.
+    // The only copy of the coordinator's log is damaged. Nothing of it may be guessed.
     let log = fs::read_dir(folder.path().join("node-1/coordinator")).unwrap().next().unwrap().unwrap().path();
     let mut bytes = fs::read(&log).unwrap();
     let whole = bytes.clone();

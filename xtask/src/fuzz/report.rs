@@ -1,4 +1,4 @@
-//! What libFuzzer prints: how far it is, and why it stopped.
+//! Reads the output of libFuzzer: its progress, and why it stopped.
 
 use std::fmt;
 use std::io::{BufRead, BufReader};
@@ -10,10 +10,10 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 
-/// How often a run says how far it is.
+/// Time between two lines of progress.
 const SHOWN_EVERY: Duration = Duration::from_secs(10);
 
-/// How far libFuzzer says it is.
+/// The progress that libFuzzer reported.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Report {
     pub(super) executions: u64,
@@ -50,12 +50,12 @@ impl fmt::Display for Report {
     }
 }
 
-/// Runs a fuzzer to its end, says now and then how far it is, and returns the lines that it printed.
+/// Runs a fuzzer to its end, prints its progress now and then, and returns the lines that it printed.
 pub(super) fn watched(command: &mut Command) -> Result<(ExitStatus, Vec<String>, Report)> {
     let mut child = command.stderr(Stdio::piped()).spawn().context("could not run a target")?;
     let mut stderr = BufReader::new(child.stderr.take().expect("piped above"));
     let (sender, receiver) = mpsc::channel();
-    // A fuzzer that finds nothing new is silent for long: what is shown must not wait for its next line.
+    // A fuzzer that finds nothing new is silent for long. The progress must not wait for its next line.
     thread::spawn(move || {
         let mut bytes = Vec::new();
         while stderr.read_until(b'\n', &mut bytes).is_ok_and(|length| length > 0) {
@@ -83,15 +83,15 @@ pub(super) fn watched(command: &mut Command) -> Result<(ExitStatus, Vec<String>,
     }
 }
 
-/// What was printed after the last line on how far it is: of a fuzzer that broke, why. Then cargo-fuzz draws a line, and
-/// shows the input before it is made small.
+/// The lines after the last line of progress: for a fuzzer that broke, the reason. After these, cargo-fuzz prints a
+/// ruler, and shows the input before it is made small.
 pub(super) fn last_words(lines: &[String]) -> &[String] {
     let last = lines.iter().rposition(|line| line.starts_with('#'));
     let words = &lines[last.map_or(0, |last| last + 1)..];
     &words[..words.iter().position(|line| line.starts_with('─')).unwrap_or(words.len())]
 }
 
-/// The input that a fuzzer kept as it broke. An earlier one was slow only.
+/// The input that a fuzzer kept when it broke. An earlier one was only slow.
 pub(super) fn written_input(lines: &[String]) -> Option<PathBuf> {
     let mut paths = lines.iter().filter_map(|line| line.split_once("Test unit written to ").map(|(_, path)| path));
     paths.rfind(|path| !path.contains("/slow-unit-")).map(PathBuf::from)

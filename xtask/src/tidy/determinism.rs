@@ -1,6 +1,7 @@
 //! Protocol code is deterministic (DESIGN section 3): time, randomness, files and sockets are inputs and effects.
 //!
-//! `clippy.toml` refuses the calls that it can resolve; this refuses the words, so that no `allow` opens a door.
+//! `clippy.toml` refuses the calls that clippy can resolve. This check refuses the words, so that no `allow` gets
+//! around the rule.
 
 use std::collections::BTreeSet;
 
@@ -35,7 +36,8 @@ const WORDS: &[(&str, &str)] = &[
     ("dbg!", QUIET),
 ];
 
-/// Whether a file belongs to a protocol: all of the protocol crates, and the client but for its asynchronous shell.
+/// Whether a file belongs to a protocol: all files of the protocol crates, and those of the client except its
+/// asynchronous shell.
 fn is_protocol(path: &str) -> bool {
     let Some((name, inside)) = path.strip_prefix("crates/").and_then(|path| path.split_once("/src/")) else {
         return false;
@@ -53,7 +55,8 @@ pub(super) fn check(path: &str, source: &Source<'_>, problems: &mut Vec<Problem>
     let code = source.production_code();
     let paths = used_paths(&code);
     for (word, instead) in WORDS {
-        // A grouped import says the same as a written-out one, which is then found twice in its line.
+        // A grouped import names the same path as one that is written in full. The latter is then found twice in its
+        // line.
         let imported = paths.iter().filter(|(_, path)| occurrences(path, word).next().is_some()).map(|(at, _)| *at);
         let lines: BTreeSet<_> = occurrences(&code, word).chain(imported).map(|at| line_of(&code, at)).collect();
         for line in lines {

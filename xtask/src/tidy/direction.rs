@@ -1,5 +1,5 @@
-//! Dependencies point one way (DESIGN section 3): `types`, then `machine` and `wire`, then the protocols, which never
-//! depend on one another, then what composes them.
+//! Dependencies point one way (DESIGN section 3): first `types`, then `machine` and `wire`, then the protocols, which
+//! never depend on one another, then the crates that compose them.
 
 use crate::tidy::Problem;
 use crate::workspace::Package;
@@ -11,7 +11,7 @@ enum Allowed {
 
 use Allowed::{AllBut, Only};
 
-/// A crate's folder under `crates/`, and what of the workspace it may use. Test code is held to the same table.
+/// Each folder under `crates/`, and the crates of the workspace that it may use. Test code is held to the same table.
 const TABLE: &[(&str, Allowed)] = &[
     ("types", Only(&[])),
     ("machine", Only(&["types"])),
@@ -32,11 +32,11 @@ const TABLE: &[(&str, Allowed)] = &[
     ("bench", AllBut(&["bin/kasha", "xtask"])),
 ];
 
-/// The crates whose code must be deterministic throughout. The client is one in part (see `determinism`).
+/// The crates whose code must be deterministic throughout. Of the client, only a part must (see `determinism`).
 pub(super) const PROTOCOLS: &[&str] =
     &["types", "machine", "wire", "log", "exactly_once", "witness", "replication", "store", "coordinator", "node"];
 
-/// Crates of others that give sockets, files, clocks, threads or randomness.
+/// External crates that give access to sockets, files, clocks, threads or randomness.
 const SHELL_ONLY: &[&str] = &["getrandom", "libc", "mio", "rand", "rustix", "socket2", "tokio"];
 
 pub(super) fn check<'a>(packages: &[Package], text_of: impl Fn(&str) -> &'a str, problems: &mut Vec<Problem>) {

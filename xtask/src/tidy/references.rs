@@ -1,6 +1,7 @@
-//! What code points to exists, and what exists is pointed to: notes, and the pages of error codes.
+//! References have two ends: each note and each error code in the code has its page, and each page is referred to by
+//! code.
 //!
-//! The word that refers to a note is reserved for that: a comment that merely remarks something needs no label.
+//! The label that refers to a note is used for nothing else. A comment without a note needs no label.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,7 +14,7 @@ const ERRORS: &str = "docs/errors/";
 /// References of one kind, by name, with the first place of each.
 type Places = BTreeMap<String, (String, usize)>;
 
-/// Pages and references met so far.
+/// The pages and references found so far.
 #[derive(Default)]
 pub(super) struct References {
     note_pages: BTreeSet<String>,
@@ -24,7 +25,7 @@ pub(super) struct References {
 }
 
 impl References {
-    /// Remembers a file that is a page.
+    /// Notes a file that is a page.
     pub(super) fn page(&mut self, path: &str) {
         self.has_error_folder |= path.starts_with(ERRORS);
         for (folder, pages) in [(NOTES, &mut self.note_pages), (ERRORS, &mut self.error_pages)] {
@@ -33,7 +34,7 @@ impl References {
         }
     }
 
-    /// Collects what a source file refers to.
+    /// Collects the references of a source file.
     pub(super) fn code(&mut self, path: &str, source: &Source<'_>, problems: &mut Vec<Problem>) {
         let comments = source.comments();
         for at in occurrences(&comments, "Note: ") {
@@ -48,7 +49,7 @@ impl References {
                 self.notes.entry(name.to_owned()).or_insert((path.to_owned(), line));
             }
         }
-        // This tool's tests talk about codes that do not exist.
+        // The tests of this tool mention codes that do not exist.
         if !is_test_file(path) && !path.starts_with("xtask/") {
             let text = source.production_text();
             for (at, code) in error_codes(&text) {
@@ -57,7 +58,7 @@ impl References {
         }
     }
 
-    /// After all files: the ends that are missing.
+    /// Called after all files: reports the missing ends.
     pub(super) fn finish(&self, problems: &mut Vec<Problem>) {
         compare(&self.notes, &self.note_pages, NOTES, problems);
         if self.has_error_folder {

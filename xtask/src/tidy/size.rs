@@ -1,14 +1,14 @@
-//! Files of at most 800 lines and functions of at most 70, but for a list of exceptions that can only shrink.
+//! Files have at most 800 lines and functions at most 70, except those in a list of exceptions that can only shrink.
 //!
-//! A line of the list is `path kind limit`, where the kind is `file` or `fn:name`, and the limit is today's length: an
-//! exception that grew, that is larger than needed, or that is needed no more is a problem.
+//! A line of the list is `path kind limit`. The kind is `file` or `fn:name`, and the limit is the present length. An
+//! exception that has grown, that is larger than needed, or that is no longer needed is a problem.
 
 use std::collections::BTreeMap;
 
 use crate::source::{item_end, line_of, occurrences};
 use crate::tidy::Problem;
 
-/// Where the exceptions are.
+/// The path of the list of exceptions.
 pub(super) const EXCEPTIONS: &str = "xtask/tidy_exceptions.txt";
 
 const FILE_LINES_MAX: usize = 800;
@@ -17,11 +17,11 @@ const FUNCTION_LINES_MAX: usize = 70;
 struct Exception {
     line: usize,
     limit: usize,
-    /// The longest that was found under this name.
+    /// The greatest length that was found under this name.
     found: usize,
 }
 
-/// The list, and what was seen of it.
+/// The list, and the lengths that were found.
 pub(super) struct Ratchet {
     exceptions: BTreeMap<(String, String), Exception>,
 }
@@ -74,7 +74,7 @@ impl Ratchet {
         }
     }
 
-    /// After all files: what the list promises and the tree does not need.
+    /// Called after all files: reports exceptions that are larger than needed, or not needed.
     pub(super) fn finish(&self, problems: &mut Vec<Problem>) {
         for ((path, kind), Exception { line, limit, found }) in &self.exceptions {
             let advice = if *found == 0 { "remove it".to_owned() } else { format!("lower it to {found}") };

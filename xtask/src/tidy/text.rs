@@ -1,15 +1,15 @@
-//! Layout of text files, module headers, and paths that mean something on one machine only.
+//! Checks the layout of text files, the headers of modules, and paths that mean something on one machine only.
 
 use crate::source::occurrences;
 use crate::tidy::{Problem, is_test_file};
 
 const HEADER_LINES_MAX: usize = 25;
 
-/// Folders of somebody's machine. Written in pieces, since this file is checked too.
+/// Folders of one machine. They are written in pieces, because this file is checked too.
 const MACHINE_PATHS: [&str; 3] = [concat!("/wo", "rk/"), concat!("/ro", "ot/"), concat!("/t", "mp/target")];
 const TEMPORARY: &str = concat!("/t", "mp");
 
-/// White space, and absolute paths.
+/// Checks white space and absolute paths.
 pub(super) fn check(path: &str, text: &str, problems: &mut Vec<Problem>) {
     let is_laid_out = [".rs", ".md", ".toml"].iter().any(|ending| path.ends_with(ending));
     for (index, line) in text.split('\n').enumerate() {
@@ -33,13 +33,13 @@ pub(super) fn check(path: &str, text: &str, problems: &mut Vec<Problem>) {
     }
 }
 
-/// Whether a line names an absolute path, rather than a longer one that it is a part of.
+/// Whether a line names this absolute path, and not a longer path that contains it.
 fn names_path(line: &str, path: &str) -> bool {
     let is_part = |byte: u8| byte.is_ascii_alphanumeric() || b"_-.}".contains(&byte);
     line.match_indices(path).any(|(at, _)| at == 0 || !is_part(line.as_bytes()[at - 1]))
 }
 
-/// Every module begins with what it does. A worked example in the header is not counted as header.
+/// Every module begins with a header that says what it does. An example in the header does not count as header.
 pub(super) fn check_header(path: &str, text: &str, problems: &mut Vec<Problem>) {
     let (mut lines, mut is_example) = (0, false);
     for line in text.lines().map_while(|line| line.strip_prefix("//!")) {

@@ -1,7 +1,8 @@
 //! Heap allocations of updates on the primary's thread, over keys that are all there (section 12: none in steady
 //! state).
 //!
-//! The count includes whatever else the loop does meanwhile: heartbeats, syncs, garbage collection of witnesses, new
+//! The count includes everything else that the loop does meanwhile: heartbeats, syncs, garbage collection of witnesses,
+//! new segments. An idle primary is counted for the same time, and its allocations are subtracted.
 //! segments. An idle primary is counted for as long beside it, and what it allocates is taken off.
 
 use std::time::Duration;
@@ -63,7 +64,7 @@ pub(super) fn run(options: &BenchOptions) -> anyhow::Result<Section> {
     Ok(section.took(run.end()?, 1))
 }
 
-/// Allocations a second of a primary that nobody asks.
+/// Allocations a second of an idle primary.
 fn idle_allocations(arm: &mut Arm) -> anyhow::Result<f64> {
     const TIME: Duration = Duration::from_secs(2);
     let before = arm.probe.usage()?;

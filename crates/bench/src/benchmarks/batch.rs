@@ -1,7 +1,7 @@
-//! How much to gather before a sync that nobody waits for (CURP 5.2, figure 15; decision 0006).
+//! How many bytes to gather before a sync that nobody waits for (CURP 5.2, figure 15; decision 0006).
 //!
-//! Small batches cost the primary processor time for every update, and their rounds fall together with the client's
-//! next update; large ones keep keys unsynced for longer, so that more updates conflict.
+//! Small batches cost the primary processor time for every update, and their rounds coincide with the client's next
+//! update. Large batches keep keys unsynced for longer, so that more updates conflict.
 
 use crate::ClusterSpec;
 use crate::harness::keys::{Keys, Zipf};

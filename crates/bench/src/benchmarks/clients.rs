@@ -1,10 +1,9 @@
-//! A million clients: what their states cost in memory, and whether others notice (RIFL 7.3; pitfall 6).
+//! A million clients: how much memory their states take, and whether other clients notice them (RIFL 7.3; pitfall 6).
 //!
 //! The states are real. A plain event loop takes a million client ids from the coordinator, each with its lease, and
-//! sends one update under each to the shard's primary, as a million clients would that never come again: the primary
-//! keeps a completion record and an entry for each, and so do the backups. The other cluster has the clients that
-//! measure, and nobody else. What is weighed is what the primary's thread holds of the heap, without the segments of
-//! its log.
+//! sends one update under each to the shard's primary, like a million clients that never come again. The primary keeps
+//! a completion record and an entry for each, and so do the backups. The other cluster has only the clients that
+//! measure. The weight is the memory that the primary's thread holds on the heap, without the segments of its log.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -29,11 +28,11 @@ const CLIENTS: usize = 16;
 const FAULTS: u8 = 1;
 /// Questions under way: fewer than any queue of a server's, more than a turn takes.
 const WINDOW: usize = 512;
-/// Keys that the many clients write: few, so that objects do not weigh anything.
+/// Keys that the many clients write: so few that objects take no memory worth counting.
 const MANY_KEYS: u64 = 64;
-/// How long to wait before a refused update goes again.
+/// How long to wait before a refused update is sent again.
 const AGAIN: Duration = Duration::from_millis(20);
-/// A heartbeat tells nodes which ids were granted; until then they would have to ask for each.
+/// A heartbeat tells nodes which ids were granted. Before that they would have to ask about each id.
 const HEARTBEATS: Duration = Duration::from_secs(1);
 
 /// Many clients of one update each.
@@ -46,9 +45,9 @@ struct Multitude {
     asked: usize,
     /// Ids and leases, in order: the coordinator grants upwards.
     granted: Vec<(ClientId, ClusterTime)>,
-    /// The first that has not sent its update.
+    /// The first client that has not sent its update.
     next: usize,
-    /// To be sent again.
+    /// Clients whose update must be sent again.
     refused: VecDeque<usize>,
     again_at: Tick,
     done: usize,
@@ -163,7 +162,7 @@ impl Application<Multitude> for UntilDone {
     }
 }
 
-/// Makes so many clients known to the shard.
+/// Makes this many clients known to the shard.
 fn populate(run: &Run<'_>, arm: &Arm, states: u32) -> anyhow::Result<()> {
     let known = &arm.configuration;
     let shard = known.shard(ShardId(0)).context("a cluster without a shard")?;
@@ -217,7 +216,7 @@ impl Application<Multitude> for Begin<'_> {
     }
 }
 
-/// What a primary says it holds.
+/// What a primary reports about its memory.
 #[derive(Clone, Copy, Debug, Default)]
 struct Weight {
     clients: u64,

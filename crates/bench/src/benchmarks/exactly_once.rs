@@ -1,19 +1,19 @@
-//! What completion records cost (RIFL 7.2): the same updates with them and without, in the mode with the least other
-//! work, where their share is the greatest, and in the mode that is served.
+//! The cost of completion records (RIFL 7.2): the same updates with records and without, in the mode with the least
+//! other work, where their share is greatest, and in the mode that servers use.
 //!
-//! Without them the node looks nothing up and appends the change alone; everything else is the same code.
+//! Without records the node looks nothing up, and appends the change alone. Everything else is the same code.
 
 use crate::ClusterSpec;
 use crate::children::Answers;
 use crate::harness::keys::Keys;
 use crate::harness::load::{Limit, Workload};
-use crate::harness::{Arm, BenchOptions, Clients, Measured, Run, in_turns};
+use crate::harness::{Arm, BenchOptions, Clients, Measured, Run, in_turns, turns};
 use crate::section::{Cell, Section, Table};
 
 const KEYS: u32 = 100_000;
 const VALUE_BYTES: usize = 100;
 const FAULTS: u8 = 2;
-/// Enough that the primary works in batches, and little enough that clients do not.
+/// So many that the primary works in batches, and so few that the clients do not.
 const CLIENTS: usize = 16;
 
 /// Measured with one client, for latency, and with several.
@@ -71,6 +71,10 @@ pub(super) fn run(options: &BenchOptions) -> anyhow::Result<Section> {
         section.ratio(name("cpu"), on.crowded.relative_to(&off.crowded, |round| round.cpu_us));
         section.ratio(name("updates"), on.crowded.relative_to(&off.crowded, |round| round.throughput));
     }
+    let figure = |name: &str| format!("exactly_once.{}.longest_turn_us", name.replace(' ', "."));
+    let longest =
+        points.iter().map(|Point { arm, crowded, .. }| (arm.name.clone(), figure(&arm.name), &crowded.longest_turn));
+    turns::show(&mut section, longest);
     drop(points);
     Ok(section.took(run.end()?, rounds))
 }

@@ -1,5 +1,5 @@
-//! What an update costs beside what any request costs: an unreplicated update against an empty one, which goes through
-//! the same framing, the same event loop and the same machine, and does nothing there.
+//! The cost of an update compared with the cost of any request: an unreplicated update against an empty request, which
+//! goes through the same framing, event loop and machine, and does nothing there.
 
 use anyhow::Context;
 use hdrhistogram::Histogram;
@@ -59,7 +59,7 @@ impl Machine for Pinger {
     }
 }
 
-/// Pings until the time is over, or one of them is lost.
+/// Sends pings until the time is over, or a ping is lost.
 struct Pinging {
     until: Tick,
     give_up: Tick,
@@ -104,7 +104,7 @@ pub(super) fn run(options: &BenchOptions) -> anyhow::Result<Section> {
     })?;
     let workload = Workload::puts(VALUE_BYTES, Keys::Uniform(KEYS));
     arm.warm(1, &workload, KEYS)?;
-    // The first connects.
+    // The first round connects.
     ping(&mut pinger, options.round / 10)?;
     let mut empty = Measured::new();
     let rounds = run.rounds(|_| {

@@ -1,9 +1,9 @@
-//! Many clients on few keys: what conflicts cost (CURP 5.4). A conflict never delays execution, only the answer, so
-//! that a hundred increments of one key run back to back and leave together with the next sync (section 3).
+//! Many clients on few keys: the cost of conflicts (CURP 5.4). A conflict never delays execution, only the answer. So a
+//! hundred increments of one key run back to back, and their answers leave together with the next sync (section 3).
 
 use crate::harness::keys::{Keys, Zipf};
 use crate::harness::load::{Limit, Workload};
-use crate::harness::{Arm, BenchOptions, Clients, Measured, Run, in_turns};
+use crate::harness::{Arm, BenchOptions, Clients, Measured, Run, in_turns, turns};
 use crate::plot::{Axis, Plot, Series};
 use crate::section::{Cell, Section, Table};
 
@@ -22,7 +22,7 @@ struct Point {
     measured: Measured,
 }
 
-/// Where the loads with uniform keys stand; the one behind each has one key.
+/// The index of the loads with uniform keys; the load after each has one key.
 const PUTS: usize = 0;
 const INCREMENTS: usize = 2;
 
@@ -90,6 +90,9 @@ pub(super) fn run(options: &BenchOptions) -> anyhow::Result<Section> {
         let ratio = one.measured.relative_to(&uniform.measured, |round| round.throughput);
         section.ratio(format!("hot_key.{}/uniform.throughput", one.key), ratio);
     }
+    let figure = |key: &str| format!("hot_key.{key}.longest_turn_us");
+    let longest = points.iter().map(|point| (point.name.clone(), figure(&point.key), &point.measured.longest_turn));
+    turns::show(&mut section, longest);
     section.plots.push(plot(&points));
     Ok(section.took(run.end()?, rounds))
 }

@@ -1,10 +1,10 @@
-//! What one shard's outage costs the others, in a session that all of them share (R4.10: the window is of a client id, and a
-//! session has several).
+//! How much the outage of one shard costs the other shards, in a session that all of them share (R4.10: a window
+//! belongs to a client id, and a session has several ids).
 //!
-//! Six nodes, f = 1, six shards. Two things are measured, each several times. First an update to a healthy shard while
-//! another shard is away, both its replicas killed, and 64 updates of the same session wait for it: against the same update
-//! before. The healthy shard has nothing on the nodes that are killed. Then the pauses of 24 keys of all shards when one node
-//! is killed, asked for in one session and, at the same time, in a session for each.
+//! Six nodes, f = 1, six shards. Two things are measured, each several times. First: both replicas of a shard are
+//! killed, and 64 updates of a session wait for it. An update of the same session to a healthy shard, which has nothing
+//! on the killed nodes, is compared with the same update before. Second: one node is killed, and the pauses of 24 keys
+//! of all shards are measured, in one session and, at the same time, in a session for each key.
 
 use std::time::Duration;
 
@@ -28,13 +28,13 @@ const FAULTS: u8 = 1;
 const WAITING: usize = 64;
 const KEYS_OF_A_SHARD: u16 = 4;
 const VALUE: [u8; 100] = [b'v'; 100];
-/// The session that everybody shares; those after it are of one key each.
+/// The index of the session that all callers share. The sessions after it have one key each.
 const SHARED: usize = 0;
 const WARM_UP: Duration = Duration::from_millis(300);
-/// The usual time is measured for so long, and the outage lasts so long: many windows of 512 updates.
+/// The usual time is measured for this long, and the outage lasts this long: many windows of 512 updates.
 const BEFORE: Duration = Duration::from_secs(1);
 const OUTAGE: Duration = Duration::from_secs(2);
-/// A key that is not answered for so long has paused: nobody takes a dead node's place in half a lease.
+/// A key that has no answer for this long has paused: no node takes over from a dead one within half a lease.
 const PAUSE: Duration = Duration::from_millis(250);
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -120,7 +120,7 @@ fn pauses_table(found: &[Pauses], keys: usize) -> Table {
     table
 }
 
-/// `None`: no shard shares no node with another one, as shards lie after earlier rounds.
+/// `None`: as the shards lie after earlier rounds, every shard shares a node with each other one.
 fn measure_neighbour(arm: &mut Arm) -> anyhow::Result<Option<Neighbour>> {
     let shards = &arm.configuration.shards;
     let is_apart = |away: &ShardConfig, healthy: &ShardConfig| {
@@ -142,7 +142,7 @@ fn measure_neighbour(arm: &mut Arm) -> anyhow::Result<Option<Neighbour>> {
     Ok(Some(Neighbour { before_us, during_us, longest: during[0].longest_gap }))
 }
 
-/// Everybody who must be there for this shard to be as it was.
+/// All nodes that this shard needs to be as it was.
 fn nodes_of(shard: &ShardConfig) -> impl Iterator<Item = NodeId> + '_ {
     shard.members.iter().map(|member| member.node).chain(shard.witnesses.iter().copied())
 }
@@ -178,7 +178,7 @@ fn measure_pauses(arm: &mut Arm) -> anyhow::Result<Pauses> {
 struct Caller {
     session: usize,
     key: String,
-    /// Calls a shard that is away: its first update is the only one.
+    /// The caller of a shard that is away: it makes only one update.
     waits: bool,
     under_way: Option<(CallId, Tick)>,
     last_answer: Tick,
@@ -216,7 +216,7 @@ impl Caller {
     }
 }
 
-/// Kills these nodes, lets everybody call for so long, and says what they saw.
+/// Kills these nodes, lets all callers run for this time, and returns what they saw.
 fn call(arm: &mut Arm, callers: Vec<Caller>, lost: &[NodeId], time: Duration) -> anyhow::Result<Vec<Caller>> {
     let began = Clock::now();
     lost.iter().try_for_each(|&node| arm.children.kill(node))?;
@@ -243,7 +243,7 @@ impl Application<Crowd> for Calling {
     fn turn(&mut self, _: Tick, crowd: &mut Crowd, out: &mut Effects) -> Control {
         for (index, session) in crowd.sessions().iter_mut().enumerate() {
             while let Some((call, completion)) = session.poll_completed() {
-                // What an earlier measurement left under way ends here too.
+                // Calls that an earlier measurement left under way end here too.
                 let is_its = |caller: &&mut Caller| caller.session == index && caller.is_waiting_for(call);
                 let Some(caller) = self.callers.iter_mut().find(is_its) else { continue };
                 match completion {

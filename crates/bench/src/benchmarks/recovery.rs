@@ -1,9 +1,9 @@
-//! How long a shard is away when its primary is killed (CURP 4.6; RAMCloud's recovery), against the bytes and the
+//! How long a shard is away when its primary is killed (CURP 4.6; RAMCloud's recovery), by the bytes and by the
 //! operations that it holds.
 //!
-//! Three nodes with default settings. A shard whose primary is not beside the coordinator is filled, clients go on
-//! updating it, and its primary is killed with `kill -9`: the time is that from the last answer before to the first one
-//! after, which begins with the lease that must run out. Every point is a cluster of its own.
+//! Three nodes with default settings. A shard whose primary is not beside the coordinator is filled, clients keep
+//! updating it, and its primary is killed with `kill -9`. The time runs from the last answer before the kill to the
+//! first answer after it. It includes the lease that must run out. Every point is a cluster of its own.
 
 use std::time::Duration;
 
@@ -26,16 +26,15 @@ use crate::{ClusterSpec, limits};
 const NODES: u16 = 3;
 const FAULTS: u8 = 1;
 const CLIENTS: usize = 32;
-/// Those that go on while the primary is killed.
+/// Clients that go on while the primary is killed.
 const WATCHERS: usize = 4;
 /// The usual value.
 const VALUE_BYTES: usize = 1024;
 /// Values of the points that differ by the number of their operations.
 const OTHER_VALUES: [usize; 2] = [100, 16 * 1024];
-/// Updates between two looks at how long the log is.
+/// Updates between two checks of the log's length.
 const FILLED_AT_ONCE: u64 = 4096;
-/// Before the kill, so that the clients are in their stride; and after the first answer, so that it is not the only
-/// one.
+/// Time before the kill, so that the clients run steadily; and after the first answer, so that it is not the only one.
 const STRIDE: Duration = Duration::from_millis(500);
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -131,7 +130,7 @@ fn measure(run: &Run<'_>, bytes: u64, value_bytes: usize) -> anyhow::Result<Poin
     let tally = kill(&mut arm, primary, &updates)?;
     let away = tally.longest_gap;
     drop(arm);
-    // A gigabyte of each is not kept until the end.
+    // The data of a gigabyte is removed at once, and not kept until the end.
     std::fs::remove_dir_all(&folder).with_context(|| format!("cannot remove {}", folder.display()))?;
     Ok(Point { bytes: length, value_bytes, operations, away })
 }
@@ -150,7 +149,7 @@ fn log_of(arm: &mut Arm, shard: ShardId) -> anyhow::Result<(u64, u64)> {
     replica.map(|replica| (replica.end.offset, replica.updates)).with_context(|| format!("{shard} lost its primary"))
 }
 
-/// Clients go on, the primary is killed, and clients go on when there is another.
+/// Clients go on, the primary is killed, and clients go on with the next primary.
 fn kill(arm: &mut Arm, primary: NodeId, workload: &Workload) -> anyhow::Result<Tally> {
     let mut rng = Rng::new(1);
     let load = Load::new(arm.table, WATCHERS, workload, Limit::Time(PATIENCE), &mut rng);
@@ -170,7 +169,7 @@ enum Stage {
     Before {
         kill_at: Tick,
     },
-    /// What was under way may still be answered from sockets' buffers.
+    /// Answers that were under way may still arrive from sockets' buffers.
     Killed {
         answers: u64,
         since: Tick,
@@ -198,7 +197,7 @@ impl FailOver<'_> {
                 }
                 Stage::Killed { answers, since: Clock::now() }
             }
-            // Nobody takes over before half a lease is gone.
+            // No node takes over before half a lease has passed.
             Stage::Killed { since, .. } if now.since(since) < NODE_LEASE / 2 => Stage::Killed { answers, since },
             Stage::Killed { answers: before, .. } if answers > before => Stage::After { end_at: now.after(STRIDE) },
             Stage::After { end_at } if now >= end_at => {

@@ -1,7 +1,8 @@
-//! The comparison with other stores, in brief, as a part of all benchmarks; `kasha bench rivals` is the whole of it.
+//! A short form of the comparison with other stores, as a part of all benchmarks. `kasha bench rivals` runs the full
+//! comparison.
 //!
-//! It needs root and two packages. Where they cannot be had, the report says so, and the other benchmarks count; a store
-//! that dies is a failure here too.
+//! It needs root and two packages. If they are not available, the report says so, and the other benchmarks count. A
+//! store that dies is a failure here too.
 
 use std::time::Duration;
 

@@ -1,13 +1,13 @@
-//! Updates a second and the primary's processor time for each, by the number of clients (CURP 5.2, figure 7).
+//! Updates a second, and the primary's processor time for each, by the number of clients (CURP 5.2, figure 7).
 //!
-//! All processes of all modes share this machine's processors, so that the operations a second of a mode with three
-//! backups say more of the machine than of the mode. What a primary with a processor to itself is limited by is the
-//! time that its event loop works for one update: that is measured on its own thread.
+//! All processes of all modes share this machine's processors. So the operations a second of a mode with three backups
+//! depend more on the machine than on the mode. A primary with a processor of its own is limited by the time that its
+//! event loop works for one update. That time is measured on the primary's own thread.
 
 use crate::children::Answers;
 use crate::harness::keys::Keys;
 use crate::harness::load::{Limit, Workload};
-use crate::harness::{Arm, BenchOptions, Clients, Measured, Run, in_turns, per};
+use crate::harness::{Arm, BenchOptions, Clients, Measured, Run, in_turns, per, turns};
 use crate::plot::{Axis, Plot, Series};
 use crate::report::Mode;
 use crate::section::{Cell, Section, Table};
@@ -18,7 +18,7 @@ const KEYS: u32 = 100_000;
 const VALUE_BYTES: usize = 100;
 const FAULTS: u8 = 3;
 
-/// One mode's cluster, as `latency` measures it too.
+/// One mode's cluster. `latency` measures the same.
 pub(crate) fn start(run: &Run<'_>, mode: Mode, faults: u8, clients: usize) -> anyhow::Result<Arm> {
     let (faults, answers) = match mode {
         Mode::Unreplicated => (0, Answers::Unreplicated),
@@ -59,6 +59,13 @@ pub(super) fn run(options: &BenchOptions) -> anyhow::Result<Section> {
     );
     section.tables.push(table(&measured));
     note_ratios(&mut section, faults, &measured);
+    let longest = Mode::ALL.into_iter().zip(&measured).flat_map(|(mode, points)| {
+        CLIENTS.into_iter().zip(points).map(move |(clients, point)| {
+            let figure = format!("throughput.f{faults}.c{clients}.{}.longest_turn_us", mode.name());
+            (format!("{}, {clients} clients", mode.name()), figure, &point.longest_turn)
+        })
+    });
+    turns::show(&mut section, longest);
     section.plots = plots(&measured);
     Ok(section.took(run.end()?, rounds))
 }
@@ -110,8 +117,9 @@ fn note_ratios(section: &mut Section, faults: u8, measured: &[Vec<Measured>]) {
     section.ratio(format!("throughput.f{faults}.kasha.fast_path"), per(fast as f64, updates as f64));
 }
 
-/// What an update costs a mode when so many come in a turn: what a turn costs is shared by them, so that the cost of one
-/// is linear in the reciprocal. Between the points that were measured; beyond them, that of the last one.
+/// The cost of an update of a mode when this many updates come in a turn. The cost of a turn is shared by its updates,
+/// so the cost of one is linear in the reciprocal of their number. Interpolates between the measured points; beyond
+/// them, takes the last point.
 fn cpu_at(points: &[Measured], batch: f64) -> f64 {
     let mut points: Vec<(f64, f64)> = points.iter().map(|point| (1.0 / point.batch(), point.cpu_us())).collect();
     points.sort_by(|a, b| a.0.total_cmp(&b.0));

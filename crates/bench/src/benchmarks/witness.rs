@@ -1,9 +1,9 @@
 //! Witnesses: records a second on one thread (CURP 5.2), and how many records a table takes before it must reject one,
 //! by slots and ways (CURP C.2, figure 14).
 //!
-//! The production `Witness` is driven directly: no sockets. With its file, the storage of a node's event loop makes the file,
-//! performs each turn's writes and commits them, without fsync, as under `replicated` durability; 50 records make a turn, or
-//! each one its own. Where the file is flushed, that happens beside the records, as often as a node does it.
+//! The production `Witness` is driven directly, without sockets. With its file, the storage of a node's event loop makes
+//! the file, performs each turn's writes and commits them, without fsync, as under `replicated` durability. A turn has 50
+//! records, or one. Where the file is flushed, that happens beside the records, as often as a node does it.
 
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
@@ -36,7 +36,7 @@ struct Point {
     name: &'static str,
     key: &'static str,
     body_bytes: usize,
-    /// Records of a turn, after which they are written; `None`: no file.
+    /// Records in a turn, after which they are written; `None`: no file.
     turn: Option<u64>,
     /// How often the file is flushed.
     flush: Option<Duration>,
@@ -116,7 +116,8 @@ impl WitnessFile {
         let folder = run.folder("core");
         FolderDisk::open(&folder)?;
         let (wake, news) = channel();
-        let storage = Storage::new("bench", Some(folder), Limits::default(), move || wake.send(()).unwrap_or(()))?;
+        let wake = move || wake.send(()).unwrap_or(());
+        let storage = Storage::new("bench", Some(folder), Limits::default(), None, wake)?;
         let mut this = Self { storage, committed: LocalPosition(0), news };
         let witness = Witness::new(IDENTITY, Sizes::default());
         this.storage.write(Self::NAME, 0, &witness.header_bytes());
@@ -209,7 +210,7 @@ fn associativity(section: &mut Section) {
     });
 }
 
-/// The table's own choice of a set is what is measured; which request sits in it does not matter, so bodies are empty.
+/// Measures the table's choice of a set only. Which request is in a set does not matter, so bodies are empty.
 fn records_before_rejection(slots: u32, ways: u8) -> f64 {
     let mut rng = Rng::new(u64::from(slots) * 16 + u64::from(ways));
     let mut witness = Witness::new(IDENTITY, Sizes::new(slots, ways));

@@ -1,4 +1,4 @@
-//! What is done to the demo's cluster, and how long its shards were away.
+//! The faults of the demo, and how long the shards of a node that was struck were away.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -14,27 +14,27 @@ use crate::limits;
 use crate::say;
 use crate::watch::Watch;
 
-/// How long a killed node stays away when another one is to take over.
+/// How long a killed node stays away if another one is to take over.
 const AWAY: Duration = Duration::from_secs(3);
 
-/// One thing to do.
+/// One fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fault {
-    /// `kill -9`; the node comes back when another one has long taken over.
+    /// `kill -9`; the node comes back long after another node has taken over.
     Kill,
     /// `kill -9`, and a new process at once, before the lease has run out.
     KillAndRestart,
-    /// SIGSTOP for longer than the lease, then SIGCONT: a primary that does not know that it is none any more.
+    /// SIGSTOP for longer than the lease, then SIGCONT: a primary that does not know that it is not primary any more.
     Freeze,
 }
 
-/// What came of it.
+/// The effect of a fault.
 #[derive(Clone, Debug)]
 pub(super) struct Injury {
     pub(super) fault: Fault,
     pub(super) node: NodeId,
     pub(super) at: Tick,
-    /// The shards whose primary it was.
+    /// The shards of which the node was primary.
     pub(super) shards: Vec<ShardId>,
 }
 
@@ -50,7 +50,7 @@ impl Narrator {
     }
 }
 
-/// Does faults to a cluster.
+/// Causes faults in a cluster.
 #[derive(Debug)]
 pub(super) struct Director<'a> {
     pub(super) children: &'a mut Children,
@@ -59,7 +59,7 @@ pub(super) struct Director<'a> {
 }
 
 impl Director<'_> {
-    /// Does one fault and waits until the cluster is whole again. `None`: no primary may be touched.
+    /// Causes one fault, and waits until the cluster is whole again. `None`: there is no primary that may be struck.
     pub(super) fn inflict(&mut self, fault: Fault) -> anyhow::Result<Option<Injury>> {
         let before = self.watch.seen().configuration.context("nobody has seen a configuration yet")?;
         let Some(node) = choose(&before) else {
@@ -153,17 +153,18 @@ impl Director<'_> {
     }
 }
 
-/// The node that leads the most shards and does not host the coordinator.
+/// The node that is primary of most shards and does not host the coordinator.
 fn choose(configuration: &Configuration) -> Option<NodeId> {
     let led = |node: NodeId| configuration.shards.iter().filter(|shard| shard.primary == node).count();
     let nodes = configuration.nodes.iter().map(|info| info.node).filter(|&node| node != COORDINATOR);
     nodes.filter(|&node| led(node) > 0).min_by_key(|&node| (std::cmp::Reverse(led(node)), node))
 }
 
-/// How long the shard was away: from the last answer before the fault was felt to the first after. `None`: it did not
-/// answer any more. `until`: when the next fault came.
+/// How long the shard was away: from the last answer before the fault was felt to the first answer after it. `None`: it
+/// did not answer before `until`, when the next fault came.
 pub(super) fn away(answers: &[Tick], at: Tick, until: Tick) -> Option<Duration> {
-    // What had left before still arrives: the gap begins with an answer from before the fault or soon after.
+    // Answers that had left before the fault still arrive. So the gap begins with an answer from before the fault or
+    // soon after it.
     let after = answers.partition_point(|&answer| answer <= at);
     let last = answers.partition_point(|&answer| answer < until);
     let window = &answers[after.saturating_sub(1)..last.max(after)];

@@ -1,7 +1,7 @@
 //! One client of the demo: counters and pairs of keys, with a tally of what it was told.
 //!
-//! Every increment is positive, so no two increments of one counter may be answered with the same number; and what
-//! they were acknowledged to add must be what the counter holds in the end (E1, E2).
+//! Every increment is positive. So no two increments of one counter may have the same number as their answer, and at
+//! the end the counter must hold the sum of the acknowledged increments (E1, E2).
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -29,7 +29,7 @@ pub(super) const GROUP_COUNTERS: u32 = 4;
 /// Keys of a group that are always put together.
 pub(super) const GROUP_PUTS: u32 = 3;
 
-/// How often unknown outcomes are asked after again.
+/// How often unknown outcomes are asked for again.
 const RESOLVE_INTERVAL: Duration = Duration::from_millis(20);
 
 /// The key of a counter.
@@ -42,20 +42,20 @@ pub(super) fn put_key(group: u32, index: u32) -> String {
     format!("{{group-{group}}}:put-{index}")
 }
 
-/// What one or all clients saw.
+/// What one client, or all clients, saw.
 #[derive(Debug)]
 pub(super) struct Tally {
     /// Updates sent, each once.
     pub(super) updates: u64,
     /// Attempts beyond each update's first.
     pub(super) retries: u64,
-    /// What each counter's acknowledged increments add up to.
+    /// The sum of each counter's acknowledged increments.
     pub(super) added: Vec<i64>,
     /// Every number that an increment was answered with.
     pub(super) numbers: Vec<(u32, i64)>,
     /// Updates that were certainly not executed.
     pub(super) not_executed: u64,
-    /// Updates of which it was never learned whether they were executed.
+    /// Updates whose outcome was never learned.
     pub(super) unresolved: u64,
     /// Answers that the operation cannot have.
     pub(super) absurd: Vec<String>,
@@ -63,7 +63,7 @@ pub(super) struct Tally {
     pub(super) fast: Histogram<u64>,
     /// Latencies of updates that waited for the backups.
     pub(super) slow: Histogram<u64>,
-    /// When each shard's answers came.
+    /// The times at which each shard answered.
     pub(super) answers: BTreeMap<ShardId, Vec<Tick>>,
 }
 
@@ -101,7 +101,7 @@ impl Tally {
         self.answers.values_mut().for_each(|times| times.sort_unstable());
     }
 
-    /// Increments that were given a number which another one of the same counter was given too.
+    /// Increments of one counter that got the same number as another one.
     pub(super) fn repeated_numbers(&self) -> usize {
         let mut numbers = self.numbers.clone();
         numbers.sort_unstable();
@@ -147,12 +147,12 @@ pub(super) struct Load {
     rng: Rng,
     interval: Duration,
     next: Tick,
-    /// The load ends, and what is under way is waited for.
+    /// The load ends: calls under way are waited for.
     ending: Arc<AtomicBool>,
-    /// When waiting ends too.
+    /// The time at which waiting ends too.
     give_up: Option<Tick>,
     under_way: BTreeMap<CallId, UnderWay>,
-    /// Told "unknown", to be asked after.
+    /// Updates that were told "unknown"; their outcomes are asked for later.
     unknown: VecDeque<(CallId, UnderWay)>,
     shards: Vec<ShardId>,
     puts: u64,
@@ -295,7 +295,7 @@ impl Application<Session> for Load {
                 self.send(now, session, out);
             }
         }
-        // What an outage kept from being sent is not sent at once afterwards.
+        // Updates that an outage prevented are not sent all at once afterwards.
         self.next = self.next.max(now);
         Control::Continue
     }

@@ -1,4 +1,4 @@
-//! The demo's report, for a person.
+//! The demo's report: tables and bars for a person.
 
 use hdrhistogram::Histogram;
 use kasha_types::Tick;
@@ -87,7 +87,7 @@ fn bars(latency: &Histogram<u64>) {
     bars.push(("longer".into(), latency.count_between(low, latency.high())));
     let greatest = bars.iter().map(|(_, count)| *count).max().unwrap_or(0).max(1);
     for (label, count) in bars {
-        // Whatever happened at all is seen.
+        // Every count above zero is visible.
         let length = (count * BAR).div_ceil(greatest) as usize;
         say!("  {label:>14} {count:>9}  {}", "█".repeat(length));
     }

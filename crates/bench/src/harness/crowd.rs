@@ -1,5 +1,5 @@
-//! Many client sessions on one event loop: 64 clients without 64 threads, which on a small machine would measure the
-//! scheduler. Each has its own id, lease and window, as if it were alone; connections are shared.
+//! Many client sessions on one event loop. With 64 threads for 64 clients, a small machine would measure its scheduler.
+//! Each session has its own id, lease and window, as if it were alone; connections are shared.
 
 use std::collections::HashMap;
 
@@ -11,7 +11,7 @@ use kasha_wire::{Kind, Reader};
 
 use crate::limits;
 
-/// The sessions.
+/// The sessions of the event loop, and their calls.
 #[derive(Debug)]
 pub(crate) struct Crowd {
     sessions: Vec<Session>,
@@ -27,12 +27,12 @@ impl Crowd {
         &mut self.sessions
     }
 
-    /// Whether all of them can send at once.
+    /// Whether all sessions can send at once.
     pub(crate) fn is_open(&self) -> bool {
         self.sessions.iter().all(Session::is_open)
     }
 
-    /// Whose answer a frame is. Words about an update begin with its id.
+    /// The session that a frame is for. Messages about an update begin with the update's id.
     fn addressee(&self, kind: u8, payload: &[u8]) -> Option<usize> {
         match Kind::from_number(kind)? {
             Kind::Answer | Kind::Refuse | Kind::Recorded | Kind::Synced => {
@@ -57,7 +57,7 @@ impl Machine for Crowd {
         {
             return self.sessions[index].step(now, input, out);
         }
-        // Everybody hears it; who did not ask ignores it.
+        // Every session receives it; one that did not ask ignores it.
         for session in &mut self.sessions {
             session.step(now, input, out);
         }

@@ -1,15 +1,15 @@
-//! Which keys a load touches: one, all alike, or some far more often than others.
+//! Chooses the keys that a load touches: one key, all keys equally often, or some far more often than others.
 
 use kasha_machine::Rng;
 
-/// How keys are chosen.
+/// A way to choose keys.
 #[derive(Clone, Debug)]
 pub(crate) enum Keys {
-    /// Always the first: a hot key.
+    /// Always the first key: a hot key.
     One,
     /// Each in turn, from the first.
     Each,
-    /// Any of so many, all alike.
+    /// Any of this many keys, all equally often.
     Uniform(u32),
     /// By Zipf's law.
     Zipf(Zipf),
@@ -27,7 +27,7 @@ impl Keys {
     }
 }
 
-/// Zipf's law over so many keys: the n-th most wanted is wanted as `1 / n^skew`.
+/// Zipf's law over this many keys: the n-th most wanted key is wanted as often as `1 / n^skew`.
 #[derive(Clone, Debug)]
 pub(crate) struct Zipf {
     /// Sums of the weights up to each key, scaled to all of `u64`.
@@ -43,7 +43,7 @@ impl Zipf {
             sum
         };
         let sums: Vec<f64> = weights.map(add).collect();
-        // Too large a float becomes the greatest integer.
+        // A float that is too large becomes the greatest integer.
         let up_to = sums.into_iter().map(|up_to| (up_to / sum * u64::MAX as f64) as u64).collect();
         Self { up_to }
     }

@@ -1,4 +1,6 @@
-//! A closed loop: each client has one operation under way, and sends the next when it has the answer.
+//! A closed loop: each client has one operation under way, and sends the next one when it has the answer.
+//!
+//! The loop counts what clients saw: latencies, fast-path updates and retries.
 
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -18,25 +20,25 @@ use crate::limits::LATENCY_MAX_NANOS;
 /// What an update does.
 #[derive(Clone, Debug)]
 pub(crate) enum Operation {
-    /// Puts a value of so many bytes.
+    /// Puts a value of this many bytes.
     Put(usize),
-    /// Adds one, and is told the sum.
+    /// Adds one, and gets the sum.
     Increment,
 }
 
-/// What clients do.
+/// The operations that clients make.
 #[derive(Clone, Debug)]
 pub(crate) struct Workload {
     pub(crate) operation: Operation,
     pub(crate) keys: Keys,
     /// Of a hundred operations, how many read.
     pub(crate) reads: u64,
-    /// Before each key: a `{tag}` places all of them on one shard.
+    /// The text before each key: a `{tag}` places all keys in one shard.
     pub(crate) prefix: String,
 }
 
 impl Workload {
-    /// Puts of so many bytes to these keys.
+    /// Puts of this many bytes to these keys.
     pub(crate) fn puts(value_bytes: usize, keys: Keys) -> Self {
         Self { operation: Operation::Put(value_bytes), keys, reads: 0, prefix: "key-".to_owned() }
     }
@@ -47,17 +49,17 @@ impl Workload {
     }
 }
 
-/// How long clients go on.
+/// When clients stop.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Limit {
     Operations(u64),
     Time(Duration),
 }
 
-/// What clients saw.
+/// What the clients saw.
 #[derive(Clone, Debug)]
 pub(crate) struct Tally {
-    /// Of updates and reads, in nanoseconds.
+    /// Latencies of updates and reads, in nanoseconds.
     pub(crate) latency: Histogram<u64>,
     pub(crate) updates: u64,
     pub(crate) reads: u64,
@@ -65,7 +67,7 @@ pub(crate) struct Tally {
     pub(crate) fast: u64,
     /// Updates that took more than one attempt.
     pub(crate) retried: u64,
-    /// From the first question to the last answer.
+    /// Time from the first question to the last answer.
     pub(crate) elapsed: Duration,
     /// The longest time without any answer.
     pub(crate) longest_gap: Duration,
@@ -160,7 +162,7 @@ impl<'w> Load<'w> {
             }
     }
 
-    /// Ends it once what is under way is answered.
+    /// Stops the loop when the operations under way are answered.
     pub(crate) fn end(&mut self) {
         self.limit = Limit::Operations(0);
     }

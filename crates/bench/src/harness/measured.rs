@@ -1,21 +1,23 @@
-//! What was measured of one mode, round by round.
+//! The measurements of one mode, round by round, and ratios between two modes.
 
-use kasha_wire::status::LoopUsage;
+use kasha_wire::status::{LongTurn, LoopUsage};
 
 use super::load::Tally;
 
-/// What was measured of one mode: what its clients saw, and what its primary's event loop used up meanwhile.
+/// The measurements of one mode: what its clients saw, and what its primary's event loop used meanwhile.
 ///
 /// Latencies of all rounds are one distribution. Of processor time and throughput, which are sums, the median round
-/// counts: whatever else the machine did in one of them does not.
+/// counts. So whatever else the machine did in one of the rounds does not count.
 #[derive(Clone, Debug)]
 pub(crate) struct Measured {
     pub(crate) tally: Tally,
     pub(crate) usage: LoopUsage,
+    /// The primary's longest turn in any round.
+    pub(crate) longest_turn: LongTurn,
     rounds: Vec<Round>,
 }
 
-/// What one round gave.
+/// The measurements of one round.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Round {
     /// Operations a second.
@@ -28,7 +30,8 @@ pub(crate) struct Round {
 
 impl Measured {
     pub(crate) fn new() -> Self {
-        Self { tally: Tally::new(), usage: LoopUsage::default(), rounds: Vec::new() }
+        let (tally, usage, longest_turn) = (Tally::new(), LoopUsage::default(), LongTurn::default());
+        Self { tally, usage, longest_turn, rounds: Vec::new() }
     }
 
     pub(crate) fn operations(&self) -> f64 {
@@ -45,11 +48,11 @@ impl Measured {
         median(self.rounds.iter().map(|round| round.cpu_us))
     }
 
-    /// A figure of this mode by that of another: the median of the quotients of each round. The two were measured soon
-    /// after each other in each, and met the same machine; a minute later it may be half as fast.
+    /// A figure of this mode divided by that of another: the median of the quotients of each round. In each round the
+    /// two modes were measured soon after each other, and met the same machine. A minute later it may be half as fast.
     ///
     /// # Panics
-    /// If the rounds are not pairs, or one of them measured nothing: its ratio, 0, would meet any target.
+    /// If the rounds are not pairs, or if one of them measured nothing: its ratio, 0, would meet any target.
     pub(crate) fn relative_to(&self, other: &Self, figure: fn(&Round) -> f64) -> f64 {
         assert_eq!(self.rounds.len(), other.rounds.len(), "modes that are compared are measured in the same rounds");
         let mut both = self.rounds.iter().chain(&other.rounds);
@@ -57,7 +60,7 @@ impl Measured {
         median(self.rounds.iter().zip(&other.rounds).map(|(this, other)| per(figure(this), figure(other))))
     }
 
-    /// Of all updates, those that were complete by their witnesses, in one round trip.
+    /// The share of updates that were complete by their witnesses, in one round trip.
     pub(crate) fn fast_path_rate(&self) -> f64 {
         per(self.tally.fast as f64, self.tally.updates as f64)
     }
@@ -96,12 +99,12 @@ fn percentile_us(tally: &Tally, percentile: f64) -> f64 {
     tally.latency.value_at_percentile(percentile) as f64 / 1000.0
 }
 
-/// A quotient; 0 where there is nothing to divide by.
+/// A quotient; 0 if the divisor is 0.
 pub(crate) fn per(this: f64, other: f64) -> f64 {
     if other == 0.0 { 0.0 } else { this / other }
 }
 
-/// The middle one, or what lies between the two; 0 of none.
+/// The middle value, or the mean of the two middle ones; 0 if there is none.
 pub(crate) fn median(values: impl Iterator<Item = f64>) -> f64 {
     let mut sorted: Vec<f64> = values.collect();
     sorted.sort_by(f64::total_cmp);
@@ -134,7 +137,7 @@ mod tests {
 
     #[test]
     fn modes_are_compared_round_by_round() {
-        // A machine that gets slower meanwhile: the quotient of the medians, 8 and 10, is none of any round.
+        // A machine that gets slower meanwhile: the quotient of the medians, 8 and 10, is the quotient of no round.
         let one = measured(&[(1000, 4_000_000), (1000, 8_000_000), (1000, 30_000_000)]);
         let other = measured(&[(1000, 2_000_000), (1000, 10_000_000), (1000, 10_000_000)]);
         assert_eq!(one.relative_to(&other, |round| round.cpu_us), 2.0);

@@ -1,13 +1,13 @@
-//! What a node's event loop tells of itself while a benchmark waits: processor time, allocations, status.
+//! Asks a node's event loop about itself during a benchmark: processor time, allocations, status.
 //!
-//! A plain socket, and not a session: nothing of it lies on the way of what is measured.
+//! It is a plain socket and not a session, so that it does not disturb what is measured.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 
 use anyhow::{Context, bail};
 use kasha_types::{ClusterId, Incarnation};
-use kasha_wire::status::{CoreStatus, LoopUsage};
+use kasha_wire::status::{CoreStatus, LoopTurns, LoopUsage};
 use kasha_wire::{FRAME_HEADER_BYTES, FrameHeader, Message};
 
 use crate::limits;
@@ -33,7 +33,7 @@ impl Probe {
         }
     }
 
-    /// What its thread has used up so far.
+    /// What the loop's thread has used so far.
     pub(crate) fn usage(&mut self) -> anyhow::Result<LoopUsage> {
         self.questions += 1;
         match self.ask(&Message::GetUsage { id: self.questions })? {
@@ -42,12 +42,21 @@ impl Probe {
         }
     }
 
-    /// What its node says of itself.
+    /// The status of the node.
     pub(crate) fn status(&mut self) -> anyhow::Result<CoreStatus> {
         self.questions += 1;
         match self.ask(&Message::GetStatus { id: self.questions })? {
             Message::StatusIs { id, status } if id == self.questions => Ok(status),
             other => bail!("a node answers {} when asked for its status", other.name()),
+        }
+    }
+
+    /// The longest turns of its loop. Those since the last question are told once.
+    pub(crate) fn turns(&mut self) -> anyhow::Result<LoopTurns> {
+        self.questions += 1;
+        match self.ask(&Message::GetTurns { id: self.questions })? {
+            Message::TurnsAre { id, turns } if id == self.questions => Ok(turns),
+            other => bail!("a node answers {} when asked for its turns", other.name()),
         }
     }
 

@@ -1,7 +1,8 @@
 //! etcd: three members, and HTTP/2 connections to the leader, with a stream for each put, as its own client has it.
 //!
-//! gRPC is HTTP/2 with five bytes before each message, and a `PutRequest` is two fields: `h2` and this file are a whole
-//! client. (etcd's JSON gateway would measure the gateway; a gRPC stack with its code generator is many times this.)
+//! gRPC is HTTP/2 with five bytes before each message, and a `PutRequest` is two fields. So `h2` and this file are a
+//! whole client. (etcd's JSON gateway would measure the gateway. A gRPC stack with its code generator is many times as
+//! long as this.)
 
 use std::future::poll_fn;
 use std::io::{Read, Write};
@@ -92,7 +93,7 @@ async fn connect(leader: SocketAddr, count: usize) -> anyhow::Result<Vec<SendReq
         stream.set_nodelay(true)?;
         let (requests, connection) = h2::client::handshake(stream).await.context("etcd speaks no HTTP/2")?;
         tokio::spawn(async move {
-            // If it ends badly, so does the next request.
+            // If the connection ends with an error, the next request fails too.
             let _ = connection.await;
         });
         connections.push(requests);

@@ -1,4 +1,4 @@
-//! Kasha: three `kasha server` with the default settings but one, and the client as programs use it.
+//! Kasha: three `kasha server` processes with the default settings (except `--spin`), and the client that programs use.
 
 use std::path::Path;
 use std::process::Command;
@@ -113,7 +113,8 @@ fn start(
         command.args(["--node", &(host + 1).to_string()]);
         command.args(["--listen", &place.address(host, port + 1).to_string()]);
         command.args(["--coordinator", &place.address(0, port).to_string()]);
-        // The default is for a server that has its processors to itself; here it would spin on everybody's.
+        // The default is for a server that has processors of its own. Here it would spin on processors that all
+        // processes share.
         command.args(["--spin", "0"]);
         if host == 0 {
             command.args(["--host-coordinator", "--nodes", &SERVERS.to_string(), "--shards", "1"]);

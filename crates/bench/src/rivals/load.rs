@@ -1,4 +1,4 @@
-//! The load that every store is given: so many callers, each with one update of a uniformly chosen key at a time.
+//! The load of every store: a number of callers, each with one update of a uniformly chosen key at a time.
 
 use std::time::{Duration, Instant};
 
@@ -6,7 +6,7 @@ use kasha_machine::Rng;
 
 use super::{Callers, RivalsOptions};
 
-/// What one round asks of a store.
+/// What a store must do in one round.
 #[derive(Clone, Debug)]
 pub(super) struct Load {
     pub(super) callers: Callers,
@@ -50,12 +50,12 @@ impl Keys {
     }
 }
 
-/// What came of a round.
+/// The result of a round.
 #[derive(Debug, Default)]
 pub(super) struct Round {
-    /// Of each update, in nanoseconds.
+    /// Latency of each update, in nanoseconds.
     pub(super) latencies: Vec<u64>,
-    /// From the first request to the last answer.
+    /// Time from the first request to the last answer.
     pub(super) time: Duration,
     /// Updates that completed by their witnesses (Kasha).
     pub(super) fast: u64,

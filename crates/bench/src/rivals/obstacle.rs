@@ -1,13 +1,15 @@
-//! Why there is no comparison: a machine that cannot have one is told from one that broke.
+//! The reason why there is no comparison. A machine that cannot run it ([`Obstacle::NotHere`]) is distinguished from a
+//! store or program that broke ([`Obstacle::Failed`]).
 
 use std::fmt;
 
-/// What stands in the way. No `Error`, so that nobody makes one of the two into the other by a question mark.
+/// The reason why there is no comparison. It is not an `Error`, so that `?` cannot turn one of the two cases into the
+/// other.
 #[derive(Debug)]
 pub enum Obstacle {
-    /// This machine cannot have what the comparison needs. Nothing is broken, and nothing was measured.
+    /// This machine lacks something that the comparison needs. Nothing is broken, and nothing was measured.
     NotHere(Skipped),
-    /// It broke.
+    /// A store or a program failed.
     Failed(anyhow::Error),
 }
 
@@ -23,14 +25,14 @@ impl From<anyhow::Error> for Obstacle {
     }
 }
 
-/// The notice that takes the place of the figures.
+/// The notice that is printed instead of the figures.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Skipped {
     why: String,
 }
 
 impl Skipped {
-    /// What every such notice begins with, and nothing else does.
+    /// The beginning of every such notice, and of nothing else.
     pub const PREFIX: &str = "SKIPPED the comparison with other stores: ";
 }
 

@@ -1,7 +1,8 @@
-//! Redis: a primary and two replicas, all with an append-only file, and a connection for each caller.
+//! Redis: a primary and two replicas, all with an append-only file, and one connection for each caller.
 //!
-//! A caller sends `SET` and `WAIT` in one packet, and its update is done when the second answer says that enough
-//! replicas have it. What a replica acknowledges is in its file (appended before it answers), flushed once a second.
+//! A caller sends `SET` and `WAIT` in one packet. Its update is done when the second answer says that enough replicas
+//! have it. A replica's acknowledged writes are in its file (it appends before it answers), which is flushed once a
+//! second.
 
 use std::net::SocketAddr;
 use std::process::Command;
@@ -43,7 +44,7 @@ impl Redis {
             servers.spawn(place, command)?;
         }
         servers.wait(|| runtime.block_on(has_replicas(primary)))?;
-        // WAIT blocks the connection that it is sent on: callers cannot share one.
+        // WAIT blocks the connection that it is sent on, so callers cannot share one.
         let connections = (0..options.clients()).map(|_| {
             let stream = runtime.block_on(connect(primary))?;
             Ok(Arc::new(Mutex::new(stream)))
@@ -56,7 +57,7 @@ impl Redis {
             let (mut keys, value) = (load.keys(caller), load.value.clone());
             let connection = Arc::clone(&self.connections[caller]);
             async move {
-                // Nobody else has it: a caller's connection is its own.
+                // No other caller uses it: each has a connection of its own.
                 let mut stream = connection.lock().await;
                 let (mut request, mut latencies) = (Vec::new(), Vec::new());
                 while Instant::now() < end {
@@ -103,7 +104,7 @@ fn encode(request: &mut Vec<u8>, key: &[u8], value: &[u8], replicas: u64) {
     command(&[b"WAIT", replicas.to_string().as_bytes(), patience.as_bytes()]);
 }
 
-/// Two lines: what `SET` and `WAIT` answer.
+/// Two lines: the answers to `SET` and `WAIT`.
 async fn answers(stream: &mut TcpStream) -> anyhow::Result<Vec<u8>> {
     let mut answers = Vec::with_capacity(64);
     while answers.iter().filter(|byte| **byte == b'\n').count() < 2 {

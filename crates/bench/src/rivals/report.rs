@@ -1,4 +1,4 @@
-//! The comparison's report: a table for people, JSON for the ledger.
+//! The comparison's report: a table for people, and JSON for the record of measurements.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -27,11 +27,11 @@ pub(super) enum Mode {
 }
 
 impl Mode {
-    /// All, in the order in which they take turns and are shown.
+    /// All modes, in the order in which they take turns and are shown.
     pub(super) const ALL: [Self; 6] =
         [Self::KashaFsync, Self::Etcd, Self::KashaF1, Self::RedisWait1, Self::KashaF2, Self::RedisWait2];
 
-    /// Those that promise the same.
+    /// The pairs of modes that promise the same.
     const PAIRS: [(Self, Self); 3] =
         [(Self::KashaFsync, Self::Etcd), (Self::KashaF1, Self::RedisWait1), (Self::KashaF2, Self::RedisWait2)];
 
@@ -47,7 +47,7 @@ impl Mode {
     }
 }
 
-/// What is counted from the start on, and compared before and after a round.
+/// Counters that run from the start; they are compared before and after a round.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Effort {
     pub(super) servers: Duration,
@@ -110,16 +110,16 @@ pub struct Figures {
     pub p99_us: f64,
     /// Updates a second.
     pub throughput: f64,
-    /// Processor time that all its servers took for one update, in microseconds. What the kernel does for a packet that
-    /// it receives is done by the virtual network's switch, and is not in it.
+    /// Processor time that all servers of the store took for one update, in microseconds. The kernel's work for a
+    /// received packet is done by the virtual network's switch, and is not included.
     pub server_cpu_us: f64,
     /// Processor time that the callers' process took for one update, without the network's switch, in microseconds.
     pub client_cpu_us: f64,
     /// Packets on the whole network for one update.
     pub packets: f64,
-    /// Updates measured.
+    /// Number of updates that were measured.
     pub operations: u64,
-    /// Share of them that completed in one round trip by their witnesses; 0 for others than Kasha.
+    /// The share of updates that were complete in one round trip, by their witnesses; 0 for stores other than Kasha.
     pub fast_path_rate: f64,
 }
 
@@ -149,18 +149,18 @@ fn rounded(number: f64) -> f64 {
     (number * 100.0).round() / 100.0
 }
 
-/// How well the virtual network did at one delay.
+/// How exact the virtual network was at one delay.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct NetworkFigures {
     /// One-way delay of each link, in microseconds.
     pub delay_us: u64,
-    /// Packets forwarded.
+    /// Number of packets that were forwarded.
     pub packets: u64,
-    /// Packets that no link was to lose and that were lost all the same: there must be none.
+    /// Packets that no link was to lose and that were lost all the same. There must be none.
     pub dropped: u64,
-    /// How much later than due they were forwarded, in the mean, in microseconds.
+    /// How much later than due packets were forwarded, on average, in microseconds.
     pub late_mean_us: f64,
-    /// The latest of them, in microseconds.
+    /// The greatest such delay, in microseconds.
     pub late_max_us: f64,
 }
 
@@ -179,16 +179,16 @@ impl NetworkFigures {
 /// What the comparison found.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct RivalsReport {
-    /// Where.
+    /// The machine of the measurement.
     pub machine: Machine,
     /// Bytes of a value.
     pub value_bytes: usize,
-    /// How well the network did.
+    /// How exact the network was.
     pub networks: Vec<NetworkFigures>,
     /// Every store at every delay and number of callers.
     pub results: Vec<Figures>,
-    /// `rivals.500us.kasha-fsync/etcd.p50` and so on for `p99`, `throughput` and `cpu`; with more callers than one,
-    /// `rivals.500us.c64.…`, or `rivals.500us.c64-shared.…`.
+    /// `rivals.500us.kasha-fsync/etcd.p50` and so on for `p99`, `throughput` and `cpu`. With more than one caller:
+    /// `rivals.500us.c64.…` or `rivals.500us.c64-shared.…`.
     pub ratios: BTreeMap<String, f64>,
 }
 
@@ -219,10 +219,10 @@ impl RivalsReport {
         Self { machine, value_bytes: options.value_bytes, networks, results, ratios }
     }
 
-    /// As JSON, for the ledger of measurements.
+    /// The report as JSON, for the record of measurements.
     ///
     /// # Panics
-    /// Never: there is nothing in it that JSON cannot say.
+    /// Never: JSON can express all of it.
     #[must_use]
     pub fn to_json(&self) -> String {
         serde_json::to_string_pretty(self).expect("numbers and texts")

@@ -1,4 +1,4 @@
-//! The comparison as one of all benchmarks' findings: tables and plots.
+//! The comparison as the findings of one benchmark: tables and plots.
 
 use super::report::Mode;
 use super::{Figures, RivalsReport};
@@ -43,8 +43,8 @@ fn table<'a>(title: &str, results: impl Iterator<Item = &'a Figures>) -> Table {
     table
 }
 
-/// Updates a second by callers that have a client each; those that share one are other callers, not more of them. There
-/// is no line, and no plot, without two numbers of callers.
+/// Updates a second by callers that have a client each. Callers that share a client are other callers, not more of
+/// them. Without two numbers of callers there is no line, and no plot.
 fn plot<'a>(delay_us: u64, results: impl Iterator<Item = &'a Figures> + Clone) -> Option<Plot> {
     let line = |mode: Mode| {
         let own = results.clone().filter(|result| result.mode == mode.name());

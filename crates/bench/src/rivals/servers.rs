@@ -1,4 +1,5 @@
-//! Processes of stores on hosts of the network: where they live, that they live, and what processor time they take.
+//! Processes of stores on hosts of the network: starts them in their folders, checks that they live, and reads their
+//! processor time.
 
 use std::fs::{self, File};
 use std::io::ErrorKind;
@@ -20,7 +21,8 @@ const PROGRAMS: [(&str, &str, &str); 2] =
 /// `statfs`'s name of a file system in memory.
 const TMPFS_MAGIC: i64 = 0x0102_1994;
 
-/// The rivals' programs must be there. What is not is installed, where that is possible: a comparison needs root anyway.
+/// Makes sure that the rivals' programs are there. A missing one is installed if possible: a comparison needs root
+/// anyway.
 pub(super) fn find_installed() -> Result<(), Obstacle> {
     for (program, package, service) in PROGRAMS {
         if is_installed(program)? {
@@ -34,7 +36,7 @@ pub(super) fn find_installed() -> Result<(), Obstacle> {
             let how = install.join(" ");
             return Err(Obstacle::not_here(format!("{program} is needed (Debian: apt-get {how}), and {why}")));
         }
-        // The package's own service would run beside what is measured, now and after the next boot.
+        // The package's own service would run beside the measurement, now and after the next boot.
         for (manager, arguments) in [("service", [service, "stop"]), ("update-rc.d", [service, "disable"])] {
             if let Err(why) = succeeds(manager, &arguments) {
                 eprintln!("the service {service} came with {program}, and may run: {why}");
@@ -44,7 +46,7 @@ pub(super) fn find_installed() -> Result<(), Obstacle> {
     Ok(())
 }
 
-/// Whether there is such a program. One that is there and does not even tell its version is broken, not missing.
+/// Whether the program exists. A program that exists and cannot even print its version is broken, not missing.
 fn is_installed(program: &str) -> anyhow::Result<bool> {
     match silent(program, &["--version"]).status() {
         Ok(status) => {
@@ -56,7 +58,7 @@ fn is_installed(program: &str) -> anyhow::Result<bool> {
     }
 }
 
-/// Runs a program of the system; if it fails, what is to be said of that.
+/// Runs a program of the system. If it fails, returns the text to show.
 fn succeeds(program: &str, arguments: &[&str]) -> Result<(), String> {
     let command = format!("`{program} {}`", arguments.join(" "));
     match silent(program, arguments).stderr(Stdio::piped()).output() {
@@ -76,8 +78,8 @@ fn silent(program: &str, arguments: &[&str]) -> Command {
     command
 }
 
-/// Where the stores' data go: what is fsynced must reach a disk. Whoever chose a folder in memory erred; that temporary
-/// files are in memory is how some machines are.
+/// The folder for the stores' data. Fsynced data must reach a disk. If the user chose a folder in memory, that is an
+/// error; if temporary files are in memory, the comparison is skipped.
 pub(super) fn find_disk(chosen: Option<&Path>) -> Result<PathBuf, Obstacle> {
     let folder = chosen.map_or_else(std::env::temp_dir, Path::to_owned);
     if !is_in_memory(&folder)? {
@@ -94,7 +96,7 @@ fn is_in_memory(folder: &Path) -> anyhow::Result<bool> {
     Ok(system.f_type == TMPFS_MAGIC)
 }
 
-/// Where servers are started.
+/// The place where servers are started.
 #[derive(Debug)]
 pub(super) struct Place<'a> {
     pub(super) lab: &'a Netlab,

@@ -1,5 +1,5 @@
-//! What a refusal asks of its client. A refusal says only that this delivery ran nothing (R2.2); whether the call is
-//! sent again, cancelled or given up is the same for every shard.
+//! What a client does after a refusal. A refusal says only that this delivery ran nothing (R2.2). Whether the call is
+//! sent again, cancelled or given up depends on the refusal, and is the same for every shard.
 
 use kasha_wire::Refusal;
 
@@ -12,9 +12,9 @@ pub(super) enum Advice {
     Refresh,
     /// Try again in a while.
     Retry,
-    /// It will be refused again: an update is to be cancelled, so that its outcome is recorded; a read has failed.
+    /// The call will be refused again. An update is cancelled, so that its outcome is recorded; a read has failed.
     Cancel(WhyNot),
-    /// What the shard kept of it is gone.
+    /// The shard has dropped what it kept of the call, so its outcome will never be known.
     GiveUp(WhyUnknown),
 }
 

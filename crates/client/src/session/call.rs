@@ -1,4 +1,4 @@
-//! What a session keeps of a call.
+//! The state that a session keeps of one call: its caller, its stage, its bytes, and what belongs to its kind.
 
 use kasha_types::limits::FAULTS_MAX;
 use kasha_types::{CoreId, Epoch, NodeId, RpcId, ShardId, Slot, TableId, Tick};
@@ -8,26 +8,26 @@ use kasha_witness::Attempt;
 use super::completion::WhyNot;
 use super::route::Target;
 
-/// A moment that never comes.
+/// A moment that never comes: no timer is set.
 pub(super) const NEVER: Tick = Tick(u64::MAX);
 
-/// One call.
+/// One call of a session.
 #[derive(Debug)]
 pub(super) struct Call {
     pub(super) kind: Kind,
     pub(super) stage: Stage,
     pub(super) caller: Caller,
-    /// When its stage wants to go on by itself.
+    /// When the call's stage goes on by itself.
     pub(super) resume: Tick,
-    /// Attempts sent; the last one's number.
+    /// Number of attempts that were sent; also the number of the last one.
     pub(super) attempts: u32,
-    /// The primary that the last attempt on keys went to, and its epoch.
+    /// The primary to which the last attempt on keys was sent, and its epoch.
     pub(super) tried: Option<(Epoch, CoreId)>,
-    /// Attempts that this primary has left without a word.
+    /// Attempts that this primary has left without an answer.
     pub(super) silent: u32,
-    /// This primary's refusals since the last silence.
+    /// Refusals by this primary since it was last silent.
     pub(super) refused: u32,
-    /// The shard whose share of the limits it takes.
+    /// The shard in whose share of the limits the call is counted.
     pub(super) owner: Option<ShardId>,
     /// The body (updates), arguments (reads) or name (tables).
     pub(super) bytes: Vec<u8>,
@@ -35,19 +35,19 @@ pub(super) struct Call {
     pub(super) result: Vec<u8>,
 }
 
-/// Who is to be told.
+/// Who is told the outcome.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Caller {
-    /// Somebody with this much patience.
+    /// A caller waits until this deadline.
     Waits { deadline: Tick },
-    /// Somebody who was told "unknown": the outcome is kept until it is asked for (R2.2).
+    /// The caller was told "unknown". The outcome is kept until the caller asks for it (R2.2).
     WasToldUnknown,
-    /// Nobody (pitfall 1). What was to happen at the deadline still does.
+    /// The caller is gone (pitfall 1). What was to happen at the deadline still happens.
     IsGone { deadline: Option<Tick> },
 }
 
 impl Caller {
-    /// When its patience ends; `NEVER` if it has ended.
+    /// When the caller's deadline is; `NEVER` if it has passed.
     pub(super) fn deadline(self) -> Tick {
         match self {
             Self::Waits { deadline } | Self::IsGone { deadline: Some(deadline) } => deadline,
@@ -55,7 +55,7 @@ impl Caller {
         }
     }
 
-    /// Moves a deadline that is there.
+    /// Moves the deadline, if there is one.
     pub(super) fn wait_until(&mut self, at: Tick) {
         match self {
             Self::Waits { deadline } | Self::IsGone { deadline: Some(deadline) } => *deadline = at,
@@ -77,49 +77,58 @@ pub(super) enum Kind {
     Update(UpdateCall),
     Read(ReadCall),
     Table(TableChange),
-    Status { core: CoreId },
+    Status { core: CoreId, question: CoreQuestion },
     Refresh,
 }
 
-/// What is asked of the coordinator.
+/// What is asked of a core.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CoreQuestion {
+    /// How it is.
+    Status,
+    /// Which its longest turns were.
+    Turns,
+}
+
+/// What a table request asks of the coordinator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum TableChange {
     Create,
     Drop,
 }
 
-/// An update beside its body.
+/// The parts of an update besides its body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct UpdateCall {
     pub(super) keys: Keys,
     pub(super) key_count: u16,
     /// Time to live of the operation key in milliseconds.
     pub(super) operation_key_ttl: Option<u64>,
-    /// Its name, from just before something is sent under it.
+    /// The update's id, from just before anything is sent under it.
     pub(super) rpc: Option<RpcId>,
     pub(super) cancel: Cancel,
     pub(super) out_of_memory: u32,
 }
 
-/// A read beside its arguments.
+/// The parts of a read besides its arguments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct ReadCall {
     pub(super) keys: Keys,
     pub(super) code: u8,
 }
 
-/// What updates and reads have in common: whom they concern.
+/// The part that updates and reads share: their table and keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Keys {
     pub(super) table: TableId,
     pub(super) slots: Slots,
 }
 
-/// Which slots a call touches.
+/// The slots of a call's keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Slots {
     One(Slot),
-    /// Several: read them from the bytes.
+    /// Several slots: they are computed from the bytes.
     Several,
 }
 
@@ -128,24 +137,24 @@ pub(super) enum Slots {
 pub(super) enum Cancel {
     Never,
     AtDeadline,
-    /// Only `Cancel` is sent any more, and this is what a recorded `Cancelled` means.
+    /// From now on only `Cancel` is sent. If the outcome is a recorded `Cancelled`, this is the reason to report.
     Begun(WhyNot),
 }
 
 /// What a call waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stage {
-    /// Its turn: a client id, room in the window (updates), or the request in front (tables).
+    /// Its turn: a client id and room in the window (updates), or the end of the request in front (tables).
     Queued,
-    /// `resume`, or a newer configuration.
+    /// The moment `resume`, or a newer configuration.
     Backoff { for_configuration: bool },
-    /// The coordinator's own word on what is configured.
+    /// The coordinator's own configuration.
     ForCoordinator,
-    /// Answers.
+    /// The answers to an attempt.
     InFlight(InFlight),
 }
 
-/// One attempt on its way.
+/// One attempt that is under way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct InFlight {
     pub(super) target: Target,
@@ -153,7 +162,7 @@ pub(super) struct InFlight {
     pub(super) sync_sent: bool,
 }
 
-/// The witnesses of an attempt, numbered by their place in the list.
+/// The witnesses of an attempt, in the order of the list.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Witnesses {
     nodes: [NodeId; FAULTS_MAX as usize],
@@ -181,20 +190,20 @@ impl Witnesses {
 }
 
 impl Call {
-    /// When this call wants to be looked at.
+    /// When this call must be examined next: at its deadline, or when its stage goes on.
     pub(super) fn wake(&self) -> Tick {
         self.resume.min(self.caller.deadline())
     }
 
-    /// Something left for a server, so that "not executed" takes a recorded outcome from now on (R2.2).
+    /// Something was sent to a server. From now on "not executed" takes a recorded outcome (R2.2).
     pub(super) fn is_sent(&self) -> bool {
         self.attempts > 0
     }
 
-    /// The update's part.
+    /// The part of an update.
     ///
     /// # Panics
-    /// If it is another kind of call.
+    /// If the call is of another kind.
     pub(super) fn update(&mut self) -> &mut UpdateCall {
         match &mut self.kind {
             Kind::Update(update) => update,
@@ -202,7 +211,7 @@ impl Call {
         }
     }
 
-    /// Every key of an operation; table requests and questions have none.
+    /// Calls `each` for every key of an operation. Table requests and status questions have no keys.
     pub(super) fn for_each_key(&self, each: impl FnMut(&[u8])) {
         match self.kind {
             Kind::Update(_) => Body::decode(&self.bytes).expect("encoded here").update.for_each_key(each),

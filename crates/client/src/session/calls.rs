@@ -1,5 +1,5 @@
-//! The slab that calls live in. A place and the buffers of its last call are used again: nothing is allocated in steady
-//! state. A generation tells a place's calls apart.
+//! The slab that holds the calls. A place and the buffers of its last call are used again, so that nothing is allocated
+//! in steady state. A generation number distinguishes the calls of one place.
 
 use std::collections::VecDeque;
 
@@ -8,7 +8,7 @@ use kasha_types::{ShardId, Tick};
 use super::call::{Call, Caller, Kind, NEVER, Stage};
 use crate::limits;
 
-/// Names one call of one session; never used for another.
+/// Names one call of one session. An id is never used for another call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct CallId(pub(crate) u64);
 
@@ -35,7 +35,7 @@ pub(super) struct Calls {
     shares: Vec<Share>,
 }
 
-/// What the calls of one shard take of the limits.
+/// The part of the limits that the calls of one shard take.
 #[derive(Clone, Copy, Debug, Default)]
 struct Share {
     calls: usize,
@@ -45,12 +45,12 @@ struct Share {
 #[derive(Debug)]
 struct Place {
     generation: u32,
-    /// When the timer heap holds this place, `NEVER` if it does not. Outlives the call.
+    /// The moment for which the timer heap holds this place; `NEVER` if it does not hold it. Outlives the call.
     armed: Tick,
     call: Option<Call>,
 }
 
-/// A place without a call, and the buffers of its last one.
+/// A place without a call, with the buffers of its last call.
 #[derive(Debug)]
 struct Vacant {
     slot: u32,
@@ -115,8 +115,8 @@ impl Calls {
         self.slab[slot].call.as_ref()
     }
 
-    /// Puts a call at the end of a queue. Ended ones are skipped when their turn comes; until then they must not pile up:
-    /// at least half of the places are of calls that have not ended.
+    /// Puts a call at the end of a queue. Entries of ended calls are skipped when their turn comes. They are removed
+    /// earlier if they would pile up: at least half of the entries are of calls that have not ended.
     pub(super) fn enqueue(&self, slot: usize, queue: &mut VecDeque<CallId>) {
         const QUEUE_MIN: usize = 64;
         if queue.len() >= QUEUE_MIN && queue.len() >= 2 * self.len() {
@@ -125,7 +125,7 @@ impl Calls {
         queue.push_back(self.id(slot));
     }
 
-    /// What the call takes counts against this shard from now on.
+    /// From now on the call counts against this shard.
     pub(super) fn attribute(&mut self, slot: usize, shard: ShardId) {
         let call = self.slab[slot].call.as_mut().expect("a call that has not ended");
         if call.owner.is_some() {
@@ -141,8 +141,9 @@ impl Calls {
         (share.calls, share.bytes) = (share.calls + 1, share.bytes + bytes);
     }
 
-    /// Whether this call fits, which is among the others already. The calls of one shard may take no more than they leave
-    /// to all others: a shard that does not answer takes half of the room at most, and the next one half of the rest.
+    /// Whether there is room for this call, which is counted already. The calls of one shard may take no more than they
+    /// leave to all others. So a first shard that does not answer takes half of the room at most, and a second one half
+    /// of the rest.
     pub(super) fn has_room_for(&self, slot: usize) -> bool {
         let (Some(calls_left), Some(bytes_left)) =
             (limits::CALLS_MAX.checked_sub(self.len()), limits::CALL_BYTES_MAX.checked_sub(self.bytes))

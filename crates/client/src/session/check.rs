@@ -1,4 +1,5 @@
-//! Limits of operations, checked before anything is kept or sent: the encoders and the servers count on them.
+//! Checks the limits of an operation before anything is kept or sent. The encoders and the servers rely on these
+//! limits.
 
 use kasha_types::limits::OPERATION_KEY_BYTES_MAX;
 use kasha_wire::operation::Excess;

@@ -1,5 +1,5 @@
-//! The session's own errands: finding the cluster, keeping its configuration fresh, and tending its leases (`identities`).
-//! The coordinator may be away for a minute; nothing here stands in the way of a call meanwhile.
+//! The session's tasks for itself: it finds the cluster, keeps its configuration fresh, and tends its leases
+//! (`identities`). The coordinator may be away for a minute; meanwhile these tasks delay no call.
 
 use std::time::Duration;
 
@@ -11,23 +11,23 @@ use super::call::{Keys, Kind, NEVER, ReadCall, Stage, UpdateCall};
 use super::{CallId, Completion, Known, Session, WhyNot, send_message};
 use crate::limits;
 
-/// How long a seed may be silent before the next one is asked.
+/// How long a seed may be silent before the session asks the next one.
 const RETRY: Duration = Duration::from_millis(100);
 
-/// What the session knows of the cluster.
+/// What the session knows about the cluster.
 #[derive(Debug)]
 pub(super) struct Cluster {
     id: Option<ClusterId>,
     pub(super) configuration: Option<Configuration>,
-    /// The greatest ClusterTime heard of, and when.
+    /// The greatest ClusterTime that was received, and when.
     time: (ClusterTime, Tick),
-    /// Somebody wants a newer configuration.
+    /// Some call needs a newer configuration.
     wanted: bool,
-    /// The coordinator's own answer is wanted, newer or not.
+    /// Some call needs the coordinator's own answer, even if the configuration is not newer.
     wanted_from_coordinator: bool,
-    /// Not asked again before this.
+    /// The configuration is not asked for before this moment.
     ask_at: Tick,
-    /// Counts questions: whom to ask next.
+    /// Number of questions so far: it decides which server is asked next.
     asked: usize,
 }
 
@@ -48,19 +48,19 @@ impl Cluster {
         self.wanted = true;
     }
 
-    /// The next seed is asked soon, but not in a tight circle.
+    /// The next seed is asked soon, but not in a tight loop.
     pub(super) fn on_seed_unreachable(&mut self, now: Tick) {
         if self.configuration.is_none() {
             self.ask_at = self.ask_at.min(now.after(limits::REFRESH_INTERVAL));
         }
     }
 
-    /// When the configuration is to be asked for.
+    /// When the configuration is to be asked for next.
     pub(super) fn next_errand(&self) -> Tick {
         if self.wanted { self.ask_at } else { NEVER }
     }
 
-    /// What the cluster's time is by now, as far as we can know.
+    /// An estimate of ClusterTime now.
     pub(super) fn time(&self, now: Tick) -> ClusterTime {
         let (heard, at) = self.time;
         heard.after_millis(u64::try_from(now.since(at).as_millis()).unwrap_or(u64::MAX))
@@ -74,7 +74,7 @@ impl Cluster {
 }
 
 impl Session {
-    /// Does what is due for the session itself.
+    /// Does the session's own tasks that are due.
     pub(super) fn run_errands(&mut self, now: Tick, out: &mut Effects) {
         if self.cluster.next_errand() <= now {
             self.ask_for_configuration(now, out);
@@ -85,13 +85,13 @@ impl Session {
         }
     }
 
-    /// When the session has something to do for itself.
+    /// When the next of the session's own tasks is due.
     pub(super) fn next_errand(&self) -> Tick {
         let ask = self.cluster.next_errand();
         if self.cluster.configuration.is_some() { ask.min(self.identities.next_errand()) } else { ask }
     }
 
-    /// Completes with [`Completion::Refreshed`] once the configuration is as new as the coordinator's.
+    /// Completes with [`Completion::Refreshed`] when the configuration is as new as the coordinator's.
     pub fn refresh(&mut self, now: Tick, out: &mut Effects) -> CallId {
         let slot = self.insert(Kind::Refresh, now, None, |_| ());
         self.start(slot, now, out);
@@ -107,7 +107,7 @@ impl Session {
             send_message(seed, &Message::GetConfiguration { have: ConfigVersion(0) }, out);
             return;
         };
-        // A node tells while the coordinator is away; the coordinator when the nodes do not know yet.
+        // A node can tell while the coordinator is away; the coordinator can tell when the nodes do not know yet.
         let alive: Vec<_> = configuration.nodes.iter().filter(|node| node.alive && !node.cores.is_empty()).collect();
         let have = configuration.version;
         let others = alive.len() + self.options.seeds.len();
@@ -122,7 +122,7 @@ impl Session {
         cluster.ask_at = now.after(limits::REFRESH_INTERVAL);
     }
 
-    /// The call waits until the coordinator has said what is configured.
+    /// The call waits until the coordinator has sent its configuration.
     pub(super) fn ask_coordinator(&mut self, slot: usize, now: Tick) {
         (self.cluster.wanted, self.cluster.wanted_from_coordinator) = (true, true);
         let call = &mut self.calls[slot];
@@ -170,7 +170,7 @@ impl Session {
         Known::Yes
     }
 
-    /// A call that waited for the coordinator's word.
+    /// A call that waited for the coordinator's configuration goes on.
     fn decide(&mut self, slot: usize, from_coordinator: bool, now: Tick, out: &mut Effects) {
         match self.calls[slot].kind {
             Kind::Refresh if from_coordinator => self.end(slot, Completion::Refreshed),
@@ -190,8 +190,8 @@ impl Session {
     }
 }
 
-/// Tells the shell every address that is new, and every node that has started again: the shell need not go on pausing
-/// before it dials that node.
+/// Tells the shell every new address, and every node that has started again. For such a node the shell ends its pause
+/// before it dials again.
 fn route_all(old: Option<&Configuration>, new: &Configuration, out: &mut Effects) {
     if old.is_none_or(|old| old.coordinator != new.coordinator) {
         out.push(Effect::Route { to: Endpoint::Coordinator, address: new.coordinator });

@@ -1,8 +1,12 @@
-//! What becomes of a call. For an update there are three outcomes, never blurred (R2.2).
+//! How calls end. An update has one of three outcomes: executed, not executed, unknown. They are told apart at all
+//! times (R2.2).
+//!
+//! The texts are shown to people. Each says what happened and what to do, and has the code of its page in
+//! `docs/errors`.
 
 use kasha_types::{NodeId, ShardId, limits};
 use kasha_wire::message::TableOutcome;
-use kasha_wire::status::CoreStatus;
+use kasha_wire::status::{CoreStatus, LoopTurns};
 use kasha_wire::{Configuration, Refusal};
 use kasha_witness::Path;
 
@@ -27,17 +31,26 @@ pub enum Completion {
         /// As in [`Completion::Executed`].
         result: Vec<u8>,
     },
-    /// There is no answer to a read or a status question.
+    /// A read or a status question has no answer.
     ReadFailed(WhyFailed),
     /// A table was created or dropped, or not.
     Table(TableOutcome),
-    /// A core's status.
-    Status(Box<CoreStatus>),
+    /// What a core says of itself.
+    Status(CoreAnswer),
     /// The configuration is as new as the coordinator's.
     Refreshed,
 }
 
-/// Why an update was certainly not executed.
+/// What a core says of itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum CoreAnswer {
+    /// How it is.
+    Status(Box<CoreStatus>),
+    /// Its event loop's longest turns.
+    Turns(Box<LoopTurns>),
+}
+
+/// The reason why an update was certainly not executed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
 pub enum WhyNot {
     /// Its keys live in several shards.
@@ -57,10 +70,10 @@ pub enum WhyNot {
     /// No key, or too many.
     #[error("an operation takes 1 to {} keys; split it (K0305)", limits::OPERATION_KEYS_MAX)]
     KeyCount,
-    /// The whole request is too long.
+    /// The whole request is longer than a request may be.
     #[error("the request is longer than {} bytes; split it (K0306)", limits::BODY_BYTES_MAX)]
     RequestTooLarge,
-    /// The shard found request or result too large.
+    /// The shard found that the request or its result is too large.
     #[error("the request or its result is too large for the cluster's segments; split it (K0307)")]
     ResultTooLarge,
     /// The operation key is empty or too long.
@@ -71,7 +84,7 @@ pub enum WhyNot {
         "too many calls of this client, or of this shard, are waiting; slow down, or see why they are not answered (K0309)"
     )]
     Overloaded,
-    /// The deadline came before anything was sent.
+    /// The deadline passed before anything was sent.
     #[error("the deadline passed before anything was sent: it waited for {0}; try again (K0310)")]
     DeadlineBeforeSend(WaitsFor),
     /// Cancelled at its deadline, as its caller had asked.
@@ -80,43 +93,43 @@ pub enum WhyNot {
     /// Memory is full.
     #[error("the shard's memory is full; delete something, or add memory (K0312)")]
     OutOfMemory,
-    /// Past the operation key's time to live.
+    /// The operation key's time to live is over, so that the update cannot be proven new.
     #[error("the operation key's time to live is over, so that the update cannot be proven new; use a new key (K0313)")]
     Unprovable,
-    /// The shard cannot read it.
+    /// The shard cannot decode the request.
     #[error("the server cannot read the request; run the same version of Kasha on both sides (K0314)")]
     BadRequest,
-    /// Cancelled for no reason that this session knows.
+    /// The update was cancelled, and this session does not know why.
     #[error("it was cancelled before it ran; send it again if it is still wanted (K0315)")]
     Cancelled,
 }
 
-/// What an update waited for that was never sent.
+/// What an update that was never sent waited for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
 pub enum WaitsFor {
-    /// The deadline had passed when the update was asked for.
+    /// Nothing: the deadline had passed when the caller asked for the update.
     #[error("nothing: the deadline was over at once")]
     Nothing,
     /// No node of the cluster has answered yet.
     #[error("an answer of any node")]
     Cluster,
-    /// A client id, or word of the table.
+    /// A client id, or the coordinator's list of tables.
     #[error("the coordinator")]
     Coordinator,
     /// The shard of its keys.
     #[error("{shard}, whose primary is {primary}")]
     Shard {
-        /// Which.
+        /// The shard.
         shard: ShardId,
-        /// Its primary, as far as the client knows.
+        /// The shard's primary, as far as the client knows.
         primary: NodeId,
     },
-    /// Room among the updates under way, all of which an update to this shard holds up.
+    /// Room in the window. An update to this shard holds it up.
     #[error("an earlier update to {shard}, whose primary is {primary}")]
     Window {
-        /// Which.
+        /// The shard that does not answer.
         shard: ShardId,
-        /// Its primary, as far as the client knows.
+        /// The shard's primary, as far as the client knows.
         primary: NodeId,
     },
 }
@@ -135,18 +148,18 @@ fn primary_of(shard: ShardId, configuration: &Configuration) -> NodeId {
     configuration.shard(shard).map_or(NodeId(0), |config| config.primary)
 }
 
-/// Why it is not known whether an update was executed.
+/// The reason why it is unknown whether an update was executed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
 pub enum WhyUnknown {
-    /// The deadline passed first; the session goes on finding out.
+    /// The deadline passed first. The session keeps asking for the outcome.
     #[error(
         "the deadline passed while the update was under way; resolve it later, or read what it would have changed (K0321)"
     )]
     DeadlinePassed,
-    /// The client's lease ended, and with it the saved results.
+    /// The client's lease ended, and the saved results were dropped with it.
     #[error("the client's lease ended while the update was under way; read what it would have changed (K0322)")]
     LeaseLost,
-    /// The id belongs to another request: a bug.
+    /// The server has another request under this id: a bug of the client.
     #[error(
         "the server has another request under the same id, which is a bug of this client; please report it (K0323)"
     )]
@@ -159,16 +172,16 @@ pub enum WhyUnknown {
     Forgotten,
 }
 
-/// Why a read or a question has no answer.
+/// The reason why a read or a question has no answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
 pub enum WhyFailed {
     /// The deadline passed first.
     #[error("the deadline passed without an answer; try again (K0341)")]
     DeadlinePassed,
-    /// It can never succeed as it is.
+    /// The read can never succeed as it is.
     #[error("the request is not possible: {0}")]
     NotPossible(WhyNot),
-    /// The server refused it for good.
+    /// The server refused the read, and will refuse it again.
     #[error("the server refused it ({0:?}); the result may be too large: ask for less (K0342)")]
     Refused(Refusal),
 }

@@ -1,13 +1,14 @@
-//! Which frame, from whom, is whose business.
+//! Passes each frame to the part of the session that expects it. A frame that nobody expects, or that comes from an
+//! endpoint which must not send it, is counted and ignored.
 
 use kasha_machine::{Effects, Endpoint};
 use kasha_types::Tick;
 use kasha_wire::{Kind as FrameKind, Message};
 
-use super::Session;
 use super::call::Stage;
+use super::{CoreAnswer, Session};
 
-/// Whether a frame was expected.
+/// Whether a frame was expected by some part of the session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Known {
     Yes,
@@ -26,7 +27,7 @@ impl Session {
             (Some(FrameKind::Message), Endpoint::Core(_) | Endpoint::Coordinator | Endpoint::Seed(_)) => {
                 Message::decode(payload).map(|message| self.on_message(from, message, now, out))
             }
-            // What servers say to one another, or from where it cannot come.
+            // Messages between servers, or from an endpoint that must not send them.
             _ => Ok(Known::No),
         };
         match handled {
@@ -52,8 +53,9 @@ impl Session {
             Message::TableAnswer { client, sequence, outcome } if from_coordinator => {
                 self.on_table_answer(client, sequence, outcome)
             }
-            Message::StatusIs { id, status } => self.on_status(from, id, status),
-            // What servers say to one another.
+            Message::StatusIs { id, status } => self.on_core_answer(from, id, CoreAnswer::Status(Box::new(status))),
+            Message::TurnsAre { id, turns } => self.on_core_answer(from, id, CoreAnswer::Turns(Box::new(turns))),
+            // Messages between servers.
             _ => Known::No,
         }
     }

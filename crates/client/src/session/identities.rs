@@ -1,15 +1,17 @@
-//! Who the session is: up to [`IDENTITIES_MAX`] client ids (RIFL 3), so that one update which cannot finish does not stop
-//! the others (R4.10).
+//! A session's client ids, up to [`IDENTITIES_MAX`] (RIFL 3). With several ids, one update that cannot finish does not
+//! stop the others (R4.10).
 //!
-//! A window is over ids, and an unfinished update holds up every later one. So a busy session of several shards has a
-//! second id ready. When most of the first one's window waits for its oldest update, updates are numbered under another.
-//! Three rules keep that one whole. A shard with an update open under a held-up id gets none under another: what is for
-//! it waits unnumbered. A shard with none gets one more under the held-up id first, and is tried by it. And an id whose
-//! updates have all ended gets one more to each shard that it had touched, which tells the last acknowledgement.
+//! A window belongs to an id, and an unfinished update holds up every later update of its id. So a busy session of
+//! several shards has a second id ready. When most of the first id's window waits for its oldest update, updates are
+//! numbered under another id. Three rules keep that other id free:
+//! - A shard with an open update under a held-up id gets no update under another id: its updates wait without a number.
+//! - A shard without one first gets one more update under the held-up id, to see whether it answers.
+//! - An id whose updates have all ended gets one more update to each shard that it had touched. These updates carry the
+//!   last acknowledgement.
 //!
-//! Everything that an id stands for is that id's: its sequences, its table requests, the loss of its lease. The
-//! coordinator grants and renews. An id that was lost takes the saved results with it: what is under way then is unknown
-//! (R2.2), and what was never sent goes on under another.
+//! Sequences, table requests and the loss of a lease belong to one id. The coordinator grants and renews ids. When an
+//! id is lost, the saved results are lost with it: its updates under way are unknown (R2.2), and updates that were
+//! never sent go on under another id.
 
 use std::time::Duration;
 
@@ -24,20 +26,20 @@ use super::identity::{Ended, Identity};
 use super::{Completion, Known, Session, WhyUnknown, send_message};
 use crate::limits::IDENTITIES_MAX;
 
-/// How long the coordinator may be silent before it is asked again.
+/// How long the coordinator may be silent before the session asks again.
 const RETRY: Duration = Duration::from_millis(100);
 const RETRY_MAX: Duration = Duration::from_secs(1);
 
-/// All client ids of a session. The first of them numbers updates.
+/// All client ids of a session. The first one numbers updates.
 #[derive(Debug)]
 pub(super) struct Identities {
     held: Vec<Identity>,
     opening: Option<Opening>,
-    /// Shards for which updates may be numbered again.
+    /// Shards whose updates may be numbered again.
     pub(super) released: Vec<ShardId>,
 }
 
-/// `OpenSession` is repeated until it is answered.
+/// A request for a client id: `OpenSession` is repeated until it is answered.
 #[derive(Debug)]
 struct Opening {
     nonce: Option<u64>,
@@ -51,10 +53,10 @@ impl Opening {
     }
 }
 
-/// Why an update has no number yet.
+/// The reason why an update has no number yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum NoNumber {
-    /// There is no client id, or no room in its window.
+    /// There is no client id, or its window is full.
     NoRoom,
     /// The shard holds up another id.
     HeldUp,
@@ -65,7 +67,7 @@ impl Identities {
         Self { held: Vec::new(), opening: Some(Opening::new(now)), released: Vec::new() }
     }
 
-    /// The one that numbers updates.
+    /// The id that numbers updates.
     pub(super) fn current(&self) -> Option<&Identity> {
         self.held.first()
     }
@@ -82,13 +84,13 @@ impl Identities {
         self.of(rpc.client)?.slot_of(rpc)
     }
 
-    /// When the coordinator is to be asked.
+    /// When the coordinator is to be asked for something next.
     pub(super) fn next_errand(&self) -> Tick {
         let renewal = self.held.iter().map(|identity| identity.renew_at).min().unwrap_or(NEVER);
         self.opening.as_ref().map_or(renewal, |opening| opening.again_at.min(renewal))
     }
 
-    /// Under which id the next update of this shard goes.
+    /// The id under which the next update of this shard is numbered.
     pub(super) fn place_for(&mut self, shard: ShardId) -> Result<&mut Identity, NoNumber> {
         let Some((current, others)) = self.held.split_first() else { return Err(NoNumber::NoRoom) };
         let mut place = current.has_room().then_some(0);
@@ -107,7 +109,7 @@ impl Identities {
         place.map(|index| &mut self.held[index]).ok_or(NoNumber::NoRoom)
     }
 
-    /// The result of this id is there, or never will be: it may be acknowledged.
+    /// The outcome of this update is known, or never will be: its sequence may be acknowledged.
     pub(super) fn finish(&mut self, rpc: RpcId) {
         let identity = self.held.iter_mut().find(|identity| identity.client == rpc.client);
         let Ended { shard, is_released } =
@@ -117,7 +119,7 @@ impl Identities {
         }
     }
 
-    /// The next table request goes under this id.
+    /// The next table request is sent under this id.
     pub(super) fn begin_table_request(&mut self) -> Option<ClientId> {
         let identity = self.held.first_mut()?;
         identity.table_sequence += 1;
@@ -129,13 +131,13 @@ impl Identities {
         self.held.iter().skip(1).any(|other| other.is_held_up && other.is_open_at(shard))
     }
 
-    /// The youngest id, beside the current one, that nothing is open under.
+    /// The youngest id, besides the current one, under which nothing is open.
     fn spare(&self) -> Option<usize> {
         let spares = (1..self.held.len()).filter(|&index| self.held[index].open() == 0);
         spares.max_by_key(|&index| self.held[index].client)
     }
 
-    /// Numbers updates under another id from now on; those of the former one go on. `shards`: how many there are.
+    /// From now on updates are numbered under another id; those of the former id go on. `shards`: the number of shards.
     fn switch_to(&mut self, spare: usize, shards: usize) {
         hit(Probe::FurtherIdentity);
         let former = &mut self.held[0];
@@ -146,7 +148,7 @@ impl Identities {
         self.held.swap(0, spare);
     }
 
-    /// The lease of this id is lost, and everything under it. Another one numbers updates, if there is one.
+    /// The lease of this id is lost, with everything under it. Another id numbers updates, if there is one.
     fn lose(&mut self, client: ClientId) {
         let Some(index) = self.held.iter().position(|identity| identity.client == client) else { return };
         self.held.remove(index);
@@ -159,7 +161,7 @@ impl Identities {
         }
     }
 
-    /// It is old, nothing is open under it or an older one, and there is another one to go on with.
+    /// Whether the id may be given up: it is old, nothing is open under it or an older one, and there is another id.
     fn may_retire(&self, index: usize, table_client: Option<ClientId>) -> bool {
         let identity = &self.held[index];
         let is_needed = self.held.iter().any(|other| other.client <= identity.client && other.open() > 0);
@@ -169,7 +171,7 @@ impl Identities {
 }
 
 impl Session {
-    /// Sees to it that an update which cannot finish stops no others (R4.10).
+    /// Takes care that an update which cannot finish does not stop the others (R4.10).
     pub(super) fn relieve_window(&mut self, now: Tick) {
         let Some(current) = self.identities.current() else { return };
         if current.is_crowded()
@@ -187,7 +189,7 @@ impl Session {
         }
     }
 
-    /// Whether the update that holds up the window is not just under way.
+    /// Whether the oldest update was sent again or refused, and so is not just under way.
     fn is_oldest_in_trouble(&self, identity: &Identity) -> bool {
         identity.oldest().is_some_and(|(slot, _)| {
             let call = &self.calls[slot];
@@ -195,20 +197,20 @@ impl Session {
         })
     }
 
-    /// Without any client id; or where an id may be held up by one shard while others answer, and none is ready.
+    /// Whether another id is needed: there is none, or one shard may hold up the only one and no other is ready.
     fn wants_identity(&self) -> bool {
         let Some(current) = self.identities.current() else { return true };
         if self.identities.held.len() >= IDENTITIES_MAX || self.identities.spare().is_some() {
             return false;
         }
         let has_several = self.cluster.configuration.as_ref().is_some_and(|known| known.shards.len() > 1);
-        // Later may be too late: the shard that holds it up may go together with the coordinator.
+        // Later may be too late: the coordinator may stop together with the shard that holds up the id.
         let keeps_spare = self.options.keeps_spare && self.stats.updates > 0;
         let is_held_up = || current.is_share_held_up(2) || current.is_crowded() && self.is_oldest_in_trouble(current);
         has_several && (keeps_spare || is_held_up())
     }
 
-    /// Asks for a client id, renews leases, and lets go of ids that are not needed, as far as that is due.
+    /// Asks for a client id, renews leases, and gives up ids that are not needed, if that is due.
     pub(super) fn tend_leases(&mut self, now: Tick, out: &mut Effects) {
         let identities = &mut self.identities;
         let mut index = 0;
@@ -273,8 +275,8 @@ impl Session {
         Known::Yes
     }
 
-    /// The saved results go with the lease: what is under way under this id is unknown (R2.2). What was never sent goes
-    /// on under another.
+    /// The saved results are lost with the lease, so the outcome of updates under way under this id is unknown (R2.2).
+    /// Updates that were never sent go on under another id.
     pub(super) fn on_lease_lost(&mut self, client: ClientId, now: Tick) -> Known {
         if self.identities.of(client).is_none() {
             return Known::No;

@@ -1,27 +1,28 @@
-//! One client id: its lease, the sequences that calls hold under it (RIFL 3), and which shards those are about.
+//! One client id: its lease, the sequences that calls hold under it (RIFL 3), and the shards of these calls.
 //!
-//! At most `OUTSTANDING_MAX` sequences are held. Which of a session's ids an update gets is the business of `identities`.
+//! Calls hold at most `OUTSTANDING_MAX` sequences. `identities` decides which id of the session an update gets.
 
 use kasha_exactly_once::{Assigned, ClientWindow};
 use kasha_types::limits::OUTSTANDING_MAX;
 use kasha_types::{ClientId, ClusterTime, RpcId, Sequence, ShardId, Tick};
 
-/// A client id's sequences and the calls that hold them.
+/// A client id with its sequences and the calls that hold them.
 #[derive(Debug)]
 pub(super) struct Identity {
     pub(super) client: ClientId,
     pub(super) expiry: ClusterTime,
-    /// When `RenewLease` is due: at a third of the term, and then again and again.
+    /// When `RenewLease` is due: at a third of the lease's term, and then repeatedly.
     pub(super) renew_at: Tick,
-    /// The number of its last table request.
+    /// The number of the last table request under this id.
     pub(super) table_sequence: u64,
     pub(super) window: ClientWindow,
     max: u64,
-    /// What holds `sequence % OUTSTANDING_MAX`: the window makes it unique. Empty until the first sequence is held.
+    /// The call that holds `sequence % OUTSTANDING_MAX`; the window makes that index unique. Empty until a sequence is
+    /// held.
     calls: Box<[Option<Held>]>,
     open: u64,
     shards: Vec<OfShard>,
-    /// Updates are numbered elsewhere, because some of its sequences do not end (R4.10).
+    /// Updates are numbered under another id, because some sequences of this one do not end (R4.10).
     pub(super) is_held_up: bool,
 }
 
@@ -32,22 +33,22 @@ struct Held {
     shard: ShardId,
 }
 
-/// What an identity has to do with a shard.
+/// What an id keeps of one shard.
 #[derive(Clone, Copy, Debug, Default)]
 struct OfShard {
     /// Sequences whose updates have not ended.
     open: u16,
-    /// It got an update since it was last owed one.
+    /// The shard has got an update under this id since it was last owed one.
     is_touched: bool,
-    /// It gets one more update under this id, though others are numbered elsewhere.
+    /// The shard gets one more update under this id, although updates are numbered under another id.
     is_owed: bool,
 }
 
-/// What the end of a sequence came to.
+/// What the end of a sequence changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Ended {
     pub(super) shard: ShardId,
-    /// The identity was held up, and holds up this shard no longer.
+    /// The id was held up, and this shard does not hold it up any more.
     pub(super) is_released: bool,
 }
 
@@ -104,7 +105,7 @@ impl Identity {
         self.held_at(rpc.sequence).filter(|_| rpc.client == self.client).map(|held| held.slot as usize)
     }
 
-    /// The result of this sequence is there, or never will be: it may be acknowledged.
+    /// The outcome of this sequence is known, or never will be: it may be acknowledged.
     pub(super) fn finish(&mut self, sequence: Sequence) -> Ended {
         let held = self.held_at(sequence).unwrap_or_else(|| panic!("{sequence} was not held"));
         self.calls[Self::place(sequence)] = None;
@@ -120,33 +121,33 @@ impl Identity {
         Ended { shard: held.shard, is_released }
     }
 
-    /// Half of the window is left.
+    /// Whether half of the window is free.
     pub(super) fn is_half_free(&self) -> bool {
         self.window.unacknowledged() * 2 <= self.max && self.has_room()
     }
 
-    /// How many sequences calls hold.
+    /// Number of sequences that calls hold.
     pub(super) fn open(&self) -> u64 {
         self.open
     }
 
-    /// Sequences that ended above one that did not.
+    /// Number of sequences that ended above the oldest one that has not ended.
     pub(super) fn waiting_for_oldest(&self) -> u64 {
         self.window.unacknowledged() - self.open
     }
 
-    /// The call that holds everything up, and its shard.
+    /// The oldest call, which holds up the acknowledgement, and its shard.
     pub(super) fn oldest(&self) -> Option<(usize, ShardId)> {
         let held = self.held_at(Sequence(self.window.acknowledgement().0))?;
         Some((held.slot as usize, held.shard))
     }
 
-    /// An eighth of the window or less is left.
+    /// Whether an eighth of the window or less is free.
     pub(super) fn is_crowded(&self) -> bool {
         self.window.unacknowledged() >= self.max - self.max / 8
     }
 
-    /// A share of the window waits for its oldest sequence.
+    /// Whether this share of the window waits for its oldest sequence.
     pub(super) fn is_share_held_up(&self, one_in: u64) -> bool {
         self.waiting_for_oldest() >= (self.max / one_in).max(1)
     }
@@ -160,13 +161,13 @@ impl Identity {
         self.shards.get(usize::from(shard.0)).is_some_and(|of_shard| of_shard.is_owed)
     }
 
-    /// Each of the cluster's shards that has nothing open here gets one more update, to see whether it answers.
+    /// Each shard of the cluster with no open update here gets one more update, to see whether it answers.
     pub(super) fn owe_untried(&mut self, shards: usize) {
         self.shards.resize(self.shards.len().max(shards), OfShard::default());
         self.shards.iter_mut().for_each(|of_shard| of_shard.is_owed = of_shard.open == 0);
     }
 
-    /// Each shard that had updates gets one more, which tells the last acknowledgement.
+    /// Each shard that had updates gets one more, which carries the last acknowledgement.
     fn owe_touched(&mut self) {
         self.shards.iter_mut().for_each(|of_shard| of_shard.is_owed = std::mem::take(&mut of_shard.is_touched));
     }

@@ -1,7 +1,7 @@
-//! How calls end, and who is told.
+//! How calls end, and which callers are told.
 //!
-//! A caller is told once (R2.2). One that was told "unknown" may ask again: the outcome is kept, within limits, and
-//! announced, so that nobody has to look through what is kept. A call without a caller is finished all the same
+//! A caller is told once (R2.2). A caller that was told "unknown" may ask again: the outcome is kept, within limits,
+//! and announced, so that nobody has to search the kept outcomes. A call without a caller is finished all the same
 //! (pitfall 1).
 
 use std::collections::{BTreeMap, VecDeque};
@@ -13,14 +13,14 @@ use super::calls::CallId;
 use super::{Completion, Session, WhyFailed, WhyNot, WhyUnknown};
 use crate::limits;
 
-/// Outcomes of calls whose callers were told "unknown". The oldest go first when there are too many.
+/// Outcomes of calls whose callers were told "unknown". If there are too many, the oldest are dropped first.
 #[derive(Debug, Default)]
 pub(super) struct Kept {
     by_call: BTreeMap<CallId, (u64, Completion)>,
     by_age: BTreeMap<u64, CallId>,
     next_age: u64,
     bytes: usize,
-    /// Not announced yet; whoever does not listen keeps the oldest from being told.
+    /// Outcomes that were not announced yet. If nobody listens, the oldest announcements are dropped.
     news: VecDeque<CallId>,
 }
 
@@ -54,22 +54,22 @@ impl Session {
         self.completed.pop_front()
     }
 
-    /// What became of an update (or table request) after its deadline had passed: `None` while it is still not known,
-    /// until [`Session::poll_resolvable`] names the call. Told once.
+    /// The outcome of an update (or table request) whose deadline had passed. `None` while it is unknown, which is
+    /// until [`Session::poll_resolvable`] names the call. An outcome is told once.
     pub fn resolve(&mut self, call: CallId) -> Option<Completion> {
         let is_open = self.calls.find(call).is_some();
         let forgotten = (!is_open).then_some(Completion::Unknown(WhyUnknown::Forgotten));
         self.kept.take(call).or(forgotten)
     }
 
-    /// The next call that ended after its deadline had passed: [`Session::resolve`] has an answer now. Each is named
-    /// once; drain after every turn, or not at all.
+    /// The next call that ended after its deadline had passed: [`Session::resolve`] has its outcome now. Each call is
+    /// named once. Drain this after every turn, or not at all.
     pub fn poll_resolvable(&mut self) -> Option<CallId> {
         self.kept.news.pop_front()
     }
 
-    /// The caller no longer waits. What was sent is finished in the background, and only then acknowledged (pitfall 1);
-    /// nobody is told. A call that has ended already is fine.
+    /// The caller no longer waits. An update that was sent is finished in the background, and acknowledged only then
+    /// (pitfall 1); nobody is told. Abandoning a call that has ended is allowed.
     pub fn abandon(&mut self, call: CallId) {
         self.kept.take(call);
         let Some(slot) = self.calls.find(call) else { return };
@@ -85,7 +85,7 @@ impl Session {
         }
     }
 
-    /// The call is over; tells its caller, keeps the outcome, or does neither.
+    /// The call has ended: tells its caller, keeps the outcome, or does neither.
     pub(super) fn end(&mut self, slot: usize, completion: Completion) {
         let id = self.calls.id(slot);
         let call = &self.calls[slot];
@@ -104,7 +104,7 @@ impl Session {
         }
     }
 
-    /// The call is over without having done anything, and never will.
+    /// The call ends without having done anything, and never will do anything.
     pub(super) fn end_undone(&mut self, slot: usize, why: WhyNot) {
         let completion = match self.calls[slot].kind {
             Kind::Update(_) | Kind::Table(_) => {
@@ -116,7 +116,7 @@ impl Session {
         self.end(slot, completion);
     }
 
-    /// Tells the caller that the outcome is unknown, and goes on finding out.
+    /// Tells the caller that the outcome is unknown, and keeps asking for it.
     pub(super) fn detach(&mut self, slot: usize) {
         let id = self.calls.id(slot);
         let caller = &mut self.calls[slot].caller;
@@ -158,7 +158,7 @@ mod tests {
 
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(30))]
-        /// Against a queue that is searched from the front.
+        /// Compared with a queue that is searched from the front.
         #[test]
         fn the_oldest_outcomes_go_first(
             steps in proptest::collection::vec((any::<bool>(), 0u64..3000, 0usize..40_000), 0..4000),

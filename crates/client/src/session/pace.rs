@@ -1,7 +1,7 @@
-//! When a call goes on by itself: patience with a silent attempt, pauses after refusals, deadlines.
+//! When a call goes on by itself: when an attempt has been silent for too long, after a pause, or at its deadline.
 //!
-//! Patience and pauses double up to their limits and are jittered, so that clients which failed together do not come
-//! back together.
+//! Waiting times and pauses double up to their limits. They are jittered, so that clients which failed together do not
+//! come back together.
 
 use std::time::Duration;
 
@@ -14,8 +14,8 @@ use super::{Completion, Session, WhyFailed, WhyNot, WhyUnknown};
 use crate::limits;
 
 impl Session {
-    /// Gives up on the running attempt; the next one comes after a pause that doubles, or, if it is of use, with a newer
-    /// configuration.
+    /// Gives up the running attempt. The next one comes after a pause, which doubles each time, or earlier with a newer
+    /// configuration if that helps.
     pub(super) fn pause(&mut self, slot: usize, for_configuration: bool, now: Tick) {
         let refused = self.calls[slot].refused;
         let longest = limits::BACKOFF.saturating_mul(1 << refused.min(16)).min(limits::BACKOFF_MAX);
@@ -30,15 +30,16 @@ impl Session {
         }
     }
 
-    /// Between half of it and all.
+    /// A random time between half of `longest` and `longest`.
     fn jittered_below(&mut self, longest: Duration) -> Duration {
         let nanos = u64::try_from(longest.as_nanos()).expect("short");
         Duration::from_nanos(self.rng.between(nanos / 2, nanos))
     }
 
-    /// How long an attempt that is sent now to this target may be silent. An outage ends with another primary or another
-    /// epoch, and the patience that the outage taught ends with it: whatever is lost on the way to the new primary is
-    /// soon sent again, and what waits behind this call (R4.10) does not wait for an outage that is over.
+    /// How long an attempt that is sent to this target now may be silent. The waiting time grows with each silent
+    /// attempt to one primary in one epoch, and begins anew with another primary or epoch: then the outage is over. So
+    /// what is lost on the way to a new primary is soon sent again, and calls that wait behind this one (R4.10) do not
+    /// wait for an outage that is over.
     pub(super) fn patience_with(&mut self, slot: usize, target: &Target) -> Duration {
         let call = &mut self.calls[slot];
         let now_tried = Some((target.epoch, target.primary));
@@ -48,7 +49,7 @@ impl Session {
         self.patience(self.calls[slot].silent)
     }
 
-    /// How long an attempt may be silent after so many that were.
+    /// How long an attempt may be silent after `silent` attempts without an answer.
     pub(super) fn patience(&mut self, silent: u32) -> Duration {
         let patience =
             self.options.attempt_timeout.saturating_mul(1 << silent.min(16)).min(limits::ATTEMPT_TIMEOUT_MAX);
@@ -108,7 +109,7 @@ impl Session {
         }
     }
 
-    /// The attempt got no word in time, or not enough of them.
+    /// The attempt got no answer in time, or not enough acceptances.
     fn on_silence(&mut self, slot: usize, in_flight: InFlight, now: Tick, out: &mut Effects) {
         if in_flight.attempt.is_answered() && !in_flight.sync_sent {
             self.send_sync(slot, in_flight, now, out);

@@ -1,17 +1,16 @@
-//! Reads and status questions: no ids that servers keep, no records; asked again until there is an answer. Any answer
-//! to a read that arrives while its call is open is linearizable, whichever attempt it belongs to.
+//! Reads and status questions. Servers keep no ids and no records of them, and they are asked again until there is an
+//! answer. Any answer to a read that arrives while its call is open is linearizable, whichever attempt it belongs to.
 
 use kasha_machine::{Effects, Endpoint};
 use kasha_types::{CoreId, TableId, Tick};
 use kasha_wire::hot::decode_small;
-use kasha_wire::status::CoreStatus;
 use kasha_wire::{DecodeError, Envelope, Message, OutcomeCode, Read, ReadAnswerView, ReadRefused, ReadView};
 use kasha_witness::Attempt;
 
 use super::advice::{Advice, advice};
-use super::call::{InFlight, Keys, Kind, ReadCall, Slots, Stage};
+use super::call::{CoreQuestion, InFlight, Keys, Kind, ReadCall, Slots, Stage};
 use super::route::{NoTarget, Target, slots_of};
-use super::{CallId, Completion, Known, Session, WhyFailed, WhyNot, send, send_message};
+use super::{CallId, Completion, CoreAnswer, Known, Session, WhyFailed, WhyNot, send, send_message};
 
 impl Session {
     /// Starts a read of keys of `table`; `deadline` as in [`CallOptions`](super::CallOptions).
@@ -86,7 +85,7 @@ impl Session {
         self.timers.arm(&mut self.calls, slot);
     }
 
-    /// The call's id as servers see it.
+    /// The call's id on the wire.
     fn wire_id(&self, slot: usize) -> u64 {
         self.calls.id(slot).0.wrapping_add(self.salt)
     }
@@ -119,21 +118,28 @@ impl Session {
         self.stats.refused(refused.why);
         match advice(refused.why) {
             Advice::Refresh => self.try_later(slot, true, now),
-            // A read has neither id nor lease that could be gone: that word is no reason to stop asking.
+            // A read has no id and no lease that could be lost, so this refusal is no reason to stop asking.
             Advice::Retry | Advice::GiveUp(_) => self.try_later(slot, false, now),
             Advice::Cancel(_) => self.end(slot, Completion::ReadFailed(WhyFailed::Refused(refused.why))),
         }
         Ok(Known::Yes)
     }
 
-    /// Asks a core how it is.
-    pub fn status(&mut self, now: Tick, core: CoreId, out: &mut Effects) -> CallId {
-        let slot = self.insert(Kind::Status { core }, now, None, |_| ());
-        self.start_status(slot, core, now, out);
+    /// Asks a core for its status, or for its longest turns.
+    pub fn ask_core(&mut self, now: Tick, core: CoreId, question: CoreQuestion, out: &mut Effects) -> CallId {
+        let slot = self.insert(Kind::Status { core, question }, now, None, |_| ());
+        self.start_status(slot, core, question, now, out);
         self.calls.id(slot)
     }
 
-    pub(super) fn start_status(&mut self, slot: usize, core: CoreId, now: Tick, out: &mut Effects) {
+    pub(super) fn start_status(
+        &mut self,
+        slot: usize,
+        core: CoreId,
+        question: CoreQuestion,
+        now: Tick,
+        out: &mut Effects,
+    ) {
         let patience = self.patience(self.calls[slot].silent);
         let id = self.wire_id(slot);
         let call = &mut self.calls[slot];
@@ -141,14 +147,23 @@ impl Session {
         call.silent += 1;
         call.stage = Stage::Backoff { for_configuration: false };
         call.resume = now.after(patience);
-        send_message(Endpoint::Core(core), &Message::GetStatus { id }, out);
+        let message = match question {
+            CoreQuestion::Status => Message::GetStatus { id },
+            CoreQuestion::Turns => Message::GetTurns { id },
+        };
+        send_message(Endpoint::Core(core), &message, out);
         self.timers.arm(&mut self.calls, slot);
     }
 
-    pub(super) fn on_status(&mut self, from: Endpoint, id: u64, status: CoreStatus) -> Known {
+    pub(super) fn on_core_answer(&mut self, from: Endpoint, id: u64, answer: CoreAnswer) -> Known {
+        let answered = match &answer {
+            CoreAnswer::Status(_) => CoreQuestion::Status,
+            CoreAnswer::Turns(_) => CoreQuestion::Turns,
+        };
+        let is_asked = |kind| matches!(kind, Kind::Status { core, question } if from == Endpoint::Core(core) && question == answered);
         match self.slot_of_wire_id(id) {
-            Some(slot) if matches!(self.calls[slot].kind, Kind::Status { core } if from == Endpoint::Core(core)) => {
-                self.end(slot, Completion::Status(Box::new(status)));
+            Some(slot) if is_asked(self.calls[slot].kind) => {
+                self.end(slot, Completion::Status(answer));
                 Known::Yes
             }
             _ => Known::No,

@@ -1,8 +1,8 @@
-//! What servers say about an update, and what it comes to (DESIGN section 2): `on_answer`, `on_recorded`, `on_synced` →
-//! `judge` → `complete`; or `on_refused`.
+//! What servers answer to an update, and what follows from it (DESIGN section 2): `on_answer`, `on_recorded`,
+//! `on_synced` → `judge` → `complete`; or `on_refused`.
 //!
-//! Only words of one attempt count together (**R2.1**); a refusal alone never ends in "not executed", since a witness
-//! or another delivery may still run the update (**R2.2**). CURP 3.2.1.
+//! Only messages of one attempt count together (**R2.1**). A refusal alone never ends in "not executed", since a
+//! witness or another delivery may still run the update (**R2.2**). CURP 3.2.1.
 
 use kasha_machine::Effects;
 use kasha_types::planted::{self, Bug};
@@ -40,7 +40,7 @@ impl Session {
         code.ok_or(DecodeError::Invalid("an outcome"))?;
         let Some(slot) = self.slot_of_rpc(answer.rpc) else { return Ok(Known::No) };
         if answer.synced {
-            // Durable by itself: it does not matter which attempt asked.
+            // This answer is durable by itself, so it does not matter which attempt asked.
             self.take_result(slot, answer.result);
             self.complete(slot, Path::Synced);
             return Ok(Known::Yes);
@@ -92,7 +92,7 @@ impl Session {
         Ok(Known::Yes)
     }
 
-    /// A witness that cannot be reached will not accept: no use in waiting for it.
+    /// A witness that cannot be reached will not accept, so the attempt does not wait for it.
     pub(super) fn on_witness_gone(&mut self, slot: usize, core: CoreId, now: Tick, out: &mut Effects) {
         let Stage::InFlight(in_flight) = &mut self.calls[slot].stage else { return };
         let target = &in_flight.target;
@@ -111,8 +111,8 @@ impl Session {
         let synced: Synced = decode_small(payload)?;
         let Some(slot) = self.slot_of_rpc(synced.rpc) else { return Ok(Known::No) };
         let Some(in_flight) = self.in_flight(slot, synced.attempt) else { return Ok(Known::No) };
-        // Without this attempt's answer there is no result that the sync could make good; another epoch's sync says
-        // nothing of this epoch's execution [M].
+        // Without this attempt's answer there is no result that the sync could complete. A sync of another epoch says
+        // nothing about this epoch's execution [M].
         if synced.epoch != in_flight.target.epoch || !in_flight.attempt.is_answered() {
             return Ok(Known::No);
         }
@@ -130,7 +130,7 @@ impl Session {
         }
     }
 
-    /// The result in the call is durable.
+    /// The result that the call holds is durable.
     fn complete(&mut self, slot: usize, path: Path) {
         match path {
             Path::Fast => self.stats.fast += 1,
@@ -163,7 +163,8 @@ impl Session {
         Ok(Known::Yes)
     }
 
-    /// It would be refused again and again. The update is cancelled, which is repeated until there is an outcome.
+    /// The update would be refused again and again. It is cancelled, and the cancellation is repeated until there is an
+    /// outcome.
     fn on_hopeless(&mut self, slot: usize, in_flight: InFlight, why: WhyNot, now: Tick, out: &mut Effects) {
         let call = &mut self.calls[slot];
         let is_only_delivery = call.attempts == 1 && in_flight.target.witnesses.count() == 0;
@@ -172,8 +173,8 @@ impl Session {
         let may_pass = why == WhyNot::OutOfMemory && update.out_of_memory < limits::OUT_OF_MEMORY_REFUSALS_MAX;
         let is_begun = matches!(update.cancel, Cancel::Begun(_));
         if why == WhyNot::BadRequest && is_only_delivery || planted::is_on(Bug::NotExecutedAfterRefusal) {
-            // R2.2: the only one who ever got it cannot read it. A witness, or a server that an earlier attempt went
-            // to, might be of another version, and run it.
+            // R2.2: only this server ever got the update, and it cannot decode it. A witness, or the server of an
+            // earlier attempt, might run another version and be able to execute it.
             self.end(slot, Completion::NotExecuted(why));
         } else if may_pass || is_begun || !self.options.exactly_once {
             self.try_later(slot, false, now);
@@ -182,7 +183,7 @@ impl Session {
         }
     }
 
-    /// After a refusal: somebody is there.
+    /// The server refused, so it is there: the call is sent again later.
     pub(super) fn try_later(&mut self, slot: usize, for_configuration: bool, now: Tick) {
         self.calls[slot].silent = 0;
         self.pause(slot, for_configuration, now);

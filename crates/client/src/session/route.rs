@@ -1,5 +1,5 @@
-//! Where a call on keys goes: to the one shard that owns them, and for an update to that shard's witnesses as well
-//! (R6.1).
+//! Where a call on keys is sent: to the one shard that owns the keys, and for an update also to the witnesses of that
+//! shard (R6.1).
 
 use kasha_types::limits::WITNESS_BODY_BYTES_MAX;
 use kasha_types::{CoreId, Epoch, ListVersion, ShardId, Slot, slot_of};
@@ -10,7 +10,7 @@ use super::call::{Cancel, Keys, Kind, Slots, UpdateCall, Witnesses};
 use super::completion::WaitsFor;
 use crate::limits;
 
-/// Where one attempt goes.
+/// The receivers of one attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Target {
     pub(super) shard: ShardId,
@@ -20,7 +20,7 @@ pub(super) struct Target {
     pub(super) witnesses: Witnesses,
 }
 
-/// Why an attempt cannot go anywhere now.
+/// The reason why an attempt cannot be sent now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum NoTarget {
     NoConfiguration,
@@ -29,7 +29,7 @@ pub(super) enum NoTarget {
     NotServing,
 }
 
-/// The slots of some keys, and how many keys there are.
+/// The slots of some keys, and the number of keys.
 pub(super) fn slots_of<'a>(for_each_key: impl FnOnce(&mut dyn FnMut(&'a [u8]))) -> (Slots, u16) {
     let (mut slots, mut count) = (None, 0u16);
     for_each_key(&mut |key| {
@@ -45,7 +45,7 @@ pub(super) fn slots_of<'a>(for_each_key: impl FnOnce(&mut dyn FnMut(&'a [u8]))) 
 }
 
 impl Session {
-    /// The owner of all slots of a call.
+    /// The shard that owns all slots of a call.
     fn owner(&self, slot: usize, keys: Keys) -> Result<ShardId, NoTarget> {
         let configuration = self.configuration().ok_or(NoTarget::NoConfiguration)?;
         let owner_of = |key_slot: Slot| {
@@ -75,7 +75,7 @@ impl Session {
         self.owner(slot, keys) == Err(NoTarget::UnknownTable)
     }
 
-    /// The owner of the call's keys, if it is known; what the call costs counts against it from now on.
+    /// The shard that owns the call's keys, if it is known. From now on the call counts against that shard's limits.
     pub(super) fn admit(&mut self, slot: usize, keys: Keys) -> Result<ShardId, NoTarget> {
         let owner = self.owner(slot, keys);
         if let Ok(shard) = owner {
@@ -84,7 +84,7 @@ impl Session {
         owner
     }
 
-    /// Where an attempt goes, without witnesses, whose keys this shard owns.
+    /// The receivers, without witnesses, of an attempt on keys of this shard.
     pub(super) fn target_at(&self, shard: ShardId) -> Result<Target, NoTarget> {
         let configuration = self.configuration().ok_or(NoTarget::NoConfiguration)?;
         let config = configuration.shard(shard).ok_or(NoTarget::NotServing)?;

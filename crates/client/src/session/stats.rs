@@ -1,4 +1,4 @@
-//! What a session counts. The rate of the fast path must be watched: it can be lost silently (DESIGN 13.15).
+//! The counters of a session. Watch the rate of the fast path: it can be lost silently (DESIGN 13.15).
 
 use kasha_wire::Refusal;
 
@@ -13,13 +13,13 @@ pub struct SessionStats {
     pub reads: u64,
     /// Attempts of updates and reads.
     pub attempts: u64,
-    /// Those beyond a call's first.
+    /// Attempts after the first attempt of a call.
     pub retries: u64,
-    /// Attempts that got no word in time.
+    /// Attempts that got no answer in time.
     pub timeouts: u64,
-    /// Updates that were complete by their witnesses: one round trip.
+    /// Updates that were complete because all witnesses accepted: one round trip.
     pub fast: u64,
-    /// Updates that were complete by a sync.
+    /// Updates that were complete because they were synced.
     pub synced: u64,
     /// Sync requests sent.
     pub sync_requests: u64,
@@ -27,19 +27,19 @@ pub struct SessionStats {
     pub accepted: u64,
     /// Records that witnesses did not accept.
     pub rejected: u64,
-    /// Updates whose deadline passed under way: unknown outcomes told.
+    /// Updates whose deadline passed while they were under way, so that the caller was told "unknown".
     pub unknown: u64,
-    /// Cancellations begun.
+    /// Updates that the session began to cancel.
     pub cancellations: u64,
-    /// Client ids granted. A session of several shards is safe from one that stops once it has two (R4.10).
+    /// Client ids that were granted. A session of several shards survives one that stops once it has two ids (R4.10).
     pub client_ids: u64,
-    /// Leases lost.
+    /// Client ids whose lease was lost.
     pub leases_lost: u64,
-    /// Configurations taken.
+    /// Newer configurations that were received.
     pub configurations: u64,
     /// Frames that could not be read.
     pub bad_frames: u64,
-    /// Frames from whom they cannot be, of another cluster, or that nobody asked for.
+    /// Frames from an endpoint that must not send them, of another cluster, or that nobody asked for.
     pub stray_frames: u64,
     pub(super) refusals: [u64; REFUSALS],
 }

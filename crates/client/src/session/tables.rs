@@ -1,4 +1,5 @@
-//! Table requests: exactly once by (client, count), one at a time, repeated until answered.
+//! Table requests: executed exactly once, by (client, sequence). One request runs at a time, and is repeated until it
+//! is answered.
 
 use kasha_machine::{Effects, Endpoint};
 use kasha_types::limits::TABLE_NAME_BYTES_MAX;

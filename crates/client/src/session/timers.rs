@@ -1,5 +1,5 @@
-//! When calls want to be looked at: a heap with about one entry per slot of the slab, however many calls went through
-//! it. A call that ends leaves its entry behind; the slot's next call moves it on when it comes up.
+//! When calls must be examined: a heap with about one entry per slot of the slab, however many calls there were. A call
+//! that ends leaves its entry in the heap; when the entry comes up, it is moved to the time of the slot's next call.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -15,7 +15,7 @@ pub(super) struct Timers {
 }
 
 impl Timers {
-    /// Sees to it that the call comes up when it wants to, or earlier.
+    /// Makes sure that the call comes up at the time it wants, or earlier.
     pub(super) fn arm(&mut self, calls: &mut Calls, slot: usize) {
         let wake = calls[slot].wake();
         if wake < calls.armed(slot) {

@@ -1,5 +1,6 @@
-//! One update from its caller to its servers (DESIGN section 2, CURP 3.2.1): `update → start_update → number →
-//! send_update`. What comes back is in `replies`, which begins another attempt, a sync, a cancellation or the end.
+//! One update from its caller to its servers (DESIGN section 2, CURP 3.2.1):
+//! `update → start_update → number → send_update`. Answers are handled in `replies`. It begins another attempt, a sync
+//! or a cancellation, or ends the call.
 
 use kasha_machine::{Effect, Effects, Endpoint, Gate};
 use kasha_types::limits::BODY_BYTES_MAX;
@@ -16,7 +17,7 @@ use super::identities::NoNumber;
 use super::route::{NoTarget, Target, slots_of};
 use super::{CallId, CallOptions, Completion, Identity, Session, WaitsFor, WhyNot, WhyUnknown, send};
 
-/// The fixed fields of a body that has no number yet: valid, and of nobody.
+/// The fixed fields of a body that has no number yet: valid, and of no client.
 fn unnumbered(table: TableId, has_operation_key: bool) -> BodyHead {
     BodyHead {
         rpc: RpcId { client: ClientId(u64::MAX), sequence: Sequence(1) },
@@ -69,7 +70,7 @@ impl Session {
         } else if self.calls[slot].caller.deadline() <= now {
             self.end_undone(slot, WhyNot::DeadlineBeforeSend(WaitsFor::Nothing));
         } else if !self.queued.is_empty() {
-            // No overtaking: what waits for room in the window goes first.
+            // No overtaking: updates that wait for room in the window go first.
             self.queue(slot);
         } else {
             self.start_update_at(slot, owner.and_then(|shard| self.target_at(shard)), now, out);
@@ -77,14 +78,14 @@ impl Session {
         id
     }
 
-    /// Sends an update's first attempt, or another; or says why there is none to send.
+    /// Sends an update's first attempt, or another one; if it cannot be sent, the call waits or ends.
     pub(super) fn start_update(&mut self, slot: usize, now: Tick, out: &mut Effects) {
         let keys = self.calls[slot].update().keys;
         let target = self.admit(slot, keys).and_then(|shard| self.target_at(shard));
         self.start_update_at(slot, target, now, out);
     }
 
-    /// What an earlier attempt collected is gone with its `InFlight` (R2.1).
+    /// The answers that an earlier attempt collected are dropped with its `InFlight` (R2.1).
     fn start_update_at(&mut self, slot: usize, target: Result<Target, NoTarget>, now: Tick, out: &mut Effects) {
         let is_renamed = planted::is_on(Bug::RetryRenamed) && self.calls[slot].is_sent();
         if !self.options.exactly_once || is_renamed {
@@ -107,14 +108,14 @@ impl Session {
             },
             Err(NoTarget::NoConfiguration | NoTarget::NotServing) => self.pause(slot, true, now),
             Err(NoTarget::UnknownTable) if !is_sent => self.ask_coordinator(slot, now),
-            // Table numbers are never used again: nothing can run it any more.
+            // Table numbers are never used again, so nothing can execute the update any more.
             Err(NoTarget::UnknownTable) => self.end(slot, Completion::Unknown(WhyUnknown::TableDropped)),
             Err(NoTarget::CrossShard) if !is_sent => self.end_undone(slot, WhyNot::CrossShard),
             Err(NoTarget::CrossShard) => self.pause(slot, true, now),
         }
     }
 
-    /// Gives the update its number, and with it its final body: from here on it is frozen (R2.1).
+    /// Gives the update its number, and with that its final body. From here on the body is frozen (R2.1).
     fn number(&mut self, slot: usize, shard: ShardId, now: Tick) -> Result<(), NoNumber> {
         let identity = self.identities.place_for(shard)?;
         let assigned = identity.assign(slot, shard).expect("a place with room");
@@ -187,7 +188,7 @@ impl Session {
         self.timers.arm(&mut self.calls, slot);
     }
 
-    /// Asks the primary to make its answer durable, since the witnesses will not.
+    /// Asks the primary to make its answer durable, since the witnesses do not.
     pub(super) fn send_sync(&mut self, slot: usize, in_flight: InFlight, now: Tick, out: &mut Effects) {
         let patience = self.patience(self.calls[slot].silent);
         let call = &mut self.calls[slot];
@@ -202,7 +203,7 @@ impl Session {
         self.timers.arm(&mut self.calls, slot);
     }
 
-    /// From now on only a recorded outcome ends this update: `Cancelled`, or what it was (R2.2).
+    /// From now on only a recorded outcome ends this update: `Cancelled`, or the result that it had (R2.2).
     pub(super) fn cancel(&mut self, slot: usize, why: WhyNot, now: Tick, out: &mut Effects) {
         hit(Probe::Cancelled);
         self.stats.cancellations += 1;
@@ -217,7 +218,8 @@ impl Session {
         self.timers.arm(&mut self.calls, slot);
     }
 
-    /// The shard has not answered an earlier update, which holds up a client id: this one waits without a number (R4.10).
+    /// The shard has not answered an earlier update, which holds up a client id. This update waits without a number
+    /// (R4.10).
     fn hold_back(&mut self, slot: usize, shard: ShardId) {
         self.calls.enqueue(slot, self.held_back.entry(shard).or_default());
         let call = &mut self.calls[slot];
@@ -225,8 +227,8 @@ impl Session {
         self.timers.arm(&mut self.calls, slot);
     }
 
-    /// Starts what was queued, as far as the window goes; then what was held back for shards that answer again, as long
-    /// as half of the window is left for the others.
+    /// Starts queued updates while the window has room. Then it starts updates that were held back for shards that
+    /// answer again, as long as half of the window is left for the others.
     pub(super) fn start_queued(&mut self, now: Tick, out: &mut Effects) {
         while self.identities.current().is_some_and(Identity::has_room)
             && let Some(id) = self.queued.pop_front()
@@ -256,7 +258,7 @@ impl Session {
         }
     }
 
-    /// What a client without exactly-once does: the server cannot tell the retry from a second request.
+    /// What a client without exactly-once does: the server cannot distinguish the retry from a second request.
     fn give_back_number(&mut self, slot: usize) {
         if let Some(rpc) = self.calls[slot].update().rpc.take() {
             self.identities.finish(rpc);

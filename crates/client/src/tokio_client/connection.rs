@@ -1,4 +1,7 @@
-//! One dialled connection: bytes out, whole frames in, and a reason when it ends.
+//! One dialled connection as a tokio task: it writes bytes, cuts what it reads into whole frames, and gives a reason
+//! when it ends.
+//!
+//! It knows frames and the handshake, and no message.
 
 use std::io::{self, ErrorKind};
 use std::net::SocketAddr;
@@ -19,24 +22,24 @@ use tokio::time::Instant;
 
 const DIAL_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// How long a peer's machine may be silent before its connection is given up and dialled anew: sooner than the kernel
-/// sends again what was lost in a long outage, and well within a call's usual deadline.
+/// How long a peer's machine may be silent before its connection is closed and dialled anew. It is shorter than the
+/// kernel's pauses between retransmissions in a long outage, and much shorter than a call's usual deadline.
 const SILENCE_MAX: Duration = Duration::from_secs(5);
 
-/// What a connection tells the driver.
+/// What a connection reports to the driver.
 pub(super) enum Event {
-    /// Whole frames whose checksums are right.
+    /// Whole frames with right checksums.
     Frames { from: Endpoint, link: u64, bytes: Vec<u8> },
-    /// It ended, or never was.
+    /// The connection ended, or could not be made.
     Gone { from: Endpoint, link: u64, why: String },
 }
 
-/// What a connection needs to know.
+/// What the task of a connection needs to begin.
 pub(super) struct Dial {
     pub(super) to: Endpoint,
     pub(super) link: u64,
     pub(super) address: SocketAddr,
-    /// The end of the pause after a failure.
+    /// When the pause after a failure ends.
     pub(super) not_before: Option<Instant>,
     pub(super) cluster: Option<ClusterId>,
     pub(super) output: mpsc::UnboundedReceiver<Vec<u8>>,
@@ -44,12 +47,12 @@ pub(super) struct Dial {
     pub(super) events: mpsc::Sender<Event>,
 }
 
-/// What the driver and a connection's task have in common.
+/// State that the driver and the task of a connection share.
 #[derive(Debug, Default)]
 pub(super) struct Shared {
-    /// Bytes handed over and not yet written.
+    /// Bytes that were handed over and are not written yet.
     queued: AtomicUsize,
-    /// Where to write, once the greeting is out.
+    /// The half to write to, once the handshake's first message is out.
     write: OnceLock<OwnedWriteHalf>,
 }
 
@@ -59,13 +62,13 @@ impl Shared {
         self.queued.load(Ordering::Acquire)
     }
 
-    /// These bytes are handed over to the task.
+    /// The driver hands over these bytes to the task.
     pub(super) fn hand_over(&self, bytes: usize) {
         self.queued.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// Writes at once what the socket takes, if nothing waits before it; returns how much. What is left is the task's,
-    /// which also meets the error, if there is one, and tells of it.
+    /// Writes at once as much as the socket takes, if no bytes wait before it. Returns how much that is. The task
+    /// writes the rest. If there is an error, the task meets it too, and reports it.
     pub(super) fn write_now(&self, bytes: &[u8]) -> usize {
         match self.write.get() {
             Some(write) if self.queued() == 0 => write.try_write(bytes).unwrap_or(0),
@@ -80,7 +83,7 @@ impl Dial {
             Ok(()) => return,
             Err(why) => format!("{}: {why}", self.address),
         };
-        // The driver may be gone; then nobody wants to know.
+        // The driver may be gone. Then nobody needs to know.
         let _ = self.events.send(Event::Gone { from: self.to, link: self.link, why }).await;
     }
 
@@ -106,7 +109,7 @@ impl Dial {
     }
 }
 
-/// Socket options; one that cannot be had costs speed or detection of dead peers only.
+/// Sets socket options. If one cannot be set, that costs only speed or the detection of dead peers.
 fn prepare(stream: &TcpStream) {
     let _ = stream.set_nodelay(true);
     let _ = sockopt::set_socket_keepalive(stream, true);
@@ -126,7 +129,8 @@ fn core_of(endpoint: Endpoint) -> Option<CoreId> {
     }
 }
 
-/// Greets, and then writes what the driver could not. Ends well when the driver lets go of the connection.
+/// Sends the handshake, and then writes what the driver could not write. Ends without an error when the driver drops
+/// the connection.
 async fn write_queued(
     write: OwnedWriteHalf,
     hello: &Message,
@@ -144,7 +148,7 @@ async fn write_queued(
     Ok(())
 }
 
-/// As tokio's, through a half that the driver uses too.
+/// Like tokio's `write_all`, for a half that the driver uses too.
 async fn write_all(write: &OwnedWriteHalf, mut bytes: &[u8]) -> io::Result<()> {
     while !bytes.is_empty() {
         write.writable().await?;
@@ -192,7 +196,7 @@ impl Reader {
                 whole += len;
             }
             if whole > 0 {
-                // A copy of what is whole costs less than a new buffer for every read.
+                // Copying the whole frames costs less than a new buffer for every read.
                 let bytes = buffer[..whole].to_vec();
                 buffer.drain(..whole);
                 buffer.shrink_to(READ_BYTES);
@@ -202,7 +206,7 @@ impl Reader {
         }
     }
 
-    /// Whether this is the welcome. A goodbye may come at any time.
+    /// Whether this message is the welcome. A goodbye may come at any time.
     fn check_handshake(&self, payload: &[u8]) -> Result<bool, String> {
         match Message::decode(payload) {
             Ok(Message::Welcome { cluster, core, .. }) => {
@@ -230,8 +234,7 @@ mod tests {
 
     use super::*;
 
-    /// Found by a review: through a long outage the kernel sent again what was lost, ever more slowly, and nobody
-    /// dialled anew.
+    /// Found by a review: during a long outage the kernel retransmitted at growing intervals, and nobody dialled anew.
     #[tokio::test]
     async fn a_connection_whose_peer_is_silent_is_given_up() {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");

@@ -1,5 +1,5 @@
-//! The task that owns the session: takes commands from handles and frames from connections, ends each turn the way
-//! every shell does, and tells callers what became of their calls.
+//! The task that owns the session. It takes commands from handles and frames from connections, ends each turn as every
+//! shell does, and tells callers how their calls ended.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -17,16 +17,16 @@ use tokio::time::Instant;
 
 use super::connection::Event;
 use super::links::Links;
-use crate::session::{CallId, CallOptions, Completion, Session, SessionOptions, SessionStats};
+use crate::session::{CallId, CallOptions, Completion, CoreQuestion, Session, SessionOptions, SessionStats};
 
-/// Inputs of one turn from each queue.
+/// The number of inputs that one turn takes from each queue.
 const INPUTS_MAX: usize = 256;
 
-/// Names a call before it has an id.
+/// Names a call that has no id yet.
 pub(super) type Ticket = u64;
 pub(super) type Reply = oneshot::Sender<(CallId, Completion)>;
 
-/// How an update is to be made.
+/// The options of one update, owned.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Options {
     pub(super) deadline: Option<Duration>,
@@ -35,7 +35,7 @@ pub(super) struct Options {
     pub(super) cancel_on_deadline: bool,
 }
 
-/// What handles ask for.
+/// The commands that handles send to the task.
 #[derive(Debug)]
 pub(super) enum Command {
     Call { ticket: Ticket, what: Ask, reply: Reply },
@@ -45,14 +45,14 @@ pub(super) enum Command {
     Stats { reply: oneshot::Sender<SessionStats> },
 }
 
-/// The calls of a session, owned.
+/// The calls of a session, with owned arguments.
 #[derive(Debug)]
 pub(super) enum Ask {
     Update { table: TableId, operation: OwnedOperation, options: Options },
     Read { table: TableId, operation: OwnedOperation, deadline: Option<Duration> },
     CreateTable(String),
     DropTable(String),
-    Status(CoreId),
+    Status(CoreId, CoreQuestion),
     Refresh,
 }
 
@@ -68,10 +68,10 @@ pub(super) struct Driver {
     events: mpsc::Receiver<Event>,
     waiting: BTreeMap<CallId, (Ticket, Reply)>,
     tickets: BTreeMap<Ticket, CallId>,
-    /// Who asked what became of a call that is still open.
+    /// Callers that asked for the outcome of a call that is still open.
     resolving: BTreeMap<CallId, Vec<oneshot::Sender<Completion>>>,
     ready: Vec<oneshot::Sender<()>>,
-    /// The last connection's end, for the error of a failed start.
+    /// Why the last connection ended: for the error of a failed start.
     problem: Arc<Mutex<String>>,
 }
 
@@ -124,8 +124,8 @@ impl Driver {
         }
     }
 
-    /// What else has come already belongs to the same turn: one write per connection for all of it. No queue waits for
-    /// another one to be empty.
+    /// Inputs that have arrived already belong to the same turn, so that there is one write per connection for all of
+    /// them. No queue waits until another one is empty.
     fn take_inputs(&mut self) {
         for _ in 0..INPUTS_MAX {
             let command = self.commands.try_recv().map(|command| self.on_command(command));
@@ -177,19 +177,19 @@ impl Driver {
             }
             Command::Resolve { call, reply } => self.resolve(call, reply),
             Command::Ready { reply } => self.ready.push(reply),
-            // Who asks may be gone; then nobody is told.
+            // The caller may be gone. Then nobody is told.
             Command::Configuration { reply } => drop(reply.send(self.session.configuration().cloned())),
             Command::Stats { reply } => drop(reply.send(self.session.stats().clone())),
         }
     }
 
-    /// Tells what became of a call, now or when it has ended.
+    /// Tells the outcome of a call, now or when the call has ended.
     fn resolve(&mut self, call: CallId, reply: oneshot::Sender<Completion>) {
         if reply.is_closed() {
             return;
         }
         match self.session.resolve(call) {
-            // Whoever asked may have left in this very moment.
+            // The caller may have left at this moment.
             Some(completion) => drop(reply.send(completion)),
             None => {
                 let waiting = self.resolving.entry(call).or_default();
@@ -220,7 +220,7 @@ impl Driver {
             }
             Ask::CreateTable(name) => session.create_table(now, &name, out),
             Ask::DropTable(name) => session.drop_table(now, &name, out),
-            Ask::Status(core) => session.status(now, core, out),
+            Ask::Status(core, question) => session.ask_core(now, core, question, out),
             Ask::Refresh => session.refresh(now, out),
         }
     }

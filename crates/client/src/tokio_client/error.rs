@@ -1,4 +1,7 @@
-//! Errors for people: what happened, why, and what to do.
+//! Errors for people. Each text says what happened, why, and what to do, with the code of its page in `docs/errors`.
+//!
+//! **R2.2** The types keep the three outcomes apart: [`Error::NotExecuted`], [`Error::Unknown`], and success or
+//! [`Error::Rejected`] for an update that was executed.
 
 use kasha_wire::Outcome;
 use kasha_wire::outcome::Shape;
@@ -7,61 +10,61 @@ use tokio::sync::{mpsc, oneshot};
 use super::driver::Command;
 use crate::session::{CallId, Completion, WhyFailed, WhyNot, WhyUnknown};
 
-/// Why a call did not give what was asked for.
+/// The reason why a call did not return what was asked for.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The update was certainly not executed: it may be sent again as a new one.
+    /// The update was certainly not executed. It may be sent again as a new update.
     #[error("the update was not executed: {0}")]
     NotExecuted(WhyNot),
-    /// The update may or may not have been executed. Do not send it again as a new one: resolve it.
+    /// The update may or may not have been executed. Do not send it again as a new update: resolve it.
     #[error("it is unknown whether the update was executed: {why}")]
     Unknown {
-        /// Why.
+        /// The reason.
         why: WhyUnknown,
-        /// Finds out what became of it.
+        /// The call, with which the outcome can be resolved.
         call: UnknownCall,
     },
     /// The update was executed, and changed nothing.
     #[error("the update changed nothing: {0}")]
     Rejected(Rejection),
-    /// There is no answer to a read or a question.
+    /// A read or a question has no answer.
     #[error("no answer: {0}")]
     Failed(WhyFailed),
     /// There is no table of this name.
     #[error("there is no table {0:?}; create it first (K0302)")]
     NoTable(String),
-    /// The coordinator will not create or drop the table.
+    /// The coordinator refuses to create or drop the table.
     #[error("the table cannot be created or dropped: {0} (K0343)")]
     TableRefused(String),
     /// No cluster was found.
     #[error("no cluster answered: {0}; check the addresses and that the nodes are running (K0208)")]
     Connect(String),
-    /// The client's task is gone.
+    /// The client's task has ended.
     #[error("this client has stopped, since the runtime that it was made on ended; connect again (K0344)")]
     Stopped,
-    /// The server's answer cannot be read.
+    /// The server's answer cannot be decoded.
     #[error("the server's answer cannot be read ({0}); run the same version of Kasha on both sides (K0206)")]
     Answer(kasha_wire::DecodeError),
 }
 
-/// Why an update that was executed changed nothing.
+/// The reason why an update that was executed changed nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Rejection {
-    /// Which item of the operation's list, from 0.
+    /// The sum does not fit 64 bits. The index of the item in the operation's list, from 0.
     #[error("the sum of item {0} does not fit 64 bits; use a smaller delta, or reset the number (K0331)")]
     Overflow(u32),
-    /// Which item of the operation's list, from 0.
+    /// The value is not a number. The index of the item in the operation's list, from 0.
     #[error("the value of item {0} is no decimal 64-bit number; put one first, or use another key (K0332)")]
     NotANumber(u32),
-    /// Append.
+    /// An append would make the value too long.
     #[error("the value would exceed its limit; spread it over several keys (K0333)")]
     TooLarge,
-    /// The key belongs to another operation.
+    /// The operation key was used with another request.
     #[error("the operation key was used with a different request; use a new key for a new operation (K0334)")]
     OperationKeyMismatch,
 }
 
-/// An update whose outcome was not known when its caller was told.
+/// An update whose outcome was unknown when its caller was told.
 #[derive(Clone, Debug)]
 pub struct UnknownCall {
     pub(super) call: CallId,
@@ -70,26 +73,26 @@ pub struct UnknownCall {
     pub(super) commands: mpsc::Sender<Command>,
 }
 
-/// What became of it.
+/// The outcome of a resolved call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Resolved {
-    /// It was executed, with this result.
+    /// The update was executed, with this result.
     Executed(Outcome),
-    /// A table request, done.
+    /// The table request was executed.
     Table(kasha_wire::message::TableOutcome),
-    /// It was certainly not executed.
+    /// The update was certainly not executed.
     NotExecuted(WhyNot),
-    /// It will never be known.
+    /// The outcome will never be known.
     Never(WhyUnknown),
 }
 
 impl UnknownCall {
-    /// Waits until it is known what became of the update. Its result is told once. Waits as long as the shard cannot
-    /// be reached; dropping the future is fine. Where nobody will ever know, [`Resolved::Never`] says why, at once if the
-    /// call itself ended for that reason: [`WhyUnknown::LeaseLost`], for one.
+    /// Waits until the outcome of the update is known, as long as the shard cannot be reached. The result is told once.
+    /// The future may be dropped. If the outcome will never be known, [`Resolved::Never`] says why; it says so at once
+    /// if the call itself ended for that reason, for example [`WhyUnknown::LeaseLost`].
     ///
     /// # Errors
-    /// If the client has stopped, or the server's answer cannot be read.
+    /// If the client has stopped, or the server's answer cannot be decoded.
     pub async fn resolve(&self) -> Result<Resolved, Error> {
         match self.why {
             WhyUnknown::DeadlinePassed => {}
@@ -119,7 +122,7 @@ impl UnknownCall {
 mod tests {
     use super::*;
 
-    /// Found from outside: a lost lease resolved to "forgotten".
+    /// Found from outside: a call whose lease was lost resolved to "forgotten".
     #[tokio::test]
     async fn what_is_known_of_an_unknown_call_at_its_end_is_said_however_often_it_is_resolved() {
         let (commands, _nobody) = mpsc::channel(1);

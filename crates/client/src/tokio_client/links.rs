@@ -1,5 +1,6 @@
-//! The connections of a client: dialled when something is to be sent, dialled again after a pause that doubles. What is
-//! sent in the pause waits for its end, since a session takes a frame that is dropped without a word for silence.
+//! The connections of a client. A connection is dialled when something is to be sent, and again after a pause that
+//! doubles. Frames that are sent during the pause wait for its end: a session would take a dropped frame for silence of
+//! the server.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -14,12 +15,12 @@ use tokio::time::Instant;
 
 use super::connection::{Dial, Event, Shared};
 
-/// Bytes that may wait for one connection; more are dropped, and sent again by the session.
+/// Bytes that may wait for one connection. Further frames are dropped, and the session sends them again.
 const OUTPUT_BYTES_MAX: usize = 8 * 1024 * 1024;
-/// Memory that a connection keeps for what a turn sends.
+/// Memory that a connection keeps for the frames of a turn.
 const TURN_BYTES_KEPT: usize = 16 * 1024;
 const RECONNECT: Duration = Duration::from_millis(1);
-/// As long as a node that is back may go unnoticed.
+/// The longest pause before dialling again: how long a node that is back may go unnoticed.
 const RECONNECT_MAX: Duration = Duration::from_millis(50);
 
 /// Connections by endpoint.
@@ -71,7 +72,7 @@ impl Links {
         self.links.get(&endpoint).is_some_and(|link| link.number == number)
     }
 
-    /// A connection works: its endpoint's failures are over.
+    /// A connection works, so the failures of its endpoint are over.
     pub(super) fn heard(&mut self, endpoint: Endpoint) {
         self.failures.remove(&endpoint);
     }
@@ -82,14 +83,14 @@ impl Links {
         self.failures.insert(endpoint, Failure { not_before: Instant::now() + pause, pause });
     }
 
-    /// One write per connection and turn.
+    /// Writes once per connection and turn.
     pub(super) fn flush(&mut self) {
         for link in self.links.values_mut().filter(|link| !link.turn.is_empty()) {
             let written = link.shared.write_now(&link.turn);
             if written < link.turn.len() {
                 let rest = link.turn[written..].to_vec();
                 link.shared.hand_over(rest.len());
-                // A connection that has just ended reports itself.
+                // A connection that has just ended reports that itself.
                 let _ = link.output.send(rest);
             }
             link.turn.clear();
@@ -156,7 +157,7 @@ mod tests {
     const CHUNKS: usize = 100;
     const NODE: Endpoint = Endpoint::Core(CoreId { node: NodeId(1), core: 0 });
 
-    /// Nobody listens at first; what is sent in the pause after that is not lost.
+    /// At first nobody listens. Frames that are sent in the pause after that are not lost.
     #[tokio::test]
     async fn what_is_sent_in_the_pause_after_a_failure_waits_for_its_end() {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
@@ -183,8 +184,8 @@ mod tests {
         assert_eq!(&got[header.payload_len..], b"kept");
     }
 
-    /// More than the sockets hold at once, to a peer that reads nothing before all of it was sent; then, when nothing is
-    /// left, a little more, which is written at once.
+    /// Sends more than the sockets hold at once to a peer that reads nothing before all of it was sent. When nothing is
+    /// left to write, sends a little more, which is written at once.
     #[tokio::test]
     async fn bytes_keep_their_order_whoever_writes_them() {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");

@@ -1,4 +1,6 @@
-//! Typed operations on one table.
+//! Typed operations on one table, as futures: a call is made when its future is awaited.
+//!
+//! A method encodes its arguments, and turns the result bytes into a value. What an operation does is in `kasha_store`.
 
 use std::future::{Future, IntoFuture};
 use std::pin::Pin;
@@ -24,45 +26,45 @@ pub struct Table {
 /// A value and its version.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Value {
-    /// Grows with each change of the key.
+    /// The key's version; it grows with each change of the key.
     pub version: u64,
-    /// The bytes.
+    /// The value's bytes.
     pub bytes: Vec<u8>,
 }
 
-/// A number after an increment.
+/// The result of an increment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Counter {
-    /// The number.
+    /// The number after the increment.
     pub value: i64,
-    /// Its key's version.
+    /// The key's new version.
     pub version: u64,
 }
 
-/// A value after an append.
+/// The result of an append.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Appended {
-    /// Bytes of the value now.
+    /// Bytes of the value after the append.
     pub length: u64,
-    /// Its version.
+    /// The key's new version.
     pub version: u64,
 }
 
-/// What a key's new value replaced.
+/// The result of an update that replaced a value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Replaced {
     /// The new value's version.
     pub version: u64,
-    /// What was there.
+    /// The old value, if there was one.
     pub old: Option<Value>,
 }
 
-/// What came of an update with a condition.
+/// The result of an update with a condition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Conditional {
-    /// The condition held: the new version, or that of what was deleted.
+    /// The condition held. The new version, or the version that was deleted.
     Done(u64),
-    /// It did not, and nothing changed: the key's version, if there is the key.
+    /// The condition did not hold, and nothing changed. The key's present version, if the key has a value.
     Failed(Option<u64>),
 }
 
@@ -94,7 +96,7 @@ impl Table {
         Self { client, id }
     }
 
-    /// Its number in the cluster.
+    /// The table's number in the cluster.
     #[must_use]
     pub fn id(&self) -> TableId {
         self.id
@@ -115,7 +117,7 @@ impl Table {
         self.read(&Read::Get { key: key.as_ref() }, found)
     }
 
-    /// Whether there is the key.
+    /// Whether the key has a value.
     pub fn exists(&self, key: impl AsRef<[u8]>) -> ReadCall<bool> {
         self.read(&Read::Exists { key: key.as_ref() }, |outcome| match outcome {
             Outcome::Flags(flags) => flags.first().copied(),
@@ -124,7 +126,7 @@ impl Table {
         })
     }
 
-    /// The values of several keys of one shard, as of one moment.
+    /// The values of several keys of one shard, at one moment.
     pub fn multi_get<K: AsRef<[u8]>>(&self, keys: &[K]) -> ReadCall<Vec<Option<Value>>> {
         let items = checked(keys, K::as_ref, |keys| ItemsBuffer::keys(keys.iter().map(AsRef::as_ref)));
         let convert: Convert<_> = |outcome| match outcome {
@@ -140,7 +142,7 @@ impl Table {
         }
     }
 
-    /// Sets the key; gives its new version.
+    /// Sets the key. Returns its new version.
     pub fn put(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> UpdateCall<u64> {
         self.update(&Update::Put { key: key.as_ref(), value: value.as_ref() }, |outcome| match outcome {
             Outcome::Version(version) => Some(version),
@@ -158,12 +160,12 @@ impl Table {
         self.update(&Update::PutIfVersion { key: key.as_ref(), version, value: value.as_ref() }, conditional)
     }
 
-    /// Sets the key if there is none.
+    /// Sets the key if it has no value.
     pub fn put_if_absent(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> UpdateCall<Conditional> {
         self.update(&Update::PutIfAbsent { key: key.as_ref(), value: value.as_ref() }, conditional)
     }
 
-    /// Deletes the key; gives the version of what was deleted.
+    /// Deletes the key. Returns the version that was deleted.
     pub fn delete(&self, key: impl AsRef<[u8]>) -> UpdateCall<Option<u64>> {
         self.update(&Update::Delete { key: key.as_ref() }, |outcome| match outcome {
             Outcome::Version(version) => Some(Some(version)),
@@ -177,7 +179,7 @@ impl Table {
         self.update(&Update::DeleteIfVersion { key: key.as_ref(), version }, conditional)
     }
 
-    /// Sets the key; gives what was there, whatever its size.
+    /// Sets the key. Returns the old value, whatever its size.
     pub fn get_and_put(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> UpdateCall<Replaced> {
         self.update(&Update::GetAndPut { key: key.as_ref(), value: value.as_ref() }, |outcome| match outcome {
             Outcome::Replaced(version, old) => {
@@ -187,7 +189,7 @@ impl Table {
         })
     }
 
-    /// Deletes the key; gives what was deleted, whatever its size.
+    /// Deletes the key. Returns the value that was deleted, whatever its size.
     pub fn get_and_delete(&self, key: impl AsRef<[u8]>) -> UpdateCall<Option<Value>> {
         self.update(&Update::GetAndDelete { key: key.as_ref() }, found)
     }
@@ -219,7 +221,7 @@ impl Table {
         })
     }
 
-    /// Sets several keys of one shard at once; gives their versions.
+    /// Sets several keys of one shard together. Returns their versions.
     pub fn multi_put<K: AsRef<[u8]>, V: AsRef<[u8]>>(&self, pairs: &[(K, V)]) -> UpdateCall<Vec<u64>> {
         let items = checked(
             pairs,
@@ -236,7 +238,7 @@ impl Table {
         )
     }
 
-    /// Deletes several keys of one shard at once; tells which there were.
+    /// Deletes several keys of one shard together. Returns for each whether it had a value.
     pub fn multi_delete<K: AsRef<[u8]>>(&self, keys: &[K]) -> UpdateCall<Vec<bool>> {
         let items = checked(keys, K::as_ref, |keys| ItemsBuffer::keys(keys.iter().map(AsRef::as_ref)));
         self.multi(
@@ -249,7 +251,7 @@ impl Table {
         )
     }
 
-    /// Adds to several keys of one shard at once, or to none.
+    /// Adds to several keys of one shard together. If one sum does not fit, none is changed.
     pub fn multi_increment<K: AsRef<[u8]>>(&self, deltas: &[(K, i64)]) -> UpdateCall<Vec<Counter>> {
         let items = checked(
             deltas,
@@ -281,7 +283,7 @@ impl Table {
     }
 }
 
-/// The list of an operation, unless a key is too long to be written into it.
+/// The list of an operation; an error if a key is too long to be encoded in it.
 fn checked<I>(
     items: &[I],
     key: impl Fn(&I) -> &[u8],
@@ -320,27 +322,28 @@ fn value_of<T>(shape: Shape, result: &[u8], convert: Convert<T>) -> Result<T, Er
 }
 
 impl<T> UpdateCall<T> {
-    /// Makes the update at most once under this key, whoever sends it again and whenever, for a day (see
-    /// [`UpdateCall::ttl`]): the same request gets the original result, a different one an error. The key counts
-    /// within the slot of the operation's first key.
+    /// Makes the update at most once under this operation key, for a day (see [`UpdateCall::ttl`]), whoever sends it
+    /// again. The same request gets the original result; another request gets an error. The scope of the key is the
+    /// slot of the operation's first key.
     pub fn once(mut self, operation_key: impl AsRef<[u8]>) -> Self {
         self.options.operation_key = Some(operation_key.as_ref().to_vec());
         self
     }
 
-    /// How long the key of [`UpdateCall::once`] holds, to the millisecond. Of no effect without one.
+    /// How long the operation key of [`UpdateCall::once`] is remembered, in milliseconds precision. Without such a key
+    /// it has no effect.
     pub fn ttl(mut self, ttl: Duration) -> Self {
         self.options.operation_key_ttl = Some(ttl);
         self
     }
 
-    /// How long to wait before the outcome is told to be unknown.
+    /// How long to wait before the caller is told that the outcome is unknown.
     pub fn deadline(mut self, deadline: Duration) -> Self {
         self.options.deadline = Some(deadline);
         self
     }
 
-    /// At the deadline cancels the update rather than leave its outcome unknown, if a shard answers within a second.
+    /// Cancels the update at the deadline instead of leaving its outcome unknown, if a shard answers within a second.
     pub fn cancel_on_deadline(mut self) -> Self {
         self.options.cancel_on_deadline = true;
         self

@@ -1,4 +1,5 @@
-//! A session and the scripted servers it talks to: frames go out into a list, and the test answers what it likes.
+//! A session, and the scripted servers that it talks to. Frames that the session sends go into a list, and the test
+//! answers as it likes.
 
 use kasha_client::session::{CallId, CallOptions, Completion, Session, SessionOptions};
 use kasha_machine::{Effect, Effects, Endpoint, Gate, Input, Machine};
@@ -170,7 +171,7 @@ impl Net {
         self.turn();
     }
 
-    /// Time passes; the session is woken whenever it wants to be.
+    /// Time passes, and the session is woken whenever it wants.
     pub(crate) fn pass(&mut self, time: Duration) {
         let end = self.now.after(time);
         while let Some(at) = self.session.next_deadline().filter(|&at| at <= end) {

@@ -1,4 +1,6 @@
 //! A coordinator in virtual time on an in-memory disk, and nodes that only send heartbeats and reports.
+//!
+//! Tests drive the machine through its interface: time passes by [`World::run`], and every frame it sends is kept.
 #![allow(dead_code, unreachable_pub, missing_docs)]
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -45,7 +47,7 @@ pub fn apply_change(files: &mut Files, change: &Change) {
     }
 }
 
-/// What is durable, and what was done since.
+/// An in-memory disk: what is durable, and what was written since.
 #[derive(Clone, Debug, Default)]
 pub struct MemoryDisk {
     pub durable: Files,
@@ -100,7 +102,7 @@ impl turn::Shell for MemoryDisk {
     }
 }
 
-/// A node that obeys, as far as the coordinator can see.
+/// A node that obeys each configuration, as far as the coordinator can see.
 #[derive(Clone, Debug)]
 pub struct FakeNode {
     pub id: NodeId,
@@ -124,7 +126,7 @@ impl FakeNode {
             .map(|core| SocketAddr::from(([10, 0, 0, u8::try_from(self.id.0).unwrap()], 7000 + u16::from(core))))
             .collect()
     }
-    /// What a primary would report of the configuration it knows.
+    /// The reports that a primary would send about the configuration that it knows.
     pub fn reports(&self) -> Vec<Report> {
         let mut reports = Vec::new();
         let mine = |shard: &&ShardConfig| shard.primary == self.id;
@@ -170,7 +172,7 @@ pub struct World {
     pub now: Tick,
     /// Whether commits become durable at once.
     pub fast_disk: bool,
-    /// Whether nodes report what they are asked for.
+    /// Whether nodes send reports.
     pub reporting: bool,
     pub nodes: BTreeMap<NodeId, FakeNode>,
     /// Pairs of nodes that do not hear each other, the smaller one first.
@@ -273,7 +275,7 @@ impl World {
         self.coordinator.assert_invariants();
     }
 
-    /// Nodes learn configurations; everything is remembered.
+    /// Delivers configurations to nodes; everything that was sent is remembered.
     pub fn deliver(&mut self) {
         for (to, message) in std::mem::take(&mut self.disk.sent) {
             if let (Endpoint::Conn(ConnId(conn)), Message::ConfigurationIs { configuration }) = (to, &message) {
@@ -296,7 +298,7 @@ impl World {
         self.finish();
     }
 
-    /// Sends and returns what came back to `from`.
+    /// Sends a message, and returns what came back to `from`.
     pub fn ask(&mut self, from: Endpoint, message: &Message) -> Vec<Message> {
         self.sent.clear();
         self.send(from, message);
@@ -331,7 +333,7 @@ impl World {
         Message::Heartbeat { heartbeat }
     }
 
-    /// One heartbeat; the answered lease in milliseconds, if there was an answer.
+    /// Sends one heartbeat. Returns the granted lease in milliseconds, if there was an answer.
     pub fn beat(&mut self, id: u16, core: u8, reports: Vec<Report>) -> Option<u64> {
         let message = self.heartbeat_of(&self.nodes[&NodeId(id)].clone(), core, reports);
         let answers = self.ask(conn(NodeId(id), core), &message);
@@ -370,7 +372,7 @@ impl World {
         }
     }
 
-    /// A crash of the coordinator's process with loss of power: only what is durable is left.
+    /// The coordinator's process crashes and its machine loses power: only what is durable is left.
     pub fn restart(&mut self) {
         let disk = MemoryDisk { durable: self.disk.durable.clone(), ..MemoryDisk::default() };
         let mut next = Self::try_with(self.options.clone(), disk, self.now, self.fast_disk).unwrap();

@@ -1,4 +1,4 @@
-//! What the tests share.
+//! Helpers of these tests: a network, or a notice that there can be none here; and waiting for a condition.
 
 use std::time::{Duration, Instant};
 

@@ -1,5 +1,5 @@
-//! The coordinator's log files after crashes and damage: what is found is a state that was once durable, none that was
-//! told to anybody is lost without a word, and nothing is made up.
+//! The log files of the coordinator after crashes and damage. A start finds a state that was once durable, or refuses.
+//! No state that was told to anybody is lost silently, and nothing is invented.
 
 use std::sync::OnceLock;
 

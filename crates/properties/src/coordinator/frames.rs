@@ -1,5 +1,6 @@
-//! The coordinator among nodes that beat, and somebody who says anything: as an unknown connection, as a client, as a
-//! node that it is not. It goes on, its configurations only grow (F2), and a restart knows what it told (D3).
+//! The coordinator among nodes that send heartbeats, and a stranger that sends anything: as an unknown connection, as a
+//! client, as a node that it is not. The coordinator goes on, its configurations only grow (F2), and after a restart it
+//! knows everything that it had told (D3).
 
 use arbitrary::{Arbitrary, Result, Unstructured};
 use kasha_machine::{Endpoint, Input, Machine};

@@ -1,5 +1,5 @@
-//! What the records of the coordinator's log say, under right checksums: it is taken and goes on, or is refused with a
-//! text; and what is decoded is written as it was read.
+//! Records of the coordinator's log with any content, under right checksums. The coordinator takes them and goes on, or
+//! refuses them with a text. A record that decodes is written as it was read.
 
 use arbitrary::{Arbitrary, Result, Unstructured};
 use kasha_coordinator::{Command, StartError, State};
@@ -118,7 +118,7 @@ fn sealed(first: u64, payloads: &[Vec<u8>]) -> Vec<u8> {
     file
 }
 
-/// Whatever these bytes are, they are written as they were read.
+/// If the bytes decode, the value encodes to the same bytes.
 fn check_codec<T: Wire>(bytes: &[u8]) {
     let mut reader = Reader::new(bytes);
     if let Ok(value) = reader.take::<T>() {
@@ -128,7 +128,8 @@ fn check_codec<T: Wire>(bytes: &[u8]) {
     }
 }
 
-/// Starts from a log that may say anything; what is taken goes on, and a later start takes what this one wrote.
+/// Starts from a log with any content. If the start succeeds, the coordinator goes on, and a later start takes what
+/// this one wrote.
 fn check_log(first: u64, payloads: &[Vec<u8>]) -> Option<State> {
     for payload in payloads {
         check_codec::<State>(payload);
@@ -136,7 +137,7 @@ fn check_log(first: u64, payloads: &[Vec<u8>]) -> Option<State> {
     }
     let mut world = match start(one(1, &sealed(first, payloads))) {
         Ok(world) => world,
-        // What was fixed when the cluster was created is compared with the options, which a snapshot may belie.
+        // Options that are fixed at creation are compared with the snapshot's, which may be others.
         Err(StartError::Damaged { .. } | StartError::Fixed { .. }) => return None,
         Err(error) => panic!("{error}"),
     };

@@ -1,4 +1,5 @@
-//! What a primary, or somebody in its place, sends to a backup: it is taken as a whole, or nothing changes.
+//! Log bytes that a backup is sent, by its primary or by an impostor: the backup takes them completely, or nothing
+//! changes.
 
 use arbitrary::{Arbitrary, Result, Unstructured};
 use kasha_log::{EntryKind, GROUP_HEADER_BYTES, Log, Screen, entry_bytes};
@@ -8,7 +9,7 @@ use super::common::{SEGMENT, SHARD, append, config, entries, files, fill, let_go
 use crate::damage::Damage;
 use crate::{Property, draw};
 
-/// Objects are at least this long in the log below; shorter ones are somebody's invention.
+/// Objects in the log below are at least this long; a shorter one is an invented one.
 fn is_sound(kind: EntryKind, payload: &[u8]) -> bool {
     kind != EntryKind::Object || payload.len() >= 300
 }

@@ -1,5 +1,5 @@
-//! Segment files in any state, also with right checksums over wrong fields: a load takes them, and what it keeps is a
-//! log.
+//! Segment files in any state, also with right checksums over wrong fields. A load accepts them, and the part that it
+//! keeps is a log.
 
 use arbitrary::{Arbitrary, Result, Unstructured};
 use kasha_log::{GROUP_HEADER_BYTES, LoadReport, Log};

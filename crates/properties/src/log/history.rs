@@ -1,7 +1,8 @@
-//! One replica through all it can go through, crashes included, against a list of objects.
+//! The life of one replica, crashes included, compared with a list of objects.
 //!
-//! **D4**: a crash may leave anything of what was written since the last sync. What was synced is kept; nothing that was
-//! not written is found; what was dropped without a word is a torn tail, of which nothing whole was left behind.
+//! **D4**: a crash may leave any part of what was written since the last sync. Everything that was synced is kept.
+//! Nothing is found that was not written. What is dropped silently is a torn tail, and no complete group is left behind
+//! it.
 
 use std::collections::BTreeSet;
 

@@ -1,5 +1,5 @@
-//! Replicas take over from each other, lag, diverge and are made equal; the common prefix by histories is the one by
-//! bytes (DESIGN section 7).
+//! Replicas take over from each other, lag, diverge and are made equal. The common prefix that their histories show is
+//! the common prefix of their bytes (DESIGN section 7).
 
 use arbitrary::{Arbitrary, Result, Unstructured};
 use kasha_log::{Log, Screen, common_prefix};

@@ -1,5 +1,5 @@
-//! Three cores, of which one speaks well and does not tell the truth, or what it says comes from another term. It may
-//! stop what depends on it; nobody panics, and no invariant of a core breaks.
+//! Three cores. One of them speaks the protocol and lies, or its frames come from another term. That may stop what
+//! depends on it, but no core panics, and no invariant of a core breaks.
 
 use arbitrary::{Arbitrary, Result, Unstructured};
 use kasha_log::GROUP_HEADER_BYTES;

@@ -1,5 +1,5 @@
-//! Three cores among strangers, whose frames mean nothing that only a node may say. No stranger stops anybody, and the
-//! honest client is told what happened.
+//! Three cores among strangers. A stranger's frames are none that only a node may send. No stranger stops a core, and
+//! the honest client is told what happened.
 
 use arbitrary::{Arbitrary, Result, Unstructured};
 use kasha_machine::Endpoint;
@@ -26,7 +26,7 @@ impl<'a> Arbitrary<'a> for NodeStrangers {
     }
 }
 
-/// Whether only somebody who is entitled to it says this: who may speak as a node can of course lie.
+/// Whether only an entitled sender may send this. (An entitled sender can of course lie.)
 fn is_entitled(kind: Kind, payload: &[u8]) -> bool {
     match kind {
         Kind::Request | Kind::Record | Kind::Cancel => RequestView::decode(payload).is_ok_and(|view| {

@@ -1,5 +1,5 @@
-//! A witness's file in any state (R5.5): it is loaded or refused, what is handed out is whole, and nothing of another
-//! instance or place is.
+//! A witness's file in any state (R5.5). It is loaded or refused. Every request that a load hands out is complete, and
+//! none belongs to another instance or slot.
 
 use std::collections::BTreeSet;
 

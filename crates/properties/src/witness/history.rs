@@ -1,4 +1,4 @@
-//! A witness through random histories against a naive model, crashes included (CURP 4.2; C2, R5.5, R6.2).
+//! A witness behaves like a naive model through random histories, crashes included (CURP 4.2; C2, R5.5, R6.2).
 
 use std::collections::{BTreeMap, BTreeSet};
 

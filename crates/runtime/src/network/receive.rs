@@ -5,7 +5,7 @@ use std::io::{ErrorKind, Read};
 use kasha_machine::{Endpoint, Input};
 use kasha_types::{ConnId, Tick};
 use kasha_wire::cutter::{Fed, Verdict};
-use kasha_wire::message::usage_question;
+use kasha_wire::message::{LoopQuestion, loop_question};
 use kasha_wire::{Kind, Message};
 
 use super::Network;
@@ -168,8 +168,8 @@ impl Network {
                     self.goodbye(now, id, &reason);
                     return Verdict::Stop;
                 }
-                if let Some(question) = usage_question(kind, payload) {
-                    self.answer_usage(id, question);
+                if let Some(question) = loop_question(kind, payload) {
+                    self.answer_for_the_loop(id, now, question);
                     return Verdict::Continue;
                 }
                 self.stats.frames_received += 1;
@@ -208,10 +208,15 @@ impl Network {
         }
     }
 
-    fn answer_usage(&mut self, id: ConnId, question: u64) {
-        let usage = usage::now(&self.stats, self.turns, self.heap);
+    fn answer_for_the_loop(&mut self, id: ConnId, now: Tick, question: LoopQuestion) {
+        let answer = match question {
+            LoopQuestion::Usage(id) => {
+                Message::UsageIs { id, usage: usage::now(&self.stats, self.turns.count(), self.heap) }
+            }
+            LoopQuestion::Turns(id) => Message::TurnsAre { id, turns: self.turns.tell(now) },
+        };
         let connection = self.table.get(id).expect("its frame is being handled");
-        Message::UsageIs { id: question, usage }.encode(connection.output.tail());
+        answer.encode(connection.output.tail());
         self.mark_dirty(id);
     }
 

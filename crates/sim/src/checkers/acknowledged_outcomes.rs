@@ -1,8 +1,8 @@
-//! Acknowledged outcomes (R2.1, R2.2, E3): a client acknowledges an update only when it can know what became of it.
+//! Acknowledged outcomes (R2.1, R2.2, E3): a client acknowledges an update only when it can know the outcome.
 //!
-//! That is: somebody has promised it within one attempt (see `promises`), or has refused it for good, or its table is gone.
-//! Whoever mixes two attempts, takes a refusal for an outcome, or gives an id up, acknowledges too much: its update may
-//! be lost, or run after all.
+//! It knows the outcome if one attempt has promised it (see `promises`), if the update was refused for good, or if its
+//! table is gone. A client that mixes two attempts, takes a refusal for an outcome, or gives an id up, acknowledges too
+//! much: its update may be lost, or run later.
 
 use std::collections::BTreeSet;
 
@@ -15,11 +15,11 @@ use crate::configurations::Configurations;
 use crate::probes::Probes;
 use crate::world::{Sent, View, Watch};
 
-/// Watches acknowledgements.
+/// Watches the acknowledgements of clients.
 #[derive(Debug, Default)]
 pub struct AcknowledgedOutcomes {
     promises: Promises,
-    /// Promised, or refused for good.
+    /// Updates that were promised, or refused for good.
     known: BTreeSet<RpcId>,
     violations: Vec<String>,
     checked: u64,
@@ -32,7 +32,7 @@ impl AcknowledgedOutcomes {
         Self { promises: Promises::new(configurations), ..Self::default() }
     }
 
-    /// A client sends this body: what does it acknowledge for the first time?
+    /// A client sends this body: which updates does it acknowledge for the first time?
     fn on_body(&mut self, body: &Body<'_>) {
         let client = body.head.rpc.client;
         let before = self.promises.acknowledged.get(&client).copied().unwrap_or(AckedBelow(1));
@@ -52,7 +52,7 @@ impl AcknowledgedOutcomes {
     }
 }
 
-/// Whether the client is told that it will never know more.
+/// Whether this refusal means that the outcome will never be known.
 fn is_final(why: Refusal) -> bool {
     matches!(why, Refusal::LeaseExpired | Refusal::Stale | Refusal::Reused | Refusal::BadRequest)
 }
@@ -103,7 +103,7 @@ mod tests {
     const CLIENT: ClientId = ClientId(7);
     const FIRST: RpcId = RpcId { client: CLIENT, sequence: Sequence(1) };
 
-    /// What is found when the second update acknowledges the first.
+    /// The number of violations that are found when the second update acknowledges the first.
     fn found(is_known: bool) -> usize {
         let mut watch = AcknowledgedOutcomes::default();
         watch.promises.updates.insert(FIRST, (SHARD, TableId(1)));

@@ -1,5 +1,5 @@
-//! Which keys a log's entries change, and how far a log can be synced: what those checkers go by that ask whether an
-//! answer had to wait. Read from written bytes and from acknowledgements, by their documented layouts.
+//! Which keys a log's entries change, and up to where a log can be synced. Checkers use this to decide whether an
+//! answer had to wait. It is read from written bytes and from acknowledgements, by their documented layouts.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -19,9 +19,9 @@ use crate::world::{Sent, View};
 const OBJECT_ENTRY: u8 = 1;
 pub(crate) const TOMBSTONE_ENTRY: u8 = 2;
 const OPERATION_KEY_ENTRY: u8 = 4;
-/// All that follows it overlaps with it (R5.1).
+/// A dropped table: everything after this entry overlaps with it (R5.1).
 pub(crate) const TABLE_DROPPED_ENTRY: u8 = 9;
-/// Keys without a value go on above it (R4.8).
+/// A version floor: keys without a value continue above it (R4.8).
 pub(crate) const VERSION_FLOOR_ENTRY: u8 = 10;
 const OPERATION_KEY_DROPPED_ENTRY: u8 = 11;
 
@@ -48,15 +48,15 @@ pub(crate) fn version_in(kind: u8, entry: &[u8]) -> Option<(u64, bool)> {
     Some((word(entry, 8).filter(|_| is_versioned)?, kind == OBJECT_ENTRY))
 }
 
-/// What became of a log.
+/// A change of a log.
 pub(crate) enum Wrote {
     /// These bytes stand from this position on.
     Bytes { base: u64, bytes: Vec<u8> },
-    /// What stood in these positions stands there no more, or may not.
+    /// The bytes that stood in these positions are gone, or may be gone.
     Gone(Range<u64>),
 }
 
-/// What a write, or another change of a file (`len` 0), made of a log, if the file is a log's.
+/// The change of a log that a write, or another change of a file (`len` 0), makes, if the file belongs to a log.
 pub(crate) fn wrote(
     by: ProcessId,
     file: FileName,
@@ -68,14 +68,14 @@ pub(crate) fn wrote(
     let base = u64::from(segment.0) * segment_bytes;
     let wrote = match view.processes[by.0].disk.cached(file) {
         Some(content) if len > 0 => Wrote::Bytes { base: base + offset, bytes: content.read(offset, len) },
-        // Cut, who knows where: all behind it is removed, too.
+        // The log is cut somewhere in this segment, so all later segments are removed, too.
         Some(_) => Wrote::Gone(base..u64::MAX),
         None => Wrote::Gone(base..base + segment_bytes),
     };
     Some((shard, wrote))
 }
 
-/// Up to where members may hold the logs of shards: nobody can rightly take more for synced.
+/// How far members may hold the logs of shards. Nothing above that can be synced.
 #[derive(Debug, Default)]
 pub(crate) struct SyncedAtMost {
     configurations: Configurations,
@@ -88,13 +88,13 @@ impl SyncedAtMost {
         Self { configurations, cores, acked: BTreeMap::new() }
     }
 
-    /// A member holds the log to here, or counts as if it did.
+    /// A member holds the log up to here, or counts as if it did.
     pub(crate) fn acks(&mut self, shard: ShardId, epoch: Epoch, node: NodeId, end: u64) {
         let acked = self.acked.entry((shard, epoch, node)).or_default();
         *acked = end.max(*acked);
     }
 
-    /// Takes in what a frame says of it.
+    /// Updates this from a frame.
     pub(crate) fn on_sent(&mut self, sent: &Sent<'_>) {
         if sent.kind == Kind::Appended as u8 {
             if let Ok(Appended { shard, epoch, node, end, .. }) = hot::decode_small(sent.payload) {
@@ -104,13 +104,13 @@ impl SyncedAtMost {
             && let Some(core) = sent.target.and_then(|target| self.cores.core(target))
             && let Ok(Message::Attach { shard, epoch, start, .. }) = Message::decode(sent.payload)
         {
-            // Who is attached holds all before, or counts as if it did.
+            // An attached member holds everything before this point, or counts as if it did.
             let (AttachAt::Keep(end) | AttachAt::Join(end)) = start;
             self.acks(shard, epoch, core.node, end);
         }
     }
 
-    /// Up to where the log can be synced in a term by now, in the set that is best for it. It only grows.
+    /// Up to where the log can be synced in a term by now, in the set for which this is highest. It only grows.
     pub(crate) fn of(&self, shard: ShardId, epoch: Epoch) -> u64 {
         let of_set = |config: &ShardConfig| {
             let others = config.members.iter().map(|member| member.node).filter(|&node| node != config.primary);
@@ -120,11 +120,11 @@ impl SyncedAtMost {
         self.configurations.of_term(shard, epoch).iter().map(|(_, config)| of_set(config)).max().unwrap_or(u64::MAX)
     }
 
-    /// Up to where it can be synced in any term by now: what is synced stays where it is.
+    /// Up to where the log can be synced in any term by now. Synced bytes keep their positions.
     pub(crate) fn in_any_term(&self, shard: ShardId) -> u64 {
         let newest = self.configurations.latest().and_then(|latest| Some(latest.shard(shard)?.epoch));
         let terms = (0..=newest.unwrap_or_default().0).map(Epoch).filter(|&epoch| {
-            // Of a term that nobody was told of, nobody holds anything either.
+            // If nobody was told of a term, nobody holds anything of it.
             !self.configurations.of_term(shard, epoch).is_empty()
         });
         terms.map(|epoch| self.of(shard, epoch)).max().unwrap_or(u64::MAX)

@@ -1,9 +1,11 @@
-//! Commutes (C1, R4.8, R4.9, R5.1, R5.2): what is answered before it is synced commutes with everything unsynced before it.
+//! Commutes (C1, R4.8, R4.9, R5.1, R5.2): an update that is answered before it is synced commutes with everything
+//! unsynced before it.
 //!
-//! Each update that leaves with a fast answer is looked for in its primary's log. What stands before it and changes one of
-//! its keys, its operation key among them, must have been synced when the answer left. (What changed nothing, say because
-//! a condition failed, no result depends on.) So must a version floor that has decided a key's version (R4.8). How far the log was synced at most is read from the acknowledgements that
-//! members had sent.
+//! Each update with a fast answer is looked up in its primary's log. An earlier entry that changes one of its keys, its
+//! operation key included, must have been synced when the answer left. (An update that changed nothing, for example
+//! because a condition failed, has no such entry, and no result depends on it.) The same is true for a version floor
+//! that has decided a key's version (R4.8). The acknowledgements that members had sent show how far the log was synced
+//! at most.
 
 use std::collections::BTreeMap;
 
@@ -21,18 +23,18 @@ use crate::network::ProcessId;
 use crate::probes::Probes;
 use crate::world::{Sent, View, Watch};
 
-/// What changed a key last in a log.
+/// The last change of a key in a log.
 #[derive(Clone, Debug)]
 struct Last {
-    /// Where its group ends.
+    /// Where its group ends in the log.
     end: u64,
-    /// What it was.
+    /// The name of the update that made it.
     name: String,
-    /// The key's version, if it has no value since.
+    /// The key's version, if the key has had no value since.
     deleted_at: Option<u64>,
 }
 
-/// A key that a group changes, and its version and whether it has a value then, if it is one that has versions.
+/// A key that a group changes. If such keys have versions, also the version, and whether the key has a value then.
 type Change = (KeyHash, Option<(u64, bool)>);
 
 /// An update in the log of a term's primary.
@@ -44,14 +46,14 @@ pub struct Commutes {
     segment_bytes: u64,
     synced: SyncedAtMost,
     bodies: BTreeMap<RpcId, (ShardId, Vec<KeyHash>)>,
-    /// What was answered fast, by whom, and up to where the log was synced then at most.
+    /// The fast answers of each primary, and up to where the log was synced at most when the answer left.
     answered: BTreeMap<Run, u64>,
     last: BTreeMap<(ProcessId, ShardId, KeyHash), Last>,
     /// Up to where the last drop of a table ends (R5.1).
     dropped: BTreeMap<(ProcessId, ShardId), u64>,
     /// Up to where the last version floor's entry ends (R4.8).
     floors: BTreeMap<(ProcessId, ShardId), u64>,
-    /// What changed one of an update's keys before it.
+    /// The last change of one of an update's keys before the update.
     before: BTreeMap<Run, (u64, String)>,
     violations: Vec<String>,
     checked: u64,
@@ -72,14 +74,14 @@ impl Commutes {
         self.judge((by, epoch, rpc));
     }
 
-    /// A group of a log changes these keys, for this update if it is one's.
+    /// A group of a log changes these keys. If an update wrote the group, `run` names it.
     fn on_group(&mut self, run: (ProcessId, Epoch, Option<RpcId>), shard: ShardId, end: u64, changed: &[Change]) {
         let (by, epoch, rpc) = run;
         let touched = rpc.and_then(|rpc| self.bodies.get(&rpc)).map_or(&[][..], |(_, keys)| keys);
         let last = touched.iter().filter_map(|&key| self.last.get(&(by, shard, key)));
         let last = last.map(|last| (last.end, last.name.clone()));
         let dropped = self.dropped.get(&(by, shard)).map(|&at| (at, "a table's drop".to_owned()));
-        // What a key's own tombstone says is one less.
+        // The version in a key's own tombstone is one less.
         let is_of_floor = changed.iter().any(|&(key, version)| {
             let deleted_at = self.last.get(&(by, shard, key)).and_then(|last| last.deleted_at);
             version.is_some_and(|(version, has_value)| has_value && deleted_at.is_some_and(|at| version > at + 1))
@@ -91,7 +93,7 @@ impl Commutes {
         for &(key, version) in changed {
             let deleted_at = version.filter(|&(_, has_value)| !has_value).map(|(version, _)| version);
             let last = Last { end, name: name.clone(), deleted_at };
-            // A joiner is sent older segments after its log's tail.
+            // A joiner is sent older segments after the tail of its log.
             let known = self.last.entry((by, shard, key)).or_insert_with(|| last.clone());
             if known.end <= end {
                 *known = last;
@@ -116,7 +118,10 @@ impl Commutes {
     }
 
     fn on_groups(&mut self, by: ProcessId, shard: ShardId, base: u64, bytes: &[u8]) {
-        groups_in(bytes, |Group { end, epoch, entries }| {
+        groups_in(bytes, |Group { end, epoch, is_copies, entries }| {
+            if is_copies {
+                return;
+            }
             let (mut changed, mut rpc) = (Vec::new(), None);
             for &(kind, entry) in entries {
                 changed.extend(changed_key(kind, entry).map(|key| (key, version_in(kind, entry))));

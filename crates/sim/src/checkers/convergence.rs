@@ -1,5 +1,5 @@
-//! Convergence: once messages flow and nobody fails, every call is over, every shard is whole, and the replicas of a
-//! shard hold the same segments with the same bytes: what the log says is freed is freed at all of them.
+//! Convergence: when messages flow and nothing fails, every call ends, every shard becomes whole, and the replicas of a
+//! shard hold the same segments with the same bytes. A segment that the log says is freed is freed at all replicas.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,7 +13,7 @@ use crate::configurations::{Cores, what_lacks};
 use crate::disk::Content;
 use crate::process::Process;
 
-/// What has not converged, in words.
+/// What has not converged, as text.
 #[must_use]
 pub fn lacks(
     latest: Option<&Configuration>,
@@ -46,7 +46,8 @@ pub fn lacks(
             if *known_end != end {
                 return Some(format!("{}: {} ends at {end}, another at {known_end}", shard.shard, member.node));
             }
-            // Nobody tells a backup that the last word is synced until the next one comes: it may still hold what that freed.
+            // A backup learns that the last entry is synced only with the next append. Until then it may keep what that
+            // entry frees.
             let freed = freed_in(segments.values().chain(known_segments.values()).copied());
             let kept = |ids: &BTreeMap<SegmentId, &Content>| -> Vec<SegmentId> {
                 ids.keys().copied().filter(|id| !freed.contains(id)).collect()
@@ -78,7 +79,7 @@ fn freed_in<'a>(segments: impl Iterator<Item = &'a Content>) -> BTreeSet<Segment
     freed
 }
 
-/// Whether a joiner has copied a part of what it lacks, and not all.
+/// Whether a joiner has copied a part of what it lacks, but not everything.
 #[must_use]
 pub fn is_copying(configuration: &Configuration, cores: &Cores, processes: &[Process]) -> bool {
     configuration.shards.iter().any(|shard| {
@@ -89,14 +90,14 @@ pub fn is_copying(configuration: &Configuration, cores: &Cores, processes: &[Pro
         let Some(primary) = files(shard.primary) else { return false };
         let joiners = shard.members.iter().filter(|member| member.state == MemberState::Joining);
         joiners.filter_map(|joiner| files(joiner.node)).any(|copied| {
-            // Older segments come in their order; the newest it has from the beginning.
+            // Older segments come in their order. The joiner has the newest one from the beginning.
             let lacks = primary.keys().rfind(|id| !copied.contains_key(id));
             lacks.is_some_and(|lacks| copied.keys().any(|id| id < lacks))
         })
     })
 }
 
-/// Whether a primary's log says at its end that a segment is freed which is newer than all that this node has.
+/// Whether a primary's log says at its end that a segment is freed which is newer than every segment of this node.
 #[must_use]
 pub fn is_freed_meanwhile(
     configuration: &Configuration,
@@ -111,7 +112,8 @@ pub fn is_freed_meanwhile(
     freed.last() > left.keys().next_back()
 }
 
-/// Whether every member is up and holds what counts as synced: one that lost some of it copies it again.
+/// Whether every member is up and holds everything that counts as synced. A member that lost some of it must copy it
+/// again.
 #[must_use]
 pub fn all_hold_what_is_synced(configuration: &Configuration, cores: &Cores, processes: &[Process]) -> bool {
     configuration.shards.iter().all(|shard| {
@@ -120,14 +122,14 @@ pub fn all_hold_what_is_synced(configuration: &Configuration, cores: &Cores, pro
             status.replicas.into_iter().find(|replica| replica.shard == shard.shard)
         };
         let Some(primary) = replica(shard.primary) else { return false };
-        // Its end does not tell: a member that was damaged is copied anew behind a tail that is up to date.
+        // The end of its log does not tell: a damaged member is copied anew behind a tail that is up to date.
         let is_whole = |held: ReplicaStatus| held.primary || held.state.starts_with("following");
         let holds = |held: ReplicaStatus| held.end.offset >= primary.synced && is_whole(held);
         shard.members.iter().all(|member| replica(member.node).is_some_and(holds))
     })
 }
 
-/// Whether two segments hold the same: behind a segment's last group, bytes mean nothing.
+/// Whether two segments have the same content. Bytes behind a segment's last group mean nothing.
 fn same(a: &Content, b: &Content, len: usize) -> bool {
     let len = len.min(usize::try_from(a.len().min(b.len())).expect("small"));
     a.read(0, len) == b.read(0, len)
@@ -152,7 +154,7 @@ mod tests {
     use crate::network::{HostId, ProcessId};
     use crate::process::{Actor, Running};
 
-    /// A core that says this of its replica, and does nothing.
+    /// A core that reports this about its replica, and does nothing.
     struct Says(ReplicaStatus);
 
     impl Actor for Says {
@@ -200,8 +202,8 @@ mod tests {
         process
     }
 
-    /// Found by a sweep (`damaged_files` 4810): by its end it passed for whole, and the only member that was whole was
-    /// damaged next.
+    /// Found by a sweep (`damaged_files` 4810): by the end of its log such a member counted as whole, and then the only
+    /// whole member was damaged.
     #[test]
     fn r5_5_who_is_copied_anew_behind_a_live_tail_is_not_whole() {
         let configuration = configuration(1, 1, 1);

@@ -1,5 +1,6 @@
-//! Counts grow (F2, R4.7): the coordinator grants each client id once, and a restarted one tells no ClusterTime below what
-//! was told before. (In one life frames may leave in another order than they were made: some wait for the file.)
+//! Counts grow (F2, R4.7): the coordinator grants each client id once, and after a restart it tells no ClusterTime
+//! below one that was told before. (Within one life, frames may leave in another order than they were made, because
+//! some wait for the file.)
 
 use std::collections::BTreeSet;
 
@@ -9,10 +10,10 @@ use kasha_wire::frame::Kind;
 
 use crate::world::{Sent, View, Watch};
 
-/// Watches what the coordinator counts.
+/// Watches the numbers that the coordinator hands out.
 #[derive(Debug, Default)]
 pub struct CountsGrow {
-    /// The greatest time told in this life, and in all lives before.
+    /// The greatest time told in this life, and in all earlier lives.
     time: ClusterTime,
     before: ClusterTime,
     life: u64,

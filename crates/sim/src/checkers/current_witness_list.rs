@@ -1,8 +1,8 @@
 //! Current witness list (C3, R6.2): no update completes on a list that the recovery will not read.
 //!
-//! An answer that is not synced is good only together with the witnesses of its attempt's list. So none leaves for a
-//! list that its primary has reported closed, or that has a successor in the same term; and when a successor is committed,
-//! all that was answered so under the list before is held by the committed set.
+//! An answer that is not synced counts only together with the witnesses of its attempt's list. So no such answer leaves
+//! for a list that its primary has reported closed, or that has a successor in the same term. When a successor is
+//! committed, the committed set holds everything that was answered in this way under the list before.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -27,10 +27,10 @@ pub struct CurrentWitnessList {
     seen: ConfigVersion,
     /// The shard and list of each attempt.
     attempts: BTreeMap<(RpcId, u32), (ShardId, ListVersion)>,
-    /// What was answered under a list, and is not known to be synced.
+    /// Updates that were answered under a list, and are not known to be synced.
     unsynced: BTreeMap<(ShardId, Epoch, ListVersion), BTreeSet<RpcId>>,
-    /// When a primary first reported that a list is closed. What leaves at that moment may have waited for the file that
-    /// the sync waited for, too.
+    /// When a primary first reported that a list is closed. An answer that leaves at the same moment may have waited
+    /// for the same file as the sync.
     closed_at: BTreeMap<(ShardId, Epoch, ListVersion), SimTime>,
     violations: Vec<String>,
     checked: u64,
@@ -78,7 +78,7 @@ impl CurrentWitnessList {
             let old: Vec<_> = self.unsynced.range(first..=last).map(|(&key, _)| key).collect();
             for key in old {
                 let answered = self.unsynced.remove(&key).expect("just seen");
-                // Of an older term, the witness was replayed instead.
+                // Lists of older terms do not matter: their witnesses were replayed instead.
                 for rpc in answered.into_iter().filter(|_| key.1 == config.epoch) {
                     let term = (config.shard, config.epoch);
                     let lacked = self.records.lacked_in_all_sets(&self.configurations, &self.cores, term, rpc);
@@ -113,7 +113,7 @@ impl Watch for CurrentWitnessList {
                     self.on_fast_answer(view.now, &answer);
                 }
             }
-            // What it names is synced.
+            // Everything that a gc names is synced.
             Some(Kind::Message) if tags::message(sent) == Some(tags::GC) => {
                 if let Ok(Message::Gc { entries, .. }) = Message::decode(sent.payload) {
                     for set in self.unsynced.values_mut() {

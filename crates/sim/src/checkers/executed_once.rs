@@ -1,9 +1,10 @@
 //! Executed once (E1): counters and tokens show how often each update ran.
 //!
-//! A counter that only ever grew by one shows its acknowledged increments, plus at most its unknown ones, and every
-//! value was told to one increment only. A token is appended at most once, and exactly once if that was acknowledged.
-//! Whoever repeats an operation key is told the same bytes, and whoever uses it for something else is refused (R4.9). Where
-//! a key's time to live is short, each of those who asked may have run, but those who were told different results did.
+//! A counter that only ever grew by one shows its acknowledged increments, plus at most its unknown ones, and no value
+//! was told to two increments. A token is appended at most once, and exactly once if that was acknowledged. Every
+//! caller that repeats an operation key is told the same bytes, and a caller that uses the key for something else is
+//! refused (R4.9). If an operation key's time to live is short, every request under it may have run, and requests that
+//! were told different results did.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,7 +14,7 @@ use kasha_wire::{Read, Update};
 
 use crate::history::{Action, History, Key, Operation, Told};
 
-/// Tokens end with it.
+/// The byte at the end of each token.
 pub const TOKEN_END: u8 = b';';
 
 #[derive(Default)]
@@ -21,9 +22,9 @@ struct Counter {
     told: i64,
     unknown: i64,
     values: BTreeSet<i64>,
-    /// Told to two increments; a fault unless something else wrote in between.
+    /// Values that two increments were told. That is a violation unless another kind of update wrote in between.
     repeated: BTreeSet<i64>,
-    /// Some other kind of update wrote to it: not a counter.
+    /// Another kind of update wrote to the key, so it is not a counter.
     mixed: bool,
 }
 
@@ -134,8 +135,8 @@ fn check_tokens(name: &str, value: &[u8], tokens: &Tokens, violations: &mut Vec<
     }
 }
 
-/// Each update once: those of a group with one action are one, told what any of them was told, which must be the same
-/// for all; and only one action of a group ran.
+/// Each update once. Requests of one operation-key group with one action are one update: all must be told the same, and
+/// this update is told what any of them was told. Only one action of a group may run.
 fn distinct_updates<'a>(history: &'a History, violations: &mut Vec<String>) -> Vec<(&'a Action, &'a Told)> {
     let mut groups: BTreeMap<(u64, &Action), &Operation> = BTreeMap::new();
     let mut all = Vec::new();
@@ -164,7 +165,7 @@ fn distinct_updates<'a>(history: &'a History, violations: &mut Vec<String>) -> V
     all
 }
 
-/// How much a client knows of an update: nothing of its own run, perhaps something, that it was refused, its result.
+/// How much a client knows of an update: nothing, perhaps something, that it was refused, its result.
 fn rank(operation: &Operation) -> u8 {
     match operation.told {
         Told::NotExecuted => 0,
@@ -190,10 +191,10 @@ fn check_groups(groups: &BTreeMap<(u64, &Action), &Operation>, violations: &mut 
     }
 }
 
-/// The results told, each with its operation key, and how often it may have run at most.
+/// The results that were told, each with its operation key, and how often the update may have run at most.
 type Runs<'h> = (BTreeSet<(u64, &'h [u8])>, i64);
 
-/// Counters whose operation keys may run again: each result that was told is a run, and each ask is at most one.
+/// Counters whose operation keys may run again. Each told result is one run, and each request is at most one run.
 fn check_expiring(history: &History, last: &BTreeMap<Key, Vec<u8>>, violations: &mut Vec<String>) {
     let mut runs: BTreeMap<&[u8], Runs<'_>> = BTreeMap::new();
     for operation in history.operations().iter().filter(|operation| operation.expiring) {
@@ -223,7 +224,7 @@ fn number(value: &[u8]) -> i64 {
     std::str::from_utf8(value).ok().and_then(|text| text.parse().ok()).unwrap_or(0)
 }
 
-/// What the last get of each key, asked for after every update had been told or given up, showed.
+/// The result of the last get of each key, which was asked for after every update had been told or given up.
 fn last_values(history: &History) -> BTreeMap<Key, Vec<u8>> {
     let last_update = history.operations().iter().filter(|operation| !operation.action.is_read());
     let quiet = last_update.map(|operation| operation.told_at.unwrap_or(operation.asked)).max();

@@ -1,6 +1,6 @@
-//! Expiry by verdict (R4.6, R4.7): an expiry floor names clients that the coordinator has called expired, and nobody else;
-//! that a lease is over is told only when a floor that says so cannot be lost any more; and a lease that was granted runs,
-//! though the coordinator restarts.
+//! Expiry by verdict (R4.6, R4.7): an expiry floor names only clients that the coordinator has called expired. A client
+//! is told that its lease is over only when a floor that says so cannot be lost any more. A granted lease runs on
+//! although the coordinator restarts.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,13 +19,14 @@ use crate::world::{Sent, View, Watch};
 
 const LEASE_TAGS: [u8; 4] = [tags::SESSION_OPENED, tags::LEASE_RENEWED, tags::LEASE_LOST, tags::LEASE_VERDICT];
 
-/// Watches floors in the files of cores, and who is told of them.
+/// Watches expiry floors in the files of cores, and the clients that are told of them.
 #[derive(Debug, Default)]
 pub struct ExpiryByVerdict {
     configurations: Configurations,
     cores: Cores,
     expired: BTreeSet<ClientId>,
-    /// A lease runs for its term from when it was granted, by any clock; by ours, which differ, for half of it.
+    /// A lease runs for its term from its grant, by any clock. By the world's clock, which may differ, at least half of
+    /// it.
     runs_until: BTreeMap<ClientId, SimTime>,
     /// The greatest floor that each replica ever held.
     floors: BTreeMap<(ProcessId, ShardId), ClusterTime>,
@@ -72,7 +73,8 @@ impl ExpiryByVerdict {
         }
     }
 
-    /// `epoch` speaks of a floor at or above this update's lease: some committed set of the term holds such a one.
+    /// In term `epoch` a client was told of a floor at or above this update's lease: a committed set of the term must
+    /// hold such a floor.
     fn on_told(&mut self, rpc: RpcId, epoch: Epoch) {
         let Some(&(shard, lease)) = self.leases.get(&rpc) else { return };
         let sets = self.configurations.of_term(shard, epoch);

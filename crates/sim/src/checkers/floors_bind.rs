@@ -1,7 +1,7 @@
-//! Floors bind (R4.6): a witness that was told of an expiry floor takes nothing more that the floor refuses.
+//! Floors bind (R4.6): a witness that was told of an expiry floor accepts nothing more that the floor refuses.
 //!
-//! It has been told when it answers the gc that says so: before that it may not have heard of the list. What came before
-//! may be answered after; a witness that restarts has forgotten the floor, and is told again.
+//! The witness was told when it answers the gc with the floor; before that it may not know the list. A request that
+//! came earlier may be answered later. A witness that restarts has forgotten the floor, and is told again.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,15 +14,15 @@ use crate::probes::Probes;
 use crate::tags;
 use crate::world::{Arrived, Sent, View, Watch};
 
-/// Watches what witnesses are told and what they answer.
+/// Watches what witnesses are told, and their answers.
 #[derive(Debug, Default)]
 pub struct FloorsBind {
     floors: BTreeMap<(ProcessId, ShardId, ListVersion), ClusterTime>,
-    /// Of gcs that are not answered, by their round.
+    /// The floors of gcs that are not answered, by round.
     named: BTreeMap<(ProcessId, ShardId, ListVersion, u64), ClusterTime>,
-    /// Came before any floor that refuses them.
+    /// Requests that came before any floor that refuses them.
     in_time: BTreeSet<(ProcessId, ListVersion, RpcId)>,
-    /// Came after such a floor only.
+    /// Requests that came only after such a floor.
     late: BTreeSet<(ProcessId, ListVersion, RpcId)>,
     violations: Vec<String>,
     checked: u64,

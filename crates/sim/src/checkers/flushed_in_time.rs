@@ -1,9 +1,9 @@
-//! Flushed in time (section 5, "what survives what"): under `replicated` durability, whenever every machine loses power
-//! nothing that waits for an fsync is older than the flush interval and one fsync.
+//! Flushed in time (section 5, "what survives what"): under `replicated` durability, whenever every machine loses
+//! power, nothing that waits for an fsync is older than the flush interval and one fsync.
 //!
-//! What was answered before that has then been on the platters of all who held it, so it must survive; what was answered
-//! later may be lost, with all its effects. [`weakened`] takes that back from a history, so that the checkers of results
-//! hold everything else to what was told.
+//! What was answered before that was on the platters of all members that hold it, so it must survive. What was answered
+//! later may be lost, with all its effects. [`weakened`] takes the later answers back from a history, so that the
+//! checkers of results hold the cluster to everything else that was told.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
@@ -19,13 +19,13 @@ use crate::network::ProcessId;
 use crate::probes::Probes;
 use crate::world::{View, Watch};
 
-/// Turns that come late, and clocks that go slowly.
+/// Slack for turns that come late, and clocks that run slowly.
 pub const SLACK: u64 = millis(5);
 
-/// A client may have heard an answer, and take it in later.
+/// A client may have received an answer, and handle it this much later.
 const HEARD_LATE: u64 = millis(10);
 
-/// When every machine lost power; shared with the run.
+/// The moments at which every machine lost power; shared with the run.
 pub type Blackouts = Rc<RefCell<Vec<SimTime>>>;
 
 /// Watches the files of cores.
@@ -33,7 +33,7 @@ pub struct FlushedInTime {
     cores: Cores,
     age_max: u64,
     blackouts: Blackouts,
-    /// What each process changed, by what its disk had counted after the turn; older first.
+    /// The changes of each process, by the count of its disk after the turn; oldest first.
     changed: BTreeMap<ProcessId, VecDeque<(Mark, SimTime)>>,
     violations: Vec<String>,
     oldest: u64,
@@ -78,7 +78,8 @@ impl FlushedInTime {
 
 impl Watch for FlushedInTime {
     fn wrote(&mut self, by: ProcessId, _file: FileName, _offset: u64, len: usize, view: &View<'_>) {
-        // What is not a write is either fsynced before anybody hears of it (R5.3), or done again by the next start.
+        // A change that is not a write is fsynced before anybody learns of it (R5.3), or is done again by the next
+        // start.
         if len > 0 && self.cores.core(by).is_some() {
             let disk = &view.processes[by.0].disk;
             self.note(by, disk.mark(), disk.covered(), view.now);
@@ -88,7 +89,7 @@ impl Watch for FlushedInTime {
     fn blackout(&mut self, view: &View<'_>) {
         self.blackouts.borrow_mut().push(view.now);
         let cores: Vec<ProcessId> = self.cores.iter().map(|(process, _)| process).collect();
-        // Who is dead already flushes nothing: it is one of those that may fail.
+        // A process that is dead flushes nothing: it is one of those that may fail.
         for process in cores.into_iter().filter(|process| view.processes[process.0].is_running()) {
             self.judge(process, view.processes[process.0].disk.covered(), view.now);
         }
@@ -108,8 +109,8 @@ impl Watch for FlushedInTime {
     }
 }
 
-/// The history without what was told within `age_max` before a blackout: such an update may have been or not, and what a
-/// read saw may be gone. What the coordinator says is fsynced always.
+/// The history without what was told within `age_max` before a blackout: such an update may have happened or not, and
+/// the value that a read saw may be gone. Everything that the coordinator tells is fsynced.
 #[must_use]
 pub fn weakened(history: &History, blackouts: &[SimTime], age_max: u64) -> History {
     let mut weak = history.clone();

@@ -1,8 +1,9 @@
-//! Freed when synced (R4.4, D4): a segment leaves a replica only when the word that it is freed cannot be cut off any more,
-//! and with it what killed its entries, which stands before the word. Else a log that is cut back misses them.
+//! Freed when synced (R4.4, D4): a replica frees a segment only when the log entry that says so cannot be cut off any
+//! more. The entries that replaced the segment's content stand before that entry, so they cannot be cut off either.
+//! Otherwise a log that is cut back would miss them.
 //!
-//! A replica gives up its log, or cuts it, from its end: what goes before something newer is freed. One that starts may
-//! tidy up what its own log says is freed: it is copied anew if the word goes.
+//! A replica gives up its log, or cuts it, from its end. So a segment that is removed before a newer one is freed, not
+//! cut. A process that starts may remove what its own log says is freed: it is copied anew if that entry is lost.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -23,9 +24,9 @@ use crate::world::{Sent, View, Watch};
 pub struct FreedWhenSynced {
     segment_bytes: u64,
     synced: SyncedAtMost,
-    /// Where the group ends that says of a segment, in a replica's log, that it is freed.
+    /// Where the group ends, in a replica's log, that says that a segment is freed.
     words: BTreeMap<(ProcessId, ShardId, SegmentId), u64>,
-    /// Those that have said nothing of logs since they started: they still judge what they found.
+    /// Processes that have sent nothing about logs since they started: they still check what they found.
     silent: BTreeSet<ProcessId>,
     violations: Vec<String>,
     checked: u64,
@@ -122,7 +123,8 @@ mod tests {
         watch
     }
 
-    /// Found by a sweep (`rebuild` 2256): it learns from the coordinator whether its power was lost, and may give up its log.
+    /// Found by a sweep (`rebuild` 2256): the process learns from the coordinator whether its power was lost, and may
+    /// give up its log.
     #[test]
     fn who_judges_what_it_found_may_let_go_of_it() {
         let mut watch = watch(99);

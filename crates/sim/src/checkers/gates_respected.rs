@@ -1,9 +1,9 @@
-//! Gates respected (D1, D3, R5.3): whoever says that something is held is taken at its word, against the disks.
+//! Gates respected (D1, D3, R5.3): a process that says that something is held is checked against the disks.
 //!
-//! "Accepted": the witness's file holds the body. "Appended": the replica's files hold the bytes. "Synced", or an answer
-//! that says so: in one committed set of that term, every complete member's log holds the completion record. With fsync
-//! durability, the platters are looked at instead of the page cache. The checker reads the files by their documented
-//! layouts, not through the code that wrote them.
+//! "Accepted": the witness's file holds the body. "Appended": the replica's files hold the bytes. "Synced", or an
+//! answer that says so: in one committed set of that term, every complete member's log holds the completion record.
+//! Under fsync durability the checker looks at the platters instead of the page cache. It reads files by their
+//! documented layouts, not through the code that wrote them.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::rc::Rc;
@@ -29,7 +29,7 @@ use crate::world::{Sent, View, Watch};
 const WITNESS_BLOCK: usize = 4096;
 const WITNESS_BODY: usize = 64;
 
-/// Pieces of a shard's log that are remembered; replicas acknowledge soon or not at all.
+/// Pieces of a shard's log that are remembered. A replica acknowledges soon or never.
 const PIECES_KEPT: usize = 64;
 
 struct Piece {
@@ -38,7 +38,7 @@ struct Piece {
     bytes: Rc<[u8]>,
 }
 
-/// Watches claims.
+/// Watches the claims of processes.
 pub struct GatesRespected {
     configurations: Configurations,
     cores: Cores,
@@ -46,11 +46,11 @@ pub struct GatesRespected {
     segment_bytes: u64,
     records: Records,
     bodies: BTreeMap<RpcId, (ShardId, Rc<[u8]>)>,
-    /// What each process was sent last, for each shard.
+    /// The pieces that each process was sent last, for each shard.
     pieces: BTreeMap<(ProcessId, ShardId), VecDeque<Piece>>,
     /// Requests that a primary has told witnesses to drop.
     collected: BTreeSet<RpcId>,
-    /// Requests that a witness named as suspects: some are dropped although nobody ran them.
+    /// Requests that a witness named as suspects. Some of them are dropped although nobody ran them.
     suspects: BTreeSet<RpcId>,
     acknowledged: BTreeMap<ClientId, AckedBelow>,
     expired: BTreeSet<ClientId>,
@@ -98,7 +98,8 @@ impl GatesRespected {
         }
     }
 
-    /// `Synced`, or an answer that says so: all who count for syncs in one committed set of that term hold the record.
+    /// A primary said `Synced`, or sent an answer that says so: all members that count for syncs in one committed set
+    /// of that term hold the record.
     fn on_synced(&mut self, rpc: RpcId, epoch: Epoch) {
         let Some(&(shard, _)) = self.bodies.get(&rpc) else { return };
         self.synced += 1;
@@ -110,7 +111,7 @@ impl GatesRespected {
         }
     }
 
-    /// R2.1: a primary speaks for the term in which the update ran.
+    /// R2.1: a primary answers for the term in which the update ran.
     fn on_confirmed(&mut self, synced: &Synced, process: &Process) {
         let shard = self.bodies.get(&synced.rpc).map(|&(shard, _)| shard);
         let status = process.status().unwrap_or_else(|| unreachable!("{} is no core", process.name));
@@ -123,8 +124,8 @@ impl GatesRespected {
         }
     }
 
-    /// A primary has witnesses drop what it has synced (section 6). What it does not hold itself was synced long ago, or
-    /// refused by it.
+    /// A primary tells witnesses to drop what it has synced (section 6). A request whose record the primary does not
+    /// hold itself was synced long ago, or refused.
     fn on_gc(&mut self, by: ProcessId, (process, shard): (&Process, ShardId), entries: &[GcEntry]) {
         let status = process.status();
         let replica = status.as_ref().and_then(|status| status.replicas.iter().find(|replica| replica.shard == shard));
@@ -152,8 +153,8 @@ impl GatesRespected {
         }
     }
 
-    /// Whether a suspect may still be run, and complete with what witnesses hold of it: it is not acknowledged, nor below
-    /// an expiry floor, its table is there, and no operation key has run out.
+    /// Whether a suspect may still run, and complete with what witnesses hold of it: it is not acknowledged and not
+    /// below an expiry floor, its table exists, and its operation key has not run out.
     fn may_complete(&self, rpc: RpcId) -> bool {
         let Some((shard, body)) = self.bodies.get(&rpc) else { return false };
         let Ok(body) = Body::decode(body) else { return false };

@@ -1,5 +1,5 @@
-//! Intact members (R5.5, D2): a member that calls its log intact holds all that it has ever acknowledged, but for what a
-//! primary has told it to cut.
+//! Intact members (R5.5, D2): a member that calls its log intact holds everything that it has ever acknowledged, except
+//! what a primary has told it to cut.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,16 +19,16 @@ use crate::world::{Sent, View, Watch};
 pub struct IntactMembers {
     /// Up to where each member has acknowledged a log.
     acknowledged: BTreeMap<(ProcessId, ShardId), u64>,
-    /// Those that have said nothing since they started: they only tidy up what they found.
+    /// Processes that have sent nothing since they started: they still check what they found.
     silent: BTreeSet<ProcessId>,
-    /// A loss of power everywhere takes what was acknowledged last, and what is left then is all there is.
+    /// A loss of power on all machines takes what was acknowledged last, and the rest is all that is left.
     forgets: bool,
     violations: Vec<String>,
     checked: u64,
 }
 
 impl IntactMembers {
-    /// For durability `replicated`, under which blackouts may take something.
+    /// For durability `replicated`, under which a blackout may take something.
     #[must_use]
     pub fn forgetting(self, forgets: bool) -> Self {
         Self { forgets, ..self }
@@ -39,7 +39,7 @@ impl IntactMembers {
         *known = end.max(*known);
     }
 
-    /// It may obey at once, or never.
+    /// The member may obey at once, or never.
     fn on_attach(&mut self, to: ProcessId, shard: ShardId, start: AttachAt) {
         let (AttachAt::Keep(offset) | AttachAt::Join(offset)) = start;
         if let Some(known) = self.acknowledged.get_mut(&(to, shard)) {
@@ -85,7 +85,7 @@ impl Watch for IntactMembers {
         }
     }
 
-    /// A log that its owner has given up, or that it cuts to go on from another's, is measured anew.
+    /// A log that its owner gives up, or cuts to follow another one, is measured anew.
     fn wrote(&mut self, by: ProcessId, file: FileName, _offset: u64, len: usize, _view: &View<'_>) {
         if let FileName::Segment { shard, .. } = file
             && len == 0

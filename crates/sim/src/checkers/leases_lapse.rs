@@ -1,5 +1,5 @@
-//! Leases lapse (F1, section 7): nobody else becomes primary of a shard that serves while its primary's lease runs by that
-//! node's own count, and a node gets none before it knows what it was deposed from.
+//! Leases lapse (F1, section 7): while a primary's lease runs by its own clock, no other node becomes primary of a
+//! shard that serves. A node gets no lease before it knows what it was deposed from.
 
 use std::collections::BTreeMap;
 
@@ -18,14 +18,14 @@ use crate::world::{Sent, View, Watch};
 pub struct LeasesLapse {
     configurations: Configurations,
     cores: Cores,
-    /// When a heartbeat was sent, and what its core obeyed, by the core's own clock.
+    /// When each heartbeat was sent, and which configuration its core obeyed, by the core's own clock.
     beats: BTreeMap<(ProcessId, Tick), (SimTime, ConfigVersion)>,
-    /// Until when a core may hold a lease, by its own count.
+    /// Until when a core may hold a lease, by its own clock.
     leased: BTreeMap<Life, SimTime>,
-    /// Since which configuration a node is not primary of something any more.
+    /// The configuration since which a node is no longer primary of some shard.
     deposed: BTreeMap<NodeId, ConfigVersion>,
     seen: Option<std::rc::Rc<Configuration>>,
-    /// Which life of its primary's process each term was given to: no other may serve in it (R7.1).
+    /// The life of the primary's process to which each term was given: no other life may serve in it (R7.1).
     terms: BTreeMap<(ShardId, Epoch), u64>,
     violations: Vec<String>,
     granted: u64,
@@ -104,7 +104,7 @@ impl Watch for LeasesLapse {
         }
     }
 
-    /// Its clock may begin anew.
+    /// The clock of the process may begin anew.
     fn started(&mut self, process: ProcessId, _view: &View<'_>) {
         self.beats.retain(|(of, _), _| *of != process);
     }

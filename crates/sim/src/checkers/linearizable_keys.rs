@@ -1,9 +1,9 @@
-//! Linearizability of each key (E1, E2, D1, F1): is there an order of its operations, agreeing with who was told before
-//! whom asked, in which every result is right?
+//! Linearizability of each key (E1, E2, D1, F1): is there an order of its operations in which every result is right,
+//! and which agrees with the order in which clients were told and asked?
 //!
-//! Linearizability is local, so each key is searched alone; an update of several keys appears at each with its part of
-//! the result. Versions: each change's is greater than all before it; an unknown change's is not known until someone
-//! reads it.
+//! Linearizability is local, so each key is searched alone. An update of several keys appears at each key, with its
+//! part of the result. The version of each change is greater than all before it. The version of an unknown change is
+//! unknown until a read tells it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,7 +14,7 @@ use crate::checkers::order::{Checked, Found, Step, search};
 use crate::clock::SimTime;
 use crate::history::{Action, History, Told, Value};
 
-/// One key's part of an operation.
+/// The part of an operation that is about one key.
 #[derive(Clone, Debug)]
 struct KeyOperation<'h> {
     part: Part<'h>,
@@ -31,7 +31,7 @@ enum Version {
 }
 
 impl Version {
-    /// The least that the next change's version is above.
+    /// A lower bound: the version of the next change is above it.
     fn floor(self) -> u64 {
         match self {
             Self::Exactly(version) => version,
@@ -71,7 +71,7 @@ impl State {
         may_be.then(|| Self { value: self.value.clone(), version: Version::Exactly(version) })
     }
 
-    /// The state in which this may be required of its version.
+    /// The state, if this requirement on its version can hold in it.
     fn meeting(&self, requires: Requires) -> Option<Self> {
         match requires {
             Requires::Nothing => Some(self.clone()),
@@ -80,7 +80,7 @@ impl State {
         }
     }
 
-    /// The state after an operation; `None`: it cannot have been told this here.
+    /// The state after an operation; `None`: the operation cannot have this result here.
     fn after(&self, part: &Part<'_>, told: &KeyTold) -> Option<Self> {
         let outcome = match told {
             KeyTold::FailedElsewhere => return Some(self.clone()),
@@ -123,12 +123,12 @@ impl Step for KeyOperation<'_> {
     }
 }
 
-/// Searches one key's operations.
+/// Searches the operations of one key.
 fn check_key(operations: &[KeyOperation<'_>]) -> Found {
     search(operations, &State { value: None, version: Version::Exactly(0) })
 }
 
-/// The operations, for a person.
+/// The operations as text for a person.
 fn described(operations: &[KeyOperation<'_>]) -> String {
     let mut text = String::new();
     for operation in operations {
@@ -165,7 +165,7 @@ fn printable(text: &str) -> String {
     out + rest
 }
 
-/// Whether a result is one that the operation may have, as far as one can say without knowing any key.
+/// Whether a result is one that the operation may have, as far as that can be said without any state.
 fn is_shaped(action: &Action, outcome: &Outcome) -> bool {
     let is_several = matches!(outcome, Outcome::Versions(_) | Outcome::Numbers(_) | Outcome::Values(_));
     let row = match action {
@@ -176,7 +176,7 @@ fn is_shaped(action: &Action, outcome: &Outcome) -> bool {
         || matches!(outcome, Outcome::Overflow(_) | Outcome::NotANumber(_)) && row.shape == Shape::Numbers
 }
 
-/// The parts of an operation, by key; `None`: its result does not fit the operation at all.
+/// The parts of an operation, by key; `None`: the result does not fit the operation at all.
 fn key_parts<'h>(action: &'h Action, outcome: Option<&Outcome>) -> Option<Vec<(&'h [u8], Part<'h>, KeyTold)>> {
     let Some(operation) = action.operation() else { return Some(Vec::new()) };
     let parts = parts(&operation);
@@ -196,7 +196,7 @@ pub fn check(history: &History) -> Checked {
     let mut checked = Checked::default();
     let mut by_key: BTreeMap<&[u8], Vec<KeyOperation<'_>>> = BTreeMap::new();
     let mut groups: BTreeMap<(u64, &Action), KeyGroup> = BTreeMap::new();
-    // Keys on which a group may run again are not searched: who can tell which run came to which result?
+    // Keys on which an operation-key group may run again are not searched: nobody can say which run had which result.
     let expiring = history.operations().iter().filter(|operation| operation.expiring);
     let skipped: BTreeSet<&[u8]> = expiring.flat_map(|operation| operation.action.keys()).collect();
     for operation in history.operations() {
@@ -222,7 +222,7 @@ pub fn check(history: &History) -> Checked {
         );
     }
     for ((_, action), group) in groups {
-        // Another action ran under this operation key: this one never did, and never will.
+        // Another action ran under this operation key: this one never ran, and never will.
         if group.is_mismatch {
             continue;
         }
@@ -241,8 +241,8 @@ pub fn check(history: &History) -> Checked {
     checked
 }
 
-/// Operations with one action and one operation key: one update, asked for first by the first, and done when the first
-/// was told.
+/// Operations with one action and one operation key. They are one update, asked for when the first of them was asked
+/// for, and done when the first was told.
 #[derive(Default)]
 struct KeyGroup {
     first: Option<(usize, SimTime)>,

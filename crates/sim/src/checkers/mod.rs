@@ -1,4 +1,8 @@
-//! What must hold in every run, one file each. The names recur in the design's list of invariants (section 11).
+//! The checkers: what must hold in every run, one file each. Their names recur in the design's list of invariants
+//! (section 11).
+//!
+//! A checker watches frames and files ([`crate::world::Watch`]), or reads the history at the end. It knows the
+//! documented formats, and not the code that writes them.
 
 pub mod acknowledged_outcomes;
 pub(crate) mod changes;

@@ -1,10 +1,14 @@
-//! One group (E4, R4.1): a change and the completion record of the update that made it stand in one entry group, so that
-//! no crash keeps the one without the other.
+//! One group (E4, R4.1): a change and the completion record of the update that made it are in one entry group, so that
+//! no crash keeps one without the other.
 //!
 //! Read from the bytes that are written to segment files. Whatever changes an object or keeps an operation key's result is
-//! an update; nothing else writes such entries.
+//! an update, or the cleaner's copy of what an update wrote: a group of copies holds nothing that some log of the shard did not
+//! hold before, byte for byte, but for the oldest segment that an object or a tombstone names (R5.10).
+
+use std::collections::BTreeSet;
 
 use kasha_machine::FileName;
+use kasha_types::ShardId;
 
 use crate::checkers::records::{COMPLETION_ENTRY, groups_in};
 use crate::network::ProcessId;
@@ -14,27 +18,57 @@ use crate::world::{View, Watch};
 const OBJECT_ENTRY: u8 = 1;
 const TOMBSTONE_ENTRY: u8 = 2;
 const OPERATION_KEY_ENTRY: u8 = 4;
+/// Where an object or a tombstone names its oldest segment.
+const OLDEST: std::ops::Range<usize> = 16..20;
+
+/// An entry's kind and what it says.
+type Said = (u8, Vec<u8>);
 
 /// Watches segment files.
 #[derive(Debug, Default)]
 pub struct OneGroup {
     violations: Vec<String>,
     groups: u64,
+    copies: u64,
+    /// What logs of a shard have said.
+    known: BTreeSet<(ShardId, Said)>,
+}
+
+fn said(kind: u8, payload: &[u8]) -> Said {
+    let mut bytes = payload.to_vec();
+    if matches!(kind, OBJECT_ENTRY | TOMBSTONE_ENTRY)
+        && let Some(oldest) = bytes.get_mut(OLDEST)
+    {
+        oldest.fill(0);
+    }
+    (kind, bytes)
 }
 
 impl OneGroup {
     fn on_bytes(&mut self, by: &str, file: FileName, bytes: &[u8]) {
+        let FileName::Segment { shard, .. } = file else { return };
         groups_in(bytes, |group| {
-            let records = group.entries.iter().filter(|entry| entry.0 == COMPLETION_ENTRY).count();
             let is_change = |kind: u8| matches!(kind, OBJECT_ENTRY | TOMBSTONE_ENTRY | OPERATION_KEY_ENTRY);
-            let changes = group.entries.iter().filter(|entry| is_change(entry.0)).count();
+            let entries = group.entries.iter().filter(|entry| is_change(entry.0) || entry.0 == COMPLETION_ENTRY);
+            let entries: Vec<_> = entries.map(|&(kind, payload)| (shard, said(kind, payload))).collect();
+            let records = entries.iter().filter(|(_, (kind, _))| *kind == COMPLETION_ENTRY).count();
+            let changes = entries.len() - records;
             self.groups += u64::from(changes > 0);
-            if records > 1 || (records == 0 && changes > 0) {
+            if group.is_copies {
+                self.copies += 1;
+                let new = entries.iter().filter(|entry| !self.known.contains(*entry)).count();
+                if new > 0 {
+                    self.violations.push(format!(
+                        "one_group: {by} wrote a group of copies to {file:?}, {new} of which are copies of nothing (E4)"
+                    ));
+                }
+            } else if records > 1 || (records == 0 && changes > 0) {
                 self.violations.push(format!(
                     "one_group: {by} wrote a group with {changes} changes and {records} completion records to {file:?} \
                      (E4, R4.1)"
                 ));
             }
+            self.known.extend(entries);
         });
     }
 }
@@ -54,6 +88,7 @@ impl Watch for OneGroup {
 
     fn report(&self, probes: &mut Probes) {
         probes.add("claims checked: groups", self.groups);
+        probes.add("claims checked: groups of copies", self.copies);
     }
 
     fn as_any(&mut self) -> &mut dyn std::any::Any {
@@ -74,7 +109,14 @@ mod tests {
         assert_eq!(watch.take_violations(), Vec::<String>::new());
         let mut change = record.clone();
         change[48] = OBJECT_ENTRY;
-        watch.on_bytes("one", segment(0), &[record, change].concat());
+        watch.on_bytes("one", segment(0), &[record, change.clone()].concat());
         assert_eq!(watch.take_violations().len(), 1);
+        let mut copy = change.clone();
+        copy[40] = 1;
+        watch.on_bytes("one", segment(1), &copy);
+        assert_eq!(watch.take_violations(), Vec::<String>::new(), "a copy");
+        copy[60] = 9;
+        watch.on_bytes("one", segment(1), &copy);
+        assert_eq!(watch.take_violations().len(), 1, "a copy of nothing");
     }
 }

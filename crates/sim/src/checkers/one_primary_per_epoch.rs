@@ -1,6 +1,6 @@
-//! One primary per term (F1, F2, R7.1, R7.2): in one term of a shard only one life of one core appends or answers, it is
-//! the one that the coordinator committed, and what it says is synced only grows. Nobody answers a read that was asked
-//! when a later term served already, and no member obeys an older term than one that it has promised.
+//! One primary per term (F1, F2, R7.1, R7.2): in one term of a shard only one life of one core appends or answers, it
+//! is the life that the coordinator committed, and the synced position only grows. A term that was over when a read was
+//! asked does not answer it. No member obeys an older term than one that it has promised.
 
 use std::collections::BTreeMap;
 
@@ -17,10 +17,10 @@ use crate::probes::Probes;
 use crate::tags;
 use crate::world::{Sent, View, Watch};
 
-/// Of which terms a read was asked, and since when.
+/// The terms that a read was sent to, and when.
 type Asks = BTreeMap<(ShardId, Epoch), SimTime>;
 
-/// Watches who acts as primary.
+/// Watches which processes act as primary.
 #[derive(Debug, Default)]
 pub struct OnePrimaryPerEpoch {
     configurations: Configurations,
@@ -28,7 +28,7 @@ pub struct OnePrimaryPerEpoch {
     primaries: BTreeMap<(ShardId, Epoch), Life>,
     synced: BTreeMap<(ShardId, Epoch), u64>,
     shards: BTreeMap<RpcId, ShardId>,
-    /// What was asked by whom and of whom: it is asked again as long as it is not answered.
+    /// Reads by asker and receiver. A read is asked again as long as it has no answer.
     reads: BTreeMap<(Life, u64, ProcessId), Asks>,
     /// Since when each term serves.
     serving: BTreeMap<(ShardId, Epoch), SimTime>,
@@ -68,8 +68,8 @@ impl OnePrimaryPerEpoch {
 }
 
 impl OnePrimaryPerEpoch {
-    /// A read is answered. Its answer may be old if a later term served when it was first asked (F1): one that waited with
-    /// its primary, for a sync that had come, is as good as then.
+    /// A read is answered. The answer may be old if a later term served already when the read was first asked (F1). An
+    /// answer that waited at its primary for a sync, which then came, is as good as one of that moment.
     fn on_read_answer(&mut self, asker: Life, read_id: u64, by: ProcessId) {
         let Some(asks) = self.reads.get(&(asker, read_id, by)) else { return };
         self.reads_checked += 1;
@@ -86,7 +86,7 @@ impl OnePrimaryPerEpoch {
         self.violations.extend(too_late.and_then(|texts| texts.into_iter().next()));
     }
 
-    /// A member speaks as one that obeys this term.
+    /// A member sends a frame that shows that it obeys this term.
     fn on_promise(&mut self, member: ProcessId, shard: ShardId, epoch: Epoch, what: &str) {
         let promised = self.promised.entry((member, shard)).or_insert(epoch);
         if *promised > epoch {

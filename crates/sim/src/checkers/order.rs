@@ -1,8 +1,8 @@
-//! A search for an order: of operations on one thing, agreeing with who was told before whom asked, in which every result
-//! is right.
+//! A search for an order of operations on one thing in which every result is right, and which agrees with the order in
+//! which clients were told and asked.
 //!
-//! After Wing and Gong, with a memory of visited (set of operations done, state) pairs as Lowe proposed. Unknown
-//! operations may be placed anywhere after they were asked for, or nowhere.
+//! The search follows Wing and Gong, with a memory of visited pairs (set of operations done, state) as Lowe proposed.
+//! Unknown operations may be placed anywhere after they were asked for, or nowhere.
 
 use std::hash::Hash;
 
@@ -10,54 +10,54 @@ use hashbrown::HashSet;
 
 use crate::clock::SimTime;
 
-/// Most operations that are searched; workloads move on to something fresh before.
+/// The greatest number of operations that is searched. Workloads move on to fresh keys before.
 pub const OPERATIONS_MAX: usize = 128;
 
 /// States visited before the search gives up.
 const VISITS_MAX: usize = 400_000;
 
-/// One operation, for a search.
+/// One operation, as the search sees it.
 pub(crate) trait Step {
-    /// What it changes.
+    /// The state that operations change.
     type State: Clone + Eq + Hash;
 
-    /// When it was asked for.
+    /// When the operation was asked for.
     fn asked(&self) -> SimTime;
 
     /// When its result was told; `None`: unknown.
     fn told_at(&self) -> Option<SimTime>;
 
-    /// The state after it; `None`: it cannot have had its result here.
+    /// The state after the operation; `None`: it cannot have its result here.
     ///
-    /// One whose result was told, and that changes nothing in some state, changes nothing in any other, or says only more
-    /// exactly what that is: the search lets it come next wherever it can.
+    /// If the result was told and the operation changes nothing in some state, it must change nothing in any other
+    /// state (or only make the state more exact). The search lets such an operation come next wherever it can.
     fn after(&self, state: &Self::State) -> Option<Self::State>;
 }
 
-/// What a search came to.
+/// The result of a search.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Found {
-    /// There is such an order.
+    /// There is an order in which every result is right.
     Order,
-    /// There is none.
+    /// There is no such order.
     NoOrder,
-    /// Given up.
+    /// The search visited too many states, and gave up.
     Inconclusive,
 }
 
-/// Counts and findings of a checker that searches, over all it searched.
+/// Counts and findings of a checker, over all its searches.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Checked {
-    /// Searched to the end.
+    /// Searches that ended.
     pub searched: u64,
-    /// Given up.
+    /// Searches that gave up.
     pub inconclusive: u64,
     /// What is wrong.
     pub violations: Vec<String>,
 }
 
 impl Checked {
-    /// Takes in what a search came to; `violation` says what is wrong if there is no order.
+    /// Adds the result of a search. `violation` makes the text if there is no order.
     pub(crate) fn add(&mut self, found: &Found, violation: impl FnOnce() -> String) {
         match found {
             Found::Order => self.searched += 1,
@@ -70,7 +70,7 @@ impl Checked {
     }
 }
 
-/// Searches an order of operations on what began in this state.
+/// Searches an order of operations that begin in this state.
 pub(crate) fn search<S: Step>(steps: &[S], start: &S::State) -> Found {
     if steps.len() > OPERATIONS_MAX {
         return Found::Inconclusive;
@@ -93,7 +93,7 @@ struct Search<'a, S: Step> {
 }
 
 impl<S: Step> Search<'_, S> {
-    /// Whether the operations not in `done` can follow `state`; `None`: given up.
+    /// Whether the operations that are not in `done` can follow `state`; `None`: the search gave up.
     fn possible(&mut self, done: u128, state: &S::State) -> Option<bool> {
         if done & self.needed == self.needed {
             return Some(true);
@@ -110,14 +110,14 @@ impl<S: Step> Search<'_, S> {
         let horizon = all.clone().filter(open).filter_map(|index| self.steps[index].told_at()).min();
         let first = |index: &usize| horizon.is_none_or(|horizon| self.steps[*index].asked() <= horizon);
         let mut candidates: Vec<usize> = all.filter(open).filter(first).collect();
-        // A result that fits and changes nothing can always come next.
+        // An operation whose result fits and that changes nothing can always come next.
         for &index in &candidates {
             let step = &self.steps[index];
             if step.told_at().is_some() && step.after(state).as_ref() == Some(state) {
                 return self.possible(done | 1 << index, state);
             }
         }
-        // Those who were told first are the likeliest to have come first; the unknown ones last.
+        // Operations that were told first are the likeliest to come first; unknown ones come last.
         candidates.sort_by_key(|&index| self.steps[index].told_at().unwrap_or(SimTime(u64::MAX)));
         for index in candidates {
             if let Some(next) = self.steps[index].after(state)

@@ -1,7 +1,7 @@
-//! What clients were promised, read from the frames that went by; shared by the checkers that hold somebody to it.
+//! What clients were promised, read from frames; shared by the checkers that hold the cluster to it.
 //!
-//! Promised is what a primary called synced, and what it answered while all witnesses of the list accepted it, within one
-//! attempt (CURP 3.2.1, R2.1).
+//! A promise is an update that a primary called synced, or that it answered while all witnesses of the list accepted
+//! it, within one attempt (CURP 3.2.1, R2.1).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,7 +12,7 @@ use kasha_wire::{AnswerView, Body, Recorded, RecordedVerdict, RequestView, Shard
 use crate::configurations::Configurations;
 use crate::world::Sent;
 
-/// What one attempt was told.
+/// The answers to one attempt.
 #[derive(Debug, Default)]
 pub(crate) struct Attempt {
     pub(crate) list: ListVersion,
@@ -20,7 +20,7 @@ pub(crate) struct Attempt {
     pub(crate) accepted: BTreeSet<NodeId>,
 }
 
-/// All updates that were asked for, and what was said of them.
+/// All updates that were asked for, and the answers to them.
 #[derive(Debug, Default)]
 pub(crate) struct Promises {
     pub(crate) configurations: Configurations,
@@ -30,12 +30,12 @@ pub(crate) struct Promises {
 }
 
 impl Promises {
-    /// Under these configurations.
+    /// Begins without promises, under these configurations.
     pub(crate) fn new(configurations: Configurations) -> Self {
         Self { configurations, ..Self::default() }
     }
 
-    /// Takes in a frame. Returns the update that it promises.
+    /// Adds a frame. Returns the update that the frame promises, if it does.
     pub(crate) fn take_in(&mut self, sent: &Sent<'_>) -> Option<RpcId> {
         match Kind::from_number(sent.kind) {
             Some(Kind::Request | Kind::Cancel) => {
@@ -86,7 +86,7 @@ impl Promises {
         self.configurations.of_term(shard, (*answered)?).iter().any(|(_, config)| is_whole(config)).then_some(rpc)
     }
 
-    /// Whether its client may still come back for it: it has not acknowledged it.
+    /// Whether the client may still ask for the update: it has not acknowledged it.
     pub(crate) fn is_unacknowledged(&self, rpc: RpcId) -> bool {
         rpc.sequence.0 >= self.acknowledged.get(&rpc.client).map_or(0, |below| below.0)
     }

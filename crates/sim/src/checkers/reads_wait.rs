@@ -1,9 +1,10 @@
-//! Reads wait (section 6, D3, pitfall 2): what a read saw is synced when its answer leaves, be it a value or that there is
-//! none. So is the last drop of a table (R5.1).
+//! Reads wait (section 6, D3, pitfall 2): everything that a read saw is synced when its answer leaves, be it a value or
+//! that there is none. So is the last drop of a table (R5.1).
 //!
-//! A read runs in the turn that follows its arrival. So it sees at least what stood in its primary's log when it arrived,
-//! and the newest change of each of its keys there, a delete too, must be synced when an answer leaves. What the same turn
-//! adds before the read is left out: which of two frames was first is not to be seen from outside.
+//! A read runs in the turn that follows its arrival. So it sees at least what stood in its primary's log when it
+//! arrived. The newest change of each of its keys in that log, a delete too, must be synced when an answer leaves.
+//! Changes that the same turn adds before the read are left out: from outside it cannot be seen which of two frames was
+//! first.
 
 use std::collections::BTreeMap;
 
@@ -19,25 +20,25 @@ use crate::network::ProcessId;
 use crate::probes::Probes;
 use crate::world::{Arrived, Sent, View, Watch};
 
-/// What a read saw at least: the log of this term, up to here.
+/// What a read saw at least: the log of this term, up to this offset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Saw {
     term: (ShardId, Epoch),
     end: u64,
 }
 
-/// Watches reads and logs. Nothing is asked of a primary that runs unreplicated: it has nobody to wait for.
+/// Watches reads and logs. A primary that runs unreplicated is not checked: it has no backups to wait for.
 #[derive(Debug, Default)]
 pub struct ReadsWait {
     segment_bytes: u64,
     synced: SyncedAtMost,
-    /// The last known of it, which is the least it can be.
+    /// The last known value, which is a lower bound.
     reached: BTreeMap<(ShardId, Epoch), u64>,
     /// Up to where the group ends that changed a key last in a log.
     changed: BTreeMap<(ProcessId, ShardId), BTreeMap<KeyHash, u64>>,
     /// Up to where the last drop of a table ends (R5.1).
     dropped: BTreeMap<(ProcessId, ShardId), u64>,
-    /// By the connection on which it came. One that came twice may have been answered for the first.
+    /// Reads by the connection on which they came. A read that came twice may have been answered for the first time.
     reads: BTreeMap<(ProcessId, Endpoint, u64), Saw>,
     violations: Vec<String>,
     checked: u64,
@@ -57,7 +58,7 @@ impl ReadsWait {
             return None;
         }
         let reached = self.synced.of(term.0, term.1);
-        // Of a term that nobody was told of yet, nothing is known.
+        // Nothing is known of a term that nobody was told of yet.
         if reached < u64::MAX {
             self.reached.insert(term, reached);
         }
@@ -68,7 +69,7 @@ impl ReadsWait {
         let changed = self.changed.entry((by, shard)).or_default();
         groups_in(bytes, |group| {
             for key in group.entries.iter().filter_map(|&(kind, entry)| changed_key(kind, entry)) {
-                // A joiner is sent older segments after its log's tail.
+                // A joiner is sent older segments after the tail of its log.
                 let end = changed.entry(key).or_default();
                 *end = (base + group.end).max(*end);
             }
@@ -213,7 +214,7 @@ mod tests {
         watch.on_read(id(1), TERM, &[hash(b'a')]);
         watch.on_groups(BY, SHARD, 188, &delete(b'a'));
         watch.on_answer(id(1));
-        // Nor by the answer to the first of two copies, or by one that may be of another term.
+        // The answer to the first of two copies proves nothing, and neither does an answer that may be of another term.
         watch.on_read(id(1), TERM, &[hash(b'a')]);
         watch.on_answer(id(1));
         watch.on_read(id(2), TERM, &[hash(b'a')]);

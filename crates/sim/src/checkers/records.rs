@@ -1,5 +1,5 @@
-//! Which completion records stand in which files: read from the bytes that processes write, by the log's documented
-//! layout, not through the code that wrote them. Shared by the checkers that ask who holds what.
+//! Which completion records are in which files: read from the bytes that processes write, by the log's documented
+//! layout, and not through the code that wrote them. The checkers that ask which process holds what share this.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -17,23 +17,23 @@ use crate::world::{View, Watch};
 const GROUP_MAGIC: [u8; 2] = *b"GK";
 const GROUP_HEADER: usize = 48;
 const ENTRY_HEADER: usize = 8;
-/// Holds an update's result.
+/// Kind of an entry that holds an update's result.
 pub(crate) const COMPLETION_ENTRY: u8 = 3;
-/// Says which clients' leases are over.
+/// Kind of an entry that says which clients' leases are over.
 pub(crate) const EXPIRY_FLOOR_ENTRY: u8 = 5;
-/// A primary's term begins.
+/// Kind of an entry with which a primary's term begins.
 pub(crate) const EPOCH_START_ENTRY: u8 = 6;
-/// Names a segment that is freed.
+/// Kind of an entry that names a freed segment.
 pub(crate) const SEGMENT_FREED_ENTRY: u8 = 8;
 
-/// Completion records in each segment file, as the page cache has it, and in each replica, as it ever was.
+/// Completion records in each segment file, as the page cache has it, and in each replica, at any time so far.
 #[derive(Clone, Debug, Default)]
 pub struct Records(Rc<RefCell<Index>>);
 
 #[derive(Debug, Default)]
 struct Index {
     files: BTreeMap<(ProcessId, FileName), BTreeSet<RpcId>>,
-    /// What was synced may have been lost at a member by now, with its power.
+    /// A member may have lost synced records by now, with its power.
     ever: BTreeMap<(ProcessId, ShardId), BTreeSet<RpcId>>,
     /// The greatest expiry floor that any replica of a shard ever held.
     floors: BTreeMap<ShardId, ClusterTime>,
@@ -67,7 +67,7 @@ pub(crate) fn records_in(bytes: &[u8], found: &mut BTreeSet<RpcId>) {
     });
 }
 
-/// The updates of a shard whose records would still be there after a loss of power.
+/// The updates of a shard whose records would survive a loss of power.
 pub(crate) fn records_on(disk: &SimDisk, shard: ShardId) -> BTreeSet<RpcId> {
     let mut found = BTreeSet::new();
     for (file, _) in disk.files() {
@@ -85,12 +85,14 @@ pub(crate) fn entries_in(bytes: &[u8], mut show: impl FnMut(u8, &[u8])) {
     groups_in(bytes, |group| group.entries.iter().for_each(|&(kind, entry)| show(kind, entry)));
 }
 
-/// A group, as it stands in some bytes.
+/// A group within some bytes.
 pub(crate) struct Group<'b> {
-    /// Where it ends in them.
+    /// Where the group ends in these bytes.
     pub(crate) end: u64,
-    /// Whose primary wrote it.
+    /// The epoch of the primary that wrote it.
     pub(crate) epoch: Epoch,
+    /// It holds the cleaner's copies: nothing happened in it.
+    pub(crate) is_copies: bool,
     /// Kinds and payloads.
     pub(crate) entries: &'b [(u8, &'b [u8])],
 }
@@ -109,7 +111,8 @@ pub(crate) fn groups_in(bytes: &[u8], mut show: impl FnMut(Group<'_>)) {
             entry = from + len.next_multiple_of(8);
         }
         let epoch = Epoch(u32::try_from(epoch).expect("four bytes"));
-        show(Group { end: end as u64, epoch, entries: &entries });
+        let is_copies = word(bytes, at + 40).is_some_and(|flags| flags & 1 != 0);
+        show(Group { end: end as u64, epoch, is_copies, entries: &entries });
         at = end.max(at + 8);
     }
 }
@@ -155,8 +158,8 @@ impl Records {
         files.find(|(_, records)| records.contains(&rpc)).map(|(&(_, file), _)| file)
     }
 
-    /// A member of this set that never held the record of an update that is in `primary`'s log, so that it was not synced.
-    /// A joiner vouches for what follows the beginning of its copy only, but for all of that (R7.2).
+    /// A member of this set that never held the record of an update in `primary`'s log, so that the update was not
+    /// synced. A joiner counts only from the beginning of its copy on, but for everything from there (R7.2).
     #[must_use]
     fn lacking(
         &self,
@@ -177,7 +180,7 @@ impl Records {
                 MemberState::Complete => true,
                 MemberState::Joining => {
                     let newest = index.files.range(segments_of(process, shard)).next_back().map(|(&(_, file), _)| file);
-                    // Between its oldest and its newest segment a joiner may lack some that are still to be copied.
+                    // Between its oldest and its newest segment a joiner may lack segments that are still to be copied.
                     at.is_some_and(|at| {
                         newest.is_none_or(|newest| at > newest) || index.files.contains_key(&(process, at))
                     })
@@ -187,7 +190,8 @@ impl Records {
         config.members.iter().find(lacks).map(|member| member.node)
     }
 
-    /// Who lacks the record, if in each set that was committed in a term somebody does: it was never synced in it.
+    /// A member that lacks the record, if there is one in each set that was committed in a term: then the update was
+    /// never synced in that term.
     #[must_use]
     pub fn lacked_in_all_sets(
         &self,
@@ -199,7 +203,7 @@ impl Records {
         let sets = configurations.of_term(shard, epoch);
         let mut lacking: Vec<String> = Vec::new();
         for (configuration, config) in &sets {
-            // While it serves, such a set syncs nothing, whatever all of it hold (R7.2).
+            // While the shard serves, such a small set syncs nothing, even if all members hold the record (R7.2).
             let is_too_small = config.members.len() <= usize::from(configuration.min_backups);
             if is_too_small && config.phase == ShardPhase::Serving {
                 lacking.push(format!("too few are in {:?}", config.members));
@@ -214,7 +218,7 @@ impl Records {
     }
 }
 
-/// Keeps [`Records`]. The first of all watchers, so that the others see what the turn wrote.
+/// Keeps [`Records`] up to date. It is the first watcher, so that the others see what the turn wrote.
 pub struct RecordsWatch {
     records: Records,
     cores: Cores,

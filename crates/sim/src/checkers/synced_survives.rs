@@ -1,9 +1,10 @@
-//! Synced survives (D1, D2): when a new primary serves, it holds every update that anybody was promised before.
+//! Synced survives (D1, D2): when a new primary serves, it holds every update that was promised to anybody before.
 //!
-//! Promised is what a primary called synced, and what it answered while all witnesses of the attempt's list had
-//! accepted it. A record may be gone once its client has acknowledged it or lost its lease, or with its table, and under
-//! `replicated` durability if it was promised shortly before every machine lost power (section 5). So what was promised
-//! longer ago than that is on the new primary's disk: the witnesses that held it are done with.
+//! A promise is an update that a primary called synced, or that it answered while all witnesses of the attempt's list
+//! had accepted it. A record may be gone if its client has acknowledged it or lost its lease, or with its table; and
+//! under `replicated` durability, if the update was promised shortly before every machine lost power (section 5). So
+//! updates that were promised longer ago than that are on the new primary's disk: their witnesses are not needed any
+//! more.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,16 +20,16 @@ use crate::probes::Probes;
 use crate::tags;
 use crate::world::{Sent, View, Watch};
 
-/// Watches promises.
+/// Watches promises and new primaries.
 #[derive(Debug, Default)]
 pub struct SyncedSurvives {
     promises: Promises,
     cores: Cores,
     records: Records,
     seen: ConfigVersion,
-    /// Since when.
+    /// The promised updates, and since when they are promised.
     promised: BTreeMap<ShardId, BTreeMap<RpcId, SimTime>>,
-    /// How long before a blackout promises are worth nothing, if it is not all fsynced.
+    /// How long before a blackout a promise may be lost, if not everything is fsynced.
     forgets: Option<u64>,
     expired: BTreeSet<ClientId>,
     served: BTreeMap<ShardId, Epoch>,
@@ -43,7 +44,7 @@ impl SyncedSurvives {
         Self { promises: Promises::new(configurations), cores, records, ..Self::default() }
     }
 
-    /// A blackout takes back what was promised so many nanoseconds before.
+    /// A blackout may take back what was promised this many nanoseconds before it.
     #[must_use]
     pub fn forgetting(self, forgets: Option<u64>) -> Self {
         Self { forgets, ..self }

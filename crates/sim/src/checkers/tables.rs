@@ -1,5 +1,5 @@
-//! Tables: creating and dropping a name has one order (the coordinator's), numbers are never used again, and nothing is
-//! read or written in a table once somebody was told that it is dropped.
+//! Tables: creating and dropping a name has one order (the coordinator's), table numbers are never used again, and
+//! nothing is read or written in a table after a client was told that it is dropped.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,7 +9,7 @@ use crate::checkers::order::{Checked, Step, search};
 use crate::clock::SimTime;
 use crate::history::{Action, DEFAULT_TABLE, History, Operation, Told};
 
-/// What a name stands for.
+/// What a table name stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum State {
     Nothing,
@@ -63,7 +63,7 @@ pub fn check(history: &History) -> Checked {
 /// A request for a name.
 struct Request<'a> {
     operation: &'a Operation,
-    /// Tables whose creators were told of them: nobody else has created these.
+    /// Tables whose creators were told of them: no other request has created these.
     created: &'a BTreeSet<TableId>,
 }
 

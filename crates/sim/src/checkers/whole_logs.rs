@@ -1,9 +1,11 @@
-//! Whole logs (R7.7): a mark or an entry that says a log is whole says so of a log that is.
+//! Whole logs (R7.7): a mark or a log entry that says that a log is whole says so only of a log that is whole.
 //!
-//! - While the marks of a replica say that its log is whole for a term, nothing of that term or of an earlier one is cut.
-//! - Under `replicated`, a mark that is on file when a process starts whose log has lost some of what it speaks of is never
-//!   written again.
-//! - Behind the entry that says a term took everything answered under its list, that term replays nothing more.
+//! - While the mark of a replica says that its log is whole for a term, nothing of that term or of an earlier one is
+//!   cut.
+//! - Under `replicated`: if a process starts with a mark on file, and its log has lost some of what the mark covers,
+//!   the mark is never written again.
+//! - Behind the entry `Whole`, which says that a term took everything that was answered under its list, that term
+//!   replays nothing more.
 
 use std::collections::BTreeMap;
 
@@ -18,25 +20,25 @@ use crate::network::ProcessId;
 use crate::probes::Probes;
 use crate::world::{View, Watch};
 
-/// A term took everything that was answered under its list.
+/// Kind of the entry `Whole`: a term took everything that was answered under its list.
 const WHOLE_ENTRY: u8 = 12;
 /// Where `replica.meta` keeps the mark.
 const MARK_AT: usize = 20;
 
-/// Of an entry: the segment, the group's end in it, and the entry's number in the group.
+/// The position of an entry: the segment, the group's end in it, and the entry's number in the group.
 type Position = (SegmentId, u64, usize);
 
 /// Watches logs and marks.
 #[derive(Debug, Default)]
 pub struct WholeLogs {
     configurations: Configurations,
-    /// Where the groups of each segment end in its file, and whose they are.
+    /// Where the groups of each segment end in its file, and their epochs.
     groups: BTreeMap<(ProcessId, ShardId, SegmentId), Vec<(u64, Epoch)>>,
-    /// The last term that logged in this replica that it took everything, and where.
+    /// The last term that logged `Whole` in this replica, and where.
     took_all: BTreeMap<(ProcessId, ShardId), (Epoch, Position)>,
-    /// Only what was answered must be there after a loss of power, not all that was written.
+    /// After a loss of power only answered updates must be there, not everything that was written.
     is_fsync: bool,
-    /// Marks that what was lost has made false.
+    /// Marks that are false because something was lost.
     false_marks: BTreeMap<(ProcessId, ShardId), Epoch>,
     violations: Vec<String>,
     cuts: u64,
@@ -67,8 +69,8 @@ impl WholeLogs {
         }
     }
 
-    /// Notes a group, and whether an update in it stands behind the entry that says its term took everything. A group that a
-    /// member is sent again, having lost it, stands where it stood.
+    /// Adds a group. Returns whether an update in it stands behind the `Whole` of its term. A group that a member is
+    /// sent again, because it had lost it, has its old position.
     fn is_behind(
         &mut self,
         (process, shard, segment): (ProcessId, ShardId, SegmentId),
@@ -96,8 +98,8 @@ impl WholeLogs {
         })
     }
 
-    /// A segment is shorter, or gone: whose term wrote the first group that it lacks now. One that goes before a later one is
-    /// freed, not cut.
+    /// A segment is shorter, or gone. Returns the epoch of the first group that it lacks now. A segment that is removed
+    /// before a later one is freed, not cut.
     fn cut(&mut self, (process, shard, segment): (ProcessId, ShardId, SegmentId), len: u64) -> Option<Epoch> {
         let of_log = (process, shard, SegmentId(segment.0 + 1))..=(process, shard, SegmentId(u32::MAX));
         let is_freed = len == 0 && self.groups.range(of_log).next().is_some();
@@ -154,7 +156,7 @@ impl Watch for WholeLogs {
         groups_in(&bytes, |group| self.on_group((by, shard, segment), offset, &group));
     }
 
-    /// What damage or a loss of power took is nothing that the process cut. The marks are still those of before.
+    /// What damage or a loss of power took was not cut by the process. The marks are still those from before.
     fn started(&mut self, process: ProcessId, view: &View<'_>) {
         let disk = &view.processes[process.0].disk;
         let known: Vec<_> = self.groups.keys().copied().filter(|(of, ..)| *of == process).collect();
@@ -190,7 +192,7 @@ mod tests {
     }
 
     fn logged(watch: &mut WholeLogs, (end, epoch, entries): &(u64, Epoch, Vec<(u8, &'static [u8])>)) {
-        watch.on_group(LOG, 0, &Group { end: *end, epoch: *epoch, entries });
+        watch.on_group(LOG, 0, &Group { end: *end, epoch: *epoch, is_copies: false, entries });
     }
 
     #[test]
@@ -206,7 +208,7 @@ mod tests {
             let mut watch = WholeLogs::default();
             let behind = appended.iter().filter(|(end, kinds)| {
                 let (end, epoch, entries) = group(*end, 2, kinds);
-                watch.is_behind(LOG, 0, &Group { end, epoch, entries: &entries })
+                watch.is_behind(LOG, 0, &Group { end, epoch, is_copies: false, entries: &entries })
             });
             assert_eq!(behind.count(), found, "{appended:?}");
         }

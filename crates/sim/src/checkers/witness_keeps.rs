@@ -1,8 +1,9 @@
-//! Witness keeps (section 6, C2, R5.5; pitfall 10): a witness keeps what it has accepted until a primary names it, and once
-//! it has handed out what it holds it accepts nothing more.
+//! Witness keeps (section 6, C2, R5.5; pitfall 10): a witness keeps what it has accepted until a primary names it in a
+//! gc. After it has handed its requests to a recovery it accepts nothing more.
 //!
-//! Read from its file by the documented layout, where each slot is a block: what stands there and was accepted must not
-//! be overwritten or emptied before a gc has named it. What is handed out to a recovery is whole, and is all of that.
+//! It is read from the witness's file by the documented layout, where each slot is a block. A block with an accepted
+//! request must not be overwritten or emptied before a gc has named the request. Requests that are handed to a recovery
+//! are complete, and are all that the file has.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -23,16 +24,16 @@ const SLOT_HEADER: usize = 64;
 const BODY_MAX: usize = 2048;
 const HELD: u8 = 1;
 
-/// A list's instance at a core.
+/// The instance of a list at a core.
 type Instance = (ProcessId, ShardId, ListVersion);
 
-/// What a block says.
+/// The content of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Slot {
     rpc: RpcId,
     key_index: u8,
     keys: u8,
-    /// Of all that it says, its body too.
+    /// A hash of the whole content, its body too.
     bytes: BodyHash,
 }
 
@@ -44,15 +45,16 @@ fn slot_in(block: &[u8]) -> Option<Slot> {
     (block[4] == HELD).then_some(Slot { rpc, key_index: block[5], keys: block[6], bytes })
 }
 
-/// Watches witness files, and what witnesses say.
+/// Watches witness files, and what witnesses send.
 #[derive(Debug, Default)]
 pub struct WitnessKeeps {
     slots: BTreeMap<Instance, BTreeMap<u64, Slot>>,
-    /// Accepted, and nobody has named it in a gc.
+    /// Requests that were accepted and that no gc has named.
     owed: BTreeMap<Instance, BTreeSet<RpcId>>,
     named: BTreeSet<(ShardId, RpcId)>,
     handed_out: BTreeSet<Instance>,
-    /// What a loss of power has torn: it is emptied at the next start, and whoever lost it must not call itself sure.
+    /// Requests that a loss of power has torn. They are emptied at the next start, and a witness that lost one must not
+    /// call itself sure.
     torn: BTreeSet<(Instance, RpcId)>,
     violations: Vec<String>,
     kept: u64,
@@ -60,7 +62,7 @@ pub struct WitnessKeeps {
 
 impl WitnessKeeps {
     fn on_recorded(&mut self, by: ProcessId, recorded: &Recorded) {
-        // The list's shard is that of the slot which holds it.
+        // The shard of the list is that of the slot which holds the request.
         let mut instances = self.slots.iter().filter(|((of, _, list), _)| (*of, *list) == (by, recorded.list));
         let is_it = |slot: &Slot| slot.rpc == recorded.rpc;
         let Some((&instance, _)) = instances.find(|(_, slots)| slots.values().any(is_it)) else { return };
@@ -82,7 +84,7 @@ impl WitnessKeeps {
         }
     }
 
-    /// A block of an instance's file is now this.
+    /// A block of an instance's file now has this content.
     fn on_block(&mut self, instance: Instance, block: u64, now: Option<Slot>) {
         let slots = self.slots.entry(instance).or_default();
         let before = match now {
@@ -128,7 +130,7 @@ impl WitnessKeeps {
     }
 }
 
-/// What of `before` is not there any more, or not as it was: a body can be torn while its header is whole.
+/// The requests of `before` that are gone or changed now: a body can be torn while its header is whole.
 fn lost<'a>(before: &'a BTreeMap<u64, Slot>, now: &'a BTreeMap<u64, Slot>) -> impl Iterator<Item = RpcId> + 'a {
     before.iter().filter(|&(block, slot)| now.get(block) != Some(slot)).map(|(_, slot)| slot.rpc)
 }
@@ -171,7 +173,7 @@ impl Watch for WitnessKeeps {
         let FileName::Witness { shard, list } = file else { return };
         let instance = (by, shard, list);
         match view.processes[by.0].disk.cached(file) {
-            // Its list is over.
+            // The list of this instance is over.
             None => {
                 self.slots.remove(&instance);
                 self.owed.remove(&instance);

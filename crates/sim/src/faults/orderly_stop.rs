@@ -1,4 +1,5 @@
-//! Processes that are asked to stop, and what becomes of their machine meanwhile (R7.7, R5.3).
+//! Orderly stops: processes that are asked to stop, and machines that are switched off or lose power meanwhile (R7.7,
+//! R5.3).
 
 use kasha_types::ShardId;
 
@@ -8,17 +9,18 @@ use crate::clock::{SimTime, millis};
 use crate::network::HostId;
 use crate::world::World;
 
-/// How often it is looked at how far the stop is.
+/// How often the progress of a stop is checked.
 const LOOK_EVERY: u64 = millis(2);
-/// For so long; then the processes are killed.
+/// How long a stop may take; then the processes are killed.
 pub(super) const STOP_PATIENCE: u64 = millis(300);
 
-/// What follows the stop. Every other machine is switched off when its processes have ended in good order.
+/// What follows the stop. In every other case the machine is switched off when its processes have ended in good order.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Afterwards {
-    /// The machine comes back without the witness files of a shard, or with all.
+    /// The machine comes back without the witness files of this shard, or with all of its files.
     LosesWitness(Option<ShardId>),
-    /// The machine loses power in the middle of the stop, or some time after it is back: once its copy may be lost.
+    /// The machine loses power in the middle of the stop, or some time after it is back, as soon as its copy may be
+    /// lost.
     LosesPower,
 }
 

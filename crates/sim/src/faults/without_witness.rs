@@ -1,5 +1,5 @@
-//! Directed faults for recovery without a witness (R7.7): all witnesses of a shard lose their files for good, or are away,
-//! just when what was answered last is in the log of the primary and nowhere else.
+//! Directed faults for recovery without a witness (R7.7): all witnesses of a shard lose their files for good, or are
+//! away, at a moment when only the primary's log has what was answered last.
 
 use kasha_machine::FileName;
 use kasha_types::{Epoch, ShardId};
@@ -12,9 +12,9 @@ use crate::network::HostId;
 use crate::process::Process;
 use crate::world::World;
 
-/// How often it is looked at whether a successor has begun.
+/// How often it is checked whether a successor has begun.
 const LOOK_FOR_SUCCESSOR_EVERY: u64 = micros(50);
-/// How a shard is left without a witness.
+/// The ways in which a shard is left without a witness.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Way {
     /// All processes are killed, and the files are gone when they come back.
@@ -25,16 +25,16 @@ pub(super) enum Way {
     PrimaryStopped,
     /// The primary is away for long. The witnesses come back at once, without their files.
     PrimaryAway,
-    /// The primary comes back. Its successor dies in the middle of its recovery. Then the witnesses are away, with their
-    /// files or without.
+    /// The primary comes back. Its successor dies in the middle of its recovery. Then the witnesses are away, with or
+    /// without their files.
     SuccessorDies { files_gone: bool },
-    /// The successor, which has replayed a witness, dies in the write with which its term begins. The last primary is back,
-    /// and now heard; the witnesses lose their files.
+    /// The successor, which has replayed a witness, dies in the write with which its term begins. The last primary is
+    /// back, and the other nodes hear it now. The witnesses lose their files.
     TermTorn,
 }
 
 impl Nemesis {
-    /// The primary has only its witnesses for a moment; then something of [`Way`] happens.
+    /// For a moment the primary reaches only its witnesses; then one of the [`Way`]s happens.
     pub(super) fn without_witness(&mut self, world: &mut World) {
         let Some(Parts { shard, primary, backups, witnesses }) = self.parts() else { return };
         if !self.may_lose_a_copy(world) || witnesses.is_empty() || witnesses.contains(&primary) {
@@ -52,8 +52,8 @@ impl Nemesis {
         };
         let shortest = if matches!(way, Way::TermTorn) { 30 } else { 1 };
         let alone = self.rng.between(millis(shortest), millis(40));
-        // A primary that waits for its backups writes its own file with every turn; one that does not has the last moments in
-        // memory, but for what it answered.
+        // A primary that waits for its backups writes its own file in every turn. A primary that does not wait has the
+        // last moments in memory only, except what it answered.
         if self.rng.chance(1, 2) || matches!(way, Way::PrimaryStopped | Way::TermTorn) {
             let others = backups.iter().filter(|host| !witnesses.contains(host));
             let cuts: Cuts = others.map(|&host| (primary, host)).collect();
@@ -90,7 +90,7 @@ impl Nemesis {
             Way::TermTorn => self.tear_successor(world, shard, primary),
             Way::SuccessorDies { files_gone } => {
                 let Some(after) = self.epoch_of(shard) else { return };
-                // Back at once it is a member of the next term, and its log may be cut.
+                // A primary that is back at once is a member of the next term, and its log may be cut.
                 let time = if self.rng.chance(2, 3) { self.rng.below(lease / 4) } else { self.rng.below(lease * 2) };
                 self.kill_for(world, primary, time);
                 let until = now.after(lease * 8);
@@ -100,7 +100,7 @@ impl Nemesis {
         }
     }
 
-    /// The successor is to die soon, in the middle of a turn or between two.
+    /// The successor is to die soon, in the middle of a turn or between two turns.
     pub(super) fn when_successor_begins(
         &mut self,
         world: &mut World,
@@ -138,12 +138,13 @@ impl Nemesis {
         self.witnesses_away(world, &others, shard, away, files_gone);
     }
 
-    /// Whoever succeeds this primary is to die as its term begins.
+    /// The successor of this primary is to die as its term begins.
     fn tear_successor(&mut self, world: &mut World, shard: ShardId, last: HostId) {
         let (now, lease) = (world.now, self.lease);
         while world.take_torn_term().is_some() {}
         self.hosts.nodes.iter().filter(|&&host| host != last).for_each(|&host| world.tear_term(host, shard));
-        // Back at once it is a member of the next term; its log would be taken, if the other nodes heard it.
+        // A primary that is back at once is a member of the next term. Its log would be taken, if the other nodes heard
+        // it.
         let soon = self.rng.below(lease / 8);
         self.kill_for(world, last, soon);
         let unheard = both_ways(last, &self.hosts.nodes);
@@ -183,7 +184,7 @@ impl Nemesis {
     }
 }
 
-/// Whether a new primary has begun its epoch, and makes the members' logs equal to its own.
+/// Whether a new primary has begun its epoch, and is making the members' logs equal to its own.
 fn is_syncing(world: &World, host: HostId, shard: ShardId) -> bool {
     let processes = world.processes().iter().filter(|process| process.host == host);
     let mut replicas = processes.filter_map(Process::status).flat_map(|status| status.replicas);

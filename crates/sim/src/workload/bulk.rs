@@ -1,8 +1,8 @@
-//! Long values under ever new keys, until memory is full; then the oldest are deleted, so that whole segments die.
+//! Long values under new keys, until memory is full. Then the oldest keys are deleted, so that whole segments die.
 //!
-//! A log that cannot compact gives memory back by whole segments only, so nothing here lives longer than its neighbours.
-//! And it is patient: each update that is refused for memory takes some of the reserve for deletes (R2.2: its cancellation
-//! is recorded), and what is deleted is given back some time later.
+//! A log that cannot compact frees memory by whole segments only, so no key here lives longer than its neighbours. The
+//! workload is also patient: each update that is refused for memory takes some of the reserve for deletes (R2.2: its
+//! cancellation is recorded), and the memory of deleted keys comes back some time later.
 
 use std::collections::VecDeque;
 
@@ -12,35 +12,37 @@ use kasha_wire::Update;
 use super::{Ask, Workload};
 use crate::history::{Action, Key, Told, Value};
 
-/// Shortest and longest value.
+/// The shortest and the longest value.
 const VALUE_BYTES: (u64, u64) = (200, 1000);
-/// Keys deleted by one update, so that making room takes little.
+/// Keys that one update deletes: many, so that making room takes few updates.
 const DELETED_AT_ONCE: usize = 16;
 
-/// After a refusal so many things are asked for before anything is put again: longer than it takes to free a segment.
+/// After a refusal, this many calls are made before anything is put again. That is longer than it takes to free a
+/// segment.
 const ASKS_WITHOUT_PUT: u32 = 600;
 
-/// After so many refusals nothing is put any more: without compaction the reserve that they took does not always come back.
+/// After this many refusals nothing is put any more: without compaction the reserve that they took does not always come
+/// back.
 const REFUSED_MAX: u32 = 20;
 
-/// Values.
+/// The keys that were put, and the state of the workload.
 #[derive(Debug, Default)]
 pub struct Bulk {
     puts: u64,
-    /// Put and told so, oldest first.
+    /// Keys whose put was acknowledged, oldest first.
     live: VecDeque<Key>,
-    /// So many of the oldest are to be deleted before anything is put again.
+    /// This many of the oldest keys are deleted before anything is put again.
     to_delete: usize,
-    /// Nothing is put for so many asks.
+    /// Calls for which nothing is put.
     rest: u32,
-    /// Puts that were refused.
+    /// Number of puts that were refused.
     refused: u32,
-    /// So many keys are kept, though there is room.
+    /// If set, only this many keys are kept, although there is room.
     keep: Option<usize>,
 }
 
 impl Bulk {
-    /// Deletes the oldest when there are so many, so that segments die while others are copied.
+    /// Deletes the oldest key when there are this many, so that segments die while others are copied.
     #[must_use]
     pub fn churning(keep: usize) -> Self {
         Self { keep: Some(keep), ..Self::default() }

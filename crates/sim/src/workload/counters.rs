@@ -1,19 +1,19 @@
-//! Counters that only grow by one: how often did each update run?
+//! Counters that only grow by one: the checker `executed_once` reads from them how often each update ran.
 
 use kasha_machine::Rng;
 
 use super::{Ask, HotKeys, TAGS, Workload};
 use crate::history::Action;
 
-/// Counters.
+/// The counters, and some keys whose values are not numbers.
 pub struct Counters {
     keys: HotKeys,
-    /// Keys that are no numbers, mostly.
+    /// Keys whose values are mostly not numbers.
     words: HotKeys,
 }
 
 impl Counters {
-    /// This many to a tag.
+    /// This many keys with each tag.
     #[must_use]
     pub fn new(per_tag: u64) -> Self {
         Self { keys: HotKeys::new("c", per_tag), words: HotKeys::new("w", 1) }
@@ -25,7 +25,7 @@ impl Workload for Counters {
         let action = match rng.below(20) {
             0..12 => Action::count(&self.keys.one(rng)),
             12 => Action::put(&self.words.one(rng), b"a word"),
-            // One that fails takes the others back.
+            // If one increment fails, none takes effect.
             13 => {
                 let tag = rng.below(TAGS);
                 Action::count_all(&[self.keys.one_of(rng, tag), self.words.one_of(rng, tag)])

@@ -1,7 +1,7 @@
-//! What clients ask for. Workloads are composed: each run draws how much of each.
+//! What clients ask for. Each run draws a mix of workloads.
 //!
-//! All use a few hot keys and move on to fresh ones before a key's history gets too long to search. Keys of one group
-//! share a `{tag}`, so that an update of several keys stays within a shard.
+//! All workloads use a few hot keys, and move on to fresh ones before a key's history gets too long to search. Keys of
+//! one group share a `{tag}`, so that an update of several keys stays within a shard.
 
 mod bulk;
 mod counters;
@@ -26,21 +26,21 @@ pub use tokens::Tokens;
 
 use crate::history::{Action, DEFAULT_TABLE, Key, Told};
 
-/// Operations on one key before the workload moves on.
+/// Operations on one key before the workload moves on to another key.
 const KEY_USES_MAX: u32 = 40;
 
-/// Keys of each client where most are soon deleted: a few segments full.
+/// Keys of each client in a load in which most keys are soon deleted: enough for a few segments.
 const CHURNING_KEYS: usize = 120;
 
 /// Groups of keys that share a tag.
 const TAGS: u64 = 6;
 
-/// One thing to ask for.
+/// One call to make.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ask {
-    /// What.
+    /// The action.
     pub action: Action,
-    /// In which table.
+    /// The table of the call.
     pub table: TableId,
     /// Number of the operation key, if it has one.
     pub operation_key: Option<u64>,
@@ -48,7 +48,7 @@ pub struct Ask {
     pub time_to_live_millis: Option<u64>,
     /// When to stop waiting, in milliseconds.
     pub deadline_millis: Option<u64>,
-    /// The caller goes away at once.
+    /// Whether the caller abandons the call at once.
     pub abandon: bool,
     /// Whether to cancel at the deadline.
     pub cancel: bool,
@@ -73,11 +73,11 @@ pub trait Workload {
     /// The next thing to ask for.
     fn next(&mut self, rng: &mut Rng) -> Ask;
 
-    /// What an earlier one came to.
+    /// An earlier action had this outcome.
     fn told(&mut self, _action: &Action, _told: &Told) {}
 }
 
-/// A few hot keys, replaced one by one as they are used up.
+/// A few hot keys. Each is replaced when it is used up.
 #[derive(Debug)]
 pub(crate) struct HotKeys {
     prefix: &'static str,
@@ -100,13 +100,13 @@ impl HotKeys {
         format!("{{t{tag}}}{}{index}.{}", self.prefix, slot.0).into_bytes()
     }
 
-    /// Any key.
+    /// Any of the hot keys.
     pub(crate) fn one(&mut self, rng: &mut Rng) -> Key {
         let tag = rng.below(TAGS);
         self.one_of(rng, tag)
     }
 
-    /// Any key with this tag.
+    /// Any of the hot keys with this tag.
     pub(crate) fn one_of(&mut self, rng: &mut Rng, tag: u64) -> Key {
         let index = rng.below(self.per_tag);
         self.key(tag, index)
@@ -126,34 +126,34 @@ impl HotKeys {
     }
 }
 
-/// What a run's load is made of.
+/// The kind of a run's load.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LoadKind {
-    /// A few hot keys, in every way.
+    /// All workloads, on a few hot keys.
     Mixed,
-    /// So many keys that hardly two updates meet.
+    /// Updates of so many keys that two of them hardly ever meet.
     Spread,
-    /// More long values than a small memory holds.
+    /// Long values, more than a small memory holds.
     Bulky,
-    /// Long values, and not many of them live long.
+    /// Long values, of which few live long.
     Churning,
     /// Long values under a few keys: of a long log hardly anything but its end is needed.
     Rewritten,
-    /// Tables that come and go, each with so many keys that hardly two updates meet.
+    /// Tables that come and go, each with so many keys that two updates hardly ever meet.
     Tables,
 }
 
-/// Draws among workloads by weight, and gives some asks short deadlines or impatient callers.
+/// Draws from workloads by weight, and gives some calls short deadlines or impatient callers.
 pub struct Mix {
     parts: Vec<(u64, Box<dyn Workload>)>,
-    /// Per thousand: a deadline within the time that faults take.
+    /// Per thousand: the deadline is within the time that faults take.
     pub short_deadlines: u64,
     /// Per thousand: nobody waits for the answer.
     pub abandoned: u64,
 }
 
 impl Mix {
-    /// Any mix, with at least so much of tables and of operation keys.
+    /// A random mix, with at least these weights of tables and of operation keys.
     pub fn drawn(rng: &mut Rng, kind: LoadKind, (tables, operation_keys): (u64, u64)) -> Self {
         let alone = |part: Box<dyn Workload>| Self { parts: vec![(1, part)], short_deadlines: 0, abandoned: 0 };
         match kind {
@@ -201,7 +201,7 @@ impl Mix {
         ask
     }
 
-    /// What an earlier one came to.
+    /// An earlier action had this outcome.
     pub fn told(&mut self, action: &Action, told: &Told) {
         self.parts.iter_mut().for_each(|(_, part)| part.told(action, told));
     }

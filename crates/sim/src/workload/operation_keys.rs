@@ -1,5 +1,6 @@
-//! Updates with operation keys, asked for again by other clients, sooner or later (R4.9): with the same action, which
-//! must come to the same, or with another one, which must be refused. Some keys live so short that they run again.
+//! Updates with operation keys that other clients ask for again, sooner or later (R4.9): with the same action, which
+//! must have the same result, or with another one, which must be refused. Some keys have such a short time to live that
+//! they run again.
 
 use kasha_machine::Rng;
 use kasha_wire::Update;
@@ -7,10 +8,10 @@ use kasha_wire::Update;
 use super::{Ask, HotKeys, TAGS, Workload};
 use crate::history::Action;
 
-/// Updates that may be repeated.
+/// The number of recent updates that may be repeated.
 const REPEATABLE_MAX: usize = 20;
 
-/// Longest short time to live, in milliseconds.
+/// The longest of the short times to live, in milliseconds.
 const SHORT_MILLIS_MAX: u64 = 200;
 
 /// An update with an operation key.
@@ -33,7 +34,7 @@ pub struct OperationKeys {
 }
 
 impl OperationKeys {
-    /// This many keys to a tag.
+    /// This many keys with each tag.
     #[must_use]
     pub fn new(per_tag: u64) -> Self {
         Self {
@@ -80,14 +81,14 @@ impl Workload for OperationKeys {
         if rng.chance(1, 10) {
             return Action::get(&self.counters.one(rng)).into();
         }
-        // The newest is often still under way.
+        // The newest update is often still under way.
         let mut used = match self.recent.last() {
             Some(newest) if rng.chance(1, 3) => newest.clone(),
             Some(_) if rng.chance(1, 4) => rng.pick(&self.recent).clone(),
             Some(_) | None => self.fresh(rng),
         };
         if used.time_to_live_millis.is_none() && rng.chance(1, 3) {
-            // Its first key has the same slot, so it is the same operation key.
+            // The first key of the other action has the same slot, so it is the same operation key.
             used.action = self.action(rng, used.tag);
         }
         let Used { number, action, time_to_live_millis, .. } = used;

@@ -1,4 +1,4 @@
-//! Values that are put, deleted and read, with and without conditions.
+//! Registers: values that are put, deleted and read, with and without conditions.
 
 use std::collections::BTreeMap;
 
@@ -46,17 +46,17 @@ impl<'a> Source<'a> for Drawn<'a> {
     }
 }
 
-/// Registers.
+/// The keys, and the values that were read from them.
 pub struct Registers {
     keys: HotKeys,
     versions: BTreeMap<Key, u64>,
-    /// Values that were read.
+    /// Values that were read, for conditions.
     seen: BTreeMap<Key, Value>,
     values: u64,
 }
 
 impl Registers {
-    /// This many to a tag.
+    /// This many keys with each tag.
     #[must_use]
     pub fn new(per_tag: u64) -> Self {
         Self { keys: HotKeys::new("r", per_tag), versions: BTreeMap::new(), seen: BTreeMap::new(), values: 0 }
@@ -66,13 +66,13 @@ impl Registers {
         self.values += 1;
         let mut value = format!("v{}", self.values).into_bytes();
         if rng.chance(1, 20) {
-            // Some are longer than a witness's slot.
+            // Some values are longer than a witness's slot.
             value.resize(usize::try_from(rng.between(100, 3000)).expect("small"), b'.');
         }
         value
     }
 
-    /// One of all updates.
+    /// A random update of one key.
     fn any_update(&mut self, rng: &mut Rng, key: &Key) -> Action {
         let (value, version) = (self.value(rng), self.version(rng, key));
         let expected = self.seen.get(key).filter(|_| rng.chance(3, 4)).unwrap_or(&value);

@@ -1,18 +1,19 @@
-//! Long values under a few keys, one after the other: what is older than a round of them is dead, and needs no tombstone,
-//! which would stay until the segments of what it deleted are gone.
+//! Long values under a few keys, one key after the other. Everything older than one round over the keys is dead, and
+//! needs no tombstone, which would stay until the segments of what it deleted are gone.
 
 use kasha_machine::Rng;
 
 use super::{Ask, Workload};
 use crate::history::Action;
 
-/// Less than the smallest segment together. Enough that what is unknown of one key is soon searched.
+/// So few that all of them together are smaller than the smallest segment. So many that the unknown outcomes of one key
+/// can be searched.
 const KEYS: u64 = 40;
 
-/// Shortest and longest value.
+/// The shortest and the longest value.
 const VALUE_BYTES: (u64, u64) = (200, 1000);
 
-/// Values.
+/// The state of the workload: which key is next.
 #[derive(Debug, Default)]
 pub struct Rewritten {
     puts: u64,

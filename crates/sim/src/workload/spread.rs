@@ -1,4 +1,4 @@
-//! Updates that hardly ever meet another that is not synced: what the fast path is for.
+//! Updates that hardly ever touch a key of another unsynced update: the load for which the fast path is made.
 
 use kasha_machine::Rng;
 use kasha_wire::Update;
@@ -9,7 +9,7 @@ use crate::history::Action;
 /// Keys; far more than are unsynced at a time.
 const KEYS: u64 = 20_000;
 
-/// Values of many keys.
+/// The state of the workload.
 #[derive(Debug, Default)]
 pub struct Spread {
     values: u64,

@@ -1,4 +1,6 @@
 //! Tables that are created, used and dropped, under a few names.
+//!
+//! The checker `tables` reads the results; keys of different tables are never the same.
 
 use std::collections::BTreeMap;
 
@@ -11,22 +13,22 @@ use crate::history::{Action, Key, Told};
 /// Names that tables are given.
 const NAMES: [&str; 3] = ["red", "green", "blue"];
 
-/// How long a table is waited for that may never be there.
+/// How long a call waits for a table that may never exist.
 const GUESS_MILLIS: u64 = 1_000;
 
-/// Tables that were seen and may still be used: some of them are dropped by now.
+/// The number of tables that were seen and may still be used. Some of them are dropped by now.
 const KNOWN_MAX: usize = 6;
 
-/// How long a table is waited for that was dropped.
+/// How long a call waits for a table that was dropped.
 const DROPPED_MILLIS: u64 = 200;
 
-/// Keys of a table where hardly two updates shall meet.
+/// Keys of a table in which two updates should hardly ever meet.
 const SPREAD_KEYS: u64 = 1_000;
 
-/// Tables.
+/// The tables that the workload knows.
 pub struct Tables {
     is_spread: bool,
-    /// The last that was dropped.
+    /// The table that was dropped last.
     dropped: Option<TableId>,
     known: Vec<TableId>,
     keys: BTreeMap<TableId, HotKeys>,
@@ -34,13 +36,13 @@ pub struct Tables {
 }
 
 impl Tables {
-    /// None yet.
+    /// No table is known yet.
     #[must_use]
     pub fn new() -> Self {
         Self { is_spread: false, dropped: None, known: Vec::new(), keys: BTreeMap::new(), values: 0 }
     }
 
-    /// Of nothing but puts that hardly meet, which need no sync, and of tables that live shorter.
+    /// Only puts that hardly ever meet, which need no sync, and tables with shorter lives.
     #[must_use]
     pub fn spread() -> Self {
         Self { is_spread: true, ..Self::new() }
@@ -51,7 +53,8 @@ impl Tables {
             let name = (*rng.pick(&NAMES)).to_owned();
             return if rng.chance(1, 2) { Action::CreateTable(name) } else { Action::DropTable(name) }.into();
         }
-        // Some clients may go on with one that is dropped; those who know it is would wait for a newer configuration.
+        // Some clients go on with a dropped table. A client that knows that it is dropped would wait for a newer
+        // configuration.
         let dropped = self.dropped.filter(|_| rng.chance(1, 4));
         let table = dropped.unwrap_or_else(|| *rng.pick(&self.known));
         let key = format!("s{}@{}", rng.below(SPREAD_KEYS), table.0).into_bytes();
@@ -60,7 +63,7 @@ impl Tables {
         Ask { table, deadline_millis, ..Action::put(&key, format!("t{}", self.values).as_bytes()).into() }
     }
 
-    /// A key that no other table has, so that a history names it without its table.
+    /// A key that no other table has, so that a history can name it without its table.
     fn key(&mut self, rng: &mut Rng, table: TableId) -> Key {
         let mut key = self.keys.entry(table).or_insert_with(|| HotKeys::new("t", 1)).one(rng);
         key.extend_from_slice(format!("@{}", table.0).as_bytes());
@@ -84,7 +87,7 @@ impl Workload for Tables {
             let name = (*rng.pick(&NAMES)).to_owned();
             return if rng.chance(2, 3) { Action::CreateTable(name) } else { Action::DropTable(name) }.into();
         }
-        // The next one may be there already: a configuration names it before its creator is told.
+        // The next table may exist already: a configuration names it before its creator is told.
         let next = TableId(1 + self.known.iter().map(|table| table.0).max().expect("some are known"));
         let is_guess = rng.chance(1, 12);
         let table = if is_guess { next } else { *rng.pick(&self.known) };

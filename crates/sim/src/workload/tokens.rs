@@ -1,4 +1,5 @@
-//! Lists to which each update appends a token of its own.
+//! Lists to which each update appends a token of its own. The checker `executed_once` reads from them how often each
+//! update ran.
 
 use kasha_machine::Rng;
 use kasha_wire::Update;
@@ -13,7 +14,7 @@ pub struct Tokens {
 }
 
 impl Tokens {
-    /// This many to a tag.
+    /// This many keys with each tag.
     #[must_use]
     pub fn new(per_tag: u64) -> Self {
         Self { keys: HotKeys::new("a", per_tag), tokens: 0 }

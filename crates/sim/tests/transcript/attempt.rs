@@ -1,4 +1,4 @@
-//! What one attempt of an update has collected, and what that comes to by the completion rule that sessions use.
+//! One attempt of an update with the answers that it has collected, judged by the completion rule that sessions use.
 
 use kasha_types::{Epoch, ListVersion, NodeId};
 use kasha_wire::{AnswerView, Recorded, RecordedVerdict, Synced};
@@ -6,7 +6,7 @@ use kasha_witness::{Path, Verdict};
 
 use super::frames;
 
-/// One attempt, with what it has collected. Words of another attempt do not count (R2.1), as in a session.
+/// One attempt and what it has collected. Messages of another attempt do not count (R2.1), as in a session.
 pub struct Attempt {
     pub epoch: Epoch,
     pub list: ListVersion,

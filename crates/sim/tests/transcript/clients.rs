@@ -1,6 +1,6 @@
-//! Clients by hand: the script says what each sends. A body is made once and kept, as a session does (R2.1); every
-//! send of it is an attempt with an envelope of its own. `heard` tells what an attempt has collected, and what that
-//! comes to by the completion rule of `kasha_witness`, which sessions use.
+//! Clients that the script drives by hand: it says what each sends. A body is made once and kept, as a session does
+//! (R2.1). Every send of a body is an attempt with an envelope of its own. The command `heard` shows what an attempt
+//! has collected, and whether it is complete by the rule of `kasha_witness`, which sessions use.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -18,7 +18,7 @@ use super::script::{Script, is_kind, party};
 use super::telling::Telling;
 use super::words::update;
 
-/// A client's identity and its lease's end.
+/// A client's id, and the end of its lease.
 #[derive(Clone, Copy)]
 struct Session {
     id: ClientId,
@@ -133,7 +133,7 @@ impl Script {
         self.send(client, Party::Coordinator, &frame);
     }
 
-    /// Opens sessions, and lets everybody know of them.
+    /// Opens sessions, and tells all nodes of them.
     fn open_clients(&mut self, names: &[&str]) {
         for name in names {
             self.client("open", &[name]);
@@ -185,7 +185,7 @@ impl Script {
         let epoch = Epoch(options.number("epoch").map_or(shard.epoch.0, |epoch| epoch as u32));
         let attempt = options.number("attempt").unwrap_or(1) as u32;
         let envelope = Envelope { shard: ShardId(0), epoch, list, cluster_time: ClusterTime(0), attempt };
-        // The parts of one attempt may be sent one by one; another epoch or list makes it another attempt.
+        // The parts of one attempt may be sent one by one. Another epoch or list makes another attempt.
         let kept = self.clients.attempts.get(&(rpc, attempt));
         if kept.is_none_or(|kept| (kept.epoch, kept.list) != (epoch, list)) {
             self.clients.attempts.insert((rpc, attempt), Attempt::new(epoch, list, &shard.witnesses));

@@ -1,5 +1,5 @@
 //! All hosts, a network that moves nothing by itself, and one clock. A connection belongs to one life of each of its
-//! ends: what was sent to a dead process is lost.
+//! ends: frames that were sent to a dead process are lost.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -13,19 +13,19 @@ use kasha_wire::frame::FRAME_HEADER_BYTES;
 use super::host::{Host, HostShell, Party, Running, Watched};
 
 const CLUSTER: ClusterId = ClusterId(7);
-/// Long, so that a script's rounds fit into one.
+/// So long that the rounds of a script fit into one lease.
 const LEASE: Duration = Duration::from_secs(2);
-/// Rounds of one turn in which commits are reported; more would be a machine that spins.
+/// Rounds of one turn in which commits are reported. A machine that needs more spins.
 const ROUNDS_MAX: usize = 100;
 
-/// One connection: who dialled whom, by which name, in which of their lives.
+/// One connection: which life dialled which other one, by which name.
 struct Connection {
     dialer: (Party, u64),
     acceptor: (Party, u64),
     name: Endpoint,
 }
 
-/// A frame on its way.
+/// A frame that is under way.
 #[derive(Clone)]
 pub struct Letter {
     pub from: Party,
@@ -65,7 +65,7 @@ fn address() -> std::net::SocketAddr {
 
 impl Shape {
     pub fn new(nodes: u16, faults: u8) -> Self {
-        // Whoever is silent has died: scripts leave frames out, and close no connection.
+        // A silent node has died: scripts leave frames out, and close no connection.
         let coordinator = CoordinatorOptions {
             node_lease: LEASE,
             drift_bound: LEASE / 20,
@@ -88,7 +88,7 @@ impl Cluster {
         self.hosts.get_mut(&party).unwrap_or_else(|| panic!("there is no {party}"))
     }
 
-    /// Starts a process from its files. An error is for the operator.
+    /// Starts a process from its files. An error has a text for the operator.
     pub fn start(&mut self, party: Party) -> Result<Turn, String> {
         let now = self.now;
         let shape = (self.shape.segment_bytes, self.shape.coordinator.clone());
@@ -134,13 +134,13 @@ impl Cluster {
     pub fn lose_power(&mut self, party: Party) {
         self.kill(party);
         let host = self.host(party);
-        // A draw that keeps nothing: the worst case, the same in each run.
+        // A draw that keeps nothing is the worst case, and the same in each run.
         let mut nothing = (0..).map(Rng::new).find(|rng| rng.clone().below(4) == 0).expect("one in four");
         host.disk.lose_power(&mut nothing);
         host.boot += 1;
     }
 
-    /// Gives a process an input, or only time.
+    /// Gives a process an input, or lets only time pass.
     fn step(&mut self, party: Party, input: Input<'_>) -> Turn {
         let mut out = Effects::new();
         let now = self.now;
@@ -264,7 +264,7 @@ impl Cluster {
         self.step(letter.to, Input::Frame { from, kind: letter.kind, payload: &letter.payload })
     }
 
-    /// Everybody whose deadline is reached has a turn.
+    /// Every machine whose deadline is reached has a turn.
     pub fn tick(&mut self) -> Vec<(Party, Turn)> {
         let (now, mut turns) = (self.now, Vec::new());
         for _ in 0..ROUNDS_MAX {
@@ -289,7 +289,7 @@ impl Cluster {
         self.tick()
     }
 
-    /// The fsyncs that waited are done.
+    /// The fsyncs that wait are done.
     pub fn fsync(&mut self, party: Party) -> Turn {
         let now = self.now;
         let host = self.host(party);

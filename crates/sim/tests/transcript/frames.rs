@@ -1,5 +1,5 @@
-//! Frames, log groups and configurations in words: one line each, the fields that matter, nothing that depends on how
-//! many bytes something takes where it can be avoided.
+//! Frames, log groups and configurations as text: one line each, with the fields that matter. Where possible, the text
+//! does not depend on how many bytes something takes.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ use kasha_wire::{
 
 use super::groups::groups;
 
-/// What the script calls the clients.
+/// The names that the script gives to clients.
 pub type Names = BTreeMap<ClientId, String>;
 
 fn small<T: Wire>(payload: &[u8]) -> T {
@@ -205,7 +205,7 @@ fn message(message: &Message, names: &Names) -> String {
     }
 }
 
-/// Logs on their way as a whole.
+/// Messages that move a log as a whole.
 fn copying(message: &Message, names: &Names) -> String {
     let kind = message.name();
     match message {
@@ -231,7 +231,7 @@ fn nodes(nodes: &[NodeId]) -> String {
     list(nodes.iter().map(|node| node.0.to_string()))
 }
 
-/// What a configuration says of shard 0.
+/// The part of a configuration that is about shard 0.
 pub fn committed(configuration: &Configuration) -> String {
     let lost = configuration.nodes.iter().filter(|info| !info.alive).map(|info| info.node.0.to_string());
     let version = configuration.version.0;

@@ -6,17 +6,17 @@ use super::frames::{Names, result, rpc};
 
 /// One entry group of a log, by the layout in docs/log.md.
 pub struct Group {
-    /// Bytes it takes.
+    /// Bytes that the group takes.
     pub len: usize,
-    /// Whose.
+    /// The epoch of the primary that wrote it.
     pub epoch: Epoch,
-    /// The update, or what else it is for.
+    /// The update, or another purpose of the group.
     pub what: String,
     /// The update's acknowledgement and result, if it is one.
     pub record: Option<(AckedBelow, String)>,
 }
 
-/// The whole groups that these bytes begin with.
+/// The complete groups at the beginning of these bytes.
 pub fn groups(bytes: &[u8], names: &Names) -> Vec<Group> {
     let half = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().expect("4 bytes")) as usize;
     let word = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().expect("8 bytes"));

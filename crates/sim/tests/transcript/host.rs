@@ -1,4 +1,4 @@
-//! One host: a machine, its disk, and the shell that performs what the machine wants done.
+//! One host of a transcript: a machine, its disk, and the shell that performs the machine's effects.
 
 use std::collections::VecDeque;
 
@@ -9,7 +9,7 @@ use kasha_node::Node;
 use kasha_sim::disk::{Mark, SimDisk};
 use kasha_types::{LocalPosition, LogSlice, Tick};
 
-/// Who speaks: `co`, `1`, `c1`.
+/// A machine or a client of the script: `co`, `1`, `c1`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Party {
     Coordinator,
@@ -27,7 +27,7 @@ impl std::fmt::Display for Party {
     }
 }
 
-/// What runs on a host.
+/// The machine that runs on a host.
 pub enum Running {
     Coordinator(Box<Coordinator>),
     Node(Box<Node>),
@@ -49,7 +49,7 @@ impl Running {
     }
 }
 
-/// A machine that is watched while a turn ends: which frames wait for which gates.
+/// A machine that is watched at the end of a turn, to see which frames wait for which gates.
 pub struct Watched<'m> {
     pub machine: &'m mut dyn Machine,
     pub gated: Vec<(Endpoint, Gate, Vec<u8>)>,
@@ -94,7 +94,7 @@ pub struct HostShell<'d> {
 }
 
 impl HostShell<'_> {
-    /// `whole`: the file as a whole was replaced, cut or removed.
+    /// `whole`: the file was replaced, cut or removed as a whole.
     fn changed(&mut self, file: FileName, whole: bool) {
         if !self.files.contains(&(file, whole)) {
             self.files.push((file, whole));
@@ -158,7 +158,8 @@ impl Host {
         }
     }
 
-    /// Reports, in order, the commits that hold now: all, or those that need no fsync. Whether there was one.
+    /// Reports, in order, the commits that are complete now: all of them, or those that need no fsync. Returns whether
+    /// there was one.
     pub fn report_commits(&mut self, running: &mut Running, now: Tick, slow: bool, out: &mut Effects) -> bool {
         let mut reported = false;
         while let Some(commit) = self.commits.front().copied().filter(|commit| !(commit.fsync && slow)) {
@@ -180,7 +181,7 @@ pub struct Host {
     pub life: u64,
     pub boot: u128,
     pub frozen: bool,
-    /// Fsyncs wait for the script.
+    /// Fsyncs wait until the script says that they are done.
     pub slow_disk: bool,
     pub held: Held,
     pub commits: VecDeque<Commit>,

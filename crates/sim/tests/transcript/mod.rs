@@ -1,12 +1,12 @@
-//! Transcripts: text files that tell how the machines speak to each other in one situation.
+//! Transcripts: text files that show how the machines talk to each other in one situation.
 //!
-//! A line at the margin is a command, a comment (`#`) or empty; what happened stands indented below it. The harness
-//! runs the commands on real nodes and a real coordinator, one core each, over a network in which every frame waits
-//! until the script moves it, and compares what happened. `UPDATE=1` writes it instead; `TRANSCRIPT=name` runs one.
-//! `docs/testing.md` has the vocabulary.
+//! A line at the margin is a command, a comment (`#`) or empty. The lines indented below a command say what happened.
+//! The harness runs the commands on real nodes and a real coordinator, with one core each, over a network in which
+//! every frame waits until the script moves it, and compares the result with the file. `UPDATE=1` writes the result
+//! instead; `TRANSCRIPT=name` runs one transcript. `docs/testing.md` has the commands.
 //!
-//! Refuses to know any rule: it shows what the machines do, and whoever writes a transcript judges it by the design.
-//! Machines assert their invariants after every turn. All clocks are one, and nothing is drawn.
+//! The harness refuses to know any rule: it shows what the machines do, and the author of a transcript judges that by
+//! the design. Machines assert their invariants after every turn. There is one clock for all, and nothing is random.
 
 mod attempt;
 mod clients;
@@ -28,7 +28,7 @@ const INDENT: &str = "    ";
 /// Lines of a difference that are shown.
 const SHOWN_MAX: usize = 60;
 
-/// Runs the commands of a transcript, and returns the text as it should be.
+/// Runs the commands of a transcript, and returns the text that the file should have.
 fn replay(text: &str) -> String {
     let mut script: Option<Script> = None;
     let mut out = String::new();
@@ -79,17 +79,17 @@ fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/transcripts")
 }
 
-/// Whether something else happens than a transcript tells.
+/// Whether a run differs from what the transcript says.
 #[cfg(feature = "planted-bugs")]
 pub fn differs(name: &str) -> bool {
     let text = fs::read_to_string(folder().join(name).with_extension("txt")).expect("a transcript of this name");
     replay(&text) != text
 }
 
-/// Every transcript of the folder.
+/// Checks every transcript of the folder.
 ///
 /// # Panics
-/// If one tells something else than what happens.
+/// If a run differs from its transcript.
 pub fn check_all() {
     #[cfg(feature = "planted-bugs")]
     if let Ok(name) = std::env::var("PLANTED") {

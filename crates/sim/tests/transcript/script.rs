@@ -1,5 +1,5 @@
-//! The commands that move the network, the clock and the machines, and what they tell of it. `docs/testing.md` has the
-//! vocabulary. Clients are in `clients.rs`.
+//! The commands that move the network, the clock and the machines, and what they print. `docs/testing.md` has the list
+//! of commands. Commands of clients are in `clients.rs`.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -15,7 +15,7 @@ use super::telling::{DEEPER, Telling, is_idle_talk};
 /// Frames that one command may move; more would be a storm.
 const DELIVERED_MAX: usize = 20_000;
 
-/// Which frames: `1>2`, `*>co`, and words that all stand in the frame's text.
+/// Selects frames: `1>2`, `*>co`, and words that must all be in the frame's text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Filter {
     from: Option<Party>,
@@ -30,7 +30,7 @@ pub struct Script {
     holds: Vec<Filter>,
     cuts: Vec<Filter>,
     pub out: Vec<String>,
-    /// Frames that arrived and were worth telling.
+    /// Number of arrived frames that were worth printing.
     arrived: usize,
 }
 
@@ -164,7 +164,7 @@ impl Script {
         self.learn_committed();
     }
 
-    /// The script's clients know what the coordinator decided last.
+    /// The script's clients learn what the coordinator decided last.
     pub fn learn_committed(&mut self) {
         if let Some(Running::Coordinator(coordinator)) = &self.cluster.host(Party::Coordinator).running {
             self.committed = Some(coordinator.configuration().clone());
@@ -179,7 +179,7 @@ impl Script {
         taken
     }
 
-    /// Named frames arrive, also held ones; their consequences wait.
+    /// Matching frames arrive, held ones too; the frames that they cause wait.
     fn deliver(&mut self, filter: &Filter, most: usize) {
         let mut letters = self.take(filter);
         let later = letters.split_off(letters.len().min(most));
@@ -190,7 +190,7 @@ impl Script {
         }
     }
 
-    /// Everything that is not held arrives, and what it causes, until nothing is left. No time passes.
+    /// All frames that are not held arrive, and the frames that they cause, until none is left. No time passes.
     fn deliver_all(&mut self, telling: Telling) {
         for _ in 0..DELIVERED_MAX {
             let may_arrive = |letter: &Letter| {
@@ -217,7 +217,7 @@ impl Script {
             return;
         }
         self.arrived += usize::from(!is_idle_talk(&text));
-        // What is only sent again while time passes is told once.
+        // A frame that is only sent again as time passes is printed once.
         let again = telling == Telling::Arrivals && self.out.contains(&line);
         let telling = if again { Telling::Nothing } else { telling };
         if telling != Telling::Nothing {
@@ -249,7 +249,7 @@ impl Script {
         }
     }
 
-    /// Until the shard serves, every copy is complete, and nothing happens any more.
+    /// Runs until the shard serves, every copy is complete, and nothing happens any more.
     fn settle(&mut self) {
         const STEPS_MAX: usize = 200;
         let mut quiet = 0;
@@ -266,7 +266,7 @@ impl Script {
         self.tell_committed();
     }
 
-    /// Every loss and return is noticed, and made good as far as it goes.
+    /// Whether every loss and return is noticed, and repaired as far as possible.
     fn is_well(&self) -> bool {
         let Some(committed) = &self.committed else { return false };
         let noticed = committed.nodes.iter().all(|info| {

@@ -1,4 +1,4 @@
-//! What the script says of what happened: turns, statuses, logs.
+//! What the script prints about what happened: turns, statuses, logs.
 
 use kasha_machine::{FileName, Gate};
 
@@ -10,17 +10,17 @@ use super::{frames, groups};
 /// Lines of consequences are set off from the frame that caused them.
 pub const DEEPER: &str = "    ";
 
-/// How much a command tells.
+/// How much a command prints.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Telling {
     Nothing,
-    /// Frames that arrive.
+    /// Only the frames that arrive.
     Arrivals,
-    /// What each of them causes, besides.
+    /// Also what each of them causes.
     Effects,
 }
 
-/// Says nothing new: a heartbeat without a report, and its answer; a ping, and its answer.
+/// Whether a frame says nothing new: a heartbeat without a report, a ping, and the answers to these.
 pub fn is_idle_talk(text: &str) -> bool {
     let heartbeat = text.starts_with("Heartbeat have") && text.ends_with("[]") || text.starts_with("HeartbeatAnswer");
     heartbeat || matches!(text, "Ping" | "Pong")
@@ -134,7 +134,7 @@ impl Script {
         }
     }
 
-    /// The log as the machine's files have it.
+    /// The log, as it is in the machine's files.
     pub fn log(&mut self, party: Party) {
         let names = self.clients.names.clone();
         let files: Vec<_> = (self.cluster.host(party).disk.files())

@@ -1,10 +1,10 @@
-//! Operations as words: a name from the table of operations, then its arguments in their order.
+//! Operations as words of a script: a name from the table of operations, then its arguments in their order.
 
 use kasha_wire::Update;
 use kasha_wire::operation::arguments::Source;
 use kasha_wire::operation::{ItemKind, Items};
 
-/// The update that these words name. Lists have no words.
+/// The update that these words name. Operations on several keys cannot be named.
 pub fn update<'a>(words: &[&'a str]) -> Update<'a> {
     let (name, arguments) = words.split_first().expect("an update's name");
     let row = Update::ALL.iter().find(|row| row.name == *name);

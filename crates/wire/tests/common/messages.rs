@@ -55,6 +55,8 @@ messages! {
     LeaseVerdict { cluster_time, expired, alive }
     Ping { sent }
     Pong { sent, node }
+    GetTurns { id }
+    TurnsAre { id, turns }
     Fence { shard, epoch, primary, attach, served, list }
     FenceReport { shard, epoch, node, attach, exists, end, history, intact, complete, whole }
     Attach { shard, epoch, primary, attach, since, expected, must_hold, start }

@@ -7,7 +7,7 @@ use kasha_wire::codec::Bytes;
 use kasha_wire::message::{
     AttachAt, GcEntry, Heartbeat, Holding, LeaseInfo, Missing, Report, TableCommand, TableOutcome,
 };
-use kasha_wire::status::{CoreStatus, LoopUsage, Memory, ReplicaStatus, WitnessStatus};
+use kasha_wire::status::{CoreStatus, LongTurn, LoopTurns, LoopUsage, Memory, ReplicaStatus, WitnessStatus};
 use kasha_wire::*;
 use proptest::collection::vec;
 use proptest::prelude::{Just, Strategy};
@@ -101,6 +101,9 @@ structs! {
         memory_max_bytes, memory, clients, completion_records, updates, reads, fast_answers, gated_answers,
         duplicates_suppressed, refusals, syncs }
     WitnessStatus { shard, list, frozen, held, accepted, rejected }
+    LoopTurns { turns, long_turns, longest, longest_since_asked }
+    LongTurn { millis_ago, nanos, elapsed_nanos, hearing_nanos, closing_nanos, files_nanos, sending_nanos, blocked, frames,
+        work }
     LoopUsage { cpu_nanos, allocations, heap_bytes, turns, frames_received, frames_sent }
 }
 
@@ -174,6 +177,7 @@ plain! {
     MemberState { Complete, Joining }
     ShardPhase { Recovering, Serving }
     Memory { Enough, Low, Full }
+    Work { Replay, Free, Forget, Graves, DropTable, Remove, Copy, Role, Configure, Clean }
     Holding { Sure, PowerLost, Damaged, NeverHad }
     RecordedVerdict { Accepted, Conflict, NoSlot, TooLarge, WrongList, Frozen, LeaseExpired, Reused }
     Refusal { NotPrimary, WrongShard, OldWitnessList, LeaseExpired, LeaseUnproven, Busy, OutOfMemory, Reused, Stale,
@@ -290,7 +294,7 @@ macro_rules! every_type {
             Envelope, Appended, SyncRequest, Synced, Recorded, RecordedVerdict, Refusal, Refused, ReadRefused,
             Durability, MemberState, ShardPhase, Memory, Member, ShardConfig, NodeInfo, TableInfo, Tablet, Configuration,
             TableCommand, TableOutcome, Report, Heartbeat, LeaseInfo, Missing, GcEntry, AttachAt, Holding, CoreStatus,
-            ReplicaStatus, WitnessStatus, LoopUsage, Message)
+            ReplicaStatus, WitnessStatus, LoopUsage, LoopTurns, LongTurn, Work, Message)
     };
     ($each:ident: $($ty:ty),*) => { $($each::<$ty>(stringify!($ty));)* };
 }

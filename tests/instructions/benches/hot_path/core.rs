@@ -1,4 +1,6 @@
-//! One core and a shell without sockets and files.
+//! One core, and a shell that throws its effects away: no sockets, no files.
+//!
+//! The shell counts the frames of each kind, so that a case can check that its load really ran.
 
 use std::net::SocketAddr;
 
@@ -7,10 +9,10 @@ use kasha_node::{Node, NodeOptions};
 use kasha_types::{ClusterId, CoreId, LocalPosition, NodeId, Tick};
 use kasha_wire::{FRAME_HEADER_BYTES, FrameHeader};
 
-/// More turns in a row than any commit needs.
+/// More rounds than any commit needs.
 const COMMIT_ROUNDS_MAX: usize = 8;
 
-/// Kinds are numbers below.
+/// All kinds of frames are below this number.
 const KINDS: usize = 64;
 
 /// The kind of a frame, or of its head.
@@ -22,11 +24,11 @@ pub fn address() -> SocketAddr {
     SocketAddr::from(([127, 0, 0, 1], 1))
 }
 
-/// What one turn of the event loop gives a core.
+/// The inputs of one turn of the event loop.
 #[derive(Clone)]
 pub struct Turn {
     pub now: Tick,
-    /// Whole frames, as a connection's buffer has them, and whose they are.
+    /// Whole frames, as a connection's buffer has them, with their senders.
     pub received: Vec<(Endpoint, Vec<u8>)>,
 }
 
@@ -41,13 +43,13 @@ impl Disk for NoFiles {
     }
 }
 
-/// Throws everything away, once it is counted.
+/// A shell that counts frames and throws them away.
 pub struct Sink {
-    /// Frames by their kind.
+    /// Number of frames by kind.
     pub frames: [u64; KINDS],
     pub bytes: u64,
     commits: Vec<LocalPosition>,
-    /// In a rehearsal the frames are needed.
+    /// A rehearsal keeps the frames, because it needs them.
     pub kept: Option<Vec<(Endpoint, Vec<u8>)>>,
 }
 
@@ -101,8 +103,8 @@ impl Core {
         Self { node, effects, held: Held::new(), sink: Sink::new() }
     }
 
-    /// What the event loop does between two polls, without sockets and files: a write holds as soon as it is made, as
-    /// it does under `replicated` durability.
+    /// What the event loop does between two polls, without sockets and files. A write is complete as soon as it is
+    /// made, as under `replicated` durability.
     pub fn turn(&mut self, Turn { now, received }: &Turn) {
         let now = *now;
         for (from, bytes) in received {

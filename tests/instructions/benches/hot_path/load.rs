@@ -1,4 +1,4 @@
-//! What clients send.
+//! The frames of clients: updates, records and reads, in an order that no cache or map profits from.
 
 use kasha_machine::Endpoint;
 use kasha_types::{AckedBelow, ClientId, ClusterTime, ConnId, Epoch, ListVersion, RpcId, Sequence, ShardId, TableId};
@@ -11,17 +11,18 @@ pub const SHARD: ShardId = ShardId(0);
 pub const TABLE: TableId = TableId(1);
 pub const EPOCH: Epoch = Epoch(1);
 pub const LIST: ListVersion = ListVersion(1);
-/// Coordinators give them out in order.
+/// Number of clients. Coordinators grant ids in order.
 pub const CLIENTS: u64 = 64;
-/// Keys that hold values, and as many that hold numbers.
+/// Number of keys that hold values, and of keys that hold numbers.
 pub const KEYS: u64 = 10_000;
 
-/// Shares no divisor with `KEYS`: a walk in such steps meets each key once, in no order that a map could like.
+/// This number shares no divisor with `KEYS`. So a walk in such steps meets each key once, in an order that no map
+/// profits from.
 const STEP: u64 = 7919;
 
 const VALUE: [u8; 100] = [b'v'; 100];
 
-/// What an operation does to the key whose turn it is.
+/// What an operation does to its key.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Operation {
     Put,
@@ -47,7 +48,7 @@ impl Nth {
         format!("{prefix}{:012}", self.0 * STEP % KEYS)
     }
 
-    /// Its body, which acknowledges all but the last `unacknowledged` of the client's earlier ones.
+    /// The body of the update. It acknowledges all earlier updates of the client except the last `unacknowledged` ones.
     fn body(self, operation: Operation, unacknowledged: u64) -> Vec<u8> {
         let sequence = 1 + self.0 / CLIENTS;
         let head = BodyHead {

@@ -1,5 +1,5 @@
-//! How many instructions an operation costs on its way through a core: a frame's bytes are cut and decoded, the node
-//! steps, and the turn ends in a shell that throws everything away. `cargo xtask instructions` runs this
+//! Counts how many instructions an operation costs on its way through a core: the frame's bytes are cut and decoded,
+//! the node steps, and the turn ends in a shell that throws everything away. `cargo xtask instructions` runs this
 //! (docs/benchmarks.md).
 #![allow(missing_docs, reason = "the macros make public functions without any")]
 
@@ -20,13 +20,13 @@ use crate::rehearsal::Rehearsal;
 /// Operations of each case. `cargo xtask instructions` divides by it.
 const OPERATIONS: u64 = 1024;
 
-/// Operations of one turn, where nothing else is said: a primary with 64 clients has about as many.
+/// Operations of one turn, unless a case says otherwise. A primary with 64 clients has about as many.
 const BATCH: u64 = 16;
 
 /// Updates of one client that are under way: more than those of all turns that are repeated.
 const ALL_UNACKNOWLEDGED: u64 = 511;
 
-/// A core in the state that its earlier turns led to, and the turns that are counted.
+/// A core in the state after its earlier turns, and the turns that are counted.
 struct Run {
     core: Core,
     turns: Vec<Turn>,
@@ -37,7 +37,7 @@ struct Run {
 const ALL: std::ops::RangeInclusive<u64> = OPERATIONS..=OPERATIONS;
 
 impl Run {
-    /// Of this node: the turns before `first` make its state, those from there on are counted.
+    /// The turns of this node: those before `first` make its state, the others are counted.
     fn of(rehearsal: &Rehearsal, node: u16, first: usize) -> Self {
         let (before, counted) = rehearsal.turns_of(node).split_at(first);
         let mut core = Core::start(NodeId(node));
@@ -46,7 +46,7 @@ impl Run {
         Self { core, turns: counted.to_vec(), expected: &[] }
     }
 
-    /// Without frames that are no business of what is counted.
+    /// Keeps only frames of these kinds: the others do not belong to what is counted.
     fn only(mut self, kinds: &[Kind]) -> Self {
         let is_one = |frame: &[u8]| kinds.iter().any(|kind| *kind as u8 == core::kind_of(frame));
         for turn in &mut self.turns {
@@ -71,7 +71,7 @@ fn alone(operation: Operation, unacknowledged: u64, load: impl FnOnce(&mut Rehea
     Run::of(&rehearsal, 1, first)
 }
 
-/// A node of a primary with a backup that is a witness too.
+/// A node of a cluster in which the primary has one backup, which is also its witness.
 fn replicated(node: u16) -> Run {
     let mut rehearsal = Rehearsal::warm(1, Operation::Put);
     let first = rehearsal.turns_of(node).len();
@@ -113,7 +113,7 @@ fn append() -> Run {
     replicated(2).only(&[Kind::Append]).expecting(&[(Kind::Appended, 10..=64)])
 }
 
-/// A core that refuses everything would be a fast one.
+/// A core that refuses everything would be fast, so the frames that it sent are checked.
 fn check(run: Run) {
     let sent = &run.core.sink.frames;
     for (kind, expected) in run.expected {
@@ -143,7 +143,7 @@ fn counted(mut run: Run) -> Run {
 library_benchmark_group!(name = hot_path, benchmarks = counted);
 
 main!(
-    // Counts alone: caches are not simulated.
+    // Only instructions are counted; caches are not simulated.
     config = LibraryBenchmarkConfig::default().tool(Callgrind::with_args(["--cache-sim=no"])),
     library_benchmark_groups = hot_path
 );

@@ -1,8 +1,8 @@
-//! A cluster that plays a load once, without being counted, and writes down what each core was given.
+//! A cluster that plays a load once, uncounted, and writes down the inputs of each core.
 //!
-//! A core is a deterministic machine: another one that is given the same turns does the same. So the counted one can meet
-//! the acks of a member and the gcs of a primary, at the moments when they come in earnest, and nothing but the core itself
-//! runs while it is counted.
+//! A core is a deterministic machine: another core that is given the same turns does the same. So the counted core
+//! receives the acknowledgements of a member and the gcs of a primary at the moments when they come in production, and
+//! nothing but the core itself runs while it is counted.
 
 use kasha_machine::Endpoint;
 use kasha_types::{ClientId, ClusterId, ClusterTime, ConfigVersion, CoreId, Incarnation, NodeId, Slot, Tick, limits};
@@ -14,22 +14,22 @@ use kasha_wire::{
 use crate::core::{Core, Turn, address};
 use crate::load::{EPOCH, KEYS, LIST, Nth, Operation, SHARD, TABLE};
 
-/// How long a turn takes: far below what calls for a heartbeat or a sync that nobody waits for.
+/// The time of a turn: far below what causes a heartbeat, or a sync that nobody waits for.
 const TURN_NANOS: u64 = 20_000;
 
-/// Turns of 10 ms until members are attached and witnesses in service.
+/// Turns of 10 ms until members are attached and witnesses are in service.
 const SETTLING_TURNS: u32 = 40;
 const SETTLING_NANOS: u64 = 10_000_000;
 
 /// Operations of one turn while keys are written for the first time.
 const WARM_BATCH: u64 = 64;
 
-/// The primary is node 1. With `faults` 1, node 2 is its backup and its witness.
+/// The cluster. The primary is node 1. With `faults` 1, node 2 is its backup and its witness.
 pub struct Rehearsal {
     cores: Vec<Core>,
-    /// What each core will receive in its next turn.
+    /// The frames that each core will receive in its next turn.
     arriving: Vec<Vec<(Endpoint, Vec<u8>)>>,
-    /// What each core was given.
+    /// The inputs of each core so far.
     turns: Vec<Vec<Turn>>,
     now: Tick,
     faults: u8,
@@ -61,18 +61,18 @@ impl Rehearsal {
         this
     }
 
-    /// The same, with every key written.
+    /// A cluster that serves, with every key written.
     pub fn warm(faults: u8, operation: Operation) -> Self {
         let mut this = Self::new(faults);
         this.update(operation, KEYS, WARM_BATCH, 0);
-        // What it left behind is synced, and its names are gone from the witness.
+        // The writes are synced, and the witness has dropped them.
         for _ in 0..SETTLING_TURNS {
             this.turn(SETTLING_NANOS);
         }
         this
     }
 
-    /// So many updates, `batch` in a turn; each of them reaches the primary and the witness at the same time.
+    /// Makes this many updates, `batch` in a turn. Each reaches the primary and the witness at the same time.
     pub fn update(&mut self, operation: Operation, count: u64, batch: u64, unacknowledged: u64) {
         for n in self.operations..self.operations + count {
             let list = if self.faults > 0 { LIST } else { kasha_types::ListVersion::NONE };
@@ -89,7 +89,7 @@ impl Rehearsal {
         self.operations += count;
     }
 
-    /// So many reads.
+    /// Makes this many reads.
     pub fn read(&mut self, count: u64, batch: u64) {
         for n in 0..count {
             self.arriving[0].push((Nth(n).connection(), Nth(n).read()));
@@ -99,7 +99,7 @@ impl Rehearsal {
         }
     }
 
-    /// The last `count` updates come once more.
+    /// Sends the last `count` updates again.
     pub fn repeat(&mut self, operation: Operation, count: u64, batch: u64, unacknowledged: u64) {
         self.operations -= count;
         self.update(operation, count, batch, unacknowledged);
@@ -116,7 +116,7 @@ impl Rehearsal {
         self.arriving.iter_mut().for_each(|arriving| arriving.push((Endpoint::Coordinator, frame.clone())));
     }
 
-    /// Everybody has a turn; what is sent in it arrives in the next.
+    /// Every core has a turn. Frames that are sent in it arrive in the next.
     fn turn(&mut self, nanos: u64) {
         self.now = Tick(self.now.0 + nanos);
         let arrived: Vec<_> = self.arriving.iter_mut().map(std::mem::take).collect();

@@ -1,7 +1,7 @@
-//! Faults that have a phase of their own, so that the seconds from the fault to service can be measured.
+//! Faults with a phase of their own, so that the seconds from the fault to service can be measured.
 //!
-//! Each is drawn as events of `plan`, within what docs/guarantees.md promises: of a stopped cluster at most f machines
-//! lose something, and never the coordinator's.
+//! Each is drawn as events of `plan`, within what docs/guarantees.md promises: in a stopped cluster at most f machines
+//! lose something, and never the coordinator's machine.
 
 use std::fmt;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use kasha_machine::Rng;
 
 use super::plan::{Event, Fault, Kept, Shape, Who};
 
-/// What happens.
+/// The kind of the fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Kind {
     /// `kill -9` of a node, which stays away for four leases.
@@ -29,29 +29,29 @@ pub enum Kind {
     FreezeCoordinator,
     /// Only the coordinator's own process is cut off, for less than a lease.
     CutCoordinatorShort,
-    /// The same for several leases.
+    /// Only the coordinator's own process is cut off, for several leases.
     CutCoordinatorLong,
-    /// SIGTERM to everything, and a start.
+    /// SIGTERM to every process, and a start.
     StopAll,
-    /// `kill -9` of everything, and a start.
+    /// `kill -9` of every process, and a start.
     KillAll,
-    /// SIGTERM to everything; f machines lose their folders and are replaced.
+    /// SIGTERM to every process; f machines lose their folders and are replaced.
     StopLoseFolder,
-    /// `kill -9` of everything; f machines lose their folders and are replaced.
+    /// `kill -9` of every process; f machines lose their folders and are replaced.
     KillLoseFolder,
-    /// Everything is down; f machines lose files of a member: a segment, its marks.
+    /// Every process is down; f machines lose files of a member: a segment, its marks.
     DownLoseMember,
-    /// Everything is down; f machines lose the files of their witnesses, or the ledger of these.
+    /// Every process is down; f machines lose the files of their witnesses, or the ledger of these.
     DownLoseWitness,
-    /// Everything is down; eight bytes of a member's file are damaged at f machines.
+    /// Every process is down; on f machines eight bytes of a member's file are damaged.
     DownDamageMember,
-    /// Everything is down; eight bytes of a witness's file are damaged at f machines.
+    /// Every process is down; on f machines eight bytes of a witness's file are damaged.
     DownDamageWitness,
     /// A primary and a witness of its shard are killed; the witness comes back without its files, the primary much later.
     WitnessLostPrimaryAway,
 }
 
-/// All, by the names of `--only`.
+/// All kinds, with the names that `--only` takes.
 pub const KINDS: [(&str, Kind); 18] = [
     ("kill-node", Kind::KillNode),
     ("freeze-node", Kind::FreezeNode),
@@ -77,14 +77,14 @@ fn one_of(rng: &mut Rng, endings: &[&'static str]) -> &'static str {
     endings[usize::try_from(rng.below(endings.len() as u64)).expect("few")]
 }
 
-/// What a machine that is down loses.
+/// The loss of a machine that is down.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Loss {
-    /// Its folder: another node takes its place.
+    /// The folder is lost: another node takes its place.
     Folder,
-    /// One of its files, or all of its witnesses' (`.slots`, `.mode`), whose names end so.
+    /// Files with this ending are lost: one, or all of its witnesses' (`.slots`, `.mode`).
     Files(&'static str),
-    /// Eight bytes of one of its files whose names end so.
+    /// Eight bytes of one file with this ending are changed.
     Bytes(&'static str),
 }
 
@@ -92,19 +92,19 @@ const MEMBERS: [&str; 2] = [".log", "replica.meta"];
 const WITNESSES: [&str; 3] = [".slots", ".mode", "core.meta"];
 
 impl Kind {
-    /// By its name.
+    /// The kind with this name.
     #[must_use]
     pub fn named(name: &str) -> Option<Self> {
         KINDS.iter().find(|(theirs, _)| *theirs == name).map(|(_, kind)| *kind)
     }
 
-    /// Those that a cluster can suffer.
+    /// The kinds that a cluster of this shape can have.
     #[must_use]
     pub fn of(shape: &Shape) -> Vec<Self> {
         KINDS.into_iter().map(|(_, kind)| kind).filter(|kind| kind.fits(shape)).collect()
     }
 
-    /// Changes a cluster so that it can suffer this.
+    /// Changes a cluster so that it can have this fault.
     pub fn prepare(self, shape: &mut Shape) {
         shape.own_coordinator = true;
         shape.small_disk = None;
@@ -114,7 +114,7 @@ impl Kind {
         match self {
             Self::KillCoordinator | Self::FreezeCoordinator => shape.own_coordinator,
             Self::CutCoordinatorShort | Self::CutCoordinatorLong => shape.own_coordinator,
-            // Whoever loses what it holds is no host of the coordinator, and a small disk stays.
+            // A machine that loses its data must not host the coordinator, and a small disk stays where it is.
             Self::ReplaceNode
             | Self::PowerLossNode
             | Self::StopLoseFolder
@@ -128,7 +128,7 @@ impl Kind {
         }
     }
 
-    /// Whether service can be back only once the fault is over: the seconds are counted from there.
+    /// Whether service can be back only when the fault is over. Then the seconds are counted from its end.
     #[must_use]
     pub fn counts_from_end(self) -> bool {
         match self {
@@ -153,7 +153,7 @@ impl Kind {
         }
     }
 
-    /// Whether nodes, members and witnesses must be as they were: nobody but the coordinator was away (R7.8).
+    /// Whether nodes, members and witnesses must stay the same, because only the coordinator was away (R7.8).
     #[must_use]
     pub fn keeps_membership(self) -> bool {
         matches!(self, Self::FreezeCoordinator | Self::CutCoordinatorShort | Self::CutCoordinatorLong)

@@ -1,4 +1,5 @@
-//! What clients asked and were told, in the format that `tests/porcupine` reads: one line of JSON for each operation.
+//! The history: every call of a client and its answer, in the format that `tests/porcupine` reads (one line of JSON for
+//! each operation).
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -15,30 +16,30 @@ use serde::Serialize;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Ended {
-    /// With an answer.
+    /// The caller got an answer.
     Executed,
-    /// It never happened, and never will.
+    /// The operation never happened, and never will.
     NotExecuted,
-    /// Nobody knows.
+    /// The outcome is unknown.
     Unknown,
 }
 
-/// An answer.
+/// The answer to an operation.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Told {
     /// `done`, `found`, `absent`, `failed` (the condition) or `mismatch` (of the operation key).
     pub got: &'static str,
     /// The key's version.
     pub version: u64,
-    /// A counter after an increment.
+    /// The counter after an increment.
     pub sum: i64,
-    /// What was read, or deleted.
+    /// The value that was read, or deleted.
     pub text: String,
-    /// Of the value that a put replaced: nothing was told, `absent` or `found`.
+    /// About the value that a put replaced: nothing was told, `absent` or `found`.
     pub was: &'static str,
-    /// That value.
+    /// The replaced value.
     pub old_text: String,
-    /// Its version.
+    /// The version of the replaced value.
     pub old_version: u64,
 }
 
@@ -49,11 +50,11 @@ pub struct Asked {
     pub client: u32,
     /// `register` or `counter`.
     pub model: &'static str,
-    /// The key.
+    /// The key of the operation.
     pub key: String,
     /// `get`, `put`, `delete` or `increment`.
     pub op: &'static str,
-    /// What is put.
+    /// The value to put.
     pub value: String,
     /// The condition of a put or of a delete: nothing, `absent`, `version` or `value`.
     #[serde(rename = "if")]
@@ -62,36 +63,36 @@ pub struct Asked {
     pub expected: u64,
     /// The value of a condition.
     pub expected_text: String,
-    /// What is added.
+    /// The number to add.
     pub delta: i64,
     /// The operation key.
     pub once: String,
-    /// Nanoseconds since the book was opened.
+    /// When the call began, in nanoseconds since the book was opened.
     pub call: u64,
 }
 
-/// One line.
+/// One line of the history.
 #[derive(Clone, Debug, Serialize)]
 pub struct Record {
-    /// The question.
+    /// The call.
     #[serde(flatten)]
     pub asked: Asked,
-    /// When its caller was told. 0 if nobody was.
+    /// When its caller was told. 0 if it was not told.
     #[serde(rename = "return")]
     pub told_at: u64,
-    /// How it ended.
+    /// How the call ended.
     pub outcome: Ended,
-    /// The answer.
+    /// The answer to the call.
     #[serde(flatten)]
     pub told: Told,
 }
 
-/// A history while it is written.
+/// A history that is being written.
 #[derive(Debug)]
 pub struct Book {
     opened: Instant,
     records: Mutex<Vec<Record>>,
-    /// Operations without an end yet.
+    /// Operations that have not ended yet.
     open: Mutex<BTreeMap<u64, Asked>>,
     problems: Mutex<Vec<String>>,
 }
@@ -116,11 +117,11 @@ impl Book {
         u64::try_from(self.opened.elapsed().as_nanos()).expect("centuries")
     }
 
-    /// Writes down that an operation begins now. It is to end, too ([`Book::write`]).
+    /// Writes down that an operation begins now. Its end is written with [`Book::write`].
     #[must_use]
     pub fn ask(&self, asked: Asked) -> Asked {
         let mut open = lock(&self.open);
-        // The time is also its name, and nobody else's.
+        // The time is also the name of the operation, so no other may have the same.
         let call = self.now().max(open.keys().last().map_or(0, |last| last + 1));
         let asked = Asked { call, ..asked };
         open.insert(call, asked.clone());
@@ -134,12 +135,12 @@ impl Book {
         lock(&self.records).push(Record { asked, told_at, outcome, told });
     }
 
-    /// Writes down what can never be right, whatever else is in the history.
+    /// Writes down a problem that is an error whatever else is in the history.
     pub fn complain(&self, problem: String) {
         lock(&self.problems).push(problem);
     }
 
-    /// Everything so far; what has not ended is unknown.
+    /// Everything so far. An operation that has not ended is unknown.
     #[must_use]
     pub fn records(&self) -> Vec<Record> {
         let open = lock(&self.open);
@@ -148,7 +149,7 @@ impl Book {
         lock(&self.records).iter().cloned().chain(open.values().map(unknown)).collect()
     }
 
-    /// What can never be right.
+    /// The problems that are errors whatever else is in the history.
     #[must_use]
     pub fn problems(&self) -> Vec<String> {
         lock(&self.problems).clone()
@@ -173,7 +174,7 @@ impl Told {
         Self { got: "done", version, ..Self::default() }
     }
 
-    /// Of an operation key that belongs to another request.
+    /// The answer for an operation key that belongs to another request.
     #[must_use]
     pub fn mismatch() -> Self {
         Self { got: "mismatch", ..Self::default() }
@@ -240,7 +241,7 @@ fn name_of(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).trim_end_matches('.').to_owned()
 }
 
-/// An answer that came after its deadline. `None`: no operation of this load has such a one.
+/// An answer that came after its deadline. `None`: no operation of this load has such an answer.
 #[must_use]
 pub fn told_late(asked: &Asked, outcome: &Outcome) -> Option<Told> {
     Some(match *outcome {

@@ -1,4 +1,4 @@
-//! Damages files of a node that is down.
+//! Damages or removes files of a node that is down. The seed decides which files, and how.
 
 use std::fs::{self, File};
 use std::io;
@@ -10,7 +10,7 @@ use kasha_machine::Rng;
 use super::alone::Loss;
 use super::plan::Harm;
 
-/// The files of a node's shards whose names end so.
+/// The files of a node's shards with this ending.
 fn files(data: &Path, ending: &str) -> io::Result<Vec<PathBuf>> {
     let (mut found, mut left) = (Vec::new(), vec![data.to_owned()]);
     while let Some(folder) = left.pop() {
@@ -27,8 +27,8 @@ fn files(data: &Path, ending: &str) -> io::Result<Vec<PathBuf>> {
     Ok(found)
 }
 
-/// Damages one file; which, and how, follows from the seed. `led` are the shards that the node is primary of. `None`:
-/// there is no such file.
+/// Damages one file; the seed decides which, and how. `led` are the shards of which the node is primary. `None`: there
+/// is no such file.
 ///
 /// # Errors
 /// If the file cannot be changed.
@@ -64,7 +64,7 @@ pub fn damage(data: &Path, harm: Harm, seed: u64, led: &[u64]) -> io::Result<Opt
     Ok(Some(format!("{harm:?} in {} of {len} bytes", name.display())))
 }
 
-/// Takes files, or bytes of one, from a node that is down; which follows from the seed. What it came to, for people.
+/// Takes files, or bytes of one, from a node that is down; the seed decides which. Returns what was taken, as text.
 ///
 /// # Errors
 /// If a file cannot be changed.
@@ -98,7 +98,7 @@ fn index(rng: &mut Rng, len: usize) -> usize {
     usize::try_from(rng.below(len as u64)).expect("few")
 }
 
-/// Flips bits of eight bytes side by side, in the first half of the file; not of a segment that is all end.
+/// Flips bits of eight adjacent bytes in the first half of the file. A segment that is nearly empty is left out.
 fn flip_eight(path: &Path, rng: &mut Rng) -> io::Result<()> {
     let mut bytes = fs::read(path)?;
     let is_segment = path.extension().is_some_and(|extension| extension == "log");
@@ -110,10 +110,10 @@ fn flip_eight(path: &Path, rng: &mut Rng) -> io::Result<()> {
     fs::write(path, bytes)
 }
 
-/// A file that is shorter has hardly anything behind what is flipped.
+/// In a shorter file there is hardly anything behind the flipped bytes.
 const FLIPPED_MIN: u64 = 8192;
 
-/// Flips bits of some bytes in the first half of a file; of a small one, of one byte.
+/// Flips bits of some bytes in the first half of a file; of one byte, if the file is small.
 fn flip(path: &Path, len: u64, rng: &mut Rng) -> io::Result<()> {
     let is_segment = path.extension().is_some_and(|extension| extension == "log");
     if len == 0 || (is_segment && len < FLIPPED_MIN) {

@@ -1,4 +1,4 @@
-//! The processes of a round, and what is done to them.
+//! The processes of a round, and the faults that they suffer. Every phase ends with a healed, healthy cluster.
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -17,10 +17,11 @@ use super::{Failure, broken};
 use crate::place::SmallDisk;
 use crate::process::{bare_command, health, list};
 
-/// How long a healed cluster may take until it is whole. A node that was lost again and again is taken back after eight
+/// How long a healed cluster may take until it is whole. A node that was lost repeatedly is taken back after eight
+/// leases, and into a shard that avoids it after ten more.
 /// leases, and into a shard that distrusts it after ten more.
 const WHOLE: Duration = Duration::from_secs(120);
-/// How often it is told why a cluster is not whole yet.
+/// How often the campaign says why a cluster is not whole yet.
 const TELL: Duration = Duration::from_secs(15);
 /// Room on a small disk, in MiB.
 const SMALL_MIB: u32 = 384;
@@ -28,7 +29,7 @@ const SMALL_MIB: u32 = 384;
 /// A cluster under test.
 #[derive(Debug)]
 pub struct Field {
-    // Before the network and the disk: the children end before these go.
+    // Dropped before the network and the disk: the children end before these are removed.
     machines: Vec<Machine>,
     whom: Vec<Who>,
     shape: Shape,
@@ -36,12 +37,12 @@ pub struct Field {
     folder: PathBuf,
     rng: Rng,
     disk: Option<SmallDisk>,
-    /// When the last fault began, and when it was over.
+    /// When the last fault began, and when it ended.
     moments: Option<(Instant, Instant)>,
 }
 
 impl Field {
-    /// A cluster of which nothing runs yet.
+    /// A cluster of which no process runs yet.
     ///
     /// # Errors
     /// If there can be no network.
@@ -52,7 +53,7 @@ impl Field {
         let mut disk = None;
         if let Some(node) = shape.small_disk {
             let machine = &mut machines[usize::from(node) - 1];
-            // The recorder's room is no part of what is tested there.
+            // The room for the journal is not part of this test.
             machine.is_recorded = false;
             disk = SmallDisk::mount(machine.data(), SMALL_MIB);
         }
@@ -60,7 +61,7 @@ impl Field {
         Ok(Self { machines, whom, shape, net, folder: folder.to_owned(), rng, disk, moments: None })
     }
 
-    /// The network.
+    /// The network of the round.
     #[must_use]
     pub fn net(&self) -> &Net {
         &self.net
@@ -71,7 +72,7 @@ impl Field {
         &mut self.machines[index]
     }
 
-    /// Starts everybody for the first time, the coordinator first.
+    /// Starts every process for the first time, the coordinator first.
     ///
     /// # Errors
     /// If somebody does not start.
@@ -100,7 +101,7 @@ impl Field {
         Ok(())
     }
 
-    /// Does what a phase says, and heals everything that it left.
+    /// Causes the faults of a phase, and heals everything afterwards.
     ///
     /// # Errors
     /// If a process ends by itself.
@@ -133,7 +134,7 @@ impl Field {
         self.machines.iter_mut().try_for_each(Machine::look)
     }
 
-    /// What it came to, for people.
+    /// Causes a fault. Returns what was done, as text.
     fn strike(&mut self, fault: &Fault) -> Result<String, Failure> {
         let skipped = if self.net.is_real() { "" } else { " (SKIPPED: no virtual network)" };
         match fault {
@@ -163,7 +164,7 @@ impl Field {
                 return Ok(told);
             }
             Fault::Damage(node, harm, seed) => {
-                // Asking takes long where links are cut, but not in a phase of its own.
+                // Asking takes long where links are cut, except in a phase of its own.
                 let led = if *harm == Harm::SegmentCut { self.led_by(*node) } else { Vec::new() };
                 let machine = self.machine(Who::Node(*node));
                 machine.kill()?;
@@ -190,7 +191,7 @@ impl Field {
         Ok(String::new())
     }
 
-    /// Ends everything, and robs machines that are down.
+    /// Ends every process, and takes data from machines that are down.
     fn take_down(&mut self, orderly: bool, losses: &[(u16, Loss, u64)]) -> Result<String, Failure> {
         for machine in &mut self.machines {
             if orderly {
@@ -215,7 +216,7 @@ impl Field {
         Ok(format!("\n              node-{node}: {told}"))
     }
 
-    /// Kills the primary of a shard and a witness of it, whose files are lost, and starts the witness.
+    /// Kills the primary of a shard and a witness of it. The witness loses its files, and is started.
     fn lose_witness(&mut self, seed: u64) -> Result<String, Failure> {
         let status = self.status().map_err(Failure::Stuck)?;
         let shards = list(&status["shards"]);
@@ -241,13 +242,14 @@ impl Field {
         })
     }
 
-    /// When the last fault of a phase began, and when it was over.
+    /// When the last fault of a phase began, and when it ended.
     #[must_use]
     pub fn moments(&self) -> Option<(Instant, Instant)> {
         self.moments
     }
 
-    /// The shards whose primary is a node that a fault strikes, and those that have any part of theirs there.
+    /// The shards whose primary is on a node that a fault strikes, and the shards that have any member or witness
+    /// there.
     #[must_use]
     pub fn struck_by(&self, fault: &Fault, status: &Json) -> (Vec<u64>, Vec<u64>) {
         let is_struck = |node: &Json| match fault {
@@ -323,7 +325,7 @@ impl Field {
         self.start(&[Who::Node(node)])
     }
 
-    /// Ends all faults: everybody runs, on good links, with good clocks.
+    /// Ends all faults: every process runs, with good links and good clocks.
     fn heal(&mut self) -> Result<(), Failure> {
         self.net.heal();
         for machine in &mut self.machines {
@@ -337,10 +339,10 @@ impl Field {
         self.start(&self.whom.clone())
     }
 
-    /// `kasha status --json`.
+    /// The output of `kasha status --json`.
     ///
     /// # Errors
-    /// What it said instead.
+    /// The text that the command printed instead.
     pub fn status(&self) -> Result<Json, String> {
         let output = self.net.output(bare_command(&["status", "--json", "--address", &self.net.seeds().join(",")]));
         let output = output.map_err(|error| error.to_string())?;
@@ -350,7 +352,7 @@ impl Field {
         serde_json::from_slice(&output.stdout).map_err(|error| error.to_string())
     }
 
-    /// The shards that a node is primary of, as far as is known.
+    /// The shards of which a node is primary, as far as that is known.
     fn led_by(&self, node: u16) -> Vec<u64> {
         let Ok(status) = self.status() else { return Vec::new() };
         let here = self.whom.iter().position(|who| *who == Who::Node(node)).expect("a node of this cluster");
@@ -359,7 +361,7 @@ impl Field {
         led.filter_map(|shard| shard["shard"].as_u64()).collect()
     }
 
-    /// Waits until `kasha status` says that all is well.
+    /// Waits until `kasha status` says that every node is alive and every shard healthy.
     ///
     /// # Errors
     /// If that does not come, or a process ends by itself.
@@ -368,7 +370,7 @@ impl Field {
         let mut tell_at = TELL;
         loop {
             self.look()?;
-            // Who stopped for its full disk, and only now.
+            // A node may have stopped only now because of its full disk.
             self.start(&self.whom.clone())?;
             let status = self.status();
             if let Ok(status) = &status
@@ -393,14 +395,14 @@ impl Field {
         Ok(())
     }
 
-    /// Where everything lies.
+    /// The folder of the round.
     #[must_use]
     pub fn folder(&self) -> &Path {
         &self.folder
     }
 }
 
-/// What a status says that is not well.
+/// The parts of a status that are not healthy.
 fn ills(status: &Json) -> String {
     let mut ills = vec![format!("coordinator reachable: {}", status["coordinator_reachable"])];
     for node in list(&status["nodes"]).iter().filter(|node| node["alive"] != true) {

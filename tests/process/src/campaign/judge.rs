@@ -1,14 +1,15 @@
-//! Shows a history to porcupine (`tests/porcupine`), which shares no code with Kasha.
+//! Shows a history to porcupine (`tests/porcupine`), a linearizability checker that shares no code with Kasha.
 
 use std::path::Path;
 use std::process::Command;
 
 use super::{Failure, broken};
 
-/// Where the judge's program is; without it nobody is asked, and that is said.
+/// The environment variable with the path of the judge's program. If it is not set, the campaign says that nobody
+/// judged.
 pub const PROGRAM: &str = "KASHA_PORCUPINE";
 
-/// Judges a saved history. What it said, in one line.
+/// Lets the judge decide about a saved history. Returns what it said, in one line.
 ///
 /// # Errors
 /// [`Failure::Wrong`] and [`Failure::Undecided`], as it decides.

@@ -1,8 +1,8 @@
-//! Clients of a round: several sessions of several tasks each, which write down what they ask and are told.
+//! The clients of a round: several sessions of several tasks each, which write down their calls and the answers.
 //!
-//! Keys are used by all tasks at once, and left for fresh ones after some operations, so that each has a history that
-//! can be searched; a few counters live through the whole round. Some calls have short deadlines, some are cancelled
-//! there, some callers go away; what is unknown at first is resolved where it can be.
+//! All tasks use the same keys, and leave a key for a fresh one after some operations, so that each key has a history
+//! that can be searched. A few counters live through the whole round. Some calls have short deadlines, some are
+//! cancelled at their deadline, and some callers go away. An outcome that is unknown at first is resolved if possible.
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
@@ -21,11 +21,11 @@ use super::{Failure, broken};
 
 const SESSIONS: u32 = 3;
 const TASKS: u32 = 4;
-/// Who reads everything in the end.
+/// The client number of the reader that reads everything at the end.
 pub const READER: u32 = SESSIONS * TASKS;
 /// Keys of each kind that are in use at once.
 const KEYS: u64 = 6;
-/// Operations on a key until another takes its place.
+/// Operations on a key before another key takes its place.
 const OPERATIONS_PER_KEY: u64 = 100;
 /// Counters that live through the whole round.
 const SUMS: u64 = 8;
@@ -33,7 +33,7 @@ const SUMS: u64 = 8;
 const ONCE_KEYS: u64 = 12;
 /// Longest pause between two operations of a task, in milliseconds.
 const PAUSE_MAX_MS: u64 = 12;
-/// How long anything may take when nothing fails.
+/// How long anything may take while nothing fails.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// What all tasks share.
@@ -43,13 +43,13 @@ struct Shared {
     stop: AtomicBool,
     /// Operations so far on the registers, counters and operation keys of each place.
     used: [[AtomicU64; KEYS as usize]; 3],
-    /// What each task was told to be executed, or read.
+    /// The number of calls of each task that were executed, or read.
     done: Vec<AtomicU64>,
-    /// Calls that are being resolved.
+    /// Number of calls that are being resolved.
     open: AtomicU64,
 }
 
-/// The clients.
+/// The sessions and tasks of a round.
 #[derive(Debug)]
 pub struct Load {
     shared: Arc<Shared>,
@@ -103,7 +103,7 @@ impl Load {
         }
     }
 
-    /// Ends the load on a whole cluster: every call ends, and everything is read once more. The counters as they are.
+    /// Ends the load on a whole cluster: every call ends, and everything is read once more. Returns the counters.
     ///
     /// # Errors
     /// If a call does not end, or what is there cannot be read.
@@ -192,7 +192,7 @@ struct Task {
     table: Table,
     shared: Arc<Shared>,
     rng: Rng,
-    /// Versions of keys as this task saw them last.
+    /// The versions of keys, as this task saw them last.
     versions: BTreeMap<String, u64>,
     /// Values of registers as this task read them last.
     seen: BTreeMap<String, Vec<u8>>,
@@ -223,7 +223,7 @@ impl Task {
         }
     }
 
-    /// A key of this kind that is in use now.
+    /// A key of this kind that is in use at present.
     fn key(&mut self, kind: usize, name: &str) -> String {
         let place = self.rng.below(KEYS);
         let used = &self.shared.used[kind][usize::try_from(place).expect("few")];
@@ -245,7 +245,7 @@ impl Task {
         }
     }
 
-    /// A value of its own, mostly short, sometimes too long for a witness, rarely of many pages.
+    /// A value of this task: mostly short, sometimes too long for a witness, rarely of many pages.
     fn value(&mut self) -> (String, Vec<u8>) {
         self.values += 1;
         let name = format!("{}-{}", self.number, self.values);
@@ -316,7 +316,8 @@ impl Task {
         self.update(asked, self.table.clone().increment(&key, 1)).await;
     }
 
-    /// Keys are drawn from few, so that most are used again, by others too; now and then for something else.
+    /// The operation keys are drawn from few, so that most are used again, also by other tasks; sometimes with another
+    /// request.
     async fn use_operation_key(&mut self) {
         let key = self.key(2, "once");
         let which = self.rng.below(ONCE_KEYS);
@@ -355,7 +356,7 @@ impl Task {
         }
     }
 
-    /// A value is its name and points.
+    /// A value consists of its name and points.
     fn check_padding(&self, key: &str, bytes: &[u8]) {
         let name = bytes.iter().take_while(|byte| **byte != b'.');
         let (name, points) = bytes.split_at(name.count());
@@ -400,7 +401,7 @@ impl Task {
         }
     }
 
-    /// Goes on finding out what became of a call, beside what the task does next.
+    /// Keeps asking for the outcome of a call, while the task goes on.
     fn resolve(&self, asked: Asked, call: UnknownCall) {
         let shared = Arc::clone(&self.shared);
         shared.open.fetch_add(1, Ordering::Relaxed);

@@ -1,4 +1,4 @@
-//! One process of a round, and the machine that it thinks it has to itself: its disk, its boot id and its clock.
+//! One process of a round and its simulated machine: a disk, a boot id and a clock that no other process shares.
 
 use std::fs::{self, File};
 use std::io;
@@ -15,9 +15,9 @@ use super::power::{Lost, forget, lose_power};
 use super::{Failure, broken};
 use crate::process::bare_command;
 
-/// The coordinator's number, where it has a process of its own.
+/// The coordinator's node number, if it has a process of its own.
 const COORDINATOR: u16 = 127;
-/// Between the number of a node and of the one that replaces it.
+/// The difference between the number of a node and that of the node that replaces it.
 const NUMBERS: u16 = 6;
 
 /// How long an orderly end may take.
@@ -35,16 +35,16 @@ pub struct Machine {
     replaced: u16,
     jumped: Duration,
     ppm: i64,
-    /// Where the log of this start begins.
+    /// The position in the log at which this start begins.
     log_from: usize,
-    /// Whether changes are recorded, so that power can be lost.
+    /// Whether a journal of changes is kept, so that the machine can lose power.
     pub is_recorded: bool,
-    /// Its disk is full: it stops, and says so.
+    /// The machine's disk is full, so its process may stop and say so.
     pub may_end: bool,
 }
 
 impl Machine {
-    /// A machine that is off.
+    /// A machine whose process does not run.
     #[must_use]
     pub fn new(who: Who, folder: &Path) -> Self {
         let (child, is_frozen, boots, replaced, jumped, ppm, log_from) = (None, false, 0, 0, Duration::ZERO, 0, 0);
@@ -68,26 +68,26 @@ impl Machine {
         self.folder.join(format!("{}{ending}", self.who))
     }
 
-    /// Its data folder.
+    /// The data folder of the node.
     #[must_use]
     pub fn data(&self) -> PathBuf {
         self.path("")
     }
 
-    /// What it has said since it was started last.
+    /// The output of the process since its last start.
     #[must_use]
     pub fn said(&self) -> String {
         let said = fs::read(self.path(".log")).unwrap_or_default();
         String::from_utf8_lossy(&said[self.log_from.min(said.len())..]).into_owned()
     }
 
-    /// Whether its process runs, stopped or not.
+    /// Whether the process runs, frozen or not.
     #[must_use]
     pub fn is_up(&self) -> bool {
         self.child.is_some()
     }
 
-    /// Starts its process, if it does not run.
+    /// Starts the process, if it does not run.
     ///
     /// # Errors
     /// If it cannot be started.
@@ -143,7 +143,7 @@ impl Machine {
         words
     }
 
-    /// `kill -9`; whether it ran.
+    /// Kills the process with `kill -9`. Returns whether it ran.
     ///
     /// # Errors
     /// If it cannot be killed.
@@ -154,13 +154,13 @@ impl Machine {
         Ok(true)
     }
 
-    /// SIGTERM, unless it does not run. It is to end ([`Machine::ends_well`]).
+    /// Sends SIGTERM, unless the process does not run. [`Machine::ends_well`] waits for the end.
     pub fn terminate(&mut self) {
         self.thaw();
         self.signal(Signal::TERM);
     }
 
-    /// Waits for the end of what was asked to end.
+    /// Waits for the end of a process that was asked to end.
     ///
     /// # Errors
     /// If it does not end, or not well.
@@ -180,7 +180,7 @@ impl Machine {
         }
     }
 
-    /// Its folder is gone: another node, with a number of its own, starts here next time.
+    /// Removes the folder. The next start is another node, with a number of its own.
     ///
     /// # Errors
     /// If the journal stays.
@@ -189,24 +189,25 @@ impl Machine {
         self.forget_journal()
     }
 
-    /// SIGSTOP; whether it was running.
+    /// Sends SIGSTOP. Returns whether the process was running.
     pub fn freeze(&mut self) -> bool {
         let can = self.is_up() && !self.is_frozen;
         self.is_frozen |= can;
         can && self.signal(Signal::STOP)
     }
 
-    /// SIGCONT, if it was stopped.
+    /// Sends SIGCONT, if the process was stopped.
     pub fn thaw(&mut self) -> bool {
         std::mem::take(&mut self.is_frozen) && self.signal(Signal::CONT)
     }
 
     fn signal(&self, signal: Signal) -> bool {
-        // Who has just ended is found by the next look.
+        // A process that has just ended is found by the next look.
         self.child.as_ref().is_some_and(|child| kill_process(Pid::from_child(child), signal).is_ok())
     }
 
-    /// Its process was killed, its disk is what a loss of power leaves, and it has another boot id.
+    /// The machine loses power: its process was killed, its disk becomes what a loss of power leaves, and it gets
+    /// another boot id.
     ///
     /// # Errors
     /// If the disk's image cannot be made.
@@ -216,7 +217,7 @@ impl Machine {
         lose_power(&self.data(), &self.path(".journal"), kept, rng).map_err(broken("no image of a disk"))
     }
 
-    /// Somebody else has changed its files, which are the truth from now on.
+    /// The test has changed its files; from now on they are what the disk holds.
     ///
     /// # Errors
     /// If that cannot be noted.
@@ -224,7 +225,7 @@ impl Machine {
         forget(&self.path(".journal")).map_err(broken("a journal stays"))
     }
 
-    /// Its clock jumps ahead.
+    /// The clock jumps ahead.
     ///
     /// # Errors
     /// If it cannot be told.
@@ -233,7 +234,7 @@ impl Machine {
         self.tell_clock()
     }
 
-    /// Its clock runs fast or slow from now on.
+    /// From now on the clock runs fast or slow.
     ///
     /// # Errors
     /// If it cannot be told.
@@ -248,7 +249,7 @@ impl Machine {
         fs::write(&new, text).and_then(|()| fs::rename(&new, &file)).map_err(broken("a clock is not told"))
     }
 
-    /// Whether it ended by itself without leave.
+    /// Checks that the process has not ended by itself without permission.
     ///
     /// # Errors
     /// [`Failure::Crashed`], with what it said at last.

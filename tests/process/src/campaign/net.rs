@@ -1,5 +1,5 @@
-//! Where the processes of a round live: on hosts of a virtual network, or, without root, all on loopback, where no link
-//! can be cut.
+//! The network of a round. Its processes run on hosts of a virtual network or, without root, all on loopback, where no
+//! link can be cut.
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -17,7 +17,7 @@ use crate::process::die_with_this_thread;
 const COORDINATOR_PORT: u16 = 7400;
 const NODE_PORT: u16 = 7401;
 
-/// A round's network.
+/// The network, and the place of each process on it.
 #[derive(Debug)]
 pub struct Net {
     lab: Option<Netlab>,
@@ -51,7 +51,7 @@ impl Net {
         Ok(Self { lab, link, first_port, nodes, own_coordinator: plan.shape.own_coordinator })
     }
 
-    /// Whether links can be cut.
+    /// Whether the network is virtual, so that links can be cut.
     #[must_use]
     pub fn is_real(&self) -> bool {
         self.lab.is_some()
@@ -82,7 +82,7 @@ impl Net {
         }
     }
 
-    /// Where a core of a node listens.
+    /// The address of a core of a node.
     #[must_use]
     pub fn core(&self, node: u16, core: u16) -> SocketAddr {
         match self.lab {
@@ -97,7 +97,7 @@ impl Net {
         (1..=self.nodes).map(|node| self.core(u16::try_from(node).expect("few"), 0).to_string()).collect()
     }
 
-    /// Starts a process where it belongs; it dies with this one.
+    /// Starts a process on its host. It dies with this one.
     ///
     /// # Errors
     /// If it does not start.
@@ -111,7 +111,7 @@ impl Net {
         }
     }
 
-    /// Runs a command where the clients are.
+    /// Runs a command on the host of the clients.
     ///
     /// # Errors
     /// If it does not start.
@@ -122,7 +122,7 @@ impl Net {
         }
     }
 
-    /// Starts a thread where the clients are.
+    /// Starts a thread on the host of the clients.
     ///
     /// # Errors
     /// If there can be none.
@@ -145,7 +145,7 @@ impl Net {
         }
     }
 
-    /// Cuts or heals all links between these and everybody else, clients included.
+    /// Cuts or heals all links between these processes and all others, clients included.
     pub fn cut_off(&self, whom: &[Who], is_cut: bool) {
         let hosts: Vec<usize> = whom.iter().map(|who| self.host(*who)).collect();
         if let Some(lab) = &self.lab {
@@ -157,14 +157,14 @@ impl Net {
         }
     }
 
-    /// All links lose, double and delay.
+    /// All links lose and double packets, and delay them.
     pub fn rough(&self, loss_per_mille: u16, duplicate_per_mille: u16, jitter: Duration) {
         if let Some(lab) = &self.lab {
             lab.change_links(move |_, _, link| *link = Link { loss_per_mille, duplicate_per_mille, jitter, ..*link });
         }
     }
 
-    /// All links are as they were in the beginning.
+    /// All links are as they were at the beginning.
     pub fn heal(&self) {
         let link = self.link;
         if let Some(lab) = &self.lab {

@@ -1,11 +1,13 @@
-//! What a round does, drawn from its seed alone: the cluster, and faults in phases.
+//! The plan of a round, drawn from its seed alone: the cluster, and faults in phases.
 //!
-//! Faults keep to what docs/guarantees.md promises. Machines that lose something, at most f of a phase, lose it first,
-//! while all is whole: later, a set may have shrunk to them. Under `fsync` any machine may lose power at any time. Processes
-//! are killed and frozen, and links cut, without limit. Each round has a phase with one fault of `alone`, whose seconds
-//! until service are measured. Some damage has a phase of its own, too. Where the only witness is gone
-//! for good and its primary is deposed before the list has changed, the shard waits for the witness's files; and a log whose
-//! end is cut off looks like one that a crash cut, so it is cut at backups only. Every phase ends with a whole cluster.
+//! Faults stay within what docs/guarantees.md promises. Machines that lose something, at most f in a phase, lose it at
+//! the beginning of the phase, while the cluster is whole: later, a set may have shrunk to them. Under `fsync` any
+//! machine may lose power at any time. Processes are killed and frozen, and links cut, without limit. Each round has a
+//! phase with one fault of `alone`, whose seconds until service are measured. Some damage has a phase of its own, too.
+//!
+//! Two faults are limited. If the only witness is gone for good and its primary is deposed before the list has changed,
+//! the shard waits for the witness's files. And a log whose end is cut off looks like one that a crash cut, so it is
+//! cut at backups only. Every phase ends with a whole cluster.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -15,52 +17,52 @@ use kasha_machine::Rng;
 
 use super::alone::{Kind, Loss};
 
-/// A process, and the machine that it has to itself.
+/// A process, and its machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Who {
     /// A node, by its number from 1.
     Node(u16),
-    /// The coordinator, where it has a process of its own.
+    /// The coordinator, if it has a process of its own.
     Coordinator,
 }
 
-/// A cluster.
+/// The size and the settings of a cluster.
 #[derive(Clone, Debug)]
 pub struct Shape {
-    /// Nodes.
+    /// Number of nodes.
     pub nodes: u16,
-    /// f.
+    /// `f`, the number of crashes that each shard survives.
     pub faults: u16,
-    /// Shards.
+    /// Number of shards.
     pub shards: u16,
     /// Cores of each node.
     pub cores: u16,
-    /// `fsync`, otherwise `replicated`.
+    /// Whether durability is `fsync`; otherwise it is `replicated`.
     pub fsync: bool,
     /// The nodes' lease.
     pub lease: Duration,
     /// How long written bytes may wait under `replicated`.
     pub flush_interval: Duration,
-    /// Whether the coordinator has a process of its own; otherwise node 1 hosts it.
+    /// Whether the coordinator has a process of its own. Otherwise node 1 hosts it.
     pub own_coordinator: bool,
-    /// The node whose data lies on a small disk of its own.
+    /// The node whose data is on a small disk of its own.
     pub small_disk: Option<u16>,
-    /// Each link's delay.
+    /// The delay of each link.
     pub delay: Duration,
 }
 
-/// What of the changes that no fsync covered is on the platter after a loss of power.
+/// Which of the changes that no fsync covered are on the platter after a loss of power.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kept {
-    /// Nothing.
+    /// None of the changes.
     Nothing,
     /// Each sector of each file as it was at some moment since its last fsync, and any of the new names.
     Some,
-    /// Everything.
+    /// All of the changes.
     Everything,
 }
 
-/// Which file of a node that is down is damaged.
+/// The file that is damaged while its node is down, and how.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Harm {
     /// Bits of a segment are flipped, with good ones behind them.
@@ -81,34 +83,34 @@ pub enum Harm {
     LedgerFlipped,
 }
 
-/// Something bad.
+/// A fault of a round.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Fault {
     /// `kill -9`; started again later.
     Kill(Vec<Who>),
     /// SIGSTOP, and SIGCONT.
     Freeze(Who),
-    /// Machines lose power: what was not fsynced may be lost, and the boot id changes.
+    /// Machines lose power: data that was not fsynced may be lost, and the boot id changes.
     PowerLoss(Vec<Who>, Kept),
     /// A node is killed and a file of it damaged.
     Damage(u16, Harm, u64),
     /// A node's clock jumps ahead by this.
     Jump(u16, Duration),
-    /// A clock runs fast or slow by so many millionths.
+    /// A clock runs fast or slow by this many millionths.
     Drift(Who, i64),
-    /// Nothing gets from the first to the second, and back if said.
+    /// Nothing gets from the first to the second process; nor back, if the flag is set.
     Cut(Who, Who, bool),
-    /// These are cut off from all others, clients included.
+    /// These processes are cut off from all others, clients included.
     CutOff(Vec<Who>),
-    /// All links lose and double so many packets of a thousand, and add up to this to their delay.
+    /// All links lose and double this many packets of a thousand, and delay each by up to this time more.
     Rough(u16, u16, Duration),
     /// A node's small disk runs full.
     FullDisk(u16),
-    /// Everything is stopped, orderly or not, and machines lose something, each as its seed says, before the start.
+    /// Every process is stopped, orderly or not, and before the start machines lose something, each as its seed says.
     Down {
-        /// SIGTERM, otherwise `kill -9`.
+        /// Whether the processes get SIGTERM; otherwise `kill -9`.
         orderly: bool,
-        /// Node, loss and seed.
+        /// For each loss the node, the loss and a seed.
         losses: Vec<(u16, Loss, u64)>,
     },
     /// A node is stopped, and its folder lost; later another node takes its place.
@@ -117,52 +119,53 @@ pub enum Fault {
     WitnessLost(u64),
 }
 
-/// When a fault begins in its phase, and how long it lasts.
+/// A fault with its time in the phase.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Event {
-    /// From the phase's beginning.
+    /// When the fault begins, from the beginning of the phase.
     pub at: Duration,
-    /// Until what can be undone is undone.
+    /// How long the fault lasts, if it can be undone.
     pub lasts: Duration,
-    /// What.
+    /// The fault to cause.
     pub fault: Fault,
 }
 
-/// A round.
+/// The plan of one round.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// Its seed.
+    /// The seed from which the plan was drawn.
     pub seed: u64,
-    /// The cluster.
+    /// The cluster of the round.
     pub shape: Shape,
-    /// Faults; after each phase everything heals.
+    /// The faults of each phase; everything heals after each.
     pub phases: Vec<Vec<Event>>,
-    /// The phases in which seconds are measured, by their index, and of what.
+    /// The phases in which seconds are measured, by index, and the kind of their fault.
     pub measured: BTreeMap<usize, Kind>,
-    /// Clocks differ by more than the bound: what is read meanwhile need not be the newest (F1), updates are exact.
+    /// Clocks differ by more than the bound. Then a read need not show the newest value (F1), but updates must be
+    /// exact.
     pub reads_unjudged: bool,
 }
 
-/// Clocks may differ by a twentieth of a lease in a lease (`drift_bound`); each of two stays below that.
+/// Two clocks may drift apart by a twentieth of a lease in one lease (`drift_bound`). Each of the two stays below that.
 const DRIFT_WITHIN_PPM: u64 = 45_000;
-/// Far more than is assumed of any clock.
+/// A drift far beyond what the design assumes.
 const DRIFT_BEYOND_PPM: u64 = 400_000;
-/// The beginning of a phase, in which machines lose what they lose for good.
+/// The beginning of a phase, in which machines lose data for good.
 const LOSSES_MS: u64 = 100;
-/// The part of a phase after that in which faults begin; three times that in long rounds.
+/// The part of a phase after that, in which faults begin; three times as long in long rounds.
 const WINDOW_MS: u64 = 3000;
-/// The outage that sessions must live through.
+/// The outage that sessions must survive.
 const MINUTE: Duration = Duration::from_secs(60);
 
 impl Plan {
-    /// The plan of a seed; `long` ones have more and fuller phases, and at last a minute without the coordinator.
+    /// The plan of a seed. A long plan has more and fuller phases, and at last a minute without the coordinator.
     #[must_use]
     pub fn draw(seed: u64, long: bool) -> Self {
         let mut rng = Rng::new(seed);
         let shape = Shape::draw(&mut rng);
         let count = if long { 5 } else { 3 };
         let mut drawing = Drawing { beyond: rng.chance(1, 8), shape: &shape, rng: rng.fork(), long };
-        // What is measured comes first: later, some nodes are taken back more slowly for what was done to them.
+        // The measured phases come first: later, some nodes are taken back more slowly because of earlier faults.
         let (mut phases, mut measured) = (Vec::new(), BTreeMap::new());
         for _ in 0..if long { 2 } else { 1 } {
             let kind = *drawing.rng.pick(&Kind::of(&shape));
@@ -179,7 +182,7 @@ impl Plan {
         Self { seed, shape, phases, measured, reads_unjudged }
     }
 
-    /// One fault alone, twice.
+    /// A plan with this fault alone, twice.
     #[must_use]
     pub fn only(seed: u64, kind: Kind) -> Self {
         let mut rng = Rng::new(seed);
@@ -190,8 +193,8 @@ impl Plan {
         Self { seed, shape, phases, measured, reads_unjudged: false }
     }
 
-    /// Every machine loses power under `replicated`, which flushes too rarely: more than is promised, so that whoever
-    /// judges must say that something is lost.
+    /// Every machine loses power under `replicated`, with flushes that are too rare. That is more than Kasha survives,
+    /// so that the judges must say that something is lost.
     #[must_use]
     pub fn beyond_promise(seed: u64) -> Self {
         let mut shape = Shape::draw(&mut Rng::new(seed));
@@ -224,14 +227,14 @@ impl Shape {
         }
     }
 
-    /// All processes.
+    /// All processes of the cluster.
     #[must_use]
     pub fn everybody(&self) -> Vec<Who> {
         let coordinator = self.own_coordinator.then_some(Who::Coordinator);
         (1..=self.nodes).map(Who::Node).chain(coordinator).collect()
     }
 
-    /// The process that the coordinator runs in.
+    /// The process in which the coordinator runs.
     #[must_use]
     pub fn hub(&self) -> Who {
         if self.own_coordinator { Who::Coordinator } else { Who::Node(1) }
@@ -243,7 +246,7 @@ struct Drawing<'a> {
     shape: &'a Shape,
     /// Clocks may differ by more than the design assumes.
     beyond: bool,
-    /// Phases are fuller.
+    /// Whether the phases are fuller.
     long: bool,
 }
 
@@ -259,7 +262,7 @@ impl Drawing<'_> {
         events
     }
 
-    /// What machines lose for good, before anything else happens.
+    /// Data that machines lose for good, before anything else happens.
     fn losses(&mut self) -> Vec<Event> {
         let mut nodes: Vec<u16> = (1..=self.shape.nodes).filter(|node| self.shape.small_disk != Some(*node)).collect();
         let mut events = Vec::new();
@@ -307,7 +310,7 @@ impl Drawing<'_> {
         Event { at, lasts: self.lasts(), fault: self.fault() }
     }
 
-    /// From a moment to far beyond a lease.
+    /// A duration from a moment to far beyond a lease.
     fn lasts(&mut self) -> Duration {
         let lease = u64::try_from(self.shape.lease.as_millis()).expect("a lease is short");
         let most = *self.rng.pick(&[lease / 4, lease, 2 * lease, 8 * lease]);
@@ -337,11 +340,11 @@ impl Drawing<'_> {
         *self.rng.pick(&[Kept::Nothing, Kept::Some, Kept::Some, Kept::Some, Kept::Everything])
     }
 
-    /// Of machines that lose nothing by it: everything that counts is fsynced there.
+    /// A loss of power of machines that lose nothing by it: everything that counts is fsynced there.
     fn power_loss(&mut self) -> Fault {
         let all = self.rng.chance(1, 2);
         let wanted = if all { self.shape.everybody() } else { self.some() };
-        // A small disk is no place for the recorder, which needs room of its own.
+        // A small disk has no room for the journal.
         let is_recorded = |who: &Who| self.shape.small_disk.is_none_or(|node| *who != Who::Node(node));
         let is_fsynced = |who: &Who| self.shape.fsync || *who == Who::Coordinator;
         let struck: Vec<Who> = wanted.into_iter().filter(|who| is_recorded(who) && is_fsynced(who)).collect();
@@ -353,7 +356,8 @@ impl Drawing<'_> {
         Fault::Damage(node, harm, self.rng.next_u64())
     }
 
-    /// A jump is what a suspended machine sees. The coordinator's own would be a time in which nothing happened.
+    /// A jump is what a suspended machine sees. If the coordinator's own clock jumps, that is a time in which nothing
+    /// happened.
     fn jump(&mut self) -> Fault {
         let node = self.node();
         match Who::Node(node) == self.shape.hub() {
@@ -385,7 +389,7 @@ impl Drawing<'_> {
         *self.rng.pick(&self.shape.everybody())
     }
 
-    /// At least one, and not all.
+    /// Some processes: at least one, and not all.
     fn some(&mut self) -> Vec<Who> {
         let mut all = self.shape.everybody();
         let keep = self.rng.between(1, all.len() as u64 - 1);

@@ -1,9 +1,9 @@
-//! Acts out a loss of power on a folder whose processes wrote a journal (`kasha_runtime`, feature `test-faults`).
+//! Simulates a loss of power in a folder whose processes wrote a journal (`kasha_runtime`, feature `test-faults`).
 //!
-//! The journal tells every change and every fsync, and what each change overwrote. What an fsync covered is kept.
-//! Of the rest, a disk may hold anything: each 512-byte sector of a file as it was at some moment since, the file's
-//! length as of some moment, and of the names in a folder the new or the old ones, one by one (POSIX promises no
-//! order). A sector itself is never torn, and never older than an older write's neighbour in the same sector: it was
+//! The journal has every change and every fsync, and the bytes that each change overwrote. Everything that an fsync
+//! covered is kept. Of the rest, a disk may hold anything: each 512-byte sector of a file as it was at some moment
+//! since; the file's length as of some moment; and of the names in a folder the new or the old ones, one by one (POSIX
+//! promises no order). A sector itself is never torn, and all bytes of a sector are of the same moment, because it was
 //! written back as a whole.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -18,7 +18,7 @@ use super::plan::Kept;
 
 const SECTOR: u64 = 512;
 
-/// Where a record stands: its journal, and its number there.
+/// The position of a record: its journal, and its number there.
 type Place = (usize, u64);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -43,24 +43,24 @@ struct Journals {
     folders: BTreeMap<PathBuf, Place>,
 }
 
-/// What a loss of power did.
+/// The changes that a loss of power took back.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Lost {
-    /// Changes of files that no fsync covered.
+    /// Number of changes of files that no fsync covered.
     pub changes: usize,
-    /// Of how many files.
+    /// Number of files with such changes.
     pub files: usize,
-    /// Names, new, gone or other, that no fsync covered.
+    /// Number of names (new, gone or changed) that no fsync covered.
     pub names: usize,
-    /// Of these, how many are as they were before.
+    /// Number of these names that are as they were before.
     pub names_undone: usize,
 }
 
-/// Leaves of a folder what its disk holds when the power goes, and forgets the journals: from now on that is the truth.
-/// All its processes must be gone.
+/// Turns a folder into what its disk holds after a loss of power, and removes the journals: from now on the folder is
+/// what the disk holds. All of its processes must have ended.
 ///
 /// # Errors
-/// If a journal cannot be understood or a file not be changed.
+/// If a journal cannot be understood or a file cannot be changed.
 pub fn lose_power(folder: &Path, journal: &Path, kept: Kept, rng: &mut Rng) -> io::Result<Lost> {
     let journals = Journals::read(journal)?;
     let mut lost = Lost::default();
@@ -72,7 +72,7 @@ pub fn lose_power(folder: &Path, journal: &Path, kept: Kept, rng: &mut Rng) -> i
         }
     }
     for (inode, changes) in open {
-        // Its last name is gone for good, on the platter too.
+        // The last name of the file is gone for good, on the platter too.
         let Some(path) = places.get(&inode) else { continue };
         lost.changes += changes.len();
         lost.files += 1;
@@ -87,7 +87,7 @@ pub fn lose_power(folder: &Path, journal: &Path, kept: Kept, rng: &mut Rng) -> i
     Ok(lost)
 }
 
-/// Calls what the folder holds now the truth: somebody else has changed it.
+/// Removes the journals: the test has changed the folder, and from now on the folder is what the disk holds.
 ///
 /// # Errors
 /// If the journals cannot be removed.
@@ -118,7 +118,7 @@ fn inodes(folder: &Path, journal: &Path) -> io::Result<BTreeMap<u64, PathBuf>> {
 }
 
 impl Change {
-    /// Takes it back.
+    /// Undoes the change.
     fn undo(&self, content: &mut Vec<u8>) {
         let (at, old_len, old) = match self {
             Self::Write { offset, old_len, old, .. } => (*offset, *old_len, old),
@@ -128,7 +128,7 @@ impl Change {
         content[size(at).min(size(old_len))..][..old.len()].copy_from_slice(old);
     }
 
-    /// The sectors that it changed.
+    /// The sectors that the change touched.
     fn sectors(&self) -> std::ops::Range<u64> {
         let (from, to) = match self {
             // A write beyond the end also makes the hole before it.
@@ -149,12 +149,12 @@ fn sector(content: &[u8], number: u64) -> &[u8] {
     &content[from..content.len().min(from + size(SECTOR))]
 }
 
-/// After how many of the changes a piece of the file was written back last.
+/// The number of changes after which a piece of the file was last written back.
 fn moment(changes: usize, kept: Kept, rng: &mut Rng) -> usize {
     match kept {
         Kept::Nothing => 0,
         Kept::Everything => changes,
-        // Mostly all or nothing of a piece, since a disk is not that busy.
+        // Mostly all or none of a piece's changes, since a disk is not that busy.
         Kept::Some => match rng.below(4) {
             0 => 0,
             1 => changes,
@@ -171,7 +171,7 @@ fn forget_changes(path: &Path, changes: &[&Change], kept: Kept, rng: &mut Rng) -
     file.write_all_at(&image, 0)
 }
 
-/// The file as it may be found. `content` is the file after all changes, and then before all of them.
+/// The file as it may be found. `content` is the file after all changes, and at the end the file before all of them.
 fn image(content: &mut Vec<u8>, changes: &[&Change], mut moment: impl FnMut(usize) -> usize) -> Vec<u8> {
     let sectors: BTreeSet<u64> = changes.iter().flat_map(|change| change.sectors()).collect();
     let mut by_moment: BTreeMap<usize, Vec<u64>> = BTreeMap::new();
@@ -229,13 +229,13 @@ impl Entry {
                 fs::rename(to, from)?;
                 grave.as_ref().map_or(Ok(()), |grave| fs::rename(grave, to))
             }
-            // It was recorded and then not made, or went with its folder.
+            // The change was recorded and then not made, or its folder is gone.
             Self::Create { .. } | Self::Remove { .. } | Self::Rename { .. } => Ok(()),
         }
     }
 }
 
-/// Undoes names; those that a renaming ties together share their fate up to one moment.
+/// Undoes changes of names. Names that a renaming ties together are kept or undone together, up to one moment.
 fn forget_entries(entries: &[&Entry], kept: Kept, rng: &mut Rng) -> io::Result<usize> {
     let mut groups: Vec<(BTreeSet<&Path>, Vec<usize>)> = Vec::new();
     for (index, entry) in entries.iter().enumerate() {
@@ -281,7 +281,7 @@ impl Journals {
 
     fn read_one(&mut self, journal: usize, mut rest: &[u8]) -> io::Result<()> {
         let mut number = 0;
-        // The last record of a killed process may be half there.
+        // The last record of a killed process may be incomplete.
         while let Some(end) = rest.iter().position(|byte| *byte == b'\n') {
             let line = String::from_utf8_lossy(&rest[..end]).into_owned();
             let fields: Vec<&str> = line.split('\t').collect();
@@ -344,7 +344,7 @@ mod tests {
     use super::*;
     use crate::place::Folder;
 
-    /// A folder of data and one of journals, and what a process would have written.
+    /// A folder of data and one of journals, and the records that a process would have written.
     struct Bench {
         folder: Folder,
         text: Vec<u8>,

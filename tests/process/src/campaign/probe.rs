@@ -1,5 +1,5 @@
-//! Clients that ask again and again, each for one key, to see when there was an answer: one session for each shard, and
-//! one that all shards share.
+//! Clients that ask for one key repeatedly, to measure when there was an answer: one session for each shard, and one
+//! session that asks for keys of all shards.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -12,26 +12,26 @@ use kasha_types::slot_of;
 use super::net::Net;
 use super::{Failure, broken};
 
-/// Between two calls of a key.
+/// Time between two calls of a key.
 const PAUSE: Duration = Duration::from_millis(30);
 /// Keys of each shard in the shared session.
 const SHARED: usize = 2;
-/// No call is given up before its phase is.
+/// No call is given up before its phase ends.
 const PATIENCE: Duration = Duration::from_secs(180);
 
-/// What a key's caller saw.
+/// The answers that the caller of a key got.
 #[derive(Debug)]
 pub struct Seen {
-    /// Its shard.
+    /// The shard of the key.
     pub shard: u64,
-    /// Whether other shards' keys were in its session.
+    /// Whether the session also asked for keys of other shards.
     pub is_shared: bool,
-    /// When it was answered.
+    /// The times of the answers.
     answers: Vec<Instant>,
 }
 
 impl Seen {
-    /// The longest time without an answer that ended after this moment, counted from the moment at most.
+    /// The longest time without an answer that ended after this moment, counted from this moment at the earliest.
     #[must_use]
     pub fn pause_after(&self, moment: Instant) -> Duration {
         let pauses = self.answers.windows(2).filter(|pair| pair[1] > moment);
@@ -48,7 +48,7 @@ pub struct Probe {
 }
 
 impl Probe {
-    /// Begins to ask, and waits until each key was answered. The name makes the keys fresh ones.
+    /// Begins to ask, and waits until each key was answered. The name makes the keys new ones.
     ///
     /// # Errors
     /// If a key is not answered.
@@ -74,7 +74,7 @@ impl Probe {
         Ok(probe)
     }
 
-    /// Ends it.
+    /// Stops asking.
     ///
     /// # Errors
     /// If a key is not answered any more.

@@ -1,4 +1,4 @@
-//! One round: a new cluster, its faults, and the verdicts.
+//! One round: a new cluster, its faults, and the verdicts. [`run`] is the whole of it.
 
 use std::fs;
 use std::path::Path;
@@ -23,7 +23,7 @@ const ANSWERS: u64 = 20;
 /// Runs a plan in an empty folder.
 ///
 /// # Errors
-/// What went wrong.
+/// The failure of the round.
 pub fn run(plan: &Plan, folder: &Path, with_lab: bool, table: &mut Table) -> Result<(), Failure> {
     println!("  {plan}");
     fs::create_dir_all(folder).map_err(broken("no folder"))?;
@@ -31,7 +31,7 @@ pub fn run(plan: &Plan, folder: &Path, with_lab: bool, table: &mut Table) -> Res
     field.begin()?;
     let mut load = Load::start(field.net(), plan.seed)?;
     if let Err(failure) = suffer(plan, &mut field, &load, table) {
-        // What was seen until then may tell worse.
+        // The history up to the failure may show a worse error.
         return Err(match verdict(load.book(), plan, folder) {
             Err(Failure::Wrong(why)) => Failure::Wrong(format!("{why}\nand besides: {failure}")),
             Ok(()) | Err(_) => failure,
@@ -62,7 +62,7 @@ fn suffer(plan: &Plan, field: &mut Field, load: &Load, table: &mut Table) -> Res
     Ok(())
 }
 
-/// Lets one fault happen alone, and measures until when who was not answered.
+/// Causes one fault alone, and measures how long keys were without an answer.
 fn measure(
     (kind, lease): (Kind, Duration),
     phase: usize,
@@ -107,7 +107,7 @@ fn measure(
     Ok(())
 }
 
-/// Who is primary, member and witness of what.
+/// The primary, members and witnesses of each shard, as text.
 fn membership(status: &Json) -> String {
     let shards = list(&status["shards"]).iter();
     let told = shards.map(|shard| {
@@ -131,7 +131,7 @@ fn verdict(book: &Book, plan: &Plan, folder: &Path) -> Result<(), Failure> {
         return Err(Failure::Wrong(few("answers", &problems)));
     }
     let history = folder.join("history.jsonl");
-    // Sums live so long that nobody could search their order.
+    // These counters live so long that nobody could search an order of their operations.
     let is_left_out = |record: &Record| {
         let is_read = record.asked.op == "get" && record.asked.client != READER;
         record.asked.key.starts_with("sum:") || (plan.reads_unjudged && is_read)
@@ -141,7 +141,7 @@ fn verdict(book: &Book, plan: &Plan, folder: &Path) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The first of them, for people.
+/// The first of the problems, as text.
 fn few(what: &str, problems: &[String]) -> String {
     let first = problems.iter().take(8).map(|problem| format!("\n    {problem}")).collect::<String>();
     format!("{what}: {} problems{first}", problems.len())

@@ -1,13 +1,14 @@
-//! Sums over a whole round: nothing that was answered is lost, nothing happened twice.
+//! Sums over a whole round: no answered update is lost, and no update happened twice.
 //!
-//! A counter ends between what was acknowledged and that plus what is unknown; no two increments are told one sum (E1);
-//! an operation key ran once, whoever used it and however often (E2, R4.9).
+//! The final value of a counter is at least the sum of the acknowledged increments, and at most that plus the unknown
+//! ones. No two increments are told one sum (E1). An operation key ran once, whichever client used it and however often
+//! (E2, R4.9).
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::book::{Ended, Record};
 
-/// What a counter must be in the end.
+/// The possible final values of a counter.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Account {
     least: i64,
@@ -37,7 +38,7 @@ impl Account {
         }
     }
 
-    /// Adds what the operation keys did.
+    /// Adds the effects of operation keys.
     fn close(&mut self, key: &str, problems: &mut Vec<String>) {
         for (name, deltas) in &self.once {
             let done: Vec<_> = deltas.iter().filter(|(_, done)| **done).map(|(delta, _)| *delta).collect();
@@ -50,7 +51,7 @@ impl Account {
     }
 }
 
-/// Compares the counters with what clients were told. How many were compared, and what is wrong.
+/// Compares the counters with what clients were told. Returns how many were compared, and the problems.
 #[must_use]
 pub fn check(records: &[Record], found: &BTreeMap<String, i64>) -> (usize, Vec<String>) {
     let (mut accounts, mut problems) = (BTreeMap::<&str, Account>::new(), Vec::new());

@@ -1,4 +1,4 @@
-//! The seconds from a fault to service, by kind of fault.
+//! The table of the seconds from a fault to service, by kind of fault, which the campaign prints at its end.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::alone::Kind;
 
-/// What was measured so far.
+/// The measurements so far.
 #[derive(Debug, Default)]
 pub struct Table {
     rows: BTreeMap<Kind, Row>,
@@ -15,14 +15,14 @@ pub struct Table {
 #[derive(Debug, Default)]
 struct Row {
     service: Vec<Duration>,
-    /// The same, in leases of its cluster.
+    /// The same times, in leases of the cluster.
     leases: Vec<f64>,
     others: Vec<Duration>,
 }
 
 impl Table {
-    /// Adds one fault: until the last key was answered, and the longest pause of a key whose shard had no part of its own
-    /// there, in a session that it shared with keys of shards that had.
+    /// Adds one fault: the time until the last key was answered, and the longest pause of a key whose shard had no part
+    /// on the struck nodes, in a session that it shared with keys of struck shards.
     pub fn enter(&mut self, kind: Kind, lease: Duration, service: Duration, others: Option<Duration>) {
         let row = self.rows.entry(kind).or_default();
         row.service.push(service);

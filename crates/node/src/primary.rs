@@ -17,7 +17,7 @@ use kasha_machine::{Effects, Endpoint, Gate};
 use kasha_replication::{Election, FenceReport, MemberCore, Quorum, Shipping, history_of};
 use kasha_types::planted::{self, Bug};
 use kasha_types::probe::{Probe, hit};
-use kasha_types::{AttachId, CoreId, Epoch, ListVersion, LocalPosition, LogPosition, NodeId, ShardId, Tick};
+use kasha_types::{AttachId, CoreId, Epoch, ListVersion, LocalPosition, LogPosition, NodeId, ShardId, Tick, Work};
 use kasha_wire::codec::Bytes;
 use kasha_wire::message::{Message, Report};
 use kasha_wire::{MemberState, Served, ShardConfig};
@@ -67,7 +67,7 @@ const UNANSWERED_MAX: u32 = 20;
 
 /// The primary of one epoch.
 #[derive(Debug)]
-pub(crate) struct Leader {
+pub(crate) struct Primary {
     pub epoch: Epoch,
     pub shipping: Shipping,
     pub stage: Stage,
@@ -112,7 +112,7 @@ pub(crate) fn fewest_peers(core: &Core) -> usize {
     usize::from(configuration.min_backups)
 }
 
-impl Leader {
+impl Primary {
     pub fn serving(&self) -> Option<&Serving> {
         match &self.stage {
             Stage::Serving(serving) => Some(serving),
@@ -212,7 +212,8 @@ impl Leader {
 impl Replica {
     /// The configuration made us primary of this epoch (step 1). Whatever we were, we begin anew.
     pub fn begin_term(&mut self, core: &mut Core, config: &ShardConfig, out: &mut Effects) {
-        assert!(self.leader().is_none_or(|leader| leader.epoch < config.epoch), "a term begins once");
+        assert!(self.primary().is_none_or(|primary| primary.epoch < config.epoch), "a term begins once");
+        core.work.add(Work::Role);
         self.lose_role(out);
         let never_served = config.recover_from.is_empty();
         if never_served {
@@ -231,7 +232,7 @@ impl Replica {
         let mut shipping = Shipping::new(self.shard, config.epoch, core.id(), core.options.pace, 0);
         shipping.set_members(members_of(core, config));
         let witnesses = if never_served { Vec::new() } else { config.witnesses.clone() };
-        self.role = Role::Leader(Box::new(Leader {
+        self.role = Role::Primary(Box::new(Primary {
             epoch: config.epoch,
             shipping,
             stage,
@@ -261,11 +262,11 @@ impl Replica {
     /// Moves the term on as far as it goes now. Called once a turn.
     pub fn advance_term(&mut self, core: &mut Core, now: Tick, out: &mut Effects) {
         let replayed = self.is_replayed();
-        let Some(leader) = self.leader_mut() else { return };
-        match &mut leader.stage {
+        let Some(primary) = self.primary_mut() else { return };
+        match &mut primary.stage {
             Stage::Fencing(_) => self.fence(core, now, out),
             Stage::Fetching(_) => self.fetch(core, now, out),
-            Stage::Replaying if replayed && core.local_durable >= leader.promise => {
+            Stage::Replaying if replayed && core.local_durable >= primary.promise => {
                 self.log_is_replayed(core, now, out)
             }
             Stage::Replaying => {}
@@ -273,8 +274,8 @@ impl Replica {
             Stage::Syncing { .. } => self.end_recovery(core, out),
             Stage::Reporting | Stage::Serving(_) => {}
         }
-        let Some(leader) = self.leader() else { return };
-        match &leader.stage {
+        let Some(primary) = self.primary() else { return };
+        match &primary.stage {
             // No member is cut before our own file holds what its log had: else a crash of ours could take the only copy of
             // an update that was answered (R7.7).
             Stage::Syncing { target, .. } if self.held < *target => {
@@ -287,12 +288,12 @@ impl Replica {
 
     /// What was recovered is synced: it is flushed here, with the mark that our log is whole, and then reported.
     fn end_recovery(&mut self, core: &mut Core, out: &mut Effects) {
-        let Some(leader) = self.leader_mut() else { return };
-        let epoch = leader.epoch;
-        let Stage::Syncing { target, flushed } = &leader.stage else { return };
-        let (is_synced, flushed) = (leader.shipping.synced() >= *target, *flushed);
+        let Some(primary) = self.primary_mut() else { return };
+        let epoch = primary.epoch;
+        let Stage::Syncing { target, flushed } = &primary.stage else { return };
+        let (is_synced, flushed) = (primary.shipping.synced() >= *target, *flushed);
         // A shard that never served has no other copies: its first members must all be complete before it does.
-        let has_copies = !leader.recover_from.is_empty() || leader.shipping.all_copied();
+        let has_copies = !primary.recover_from.is_empty() || primary.shipping.all_copied();
         if !has_copies || !(is_synced || planted::is_on(Bug::ServedUnsynced)) {
             return;
         }
@@ -302,10 +303,10 @@ impl Replica {
             self.mark_whole(core, epoch, out);
             core.fsynced_commit()
         });
-        let Some(leader) = self.leader_mut() else { return };
+        let Some(primary) = self.primary_mut() else { return };
         if core.local_durable >= commit || planted::is_on(Bug::RecoveredUnflushed) {
-            leader.stage = Stage::Reporting;
-        } else if let Stage::Syncing { flushed, .. } = &mut leader.stage {
+            primary.stage = Stage::Reporting;
+        } else if let Stage::Syncing { flushed, .. } = &mut primary.stage {
             *flushed = Some(commit);
         }
     }
@@ -313,24 +314,24 @@ impl Replica {
     /// Ships what is due.
     fn pump(&mut self, core: &mut Core, now: Tick, out: &mut Effects) {
         let held = self.held;
-        let Self { log, role: Role::Leader(leader), .. } = self else { return };
-        leader.shipping.on_own_durable(held);
-        match &leader.stage {
-            Stage::Serving(serving) => leader.shipping.want_synced(serving.wanted_synced()),
+        let Self { log, role: Role::Primary(primary), .. } = self else { return };
+        primary.shipping.on_own_durable(held);
+        match &primary.stage {
+            Stage::Serving(serving) => primary.shipping.want_synced(serving.wanted_synced()),
             Stage::Fencing(_)
             | Stage::Fetching(_)
             | Stage::Replaying
             | Stage::Witnessing(_)
             | Stage::Syncing { .. }
-            | Stage::Reporting => leader.shipping.want_synced(log.end().offset), // the whole shard waits
+            | Stage::Reporting => primary.shipping.want_synced(log.end().offset), // the whole shard waits
         }
-        leader.shipping.pump(now, log, out);
+        primary.shipping.pump(now, log, out);
         // Our own file is a member's, and gets the round's bytes with the others; what is answered at once, at once (R7.7).
-        let answers_wait = match &mut leader.stage {
+        let answers_wait = match &mut primary.stage {
             Stage::Serving(serving) => std::mem::take(&mut serving.writes_own_file),
             _ => false,
         };
-        if leader.shipping.is_in_flight() || answers_wait {
+        if primary.shipping.is_in_flight() || answers_wait {
             self.write_log(core, out);
         }
     }
@@ -349,24 +350,24 @@ impl Replica {
             self.save_meta(core, out);
             self.reset_log(core, 0, out);
         }
-        let leader = self.leader_mut().expect("fencing");
+        let primary = self.primary_mut().expect("fencing");
         let (from, until) = (best.node, best.end);
-        leader.stage = Stage::Fetching(Fetching { from, until, begun: !whole, asked: None, unanswered: 0 });
+        primary.stage = Stage::Fetching(Fetching { from, until, begun: !whole, asked: None, unanswered: 0 });
     }
 
     /// Asks all again: a member does not answer, or no longer holds what it reported, or more reports are needed.
     pub fn fence_again(&mut self) {
         hit(Probe::FenceAgain);
-        self.leader_mut().expect("it fenced before").fence_anew();
+        self.primary_mut().expect("it fenced before").fence_anew();
     }
 
     fn fetch(&mut self, core: &Core, now: Tick, out: &mut Effects) {
         let (shard, end) = (self.shard, self.log.end().offset);
         let absent = self.log.absent().first().map(|&segment| self.log.segment_base(segment));
-        let Some(leader) = self.leader_mut() else { return };
-        let epoch = leader.epoch;
-        let Stage::Fetching(fetching) = &mut leader.stage else { return };
-        if Leader::overdue(core, now, fetching.asked) {
+        let Some(primary) = self.primary_mut() else { return };
+        let epoch = primary.epoch;
+        let Stage::Fetching(fetching) = &mut primary.stage else { return };
+        if Primary::overdue(core, now, fetching.asked) {
             fetching.asked = Some(now);
             fetching.unanswered += 1;
             if fetching.unanswered > UNANSWERED_MAX {
@@ -383,8 +384,8 @@ impl Replica {
     /// A piece of the greater log: its head first if we share nothing, then older segments, then what follows our end.
     pub fn on_log_piece(&mut self, core: &mut Core, epoch: Epoch, from: u64, bytes: &[u8], out: &mut Effects) {
         let aligned = from.is_multiple_of(u64::from(core.options.segment_bytes));
-        let Some(leader) = self.leader_mut().filter(|leader| leader.epoch == epoch) else { return };
-        let Stage::Fetching(fetching) = &mut leader.stage else { return };
+        let Some(primary) = self.primary_mut().filter(|primary| primary.epoch == epoch) else { return };
+        let Stage::Fetching(fetching) = &mut primary.stage else { return };
         // Not what was asked for.
         if from > fetching.until.offset.min(LOG_BYTES_MAX) || (!fetching.begun && (!aligned || bytes.is_empty())) {
             return;
@@ -410,13 +411,13 @@ impl Replica {
             // It came from a member that counted: ours is as good.
             (self.meta.intact, self.meta.complete) = (true, true);
             self.save_meta(core, out);
-            self.leader_mut().expect("fetching").stage = Stage::Replaying;
+            self.primary_mut().expect("fetching").stage = Stage::Replaying;
         }
     }
 
     /// A piece that did not fit counts as no answer: after some the fence begins anew.
     fn note_progress(&mut self, progress: bool) {
-        if let Some(Stage::Fetching(fetching)) = self.leader_mut().map(|leader| &mut leader.stage)
+        if let Some(Stage::Fetching(fetching)) = self.primary_mut().map(|primary| &mut primary.stage)
             && progress
         {
             fetching.unanswered = 0;
@@ -431,11 +432,11 @@ impl Replica {
         report: &FenceReport,
         out: &mut Effects,
     ) {
-        let Self { log, role: Role::Leader(leader), .. } = self else { return };
-        if leader.epoch != epoch {
+        let Self { log, role: Role::Primary(primary), .. } = self else { return };
+        if primary.epoch != epoch {
             return;
         }
-        match &mut leader.stage {
+        match &mut primary.stage {
             Stage::Fencing(fencing) => {
                 let sure = exists && report.end.epoch <= epoch && report.end.offset <= LOG_BYTES_MAX;
                 let report =
@@ -444,40 +445,40 @@ impl Replica {
             }
             Stage::Fetching(_) | Stage::Replaying => {}
             Stage::Witnessing(_) => {
-                let is_asked = leader.recover_from.contains(&report.node) && report.end.offset <= LOG_BYTES_MAX;
+                let is_asked = primary.recover_from.contains(&report.node) && report.end.offset <= LOG_BYTES_MAX;
                 if is_asked && attach == AttachId(0) {
                     let whole = report.whole && report.intact && report.complete && exists;
                     self.on_report_while_witnessing(FenceReport { whole, ..report.clone() });
                 }
             }
             Stage::Syncing { .. } | Stage::Reporting | Stage::Serving(_) => {
-                leader.shipping.on_fence_report(now, log, attach, report, out);
+                primary.shipping.on_fence_report(now, log, attach, report, out);
             }
         }
     }
 
     /// The log is whole and replayed.
     fn log_is_replayed(&mut self, core: &mut Core, now: Tick, out: &mut Effects) {
-        let leader = self.leader_mut().expect("its term goes on");
-        if leader.witnesses.is_empty() || planted::is_on(Bug::WitnessSkipped) {
+        let primary = self.primary_mut().expect("its term goes on");
+        if primary.witnesses.is_empty() || planted::is_on(Bug::WitnessSkipped) {
             hit(Probe::NoWitnessToReplay);
             return self.begin_epoch(core, &[], Took::Remains, out);
         }
-        leader.stage = Stage::Witnessing(Asking::default());
+        primary.stage = Stage::Witnessing(Asking::default());
         self.ask_witnesses(core, now, out);
     }
 
     /// It is known which log we go on with, and what a witness has to add: our epoch begins.
     pub fn begin_epoch(&mut self, core: &mut Core, requests: &[Bytes], took: Took, out: &mut Effects) {
-        let Self { log, role: Role::Leader(leader), .. } = self else { return };
-        leader.shipping.begin_epoch(log.end().offset);
-        let mut group = match log.begin(leader.epoch, 64, Purpose::Own) {
+        let Self { log, role: Role::Primary(primary), .. } = self else { return };
+        primary.shipping.begin_epoch(log.end().offset);
+        let mut group = match log.begin(primary.epoch, 64, Purpose::Own) {
             Ok(group) => group,
             Err(_) => return self.stop_for_memory(out),
         };
         group.entry(EntryKind::EpochStart, 0);
         group.commit();
-        leader.stage = Stage::Syncing { target: u64::MAX, flushed: None };
+        primary.stage = Stage::Syncing { target: u64::MAX, flushed: None };
         let too_early = took == Took::Everything && planted::is_on(Bug::WholeBeforeReplay);
         if too_early && !self.log_whole() {
             return self.stop_for_memory(out);
@@ -492,36 +493,36 @@ impl Replica {
             return self.stop_for_memory(out);
         }
         let target = self.log.end().offset;
-        self.leader_mut().expect("it begins its epoch").stage = Stage::Syncing { target, flushed: None };
+        self.primary_mut().expect("it begins its epoch").stage = Stage::Syncing { target, flushed: None };
     }
 
     /// The coordinator committed that we serve.
     pub fn begin_serving(&mut self, core: &Core, config: &ShardConfig) {
         let end = self.log.end().offset;
-        let Some(leader) = self.leader_mut() else { return };
-        assert_eq!(leader.epoch, config.epoch, "the configuration speaks of our term");
-        leader.list = config.list;
-        leader.shipping.require_peers(fewest_peers(core));
-        leader.shipping.set_members(members_of(core, config));
+        let Some(primary) = self.primary_mut() else { return };
+        assert_eq!(primary.epoch, config.epoch, "the configuration speaks of our term");
+        primary.list = config.list;
+        primary.shipping.require_peers(fewest_peers(core));
+        primary.shipping.set_members(members_of(core, config));
         let mut serving = Serving::new(core, config, end);
         if core.stopping {
             serving.begin_stop(core, config, end);
         }
-        leader.stage = Stage::Serving(serving);
+        primary.stage = Stage::Serving(serving);
     }
 
     /// The process is asked to stop: a serving primary closes its list for good.
     pub fn begin_stop(&mut self, core: &Core, config: &ShardConfig) {
         let end = self.log.end().offset;
-        let Some(leader) = self.leader_mut().filter(|leader| leader.epoch == config.epoch) else { return };
-        if let Stage::Serving(serving) = &mut leader.stage {
+        let Some(primary) = self.primary_mut().filter(|primary| primary.epoch == config.epoch) else { return };
+        if let Stage::Serving(serving) = &mut primary.stage {
             serving.begin_stop(core, config, end);
         }
     }
 
     /// What every member holds, as a position of this term. `None`: we lead nothing.
     pub fn synced(&self) -> Option<LogPosition> {
-        let leader = self.leader()?;
-        Some(LogPosition { epoch: leader.epoch, offset: leader.shipping.synced() })
+        let primary = self.primary()?;
+        Some(LogPosition { epoch: primary.epoch, offset: primary.shipping.synced() })
     }
 }

@@ -1,0 +1,121 @@
+//! Which segment to clean next.
+//!
+//! Cleaning copies what lives in a segment to the head of the log; then the segment holds nothing, and is freed as any dead
+//! one is. The owners of the kinds say what lives and move their references; this file knows bytes only.
+//!
+//! The score is RAMCloud's and LFS's, (1 − u) · age / (1 + u): what is gained, by how long it probably stays gained, by what
+//! it costs. The age of a segment is how many segments were begun since.
+//!
+//! **R5.12** Only a sealed segment is cleaned, all of it synced; a group's checksum is verified before an entry of the group
+//! is copied, or damage of the memory would leave with a new and valid checksum.
+
+use kasha_types::SegmentId;
+
+use crate::format::{EntryOffset, GROUP_HEADER_BYTES};
+use crate::segment::Segment;
+use crate::verify::check_group;
+use crate::{Group, Log};
+
+/// A segment of which so little is dead is not worth cleaning: one part in so many of a segment.
+const WORTH_PART: u32 = 64;
+
+/// A segment to be cleaned.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Victim {
+    /// Its name.
+    pub segment: SegmentId,
+    /// Bytes of live entries in it.
+    pub live_bytes: u32,
+    /// Bytes of it that the log uses.
+    pub used: u32,
+}
+
+/// Memory that does not hold what was written: the group that begins at this offset.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct DamagedGroup {
+    /// Where it begins.
+    pub at: u64,
+}
+
+impl Log {
+    /// The segment that is cleaned at the least cost for the most gain. `None`: no sealed and synced segment holds both
+    /// live entries and enough that is dead.
+    #[must_use]
+    pub fn choose_victim(&self, synced: u64) -> Option<Victim> {
+        let head = self.head.as_ref()?.id;
+        let whole = u64::from(self.config.segment_bytes);
+        let score = |segment: &Segment| {
+            let (live, age) = (u64::from(segment.live_bytes), u64::from(head.0 - segment.id.0));
+            ((whole - live) * age, whole + live)
+        };
+        let sealed = self.order.iter().map(|id| &self.sealed[id]);
+        let candidates = sealed.filter(|segment| segment.end() <= synced && self.is_worth_cleaning(segment));
+        let best = candidates.reduce(|best, next| {
+            let ((gain, cost), (best_gain, best_cost)) = (score(next), score(best));
+            let is_better = u128::from(gain) * u128::from(best_cost) > u128::from(best_gain) * u128::from(cost);
+            if is_better { next } else { best }
+        });
+        best.map(|best| Victim { segment: best.id, live_bytes: best.live_bytes, used: best.used })
+    }
+
+    /// The group of a sealed segment that begins there, its checksum verified; `None` at the segment's end.
+    ///
+    /// # Errors
+    /// The memory does not hold what was written there.
+    ///
+    /// # Panics
+    /// If the segment is not here.
+    pub fn verified_group(&self, segment: SegmentId, at: u64) -> Result<Option<Group<'_>>, DamagedGroup> {
+        let segment = self.segment(segment).expect("the segment is here");
+        if at == segment.end() {
+            return Ok(None);
+        }
+        let rest = &segment.bytes[segment.within(at)..segment.used as usize];
+        let checked = check_group(rest, at, self.config.segment_bytes);
+        let (group, _) = checked.map_err(|_| DamagedGroup { at })?;
+        Ok(Some(Group { epoch: group.epoch, start: at, end: group.end(), entries: segment.entries(&group) }))
+    }
+
+    /// Bytes of live entries in a sealed segment; `None`: it is not here.
+    #[must_use]
+    pub fn live_bytes_of(&self, segment: SegmentId) -> Option<u32> {
+        self.sealed.get(&segment).map(|segment| segment.live_bytes)
+    }
+
+    /// Whether the entry there is the newest epoch start.
+    #[must_use]
+    pub fn is_epoch_start(&self, at: EntryOffset) -> bool {
+        self.epoch_start == Some(at)
+    }
+
+    /// Memory of segments that hold nothing any more, and whose freeing is under way.
+    #[must_use]
+    pub fn leaving_bytes(&self) -> u64 {
+        let leaving = self.dead.len() + self.retired.len() + self.graveyard.len();
+        leaving as u64 * u64::from(self.config.segment_bytes)
+    }
+
+    /// Flips a bit of the log's memory, as failing memory does. For tests and the simulator.
+    ///
+    /// # Panics
+    /// If the byte is not in the log.
+    #[doc(hidden)]
+    pub fn flip_bit(&mut self, offset: u64, bit: u8) {
+        let segment = self.segment_mut(self.segment_of(offset)).expect("the segment is here");
+        let within = segment.within(offset);
+        segment.bytes[within] ^= 1 << bit;
+    }
+
+    /// Whether memory comes back without a delete: something dead is there to be cleaned away, or on its way out.
+    pub(crate) fn can_shrink(&self) -> bool {
+        self.leaving_bytes() > 0 || self.order.iter().any(|id| self.is_worth_cleaning(&self.sealed[id]))
+    }
+
+    fn is_worth_cleaning(&self, segment: &Segment) -> bool {
+        // The copies need headers of their own, and a digest where they begin a segment.
+        let overhead = self.next_digest_bytes() + u64::from(2 * GROUP_HEADER_BYTES);
+        let least = overhead + u64::from(self.config.segment_bytes / WORTH_PART);
+        let gained = u64::from(segment.used - segment.live_bytes);
+        segment.live_bytes > 0 && !segment.retired && gained >= least
+    }
+}

@@ -1,0 +1,135 @@
+//! How much memory a log may still take, and for what (section 5, R5.16).
+//!
+//! ```text
+//! 0 ───────────────────────── new data ─┬─ deletes ─┬─ the cleaner ─┬─ what must never fail ─┐
+//!                                       │◀──────── reserve ────────▶│◀────── a 16th ────────▶│
+//!                                                                   └ memory_max_bytes
+//! ```
+//!
+//! Each purpose may also use what stands to its left. A reserve keeps the next purpose alive: deletes work in a log that takes no
+//! new data, and the cleaner works in a log in which deletes have used up their part.
+//!
+//! New data is refused for good when *live* entries leave too little room, whatever the segments hold; as long as cleaning can
+//! make room, the refusal is [`Full::Cleaning`] and passes.
+
+use crate::format::{GROUP_HEADER_BYTES, entry_bytes};
+use crate::history::Digest;
+use crate::{Full, Log, Purpose, limits};
+
+/// How much memory new data finds ([`Log::memory_left`]).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum MemoryLeft {
+    /// A fifth of what live entries may take, or more.
+    Enough,
+    /// Less.
+    Little,
+    /// Less than was refused last, or than a small update needs.
+    Nothing,
+}
+
+/// A small update.
+const SMALL_GROUP_BYTES: u32 = 4096;
+/// Live entries may take so much of what new data may take: the rest is what cleaning works with.
+const LIVE_PERCENT_MAX: u64 = 92;
+
+impl Log {
+    /// How much memory new data finds. What was refused last is remembered: a log that refuses never says anything else.
+    #[must_use]
+    pub fn memory_left(&self) -> MemoryLeft {
+        let wanted = self.refused.max(SMALL_GROUP_BYTES.min(self.config.segment_bytes / 4));
+        let is_full = !self.has_memory(wanted, self.rolls(wanted), Purpose::Normal) && !self.can_shrink();
+        match self.find_room_for_live(wanted) {
+            Err(_) => MemoryLeft::Nothing,
+            Ok(()) if is_full => MemoryLeft::Nothing,
+            Ok(()) if self.live_bytes >= self.live_bytes_max() / 5 * 4 => MemoryLeft::Little,
+            Ok(()) => MemoryLeft::Enough,
+        }
+    }
+
+    /// Bytes of live entries above which new data is refused.
+    #[must_use]
+    pub fn live_bytes_max(&self) -> u64 {
+        self.limit_of(Purpose::Normal) / 100 * LIVE_PERCENT_MAX
+    }
+
+    /// Bytes of segments that new data may fill.
+    #[must_use]
+    pub fn capacity_bytes(&self) -> u64 {
+        self.limit_of(Purpose::Normal)
+    }
+
+    /// Bytes that new data can still take before something must be freed.
+    #[must_use]
+    pub fn free_bytes(&self) -> u64 {
+        self.capacity_bytes().saturating_sub(self.bytes_taken())
+    }
+
+    /// Checks that a group of this size finds room; `rolls`: it begins a segment.
+    pub(crate) fn find_room(&mut self, group: u32, rolls: bool, purpose: Purpose) -> Result<(), Full> {
+        let found = match purpose {
+            Purpose::Normal => self.find_room_for_live(group),
+            Purpose::Freeing | Purpose::Cleaning | Purpose::Own => Ok(()),
+        };
+        let found = found.and_then(|()| match self.has_memory(group, rolls, purpose) {
+            true => Ok(()),
+            false => Err(if self.can_shrink() { Full::Cleaning } else { Full::Memory }),
+        });
+        if purpose == Purpose::Normal && found == Err(Full::Memory) {
+            self.refused = group;
+        }
+        found
+    }
+
+    fn find_room_for_live(&self, group: u32) -> Result<(), Full> {
+        if self.live_bytes + u64::from(group) > self.live_bytes_max() { Err(Full::Memory) } else { Ok(()) }
+    }
+
+    /// Sealed segments count whole, the head as far as it is used, so that a small log has a reserve too.
+    fn bytes_taken(&self) -> u64 {
+        let Some(head) = &self.head else { return 0 };
+        (self.segments_held() - 1) * u64::from(self.config.segment_bytes) + u64::from(head.used)
+    }
+
+    /// Whether a group of this size begins a new segment.
+    pub(crate) fn rolls(&self, group: u32) -> bool {
+        self.head.as_ref().is_none_or(|head| head.used + group > self.config.segment_bytes)
+    }
+
+    /// What new data may not use. Two segments at least: one that fills while the one before it is cleaned.
+    fn reserve(&self) -> u64 {
+        let (segment, max) = (u64::from(self.config.segment_bytes), self.config.memory_max_bytes);
+        (max / 100 * u64::from(self.config.reserve_percent)).max(2 * segment).min(max / 2)
+    }
+
+    /// Bytes of segments, the head as far as it is used, that appends of this purpose may fill.
+    fn limit_of(&self, purpose: Purpose) -> u64 {
+        let (segment, max) = (u64::from(self.config.segment_bytes), self.config.memory_max_bytes);
+        match purpose {
+            Purpose::Normal => max - self.reserve(),
+            Purpose::Freeing => max - segment.min(self.reserve() / 2),
+            Purpose::Cleaning => max,
+            Purpose::Own => max + max / 16 + segment,
+        }
+    }
+
+    fn has_memory(&self, group: u32, rolls: bool, purpose: Purpose) -> bool {
+        let segment = u64::from(self.config.segment_bytes);
+        let (limit, held) = (self.limit_of(purpose), self.segments_held());
+        if rolls {
+            let begun = self.next_digest_bytes() + u64::from(group);
+            let segments_max = match purpose {
+                Purpose::Normal | Purpose::Freeing | Purpose::Cleaning => self.segments_max(),
+                Purpose::Own => self.segments_max() + self.config.memory_max_bytes / 16 / segment + 1,
+            };
+            held < segments_max && begun <= segment && held * segment + begun <= limit
+        } else {
+            self.bytes_taken() + u64::from(group) <= limit
+        }
+    }
+
+    pub(crate) fn next_digest_bytes(&self) -> u64 {
+        let epochs = (self.history.as_slice().len() + 1).min(limits::EPOCH_HISTORY_MAX);
+        let digest = Digest::payload_len(self.order.len() + 2, epochs);
+        u64::from(GROUP_HEADER_BYTES) + entry_bytes(digest) as u64
+    }
+}

@@ -1,0 +1,136 @@
+//! What of a shard's log lives, and moving it: the owners' part of cleaning, kind by kind (section 5, R5.7).
+//!
+//! A copy is appended while its original is what the state leads to, and the state leads to the copy from the same step on.
+//! So a copy stands in the log where a change would stand that changes nothing, and a replay needs to know nothing of
+//! copies: the newest entry counts.
+//!
+//! | kind | lives while | its copy |
+//! |---|---|---|
+//! | object, tombstone | the index leads to it | the same, but for `oldest` (R5.10) |
+//! | completion record | its client's state leads to it | the same |
+//! | operation key | the table of operation keys leads to it | the same |
+//! | operation key dropped, version floor, epoch start | it is the newest of its kind | the same |
+//! | expiry floor | it is the newest of its kind | the same time, and no clients (below) |
+//! | digest, segment freed, table dropped, whole | it never does in a sealed segment | |
+//!
+//! **R5.8** An expiry floor's list of clients forgets what was recorded *before the entry*. At a later place the list would
+//! forget too much. What it names is forgotten by then, so the copy names nobody (E1).
+//! **R5.11** While a floor waits for its sync nothing is copied: a record before the floor would get behind it (R4.6).
+
+use kasha_exactly_once::{CompletionRecordRef, ExpiryFloorEntry, OperationKeyRecord, Place};
+use kasha_log::{Entry, EntryKind, EntryOffset, GroupWriter, Log, Part, entry_bytes};
+use kasha_store::{Movable, Store};
+use kasha_types::{ClusterTime, KeyHash, RpcId, SegmentId, operation_key_hash};
+
+use crate::state::ShardState;
+
+/// A live entry, to be copied.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Moving {
+    pub from: EntryOffset,
+    kind: EntryKind,
+    /// Bytes of the original's payload.
+    len: u32,
+    what: What,
+}
+
+/// What the state needs to follow an entry.
+#[derive(Clone, Copy, Debug)]
+enum What {
+    Stored(Movable),
+    Record(RpcId),
+    OperationKey(KeyHash),
+    DroppedOperationKey,
+    VersionFloor,
+    ExpiryFloor(ClusterTime),
+    EpochStart,
+}
+
+impl Moving {
+    /// Bytes that the copy takes in a group.
+    pub fn bytes(&self) -> usize {
+        entry_bytes(match self.what {
+            What::ExpiryFloor(floor) => ExpiryFloorEntry { floor, clients: &[] }.encoded_len(),
+            What::Stored(_)
+            | What::Record(_)
+            | What::OperationKey(_)
+            | What::DroppedOperationKey
+            | What::VersionFloor
+            | What::EpochStart => self.len as usize,
+        })
+    }
+
+    /// Writes the copy.
+    pub fn write(&self, group: &mut GroupWriter<'_>) -> EntryOffset {
+        let payload = self.from.payload();
+        match self.what {
+            What::Stored(movable) => {
+                let head = Store::rewritten(group.log().entry(self.from).payload, movable);
+                let rest = Part::Log { offset: payload + head.len() as u64, len: self.len - head.len() as u32 };
+                group.entry_parts(self.kind, &[Part::Bytes(&head), rest])
+            }
+            What::ExpiryFloor(floor) => {
+                let entry = ExpiryFloorEntry { floor, clients: &[] };
+                let (at, payload) = group.entry(self.kind, entry.encoded_len());
+                entry.encode_into(payload);
+                at
+            }
+            What::Record(_)
+            | What::OperationKey(_)
+            | What::DroppedOperationKey
+            | What::VersionFloor
+            | What::EpochStart => group.entry_parts(self.kind, &[Part::Log { offset: payload, len: self.len }]),
+        }
+    }
+}
+
+impl ShardState {
+    /// The entry, if it lives. `held`: the oldest segment of the log.
+    pub fn movable(&self, log: &Log, at: EntryOffset, entry: &Entry<'_>, held: SegmentId) -> Option<Moving> {
+        let what = match entry.kind {
+            EntryKind::Object | EntryKind::Tombstone => What::Stored(self.store.movable(at, entry, held)?),
+            EntryKind::Completion => {
+                let rpc = CompletionRecordRef::decode(entry.payload).expect("our own completion record").request.rpc;
+                self.tracker.is_live(rpc, Place(at.0)).then_some(What::Record(rpc))?
+            }
+            EntryKind::OperationKey => {
+                let record = OperationKeyRecord::decode(entry.payload).expect("our own operation key");
+                let hash = operation_key_hash(record.slot, record.operation_key);
+                self.operation_keys.is_live(hash, Place(at.0)).then_some(What::OperationKey(hash))?
+            }
+            EntryKind::OperationKeyDropped => {
+                (self.dropped_key_entry == Some(at)).then_some(What::DroppedOperationKey)?
+            }
+            EntryKind::ExpiryFloor => {
+                let floor = self.tracker.floor().time();
+                (self.floor_entry == Some(at)).then_some(What::ExpiryFloor(floor))?
+            }
+            EntryKind::VersionFloor => self.store.is_version_floor(at).then_some(What::VersionFloor)?,
+            EntryKind::EpochStart => log.is_epoch_start(at).then_some(What::EpochStart)?,
+            EntryKind::Digest | EntryKind::SegmentFreed | EntryKind::TableDropped | EntryKind::Whole => return None,
+        };
+        let len = u32::try_from(entry.payload.len()).expect("within a segment");
+        Some(Moving { from: at, kind: entry.kind, len, what })
+    }
+
+    /// The copy is in the log: the state leads to it, and the original is dead.
+    pub fn moved(&mut self, log: &mut Log, moving: &Moving, to: EntryOffset) {
+        let Moving { from, .. } = *moving;
+        let places = (Place(from.0), Place(to.0));
+        match moving.what {
+            What::Stored(movable) => self.store.moved(log, movable, from, to),
+            What::Record(rpc) => {
+                assert!(self.tracker.relocate(rpc, places.0, places.1), "R5.7: {rpc} lived at {from:?}")
+            }
+            What::OperationKey(hash) => {
+                assert!(self.operation_keys.relocate(hash, places.0, places.1), "R5.7: {hash:?} lived at {from:?}")
+            }
+            What::DroppedOperationKey => self.dropped_key_entry = Some(to),
+            What::VersionFloor => self.store.moved_version_floor(to),
+            What::ExpiryFloor(_) => self.floor_entry = Some(to),
+            // The log, whose kind it is, has seen the newer one.
+            What::EpochStart => return,
+        }
+        log.kill(from);
+    }
+}

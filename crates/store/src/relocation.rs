@@ -1,0 +1,77 @@
+//! What the cleaner asks of the store: what lives, what a copy holds, and where it went (RAMCloud's log cleaning, RIFL report IV-D).
+//!
+//! A copy is written like a change of the key that changes nothing: it has the version of what it copies, the index leads to
+//! it from the same step on, and the original is dead from then on. So a copy is the newest entry of its key where it
+//! stands in the log, and a replay takes it for that, whether or not the original is still there.
+//!
+//! **R5.10** A copy's `oldest` is no older than the oldest segment that the log holds: what stood in older ones is gone, and a
+//! range that begins with them would only grow longer.
+
+use kasha_log::{Entry, EntryKind, EntryOffset, Log};
+use kasha_types::{KeyHash, SegmentId, key_hash};
+
+use crate::Store;
+use crate::entry::{OLDEST_AT, Object, Tombstone};
+use crate::store::Grave;
+
+/// A live entry of the store, to be copied.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Movable {
+    hash: KeyHash,
+    oldest: SegmentId,
+}
+
+/// Bytes of a copy that are not those of its original.
+pub const REWRITTEN_BYTES: usize = OLDEST_AT + 4;
+
+impl Store {
+    /// Whether the entry is one that the index leads to. `held`: the oldest segment of the log.
+    #[must_use]
+    pub fn movable(&self, at: EntryOffset, entry: &Entry<'_>, held: SegmentId) -> Option<Movable> {
+        let (table, key, oldest) = match entry.kind {
+            EntryKind::Object => {
+                let object = Object::decode(entry.payload).expect("our own object");
+                (object.table, object.key, object.oldest)
+            }
+            EntryKind::Tombstone => {
+                let tombstone = Tombstone::decode(entry.payload).expect("our own tombstone");
+                (tombstone.table, tombstone.key, tombstone.oldest)
+            }
+            other => unreachable!("{other:?} is not the store's"),
+        };
+        let hash = key_hash(table, key);
+        self.index.find(hash, |known| known == at)?;
+        Some(Movable { hash, oldest: oldest.max(held) })
+    }
+
+    /// The first bytes of a copy; the others are the original's.
+    #[must_use]
+    pub fn rewritten(payload: &[u8], movable: Movable) -> [u8; REWRITTEN_BYTES] {
+        let mut head = *payload.first_chunk::<REWRITTEN_BYTES>().expect("an entry of the store");
+        head[OLDEST_AT..].copy_from_slice(&movable.oldest.0.to_le_bytes());
+        head
+    }
+
+    /// The copy is in the log.
+    ///
+    /// # Panics
+    /// If the index does not lead to the original.
+    pub fn moved(&mut self, log: &Log, movable: Movable, from: EntryOffset, to: EntryOffset) {
+        self.point(movable.hash, Some(from), to);
+        if let Some(grave) = self.graves.remove(&from) {
+            let (own, oldest) = (log.segment_of(to.0), movable.oldest);
+            self.graves.insert(to, Grave { own, oldest, ..grave });
+        }
+    }
+
+    /// Whether the newest version floor is the entry there.
+    #[must_use]
+    pub fn is_version_floor(&self, at: EntryOffset) -> bool {
+        self.floor_entry == Some(at)
+    }
+
+    /// The version floor's entry was copied.
+    pub fn moved_version_floor(&mut self, to: EntryOffset) {
+        self.floor_entry = Some(to);
+    }
+}
