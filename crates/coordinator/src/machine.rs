@@ -1,9 +1,8 @@
 //! The machine around the state: it decides commands, logs them, and tells others only what is durable.
 //!
-//! A command is applied when it is decided. Every frame that is sent afterwards waits for the commit that holds the
-//! command ([`Log::gate`]). So nothing that a crash could undo is ever sent (D3). Frames may be lost. So cores repeat
-//! their reports, clients repeat their requests, and a heartbeat that shows an old configuration is answered with the
-//! new one.
+//! A command is applied when it is decided. Frames that are sent afterwards wait for its commit ([`Log::gate`]), so
+//! nothing that a crash could undo is ever sent (D3). Frames may be lost: cores repeat reports, clients repeat
+//! requests, and a heartbeat that shows an old configuration is answered with the new one.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -272,8 +271,8 @@ impl Coordinator {
             self.on_report(now, node, heartbeat.have, report);
         }
         self.changed |= self.has_waited_for(now, node);
-        // This comes before a lease is granted. A new process's shards get new primaries at once, and the grant must
-        // know of that (F1).
+        // Before a lease is granted: a new process's shards get new primaries at once, and the grant must know that
+        // (F1).
         self.repair(now);
         let index = self.state.node_index(node).expect("admitted");
         let knows_its_place = heartbeat.have >= self.state.nodes[index].deposed;
@@ -298,8 +297,7 @@ impl Coordinator {
             .any(|shard| repair::next_command(&self.state, self.sight(now), shard).is_some())
     }
 
-    /// Remembers at which endpoint a core is. Returns whether the core is deaf: our answers have not reached it for two
-    /// leases. A deaf core never learns what it is to do, and must count as silent.
+    /// Remembers a core's endpoint. Returns whether the core is deaf: no answer of ours has reached it for two leases.
     fn note_link(&mut self, now: Tick, from: Endpoint, heartbeat: &Heartbeat) -> bool {
         let lags = heartbeat.sent.since(heartbeat.answered) > self.node_lease;
         let known = self.links.get(&heartbeat.core).and_then(|link| link.unanswered_since);
@@ -369,8 +367,8 @@ impl Coordinator {
 
     /// Handles a report. A stale or repeated report changes nothing.
     fn on_report(&mut self, now: Tick, from: NodeId, have: ConfigVersion, report: &Report) {
-        // A primary that complains about a time in which we were cut off may have been cut off with us (R7.8). It also
-        // needs a lease to recover from that.
+        // A primary that complains about a time when we were cut off may have been cut off too, and needs a lease
+        // (R7.8).
         let complains = matches!(report, Report::Unanswered { .. } | Report::Stuck { .. });
         if complains && self.leases.was_cut_off(now, self.patience + self.node_lease) {
             return hit(Probe::ComplaintVoid);
@@ -428,8 +426,8 @@ impl Coordinator {
         leads.then_some(config)
     }
 
-    /// A witness has lost what it held. While the primary lives nothing of that is needed, and a new list begins
-    /// (R6.2). A recovery that is under way must use the other witnesses.
+    /// A witness lost what it held. While the primary lives a new list begins (R6.2); a recovery uses the other
+    /// witnesses.
     fn witness_lost(&self, from: NodeId, shard: ShardId, list: ListVersion) -> Option<Command> {
         let config = self.state.configuration.shard(shard)?;
         let is_in_use = config.phase == ShardPhase::Serving && !config.closing && config.list == list;
@@ -446,8 +444,7 @@ impl Coordinator {
         self.changed |= self.evidence.avoid(now, shard, from, node);
         let config = self.state.configuration.shard(shard).expect("looked up");
         let sight = self.sight(now);
-        // Without a node in its place the set would shrink, and lose a copy that may be better connected than the
-        // primary.
+        // Without a node in its place the set would lose a copy that may be better connected than the primary.
         if config.member(node).is_some()
             && !repair::is_replaceable(&self.state, sight, config, node)
             && repair::promote_better_connected(&self.state, sight, config).is_some()
@@ -457,8 +454,7 @@ impl Coordinator {
         self.repair(now);
     }
 
-    /// Gives shards with a badly connected primary another one, once no core of the primary's node can hold a lease
-    /// (F1).
+    /// Gives shards with a badly connected primary another one, when no core of the primary can hold a lease (F1).
     fn move_primaries(&mut self, now: Tick) {
         let moving: Vec<(ShardId, Epoch)> = self.evidence.moving().collect();
         for (shard, epoch) in moving {
@@ -525,8 +521,7 @@ impl Coordinator {
         }
         let last = self.state.table_answer(client).map_or(0, |answer| answer.sequence);
         if last != 0 && sequence <= last {
-            // This is a copy of the last request, which still waits for its answer; earlier requests have had their
-            // answers.
+            // A copy of the last request, which still waits for its answer; earlier requests have had theirs.
             hit(Probe::TableRequestRepeated);
             if sequence == last {
                 self.waiters.wait(from, client, sequence);
@@ -563,9 +558,8 @@ impl Coordinator {
             .unwrap_or(self.state.configuration.version)
     }
 
-    /// A lost primary needs no lease to execute updates: its witnesses or members complete them, however long it has
-    /// not heard us. That ends when its shard serves in a new term, because the new term has frozen a witness and
-    /// fenced the members (section 7). Until then no answer to a drop of a table is sent (E1).
+    /// Without a lease, too, a lost primary may complete updates through its witnesses or members, until a new term
+    /// serves and has frozen and fenced these (section 7). Until then no answer to a drop of a table is sent (E1).
     fn is_every_deposed_primary_harmless(&self) -> bool {
         self.state.configuration.shards.iter().all(|shard| {
             let has_served = shard.phase == ShardPhase::Serving || shard.recover_from.is_empty();
@@ -747,8 +741,7 @@ fn reconcile_options(state: &mut State, options: &CoordinatorOptions) -> Result<
         let (address, min_backups, nodes) = (options.address, options.min_backups, options.nodes);
         state.apply(&Command::Configure { address, min_backups, nodes });
     }
-    // A higher bound is committed before a lease is granted under it; a lower one only when the leases that were
-    // granted before are over (F1).
+    // A higher bound is committed before a lease is granted under it; a lower one when older leases are over (F1).
     if bound > state.lease_bound_millis {
         state.apply(&Command::BoundLeases { millis: bound });
     }
