@@ -88,6 +88,9 @@ fn main() {
     let arguments = Arguments::parse();
     start_log();
     kasha_runtime::raise_descriptor_limit();
+    if let Err(error) = kasha_runtime::explain_bus_errors() {
+        tracing::warn!(%error, "a failing disk may end this process without a word");
+    }
     let result = match arguments.command {
         Command::Start(arguments) => start::run(&arguments),
         Command::Server(arguments) => server::run(&arguments),

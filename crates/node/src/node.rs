@@ -98,6 +98,13 @@ impl Node {
         primaries.filter_map(Primary::serving).all(|serving| serving.is_stopping() && serving.has_empty_list())
     }
 
+    /// Flips a bit of a log in memory, as failing memory does. Returns whether the byte is in the log. For tests.
+    #[doc(hidden)]
+    pub fn flip_log_bit(&mut self, shard: ShardId, offset: u64, bit: u8) -> bool {
+        let replica = self.replicas.get_mut(&shard).filter(|replica| offset < replica.copy.log.end().offset);
+        replica.map(|replica| replica.copy.log.flip_bit(offset, bit)).is_some()
+    }
+
     /// The term that we are primary of, or are becoming it.
     fn term(&self, shard: ShardId) -> Option<&Term> {
         Some(&self.replicas.get(&shard)?.role.primary()?.term)

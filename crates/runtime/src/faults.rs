@@ -40,6 +40,30 @@ pub(crate) mod fsynced {
     }
 }
 
+/// Files whose fsync fails, by inode.
+#[cfg(test)]
+pub(crate) mod failing {
+    use std::fs::File;
+    use std::io;
+    use std::os::unix::fs::MetadataExt;
+    use std::sync::Mutex;
+
+    use crate::log_thread::lock;
+
+    static INODES: Mutex<Vec<u64>> = Mutex::new(Vec::new());
+
+    pub(crate) fn add(inode: u64) {
+        lock(&INODES).push(inode);
+    }
+
+    pub(crate) fn check(file: &File) -> io::Result<()> {
+        match lock(&INODES).contains(&file.metadata()?.ino()) {
+            true => Err(rustix::io::Errno::IO.into()),
+            false => Ok(()),
+        }
+    }
+}
+
 /// The boot id to take for the kernel's.
 #[cfg(feature = "test-faults")]
 pub(crate) fn boot_id() -> Option<String> {
@@ -50,11 +74,11 @@ pub(crate) fn boot_id() -> Option<String> {
 mod bare {
     use std::fs::{self, File};
     use std::io;
-    use std::os::unix::fs::FileExt;
     use std::path::Path;
 
-    pub(crate) fn write(file: &File, offset: u64, bytes: &[u8]) -> io::Result<()> {
-        file.write_all_at(bytes, offset)
+    /// Writes so many bytes to a place of a file.
+    pub(crate) fn write(_: &File, _: u64, _: usize, put: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
+        put()
     }
 
     pub(crate) fn truncate(file: &File, len: u64) -> io::Result<()> {
@@ -76,6 +100,8 @@ mod bare {
 
     /// Fsyncs a file's content.
     pub(crate) fn sync(file: &File) -> io::Result<()> {
+        #[cfg(test)]
+        super::failing::check(file)?;
         #[cfg(test)]
         super::fsynced::note(file)?;
         file.sync_data()

@@ -3,7 +3,7 @@
 //! Called by the loop, and by the log thread for what must follow a replacement. Knows nothing of commits.
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, ErrorKind};
+use std::io::{self, ErrorKind, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -13,6 +13,8 @@ use kasha_machine::FileName;
 use rustix::io::Errno;
 
 use crate::limits::Limits;
+use crate::mapping::Mapping;
+use crate::open_file::{OpenFile, ToMap};
 use crate::{TrashThread, faults, paths};
 
 /// A file or folder could not be used. The process must not go on as if it had worked (R5.4).
@@ -66,13 +68,6 @@ pub(crate) fn failed(action: &'static str, path: &Path) -> impl FnOnce(io::Error
     move |error| StorageError { action, path, error }
 }
 
-#[derive(Debug)]
-struct Open {
-    file: Arc<File>,
-    used: u64,
-    dirty: bool,
-}
-
 /// What must be fsynced so that everything done so far holds through a loss of power.
 #[derive(Debug, Default)]
 pub(crate) struct Dirty {
@@ -84,9 +79,10 @@ pub(crate) struct Dirty {
 #[derive(Debug)]
 pub(crate) struct Files {
     root: PathBuf,
-    open: HashMap<FileName, Open, FixedState>,
+    open: HashMap<FileName, OpenFile, FixedState>,
     uses: u64,
     dirty: Dirty,
+    to_map: Option<ToMap>,
     limits: Limits,
     trash: Option<TrashThread>,
     /// Files removed so far.
@@ -95,24 +91,42 @@ pub(crate) struct Files {
 
 impl Files {
     pub(crate) fn new(root: PathBuf, limits: Limits, trash: Option<TrashThread>) -> Self {
-        Self { root, open: HashMap::default(), uses: 0, dirty: Dirty::default(), limits, trash, removals: 0 }
+        let (open, dirty) = (HashMap::default(), Dirty::default());
+        Self { root, open, uses: 0, dirty, to_map: None, limits, trash, removals: 0 }
     }
 
     pub(crate) fn write(&mut self, name: FileName, offset: u64, bytes: &[u8]) -> Result<(), StorageError> {
+        let written = self.dirty_file(name)?.write(offset, bytes);
         // The path is made for an error only: this is done for every turn that writes.
-        let file = self.dirty_file(name)?;
-        faults::write(&file, offset, bytes).map_err(|error| failed("write to", &paths::path(&self.root, name).1)(error))
+        self.to_map = written.map_err(|error| failed("write to", &paths::path(&self.root, name).1)(error))?;
+        Ok(())
     }
 
     pub(crate) fn truncate(&mut self, name: FileName, len: u64) -> Result<(), StorageError> {
-        let file = self.dirty_file(name)?;
-        faults::truncate(&file, len).map_err(|error| failed("cut", &paths::path(&self.root, name).1)(error))
+        let (cut, retired) = self.dirty_file(name)?.truncate(len);
+        self.let_go(retired);
+        self.to_map = cut.map_err(|error| failed("cut", &paths::path(&self.root, name).1)(error))?;
+        Ok(())
+    }
+
+    /// The file that the last write or cut would have mapped.
+    pub(crate) fn take_to_map(&mut self) -> Option<ToMap> {
+        self.to_map.take()
+    }
+
+    /// A file was mapped, or there can be no mapping.
+    pub(crate) fn map(&mut self, to_map: &ToMap, mapping: Option<Mapping>) {
+        let unused = match self.open.get_mut(&to_map.name).filter(|open| Arc::ptr_eq(&open.file, &to_map.file)) {
+            Some(open) => open.map(to_map, mapping),
+            None => mapping,
+        };
+        self.let_go(unused);
     }
 
     /// The folder's entry is fsynced with the next files: a removed file that comes back after a loss of power is one
     /// that the machine would have removed again. Only its name goes at once, if there is a thread for the rest.
     pub(crate) fn remove(&mut self, name: FileName) -> Result<(), StorageError> {
-        self.open.remove(&name);
+        self.close(name);
         self.dirty.files.retain(|(dirty, _)| *dirty != name);
         let (folder, path) = paths::path(&self.root, name);
         let removed = match &self.trash {
@@ -133,7 +147,7 @@ impl Files {
 
     /// Replaces a file so that after a crash the old or the new content is found. Waits for the disk.
     pub(crate) fn replace(&mut self, name: FileName, bytes: &[u8]) -> Result<(), StorageError> {
-        self.open.remove(&name);
+        self.close(name);
         self.dirty.files.retain(|(dirty, _)| *dirty != name);
         let (folder, path) = paths::path(&self.root, name);
         self.make_folder(&folder)?;
@@ -164,15 +178,20 @@ impl Files {
         &self.root
     }
 
-    fn dirty_file(&mut self, name: FileName) -> Result<Arc<File>, StorageError> {
+    #[cfg(test)]
+    pub(crate) fn is_mapped(&self, name: FileName) -> bool {
+        self.open.get(&name).is_some_and(OpenFile::has_mapping)
+    }
+
+    fn dirty_file(&mut self, name: FileName) -> Result<&mut OpenFile, StorageError> {
         self.uses += 1;
         if self.open.get(&name).is_none_or(|open| !open.dirty) {
             self.make_room()?;
-        }
-        if !self.open.contains_key(&name) {
-            let file = Arc::new(self.open_file(name)?);
-            self.open.insert(name, Open { file, used: 0, dirty: false });
-            self.close_least_used(name);
+            if !self.open.contains_key(&name) {
+                let file = self.open_file(name)?;
+                self.open.insert(name, OpenFile::new(name, file));
+                self.close_least_used(name);
+            }
         }
         let open = self.open.get_mut(&name).expect("opened above");
         open.used = self.uses;
@@ -180,7 +199,7 @@ impl Files {
             open.dirty = true;
             self.dirty.files.push((name, Arc::clone(&open.file)));
         }
-        Ok(Arc::clone(&open.file))
+        Ok(open)
     }
 
     fn open_file(&mut self, name: FileName) -> Result<File, StorageError> {
@@ -217,7 +236,19 @@ impl Files {
         }
         let others = self.open.iter().filter(|(name, _)| **name != except);
         if let Some(name) = others.min_by_key(|(_, open)| open.used).map(|(name, _)| *name) {
-            self.open.remove(&name);
+            self.close(name);
+        }
+    }
+
+    fn close(&mut self, name: FileName) {
+        let closed = self.open.remove(&name);
+        self.let_go(closed.and_then(|mut open| open.unmap()));
+    }
+
+    /// A mapping that no write reaches any more. To take 4096 pages apart takes the system a millisecond or three.
+    fn let_go(&self, mapping: Option<Mapping>) {
+        if let (Some(mapping), Some(trash)) = (mapping, &self.trash) {
+            trash.throw(Box::new(mapping));
         }
     }
 
@@ -260,7 +291,7 @@ pub(crate) fn replace(folder: &Path, path: &Path, bytes: &[u8]) -> Result<(), St
     name.push(paths::REPLACEMENT);
     let new = PathBuf::from(name);
     let file = faults::create(&new, || File::create(&new)).map_err(failed("create", &new))?;
-    faults::write(&file, 0, bytes).map_err(failed("write to", &new))?;
+    faults::write(&file, 0, bytes.len(), || (&file).write_all(bytes)).map_err(failed("write to", &new))?;
     faults::sync(&file).map_err(failed("fsync", &new))?;
     faults::rename(&new, path).map_err(failed("replace", path))?;
     sync_folder(folder)

@@ -12,6 +12,7 @@
 //! This is the only production crate that may block.
 // The outside world is this crate's business, so the rules that keep it out of the protocols do not apply.
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]
+#![deny(unsafe_code)]
 
 mod clock;
 mod connection;
@@ -24,8 +25,10 @@ mod handshake;
 mod inbound;
 pub mod limits;
 mod log_thread;
+mod mapping;
 mod memory;
 mod network;
+mod open_file;
 mod options;
 mod output;
 mod paths;
@@ -41,10 +44,11 @@ pub use data_dir::{DataDir, DataDirError};
 pub use descriptors::{TooFewDescriptors, raise_descriptor_limit};
 pub use event_loop::{Application, Control, EventLoop, Exit, LoopError, LoopHandle, Serve};
 pub use files::StorageError;
+pub use mapping::explain_bus_errors;
 pub use memory::WarmBuffers;
 pub use network::{ListenError, NetworkStats, listen};
 pub use options::{ClusterCell, FrameFaults, Identity, LoopOptions};
 pub use spawn::spawn_loop;
-pub use storage::FolderDisk;
+pub use storage::{FolderDisk, Storage};
 pub use trash::TrashThread;
 pub use usage::{HeapUse, thread_cpu_nanos};

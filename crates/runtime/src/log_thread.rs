@@ -10,7 +10,10 @@ use std::thread::JoinHandle;
 use kasha_machine::FileName;
 use kasha_types::LocalPosition;
 
-use crate::files::{Files, StorageError};
+use crate::files::{Files, StorageError, failed};
+use crate::mapping::Mapping;
+use crate::open_file::ToMap;
+use crate::paths;
 
 /// One thing to do. Most file effects come here only behind others, which they must not overtake.
 #[derive(Debug)]
@@ -19,6 +22,7 @@ pub(crate) enum Job {
     Truncate { file: FileName, len: u64 },
     Remove { file: FileName },
     Replace { file: FileName, bytes: Box<[u8]> },
+    Map(ToMap),
     Commit { to: LocalPosition, fsync: bool },
     Flush,
 }
@@ -127,6 +131,7 @@ const ROUNDS_MAX: usize = 64;
 struct Batch {
     durable: Option<LocalPosition>,
     fsync: bool,
+    to_map: Vec<ToMap>,
 }
 
 /// Does what is queued; `false` when there will be no more.
@@ -172,6 +177,7 @@ fn run_jobs<'a>(
     }
     shared.applied.store(*applied, Ordering::Release);
     drop(queue);
+    batch.map(files)?;
     if batch.fsync {
         let (dirty, root) = {
             let mut files = lock(files);
@@ -190,6 +196,7 @@ impl Batch {
                 Job::Truncate { file, len } => lock(files).truncate(file, len)?,
                 Job::Remove { file } => lock(files).remove(file)?,
                 Job::Replace { file, bytes } => lock(files).replace(file, &bytes)?,
+                Job::Map(to_map) => self.to_map.push(to_map),
                 Job::Commit { to, fsync } => {
                     assert!(self.durable < Some(to), "commits are reported in order");
                     self.durable = Some(to);
@@ -197,6 +204,20 @@ impl Batch {
                 }
                 Job::Flush => self.fsync = true,
             }
+            self.to_map.extend(lock(files).take_to_map());
+        }
+        Ok(())
+    }
+
+    /// Maps files, before any commit of this batch is reported: a new file that finds no room was never vouched for. The loop
+    /// goes on meanwhile, by system calls.
+    fn map(&mut self, files: &Mutex<Files>) -> Result<(), StorageError> {
+        for to_map in self.to_map.drain(..) {
+            let mapping = Mapping::of(&to_map.file);
+            let mut files = lock(files);
+            let path = || paths::path(files.root(), to_map.name).1;
+            let mapping = mapping.map_err(|error| failed("take room for", &path())(error))?;
+            files.map(&to_map, mapping);
         }
         Ok(())
     }

@@ -13,10 +13,12 @@ use std::sync::{Arc, Mutex};
 
 use kasha_machine::{Disk, FileName};
 use kasha_types::LocalPosition;
+use rustix::fs::{Advice, fadvise};
 
 use crate::files::{Files, StorageError, failed, sync_folder};
 use crate::limits::Limits;
 use crate::log_thread::{Job, LogThread, lock};
+use crate::open_file::is_mapped;
 use crate::{TrashThread, faults, paths};
 
 /// Files that the loop removes in one turn itself.
@@ -44,14 +46,19 @@ struct Folder {
 
 /// One loop's files; without a folder, commits hold at once.
 #[derive(Debug)]
-pub(crate) struct Storage {
+pub struct Storage {
     folder: Option<Folder>,
     durable: VecDeque<LocalPosition>,
     failed: Option<StorageError>,
 }
 
 impl Storage {
-    pub(crate) fn new(
+    /// Starts the log thread, named after the loop, for the files below `root`, which [`FolderDisk::open`] has made. It calls
+    /// `wake` whenever it has news for [`Storage::collect`].
+    ///
+    /// # Errors
+    /// If the system has no more threads.
+    pub fn new(
         name: &str,
         root: Option<PathBuf>,
         limits: Limits,
@@ -100,7 +107,7 @@ impl Storage {
     ///
     /// # Errors
     /// If any effect so far failed, here or there.
-    pub(crate) fn collect(&mut self) -> Result<(), StorageError> {
+    pub fn collect(&mut self) -> Result<(), StorageError> {
         if let Some(folder) = &mut self.folder
             && let Some(news) = folder.thread.news()
         {
@@ -114,7 +121,7 @@ impl Storage {
     }
 
     /// The next commit that holds and was not reported.
-    pub(crate) fn next_durable(&mut self) -> Option<LocalPosition> {
+    pub fn next_durable(&mut self) -> Option<LocalPosition> {
         self.durable.pop_front()
     }
 
@@ -123,11 +130,13 @@ impl Storage {
         !self.durable.is_empty()
     }
 
-    pub(crate) fn write(&mut self, file: FileName, offset: u64, bytes: &[u8]) {
+    /// Performs [`kasha_machine::Effect::Write`]. A failure is told by [`Storage::collect`], here and below.
+    pub fn write(&mut self, file: FileName, offset: u64, bytes: &[u8]) {
         self.perform(|files| files.write(file, offset, bytes), || Job::Write { file, offset, bytes: bytes.into() });
     }
 
-    pub(crate) fn truncate(&mut self, file: FileName, len: u64) {
+    /// Performs [`kasha_machine::Effect::Truncate`].
+    pub fn truncate(&mut self, file: FileName, len: u64) {
         let folder = self.folder_mut();
         folder.ordered_at = folder.give(Job::Truncate { file, len });
     }
@@ -148,7 +157,8 @@ impl Storage {
         folder.replaced = true;
     }
 
-    pub(crate) fn commit(&mut self, to: LocalPosition, fsync: bool) {
+    /// Performs [`kasha_machine::Effect::Commit`].
+    pub fn commit(&mut self, to: LocalPosition, fsync: bool) {
         // What the thread has reported comes first. An error stays, and is found by the caller's `collect`.
         if let Err(error) = self.collect() {
             self.failed = Some(error);
@@ -166,7 +176,8 @@ impl Storage {
         }
     }
 
-    pub(crate) fn flush(&mut self) {
+    /// Performs [`kasha_machine::Effect::Flush`].
+    pub fn flush(&mut self) {
         let Some(folder) = &mut self.folder else { return };
         // An idle machine asks for it again and again; only a job wakes the disk.
         if folder.thread.applied() < folder.ordered_at || !lock(&folder.files).is_clean() {
@@ -190,7 +201,11 @@ impl Storage {
         let mut files = lock(&folder.files);
         let result = now(&mut files);
         let crowded = files.dirty_count() > folder.limits.dirty_files && folder.done >= folder.flushing_at;
+        let to_map = files.take_to_map();
         drop(files);
+        if let Some(to_map) = to_map {
+            folder.give(Job::Map(to_map));
+        }
         if crowded {
             folder.flushing_at = folder.give(Job::Flush);
         }
@@ -293,6 +308,10 @@ impl Disk for FolderDisk {
             let mut bytes = Vec::new();
             let mut opened = fs::File::open(&path)?;
             faults::sync(&opened)?;
+            if is_mapped(file) {
+                // Reading ahead would leave large folios in the page cache, each of which a store makes dirty as a whole.
+                let _ = fadvise(&opened, 0, None, Advice::Random);
+            }
             opened.read_to_end(&mut bytes)?;
             Ok(bytes)
         };
@@ -309,10 +328,12 @@ mod tests {
     use std::collections::BTreeMap;
     use std::sync::mpsc::{Receiver, channel};
 
-    use kasha_types::{SegmentId, ShardId};
+    use kasha_types::{ListVersion, SegmentId, ShardId};
     use proptest::prelude::*;
 
     use super::*;
+    use crate::mapping::Mapping;
+    use crate::mapping::tests::SmallDisk;
 
     struct Bench {
         root: PathBuf,
@@ -322,18 +343,17 @@ mod tests {
 
     impl Bench {
         fn new(name: &str) -> Self {
-            Self::with_trash(name, Some(TrashThread::start("t-trash").unwrap()))
+            Self::with(name, Limits::default(), Some(TrashThread::start("t-trash").unwrap()))
         }
 
-        fn with_trash(name: &str, trash: Option<TrashThread>) -> Self {
+        fn with(name: &str, limits: Limits, trash: Option<TrashThread>) -> Self {
             let root = std::env::temp_dir().join(format!("kasha-storage-{name}-{}", std::process::id()));
             let _ = fs::remove_dir_all(&root);
             let disk = FolderDisk::open(&root).unwrap();
             assert!(disk.list().is_empty());
             let (wake, woken) = channel();
-            let storage =
-                Storage::new("t", Some(root.clone()), Limits::default(), trash, move || wake.send(()).unwrap_or(()))
-                    .unwrap();
+            let wake = move || wake.send(()).unwrap_or(());
+            let storage = Storage::new("t", Some(root.clone()), limits, trash, wake).unwrap();
             Self { root, storage, woken }
         }
 
@@ -355,6 +375,36 @@ mod tests {
 
     fn segment(number: u32) -> FileName {
         FileName::Segment { shard: ShardId(3), segment: SegmentId(number) }
+    }
+
+    const SLOTS: FileName = FileName::Witness { shard: ShardId(3), list: ListVersion(1) };
+    const SLOTS_BYTES: u64 = 64 * 1024;
+
+    /// As a node begins an instance of a witness.
+    fn begin_witness(storage: &mut Storage) {
+        storage.truncate(SLOTS, 0);
+        storage.write(SLOTS, 0, b"header");
+        storage.truncate(SLOTS, SLOTS_BYTES);
+        storage.replace(FileName::WitnessMode { shard: ShardId(3), list: ListVersion(1) }, b"sure");
+        storage.commit(LocalPosition(1), false);
+    }
+
+    /// The next failure.
+    fn failure(bench: &mut Bench) -> String {
+        loop {
+            if let Err(error) = bench.storage.collect() {
+                return error.to_string();
+            }
+            bench.woken.recv().unwrap();
+        }
+    }
+
+    impl Bench {
+        /// Whether the witness's file is written by stores; `None` where no file is.
+        fn is_mapped(&self) -> Option<bool> {
+            let folder = self.storage.folder.as_ref().unwrap();
+            Mapping::can_be_on(&self.root).then(|| lock(&folder.files).is_mapped(SLOTS))
+        }
     }
 
     #[test]
@@ -428,7 +478,7 @@ mod tests {
     #[test]
     fn of_a_removed_file_only_the_name_goes_at_once_and_the_next_start_removes_the_rest() {
         let (trash, rubbish) = TrashThread::idle();
-        let mut bench = Bench::with_trash("gone", Some(trash));
+        let mut bench = Bench::with("gone", Limits::default(), Some(trash));
         bench.storage.write(segment(1), 0, b"abc");
         let path = paths::path(&bench.root, segment(1)).1;
         bench.storage.remove(segment(1));
@@ -478,25 +528,110 @@ mod tests {
         fs::remove_dir_all(&bench.root).unwrap();
     }
 
+    #[test]
+    fn a_witness_is_vouched_for_when_its_file_is_mapped() {
+        let mut bench = Bench::new("mapped");
+        begin_witness(&mut bench.storage);
+        assert_eq!(bench.durable_to(LocalPosition(1)), [LocalPosition(1)]);
+        assert_ne!(bench.is_mapped(), Some(false));
+        bench.storage.write(SLOTS, 4096, b"a slot");
+        bench.storage.commit(LocalPosition(2), false);
+        assert_eq!(bench.storage.next_durable(), Some(LocalPosition(2)), "a store holds at once");
+        // Beyond its end there is nothing to store to.
+        bench.storage.write(SLOTS, SLOTS_BYTES - 3, b"longer");
+        let bytes = fs::read(paths::path(&bench.root, SLOTS).1).unwrap();
+        assert_eq!((&bytes[..6], &bytes[4096..4102]), (b"header".as_slice(), b"a slot".as_slice()));
+        assert_eq!(&bytes[SLOTS_BYTES as usize - 3..], b"longer");
+        bench.storage.remove(SLOTS);
+        bench.storage.commit(LocalPosition(3), true);
+        bench.durable_to(LocalPosition(3));
+        assert_ne!(bench.is_mapped(), Some(true));
+        fs::remove_dir_all(&bench.root).unwrap();
+    }
+
+    /// What another process left, cut by whatever cut it. The node finds that out when it reads it, and may write all the same.
+    #[test]
+    fn a_witness_file_that_is_too_short_is_written_without_harm() {
+        for len in [0, 1, 4096, 5001] {
+            let mut bench = Bench::new("short");
+            let path = paths::path(&bench.root, SLOTS).1;
+            fs::create_dir(path.parent().unwrap()).unwrap();
+            fs::write(&path, vec![1; len]).unwrap();
+            bench.storage.write(SLOTS, 0, b"header");
+            bench.storage.commit(LocalPosition(1), true);
+            bench.durable_to(LocalPosition(1));
+            assert_ne!(bench.is_mapped(), Some(false));
+            bench.storage.write(SLOTS, 4096, b"a slot");
+            bench.storage.write(SLOTS, 5000, b"another");
+            let mut expected = vec![1; len];
+            for (at, bytes) in [(0, b"header".as_slice()), (4096, b"a slot"), (5000, b"another")] {
+                expected.resize(expected.len().max(at + bytes.len()), 0);
+                expected[at..at + bytes.len()].copy_from_slice(bytes);
+            }
+            assert_eq!(fs::read(&path).unwrap(), expected, "{len} bytes");
+            fs::remove_dir_all(&bench.root).unwrap();
+        }
+    }
+
+    #[test]
+    fn r5_4_a_failed_fsync_of_a_mapped_file_is_told_and_nothing_after_it() {
+        use std::os::unix::fs::MetadataExt;
+
+        let mut bench = Bench::new("failed-fsync");
+        begin_witness(&mut bench.storage);
+        bench.durable_to(LocalPosition(1));
+        faults::failing::add(fs::metadata(paths::path(&bench.root, SLOTS).1).unwrap().ino());
+        bench.storage.write(SLOTS, 4096, b"a slot");
+        bench.storage.commit(LocalPosition(2), true);
+        let text = failure(&mut bench);
+        assert!(text.contains("cannot fsync") && text.contains(".slots") && text.contains("(K0108)"), "{text}");
+        assert_eq!(bench.storage.next_durable(), None);
+        fs::remove_dir_all(&bench.root).unwrap();
+    }
+
+    #[test]
+    fn a_witness_that_finds_no_room_is_never_vouched_for() {
+        let root = std::env::temp_dir().join(format!("kasha-storage-no-room-{}", std::process::id()));
+        let Some(_disk) = SmallDisk::mount(&root, "tmpfs", "size=32k") else { return };
+        let (wake, woken) = channel();
+        let wake = move || wake.send(()).unwrap_or(());
+        let storage = Storage::new("t", Some(root.clone()), Limits::default(), None, wake).unwrap();
+        let mut bench = Bench { root, storage, woken };
+        begin_witness(&mut bench.storage);
+        let text = failure(&mut bench);
+        assert!(text.contains("cannot take room for") && text.contains(".slots"), "{text}");
+        assert!(text.contains("No space left") && text.contains("(K0106)"), "{text}");
+        assert_eq!(bench.storage.next_durable(), None);
+    }
+
     #[derive(Clone, Debug)]
     enum Op {
-        Write(u32, u64, Vec<u8>),
-        Truncate(u32, u64),
-        Remove(u32),
-        Replace(u32, Vec<u8>),
+        Write(FileName, u64, Vec<u8>),
+        Truncate(FileName, u64),
+        Remove(FileName),
+        Replace(FileName, Vec<u8>),
         Commit(bool),
         Flush,
+        Wait,
+    }
+
+    /// Two files that are written by system calls, and two that are mapped.
+    fn any_name() -> impl Strategy<Value = FileName> {
+        let slots = |list| FileName::Witness { shard: ShardId(3), list: ListVersion(list) };
+        prop_oneof![(0..2u32).prop_map(segment), (1..3u64).prop_map(slots)]
     }
 
     fn any_op() -> impl Strategy<Value = Op> {
         let bytes = || proptest::collection::vec(any::<u8>(), 0..20);
         prop_oneof![
-            6 => (0..3u32, 0..40u64, bytes()).prop_map(|(file, at, bytes)| Op::Write(file, at, bytes)),
-            1 => (0..3u32, 0..40u64).prop_map(|(file, len)| Op::Truncate(file, len)),
-            1 => (0..3u32).prop_map(Op::Remove),
-            2 => (0..3u32, bytes()).prop_map(|(file, bytes)| Op::Replace(file, bytes)),
+            6 => (any_name(), 0..40u64, bytes()).prop_map(|(file, at, bytes)| Op::Write(file, at, bytes)),
+            1 => (any_name(), 0..40u64).prop_map(|(file, len)| Op::Truncate(file, len)),
+            1 => any_name().prop_map(Op::Remove),
+            2 => (any_name(), bytes()).prop_map(|(file, bytes)| Op::Replace(file, bytes)),
             3 => any::<bool>().prop_map(Op::Commit),
             1 => Just(Op::Flush),
+            // So that mappings are met in every stage of their making.
+            1 => Just(Op::Wait),
         ]
     }
 
@@ -504,14 +639,15 @@ mod tests {
         #![proptest_config(ProptestConfig { cases: 40, ..ProptestConfig::default() })]
         #[test]
         fn effects_hold_in_the_order_in_which_they_were_given(ops in proptest::collection::vec(any_op(), 0..60)) {
-            let mut bench = Bench::new("model");
+            let limits = Limits { open_files: 2, ..Limits::default() };
+            let mut bench = Bench::with("model", limits, Some(TrashThread::start("t-trash").unwrap()));
             let mut model: BTreeMap<FileName, Vec<u8>> = BTreeMap::new();
             let mut to = LocalPosition(0);
             for op in ops {
                 match op {
                     Op::Write(file, at, bytes) => {
-                        bench.storage.write(segment(file), at, &bytes);
-                        let content = model.entry(segment(file)).or_default();
+                        bench.storage.write(file, at, &bytes);
+                        let content = model.entry(file).or_default();
                         let end = at as usize + bytes.len();
                         if !bytes.is_empty() {
                             content.resize(content.len().max(end), 0);
@@ -519,22 +655,27 @@ mod tests {
                         }
                     }
                     Op::Truncate(file, len) => {
-                        bench.storage.truncate(segment(file), len);
-                        model.entry(segment(file)).or_default().resize(len as usize, 0);
+                        bench.storage.truncate(file, len);
+                        model.entry(file).or_default().resize(len as usize, 0);
                     }
                     Op::Remove(file) => {
-                        bench.storage.remove(segment(file));
-                        model.remove(&segment(file));
+                        bench.storage.remove(file);
+                        model.remove(&file);
                     }
                     Op::Replace(file, bytes) => {
-                        bench.storage.replace(segment(file), &bytes);
-                        model.insert(segment(file), bytes);
+                        bench.storage.replace(file, &bytes);
+                        model.insert(file, bytes);
                     }
                     Op::Commit(fsync) => {
                         to = to.next();
                         bench.storage.commit(to, fsync);
                     }
                     Op::Flush => bench.storage.flush(),
+                    Op::Wait => {
+                        to = to.next();
+                        bench.storage.commit(to, true);
+                        bench.durable_to(to);
+                    }
                 }
             }
             bench.storage.commit(to.next(), true);

@@ -50,6 +50,7 @@ pub(crate) struct ThreadCounts {
 }
 
 /// Of the present thread.
+#[expect(unsafe_code, reason = "a system call that rustix does not have")]
 pub(crate) fn thread_counts() -> ThreadCounts {
     let mut usage = std::mem::MaybeUninit::<libc::rusage>::zeroed();
     // SAFETY: the kernel writes one `rusage`, to where there is room for it.

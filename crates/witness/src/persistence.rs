@@ -7,7 +7,8 @@
 //! because the primary named it in a gc, hence after the sync that covers its outcome, so the look-up of every later
 //! replay finds it completed, stale or below the expiry floor and does not run it again (R4.5, R4.6). Until the primary
 //! drops it again as a suspect it may cost rejections. Conversely a torn slot was never acknowledged: its write had not
-//! been committed, and what it overwrote had been dropped.
+//! been committed, and what it overwrote had been dropped. A slot may be torn, and one of several be missing, after a mere
+//! kill too: whoever performs the writes need not do so in one piece.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -76,6 +76,15 @@ impl SmallDisk {
         &self.path
     }
 
+    /// Makes it larger.
+    ///
+    /// # Panics
+    /// If that is refused.
+    pub fn grow(&self, mib: u32) {
+        let size = format!("remount,size={mib}m");
+        assert!(mount(&["-o", &size, self.path.to_str().expect("text")]), "a larger disk");
+    }
+
     /// Makes it read-only. Returns whether that worked.
     #[must_use]
     pub fn make_read_only(&self) -> bool {

@@ -1,4 +1,5 @@
-//! A disk runs full under load: its node stops with K0106, and comes back when there is room.
+//! A disk runs full under load, or has no room for the file of a witness: the node stops with K0106, and comes back when
+//! there is room.
 #![allow(missing_docs)]
 
 use std::fs::{self, File};
@@ -43,6 +44,24 @@ fn the_node_stops_and_says_so_and_nothing_is_lost() {
     fs::remove_file(&filler).unwrap();
     cluster.start_node(2);
     cluster.wait_until_healthy();
+    load.goes_on(300);
+    load.ends_exact();
+}
+
+/// A witness takes the room of its whole file before it accepts anything, since a store to a mapped page cannot fail.
+#[test]
+fn a_node_without_room_for_a_witness_stops_and_says_so() {
+    const WITNESS_MIB: u32 = 16;
+    let mut cluster = Cluster::new("no-room", "1s", 6);
+    // Two of six shards have their witness there.
+    let Some(disk) = SmallDisk::mount(cluster.data(2), WITNESS_MIB + 4) else { return };
+    cluster.start_all();
+    let words = ["cannot take room for", "node-2/core-00/", ".slots", "No space left on device", "free space", "K0106"];
+    cluster.take(2).fails_saying(&words);
+    disk.grow(96);
+    cluster.start_node(2);
+    cluster.wait_until_healthy();
+    let load = Load::start(cluster.addresses());
     load.goes_on(300);
     load.ends_exact();
 }

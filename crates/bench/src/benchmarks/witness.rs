@@ -1,17 +1,18 @@
 //! Witnesses: records a second on one thread (CURP 5.2), and how many records a table takes before it must reject one,
 //! by slots and ways (CURP C.2, figure 14).
 //!
-//! The production `Witness` is driven directly, without sockets. With its file, each turn's records are written to the
-//! file as a node writes them, without fsync, as under `replicated` durability. A turn has 50 records, or one.
+//! The production `Witness` is driven directly, without sockets. With its file, the storage of a node's event loop makes
+//! the file, performs each turn's writes and commits them, without fsync, as under `replicated` durability. A turn has 50
+//! records, or one. Where the file is flushed, that happens beside the records, as often as a node does it.
 
-use std::fs::File;
-use std::os::unix::fs::FileExt;
+use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
 use anyhow::Context;
-use kasha_machine::Rng;
-use kasha_runtime::Clock;
-use kasha_types::{ClientId, ClusterId, ClusterTime, KeyHash, ListVersion, RpcId, Sequence, ShardId};
+use kasha_machine::{FileName, Rng};
+use kasha_runtime::limits::Limits;
+use kasha_runtime::{Clock, FolderDisk, Storage};
+use kasha_types::{ClientId, ClusterId, ClusterTime, KeyHash, ListVersion, LocalPosition, RpcId, Sequence, ShardId};
 use kasha_witness::{Identity, Recorded, Sizes, Witness};
 
 use crate::harness::{BenchOptions, Run, in_turns, per};
@@ -25,6 +26,8 @@ const GC: u64 = 50;
 const BODY_BYTES: usize = 170;
 const SLOTS: [u32; 5] = [512, 1024, 2048, 4096, 8192];
 const WAYS: [u8; 4] = [1, 2, 4, 8];
+/// A node's default.
+const FLUSH: Duration = Duration::from_millis(100);
 /// Tables filled for each size.
 const TRIALS: u64 = 400;
 
@@ -35,6 +38,8 @@ struct Point {
     body_bytes: usize,
     /// Records in a turn, after which they are written; `None`: no file.
     turn: Option<u64>,
+    /// How often the file is flushed.
+    flush: Option<Duration>,
     records: u64,
     rejected: u64,
     time: Duration,
@@ -46,6 +51,7 @@ fn points() -> Vec<Point> {
         key,
         body_bytes,
         turn,
+        flush: None,
         records: 0,
         rejected: 0,
         time: Duration::ZERO,
@@ -54,6 +60,10 @@ fn points() -> Vec<Point> {
         point("in memory", "memory", BODY_BYTES, None),
         point("with its file, 50 a turn", "file", BODY_BYTES, Some(GC)),
         point("with its file, 1 a turn", "file_alone", BODY_BYTES, Some(1)),
+        Point {
+            flush: Some(FLUSH),
+            ..point("with its file, 50 a turn, flushed", "file_flushed", BODY_BYTES, Some(GC))
+        },
         point("in memory, 2 KiB", "memory_2k", 2048, None),
         point("with its file, 50 a turn, 2 KiB", "file_2k", 2048, Some(GC)),
     ]
@@ -62,20 +72,15 @@ fn points() -> Vec<Point> {
 pub(super) fn run(options: &BenchOptions) -> anyhow::Result<Section> {
     let run = Run::begin("witness", options);
     let mut points = points();
-    std::fs::create_dir_all(run.folder("")).context("cannot make a folder")?;
-    let path = run.folder("witness");
-    let sizes = Sizes::default();
-    // The file is made as a node makes it: with its full size, so that recording only overwrites.
-    let zeros = vec![0; usize::try_from(sizes.file_bytes())?];
-    std::fs::write(&path, zeros).with_context(|| format!("cannot write {}", path.display()))?;
-    let file = File::options().write(true).open(&path)?;
+    let mut file = WitnessFile::make(&run)?;
     let rounds = run.rounds(|round| {
-        in_turns(round, &mut points, |point| record(point, &file, u64::from(round) << 40, options.round))
+        in_turns(round, &mut points, |point| record(point, &mut file, u64::from(round) << 40, options.round))
     })?;
+    drop(file);
     let about = format!(
         "the witness's table alone, on one thread: {} slots in {} ways, a gc of {GC} keys after as many records",
-        sizes.slots(),
-        sizes.ways()
+        Sizes::default().slots(),
+        Sizes::default().ways()
     );
     let mut section = Section::new("witness", about);
     let mut table = Table::new("Records a second", &["table", "body bytes", "records/s", "rejected"]);
@@ -96,15 +101,63 @@ pub(super) fn run(options: &BenchOptions) -> anyhow::Result<Section> {
     Ok(section.took(run.end()?, rounds))
 }
 
+/// An instance's file, in the hands of a node's storage.
+struct WitnessFile {
+    storage: Storage,
+    committed: LocalPosition,
+    news: Receiver<()>,
+}
+
+impl WitnessFile {
+    const NAME: FileName = FileName::Witness { shard: IDENTITY.shard, list: IDENTITY.list };
+
+    /// As a node begins an instance: no record comes before all this is durable.
+    fn make(run: &Run<'_>) -> anyhow::Result<Self> {
+        let folder = run.folder("core");
+        FolderDisk::open(&folder)?;
+        let (wake, news) = channel();
+        let wake = move || wake.send(()).unwrap_or(());
+        let storage = Storage::new("bench", Some(folder), Limits::default(), None, wake)?;
+        let mut this = Self { storage, committed: LocalPosition(0), news };
+        let witness = Witness::new(IDENTITY, Sizes::default());
+        this.storage.write(Self::NAME, 0, &witness.header_bytes());
+        this.storage.truncate(Self::NAME, witness.sizes().file_bytes());
+        this.commit(true)?;
+        Ok(this)
+    }
+
+    /// Ends a turn, and waits until what it wrote holds.
+    fn commit(&mut self, fsync: bool) -> anyhow::Result<()> {
+        self.committed = self.committed.next();
+        self.storage.commit(self.committed, fsync);
+        loop {
+            self.storage.collect()?;
+            if self.storage.next_durable() == Some(self.committed) {
+                return Ok(());
+            }
+            self.news.recv().context("the log thread is gone")?;
+        }
+    }
+}
+
 /// Records distinct random keys for so long.
-fn record(point: &mut Point, file: &File, first: u64, time: Duration) -> anyhow::Result<()> {
+fn record(point: &mut Point, file: &mut WitnessFile, first: u64, time: Duration) -> anyhow::Result<()> {
     let mut witness = Witness::new(IDENTITY, Sizes::default());
     let (body, mut rng) = (vec![7; point.body_bytes], Rng::new(first));
     let mut entries: Vec<(KeyHash, RpcId)> = Vec::new();
     let began = Clock::now();
     let mut sequence = first;
-    // The clock is read once in a turn of fifty records, so that its cost does not count.
-    while Clock::now().since(began) < time {
+    let mut flushed = began;
+    loop {
+        // The clock is read once in fifty records, so that it costs nothing.
+        let now = Clock::now();
+        if now.since(began) >= time {
+            break;
+        }
+        if point.flush.is_some_and(|interval| now.since(flushed) >= interval) {
+            file.storage.flush();
+            flushed = now;
+        }
         for _ in 0..GC {
             sequence += 1;
             let (rpc, hash) = (RpcId { client: ClientId(1), sequence: Sequence(sequence) }, KeyHash(rng.next_u64()));
@@ -113,13 +166,8 @@ fn record(point: &mut Point, file: &File, first: u64, time: Duration) -> anyhow:
                 Recorded::Rejected(_) => point.rejected += 1,
             }
             if point.turn.is_some_and(|turn| sequence.is_multiple_of(turn)) {
-                let mut written = Ok(());
-                witness.drain_records(|offset, bytes| {
-                    if written.is_ok() {
-                        written = file.write_all_at(bytes, offset);
-                    }
-                });
-                written.context("cannot write a witness's file")?;
+                witness.drain_records(|offset, bytes| file.storage.write(WitnessFile::NAME, offset, bytes));
+                file.commit(false)?;
             }
         }
         witness.gc(&entries, ClusterTime(0), &mut |_: RpcId, _: &[u8]| {});

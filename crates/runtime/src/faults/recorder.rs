@@ -69,14 +69,13 @@ fn old_bytes(file: &File, from: u64, to: u64) -> Vec<u8> {
     bytes
 }
 
-pub(crate) fn write(file: &File, offset: u64, bytes: &[u8]) -> io::Result<()> {
-    let recorder = recorder();
-    let Some(mut recorder) = recorder else { return file.write_all_at(bytes, offset) };
-    let (meta, len) = (file.metadata()?, bytes.len() as u64);
+pub(crate) fn write(file: &File, offset: u64, len: usize, put: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
+    let Some(mut recorder) = recorder() else { return put() };
+    let (meta, len) = (file.metadata()?, len as u64);
     let old = old_bytes(file, offset, meta.len().min(offset + len));
     let line = format!("write\t{}\t{offset}\t{len}\t{}\t{}", meta.ino(), meta.len(), old.len());
     recorder.record(&line, &old);
-    file.write_all_at(bytes, offset)
+    put()
 }
 
 pub(crate) fn truncate(file: &File, len: u64) -> io::Result<()> {
@@ -122,6 +121,8 @@ pub(crate) fn rename(from: &Path, to: &Path) -> io::Result<()> {
 }
 
 pub(crate) fn sync(file: &File) -> io::Result<()> {
+    #[cfg(test)]
+    super::failing::check(file)?;
     let Some(up_to) = recorder().map(|recorder| recorder.records) else { return file.sync_data() };
     file.sync_data()?;
     let line = format!("synced\t{}\t{up_to}", file.metadata()?.ino());
