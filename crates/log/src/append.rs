@@ -154,7 +154,7 @@ pub struct GroupWriter<'a> {
     is_copies: bool,
 }
 
-impl GroupWriter<'_> {
+impl<'a> GroupWriter<'a> {
     /// Adds an entry and hands out its payload to be filled: what the bytes held before is unspecified.
     ///
     /// # Panics
@@ -235,6 +235,14 @@ impl GroupWriter<'_> {
     /// # Panics
     /// If it has no entry.
     pub fn commit(self) -> Appended {
+        self.commit_and_release().1
+    }
+
+    /// As [`GroupWriter::commit`], and gives the log back.
+    ///
+    /// # Panics
+    /// As [`GroupWriter::commit`].
+    pub fn commit_and_release(self) -> (&'a mut Log, Appended) {
         assert!(self.entries > 0, "an empty group");
         let group = GroupHeader {
             payload_len: self.at - self.start - GROUP_HEADER_BYTES,
@@ -247,7 +255,8 @@ impl GroupWriter<'_> {
         let head = self.log.head.as_mut().expect("a head is open");
         group.seal(&mut head.bytes[self.start as usize..self.at as usize]);
         self.log.accept(&group, self.own_kinds);
-        Appended { start: LogPosition { epoch: self.epoch, offset: group.offset }, end: self.log.end }
+        let appended = Appended { start: LogPosition { epoch: self.epoch, offset: group.offset }, end: self.log.end };
+        (self.log, appended)
     }
 
     fn start_offset(&self) -> u64 {

@@ -6,12 +6,13 @@ use std::time::Duration;
 use kasha_machine::{Data, Effect, Effects, Endpoint, FileName, Gate};
 use kasha_types::planted::{self, Bug};
 use kasha_types::{
-    ClientId, ClusterTime, CoreId, Epoch, KeyHash, LocalPosition, LogSlice, NodeId, ShardId, Slot, TableId, Tick, Work,
+    ClientId, ClusterTime, CoreId, Epoch, KeyHash, LocalPosition, LogSlice, NodeId, ShardId, TableId, Tick, Work,
     WorkSet,
 };
 use kasha_wire::{Configuration, Durability, Message};
 
 use crate::NodeOptions;
+use crate::request_path::Memory;
 
 /// The core that hosts replicas and witnesses.
 #[derive(Debug)]
@@ -45,14 +46,15 @@ pub(crate) struct Core {
     pub scratch: Scratch,
 }
 
-/// Reused buffers of the request path.
+/// Memory that is used again.
 #[derive(Debug, Default)]
 pub(crate) struct Scratch {
     /// Of reads.
     pub result: Vec<u8>,
-    pub draft: kasha_store::SpareDraft,
+    /// Of updates: one runs at a time.
+    request: Option<Box<Memory>>,
     pub dead: Vec<kasha_log::EntryOffset>,
-    pub slots: Vec<Slot>,
+    /// Of records at witnesses.
     pub hashes: Vec<KeyHash>,
 }
 
@@ -75,6 +77,16 @@ impl Core {
             work: WorkSet::default(),
             scratch: Scratch::default(),
         }
+    }
+
+    /// Memory for a request, to be given back when the request is done.
+    pub fn request_memory(&mut self) -> Box<Memory> {
+        self.scratch.request.take().unwrap_or_default()
+    }
+
+    /// A request is done.
+    pub fn spare(&mut self, memory: Box<Memory>) {
+        self.scratch.request = Some(memory);
     }
 
     pub fn id(&self) -> CoreId {

@@ -1,19 +1,22 @@
 //! One update at its primary, from frame to answer (section 2), as one function: `RequestPath::run`.
 //!
 //! ```text
-//!                  admit        look_up     order       draft     open, execute     record
-//! frame ─▶ Received ──▶ Admitted ──▶ Fresh ──▶ Ordered ──▶ Drafted ──▶ Executed ──▶ Recorded ─▶ answer
-//!              └────────────┴──────────┴─────────┴───────────┴─▶ Stop: answered with what was saved, refused, or dropped
+//!                  admit        look_up     expire       order       draft      execute      record
+//! frame ─▶ Received ──▶ Admitted ──▶ Fresh ──▶ Current ──▶ Ordered ──▶ Drafted ──▶ Executed ──▶ Completed ─▶ answer
+//!              └────────────┴──────────┴─────────┴───────────┴───────────┴─▶ Stop: answered with what was saved, refused, or dropped
 //! ```
 //!
-//! Each stage consumes one type and yields the next, which no other stage can make, so that none can be skipped.
-//! Requests come by two doors, from clients and from witnesses (R4.5); the path is the same.
+//! Each stage consumes one type and yields the next, which no other stage can make, so that none can be skipped. A request
+//! owns whatever its stages find out, in [`Memory`] of its own; of the socket it borrows the frame alone. So one that has to
+//! wait keeps a copy of its frame, and comes in again by a door of its own: requests come by two doors today, from clients
+//! and from witnesses, which keep such copies (R4.5), and the path is the same. Nothing waits yet: an operation on one shard
+//! runs when it comes.
 //!
 //! | file | stages | rules kept there |
 //! |---|---|---|
 //! | `admit` | `admit`, `look_up` | E1, C3, R4.2, R4.3, R4.5, R4.6 |
-//! | `order` | `order`, `overlap` | C1, R4.9, R5.1, R5.2 |
-//! | `execute` | `draft`, `open`, `execute` | E4, R4.8 |
+//! | `order` | `expire`, `order`, `overlap` | C1, R4.9, R5.1, R5.2 |
+//! | `execute` | `draft`, `execute` | E4, R4.8 |
 //! | `record` | `record` | E4, R4.1, R4.5 |
 //! | `answer` | `answer`, `refuse` | C1, D3, R2.2, R4.6, R6.1 |
 
@@ -26,16 +29,16 @@ mod record;
 pub(crate) use answer::refuse_undecoded;
 
 use kasha_exactly_once::Request;
-use kasha_log::{Full, Log};
+use kasha_log::{EntryOffset, Full, Log};
 use kasha_machine::{Effects, Endpoint};
 use kasha_replication::Shipping;
-use kasha_types::planted::{self, Bug};
+use kasha_store::SpareDraft;
 use kasha_types::probe::{Probe, hit};
-use kasha_types::{ClientId, Epoch, ShardId, TableId};
+use kasha_types::{ClientId, Epoch, KeyHash, ShardId, Slot, TableId};
 use kasha_wire::hot::Envelope;
 use kasha_wire::{Body, Refusal};
 
-use self::record::Recorded;
+use self::record::Completed;
 use crate::core::Core;
 use crate::primary::Term;
 use crate::replica::Site;
@@ -73,7 +76,7 @@ enum Origin {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Replayed {
     /// Its completion record is in the log, now or already.
-    Recorded,
+    Completed,
     /// Stale, expired, unprovable, or with a key that is not ours. That is for good in this term: it may be forgotten.
     Skipped,
     /// It cannot be executed now, and must not be forgotten.
@@ -85,12 +88,32 @@ struct Received<'a> {
     origin: Origin,
     body: Body<'a>,
     request: Request,
+    memory: Box<Memory>,
+}
+
+/// What a request's stages find out of it. The memory is the core's, and goes back there when the request is done.
+#[derive(Debug, Default)]
+pub(crate) struct Memory {
+    /// `admit`: of its keys, in order, each once.
+    slots: Vec<Slot>,
+    /// `draft`: the hashes under which witnesses hold it ([`kasha_wire::Body::footprint`]).
+    footprint: Vec<KeyHash>,
+    /// `execute`: entries that are dead once its group is in the log.
+    dead: Vec<EntryOffset>,
+    /// For its draft. When that is done, the result.
+    draft: SpareDraft,
 }
 
 /// This delivery goes no further.
 enum Stop {
     /// It has run before.
-    Completed(Recorded),
+    Completed(Completed),
+    /// It runs nothing.
+    Nothing(Why, Box<Memory>),
+}
+
+/// Why a delivery runs nothing.
+enum Why {
     /// It runs: its answer will come.
     InProgress,
     /// It ran nothing, and nothing is recorded of it (R4.2).
@@ -101,7 +124,7 @@ enum Stop {
     AskLease(ClientId),
 }
 
-impl Stop {
+impl Why {
     fn for_room(full: Full) -> Self {
         Self::Refused(match full {
             Full::Memory => Refusal::OutOfMemory,
@@ -141,21 +164,19 @@ impl<'p> RequestPath<'p> {
         body: &[u8],
         out: &mut Effects,
     ) {
-        let Some(received) = Received::decode(Origin::Client(caller), body) else {
+        let Some(received) = Received::decode(site.core, Origin::Client(caller), body) else {
             return refuse_undecoded(&caller, body, term.epoch, Refusal::BadRequest, out);
         };
         let rpc = received.request.rpc;
         let (mut path, log) = RequestPath::new(term, Some(serving), site);
-        match path.run(log, received) {
-            Ok(recorded) | Err(Stop::Completed(recorded)) => path.answer(log, &caller, &recorded, out),
-            Err(Stop::InProgress) => {}
-            Err(Stop::Refused(why)) => path.refuse(&caller, rpc, why, out),
-            Err(Stop::BelowFloor { floor_end }) => path.refuse_below_floor(&caller, rpc, floor_end, out),
-            Err(Stop::AskLease(client)) => {
-                path.serving().leases.ask_about(client);
-                path.refuse(&caller, rpc, Refusal::LeaseUnproven, out);
+        let memory = match path.run(log, received) {
+            Ok(completed) | Err(Stop::Completed(completed)) => path.answer(log, &caller, completed, out),
+            Err(Stop::Nothing(why, memory)) => {
+                path.turn_away(&caller, rpc, &why, out);
+                memory
             }
-        }
+        };
+        path.core.spare(memory);
     }
 
     /// One update that a new primary's witness held (section 7, step 4). Before it serves, a new primary executes nothing
@@ -172,38 +193,49 @@ impl<'p> RequestPath<'p> {
     }
 
     fn run_for_witness(mut self, log: &mut Log, origin: Origin, body: &[u8]) -> Replayed {
-        let Some(received) = Received::decode(origin, body) else { return Replayed::Skipped };
+        let Some(received) = Received::decode(self.core, origin, body) else { return Replayed::Skipped };
         // A serving primary may hear late of a new table, and then run what its client sends again, which is complete when
         // the witnesses, which still hold it, accept it again: no word of ours to drop it may be under way (C3). What a
         // new primary's configuration does not know its predecessor has not run.
         let may_become_ours = matches!(origin, Origin::Suspect) && self.is_newer_table(received.body.head.table);
         let outcome = self.run(log, received);
         note_replayed(origin, &outcome);
-        match outcome {
-            Ok(_) | Err(Stop::Completed(_) | Stop::InProgress) => Replayed::Recorded,
-            Err(Stop::Refused(Refusal::OutOfMemory | Refusal::Busy)) => Replayed::NotNow,
-            Err(Stop::Refused(Refusal::WrongShard)) if may_become_ours => {
+        let (replayed, memory) = match outcome {
+            Ok(completed) | Err(Stop::Completed(completed)) => (Replayed::Completed, completed.into_memory()),
+            Err(Stop::Nothing(why, memory)) => (why.replayed(may_become_ours), memory),
+        };
+        self.core.spare(memory);
+        replayed
+    }
+}
+
+impl Why {
+    fn replayed(&self, may_become_ours: bool) -> Replayed {
+        match self {
+            Self::InProgress => Replayed::Completed,
+            Self::Refused(Refusal::OutOfMemory | Refusal::Busy) => Replayed::NotNow,
+            Self::Refused(Refusal::WrongShard) if may_become_ours => {
                 hit(Probe::SuspectOfNewerTable);
                 Replayed::NotNow
             }
-            Err(Stop::Refused(_) | Stop::BelowFloor { .. } | Stop::AskLease(_)) => Replayed::Skipped,
+            Self::Refused(_) | Self::BelowFloor { .. } | Self::AskLease(_) => Replayed::Skipped,
         }
     }
 }
 
 /// Counts what the door of the witnesses leads to.
-fn note_replayed(origin: Origin, outcome: &Result<Recorded, Stop>) {
+fn note_replayed(origin: Origin, outcome: &Result<Completed, Stop>) {
     match (origin, outcome) {
         (Origin::Replay, Err(Stop::Completed(_))) => hit(Probe::ReplayCompleted),
-        (Origin::Replay, Err(Stop::Refused(Refusal::Stale))) => hit(Probe::ReplayStale),
-        (Origin::Replay, Err(Stop::Refused(Refusal::LeaseExpired))) => hit(Probe::ReplayBelowFloor),
+        (Origin::Replay, Err(Stop::Nothing(Why::Refused(Refusal::Stale), _))) => hit(Probe::ReplayStale),
+        (Origin::Replay, Err(Stop::Nothing(Why::Refused(Refusal::LeaseExpired), _))) => hit(Probe::ReplayBelowFloor),
         (Origin::Suspect, Ok(_)) => hit(Probe::SuspectExecuted),
         (Origin::Client(_) | Origin::Replay | Origin::Suspect, Ok(_) | Err(_)) => {}
     }
 }
 
 impl<'a> Received<'a> {
-    fn decode(origin: Origin, bytes: &'a [u8]) -> Option<Self> {
+    fn decode(core: &mut Core, origin: Origin, bytes: &'a [u8]) -> Option<Self> {
         let body = Body::decode(bytes).ok()?;
         let request = Request {
             rpc: body.head.rpc,
@@ -211,27 +243,30 @@ impl<'a> Received<'a> {
             acknowledgement: body.head.acknowledgement,
             lease_expiry: body.head.lease_expiry,
         };
-        Some(Self { origin, body, request })
+        Some(Self { origin, body, request, memory: core.request_memory() })
+    }
+
+    /// It goes no further.
+    fn stop(self, why: Why) -> Stop {
+        Stop::Nothing(why, self.memory)
+    }
+
+    fn refuse(self, why: Refusal) -> Stop {
+        self.stop(Why::Refused(why))
     }
 }
 
 impl RequestPath<'_> {
     /// Every update of every client, and every one that a witness held, runs here and nowhere else.
-    fn run(&mut self, log: &mut Log, received: Received<'_>) -> Result<Recorded, Stop> {
+    fn run(&mut self, log: &mut Log, received: Received<'_>) -> Result<Completed, Stop> {
         let admitted = self.admit(received)?;
         let fresh = self.look_up(log, admitted)?;
-        let ordered = self.order(log, fresh)?;
+        let current = self.expire(log, fresh)?;
+        let ordered = self.order(log, current)?;
         let drafted = self.draft(log, ordered);
         let overlap = self.overlap(&drafted);
-        let (mut group, drafted) = self.open(log, drafted)?;
-        let executed = self.execute(&mut group, drafted);
-        if planted::is_on(Bug::RecordApart) && !group.is_empty() {
-            group.commit();
-            group = self.open_again(log, &executed);
-        }
-        let recorded = self.record(group, executed, overlap);
-        self.kill_replaced(log);
-        Ok(recorded)
+        let executed = self.execute(log, drafted)?;
+        Ok(self.record(executed, overlap))
     }
 
     /// Whether a table may be one that the coordinator has created and we have not heard of. Their ids only grow.

@@ -15,11 +15,11 @@ use kasha_types::probe::{Probe, hit};
 use kasha_wire::Refusal;
 use kasha_wire::hot::Envelope;
 
-use super::{Origin, Received, RequestPath, Stop, Wish};
+use super::{Origin, Received, RequestPath, Stop, Why, Wish};
 use crate::ExactlyOnce;
 use crate::serving::UNSYNCED_OPERATIONS_MAX;
 
-/// This shard, in this term, may run it. The scratch memory holds its slots.
+/// This shard, in this term, may run it. Its slots are known.
 pub(super) struct Admitted<'a>(Received<'a>);
 
 /// It never ran here.
@@ -37,17 +37,18 @@ impl RequestPath<'_> {
         if let Origin::Client(caller) = &mut received.origin {
             match self.admit_envelope(&caller.envelope) {
                 Err(Refusal::OldWitnessList) if planted::is_on(Bug::RefusalRecorded) => caller.wish = Wish::Cancel,
-                admitted => admitted.map_err(Stop::Refused)?,
+                Err(why) => return Err(received.refuse(why)),
+                Ok(()) => {}
             }
         }
         let configuration = self.core.configuration.as_deref().expect("a configuration promoted us");
-        let (table, slots) = (received.body.head.table, &mut self.core.scratch.slots);
+        let (table, slots) = (received.body.head.table, &mut received.memory.slots);
         slots.clear();
         received.body.for_each_key(|_, slot| slots.push(slot));
         slots.sort_unstable();
         slots.dedup();
         let is_ours = |&slot: &_| configuration.owner(table, slot) == Some(self.shard);
-        if slots.iter().all(is_ours) { Ok(Admitted(received)) } else { Err(Stop::Refused(Refusal::WrongShard)) }
+        if slots.iter().all(is_ours) { Ok(Admitted(received)) } else { Err(received.refuse(Refusal::WrongShard)) }
     }
 
     fn admit_envelope(&mut self, envelope: &Envelope) -> Result<(), Refusal> {
@@ -89,7 +90,7 @@ impl RequestPath<'_> {
             LookUp::New => match self.pending_floor_above(request) {
                 Some(floor_end) => {
                     hit(Probe::RefusedBelowPendingFloor);
-                    Err(Stop::BelowFloor { floor_end })
+                    Err(received.stop(Why::BelowFloor { floor_end }))
                 }
                 None => Ok(Fresh(received)),
             },
@@ -97,17 +98,17 @@ impl RequestPath<'_> {
                 if let Some(serving) = &mut self.serving {
                     serving.counters.duplicates_suppressed += 1;
                 }
-                Err(Stop::Completed(self.recorded_at(log, request.rpc, place)))
+                Err(Stop::Completed(self.completed_at(log, place, received)))
             }
-            LookUp::InProgress => Err(Stop::InProgress),
-            LookUp::Reused => Err(Stop::Refused(Refusal::Reused)),
-            LookUp::Stale => Err(Stop::Refused(Refusal::Stale)),
-            LookUp::WindowExceeded => Err(Stop::Refused(Refusal::WindowExceeded)),
-            LookUp::LeaseExpired => Err(Stop::Refused(Refusal::LeaseExpired)),
-            LookUp::LeaseUnproven => {
-                self.prove_lease(request)?;
-                self.look_up(log, Admitted(received))
-            }
+            LookUp::InProgress => Err(received.stop(Why::InProgress)),
+            LookUp::Reused => Err(received.refuse(Refusal::Reused)),
+            LookUp::Stale => Err(received.refuse(Refusal::Stale)),
+            LookUp::WindowExceeded => Err(received.refuse(Refusal::WindowExceeded)),
+            LookUp::LeaseExpired => Err(received.refuse(Refusal::LeaseExpired)),
+            LookUp::LeaseUnproven => match self.prove_lease(request) {
+                Ok(()) => self.look_up(log, Admitted(received)),
+                Err(why) => Err(received.stop(why)),
+            },
         }
     }
 
@@ -119,14 +120,14 @@ impl RequestPath<'_> {
 
     /// A client that this shard does not know (R4.3). Its claim is enough if the coordinator has granted such an id and
     /// may have granted such a lease (RIFL V-B); otherwise the coordinator is asked.
-    fn prove_lease(&mut self, request: &Request) -> Result<(), Stop> {
+    fn prove_lease(&mut self, request: &Request) -> Result<(), Why> {
         let (client, expiry, now) = (request.rpc.client, request.lease_expiry, self.core.cluster_time);
         // Our clock may be behind the one that granted it.
         let latest = now.after_millis(self.core.options.client_lease_millis * 3 / 2);
         let is_plausible = client < self.core.clients_below && expiry > now && expiry <= latest;
         if !is_plausible && !planted::is_on(Bug::LeaseNotProven) {
             hit(Probe::LeaseAsked);
-            return Err(Stop::AskLease(client));
+            return Err(Why::AskLease(client));
         }
         self.state.tracker.prove(client, expiry);
         Ok(())

@@ -1,4 +1,4 @@
-//! What leaves: answers, built from a `Recorded` only, and refusals.
+//! What leaves: answers, built from a `Completed` only, and refusals.
 //!
 //! - **D3** Every answer carries its gate. **C1**, R6.1: it leaves without a sync only if the update commutes with
 //!   everything unsynced, the client records it on the current witnesses, and these are all there.
@@ -14,8 +14,8 @@ use kasha_wire::frame::Kind;
 use kasha_wire::{AnswerView, Reader, Refusal, Refused, hot};
 
 use super::order::Overlap;
-use super::record::Recorded;
-use super::{Caller, RequestPath, Wish};
+use super::record::Completed;
+use super::{Caller, Memory, RequestPath, Why, Wish};
 use crate::Answers;
 
 /// When an answer leaves.
@@ -31,8 +31,14 @@ enum Release {
 
 impl RequestPath<'_> {
     /// Answers, now or when it is safe.
-    pub(super) fn answer(&mut self, log: &Log, caller: &Caller, recorded: &Recorded, out: &mut Effects) {
-        let release = self.release(caller, recorded.overlap());
+    pub(super) fn answer(
+        &mut self,
+        log: &Log,
+        caller: &Caller,
+        completed: Completed,
+        out: &mut Effects,
+    ) -> Box<Memory> {
+        let release = self.release(caller, completed.overlap());
         let (shard, epoch) = (self.shard, self.epoch);
         let gate = match release {
             Release::WhenHeld => {
@@ -45,24 +51,39 @@ impl RequestPath<'_> {
             }
             Release::WhenSynced => {
                 self.serving().counters.gated_answers += 1;
-                self.shipping.want_synced(recorded.end());
-                Gate::Synced { shard, position: LogPosition { epoch, offset: recorded.end() } }
+                self.shipping.want_synced(completed.end());
+                Gate::Synced { shard, position: LogPosition { epoch, offset: completed.end() } }
             }
         };
+        let (tail, result) = completed.result();
         let view = AnswerView {
-            rpc: recorded.rpc(),
+            rpc: completed.rpc(),
             epoch,
             attempt: caller.envelope.attempt,
             synced: match release {
                 Release::WhenHeld => false,
                 Release::NowAsSynced | Release::WhenSynced => true,
             },
-            result: if recorded.result().is_some() { &[] } else { self.core.scratch.draft.result() },
+            result,
         };
         let mark = out.mark();
-        view.encode(recorded.result().map_or(&[], |result| log.slice(result)), out.arena());
+        view.encode(tail.map_or(&[], |slice| log.slice(slice)), out.arena());
         let head = out.span_from(mark);
-        out.push(Effect::Send { to: caller.to, head, tail: recorded.result(), gate });
+        out.push(Effect::Send { to: caller.to, head, tail, gate });
+        completed.into_memory()
+    }
+
+    /// Tells the client, if it is to be told, that this delivery runs nothing.
+    pub(super) fn turn_away(&mut self, caller: &Caller, rpc: RpcId, why: &Why, out: &mut Effects) {
+        match *why {
+            Why::InProgress => {}
+            Why::Refused(why) => self.refuse(caller, rpc, why, out),
+            Why::BelowFloor { floor_end } => self.refuse_below_floor(caller, rpc, floor_end, out),
+            Why::AskLease(client) => {
+                self.serving().leases.ask_about(client);
+                self.refuse(caller, rpc, Refusal::LeaseUnproven, out);
+            }
+        }
     }
 
     /// The commit of this turn, in which our file takes everything that is logged so far.
@@ -93,13 +114,13 @@ impl RequestPath<'_> {
         }
     }
 
-    pub(super) fn refuse(&mut self, caller: &Caller, rpc: RpcId, why: Refusal, out: &mut Effects) {
+    fn refuse(&mut self, caller: &Caller, rpc: RpcId, why: Refusal, out: &mut Effects) {
         self.serving().counters.refusals += 1;
         refuse(caller, rpc, self.epoch, why, Gate::Now, out);
     }
 
     /// Its lease is at or below a floor whose entry ends at `floor_end` (R4.6).
-    pub(super) fn refuse_below_floor(&mut self, caller: &Caller, rpc: RpcId, floor_end: u64, out: &mut Effects) {
+    fn refuse_below_floor(&mut self, caller: &Caller, rpc: RpcId, floor_end: u64, out: &mut Effects) {
         let (shard, epoch) = (self.shard, self.epoch);
         self.serving().counters.refusals += 1;
         self.shipping.want_synced(floor_end);

@@ -1,19 +1,21 @@
-//! `order → overlap`: what a request comes to, and what its answer must wait for.
+//! `expire → order → overlap`: what a request comes to, and what its answer must wait for.
 //!
 //! - **R4.9** An operation key that was used gives its result again, or an error: nothing runs twice under it.
 //! - **C1**, R8.7: whether it overlaps with something unsynced is judged when it runs, not when it arrived.
 //! - **R5.1** Everything overlaps with an unsynced change of everything.
-//! - **R5.2** An operation key's expiry is logged before it is observed, and overlaps with who observes it.
+//! - **R5.2** An operation key's expiry is logged before it is observed, and overlaps with who observes it. `expire` does that;
+//!   what follows only reads, until the group is opened.
 
 use kasha_exactly_once::{OperationKeyCheck, Place};
 use kasha_log::{Log, Purpose};
+use kasha_types::ClusterTime;
 use kasha_types::planted::{self, Bug};
 use kasha_types::probe::{Probe, hit};
 use kasha_wire::{Body, Refusal};
 
 use super::admit::Fresh;
 use super::execute::Drafted;
-use super::{Origin, Received, RequestPath, Stop, Wish};
+use super::{Caller, Memory, Origin, Received, RequestPath, Stop, Why, Wish};
 use crate::operation_keys::{self, OperationKey};
 
 /// What a request comes to. Each becomes a completion record.
@@ -27,6 +29,13 @@ pub(super) enum Action<'a> {
     Mismatch,
     /// It is given up.
     Cancel,
+}
+
+/// Its operation key, if it has one, is held or gone, whatever a clock says.
+pub(super) struct Current<'a> {
+    received: Received<'a>,
+    key: Option<OperationKey<'a>>,
+    now: ClusterTime,
 }
 
 /// It runs now.
@@ -46,6 +55,14 @@ pub(super) enum Overlap {
 impl<'a> Ordered<'a> {
     pub(super) fn received(&self) -> &Received<'a> {
         &self.received
+    }
+
+    pub(super) fn memory(&mut self) -> &mut Memory {
+        &mut self.received.memory
+    }
+
+    pub(super) fn into_received(self) -> Received<'a> {
+        self.received
     }
 
     pub(super) fn body(&self) -> &Body<'a> {
@@ -78,58 +95,62 @@ impl<'a> Ordered<'a> {
 }
 
 impl RequestPath<'_> {
-    /// Single-shard operations run at once: what is chosen is what runs.
-    pub(super) fn order<'a>(&mut self, log: &mut Log, fresh: Fresh<'a>) -> Result<Ordered<'a>, Stop> {
-        let received = fresh.into_received();
-        let action = match received.origin {
-            Origin::Client(caller) if caller.wish == Wish::Cancel => Action::Cancel,
-            Origin::Client(_) | Origin::Suspect | Origin::Replay => match OperationKey::of(&received.body) {
-                Some(key) => self.use_operation_key(log, &received, key)?,
-                None => Action::Execute { keep_under: None },
-            },
+    /// Drops the operation key that it names if the key's time is over (R5.2).
+    pub(super) fn expire<'a>(&mut self, log: &mut Log, fresh: Fresh<'a>) -> Result<Current<'a>, Stop> {
+        let mut received = fresh.into_received();
+        let (key, now) = match received.origin {
+            Origin::Client(Caller { wish: Wish::Cancel, .. }) => (None, self.core.cluster_time),
+            Origin::Client(_) | Origin::Suspect => (OperationKey::of(&received.body), self.core.cluster_time),
+            // Replay must run what was completed in time, however late it is now; only what the log itself says is over is.
+            Origin::Replay => (OperationKey::of(&received.body), self.state.cluster_time),
         };
-        Ok(Ordered { received, action })
+        if let Some(key) = &key {
+            let dead = &mut received.memory.dead;
+            match operation_keys::drop_if_expired(log, self.state, self.epoch, now, key, dead) {
+                Ok(dropped) => self.note_dropped(dropped),
+                Err(full) => return Err(received.stop(Why::for_room(full))),
+            }
+        }
+        Ok(Current { received, key, now })
     }
 
-    /// What its operation key makes of a request (R4.9).
-    fn use_operation_key<'a>(
-        &mut self,
-        log: &mut Log,
-        received: &Received<'a>,
-        key: OperationKey<'a>,
-    ) -> Result<Action<'a>, Stop> {
-        // Replay must run what was completed in time, however late it is now; only what the log itself says is over is.
-        let now = match received.origin {
-            Origin::Replay => self.state.cluster_time,
-            Origin::Client(_) | Origin::Suspect => self.core.cluster_time,
-        };
-        let dead = &mut self.core.scratch.dead;
-        let dropped = operation_keys::drop_if_expired(log, self.state, self.epoch, now, &key, dead);
-        if let (Some(end), Some(serving)) = (dropped.map_err(Stop::for_room)?, &mut self.serving) {
+    fn note_dropped(&mut self, dropped: Option<u64>) {
+        if let (Some(end), Some(serving)) = (dropped, &mut self.serving) {
             hit(Probe::ExpiredKeyUsed);
             serving.keys_dropped_until = end;
         }
-        match self.state.find_operation_key(log, key.hash, key.fingerprint, key.slot, key.key) {
-            OperationKeyCheck::Hit(place) if planted::is_on(Bug::HitWithoutRecord) => {
-                Err(Stop::Completed(self.unrecorded_hit(log, received.request.rpc, place)))
+    }
+
+    /// What it comes to: what is chosen here is what runs, and runs at once.
+    pub(super) fn order<'a>(&self, log: &Log, current: Current<'a>) -> Result<Ordered<'a>, Stop> {
+        let Current { received, key, now } = current;
+        let action = match (received.origin, key) {
+            (Origin::Client(Caller { wish: Wish::Cancel, .. }), _) => Action::Cancel,
+            (Origin::Client(_) | Origin::Suspect | Origin::Replay, None) => Action::Execute { keep_under: None },
+            (Origin::Client(_) | Origin::Suspect | Origin::Replay, Some(key)) => {
+                match self.state.find_operation_key(log, key.hash, key.fingerprint, key.slot, key.key) {
+                    OperationKeyCheck::Hit(place) if planted::is_on(Bug::HitWithoutRecord) => {
+                        return Err(Stop::Completed(self.unrecorded_hit(log, place, received)));
+                    }
+                    OperationKeyCheck::Hit(place) => {
+                        note_hit(received.origin);
+                        Action::Repeat(place)
+                    }
+                    OperationKeyCheck::Mismatch => {
+                        hit(Probe::OperationKeyMismatch);
+                        Action::Mismatch
+                    }
+                    OperationKeyCheck::Miss
+                        if now > received.body.head.not_after && !planted::is_on(Bug::NotAfterIgnored) =>
+                    {
+                        hit(Probe::Unprovable);
+                        return Err(received.refuse(Refusal::Unprovable));
+                    }
+                    OperationKeyCheck::Miss => Action::Execute { keep_under: Some(key) },
+                }
             }
-            OperationKeyCheck::Hit(place) => {
-                hit(match received.origin {
-                    Origin::Replay => Probe::ReplayOperationKeyHit,
-                    Origin::Client(_) | Origin::Suspect => Probe::OperationKeyHit,
-                });
-                Ok(Action::Repeat(place))
-            }
-            OperationKeyCheck::Mismatch => {
-                hit(Probe::OperationKeyMismatch);
-                Ok(Action::Mismatch)
-            }
-            OperationKeyCheck::Miss if now > received.body.head.not_after && !planted::is_on(Bug::NotAfterIgnored) => {
-                hit(Probe::Unprovable);
-                Err(Stop::Refused(Refusal::Unprovable))
-            }
-            OperationKeyCheck::Miss => Ok(Action::Execute { keep_under: Some(key) }),
-        }
+        };
+        Ok(Ordered { received, action })
     }
 
     /// Does it touch anything that is not synced (C1)? Judged now, when it runs (R8.7). A repeat, a mismatch and
@@ -150,4 +171,11 @@ impl RequestPath<'_> {
             || drafted.draft().newest().is_some_and(|newest| newest.0 >= synced);
         if unsynced { Overlap::Unsynced } else { Overlap::None }
     }
+}
+
+fn note_hit(origin: Origin) {
+    hit(match origin {
+        Origin::Replay => Probe::ReplayOperationKeyHit,
+        Origin::Client(_) | Origin::Suspect => Probe::OperationKeyHit,
+    });
 }
