@@ -10,11 +10,13 @@
 //! | `updates` | (a) exactly once, witnesses, attempts, list changes, leases, operation keys |
 //! | `replicas` | (b) fencing, elections, replacement of members, joiners, losses of power |
 //! | `recovery` | (c) which log needs a witness, and that a shard with all its members waits for none |
+//! | `cleaner` | (d) replay of a log that a cleaner has copied about and freed segments of |
 
 // This is a tool, and it measures how long its searches take.
 #![allow(clippy::disallowed_methods)]
 
 mod check;
+mod cleaner;
 #[cfg(test)]
 mod conformance;
 mod recovery;
@@ -44,6 +46,8 @@ pub enum Which {
     B,
     /// Recovery without a witness.
     C,
+    /// The log cleaner.
+    D,
 }
 
 /// How far to search.

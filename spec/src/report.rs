@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, ensure};
 
 use crate::check::{Found, Trace, search};
+use crate::cleaner::{self, Cleaner};
 use crate::recovery::{self, Recovery};
 use crate::replicas::{self, Replicas};
 use crate::updates::{self, Thrift, Updates};
@@ -118,6 +119,15 @@ fn whole_searches(choice: &Choice) -> Vec<Box<dyn FnOnce() -> Whole>> {
             }));
         }
     }
+    for bounds in cleaner::bounds::PROGRAMS.iter().filter(|bounds| is_chosen(choice, Which::D, bounds.name)) {
+        if bounds.is_small || is_large || named(bounds.name) {
+            let model = Cleaner { bounds, off: None };
+            searches.push(Box::new(move || {
+                let found = search(model, threads);
+                Whole { model: "d", name: bounds.name, about: bounds.about, found }
+            }));
+        }
+    }
     searches
 }
 
@@ -146,6 +156,12 @@ fn broken_searches(choice: &Choice) -> Vec<BrokenSearch> {
         if is_chosen(choice, Which::C, broken.name) {
             let model = Recovery { bounds, off: Some(*rule) };
             searches.push(("c", broken, bounds.name, Box::new(move || search(model, 1))));
+        }
+    }
+    for (rule, broken, bounds) in cleaner::rules::SWITCHES {
+        if is_chosen(choice, Which::D, broken.name) {
+            let model = Cleaner { bounds, off: Some(*rule) };
+            searches.push(("d", broken, bounds.name, Box::new(move || search(model, 1))));
         }
     }
     searches

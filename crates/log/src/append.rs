@@ -181,6 +181,7 @@ impl<'a> GroupWriter<'a> {
             let head = self.log.head.as_mut().expect("a head is open");
             match *part {
                 Part::Bytes(bytes) => head.bytes[to..to + bytes.len()].copy_from_slice(bytes),
+                Part::Log { len: 0, .. } => {} // its place may be the end of a full segment
                 Part::Log { offset, len } if offset >= head.base => {
                     assert!(offset + u64::from(len) <= readable, "bytes that are not written yet");
                     let from = head.within(offset);

@@ -2,8 +2,8 @@
 
 mod common;
 
-use common::{SEGMENT, append, fill, new_log};
-use kasha_log::{DamagedGroup, EntryKind, EntryOffset, Log, Part, Purpose, entry_bytes};
+use common::{SEGMENT, append, fill, let_go, new_log};
+use kasha_log::{DamagedGroup, EntryKind, EntryOffset, GROUP_HEADER_BYTES, Log, Part, Purpose, entry_bytes};
 use kasha_types::{Epoch, SegmentId};
 
 fn of_segment(entries: &[EntryOffset], segment: u64) -> Vec<EntryOffset> {
@@ -82,4 +82,30 @@ fn a_group_of_copies_is_read_as_any_other_and_says_what_it_is() {
     let (loaded, report) = Log::load(common::SHARD, common::config(64), common::files(&log).into_iter());
     assert_eq!(report.damage, None);
     assert_eq!(common::entries(&loaded), common::entries(&log));
+}
+
+/// Such an entry may end where its segment ends, and the next segment may be gone.
+#[test]
+fn an_entry_without_a_payload_is_copied_from_the_end_of_a_full_segment() {
+    let mut log = new_log();
+    let term_begins = |log: &mut Log, payload: usize| {
+        let mut group = log.begin(Epoch(1), entry_bytes(payload), Purpose::Own).unwrap();
+        let (at, _) = group.entry(EntryKind::EpochStart, payload);
+        group.commit();
+        at
+    };
+    term_begins(&mut log, 0);
+    let smallest = GROUP_HEADER_BYTES as usize + entry_bytes(0);
+    term_begins(&mut log, SEGMENT as usize / 2);
+    let left = SEGMENT as usize - usize::try_from(log.end().offset).unwrap();
+    term_begins(&mut log, left - 2 * smallest);
+    let last = term_begins(&mut log, 0);
+    assert_eq!(last.payload(), u64::from(SEGMENT), "the segment is full");
+    let entries = fill(&mut log, 1, 3);
+    let_go(&mut log, 1, SegmentId(1), &entries);
+    log.free(SegmentId(1));
+    let mut group = log.begin(Epoch(1), entry_bytes(0), Purpose::Cleaning).unwrap();
+    let copy = group.entry_parts(EntryKind::EpochStart, &[Part::Log { offset: last.payload(), len: 0 }]);
+    group.commit();
+    assert!(log.is_epoch_start(copy));
 }
