@@ -41,6 +41,8 @@ enum Bench {
     Recovery(BenchmarkArguments),
     /// How much an unreachable shard slows down updates of other shards, in a session that all share.
     Outage(BenchmarkArguments),
+    /// Updates while the log is cleaned, against updates with memory for all that is written.
+    Cleaning(BenchmarkArguments),
     /// Kasha beside etcd and Redis, on a virtual network (root; installs the packages etcd-server and redis-server).
     Rivals(RivalsArguments),
     /// All benchmarks, in one file, with their targets (as root it installs what `rivals` lacks).
@@ -62,7 +64,8 @@ impl Bench {
             | Self::Allocations(arguments)
             | Self::Witness(arguments)
             | Self::Recovery(arguments)
-            | Self::Outage(arguments) => &arguments.output,
+            | Self::Outage(arguments)
+            | Self::Cleaning(arguments) => &arguments.output,
         }
     }
 }
@@ -138,6 +141,9 @@ struct BenchmarkArguments {
     /// MiB of the largest shard, for `recovery`.
     #[arg(long, default_value_t = 1024, value_parser = clap::value_parser!(u64).range(16..=64 * 1024))]
     mebibytes: u64,
+    /// MiB of memory for a replica's log, for `cleaning`.
+    #[arg(long, default_value_t = 256, value_parser = clap::value_parser!(u64).range(192..=4096))]
+    memory_mib: u64,
 }
 
 impl BenchmarkArguments {
@@ -151,6 +157,7 @@ impl BenchmarkArguments {
             patience: self.patience,
             states: self.states,
             bytes: self.mebibytes << 20,
+            memory_mib: self.memory_mib,
             ..BenchOptions::new(std::env::current_exe()?)
         })
     }
@@ -233,6 +240,7 @@ pub fn run(arguments: &BenchArguments) -> Result<()> {
         Bench::Witness(arguments) => run_one("witness", arguments),
         Bench::Recovery(arguments) => run_one("recovery", arguments),
         Bench::Outage(arguments) => run_one("outage", arguments),
+        Bench::Cleaning(arguments) => run_one("cleaning", arguments),
         Bench::Rivals(arguments) => run_rivals(arguments),
         Bench::All(arguments) => run_all(arguments),
     }

@@ -2,6 +2,7 @@
 
 mod allocations;
 mod batch;
+mod cleaning;
 mod clients;
 mod exactly_once;
 mod floor;
@@ -87,6 +88,12 @@ pub const BENCHMARKS: &[Benchmark] = &[
         about: "what a shard that is away costs the updates of other shards in one session",
         share: 40,
         run: outage::run,
+    },
+    Benchmark {
+        name: "cleaning",
+        about: "updates while the log is cleaned, against updates with memory for all of them",
+        share: 130,
+        run: cleaning::run,
     },
     Benchmark {
         name: "rivals",

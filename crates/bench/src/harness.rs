@@ -55,6 +55,8 @@ pub struct BenchOptions {
     pub states: u32,
     /// Bytes of the largest shard, for `recovery`.
     pub bytes: u64,
+    /// MiB of memory of a replica, for `cleaning`.
+    pub memory_mib: u64,
     /// No round but the first two begins after this time.
     pub patience: Duration,
 }
@@ -73,6 +75,7 @@ impl BenchOptions {
             round: Duration::from_millis(250),
             states: 1_000_000,
             bytes: 1 << 30,
+            memory_mib: 256,
             patience: Duration::from_secs(120),
         }
     }
@@ -251,7 +254,8 @@ impl Arm {
         let tally = self.run(clients, workload, limit)?;
         ensure!(tally.updates + tally.reads > 0, "nothing was done in a whole round; give longer rounds");
         measured.add(&tally, before, self.probe.usage()?);
-        turns::note(&mut measured.longest_turn, self.probe.turns()?.longest_since_asked);
+        measured.last_turn = self.probe.turns()?.longest_since_asked;
+        turns::note(&mut measured.longest_turn, measured.last_turn.clone());
         Ok(())
     }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use hdrhistogram::Histogram;
 use kasha_client::Path;
-use kasha_client::session::{CallId, CallOptions, Completion, Session};
+use kasha_client::session::{CallId, CallOptions, Completion, Session, WhyNot};
 use kasha_machine::{Effects, Rng};
 use kasha_runtime::{Application, Clock, Control};
 use kasha_types::{TableId, Tick};
@@ -35,17 +35,26 @@ pub(crate) struct Workload {
     pub(crate) reads: u64,
     /// The text before each key: a `{tag}` places all keys in one shard.
     pub(crate) prefix: String,
+    /// Time between two operations; `None`: as fast as the answers come. An operation's latency counts from the time
+    /// at which the operation was due.
+    pub(crate) pace: Option<Duration>,
+    /// Whether updates that find no memory are counted. Otherwise the first one fails the benchmark.
+    pub(crate) counts_refusals: bool,
 }
 
 impl Workload {
     /// Puts of this many bytes to these keys.
     pub(crate) fn puts(value_bytes: usize, keys: Keys) -> Self {
-        Self { operation: Operation::Put(value_bytes), keys, reads: 0, prefix: "key-".to_owned() }
+        Self::new(Operation::Put(value_bytes), keys, "key-")
     }
 
     /// Increments of these keys, which puts do not touch.
     pub(crate) fn increments(keys: Keys) -> Self {
-        Self { operation: Operation::Increment, keys, reads: 0, prefix: "counter-".to_owned() }
+        Self::new(Operation::Increment, keys, "counter-")
+    }
+
+    fn new(operation: Operation, keys: Keys, prefix: &str) -> Self {
+        Self { operation, keys, reads: 0, prefix: prefix.to_owned(), pace: None, counts_refusals: false }
     }
 }
 
@@ -67,6 +76,8 @@ pub(crate) struct Tally {
     pub(crate) fast: u64,
     /// Updates that took more than one attempt.
     pub(crate) retried: u64,
+    /// Updates that found no memory, if the workload counts them.
+    pub(crate) refused: u64,
     /// Time from the first question to the last answer.
     pub(crate) elapsed: Duration,
     /// The longest time without any answer.
@@ -81,6 +92,7 @@ impl Tally {
             reads: 0,
             fast: 0,
             retried: 0,
+            refused: 0,
             elapsed: Duration::ZERO,
             longest_gap: Duration::ZERO,
         }
@@ -92,6 +104,7 @@ impl Tally {
         self.reads += other.reads;
         self.fast += other.fast;
         self.retried += other.retried;
+        self.refused += other.refused;
         self.elapsed += other.elapsed;
         self.longest_gap = self.longest_gap.max(other.longest_gap);
     }
@@ -180,6 +193,10 @@ impl<'w> Load<'w> {
                 session.recycle(result);
                 self.tally.reads += 1;
             }
+            Completion::NotExecuted(WhyNot::OutOfMemory) if self.workload.counts_refusals => {
+                self.tally.refused += 1;
+                return;
+            }
             other => {
                 self.failure.get_or_insert_with(|| format!("{other:?}"));
                 return;
@@ -196,9 +213,10 @@ impl<'w> Load<'w> {
         self.key.clear();
         let number = self.workload.keys.draw(self.sent, self.rng);
         write!(self.key, "{}{number:08}", self.workload.prefix).expect("a string takes it");
+        let now = Clock::now();
+        let due = self.due().unwrap_or(now);
         self.sent += 1;
         let key = self.key.as_bytes();
-        let now = Clock::now();
         let call = if self.workload.reads > 0 && self.rng.chance(self.workload.reads, 100) {
             session.read(now, self.table, &Read::Get { key }, None, out)
         } else {
@@ -208,7 +226,17 @@ impl<'w> Load<'w> {
             };
             session.update(now, self.table, &update, &CallOptions::default(), out)
         };
-        UnderWay { call, sent: now }
+        UnderWay { call, sent: due }
+    }
+
+    /// When the next operation is due, if the load is paced.
+    fn due(&self) -> Option<Tick> {
+        let nanos = |pace: Duration| u64::try_from(pace.as_nanos()).unwrap_or(u64::MAX).saturating_mul(self.sent);
+        self.workload.pace.map(|pace| self.began.after(Duration::from_nanos(nanos(pace))))
+    }
+
+    fn is_due(&self) -> bool {
+        self.due().is_none_or(|due| due <= Clock::now())
     }
 }
 
@@ -221,11 +249,15 @@ impl Application<Crowd> for Load<'_> {
                     self.on_completed(done.sent, completion, session);
                 }
             }
-            if self.under_way[client].is_none() && !self.is_over(now) {
+            if self.under_way[client].is_none() && !self.is_over(now) && self.is_due() {
                 self.under_way[client] = Some(self.send(session, out));
             }
             busy |= self.under_way[client].is_some();
         }
-        if busy { Control::Continue } else { Control::Exit }
+        if busy || !self.is_over(now) { Control::Continue } else { Control::Exit }
+    }
+
+    fn next_wake(&self) -> Option<Tick> {
+        self.due().filter(|_| self.under_way.iter().any(Option::is_none))
     }
 }

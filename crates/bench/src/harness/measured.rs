@@ -14,6 +14,8 @@ pub(crate) struct Measured {
     pub(crate) usage: LoopUsage,
     /// The primary's longest turn in any round.
     pub(crate) longest_turn: LongTurn,
+    /// The longest turn of the last round.
+    pub(crate) last_turn: LongTurn,
     rounds: Vec<Round>,
 }
 
@@ -30,8 +32,9 @@ pub(crate) struct Round {
 
 impl Measured {
     pub(crate) fn new() -> Self {
-        let (tally, usage, longest_turn) = (Tally::new(), LoopUsage::default(), LongTurn::default());
-        Self { tally, usage, longest_turn, rounds: Vec::new() }
+        let (tally, usage) = (Tally::new(), LoopUsage::default());
+        let (longest_turn, last_turn) = (LongTurn::default(), LongTurn::default());
+        Self { tally, usage, longest_turn, last_turn, rounds: Vec::new() }
     }
 
     pub(crate) fn operations(&self) -> f64 {
