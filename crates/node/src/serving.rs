@@ -17,7 +17,7 @@ use kasha_log::Log;
 use kasha_machine::{Effect, Effects};
 use kasha_types::planted::{self, Bug};
 use kasha_types::probe::{Probe, hit};
-use kasha_types::{KeyHash, ListVersion, NodeId, RpcId, Tick};
+use kasha_types::{KeyHash, ListVersion, NodeId, RpcId, Tick, Work};
 use kasha_wire::codec::Bytes;
 use kasha_wire::{Body, Configuration, ShardConfig};
 
@@ -195,8 +195,12 @@ impl Serving {
         if self.leases.pending_floor().is_some() {
             return hit(Probe::CleaningWaitsForFloor); // R5.11
         }
-        let Site { copy, state, .. } = site;
-        if let Err(damaged) = self.cleaner.clean(&mut copy.log, state, term.epoch, term.shipping.synced()) {
+        let Site { copy, state, core } = site;
+        let cleaned = self.cleaner.clean(&mut copy.log, state, term.epoch, term.shipping.synced());
+        if self.cleaner.is_busy() {
+            core.work.add(Work::Clean);
+        }
+        if let Err(damaged) = cleaned {
             let why = format!(
                 "{}: the memory of this machine does not hold what was written at {} of the log: another member takes \
                  over; test the memory before this node is started again (K0115)",
@@ -214,7 +218,12 @@ impl Serving {
         let company = term.shipping.company(site.copy.log.end().offset);
         let floor = site.state.tracker.floor().time();
         self.garbage.collect(site.core, now, (site.copy.shard, term.list), floor, company, out);
-        if self.house.is_due(now, site.core.options.flush_interval) {
+        let is_due = self.house.is_due(now, site.core.options.flush_interval);
+        let log = &site.copy.log;
+        if is_due || log.freeable(synced).is_some() || log.retired(synced).is_some() {
+            self.house.free_segments(term, site, synced);
+        }
+        if is_due {
             self.keep_house(term, site, out);
         }
     }
