@@ -201,7 +201,6 @@ impl Cleaner {
     fn copy_group(&mut self, log: &mut Log, state: &mut ShardState, epoch: Epoch, part: &[Moving]) -> bool {
         let bytes: usize = part.iter().map(Moving::bytes).sum();
         let Ok(mut group) = log.begin(epoch, bytes, Purpose::Cleaning) else {
-            hit(Probe::CopyWithoutRoom);
             return false;
         };
         self.places.clear();

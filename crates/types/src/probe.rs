@@ -152,8 +152,6 @@ probes! {
     EntriesCopied = "node: live entries copied",
     /// The cleaner walked through a segment.
     SegmentCleaned = "node: segment cleaned",
-    /// R5.16: copies found no room.
-    CopyWithoutRoom = "node: no room for copies",
     /// R5.11: a floor waits for its sync, and the cleaner for the floor.
     CleaningWaitsForFloor = "node: cleaning waits for a floor",
     /// New data waits for the cleaner.
