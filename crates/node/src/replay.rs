@@ -9,9 +9,6 @@ use crate::replica::Site;
 /// Bytes of log that a replica replays in one turn: a long replay must not keep the core from its heartbeats.
 const REPLAY_BYTES_PER_TURN: u64 = 2 * 1024 * 1024;
 
-/// Segments that a turn frees at most.
-pub(crate) const FREED_PER_TURN: usize = 4;
-
 impl Site<'_> {
     /// Replays a slice of the log into the state. A joiner waits until its copy is complete.
     pub fn replay_slice(&mut self) {
@@ -46,11 +43,10 @@ impl Site<'_> {
         self.free_retired(self.copy.replayed.offset.min(self.copy.known_synced));
     }
 
-    /// Lets go of some segments that the log says are freed, once the state has followed the log to where it says so.
+    /// Lets go of segments that the log says are freed, once the state has followed the log to where it says so.
     pub fn free_retired(&mut self, up_to: u64) {
         let Self { copy, state, core } = self;
-        for _ in 0..FREED_PER_TURN {
-            let Some(segment) = copy.log.retired(up_to) else { return };
+        while let Some(segment) = copy.log.retired(up_to) {
             hit(Probe::SegmentRetired);
             core.work.add(Work::Free);
             state.forget_segment(&copy.log, segment);

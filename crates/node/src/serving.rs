@@ -218,12 +218,7 @@ impl Serving {
         let company = term.shipping.company(site.copy.log.end().offset);
         let floor = site.state.tracker.floor().time();
         self.garbage.collect(site.core, now, (site.copy.shard, term.list), floor, company, out);
-        let is_due = self.house.is_due(now, site.core.options.flush_interval);
-        let log = &site.copy.log;
-        if is_due || log.freeable(synced).is_some() || log.retired(synced).is_some() {
-            self.house.free_segments(term, site, synced);
-        }
-        if is_due {
+        if self.house.is_due(now, site.core.options.flush_interval) {
             self.keep_house(term, site, out);
         }
     }

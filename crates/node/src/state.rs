@@ -132,10 +132,6 @@ impl ShardState {
     /// A segment leaves this replica: nothing may lead into it any more. Its entries are dead by what was synced after
     /// them, but a replay that began without those later entries may have taken some for live.
     pub fn forget_segment(&mut self, log: &Log, segment: SegmentId) {
-        // Where everything died, each entry's owner let go of the entry as it died: a walk through 8 MiB would find nothing.
-        if log.live_bytes_of(segment) == Some(0) {
-            return;
-        }
         let end = log.segment_base(SegmentId(segment.0 + 1));
         let groups = log.groups_from(log.segment_base(segment)).take_while(|group| group.start < end);
         for (at, entry) in groups.flat_map(|group| group.entries) {

@@ -12,7 +12,6 @@ use kasha_types::{SegmentId, Tick, Work};
 use super::Serving;
 use crate::operation_keys;
 use crate::primary::Term;
-use crate::replay::FREED_PER_TURN;
 use crate::replica::Site;
 
 /// When, and what there is to do.
@@ -45,9 +44,8 @@ impl House {
         is_due
     }
 
-    /// Segments without a live byte are freed here, and everywhere when the entry that says so is synced (section 5). New data
-    /// may wait for their memory, so they go in the turn in which they can.
-    pub fn free_segments(&mut self, term: &Term, site: &mut Site<'_>, synced: u64) {
+    /// Segments without a live byte are freed here, and, when the word of it is synced, everywhere (section 5).
+    fn free_segments(&mut self, term: &Term, site: &mut Site<'_>, synced: u64) {
         let synced = if planted::is_on(Bug::FreedBeforeSynced) { u64::MAX } else { synced };
         site.copy.known_synced = site.copy.known_synced.max(synced);
         let retired = site.copy.log.retired(synced).is_some();
@@ -56,8 +54,7 @@ impl House {
         let filling = log.segment_of(log.end().offset);
         let filled = std::mem::replace(&mut self.filling, filling) != filling;
         self.graves_due |= retired || filled;
-        for _ in 0..FREED_PER_TURN {
-            let Some(segment) = log.freeable(synced) else { return };
+        while let Some(segment) = log.freeable(synced) {
             let Ok(mut group) = log.begin(term.epoch, entry_bytes(4), Purpose::Own) else { return };
             group.segment_freed(segment);
             group.commit();
@@ -93,6 +90,7 @@ impl House {
 impl Serving {
     pub(super) fn keep_house(&mut self, term: &mut Term, site: &mut Site<'_>, out: &mut Effects) {
         let synced = term.shipping.synced();
+        self.house.free_segments(term, site, synced);
         self.house.drop_tombstones(term, site);
         self.expire_operation_keys(term, site);
         self.leases.settle_floor(site, synced);
