@@ -15,7 +15,7 @@
 //! let version = table.put("alice", "100").await?;
 //! table.put_if_version("alice", version, "90").await?;
 //!
-//! If this program crashes and sends it again, the update still happens once, and the answer is the same number.
+//! // If this program crashes and sends the update again, the update still happens once, with the same answer.
 //! let spent = table.increment("spent:alice", 10).once("order-42").ttl(Duration::from_secs(3600)).await?;
 //! println!("{} spent so far", spent.value);
 //!
