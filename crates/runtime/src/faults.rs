@@ -40,30 +40,6 @@ pub(crate) mod fsynced {
     }
 }
 
-/// Files whose fsync fails, by inode.
-#[cfg(test)]
-pub(crate) mod failing {
-    use std::fs::File;
-    use std::io;
-    use std::os::unix::fs::MetadataExt;
-    use std::sync::Mutex;
-
-    use crate::log_thread::lock;
-
-    static INODES: Mutex<Vec<u64>> = Mutex::new(Vec::new());
-
-    pub(crate) fn add(inode: u64) {
-        lock(&INODES).push(inode);
-    }
-
-    pub(crate) fn check(file: &File) -> io::Result<()> {
-        match lock(&INODES).contains(&file.metadata()?.ino()) {
-            true => Err(rustix::io::Errno::IO.into()),
-            false => Ok(()),
-        }
-    }
-}
-
 /// The boot id to take for the kernel's.
 #[cfg(feature = "test-faults")]
 pub(crate) fn boot_id() -> Option<String> {
@@ -113,5 +89,29 @@ mod bare {
         #[cfg(test)]
         super::fsynced::note(&folder)?;
         folder.sync_all()
+    }
+}
+
+/// Files whose fsync fails, by inode.
+#[cfg(test)]
+pub(crate) mod failing {
+    use std::fs::File;
+    use std::io;
+    use std::os::unix::fs::MetadataExt;
+    use std::sync::Mutex;
+
+    use crate::log_thread::lock;
+
+    static INODES: Mutex<Vec<u64>> = Mutex::new(Vec::new());
+
+    pub(crate) fn add(inode: u64) {
+        lock(&INODES).push(inode);
+    }
+
+    pub(crate) fn check(file: &File) -> io::Result<()> {
+        match lock(&INODES).contains(&file.metadata()?.ino()) {
+            true => Err(rustix::io::Errno::IO.into()),
+            false => Ok(()),
+        }
     }
 }
