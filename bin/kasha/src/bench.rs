@@ -41,6 +41,8 @@ enum Bench {
     Recovery(BenchmarkArguments),
     /// How much an unreachable shard slows down updates of other shards, in a session that all share.
     Outage(BenchmarkArguments),
+    /// How long an event loop hears nobody while keys are overwritten and deleted, and a table is dropped.
+    Stalls(BenchmarkArguments),
     /// Kasha beside etcd and Redis, on a virtual network (root; installs the packages etcd-server and redis-server).
     Rivals(RivalsArguments),
     /// All benchmarks, in one file, with their targets (as root it installs what `rivals` lacks).
@@ -62,7 +64,8 @@ impl Bench {
             | Self::Allocations(arguments)
             | Self::Witness(arguments)
             | Self::Recovery(arguments)
-            | Self::Outage(arguments) => &arguments.output,
+            | Self::Outage(arguments)
+            | Self::Stalls(arguments) => &arguments.output,
         }
     }
 }
@@ -135,6 +138,9 @@ struct BenchmarkArguments {
     /// Client states, for `clients`.
     #[arg(long, default_value_t = 1_000_000, value_parser = clap::value_parser!(u32).range(1..=4_000_000))]
     states: u32,
+    /// Keys, for `stalls`.
+    #[arg(long, default_value_t = 300_000, value_parser = clap::value_parser!(u32).range(1000..=10_000_000))]
+    keys: u32,
     /// MiB of the largest shard, for `recovery`.
     #[arg(long, default_value_t = 1024, value_parser = clap::value_parser!(u64).range(16..=64 * 1024))]
     mebibytes: u64,
@@ -150,6 +156,7 @@ impl BenchmarkArguments {
             round: self.round,
             patience: self.patience,
             states: self.states,
+            keys: self.keys,
             bytes: self.mebibytes << 20,
             ..BenchOptions::new(std::env::current_exe()?)
         })
@@ -233,6 +240,7 @@ pub fn run(arguments: &BenchArguments) -> Result<()> {
         Bench::Witness(arguments) => run_one("witness", arguments),
         Bench::Recovery(arguments) => run_one("recovery", arguments),
         Bench::Outage(arguments) => run_one("outage", arguments),
+        Bench::Stalls(arguments) => run_one("stalls", arguments),
         Bench::Rivals(arguments) => run_rivals(arguments),
         Bench::All(arguments) => run_all(arguments),
     }

@@ -9,6 +9,7 @@ mod hot_key;
 mod outage;
 mod recovery;
 mod rivals;
+mod stalls;
 pub(crate) mod throughput;
 mod witness;
 
@@ -87,6 +88,12 @@ pub const BENCHMARKS: &[Benchmark] = &[
         about: "what a shard that is away costs the updates of other shards in one session",
         share: 40,
         run: outage::run,
+    },
+    Benchmark {
+        name: "stalls",
+        about: "how long an event loop hears nobody while keys are overwritten and deleted, and a table is dropped",
+        share: 60,
+        run: stalls::run,
     },
     Benchmark {
         name: "rivals",

@@ -65,6 +65,7 @@ pub const TARGETS: &[Target] = &[
     at_most("recovery.largest.leases", 2.0, "fail-over of the largest shard, in leases"),
     at_most("outage.neighbour.during/before.p50", 1.10, "an update to a healthy shard while another is away"),
     at_most("outage.paused_keys.shared/own", 1.0, "one session for all shards pauses no more keys than one for each"),
+    at_most("stalls.freeing.longest_us", 250.0, "nobody waits longer because something is freed or forgotten"),
     at_most("rivals.500us.kasha-fsync/etcd.p50", 0.5, "on two disks of three: one round trip, and no leader's log"),
     at_most("rivals.500us.kasha-f1/redis-wait1.p50", 0.55, "on two machines of three: one round trip instead of two"),
     at_least("rivals.500us.c64.kasha-f2/redis-wait2.throughput", 1.0, "64 clients, on three machines"),
