@@ -18,6 +18,7 @@
 //! | `links` | which other nodes are heard |
 //! | `core` | what is one for all shards of a core |
 //! | `view` | what a core says of itself |
+//! | `replay_check` | compares a state with that of a replay, for the simulator |
 //! | `node` | dispatch, turns, heartbeats |
 //!
 //! Invariants asserted here: **E4** (one entry group per update), **D3** (every answer carries a gate), **F1**/**F2**
@@ -36,6 +37,7 @@ mod options;
 mod primary;
 mod reads;
 mod relocation;
+mod replay_check;
 mod replica;
 mod request_path;
 mod serving;

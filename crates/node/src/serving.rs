@@ -205,6 +205,11 @@ impl Serving {
         }
     }
 
+    /// Whether no floor waits for its sync.
+    pub fn is_settled(&self) -> bool {
+        self.pending_floor.is_none()
+    }
+
     pub fn unsynced_operations(&self) -> usize {
         self.touched.len()
     }

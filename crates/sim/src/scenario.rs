@@ -42,6 +42,9 @@ pub enum Scenario {
     Tables,
     Rebuild,
     SmallMemory,
+    Cleaning,
+    CleaningWhileCopying,
+    CleaningDivergent,
     DamagedFiles,
     FailingDisks,
     BadInput,
@@ -128,6 +131,9 @@ impl Scenario {
             "small_memory",
             "a few segments of memory for each replica: updates are refused, everything else goes on; with crashes",
         ),
+        (Self::Cleaning, "cleaning", "small segments, of which most lives: the cleaner is always at work; with any faults"),
+        (Self::CleaningWhileCopying, "cleaning_while_copying", "the same, with losses that need new copies"),
+        (Self::CleaningDivergent, "cleaning_divergent", "the same, with primaries that are cut off and deposed"),
         (Self::DamagedFiles, "damaged_files", "a file of a node that died is damaged or gone when it comes back"),
         (Self::FailingDisks, "failing_disks", "fsyncs fail, and with them what they were for; everything is fsynced"),
         (Self::BadInput, "bad_input", "a stranger sends random and damaged frames to every process"),
@@ -525,8 +531,54 @@ fn long_logs(scenario: Scenario, rng: &mut Rng, shape: &mut Shape, intensity: &m
             (shape.pause, shape.duration) = ((millis(1), millis(4)), millis(8_000));
             intensity.acts = Acts { crash: 3, depose: 1, kill_all: 1, ..none };
         }
+        Scenario::Cleaning | Scenario::CleaningWhileCopying | Scenario::CleaningDivergent => {
+            cleaning(scenario, rng, shape, intensity)
+        }
         _ => unreachable!("{} has a plan of its own", scenario.name()),
     }
+}
+
+/// Small segments, and a load of which 70 to 90 of 100 bytes of the memory live. Client leases are so short that expiry
+/// floors come while segments are cleaned.
+fn cleaning(scenario: Scenario, rng: &mut Rng, shape: &mut Shape, intensity: &mut Intensity) {
+    (shape.segment_bytes, shape.memory_segments) = (1 << rng.between(12, 14), rng.between(12, 24));
+    (shape.shards, shape.concurrency) = (1, usize::try_from(rng.between(2, 6)).expect("small"));
+    (shape.clients, shape.readers) = (5, 1);
+    (shape.pause, shape.duration) = ((millis(1), millis(3)), millis(8_000));
+    shape.client_lease_millis = if rng.chance(1, 2) { rng.between(150, 600) } else { 300_000 };
+    (shape.append_bytes, shape.copy_bytes) = (1 << rng.between(11, 13), 1 << 11);
+    shape.flush_interval = millis(rng.between(20, 100));
+    crowd(rng, shape);
+    intensity.nemesis_every = millis(rng.between(300, 1_200));
+    let none = Acts::default();
+    intensity.acts = match scenario {
+        Scenario::CleaningWhileCopying => {
+            shape.nodes = u16::from(shape.faults) * 2 + 1;
+            Acts { crash: 3, depose: 1, power: 1, client: 1, client_pause: 1, ..none }
+        }
+        Scenario::CleaningDivergent => {
+            shape.nodes = u16::from(shape.faults) + 1;
+            Acts { depose: 5, crash: 1, zombie: 1, client_pause: 1, ..none }
+        }
+        _ => Acts {
+            crash: 3,
+            fast_restart: 1,
+            torn_turn: 1,
+            kill_all: 1,
+            partition: 1,
+            one_way: 1,
+            client: 1,
+            client_pause: 2,
+            ..none
+        },
+    };
+}
+
+/// So many long values that 70 to 90 of 100 bytes that may live are theirs.
+fn crowd(rng: &mut Rng, shape: &mut Shape) {
+    let (segment, memory) = (u64::from(shape.segment_bytes), u64::from(shape.segment_bytes) * shape.memory_segments);
+    let room = (memory - (memory / 20).max(2 * segment)) / 100 * 92 * u64::from(shape.shards);
+    shape.kind = LoadKind::Crowded(room / 100 * rng.between(70, 90));
 }
 
 /// A member leaves and joins again in a log of which all but the newest segments are freed meanwhile, or at that
