@@ -13,6 +13,8 @@
 //! New data is refused for good when *live* entries leave too little room, whatever the segments hold; as long as cleaning can
 //! make room, the refusal is [`Full::Cleaning`] and passes.
 
+use kasha_types::planted::{self, Bug};
+
 use crate::format::{GROUP_HEADER_BYTES, entry_bytes};
 use crate::history::Digest;
 use crate::{Full, Log, Purpose, limits};
@@ -106,6 +108,7 @@ impl Log {
     fn limit_of(&self, purpose: Purpose) -> u64 {
         let (segment, max) = (u64::from(self.config.segment_bytes), self.config.memory_max_bytes);
         match purpose {
+            Purpose::Normal if planted::is_on(Bug::ReserveShared) => self.limit_of(Purpose::Cleaning),
             Purpose::Normal => max - self.reserve(),
             Purpose::Freeing => max,
             Purpose::Cleaning => self.limit_of(Purpose::Own) - segment / 8,
@@ -115,6 +118,7 @@ impl Log {
 
     fn segments_max_of(&self, purpose: Purpose) -> u64 {
         match purpose {
+            Purpose::Normal if planted::is_on(Bug::ReserveShared) => self.segments_max_of(Purpose::Own),
             Purpose::Normal | Purpose::Freeing => self.segments_max(),
             Purpose::Cleaning | Purpose::Own => self.segments_max() + self.segments_max() / 16 + 2,
         }

@@ -20,6 +20,7 @@
 use kasha_exactly_once::{CompletionRecordRef, ExpiryFloorEntry, OperationKeyRecord, Place};
 use kasha_log::{Entry, EntryKind, EntryOffset, GroupWriter, Log, Part, entry_bytes};
 use kasha_store::{Movable, Store};
+use kasha_types::planted::{self, Bug};
 use kasha_types::{ClusterTime, KeyHash, RpcId, SegmentId, operation_key_hash};
 
 use crate::state::ShardState;
@@ -50,6 +51,7 @@ impl Moving {
     /// Bytes that the copy takes in a group.
     pub fn bytes(&self) -> usize {
         entry_bytes(match self.what {
+            What::ExpiryFloor(_) if planted::is_on(Bug::FloorCopiedAsNew) => self.len as usize,
             What::ExpiryFloor(floor) => ExpiryFloorEntry { floor, clients: &[] }.encoded_len(),
             What::Stored(_)
             | What::Record(_)
@@ -69,7 +71,11 @@ impl Moving {
                 let rest = Part::Log { offset: payload + head.len() as u64, len: self.len - head.len() as u32 };
                 group.entry_parts(self.kind, &[Part::Bytes(&head), rest])
             }
+            What::ExpiryFloor(_) if planted::is_on(Bug::FloorCopiedAsNew) => {
+                group.entry_parts(self.kind, &[Part::Log { offset: payload, len: self.len }])
+            }
             What::ExpiryFloor(floor) => {
+                let floor = if planted::is_on(Bug::FloorNotCopied) { ClusterTime(0) } else { floor };
                 let entry = ExpiryFloorEntry { floor, clients: &[] };
                 let (at, payload) = group.entry(self.kind, entry.encoded_len());
                 entry.encode_into(payload);

@@ -131,7 +131,11 @@ impl Scenario {
             "small_memory",
             "a few segments of memory for each replica: updates are refused, everything else goes on; with crashes",
         ),
-        (Self::Cleaning, "cleaning", "small segments, of which most lives: the cleaner is always at work; with any faults"),
+        (
+            Self::Cleaning,
+            "cleaning",
+            "small segments, of which most lives: the cleaner is always at work; with any faults",
+        ),
         (Self::CleaningWhileCopying, "cleaning_while_copying", "the same, with losses that need new copies"),
         (Self::CleaningDivergent, "cleaning_divergent", "the same, with primaries that are cut off and deposed"),
         (Self::DamagedFiles, "damaged_files", "a file of a node that died is damaged or gone when it comes back"),
