@@ -15,7 +15,6 @@
 //! worth it or is left alone; copies that are not synced yet take one segment at most.
 
 use kasha_log::{DamagedGroup, EntryOffset, Log, Purpose, Victim};
-use kasha_types::planted::{self, Bug};
 use kasha_types::probe::{Probe, hit};
 use kasha_types::{Epoch, SegmentId};
 
@@ -159,10 +158,7 @@ impl Cleaner {
         looked_at: &mut u32,
     ) -> Result<bool, DamagedGroup> {
         let until = walk.at + bytes;
-        let held = match planted::is_on(Bug::CopyNarrowsOldest) {
-            true => log.segment_of(log.end().offset),
-            false => log.segments().next().map_or(SegmentId(0), |(oldest, _)| oldest),
-        };
+        let held = log.segments().next().map_or(SegmentId(0), |(oldest, _)| oldest);
         let mut copied = 0;
         while walk.at < until && *looked_at < LOOKED_AT_MAX && copied < COPIED_BYTES_MAX {
             let Some(group) = log.verified_group(walk.victim.segment, walk.at)? else { return Ok(false) };

@@ -327,7 +327,7 @@ impl Replica {
         if serving.stopping {
             return;
         }
-        if serving.pending_floor.is_some() && !planted::is_on(Bug::CopiedWhileFloorPending) {
+        if serving.pending_floor.is_some() {
             return hit(Probe::CleaningWaitsForFloor); // R5.11
         }
         if let Err(damaged) = serving.cleaner.clean(log, state, epoch, synced) {

@@ -8,7 +8,6 @@
 //! range that begins with them would only grow longer.
 
 use kasha_log::{Entry, EntryKind, EntryOffset, Log};
-use kasha_types::planted::{self, Bug};
 use kasha_types::{KeyHash, SegmentId, key_hash};
 
 use crate::Store;
@@ -41,9 +40,7 @@ impl Store {
             other => unreachable!("{other:?} is not the store's"),
         };
         let hash = key_hash(table, key);
-        if self.index.find(hash, |known| known == at).is_none() && !planted::is_on(Bug::StaleCopy) {
-            return None;
-        }
+        self.index.find(hash, |known| known == at)?;
         Some(Movable { hash, oldest: oldest.max(held) })
     }
 

@@ -81,16 +81,8 @@ bugs! {
     /// R4.4, D4: a segment is freed before the entries that replaced its content, and the entry that says so, are
     /// synced.
     FreedBeforeSynced = "freed_before_synced",
-    /// R5.7: the cleaner copies entries of keys without asking whether they live.
-    StaleCopy = "stale_copy",
-    /// R5.8: the copy of an expiry floor has the floor's list of clients.
-    FloorCopiedAsNew = "floor_copied_as_new",
     /// R5.8: the copy of an expiry floor does not have the floor's time.
     FloorNotCopied = "floor_not_copied",
-    /// R5.10: a copy says that nothing older of its key is in front of the copy's own segment.
-    CopyNarrowsOldest = "copy_narrows_oldest",
-    /// R5.11: the cleaner copies while an expiry floor waits for its sync.
-    CopiedWhileFloorPending = "copied_while_floor_pending",
     /// R5.16: new data may use what is kept for deletes and for the cleaner.
     ReserveShared = "reserve_shared",
     /// R4.5: a replayed request is not compared with the acknowledgement of this shard's log.
