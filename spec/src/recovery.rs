@@ -45,29 +45,29 @@ pub struct Recovery {
 /// primary.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Action {
-    /// coordinator `repair::promote`, node `primary::begin_term`: the primary, and its set, one bit for each member.
+    /// coordinator `repair::promote`, node `replica::begin_term`: the primary, and its set, one bit for each member.
     Promote(NodeIx, u8),
-    /// node `primary::fence`, `backup::on_fence`, `primary::on_fence_report`.
+    /// node `fencing::advance`, `backup::on_fence`, `primary::on_fence_report`.
     OnFence(NodeIx, NodeIx),
-    /// node `primary::fence`: `Election::choice` is our own log.
+    /// node `fencing::advance`: `Election::choice` is our own log.
     Take(NodeIx),
-    /// node `primary::cut_to_match`: `Election::choice` is another member's log.
+    /// node `fetching::cut_to_match`: `Election::choice` is another member's log.
     CutToMatch(NodeIx, NodeIx),
     /// node `primary::on_log_piece`.
     OnLogPiece(NodeIx, NodeIx),
     /// node `primary::fence_again`: the other member does not hold any more what it reported.
     FenceAgain(NodeIx),
-    /// node `primary::begin_epoch`, without a witness.
+    /// node `beginning::begin_epoch`, without a witness.
     BeginEpoch(NodeIx),
     /// node `primary::on_witness_holds`, `begin_epoch`.
     OnWitnessHolds(NodeIx, u8),
-    /// node `replica::write_log`: its own file follows.
+    /// node `files::write_log`: its own file follows.
     WriteLog(NodeIx),
     /// node `backup::on_attach`.
     OnAttach(NodeIx, NodeIx),
     /// node `backup::on_append`, replication `Shipping::advance`.
     OnAppend(NodeIx, NodeIx),
-    /// node `primary::advance_term`: all is synced, the mark goes to the file, and the report leaves.
+    /// node `beginning::advance`: all is synced, the mark goes to the file, and the report leaves.
     Mark(NodeIx),
     /// coordinator `Command::Recovered`, node `primary::begin_serving`.
     Recovered(NodeIx),

@@ -48,25 +48,25 @@ pub struct Replicas {
 pub enum Action {
     /// node `request_path::record`: a serving primary appends.
     Record(NodeIx),
-    /// node `replica::write_log`: its own file follows.
+    /// node `files::write_log`: its own file follows.
     WriteLog(NodeIx),
-    /// node `primary::fence`, `backup::on_fence`, `primary::on_fence_report`.
+    /// node `fencing::advance`, `backup::on_fence`, `primary::on_fence_report`.
     OnFence(NodeIx, NodeIx),
-    /// node `primary::fence`: `Election::choice` is our own log.
+    /// node `fencing::advance`: `Election::choice` is our own log.
     Take(NodeIx),
-    /// node `primary::cut_to_match`: `Election::choice` is another member's log.
+    /// node `fetching::cut_to_match`: `Election::choice` is another member's log.
     CutToMatch(NodeIx, NodeIx),
-    /// node `backup::on_fetch_log`, `primary::on_log_piece`.
+    /// node `copying::on_fetch_log`, `primary::on_log_piece`.
     OnLogPiece(NodeIx, NodeIx),
     /// node `primary::fence_again`: the other member does not hold any more what it reported.
     FenceAgain(NodeIx),
-    /// node `primary::begin_epoch`.
+    /// node `beginning::begin_epoch`.
     BeginEpoch(NodeIx),
     /// replication `Shipping::on_fence_report`, node `backup::on_attach`.
     OnAttach(NodeIx, NodeIx),
     /// replication `Shipping::pump`, node `backup::on_append`, `Shipping::on_appended`.
     OnAppend(NodeIx, NodeIx),
-    /// replication `copy`, node `backup::on_copy_segment`.
+    /// replication `copy`, node `copying::on_copy_segment`.
     OnCopySegment(NodeIx, NodeIx),
     /// replication `Shipping::advance`.
     Advance(NodeIx),

@@ -80,7 +80,7 @@ pub enum Action {
     OnRecord { call: CallIx, list: u8, witness: u8 },
     /// replication `Shipping::advance`: every member holds this much.
     Advance { epoch: u8, to: u8 },
-    /// node `serving::collect_garbage`, `witnessing::on_gc`.
+    /// node `garbage::collect`, `witnessing::on_gc`.
     OnGc { epoch: u8, call: CallIx, list: u8, witness: u8 },
     /// node `request_path::on_suspect`.
     OnSuspect { call: CallIx, epoch: u8 },
@@ -92,15 +92,15 @@ pub enum Action {
     OpenList,
     /// node `Serving::update`: the primary learns of the new list.
     ObeyOpened,
-    /// coordinator `Command::Promote`, node `primary::begin_term`, `fence`, `log_is_replayed`.
+    /// coordinator `Command::Promote`, node `replica::begin_term`, `fence`, `log_is_replayed`.
     Promote { from: u8, end: u8 },
-    /// node `primary::on_witness_holds`, `begin_epoch`, `request_path::replay_request` in this order.
+    /// node `primary::on_witness_holds`, `begin_epoch`, `request_path::on_replay` in this order.
     OnWitnessHolds { witness: u8, order: ArrayVec<CallIx, CALLS_MAX> },
     /// A recovery goes on without a witness.
     SkipWitness,
     /// coordinator `Command::Recovered`, node `primary::begin_serving`.
     Recovered,
-    /// coordinator `on_lease_query`, node `serving::on_lease_verdict`: client 1's lease is over.
+    /// coordinator `on_lease_query`, node `leases::on_verdict`: client 1's lease is over.
     OnLeaseVerdict { epoch: u8 },
     /// A restarted coordinator has extended client 1's lease.
     LeaseBack,

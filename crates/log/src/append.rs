@@ -15,7 +15,8 @@ pub enum Purpose {
     Normal,
     /// Deletes, which in the end give memory back: may use the reserve, but for what the cleaner needs.
     Freeing,
-    /// Copies of live entries, so that the segment that holds them can be freed: may use the whole reserve (R5.16).
+    /// Copies of live entries, so that the segment that holds them can be freed: may use the whole reserve and a little more
+    /// than the limit (R5.16).
     Cleaning,
     /// What must never fail for memory, or a full shard could not be recovered: epoch starts, floors, freed segments, and
     /// what a witness's replay executes. May use a little more than the limit, as backups may.
@@ -109,7 +110,7 @@ impl Log {
     }
 
     /// Opens the next segment and writes its digest, a group of its own.
-    fn roll(&mut self, epoch: Epoch) {
+    pub(crate) fn roll(&mut self, epoch: Epoch) {
         let next = self.head.as_ref().map_or(0, |head| head.id.0.checked_add(1).expect("segments are exhausted"));
         let buffer = self.buffer();
         let inherited_end = self.end.offset;

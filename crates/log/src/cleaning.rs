@@ -9,12 +9,12 @@
 //! **R5.12** Only a sealed segment is cleaned, all of it synced; a group's checksum is verified before an entry of the group
 //! is copied, or damage of the memory would leave with a new and valid checksum.
 
-use kasha_types::SegmentId;
+use kasha_types::{Epoch, SegmentId};
 
 use crate::format::{EntryOffset, GROUP_HEADER_BYTES};
 use crate::segment::Segment;
 use crate::verify::check_group;
-use crate::{Group, Log};
+use crate::{Full, Group, Log, Purpose};
 
 /// A segment of which so little is dead is not worth cleaning: one part in so many of a segment.
 const WORTH_PART: u32 = 64;
@@ -108,7 +108,24 @@ impl Log {
 
     /// Whether memory comes back without a delete: something dead is there to be cleaned away, or on its way out.
     pub(crate) fn can_shrink(&self) -> bool {
-        self.leaving_bytes() > 0 || self.order.iter().any(|id| self.is_worth_cleaning(&self.sealed[id]))
+        let sealed = self.order.iter().map(|id| &self.sealed[id]);
+        self.leaving_bytes() > 0 || sealed.chain(&self.head).any(|segment| self.is_worth_cleaning(segment))
+    }
+
+    /// Whether the head would be worth cleaning, were it sealed.
+    #[must_use]
+    pub fn head_is_worth_cleaning(&self) -> bool {
+        self.head.as_ref().is_some_and(|head| self.is_worth_cleaning(head))
+    }
+
+    /// Begins the next segment, so that the head can be cleaned: what is dead in a small log may all be there.
+    ///
+    /// # Errors
+    /// If there is no room for another segment.
+    pub fn seal_head(&mut self, epoch: Epoch) -> Result<(), Full> {
+        self.find_room(0, true, Purpose::Cleaning)?;
+        self.roll(epoch);
+        Ok(())
     }
 
     fn is_worth_cleaning(&self, segment: &Segment) -> bool {

@@ -10,6 +10,6 @@ pub const SEGMENT_BYTES_MAX: u32 = 1 << 30;
 /// Epochs that a digest names: bounds the digest. A replica more than this many fail-overs behind is copied anew.
 pub const EPOCH_HISTORY_MAX: usize = 64;
 
-/// Segments that a backup may hold above its memory limit: one in so many of the limit, and two. It frees a segment
+/// Segments that a backup may hold above its memory limit: one in so many of the limit, and three. It frees a segment
 /// only once it knows that the primary's record of the freeing is synced, so it always runs a little behind.
 pub const BACKUP_SLACK_PART: u64 = 8;

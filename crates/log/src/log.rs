@@ -293,7 +293,7 @@ impl Log {
 
     /// Segments that a backup takes: see [`BACKUP_SLACK_PART`].
     pub(crate) fn backup_segments_max(&self) -> u64 {
-        self.segments_max() + self.segments_max() / BACKUP_SLACK_PART + 2
+        self.segments_max() + self.segments_max() / BACKUP_SLACK_PART + 3
     }
 
     /// Bytes of the greatest digest group.

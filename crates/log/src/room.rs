@@ -1,13 +1,14 @@
 //! How much memory a log may still take, and for what (section 5, R5.16).
 //!
 //! ```text
-//! 0 ───────────────────────── new data ─┬─ deletes ─┬─ the cleaner ─┬─ what must never fail ─┐
-//!                                       │◀──────── reserve ────────▶│◀────── a 16th ────────▶│
-//!                                                                   └ memory_max_bytes
+//! 0 ───────── new data ─┬─ deletes ─┬──── the cleaner ────┬─ what must never fail ─┐
+//!                       │◀ reserve ▶│◀─── a 16th, and two segments ───────────────▶│
+//!                                   └ memory_max_bytes
 //! ```
 //!
 //! Each purpose may also use what stands to its left. A reserve keeps the next purpose alive: deletes work in a log that takes no
-//! new data, and the cleaner works in a log in which deletes have used up their part.
+//! new data, the cleaner works in a log in which deletes have used up their part, or which a recovery filled above its limit,
+//! and the entry that frees what was cleaned always finds room.
 //!
 //! New data is refused for good when *live* entries leave too little room, whatever the segments hold; as long as cleaning can
 //! make room, the refusal is [`Full::Cleaning`] and passes.
@@ -106,9 +107,16 @@ impl Log {
         let (segment, max) = (u64::from(self.config.segment_bytes), self.config.memory_max_bytes);
         match purpose {
             Purpose::Normal => max - self.reserve(),
-            Purpose::Freeing => max - segment.min(self.reserve() / 2),
-            Purpose::Cleaning => max,
-            Purpose::Own => max + max / 16 + segment,
+            Purpose::Freeing => max,
+            Purpose::Cleaning => self.limit_of(Purpose::Own) - segment / 8,
+            Purpose::Own => self.segments_max_of(Purpose::Own) * segment,
+        }
+    }
+
+    fn segments_max_of(&self, purpose: Purpose) -> u64 {
+        match purpose {
+            Purpose::Normal | Purpose::Freeing => self.segments_max(),
+            Purpose::Cleaning | Purpose::Own => self.segments_max() + self.segments_max() / 16 + 2,
         }
     }
 
@@ -117,11 +125,7 @@ impl Log {
         let (limit, held) = (self.limit_of(purpose), self.segments_held());
         if rolls {
             let begun = self.next_digest_bytes() + u64::from(group);
-            let segments_max = match purpose {
-                Purpose::Normal | Purpose::Freeing | Purpose::Cleaning => self.segments_max(),
-                Purpose::Own => self.segments_max() + self.config.memory_max_bytes / 16 / segment + 1,
-            };
-            held < segments_max && begun <= segment && held * segment + begun <= limit
+            held < self.segments_max_of(purpose) && begun <= segment && held * segment + begun <= limit
         } else {
             self.bytes_taken() + u64::from(group) <= limit
         }

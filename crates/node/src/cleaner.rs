@@ -100,6 +100,11 @@ impl Cleaner {
         let end = log.end().offset;
         let appended = end - std::mem::replace(&mut self.seen, end);
         self.doing = self.look(log, synced);
+        // In a small log what is dead may all be in the head.
+        if self.doing == Doing::FindsNothing && log.head_is_worth_cleaning() && log.seal_head(epoch).is_ok() {
+            self.doing = Doing::WaitsForSync;
+            self.copied_until = log.end().offset;
+        }
         let Doing::Cleans(_) = self.doing else { return Ok(()) };
         let mut walk = self.walk.expect("what is cleaned is being walked");
         let mut bytes = owed(&walk.victim, appended, log);
@@ -172,13 +177,14 @@ impl Cleaner {
     /// Copies what was collected. False: there is no room.
     fn copy(&mut self, log: &mut Log, state: &mut ShardState, epoch: Epoch) -> bool {
         let mut batch = std::mem::take(&mut self.batch);
+        // Small groups fill what room the head has left.
+        let group_bytes_max = COPIED_BYTES_MAX.min(log.segment_bytes() as usize / 8);
         let mut rest = &batch[..];
         while !rest.is_empty() {
-            // Together they may be more than a segment takes.
             let mut sum = 0;
             let fits = |moving: &&Moving| {
                 sum += moving.bytes();
-                sum <= COPIED_BYTES_MAX.min(log.group_payload_max())
+                sum <= group_bytes_max
             };
             let (part, left) = rest.split_at(rest.iter().take_while(fits).count().max(1));
             if !self.copy_group(log, state, epoch, part) {

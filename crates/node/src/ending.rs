@@ -3,14 +3,12 @@
 //! sure as before, and no member has to be waited for.
 //!
 //! The mark must be true whenever the power goes: first everything is fsynced, then the marks say so. The next start of
-//! the process takes the mark back before it writes anything else (`Replica::judge_boot`).
+//! the process takes the mark back before it writes anything else (`LogCopy::judge_boot`).
 
 use kasha_machine::Effects;
 use kasha_types::LocalPosition;
 
-use crate::core::Core;
 use crate::node::Node;
-use crate::replica::Replica;
 
 /// How far the end is.
 #[derive(Clone, Copy, Debug)]
@@ -43,29 +41,18 @@ impl Node {
             Ending::Begun => {
                 for replica in self.replicas.values_mut() {
                     replica.lose_role(out);
-                    replica.write_log(core, out);
+                    replica.copy.write_log(core, out);
                 }
                 Ending::Fsyncing(core.fsynced_commit())
             }
             Ending::Fsyncing(commit) if commit <= core.local_durable => {
                 for replica in self.replicas.values_mut() {
-                    replica.note_clean_end(core, out);
+                    replica.copy.note_clean_end(core, out);
                 }
                 Ending::Noting(core.fsynced_commit())
             }
             Ending::Fsyncing(_) | Ending::Noting(_) => ending,
         });
         self.core.end_turn(out);
-    }
-}
-
-impl Replica {
-    /// The marks say that the process ended in good order, if they say anything good at all.
-    fn note_clean_end(&mut self, core: &mut Core, out: &mut Effects) {
-        // Before the configuration has come nobody has judged what a loss of power took.
-        if self.exists && self.meta.intact && core.configuration.is_some() {
-            self.meta.ended_cleanly();
-            core.replace(kasha_machine::FileName::Replica(self.shard), &self.meta_bytes(), out);
-        }
     }
 }

@@ -11,14 +11,15 @@
 //! | `primary` | a primary's term: fence, take the log, replay, sync, serve |
 //! | `serving` | what a serving primary does besides: gc, expiry, dropped tables, freed segments |
 //! | `backup` | the other end of replication |
+//! | `replica` | a shard's replica: its copy of the log, its state, its role |
+//! | `copy`, `state`, `replay` | a shard's log, what is derived from it, and how that follows the log |
 //! | `witnessing` | the witness instances of this core |
-//! | `replica`, `state` | a shard's log, and what is derived from it |
 //! | `ending` | the last turns of a process that was asked to stop |
 //! | `configure` | obeying the committed configuration |
 //! | `links` | which other nodes are heard |
 //! | `core` | what is one for all shards of a core |
 //! | `view` | what a core says of itself |
-//! | `node` | dispatch, turns, heartbeats |
+//! | `node`, `dispatch`, `heartbeat` | starts and turns; what comes from outside; what a core tells unasked |
 //!
 //! Invariants asserted here: **E4** (one entry group per update), **D3** (every answer carries a gate), **F1**/**F2**
 //! (terms only grow; reads need a lease), **R7.1** (nothing is served that was not promoted to in this incarnation).
@@ -26,9 +27,11 @@
 mod backup;
 mod cleaner;
 mod configure;
+mod copy;
 mod core;
+mod dispatch;
 mod ending;
-mod fencing;
+mod heartbeat;
 mod links;
 mod node;
 mod operation_keys;
@@ -36,13 +39,12 @@ mod options;
 mod primary;
 mod reads;
 mod relocation;
+mod replay;
 mod replica;
 mod request_path;
 mod serving;
 mod state;
 mod view;
-mod wholeness;
-mod witness_replay;
 mod witnessing;
 
 pub use kasha_log::Buffers;

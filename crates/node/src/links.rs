@@ -129,14 +129,14 @@ impl Links {
         self.ping(core, now, out);
         self.reports.clear();
         for (&shard, replica) in replicas {
-            if let Some(primary) = replica.primary() {
+            if let Some(primary) = replica.role.primary() {
                 self.watch_members(core, now, shard, primary);
                 self.watch_witnesses(core, now, shard, primary);
                 self.watch_recovery(core, now, replica, primary);
             }
         }
         self.watched.retain(|_, watched| watched.seen == now);
-        self.recoveries.retain(|shard, _| replicas.get(shard).is_some_and(|replica| replica.primary().is_some()));
+        self.recoveries.retain(|shard, _| replicas.get(shard).is_some_and(|replica| replica.role.primary().is_some()));
     }
 
     /// Asks every other node, at the core that hosts the same shards.
@@ -152,22 +152,22 @@ impl Links {
 
     fn watch_members(&mut self, core: &Core, now: Tick, shard: ShardId, primary: &Primary) {
         match &primary.stage {
-            Stage::Syncing { .. } | Stage::Reporting | Stage::Serving(_) => {}
+            Stage::Syncing(_) | Stage::Reporting | Stage::Serving(_) => {}
             // Members are not asked for anything yet.
-            Stage::Fencing(_) | Stage::Fetching(_) | Stage::Replaying | Stage::Witnessing { .. } => return,
+            Stage::Fencing(_) | Stage::Fetching(_) | Stage::Replaying | Stage::Witnessing(_) => return,
         }
-        for peer in primary.shipping.peers() {
+        for peer in primary.term.shipping.peers() {
             let progress = peer.progress();
-            self.watch(core, now, (shard, peer.core.node, Part::Member), primary.epoch, Some(progress));
+            self.watch(core, now, (shard, peer.core.node, Part::Member), primary.term.epoch, Some(progress));
         }
     }
 
     fn watch_witnesses(&mut self, core: &Core, now: Tick, shard: ShardId, primary: &Primary) {
         let config = core.configuration.as_ref().and_then(|known| known.shard(shard));
-        let Some(config) = config.filter(|config| config.epoch == primary.epoch) else { return };
+        let Some(config) = config.filter(|config| config.epoch == primary.term.epoch) else { return };
         if primary.serving().is_some() {
             for &node in &config.witnesses {
-                self.watch(core, now, (shard, node, Part::Witness), primary.epoch, None);
+                self.watch(core, now, (shard, node, Part::Witness), primary.term.epoch, None);
             }
         }
     }
@@ -202,14 +202,14 @@ impl Links {
     fn watch_recovery(&mut self, core: &Core, now: Tick, replica: &Replica, primary: &Primary) {
         let has_log = match &primary.stage {
             Stage::Fencing(_) | Stage::Fetching(_) => false,
-            Stage::Witnessing { .. } => true,
-            Stage::Replaying | Stage::Syncing { .. } | Stage::Reporting | Stage::Serving(_) => {
-                self.recoveries.remove(&replica.shard);
+            Stage::Witnessing(_) => true,
+            Stage::Replaying | Stage::Syncing(_) | Stage::Reporting | Stage::Serving(_) => {
+                self.recoveries.remove(&replica.shard());
                 return;
             }
         };
-        let (shard, epoch, end) = (replica.shard, primary.epoch, replica.log.end().offset);
-        let absent = replica.log.absent().len();
+        let (shard, epoch, end) = (replica.shard(), primary.term.epoch, replica.copy.log.end().offset);
+        let absent = replica.copy.log.absent().len();
         let new = Recovery { epoch, has_log, end, absent, since: now };
         let recovery = self.recoveries.entry(shard).or_insert(new);
         let is_another = recovery.epoch != epoch || recovery.has_log != has_log;

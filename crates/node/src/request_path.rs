@@ -1,4 +1,4 @@
-//! One update at its primary, from frame to answer (section 2), as one function: `Path::run`.
+//! One update at its primary, from frame to answer (section 2), as one function: `RequestPath::run`.
 //!
 //! ```text
 //!                  admit        look_up     order       draft     open, execute     record
@@ -37,8 +37,8 @@ use kasha_wire::{Body, Refusal};
 
 use self::record::Recorded;
 use crate::core::Core;
-use crate::primary::{Primary, Stage};
-use crate::replica::{Replica, Role};
+use crate::primary::Term;
+use crate::replica::Site;
 use crate::serving::Serving;
 use crate::state::ShardState;
 
@@ -115,7 +115,7 @@ impl Stop {
 }
 
 /// Everything a request can touch beside the log, which an open group borrows.
-struct Path<'p> {
+pub(crate) struct RequestPath<'p> {
     shard: ShardId,
     epoch: Epoch,
     state: &'p mut ShardState,
@@ -125,48 +125,59 @@ struct Path<'p> {
     core: &'p mut Core,
 }
 
-impl Replica {
+impl<'p> RequestPath<'p> {
+    fn new(term: &'p mut Term, serving: Option<&'p mut Serving>, site: &'p mut Site<'_>) -> (Self, &'p mut Log) {
+        let Site { copy, state, core } = site;
+        let (shard, epoch) = (copy.shard, term.epoch);
+        (Self { shard, epoch, state, shipping: &mut term.shipping, serving, core }, &mut copy.log)
+    }
+
     /// One update from a client, from frame to answer.
-    pub fn on_request(&mut self, core: &mut Core, caller: Caller, body: &[u8], out: &mut Effects) {
-        let promised = self.meta.promised;
-        let (mut path, log) = match self.path(core, Origin::Client(caller)) {
-            Ok(parts) => parts,
-            Err(why) => return refuse_undecoded(&caller, body, promised, why, out),
-        };
+    pub fn on_request(
+        term: &mut Term,
+        serving: &mut Serving,
+        site: &mut Site<'_>,
+        caller: Caller,
+        body: &[u8],
+        out: &mut Effects,
+    ) {
         let Some(received) = Received::decode(Origin::Client(caller), body) else {
-            return refuse_undecoded(&caller, body, path.epoch, Refusal::BadRequest, out);
+            return refuse_undecoded(&caller, body, term.epoch, Refusal::BadRequest, out);
         };
         let rpc = received.request.rpc;
+        let (mut path, log) = RequestPath::new(term, Some(serving), site);
         match path.run(log, received) {
             Ok(recorded) | Err(Stop::Completed(recorded)) => path.answer(log, &caller, &recorded, out),
             Err(Stop::InProgress) => {}
             Err(Stop::Refused(why)) => path.refuse(&caller, rpc, why, out),
             Err(Stop::BelowFloor { floor_end }) => path.refuse_below_floor(&caller, rpc, floor_end, out),
             Err(Stop::AskLease(client)) => {
-                path.serving().ask_lease(client);
+                path.serving().leases.ask_about(client);
                 path.refuse(&caller, rpc, Refusal::LeaseUnproven, out);
             }
         }
     }
 
-    /// One update that a new primary's witness held (section 7, step 4).
-    pub fn replay_request(&mut self, core: &mut Core, body: &[u8]) -> Replayed {
-        self.run_for_witness(core, Origin::Replay, body)
+    /// One update that a new primary's witness held (section 7, step 4). Before it serves, a new primary executes nothing
+    /// else: a client's update would carry an acknowledgement past some of them (R4.5).
+    pub fn on_replay(term: &mut Term, site: &mut Site<'_>, body: &[u8]) -> Replayed {
+        let (path, log) = RequestPath::new(term, None, site);
+        path.run_for_witness(log, Origin::Replay, body)
     }
 
     /// One update that a witness names because no gc has dropped it (section 6).
-    pub fn on_suspect(&mut self, core: &mut Core, body: &[u8]) -> Replayed {
-        self.run_for_witness(core, Origin::Suspect, body)
+    pub fn on_suspect(term: &mut Term, serving: &mut Serving, site: &mut Site<'_>, body: &[u8]) -> Replayed {
+        let (path, log) = RequestPath::new(term, Some(serving), site);
+        path.run_for_witness(log, Origin::Suspect, body)
     }
 
-    fn run_for_witness(&mut self, core: &mut Core, origin: Origin, body: &[u8]) -> Replayed {
-        let Ok((mut path, log)) = self.path(core, origin) else { return Replayed::Skipped };
+    fn run_for_witness(mut self, log: &mut Log, origin: Origin, body: &[u8]) -> Replayed {
         let Some(received) = Received::decode(origin, body) else { return Replayed::Skipped };
         // A serving primary may hear late of a new table, and then run what its client sends again, which is complete when
         // the witnesses, which still hold it, accept it again: no word of ours to drop it may be under way (C3). What a
         // new primary's configuration does not know its predecessor has not run.
-        let may_become_ours = matches!(origin, Origin::Suspect) && path.is_newer_table(received.body.head.table);
-        let outcome = path.run(log, received);
+        let may_become_ours = matches!(origin, Origin::Suspect) && self.is_newer_table(received.body.head.table);
+        let outcome = self.run(log, received);
         note_replayed(origin, &outcome);
         match outcome {
             Ok(_) | Err(Stop::Completed(_) | Stop::InProgress) => Replayed::Recorded,
@@ -177,26 +188,6 @@ impl Replica {
             }
             Err(Stop::Refused(_) | Stop::BelowFloor { .. } | Stop::AskLease(_)) => Replayed::Skipped,
         }
-    }
-
-    /// The path of requests of this origin, or why there is none.
-    fn path<'p>(&'p mut self, core: &'p mut Core, origin: Origin) -> Result<(Path<'p>, &'p mut Log), Refusal> {
-        let Role::Primary(primary) = &mut self.role else { return Err(Refusal::NotPrimary) };
-        let Primary { epoch, shipping, stage, .. } = &mut **primary;
-        let serving = match origin {
-            // Before it serves, a new primary executes nothing but its witness's requests: a client's would carry an
-            // acknowledgement past some of them (R4.5).
-            Origin::Client(_) | Origin::Suspect => {
-                let Stage::Serving(serving) = stage else { return Err(Refusal::Recovering) };
-                Some(serving)
-            }
-            Origin::Replay => {
-                let Stage::Syncing { .. } = stage else { return Err(Refusal::Recovering) };
-                None
-            }
-        };
-        let (shard, epoch) = (self.shard, *epoch);
-        Ok((Path { shard, epoch, state: &mut self.state, shipping, serving, core }, &mut self.log))
     }
 }
 
@@ -224,7 +215,7 @@ impl<'a> Received<'a> {
     }
 }
 
-impl Path<'_> {
+impl RequestPath<'_> {
     /// Every update of every client, and every one that a witness held, runs here and nowhere else.
     fn run(&mut self, log: &mut Log, received: Received<'_>) -> Result<Recorded, Stop> {
         let admitted = self.admit(received)?;

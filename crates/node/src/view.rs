@@ -4,8 +4,9 @@ use kasha_log::MemoryLeft;
 use kasha_types::Tick;
 use kasha_wire::status::{CoreStatus, Memory, ReplicaStatus, WitnessStatus};
 
+use crate::copy::LogCopy;
 use crate::node::Node;
-use crate::primary::Stage;
+use crate::primary::Primary;
 use crate::replica::{Replica, Role};
 
 impl Node {
@@ -25,10 +26,10 @@ impl Node {
             lease: self.core.has_lease(now),
             // A discarded replica is a promise and nothing else.
             replicas: (self.replicas.values())
-                .filter(|replica| !matches!(replica.role, Role::Idle) || replica.log.end().offset > 0)
+                .filter(|replica| !matches!(replica.role, Role::Idle) || replica.copy.log.end().offset > 0)
                 .map(|replica| {
-                    let status = replica.status(self.core.options.replica_memory_max_bytes);
-                    ReplicaStatus { state: status.state + &self.links.describe(replica.shard), ..status }
+                    let status = status(replica, self.core.options.replica_memory_max_bytes);
+                    ReplicaStatus { state: status.state + &self.links.describe(replica.shard()), ..status }
                 })
                 .collect(),
             witnesses: self
@@ -48,49 +49,50 @@ impl Node {
     }
 }
 
-impl Replica {
-    fn status(&self, memory_max_bytes: u64) -> ReplicaStatus {
-        let counters =
-            self.primary().and_then(|primary| primary.serving()).map(|serving| serving.counters).unwrap_or_default();
-        let unsynced =
-            self.primary().and_then(|primary| primary.serving()).map_or(0, |serving| serving.unsynced_operations());
-        let state = match &self.role {
-            Role::Idle => "waits for a primary".to_string(),
-            Role::Backup(backup) if backup.attached.is_none() => "waits to be attached".to_string(),
-            Role::Backup(_) if !self.meta.complete => "joining: older data is being copied".to_string(),
-            Role::Backup(_) if !self.is_replayed() => "following, replaying".to_string(),
-            Role::Backup(_) => "following".to_string(),
-            Role::Primary(primary) if matches!(primary.stage, Stage::Fencing(_)) && !self.meta.complete => {
-                format!("{}; what this node holds is not whole (K0112)", primary.describe())
-            }
-            Role::Primary(primary) => primary.describe().to_string(),
-        };
-        let tracker = self.state.tracker.stats();
-        ReplicaStatus {
-            shard: self.shard,
-            epoch: self.meta.promised,
-            primary: self.primary().is_some(),
-            state,
-            end: self.log.end(),
-            synced: self.primary().map_or(0, |primary| primary.shipping.synced()),
-            unsynced_operations: unsynced as u64,
-            objects: self.state.store.stats().objects,
-            memory_bytes: self.log.memory_used(),
-            memory_max_bytes,
-            memory: match self.log.memory_left() {
-                MemoryLeft::Enough => Memory::Enough,
-                MemoryLeft::Little => Memory::Low,
-                MemoryLeft::Nothing => Memory::Full,
-            },
-            clients: tracker.clients,
-            completion_records: tracker.records,
-            updates: counters.updates,
-            reads: counters.reads,
-            fast_answers: counters.fast_answers,
-            gated_answers: counters.gated_answers,
-            duplicates_suppressed: counters.duplicates_suppressed,
-            refusals: counters.refusals,
-            syncs: self.primary().map_or(0, |primary| primary.shipping.confirmed()),
+fn status(replica: &Replica, memory_max_bytes: u64) -> ReplicaStatus {
+    let Replica { copy, state, role } = replica;
+    let primary = role.primary();
+    let serving = primary.and_then(Primary::serving);
+    let counters = serving.map(|serving| serving.counters).unwrap_or_default();
+    let tracker = state.tracker.stats();
+    ReplicaStatus {
+        shard: copy.shard,
+        epoch: copy.meta.promised,
+        primary: primary.is_some(),
+        state: describe(role, copy),
+        end: copy.log.end(),
+        synced: primary.map_or(0, |primary| primary.term.shipping.synced()),
+        unsynced_operations: serving.map_or(0, |serving| serving.unsynced_operations()) as u64,
+        objects: state.store.stats().objects,
+        memory_bytes: copy.log.memory_used(),
+        memory_max_bytes,
+        memory: match copy.log.memory_left() {
+            MemoryLeft::Enough => Memory::Enough,
+            MemoryLeft::Little => Memory::Low,
+            MemoryLeft::Nothing => Memory::Full,
+        },
+        clients: tracker.clients,
+        completion_records: tracker.records,
+        updates: counters.updates,
+        reads: counters.reads,
+        fast_answers: counters.fast_answers,
+        gated_answers: counters.gated_answers,
+        duplicates_suppressed: counters.duplicates_suppressed,
+        refusals: counters.refusals,
+        syncs: primary.map_or(0, |primary| primary.term.shipping.confirmed()),
+    }
+}
+
+fn describe(role: &Role, copy: &LogCopy) -> String {
+    match role {
+        Role::Idle => "waits for a primary".to_string(),
+        Role::Backup(backup) if backup.attached.is_none() => "waits to be attached".to_string(),
+        Role::Backup(_) if !copy.meta.complete => "joining: older data is being copied".to_string(),
+        Role::Backup(_) if !copy.is_replayed() => "following, replaying".to_string(),
+        Role::Backup(_) => "following".to_string(),
+        Role::Primary(primary) if primary.is_fencing() && !copy.meta.complete => {
+            format!("{}; what this node holds is not whole (K0112)", primary.describe())
         }
+        Role::Primary(primary) => primary.describe().to_string(),
     }
 }

@@ -248,7 +248,7 @@ impl Recovery {
     }
 }
 
-/// `backup::follow`: whether a member obeys this primary.
+/// `replica::follow`: whether a member obeys this primary.
 fn follows(state: &State, primary: &Primary, member: NodeIx) -> bool {
     let this = state.node(member);
     let leads = this.primary.as_ref().is_some_and(|other| other.epoch >= primary.epoch);

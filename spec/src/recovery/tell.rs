@@ -54,26 +54,30 @@ impl Recovery {
                 step(member, "backup::on_fence", format!("promises to {}, reports {}", name(node), own(member)))
             }
             Action::Take(node) => step(node, "Election::choice", format!("its own log {}", own(node))),
-            Action::CutToMatch(node, from) => {
-                step(node, "primary::cut_to_match", format!("{}'s log is to be taken; keeps {}", name(from), own(node)))
-            }
+            Action::CutToMatch(node, from) => step(
+                node,
+                "fetching::cut_to_match",
+                format!("{}'s log is to be taken; keeps {}", name(from), own(node)),
+            ),
             Action::OnLogPiece(node, from) => {
                 step(node, "primary::on_log_piece", format!("from {}: {}", name(from), own(node)))
             }
             Action::FenceAgain(node) => step(node, "primary::fence_again", own(node)),
-            Action::BeginEpoch(node) => step(node, "primary::begin_epoch", format!("without a witness: {}", own(node))),
+            Action::BeginEpoch(node) => {
+                step(node, "beginning::begin_epoch", format!("without a witness: {}", own(node)))
+            }
             Action::OnWitnessHolds(node, witness) => {
                 let text = format!("witness {} is frozen and replayed: {}", witness + 1, own(node));
                 step(node, "primary::on_witness_holds", text)
             }
-            Action::WriteLog(node) => step(node, "replica::write_log", own(node)),
+            Action::WriteLog(node) => step(node, "files::write_log", own(node)),
             Action::OnAttach(node, member) => {
                 step(member, "backup::on_attach", format!("attached to {}: {}", name(node), own(member)))
             }
             Action::OnAppend(node, member) => {
                 step(member, "backup::on_append", format!("from {}: {}", name(node), own(member)))
             }
-            Action::Mark(node) => step(node, "primary::advance_term", format!("is about to report: {}", own(node))),
+            Action::Mark(node) => step(node, "beginning::advance", format!("is about to report: {}", own(node))),
             Action::OnRequest(node, update) => {
                 step(node, "request_path::on_request", format!("executes {}: {}", letter(update), own(node)))
             }
@@ -114,11 +118,9 @@ impl Recovery {
                 coordinator("Command::OpenList", format!("list {list}, which is empty"))
             }
             Action::OpenList(_) => coordinator("Command::OpenList", format!("list {list}")),
-            Action::Kill(node, _) => step(node, "replica::load", format!("was killed, restarts with {}", own(node))),
-            Action::LosePower(node, _) => {
-                step(node, "replica::load", format!("lost power, restarts with {}", own(node)))
-            }
-            Action::Damage(node) => step(node, "replica::load", format!("its last bytes were damaged: {}", own(node))),
+            Action::Kill(node, _) => step(node, "load::load", format!("was killed, restarts with {}", own(node))),
+            Action::LosePower(node, _) => step(node, "load::load", format!("lost power, restarts with {}", own(node))),
+            Action::Damage(node) => step(node, "load::load", format!("its last bytes were damaged: {}", own(node))),
             Action::Die(node) => step(node, "-", "dies for good".into()),
             Action::LoseWitness(witness) => {
                 Step::new(format!("witness {}", witness + 1), "-", "its files are lost for good".into())

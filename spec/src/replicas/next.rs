@@ -69,7 +69,7 @@ impl Replicas {
         sure.or_else(|| complete().max_by_key(greatest).filter(|_| all)).map(|(member, _)| member)
     }
 
-    /// `backup::follow`: whether a node obeys this primary.
+    /// `replica::follow`: whether a node obeys this primary.
     pub(super) fn follows(&self, state: &State, primary: NodeIx, node: NodeIx) -> bool {
         let Some(primary) = state.primary(primary) else { return false };
         let this = state.node(node);

@@ -264,7 +264,7 @@ fn append_own(state: &mut State, node: NodeIx) {
     this.log.push(Entry { epoch, writer: this.restarts });
 }
 
-/// `primary::begin_term`: any other role is over, and the epoch is promised on file.
+/// `replica::begin_term`: any other role is over, and the epoch is promised on file.
 fn begin_term(state: &mut State, node: NodeIx) {
     let (epoch, members, electorate) = (state.committed.epoch, state.committed.members, state.committed.recover_from);
     let this = state.node_mut(node);
@@ -294,7 +294,7 @@ fn on_fence(state: &mut State, node: NodeIx, member: NodeIx) {
     primary_mut(state, node).reports[usize::from(member)] = Some(report);
 }
 
-/// `primary::cut_to_match`: the part that both logs share stays; without a shared part, nothing stays.
+/// `fetching::cut_to_match`: the part that both logs share stays; without a shared part, nothing stays.
 fn cut_to_match(state: &mut State, node: NodeIx, best: NodeIx) {
     let reports = &state.primary(node).expect("it leads").reports;
     let until = reports[usize::from(best)].clone().expect("it was chosen");

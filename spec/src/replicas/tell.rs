@@ -37,7 +37,7 @@ impl Replicas {
         let own = |node: NodeIx| holds(after.node(node));
         let step = match *action {
             Action::Record(node) => Step::new(name(node), "request_path::record", own(node)),
-            Action::WriteLog(node) => Step::new(name(node), "replica::write_log", "on its own file".into()),
+            Action::WriteLog(node) => Step::new(name(node), "files::write_log", "on its own file".into()),
             Action::OnFence(node, member) => {
                 let epoch = after.node(member).promised;
                 let text = format!("promises epoch {epoch} to {}, reports {}", name(node), own(member));
@@ -46,7 +46,7 @@ impl Replicas {
             Action::Take(node) => Step::new(name(node), "Election::choice", format!("its own log {}", own(node))),
             Action::CutToMatch(node, best) => {
                 let text = format!("{}'s log is to be taken; keeps {}", name(best), own(node));
-                Step::new(name(node), "primary::cut_to_match", text)
+                Step::new(name(node), "fetching::cut_to_match", text)
             }
             Action::OnLogPiece(node, from) => {
                 let text = format!("from {}: {}", name(from), own(node));
@@ -55,10 +55,10 @@ impl Replicas {
             Action::FenceAgain(node) => {
                 Step::new(name(node), "primary::fence_again", "it holds no more what it reported".into())
             }
-            Action::BeginEpoch(node) => Step::new(name(node), "primary::begin_epoch", own(node)),
-            Action::Restart(node) => Step::new(name(node), "replica::load", format!("restarts with {}", own(node))),
+            Action::BeginEpoch(node) => Step::new(name(node), "beginning::begin_epoch", own(node)),
+            Action::Restart(node) => Step::new(name(node), "load::load", format!("restarts with {}", own(node))),
             Action::LosePower(node, _) => {
-                Step::new(name(node), "replica::load", format!("lost power, restarts with {}", own(node)))
+                Step::new(name(node), "load::load", format!("lost power, restarts with {}", own(node)))
             }
             Action::Die(node) => Step::new(name(node), "-", "dies for good".into()),
             _ => return None,
@@ -79,7 +79,7 @@ impl Replicas {
             }
             Action::OnCopySegment(node, member) => {
                 let text = format!("older data from {}: {}", name(node), own(member));
-                Step::new(name(member), "backup::on_copy_segment", text)
+                Step::new(name(member), "copying::on_copy_segment", text)
             }
             Action::Advance(node) => {
                 let text = format!("synced up to {} of {}", synced(node), own(node));

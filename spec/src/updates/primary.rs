@@ -191,7 +191,7 @@ impl Updates {
         state.term_mut(epoch).log.push(Entry::Record(record));
     }
 
-    /// `reads::try_read`: the value, and whether it must wait for a sync.
+    /// `reads::execute`: the value, and whether it must wait for a sync.
     pub fn read(&self, state: &State, epoch: u8, call: CallIx) -> Option<(u8, bool)> {
         let term = state.term(epoch);
         let may_read = !term.deposed || !self.keeps(Rule::ReadLeased);

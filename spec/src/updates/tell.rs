@@ -128,7 +128,7 @@ impl Updates {
             Action::OnRead { call, epoch } => {
                 let waits = after.call(call).stage == Stage::Running;
                 let text = if waits { "the answer waits for a sync".into() } else { self.told(after, call) };
-                Step::new(primary(epoch), "reads::try_read", format!("{}: {text}", self.name(call)))
+                Step::new(primary(epoch), "reads::execute", format!("{}: {text}", self.name(call)))
             }
             Action::OnRecord { call, list, witness } => Step::new(
                 format!("w{}/{list}", witness + 1),
@@ -149,7 +149,7 @@ impl Updates {
             Action::OnLeaseVerdict { epoch } => {
                 let text =
                     format!("client 1's lease is over; {}", self.appended(before.term(epoch), after.term(epoch)));
-                Step::new(primary(epoch), "serving::on_lease_verdict", text)
+                Step::new(primary(epoch), "leases::on_verdict", text)
             }
             Action::Restart { list, witness } => {
                 let text = "restarts: what it had dropped is on its file still";
@@ -176,7 +176,7 @@ impl Updates {
             Action::ObeyOpened => newest("Serving::update", format!("serves under list {}", after.list())),
             Action::Promote { from, .. } => {
                 let log = self.log(after.newest());
-                newest("primary::begin_term", format!("fences the others, takes over of P{from}'s log {log}"))
+                newest("replica::begin_term", format!("fences the others, takes over of P{from}'s log {log}"))
             }
             Action::OnWitnessHolds { witness, order } => {
                 let text = format!(
@@ -188,7 +188,7 @@ impl Updates {
                 );
                 newest("primary::on_witness_holds", text)
             }
-            Action::SkipWitness => newest("primary::log_is_replayed", "goes on without a witness's word".into()),
+            Action::SkipWitness => newest("beginning::end_replay", "goes on without a witness's word".into()),
             Action::Recovered => {
                 coordinator("Command::Recovered", format!("P{} serves under list {}", after.epoch(), after.list()))
             }

@@ -15,7 +15,7 @@ use kasha_types::probe::{Probe, hit};
 use kasha_wire::Refusal;
 use kasha_wire::hot::Envelope;
 
-use super::{Origin, Path, Received, Stop, Wish};
+use super::{Origin, Received, RequestPath, Stop, Wish};
 use crate::ExactlyOnce;
 use crate::serving::UNSYNCED_OPERATIONS_MAX;
 
@@ -31,7 +31,7 @@ impl<'a> Fresh<'a> {
     }
 }
 
-impl Path<'_> {
+impl RequestPath<'_> {
     /// May this shard run it, in this term and under this witness list?
     pub(super) fn admit<'a>(&mut self, mut received: Received<'a>) -> Result<Admitted<'a>, Stop> {
         if let Origin::Client(caller) = &mut received.origin {
@@ -113,7 +113,7 @@ impl Path<'_> {
 
     /// Where the entry ends of a floor that refuses this request, and that the tracker does not know yet (R4.6).
     fn pending_floor_above(&self, request: &Request) -> Option<u64> {
-        let (floor, end) = self.serving.as_ref()?.pending_floor()?;
+        let (floor, end) = self.serving.as_ref()?.leases.pending_floor()?;
         (request.lease_expiry <= floor).then_some(end)
     }
 

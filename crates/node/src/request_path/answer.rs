@@ -15,7 +15,7 @@ use kasha_wire::{AnswerView, Reader, Refusal, Refused, hot};
 
 use super::order::Overlap;
 use super::record::Recorded;
-use super::{Caller, Path, Wish};
+use super::{Caller, RequestPath, Wish};
 use crate::Answers;
 
 /// When an answer leaves.
@@ -29,7 +29,7 @@ enum Release {
     WhenSynced,
 }
 
-impl Path<'_> {
+impl RequestPath<'_> {
     /// Answers, now or when it is safe.
     pub(super) fn answer(&mut self, log: &Log, caller: &Caller, recorded: &Recorded, out: &mut Effects) {
         let release = self.release(caller, recorded.overlap());

@@ -10,7 +10,7 @@ use kasha_types::limits::RESULT_BYTES_MAX;
 use kasha_wire::OutcomeCode;
 
 use super::order::{Action, Ordered};
-use super::{Path, Stop};
+use super::{RequestPath, Stop};
 use crate::core::Scratch;
 use crate::operation_keys;
 
@@ -36,7 +36,7 @@ impl Drafted<'_> {
     }
 }
 
-impl Path<'_> {
+impl RequestPath<'_> {
     /// What it will do. Nothing is written.
     pub(super) fn draft<'a>(&mut self, log: &Log, ordered: Ordered<'a>) -> Drafted<'a> {
         let spare = std::mem::take(&mut self.core.scratch.draft);

@@ -13,7 +13,7 @@ use kasha_wire::{Body, Refusal};
 
 use super::admit::Fresh;
 use super::execute::Drafted;
-use super::{Origin, Path, Received, Stop, Wish};
+use super::{Origin, Received, RequestPath, Stop, Wish};
 use crate::operation_keys::{self, OperationKey};
 
 /// What a request comes to. Each becomes a completion record.
@@ -77,7 +77,7 @@ impl<'a> Ordered<'a> {
     }
 }
 
-impl Path<'_> {
+impl RequestPath<'_> {
     /// Single-shard operations run at once: what is chosen is what runs.
     pub(super) fn order<'a>(&mut self, log: &mut Log, fresh: Fresh<'a>) -> Result<Ordered<'a>, Stop> {
         let received = fresh.into_received();

@@ -15,7 +15,7 @@ use kasha_types::{KeyHash, LogSlice, RpcId};
 
 use super::execute::Executed;
 use super::order::{Action, Ordered, Overlap};
-use super::{Origin, Path, Received};
+use super::{Origin, Received, RequestPath};
 use crate::ExactlyOnce;
 use crate::core::Scratch;
 
@@ -56,7 +56,7 @@ enum Acknowledgement {
     OfTheLog,
 }
 
-impl Path<'_> {
+impl RequestPath<'_> {
     /// Bytes of the entries that `record` adds, with a result of so many bytes.
     pub(super) fn record_bytes(&self, ordered: &Ordered<'_>, result: usize) -> usize {
         let kept = ordered.keep_under();

@@ -1,15 +1,16 @@
 //! Fencing the members of the set that last served, and taking a log (section 7, step 2).
 
 use kasha_machine::Effects;
-use kasha_replication::{Choice, Election, Quorum};
+use kasha_replication::{Choice, Election, FenceReport, Quorum};
 use kasha_types::planted::{self, Bug};
 use kasha_types::probe::{Probe, hit};
 use kasha_types::{Epoch, NodeId, ShardId, Tick};
 use kasha_wire::message::Report;
 
-use crate::core::Core;
-use crate::primary::{Primary, Stage};
-use crate::replica::Replica;
+use super::fetching::Fetching;
+use super::{Stage, Term, is_overdue};
+use crate::backup::LOG_BYTES_MAX;
+use crate::replica::Site;
 
 /// The questions of a term to the members.
 #[derive(Debug)]
@@ -57,49 +58,57 @@ impl Fencing {
         }
         text
     }
-}
 
-impl Replica {
-    pub fn fence(&mut self, core: &mut Core, now: Tick, out: &mut Effects) {
-        let Some((served, list)) = self.primary().map(|primary| (primary.served, primary.list)) else { return };
-        let own = self.fence_report(core.id().node, served, list);
-        let shard = self.shard;
-        let Some(primary) = self.primary_mut() else { return };
-        let promise = primary.promise;
-        let Stage::Fencing(fencing) = &mut primary.stage else { return };
-        let is_promised = core.local_durable >= promise;
+    /// A member promised our epoch, and says what it holds.
+    pub fn on_report(&mut self, term: &Term, exists: bool, report: FenceReport) {
+        let sure = exists && report.end.epoch <= term.epoch && report.end.offset <= LOG_BYTES_MAX;
+        self.election.on_report(FenceReport {
+            intact: report.intact && sure,
+            complete: report.complete && sure,
+            ..report
+        });
+    }
+
+    pub fn advance(&mut self, term: &mut Term, site: &mut Site<'_>, now: Tick, out: &mut Effects) -> Option<Stage> {
+        let core = &*site.core;
+        let is_promised = core.local_durable >= term.promise;
         if is_promised {
-            fencing.election.on_report(own);
+            self.election.on_report(site.copy.fence_report(core.id().node, term.served, term.list));
         }
         // Nothing is cut or fetched before our own log has its say, and every member that is called alive, for a moment: one
         // log that is sure is enough, but a disk may lie, and a longer log of another member tells.
-        let has_waited = fencing.began.is_some_and(|began| now.since(began) >= core.options.pace.hearing)
+        let has_waited = self.began.is_some_and(|began| now.since(began) >= core.options.pace.hearing)
             || planted::is_on(Bug::ChosenTooEarly);
-        let may_choose = is_promised && (has_waited || !fencing.election.missing().any(|node| core.calls_alive(node)));
-        let choice = if may_choose { fencing.election.choice() } else { Choice::Wait };
-        fencing.waits = may_choose && choice == Choice::Wait;
+        let may_choose = is_promised && (has_waited || !self.election.missing().any(|node| core.calls_alive(node)));
+        let choice = if may_choose { self.election.choice() } else { Choice::Wait };
+        self.waits = may_choose && choice == Choice::Wait;
         match choice {
-            Choice::Take(node) if node == core.id().node => {
-                primary.is_whole = fencing.election.takes_whole(node);
-                primary.stage = Stage::Replaying;
-                if !self.meta.intact {
-                    hit(Probe::IntactByAllReports);
-                    self.meta.intact = true; // everybody has reported: what we hold is all there is (R5.5)
-                    self.meta.acknowledged = self.meta.acknowledged.min(self.log.end().offset);
-                    self.save_meta(core, out);
-                }
-            }
             Choice::Take(node) => {
-                primary.is_whole = fencing.election.takes_whole(node);
-                let best = fencing.election.report(node).expect("a report was taken").clone();
-                self.cut_to_match(core, &best, out);
+                term.is_whole = self.election.takes_whole(node);
+                if node == core.id().node {
+                    take_own(site, out);
+                    return Some(Stage::Replaying);
+                }
+                let best = self.election.report(node).expect("a report was taken");
+                Some(Stage::Fetching(Fetching::cut_to_match(site, best, out)))
             }
-            Choice::Wait if Primary::overdue(core, now, fencing.asked) => {
-                fencing.began.get_or_insert(now);
-                fencing.asked = Some(now);
-                primary.send_fences(core, shard, out);
+            Choice::Wait if is_overdue(core, now, self.asked) => {
+                self.began.get_or_insert(now);
+                self.asked = Some(now);
+                term.send_fences(core, site.copy.shard, out);
+                None
             }
-            Choice::Wait => {}
+            Choice::Wait => None,
         }
+    }
+}
+
+/// Our own log is taken.
+fn take_own(Site { copy, core, .. }: &mut Site<'_>, out: &mut Effects) {
+    if !copy.meta.intact {
+        hit(Probe::IntactByAllReports);
+        copy.meta.intact = true; // everybody has reported: what we hold is all there is (R5.5)
+        copy.meta.acknowledged = copy.meta.acknowledged.min(copy.log.end().offset);
+        copy.save_meta(core, out);
     }
 }

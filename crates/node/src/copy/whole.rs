@@ -20,13 +20,14 @@ use kasha_types::probe::{Probe, hit};
 use kasha_types::{Epoch, ListVersion, NodeId};
 use kasha_wire::Served;
 
+use super::LogCopy;
 use crate::core::Core;
-use crate::replica::{Replica, Role};
+use crate::primary::Term;
 
 /// Bytes of a `Whole` entry: the list version.
 const WHOLE_BYTES: usize = 8;
 
-impl Replica {
+impl LogCopy {
     /// Whether our log surely holds every update that was answered, given the term that served last and the current list.
     pub fn is_whole(&self, node: NodeId, served: Option<Served>, list: ListVersion) -> bool {
         let Some(served) = served else { return false };
@@ -65,11 +66,11 @@ impl Replica {
     }
 
     /// Logs that this term took everything that was answered under its list. False: there is no room.
-    pub fn log_whole(&mut self) -> bool {
-        let Self { log, role: Role::Primary(primary), .. } = self else { return true };
-        let Ok(mut group) = log.begin(primary.epoch, entry_bytes(WHOLE_BYTES), Purpose::Own) else { return false };
+    pub fn log_whole(&mut self, term: &Term) -> bool {
+        let log = &mut self.log;
+        let Ok(mut group) = log.begin(term.epoch, entry_bytes(WHOLE_BYTES), Purpose::Own) else { return false };
         let (at, payload) = group.entry(EntryKind::Whole, WHOLE_BYTES);
-        payload.copy_from_slice(&primary.list.0.to_le_bytes());
+        payload.copy_from_slice(&term.list.0.to_le_bytes());
         group.commit();
         log.kill(at); // the log is searched for it; nothing refers to it
         true

@@ -8,13 +8,14 @@
 use kasha_machine::{Effects, Endpoint, Gate};
 use kasha_replication::{FenceReport, Quorum};
 use kasha_types::probe::{Probe, hit};
-use kasha_types::{CoreId, Epoch, ListVersion, NodeId, ShardId, Tick};
+use kasha_types::{CoreId, NodeId, ShardId, Tick};
 use kasha_wire::codec::Bytes;
 use kasha_wire::message::{Holding, Message, Report};
 
-use crate::core::{Core, send};
-use crate::primary::{Primary, Stage};
-use crate::replica::Replica;
+use super::{Stage, Term, is_overdue};
+use crate::backup::LOG_BYTES_MAX;
+use crate::core::send;
+use crate::replica::Site;
 
 /// What a witness handed out.
 #[derive(Debug)]
@@ -46,12 +47,12 @@ impl Asking {
     }
 
     /// What the coordinator is told of a term that waits for a witness, and for whom.
-    pub fn needs_witness(&self, primary: &Primary, shard: ShardId) -> Option<Report> {
-        let members = primary.recover_from.iter().copied().filter(|node| !self.not_whole.contains(node));
-        let witnesses = primary.witnesses.iter().map(|core| core.node).filter(|&node| !self.has_heard(node));
-        (self.goes_on && !primary.is_whole).then(|| Report::NeedsWitness {
+    pub fn needs_witness(&self, term: &Term, shard: ShardId) -> Option<Report> {
+        let members = term.recover_from.iter().copied().filter(|node| !self.not_whole.contains(node));
+        let witnesses = term.witnesses.iter().map(|core| core.node).filter(|&node| !self.has_heard(node));
+        (self.goes_on && !term.is_whole).then(|| Report::NeedsWitness {
             shard,
-            epoch: primary.epoch,
+            epoch: term.epoch,
             unheard_members: members.collect(),
             unheard_witnesses: witnesses.collect(),
         })
@@ -94,11 +95,11 @@ fn replayable(answers: &[WitnessAnswer], witnesses: usize) -> Replayable {
         .map_or(Replayable::Useless, |(index, _)| Replayable::Fullest(index))
 }
 
-impl Primary {
+impl Asking {
     /// What a term waits for that no witness has helped yet, for a person.
-    pub fn describe_witnesses(&self, asking: &Asking) -> String {
-        let each = self.witnesses.iter().map(|core| {
-            let answer = asking.answers.iter().find(|answer| answer.node == core.node);
+    pub fn describe(&self, term: &Term) -> String {
+        let each = term.witnesses.iter().map(|core| {
+            let answer = self.answers.iter().find(|answer| answer.node == core.node);
             let says = match answer.map(|answer| answer.holding) {
                 None => "does not answer: start it",
                 Some(Holding::NeverHad) => "does not know the current configuration yet",
@@ -112,8 +113,8 @@ impl Primary {
         });
         let each = each.collect::<Vec<_>>().join("; ");
         // Its log may have been given up, or have turned out to lack something.
-        let may_help = |node: &NodeId| self.recover_from.contains(node) && !asking.not_whole.contains(node);
-        let last = self.served.map(|served| served.primary).filter(may_help);
+        let may_help = |node: &NodeId| term.recover_from.contains(node) && !self.not_whole.contains(node);
+        let last = term.served.map(|served| served.primary).filter(may_help);
         let instead = last.map_or(String::new(), |node| {
             format!("; or start {node}, the last primary, whose log may need no witness")
         });
@@ -121,103 +122,88 @@ impl Primary {
         format!("waits for a witness of the current list: {each}{instead}; {command}")
     }
 
-    /// Asks the members that last served for a promise of our epoch, and for what they hold.
-    pub fn send_fences(&self, core: &Core, shard: ShardId, out: &mut Effects) {
-        let (epoch, served, list) = (self.epoch, self.served, self.list);
-        for &to in self.electorate.iter().filter(|&&to| to != core.id()) {
-            let attach = kasha_types::AttachId(0);
-            let message = Message::Fence { shard, epoch, primary: core.id(), attach, served, list };
+    pub fn advance(&mut self, term: &mut Term, site: &mut Site<'_>, now: Tick, out: &mut Effects) -> Option<Stage> {
+        let (shard, core) = (site.copy.shard, &*site.core);
+        if !is_overdue(core, now, self.asked) {
+            return None;
+        }
+        self.asked = Some(now);
+        let has_waited = now.since(*self.began.get_or_insert(now)) >= core.options.pace.hearing;
+        let is_awaited = |witness: &&CoreId| !self.has_heard(witness.node) && core.calls_alive(witness.node);
+        self.goes_on = has_waited || !term.witnesses.iter().any(|witness| is_awaited(&witness));
+        if term.is_whole && self.goes_on {
+            return go_on_without_witness(term, site, out);
+        }
+        if !term.is_whole && !self.not_whole.contains(&core.id().node) {
+            self.not_whole.push(core.id().node);
+        }
+        // What was lost with the power stays lost; all else may get better.
+        let is_settled = |node| self.answers.iter().any(|a| a.node == node && a.holding == Holding::PowerLost);
+        for &to in term.witnesses.iter().filter(|core| !is_settled(core.node)) {
+            let message = Message::FreezeWitness { shard, list: term.list, epoch: term.epoch };
             send(Endpoint::Core(to), &message, Gate::Now, out);
         }
-    }
-}
-
-impl Replica {
-    pub fn ask_witnesses(&mut self, core: &mut Core, now: Tick, out: &mut Effects) {
-        let shard = self.shard;
-        let Some(primary) = self.primary_mut() else { return };
-        let (epoch, list, is_whole) = (primary.epoch, primary.list, primary.is_whole);
-        let witnesses = primary.witnesses.clone();
-        let Stage::Witnessing(asking) = &mut primary.stage else { return };
-        if !Primary::overdue(core, now, asking.asked) {
-            return;
+        if !term.is_whole && self.goes_on {
+            term.send_fences(core, shard, out);
         }
-        asking.asked = Some(now);
-        let has_waited = now.since(*asking.began.get_or_insert(now)) >= core.options.pace.hearing;
-        let is_awaited = |witness: &CoreId| !asking.has_heard(witness.node) && core.calls_alive(witness.node);
-        asking.goes_on = has_waited || !witnesses.iter().any(is_awaited);
-        if is_whole && asking.goes_on {
-            return self.go_on_without_witness(core, out);
-        }
-        if !is_whole && !asking.not_whole.contains(&core.id().node) {
-            asking.not_whole.push(core.id().node);
-        }
-        let fence_too = !is_whole && asking.goes_on;
-        // What was lost with the power stays lost; all else may get better.
-        let is_settled = |node| asking.answers.iter().any(|a| a.node == node && a.holding == Holding::PowerLost);
-        for to in witnesses.into_iter().filter(|core| !is_settled(core.node)) {
-            send(Endpoint::Core(to), &Message::FreezeWitness { shard, list, epoch }, Gate::Now, out);
-        }
-        if fence_too {
-            primary.send_fences(core, shard, out);
-        }
+        None
     }
 
-    /// The log is whole: what the witnesses hold was never answered, or is in the log (R7.7).
-    fn go_on_without_witness(&mut self, core: &mut Core, out: &mut Effects) {
-        hit(Probe::NoWitnessNeeded);
-        self.begin_epoch(core, &[], Took::Everything, out);
-    }
-
-    /// A member brings a whole log while no witness can be had: the election begins anew with this report (R7.7).
-    pub fn on_report_while_witnessing(&mut self, report: FenceReport) {
-        let Some(primary) = self.primary_mut() else { return };
-        let Stage::Witnessing(asking) = &mut primary.stage else { return };
-        if !report.whole && !asking.not_whole.contains(&report.node) {
-            asking.not_whole.push(report.node);
+    /// A member brings a whole log, perhaps, while no witness can be had: the election begins anew with its report (R7.7).
+    pub fn on_report(&mut self, term: &Term, exists: bool, report: FenceReport) -> Option<Stage> {
+        if !term.recover_from.contains(&report.node) || report.end.offset > LOG_BYTES_MAX {
+            return None;
         }
-        if report.whole && !primary.is_whole {
+        let whole = report.whole && report.intact && report.complete && exists;
+        if !whole && !self.not_whole.contains(&report.node) {
+            self.not_whole.push(report.node);
+        }
+        (whole && !term.is_whole).then(|| {
             hit(Probe::WholeLogFound);
-            primary.fence_anew().on_report(report);
-        }
+            let mut fencing = term.fence_anew();
+            fencing.election.on_report(FenceReport { whole, ..report });
+            Stage::Fencing(fencing)
+        })
     }
 
     /// A witness froze and handed out what it holds: replay one, and only one (step 4).
-    pub fn on_witness_holds(
+    pub fn on_answer(
         &mut self,
-        core: &mut Core,
-        epoch: Epoch,
-        list: ListVersion,
+        term: &mut Term,
+        site: &mut Site<'_>,
         answer: WitnessAnswer,
         out: &mut Effects,
-    ) {
-        let Some(primary) = self.primary_mut().filter(|primary| primary.epoch == epoch && primary.list == list) else {
-            return;
-        };
-        let is_witness = primary.witnesses.iter().any(|core| core.node == answer.node);
-        let (all, is_whole) = (primary.witnesses.len(), primary.is_whole);
-        let Stage::Witnessing(Asking { answers, .. }) = &mut primary.stage else { return };
+    ) -> Option<Stage> {
+        let answers = &mut self.answers;
         match answers.iter_mut().find(|known| known.node == answer.node) {
             Some(known) => *known = answer,
-            None if is_witness => answers.push(answer),
-            None => return,
+            None if term.witnesses.iter().any(|core| core.node == answer.node) => answers.push(answer),
+            None => return None,
         }
-        let (chosen, took) = match replayable(answers, all) {
+        let (chosen, took) = match replayable(answers, term.witnesses.len()) {
             Replayable::Sure(chosen) => (chosen, Took::Everything),
-            Replayable::Fullest(_) | Replayable::Useless if is_whole => return self.go_on_without_witness(core, out),
-            Replayable::Fullest(chosen) if primary.quorum == Quorum::Everyone => {
+            Replayable::Fullest(_) | Replayable::Useless if term.is_whole => {
+                return go_on_without_witness(term, site, out);
+            }
+            Replayable::Fullest(chosen) if term.quorum == Quorum::Everyone => {
                 hit(Probe::FullestWitness);
                 (chosen, Took::Remains)
             }
             Replayable::Fullest(_) => {
                 // What it lost may be in the log of a member that nobody has asked yet (R5.5).
                 hit(Probe::EveryoneMustReport);
-                primary.quorum = Quorum::Everyone;
-                return self.fence_again();
+                term.quorum = Quorum::Everyone;
+                return Some(term.fence_again());
             }
-            Replayable::Useless | Replayable::None => return,
+            Replayable::Useless | Replayable::None => return None,
         };
         let requests = std::mem::take(&mut answers[chosen].requests);
-        self.begin_epoch(core, &requests, took, out);
+        term.begin_epoch(site, &requests, took, out)
     }
+}
+
+/// The log is whole: what the witnesses hold was never answered, or is in the log (R7.7).
+fn go_on_without_witness(term: &mut Term, site: &mut Site<'_>, out: &mut Effects) -> Option<Stage> {
+    hit(Probe::NoWitnessNeeded);
+    term.begin_epoch(site, &[], Took::Everything, out)
 }

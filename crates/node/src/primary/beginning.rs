@@ -1,0 +1,105 @@
+//! A term's epoch begins: what a witness has to add is executed, and everything goes to the new members (section 7, steps 3
+//! to 5).
+
+use kasha_log::{EntryKind, Purpose};
+use kasha_machine::Effects;
+use kasha_types::planted::{self, Bug};
+use kasha_types::probe::{Probe, hit};
+use kasha_types::{LocalPosition, Tick};
+use kasha_wire::codec::Bytes;
+
+use super::witnesses::{Asking, Took};
+use super::{Stage, Term};
+use crate::copy::LogCopy;
+use crate::replica::Site;
+use crate::request_path::{Replayed, RequestPath};
+
+/// Everything so far goes to the committed set.
+#[derive(Debug)]
+pub(crate) struct Syncing {
+    target: u64,
+    /// What was recovered is synced, and flushed here with this commit.
+    flushed: Option<LocalPosition>,
+}
+
+impl Term {
+    /// Once the log is whole and replayed, and our promise is on file.
+    pub(super) fn end_replay(&mut self, site: &mut Site<'_>, now: Tick, out: &mut Effects) -> Option<Stage> {
+        if !site.copy.is_replayed() || site.core.local_durable < self.promise {
+            return None;
+        }
+        if self.witnesses.is_empty() || planted::is_on(Bug::WitnessSkipped) {
+            hit(Probe::NoWitnessToReplay);
+            return self.begin_epoch(site, &[], Took::Remains, out);
+        }
+        let mut asking = Asking::default();
+        let next = asking.advance(self, site, now, out);
+        Some(next.unwrap_or(Stage::Witnessing(asking)))
+    }
+
+    /// It is known which log we go on with, and what a witness has to add: our epoch begins.
+    pub(super) fn begin_epoch(
+        &mut self,
+        site: &mut Site<'_>,
+        requests: &[Bytes],
+        took: Took,
+        out: &mut Effects,
+    ) -> Option<Stage> {
+        self.shipping.begin_epoch(site.copy.log.end().offset);
+        let Ok(mut group) = site.copy.log.begin(self.epoch, 64, Purpose::Own) else {
+            site.copy.stop_for_memory(out);
+            return None;
+        };
+        group.entry(EntryKind::EpochStart, 0);
+        group.commit();
+        let target = match self.take(site, requests, took) {
+            true => site.copy.log.end().offset,
+            false => {
+                site.copy.stop_for_memory(out);
+                u64::MAX
+            }
+        };
+        Some(Stage::Syncing(Syncing { target, flushed: None }))
+    }
+
+    /// Executes what a witness held, and logs that this was everything. False: there is no room.
+    fn take(&mut self, site: &mut Site<'_>, requests: &[Bytes], took: Took) -> bool {
+        let took_everything = took == Took::Everything;
+        if took_everything && planted::is_on(Bug::WholeBeforeReplay) && !site.copy.log_whole(self) {
+            return false;
+        }
+        // What cannot be executed now may have been completed: it is never skipped.
+        let is_taken = |request: &Bytes| RequestPath::on_replay(self, site, &request.0) != Replayed::NotNow;
+        if !requests.iter().all(is_taken) {
+            return false;
+        }
+        // Behind the last request: a log that was cut short lacks the entry (R7.7).
+        !took_everything || site.copy.log_whole(self)
+    }
+}
+
+impl Syncing {
+    /// Whether our own file does not hold all of it yet.
+    pub fn lacks_file(&self, copy: &LogCopy) -> bool {
+        copy.held < self.target
+    }
+
+    /// What was recovered is synced: it is flushed here, with the mark that our log is whole, and then reported.
+    pub fn advance(&mut self, term: &Term, site: &mut Site<'_>, out: &mut Effects) -> Option<Stage> {
+        let Site { copy, core, .. } = site;
+        let is_synced = term.shipping.synced() >= self.target;
+        // A shard that never served has no other copies: its first members must all be complete before it does.
+        let has_copies = !term.recover_from.is_empty() || term.shipping.all_copied();
+        if !has_copies || !(is_synced || planted::is_on(Bug::ServedUnsynced)) {
+            return None;
+        }
+        // What a witness held was answered long ago. Its file goes with the report, so under `replicated` ours must have
+        // it on the disk, or a loss of power everywhere takes more than was told last (section 5).
+        let commit = *self.flushed.get_or_insert_with(|| {
+            copy.mark_whole(core, term.epoch, out);
+            core.fsynced_commit()
+        });
+        let is_flushed = core.local_durable >= commit || planted::is_on(Bug::RecoveredUnflushed);
+        is_flushed.then_some(Stage::Reporting)
+    }
+}

@@ -1,0 +1,112 @@
+//! Taking another member's log, which is greater than ours (section 7, step 2).
+
+use kasha_log::common_prefix;
+use kasha_machine::{Effects, Endpoint, Gate};
+use kasha_replication::FenceReport;
+use kasha_types::probe::{Probe, hit};
+use kasha_types::{LogPosition, NodeId, Tick};
+use kasha_wire::message::Message;
+
+use super::{Stage, Term, is_overdue};
+use crate::backup::{FETCH_FROM_HEAD, LOG_BYTES_MAX, install, screen};
+use crate::core::send;
+use crate::replica::Site;
+
+/// Questions to one member before another is looked for.
+const UNANSWERED_MAX: u32 = 20;
+
+/// Taking another member's log.
+#[derive(Debug)]
+pub(crate) struct Fetching {
+    from: NodeId,
+    /// Its end, as it reported: less is not all.
+    until: LogPosition,
+    /// What we hold joins it; otherwise its head is asked for first.
+    begun: bool,
+    pub asked: Option<Tick>,
+    /// Questions without an answer.
+    unanswered: u32,
+}
+
+impl Fetching {
+    /// Another member's log is greater: keep what both share, and fetch the rest.
+    pub fn cut_to_match(site: &mut Site<'_>, best: &FenceReport, out: &mut Effects) -> Self {
+        let theirs: Vec<_> = best.history.iter().map(|start| (start.epoch, start.offset)).collect();
+        let log = &site.copy.log;
+        let prefix = common_prefix(log.epoch_history(), log.end().offset, &theirs, best.end.offset);
+        let usable = site.copy.meta.complete && prefix > 0;
+        let whole = !usable || !site.truncate_log(prefix, out) || !site.copy.meta.complete;
+        hit(if whole { Probe::LogFetchedWhole } else { Probe::LogFetchedFromPrefix });
+        if whole {
+            site.copy.discount(site.core, out);
+            site.reset_log(0, out);
+        }
+        Self { from: best.node, until: best.end, begun: !whole, asked: None, unanswered: 0 }
+    }
+
+    pub fn advance(&mut self, term: &Term, site: &Site<'_>, now: Tick, out: &mut Effects) -> Option<Stage> {
+        if !is_overdue(site.core, now, self.asked) {
+            return None;
+        }
+        self.asked = Some(now);
+        self.unanswered += 1;
+        if self.unanswered > UNANSWERED_MAX {
+            return Some(term.fence_again());
+        }
+        let (shard, log) = (site.copy.shard, &site.copy.log);
+        let absent = log.absent().first().map(|&segment| log.segment_base(segment));
+        let from = if self.begun { absent.unwrap_or(log.end().offset) } else { FETCH_FROM_HEAD };
+        let configuration = site.core.configuration.as_ref().expect("a configuration promoted us");
+        if let Some(to) = configuration.core_of(self.from, shard) {
+            send(Endpoint::Core(to), &Message::FetchLog { shard, epoch: term.epoch, from }, Gate::Now, out);
+        }
+        None
+    }
+
+    /// A piece of the greater log: its head first if we share nothing, then older segments, then what follows our end.
+    pub fn on_log_piece(
+        &mut self,
+        term: &Term,
+        site: &mut Site<'_>,
+        from: u64,
+        bytes: &[u8],
+        out: &mut Effects,
+    ) -> Option<Stage> {
+        let aligned = from.is_multiple_of(u64::from(site.core.options.segment_bytes));
+        // Not what was asked for.
+        if from > self.until.offset.min(LOG_BYTES_MAX) || (!self.begun && (!aligned || bytes.is_empty())) {
+            return None;
+        }
+        self.asked = None;
+        if !std::mem::replace(&mut self.begun, true) {
+            site.reset_log(from, out);
+        }
+        let Site { copy, core, .. } = site;
+        let segment = copy.log.segment_of(from);
+        if copy.log.absent().contains(&segment) {
+            hit(Probe::LogFetchedSegment);
+            let installed = install(copy, core, term.epoch, segment, bytes, out);
+            self.note_progress(installed);
+        } else if !bytes.is_empty() {
+            // A piece that does not fit is an old or a repeated one: the next question asks from our end.
+            let appended = copy.log.append_raw(bytes, screen(term.epoch)).is_ok();
+            copy.write_log(core, out);
+            self.note_progress(appended);
+        } else if from == copy.log.end().offset && copy.log.end() != self.until {
+            return Some(term.fence_again());
+        } else if from == copy.log.end().offset && copy.log.absent().is_empty() && copy.held == from {
+            // It came from a member that counted: ours is as good.
+            (copy.meta.intact, copy.meta.complete) = (true, true);
+            copy.save_meta(core, out);
+            return Some(Stage::Replaying);
+        }
+        None
+    }
+
+    /// A piece that did not fit counts as no answer: after some the fence begins anew.
+    fn note_progress(&mut self, progress: bool) {
+        if progress {
+            self.unanswered = 0;
+        }
+    }
+}

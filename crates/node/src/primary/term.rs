@@ -1,0 +1,109 @@
+//! What is true in every stage of a term.
+
+use kasha_machine::{Effects, Endpoint, Gate};
+use kasha_replication::{Election, MemberCore, Quorum, Shipping};
+use kasha_types::probe::{Probe, hit};
+use kasha_types::{AttachId, CoreId, Epoch, ListVersion, LocalPosition, LogPosition, NodeId, ShardId, Tick};
+use kasha_wire::message::Message;
+use kasha_wire::{MemberState, Served, ShardConfig};
+
+use super::Stage;
+use super::fencing::Fencing;
+use crate::core::{Core, send};
+
+/// What is true in every stage of a term.
+#[derive(Debug)]
+pub(crate) struct Term {
+    pub epoch: Epoch,
+    pub shipping: Shipping,
+    /// The list that is replayed, and later served under.
+    pub list: ListVersion,
+    /// Our promise of this epoch: nothing is written in it before the promise is on our file, or a new incarnation of
+    /// this process could begin the same epoch again.
+    pub(super) promise: LocalPosition,
+    /// Whose reports it needs.
+    pub(super) quorum: Quorum,
+    pub(super) witnesses: Vec<CoreId>,
+    /// The term that last served, before ours.
+    pub(super) served: Option<Served>,
+    /// The log that we go on with holds every update that was answered (R7.7).
+    pub(super) is_whole: bool,
+    /// The members that may hold the log, and where they are.
+    pub(super) recover_from: Vec<NodeId>,
+    pub(super) electorate: Vec<CoreId>,
+}
+
+impl Term {
+    /// The term that this configuration begins. Our promise of it is in this turn's commit.
+    pub(super) fn new(shard: ShardId, core: &Core, config: &ShardConfig) -> Self {
+        let mut shipping = Shipping::new(shard, config.epoch, core.id(), core.options.pace, 0);
+        shipping.set_members(members_of(core, config));
+        let never_served = config.recover_from.is_empty();
+        let witnesses = if never_served { Vec::new() } else { config.witnesses.clone() };
+        Self {
+            epoch: config.epoch,
+            shipping,
+            list: config.list,
+            promise: core.commit_position(),
+            quorum: Quorum::OneSure,
+            witnesses: cores_of(core, shard, witnesses),
+            served: config.served,
+            is_whole: false,
+            recover_from: config.recover_from.clone(),
+            electorate: cores_of(core, shard, config.recover_from.iter().copied()),
+        }
+    }
+
+    /// What every member holds, as a position of this term.
+    pub fn synced(&self) -> LogPosition {
+        LogPosition { epoch: self.epoch, offset: self.shipping.synced() }
+    }
+
+    /// An election without reports.
+    pub(super) fn fence_anew(&self) -> Fencing {
+        Fencing::new(Election::new(self.epoch, self.recover_from.clone(), self.quorum))
+    }
+
+    /// Asks all again: a member does not answer, or no longer holds what it reported, or more reports are needed.
+    pub(super) fn fence_again(&self) -> Stage {
+        hit(Probe::FenceAgain);
+        Stage::Fencing(self.fence_anew())
+    }
+
+    /// Asks the members that last served for a promise of our epoch, and for what they hold.
+    pub(super) fn send_fences(&self, core: &Core, shard: ShardId, out: &mut Effects) {
+        let (epoch, served, list) = (self.epoch, self.served, self.list);
+        for &to in self.electorate.iter().filter(|&&to| to != core.id()) {
+            let message = Message::Fence { shard, epoch, primary: core.id(), attach: AttachId(0), served, list };
+            send(Endpoint::Core(to), &message, Gate::Now, out);
+        }
+    }
+}
+
+/// The cores of these nodes that host the shard.
+pub(super) fn cores_of(core: &Core, shard: ShardId, nodes: impl IntoIterator<Item = NodeId>) -> Vec<CoreId> {
+    let configuration = core.configuration.as_ref().expect("a configuration promoted us");
+    nodes.into_iter().filter_map(|node| configuration.core_of(node, shard)).collect()
+}
+
+pub(super) fn members_of(core: &Core, config: &ShardConfig) -> Vec<MemberCore> {
+    let configuration = core.configuration.as_ref().expect("a configuration named them");
+    let members = config.members.iter();
+    members
+        .filter_map(|member| {
+            let core = configuration.core_of(member.node, config.shard)?;
+            let incarnation = configuration.node(member.node)?.incarnation;
+            Some(MemberCore { core, joining: member.state == MemberState::Joining, since: member.since, incarnation })
+        })
+        .collect()
+}
+
+/// Members besides the primary without which nothing is synced while it serves.
+pub(super) fn fewest_peers(core: &Core) -> usize {
+    let configuration = core.configuration.as_ref().expect("a configuration promoted us");
+    usize::from(configuration.min_backups)
+}
+
+pub(super) fn is_overdue(core: &Core, now: Tick, asked: Option<Tick>) -> bool {
+    asked.is_none_or(|asked| now.since(asked) >= core.options.pace.retry)
+}

@@ -1,0 +1,132 @@
+//! What a serving primary does now and then: it frees segments, drops tombstones that are needed no more, expires operation
+//! keys, and drops tables that the configuration no longer has.
+
+use std::time::Duration;
+
+use kasha_log::{EntryKind, Purpose, entry_bytes};
+use kasha_machine::Effects;
+use kasha_types::planted::{self, Bug};
+use kasha_types::probe::{Probe, hit};
+use kasha_types::{SegmentId, Tick, Work};
+
+use super::Serving;
+use crate::operation_keys;
+use crate::primary::Term;
+use crate::replica::Site;
+
+/// When, and what there is to do.
+#[derive(Debug)]
+pub(super) struct House {
+    due_at: Tick,
+    /// Segments were freed, or one was filled: some tombstones may be needed no more.
+    graves_due: bool,
+    /// The segment that was being filled at the last time.
+    filling: SegmentId,
+}
+
+impl Default for House {
+    fn default() -> Self {
+        Self { due_at: Tick(0), graves_due: true, filling: SegmentId(0) }
+    }
+}
+
+impl House {
+    pub fn due_at(&self) -> Tick {
+        self.due_at
+    }
+
+    /// Whether it is time. The next time is so much later.
+    pub fn is_due(&mut self, now: Tick, interval: Duration) -> bool {
+        let is_due = now >= self.due_at;
+        if is_due {
+            self.due_at = now.after(interval);
+        }
+        is_due
+    }
+
+    /// Segments without a live byte are freed here, and, when the word of it is synced, everywhere (section 5).
+    fn free_segments(&mut self, term: &Term, site: &mut Site<'_>, synced: u64) {
+        let synced = if planted::is_on(Bug::FreedBeforeSynced) { u64::MAX } else { synced };
+        site.copy.known_synced = site.copy.known_synced.max(synced);
+        let retired = site.copy.log.retired(synced).is_some();
+        site.free_retired(synced);
+        let log = &mut site.copy.log;
+        let filling = log.segment_of(log.end().offset);
+        let filled = std::mem::replace(&mut self.filling, filling) != filling;
+        self.graves_due |= retired || filled;
+        while let Some(segment) = log.freeable(synced) {
+            let Ok(mut group) = log.begin(term.epoch, entry_bytes(4), Purpose::Own) else { return };
+            group.segment_freed(segment);
+            group.commit();
+        }
+    }
+
+    /// Tombstones that name only segments that are gone: a version floor takes over, and whoever is told a version that it
+    /// decides waits for its entry ([`kasha_store::Store::newest`], R4.8).
+    fn drop_tombstones(&mut self, term: &mut Term, site: &mut Site<'_>) {
+        if !std::mem::take(&mut self.graves_due) {
+            return;
+        }
+        site.core.work.add(Work::Graves);
+        let (log, state) = (&mut site.copy.log, &mut site.state);
+        let held: Vec<_> = log.segments().map(|(id, _)| id).collect();
+        let is_gone = |id| held.binary_search(&id).is_err();
+        let Some(floor) = state.store.wanted_version_floor(is_gone) else { return };
+        let Ok(mut group) = log.begin(term.epoch, entry_bytes(8), Purpose::Own) else { return };
+        let (at, payload) = group.entry(EntryKind::VersionFloor, 8);
+        payload.copy_from_slice(&floor.to_le_bytes());
+        term.shipping.want_synced(group.commit().end.offset); // before somebody waits for it
+        hit(Probe::VersionFloor);
+        let dead = &mut site.core.scratch.dead;
+        dead.clear();
+        state.store.replay_version_floor(at, &floor.to_le_bytes(), |at| dead.push(at));
+        state.store.drop_graves(is_gone, |at| dead.push(at));
+        for at in dead.drain(..) {
+            log.kill(at);
+        }
+    }
+}
+
+impl Serving {
+    pub(super) fn keep_house(&mut self, term: &mut Term, site: &mut Site<'_>, out: &mut Effects) {
+        let synced = term.shipping.synced();
+        self.house.free_segments(term, site, synced);
+        self.house.drop_tombstones(term, site);
+        self.expire_operation_keys(term, site);
+        self.leases.settle_floor(site, synced);
+        self.drop_tables(term, site);
+        self.leases.ask(term, site, out);
+    }
+
+    fn expire_operation_keys(&mut self, term: &Term, site: &mut Site<'_>) {
+        let (log, dead) = (&mut site.copy.log, &mut site.core.scratch.dead);
+        let now = site.core.cluster_time;
+        if let Some(end) = operation_keys::drop_some_expired(log, site.state, term.epoch, now, dead) {
+            self.keys_dropped_until = end;
+        }
+    }
+
+    /// Tables that the configuration no longer has: what they held goes, and until that is synced everything overlaps
+    /// with it (R5.1).
+    pub fn drop_tables(&mut self, term: &Term, site: &mut Site<'_>) {
+        let Site { copy, state, core } = site;
+        let Some(configuration) = core.configuration.clone() else { return };
+        let gone: Vec<_> = (state.store.tables())
+            .filter(|&table| configuration.tables.iter().all(|info| info.table != table))
+            .collect();
+        for table in gone {
+            let Ok(mut group) = copy.log.begin(term.epoch, entry_bytes(4), Purpose::Own) else { return };
+            let (at, payload) = group.entry(EntryKind::TableDropped, 4);
+            hit(Probe::TableDropped);
+            core.work.add(Work::DropTable);
+            payload.copy_from_slice(&table.0.to_le_bytes());
+            self.everything_until = group.commit().end.offset;
+            let dead = &mut core.scratch.dead;
+            dead.clear();
+            state.replay(&copy.log, at, dead);
+            for at in dead.drain(..) {
+                copy.log.kill(at);
+            }
+        }
+    }
+}

@@ -1,0 +1,124 @@
+//! Expiry of clients' leases (R4.6): who is asked about, and the floor below which clients' records go.
+
+use kasha_exactly_once::{ExpiryFloorEntry, ScanCursor};
+use kasha_log::{EntryKind, EntryOffset, Log, Purpose, entry_bytes};
+use kasha_machine::{Effects, Endpoint, Gate};
+use kasha_types::planted::{self, Bug};
+use kasha_types::probe::{Probe, hit};
+use kasha_types::{ClientId, ClusterTime, Epoch};
+use kasha_wire::message::{LeaseInfo, Message};
+
+use crate::core::send;
+use crate::primary::Term;
+use crate::replica::Site;
+use crate::state::ShardState;
+
+/// Clients asked about at once.
+const QUESTIONS_MAX: usize = 256;
+/// Tracker states looked at in one housekeeping round.
+const SCAN_MAX: u32 = 4096;
+
+/// Clients whose records go once the floor's entry is synced (R4.6).
+#[derive(Debug)]
+struct PendingFloor {
+    at: EntryOffset,
+    end: u64,
+    floor: ClusterTime,
+    clients: Vec<ClientId>,
+}
+
+/// What is known and asked of leases.
+#[derive(Debug, Default)]
+pub(crate) struct Leases {
+    questions: Vec<ClientId>,
+    asked_older_than: ClusterTime,
+    scan: ScanCursor,
+    pending_floor: Option<PendingFloor>,
+}
+
+impl Leases {
+    /// A logged floor that may not be synced yet, and where its entry ends.
+    pub fn pending_floor(&self) -> Option<(ClusterTime, u64)> {
+        self.pending_floor.as_ref().map(|pending| (pending.floor, pending.end))
+    }
+
+    /// The coordinator is asked about this client at the next housekeeping.
+    pub fn ask_about(&mut self, client: ClientId) {
+        if self.questions.len() < QUESTIONS_MAX && !self.questions.contains(&client) {
+            self.questions.push(client);
+        }
+    }
+
+    /// The role is lost: what a follower's replay would have done by now.
+    pub fn settle_for_follower(self, log: &mut Log, state: &mut ShardState) {
+        if let Some(pending) = self.pending_floor {
+            hit(Probe::DeposedWithPendingFloor);
+            let mut dead = Vec::new();
+            state.raise_floor(pending.floor, pending.clients, pending.at, &mut dead);
+            for at in dead {
+                log.kill(at);
+            }
+        }
+    }
+
+    /// The floor's entry is synced: now the expired clients' records may go (R4.6 \[M\]).
+    pub fn settle_floor(&mut self, site: &mut Site<'_>, synced: u64) {
+        let is_settled = |pending: &mut PendingFloor| pending.end <= synced || planted::is_on(Bug::FloorSettledEarly);
+        let Some(pending) = self.pending_floor.take_if(is_settled) else { return };
+        let dead = &mut site.core.scratch.dead;
+        dead.clear();
+        site.state.raise_floor(pending.floor, pending.clients, pending.at, dead);
+        for at in dead.drain(..) {
+            site.copy.log.kill(at);
+        }
+    }
+
+    /// Asks the coordinator about those who have been silent for long.
+    pub fn ask(&mut self, term: &Term, site: &mut Site<'_>, out: &mut Effects) {
+        let Site { copy, state, core } = site;
+        let patience = core.options.client_lease_millis;
+        let older_than = ClusterTime(core.cluster_time.0.saturating_sub(patience));
+        let mut clients = std::mem::take(&mut self.questions);
+        if self.pending_floor.is_none() && older_than > ClusterTime(0) {
+            let idle = state.tracker.idle_candidates(older_than, &mut self.scan, SCAN_MAX);
+            self.asked_older_than = older_than;
+            if planted::is_on(Bug::ExpiryByClock) {
+                return self.on_verdict(term.epoch, &mut copy.log, state, &idle, &[]);
+            }
+            clients.extend(idle.into_iter().take(QUESTIONS_MAX));
+        }
+        if !clients.is_empty() {
+            send(Endpoint::Coordinator, &Message::LeaseQuery { clients }, Gate::Now, out);
+        }
+    }
+
+    /// The coordinator's verdict on leases: the only ground for dropping a client's records (R4.6).
+    pub fn on_verdict(
+        &mut self,
+        epoch: Epoch,
+        log: &mut Log,
+        state: &mut ShardState,
+        expired: &[ClientId],
+        alive: &[LeaseInfo],
+    ) {
+        for info in alive {
+            state.tracker.prove(info.client, info.expiry);
+        }
+        // The floor is no higher than needed: it also refuses old bodies of clients that are alive.
+        let ended = |client| state.tracker.lease_expiry_of(client).filter(|&end| end < self.asked_older_than);
+        let known: Vec<_> = expired.iter().copied().filter(|&client| ended(client).is_some()).collect();
+        let Some(floor) = known.iter().filter_map(|&client| ended(client)).max() else { return };
+        // The newest entry is the only one that lives: it must say all that the earlier ones said (F2).
+        let floor = floor.max(state.tracker.floor().time());
+        if self.pending_floor.is_some() {
+            return;
+        }
+        let entry = ExpiryFloorEntry { floor, clients: &known };
+        let Ok(mut group) = log.begin(epoch, entry_bytes(entry.encoded_len()), Purpose::Own) else { return };
+        let (at, payload) = group.entry(EntryKind::ExpiryFloor, entry.encoded_len());
+        entry.encode_into(payload);
+        let end = group.commit().end.offset;
+        hit(Probe::FloorLogged);
+        self.pending_floor = Some(PendingFloor { at, end, floor, clients: known });
+    }
+}

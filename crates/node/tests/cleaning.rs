@@ -1,0 +1,170 @@
+//! The cleaner at a primary that is its shard's only member.
+
+mod common;
+
+use common::{Core, Files, Heard, SHARD, configuration};
+use kasha_types::{Epoch, Incarnation, NodeId};
+use kasha_wire::status::Memory;
+use kasha_wire::{Message, Refusal, ShardPhase, Update};
+
+const MIB: u64 = 1 << 20;
+
+/// A client whose updates each acknowledge the one before.
+struct Client {
+    id: u64,
+    sequence: u64,
+}
+
+impl Client {
+    fn new(id: u64) -> Self {
+        Self { id, sequence: 0 }
+    }
+
+    /// Sends an update until it is taken. Returns how often it was sent.
+    fn update(&mut self, core: &mut Core, update: &Update<'_>) -> u32 {
+        self.sequence += 1;
+        for attempt in 1..200 {
+            match core.update((self.id, self.sequence), self.sequence, update) {
+                Some(Heard::Answer { .. }) => return attempt,
+                Some(Heard::Refused(Refusal::Busy)) => core.tick(20),
+                other => panic!("attempt {attempt}: {other:?}"),
+            }
+        }
+        panic!("refused for ever");
+    }
+}
+
+fn value_of(core: &mut Core, key: &[u8]) -> Option<Vec<u8>> {
+    let Some(Heard::Read(read)) = core.get(key) else { panic!("a read is answered") };
+    (read[0] == 0).then(|| read[9..].to_vec())
+}
+
+/// A new process, and a new term, on these files.
+fn started_again(files: Files, memory: u64) -> Core {
+    let mut again = Core::start_with(files, memory, |options| options.incarnation = Incarnation((2 << 32) | 1));
+    let mut recovering = configuration(3, 2, ShardPhase::Recovering);
+    recovering.shards[0].recover_from = vec![NodeId(1)];
+    again.message(Message::ConfigurationIs { configuration: recovering });
+    (0..200).for_each(|_| again.tick(30));
+    again.message(Message::ConfigurationIs { configuration: configuration(4, 2, ShardPhase::Serving) });
+    again.heartbeat_answered();
+    again.epoch = Epoch(2);
+    again
+}
+
+/// Found from outside: a store filled up in seconds with a small part of it alive, since one cold key kept a whole segment.
+#[test]
+fn what_is_overwritten_never_fills_the_memory() {
+    let memory = 64 * MIB;
+    let mut core = Core::serving_with(memory);
+    let mut client = Client::new(1);
+    let filler = vec![b'x'; 50_000];
+    let mut cold = Vec::new();
+    // One key in eight is never written again; the others are, over and over.
+    for number in 0..6_000_u32 {
+        let key =
+            if number % 8 == 0 && cold.len() < 400 { format!("cold {number}") } else { format!("hot {}", number % 7) };
+        let value = [key.as_bytes(), &filler].concat();
+        client.update(&mut core, &Update::Put { key: key.as_bytes(), value: &value });
+        if key.starts_with("cold") {
+            cold.push(key);
+        }
+        if number % 50 == 0 {
+            core.tick(20);
+        }
+    }
+    let replica = &core.node.status(core.now).replicas[0];
+    assert!(replica.memory_bytes <= memory + memory / 16 + 16 * MIB, "{replica:?}");
+    assert_ne!(replica.memory, Memory::Full);
+    for mut core in [started_again(core.shell.files.clone(), memory), core] {
+        for key in &cold {
+            let read = value_of(&mut core, key.as_bytes());
+            assert!(read.is_some_and(|read| read.starts_with(key.as_bytes())), "{key}");
+        }
+    }
+}
+
+/// Only live data fills the memory; and what is deleted makes room.
+#[test]
+fn a_full_shard_comes_back_to_life_when_something_is_deleted() {
+    let memory = 64 * MIB;
+    let mut core = Core::serving_with(memory);
+    let mut client = Client::new(1);
+    let value = vec![b'x'; 100_000];
+    let put = |core: &mut Core, client: &mut Client, number: u32| {
+        let (key, mut refused) = (format!("k{number}"), None);
+        client.sequence += 1;
+        for _ in 0..100 {
+            let update = Update::Put { key: key.as_bytes(), value: &value };
+            match core.update((client.id, client.sequence), client.sequence, &update) {
+                Some(Heard::Answer { .. }) => return Ok(()),
+                Some(Heard::Refused(why)) => refused = Some(why),
+                other => panic!("{other:?}"),
+            }
+            core.tick(20);
+        }
+        Err(refused.expect("refused each time"))
+    };
+    let mut number = 0;
+    let refused = loop {
+        match put(&mut core, &mut client, number) {
+            Ok(()) => number += 1,
+            Err(why) => break why,
+        }
+    };
+    assert_eq!(refused, Refusal::OutOfMemory);
+    assert_eq!(core.node.status(core.now).replicas[0].memory, Memory::Full);
+    for gone in 0..number / 2 {
+        client.update(&mut core, &Update::Delete { key: format!("k{gone}").as_bytes() });
+    }
+    for more in number..number + number / 4 {
+        put(&mut core, &mut client, more).expect("there is room again");
+    }
+    assert_eq!(value_of(&mut core, b"k0"), None);
+    assert_eq!(value_of(&mut core, format!("k{}", number - 1).as_bytes()), Some(value.clone()));
+}
+
+/// A result that a client has not acknowledged moves with the cleaner, and a retry gets the same bytes.
+#[test]
+fn e2_a_record_that_was_copied_answers_a_retry() {
+    let memory = 64 * MIB;
+    let mut core = Core::serving_with(memory);
+    let incr = Update::Increment { key: b"n", delta: 5 };
+    let first = core.update((9, 1), 1, &incr);
+    let mut client = Client::new(1);
+    let filler = vec![b'x'; 50_000];
+    for number in 0..4_000_u32 {
+        let key = format!("k{}", number % 500);
+        client.update(&mut core, &Update::Put { key: key.as_bytes(), value: &filler });
+        core.tick(1);
+    }
+    let freed = core.node.status(core.now).replicas[0].end.offset / (8 * MIB);
+    assert!(freed > 16, "the log went round");
+    let Some(Heard::Answer { result, .. }) = first else { panic!("{first:?}") };
+    for mut core in [started_again(core.shell.files.clone(), memory), core] {
+        core.tick(50);
+        assert!(matches!(core.update((9, 1), 1, &incr), Some(Heard::Answer { result: again, .. }) if again == result));
+        assert_eq!(value_of(&mut core, b"n"), Some(b"5".to_vec()));
+    }
+}
+
+/// R5.12: a bit of a sealed segment flips in memory. It is found before it is copied under a new checksum.
+#[test]
+fn r5_12_a_damaged_segment_stops_its_node() {
+    let mut core = Core::serving_with(64 * MIB);
+    let mut client = Client::new(1);
+    let filler = vec![b'x'; 50_000];
+    client.update(&mut core, &Update::Put { key: b"cold", value: &filler });
+    assert!(core.node.flip_log_bit(SHARD, 300, 4), "that is in the log");
+    for number in 0..4_000_u32 {
+        client.sequence += 1;
+        let key = if number % 8 == 0 { format!("cold {number}") } else { format!("k{}", number % 7) };
+        let put = Update::Put { key: key.as_bytes(), value: &filler };
+        let _ = core.update((client.id, client.sequence), client.sequence, &put);
+        core.tick(5);
+        if let Some(why) = &core.shell.stopped {
+            return assert!(why.contains("K0115"), "{why}");
+        }
+    }
+    panic!("it was not found");
+}
