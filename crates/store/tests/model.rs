@@ -278,8 +278,20 @@ impl World {
         }
         for replica in [&self.primary, &self.backup, &restarted] {
             self.check_leader(replica);
-            assert_eq!(replica.counts(), self.primary.counts());
+            self.check_same_counts(replica);
+        }
+    }
+
+    /// A value kills the tombstone before it, and may leave with its segment when its table is dropped: then a replay finds
+    /// that tombstone again, and keeps it until what it names is gone.
+    fn check_same_counts(&self, replica: &Replica) {
+        let (of_replica, of_primary) = (replica.counts(), self.primary.counts());
+        if self.tables_made == TABLES {
+            assert_eq!(of_replica, of_primary);
             assert_eq!(replica.log.live_bytes(), self.primary.log.live_bytes());
+        } else {
+            assert_eq!(of_replica.0, of_primary.0);
+            assert!(of_replica.1 >= of_primary.1);
         }
     }
 
