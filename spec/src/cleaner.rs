@@ -61,11 +61,11 @@ pub enum Action {
     Tick,
     /// node `operation_keys::drop_some_expired`.
     ExpireOperationKey,
-    /// node `serving::on_lease_verdict`.
+    /// node `leases::on_verdict`.
     OnLeaseVerdict,
-    /// node `serving::settle_floor`.
+    /// node `leases::settle_floor`.
     SettleFloor,
-    /// node `serving::drop_tombstones`.
+    /// node `house::drop_tombstones`.
     DropTombstones,
     /// log `Log::roll`: the head is full.
     Roll,
@@ -75,11 +75,11 @@ pub enum Action {
     Settle,
     /// There: a pass is given up.
     Abandon,
-    /// node `serving::free_segments`: the word of it.
+    /// node `house::free_segments`: the word of it.
     Free(SegmentIx),
-    /// node `replica::free_retired`, at a member.
+    /// node `replay::free_retired`, at a member.
     LetGo(u8),
-    /// node `backup::on_append`, `replica::replay_slice`, `Shipping::advance`.
+    /// node `backup::on_append`, `replay::replay_slice`, `Shipping::advance`.
     OnAppend,
     /// The follower's process ends and starts.
     Restart,

@@ -60,7 +60,7 @@ pub const SWITCHES: &[(Rule, Broken, &Bounds)] = &[
             "freed_before_synced",
             "section 5",
             "a segment is let go before the word of it is synced",
-            "node serving::free_segments",
+            "node house::free_segments",
         ),
         &bounds::DELETED,
     ),

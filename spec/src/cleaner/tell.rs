@@ -77,9 +77,9 @@ impl Tell for Cleaner {
             Action::OnRun(_) => primary("request_path::run", format!("runs {} under the operation key", last())),
             Action::Tick => Step::new("-".into(), "ClusterTime", format!("{}", after.now)),
             Action::ExpireOperationKey => primary("drop_some_expired", last()),
-            Action::OnLeaseVerdict => primary("serving::on_lease_verdict", format!("logs {}", last())),
-            Action::SettleFloor => primary("serving::settle_floor", "the floor is synced, and in force".into()),
-            Action::DropTombstones => primary("serving::drop_tombstones", format!("{} takes over", last())),
+            Action::OnLeaseVerdict => primary("leases::on_verdict", format!("logs {}", last())),
+            Action::SettleFloor => primary("leases::settle_floor", "the floor is synced, and in force".into()),
+            Action::DropTombstones => primary("house::drop_tombstones", format!("{} takes over", last())),
             Action::Roll => primary("Log::roll", format!("segment {} is the head", segment(after.head))),
             Action::Copy(origin) => {
                 let from = before.log[usize::from(origin)].segment;
@@ -93,19 +93,19 @@ impl Tell for Cleaner {
                 primary("the cleaner settles", format!("{copy}: {text}"))
             }
             Action::Abandon => primary("the cleaner gives up", "its copies are taken for dead".into()),
-            Action::Free(freed) => primary("serving::free_segments", format!("logs that {} is freed", segment(freed))),
+            Action::Free(freed) => primary("house::free_segments", format!("logs that {} is freed", segment(freed))),
             Action::LetGo(member) => {
                 let member = usize::from(member);
                 let gone = before.members[member].held & !after.members[member].held;
                 let text = format!("lets {} go, has {}", segment(gone.trailing_zeros() as u8), held(after, member));
-                Step::new(who(member), "replica::free_retired", text)
+                Step::new(who(member), "replay::free_retired", text)
             }
             Action::OnAppend => {
                 let taken = &after.log[usize::from(before.shipped)..usize::from(after.shipped)];
                 let text = taken.iter().map(entry).collect::<Vec<_>>().join(", ");
                 Step::new(who(FOLLOWER), "backup::on_append", format!("{text} synced"))
             }
-            Action::Restart => Step::new(who(FOLLOWER), "replica::load", format!("with {}", held(after, FOLLOWER))),
+            Action::Restart => Step::new(who(FOLLOWER), "copy::load", format!("with {}", held(after, FOLLOWER))),
             Action::FailOver { restarts } => {
                 let old = if restarts { "the old primary's process starts anew" } else { "the old primary goes on" };
                 Step::new(
