@@ -193,7 +193,8 @@ fn describe_turn(turn: &LongTurn) -> String {
 fn turns_json(turns: &LoopTurns) -> Json {
     json!({
         "count": turns.turns, "long": turns.long_turns, "longest": turn_json(&turns.longest),
-        "longest_since_asked": turn_json(&turns.longest_since_asked),
+        "longest_since_asked": turn_json(&turns.longest_since_asked), "busiest": turn_json(&turns.busiest),
+        "busiest_since_asked": turn_json(&turns.busiest_since_asked),
     })
 }
 

@@ -76,12 +76,6 @@ impl Log {
         Ok(Some(Group { epoch: group.epoch, start: at, end: group.end(), entries: segment.entries(&group) }))
     }
 
-    /// Bytes of live entries in a sealed segment; `None`: it is not here.
-    #[must_use]
-    pub fn live_bytes_of(&self, segment: SegmentId) -> Option<u32> {
-        self.sealed.get(&segment).map(|segment| segment.live_bytes)
-    }
-
     /// Whether the entry there is the newest epoch start.
     #[must_use]
     pub fn is_epoch_start(&self, at: EntryOffset) -> bool {

@@ -137,7 +137,7 @@ impl Cleaner {
             return Doing::WaitsForSync;
         }
         // What is walked through may have died meanwhile.
-        self.walk = self.walk.filter(|walk| log.live_bytes_of(walk.victim.segment).is_some_and(|live| live > 0));
+        self.walk = self.walk.filter(|walk| log.live_bytes_in(walk.victim.segment) > 0);
         if self.walk.is_none() {
             self.walk = log.choose_victim(synced).map(|victim| Walk { victim, at: log.segment_base(victim.segment) });
         }
@@ -218,8 +218,11 @@ impl Cleaner {
         self.walk = None;
         self.cleaned.segments += 1;
         hit(Probe::SegmentCleaned);
-        let left = log.live_bytes_of(segment);
-        assert_eq!(left, Some(0), "{segment:?} was cleaned, and something lives there that nobody owns");
+        assert_eq!(
+            log.live_bytes_in(segment),
+            0,
+            "{segment:?} was cleaned, and something lives there that nobody owns"
+        );
     }
 }
 

@@ -7,7 +7,7 @@
 //! | `leases` | expiry of clients' leases |
 //! | `house` | what is done now and then: freed segments, tombstones, expired operation keys, dropped tables |
 //!
-//! All of it is bounded per turn and delays no answer, but for a dropped table, which costs a pass over the shard's keys.
+//! All of it is bounded per turn and delays no answer.
 
 mod garbage;
 mod house;
@@ -195,6 +195,9 @@ impl Serving {
         if self.leases.pending_floor().is_some() {
             return hit(Probe::CleaningWaitsForFloor); // R5.11
         }
+        if site.state.has_unfinished() {
+            return; // R5.11: a copy would get behind the entry that drops its table
+        }
         let Site { copy, state, core } = site;
         let cleaned = self.cleaner.clean(&mut copy.log, state, term.epoch, term.shipping.synced());
         if self.cleaner.is_busy() {
@@ -218,6 +221,7 @@ impl Serving {
         let company = term.shipping.company(site.copy.log.end().offset);
         let floor = site.state.tracker.floor().time();
         self.garbage.collect(site.core, now, (site.copy.shard, term.list), floor, company, out);
+        self.tidy_up(term, site);
         if self.house.is_due(now, site.core.options.flush_interval) {
             self.keep_house(term, site, out);
         }

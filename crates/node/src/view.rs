@@ -4,7 +4,6 @@ use kasha_log::MemoryLeft;
 use kasha_types::Tick;
 use kasha_wire::status::{CoreStatus, Memory, ReplicaStatus, WitnessStatus};
 
-use crate::copy::LogCopy;
 use crate::node::Node;
 use crate::primary::Primary;
 use crate::replica::{Replica, Role};
@@ -59,7 +58,7 @@ fn status(replica: &Replica, memory_max_bytes: u64) -> ReplicaStatus {
         shard: copy.shard,
         epoch: copy.meta.promised,
         primary: primary.is_some(),
-        state: describe(role, copy),
+        state: describe(replica),
         end: copy.log.end(),
         synced: primary.map_or(0, |primary| primary.term.shipping.synced()),
         unsynced_operations: serving.map_or(0, |serving| serving.unsynced_operations()) as u64,
@@ -83,12 +82,13 @@ fn status(replica: &Replica, memory_max_bytes: u64) -> ReplicaStatus {
     }
 }
 
-fn describe(role: &Role, copy: &LogCopy) -> String {
+fn describe(replica: &Replica) -> String {
+    let Replica { copy, role, .. } = replica;
     match role {
         Role::Idle => "waits for a primary".to_string(),
         Role::Backup(backup) if backup.attached.is_none() => "waits to be attached".to_string(),
         Role::Backup(_) if !copy.meta.complete => "joining: older data is being copied".to_string(),
-        Role::Backup(_) if !copy.is_replayed() => "following, replaying".to_string(),
+        Role::Backup(_) if !replica.is_replayed() => "following, replaying".to_string(),
         Role::Backup(_) => "following".to_string(),
         Role::Primary(primary) if primary.is_fencing() && !copy.meta.complete => {
             format!("{}; what this node holds is not whole (K0112)", primary.describe())

@@ -13,6 +13,7 @@
 mod draft;
 mod entry;
 mod execute;
+mod graves;
 mod number;
 mod read;
 mod relocation;

@@ -12,7 +12,7 @@ use kasha_types::{KeyHash, SegmentId, key_hash};
 
 use crate::Store;
 use crate::entry::{OLDEST_AT, Object, Tombstone};
-use crate::store::Grave;
+use crate::graves::Grave;
 
 /// A live entry of the store, to be copied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,20 +58,19 @@ impl Store {
     /// If the index does not lead to the original.
     pub fn moved(&mut self, log: &Log, movable: Movable, from: EntryOffset, to: EntryOffset) {
         self.point(movable.hash, Some(from), to);
-        if let Some(grave) = self.graves.remove(&from) {
-            let (own, oldest) = (log.segment_of(to.0), movable.oldest);
-            self.graves.insert(to, Grave { own, oldest, ..grave });
+        if let Some(grave) = self.graves.remove(from) {
+            self.graves.bury(log, to, Grave { oldest: movable.oldest, ..grave });
         }
     }
 
     /// Whether the newest version floor is the entry there.
     #[must_use]
     pub fn is_version_floor(&self, at: EntryOffset) -> bool {
-        self.floor_entry == Some(at)
+        self.floor.entry == Some(at)
     }
 
     /// The version floor's entry was copied.
     pub fn moved_version_floor(&mut self, to: EntryOffset) {
-        self.floor_entry = Some(to);
+        self.floor.entry = Some(to);
     }
 }

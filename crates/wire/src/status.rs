@@ -124,6 +124,10 @@ pub struct LoopTurns {
     pub longest: LongTurn,
     /// The longest since this was asked last, by whomever.
     pub longest_since_asked: LongTurn,
+    /// The same by what the loop itself did: without the time for effects on files, which may be the disk's.
+    pub busiest: LongTurn,
+    /// The same since this was asked last.
+    pub busiest_since_asked: LongTurn,
 }
 
 /// A turn of an event loop, and what it did.
@@ -158,7 +162,7 @@ wire_enum! {
 }
 
 wire_struct! {
-    LoopTurns { turns, long_turns, longest, longest_since_asked }
+    LoopTurns { turns, long_turns, longest, longest_since_asked, busiest, busiest_since_asked }
     LongTurn { millis_ago, nanos, elapsed_nanos, hearing_nanos, closing_nanos, files_nanos, sending_nanos, blocked, frames,
         work }
     LoopUsage { cpu_nanos, allocations, heap_bytes, turns, frames_received, frames_sent }

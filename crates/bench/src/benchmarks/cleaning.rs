@@ -217,11 +217,11 @@ fn report(options: &BenchOptions, shards: &mut [Shard], cases: &[Case]) -> anyho
     let longest = cases.iter().map(|case| {
         (case.name.to_owned(), format!("cleaning.{}.longest_turn_us", case.key), &case.measured.longest_turn)
     });
-    turns::show(&mut section, longest);
+    turns::show(&mut section, "Longest turns", turns::micros, longest);
     let cleaning = cases.iter().filter(|case| case.cleaning.nanos > 0).map(|case| {
         (format!("{}, cleaning", case.name), format!("cleaning.{}.longest_cleaning_turn_us", case.key), &case.cleaning)
     });
-    turns::show(&mut section, cleaning);
+    turns::show(&mut section, "Longest turns in which the log was cleaned", turns::micros, cleaning);
     Ok(section)
 }
 

@@ -101,7 +101,7 @@ structs! {
         memory_max_bytes, memory, clients, completion_records, updates, reads, fast_answers, gated_answers,
         duplicates_suppressed, refusals, syncs }
     WitnessStatus { shard, list, frozen, held, accepted, rejected }
-    LoopTurns { turns, long_turns, longest, longest_since_asked }
+    LoopTurns { turns, long_turns, longest, longest_since_asked, busiest, busiest_since_asked }
     LongTurn { millis_ago, nanos, elapsed_nanos, hearing_nanos, closing_nanos, files_nanos, sending_nanos, blocked, frames,
         work }
     LoopUsage { cpu_nanos, allocations, heap_bytes, turns, frames_received, frames_sent }
