@@ -148,7 +148,7 @@ struct BenchmarkArguments {
     #[arg(long, default_value_t = 1024, value_parser = clap::value_parser!(u64).range(16..=64 * 1024))]
     mebibytes: u64,
     /// MiB of memory for a replica's log, for `cleaning`.
-    #[arg(long, default_value_t = 256, value_parser = clap::value_parser!(u64).range(192..=4096))]
+    #[arg(long, default_value_t = 1024, value_parser = clap::value_parser!(u64).range(192..=4096))]
     memory_mib: u64,
 }
 

@@ -78,7 +78,7 @@ impl BenchOptions {
             states: 1_000_000,
             keys: 300_000,
             bytes: 1 << 30,
-            memory_mib: 256,
+            memory_mib: 1024,
             patience: Duration::from_secs(120),
         }
     }
@@ -257,8 +257,8 @@ impl Arm {
         let tally = self.run(clients, workload, limit)?;
         ensure!(tally.updates + tally.reads > 0, "nothing was done in a whole round; give longer rounds");
         measured.add(&tally, before, self.probe.usage()?);
-        measured.last_turn = self.probe.turns()?.longest_since_asked;
-        turns::note(&mut measured.longest_turn, measured.last_turn.clone());
+        measured.last_turns = self.probe.turns()?;
+        turns::note(&mut measured.longest_turn, &measured.last_turns.longest_since_asked, turns::micros);
         Ok(())
     }
 

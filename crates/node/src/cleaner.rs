@@ -15,6 +15,7 @@
 //! worth it or is left alone; copies that are not synced yet take one segment at most.
 
 use kasha_log::{DamagedGroup, EntryOffset, Log, Purpose, Victim};
+use kasha_store::LookUp;
 use kasha_types::probe::{Probe, hit};
 use kasha_types::{Epoch, SegmentId};
 
@@ -22,11 +23,13 @@ use crate::relocation::Moving;
 use crate::state::ShardState;
 
 /// Entries that one turn looks at.
-const LOOKED_AT_MAX: u32 = 1024;
+const LOOKED_AT_MAX: u32 = 512;
 /// Bytes of entries that one turn copies, unless a single one is larger.
 const COPIED_BYTES_MAX: usize = 64 * 1024;
+/// Bytes of a group of copies: a walk looks at whole groups, and a later walk will look at these.
+const GROUP_BYTES_MAX: usize = 16 * 1024;
 /// Bytes of a segment that an idle turn walks.
-const IDLE_BYTES: u64 = 32 * 1024;
+const IDLE_BYTES: u64 = 16 * 1024;
 /// What is free when the cleaner rests, in segments, and as one part of the memory in so many.
 const FREE_SEGMENTS: u64 = 2;
 const FREE_PART: u64 = 64;
@@ -76,12 +79,21 @@ pub(crate) struct Cleaner {
     /// What this turn copies, and where to: memory that is used again.
     batch: Vec<Moving>,
     places: Vec<EntryOffset>,
+    look_ups: Vec<LookUp>,
 }
 
 impl Cleaner {
     pub fn new(end: u64) -> Self {
-        let (doing, cleaned) = (Doing::Rests, Cleaned::default());
-        Self { walk: None, seen: end, copied_until: 0, doing, cleaned, batch: Vec::new(), places: Vec::new() }
+        Self {
+            walk: None,
+            seen: end,
+            copied_until: 0,
+            doing: Doing::Rests,
+            cleaned: Cleaned::default(),
+            batch: Vec::new(),
+            places: Vec::new(),
+            look_ups: Vec::new(),
+        }
     }
 
     /// Whether it goes on although nothing else happens.
@@ -162,13 +174,10 @@ impl Cleaner {
         let mut copied = 0;
         while walk.at < until && *looked_at < LOOKED_AT_MAX && copied < COPIED_BYTES_MAX {
             let Some(group) = log.verified_group(walk.victim.segment, walk.at)? else { return Ok(false) };
-            for (at, entry) in group.entries {
-                *looked_at += 1;
-                if let Some(moving) = state.movable(log, at, &entry, held) {
-                    copied += moving.bytes();
-                    self.batch.push(moving);
-                }
-            }
+            let known = self.batch.len();
+            state.collect_movable(log, &group.entries, held, &mut self.look_ups, &mut self.batch);
+            copied += self.batch[known..].iter().map(Moving::bytes).sum::<usize>();
+            *looked_at += group.entries.count() as u32;
             walk.at = group.end;
         }
         Ok(true)
@@ -178,7 +187,7 @@ impl Cleaner {
     fn copy(&mut self, log: &mut Log, state: &mut ShardState, epoch: Epoch) -> bool {
         let mut batch = std::mem::take(&mut self.batch);
         // Small groups fill what room the head has left.
-        let group_bytes_max = COPIED_BYTES_MAX.min(log.segment_bytes() as usize / 8);
+        let group_bytes_max = GROUP_BYTES_MAX.min(log.segment_bytes() as usize / 8);
         let mut rest = &batch[..];
         while !rest.is_empty() {
             let mut sum = 0;

@@ -60,7 +60,7 @@ fn log_config(options: &NodeOptions) -> LogConfig {
     LogConfig {
         segment_bytes: options.segment_bytes,
         memory_max_bytes: options.replica_memory_max_bytes,
-        reserve_percent: 5,
+        reserve_percent: 2,
     }
 }
 

@@ -42,9 +42,9 @@ pub(crate) fn busy_micros(turn: &LongTurn) -> f64 {
     turn.nanos.saturating_sub(turn.files_nanos) as f64 / 1000.0
 }
 
-/// Notes a turn if it is longer than what was noted.
-pub(crate) fn note(longest: &mut LongTurn, turn: LongTurn) {
-    if turn.nanos > longest.nanos {
-        *longest = turn;
+/// Notes a turn if it is longer, by this measure, than what was noted.
+pub(crate) fn note(longest: &mut LongTurn, turn: &LongTurn, by: fn(&LongTurn) -> f64) {
+    if by(turn) > by(longest) {
+        *longest = turn.clone();
     }
 }
