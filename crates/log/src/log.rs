@@ -29,7 +29,7 @@ impl LogConfig {
     /// The usual segments and reserve.
     #[must_use]
     pub fn new(memory_max_bytes: u64) -> Self {
-        Self { segment_bytes: limits::SEGMENT_BYTES, memory_max_bytes, reserve_percent: 5 }
+        Self { segment_bytes: limits::SEGMENT_BYTES, memory_max_bytes, reserve_percent: 2 }
     }
 }
 

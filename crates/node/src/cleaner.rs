@@ -18,6 +18,7 @@ use kasha_log::{DamagedGroup, EntryOffset, Log, Purpose, Victim};
 use kasha_store::LookUp;
 use kasha_types::probe::{Probe, hit};
 use kasha_types::{Epoch, SegmentId};
+use kasha_wire::status::CleanerState;
 
 use crate::relocation::Moving;
 use crate::state::ShardState;
@@ -45,13 +46,15 @@ pub(crate) struct Cleaned {
 
 /// What the cleaner is at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Doing {
+enum Doing {
     /// Enough is free.
     Rests,
     /// It copies what lives in this segment.
     Cleans(SegmentId),
     /// What was copied, or the freeing of a segment, is not synced yet.
     WaitsForSync,
+    /// A floor waits for its sync, or a table is being dropped (R5.11).
+    WaitsForFloor,
     /// No segment has enough that is dead.
     FindsNothing,
     /// Copies find no memory.
@@ -74,7 +77,7 @@ pub(crate) struct Cleaner {
     seen: u64,
     /// The end of what was copied last.
     copied_until: u64,
-    pub doing: Doing,
+    doing: Doing,
     pub cleaned: Cleaned,
     /// What this turn copies, and where to: memory that is used again.
     batch: Vec<Moving>,
@@ -99,6 +102,23 @@ impl Cleaner {
     /// Whether it goes on although nothing else happens.
     pub fn is_busy(&self) -> bool {
         matches!(self.doing, Doing::Cleans(_))
+    }
+
+    /// What the cleaner is at, for status.
+    pub fn state(&self) -> CleanerState {
+        match self.doing {
+            Doing::Rests => CleanerState::Rests,
+            Doing::Cleans(_) => CleanerState::Cleans,
+            Doing::WaitsForSync => CleanerState::WaitsForSync,
+            Doing::WaitsForFloor => CleanerState::WaitsForFloor,
+            Doing::FindsNothing => CleanerState::FindsNothing,
+            Doing::FindsNoRoom => CleanerState::FindsNoRoom,
+        }
+    }
+
+    /// Nothing may be copied in this turn.
+    pub fn wait_for_floor(&mut self) {
+        self.doing = Doing::WaitsForFloor;
     }
 
     /// One turn's part. `synced`: up to where every member holds the log.

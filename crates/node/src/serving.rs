@@ -57,7 +57,7 @@ pub(crate) struct Serving {
     /// An operation key's unsynced expiry ends here: whoever finds the key gone waits for it (R5.2).
     pub keys_dropped_until: u64,
     pub counters: Counters,
-    cleaner: Cleaner,
+    pub cleaner: Cleaner,
     /// An answer of this turn waits for our own file (R7.7).
     pub writes_own_file: bool,
     /// The configuration's list; `list` is none while it is being closed.
@@ -192,11 +192,10 @@ impl Serving {
         if self.stopping {
             return;
         }
-        if self.leases.pending_floor().is_some() {
-            return hit(Probe::CleaningWaitsForFloor); // R5.11
-        }
-        if site.state.has_unfinished() {
-            return; // R5.11: a copy would get behind the entry that drops its table
+        // R5.11. A copy would also get behind the entry that drops its table.
+        if self.leases.pending_floor().is_some() || site.state.has_unfinished() {
+            hit(Probe::CleaningWaitsForFloor);
+            return self.cleaner.wait_for_floor();
         }
         let Site { copy, state, core } = site;
         let cleaned = self.cleaner.clean(&mut copy.log, state, term.epoch, term.shipping.synced());

@@ -2,8 +2,10 @@
 
 use kasha_log::MemoryLeft;
 use kasha_types::Tick;
-use kasha_wire::status::{CoreStatus, Memory, ReplicaStatus, WitnessStatus};
+use kasha_wire::status::{CleanerState, Cleaning, CoreStatus, Memory, ReplicaStatus, WitnessStatus};
 
+use crate::cleaner::Cleaner;
+use crate::copy::LogCopy;
 use crate::node::Node;
 use crate::primary::Primary;
 use crate::replica::{Replica, Role};
@@ -70,6 +72,7 @@ fn status(replica: &Replica, memory_max_bytes: u64) -> ReplicaStatus {
             MemoryLeft::Little => Memory::Low,
             MemoryLeft::Nothing => Memory::Full,
         },
+        cleaning: cleaning(copy, primary),
         clients: tracker.clients,
         completion_records: tracker.records,
         updates: counters.updates,
@@ -79,6 +82,24 @@ fn status(replica: &Replica, memory_max_bytes: u64) -> ReplicaStatus {
         duplicates_suppressed: counters.duplicates_suppressed,
         refusals: counters.refusals,
         syncs: primary.map_or(0, |primary| primary.term.shipping.confirmed()),
+    }
+}
+
+fn cleaning(copy: &LogCopy, primary: Option<&Primary>) -> Cleaning {
+    let synced = primary.map_or(copy.known_synced, |primary| primary.term.shipping.synced());
+    let census = copy.log.census(synced);
+    let cleaner = primary.and_then(Primary::serving).map(|serving| &serving.cleaner);
+    let cleaned = cleaner.map(|cleaner| cleaner.cleaned).unwrap_or_default();
+    Cleaning {
+        live_bytes: copy.log.live_bytes(),
+        live_max_bytes: copy.log.live_bytes_max(),
+        segments: census.segments,
+        leaving: census.leaving,
+        unsynced: census.unsynced,
+        dense: census.dense,
+        cleaner: cleaner.map_or(CleanerState::Follows, Cleaner::state),
+        cleaned_segments: cleaned.segments,
+        copied_bytes: cleaned.copied_bytes,
     }
 }
 
