@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 
 use kasha_log::{Entry, EntryKind, EntryOffset, Index, IndexBucket, IndexCursor, Log};
-use kasha_types::planted::{self, Bug};
 use kasha_types::{KeyHash, SegmentId, TableId, key_hash};
 
 use crate::entry::{Found, Object, Tombstone};
@@ -76,23 +75,6 @@ impl Store {
         };
         let bucket = self.index.find(hash, is_it)?;
         found.map(|found| (found, bucket))
-    }
-
-    /// The newest entry on which a key's next result depends: of its value; without a value, of its tombstone or of the
-    /// version floor, whichever is newer. `None`: on none. An answer given while it is unsynced must wait (C1): a floor
-    /// that may still be lost decides no version that anybody is told (R4.8).
-    #[must_use]
-    pub fn newest(&self, log: &Log, table: TableId, key: &[u8]) -> Option<EntryOffset> {
-        self.newest_of(self.find(log, table, key).as_ref())
-    }
-
-    pub(crate) fn newest_of(&self, found: Option<&Found<'_>>) -> Option<EntryOffset> {
-        let floor = self.floor.entry.filter(|_| !planted::is_on(Bug::VersionFloorUngated));
-        match found {
-            Some(Found::Object(at, _)) => Some(*at),
-            Some(Found::Tombstone(at, _)) if !planted::is_on(Bug::DeletedKeyUngated) => Some(*at).max(floor),
-            Some(Found::Tombstone(..)) | None => floor,
-        }
     }
 
     /// Versions of keys without a value go on above this.
@@ -173,7 +155,7 @@ impl Store {
 
     /// Looks at some tombstones whose segment has gone, or forgets some of those that no segment needs and that the
     /// version floor covers: at most `most` altogether. Versions of these keys go on above the floor, told once it is synced
-    /// ([`Store::newest`], R4.8). `dead`: their entries.
+    /// (R4.8). `dead`: their entries.
     pub fn tend_graves(&mut self, log: &Log, most: usize, mut dead: impl FnMut(EntryOffset)) {
         let index = &mut self.index;
         self.graves.tend(log, self.floor, most, |at, grave| {

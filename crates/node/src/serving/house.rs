@@ -68,15 +68,16 @@ impl House {
     }
 
     /// For tombstones that name only segments that are gone: a version floor takes over, and whoever is told a version that
-    /// it decides waits for its entry ([`kasha_store::Store::newest`], R4.8).
-    fn raise_version_floor(&mut self, term: &mut Term, site: &mut Site<'_>) {
+    /// it decides waits for its entry, whose end is returned (R4.8).
+    fn raise_version_floor(&mut self, term: &mut Term, site: &mut Site<'_>) -> Option<u64> {
         let (log, state) = (&mut site.copy.log, &mut site.state);
-        let Some(floor) = state.store.wanted_version_floor().filter(|_| self.graves_due) else { return };
+        let floor = state.store.wanted_version_floor().filter(|_| self.graves_due)?;
         self.graves_due = false;
-        let Ok(mut group) = log.begin(term.epoch, entry_bytes(8), Purpose::Own) else { return };
+        let mut group = log.begin(term.epoch, entry_bytes(8), Purpose::Own).ok()?;
         let (at, payload) = group.entry(EntryKind::VersionFloor, 8);
         payload.copy_from_slice(&floor.to_le_bytes());
-        term.shipping.want_synced(group.commit().end.offset); // before somebody waits for it
+        let end = group.commit().end.offset;
+        term.shipping.want_synced(end); // before somebody waits for it
         hit(Probe::VersionFloor);
         let dead = &mut site.core.scratch.dead;
         dead.clear();
@@ -84,6 +85,7 @@ impl House {
         for at in dead.drain(..) {
             log.kill(at);
         }
+        Some(end)
     }
 }
 
@@ -112,7 +114,9 @@ impl Serving {
 
     pub(super) fn keep_house(&mut self, term: &mut Term, site: &mut Site<'_>, out: &mut Effects) {
         let synced = term.shipping.synced();
-        self.house.raise_version_floor(term, site);
+        if let Some(end) = self.house.raise_version_floor(term, site) {
+            self.conflicts.raise_version_floor(end);
+        }
         self.expire_operation_keys(term, site);
         self.leases.settle_floor(site, synced);
         self.drop_tables(term, site);
@@ -123,7 +127,7 @@ impl Serving {
         let (log, dead) = (&mut site.copy.log, &mut site.core.scratch.dead);
         let now = site.core.cluster_time;
         if let Some(end) = operation_keys::drop_some_expired(log, site.state, term.epoch, now, dead) {
-            self.keys_dropped_until = end;
+            self.conflicts.drop_operation_keys(end);
         }
     }
 
@@ -141,7 +145,7 @@ impl Serving {
             let (at, payload) = group.entry(EntryKind::TableDropped, 4);
             hit(Probe::TableDropped);
             payload.copy_from_slice(&table.0.to_le_bytes());
-            self.everything_until = group.commit().end.offset;
+            self.conflicts.change_everything(group.commit().end.offset);
             state.begin_drop(table, at);
         }
     }
