@@ -2,7 +2,8 @@
 //! that there is none. So is the last drop of a table (R5.1).
 //!
 //! A read runs in the turn that follows its arrival. So it sees at least what stood in its primary's log when it
-//! arrived. The newest change of each of its keys in that log, a delete too, must be synced when an answer leaves.
+//! arrived. The newest change of each of its keys in that log, a delete too, must be synced when an answer leaves. (A copy
+//! by the cleaner is none.)
 //! Changes that the same turn adds before the read are left out: from outside it cannot be seen which of two frames was
 //! first.
 
@@ -68,6 +69,9 @@ impl ReadsWait {
     fn on_groups(&mut self, by: ProcessId, shard: ShardId, base: u64, bytes: &[u8]) {
         let changed = self.changed.entry((by, shard)).or_default();
         groups_in(bytes, |group| {
+            if group.is_copies {
+                return; // nothing changed
+            }
             for key in group.entries.iter().filter_map(|&(kind, entry)| changed_key(kind, entry)) {
                 // A joiner is sent older segments after the tail of its log.
                 let end = changed.entry(key).or_default();
@@ -182,6 +186,18 @@ mod tests {
 
     fn id(read: u64) -> (ProcessId, Endpoint, u64) {
         (BY, Endpoint::Conn(ConnId(1)), read)
+    }
+
+    #[test]
+    fn a_copy_is_no_change() {
+        let mut watch = watch();
+        let mut copy = delete(b'a');
+        copy[40] = 1;
+        watch.on_groups(BY, SHARD, 188, &copy);
+        watch.synced.acks(SHARD, Epoch(1), NodeId(2), 100);
+        watch.on_read(id(1), TERM, &[hash(b'a')]);
+        watch.on_answer(id(1));
+        assert_eq!(watch.take_violations(), Vec::<String>::new());
     }
 
     /// A primary with one backup, which deletes `a` and then `b`.
