@@ -39,16 +39,22 @@ fn value_of(core: &mut Core, key: &[u8]) -> Option<Vec<u8>> {
     (read[0] == 0).then(|| read[9..].to_vec())
 }
 
-/// A new process, and a new term, on these files.
 fn started_again(files: Files, memory: u64) -> Core {
-    let mut again = Core::start_with(files, memory, |options| options.incarnation = Incarnation((2 << 32) | 1));
-    let mut recovering = configuration(3, 2, ShardPhase::Recovering);
+    started_as(2, files, memory)
+}
+
+/// A new process, and a new term, on these files.
+fn started_as(epoch: u32, files: Files, memory: u64) -> Core {
+    let incarnation = Incarnation((u64::from(epoch) << 32) | 1);
+    let mut again = Core::start_with(files, memory, |options| options.incarnation = incarnation);
+    let version = u64::from(epoch) * 2;
+    let mut recovering = configuration(version - 1, epoch, ShardPhase::Recovering);
     recovering.shards[0].recover_from = vec![NodeId(1)];
     again.message(Message::ConfigurationIs { configuration: recovering });
     (0..200).for_each(|_| again.tick(30));
-    again.message(Message::ConfigurationIs { configuration: configuration(4, 2, ShardPhase::Serving) });
+    again.message(Message::ConfigurationIs { configuration: configuration(version, epoch, ShardPhase::Serving) });
     again.heartbeat_answered();
-    again.epoch = Epoch(2);
+    again.epoch = Epoch(epoch);
     again
 }
 
@@ -167,4 +173,61 @@ fn r5_12_a_damaged_segment_stops_its_node() {
         }
     }
     panic!("it was not found");
+}
+
+/// Results of a megabyte, kept for a client that never acknowledges: they fill the memory, that client and others are told so,
+/// each of the results is still there, and all of it goes when the client acknowledges.
+#[test]
+fn results_that_nobody_acknowledges_are_kept_until_the_memory_is_full_and_no_longer() {
+    let mut core = Core::serving_as(64 * MIB, |options| options.segment_bytes = 8 << 20);
+    let value = |number: u64| vec![u8::try_from(number % 251).expect("small"); 1_000_000];
+    let swap = |core: &mut Core, sequence: u64, acknowledged: u64| {
+        for _ in 0..50 {
+            let heard =
+                core.update((9, sequence), acknowledged, &Update::GetAndPut { key: b"k", value: &value(sequence) });
+            if heard != Some(Heard::Refused(Refusal::Busy)) {
+                return heard;
+            }
+            core.tick(20);
+        }
+        panic!("busy for ever");
+    };
+    let holds = |result: &[u8], number: u64| result.ends_with(&value(number)[..100_000]);
+    let mut last = 0;
+    let refused = loop {
+        match swap(&mut core, last + 1, 1) {
+            Some(Heard::Answer { result, .. }) => assert!(last == 0 || holds(&result, last), "the value before"),
+            other => break other,
+        }
+        last += 1;
+    };
+    assert_eq!(refused, Some(Heard::Refused(Refusal::OutOfMemory)));
+    assert!((20..60).contains(&last), "{last} results of a megabyte in 64 MiB");
+    let mut other = Client::new(1);
+    other.update(&mut core, &Update::Delete { key: b"of another client" });
+    let retried = swap(&mut core, 2, 1);
+    assert!(matches!(retried, Some(Heard::Answer { result, .. }) if holds(&result, 1)), "a retry gets its result");
+    let heard = core.update((9, last + 2), last + 2, &Update::Delete { key: b"k" });
+    assert!(matches!(heard, Some(Heard::Answer { .. })), "{heard:?}");
+    for number in 0..100 {
+        other.update(&mut core, &Update::Put { key: format!("k{}", number % 5).as_bytes(), value: &value(number) });
+        core.tick(5);
+    }
+}
+
+/// A node is started again with a limit below what lives: it says so and stops. With the old limit it has all of the data.
+#[test]
+fn a_limit_below_what_lives_stops_the_node_and_loses_nothing() {
+    let mut core = Core::serving_with(192 * MIB);
+    let (mut client, value) = (Client::new(1), vec![b'x'; 500_000]);
+    let key = |number: u32| format!("k{number}");
+    for number in 0..240 {
+        client.update(&mut core, &Update::Put { key: key(number).as_bytes(), value: &value });
+    }
+    let again = started_again(core.shell.files.clone(), 64 * MIB);
+    assert!(again.shell.stopped.as_ref().is_some_and(|why| why.contains("K0407")), "{:?}", again.shell.stopped);
+    let mut again = started_as(3, again.shell.files, 192 * MIB);
+    for number in 0..240 {
+        assert_eq!(value_of(&mut again, key(number).as_bytes()).map(|read| read.len()), Some(value.len()), "{number}");
+    }
 }
