@@ -18,7 +18,7 @@ use rustix::fs::{Advice, fadvise};
 use crate::files::{Files, StorageError, failed, sync_folder};
 use crate::limits::Limits;
 use crate::log_thread::{Job, LogThread, lock};
-use crate::open_file::is_mapped;
+use crate::mapped_files::{MappedFiles, is_mapped};
 use crate::{TrashThread, faults, paths};
 
 /// Files that the loop removes in one turn itself.
@@ -27,6 +27,7 @@ const REMOVALS_IN_TURN: u32 = 4;
 #[derive(Debug)]
 struct Folder {
     files: Arc<Mutex<Files>>,
+    mapped: MappedFiles,
     thread: LogThread,
     /// Jobs given to the thread, and done by it.
     given: u64,
@@ -69,6 +70,7 @@ impl Storage {
             None => None,
             Some(root) => {
                 let start = failed("start the log thread of", &root);
+                let mapped = MappedFiles::new(trash.clone());
                 let files = Arc::new(Mutex::new(Files::new(root, limits, trash)));
                 let thread = LogThread::start(name, Arc::clone(&files), wake).map_err(start)?;
                 let (given, done, ordered_at, committed_at, flushing_at) = (0, 0, 0, 0, 0);
@@ -83,6 +85,7 @@ impl Storage {
                     removed,
                     limits,
                     files,
+                    mapped,
                     thread,
                 };
                 Some(counts)
@@ -113,6 +116,7 @@ impl Storage {
         {
             folder.done = news.done;
             self.durable.extend(news.durable);
+            news.made.into_iter().for_each(|made| folder.mapped.put(made));
             if self.failed.is_none() {
                 self.failed = news.failed;
             }
@@ -132,17 +136,25 @@ impl Storage {
 
     /// Performs [`kasha_machine::Effect::Write`]. A failure is told by [`Storage::collect`], here and below.
     pub fn write(&mut self, file: FileName, offset: u64, bytes: &[u8]) {
+        if is_mapped(file) && self.store(file, offset, bytes) {
+            return;
+        }
         self.perform(|files| files.write(file, offset, bytes), || Job::Write { file, offset, bytes: bytes.into() });
+        // A cut, which knows how long the file will be, may have asked before.
+        self.map(file);
     }
 
     /// Performs [`kasha_machine::Effect::Truncate`].
     pub fn truncate(&mut self, file: FileName, len: u64) {
         let folder = self.folder_mut();
+        folder.mapped.forget(file);
         folder.ordered_at = folder.give(Job::Truncate { file, len });
+        self.map(file);
     }
 
     pub(crate) fn remove(&mut self, file: FileName) {
         let folder = self.folder_mut();
+        folder.mapped.forget(file);
         folder.removed += 1;
         if folder.removed > REMOVALS_IN_TURN {
             folder.ordered_at = folder.give(Job::Remove { file });
@@ -153,6 +165,7 @@ impl Storage {
 
     pub(crate) fn replace(&mut self, file: FileName, bytes: &[u8]) {
         let folder = self.folder_mut();
+        folder.mapped.forget(file);
         folder.ordered_at = folder.give(Job::Replace { file, bytes: bytes.into() });
         folder.replaced = true;
     }
@@ -169,6 +182,10 @@ impl Storage {
             return;
         };
         let fsync = std::mem::take(&mut folder.replaced) || fsync;
+        if fsync && let Err(error) = folder.settle() {
+            self.failed = Some(error);
+            return;
+        }
         if fsync || folder.done < folder.committed_at || folder.thread.applied() < folder.ordered_at {
             folder.committed_at = folder.give(Job::Commit { to, fsync });
         } else {
@@ -179,6 +196,10 @@ impl Storage {
     /// Performs [`kasha_machine::Effect::Flush`].
     pub fn flush(&mut self) {
         let Some(folder) = &mut self.folder else { return };
+        if let Err(error) = folder.settle() {
+            self.failed.get_or_insert(error);
+            return;
+        }
         // An idle machine asks for it again and again; only a job wakes the disk.
         if folder.thread.applied() < folder.ordered_at || !lock(&folder.files).is_clean() {
             folder.give(Job::Flush);
@@ -187,6 +208,23 @@ impl Storage {
 
     fn folder_mut(&mut self) -> &mut Folder {
         self.folder.as_mut().expect("a machine with files is given a data folder")
+    }
+
+    /// Stores to a mapped file. `false`, and nothing happens, if there is none, or if other file effects come first.
+    fn store(&mut self, file: FileName, offset: u64, bytes: &[u8]) -> bool {
+        if self.failed.is_some() {
+            return false;
+        }
+        let folder = self.folder_mut();
+        folder.thread.applied() >= folder.ordered_at && folder.mapped.store(file, offset, bytes)
+    }
+
+    /// Has the log thread map a file, if it is one of those and nobody has asked yet.
+    fn map(&mut self, file: FileName) {
+        let folder = self.folder_mut();
+        if let Some(request) = folder.mapped.ask(file) {
+            folder.give(Job::Map(request));
+        }
     }
 
     fn perform(&mut self, now: impl FnOnce(&mut Files) -> Result<(), StorageError>, later: impl FnOnce() -> Job) {
@@ -201,11 +239,7 @@ impl Storage {
         let mut files = lock(&folder.files);
         let result = now(&mut files);
         let crowded = files.dirty_count() > folder.limits.dirty_files && folder.done >= folder.flushing_at;
-        let to_map = files.take_to_map();
         drop(files);
-        if let Some(to_map) = to_map {
-            folder.give(Job::Map(to_map));
-        }
         if crowded {
             folder.flushing_at = folder.give(Job::Flush);
         }
@@ -216,6 +250,14 @@ impl Storage {
 }
 
 impl Folder {
+    /// What was stored so far is to be fsynced with the rest.
+    fn settle(&mut self) -> Result<(), StorageError> {
+        while let Some(name) = self.mapped.next_touched() {
+            lock(&self.files).touch(name)?;
+        }
+        Ok(())
+    }
+
     fn give(&mut self, job: Job) -> u64 {
         self.thread.push(job);
         self.given += 1;
@@ -403,7 +445,7 @@ mod tests {
         /// Whether the witness's file is written by stores; `None` where no file is.
         fn is_mapped(&self) -> Option<bool> {
             let folder = self.storage.folder.as_ref().unwrap();
-            Mapping::can_be_on(&self.root).then(|| lock(&folder.files).is_mapped(SLOTS))
+            Mapping::can_be_on(&self.root).then(|| folder.mapped.has(SLOTS))
         }
     }
 
@@ -575,18 +617,20 @@ mod tests {
 
     #[test]
     fn r5_4_a_failed_fsync_of_a_mapped_file_is_told_and_nothing_after_it() {
-        use std::os::unix::fs::MetadataExt;
-
-        let mut bench = Bench::new("failed-fsync");
-        begin_witness(&mut bench.storage);
-        bench.durable_to(LocalPosition(1));
-        faults::failing::add(fs::metadata(paths::path(&bench.root, SLOTS).1).unwrap().ino());
-        bench.storage.write(SLOTS, 4096, b"a slot");
-        bench.storage.commit(LocalPosition(2), true);
-        let text = failure(&mut bench);
-        assert!(text.contains("cannot fsync") && text.contains(".slots") && text.contains("(K0108)"), "{text}");
-        assert_eq!(bench.storage.next_durable(), None);
-        fs::remove_dir_all(&bench.root).unwrap();
+        for is_flushed in [false, true] {
+            let mut bench = Bench::new("failed-fsync");
+            begin_witness(&mut bench.storage);
+            bench.durable_to(LocalPosition(1));
+            let _failing = faults::failing::Failing::new(&paths::path(&bench.root, SLOTS).1);
+            bench.storage.write(SLOTS, 4096, b"a slot");
+            bench.storage.commit(LocalPosition(2), !is_flushed);
+            assert_eq!(bench.storage.next_durable(), is_flushed.then_some(LocalPosition(2)));
+            bench.storage.flush();
+            let text = failure(&mut bench);
+            assert!(text.contains("cannot fsync") && text.contains(".slots") && text.contains("(K0108)"), "{text}");
+            assert_eq!(bench.storage.next_durable(), None);
+            fs::remove_dir_all(&bench.root).unwrap();
+        }
     }
 
     #[test]
