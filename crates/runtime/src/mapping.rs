@@ -102,7 +102,7 @@ fn take_room(file: &File, len: u64) -> io::Result<bool> {
 
 const BUS_ERROR: &[u8] = b"kasha: a page of a mapped file could not be read or written (SIGBUS): look into the kernel's log, \
 replace the disk if it fails, leave the data folder to this process, then start it again, which recovers from its own files \
-and from the other nodes (K0115)\n";
+and from the other nodes (K0116)\n";
 
 /// Has this process say what happened, before it dies of SIGBUS as it would anyway.
 ///
