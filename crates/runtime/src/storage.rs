@@ -1,8 +1,9 @@
 //! File effects and commits (R5.3, R5.4).
 //!
-//! The loop writes by itself: a write ends in the page cache and does not wait. A replacement waits for the disk, a cut
-//! gives room back, which takes long, and many removals in one turn do too: these go to the log thread. Until they are
-//! applied, every other file effect follows them there, so that effects hold in the order in which the machine gave them. A commit that must be fsynced goes there too, and so does every commit after
+//! The loop writes by itself: a write, or a store to a mapped file (decision 0017), ends in the page cache and does not
+//! wait. A replacement waits for the disk, a cut gives room back, which takes long, and many removals in one turn do too:
+//! these go to the log thread. Until they are applied, every other file effect follows them there, so that effects hold in
+//! the order in which the machine gave them. A commit that must be fsynced goes there too, and so does every commit after
 //! it until it is done, so that commits are reported in order.
 
 use std::collections::VecDeque;
