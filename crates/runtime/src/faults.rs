@@ -34,7 +34,7 @@ pub(crate) mod fsynced {
         Ok(())
     }
 
-    /// Those since it was asked last.
+    /// The inodes fsynced since the last call.
     pub(crate) fn take() -> Vec<u64> {
         INODES.take()
     }
@@ -57,14 +57,14 @@ mod bare {
         file.write_all_at(bytes, offset)
     }
 
-    /// What is kept of a mapped file.
+    /// Only the recorder needs anything of a mapped file.
     pub(crate) type Kept = ();
 
     pub(crate) fn keep(_: &File) -> io::Result<Kept> {
         Ok(())
     }
 
-    /// Stores so many bytes to a place of a mapped file.
+    /// Calls `put`, which stores so many bytes to a place of a mapped file.
     pub(crate) fn store(_: &Kept, _: u64, _: usize, put: impl FnOnce()) {
         put();
     }

@@ -19,11 +19,11 @@ use crate::{TrashThread, faults, paths};
 #[derive(Debug, thiserror::Error)]
 #[error("cannot {action} {}: {error}; {}", path.display(), advice(error))]
 pub struct StorageError {
-    /// What was tried.
+    /// The action that failed, as a verb.
     pub action: &'static str,
-    /// On what.
+    /// The file or folder.
     pub path: PathBuf,
-    /// What the system said. The text tells it too, so it is no `source`, which reports would print once more.
+    /// The system's error. The text tells it too, so it is no `source`, which reports would print once more.
     pub error: io::Error,
 }
 
@@ -89,7 +89,7 @@ pub(crate) struct Files {
     dirty: Dirty,
     limits: Limits,
     trash: Option<TrashThread>,
-    /// Files removed so far.
+    /// Files removed so far: each gets a name of its own until the trash thread has it.
     removals: u64,
 }
 

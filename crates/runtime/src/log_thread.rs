@@ -27,16 +27,16 @@ pub(crate) enum Job {
     Flush,
 }
 
-/// What the thread has done.
+/// What the thread tells the loop.
 #[derive(Debug, Default)]
 pub(crate) struct News {
     /// Jobs done, from the first.
     pub(crate) done: u64,
     /// The last commit that holds.
     pub(crate) durable: Option<LocalPosition>,
-    /// The mappings that it was asked for.
+    /// The mappings that the loop had asked for.
     pub(crate) made: Vec<Made>,
-    /// Why it ended.
+    /// The error that ended the thread.
     pub(crate) failed: Option<StorageError>,
 }
 
@@ -57,7 +57,7 @@ struct Shared {
     applied: AtomicU64,
 }
 
-/// The loop's end of it.
+/// The loop's handle of the thread.
 #[derive(Debug)]
 pub(crate) struct LogThread {
     shared: Arc<Shared>,
@@ -70,7 +70,7 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl LogThread {
-    /// Starts it. `wake` is called after each batch.
+    /// Starts the thread, which calls `wake` after each batch.
     pub(crate) fn start(
         name: &str,
         files: Arc<Mutex<Files>>,
@@ -129,7 +129,6 @@ impl Drop for LogThread {
 /// How often a batch takes up what was queued meanwhile, before it fsyncs.
 const ROUNDS_MAX: usize = 64;
 
-/// What a batch amounts to.
 #[derive(Debug, Default)]
 struct Batch {
     durable: Option<LocalPosition>,
