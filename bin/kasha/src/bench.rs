@@ -43,6 +43,8 @@ enum Bench {
     Outage(BenchmarkArguments),
     /// Updates while the log is cleaned, against updates with memory for all that is written.
     Cleaning(BenchmarkArguments),
+    /// How long an event loop hears nobody while keys are overwritten and deleted, and a table is dropped.
+    Stalls(BenchmarkArguments),
     /// Kasha beside etcd and Redis, on a virtual network (root; installs the packages etcd-server and redis-server).
     Rivals(RivalsArguments),
     /// All benchmarks, in one file, with their targets (as root it installs what `rivals` lacks).
@@ -65,7 +67,8 @@ impl Bench {
             | Self::Witness(arguments)
             | Self::Recovery(arguments)
             | Self::Outage(arguments)
-            | Self::Cleaning(arguments) => &arguments.output,
+            | Self::Cleaning(arguments)
+            | Self::Stalls(arguments) => &arguments.output,
         }
     }
 }
@@ -138,11 +141,14 @@ struct BenchmarkArguments {
     /// Client states, for `clients`.
     #[arg(long, default_value_t = 1_000_000, value_parser = clap::value_parser!(u32).range(1..=4_000_000))]
     states: u32,
+    /// Keys, for `stalls`.
+    #[arg(long, default_value_t = 300_000, value_parser = clap::value_parser!(u32).range(1000..=10_000_000))]
+    keys: u32,
     /// MiB of the largest shard, for `recovery`.
     #[arg(long, default_value_t = 1024, value_parser = clap::value_parser!(u64).range(16..=64 * 1024))]
     mebibytes: u64,
     /// MiB of memory for a replica's log, for `cleaning`.
-    #[arg(long, default_value_t = 256, value_parser = clap::value_parser!(u64).range(192..=4096))]
+    #[arg(long, default_value_t = 1024, value_parser = clap::value_parser!(u64).range(192..=4096))]
     memory_mib: u64,
 }
 
@@ -156,6 +162,7 @@ impl BenchmarkArguments {
             round: self.round,
             patience: self.patience,
             states: self.states,
+            keys: self.keys,
             bytes: self.mebibytes << 20,
             memory_mib: self.memory_mib,
             ..BenchOptions::new(std::env::current_exe()?)
@@ -241,6 +248,7 @@ pub fn run(arguments: &BenchArguments) -> Result<()> {
         Bench::Recovery(arguments) => run_one("recovery", arguments),
         Bench::Outage(arguments) => run_one("outage", arguments),
         Bench::Cleaning(arguments) => run_one("cleaning", arguments),
+        Bench::Stalls(arguments) => run_one("stalls", arguments),
         Bench::Rivals(arguments) => run_rivals(arguments),
         Bench::All(arguments) => run_all(arguments),
     }

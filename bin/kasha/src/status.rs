@@ -6,7 +6,7 @@ use anyhow::Result;
 use clap::Args;
 use kasha_bench::say;
 use kasha_types::CoreId;
-use kasha_wire::status::{CoreStatus, LongTurn, LoopTurns, Memory, ReplicaStatus};
+use kasha_wire::status::{CleanerState, CoreStatus, LongTurn, LoopTurns, Memory, ReplicaStatus};
 use kasha_wire::{Configuration, Durability, MemberState, ShardConfig, ShardPhase};
 use serde_json::{Value as Json, json};
 
@@ -164,10 +164,33 @@ fn print_human(configuration: &Configuration, coordinator: bool, cores: &[Core])
             status.state
         );
     }
+    print_cleaning(configuration, cores);
     say!("\nCORE     LONGEST TURN  IN IT");
     for (core, turns) in cores.iter().filter_map(|(core, turns)| Some((core, turns.as_ref()?))) {
         let turn = &turns.longest;
         say!("{:8} {:>9} µs  {}", core_name(core), turn.nanos / 1000, describe_turn(turn));
+    }
+}
+
+fn print_cleaning(configuration: &Configuration, cores: &[Core]) {
+    say!("\nSHARD      LIVE  OF AT MOST  IN USE  SEGMENTS  LEAVING  UNSYNCED  DENSE  CLEANED   COPIED  CLEANER");
+    for shard in &configuration.shards {
+        let Some(status) = primary_status(shard, cores) else { continue };
+        let cleaning = &status.cleaning;
+        say!(
+            "{:8} {:>5}M {:>10}M {:>5.0} % {:9} {:8} {:9} {:6} {:8} {:>7}M  {}",
+            shard.shard.to_string(),
+            cleaning.live_bytes >> 20,
+            cleaning.live_max_bytes >> 20,
+            utilisation(status) * 100.0,
+            cleaning.segments,
+            cleaning.leaving,
+            cleaning.unsynced,
+            cleaning.dense,
+            cleaning.cleaned_segments,
+            cleaning.copied_bytes >> 20,
+            cleaner_words(cleaning.cleaner)
+        );
     }
 }
 
@@ -193,7 +216,8 @@ fn describe_turn(turn: &LongTurn) -> String {
 fn turns_json(turns: &LoopTurns) -> Json {
     json!({
         "count": turns.turns, "long": turns.long_turns, "longest": turn_json(&turns.longest),
-        "longest_since_asked": turn_json(&turns.longest_since_asked),
+        "longest_since_asked": turn_json(&turns.longest_since_asked), "busiest": turn_json(&turns.busiest),
+        "busiest_since_asked": turn_json(&turns.busiest_since_asked),
     })
 }
 
@@ -213,11 +237,40 @@ fn replica_json(status: &ReplicaStatus) -> Json {
         "end": status.end.offset, "synced": status.synced, "unsynced_operations": status.unsynced_operations,
         "objects": status.objects, "memory_bytes": status.memory_bytes, "memory_max_bytes": status.memory_max_bytes,
         "memory": memory_words(status.memory).trim_start_matches("memory "),
+        "cleaning": cleaning_json(status),
         "clients": status.clients, "completion_records": status.completion_records, "updates": status.updates,
         "reads": status.reads, "fast_answers": status.fast_answers, "gated_answers": status.gated_answers,
         "fast_path_rate": fast_path_rate(status), "duplicates_suppressed": status.duplicates_suppressed,
         "refusals": status.refusals, "syncs": status.syncs,
     })
+}
+
+fn cleaning_json(status: &ReplicaStatus) -> Json {
+    let cleaning = &status.cleaning;
+    json!({
+        "live_bytes": cleaning.live_bytes, "live_max_bytes": cleaning.live_max_bytes, "utilisation": utilisation(status),
+        "segments": cleaning.segments, "leaving": cleaning.leaving, "unsynced": cleaning.unsynced,
+        "dense": cleaning.dense, "cleaner": cleaner_words(cleaning.cleaner),
+        "cleaned_segments": cleaning.cleaned_segments, "copied_bytes": cleaning.copied_bytes,
+    })
+}
+
+/// The part of the segments in memory that lives.
+#[expect(clippy::cast_precision_loss, reason = "a rate for people")]
+fn utilisation(status: &ReplicaStatus) -> f64 {
+    if status.memory_bytes == 0 { 0.0 } else { status.cleaning.live_bytes as f64 / status.memory_bytes as f64 }
+}
+
+fn cleaner_words(state: CleanerState) -> &'static str {
+    match state {
+        CleanerState::Follows => "follows",
+        CleanerState::Rests => "rests",
+        CleanerState::Cleans => "cleans",
+        CleanerState::WaitsForSync => "waits for a sync",
+        CleanerState::WaitsForFloor => "waits for a floor",
+        CleanerState::FindsNothing => "finds nothing to clean",
+        CleanerState::FindsNoRoom => "finds no room for copies",
+    }
 }
 
 fn to_json(configuration: &Configuration, coordinator: bool, cores: &[Core]) -> Json {

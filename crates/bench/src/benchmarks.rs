@@ -10,6 +10,7 @@ mod hot_key;
 mod outage;
 mod recovery;
 mod rivals;
+mod stalls;
 pub(crate) mod throughput;
 mod witness;
 
@@ -94,6 +95,12 @@ pub const BENCHMARKS: &[Benchmark] = &[
         about: "updates while the log is cleaned, against updates with memory for all of them",
         share: 130,
         run: cleaning::run,
+    },
+    Benchmark {
+        name: "stalls",
+        about: "how long an event loop hears nobody while keys are overwritten and deleted, and a table is dropped",
+        share: 60,
+        run: stalls::run,
     },
     Benchmark {
         name: "rivals",

@@ -53,6 +53,8 @@ pub struct BenchOptions {
     pub round: Duration,
     /// Client states, for `clients`.
     pub states: u32,
+    /// Keys, for `stalls`.
+    pub keys: u32,
     /// Bytes of the largest shard, for `recovery`.
     pub bytes: u64,
     /// MiB of memory of a replica, for `cleaning`.
@@ -74,8 +76,9 @@ impl BenchOptions {
             rounds: 30,
             round: Duration::from_millis(250),
             states: 1_000_000,
+            keys: 300_000,
             bytes: 1 << 30,
-            memory_mib: 256,
+            memory_mib: 1024,
             patience: Duration::from_secs(120),
         }
     }
@@ -254,8 +257,8 @@ impl Arm {
         let tally = self.run(clients, workload, limit)?;
         ensure!(tally.updates + tally.reads > 0, "nothing was done in a whole round; give longer rounds");
         measured.add(&tally, before, self.probe.usage()?);
-        measured.last_turn = self.probe.turns()?.longest_since_asked;
-        turns::note(&mut measured.longest_turn, measured.last_turn.clone());
+        measured.last_turns = self.probe.turns()?;
+        turns::note(&mut measured.longest_turn, &measured.last_turns.longest_since_asked, turns::micros);
         Ok(())
     }
 
@@ -290,7 +293,8 @@ impl Arm {
         Ok(())
     }
 
-    fn run(&mut self, clients: usize, workload: &Workload, limit: Limit) -> anyhow::Result<Tally> {
+    /// A load that nobody measures.
+    pub(crate) fn run(&mut self, clients: usize, workload: &Workload, limit: Limit) -> anyhow::Result<Tally> {
         let mut load = Load::new(self.table, clients, workload, limit, &mut self.rng);
         self.event_loop.run(&mut load)?;
         let (tally, failure) = (load.tally, load.failure);

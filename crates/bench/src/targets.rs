@@ -72,6 +72,8 @@ pub const TARGETS: &[Target] = &[
     at_least("cleaning.few/ample.throughput", 0.97, "few keys, written again and again"),
     at_most("cleaning.few.refused", 0.0, "few keys never find no memory"),
     at_most("cleaning.live80_paced/ample.p99", 1.5, "80 % of the memory lives, at 60 % of what that shard can take"),
+    at_most("cleaning.longest_cleaning_turn_us", 250.0, "nobody waits longer because the log is cleaned"),
+    at_most("stalls.freeing.longest_us", 250.0, "nobody waits longer because something is freed or forgotten"),
     at_most("rivals.500us.kasha-fsync/etcd.p50", 0.5, "on two disks of three: one round trip, and no leader's log"),
     at_most("rivals.500us.kasha-f1/redis-wait1.p50", 0.55, "on two machines of three: one round trip instead of two"),
     at_least("rivals.500us.c64.kasha-f2/redis-wait2.throughput", 1.0, "64 clients, on three machines"),

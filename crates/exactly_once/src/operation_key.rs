@@ -149,9 +149,9 @@ impl OperationKeys {
         self.find(hash, is_key).map(|entry| entry.expires_at)
     }
 
-    /// The record at this place goes with its segment (see [`crate::Tracker::forget`]).
-    pub fn forget(&mut self, hash: KeyHash, place: Place) {
-        let _ = self.take(hash, place);
+    /// The record at this place goes with its segment (see [`crate::Tracker::forget`]). Says whether it was held.
+    pub fn forget(&mut self, hash: KeyHash, place: Place) -> bool {
+        self.take(hash, place).is_some()
     }
 
     /// Whether the record at `place` must be kept; for the cleaner.

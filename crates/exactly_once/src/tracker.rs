@@ -410,10 +410,10 @@ impl Tracker {
     }
 
     /// The record at this place goes with its segment, which a later word of the log has freed: a replay that started
-    /// from what was left may have found it again.
-    pub fn forget(&mut self, rpc: RpcId, place: Place) {
+    /// from what was left may have found it again. Says whether it was live.
+    pub fn forget(&mut self, rpc: RpcId, place: Place) -> bool {
         if !self.is_live(rpc, place) {
-            return;
+            return false;
         }
         let client = self.clients.get_mut(rpc.client).expect("it has a live record");
         client.outstanding.remove(rpc.sequence, &mut self.spares);
@@ -423,6 +423,7 @@ impl Tracker {
         if client.outstanding.iter().next().is_none() {
             self.clients.remove(rpc.client);
         }
+        true
     }
 
     /// When the client's lease ends as far as this shard knows; `None`: it does not know the client.

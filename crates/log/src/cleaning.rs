@@ -30,6 +30,19 @@ pub struct Victim {
     pub used: u32,
 }
 
+/// Segments in memory, and why some of them cannot be cleaned.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Census {
+    /// All of them.
+    pub segments: u64,
+    /// Nothing lives there, and their freeing is under way.
+    pub leaving: u64,
+    /// Sealed, and not synced.
+    pub unsynced: u64,
+    /// Sealed and synced, and too little there is dead.
+    pub dense: u64,
+}
+
 /// Memory that does not hold what was written: the group that begins at this offset.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct DamagedGroup {
@@ -58,6 +71,23 @@ impl Log {
         best.map(|best| Victim { segment: best.id, live_bytes: best.live_bytes, used: best.used })
     }
 
+    /// Counts segments by what can be done about them.
+    #[must_use]
+    pub fn census(&self, synced: u64) -> Census {
+        let mut census = Census { segments: self.segments_held(), ..Census::default() };
+        let graveyard = self.graveyard.len() as u64;
+        census.leaving = graveyard;
+        for segment in self.order.iter().map(|id| &self.sealed[id]) {
+            match segment {
+                segment if segment.live_bytes == 0 || segment.retired => census.leaving += 1,
+                segment if segment.end() > synced => census.unsynced += 1,
+                segment if !self.is_worth_cleaning(segment) => census.dense += 1,
+                _ => {}
+            }
+        }
+        census
+    }
+
     /// The group of a sealed segment that begins there, its checksum verified; `None` at the segment's end.
     ///
     /// # Errors
@@ -74,12 +104,6 @@ impl Log {
         let checked = check_group(rest, at, self.config.segment_bytes);
         let (group, _) = checked.map_err(|_| DamagedGroup { at })?;
         Ok(Some(Group { epoch: group.epoch, start: at, end: group.end(), entries: segment.entries(&group) }))
-    }
-
-    /// Bytes of live entries in a sealed segment; `None`: it is not here.
-    #[must_use]
-    pub fn live_bytes_of(&self, segment: SegmentId) -> Option<u32> {
-        self.sealed.get(&segment).map(|segment| segment.live_bytes)
     }
 
     /// Whether the entry there is the newest epoch start.

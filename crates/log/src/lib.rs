@@ -32,7 +32,7 @@ mod truncate;
 mod verify;
 
 pub use append::{Appended, Full, GroupWriter, Part, Purpose};
-pub use cleaning::{DamagedGroup, Victim};
+pub use cleaning::{Census, DamagedGroup, Victim};
 pub use format::{ENTRY_HEADER_BYTES, EntryKind, EntryOffset, FORMAT_VERSION, GROUP_HEADER_BYTES, entry_bytes};
 pub use history::common_prefix;
 pub use index::{Index, IndexBucket, IndexCursor};

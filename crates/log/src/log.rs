@@ -29,7 +29,7 @@ impl LogConfig {
     /// The usual segments and reserve.
     #[must_use]
     pub fn new(memory_max_bytes: u64) -> Self {
-        Self { segment_bytes: limits::SEGMENT_BYTES, memory_max_bytes, reserve_percent: 5 }
+        Self { segment_bytes: limits::SEGMENT_BYTES, memory_max_bytes, reserve_percent: 2 }
     }
 }
 
@@ -193,6 +193,25 @@ impl Log {
     pub fn segments(&self) -> impl Iterator<Item = (SegmentId, u32)> + '_ {
         let sealed = self.order.iter().map(|id| (*id, self.sealed[id].used));
         sealed.chain(self.head.as_ref().map(|head| (head.id, head.used)))
+    }
+
+    /// Bytes in use of a segment; `None`: it is not here.
+    #[must_use]
+    pub fn used_bytes(&self, id: SegmentId) -> Option<u32> {
+        self.segment(id).map(|segment| segment.used)
+    }
+
+    /// Bytes of entries of a segment that are not known dead; 0 if it is not here.
+    #[must_use]
+    pub fn live_bytes_in(&self, id: SegmentId) -> u32 {
+        self.segment(id).map_or(0, |segment| segment.live_bytes)
+    }
+
+    /// The first segment here that is this one or a later one.
+    #[must_use]
+    pub fn first_held(&self, from: SegmentId) -> Option<SegmentId> {
+        let sealed = self.order.get(self.order.partition_point(|&id| id < from)).copied();
+        sealed.or_else(|| self.head.as_ref().map(|head| head.id).filter(|&id| id >= from))
     }
 
     /// Bytes of the log, within one segment. Segments in the graveyard count as here.

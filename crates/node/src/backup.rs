@@ -13,6 +13,7 @@ use kasha_wire::hot::{self, AppendView, Appended};
 use kasha_wire::message::{AttachAt, Message};
 
 use crate::core::{Core, send};
+use crate::replay::next_retired;
 use crate::replica::{Replica, Site};
 
 pub(crate) use copying::{FETCH_FROM_HEAD, install, on_fetch_log};
@@ -139,7 +140,8 @@ impl Backup {
 
     /// Log bytes from the primary.
     pub fn on_append(&mut self, site: &mut Site<'_>, from: Endpoint, append: &AppendView<'_>, out: &mut Effects) {
-        let Site { copy, core, .. } = site;
+        let is_behind = !site.copy.meta.complete || !site.is_replayed();
+        let Site { copy, state, core } = site;
         if append.epoch != self.epoch {
             if append.epoch < self.epoch {
                 hit(Probe::OlderEpochIgnored);
@@ -170,8 +172,9 @@ impl Backup {
                 Err(AppendError::Group { .. } | AppendError::Gap { .. } | AppendError::NotAbsent) => {
                     return hit(Probe::AppendGap);
                 }
-                // What was freed goes once the log is replayed: until then the primary waits, and sends again.
-                Err(AppendError::Full) if !copy.meta.complete || !copy.is_replayed() => return,
+                // What was freed goes once the log is replayed, some of it a turn: until then the primary waits, and sends
+                // again.
+                Err(AppendError::Full) if is_behind || next_retired(copy, state, copy.known_synced).is_some() => return,
                 Err(AppendError::Full) => return copy.stop_for_memory(out),
             }
         } else if append.from > end {

@@ -15,18 +15,22 @@
 //! worth it or is left alone; copies that are not synced yet take one segment at most.
 
 use kasha_log::{DamagedGroup, EntryOffset, Log, Purpose, Victim};
+use kasha_store::LookUp;
 use kasha_types::probe::{Probe, hit};
 use kasha_types::{Epoch, SegmentId};
+use kasha_wire::status::CleanerState;
 
 use crate::relocation::Moving;
 use crate::state::ShardState;
 
 /// Entries that one turn looks at.
-const LOOKED_AT_MAX: u32 = 1024;
+const LOOKED_AT_MAX: u32 = 512;
 /// Bytes of entries that one turn copies, unless a single one is larger.
 const COPIED_BYTES_MAX: usize = 64 * 1024;
+/// Bytes of a group of copies: a walk looks at whole groups, and a later walk will look at these.
+const GROUP_BYTES_MAX: usize = 16 * 1024;
 /// Bytes of a segment that an idle turn walks.
-const IDLE_BYTES: u64 = 32 * 1024;
+const IDLE_BYTES: u64 = 16 * 1024;
 /// What is free when the cleaner rests, in segments, and as one part of the memory in so many.
 const FREE_SEGMENTS: u64 = 2;
 const FREE_PART: u64 = 64;
@@ -42,13 +46,15 @@ pub(crate) struct Cleaned {
 
 /// What the cleaner is at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Doing {
+enum Doing {
     /// Enough is free.
     Rests,
     /// It copies what lives in this segment.
     Cleans(SegmentId),
     /// What was copied, or the freeing of a segment, is not synced yet.
     WaitsForSync,
+    /// A floor waits for its sync, or a table is being dropped (R5.11).
+    WaitsForFloor,
     /// No segment has enough that is dead.
     FindsNothing,
     /// Copies find no memory.
@@ -71,22 +77,48 @@ pub(crate) struct Cleaner {
     seen: u64,
     /// The end of what was copied last.
     copied_until: u64,
-    pub doing: Doing,
+    doing: Doing,
     pub cleaned: Cleaned,
     /// What this turn copies, and where to: memory that is used again.
     batch: Vec<Moving>,
     places: Vec<EntryOffset>,
+    look_ups: Vec<LookUp>,
 }
 
 impl Cleaner {
     pub fn new(end: u64) -> Self {
-        let (doing, cleaned) = (Doing::Rests, Cleaned::default());
-        Self { walk: None, seen: end, copied_until: 0, doing, cleaned, batch: Vec::new(), places: Vec::new() }
+        Self {
+            walk: None,
+            seen: end,
+            copied_until: 0,
+            doing: Doing::Rests,
+            cleaned: Cleaned::default(),
+            batch: Vec::new(),
+            places: Vec::new(),
+            look_ups: Vec::new(),
+        }
     }
 
     /// Whether it goes on although nothing else happens.
     pub fn is_busy(&self) -> bool {
         matches!(self.doing, Doing::Cleans(_))
+    }
+
+    /// What the cleaner is at, for status.
+    pub fn state(&self) -> CleanerState {
+        match self.doing {
+            Doing::Rests => CleanerState::Rests,
+            Doing::Cleans(_) => CleanerState::Cleans,
+            Doing::WaitsForSync => CleanerState::WaitsForSync,
+            Doing::WaitsForFloor => CleanerState::WaitsForFloor,
+            Doing::FindsNothing => CleanerState::FindsNothing,
+            Doing::FindsNoRoom => CleanerState::FindsNoRoom,
+        }
+    }
+
+    /// Nothing may be copied in this turn.
+    pub fn wait_for_floor(&mut self) {
+        self.doing = Doing::WaitsForFloor;
     }
 
     /// One turn's part. `synced`: up to where every member holds the log.
@@ -137,7 +169,7 @@ impl Cleaner {
             return Doing::WaitsForSync;
         }
         // What is walked through may have died meanwhile.
-        self.walk = self.walk.filter(|walk| log.live_bytes_of(walk.victim.segment).is_some_and(|live| live > 0));
+        self.walk = self.walk.filter(|walk| log.live_bytes_in(walk.victim.segment) > 0);
         if self.walk.is_none() {
             self.walk = log.choose_victim(synced).map(|victim| Walk { victim, at: log.segment_base(victim.segment) });
         }
@@ -162,13 +194,10 @@ impl Cleaner {
         let mut copied = 0;
         while walk.at < until && *looked_at < LOOKED_AT_MAX && copied < COPIED_BYTES_MAX {
             let Some(group) = log.verified_group(walk.victim.segment, walk.at)? else { return Ok(false) };
-            for (at, entry) in group.entries {
-                *looked_at += 1;
-                if let Some(moving) = state.movable(log, at, &entry, held) {
-                    copied += moving.bytes();
-                    self.batch.push(moving);
-                }
-            }
+            let known = self.batch.len();
+            state.collect_movable(log, &group.entries, held, &mut self.look_ups, &mut self.batch);
+            copied += self.batch[known..].iter().map(Moving::bytes).sum::<usize>();
+            *looked_at += group.entries.count() as u32;
             walk.at = group.end;
         }
         Ok(true)
@@ -178,7 +207,7 @@ impl Cleaner {
     fn copy(&mut self, log: &mut Log, state: &mut ShardState, epoch: Epoch) -> bool {
         let mut batch = std::mem::take(&mut self.batch);
         // Small groups fill what room the head has left.
-        let group_bytes_max = COPIED_BYTES_MAX.min(log.segment_bytes() as usize / 8);
+        let group_bytes_max = GROUP_BYTES_MAX.min(log.segment_bytes() as usize / 8);
         let mut rest = &batch[..];
         while !rest.is_empty() {
             let mut sum = 0;
@@ -218,8 +247,11 @@ impl Cleaner {
         self.walk = None;
         self.cleaned.segments += 1;
         hit(Probe::SegmentCleaned);
-        let left = log.live_bytes_of(segment);
-        assert_eq!(left, Some(0), "{segment:?} was cleaned, and something lives there that nobody owns");
+        assert_eq!(
+            log.live_bytes_in(segment),
+            0,
+            "{segment:?} was cleaned, and something lives there that nobody owns"
+        );
     }
 }
 

@@ -53,14 +53,14 @@ pub(crate) struct LogCopy {
     lost_something: bool,
     /// Segments that are freed, whose files go when the fsync holds that covers their `SegmentFreed` entries; `None`: it has
     /// not begun.
-    freed: Vec<(SegmentId, Option<LocalPosition>)>,
+    freed: VecDeque<(SegmentId, Option<LocalPosition>)>,
 }
 
 fn log_config(options: &NodeOptions) -> LogConfig {
     LogConfig {
         segment_bytes: options.segment_bytes,
         memory_max_bytes: options.replica_memory_max_bytes,
-        reserve_percent: 5,
+        reserve_percent: 2,
     }
 }
 
@@ -83,7 +83,7 @@ impl LogCopy {
             commits: VecDeque::new(),
             stray: Vec::new(),
             lost_something: false,
-            freed: Vec::new(),
+            freed: VecDeque::new(),
         }
     }
 
@@ -92,7 +92,8 @@ impl LogCopy {
         self.log.end().offset > 0 || !self.stray.is_empty()
     }
 
-    pub fn is_replayed(&self) -> bool {
+    /// Whether a follower's state has come to the end; what an entry began may be unfinished ([`Site::is_replayed`]).
+    pub fn is_followed(&self) -> bool {
         self.replayed.offset >= self.log.end().offset
     }
 

@@ -51,6 +51,8 @@ pub(crate) struct Core {
 pub(crate) struct Scratch {
     /// Of reads.
     pub result: Vec<u8>,
+    /// The keys of a read.
+    pub footprint: Vec<KeyHash>,
     /// Of updates: one runs at a time.
     request: Option<Box<Memory>>,
     pub dead: Vec<kasha_log::EntryOffset>,

@@ -44,6 +44,7 @@ mod replica;
 mod request_path;
 mod serving;
 mod state;
+mod unfinished;
 mod view;
 mod witnessing;
 

@@ -2,7 +2,7 @@
 //!
 //! **R4.9** (slot of the first key, operation key) names one operation; another one under the same name is an error.
 //! **R5.2** Expiry is a logged delete, appended before the operation that observes it, never a look at a clock. Who
-//! finds the key gone waits for that entry: whoever drops keys notes its end in `Serving::keys_dropped_until`.
+//! finds the key gone waits for that entry: whoever drops keys notes its end among the conflicts.
 
 use kasha_exactly_once::{Fingerprint, OperationKeyDropped, OperationKeyRecord, Place};
 use kasha_log::{EntryKind, EntryOffset, Full, Log, Purpose, entry_bytes};

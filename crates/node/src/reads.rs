@@ -6,7 +6,7 @@ use kasha_machine::{Effect, Effects, Endpoint, Gate};
 use kasha_store::ReadResult;
 use kasha_types::planted::{self, Bug};
 use kasha_types::probe::{Probe, hit};
-use kasha_types::{LogPosition, LogSlice, Tick};
+use kasha_types::{LogPosition, LogSlice, Tick, key_hash};
 use kasha_wire::frame::Kind;
 use kasha_wire::hot::{self, ReadAnswerView, ReadRefused, ReadView};
 use kasha_wire::{OutcomeCode, Read, Refusal};
@@ -14,7 +14,7 @@ use kasha_wire::{OutcomeCode, Read, Refusal};
 use crate::Answers;
 use crate::primary::Term;
 use crate::replica::Site;
-use crate::serving::Serving;
+use crate::serving::{Sees, Serving};
 
 /// One read, from frame to answer.
 pub(crate) fn on_read(
@@ -49,13 +49,11 @@ fn execute(
     let Site { copy, state, core } = site;
     let read = Read::decode(view.code, view.arguments).map_err(|_| Refusal::BadRequest)?;
     let configuration = core.configuration.as_ref().ok_or(Refusal::NotPrimary)?;
-    let everything = if planted::is_on(Bug::EverythingUngated) { 0 } else { serving.everything_until };
-    let (mut owned, mut newest) = (true, everything);
+    let (mut owned, footprint) = (true, &mut core.scratch.footprint);
+    footprint.clear();
     read.for_each_key(|key| {
         owned &= configuration.owner(view.table, kasha_types::slot_of(key)) == Some(copy.shard);
-        if let Some(at) = state.store.newest(&copy.log, view.table, key) {
-            newest = newest.max(at.0 + 1);
-        }
+        footprint.push(key_hash(view.table, key));
     });
     if !owned {
         return Err(Refusal::WrongShard);
@@ -66,7 +64,9 @@ fn execute(
         ReadResult::TooLarge => return Err(Refusal::TooLarge),
     };
     serving.counters.reads += 1;
-    let (shard, epoch) = (copy.shard, term.epoch);
+    let (shard, epoch, synced) = (copy.shard, term.epoch, term.shipping.synced());
+    // Nobody is told a version of a key that has no value.
+    let until = serving.conflicts.until(core.scratch.footprint.iter().copied(), || Sees::Values, synced);
     let absent = core.scratch.result.first() == Some(&(OutcomeCode::NotFound as u8));
     let gate = if core.options.answers == Answers::Unreplicated || absent && planted::is_on(Bug::NotFoundUngated) {
         Gate::Now
@@ -74,9 +74,9 @@ fn execute(
         // A round that begins from now on also covers everything unsynced.
         hit(Probe::ReadConfirmed);
         Gate::Confirmed { shard, round: term.shipping.want_confirmation() }
-    } else if newest > term.shipping.synced() && !planted::is_on(Bug::UnsyncedRead) {
-        term.shipping.want_synced(newest);
-        Gate::Synced { shard, position: LogPosition { epoch, offset: newest } }
+    } else if until > synced && !planted::is_on(Bug::UnsyncedRead) {
+        term.shipping.want_synced(until);
+        Gate::Synced { shard, position: LogPosition { epoch, offset: until } }
     } else {
         Gate::Now
     };

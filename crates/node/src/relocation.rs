@@ -18,8 +18,8 @@
 //! **R5.11** While a floor waits for its sync nothing is copied: a record before the floor would get behind it (R4.6).
 
 use kasha_exactly_once::{CompletionRecordRef, ExpiryFloorEntry, OperationKeyRecord, Place};
-use kasha_log::{Entry, EntryKind, EntryOffset, GroupWriter, Log, Part, entry_bytes};
-use kasha_store::{Movable, Store};
+use kasha_log::{Entries, Entry, EntryKind, EntryOffset, GroupWriter, Log, Part, entry_bytes};
+use kasha_store::{LookUp, Movable, Store};
 use kasha_types::{ClusterTime, KeyHash, RpcId, SegmentId, operation_key_hash};
 
 use crate::state::ShardState;
@@ -85,10 +85,36 @@ impl Moving {
 }
 
 impl ShardState {
-    /// The entry, if it lives. `held`: the oldest segment of the log.
-    pub fn movable(&self, log: &Log, at: EntryOffset, entry: &Entry<'_>, held: SegmentId) -> Option<Moving> {
+    /// Notes the entries that live. `held`: the oldest segment of the log. `look_ups` is scratch memory.
+    pub fn collect_movable(
+        &self,
+        log: &Log,
+        entries: &Entries<'_>,
+        held: SegmentId,
+        look_ups: &mut Vec<LookUp>,
+        moving: &mut Vec<Moving>,
+    ) {
+        let is_stored = |kind| matches!(kind, EntryKind::Object | EntryKind::Tombstone);
+        let stored = entries.clone().filter(|(_, entry)| is_stored(entry.kind));
+        look_ups.clear();
+        look_ups.extend(stored.map(|(at, entry)| LookUp::begin(at, &entry)));
+        look_ups.iter_mut().for_each(|look_up| look_up.read(&self.store));
+        let mut look_ups = look_ups.iter();
+        for (at, entry) in entries.clone() {
+            let look_up = if is_stored(entry.kind) { look_ups.next() } else { None };
+            moving.extend(self.movable(log, (at, &entry), look_up, held));
+        }
+    }
+
+    fn movable(
+        &self,
+        log: &Log,
+        (at, entry): (EntryOffset, &Entry<'_>),
+        look_up: Option<&LookUp>,
+        held: SegmentId,
+    ) -> Option<Moving> {
         let what = match entry.kind {
-            EntryKind::Object | EntryKind::Tombstone => What::Stored(self.store.movable(at, entry, held)?),
+            EntryKind::Object | EntryKind::Tombstone => What::Stored(self.store.movable(look_up?, held)?),
             EntryKind::Completion => {
                 let rpc = CompletionRecordRef::decode(entry.payload).expect("our own completion record").request.rpc;
                 self.tracker.is_live(rpc, Place(at.0)).then_some(What::Record(rpc))?

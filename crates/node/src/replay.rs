@@ -1,19 +1,27 @@
 //! A follower's state follows its log, a slice a turn; freed segments go once it has.
 
 use kasha_log::EntryOffset;
-use kasha_types::Work;
 use kasha_types::probe::{Probe, hit};
+use kasha_types::{SegmentId, Work};
 
+use crate::copy::LogCopy;
 use crate::replica::Site;
+use crate::state::ShardState;
+use crate::unfinished::STEPS_PER_TURN;
 
 /// Bytes of log that a replica replays in one turn: a long replay must not keep the core from its heartbeats.
 const REPLAY_BYTES_PER_TURN: u64 = 2 * 1024 * 1024;
+/// Segments that a turn lets go of.
+const FREED_PER_TURN: usize = 4;
 
 impl Site<'_> {
     /// Replays a slice of the log into the state. A joiner waits until its copy is complete.
     pub fn replay_slice(&mut self) {
+        if self.state.has_unfinished() {
+            return self.go_on();
+        }
         // A joiner's state is empty, and so is what freeing would take from it.
-        if !self.copy.meta.complete || self.copy.is_replayed() {
+        if !self.copy.meta.complete || self.copy.is_followed() {
             return self.free_retired(self.copy.known_synced);
         }
         let Self { copy, state, core } = self;
@@ -36,6 +44,9 @@ impl Site<'_> {
                     copy.log.kill(at);
                 }
             }
+            if state.has_unfinished() {
+                break;
+            }
         }
         core.scratch.dead = dead;
         core.learn_cluster_time(state.cluster_time);
@@ -43,15 +54,36 @@ impl Site<'_> {
         self.free_retired(self.copy.replayed.offset.min(self.copy.known_synced));
     }
 
-    /// Lets go of segments that the log says are freed, once the state has followed the log to where it says so.
+    /// Whether a follower's state has followed the log to its end.
+    pub fn is_replayed(&self) -> bool {
+        self.copy.is_followed() && !self.state.has_unfinished()
+    }
+
+    /// Goes on with what an entry began.
+    pub fn go_on(&mut self) {
+        let Self { copy, state, core } = self;
+        let done = state.go_on(&mut copy.log, &mut core.scratch.dead, STEPS_PER_TURN);
+        done.into_iter().for_each(|work| core.work.add(work));
+    }
+
+    /// Lets go of some segments that the log says are freed, once the state has followed the log to where it says so.
     pub fn free_retired(&mut self, up_to: u64) {
         let Self { copy, state, core } = self;
-        while let Some(segment) = copy.log.retired(up_to) {
+        for _ in 0..FREED_PER_TURN {
+            let Some(segment) = next_retired(copy, state, up_to) else { return };
             hit(Probe::SegmentRetired);
             core.work.add(Work::Free);
-            state.forget_segment(&copy.log, segment);
+            // A joiner's state is empty, and it knows nothing of what lives.
+            let left = copy.log.live_bytes_in(segment);
+            assert!(left == 0 || !copy.meta.complete, "{}: {left} bytes of {segment:?} live", copy.shard);
             copy.log.free(segment);
+            state.store.segment_is_gone(segment);
             copy.remove_later(core, segment);
         }
     }
+}
+
+/// A segment that can be let go of now.
+pub(crate) fn next_retired(copy: &LogCopy, state: &ShardState, up_to: u64) -> Option<SegmentId> {
+    copy.log.retired(up_to).filter(|_| !state.is_forgetting())
 }

@@ -13,8 +13,9 @@ use kasha_wire::{Refusal, ShardConfig, ShardPhase};
 use crate::backup::Backup;
 use crate::copy::LogCopy;
 use crate::core::Core;
-use crate::primary::{Primary, Term};
+use crate::primary::{Primary, Stage, Term};
 use crate::reads::{on_read, refuse_read};
+use crate::replay::next_retired;
 use crate::request_path::{Caller, RequestPath, refuse_undecoded};
 use crate::serving::Serving;
 use crate::state::ShardState;
@@ -265,15 +266,34 @@ impl Replica {
         self.copy.note_acknowledged(core, out);
     }
 
+    /// Whether a follower's state has followed the log to its end.
+    pub fn is_replayed(&self) -> bool {
+        self.copy.is_followed() && !self.state.has_unfinished()
+    }
+
     pub fn next_deadline(&self, core: &Core) -> Option<Tick> {
-        let replay = (self.copy.meta.complete && !self.copy.is_replayed()).then_some(Tick(0));
-        match &self.role {
-            Role::Idle | Role::Backup(_) => replay,
-            Role::Primary(primary) => {
-                let replay = replay.filter(|_| !primary.stage.executes());
-                [replay, primary.next_deadline(core)].into_iter().flatten().min()
+        let executes = self.role.primary().is_some_and(|primary| primary.stage.executes());
+        let replays = self.copy.meta.complete && !executes && !self.is_replayed();
+        let goes_on = replays || self.has_more_to_free() || self.copy.has_file_to_remove(core);
+        let primary = self.role.primary().and_then(|primary| primary.next_deadline(core));
+        goes_on.then_some(Tick(0)).into_iter().chain(primary).min()
+    }
+
+    /// Whether another turn would free, forget or drop more.
+    fn has_more_to_free(&self) -> bool {
+        let Self { copy, state, role } = self;
+        let up_to = match role.primary() {
+            Some(Primary { term, stage: Stage::Serving(_) }) => {
+                if state.has_unfinished() || state.store.has_graves_to_tend() {
+                    return true;
+                }
+                term.shipping.synced()
             }
-        }
+            Some(primary) if primary.stage.executes() => return false,
+            Some(_) | None if copy.meta.complete => copy.known_synced.min(copy.replayed.offset),
+            Some(_) | None => copy.known_synced,
+        };
+        next_retired(copy, state, up_to).is_some()
     }
 
     pub fn assert_invariants(&self) {

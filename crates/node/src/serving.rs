@@ -3,12 +3,14 @@
 //!
 //! | file | what it does besides answering |
 //! |---|---|
+//! | `conflicts` | knows what is not synced, and who must wait for it |
 //! | `garbage` | names to the witnesses what is synced |
 //! | `leases` | expiry of clients' leases |
 //! | `house` | what is done now and then: freed segments, tombstones, expired operation keys, dropped tables |
 //!
-//! All of it is bounded per turn and delays no answer, but for a dropped table, which costs a pass over the shard's keys.
+//! All of it is bounded per turn and delays no answer.
 
+mod conflicts;
 mod garbage;
 mod house;
 mod leases;
@@ -21,6 +23,7 @@ use kasha_types::{KeyHash, ListVersion, NodeId, RpcId, Tick, Work};
 use kasha_wire::codec::Bytes;
 use kasha_wire::{Body, Configuration, ShardConfig};
 
+pub(crate) use self::conflicts::{Conflicts, Sees};
 use self::garbage::Garbage;
 use self::house::House;
 use self::leases::Leases;
@@ -52,12 +55,9 @@ pub(crate) struct Serving {
     /// Whether answers may leave before they are synced (R6.1).
     pub fast_path: bool,
     pub has_enough_members: bool,
-    /// An unsynced operation on everything ends here: every later one overlaps with it (R5.1).
-    pub everything_until: u64,
-    /// An operation key's unsynced expiry ends here: whoever finds the key gone waits for it (R5.2).
-    pub keys_dropped_until: u64,
+    pub conflicts: Conflicts,
     pub counters: Counters,
-    cleaner: Cleaner,
+    pub cleaner: Cleaner,
     /// An answer of this turn waits for our own file (R7.7).
     pub writes_own_file: bool,
     /// The configuration's list; `list` is none while it is being closed.
@@ -81,8 +81,7 @@ impl Serving {
             list: config.list,
             fast_path: false,
             has_enough_members: false,
-            everything_until: 0,
-            keys_dropped_until: 0,
+            conflicts: Conflicts::default(),
             counters: Counters::default(),
             cleaner: Cleaner::new(end),
             writes_own_file: false,
@@ -155,9 +154,11 @@ impl Serving {
         Some(if self.cleaner.is_busy() { Tick(0) } else { self.house.due_at() })
     }
 
-    /// An update was recorded; its names go to the witnesses once it is synced.
-    pub fn executed(&mut self, end: u64, rpc: RpcId, footprint: &[KeyHash]) {
+    /// An update was recorded: until it is synced it conflicts with what touches the keys that it changed, and then its names
+    /// go to the witnesses.
+    pub fn executed(&mut self, end: u64, rpc: RpcId, changed: impl Iterator<Item = KeyHash>, footprint: &[KeyHash]) {
         self.counters.updates += 1;
+        changed.for_each(|key| self.conflicts.change(key, end));
         self.garbage.add(end, rpc, footprint);
     }
 
@@ -192,8 +193,10 @@ impl Serving {
         if self.stopping {
             return;
         }
-        if self.leases.pending_floor().is_some() {
-            return hit(Probe::CleaningWaitsForFloor); // R5.11
+        // R5.11. A copy would also get behind the entry that drops its table.
+        if self.leases.pending_floor().is_some() || site.state.has_unfinished() {
+            hit(Probe::CleaningWaitsForFloor);
+            return self.cleaner.wait_for_floor();
         }
         let Site { copy, state, core } = site;
         let cleaned = self.cleaner.clean(&mut copy.log, state, term.epoch, term.shipping.synced());
@@ -214,10 +217,12 @@ impl Serving {
     /// Once a turn.
     pub fn end_turn(&mut self, term: &mut Term, site: &mut Site<'_>, now: Tick, out: &mut Effects) {
         let synced = term.shipping.synced();
-        self.garbage.note_synced(if planted::is_on(Bug::GcBeforeSync) { u64::MAX } else { synced });
+        let named = if planted::is_on(Bug::GcBeforeSync) { u64::MAX } else { synced };
+        self.garbage.note_synced(named, |key| self.conflicts.forget(key, synced));
         let company = term.shipping.company(site.copy.log.end().offset);
         let floor = site.state.tracker.floor().time();
         self.garbage.collect(site.core, now, (site.copy.shard, term.list), floor, company, out);
+        self.tidy_up(term, site);
         if self.house.is_due(now, site.core.options.flush_interval) {
             self.keep_house(term, site, out);
         }

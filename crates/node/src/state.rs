@@ -1,6 +1,8 @@
 //! What is derived from a shard's log: objects, completion records, operation keys, floors. Built by executing at a
 //! primary, by replay everywhere else; both must come to the same.
 
+use std::collections::VecDeque;
+
 use kasha_exactly_once::{
     CompletionRecordRef, ExpiryFloorEntryRef, OperationKeyDropped, OperationKeyRecord, OperationKeys, Place, Tracker,
 };
@@ -8,6 +10,8 @@ use kasha_log::{EntryKind, EntryOffset, Log};
 use kasha_store::Store;
 use kasha_types::planted::{self, Bug};
 use kasha_types::{ClusterTime, KeyHash, SegmentId, Slot, TableId, operation_key_hash};
+
+use crate::unfinished::Unfinished;
 
 /// A shard's state.
 #[derive(Debug, Default)]
@@ -21,6 +25,7 @@ pub(crate) struct ShardState {
     /// The newest dropped operation key: carries the ClusterTime at which it had expired, so that older ones, should a
     /// replay find them again, are known to have expired too.
     pub dropped_key_entry: Option<EntryOffset>,
+    pub unfinished: VecDeque<Unfinished>,
 }
 
 /// Whether the owner of an entry's kind can read it: what comes from a peer is looked at before it is kept.
@@ -39,7 +44,7 @@ pub(crate) fn is_sound(kind: EntryKind, payload: &[u8]) -> bool {
 }
 
 impl ShardState {
-    /// Replays one entry. `dead`: entries that it makes unneeded.
+    /// Replays one entry. `dead`: entries that it makes unneeded. What takes longer it only begins ([`Self::go_on`]).
     pub fn replay(&mut self, log: &Log, at: EntryOffset, dead: &mut Vec<EntryOffset>) {
         let entry = log.entry(at);
         match entry.kind {
@@ -68,13 +73,11 @@ impl ShardState {
             EntryKind::TableDropped => {
                 let table = entry.payload.first_chunk::<4>().expect("our own dropped table");
                 let table = TableId(u32::from_le_bytes(*table));
-                self.store.drop_table(log, table, |at| dead.push(at));
-                dead.push(at);
+                self.begin_drop(table, at);
             }
-            // What killed its entries stands before the word, but may be gone from here, which its file is not yet.
             EntryKind::SegmentFreed => {
                 let segment = entry.payload.first_chunk::<4>().expect("our own freed segment");
-                self.forget_segment(log, SegmentId(u32::from_le_bytes(*segment)));
+                self.begin_forget(log, SegmentId(u32::from_le_bytes(*segment)));
             }
             EntryKind::Whole => dead.push(at),
             EntryKind::EpochStart | EntryKind::Digest => {}
@@ -129,40 +132,6 @@ impl ShardState {
         dead.extend(self.floor_entry.replace(at));
     }
 
-    /// A segment leaves this replica: nothing may lead into it any more. Its entries are dead by what was synced after
-    /// them, but a replay that began without those later entries may have taken some for live.
-    pub fn forget_segment(&mut self, log: &Log, segment: SegmentId) {
-        let end = log.segment_base(SegmentId(segment.0 + 1));
-        let groups = log.groups_from(log.segment_base(segment)).take_while(|group| group.start < end);
-        for (at, entry) in groups.flat_map(|group| group.entries) {
-            match entry.kind {
-                EntryKind::Object => self.store.forget_object(log, at),
-                EntryKind::Completion => {
-                    let record = CompletionRecordRef::decode(entry.payload).expect("our own completion record");
-                    self.tracker.forget(record.request.rpc, Place(at.0));
-                }
-                EntryKind::OperationKey => {
-                    let record = OperationKeyRecord::decode(entry.payload).expect("our own operation key");
-                    let hash = operation_key_hash(record.slot, record.operation_key);
-                    self.operation_keys.forget(hash, Place(at.0));
-                }
-                EntryKind::Tombstone
-                | EntryKind::ExpiryFloor
-                | EntryKind::EpochStart
-                | EntryKind::Digest
-                | EntryKind::SegmentFreed
-                | EntryKind::TableDropped
-                | EntryKind::VersionFloor
-                | EntryKind::Whole
-                | EntryKind::OperationKeyDropped => {}
-            }
-        }
-        self.store.forget_segment(log, segment);
-        let stays = |at: &EntryOffset| log.segment_of(at.0) != segment;
-        self.floor_entry = self.floor_entry.filter(stays);
-        self.dropped_key_entry = self.dropped_key_entry.filter(stays);
-    }
-
     /// When an operation key expires; `None`: it is not known.
     pub fn operation_key_expiry(&self, log: &Log, hash: KeyHash, slot: Slot, key: &[u8]) -> Option<ClusterTime> {
         self.operation_keys.expires_at(hash, |place| is_operation_key(log, place, slot, key))
@@ -190,7 +159,7 @@ pub(crate) fn is_operation_key(log: &Log, place: Place, slot: kasha_types::Slot,
 
 #[cfg(test)]
 mod tests {
-    use kasha_log::{LogConfig, Purpose, SEGMENT_BYTES_MIN};
+    use kasha_log::{LogConfig, Purpose, SEGMENT_BYTES_MIN, Screen};
     use kasha_store::SpareDraft;
     use kasha_types::{Epoch, ShardId};
     use kasha_wire::Update;
@@ -216,18 +185,25 @@ mod tests {
             group.entry(EntryKind::EpochStart, 900);
             group.commit();
         }
-        let replayed = |log: &Log| {
-            let mut state = ShardState::default();
-            let entries = log.groups_from(0).flat_map(|group| group.entries);
-            let present = entries.filter(|(_, entry)| entry.kind != EntryKind::Tombstone);
-            present.for_each(|(at, _)| state.replay(log, at, &mut Vec::new()));
-            state.store.newest(log, TableId(1), b"k")
+        let replayed = |primary: &Log| {
+            let mut log = Log::new(ShardId(0), config);
+            for slice in primary.pieces(0, primary.end().offset, u32::MAX) {
+                log.append_raw(primary.slice(slice), Screen::NONE).expect("it follows");
+            }
+            let (mut state, mut dead) = (ShardState::default(), Vec::new());
+            let entries = primary.groups_from(0).flat_map(|group| group.entries);
+            for (at, _) in entries.filter(|(_, entry)| entry.kind != EntryKind::Tombstone) {
+                state.replay(&log, at, &mut dead);
+                dead.drain(..).for_each(|at| log.kill(at));
+            }
+            while state.go_on(&mut log, &mut dead, 1).is_some() {}
+            state.store.stats().objects
         };
         update(&mut log, &mut state, &Update::Delete { key: b"k" });
-        assert!(replayed(&log).is_some());
+        assert_eq!(replayed(&log), 1);
         let mut group = log.begin(Epoch(1), 64, Purpose::Own).expect("room");
         group.segment_freed(SegmentId(0));
         group.commit();
-        assert_eq!(replayed(&log), None);
+        assert_eq!(replayed(&log), 0);
     }
 }

@@ -2,8 +2,9 @@
 
 use kasha_log::MemoryLeft;
 use kasha_types::Tick;
-use kasha_wire::status::{CoreStatus, Memory, ReplicaStatus, WitnessStatus};
+use kasha_wire::status::{CleanerState, Cleaning, CoreStatus, Memory, ReplicaStatus, WitnessStatus};
 
+use crate::cleaner::Cleaner;
 use crate::copy::LogCopy;
 use crate::node::Node;
 use crate::primary::Primary;
@@ -59,7 +60,7 @@ fn status(replica: &Replica, memory_max_bytes: u64) -> ReplicaStatus {
         shard: copy.shard,
         epoch: copy.meta.promised,
         primary: primary.is_some(),
-        state: describe(role, copy),
+        state: describe(replica),
         end: copy.log.end(),
         synced: primary.map_or(0, |primary| primary.term.shipping.synced()),
         unsynced_operations: serving.map_or(0, |serving| serving.unsynced_operations()) as u64,
@@ -71,6 +72,7 @@ fn status(replica: &Replica, memory_max_bytes: u64) -> ReplicaStatus {
             MemoryLeft::Little => Memory::Low,
             MemoryLeft::Nothing => Memory::Full,
         },
+        cleaning: cleaning(copy, primary),
         clients: tracker.clients,
         completion_records: tracker.records,
         updates: counters.updates,
@@ -83,12 +85,31 @@ fn status(replica: &Replica, memory_max_bytes: u64) -> ReplicaStatus {
     }
 }
 
-fn describe(role: &Role, copy: &LogCopy) -> String {
+fn cleaning(copy: &LogCopy, primary: Option<&Primary>) -> Cleaning {
+    let synced = primary.map_or(copy.known_synced, |primary| primary.term.shipping.synced());
+    let census = copy.log.census(synced);
+    let cleaner = primary.and_then(Primary::serving).map(|serving| &serving.cleaner);
+    let cleaned = cleaner.map(|cleaner| cleaner.cleaned).unwrap_or_default();
+    Cleaning {
+        live_bytes: copy.log.live_bytes(),
+        live_max_bytes: copy.log.live_bytes_max(),
+        segments: census.segments,
+        leaving: census.leaving,
+        unsynced: census.unsynced,
+        dense: census.dense,
+        cleaner: cleaner.map_or(CleanerState::Follows, Cleaner::state),
+        cleaned_segments: cleaned.segments,
+        copied_bytes: cleaned.copied_bytes,
+    }
+}
+
+fn describe(replica: &Replica) -> String {
+    let Replica { copy, role, .. } = replica;
     match role {
         Role::Idle => "waits for a primary".to_string(),
         Role::Backup(backup) if backup.attached.is_none() => "waits to be attached".to_string(),
         Role::Backup(_) if !copy.meta.complete => "joining: older data is being copied".to_string(),
-        Role::Backup(_) if !copy.is_replayed() => "following, replaying".to_string(),
+        Role::Backup(_) if !replica.is_replayed() => "following, replaying".to_string(),
         Role::Backup(_) => "following".to_string(),
         Role::Primary(primary) if primary.is_fencing() && !copy.meta.complete => {
             format!("{}; what this node holds is not whole (K0112)", primary.describe())

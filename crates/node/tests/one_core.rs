@@ -194,16 +194,13 @@ fn a_full_shard_refuses_clearly_goes_on_with_deletes_and_can_be_recovered() {
     assert!(matches!(core.get(b"k1"), Some(Heard::Read(result)) if result.len() > 100_000), "reads go on");
     sequence += 1;
     assert!(done(&result_of(core.update((1, sequence), sequence, &Update::Delete { key: b"k1" }))), "deletes go on");
-    // Even the reserve is used up, by deletes of keys that are not there.
+    // Deletes of keys that are not there, whose records take more than the memory: what they leave is freed as they go.
     let key = vec![b'y'; 60_000];
-    let refused = loop {
+    for _ in 0..300 {
         sequence += 1;
-        match core.update((1, sequence), sequence, &Update::Delete { key: &key }) {
-            Some(Heard::Answer { .. }) => {}
-            other => break other,
-        }
-    };
-    assert_eq!(refused, Some(Heard::Refused(Refusal::Busy)), "what the deletes leave is dead, and can be cleaned away");
+        let heard = core.update((1, sequence), sequence, &Update::Delete { key: &key });
+        assert!(matches!(heard, Some(Heard::Answer { .. })), "{heard:?}");
+    }
     let mut core = restart(core);
     core.witness_holds(2, &[]);
     serve(&mut core);

@@ -317,7 +317,7 @@ impl Shipping {
                 }
                 copying.offset = offset;
                 copying.sent = None;
-                if used_bytes(log, front).is_none_or(|total| offset >= total) {
+                if log.used_bytes(front).is_none_or(|total| offset >= total) {
                     copying.segments.pop_front();
                     copying.offset = 0;
                 }
@@ -442,8 +442,7 @@ fn join_point(log: &Log, report: &FenceReport, hold_from: u64) -> AttachAt {
         false => common_prefix(log.epoch_history(), end, &theirs, report.end.offset),
     };
     let head = log.segments().map(|(id, _)| id).max().unwrap_or_default();
-    let held = |id| log.segments().any(|(held, _)| held == id);
-    let unbroken = (log.segment_of(prefix).0..=head.0).all(|id| held(SegmentId(id)));
+    let unbroken = (log.segment_of(prefix).0..=head.0).all(|id| log.used_bytes(SegmentId(id)).is_some());
     if report.complete && prefix > 0 && unbroken && log.is_boundary(prefix) {
         AttachAt::Keep(prefix)
     } else {
@@ -454,10 +453,6 @@ fn join_point(log: &Log, report: &FenceReport, hold_from: u64) -> AttachAt {
 fn older_segments(log: &Log, base: u64) -> VecDeque<SegmentId> {
     let is_older = |&id: &SegmentId| log.segment_base(id) < base && !planted::is_on(Bug::JoinerElected);
     log.segments().map(|(id, _)| id).filter(is_older).collect()
-}
-
-fn used_bytes(log: &Log, segment: SegmentId) -> Option<u32> {
-    log.segments().find(|&(id, _)| id == segment).map(|(_, used)| used)
 }
 
 fn send(core: CoreId, message: &Message, out: &mut Effects) {
@@ -544,7 +539,7 @@ fn copy(now: Tick, peer: &mut Peer, (shard, epoch): (ShardId, Epoch), pace: Pace
         return;
     }
     // Freed meanwhile: the joiner learns of it from the tail.
-    while copying.segments.front().is_some_and(|&front| used_bytes(log, front).is_none()) {
+    while copying.segments.front().is_some_and(|&front| log.used_bytes(front).is_none()) {
         hit(Probe::FreedWhileCopied);
         copying.segments.pop_front();
         copying.offset = 0;
@@ -552,7 +547,7 @@ fn copy(now: Tick, peer: &mut Peer, (shard, epoch): (ShardId, Epoch), pace: Pace
     copying.sent = Some(now);
     let message = match copying.segments.front() {
         Some(&segment) => {
-            let total = used_bytes(log, segment).expect("just seen");
+            let total = log.used_bytes(segment).expect("just seen");
             let len = pace.copy_bytes.min(total - copying.offset);
             let from = log.segment_base(segment) + u64::from(copying.offset);
             let bytes = Bytes(log.bytes(from, len).to_vec());

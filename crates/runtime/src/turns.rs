@@ -45,8 +45,15 @@ pub(crate) struct Turns {
     counted_at: Tick,
     /// Times that the loop slept until there was something to do, since the last count.
     sleeps: u64,
+    longest: Most,
+    since_asked: Most,
+}
+
+/// The longest turn of a time, and the one in which the loop itself did most.
+#[derive(Clone, Copy, Debug, Default)]
+struct Most {
     longest: Longest,
-    since_asked: Longest,
+    busiest: Longest,
 }
 
 impl Turns {
@@ -58,8 +65,8 @@ impl Turns {
             counts: ThreadCounts::default(),
             counted_at: Tick(0),
             sleeps: 0,
-            longest: Longest::default(),
-            since_asked: Longest::default(),
+            longest: Most::default(),
+            since_asked: Most::default(),
         }
     }
 
@@ -90,7 +97,8 @@ impl Turns {
 
     pub(crate) fn end(&mut self, now: Tick, work: WorkSet) {
         let elapsed = nanos(self.current.began, now);
-        let may_count = elapsed > self.since_asked.nanos.min(LONG_NANOS);
+        let Most { longest, busiest } = &self.since_asked;
+        let may_count = elapsed > longest.nanos.min(busiest.busy_nanos()).min(LONG_NANOS);
         if !may_count && nanos(self.counted_at, now) < COUNTS_AGE_NANOS {
             return;
         }
@@ -99,9 +107,12 @@ impl Turns {
         (self.counts, self.counted_at, self.sleeps) = (counts, now, 0);
         self.long += u64::from(nanos > LONG_NANOS);
         let turn = Longest { turn: self.current, ended: now, nanos, blocked, work };
-        for longest in [&mut self.longest, &mut self.since_asked] {
+        for Most { longest, busiest } in [&mut self.longest, &mut self.since_asked] {
             if turn.nanos > longest.nanos {
                 *longest = turn;
+            }
+            if turn.busy_nanos() > busiest.busy_nanos() {
+                *busiest = turn;
             }
         }
     }
@@ -117,13 +128,20 @@ impl Turns {
         LoopTurns {
             turns: self.count,
             long_turns: self.long,
-            longest: self.longest.tell(now),
-            longest_since_asked: since_asked.tell(now),
+            longest: self.longest.longest.tell(now),
+            longest_since_asked: since_asked.longest.tell(now),
+            busiest: self.longest.busiest.tell(now),
+            busiest_since_asked: since_asked.busiest.tell(now),
         }
     }
 }
 
 impl Longest {
+    /// Without what went to files.
+    fn busy_nanos(&self) -> u64 {
+        self.nanos.saturating_sub(self.turn.files_nanos)
+    }
+
     fn tell(&self, now: Tick) -> LongTurn {
         let Current { began, heard, closed, files_nanos, frames } = self.turn;
         LongTurn {
@@ -193,8 +211,8 @@ mod tests {
         let ms = 1_000_000;
         turn(&mut turns, 1000 * ms, [1, 2, 3], 0, WorkSet::default());
         turn(&mut turns, 2000 * ms, [10_000 * ms, 20_000 * ms, 30_000 * ms], 5000 * ms, work);
-        turns.longest.nanos = 60_000 * ms;
-        turns.since_asked.nanos = 60_000 * ms;
+        turns.longest.longest.nanos = 60_000 * ms;
+        turns.since_asked.longest.nanos = 60_000 * ms;
         let told = turns.tell(Tick(63_000 * ms));
         assert_eq!(told.longest, told.longest_since_asked);
         let LongTurn { millis_ago, elapsed_nanos, hearing_nanos, closing_nanos, files_nanos, sending_nanos, .. } =

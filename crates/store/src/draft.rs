@@ -23,7 +23,7 @@ pub struct Draft<'a> {
     indexed: usize,
     /// Of the changes' entries.
     bytes: usize,
-    newest: Option<EntryOffset>,
+    sees_absence: bool,
     hashes: Vec<KeyHash>,
 }
 
@@ -184,7 +184,7 @@ impl<'a> Draft<'a> {
         result.clear();
         last_of_key.clear();
         hashes.clear();
-        Self { changes: emptied(changes), result, last_of_key, indexed: 0, bytes: 0, newest: None, hashes }
+        Self { changes: emptied(changes), result, last_of_key, indexed: 0, bytes: 0, sees_absence: false, hashes }
     }
 
     /// One that changes nothing and answers this.
@@ -213,10 +213,15 @@ impl<'a> Draft<'a> {
         self.changes.is_empty()
     }
 
-    /// The newest entry on which the result depends ([`Store::newest`]). `None`: it depends on none.
+    /// Whether the result depends on a key that has no value, and so on the version floor (R4.8).
     #[must_use]
-    pub fn newest(&self) -> Option<EntryOffset> {
-        self.newest
+    pub fn sees_absence(&self) -> bool {
+        self.sees_absence
+    }
+
+    /// The keys that it changes, and whether it deletes them. May hold duplicates.
+    pub fn changed(&self) -> impl Iterator<Item = (KeyHash, bool)> {
+        self.changes.iter().map(|change| (change.hash, matches!(change.next, Next::Nothing)))
     }
 
     /// The hashes of all keys that the operation saw, in order: its footprint. May hold duplicates.
@@ -247,7 +252,7 @@ impl<'a> Draft<'a> {
             return Seen { hash, prior, last, value: is_object.then_some(Current::Drafted(number)) };
         }
         let found = store.find_hashed(log, hash, table, key);
-        self.newest = self.newest.max(store.newest_of(found.as_ref().map(|(found, _)| found)));
+        self.sees_absence |= !matches!(found, Some((Found::Object(..), _)));
         // R4.8: whether this replica still has a key's tombstone, or another one let it go, must not show.
         let floor = store.version_floor();
         match found {

@@ -10,8 +10,8 @@ use kasha_wire::{OutcomeCode, Update};
 use crate::Store;
 use crate::draft::{Change, Draft, Next, Prior, Seen, SpareDraft, Value};
 use crate::entry::head;
+use crate::graves::Grave;
 use crate::number::Number;
-use crate::store::Grave;
 
 /// An operation that is being drafted.
 struct Run<'r, 'a> {
@@ -74,8 +74,8 @@ impl Store {
                     let killed = group.log().segment_of(old.expect("what is deleted is there").0);
                     let head = head(change.table, change.key, change.version, oldest, killed.0);
                     let at = group.entry_parts(EntryKind::Tombstone, &[Part::Bytes(&head), Part::Bytes(change.key)]);
-                    let grave = Grave { own: here, hash: change.hash, version: change.version, oldest, killed };
-                    self.graves.insert(at, grave);
+                    let grave = Grave { hash: change.hash, version: change.version, oldest, killed };
+                    self.graves.bury(group.log(), at, grave);
                     at
                 }
             };
@@ -87,7 +87,7 @@ impl Store {
             self.count(change.table, i64::from(is_object) - i64::from(was_object));
             // The new entry names the oldest segment that a tombstone names, so that the tombstone is needed no more.
             if let Some(old) = old {
-                self.graves.remove(&old);
+                self.graves.remove(old);
                 dead.push(old);
             }
         }

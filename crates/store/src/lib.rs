@@ -13,6 +13,7 @@
 mod draft;
 mod entry;
 mod execute;
+mod graves;
 mod number;
 mod read;
 mod relocation;
@@ -21,5 +22,5 @@ mod store;
 pub use draft::{Draft, SpareDraft};
 pub use entry::{Object, Tombstone};
 pub use read::ReadResult;
-pub use relocation::{Movable, REWRITTEN_BYTES};
+pub use relocation::{LookUp, Movable, REWRITTEN_BYTES};
 pub use store::{Store, StoreStats, is_sound};

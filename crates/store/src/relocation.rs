@@ -7,27 +7,39 @@
 //! **R5.10** A copy's `oldest` is no older than the oldest segment that the log holds: what stood in older ones is gone, and a
 //! range that begins with them would only grow longer.
 
-use kasha_log::{Entry, EntryKind, EntryOffset, Log};
+use kasha_log::{Entry, EntryKind, EntryOffset, IndexBucket, Log};
 use kasha_types::{KeyHash, SegmentId, key_hash};
 
 use crate::Store;
 use crate::entry::{OLDEST_AT, Object, Tombstone};
-use crate::store::Grave;
+use crate::graves::Grave;
+
+/// An entry of the store whose key is looked up in the index. Entries are looked up many at a time, step by step: the
+/// cache misses of one step overlap.
+#[derive(Clone, Copy, Debug)]
+pub struct LookUp {
+    at: EntryOffset,
+    hash: KeyHash,
+    oldest: SegmentId,
+    /// The first place in the index that has this hash, nearly always the key's.
+    first: Option<(IndexBucket, EntryOffset)>,
+}
 
 /// A live entry of the store, to be copied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Movable {
     hash: KeyHash,
     oldest: SegmentId,
+    bucket: IndexBucket,
 }
 
 /// Bytes of a copy that are not those of its original.
 pub const REWRITTEN_BYTES: usize = OLDEST_AT + 4;
 
-impl Store {
-    /// Whether the entry is one that the index leads to. `held`: the oldest segment of the log.
+impl LookUp {
+    /// The first step: reads the entry, and hashes the key.
     #[must_use]
-    pub fn movable(&self, at: EntryOffset, entry: &Entry<'_>, held: SegmentId) -> Option<Movable> {
+    pub fn begin(at: EntryOffset, entry: &Entry<'_>) -> Self {
         let (table, key, oldest) = match entry.kind {
             EntryKind::Object => {
                 let object = Object::decode(entry.payload).expect("our own object");
@@ -39,9 +51,31 @@ impl Store {
             }
             other => unreachable!("{other:?} is not the store's"),
         };
-        let hash = key_hash(table, key);
-        self.index.find(hash, |known| known == at)?;
-        Some(Movable { hash, oldest: oldest.max(held) })
+        Self { at, hash: key_hash(table, key), oldest, first: None }
+    }
+
+    /// The second step: reads the index.
+    pub fn read(&mut self, store: &Store) {
+        let mut known = None;
+        let bucket = store.index.find(self.hash, |at| {
+            known = Some(at);
+            true
+        });
+        self.first = bucket.zip(known);
+    }
+}
+
+impl Store {
+    /// The last step: whether the entry is one that the index leads to. `held`: the oldest segment of the log.
+    #[must_use]
+    pub fn movable(&self, look_up: &LookUp, held: SegmentId) -> Option<Movable> {
+        let &LookUp { at, hash, oldest, first } = look_up;
+        let bucket = match first {
+            Some((bucket, known)) if known == at => bucket,
+            // Another key may have the same hash.
+            Some(_) | None => self.index.find(hash, |known| known == at)?,
+        };
+        Some(Movable { hash, oldest: oldest.max(held), bucket })
     }
 
     /// The first bytes of a copy; the others are the original's.
@@ -57,21 +91,20 @@ impl Store {
     /// # Panics
     /// If the index does not lead to the original.
     pub fn moved(&mut self, log: &Log, movable: Movable, from: EntryOffset, to: EntryOffset) {
-        self.point(movable.hash, Some(from), to);
-        if let Some(grave) = self.graves.remove(&from) {
-            let (own, oldest) = (log.segment_of(to.0), movable.oldest);
-            self.graves.insert(to, Grave { own, oldest, ..grave });
+        self.point_from(movable.bucket, movable.hash, from, to);
+        if let Some(grave) = self.graves.remove(from) {
+            self.graves.bury(log, to, Grave { oldest: movable.oldest, ..grave });
         }
     }
 
     /// Whether the newest version floor is the entry there.
     #[must_use]
     pub fn is_version_floor(&self, at: EntryOffset) -> bool {
-        self.floor_entry == Some(at)
+        self.floor.entry == Some(at)
     }
 
     /// The version floor's entry was copied.
     pub fn moved_version_floor(&mut self, to: EntryOffset) {
-        self.floor_entry = Some(to);
+        self.floor.entry = Some(to);
     }
 }

@@ -3,21 +3,10 @@
 use std::collections::BTreeMap;
 
 use kasha_log::{Entry, EntryKind, EntryOffset, Index, IndexBucket, IndexCursor, Log};
-use kasha_types::planted::{self, Bug};
 use kasha_types::{KeyHash, SegmentId, TableId, key_hash};
 
 use crate::entry::{Found, Object, Tombstone};
-
-/// A tombstone that the index leads to.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Grave {
-    /// The segment of the tombstone itself.
-    pub own: SegmentId,
-    pub hash: KeyHash,
-    pub version: u64,
-    pub oldest: SegmentId,
-    pub killed: SegmentId,
-}
+use crate::graves::{Floor, Grave, Graves};
 
 /// Numbers for status.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -36,10 +25,8 @@ pub struct Store {
     pub(crate) index: Index,
     /// Keys with a value, by table.
     tables: BTreeMap<TableId, u64>,
-    /// By the tombstone's place.
-    pub(crate) graves: BTreeMap<EntryOffset, Grave>,
-    version_floor: u64,
-    pub(crate) floor_entry: Option<EntryOffset>,
+    pub(crate) graves: Graves,
+    pub(crate) floor: Floor,
 }
 
 /// Whether an entry of a kind that is ours can be read.
@@ -90,27 +77,10 @@ impl Store {
         found.map(|found| (found, bucket))
     }
 
-    /// The newest entry on which a key's next result depends: of its value; without a value, of its tombstone or of the
-    /// version floor, whichever is newer. `None`: on none. An answer given while it is unsynced must wait (C1): a floor
-    /// that may still be lost decides no version that anybody is told (R4.8).
-    #[must_use]
-    pub fn newest(&self, log: &Log, table: TableId, key: &[u8]) -> Option<EntryOffset> {
-        self.newest_of(self.find(log, table, key).as_ref())
-    }
-
-    pub(crate) fn newest_of(&self, found: Option<&Found<'_>>) -> Option<EntryOffset> {
-        let floor = self.floor_entry.filter(|_| !planted::is_on(Bug::VersionFloorUngated));
-        match found {
-            Some(Found::Object(at, _)) => Some(*at),
-            Some(Found::Tombstone(at, _)) if !planted::is_on(Bug::DeletedKeyUngated) => Some(*at).max(floor),
-            Some(Found::Tombstone(..)) | None => floor,
-        }
-    }
-
     /// Versions of keys without a value go on above this.
     #[must_use]
     pub fn version_floor(&self) -> u64 {
-        self.version_floor
+        self.floor.version
     }
 
     /// Notes a key's newest entry, and gives the entry that it replaces.
@@ -151,12 +121,11 @@ impl Store {
             Found::Tombstone(_, tombstone) => {
                 self.count(table, -i64::from(was_object));
                 let (oldest, killed) = (tombstone.oldest, tombstone.killed);
-                let grave = Grave { own: log.segment_of(at.0), hash, version, oldest, killed };
-                self.graves.insert(at, grave);
+                self.graves.bury(log, at, Grave { hash, version, oldest, killed });
             }
         }
         if let Some(old) = old {
-            self.graves.remove(&old.at());
+            self.graves.remove(old.at());
             dead(old.at());
         }
     }
@@ -164,80 +133,99 @@ impl Store {
     /// Replays a version floor. `dead`: the entry of the floor before.
     pub fn replay_version_floor(&mut self, at: EntryOffset, payload: &[u8], mut dead: impl FnMut(EntryOffset)) {
         let floor = payload.first_chunk::<8>().map_or(0, |bytes| u64::from_le_bytes(*bytes));
-        self.version_floor = self.version_floor.max(floor);
-        if let Some(old) = self.floor_entry.replace(at) {
+        self.floor.version = self.floor.version.max(floor);
+        if let Some(old) = self.floor.entry.replace(at) {
             dead(old);
         }
+        self.graves.on_floor();
     }
 
-    /// The version floor that must be logged before [`Store::drop_graves`] may run: some tombstones name only
-    /// segments that are gone. `None`: nothing to drop.
+    /// The version floor that must be logged before tombstones can go that no segment needs any more. `None`: there is
+    /// none of them, or some are still to be looked at.
     #[must_use]
-    pub fn wanted_version_floor(&self, is_gone: impl Fn(SegmentId) -> bool) -> Option<u64> {
-        let droppable = self.graves.values().filter(|grave| names_only_gone(grave, &is_gone));
-        droppable.map(|grave| grave.version).max().map(|version| version.max(self.version_floor))
+    pub fn wanted_version_floor(&self) -> Option<u64> {
+        self.graves.wanted_floor().map(|version| version.max(self.floor.version))
     }
 
-    /// Forgets the tombstones before the version floor's entry and at or below the floor that name only segments that are gone.
-    /// Versions of these keys go on above it, told once it is synced ([`Store::newest`], R4.8). `dead`: their entries.
-    pub fn drop_graves(&mut self, is_gone: impl Fn(SegmentId) -> bool, mut dead: impl FnMut(EntryOffset)) {
-        let (floor, floor_entry) = (self.version_floor, self.floor_entry);
+    /// Whether [`Store::tend_graves`] has something to do.
+    #[must_use]
+    pub fn has_graves_to_tend(&self) -> bool {
+        self.graves.are_to_be_tended()
+    }
+
+    /// Looks at some tombstones whose segment has gone, or forgets some of those that no segment needs and that the
+    /// version floor covers: at most `most` altogether. Versions of these keys go on above the floor, told once it is synced
+    /// (R4.8). `dead`: their entries.
+    pub fn tend_graves(&mut self, log: &Log, most: usize, mut dead: impl FnMut(EntryOffset)) {
         let index = &mut self.index;
-        self.graves.retain(|&at, grave| {
-            // One that was written after the floor's entry may be unsynced: who asks for the key must still wait for it (C1).
-            if grave.version > floor || Some(at) > floor_entry || !names_only_gone(grave, &is_gone) {
-                return true;
-            }
+        self.graves.tend(log, self.floor, most, |at, grave| {
             index.remove(grave.hash, |known| known == at);
             dead(at);
-            false
         });
     }
 
-    /// A segment leaves this replica, and with it the tombstones in it: forget where they were.
-    pub fn forget_segment(&mut self, log: &Log, segment: SegmentId) {
-        let (from, until) = (log.segment_base(segment), log.segment_base(SegmentId(segment.0 + 1)));
-        let left: Vec<_> = self.graves.range(EntryOffset(from)..EntryOffset(until)).map(|(&at, _)| at).collect();
-        for at in left {
-            let grave = self.graves.remove(&at).expect("just seen");
-            self.index.remove(grave.hash, |known| known == at);
-        }
-        self.floor_entry = self.floor_entry.filter(|at| log.segment_of(at.0) != segment);
+    /// A segment is about to leave this replica, and the tombstones in it: forgets at most `most` of them. Says whether
+    /// that is all of them. `dead`: their entries.
+    pub fn forget_tombstones(
+        &mut self,
+        log: &Log,
+        segment: SegmentId,
+        most: usize,
+        mut dead: impl FnMut(EntryOffset),
+    ) -> bool {
+        let index = &mut self.index;
+        self.graves.forget(log, segment, most, |at, grave| {
+            index.remove(grave.hash, |known| known == at);
+            dead(at);
+        })
     }
 
     /// An object goes with its segment, which the log says is freed: a replay that began from what was left may have
-    /// found it again.
-    pub fn forget_object(&mut self, log: &Log, at: EntryOffset) {
-        if let Found::Object(_, object) = decode(log.entry(at), at) {
-            let (table, hash) = (object.table, key_hash(object.table, object.key));
-            if self.index.remove(hash, |known| known == at).is_some() {
-                self.count(table, -1);
-            }
-        }
+    /// found it again. Says whether it had.
+    pub fn forget_object(&mut self, log: &Log, at: EntryOffset) -> bool {
+        let Found::Object(_, object) = decode(log.entry(at), at) else { return false };
+        let (table, hash) = (object.table, key_hash(object.table, object.key));
+        let was_known = self.index.remove(hash, |known| known == at).is_some();
+        self.count(table, -i64::from(was_known));
+        was_known
     }
 
-    /// Removes every key of a dropped table. `dead`: their entries. Costs a pass over the index.
+    /// The same for the entry of a version floor; the floor itself stays.
+    pub fn forget_floor_entry(&mut self, at: EntryOffset) -> bool {
+        self.floor.entry.take_if(|known| *known == at).is_some()
+    }
+
+    /// A segment has left this replica.
+    pub fn segment_is_gone(&mut self, segment: SegmentId) {
+        self.graves.segment_is_gone(segment);
+    }
+
+    /// Looks at some buckets of the index and removes the keys of a dropped table; true when the whole index has been
+    /// looked at. Nobody names the table meanwhile: its number is never used again. `dead`: the keys' entries.
     ///
     /// The record of a drop does not outlive its segment, so a replay may bring objects of a dropped table back, and the
-    /// primary, which knows them dead, frees their segments: what leads there goes too.
-    pub fn drop_table(&mut self, log: &Log, table: TableId, mut dead: impl FnMut(EntryOffset)) {
-        let held: Vec<SegmentId> = log.segments().map(|(id, _)| id).collect();
-        let keep = |_, at: EntryOffset| {
-            if held.binary_search(&log.segment_of(at.0)).is_err() {
-                return false;
+    /// primary, which knows them dead, frees their segments: what leads there goes with them ([`Store::forget_object`]).
+    pub fn drop_table_slice(
+        &mut self,
+        log: &Log,
+        table: TableId,
+        cursor: &mut IndexCursor,
+        buckets: usize,
+        mut dead: impl FnMut(EntryOffset),
+    ) -> bool {
+        let mut gone = 0;
+        let keep = |_, at: EntryOffset| match decode(log.entry(at), at) {
+            Found::Object(_, object) if object.table == table => {
+                dead(at);
+                gone += 1;
+                false
             }
-            match decode(log.entry(at), at) {
-                Found::Object(_, object) if object.table == table => {
-                    dead(at);
-                    false
-                }
-                // Its tombstones go as all do: when the segments that they name are gone.
-                Found::Object(..) | Found::Tombstone(..) => true,
-            }
+            // Its tombstones go as all do: when the segments that they name are gone.
+            Found::Object(..) | Found::Tombstone(..) => true,
         };
-        let whole = self.index.retain_slice(&mut IndexCursor::default(), usize::MAX, keep);
-        assert!(whole, "one slice covers the table");
-        self.tables.remove(&table);
+        let is_whole = self.index.retain_slice(cursor, buckets, keep);
+        self.count(table, -gone);
+        is_whole
     }
 
     /// Tables that have a key with a value here.
@@ -261,14 +249,8 @@ impl Store {
     pub fn stats(&self) -> StoreStats {
         StoreStats {
             objects: self.tables.values().sum(),
-            tombstones: self.graves.len() as u64,
+            tombstones: self.graves.count(),
             index_bytes: self.index.memory_bytes() as u64,
         }
     }
-}
-
-/// Whether nothing is left that it is needed for. What its own segment holds comes and goes with it, so it does not hold
-/// that segment: else one whose keys came and went within it would stay for ever.
-fn names_only_gone(grave: &Grave, is_gone: &impl Fn(SegmentId) -> bool) -> bool {
-    (grave.oldest.0..=grave.killed.0).map(SegmentId).all(|id| id == grave.own || is_gone(id))
 }

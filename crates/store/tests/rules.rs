@@ -3,7 +3,6 @@
 mod common;
 
 use common::{Replica, SEGMENT};
-use kasha_log::EntryOffset;
 use kasha_store::SpareDraft;
 use kasha_types::TableId;
 use kasha_types::limits::VALUE_BYTES_MAX;
@@ -110,23 +109,6 @@ fn r4_8_a_successor_gives_the_same_version_as_who_dropped_the_tombstone() {
     let told = primary.put(T, b"gone", b"again");
     assert_eq!(backup.put(T, b"gone", b"again"), told);
     assert_eq!(restarted.put(T, b"gone", b"again"), told);
-}
-
-/// The floor decides the next version of every key without a value: until it is synced such a key is unsynced.
-#[test]
-fn r4_8_a_key_without_a_value_is_as_new_as_the_floor() {
-    let (mut replica, _) = with_a_dropped_object();
-    let newest = |replica: &Replica, key: &[u8]| replica.store.newest(&replica.log, T, key);
-    let before = EntryOffset(replica.log.end().offset);
-    assert_eq!(newest(&replica, b"unknown"), None);
-    let tombstone = newest(&replica, b"gone").unwrap();
-    let late = newest(&replica, b"late").unwrap();
-    replica.raise_floor();
-    assert!(newest(&replica, b"unknown").is_some_and(|at| at >= before));
-    assert!(newest(&replica, b"gone").is_some_and(|at| at >= before && at > tombstone));
-    assert_eq!(newest(&replica, b"late"), Some(late));
-    replica.delete(T, b"late");
-    assert!(newest(&replica, b"late") > newest(&replica, b"unknown"), "just deleted: unsynced too");
 }
 
 #[test]

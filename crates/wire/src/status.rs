@@ -47,6 +47,8 @@ pub struct ReplicaStatus {
     pub memory_max_bytes: u64,
     /// What of it new data finds.
     pub memory: Memory,
+    /// What of it lives, and what is done about the rest.
+    pub cleaning: Cleaning,
     /// Clients with state here.
     pub clients: u64,
     /// Completion records here.
@@ -76,6 +78,50 @@ pub enum Memory {
     Low,
     /// Updates that need more are refused.
     Full,
+}
+
+/// What of a replica's log lives, and what the cleaner does about the rest. Segments are counted whole, the one that is being
+/// filled too.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Cleaning {
+    /// Bytes of live entries.
+    pub live_bytes: u64,
+    /// New data is refused if live entries would take more than this.
+    pub live_max_bytes: u64,
+    /// Segments in memory.
+    pub segments: u64,
+    /// Segments in which nothing lives, and which leave as soon as all members know that.
+    pub leaving: u64,
+    /// Segments that cannot be cleaned yet: not all members hold them.
+    pub unsynced: u64,
+    /// Segments that are not worth cleaning: too little in them is dead.
+    pub dense: u64,
+    /// What the cleaner is at.
+    pub cleaner: CleanerState,
+    /// Segments that the cleaner has emptied since the term began.
+    pub cleaned_segments: u64,
+    /// Bytes of entries that it has copied for that.
+    pub copied_bytes: u64,
+}
+
+/// What the cleaner of a replica is at.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum CleanerState {
+    /// This replica is not a serving primary: it frees what its primary has cleaned.
+    #[default]
+    Follows,
+    /// Enough memory is free.
+    Rests,
+    /// It copies what lives in a segment.
+    Cleans,
+    /// Copies, or the freeing of a segment, are not on all members yet.
+    WaitsForSync,
+    /// A floor is being raised, or a table dropped.
+    WaitsForFloor,
+    /// No segment is worth cleaning: delete something, or raise the limit.
+    FindsNothing,
+    /// There is no memory for copies.
+    FindsNoRoom,
 }
 
 /// One witness instance's status.
@@ -124,6 +170,10 @@ pub struct LoopTurns {
     pub longest: LongTurn,
     /// The longest since this was asked last, by whomever.
     pub longest_since_asked: LongTurn,
+    /// The same by what the loop itself did: without the time for effects on files, which may be the disk's.
+    pub busiest: LongTurn,
+    /// The same since this was asked last.
+    pub busiest_since_asked: LongTurn,
 }
 
 /// A turn of an event loop, and what it did.
@@ -157,14 +207,26 @@ wire_enum! {
     Memory, "a state of memory" { Enough = 0, Low = 1, Full = 2 }
 }
 
+wire_enum! {
+    CleanerState, "a state of a cleaner" {
+        Follows = 0, Rests = 1, Cleans = 2, WaitsForSync = 3, WaitsForFloor = 4, FindsNothing = 5, FindsNoRoom = 6,
+    }
+}
+
 wire_struct! {
-    LoopTurns { turns, long_turns, longest, longest_since_asked }
+    Cleaning {
+        live_bytes, live_max_bytes, segments, leaving, unsynced, dense, cleaner, cleaned_segments, copied_bytes,
+    }
+}
+
+wire_struct! {
+    LoopTurns { turns, long_turns, longest, longest_since_asked, busiest, busiest_since_asked }
     LongTurn { millis_ago, nanos, elapsed_nanos, hearing_nanos, closing_nanos, files_nanos, sending_nanos, blocked, frames,
         work }
     LoopUsage { cpu_nanos, allocations, heap_bytes, turns, frames_received, frames_sent }
     CoreStatus { core, incarnation, configuration, lease, replicas, witnesses }
     ReplicaStatus { shard, epoch, primary, state, end, synced, unsynced_operations, objects, memory_bytes,
-        memory_max_bytes, memory, clients, completion_records, updates, reads, fast_answers, gated_answers,
+        memory_max_bytes, memory, cleaning, clients, completion_records, updates, reads, fast_answers, gated_answers,
         duplicates_suppressed, refusals, syncs }
     WitnessStatus { shard, list, frozen, held, accepted, rejected }
 }

@@ -18,7 +18,9 @@ use kasha_wire::message::{
 };
 use kasha_wire::operation::{ItemsBuffer, Row};
 use kasha_wire::outcome::Shape;
-use kasha_wire::status::{CoreStatus, LongTurn, LoopTurns, LoopUsage, Memory, ReplicaStatus, WitnessStatus};
+use kasha_wire::status::{
+    CleanerState, Cleaning, CoreStatus, LongTurn, LoopTurns, LoopUsage, Memory, ReplicaStatus, WitnessStatus,
+};
 use kasha_wire::*;
 use proptest::collection::vec;
 use proptest::prelude::*;

@@ -3,10 +3,12 @@
 //! `plan` draws a cluster and its faults from a seed. `field` has the processes and causes the faults, on the network
 //! of `net` and the disks of `power` and `damage`. `load` is the clients, which write every call and its answer into
 //! `book`. `alone` has the faults with a phase of their own, in which `probe` measures the seconds until service for
-//! `table`. `sums` adds up the counters, and `judge` shows the history to porcupine. `round` is one round from
+//! `table`. `ballast` fills the shards of
+//! half of the rounds, so that their logs are cleaned. `sums` adds up the counters, and `judge` shows the history to porcupine. `round` is one round from
 //! beginning to end. See docs/testing.md, "Real processes, real faults".
 
 pub mod alone;
+pub mod ballast;
 pub mod book;
 pub mod damage;
 pub mod field;

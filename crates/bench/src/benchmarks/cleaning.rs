@@ -48,7 +48,7 @@ struct Case {
     appended: u64,
     /// Requests that were refused, to be sent again or for good.
     busy: u64,
-    /// The longest turn in which the cleaner worked.
+    /// The turn in which the loop did most, of those in which the cleaner worked. The time for files is the disk's.
     cleaning: LongTurn,
 }
 
@@ -147,9 +147,9 @@ impl Case {
         self.grown += after.end.offset - before.end.offset;
         self.appended += after.updates - before.updates;
         self.busy += after.refusals - before.refusals;
-        let turn = &self.measured.last_turn;
+        let turn = &self.measured.last_turns.busiest_since_asked;
         if turn.work.contains(&Work::Clean) {
-            turns::note(&mut self.cleaning, turn.clone());
+            turns::note(&mut self.cleaning, turn, turns::busy_micros);
         }
         Ok(())
     }
@@ -217,11 +217,13 @@ fn report(options: &BenchOptions, shards: &mut [Shard], cases: &[Case]) -> anyho
     let longest = cases.iter().map(|case| {
         (case.name.to_owned(), format!("cleaning.{}.longest_turn_us", case.key), &case.measured.longest_turn)
     });
-    turns::show(&mut section, longest);
+    turns::show(&mut section, "Longest turns", turns::micros, longest);
     let cleaning = cases.iter().filter(|case| case.cleaning.nanos > 0).map(|case| {
         (format!("{}, cleaning", case.name), format!("cleaning.{}.longest_cleaning_turn_us", case.key), &case.cleaning)
     });
-    turns::show(&mut section, cleaning);
+    turns::show(&mut section, "Turns in which the loop itself did most, and cleaned", turns::busy_micros, cleaning);
+    let longest = cases.iter().map(|case| turns::busy_micros(&case.cleaning)).fold(0.0, f64::max);
+    section.ratio("cleaning.longest_cleaning_turn_us", longest);
     Ok(section)
 }
 

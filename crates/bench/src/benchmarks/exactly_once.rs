@@ -74,7 +74,7 @@ pub(super) fn run(options: &BenchOptions) -> anyhow::Result<Section> {
     let figure = |name: &str| format!("exactly_once.{}.longest_turn_us", name.replace(' ', "."));
     let longest =
         points.iter().map(|Point { arm, crowded, .. }| (arm.name.clone(), figure(&arm.name), &crowded.longest_turn));
-    turns::show(&mut section, longest);
+    turns::show(&mut section, "Longest turns of the primary's event loop", turns::micros, longest);
     drop(points);
     Ok(section.took(run.end()?, rounds))
 }

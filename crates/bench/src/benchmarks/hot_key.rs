@@ -92,7 +92,7 @@ pub(super) fn run(options: &BenchOptions) -> anyhow::Result<Section> {
     }
     let figure = |key: &str| format!("hot_key.{key}.longest_turn_us");
     let longest = points.iter().map(|point| (point.name.clone(), figure(&point.key), &point.measured.longest_turn));
-    turns::show(&mut section, longest);
+    turns::show(&mut section, "Longest turns of the primary's event loop", turns::micros, longest);
     section.plots.push(plot(&points));
     Ok(section.took(run.end()?, rounds))
 }

@@ -65,7 +65,7 @@ pub(super) fn run(options: &BenchOptions) -> anyhow::Result<Section> {
             (format!("{}, {clients} clients", mode.name()), figure, &point.longest_turn)
         })
     });
-    turns::show(&mut section, longest);
+    turns::show(&mut section, "Longest turns of the primary's event loop", turns::micros, longest);
     section.plots = plots(&measured);
     Ok(section.took(run.end()?, rounds))
 }

@@ -24,6 +24,8 @@ pub(crate) enum Operation {
     Put(usize),
     /// Adds one, and gets the sum.
     Increment,
+    /// Deletes.
+    Delete,
 }
 
 /// The operations that clients make.
@@ -138,7 +140,7 @@ impl<'w> Load<'w> {
     pub(crate) fn new(table: TableId, clients: usize, workload: &'w Workload, limit: Limit, rng: &'w mut Rng) -> Self {
         let value_bytes = match workload.operation {
             Operation::Put(bytes) => bytes,
-            Operation::Increment => 0,
+            Operation::Increment | Operation::Delete => 0,
         };
         let now = Clock::now();
         Self {
@@ -223,6 +225,7 @@ impl<'w> Load<'w> {
             let update = match self.workload.operation {
                 Operation::Put(_) => Update::Put { key, value: &self.value },
                 Operation::Increment => Update::Increment { key, delta: 1 },
+                Operation::Delete => Update::Delete { key },
             };
             session.update(now, self.table, &update, &CallOptions::default(), out)
         };

@@ -1,6 +1,6 @@
 //! The measurements of one mode, round by round, and ratios between two modes.
 
-use kasha_wire::status::{LongTurn, LoopUsage};
+use kasha_wire::status::{LongTurn, LoopTurns, LoopUsage};
 
 use super::load::Tally;
 
@@ -15,7 +15,7 @@ pub(crate) struct Measured {
     /// The primary's longest turn in any round.
     pub(crate) longest_turn: LongTurn,
     /// The longest turn of the last round.
-    pub(crate) last_turn: LongTurn,
+    pub(crate) last_turns: LoopTurns,
     rounds: Vec<Round>,
 }
 
@@ -33,8 +33,8 @@ pub(crate) struct Round {
 impl Measured {
     pub(crate) fn new() -> Self {
         let (tally, usage) = (Tally::new(), LoopUsage::default());
-        let (longest_turn, last_turn) = (LongTurn::default(), LongTurn::default());
-        Self { tally, usage, longest_turn, last_turn, rounds: Vec::new() }
+        let (longest_turn, last_turns) = (LongTurn::default(), LoopTurns::default());
+        Self { tally, usage, longest_turn, last_turns, rounds: Vec::new() }
     }
 
     pub(crate) fn operations(&self) -> f64 {

@@ -8,6 +8,8 @@ use crate::core::Core;
 
 /// Bytes of one write of log bytes to a file.
 const WRITE_BYTES_MAX: u32 = 1024 * 1024;
+/// Files that a turn removes.
+const REMOVED_PER_TURN: usize = 4;
 
 impl LogCopy {
     /// Gives new log bytes to the file.
@@ -45,7 +47,7 @@ impl LogCopy {
     /// A power loss that keeps the removal of a file and not the word of it would leave a hole in the log (D4): the file
     /// goes after an fsync of all that was written before.
     pub fn remove_later(&mut self, core: &mut Core, segment: SegmentId) {
-        self.freed.push((segment, None));
+        self.freed.push_back((segment, None));
         core.unflushed = true;
     }
 
@@ -61,12 +63,20 @@ impl LogCopy {
         }
     }
 
-    /// Removes the files that nothing needs any more, whatever happens.
+    /// Removes some of the files that nothing needs any more, whatever happens.
     pub fn remove_freed_files(&mut self, core: &mut Core, out: &mut Effects) {
-        let (shard, durable) = (self.shard, core.local_durable);
-        for (segment, _) in self.freed.extract_if(.., |(_, covered)| covered.is_some_and(|commit| commit <= durable)) {
-            core.remove(FileName::Segment { shard, segment }, out);
+        for _ in 0..REMOVED_PER_TURN {
+            if !self.has_file_to_remove(core) {
+                return;
+            }
+            let (segment, _) = self.freed.pop_front().expect("just seen");
+            core.remove(FileName::Segment { shard: self.shard, segment }, out);
         }
+    }
+
+    /// Whether another turn would remove more.
+    pub fn has_file_to_remove(&self, core: &Core) -> bool {
+        self.freed.front().is_some_and(|(_, covered)| covered.is_some_and(|commit| commit <= core.local_durable))
     }
 
     /// Ends the process, which has no room for what it may not refuse.

@@ -25,7 +25,7 @@ pub(crate) struct Syncing {
 impl Term {
     /// Once the log is whole and replayed, and our promise is on file.
     pub(super) fn end_replay(&mut self, site: &mut Site<'_>, now: Tick, out: &mut Effects) -> Option<Stage> {
-        if !site.copy.is_replayed() || site.core.local_durable < self.promise {
+        if !site.is_replayed() || site.core.local_durable < self.promise {
             return None;
         }
         if self.witnesses.is_empty() || planted::is_on(Bug::WitnessSkipped) {

@@ -17,6 +17,7 @@ use super::admit::Fresh;
 use super::execute::Drafted;
 use super::{Caller, Memory, Origin, Received, RequestPath, Stop, Why, Wish};
 use crate::operation_keys::{self, OperationKey};
+use crate::serving::Sees;
 
 /// What a request comes to. Each becomes a completion record.
 #[derive(Clone, Copy)]
@@ -117,7 +118,7 @@ impl RequestPath<'_> {
     fn note_dropped(&mut self, dropped: Option<u64>) {
         if let (Some(end), Some(serving)) = (dropped, &mut self.serving) {
             hit(Probe::ExpiredKeyUsed);
-            serving.keys_dropped_until = end;
+            serving.conflicts.drop_operation_keys(end);
         }
     }
 
@@ -158,17 +159,15 @@ impl RequestPath<'_> {
     pub(super) fn overlap(&self, drafted: &Drafted<'_>) -> Overlap {
         // Nobody waits for what a new primary replays.
         let Some(serving) = &self.serving else { return Overlap::Unsynced };
-        let synced = self.shipping.synced();
-        let unsynced = serving.everything_until > synced && !planted::is_on(Bug::EverythingUngated) // R5.1
+        let (synced, draft, conflicts) = (self.shipping.synced(), drafted.draft(), &serving.conflicts);
+        let sees = || if draft.sees_absence() { Sees::Absence } else { Sees::Values };
+        let unsynced = conflicts.until(draft.footprint().iter().copied(), sees, synced) > synced
             || match drafted.ordered().action {
                 Action::Execute { keep_under: None } | Action::Cancel => false,
-                Action::Execute { keep_under: Some(_) } => {
-                    serving.keys_dropped_until > synced && !planted::is_on(Bug::DroppedKeyUngated) // R5.2
-                }
+                Action::Execute { keep_under: Some(_) } => conflicts.has_dropped_operation_keys(synced), // R5.2
                 // They read what the log says of the key, which may be unsynced (R4.9).
                 Action::Repeat(_) | Action::Mismatch => !planted::is_on(Bug::OperationKeyOverlapIgnored),
-            }
-            || drafted.draft().newest().is_some_and(|newest| newest.0 >= synced);
+            };
         if unsynced { Overlap::Unsynced } else { Overlap::None }
     }
 }

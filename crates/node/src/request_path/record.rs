@@ -9,8 +9,9 @@
 
 use kasha_exactly_once::{CompletionRecord, CompletionRecordRef, OperationKeyRecord, Place, Request};
 use kasha_log::{EntryKind, EntryOffset, Log, Purpose, entry_bytes};
+use kasha_store::Draft;
 use kasha_types::planted::{self, Bug};
-use kasha_types::{LogSlice, RpcId};
+use kasha_types::{KeyHash, LogSlice, RpcId};
 
 use super::execute::Executed;
 use super::order::{Ordered, Overlap};
@@ -112,7 +113,7 @@ impl RequestPath<'_> {
             self.state.operation_keys.insert(key.hash, key.fingerprint, body.head.not_after, place, |_| false);
         }
         if let Some(serving) = &mut self.serving {
-            serving.executed(end, request.rpc, footprint);
+            serving.executed(end, request.rpc, changed(&draft), footprint);
         }
         // What the update replaced is dead now that its group is in the log.
         dead.drain(..).for_each(|at| log.kill(at));
@@ -132,7 +133,7 @@ impl RequestPath<'_> {
             appended.end.offset
         };
         if let Some(serving) = &mut self.serving {
-            serving.executed(end, rpc, &memory.footprint);
+            serving.executed(end, rpc, changed(&draft), &memory.footprint);
         }
         memory.draft = draft.into_spare();
         Completed { rpc, result: None, end, overlap, memory }
@@ -171,6 +172,12 @@ impl RequestPath<'_> {
         let Received { request: Request { rpc, .. }, memory, .. } = received;
         Completed { rpc, result: Some(result), end, overlap: Overlap::Unsynced, memory }
     }
+}
+
+/// The keys that it changed.
+fn changed(draft: &Draft<'_>) -> impl Iterator<Item = KeyHash> {
+    let is_noted = |is_delete: bool| !(is_delete && planted::is_on(Bug::DeletedKeyUngated));
+    draft.changed().filter(move |&(_, is_delete)| is_noted(is_delete)).map(|(key, _)| key)
 }
 
 /// Bytes of the entries that `record` adds, with a result of so many bytes.

@@ -14,6 +14,11 @@ use crate::operation_keys;
 use crate::primary::Term;
 use crate::replica::Site;
 
+/// Segments that a turn says are freed.
+const FREED_WORDS_PER_TURN: usize = 8;
+/// Tombstones that a turn looks at or forgets.
+const GRAVES_PER_TURN: usize = 512;
+
 /// When, and what there is to do.
 #[derive(Debug)]
 pub(super) struct House {
@@ -54,44 +59,64 @@ impl House {
         let filling = log.segment_of(log.end().offset);
         let filled = std::mem::replace(&mut self.filling, filling) != filling;
         self.graves_due |= retired || filled;
-        while let Some(segment) = log.freeable(synced) {
+        for _ in 0..FREED_WORDS_PER_TURN {
+            let Some(segment) = log.freeable(synced) else { return };
             let Ok(mut group) = log.begin(term.epoch, entry_bytes(4), Purpose::Own) else { return };
             group.segment_freed(segment);
             group.commit();
         }
     }
 
-    /// Tombstones that name only segments that are gone: a version floor takes over, and whoever is told a version that it
-    /// decides waits for its entry ([`kasha_store::Store::newest`], R4.8).
-    fn drop_tombstones(&mut self, term: &mut Term, site: &mut Site<'_>) {
-        if !std::mem::take(&mut self.graves_due) {
-            return;
-        }
-        site.core.work.add(Work::Graves);
+    /// For tombstones that name only segments that are gone: a version floor takes over, and whoever is told a version that
+    /// it decides waits for its entry, whose end is returned (R4.8).
+    fn raise_version_floor(&mut self, term: &mut Term, site: &mut Site<'_>) -> Option<u64> {
         let (log, state) = (&mut site.copy.log, &mut site.state);
-        let held: Vec<_> = log.segments().map(|(id, _)| id).collect();
-        let is_gone = |id| held.binary_search(&id).is_err();
-        let Some(floor) = state.store.wanted_version_floor(is_gone) else { return };
-        let Ok(mut group) = log.begin(term.epoch, entry_bytes(8), Purpose::Own) else { return };
+        let floor = state.store.wanted_version_floor().filter(|_| self.graves_due)?;
+        self.graves_due = false;
+        let mut group = log.begin(term.epoch, entry_bytes(8), Purpose::Own).ok()?;
         let (at, payload) = group.entry(EntryKind::VersionFloor, 8);
         payload.copy_from_slice(&floor.to_le_bytes());
-        term.shipping.want_synced(group.commit().end.offset); // before somebody waits for it
+        let end = group.commit().end.offset;
+        term.shipping.want_synced(end); // before somebody waits for it
         hit(Probe::VersionFloor);
         let dead = &mut site.core.scratch.dead;
         dead.clear();
         state.store.replay_version_floor(at, &floor.to_le_bytes(), |at| dead.push(at));
-        state.store.drop_graves(is_gone, |at| dead.push(at));
         for at in dead.drain(..) {
             log.kill(at);
+        }
+        Some(end)
+    }
+}
+
+/// Goes on with a dropped table, or with tombstones whose segments are gone.
+fn tidy_up(site: &mut Site<'_>) {
+    if site.state.has_unfinished() {
+        site.go_on();
+    } else if site.state.store.has_graves_to_tend() {
+        let Site { copy, state, core } = site;
+        core.work.add(Work::Graves);
+        let dead = &mut core.scratch.dead;
+        dead.clear();
+        state.store.tend_graves(&copy.log, GRAVES_PER_TURN, |at| dead.push(at));
+        for at in dead.drain(..) {
+            copy.log.kill(at);
         }
     }
 }
 
 impl Serving {
+    /// What every turn does a part of.
+    pub(super) fn tidy_up(&mut self, term: &Term, site: &mut Site<'_>) {
+        self.house.free_segments(term, site, term.shipping.synced());
+        tidy_up(site);
+    }
+
     pub(super) fn keep_house(&mut self, term: &mut Term, site: &mut Site<'_>, out: &mut Effects) {
         let synced = term.shipping.synced();
-        self.house.free_segments(term, site, synced);
-        self.house.drop_tombstones(term, site);
+        if let Some(end) = self.house.raise_version_floor(term, site) {
+            self.conflicts.raise_version_floor(end);
+        }
         self.expire_operation_keys(term, site);
         self.leases.settle_floor(site, synced);
         self.drop_tables(term, site);
@@ -102,7 +127,7 @@ impl Serving {
         let (log, dead) = (&mut site.copy.log, &mut site.core.scratch.dead);
         let now = site.core.cluster_time;
         if let Some(end) = operation_keys::drop_some_expired(log, site.state, term.epoch, now, dead) {
-            self.keys_dropped_until = end;
+            self.conflicts.drop_operation_keys(end);
         }
     }
 
@@ -113,20 +138,15 @@ impl Serving {
         let Some(configuration) = core.configuration.clone() else { return };
         let gone: Vec<_> = (state.store.tables())
             .filter(|&table| configuration.tables.iter().all(|info| info.table != table))
+            .filter(|&table| !state.is_dropping(table))
             .collect();
         for table in gone {
             let Ok(mut group) = copy.log.begin(term.epoch, entry_bytes(4), Purpose::Own) else { return };
             let (at, payload) = group.entry(EntryKind::TableDropped, 4);
             hit(Probe::TableDropped);
-            core.work.add(Work::DropTable);
             payload.copy_from_slice(&table.0.to_le_bytes());
-            self.everything_until = group.commit().end.offset;
-            let dead = &mut core.scratch.dead;
-            dead.clear();
-            state.replay(&copy.log, at, dead);
-            for at in dead.drain(..) {
-                copy.log.kill(at);
-            }
+            self.conflicts.change_everything(group.commit().end.offset);
+            state.begin_drop(table, at);
         }
     }
 }

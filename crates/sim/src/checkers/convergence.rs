@@ -185,6 +185,7 @@ mod tests {
             memory_bytes: 0,
             memory_max_bytes: 0,
             memory: kasha_wire::status::Memory::Enough,
+            cleaning: kasha_wire::status::Cleaning::default(),
             clients: 0,
             completion_records: 0,
             updates: 0,

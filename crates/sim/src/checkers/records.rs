@@ -35,6 +35,8 @@ struct Index {
     files: BTreeMap<(ProcessId, FileName), BTreeSet<RpcId>>,
     /// A member may have lost synced records by now, with its power.
     ever: BTreeMap<(ProcessId, ShardId), BTreeSet<RpcId>>,
+    /// The segment that was taken in last. A joiner that begins its copy anew has none for a moment.
+    last: BTreeMap<(ProcessId, ShardId), FileName>,
     /// The greatest expiry floor that any replica of a shard ever held.
     floors: BTreeMap<ShardId, ClusterTime>,
 }
@@ -43,6 +45,7 @@ impl Index {
     fn take_in(&mut self, process: ProcessId, file: FileName, found: BTreeSet<RpcId>) {
         let FileName::Segment { shard, .. } = file else { return };
         self.ever.entry((process, shard)).or_default().extend(&found);
+        self.last.insert((process, shard), file);
         self.files.entry((process, file)).or_default().extend(found);
     }
 }
@@ -180,6 +183,7 @@ impl Records {
                 MemberState::Complete => true,
                 MemberState::Joining => {
                     let newest = index.files.range(segments_of(process, shard)).next_back().map(|(&(_, file), _)| file);
+                    let newest = newest.or_else(|| index.last.get(&(process, shard)).copied());
                     // Between its oldest and its newest segment a joiner may lack segments that are still to be copied.
                     at.is_some_and(|at| {
                         newest.is_none_or(|newest| at > newest) || index.files.contains_key(&(process, at))
@@ -327,6 +331,8 @@ pub(crate) mod tests {
         let other = RpcId { sequence: Sequence(1), ..RPC };
         hold(&records, 2, segment(4), other);
         assert_eq!(lacking(&whole), None, "older than its copy");
+        records.rescan(ProcessId(2), segment(4), &SimDisk::new());
+        assert_eq!(lacking(&whole), None, "it begins its copy anew, and what was synced stays synced");
         hold(&records, 2, segment(3), other);
         assert_eq!(lacking(&whole), Some(NodeId(2)), "it has the segment, without the record");
         hold(&records, 2, segment(3), RPC);

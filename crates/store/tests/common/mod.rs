@@ -1,7 +1,7 @@
 //! One shard's log and store, driven as a node drives them: a completion record with every update, replay, freeing.
 #![allow(dead_code, unreachable_pub, clippy::drop_non_drop)]
 
-use kasha_log::{Cursor, EntryKind, EntryOffset, Log, LogConfig, Purpose, Screen, entry_bytes};
+use kasha_log::{Cursor, EntryKind, EntryOffset, IndexCursor, Log, LogConfig, Purpose, Screen, entry_bytes};
 use kasha_store::{ReadResult, SpareDraft, Store};
 use kasha_types::{Epoch, SegmentId, ShardId, TableId};
 use kasha_wire::operation::ItemsBuffer;
@@ -9,6 +9,8 @@ use kasha_wire::outcome::Shape;
 use kasha_wire::{Outcome, Read, Update};
 
 pub const SEGMENT: u32 = 64 * 1024;
+/// What is done at once of what is done in slices.
+const SLICE: usize = 5;
 const SHARD: ShardId = ShardId(3);
 const EPOCH: Epoch = Epoch(1);
 
@@ -83,11 +85,18 @@ impl Replica {
             EntryKind::VersionFloor => self.store.replay_version_floor(at, payload, |at| dead.push(at)),
             EntryKind::TableDropped => {
                 let table = TableId(u32::from_le_bytes(payload.try_into().unwrap()));
-                self.store.drop_table(&self.log, table, |at| dead.push(at));
+                let (mut cursor, mut is_whole) = (IndexCursor::default(), false);
+                while !is_whole {
+                    is_whole = self.store.drop_table_slice(&self.log, table, &mut cursor, SLICE, |at| dead.push(at));
+                }
                 dead.push(at);
             }
             EntryKind::Completion => dead.extend(self.completion.replace(at)),
-            EntryKind::Digest | EntryKind::SegmentFreed => {}
+            EntryKind::SegmentFreed => {
+                let segment = SegmentId(u32::from_le_bytes(payload.try_into().unwrap()));
+                return self.forget(segment);
+            }
+            EntryKind::Digest => {}
             other => unreachable!("nobody wrote {other:?}"),
         }
         dead.into_iter().for_each(|at| self.log.kill(at));
@@ -168,14 +177,41 @@ impl Replica {
 
     fn free_retired(&mut self, up_to: u64) {
         while let Some(segment) = self.log.retired(up_to) {
-            self.store.forget_segment(&self.log, segment);
             self.log.free(segment);
+            self.store.segment_is_gone(segment);
         }
     }
 
-    fn is_gone(&self) -> impl Fn(SegmentId) -> bool + use<> {
-        let held: Vec<_> = self.log.segments().map(|(id, _)| id).collect();
-        move |id| held.binary_search(&id).is_err()
+    /// Forgets what leads into a freed segment.
+    fn forget(&mut self, segment: SegmentId) {
+        let base = u64::from(segment.0) * u64::from(SEGMENT);
+        let mut dead = Vec::new();
+        while !self.store.forget_tombstones(&self.log, segment, SLICE, |at| dead.push(at)) {}
+        let groups = self.log.groups_from(base).take_while(|group| group.start < base + u64::from(SEGMENT));
+        let entries: Vec<_> = groups.flat_map(|group| group.entries).map(|(at, entry)| (at, entry.kind)).collect();
+        for (at, kind) in entries {
+            let was_known = match kind {
+                EntryKind::Object => self.store.forget_object(&self.log, at),
+                EntryKind::VersionFloor => self.store.forget_floor_entry(at),
+                EntryKind::Completion => self.completion.take_if(|known| *known == at).is_some(),
+                _ => false,
+            };
+            dead.extend(was_known.then_some(at));
+        }
+        dead.into_iter().for_each(|at| self.log.kill(at));
+        assert_eq!(self.log.live_bytes_in(segment), 0, "what leads into it is what is not known dead");
+    }
+
+    fn tend_all_graves(&mut self) -> usize {
+        let mut count = 0;
+        while self.store.has_graves_to_tend() {
+            let mut dead = Vec::new();
+            self.store.tend_graves(&self.log, SLICE, |at| dead.push(at));
+            assert!(dead.len() <= SLICE);
+            count += dead.len();
+            dead.into_iter().for_each(|at| self.log.kill(at));
+        }
+        count
     }
 
     /// Frees what is dead, everything being synced.
@@ -193,7 +229,8 @@ impl Replica {
 
     /// Logs the version floor that the droppable tombstones want.
     pub fn raise_floor(&mut self) -> Option<u64> {
-        let floor = self.store.wanted_version_floor(self.is_gone())?;
+        self.tend_all_graves();
+        let floor = self.store.wanted_version_floor()?;
         self.append(EntryKind::VersionFloor, &floor.to_le_bytes());
         assert_eq!(self.store.version_floor(), floor);
         Some(floor)
@@ -201,11 +238,10 @@ impl Replica {
 
     /// The floor is synced. Gives how many tombstones went.
     pub fn drop_graves(&mut self) -> usize {
-        let (mut dead, before) = (Vec::new(), self.store.stats().tombstones);
-        self.store.drop_graves(self.is_gone(), |at| dead.push(at));
-        assert_eq!(self.store.stats().tombstones, before - dead.len() as u64);
-        dead.iter().for_each(|&at| self.log.kill(at));
-        dead.len()
+        let before = self.store.stats().tombstones;
+        let count = self.tend_all_graves();
+        assert_eq!(self.store.stats().tombstones, before - count as u64);
+        count
     }
 
     /// Objects and tombstones; the index's size depends on its history.

@@ -7,7 +7,9 @@ use kasha_wire::codec::Bytes;
 use kasha_wire::message::{
     AttachAt, GcEntry, Heartbeat, Holding, LeaseInfo, Missing, Report, TableCommand, TableOutcome,
 };
-use kasha_wire::status::{CoreStatus, LongTurn, LoopTurns, LoopUsage, Memory, ReplicaStatus, WitnessStatus};
+use kasha_wire::status::{
+    CleanerState, Cleaning, CoreStatus, LongTurn, LoopTurns, LoopUsage, Memory, ReplicaStatus, WitnessStatus,
+};
 use kasha_wire::*;
 use proptest::collection::vec;
 use proptest::prelude::{Just, Strategy};
@@ -98,10 +100,11 @@ structs! {
     GcEntry { key, rpc }
     CoreStatus { core, incarnation, configuration, lease, replicas, witnesses }
     ReplicaStatus { shard, epoch, primary, state, end, synced, unsynced_operations, objects, memory_bytes,
-        memory_max_bytes, memory, clients, completion_records, updates, reads, fast_answers, gated_answers,
+        memory_max_bytes, memory, cleaning, clients, completion_records, updates, reads, fast_answers, gated_answers,
         duplicates_suppressed, refusals, syncs }
+    Cleaning { live_bytes, live_max_bytes, segments, leaving, unsynced, dense, cleaner, cleaned_segments, copied_bytes }
     WitnessStatus { shard, list, frozen, held, accepted, rejected }
-    LoopTurns { turns, long_turns, longest, longest_since_asked }
+    LoopTurns { turns, long_turns, longest, longest_since_asked, busiest, busiest_since_asked }
     LongTurn { millis_ago, nanos, elapsed_nanos, hearing_nanos, closing_nanos, files_nanos, sending_nanos, blocked, frames,
         work }
     LoopUsage { cpu_nanos, allocations, heap_bytes, turns, frames_received, frames_sent }
@@ -177,6 +180,7 @@ plain! {
     MemberState { Complete, Joining }
     ShardPhase { Recovering, Serving }
     Memory { Enough, Low, Full }
+    CleanerState { Follows, Rests, Cleans, WaitsForSync, WaitsForFloor, FindsNothing, FindsNoRoom }
     Work { Replay, Free, Forget, Graves, DropTable, Remove, Copy, Role, Configure, Clean }
     Holding { Sure, PowerLost, Damaged, NeverHad }
     RecordedVerdict { Accepted, Conflict, NoSlot, TooLarge, WrongList, Frozen, LeaseExpired, Reused }
@@ -294,7 +298,7 @@ macro_rules! every_type {
             Envelope, Appended, SyncRequest, Synced, Recorded, RecordedVerdict, Refusal, Refused, ReadRefused,
             Durability, MemberState, ShardPhase, Memory, Member, ShardConfig, NodeInfo, TableInfo, Tablet, Configuration,
             TableCommand, TableOutcome, Report, Heartbeat, LeaseInfo, Missing, GcEntry, AttachAt, Holding, CoreStatus,
-            ReplicaStatus, WitnessStatus, LoopUsage, LoopTurns, LongTurn, Work, Message)
+            ReplicaStatus, Cleaning, CleanerState, WitnessStatus, LoopUsage, LoopTurns, LongTurn, Work, Message)
     };
     ($each:ident: $($ty:ty),*) => { $($each::<$ty>(stringify!($ty));)* };
 }

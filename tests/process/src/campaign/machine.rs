@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use kasha_machine::Rng;
 use rustix::process::{Pid, Signal, kill_process};
 
+use super::ballast;
 use super::net::Net;
 use super::plan::{Kept, Shape, Who};
 use super::power::{Lost, forget, lose_power};
@@ -128,7 +129,7 @@ impl Machine {
         say("coordinator", net.coordinator().to_string());
         say("lease", format!("{}ms", shape.lease.as_millis()));
         say("flush-interval", format!("{}ms", shape.flush_interval.as_millis()));
-        say("memory-mib", "256".to_owned());
+        say("memory-mib", if shape.has_ballast { ballast::MEMORY_MIB } else { 256 }.to_string());
         if let Who::Node(node) = self.who {
             let cores: Vec<String> = (0..shape.cores).map(|core| net.core(node, core).to_string()).collect();
             say("listen", cores.join(","));

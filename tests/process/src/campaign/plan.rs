@@ -47,6 +47,8 @@ pub struct Shape {
     pub own_coordinator: bool,
     /// The node whose data is on a small disk of its own.
     pub small_disk: Option<u16>,
+    /// Whether most of the memory is filled with data that is overwritten all the time.
+    pub has_ballast: bool,
     /// The delay of each link.
     pub delay: Duration,
 }
@@ -212,8 +214,10 @@ impl Shape {
         let nodes = rng.between(faults + 2, 5);
         let own_coordinator = rng.chance(2, 3);
         let small_disk = rng.chance(1, 3).then(|| rng.between(2, nodes));
+        let has_ballast = small_disk.is_none() && rng.fork().chance(3, 4);
         let number = |number: u64| u16::try_from(number).expect("small");
         Self {
+            has_ballast,
             nodes: number(nodes),
             faults: number(faults),
             shards: number(rng.between(nodes, nodes + 4)),
@@ -448,13 +452,18 @@ impl fmt::Display for Fault {
 
 impl fmt::Display for Plan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Shape { nodes, faults, shards, cores, fsync, lease, own_coordinator, small_disk, delay, .. } = &self.shape;
+        let Shape {
+            nodes, faults, shards, cores, fsync, lease, own_coordinator, small_disk, has_ballast, delay, ..
+        } = &self.shape;
         let durability = if *fsync { "fsync" } else { "replicated" };
         let coordinator = if *own_coordinator { "a process of its own" } else { "at node-1" };
         write!(f, "{nodes} nodes of {cores} core(s), {shards} shards, f = {faults}, {durability}, lease {lease:?}, ")?;
         write!(f, "coordinator {coordinator}, links {delay:?}")?;
         if let Some(node) = small_disk {
             write!(f, ", small disk at node-{node}")?;
+        }
+        if *has_ballast {
+            write!(f, ", most of the memory is filled and overwritten")?;
         }
         if self.reads_unjudged {
             write!(f, "; clocks beyond their bound: reads are not judged")?;
@@ -506,6 +515,8 @@ mod tests {
         let kinds: std::collections::BTreeSet<_> =
             faults().map(|fault| format!("{fault:?}").split('(').next().unwrap().to_owned()).collect();
         assert!(kinds.len() >= 12, "{kinds:?}");
+        let with_ballast = plans.iter().filter(|plan| plan.shape.has_ballast).count();
+        assert!((80..=120).contains(&with_ballast), "{with_ballast} of 200 plans have ballast");
         assert!(plans.iter().any(|plan| plan.reads_unjudged) && plans.iter().any(|plan| !plan.reads_unjudged));
     }
 }

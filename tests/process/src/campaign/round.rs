@@ -7,6 +7,7 @@ use std::time::Duration;
 use serde_json::Value as Json;
 
 use super::alone::Kind;
+use super::ballast::Ballast;
 use super::book::{Book, Ended, Record, save};
 use super::field::Field;
 use super::judge::judge;
@@ -29,6 +30,7 @@ pub fn run(plan: &Plan, folder: &Path, with_lab: bool, table: &mut Table) -> Res
     fs::create_dir_all(folder).map_err(broken("no folder"))?;
     let mut field = Field::new(plan, folder, with_lab)?;
     field.begin()?;
+    let ballast = plan.shape.has_ballast.then(|| Ballast::start(field.net(), &plan.shape, plan.seed)).transpose()?;
     let mut load = Load::start(field.net(), plan.seed)?;
     if let Err(failure) = suffer(plan, &mut field, &load, table) {
         // The history up to the failure may show a worse error.
@@ -36,6 +38,9 @@ pub fn run(plan: &Plan, folder: &Path, with_lab: bool, table: &mut Table) -> Res
             Err(Failure::Wrong(why)) => Failure::Wrong(format!("{why}\nand besides: {failure}")),
             Ok(()) | Err(_) => failure,
         });
+    }
+    if let Some(ballast) = ballast {
+        println!("    ballast: {}; {}", ballast.end()?, cleaned(&field.status().map_err(Failure::Stuck)?));
     }
     let counters = load.end(field.net())?;
     let (count, problems) = sums::check(&load.book().records(), &counters);
@@ -105,6 +110,14 @@ fn measure(
         return Err(Failure::Wrong(format!("only the coordinator was away (R7.8):\n    {before}\n    {after}")));
     }
     Ok(())
+}
+
+/// What the primaries that serve now have cleaned, as text.
+fn cleaned(status: &Json) -> String {
+    let sum = |name| {
+        list(&status["shards"]).iter().filter_map(|shard| shard["status"]["cleaning"][name].as_u64()).sum::<u64>()
+    };
+    format!("{} segments cleaned, {} MiB copied", sum("cleaned_segments"), sum("copied_bytes") >> 20)
 }
 
 /// The primary, members and witnesses of each shard, as text.

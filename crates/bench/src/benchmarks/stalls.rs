@@ -1,0 +1,148 @@
+//! For how long an event loop hears and answers nobody while its shard frees what it holds: overwritten, deleted, a table
+//! dropped, under a light load.
+//!
+//! Two nodes, one the primary and one its backup, which holds the log and follows it. Each phase is followed by a pause in
+//! which a client goes on, so that what is freed late counts too. The loops measure their turns themselves, without the
+//! time that the system gives to others meanwhile: on a machine with fewer processors than threads nothing else is fair.
+//! For the target the time for files is left out, too: a write may wait for what the disk is doing for others.
+
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use kasha_client::session::Completion;
+use kasha_types::{CoreId, ShardId, TableId};
+use kasha_wire::message::TableOutcome;
+use kasha_wire::status::LoopTurns;
+
+use crate::ClusterSpec;
+use crate::client::{Connect, call, create_table};
+use crate::harness::keys::Keys;
+use crate::harness::load::{Limit, Operation, Workload};
+use crate::harness::probe::Probe;
+use crate::harness::{Arm, BenchOptions, Clients, Run, turns};
+use crate::section::Section;
+
+const VALUE_BYTES: usize = 100;
+const FAULTS: u8 = 1;
+/// Few: turns are to be short but for what is freed in them.
+const CLIENTS: usize = 8;
+/// Clients that go on while something is freed that no client waits for.
+const LIGHT: usize = 1;
+/// Keys of the light load.
+const LIGHT_KEYS: u32 = 1000;
+/// Long enough for what is freed late: several flush intervals.
+const PAUSE: Duration = Duration::from_secs(2);
+/// Pauses until the table must be gone.
+const PAUSES_MAX: u32 = 30;
+/// Bytes of log for each key: an object and a completion record, and half of a segment is free at times.
+const KEY_BYTES: u64 = 264;
+
+struct Watched {
+    name: &'static str,
+    probe: Probe,
+}
+
+pub(super) fn run(options: &BenchOptions) -> anyhow::Result<Section> {
+    let run = Run::begin("stalls", options);
+    // The keys of two tables, twice each, and room.
+    let keys = options.keys;
+    let memory_mib = Some(((u64::from(keys) * KEY_BYTES * 8) >> 20) + 512);
+    run.say("starting");
+    let spec = ClusterSpec { memory_mib, ..run.spec("stalls", FAULTS) };
+    let mut arm = Arm::start("stalls", spec, Clients::new(CLIENTS, true))?;
+    let mut watched = watch(&arm)?;
+    let mut longest = Vec::new();
+    let mut phase = |run: &Run<'_>, arm: &mut Arm, name: &str, act: &mut dyn FnMut(&mut Arm) -> anyhow::Result<()>| {
+        run.say(name);
+        ask(&mut watched)?;
+        act(arm)?;
+        go_on(arm)?;
+        for (at, turn) in ask(&mut watched)? {
+            longest.push((name.to_owned(), at, turn));
+        }
+        anyhow::Ok(())
+    };
+    let puts = Workload::puts(VALUE_BYTES, Keys::Each);
+    let deletes = Workload { operation: Operation::Delete, ..puts.clone() };
+    phase(&run, &mut arm, "filling", &mut |arm| arm.warm(CLIENTS, &puts, keys))?;
+    phase(&run, &mut arm, "overwriting", &mut |arm| arm.warm(CLIENTS, &puts, keys))?;
+    phase(&run, &mut arm, "deleting", &mut |arm| arm.warm(CLIENTS, &deletes, keys))?;
+    phase(&run, &mut arm, "filling again", &mut |arm| arm.warm(CLIENTS, &puts, keys))?;
+    let dropped = arm.table;
+    arm.table = another_table(&arm, "light")?;
+    go_on(&mut arm)?;
+    phase(&run, &mut arm, "dropping the table", &mut |arm| drop_table(arm, dropped))?;
+    drop(arm);
+
+    let about = format!(
+        "{keys} keys of {VALUE_BYTES} bytes, overwritten, deleted, put again, their table dropped, by {CLIENTS} clients; the \
+         longest turn of the event loops of the primary and of its backup"
+    );
+    let mut section = Section::new("stalls", about);
+    let freeing = longest.iter().filter(|(phase, ..)| !phase.starts_with("filling"));
+    let busy = freeing.map(|(.., turns)| turns::busy_micros(&turns.busiest_since_asked));
+    section.ratio("stalls.freeing.longest_us", busy.fold(0.0, f64::max));
+    let named = |figure: &'static str| {
+        longest.iter().map(move |(phase, at, turns)| {
+            let name = format!("stalls.{}.{at}.{figure}", phase.replace(' ', "_"));
+            (format!("{phase}, {at}"), name, turns)
+        })
+    };
+    let rows = named("longest_us").map(|(phase, name, turns)| (phase, name, &turns.longest_since_asked));
+    turns::show(&mut section, "Longest turns", turns::micros, rows);
+    let rows = named("busiest_us").map(|(phase, name, turns)| (phase, name, &turns.busiest_since_asked));
+    turns::show(&mut section, "Turns in which the loop itself did most", turns::busy_micros, rows);
+    Ok(section.took(run.end()?, 1))
+}
+
+/// The loops of the shard's members.
+fn watch(arm: &Arm) -> anyhow::Result<Vec<Watched>> {
+    let shard = arm.configuration.shard(ShardId(0)).context("there is a shard")?;
+    let each = shard.members.iter().map(|member| {
+        let name = if member.node == shard.primary { "primary" } else { "backup" };
+        let core = arm.configuration.core_of(member.node, shard.shard).context("a member has a core")?;
+        Ok(Watched { name, probe: Probe::connect(address(arm, core)?)? })
+    });
+    each.collect()
+}
+
+fn address(arm: &Arm, core: CoreId) -> anyhow::Result<std::net::SocketAddr> {
+    arm.configuration.address_of(core).context("a core has an address")
+}
+
+/// The longest turn of each since this was asked last.
+fn ask(watched: &mut [Watched]) -> anyhow::Result<Vec<(&'static str, LoopTurns)>> {
+    watched.iter_mut().map(|each| Ok((each.name, each.probe.turns()?))).collect()
+}
+
+/// A client goes on for a while.
+fn go_on(arm: &mut Arm) -> anyhow::Result<()> {
+    let workload = Workload { prefix: "light-".to_owned(), ..Workload::puts(VALUE_BYTES, Keys::Uniform(LIGHT_KEYS)) };
+    arm.run(LIGHT, &workload, Limit::Time(PAUSE))?;
+    Ok(())
+}
+
+fn another_table(arm: &Arm, name: &str) -> anyhow::Result<TableId> {
+    let mut event_loop = Connect::new(name, arm.children.seeds()).open()?;
+    create_table(&mut event_loop, name)
+}
+
+/// Drops the table, and goes on until the primary has done so.
+fn drop_table(arm: &mut Arm, table: TableId) -> anyhow::Result<()> {
+    let name = arm.configuration.tables.iter().find(|info| info.table == table).context("the table is known")?;
+    let name = name.name.clone();
+    let mut event_loop = Connect::new("dropping", arm.children.seeds()).open()?;
+    match call(&mut event_loop, |session, now, out| session.drop_table(now, &name, out))? {
+        Completion::Table(TableOutcome::Dropped(_)) => {}
+        other => bail!("cannot drop the table {name}: {other:?}"),
+    }
+    let mut objects = u64::MAX;
+    for _ in 0..PAUSES_MAX {
+        go_on(arm)?;
+        objects = arm.probe.status()?.replicas.iter().map(|replica| replica.objects).sum();
+        if objects <= u64::from(LIGHT_KEYS) {
+            return Ok(());
+        }
+    }
+    bail!("the table is not gone: {objects} keys are left");
+}

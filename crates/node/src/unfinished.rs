@@ -1,0 +1,136 @@
+//! What an entry of the log begins and a turn does not finish: what leads into a freed segment is forgotten, a table is
+//! dropped. Both look at everything there is of a kind, so they go on from turn to turn, and others are served between.
+//!
+//! A follower replays no further, and is not replayed, before it is through: a new primary has none of it before it. A
+//! primary serves meanwhile. Nobody can name the dropped table: the configuration that dropped it is obeyed, and its number
+//! is never used again. So the drop is, for everybody else, the entry that says so, and overlaps until that is synced (R5.1).
+//! The entry lives until the table is gone: a replay finds it, and begins anew.
+
+use kasha_exactly_once::{CompletionRecordRef, OperationKeyRecord, Place};
+use kasha_log::{Cursor, EntryKind, EntryOffset, IndexCursor, Log};
+use kasha_types::{SegmentId, TableId, Work, operation_key_hash};
+
+use crate::state::ShardState;
+
+/// Entries or buckets of the index that one turn looks at: a tenth of a millisecond, if each is a cache miss or two.
+pub(crate) const STEPS_PER_TURN: usize = 512;
+
+/// What is not finished.
+#[derive(Debug)]
+pub(crate) enum Unfinished {
+    /// What leads into a segment that the log says is freed is forgotten, in the groups from here on.
+    Forget { segment: SegmentId, from: Cursor },
+    /// The table that this entry names is dropped.
+    DropTable { table: TableId, entry: EntryOffset, cursor: IndexCursor },
+}
+
+impl ShardState {
+    /// A segment is freed, says the log. What killed its entries stands before the word, but may be gone from here, which
+    /// the segment's file is not yet: then a replay that began without it has taken some of them for live.
+    pub fn begin_forget(&mut self, log: &Log, segment: SegmentId) {
+        if log.live_bytes_in(segment) > 0 {
+            let from = Cursor { offset: log.segment_base(segment) };
+            self.unfinished.push_back(Unfinished::Forget { segment, from });
+        }
+    }
+
+    /// A table is dropped, says the entry.
+    pub fn begin_drop(&mut self, table: TableId, entry: EntryOffset) {
+        self.unfinished.push_back(Unfinished::DropTable { table, entry, cursor: IndexCursor::default() });
+    }
+
+    pub fn has_unfinished(&self) -> bool {
+        !self.unfinished.is_empty()
+    }
+
+    /// Whether segments must stay that the log says are freed.
+    pub fn is_forgetting(&self) -> bool {
+        self.unfinished.iter().any(|unfinished| matches!(unfinished, Unfinished::Forget { .. }))
+    }
+
+    pub fn is_dropping(&self, dropped: TableId) -> bool {
+        let is_it = |unfinished: &_| matches!(unfinished, Unfinished::DropTable { table, .. } if *table == dropped);
+        self.unfinished.iter().any(is_it)
+    }
+
+    /// Goes on with what was begun first, for about so many steps. `dead` is scratch memory. Says what it did.
+    pub fn go_on(&mut self, log: &mut Log, dead: &mut Vec<EntryOffset>, steps: usize) -> Option<Work> {
+        dead.clear();
+        let mut first = self.unfinished.pop_front()?;
+        let is_done = match &mut first {
+            Unfinished::Forget { segment, from } => self.forget_slice(log, *segment, from, steps, dead),
+            Unfinished::DropTable { table, entry, cursor } => {
+                let is_whole = self.store.drop_table_slice(log, *table, cursor, steps, |at| dead.push(at));
+                dead.extend(is_whole.then_some(*entry));
+                is_whole
+            }
+        };
+        for at in dead.drain(..) {
+            log.kill(at);
+        }
+        let work = match first {
+            Unfinished::Forget { segment, .. } => {
+                let left = log.live_bytes_in(segment);
+                assert!(!is_done || left == 0, "{left} bytes of {segment:?} live, and nothing leads there");
+                Work::Forget
+            }
+            Unfinished::DropTable { .. } => Work::DropTable,
+        };
+        if !is_done {
+            self.unfinished.push_front(first);
+        }
+        Some(work)
+    }
+
+    /// Tombstones are known by their segment; for all else its groups are looked through, if anything of it lives.
+    fn forget_slice(
+        &mut self,
+        log: &Log,
+        segment: SegmentId,
+        from: &mut Cursor,
+        steps: usize,
+        dead: &mut Vec<EntryOffset>,
+    ) -> bool {
+        if !self.store.forget_tombstones(log, segment, steps, |at| dead.push(at)) || !dead.is_empty() {
+            return false; // what of it lives is known once these are killed
+        }
+        if log.live_bytes_in(segment) == 0 {
+            return true;
+        }
+        let (end, mut looked_at) = (log.segment_base(SegmentId(segment.0 + 1)), 0);
+        while looked_at < steps {
+            let Some(group) = log.next_group(from).filter(|group| group.start < end) else { return true };
+            for (at, _) in group.entries {
+                dead.extend(self.forget_entry(log, at).then_some(at));
+                looked_at += 1;
+            }
+        }
+        false
+    }
+
+    /// Whether the state led to this entry, which it does no more. Tombstones are forgotten before.
+    fn forget_entry(&mut self, log: &Log, at: EntryOffset) -> bool {
+        let entry = log.entry(at);
+        match entry.kind {
+            EntryKind::Object => self.store.forget_object(log, at),
+            EntryKind::VersionFloor => self.store.forget_floor_entry(at),
+            EntryKind::Completion => {
+                let record = CompletionRecordRef::decode(entry.payload).expect("our own completion record");
+                self.tracker.forget(record.request.rpc, Place(at.0))
+            }
+            EntryKind::OperationKey => {
+                let record = OperationKeyRecord::decode(entry.payload).expect("our own operation key");
+                let hash = operation_key_hash(record.slot, record.operation_key);
+                self.operation_keys.forget(hash, Place(at.0))
+            }
+            EntryKind::ExpiryFloor => self.floor_entry.take_if(|known| *known == at).is_some(),
+            EntryKind::OperationKeyDropped => self.dropped_key_entry.take_if(|known| *known == at).is_some(),
+            EntryKind::Tombstone
+            | EntryKind::EpochStart
+            | EntryKind::Digest
+            | EntryKind::SegmentFreed
+            | EntryKind::TableDropped
+            | EntryKind::Whole => false,
+        }
+    }
+}
