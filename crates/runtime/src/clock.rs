@@ -12,7 +12,7 @@ use rustix::time::{ClockId, clock_gettime};
 pub struct Clock;
 
 impl Clock {
-    /// Now.
+    /// The present time.
     #[must_use]
     pub fn now() -> Tick {
         #[cfg(feature = "test-faults")]

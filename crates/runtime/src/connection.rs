@@ -8,14 +8,14 @@ use mio::net::TcpStream;
 use crate::limits::CONNECTION_SLOTS_MAX;
 use crate::output::Output;
 
-/// Who made the connection.
+/// Which side made the connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Role {
     Accepted,
     Dialled(Endpoint),
 }
 
-/// Where its life stands.
+/// The state of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Phase {
     /// Accepted: waits for the Hello. Dialled: may be connecting still, and waits for the Welcome.
@@ -40,9 +40,9 @@ pub(crate) struct Connection {
     pub(crate) moved: Tick,
     pub(crate) cutter: Cutter,
     pub(crate) output: Output,
-    /// It is in the list of those to be read.
+    /// The list of connections to be read holds this one.
     pub(crate) queued: bool,
-    /// It is in the list of those to be written.
+    /// The list of connections to be written holds this one.
     pub(crate) dirty: bool,
     /// An event said that the other side has ended: read until that is seen.
     pub(crate) ending: bool,
@@ -53,7 +53,7 @@ pub(crate) struct Connection {
 }
 
 impl Connection {
-    /// Bytes that wait to reach it.
+    /// Bytes that wait to be sent, gated or queued.
     pub(crate) fn backlog(&self) -> usize {
         self.held + self.output.len()
     }
@@ -63,7 +63,7 @@ impl Connection {
         self.role != Role::Accepted && !self.output.opened()
     }
 
-    /// Whom its frames come from, for the machine.
+    /// The sender of this connection's frames, as the machine knows it.
     pub(crate) fn endpoint(&self) -> Endpoint {
         match self.role {
             Role::Accepted => Endpoint::Conn(self.id),

@@ -24,7 +24,7 @@ const FORMAT: u64 = 1;
 /// Why a data folder cannot be used. Each says what to do.
 #[derive(Debug, thiserror::Error)]
 pub enum DataDirError {
-    /// Locked.
+    /// Another process has locked the folder.
     #[error(
         "the data folder {} is used by another process: stop that one first, or give this one a folder of its own \
          (K0101)",
@@ -34,7 +34,7 @@ pub enum DataDirError {
         /// The folder.
         path: PathBuf,
     },
-    /// Something else lies there.
+    /// The folder holds something else.
     #[error(
         "{} is not a data folder of Kasha's, since {why}: name an empty or new folder, or the right one (K0102)",
         path.display()
@@ -42,10 +42,10 @@ pub enum DataDirError {
     Foreign {
         /// The folder.
         path: PathBuf,
-        /// What is wrong with it.
+        /// Why this is no data folder.
         why: String,
     },
-    /// Another node's.
+    /// The folder belongs to another node.
     #[error(
         "the data folder {} belongs to {found}, but this process was started as {wanted}: start it as {found}, or \
          give it its own folder, as two nodes must never share one (K0103)",
@@ -54,9 +54,9 @@ pub enum DataDirError {
     OtherNode {
         /// The folder.
         path: PathBuf,
-        /// Whose it is.
+        /// The node that the folder belongs to.
         found: NodeId,
-        /// Who wants it.
+        /// The node that this process was started as.
         wanted: NodeId,
     },
     /// Made for another number of cores: a shard lies in the folder of its core, and would not be found in another's.
@@ -68,12 +68,12 @@ pub enum DataDirError {
     OtherCores {
         /// The folder.
         path: PathBuf,
-        /// Its cores.
+        /// The number of cores that the folder was made for.
         found: u8,
-        /// What was wanted.
+        /// The number of cores that this process was started with.
         wanted: u8,
     },
-    /// Another version's.
+    /// Another version of Kasha made the folder.
     #[error(
         "the data folder {} has format {found}, but this version of Kasha reads format {FORMAT}: use the version that \
          wrote it, or give this node an empty folder and let it copy its data from the others (K0104)",
@@ -82,10 +82,10 @@ pub enum DataDirError {
     OtherFormat {
         /// The folder.
         path: PathBuf,
-        /// Its format.
+        /// The folder's format.
         found: u64,
     },
-    /// Another cluster's.
+    /// The folder belongs to another cluster.
     #[error(
         "the data folder {} belongs to {found}, not to {wanted}: check the addresses that this node was given, or give \
          it an empty folder (K0105)",
@@ -94,12 +94,12 @@ pub enum DataDirError {
     OtherCluster {
         /// The folder.
         path: PathBuf,
-        /// Whose it is.
+        /// The cluster that the folder belongs to.
         found: ClusterId,
-        /// What was wanted.
+        /// The cluster that this node was to join.
         wanted: ClusterId,
     },
-    /// The disk.
+    /// The folder could not be read or written.
     #[error(transparent)]
     Storage(#[from] StorageError),
 }
@@ -179,13 +179,13 @@ impl DataDir {
         Ok(Self { path: path.to_owned(), marker, _lock: take_lock(path)? })
     }
 
-    /// Which node's it is.
+    /// The node that the folder belongs to.
     #[must_use]
     pub fn node(&self) -> NodeId {
         self.marker.node
     }
 
-    /// Which cluster's it is; 0 if it has joined none yet.
+    /// The cluster that the node has joined; 0 if there is none yet.
     #[must_use]
     pub fn cluster(&self) -> ClusterId {
         self.marker.cluster
@@ -194,7 +194,7 @@ impl DataDir {
     /// Joins a cluster, durably. Joining the same one again changes nothing.
     ///
     /// # Errors
-    /// If it belongs to another one, or the disk fails.
+    /// If the node has joined another cluster, or the disk fails.
     pub fn join(&mut self, cluster: ClusterId) -> Result<(), DataDirError> {
         let found = self.marker.cluster;
         if found == cluster {
@@ -207,7 +207,7 @@ impl DataDir {
         Ok(self.save()?)
     }
 
-    /// This start.
+    /// The identity of this start of the process.
     #[must_use]
     pub fn incarnation(&self) -> Incarnation {
         Incarnation::new(self.marker.starts, self.marker.identity)

@@ -29,7 +29,7 @@ const LIMIT_MAX: u64 = 1 << 20;
 pub struct TooFewDescriptors {
     /// Descriptors that this process may have.
     pub has: usize,
-    /// Those that its loops need.
+    /// Descriptors that its loops need.
     pub needs: usize,
 }
 

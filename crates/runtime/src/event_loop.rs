@@ -36,7 +36,7 @@ pub trait Application<M> {
     /// Called once per turn, after its inputs and before its effects are performed.
     fn turn(&mut self, now: Tick, machine: &mut M, out: &mut Effects) -> Control;
 
-    /// When it wants a turn at the latest.
+    /// The latest time for the next turn, if the application needs one.
     fn next_wake(&self) -> Option<Tick> {
         None
     }
@@ -45,13 +45,13 @@ pub trait Application<M> {
 /// Whether the loop goes on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Control {
-    /// It does.
+    /// The loop goes on.
     Continue,
-    /// It ends after this turn's effects.
+    /// The loop ends after this turn's effects.
     Exit,
 }
 
-/// Nothing but the machine: what servers run.
+/// No application beside the machine: servers run this.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Serve;
 
@@ -66,7 +66,7 @@ impl<M> Application<M> for Serve {
 pub enum Exit {
     /// [`LoopHandle::stop`] was called.
     Requested,
-    /// The application said so.
+    /// The application returned [`Control::Exit`].
     Application,
 }
 
@@ -155,7 +155,7 @@ impl<M: Machine> EventLoop<M> {
         Ok(Self { poll, events, timer, handle, spin, network, storage, machine, effects, held })
     }
 
-    /// For other threads.
+    /// A handle with which other threads stop or wake this loop.
     #[must_use]
     pub fn handle(&self) -> LoopHandle {
         self.handle.clone()
@@ -167,7 +167,7 @@ impl<M: Machine> EventLoop<M> {
         &self.machine
     }
 
-    /// What the connections have seen.
+    /// Counters of the connections.
     #[must_use]
     pub fn stats(&self) -> NetworkStats {
         self.network.stats

@@ -11,10 +11,10 @@ pub(crate) mod clock;
 mod recorder;
 
 #[cfg(feature = "test-faults")]
-pub(crate) use recorder::{create, remove, rename, sync, sync_folder, truncate, write};
+pub(crate) use recorder::{Kept, create, keep, remove, rename, store, sync, sync_folder, truncate, write};
 
 #[cfg(not(feature = "test-faults"))]
-pub(crate) use bare::{create, remove, rename, sync, sync_folder, truncate, write};
+pub(crate) use bare::{Kept, create, keep, remove, rename, store, sync, sync_folder, truncate, write};
 
 /// The inodes that this thread has fsynced, in order: a file looks the same whether the disk has it or not.
 #[cfg(all(test, not(feature = "test-faults")))]
@@ -34,7 +34,7 @@ pub(crate) mod fsynced {
         Ok(())
     }
 
-    /// Those since it was asked last.
+    /// The inodes fsynced since the last call.
     pub(crate) fn take() -> Vec<u64> {
         INODES.take()
     }
@@ -50,11 +50,23 @@ pub(crate) fn boot_id() -> Option<String> {
 mod bare {
     use std::fs::{self, File};
     use std::io;
+    use std::os::unix::fs::FileExt;
     use std::path::Path;
 
-    /// Writes so many bytes to a place of a file.
-    pub(crate) fn write(_: &File, _: u64, _: usize, put: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
-        put()
+    pub(crate) fn write(file: &File, offset: u64, bytes: &[u8]) -> io::Result<()> {
+        file.write_all_at(bytes, offset)
+    }
+
+    /// Only the recorder needs anything of a mapped file.
+    pub(crate) type Kept = ();
+
+    pub(crate) fn keep(_: &File) -> io::Result<Kept> {
+        Ok(())
+    }
+
+    /// Calls `put`, which stores so many bytes to a place of a mapped file.
+    pub(crate) fn store(_: &Kept, _: u64, _: usize, put: impl FnOnce()) {
+        put();
     }
 
     pub(crate) fn truncate(file: &File, len: u64) -> io::Result<()> {
@@ -98,14 +110,28 @@ pub(crate) mod failing {
     use std::fs::File;
     use std::io;
     use std::os::unix::fs::MetadataExt;
+    use std::path::Path;
     use std::sync::Mutex;
 
     use crate::log_thread::lock;
 
     static INODES: Mutex<Vec<u64>> = Mutex::new(Vec::new());
 
-    pub(crate) fn add(inode: u64) {
-        lock(&INODES).push(inode);
+    /// Until it is dropped, the fsync of this file fails. Drop it before the file goes: another may get the same inode.
+    pub(crate) struct Failing(u64);
+
+    impl Failing {
+        pub(crate) fn new(path: &Path) -> Self {
+            let inode = path.metadata().unwrap().ino();
+            lock(&INODES).push(inode);
+            Self(inode)
+        }
+    }
+
+    impl Drop for Failing {
+        fn drop(&mut self) {
+            lock(&INODES).retain(|inode| *inode != self.0);
+        }
     }
 
     pub(crate) fn check(file: &File) -> io::Result<()> {

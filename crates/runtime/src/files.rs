@@ -3,7 +3,7 @@
 //! Called by the loop, and by the log thread for what must follow a replacement. Knows nothing of commits.
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, ErrorKind, Write as _};
+use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -13,19 +13,17 @@ use kasha_machine::FileName;
 use rustix::io::Errno;
 
 use crate::limits::Limits;
-use crate::mapping::Mapping;
-use crate::open_file::{OpenFile, ToMap};
 use crate::{TrashThread, faults, paths};
 
 /// A file or folder could not be used. The process must not go on as if it had worked (R5.4).
 #[derive(Debug, thiserror::Error)]
 #[error("cannot {action} {}: {error}; {}", path.display(), advice(error))]
 pub struct StorageError {
-    /// What was tried.
+    /// The action that failed, as a verb.
     pub action: &'static str,
-    /// On what.
+    /// The file or folder.
     pub path: PathBuf,
-    /// What the system said. The text tells it too, so it is no `source`, which reports would print once more.
+    /// The system's error. The text tells it too, so it is no `source`, which reports would print once more.
     pub error: io::Error,
 }
 
@@ -68,6 +66,13 @@ pub(crate) fn failed(action: &'static str, path: &Path) -> impl FnOnce(io::Error
     move |error| StorageError { action, path, error }
 }
 
+#[derive(Debug)]
+struct Open {
+    file: Arc<File>,
+    used: u64,
+    dirty: bool,
+}
+
 /// What must be fsynced so that everything done so far holds through a loss of power.
 #[derive(Debug, Default)]
 pub(crate) struct Dirty {
@@ -79,54 +84,35 @@ pub(crate) struct Dirty {
 #[derive(Debug)]
 pub(crate) struct Files {
     root: PathBuf,
-    open: HashMap<FileName, OpenFile, FixedState>,
+    open: HashMap<FileName, Open, FixedState>,
     uses: u64,
     dirty: Dirty,
-    to_map: Option<ToMap>,
     limits: Limits,
     trash: Option<TrashThread>,
-    /// Files removed so far.
+    /// Files removed so far: each gets a name of its own until the trash thread has it.
     removals: u64,
 }
 
 impl Files {
     pub(crate) fn new(root: PathBuf, limits: Limits, trash: Option<TrashThread>) -> Self {
-        let (open, dirty) = (HashMap::default(), Dirty::default());
-        Self { root, open, uses: 0, dirty, to_map: None, limits, trash, removals: 0 }
+        Self { root, open: HashMap::default(), uses: 0, dirty: Dirty::default(), limits, trash, removals: 0 }
     }
 
     pub(crate) fn write(&mut self, name: FileName, offset: u64, bytes: &[u8]) -> Result<(), StorageError> {
-        let written = self.dirty_file(name)?.write(offset, bytes);
         // The path is made for an error only: this is done for every turn that writes.
-        self.to_map = written.map_err(|error| failed("write to", &paths::path(&self.root, name).1)(error))?;
-        Ok(())
+        let file = self.dirty_file(name)?;
+        faults::write(&file, offset, bytes).map_err(|error| failed("write to", &paths::path(&self.root, name).1)(error))
     }
 
     pub(crate) fn truncate(&mut self, name: FileName, len: u64) -> Result<(), StorageError> {
-        let (cut, retired) = self.dirty_file(name)?.truncate(len);
-        self.let_go(retired);
-        self.to_map = cut.map_err(|error| failed("cut", &paths::path(&self.root, name).1)(error))?;
-        Ok(())
-    }
-
-    /// The file that the last write or cut would have mapped.
-    pub(crate) fn take_to_map(&mut self) -> Option<ToMap> {
-        self.to_map.take()
-    }
-
-    /// A file was mapped, or there can be no mapping.
-    pub(crate) fn map(&mut self, to_map: &ToMap, mapping: Option<Mapping>) {
-        let unused = match self.open.get_mut(&to_map.name).filter(|open| Arc::ptr_eq(&open.file, &to_map.file)) {
-            Some(open) => open.map(to_map, mapping),
-            None => mapping,
-        };
-        self.let_go(unused);
+        let file = self.dirty_file(name)?;
+        faults::truncate(&file, len).map_err(|error| failed("cut", &paths::path(&self.root, name).1)(error))
     }
 
     /// The folder's entry is fsynced with the next files: a removed file that comes back after a loss of power is one
     /// that the machine would have removed again. Only its name goes at once, if there is a thread for the rest.
     pub(crate) fn remove(&mut self, name: FileName) -> Result<(), StorageError> {
-        self.close(name);
+        self.open.remove(&name);
         self.dirty.files.retain(|(dirty, _)| *dirty != name);
         let (folder, path) = paths::path(&self.root, name);
         let removed = match &self.trash {
@@ -147,11 +133,21 @@ impl Files {
 
     /// Replaces a file so that after a crash the old or the new content is found. Waits for the disk.
     pub(crate) fn replace(&mut self, name: FileName, bytes: &[u8]) -> Result<(), StorageError> {
-        self.close(name);
+        self.open.remove(&name);
         self.dirty.files.retain(|(dirty, _)| *dirty != name);
         let (folder, path) = paths::path(&self.root, name);
         self.make_folder(&folder)?;
         replace(&folder, &path, bytes)
+    }
+
+    /// Somebody else has written to this file, which exists: the next fsync is to cover the file.
+    pub(crate) fn touch(&mut self, name: FileName) -> Result<(), StorageError> {
+        self.dirty_file(name).map(drop)
+    }
+
+    /// A file, if it is open.
+    pub(crate) fn opened(&self, name: FileName) -> Option<Arc<File>> {
+        self.open.get(&name).map(|open| Arc::clone(&open.file))
     }
 
     /// Files written since they were last fsynced.
@@ -178,20 +174,15 @@ impl Files {
         &self.root
     }
 
-    #[cfg(test)]
-    pub(crate) fn is_mapped(&self, name: FileName) -> bool {
-        self.open.get(&name).is_some_and(OpenFile::has_mapping)
-    }
-
-    fn dirty_file(&mut self, name: FileName) -> Result<&mut OpenFile, StorageError> {
+    fn dirty_file(&mut self, name: FileName) -> Result<Arc<File>, StorageError> {
         self.uses += 1;
         if self.open.get(&name).is_none_or(|open| !open.dirty) {
             self.make_room()?;
-            if !self.open.contains_key(&name) {
-                let file = self.open_file(name)?;
-                self.open.insert(name, OpenFile::new(name, file));
-                self.close_least_used(name);
-            }
+        }
+        if !self.open.contains_key(&name) {
+            let file = Arc::new(self.open_file(name)?);
+            self.open.insert(name, Open { file, used: 0, dirty: false });
+            self.close_least_used(name);
         }
         let open = self.open.get_mut(&name).expect("opened above");
         open.used = self.uses;
@@ -199,7 +190,7 @@ impl Files {
             open.dirty = true;
             self.dirty.files.push((name, Arc::clone(&open.file)));
         }
-        Ok(open)
+        Ok(Arc::clone(&open.file))
     }
 
     fn open_file(&mut self, name: FileName) -> Result<File, StorageError> {
@@ -236,19 +227,7 @@ impl Files {
         }
         let others = self.open.iter().filter(|(name, _)| **name != except);
         if let Some(name) = others.min_by_key(|(_, open)| open.used).map(|(name, _)| *name) {
-            self.close(name);
-        }
-    }
-
-    fn close(&mut self, name: FileName) {
-        let closed = self.open.remove(&name);
-        self.let_go(closed.and_then(|mut open| open.unmap()));
-    }
-
-    /// A mapping that no write reaches any more. To take 4096 pages apart takes the system a millisecond or three.
-    fn let_go(&self, mapping: Option<Mapping>) {
-        if let (Some(mapping), Some(trash)) = (mapping, &self.trash) {
-            trash.throw(Box::new(mapping));
+            self.open.remove(&name);
         }
     }
 
@@ -291,7 +270,7 @@ pub(crate) fn replace(folder: &Path, path: &Path, bytes: &[u8]) -> Result<(), St
     name.push(paths::REPLACEMENT);
     let new = PathBuf::from(name);
     let file = faults::create(&new, || File::create(&new)).map_err(failed("create", &new))?;
-    faults::write(&file, 0, bytes.len(), || (&file).write_all(bytes)).map_err(failed("write to", &new))?;
+    faults::write(&file, 0, bytes).map_err(failed("write to", &new))?;
     faults::sync(&file).map_err(failed("fsync", &new))?;
     faults::rename(&new, path).map_err(failed("replace", path))?;
     sync_folder(folder)

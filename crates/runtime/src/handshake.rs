@@ -7,7 +7,7 @@ use kasha_wire::{Message, WIRE_VERSION};
 
 use crate::options::Identity;
 
-/// What we say first to a peer that we dialled.
+/// The first frame to a peer that we dialled.
 pub(crate) fn hello(identity: &Identity, peer: Endpoint) -> Message {
     let to = match peer {
         Endpoint::Core(core) => Some(core),

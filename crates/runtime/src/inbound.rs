@@ -29,7 +29,7 @@ struct Faults {
     rng: Rng,
 }
 
-/// The queue.
+/// Frames that wait for the end of their delay.
 #[derive(Debug)]
 pub(crate) struct Inbound {
     delay: Duration,
@@ -77,7 +77,6 @@ impl Inbound {
         self.queue.push_back((now.after(self.delay), Item::Unreachable(peer)));
     }
 
-    /// When the first is due.
     pub(crate) fn next_due(&self) -> Option<Tick> {
         self.queue.front().map(|(due, _)| *due)
     }

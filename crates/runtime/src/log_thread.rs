@@ -11,8 +11,8 @@ use kasha_machine::FileName;
 use kasha_types::LocalPosition;
 
 use crate::files::{Files, StorageError, failed};
+use crate::mapped_files::{Made, ToMap};
 use crate::mapping::Mapping;
-use crate::open_file::ToMap;
 use crate::paths;
 
 /// One thing to do. Most file effects come here only behind others, which they must not overtake.
@@ -27,14 +27,16 @@ pub(crate) enum Job {
     Flush,
 }
 
-/// What the thread has done.
+/// What the thread tells the loop.
 #[derive(Debug, Default)]
 pub(crate) struct News {
     /// Jobs done, from the first.
     pub(crate) done: u64,
     /// The last commit that holds.
     pub(crate) durable: Option<LocalPosition>,
-    /// Why it ended.
+    /// The mappings that the loop had asked for.
+    pub(crate) made: Vec<Made>,
+    /// The error that ended the thread.
     pub(crate) failed: Option<StorageError>,
 }
 
@@ -55,7 +57,7 @@ struct Shared {
     applied: AtomicU64,
 }
 
-/// The loop's end of it.
+/// The loop's handle of the thread.
 #[derive(Debug)]
 pub(crate) struct LogThread {
     shared: Arc<Shared>,
@@ -68,7 +70,7 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl LogThread {
-    /// Starts it. `wake` is called after each batch.
+    /// Starts the thread, which calls `wake` after each batch.
     pub(crate) fn start(
         name: &str,
         files: Arc<Mutex<Files>>,
@@ -107,7 +109,8 @@ impl LogThread {
             return None;
         }
         let mut news = lock(&self.shared.news);
-        Some(News { done: news.done, durable: news.durable.take(), failed: news.failed.take() })
+        let made = std::mem::take(&mut news.made);
+        Some(News { done: news.done, durable: news.durable.take(), made, failed: news.failed.take() })
     }
 }
 
@@ -126,12 +129,12 @@ impl Drop for LogThread {
 /// How often a batch takes up what was queued meanwhile, before it fsyncs.
 const ROUNDS_MAX: usize = 64;
 
-/// What a batch amounts to.
 #[derive(Debug, Default)]
 struct Batch {
     durable: Option<LocalPosition>,
     fsync: bool,
     to_map: Vec<ToMap>,
+    made: Vec<Made>,
 }
 
 /// Does what is queued; `false` when there will be no more.
@@ -147,9 +150,10 @@ fn run_batch(shared: &Shared, files: &Mutex<Files>, applied: &mut u64) -> bool {
     let goes_on = result.is_ok();
     let mut news = lock(&shared.news);
     match result {
-        Ok(durable) => {
+        Ok(batch) => {
             news.done = *applied;
-            news.durable = durable.or(news.durable);
+            news.durable = batch.durable.or(news.durable);
+            news.made.extend(batch.made);
         }
         Err(error) => news.failed = Some(error),
     }
@@ -163,7 +167,7 @@ fn run_jobs<'a>(
     files: &Mutex<Files>,
     applied: &mut u64,
     mut queue: MutexGuard<'a, Queue>,
-) -> Result<Option<LocalPosition>, StorageError> {
+) -> Result<Batch, StorageError> {
     let mut batch = Batch::default();
     for _ in 0..ROUNDS_MAX {
         let jobs = std::mem::take(&mut queue.jobs);
@@ -185,7 +189,7 @@ fn run_jobs<'a>(
         };
         dirty.sync(&root)?;
     }
-    Ok(batch.durable)
+    Ok(batch)
 }
 
 impl Batch {
@@ -196,7 +200,10 @@ impl Batch {
                 Job::Truncate { file, len } => lock(files).truncate(file, len)?,
                 Job::Remove { file } => lock(files).remove(file)?,
                 Job::Replace { file, bytes } => lock(files).replace(file, &bytes)?,
-                Job::Map(to_map) => self.to_map.push(to_map),
+                Job::Map(request) => {
+                    self.to_map.retain(|earlier| earlier.name != request.name);
+                    self.to_map.push(request);
+                }
                 Job::Commit { to, fsync } => {
                     assert!(self.durable < Some(to), "commits are reported in order");
                     self.durable = Some(to);
@@ -204,20 +211,20 @@ impl Batch {
                 }
                 Job::Flush => self.fsync = true,
             }
-            self.to_map.extend(lock(files).take_to_map());
         }
         Ok(())
     }
 
-    /// Maps files, before any commit of this batch is reported: a new file that finds no room was never vouched for. The loop
-    /// goes on meanwhile, by system calls.
+    /// Maps files, before any commit of this batch is reported: a new file that finds no room never counts as durable. Meanwhile
+    /// the loop goes on with system calls.
     fn map(&mut self, files: &Mutex<Files>) -> Result<(), StorageError> {
-        for to_map in self.to_map.drain(..) {
-            let mapping = Mapping::of(&to_map.file);
-            let mut files = lock(files);
-            let path = || paths::path(files.root(), to_map.name).1;
-            let mapping = mapping.map_err(|error| failed("take room for", &path())(error))?;
-            files.map(&to_map, mapping);
+        for request in self.to_map.drain(..) {
+            let file = lock(files).opened(request.name);
+            let mapping = file.map_or(Ok(None), |file| Mapping::of(&file)).map_err(|error| {
+                let path = paths::path(lock(files).root(), request.name).1;
+                failed("take room for", &path)(error)
+            })?;
+            self.made.push(Made { request, mapping });
         }
         Ok(())
     }

@@ -13,6 +13,8 @@ use memmap2::{Advice, MmapOptions, MmapRaw};
 use rustix::fs::{FallocateFlags, FsWord, fallocate, fstatfs};
 use rustix::io::Errno;
 
+use crate::faults;
+
 /// File systems that write a page to the place that `fallocate` has taken for it: ext4 (and those that it reads), XFS, tmpfs.
 /// Others may want new room for each write (btrfs, ZFS, f2fs), or are not there to be asked (NFS, FUSE).
 const IN_PLACE: [FsWord; 3] = [0xEF53, 0x5846_5342, 0x0102_1994];
@@ -25,6 +27,7 @@ const STAT_BLOCK_BYTES: u64 = 512;
 pub(crate) struct Mapping {
     /// Raw: other processes may read and write the file, so no reference to its bytes is ever made.
     map: MmapRaw,
+    kept: faults::Kept,
 }
 
 impl Mapping {
@@ -58,7 +61,7 @@ impl Mapping {
         match map.advise(if was_whole { Advice::PopulateRead } else { Advice::PopulateWrite }) {
             // Before Linux 5.14 the first store of each page waits for the page.
             Err(error) if Errno::from_io_error(&error) != Some(Errno::INVAL) => Err(error),
-            Ok(()) | Err(_) => Ok(Self { map }),
+            Ok(()) | Err(_) => Ok(Self { map, kept: faults::keep(file)? }),
         }
     }
 
@@ -71,7 +74,10 @@ impl Mapping {
         // SAFETY: the target lies within the mapping, which is writable and lives as long as `self`. No reference to mapped
         // memory exists anywhere, so `bytes` does not overlap it, and `&mut self` keeps other threads of ours away. Should the file
         // have been cut meanwhile, the system sends SIGBUS, which ends the process: no store goes astray.
-        unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), self.map.as_mut_ptr().add(offset), bytes.len()) };
+        let put = || unsafe {
+            std::ptr::copy_nonoverlapping(bytes.as_ptr(), self.map.as_mut_ptr().add(offset), bytes.len());
+        };
+        faults::store(&self.kept, offset as u64, bytes.len(), put);
         Some(())
     }
 }
@@ -96,7 +102,7 @@ fn take_room(file: &File, len: u64) -> io::Result<bool> {
 
 const BUS_ERROR: &[u8] = b"kasha: a page of a mapped file could not be read or written (SIGBUS): look into the kernel's log, \
 replace the disk if it fails, leave the data folder to this process, then start it again, which recovers from its own files \
-and from the other nodes (K0115)\n";
+and from the other nodes (K0116)\n";
 
 /// Has this process say what happened, before it dies of SIGBUS as it would anyway.
 ///

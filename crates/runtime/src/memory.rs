@@ -19,7 +19,7 @@ pub struct WarmBuffers {
 struct Spare {
     cold: Sender<Vec<u8>>,
     warm: Receiver<Vec<u8>>,
-    /// One is with the thread, or comes from it.
+    /// A buffer is with the thread, or on its way back.
     is_ordered: bool,
 }
 

@@ -44,9 +44,9 @@ pub(crate) const LISTENER: Token = Token(usize::MAX);
     _ => "check the address",
 })]
 pub struct ListenError {
-    /// Where.
+    /// The address that was asked for.
     pub address: SocketAddr,
-    /// What the system said; the text tells it too.
+    /// The system's error, which the text tells too.
     pub error: io::Error,
 }
 
@@ -61,7 +61,7 @@ pub fn listen(address: SocketAddr) -> Result<(std::net::TcpListener, SocketAddr)
     Ok((listener, bound))
 }
 
-/// What the connections of a loop have seen so far.
+/// Counters of a loop's connections.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct NetworkStats {
     /// Connections accepted.
@@ -95,7 +95,7 @@ pub(crate) struct Network {
     table: Table,
     accepted: usize,
     dialled: usize,
-    /// When it was told last that connections are refused.
+    /// When the log last said that connections are refused.
     refusals_told: Option<Tick>,
     peers: HashMap<Endpoint, Peer, FixedState>,
     ready: VecDeque<ConnId>,
@@ -132,7 +132,7 @@ impl Network {
         };
         Ok(Self {
             registry,
-            // Who came before the registration gives no event.
+            // A connection from before the registration gives no event.
             accept_ready: listener.is_some(),
             listener,
             accept_again_at: None,
@@ -192,7 +192,6 @@ impl Network {
         (*times >= REFUSALS_MAX).then_some(reason)
     }
 
-    /// Accepts who waits.
     pub(crate) fn accept(&mut self, now: Tick) {
         if self.accept_again_at.is_some_and(|at| at <= now) {
             self.accept_again_at = None;
@@ -374,7 +373,7 @@ impl Network {
         }
     }
 
-    /// A frame waits for its gate.
+    /// A frame waits for its gate: its bytes count as backlog.
     pub(crate) fn held(&mut self, to: Endpoint, bytes: usize) {
         let Endpoint::Conn(id) = to else { return };
         let Some(connection) = self.table.get(id) else { return };
@@ -382,7 +381,7 @@ impl Network {
         self.balance(id);
     }
 
-    /// It waits no more.
+    /// A frame's gate is open: its bytes do not wait any more.
     pub(crate) fn let_go(&mut self, to: Endpoint, bytes: usize) {
         let Endpoint::Conn(id) = to else { return };
         let Some(connection) = self.table.get(id) else { return };

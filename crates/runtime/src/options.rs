@@ -41,14 +41,14 @@ impl ClusterCell {
     }
 }
 
-/// Who this loop says it is.
+/// What a loop tells its peers about itself.
 #[derive(Clone, Debug, Default)]
 pub struct Identity {
     /// The cluster. A loop that is in none joins the cluster of the first peer that it dials.
     pub cluster: ClusterCell,
-    /// Which core; `None`: a client, or the coordinator.
+    /// The core of a node; `None`: a client, or the coordinator.
     pub core: Option<CoreId>,
-    /// The process; 0 for a client.
+    /// The start of the process; 0 for a client.
     pub incarnation: Incarnation,
 }
 
@@ -59,18 +59,18 @@ pub struct FrameFaults {
     pub drop_per_mille: u16,
     /// Of a thousand frames, how many come twice.
     pub duplicate_per_mille: u16,
-    /// Which ones.
+    /// The seed that chooses these frames.
     pub seed: u64,
 }
 
 /// Everything that an event loop is told.
 #[derive(Debug, Default)]
 pub struct LoopOptions {
-    /// For logs and the log thread.
+    /// The loop's name in the log, and in the name of its log thread.
     pub name: String,
-    /// Where to accept; see [`crate::listen`].
+    /// The socket on which the loop accepts connections; see [`crate::listen`].
     pub listen: Option<TcpListener>,
-    /// Who this is.
+    /// What the loop tells its peers about itself.
     pub identity: Identity,
     /// How long to poll before blocking. 0 where loops outnumber processors, else 10–20 µs (section 12).
     pub spin: Duration,
@@ -78,11 +78,11 @@ pub struct LoopOptions {
     pub data_dir: Option<PathBuf>,
     /// How much later than received a frame is given to the machine (a stand-in for the network's delay).
     pub link_delay: Duration,
-    /// Injected faults.
+    /// Faults to inject.
     pub faults: Option<FrameFaults>,
     /// How the program's allocator tells what the present thread has allocated, if it does.
     pub heap: Option<fn() -> HeapUse>,
-    /// Where the content of removed files goes; `None`: it is waited for.
+    /// The thread that frees the content of removed files; `None`: the loop waits for that.
     pub trash: Option<TrashThread>,
     /// Limits.
     pub limits: Limits,

@@ -5,7 +5,7 @@ use std::io::{self, ErrorKind, IoSlice, Write};
 /// Capacity above which an emptied buffer is given back.
 const KEPT_BYTES: usize = 256 * 1024;
 
-/// One connection's queue.
+/// The bytes that a connection is to send.
 #[derive(Debug, Default)]
 pub(crate) struct Output {
     bytes: Vec<u8>,

@@ -1,8 +1,9 @@
 //! File effects and commits (R5.3, R5.4).
 //!
-//! The loop writes by itself: a write ends in the page cache and does not wait. A replacement waits for the disk, a cut
-//! gives room back, which takes long, and many removals in one turn do too: these go to the log thread. Until they are
-//! applied, every other file effect follows them there, so that effects hold in the order in which the machine gave them. A commit that must be fsynced goes there too, and so does every commit after
+//! The loop writes by itself: a write, or a store to a mapped file (decision 0017), ends in the page cache and does not
+//! wait. A replacement waits for the disk, a cut gives room back, which takes long, and many removals in one turn do too:
+//! these go to the log thread. Until they are applied, every other file effect follows them there, so that effects hold in
+//! the order in which the machine gave them. A commit that must be fsynced goes there too, and so does every commit after
 //! it until it is done, so that commits are reported in order.
 
 use std::collections::VecDeque;
@@ -18,7 +19,7 @@ use rustix::fs::{Advice, fadvise};
 use crate::files::{Files, StorageError, failed, sync_folder};
 use crate::limits::Limits;
 use crate::log_thread::{Job, LogThread, lock};
-use crate::open_file::is_mapped;
+use crate::mapped_files::{MappedFiles, is_mapped};
 use crate::{TrashThread, faults, paths};
 
 /// Files that the loop removes in one turn itself.
@@ -27,6 +28,7 @@ const REMOVALS_IN_TURN: u32 = 4;
 #[derive(Debug)]
 struct Folder {
     files: Arc<Mutex<Files>>,
+    mapped: MappedFiles,
     thread: LogThread,
     /// Jobs given to the thread, and done by it.
     given: u64,
@@ -69,6 +71,7 @@ impl Storage {
             None => None,
             Some(root) => {
                 let start = failed("start the log thread of", &root);
+                let mapped = MappedFiles::new(trash.clone());
                 let files = Arc::new(Mutex::new(Files::new(root, limits, trash)));
                 let thread = LogThread::start(name, Arc::clone(&files), wake).map_err(start)?;
                 let (given, done, ordered_at, committed_at, flushing_at) = (0, 0, 0, 0, 0);
@@ -83,6 +86,7 @@ impl Storage {
                     removed,
                     limits,
                     files,
+                    mapped,
                     thread,
                 };
                 Some(counts)
@@ -113,6 +117,7 @@ impl Storage {
         {
             folder.done = news.done;
             self.durable.extend(news.durable);
+            news.made.into_iter().for_each(|made| folder.mapped.put(made));
             if self.failed.is_none() {
                 self.failed = news.failed;
             }
@@ -132,17 +137,25 @@ impl Storage {
 
     /// Performs [`kasha_machine::Effect::Write`]. A failure is told by [`Storage::collect`], here and below.
     pub fn write(&mut self, file: FileName, offset: u64, bytes: &[u8]) {
+        if is_mapped(file) && self.store(file, offset, bytes) {
+            return;
+        }
         self.perform(|files| files.write(file, offset, bytes), || Job::Write { file, offset, bytes: bytes.into() });
+        // A cut, which knows how long the file will be, may have asked before.
+        self.map(file);
     }
 
     /// Performs [`kasha_machine::Effect::Truncate`].
     pub fn truncate(&mut self, file: FileName, len: u64) {
         let folder = self.folder_mut();
+        folder.mapped.forget(file);
         folder.ordered_at = folder.give(Job::Truncate { file, len });
+        self.map(file);
     }
 
     pub(crate) fn remove(&mut self, file: FileName) {
         let folder = self.folder_mut();
+        folder.mapped.forget(file);
         folder.removed += 1;
         if folder.removed > REMOVALS_IN_TURN {
             folder.ordered_at = folder.give(Job::Remove { file });
@@ -153,6 +166,7 @@ impl Storage {
 
     pub(crate) fn replace(&mut self, file: FileName, bytes: &[u8]) {
         let folder = self.folder_mut();
+        folder.mapped.forget(file);
         folder.ordered_at = folder.give(Job::Replace { file, bytes: bytes.into() });
         folder.replaced = true;
     }
@@ -169,6 +183,10 @@ impl Storage {
             return;
         };
         let fsync = std::mem::take(&mut folder.replaced) || fsync;
+        if fsync && let Err(error) = folder.settle() {
+            self.failed = Some(error);
+            return;
+        }
         if fsync || folder.done < folder.committed_at || folder.thread.applied() < folder.ordered_at {
             folder.committed_at = folder.give(Job::Commit { to, fsync });
         } else {
@@ -179,6 +197,10 @@ impl Storage {
     /// Performs [`kasha_machine::Effect::Flush`].
     pub fn flush(&mut self) {
         let Some(folder) = &mut self.folder else { return };
+        if let Err(error) = folder.settle() {
+            self.failed.get_or_insert(error);
+            return;
+        }
         // An idle machine asks for it again and again; only a job wakes the disk.
         if folder.thread.applied() < folder.ordered_at || !lock(&folder.files).is_clean() {
             folder.give(Job::Flush);
@@ -187,6 +209,23 @@ impl Storage {
 
     fn folder_mut(&mut self) -> &mut Folder {
         self.folder.as_mut().expect("a machine with files is given a data folder")
+    }
+
+    /// Stores to a mapped file. `false`, and nothing happens, if there is none, or if other file effects come first.
+    fn store(&mut self, file: FileName, offset: u64, bytes: &[u8]) -> bool {
+        if self.failed.is_some() {
+            return false;
+        }
+        let folder = self.folder_mut();
+        folder.thread.applied() >= folder.ordered_at && folder.mapped.store(file, offset, bytes)
+    }
+
+    /// Has the log thread map a file, if it is one of those and nobody has asked yet.
+    fn map(&mut self, file: FileName) {
+        let folder = self.folder_mut();
+        if let Some(request) = folder.mapped.ask(file) {
+            folder.give(Job::Map(request));
+        }
     }
 
     fn perform(&mut self, now: impl FnOnce(&mut Files) -> Result<(), StorageError>, later: impl FnOnce() -> Job) {
@@ -201,11 +240,7 @@ impl Storage {
         let mut files = lock(&folder.files);
         let result = now(&mut files);
         let crowded = files.dirty_count() > folder.limits.dirty_files && folder.done >= folder.flushing_at;
-        let to_map = files.take_to_map();
         drop(files);
-        if let Some(to_map) = to_map {
-            folder.give(Job::Map(to_map));
-        }
         if crowded {
             folder.flushing_at = folder.give(Job::Flush);
         }
@@ -216,6 +251,14 @@ impl Storage {
 }
 
 impl Folder {
+    /// What was stored so far is to be fsynced with the rest.
+    fn settle(&mut self) -> Result<(), StorageError> {
+        while let Some(name) = self.mapped.next_touched() {
+            lock(&self.files).touch(name)?;
+        }
+        Ok(())
+    }
+
     fn give(&mut self, job: Job) -> u64 {
         self.thread.push(job);
         self.given += 1;
@@ -389,12 +432,13 @@ mod tests {
         storage.commit(LocalPosition(1), false);
     }
 
-    /// The next failure.
+    /// The next failure, before which no commit is reported.
     fn failure(bench: &mut Bench) -> String {
         loop {
             if let Err(error) = bench.storage.collect() {
                 return error.to_string();
             }
+            assert_eq!(bench.storage.next_durable(), None);
             bench.woken.recv().unwrap();
         }
     }
@@ -403,7 +447,12 @@ mod tests {
         /// Whether the witness's file is written by stores; `None` where no file is.
         fn is_mapped(&self) -> Option<bool> {
             let folder = self.storage.folder.as_ref().unwrap();
-            Mapping::can_be_on(&self.root).then(|| lock(&folder.files).is_mapped(SLOTS))
+            Mapping::can_be_on(&self.root).then(|| folder.mapped.has(SLOTS))
+        }
+
+        /// Jobs given to the log thread so far.
+        fn jobs(&self) -> u64 {
+            self.storage.folder.as_ref().unwrap().given
         }
     }
 
@@ -497,15 +546,14 @@ mod tests {
     #[test]
     fn a_turn_removes_a_few_files_itself_and_cuts_none() {
         let mut bench = Bench::new("at-once");
-        let jobs = |bench: &Bench| bench.storage.folder.as_ref().unwrap().given;
         for turn in 0..3 {
             bench.storage.begin_turn();
             (0..REMOVALS_IN_TURN).for_each(|number| bench.storage.remove(segment(number)));
-            assert_eq!(jobs(&bench), 0, "turn {turn}");
+            assert_eq!(bench.jobs(), 0, "turn {turn}");
         }
         bench.storage.remove(segment(99));
         bench.storage.truncate(segment(1), 0);
-        assert_eq!(jobs(&bench), 2);
+        assert_eq!(bench.jobs(), 2);
         fs::remove_dir_all(&bench.root).unwrap();
     }
 
@@ -549,6 +597,22 @@ mod tests {
         fs::remove_dir_all(&bench.root).unwrap();
     }
 
+    /// A store beyond the end of a file is in no file, as long as it is within the mapping's last page.
+    #[test]
+    fn a_witness_file_that_was_cut_is_not_stored_to_beyond_its_end() {
+        let mut bench = Bench::new("cut");
+        begin_witness(&mut bench.storage);
+        bench.durable_to(LocalPosition(1));
+        bench.storage.truncate(SLOTS, 10);
+        bench.storage.commit(LocalPosition(2), true);
+        bench.durable_to(LocalPosition(2));
+        assert_ne!(bench.is_mapped(), Some(false));
+        bench.storage.write(SLOTS, 20, b"a slot");
+        let expected = [b"header".as_slice(), &[0; 14], b"a slot"].concat();
+        assert_eq!(fs::read(paths::path(&bench.root, SLOTS).1).unwrap(), expected);
+        fs::remove_dir_all(&bench.root).unwrap();
+    }
+
     /// What another process left, cut by whatever cut it. The node finds that out when it reads it, and may write all the same.
     #[test]
     fn a_witness_file_that_is_too_short_is_written_without_harm() {
@@ -575,18 +639,24 @@ mod tests {
 
     #[test]
     fn r5_4_a_failed_fsync_of_a_mapped_file_is_told_and_nothing_after_it() {
-        use std::os::unix::fs::MetadataExt;
-
-        let mut bench = Bench::new("failed-fsync");
-        begin_witness(&mut bench.storage);
-        bench.durable_to(LocalPosition(1));
-        faults::failing::add(fs::metadata(paths::path(&bench.root, SLOTS).1).unwrap().ino());
-        bench.storage.write(SLOTS, 4096, b"a slot");
-        bench.storage.commit(LocalPosition(2), true);
-        let text = failure(&mut bench);
-        assert!(text.contains("cannot fsync") && text.contains(".slots") && text.contains("(K0108)"), "{text}");
-        assert_eq!(bench.storage.next_durable(), None);
-        fs::remove_dir_all(&bench.root).unwrap();
+        for is_flushed in [false, true] {
+            let mut bench = Bench::new("failed-fsync");
+            begin_witness(&mut bench.storage);
+            bench.durable_to(LocalPosition(1));
+            let _failing = faults::failing::Failing::new(&paths::path(&bench.root, SLOTS).1);
+            bench.storage.write(SLOTS, 4096, b"a slot");
+            bench.storage.commit(LocalPosition(2), !is_flushed);
+            if is_flushed {
+                assert_eq!(bench.storage.next_durable(), Some(LocalPosition(2)));
+                let jobs = bench.jobs();
+                bench.storage.flush();
+                assert_eq!(bench.jobs(), jobs + 1, "a store is something to flush");
+            }
+            let text = failure(&mut bench);
+            assert!(text.contains("cannot fsync") && text.contains(".slots") && text.contains("(K0108)"), "{text}");
+            assert_eq!(bench.storage.next_durable(), None);
+            fs::remove_dir_all(&bench.root).unwrap();
+        }
     }
 
     #[test]

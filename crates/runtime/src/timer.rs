@@ -45,7 +45,6 @@ impl Timer {
         Ok(())
     }
 
-    /// It went off.
     pub(crate) fn fired(&mut self) {
         self.armed = None;
     }

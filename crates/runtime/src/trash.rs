@@ -19,7 +19,7 @@ enum Rubbish {
 pub struct TrashThread(Sender<Rubbish>);
 
 impl TrashThread {
-    /// Starts it.
+    /// Starts the thread.
     ///
     /// # Errors
     /// If the system has no more threads.
@@ -41,14 +41,14 @@ impl TrashThread {
         Ok(Self(trash))
     }
 
-    /// One that lets go of nothing.
+    /// A handle of a thread that never drops anything.
     #[cfg(test)]
     pub(crate) fn idle() -> (Self, impl Sized) {
         let (trash, rubbish) = mpsc::channel();
         (Self(trash), rubbish)
     }
 
-    /// Lets go of a value there.
+    /// Has the thread drop a value.
     pub fn throw(&self, value: Box<dyn Any + Send>) {
         self.put(Rubbish::Memory(value));
     }

@@ -25,7 +25,7 @@ struct Current {
     frames: u32,
 }
 
-/// A turn that was the longest of its time.
+/// The longest turn of some time.
 #[derive(Clone, Copy, Debug, Default)]
 struct Longest {
     turn: Current,
@@ -70,12 +70,11 @@ impl Turns {
         }
     }
 
-    /// How many there were, the one under way included.
+    /// Turns so far, the one under way included.
     pub(crate) fn count(&self) -> u64 {
         self.count
     }
 
-    /// A turn begins.
     pub(crate) fn begin(&mut self, now: Tick) {
         self.count += 1;
         self.current = Current { began: now, heard: now, closed: now, files_nanos: 0, frames: 0 };
@@ -86,7 +85,7 @@ impl Turns {
         (self.current.heard, self.current.frames) = (now, frames);
     }
 
-    /// The turn did this with files, from then to now.
+    /// From `from` to `now`, the turn was busy with files.
     pub(crate) fn used_files(&mut self, from: Tick, now: Tick) {
         self.current.files_nanos += nanos(from, now);
     }
@@ -96,7 +95,6 @@ impl Turns {
         self.current.closed = now;
     }
 
-    /// The turn has ended.
     pub(crate) fn end(&mut self, now: Tick, work: WorkSet) {
         let elapsed = nanos(self.current.began, now);
         let Most { longest, busiest } = &self.since_asked;

@@ -17,7 +17,7 @@ pub struct HeapUse {
     pub bytes: u64,
 }
 
-/// Of the present thread.
+/// The use of the present thread.
 pub(crate) fn now(stats: &NetworkStats, turns: u64, heap: Option<fn() -> HeapUse>) -> LoopUsage {
     let heap = heap.map_or_else(HeapUse::default, |heap| heap());
     LoopUsage {
@@ -38,10 +38,9 @@ pub fn thread_cpu_nanos() -> u64 {
     seconds * 1_000_000_000 + u64::try_from(time.tv_nsec).unwrap_or(0)
 }
 
-/// What the kernel counts of a thread.
+/// The kernel's counters of a thread.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ThreadCounts {
-    /// Processor time.
     pub(crate) cpu_nanos: u64,
     /// Times that the thread waited for something.
     pub(crate) waits: u64,
@@ -49,7 +48,7 @@ pub(crate) struct ThreadCounts {
     pub(crate) preemptions: u64,
 }
 
-/// Of the present thread.
+/// The counters of the present thread.
 #[expect(unsafe_code, reason = "a system call that rustix does not have")]
 pub(crate) fn thread_counts() -> ThreadCounts {
     let mut usage = std::mem::MaybeUninit::<libc::rusage>::zeroed();

@@ -27,7 +27,7 @@ enum Answer {
     Synced,
 }
 
-/// What made an update durable.
+/// How an update became durable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Path {
     /// Every witness of the list holds it: one round trip.
@@ -36,7 +36,7 @@ pub enum Path {
     Synced,
 }
 
-/// What an attempt has come to.
+/// What the client is to do about an attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// The answer may be given to the caller.
@@ -96,13 +96,13 @@ impl Attempt {
         self.answer != Answer::None
     }
 
-    /// Whether this witness has accepted.
+    /// Whether the witness of this number has accepted.
     #[must_use]
     pub fn has_accepted(&self, witness: u8) -> bool {
         self.accepted & 1 << witness != 0
     }
 
-    /// Whether the update is complete.
+    /// Judges by the messages so far.
     #[must_use]
     pub fn verdict(&self) -> Verdict {
         match self.answer {

@@ -113,25 +113,25 @@ pub enum LoadError {
     OtherFormat(u32),
     /// The header block's checksum is wrong.
     CorruptHeader,
-    /// Another cluster's.
+    /// The file belongs to another cluster.
     OtherCluster(ClusterId),
-    /// Another shard's.
+    /// The file belongs to another shard.
     OtherShard(ShardId),
-    /// Another list version's.
+    /// The file belongs to another list version.
     OtherList(ListVersion),
     /// Other sizes than asked for.
     OtherSizes {
-        /// Its slots.
+        /// The file's slots.
         slots: u32,
-        /// Its ways.
+        /// The file's ways.
         ways: u8,
     },
     /// Shorter or longer than its sizes say. A file is preallocated before its instance accepts anything, so a short
     /// one either was never in service or has lost requests; neither may serve.
     WrongLength {
-        /// Its bytes.
+        /// The file's length.
         bytes: u64,
-        /// What they should be.
+        /// The length that its sizes demand.
         expected: u64,
     },
 }
@@ -153,7 +153,7 @@ impl fmt::Display for LoadError {
 
 impl std::error::Error for LoadError {}
 
-/// What a slot's header says.
+/// A slot's header, without its checksum and its body's length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct SlotHeader {
     pub(crate) hash: KeyHash,
@@ -165,7 +165,6 @@ pub(crate) struct SlotHeader {
     pub(crate) keys: u8,
 }
 
-/// What a slot's bytes are.
 pub(crate) enum SlotContent<'a> {
     Empty,
     Held(SlotHeader, &'a [u8]),

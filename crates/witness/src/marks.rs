@@ -38,7 +38,7 @@ pub struct Mode {
 }
 
 impl Mode {
-    /// Its file.
+    /// The content of the mode's file.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         let mut bytes = MODE_MAGIC.to_vec();
@@ -74,13 +74,13 @@ pub struct Ledger {
 }
 
 impl Ledger {
-    /// Nothing was ever begun.
+    /// A ledger that names nothing.
     #[must_use]
     pub fn new(cluster: ClusterId, cores: u8) -> Self {
         Self { cluster, cores, newest: BTreeMap::new() }
     }
 
-    /// The node's cores when it was written.
+    /// The node's cores when the ledger was written.
     #[must_use]
     pub fn cores(&self) -> u8 {
         self.cores
@@ -100,7 +100,7 @@ impl Ledger {
         self.newest.get(&shard).is_some_and(|&newest| list <= newest)
     }
 
-    /// Its file.
+    /// The content of the ledger's file.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         let mut bytes = LEDGER_MAGIC.to_vec();

@@ -2,7 +2,7 @@
 
 use crate::Why;
 
-/// What an instance did since it was made or loaded.
+/// Counters since the instance was made or loaded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stats {
     /// Requests newly held.

@@ -18,11 +18,11 @@ use crate::layout::{self, Identity, MEMORY_SLOT_BYTES, SLOT_HEADER_BYTES, Sizes,
 use crate::limits::{MARKED_MAX, REQUEST_KEYS_MAX};
 use crate::stats::Stats;
 
-/// What became of a `record`.
+/// The outcome of [`Witness::record`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Recorded {
-    /// Held; the word may leave once every write that [`Witness::drain_records`] names up to the end of this turn is
-    /// durable. That goes for a repeated record too: the first one's write may still be under way (R5.3).
+    /// Held. The acceptance may leave once every write that [`Witness::drain_records`] names up to the end of this turn
+    /// is durable. That goes for a repeated record too: the first one's write may still be under way (R5.3).
     Accepted,
     /// Not held by this call.
     Rejected(Why),
@@ -88,7 +88,7 @@ pub struct Witness {
     pub(crate) stats: Stats,
 }
 
-/// What a record scans of a slot.
+/// The part of a slot that a record scans.
 #[derive(Clone, Copy, Debug)]
 #[repr(C, align(32))]
 pub(crate) struct Head {
@@ -168,19 +168,19 @@ impl Witness {
         }
     }
 
-    /// Whose requests it holds.
+    /// The shard and list version whose requests this instance holds.
     #[must_use]
     pub fn identity(&self) -> Identity {
         self.identity
     }
 
-    /// How large it is.
+    /// Slots and ways.
     #[must_use]
     pub fn sizes(&self) -> Sizes {
         self.sizes
     }
 
-    /// Its counters.
+    /// Counters.
     #[must_use]
     pub fn stats(&self) -> &Stats {
         &self.stats
@@ -216,7 +216,7 @@ impl Witness {
         self.frozen = true;
     }
 
-    /// Whether it is frozen.
+    /// Whether [`Witness::freeze`] was called, by this process or an earlier one.
     #[must_use]
     pub fn is_frozen(&self) -> bool {
         self.frozen

@@ -36,7 +36,7 @@ fn a_witness_file_is_cut_while_it_is_in_use() {
     }
     let (status, said) = process.wait();
     assert_eq!(status.signal(), Some(SIGBUS), "{said}");
-    assert!(said.contains("kasha: a page of a mapped file") && said.contains("K0115"), "{said}");
+    assert!(said.contains("kasha: a page of a mapped file") && said.contains("K0116"), "{said}");
     cluster.start_node(2);
     cluster.wait_until_healthy();
     load.goes_on(300);

@@ -45,6 +45,12 @@ struct Point {
     time: Duration,
 }
 
+impl Point {
+    fn rate(&self) -> f64 {
+        per(self.records as f64, self.time.as_secs_f64())
+    }
+}
+
 fn points() -> Vec<Point> {
     let point = |name, key, body_bytes, turn| Point {
         name,
@@ -85,7 +91,7 @@ pub(super) fn run(options: &BenchOptions) -> anyhow::Result<Section> {
     let mut section = Section::new("witness", about);
     let mut table = Table::new("Records a second", &["table", "body bytes", "records/s", "rejected"]);
     for point in &points {
-        let rate = per(point.records as f64, point.time.as_secs_f64());
+        let rate = point.rate();
         let rejected = per(point.rejected as f64, point.records as f64);
         table.row([
             Cell::from(point.name),
@@ -94,6 +100,11 @@ pub(super) fn run(options: &BenchOptions) -> anyhow::Result<Section> {
             Cell::Share(rejected),
         ]);
         section.detail(format!("witness.{}.records_per_second", point.key), rate.round());
+        if let Some(memory) = points.iter().find(|of| of.turn.is_none() && of.body_bytes == point.body_bytes)
+            && point.turn.is_some()
+        {
+            section.ratio(format!("witness.{}/{}.records", point.key, memory.key), rate / memory.rate());
+        }
     }
     section.tables.push(table);
     run.say("filling tables");

@@ -57,6 +57,14 @@ impl Recorder {
         self.records += 1;
     }
 
+    fn write(&mut self, file: &File, offset: u64, len: u64) -> io::Result<()> {
+        let meta = file.metadata()?;
+        let old = old_bytes(file, offset, meta.len().min(offset + len));
+        let line = format!("write\t{}\t{offset}\t{len}\t{}\t{}", meta.ino(), meta.len(), old.len());
+        self.record(&line, &old);
+        Ok(())
+    }
+
     fn grave(&mut self) -> PathBuf {
         self.graves += 1;
         self.folder.join(format!("grave-{:04}-{}", self.number, self.graves))
@@ -69,13 +77,23 @@ fn old_bytes(file: &File, from: u64, to: u64) -> Vec<u8> {
     bytes
 }
 
-pub(crate) fn write(file: &File, offset: u64, len: usize, put: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
+pub(crate) fn write(file: &File, offset: u64, bytes: &[u8]) -> io::Result<()> {
+    let Some(mut recorder) = recorder() else { return file.write_all_at(bytes, offset) };
+    recorder.write(file, offset, bytes.len() as u64)?;
+    file.write_all_at(bytes, offset)
+}
+
+/// What is kept of a mapped file: the recorder reads its bytes before they change.
+pub(crate) type Kept = File;
+
+pub(crate) fn keep(file: &File) -> io::Result<Kept> {
+    file.try_clone()
+}
+
+pub(crate) fn store(file: &Kept, offset: u64, len: usize, put: impl FnOnce()) {
     let Some(mut recorder) = recorder() else { return put() };
-    let (meta, len) = (file.metadata()?, len as u64);
-    let old = old_bytes(file, offset, meta.len().min(offset + len));
-    let line = format!("write\t{}\t{offset}\t{len}\t{}\t{}", meta.ino(), meta.len(), old.len());
-    recorder.record(&line, &old);
-    put()
+    recorder.write(file, offset, len as u64).expect(MUST);
+    put();
 }
 
 pub(crate) fn truncate(file: &File, len: u64) -> io::Result<()> {

@@ -22,7 +22,6 @@ enum Left {
     Nothing,
 }
 
-/// What one read gave.
 enum Got {
     Bytes(usize),
     Nothing,
@@ -86,7 +85,7 @@ impl Network {
             match got {
                 Got::End => {
                     if matches!(connection.phase, Phase::Closing { .. }) {
-                        // Its last words may still be queued.
+                        // Frames from before the end may still be queued.
                         self.flush_one(now, id);
                     }
                     self.drop_connection(now, id);
