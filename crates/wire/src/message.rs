@@ -261,7 +261,7 @@ messages! {
         /// Of the request.
         id: u64,
         /// Them.
-        turns: LoopTurns,
+        turns: Box<LoopTurns>,
     },
 
     /// New primary to a replica: take no older epoch, and report (section 7, step 2).

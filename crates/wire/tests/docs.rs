@@ -41,6 +41,7 @@ fn declared(opener: &str) -> String {
     let fields = fields.map(|line| {
         let (name, ty) = line.trim_end_matches(',').split_once(": ").unwrap();
         let ty = ty.rsplit("::").next().unwrap();
+        let ty = ty.strip_prefix("Box<").map_or(ty, |ty| ty.trim_end_matches('>'));
         format!("{} `{ty}`", name.trim_start_matches("pub "))
     });
     fields.collect::<Vec<_>>().join(", ")

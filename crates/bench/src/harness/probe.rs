@@ -55,7 +55,7 @@ impl Probe {
     pub(crate) fn turns(&mut self) -> anyhow::Result<LoopTurns> {
         self.questions += 1;
         match self.ask(&Message::GetTurns { id: self.questions })? {
-            Message::TurnsAre { id, turns } if id == self.questions => Ok(turns),
+            Message::TurnsAre { id, turns } if id == self.questions => Ok(*turns),
             other => bail!("a node answers {} when asked for its turns", other.name()),
         }
     }

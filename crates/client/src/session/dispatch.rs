@@ -54,7 +54,7 @@ impl Session {
                 self.on_table_answer(client, sequence, outcome)
             }
             Message::StatusIs { id, status } => self.on_core_answer(from, id, CoreAnswer::Status(Box::new(status))),
-            Message::TurnsAre { id, turns } => self.on_core_answer(from, id, CoreAnswer::Turns(Box::new(turns))),
+            Message::TurnsAre { id, turns } => self.on_core_answer(from, id, CoreAnswer::Turns(turns)),
             // Messages between servers.
             _ => Known::No,
         }

@@ -212,7 +212,7 @@ impl Network {
             LoopQuestion::Usage(id) => {
                 Message::UsageIs { id, usage: usage::now(&self.stats, self.turns.count(), self.heap) }
             }
-            LoopQuestion::Turns(id) => Message::TurnsAre { id, turns: self.turns.tell(now) },
+            LoopQuestion::Turns(id) => Message::TurnsAre { id, turns: Box::new(self.turns.tell(now)) },
         };
         let connection = self.table.get(id).expect("its frame is being handled");
         answer.encode(connection.output.tail());

@@ -261,6 +261,14 @@ impl<T: Sample> Sample for Option<T> {
     }
 }
 
+impl<T: Sample> Sample for Box<T> {
+    fn any() -> BoxedStrategy<Self> {
+        any::<T>().prop_map(Self::new).boxed()
+    }
+    fn one(next: &mut Count) -> Self {
+        Self::new(T::one(next))
+    }
+}
 impl<T: Sample> Sample for Vec<T> {
     fn any() -> BoxedStrategy<Self> {
         vec(T::any(), 0..4).boxed()

@@ -145,7 +145,7 @@ impl Task {
             tokio::time::sleep(self.pause).await;
         }
         for (&key, values) in &self.keys {
-            let found = self.table.get(&name(key)).await.map_err(|error| format!("reading {}: {error}", name(key)))?;
+            let found = self.table.get(name(key)).await.map_err(|error| format!("reading {}: {error}", name(key)))?;
             check(key, values, found.as_ref().map(|value| &value.bytes[..]))?;
         }
         Ok(())
@@ -156,7 +156,7 @@ impl Task {
         let mut bytes = number.to_string().into_bytes();
         bytes.resize(usize::try_from(VALUE_BYTES).expect("small"), b'.');
         let values = self.keys.get_mut(&key).expect("a key of this task");
-        match self.table.put(&name(key), &bytes).await {
+        match self.table.put(name(key), &bytes).await {
             Ok(_) => *values = Values { told: number, unknown: Vec::new() },
             Err(Error::NotExecuted(_)) => {}
             Err(Error::Unknown { call, .. }) => match call.resolve().await {
