@@ -24,6 +24,13 @@ impl Log {
         self.mark_dead(id, u32::try_from(entry_bytes(entry.payload.len())).expect("within a segment"));
     }
 
+    /// The same for all of these. Leaves the list empty.
+    pub fn kill_all(&mut self, dead: &mut Vec<EntryOffset>) {
+        for at in dead.drain(..) {
+            self.kill(at);
+        }
+    }
+
     /// A sealed segment without a live byte, all of which died at or below the synced offset, and that the log does
     /// not say to be freed yet. The one longest dead first.
     #[must_use]

@@ -5,7 +5,7 @@
 //! finds the key gone waits for that entry: whoever drops keys notes its end among the conflicts.
 
 use kasha_exactly_once::{Fingerprint, OperationKeyDropped, OperationKeyRecord, Place};
-use kasha_log::{EntryKind, EntryOffset, Full, Log, Purpose, entry_bytes};
+use kasha_log::{EntryKind, EntryOffset, Full, Log};
 use kasha_types::{ClusterTime, Epoch, KeyHash, Slot, operation_key_hash};
 use kasha_wire::Body;
 
@@ -103,14 +103,6 @@ fn drop_operation_key(
     dropped: &OperationKeyDropped<'_>,
     dead: &mut Vec<EntryOffset>,
 ) -> Result<u64, Full> {
-    let mut group = log.begin(epoch, entry_bytes(dropped.encoded_len()), Purpose::Own)?;
-    let (at, payload) = group.entry(EntryKind::OperationKeyDropped, dropped.encoded_len());
-    dropped.encode_into(payload);
-    let end = group.commit().end.offset;
-    dead.clear();
-    state.drop_operation_key(log, dropped, at, dead);
-    for at in dead.drain(..) {
-        log.kill(at);
-    }
-    Ok(end)
+    let entry = (EntryKind::OperationKeyDropped, dropped.encoded_len());
+    state.append_own(log, epoch, entry, dead, |payload| dropped.encode_into(payload))
 }

@@ -40,9 +40,7 @@ impl Site<'_> {
             for &at in &entries {
                 dead.clear();
                 state.replay(&copy.log, at, &mut dead);
-                for &at in &dead {
-                    copy.log.kill(at);
-                }
+                copy.log.kill_all(&mut dead);
             }
             if state.has_unfinished() {
                 break;

@@ -6,10 +6,10 @@ use std::collections::VecDeque;
 use kasha_exactly_once::{
     CompletionRecordRef, ExpiryFloorEntryRef, OperationKeyDropped, OperationKeyRecord, OperationKeys, Place, Tracker,
 };
-use kasha_log::{EntryKind, EntryOffset, Log};
+use kasha_log::{EntryKind, EntryOffset, Full, Log, Purpose};
 use kasha_store::Store;
 use kasha_types::planted::{self, Bug};
-use kasha_types::{ClusterTime, KeyHash, SegmentId, Slot, TableId, operation_key_hash};
+use kasha_types::{ClusterTime, Epoch, KeyHash, SegmentId, Slot, TableId, operation_key_hash};
 
 use crate::unfinished::Unfinished;
 
@@ -44,6 +44,23 @@ pub(crate) fn is_sound(kind: EntryKind, payload: &[u8]) -> bool {
 }
 
 impl ShardState {
+    /// A primary's own entry: appends it, whose payload `fill` writes, and applies it as each follower's replay will. Returns
+    /// the end of its group. `dead` is scratch memory.
+    pub fn append_own(
+        &mut self,
+        log: &mut Log,
+        epoch: Epoch,
+        entry: (EntryKind, usize),
+        dead: &mut Vec<EntryOffset>,
+        fill: impl FnOnce(&mut [u8]),
+    ) -> Result<u64, Full> {
+        let (at, end) = log.append_one(epoch, entry, Purpose::Own, fill)?;
+        dead.clear();
+        self.replay(log, at, dead);
+        log.kill_all(dead);
+        Ok(end)
+    }
+
     /// Replays one entry. `dead`: entries that it makes unneeded. What takes longer it only begins ([`Self::go_on`]).
     pub fn replay(&mut self, log: &Log, at: EntryOffset, dead: &mut Vec<EntryOffset>) {
         let entry = log.entry(at);
@@ -94,7 +111,7 @@ impl ShardState {
     }
 
     /// Forgets an expired operation key, as the entry at `at` says.
-    pub fn drop_operation_key(
+    fn drop_operation_key(
         &mut self,
         log: &Log,
         dropped: &OperationKeyDropped<'_>,
@@ -159,9 +176,9 @@ pub(crate) fn is_operation_key(log: &Log, place: Place, slot: kasha_types::Slot,
 
 #[cfg(test)]
 mod tests {
-    use kasha_log::{LogConfig, Purpose, SEGMENT_BYTES_MIN, Screen};
+    use kasha_log::{LogConfig, SEGMENT_BYTES_MIN, Screen};
     use kasha_store::SpareDraft;
-    use kasha_types::{Epoch, ShardId};
+    use kasha_types::ShardId;
     use kasha_wire::Update;
 
     use super::*;
@@ -177,7 +194,7 @@ mod tests {
             let mut group = log.begin(Epoch(1), draft.bytes(), Purpose::Own).expect("room");
             state.store.write(&mut group, &mut draft, &mut dead);
             group.commit();
-            dead.into_iter().for_each(|at| log.kill(at));
+            log.kill_all(&mut dead);
         };
         update(&mut log, &mut state, &Update::Put { key: b"k", value: b"v" });
         while log.segments().count() < 2 {
@@ -194,7 +211,7 @@ mod tests {
             let entries = primary.groups_from(0).flat_map(|group| group.entries);
             for (at, _) in entries.filter(|(_, entry)| entry.kind != EntryKind::Tombstone) {
                 state.replay(&log, at, &mut dead);
-                dead.drain(..).for_each(|at| log.kill(at));
+                log.kill_all(&mut dead);
             }
             while state.go_on(&mut log, &mut dead, 1).is_some() {}
             state.store.stats().objects

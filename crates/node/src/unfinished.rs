@@ -65,9 +65,7 @@ impl ShardState {
                 is_whole
             }
         };
-        for at in dead.drain(..) {
-            log.kill(at);
-        }
+        log.kill_all(dead);
         let work = match first {
             Unfinished::Forget { segment, .. } => {
                 let left = log.live_bytes_in(segment);

@@ -13,7 +13,7 @@
 //!
 //! The election also counts a log that goes on where a whole one ends. Who calls: `primary` and `backup`.
 
-use kasha_log::{EntryKind, Purpose, entry_bytes};
+use kasha_log::{EntryKind, Purpose};
 use kasha_machine::Effects;
 use kasha_types::planted::{self, Bug};
 use kasha_types::probe::{Probe, hit};
@@ -68,10 +68,9 @@ impl LogCopy {
     /// Logs that this term took everything that was answered under its list. False: there is no room.
     pub fn log_whole(&mut self, term: &Term) -> bool {
         let log = &mut self.log;
-        let Ok(mut group) = log.begin(term.epoch, entry_bytes(WHOLE_BYTES), Purpose::Own) else { return false };
-        let (at, payload) = group.entry(EntryKind::Whole, WHOLE_BYTES);
-        payload.copy_from_slice(&term.list.0.to_le_bytes());
-        group.commit();
+        let fill = |payload: &mut [u8]| payload.copy_from_slice(&term.list.0.to_le_bytes());
+        let appended = log.append_one(term.epoch, (EntryKind::Whole, WHOLE_BYTES), Purpose::Own, fill);
+        let Ok((at, _)) = appended else { return false };
         log.kill(at); // the log is searched for it; nothing refers to it
         true
     }

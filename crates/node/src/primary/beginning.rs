@@ -46,12 +46,11 @@ impl Term {
         out: &mut Effects,
     ) -> Option<Stage> {
         self.shipping.begin_epoch(site.copy.log.end().offset);
-        let Ok(mut group) = site.copy.log.begin(self.epoch, 64, Purpose::Own) else {
+        let start = (EntryKind::EpochStart, 0);
+        if site.copy.log.append_one(self.epoch, start, Purpose::Own, |_| ()).is_err() {
             site.copy.stop_for_memory(out);
             return None;
-        };
-        group.entry(EntryKind::EpochStart, 0);
-        group.commit();
+        }
         let target = match self.take(site, requests, took) {
             true => site.copy.log.end().offset,
             false => {

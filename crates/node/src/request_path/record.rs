@@ -116,7 +116,7 @@ impl RequestPath<'_> {
             serving.executed(end, request.rpc, changed(&draft), footprint);
         }
         // What the update replaced is dead now that its group is in the log.
-        dead.drain(..).for_each(|at| log.kill(at));
+        log.kill_all(dead);
         memory.draft = draft.into_spare();
         Completed { rpc: request.rpc, result: Some(result), end, overlap, memory }
     }
@@ -129,7 +129,7 @@ impl RequestPath<'_> {
             group.log().end().offset
         } else {
             let (log, appended) = group.commit_and_release();
-            memory.dead.drain(..).for_each(|at| log.kill(at));
+            log.kill_all(&mut memory.dead);
             appended.end.offset
         };
         if let Some(serving) = &mut self.serving {

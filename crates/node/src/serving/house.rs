@@ -70,21 +70,14 @@ impl House {
     /// For tombstones that name only segments that are gone: a version floor takes over, and whoever is told a version that
     /// it decides waits for its entry, whose end is returned (R4.8).
     fn raise_version_floor(&mut self, term: &mut Term, site: &mut Site<'_>) -> Option<u64> {
-        let (log, state) = (&mut site.copy.log, &mut site.state);
+        let Site { copy, state, core } = site;
         let floor = state.store.wanted_version_floor().filter(|_| self.graves_due)?;
         self.graves_due = false;
-        let mut group = log.begin(term.epoch, entry_bytes(8), Purpose::Own).ok()?;
-        let (at, payload) = group.entry(EntryKind::VersionFloor, 8);
-        payload.copy_from_slice(&floor.to_le_bytes());
-        let end = group.commit().end.offset;
+        let (entry, dead) = ((EntryKind::VersionFloor, 8), &mut core.scratch.dead);
+        let fill = |payload: &mut [u8]| payload.copy_from_slice(&floor.to_le_bytes());
+        let end = state.append_own(&mut copy.log, term.epoch, entry, dead, fill).ok()?;
         term.shipping.want_synced(end); // before somebody waits for it
         hit(Probe::VersionFloor);
-        let dead = &mut site.core.scratch.dead;
-        dead.clear();
-        state.store.replay_version_floor(at, &floor.to_le_bytes(), |at| dead.push(at));
-        for at in dead.drain(..) {
-            log.kill(at);
-        }
         Some(end)
     }
 }
@@ -99,9 +92,7 @@ fn tidy_up(site: &mut Site<'_>) {
         let dead = &mut core.scratch.dead;
         dead.clear();
         state.store.tend_graves(&copy.log, GRAVES_PER_TURN, |at| dead.push(at));
-        for at in dead.drain(..) {
-            copy.log.kill(at);
-        }
+        copy.log.kill_all(dead);
     }
 }
 
@@ -141,12 +132,11 @@ impl Serving {
             .filter(|&table| !state.is_dropping(table))
             .collect();
         for table in gone {
-            let Ok(mut group) = copy.log.begin(term.epoch, entry_bytes(4), Purpose::Own) else { return };
-            let (at, payload) = group.entry(EntryKind::TableDropped, 4);
+            let (entry, dead) = ((EntryKind::TableDropped, 4), &mut core.scratch.dead);
+            let fill = |payload: &mut [u8]| payload.copy_from_slice(&table.0.to_le_bytes());
+            let Ok(end) = state.append_own(&mut copy.log, term.epoch, entry, dead, fill) else { return };
             hit(Probe::TableDropped);
-            payload.copy_from_slice(&table.0.to_le_bytes());
-            self.conflicts.change_everything(group.commit().end.offset);
-            state.begin_drop(table, at);
+            self.conflicts.change_everything(end);
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Expiry of clients' leases (R4.6): who is asked about, and the floor below which clients' records go.
 
 use kasha_exactly_once::{ExpiryFloorEntry, ScanCursor};
-use kasha_log::{EntryKind, EntryOffset, Log, Purpose, entry_bytes};
+use kasha_log::{EntryKind, EntryOffset, Log, Purpose};
 use kasha_machine::{Effects, Endpoint, Gate};
 use kasha_types::planted::{self, Bug};
 use kasha_types::probe::{Probe, hit};
@@ -55,9 +55,7 @@ impl Leases {
             hit(Probe::DeposedWithPendingFloor);
             let mut dead = Vec::new();
             state.raise_floor(pending.floor, pending.clients, pending.at, &mut dead);
-            for at in dead {
-                log.kill(at);
-            }
+            log.kill_all(&mut dead);
         }
     }
 
@@ -68,9 +66,7 @@ impl Leases {
         let dead = &mut site.core.scratch.dead;
         dead.clear();
         site.state.raise_floor(pending.floor, pending.clients, pending.at, dead);
-        for at in dead.drain(..) {
-            site.copy.log.kill(at);
-        }
+        site.copy.log.kill_all(dead);
     }
 
     /// Asks the coordinator about those who have been silent for long.
@@ -114,10 +110,9 @@ impl Leases {
             return;
         }
         let entry = ExpiryFloorEntry { floor, clients: &known };
-        let Ok(mut group) = log.begin(epoch, entry_bytes(entry.encoded_len()), Purpose::Own) else { return };
-        let (at, payload) = group.entry(EntryKind::ExpiryFloor, entry.encoded_len());
-        entry.encode_into(payload);
-        let end = group.commit().end.offset;
+        let own = (EntryKind::ExpiryFloor, entry.encoded_len());
+        let appended = log.append_one(epoch, own, Purpose::Own, |payload| entry.encode_into(payload));
+        let Ok((at, end)) = appended else { return };
         hit(Probe::FloorLogged);
         self.pending_floor = Some(PendingFloor { at, end, floor, clients: known });
     }
