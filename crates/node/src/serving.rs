@@ -156,9 +156,15 @@ impl Serving {
 
     /// An update was recorded: until it is synced it conflicts with what touches the keys that it changed, and then its names
     /// go to the witnesses.
-    pub fn executed(&mut self, end: u64, rpc: RpcId, changed: impl Iterator<Item = KeyHash>, footprint: &[KeyHash]) {
+    pub fn executed(
+        &mut self,
+        (end, synced): (u64, u64),
+        rpc: RpcId,
+        changed: impl Iterator<Item = KeyHash>,
+        footprint: &[KeyHash],
+    ) {
         self.counters.updates += 1;
-        changed.for_each(|key| self.conflicts.change(key, end));
+        changed.for_each(|key| self.conflicts.change(key, end, synced));
         self.garbage.add(end, rpc, footprint);
     }
 
@@ -217,8 +223,7 @@ impl Serving {
     /// Once a turn.
     pub fn end_turn(&mut self, term: &mut Term, site: &mut Site<'_>, now: Tick, out: &mut Effects) {
         let synced = term.shipping.synced();
-        let named = if planted::is_on(Bug::GcBeforeSync) { u64::MAX } else { synced };
-        self.garbage.note_synced(named, |key| self.conflicts.forget(key, synced));
+        self.garbage.note_synced(if planted::is_on(Bug::GcBeforeSync) { u64::MAX } else { synced });
         let company = term.shipping.company(site.copy.log.end().offset);
         let floor = site.state.tracker.floor().time();
         self.garbage.collect(site.core, now, (site.copy.shard, term.list), floor, company, out);

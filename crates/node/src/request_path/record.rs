@@ -113,7 +113,7 @@ impl RequestPath<'_> {
             self.state.operation_keys.insert(key.hash, key.fingerprint, body.head.not_after, place, |_| false);
         }
         if let Some(serving) = &mut self.serving {
-            serving.executed(end, request.rpc, changed(&draft), footprint);
+            serving.executed((end, self.shipping.synced()), request.rpc, changed(&draft), footprint);
         }
         // What the update replaced is dead now that its group is in the log.
         log.kill_all(dead);
@@ -133,7 +133,7 @@ impl RequestPath<'_> {
             appended.end.offset
         };
         if let Some(serving) = &mut self.serving {
-            serving.executed(end, rpc, changed(&draft), &memory.footprint);
+            serving.executed((end, self.shipping.synced()), rpc, changed(&draft), &memory.footprint);
         }
         memory.draft = draft.into_spare();
         Completed { rpc, result: None, end, overlap, memory }

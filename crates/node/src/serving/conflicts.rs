@@ -4,16 +4,31 @@
 //! Where an entry stands in the log says nothing of that: the cleaner copies entries that were synced long ago to the log's
 //! end.
 
-use hashbrown::HashTable;
-use hashbrown::hash_table::Entry;
 use kasha_types::KeyHash;
 use kasha_types::planted::{self, Bug};
 
-/// A key that an unsynced update changed, and where the group of the last one ends.
-#[derive(Clone, Copy, Debug)]
+/// Places for keys: far more than there are unsynced keys at a time.
+const PLACES: usize = 4096;
+
+/// What changed last of the keys that share a place. Nothing is removed: what is synced conflicts with nobody.
+#[derive(Clone, Copy, Debug, Default)]
 struct Changed {
-    key: KeyHash,
+    by: Whose,
+    /// Where the group of the last change ends.
     end: u64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Whose {
+    Key(KeyHash),
+    /// Several keys changed here while none was synced: all keys of this place wait for the last.
+    Several,
+}
+
+impl Default for Whose {
+    fn default() -> Self {
+        Self::Key(KeyHash(0))
+    }
 }
 
 /// What an operation's result depends on, besides the keys that have a value.
@@ -26,9 +41,9 @@ pub(crate) enum Sees {
 }
 
 /// Everything unsynced.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Conflicts {
-    keys: HashTable<Changed>,
+    keys: Box<[Changed; PLACES]>,
     /// A change of everything ends here (R5.1).
     everything_until: u64,
     /// The version floor's entry ends here.
@@ -37,15 +52,23 @@ pub(crate) struct Conflicts {
     operation_keys_until: u64,
 }
 
+impl Default for Conflicts {
+    fn default() -> Self {
+        let keys = vec![Changed::default(); PLACES].into_boxed_slice().try_into().expect("as many places");
+        Self { keys, everything_until: 0, version_floor_until: 0, operation_keys_until: 0 }
+    }
+}
+
+fn place(key: KeyHash) -> usize {
+    key.0 as usize % PLACES
+}
+
 impl Conflicts {
     /// A group changed this key.
-    pub fn change(&mut self, key: KeyHash, end: u64) {
-        match self.keys.entry(key.0, |known| known.key == key, |known| known.key.0) {
-            Entry::Occupied(mut known) => known.get_mut().end = end,
-            Entry::Vacant(vacant) => {
-                vacant.insert(Changed { key, end });
-            }
-        }
+    pub fn change(&mut self, key: KeyHash, end: u64, synced: u64) {
+        let place = &mut self.keys[place(key)];
+        let is_shared = place.end > synced && place.by != Whose::Key(key);
+        *place = Changed { by: if is_shared { Whose::Several } else { Whose::Key(key) }, end };
     }
 
     /// A group changed every key.
@@ -63,22 +86,15 @@ impl Conflicts {
         self.operation_keys_until = end;
     }
 
-    /// Forgets what changed this key, if that is synced. Called once for each change, in the log's order.
-    pub fn forget(&mut self, key: KeyHash, synced: u64) {
-        if let Ok(known) = self.keys.find_entry(key.0, |known| known.key == key && known.end <= synced) {
-            known.remove();
-        }
-    }
-
     /// The position up to which the log must be synced before anybody is told of these keys. At or below what is synced: at
     /// once.
     pub fn until(&self, keys: impl IntoIterator<Item = KeyHash>, sees: impl FnOnce() -> Sees, synced: u64) -> u64 {
         let everything = if planted::is_on(Bug::EverythingUngated) { 0 } else { self.everything_until };
-        let changed = |key: KeyHash| self.keys.find(key.0, |known| known.key == key).map_or(0, |known| known.end);
-        let keys = match self.keys.is_empty() {
-            true => 0,
-            false => keys.into_iter().map(changed).max().unwrap_or(0),
+        let changed = |key: KeyHash| {
+            let place = &self.keys[place(key)];
+            if place.by == Whose::Key(key) || place.by == Whose::Several { place.end } else { 0 }
         };
+        let keys = keys.into_iter().map(changed).max().unwrap_or(0);
         let is_floor_unsynced = self.version_floor_until > synced && !planted::is_on(Bug::VersionFloorUngated);
         let floor = if is_floor_unsynced && sees() == Sees::Absence { self.version_floor_until } else { 0 };
         everything.max(keys).max(floor)
@@ -87,11 +103,6 @@ impl Conflicts {
     /// Whether the drop of an operation key may be lost.
     pub fn has_dropped_operation_keys(&self, synced: u64) -> bool {
         self.operation_keys_until > synced && !planted::is_on(Bug::DroppedKeyUngated)
-    }
-
-    #[cfg(test)]
-    fn len(&self) -> usize {
-        self.keys.len()
     }
 }
 
@@ -103,18 +114,25 @@ mod tests {
     const B: KeyHash = KeyHash(8);
 
     #[test]
-    fn c1_a_key_waits_for_its_last_change_until_that_is_synced() {
+    fn c1_a_key_waits_for_its_last_change() {
         let mut conflicts = Conflicts::default();
-        let until = |conflicts: &Conflicts, key| conflicts.until([key], || Sees::Values, 0);
-        conflicts.change(A, 100);
-        conflicts.change(B, 200);
-        conflicts.change(A, 300);
-        assert_eq!([A, B, KeyHash(9)].map(|key| until(&conflicts, key)), [300, 200, 0]);
-        conflicts.forget(A, 250); // its first change
-        conflicts.forget(B, 250);
-        assert_eq!([A, B].map(|key| until(&conflicts, key)), [300, 0]);
-        conflicts.forget(A, 300);
-        assert_eq!((until(&conflicts, A), conflicts.len()), (0, 0));
+        conflicts.change(A, 100, 0);
+        conflicts.change(B, 200, 0);
+        conflicts.change(A, 300, 150);
+        let until = |key| conflicts.until([key], || Sees::Values, 150);
+        assert_eq!([A, B, KeyHash(9)].map(until), [300, 200, 0]);
+        assert_eq!(conflicts.until([B, A], || Sees::Values, 150), 300);
+    }
+
+    #[test]
+    fn c1_keys_that_share_a_place_wait_for_each_other_until_both_are_synced() {
+        let other = |number: u64| KeyHash(A.0 + number * PLACES as u64);
+        let mut conflicts = Conflicts::default();
+        conflicts.change(A, 100, 0);
+        conflicts.change(other(1), 200, 0);
+        assert_eq!([A, other(1), other(2)].map(|key| conflicts.until([key], || Sees::Values, 0)), [200; 3]);
+        conflicts.change(other(2), 300, 200);
+        assert_eq!([A, other(1), other(2)].map(|key| conflicts.until([key], || Sees::Values, 200)), [0, 0, 300]);
     }
 
     #[test]
@@ -130,7 +148,7 @@ mod tests {
     fn r5_1_everybody_waits_for_a_change_of_everything() {
         let mut conflicts = Conflicts::default();
         conflicts.change_everything(80);
-        conflicts.change(A, 90);
+        conflicts.change(A, 90, 0);
         assert_eq!([A, B].map(|key| conflicts.until([key], || Sees::Values, 0)), [90, 80]);
     }
 }

@@ -70,15 +70,14 @@ impl Garbage {
         self.touched.extend(footprint.iter().map(|&key| Touched { end, entry: GcEntry { key, rpc } }));
     }
 
-    /// What is synced is to be named to every witness. Tells each key that it names.
-    pub fn note_synced(&mut self, synced: u64, mut on_key: impl FnMut(KeyHash)) {
+    /// What is synced is to be named to every witness.
+    pub fn note_synced(&mut self, synced: u64) {
         while let Some(touched) = self.touched.front().filter(|touched| touched.end <= synced) {
             for link in &mut self.witnesses {
                 if link.backlog.len() < GC_BACKLOG_MAX {
                     link.backlog.push(touched.entry);
                 }
             }
-            on_key(touched.entry.key);
             self.touched.pop_front();
         }
     }
