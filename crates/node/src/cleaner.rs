@@ -177,8 +177,7 @@ impl Cleaner {
     /// Copies what was collected. False: there is no room.
     fn copy(&mut self, log: &mut Log, state: &mut ShardState, epoch: Epoch) -> bool {
         let mut batch = std::mem::take(&mut self.batch);
-        // Small groups fill what room the head has left.
-        let group_bytes_max = COPIED_BYTES_MAX.min(log.segment_bytes() as usize / 8);
+        let group_bytes_max = log.copies_bytes_max() as usize;
         let mut rest = &batch[..];
         while !rest.is_empty() {
             let mut sum = 0;

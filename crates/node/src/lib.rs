@@ -20,6 +20,7 @@
 //! | `core` | what is one for all shards of a core |
 //! | `view` | what a core says of itself |
 //! | `node`, `dispatch`, `heartbeat` | starts and turns; what comes from outside; what a core tells unasked |
+//! | `replay_check` | compares a state with that of a replay, for the simulator |
 //!
 //! Invariants asserted here: **E4** (one entry group per update), **D3** (every answer carries a gate), **F1**/**F2**
 //! (terms only grow; reads need a lease), **R7.1** (nothing is served that was not promoted to in this incarnation).
@@ -40,6 +41,7 @@ mod primary;
 mod reads;
 mod relocation;
 mod replay;
+mod replay_check;
 mod replica;
 mod request_path;
 mod serving;

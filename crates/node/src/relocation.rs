@@ -20,6 +20,7 @@
 use kasha_exactly_once::{CompletionRecordRef, ExpiryFloorEntry, OperationKeyRecord, Place};
 use kasha_log::{Entry, EntryKind, EntryOffset, GroupWriter, Log, Part, entry_bytes};
 use kasha_store::{Movable, Store};
+use kasha_types::planted::{self, Bug};
 use kasha_types::{ClusterTime, KeyHash, RpcId, SegmentId, operation_key_hash};
 
 use crate::state::ShardState;
@@ -70,6 +71,7 @@ impl Moving {
                 group.entry_parts(self.kind, &[Part::Bytes(&head), rest])
             }
             What::ExpiryFloor(floor) => {
+                let floor = if planted::is_on(Bug::FloorNotCopied) { ClusterTime(0) } else { floor };
                 let entry = ExpiryFloorEntry { floor, clients: &[] };
                 let (at, payload) = group.entry(self.kind, entry.encoded_len());
                 entry.encode_into(payload);
