@@ -77,6 +77,13 @@ impl Moving {
                 entry.encode_into(payload);
                 at
             }
+            What::Record(_) if planted::is_on(Bug::RecordNotCopied) => {
+                // The same record, under a name that nobody has.
+                let mut head = *group.log().entry(self.from).payload.first_chunk::<8>().expect("a record");
+                head[3..].fill(0x7f);
+                let rest = Part::Log { offset: payload + head.len() as u64, len: self.len - head.len() as u32 };
+                group.entry_parts(self.kind, &[Part::Bytes(&head), rest])
+            }
             What::Record(_)
             | What::OperationKey(_)
             | What::DroppedOperationKey
@@ -89,6 +96,7 @@ impl Moving {
 impl ShardState {
     /// The entry, if it lives. `held`: the oldest segment of the log.
     pub fn movable(&self, log: &Log, at: EntryOffset, entry: &Entry<'_>, held: SegmentId) -> Option<Moving> {
+        let held = if planted::is_on(Bug::CopyNarrowsOldest) { log.segment_of(log.end().offset) } else { held };
         let what = match entry.kind {
             EntryKind::Object | EntryKind::Tombstone => What::Stored(self.store.movable(at, entry, held)?),
             EntryKind::Completion => {

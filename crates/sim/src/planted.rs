@@ -53,6 +53,8 @@ pub const CAUGHT: &[Caught] = &[
     caught(Bug::FreedBeforeSynced, Scenario::Rebuild, 40, "freed_when_synced"),
     caught(Bug::FreedBeforeSynced, Scenario::Cleaning, 20, "freed_when_synced"),
     caught(Bug::FloorNotCopied, Scenario::Cleaning, 40, "replay_equals_state"),
+    caught(Bug::RecordNotCopied, Scenario::Cleaning, 10, "one_group"),
+    caught(Bug::CopyNarrowsOldest, Scenario::Cleaning, 120, "replay_equals_state"),
     caught(Bug::ReserveShared, Scenario::Cleaning, 20, "convergence"),
     caught(Bug::ReplayIgnoresAcknowledgement, Scenario::Crash, 10, "E1: "),
     caught(Bug::StaleReplayed, Scenario::Crash, 10, "linearizable_keys"),

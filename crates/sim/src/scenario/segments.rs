@@ -59,7 +59,7 @@ fn cleaning(scenario: Scenario, rng: &mut Rng, shape: &mut Shape, intensity: &mu
     (shape.segment_bytes, shape.memory_segments) = (1 << rng.between(12, 14), rng.between(12, 24));
     (shape.shards, shape.concurrency) = (1, usize::try_from(rng.between(2, 6)).expect("small"));
     (shape.clients, shape.readers) = (5, 1);
-    (shape.pause, shape.duration) = ((millis(1), millis(3)), millis(8_000));
+    (shape.pause, shape.duration) = ((millis(1), millis(3)), millis(6_000));
     shape.client_lease_millis = if rng.chance(1, 2) { rng.between(150, 600) } else { 300_000 };
     (shape.append_bytes, shape.copy_bytes) = (1 << rng.between(11, 13), 1 << 11);
     shape.flush_interval = millis(rng.between(20, 100));
