@@ -18,9 +18,8 @@
 //! | `configure` | obeying the committed configuration |
 //! | `links` | which other nodes are heard |
 //! | `core` | what is one for all shards of a core |
-//! | `view` | what a core says of itself |
+//! | `view`, `replay_check` | what a core says of itself; for the simulator, whether a replay comes to its state |
 //! | `node`, `dispatch`, `heartbeat` | starts and turns; what comes from outside; what a core tells unasked |
-//! | `replay_check` | compares a state with that of a replay, for the simulator |
 //!
 //! Invariants asserted here: **E4** (one entry group per update), **D3** (every answer carries a gate), **F1**/**F2**
 //! (terms only grow; reads need a lease), **R7.1** (nothing is served that was not promoted to in this incarnation).

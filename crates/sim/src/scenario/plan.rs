@@ -20,6 +20,16 @@ fn silent_restarts(rng: &mut Rng, shape: &mut Shape, intensity: &mut Intensity) 
 /// The cluster and the faults of a run.
 #[must_use]
 pub fn plan(scenario: Scenario, rng: &mut Rng) -> (Shape, Intensity) {
+    let (mut shape, intensity) = of_scenario(scenario, rng);
+    // Of its own, so that the draws of the other runs do not depend on this.
+    let mut apart = Rng::new(rng.clone().next_u64());
+    if is_general(scenario, &shape) && apart.chance(1, 2) {
+        crowded(&mut apart, &mut shape);
+    }
+    (shape, intensity)
+}
+
+fn of_scenario(scenario: Scenario, rng: &mut Rng) -> (Shape, Intensity) {
     let mut shape = Shape::drawn(rng);
     shape.copy_bytes = shape.append_bytes / 4;
     let mut intensity = Intensity::drawn(rng);
@@ -85,10 +95,6 @@ pub fn plan(scenario: Scenario, rng: &mut Rng) -> (Shape, Intensity) {
             intensity.acts = Acts { crash: 2, fast_restart: 1, power: 1, ..none };
         }
         _ => directed(scenario, rng, &mut shape, &mut intensity),
-    }
-    let mut apart = Rng::new(rng.clone().next_u64());
-    if is_general(scenario, &shape) && apart.chance(1, 2) {
-        crowded(&mut apart, &mut shape);
     }
     (shape, intensity)
 }

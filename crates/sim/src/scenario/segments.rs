@@ -102,9 +102,8 @@ fn crowd(rng: &mut Rng, shape: &mut Shape, weight: u64) {
     shape.kind = LoadKind::Crowded { bytes: room / 100 * rng.between(70, 90), weight };
 }
 
-/// Half of the runs with a mixed load and nothing special about segments: the memory is nearly full of values that are written
-/// over and over, so that whatever else happens to a run happens while the cleaner copies. `rng` is not the plan's, so
-/// that the other half of the runs does not depend on this.
+/// The memory is nearly full of values that are written over and over, so that whatever else happens to a run happens
+/// while the cleaner copies.
 pub(super) fn crowded(rng: &mut Rng, shape: &mut Shape) {
     shape.segment_bytes = 1 << rng.between(12, 13);
     shape.memory_segments = rng.between(10, 16);
