@@ -17,7 +17,9 @@ use crate::verify::check_group;
 use crate::{Full, Group, Log, Purpose};
 
 /// A segment of which so little is dead is not worth cleaning: one part in so many of a segment.
-const WORTH_PART: u32 = 64;
+pub(crate) const WORTH_PART: u32 = 64;
+/// Bytes of entries in a group of copies, unless a single entry is larger.
+const COPIES_BYTES_MAX: u32 = 16 * 1024;
 
 /// A segment to be cleaned.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -152,10 +154,24 @@ impl Log {
         Ok(())
     }
 
+    /// Bytes of entries in a group of copies, unless a single entry is larger: small groups fill what room the head has left.
+    #[must_use]
+    pub fn copies_bytes_max(&self) -> u32 {
+        COPIES_BYTES_MAX.min(self.config.segment_bytes / 8)
+    }
+
+    /// What copies of so many live bytes take besides: a digest where they begin a segment, and headers. The entry that frees
+    /// what was cleaned is a group, too.
+    pub(crate) fn copying_overhead(&self, live_bytes: u32) -> u64 {
+        // Of two groups of copies that follow each other, the entries of both would not fit into one.
+        let groups = 2 * u64::from(live_bytes / self.copies_bytes_max()) + 3;
+        self.next_digest_bytes() + groups * u64::from(GROUP_HEADER_BYTES)
+    }
+
+    /// A segment that holds nothing but copies is never worth it: else a full log would be copied about for ever, and new data
+    /// told to wait for it.
     fn is_worth_cleaning(&self, segment: &Segment) -> bool {
-        // The copies need headers of their own, and a digest where they begin a segment.
-        let overhead = self.next_digest_bytes() + u64::from(2 * GROUP_HEADER_BYTES);
-        let least = overhead + u64::from(self.config.segment_bytes / WORTH_PART);
+        let least = self.copying_overhead(segment.live_bytes) + u64::from(self.config.segment_bytes / WORTH_PART);
         let gained = u64::from(segment.used - segment.live_bytes);
         segment.live_bytes > 0 && !segment.retired && gained >= least
     }

@@ -13,6 +13,9 @@
 //! New data is refused for good when *live* entries leave too little room, whatever the segments hold; as long as cleaning can
 //! make room, the refusal is [`Full::Cleaning`] and passes.
 
+use kasha_types::planted::{self, Bug};
+
+use crate::cleaning::WORTH_PART;
 use crate::format::{GROUP_HEADER_BYTES, entry_bytes};
 use crate::history::Digest;
 use crate::{Full, Log, Purpose, limits};
@@ -32,6 +35,8 @@ pub enum MemoryLeft {
 const SMALL_GROUP_BYTES: u32 = 4096;
 /// Live entries may take so much of what new data may take: the rest is what cleaning works with.
 const LIVE_PERCENT_MAX: u64 = 92;
+/// One part in so many of a segment is left at its end, because the next group did not fit: half of a large one.
+const UNUSED_PART: u32 = 16;
 
 impl Log {
     /// How much memory new data finds. What was refused last is remembered: a log that refuses never says anything else.
@@ -47,10 +52,14 @@ impl Log {
         }
     }
 
-    /// Bytes of live entries above which new data is refused.
+    /// Bytes of live entries above which new data is refused: no more than what cleaned segments hold. With more, the reserve
+    /// would be used up by what cannot be cleaned away, and no delete would ever find room again.
     #[must_use]
     pub fn live_bytes_max(&self) -> u64 {
-        self.limit_of(Purpose::Normal) / 100 * LIVE_PERCENT_MAX
+        let (capacity, segment) = (self.limit_of(Purpose::Normal), self.config.segment_bytes);
+        let unused = u64::from(segment / WORTH_PART) + u64::from(segment / UNUSED_PART);
+        let lost = (self.copying_overhead(segment) + unused).min(u64::from(segment));
+        (capacity / 100 * LIVE_PERCENT_MAX).min(capacity - capacity * lost / u64::from(segment))
     }
 
     /// Bytes of segments that new data may fill.
@@ -106,6 +115,7 @@ impl Log {
     fn limit_of(&self, purpose: Purpose) -> u64 {
         let (segment, max) = (u64::from(self.config.segment_bytes), self.config.memory_max_bytes);
         match purpose {
+            Purpose::Normal if planted::is_on(Bug::ReserveShared) => self.limit_of(Purpose::Cleaning),
             Purpose::Normal => max - self.reserve(),
             Purpose::Freeing => max,
             Purpose::Cleaning => self.limit_of(Purpose::Own) - segment / 8,
@@ -115,6 +125,7 @@ impl Log {
 
     fn segments_max_of(&self, purpose: Purpose) -> u64 {
         match purpose {
+            Purpose::Normal if planted::is_on(Bug::ReserveShared) => self.segments_max_of(Purpose::Own),
             Purpose::Normal | Purpose::Freeing => self.segments_max(),
             Purpose::Cleaning | Purpose::Own => self.segments_max() + self.segments_max() / 16 + 2,
         }

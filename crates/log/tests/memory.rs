@@ -61,12 +61,20 @@ fn a_log_that_refuses_for_good_says_that_nothing_is_left() {
 #[test]
 fn a_log_full_of_dead_entries_refuses_until_it_is_cleaned() {
     let mut log = Log::new(SHARD, config(8));
-    let entries = until_full(&mut log, Purpose::Normal, 500);
-    let (first, rest) = entries.split_first().unwrap();
-    rest.iter().for_each(|&at| log.kill(at));
-    assert_eq!(log.begin(Epoch(1), entry_bytes(500), Purpose::Normal).err(), Some(Full::Cleaning));
+    let (_, first) = append(&mut log, 1, &[&[1; 500]]);
+    let refused = loop {
+        match log.begin(Epoch(1), entry_bytes(500), Purpose::Normal) {
+            Ok(mut group) => {
+                let (at, _) = group.entry(EntryKind::Object, 500);
+                group.commit();
+                log.kill(at);
+            }
+            Err(why) => break why,
+        }
+    };
+    assert_eq!(refused, Full::Cleaning);
     assert_eq!(log.memory_left(), MemoryLeft::Enough);
-    log.kill(*first);
+    log.kill(first[0]);
     assert_eq!(log.begin(Epoch(1), entry_bytes(500), Purpose::Normal).err(), Some(Full::Cleaning));
 }
 

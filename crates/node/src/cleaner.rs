@@ -27,8 +27,6 @@ use crate::state::ShardState;
 const LOOKED_AT_MAX: u32 = 512;
 /// Bytes of entries that one turn copies, unless a single one is larger.
 const COPIED_BYTES_MAX: usize = 64 * 1024;
-/// Bytes of a group of copies: a walk looks at whole groups, and a later walk will look at these.
-const GROUP_BYTES_MAX: usize = 16 * 1024;
 /// Bytes of a segment that an idle turn walks.
 const IDLE_BYTES: u64 = 16 * 1024;
 /// What is free when the cleaner rests, in segments, and as one part of the memory in so many.
@@ -206,8 +204,7 @@ impl Cleaner {
     /// Copies what was collected. False: there is no room.
     fn copy(&mut self, log: &mut Log, state: &mut ShardState, epoch: Epoch) -> bool {
         let mut batch = std::mem::take(&mut self.batch);
-        // Small groups fill what room the head has left.
-        let group_bytes_max = GROUP_BYTES_MAX.min(log.segment_bytes() as usize / 8);
+        let group_bytes_max = log.copies_bytes_max() as usize;
         let mut rest = &batch[..];
         while !rest.is_empty() {
             let mut sum = 0;

@@ -18,7 +18,7 @@
 //! | `configure` | obeying the committed configuration |
 //! | `links` | which other nodes are heard |
 //! | `core` | what is one for all shards of a core |
-//! | `view` | what a core says of itself |
+//! | `view`, `replay_check` | what a core says of itself; for the simulator, whether a replay comes to its state |
 //! | `node`, `dispatch`, `heartbeat` | starts and turns; what comes from outside; what a core tells unasked |
 //!
 //! Invariants asserted here: **E4** (one entry group per update), **D3** (every answer carries a gate), **F1**/**F2**
@@ -40,6 +40,7 @@ mod primary;
 mod reads;
 mod relocation;
 mod replay;
+mod replay_check;
 mod replica;
 mod request_path;
 mod serving;

@@ -20,6 +20,7 @@
 use kasha_exactly_once::{CompletionRecordRef, ExpiryFloorEntry, OperationKeyRecord, Place};
 use kasha_log::{Entries, Entry, EntryKind, EntryOffset, GroupWriter, Log, Part, entry_bytes};
 use kasha_store::{LookUp, Movable, Store};
+use kasha_types::planted::{self, Bug};
 use kasha_types::{ClusterTime, KeyHash, RpcId, SegmentId, operation_key_hash};
 
 use crate::state::ShardState;
@@ -70,10 +71,18 @@ impl Moving {
                 group.entry_parts(self.kind, &[Part::Bytes(&head), rest])
             }
             What::ExpiryFloor(floor) => {
+                let floor = if planted::is_on(Bug::FloorNotCopied) { ClusterTime(0) } else { floor };
                 let entry = ExpiryFloorEntry { floor, clients: &[] };
                 let (at, payload) = group.entry(self.kind, entry.encoded_len());
                 entry.encode_into(payload);
                 at
+            }
+            What::Record(_) if planted::is_on(Bug::RecordNotCopied) => {
+                // The same record, under a name that nobody has.
+                let mut head = *group.log().entry(self.from).payload.first_chunk::<8>().expect("a record");
+                head[3..].fill(0x7f);
+                let rest = Part::Log { offset: payload + head.len() as u64, len: self.len - head.len() as u32 };
+                group.entry_parts(self.kind, &[Part::Bytes(&head), rest])
             }
             What::Record(_)
             | What::OperationKey(_)
@@ -106,6 +115,14 @@ impl ShardState {
         }
     }
 
+    /// Whether an entry lives, for whoever asks about a single one.
+    pub fn is_live(&self, log: &Log, at: EntryOffset, entry: &Entry<'_>, held: SegmentId) -> bool {
+        let is_stored = matches!(entry.kind, EntryKind::Object | EntryKind::Tombstone);
+        let look_up = is_stored.then(|| LookUp::begin(at, entry));
+        self.movable(log, (at, entry), look_up.as_ref(), held).is_some()
+    }
+
+    /// `look_up`: of an entry of the store.
     fn movable(
         &self,
         log: &Log,
@@ -113,6 +130,7 @@ impl ShardState {
         look_up: Option<&LookUp>,
         held: SegmentId,
     ) -> Option<Moving> {
+        let held = if planted::is_on(Bug::CopyNarrowsOldest) { log.segment_of(log.end().offset) } else { held };
         let what = match entry.kind {
             EntryKind::Object | EntryKind::Tombstone => What::Stored(self.store.movable(look_up?, held)?),
             EntryKind::Completion => {

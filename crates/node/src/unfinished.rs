@@ -56,15 +56,7 @@ impl ShardState {
     /// Goes on with what was begun first, for about so many steps. `dead` is scratch memory. Says what it did.
     pub fn go_on(&mut self, log: &mut Log, dead: &mut Vec<EntryOffset>, steps: usize) -> Option<Work> {
         dead.clear();
-        let mut first = self.unfinished.pop_front()?;
-        let is_done = match &mut first {
-            Unfinished::Forget { segment, from } => self.forget_slice(log, *segment, from, steps, dead),
-            Unfinished::DropTable { table, entry, cursor } => {
-                let is_whole = self.store.drop_table_slice(log, *table, cursor, steps, |at| dead.push(at));
-                dead.extend(is_whole.then_some(*entry));
-                is_whole
-            }
-        };
+        let (first, is_done) = self.advance(log, dead, steps)?;
         log.kill_all(dead);
         let work = match first {
             Unfinished::Forget { segment, .. } => {
@@ -78,6 +70,29 @@ impl ShardState {
             self.unfinished.push_front(first);
         }
         Some(work)
+    }
+
+    /// Finishes all of it in a state that the log's liveness does not follow. For a comparison.
+    pub fn finish_all(&mut self, log: &Log) {
+        while let Some((first, is_done)) = self.advance(log, &mut Vec::new(), usize::MAX) {
+            if !is_done {
+                self.unfinished.push_front(first);
+            }
+        }
+    }
+
+    /// Takes what was begun first a step further, and says whether it is done.
+    fn advance(&mut self, log: &Log, dead: &mut Vec<EntryOffset>, steps: usize) -> Option<(Unfinished, bool)> {
+        let mut first = self.unfinished.pop_front()?;
+        let is_done = match &mut first {
+            Unfinished::Forget { segment, from } => self.forget_slice(log, *segment, from, steps, dead),
+            Unfinished::DropTable { table, entry, cursor } => {
+                let is_whole = self.store.drop_table_slice(log, *table, cursor, steps, |at| dead.push(at));
+                dead.extend(is_whole.then_some(*entry));
+                is_whole
+            }
+        };
+        Some((first, is_done))
     }
 
     /// Tombstones are known by their segment; for all else its groups are looked through, if anything of it lives.

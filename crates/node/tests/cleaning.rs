@@ -3,6 +3,7 @@
 mod common;
 
 use common::{Core, Files, Heard, SHARD, configuration};
+use kasha_machine::Rng;
 use kasha_types::{Epoch, Incarnation, NodeId};
 use kasha_wire::status::Memory;
 use kasha_wire::{Message, Refusal, ShardPhase, Update};
@@ -230,4 +231,33 @@ fn a_limit_below_what_lives_stops_the_node_and_loses_nothing() {
     for number in 0..240 {
         assert_eq!(value_of(&mut again, key(number).as_bytes()).map(|read| read.len()), Some(value.len()), "{number}");
     }
+}
+
+/// Found by scenario `cleaning`: where headers and the unused ends of segments take much of them, more was let in than cleaned
+/// segments could hold. The cleaner then copied full segments about for ever, or left no room for any delete.
+#[test]
+fn r5_16_in_small_segments_new_data_is_refused_for_good_and_deletes_go_on() {
+    let segment = 4096;
+    let mut core = Core::serving_as(12 * segment, |options| options.segment_bytes = segment as u32);
+    let (mut client, mut rng) = (Client::new(1), Rng::new(1));
+    let (mut taken, mut refused) = (0, 0);
+    for _ in 0..1_500 {
+        let (key, value) = (format!("k{}", rng.below(90)), vec![b'x'; rng.between(100, 700) as usize]);
+        client.sequence += 1;
+        let mut answers = (0..100).map(|_| {
+            core.tick(20);
+            let put = Update::Put { key: key.as_bytes(), value: &value };
+            core.update((client.id, client.sequence), client.sequence, &put)
+        });
+        match answers.find(|answer| !matches!(answer, Some(Heard::Refused(Refusal::Busy)))) {
+            Some(Some(Heard::Answer { .. })) => taken += 1,
+            Some(Some(Heard::Refused(Refusal::OutOfMemory))) => {
+                refused += 1;
+                client.update(&mut core, &Update::Delete { key: format!("k{}", rng.below(90)).as_bytes() });
+            }
+            Some(other) => panic!("{other:?}"),
+            None => panic!("the cleaner promises room for ever, after {taken} updates"),
+        }
+    }
+    assert!(taken > 100 && refused > 100, "{taken} taken, {refused} refused");
 }

@@ -29,6 +29,7 @@ use crate::checkers::one_group::OneGroup;
 use crate::checkers::one_primary_per_epoch::OnePrimaryPerEpoch;
 use crate::checkers::reads_wait::ReadsWait;
 use crate::checkers::records::{Records, RecordsWatch};
+use crate::checkers::replay_equals_state::ReplayEqualsState;
 use crate::checkers::synced_survives::SyncedSurvives;
 use crate::checkers::whole_logs::WholeLogs;
 use crate::checkers::witness_keeps::WitnessKeeps;
@@ -58,6 +59,9 @@ impl Actor for Node {
     fn status(&self) -> Option<CoreStatus> {
         // The lease of the core is not needed here.
         Some(self.status(Tick(0)))
+    }
+    fn replay_equals_state(&self) -> Result<u64, String> {
+        self.replay_equals_state()
     }
     fn begin_stop(&mut self) {
         self.begin_stop();
@@ -239,6 +243,7 @@ fn watch(world: &mut World, shape: &Shape, all: &Configurations, cores: &Cores, 
     world.add_watcher(Box::new(OneGroup::default()));
     world.add_watcher(Box::new(WitnessKeeps::default()));
     world.add_watcher(Box::new(FloorsBind::default()));
+    world.add_watcher(Box::new(ReplayEqualsState::default()));
     let (configurations, cores, records) = three();
     let forgets = blackouts.map(|&(_, age_max)| age_max);
     if let Some((at, age_max)) = blackouts {

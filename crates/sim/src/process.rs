@@ -39,6 +39,11 @@ pub trait Actor {
         None
     }
 
+    /// Compares what a core derived from its logs with a replay of them: how many logs, or what differs.
+    fn replay_equals_state(&self) -> Result<u64, String> {
+        Ok(0)
+    }
+
     /// The operator asks it to stop.
     fn begin_stop(&mut self) {}
 
@@ -222,6 +227,11 @@ impl Process {
     #[must_use]
     pub fn status(&self) -> Option<CoreStatus> {
         self.actor.as_ref().and_then(|actor| actor.0.status())
+    }
+
+    /// Compares what the process derived from its logs with a replay of them, if it runs and is a core.
+    pub(crate) fn replay_equals_state(&self) -> Result<u64, String> {
+        self.actor.as_ref().map_or(Ok(0), |actor| actor.0.replay_equals_state())
     }
 
     /// Drops everything that was in memory. Files stay as the page cache has them.

@@ -38,6 +38,10 @@ pub const MUST_REACH: &[&str] = &[
     "fsyncs failed",
     "logs cut short",
     "segments freed",
+    "claims checked: replays",
+    "node: live entries copied",
+    "node: segment cleaned",
+    "node: cleaning waits for a floor",
     "frames: SegmentCopied",
     "frames: LogPiece",
     "frames: LeaseVerdict",
@@ -70,6 +74,9 @@ pub const MOST_REACH: &[(Scenario, &str)] = &[
     (Scenario::DivergentTail, "logs cut short"),
     (Scenario::Rebuild, "frames: SegmentCopied"),
     (Scenario::SmallMemory, "not executed: OutOfMemory"),
+    (Scenario::Cleaning, "node: segment cleaned"),
+    (Scenario::CleaningWhileCopying, "node: segment cleaned"),
+    (Scenario::CleaningDivergent, "node: segment cleaned"),
 ];
 
 /// With fewer runs, "most of them" says nothing.

@@ -97,6 +97,15 @@ impl Store {
         }
     }
 
+    /// Whether a tombstone in this segment needs to kill nothing, now or in a replay. For the simulator.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn is_needless(&self, entry: &Entry<'_>, own: SegmentId, is_gone: impl Fn(SegmentId) -> bool) -> bool {
+        let tombstone = Tombstone::decode(entry.payload).expect("our own tombstone");
+        let mut names = (tombstone.oldest.0..=tombstone.killed.0).map(SegmentId);
+        tombstone.version <= self.version_floor() && names.all(|id| id == own || is_gone(id))
+    }
+
     /// Whether the newest version floor is the entry there.
     #[must_use]
     pub fn is_version_floor(&self, at: EntryOffset) -> bool {

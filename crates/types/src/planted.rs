@@ -81,6 +81,14 @@ bugs! {
     /// R4.4, D4: a segment is freed before the entries that replaced its content, and the entry that says so, are
     /// synced.
     FreedBeforeSynced = "freed_before_synced",
+    /// R5.8: the copy of an expiry floor does not have the floor's time.
+    FloorNotCopied = "floor_not_copied",
+    /// E1, R5.7: a completion record that is copied loses its name, so that no replay finds it.
+    RecordNotCopied = "record_not_copied",
+    /// R5.10: a copy says that nothing older of its key is in front of the copy's own segment.
+    CopyNarrowsOldest = "copy_narrows_oldest",
+    /// R5.16: new data may use what is kept for deletes and for the cleaner.
+    ReserveShared = "reserve_shared",
     /// R4.5: a replayed request is not compared with the acknowledgement of this shard's log.
     ReplayIgnoresAcknowledgement = "replay_ignores_acknowledgement",
     /// R4.5: the same, but the record is taken in as if it came from a log, so that no assertion fails.

@@ -25,6 +25,7 @@ pub mod order;
 pub(crate) mod promises;
 pub mod reads_wait;
 pub mod records;
+pub mod replay_equals_state;
 pub mod synced_survives;
 pub mod tables;
 pub mod whole_logs;

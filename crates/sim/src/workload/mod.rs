@@ -5,6 +5,7 @@
 
 mod bulk;
 mod counters;
+mod crowd;
 mod operation_keys;
 mod registers;
 mod rewritten;
@@ -17,6 +18,7 @@ use kasha_types::TableId;
 
 pub use bulk::Bulk;
 pub use counters::Counters;
+pub use crowd::Crowd;
 pub use operation_keys::OperationKeys;
 pub use registers::Registers;
 pub use rewritten::Rewritten;
@@ -139,6 +141,13 @@ pub enum LoadKind {
     Churning,
     /// Long values under a few keys: of a long log hardly anything but its end is needed.
     Rewritten,
+    /// The mixed load, and beside it long values that live, all of them together about so many bytes.
+    Crowded {
+        /// Of the long values.
+        bytes: u64,
+        /// How many calls are about them, for each other one.
+        weight: u64,
+    },
     /// Tables that come and go, each with so many keys that two updates hardly ever meet.
     Tables,
 }
@@ -162,19 +171,22 @@ impl Mix {
             LoadKind::Churning => return alone(Box::new(Bulk::churning(CHURNING_KEYS))),
             LoadKind::Rewritten => return alone(Box::<Rewritten>::default()),
             LoadKind::Tables => return alone(Box::new(Tables::spread())),
-            LoadKind::Mixed => {}
+            LoadKind::Mixed | LoadKind::Crowded { .. } => {}
         }
         let per_tag = rng.between(1, 3);
         let mut weight = |least: u64| least + rng.below(10);
         let weights = [weight(2), weight(1), weight(1), operation_keys + weight(0)];
         let tables = if rng.chance(1, 3) { tables.max(1) } else { tables };
-        let parts: Vec<(u64, Box<dyn Workload>)> = vec![
+        let mut parts: Vec<(u64, Box<dyn Workload>)> = vec![
             (weights[0], Box::new(Registers::new(per_tag))),
             (weights[1], Box::new(Counters::new(per_tag))),
             (weights[2], Box::new(Tokens::new(per_tag))),
             (weights[3], Box::new(OperationKeys::new(per_tag))),
             (tables, Box::new(Tables::new())),
         ];
+        if let LoadKind::Crowded { bytes, weight } = kind {
+            parts.push((weight * weights.iter().sum::<u64>(), Box::new(Crowd::new(bytes))));
+        }
         let short_deadlines = if rng.chance(1, 2) { rng.below(200) } else { 0 };
         let abandoned = if rng.chance(1, 2) { rng.below(100) } else { 0 };
         Self { parts, short_deadlines, abandoned }

@@ -1,0 +1,254 @@
+//! The cluster and the faults of each scenario.
+
+use kasha_machine::Rng;
+use kasha_types::limits::OUTSTANDING_MAX;
+use kasha_wire::Durability;
+
+use super::segments::{crowded, long_logs};
+use super::{Scenario, Shape};
+use crate::clock::millis;
+use crate::intensity::{Acts, Intensity};
+use crate::workload::LoadKind;
+
+/// Nobody is told of a restart, so that the next frame finds another process.
+fn silent_restarts(rng: &mut Rng, shape: &mut Shape, intensity: &mut Intensity) {
+    (intensity.silent_close, intensity.loss) = (800_000, rng.between(10_000, 60_000));
+    intensity.nemesis_every = millis(rng.between(100, 400));
+    shape.duration = millis(10_000);
+}
+
+/// The cluster and the faults of a run.
+#[must_use]
+pub fn plan(scenario: Scenario, rng: &mut Rng) -> (Shape, Intensity) {
+    let (mut shape, intensity) = of_scenario(scenario, rng);
+    // Of its own, so that the draws of the other runs do not depend on this.
+    let mut apart = Rng::new(rng.clone().next_u64());
+    if is_general(scenario, &shape) && apart.chance(1, 2) {
+        crowded(&mut apart, &mut shape);
+    }
+    (shape, intensity)
+}
+
+fn of_scenario(scenario: Scenario, rng: &mut Rng) -> (Shape, Intensity) {
+    let mut shape = Shape::drawn(rng);
+    shape.copy_bytes = shape.append_bytes / 4;
+    let mut intensity = Intensity::drawn(rng);
+    let every = intensity.nemesis_every;
+    let quiet = |acts: Acts| Intensity { acts, nemesis_every: every, ..Intensity::calm() };
+    let none = Acts::default();
+    match scenario {
+        Scenario::Swarm => {}
+        Scenario::FastPath => {
+            intensity = Intensity::calm();
+            shape.faults = shape.faults.max(1);
+            shape.nodes = u16::from(shape.faults) + 2;
+            (shape.witness_slots, shape.kind) = (512, LoadKind::Spread);
+        }
+        Scenario::BadNetwork => intensity.acts = none,
+        Scenario::Crash => {
+            shape.trusts_connections = true;
+            intensity = quiet(Acts { crash: 1, ..none });
+        }
+        Scenario::FastRestart => {
+            intensity = quiet(Acts { fast_restart: 1, ..none });
+            // A member that comes back is attached when it reports, and attached again when its primary is told that it
+            // is back. Frames of the first attachment may come after those of the second.
+            (intensity.duplication, intensity.stray_delay) = (200_000, millis(rng.between(50, 400)));
+            if rng.chance(1, 2) {
+                silent_restarts(rng, &mut shape, &mut intensity);
+            }
+        }
+        Scenario::Zombie => {
+            (shape.clients, shape.readers, shape.duration) = (5, 2, millis(10_000));
+            intensity.nemesis_every = millis(rng.between(500, 1_500));
+            intensity.acts = Acts { zombie: 4, crash: 1, ..none };
+        }
+        Scenario::SwitchedOff => intensity.acts = Acts { orderly_stop: 3, power: 1, ..none },
+        Scenario::PowerLoss => intensity.acts = Acts { power: 3, crash: 1, ..none },
+        Scenario::Blackout => {
+            shape.durability = Durability::Fsync;
+            // Many writes are under way to the disks whenever the power is lost.
+            (shape.concurrency, shape.pause) = (6, (millis(1), millis(rng.between(2, 6))));
+            intensity.fsync = (millis(1), millis(rng.between(5, 30)));
+            intensity.acts = Acts { blackout: 2, power: 2, torn_turn: 1, ..none };
+        }
+        Scenario::ColdStart => intensity.acts = Acts { kill_all: 1, ..none },
+        Scenario::Partition => intensity.acts = Acts { partition: 3, one_way: 2, ..none },
+        Scenario::BlackoutReplicated => {
+            shape.durability = Durability::Replicated;
+            // After a fail-over of two nodes, what was answered before is on one node.
+            (shape.nodes, shape.faults) = if rng.chance(1, 2) { (2, 1) } else { (shape.nodes, shape.faults) };
+            intensity.acts = Acts { blackout_replicated: 3, partition: 1, coordinator: 1, ..none };
+        }
+        // The share of these runs is such that, of three hundred sweeps of 500 runs, one does not reach every path that
+        // it must.
+        Scenario::CoordinatorOutage if rng.chance(1, 3) => {
+            a_minute_without_coordinator(rng, &mut shape, &mut intensity)
+        }
+        Scenario::CoordinatorOutage => {
+            intensity.acts = Acts { coordinator: 4, coordinator_telling: 3, crash: 2, fast_restart: 1, ..none };
+        }
+        Scenario::TornTurns => intensity.acts = Acts { torn_turn: 1, ..none },
+        Scenario::WitnessLoss => {
+            shape.faults = shape.faults.max(1);
+            (shape.nodes, shape.shards) = (u16::from(shape.faults) * 2 + 2, 1);
+            intensity.acts = Acts { crash: 2, fast_restart: 1, power: 1, ..none };
+        }
+        _ => directed(scenario, rng, &mut shape, &mut intensity),
+    }
+    (shape, intensity)
+}
+
+/// Whether the run may also have a memory that is nearly full: others measure how soon something succeeds, or say
+/// themselves what their logs look like.
+fn is_general(scenario: Scenario, shape: &Shape) -> bool {
+    let has_its_own = matches!(
+        scenario,
+        Scenario::FastPath | Scenario::Rebuild | Scenario::ColdStartWhileCopying | Scenario::DamagedFiles
+    );
+    !has_its_own && shape.kind == LoadKind::Mixed && !shape.prober && !shape.sharer
+}
+
+/// A minute is longer than every lease except those of clients. The load is small.
+fn a_minute_without_coordinator(rng: &mut Rng, shape: &mut Shape, intensity: &mut Intensity) {
+    (shape.quiet, shape.duration, shape.prober) = (millis(2_000), millis(70_000), true);
+    (shape.concurrency, shape.pause) = (2, (millis(20), millis(100)));
+    shape.client_lease_millis = 300_000;
+    intensity.nemesis_every = millis(8_000);
+    intensity.acts = Acts { coordinator_minute: 2, crash: rng.below(2), ..Acts::default() };
+}
+
+/// Scenarios that aim at one part of the protocol.
+fn directed(scenario: Scenario, rng: &mut Rng, shape: &mut Shape, intensity: &mut Intensity) {
+    let none = Acts::default();
+    // Without backups and witnesses these parts do not exist.
+    shape.faults = shape.faults.max(1);
+    shape.nodes = shape.nodes.max(u16::from(shape.faults) + 1);
+    match scenario {
+        Scenario::DivergentTail | Scenario::DeposedPrimary => {
+            // Without other nodes, a deposed primary is a member again, with the log that it has.
+            let others = if scenario == Scenario::DeposedPrimary { shape.faults } else { 0 };
+            shape.nodes = u16::from(shape.faults + others) + 1;
+            if scenario == Scenario::DeposedPrimary && rng.chance(2, 3) {
+                // The primary has always something to answer at once, however long it is cut off.
+                (shape.witness_slots, shape.kind) = (512, LoadKind::Spread);
+            }
+            (shape.clients, shape.readers, shape.duration) = (5, 2, millis(12_000));
+            intensity.nemesis_every = millis(rng.between(400, 1200));
+            // Some frames outlive a term or two.
+            (intensity.reordering, intensity.duplication) = (true, 60_000);
+            (intensity.stray, intensity.stray_delay) = (10_000, millis(rng.between(1_500, 4_000)));
+            intensity.acts = Acts { depose: 5, crash: 1, zombie: 1, ..none };
+        }
+        Scenario::WithoutWitness => without_witness(rng, shape, intensity),
+        Scenario::OldPrimary => {
+            (shape.nodes, shape.faults, shape.duration) = (3, 1, millis(12_000));
+            (shape.clients, shape.readers) = (5, 1);
+            intensity.nemesis_every = millis(rng.between(1_000, 2_000));
+            intensity.acts = Acts { old_primary: 4, crash: 1, ..none };
+        }
+        Scenario::ListChange => {
+            (shape.nodes, shape.shards) = (u16::from(shape.faults) * 2 + 2, 1);
+            intensity.nemesis_every = millis(rng.between(800, 1600));
+            intensity.acts = Acts { list_change: 4, depose: 1, ..none };
+        }
+        Scenario::ClientLeases => {
+            shape.client_lease_millis = rng.between(150, 500);
+            (shape.clients, shape.readers) = (4, 0);
+            (intensity.stray, intensity.stray_delay) = (30_000, millis(rng.between(1_000, 4_000)));
+            intensity.duplication = 30_000;
+            intensity.nemesis_every = millis(rng.between(150, 500));
+            intensity.acts = Acts { client: 3, client_pause: 3, crash: 1, ..none };
+        }
+        Scenario::OperationKeys => {
+            (shape.load, shape.duration) = ((0, 40), millis(10_000));
+            intensity.nemesis_every = millis(rng.between(400, 1200));
+            (shape.clients, shape.pause) = (5, (millis(1), millis(6)));
+            intensity.acts = Acts { crash: 1, torn_turn: 1, depose: 6, client: 1, ..none };
+        }
+        Scenario::Tables => {
+            shape.load = (30, 0);
+            let lost = Acts { unheard: 2, zombie: 1, partition: 2, depose: 2, ..none };
+            intensity.acts = Acts { crash: 2, coordinator: 2, client_pause: 1, ..lost };
+            if rng.chance(1, 2) {
+                who_does_not_hear_of_a_drop(shape, intensity);
+            }
+        }
+        Scenario::BadLinks => {
+            // Enough nodes for every shard are left without any one node. The prober measures; the other clients only
+            // check that nothing is lost.
+            (shape.concurrency, shape.pause) = (2, (millis(10), millis(60)));
+            shape.nodes = u16::from(shape.faults) + 2 + u16::try_from(rng.below(3)).expect("small");
+            shape.prober = true;
+            let network = Intensity::drawn_network(rng);
+            *intensity = Intensity { loss: network.loss / 10, ..Intensity::calm() };
+        }
+        Scenario::CoordinatorCut => nothing_but_the_coordinator_is_cut_off(rng, shape, intensity),
+        Scenario::SharedSession => share_a_session(shape, intensity),
+        Scenario::BadInput | Scenario::FailingDisks | Scenario::RogueClient => unkind(scenario, rng, shape, intensity),
+        _ => long_logs(scenario, rng, shape, intensity),
+    }
+}
+
+/// Each node has a shard to serve. Other programs run beside the sharer. A window is soon used up, and a lease soon
+/// over.
+fn share_a_session(shape: &mut Shape, intensity: &mut Intensity) {
+    *intensity = Intensity::calm();
+    (shape.nodes, shape.cores, shape.shards, shape.faults) = (6, 1, 6, 1);
+    (shape.sharer, shape.durability) = (true, Durability::Replicated);
+    (shape.clients, shape.readers, shape.concurrency) = (2, 1, 1);
+    (shape.pause, shape.outstanding_max) = ((millis(20), millis(60)), 64);
+    (shape.client_lease_millis, shape.witness_slots) = (1_500, 512);
+}
+
+/// All frames arrive except those that are cut.
+fn nothing_but_the_coordinator_is_cut_off(rng: &mut Rng, shape: &mut Shape, intensity: &mut Intensity) {
+    (shape.hosted, shape.prober, shape.client_lease_millis) = (rng.chance(1, 2), true, 300_000);
+    (shape.concurrency, shape.pause) = (2, (millis(10), millis(60)));
+    shape.trusts_connections = rng.chance(1, 2);
+    if rng.chance(1, 3) {
+        shape.nodes = u16::from(shape.faults) + 1;
+    }
+    *intensity = Intensity { loss: 0, stray: 0, silent_close: 0, ..Intensity::drawn_network(rng) };
+}
+
+/// A shard is left without its witnesses while only its last primary has what was answered last.
+fn without_witness(rng: &mut Rng, shape: &mut Shape, intensity: &mut Intensity) {
+    // A node that is not a witness is elected, and there is always something that only the witnesses have.
+    shape.nodes = u16::from(shape.faults) * 2 + 1 + u16::try_from(rng.below(2)).expect("small");
+    (shape.clients, shape.readers, shape.concurrency) = (4, 1, 4);
+    (shape.shards, shape.witness_slots, shape.kind) = (1, 512, LoadKind::Spread);
+    (shape.pause, shape.duration) = ((millis(1), millis(6)), millis(14_000));
+    shape.quiet = millis(500); // so that the first act finds something that was answered
+    if rng.chance(1, 3) {
+        shape.durability = Durability::Fsync;
+    }
+    intensity.nemesis_every = millis(rng.between(1_500, 3_000));
+    intensity.acts = Acts { without_witness: 1, ..Acts::default() };
+}
+
+/// A primary goes on with its witnesses and some clients, which always have updates to make that need no sync, while
+/// other clients drop the table.
+fn who_does_not_hear_of_a_drop(shape: &mut Shape, intensity: &mut Intensity) {
+    shape.faults = shape.faults.max(1);
+    (shape.nodes, shape.shards, shape.kind) = (u16::from(shape.faults) * 2 + 3, 1, LoadKind::Tables);
+    (shape.clients, shape.readers, shape.concurrency) = (5, 0, 20);
+    (shape.witness_slots, shape.outstanding_max) = (512, OUTSTANDING_MAX);
+    (shape.pause, shape.duration) = ((millis(5), millis(40)), millis(12_000));
+    intensity.nemesis_every = millis(3_000);
+    intensity.acts = Acts { apart: 1, ..Acts::default() };
+}
+
+/// Scenarios with bad disks, bad bytes or bad clients instead of failing hosts and links.
+fn unkind(scenario: Scenario, rng: &mut Rng, shape: &mut Shape, intensity: &mut Intensity) {
+    intensity.acts = Acts { crash: 1, ..Acts::default() };
+    match scenario {
+        Scenario::BadInput => shape.stranger = true,
+        Scenario::RogueClient => shape.rogue = true,
+        Scenario::FailingDisks => {
+            shape.durability = Durability::Fsync;
+            intensity.fsync_failure = rng.between(500, 5_000);
+        }
+        _ => unreachable!("{} has a plan of its own", scenario.name()),
+    }
+}
