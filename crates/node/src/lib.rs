@@ -12,7 +12,8 @@
 //! | `serving` | what a serving primary does besides: gc, expiry, dropped tables, freed segments |
 //! | `backup` | the other end of replication |
 //! | `replica` | a shard's replica: its copy of the log, its state, its role |
-//! | `copy`, `state`, `replay` | a shard's log, what is derived from it, and how that follows the log |
+//! | `copy`, `state`, `replay`, `unfinished` | a shard's log, what is derived from it, and how that follows the log |
+//! | `cleaner`, `relocation` | copies what lives out of segments that are mostly dead |
 //! | `witnessing` | the witness instances of this core |
 //! | `ending` | the last turns of a process that was asked to stop |
 //! | `configure` | obeying the committed configuration |
