@@ -388,7 +388,6 @@ impl Shipping {
                     if let Some(target) = target {
                         let head = AppendView { shard, epoch, attach: peer.attach, from: 0, synced, round, bytes: &[] };
                         if ship(now, peer, pace, head, target, log, out) == Shipped::LacksWhatWasFreed {
-                            hit(Probe::LacksWhatWasFreed);
                             peer.ask_again(next_attach(attaches));
                             continue;
                         }

@@ -329,3 +329,37 @@ fn a_silent_member_is_sent_the_same_ever_more_slowly() {
     acknowledge(&mut shipping, 2, log.end().offset - 8, 0);
     assert!(shipping.next_deadline().is_some());
 }
+
+/// A member lags, and the segment that follows what it was sent is freed. (Two configurations ago it was no member.) It is
+/// attached anew, to what is there.
+#[test]
+fn d4_a_member_that_lacks_what_was_freed_meanwhile_is_attached_anew() {
+    let (mut shipping, mut log) = (shipping(), log(3));
+    shipping.set_members([member(1, false, 0), member(2, true, 1)]);
+    attach(&mut shipping, &log, 2);
+    let held = log.end().offset;
+    shipping.want_synced(held);
+    let round = pump(&mut shipping, &log, at(1)).iter().find_map(|sent| match sent {
+        Sent::Append { round, .. } => Some(*round),
+        _ => None,
+    });
+    shipping.on_own_durable(held);
+    acknowledge(&mut shipping, 2, held, round.expect("a round began"));
+    let next = SegmentId(1);
+    (0..9).for_each(|_| append(&mut log));
+    let base = log.segment_base(next);
+    let groups = log.groups_from(base).take_while(|group| group.start < log.segment_base(SegmentId(2)));
+    let objects = groups.flat_map(|group| group.entries).filter(|(_, entry)| entry.kind == EntryKind::Object);
+    let mut dead: Vec<_> = objects.map(|(at, _)| at).collect();
+    log.kill_all(&mut dead);
+    assert_eq!(log.freeable(u64::MAX), Some(next));
+    let mut group = log.begin(EPOCH, 16, Purpose::Own).expect("room");
+    group.segment_freed(next);
+    group.commit();
+    log.free(next);
+    let attached = peer(&shipping, 2).attach();
+    shipping.want_synced(log.end().offset);
+    pump(&mut shipping, &log, at(2));
+    assert_ne!(peer(&shipping, 2).attach(), attached, "another attachment");
+    assert!(matches!(peer(&shipping, 2).state(), PeerState::Asking), "{:?}", peer(&shipping, 2).state());
+}

@@ -100,8 +100,6 @@ probes! {
     MemberAskedAgain = "shipping: member asked again",
     /// A member's log joins below its end, and older segments are copied to it.
     JoinedAtSegment = "shipping: joined at a segment's base",
-    /// A member lacks segments that were freed meanwhile.
-    LacksWhatWasFreed = "shipping: lacks what was freed",
     /// A segment is freed while it is copied.
     FreedWhileCopied = "shipping: freed while it was copied",
     /// A joiner began its copy anew, and needs the rest again.
