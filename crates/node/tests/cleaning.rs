@@ -5,6 +5,7 @@ mod common;
 use common::{Core, Files, Heard, SHARD, configuration};
 use kasha_machine::Rng;
 use kasha_types::{Epoch, Incarnation, NodeId};
+use kasha_wire::frame::Kind;
 use kasha_wire::status::Memory;
 use kasha_wire::{Message, Refusal, ShardPhase, Update};
 
@@ -260,4 +261,38 @@ fn r5_16_in_small_segments_new_data_is_refused_for_good_and_deletes_go_on() {
         }
     }
     assert!(taken > 100 && refused > 100, "{taken} taken, {refused} refused");
+}
+
+/// Found by scenario `operation_keys`, seed 1320: a delete that is kept under an operation key frees less than it takes. As a
+/// delete it had the reserve to itself, and used the reserve up, until no delete found room.
+#[test]
+fn r5_16_a_delete_that_is_kept_under_an_operation_key_does_not_use_the_reserve() {
+    let mut core = Core::serving_with(64 * MIB);
+    let (value, mut sequence) = (vec![b'x'; 100_000], 0);
+    let mut send = |core: &mut Core, key: Option<&[u8]>, update: &Update<'_>| {
+        sequence += 1;
+        for _ in 0..100 {
+            let body = Core::body((1, sequence), sequence, key, update);
+            match core.send(Kind::Request, &body) {
+                Some(Heard::Refused(Refusal::Busy)) => core.tick(20),
+                heard => return heard,
+            }
+        }
+        panic!("busy for ever");
+    };
+    let mut number = 0;
+    while send(&mut core, None, &Update::Put { key: format!("k{number}").as_bytes(), value: &value })
+        != Some(Heard::Refused(Refusal::OutOfMemory))
+    {
+        number += 1;
+    }
+    // What was refused left some room. Deletes that are kept may take that, and not the reserve of two segments.
+    let mut kept = |core: &mut Core, order: u32| {
+        let heard = send(core, Some(format!("order {order}").as_bytes()), &Update::Delete { key: b"absent" });
+        heard != Some(Heard::Refused(Refusal::OutOfMemory))
+    };
+    let orders = (0..5_000).map_while(|order| kept(&mut core, order).then_some(order)).count();
+    assert!(orders < 2_000, "{orders} deletes were kept");
+    let deleted = send(&mut core, None, &Update::Delete { key: b"k0" });
+    assert!(matches!(deleted, Some(Heard::Answer { .. })), "{deleted:?}");
 }

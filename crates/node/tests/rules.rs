@@ -387,13 +387,55 @@ fn a_segment_that_the_primary_frees_is_freed_on_the_backups_too() {
 
 /// Client 7's witnesses take it, and the primary does not.
 fn record_refused(cluster: &mut Cluster, body: &[u8]) {
+    record_refused_for(cluster, body, Refusal::WrongShard);
+}
+
+/// The same, where the primary says why.
+fn record_refused_for(cluster: &mut Cluster, body: &[u8], why: Refusal) {
     let envelope = Envelope { shard: SHARD, epoch: Epoch(1), list: LIST, cluster_time: ClusterTime(0), attempt: 1 };
     let mut frame = Vec::new();
     RequestView::encode(Kind::Record, &envelope, body, &mut frame);
     for node in [2, 3] {
         cluster.on(node, |core| core.frame_from(Endpoint::Conn(ConnId(7)), Kind::Record, &frame));
     }
-    assert_eq!(cluster.send(7, LIST, body), [Heard::Refused(Refusal::WrongShard)]);
+    assert_eq!(cluster.send(7, LIST, body), [Heard::Refused(why)]);
+}
+
+/// Found by scenarios `list_change`, seed 1534, and `operation_keys`, 1320: what a primary had refused for want of memory its
+/// witnesses held and named as a suspect, and a suspect had the reserve of the deletes to itself. It used the reserve up, and no
+/// delete or cancel found room any more.
+#[test]
+fn r5_16_a_suspect_does_not_use_the_reserve_of_deletes() {
+    let mut cluster = Cluster::serving();
+    let (large, small, mut sequence) = (vec![b'x'; 100_000], vec![b'x'; 1000], 0);
+    for value in [&large, &small] {
+        loop {
+            sequence += 1;
+            let key = format!("k{sequence}");
+            let heard = cluster.update((1, sequence), UNRECORDED, &put(key.as_bytes(), value));
+            match heard[..] {
+                [Heard::Refused(Refusal::OutOfMemory)] => break,
+                [Heard::Refused(Refusal::Busy)] => cluster.settle(),
+                _ => cluster.carry(),
+            }
+        }
+    }
+    record_refused_for(&mut cluster, &Core::body((7, 1), 1, None, &put(b"suspect", &small)), Refusal::OutOfMemory);
+    let mut is_suspect = false;
+    for _ in 0..80 {
+        sequence += 1;
+        cluster.update((1, sequence), LIST, &Update::Delete { key: b"absent" });
+        cluster.tick(6);
+        while let Some(carried) = cluster.on_the_way.pop_front() {
+            let message = Message::decode(&carried.frame[FRAME_HEADER_BYTES..]);
+            is_suspect |= matches!(message, Ok(Message::GcDone { suspects, .. }) if !suspects.is_empty());
+            cluster.arrive(carried);
+        }
+    }
+    assert!(is_suspect, "the witnesses never asked");
+    let absent = |heard: &[Heard]| matches!(heard, [Heard::Read(result)] if result[0] != 0);
+    let heard = cluster.get_default(7, b"suspect");
+    assert!(absent(&heard), "it ran, though there was no room");
 }
 
 /// Adds a table that this shard has all of.

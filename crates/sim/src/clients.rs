@@ -15,7 +15,7 @@ use kasha_types::{TableId, Tick};
 use kasha_wire::message::TableOutcome;
 
 use crate::clock::{SimTime, millis};
-use crate::history::{Action, History, Key, OperationId, Told};
+use crate::history::{Action, History, Key, Operation, OperationId, Told};
 use crate::probes::Probes;
 use crate::process::Actor;
 use crate::workload::{Ask, Mix};
@@ -183,8 +183,10 @@ fn told(stage: &mut Stage, operation: OperationId, completion: &Completion, at: 
         }
         Completion::NotExecuted(why) => {
             stage.probes.hit(&format!("not executed: {why:?}"));
-            let action = &stage.history.operation(operation).action;
-            if *why == WhyNot::OutOfMemory && action.update().is_some_and(|update| update.only_frees()) {
+            let Operation { action, group, .. } = stage.history.operation(operation);
+            // What an operation key keeps is no freeing (R5.16).
+            let only_frees = group.is_none() && action.update().is_some_and(|update| update.only_frees());
+            if *why == WhyNot::OutOfMemory && only_frees {
                 let text = format!("deletes_go_on: {action:?} was refused for lack of memory (section 5)");
                 stage.violations.push(text);
             }

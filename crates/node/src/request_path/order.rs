@@ -87,9 +87,12 @@ impl<'a> Ordered<'a> {
         match (&self.received.origin, self.action) {
             // It may have been completed, so it is never refused for memory (section 7, step 4).
             (Origin::Replay, _) => Purpose::Own,
-            (Origin::Suspect, _) | (Origin::Client(_), Action::Cancel) => Purpose::Freeing,
-            (Origin::Client(_), Action::Execute { .. } | Action::Repeat(_) | Action::Mismatch) => {
-                if self.received.body.update.only_frees() { Purpose::Freeing } else { Purpose::Normal }
+            (Origin::Client(_) | Origin::Suspect, Action::Cancel) => Purpose::Freeing,
+            // A suspect that finds no room stays with its witness, which names it again.
+            (Origin::Client(_) | Origin::Suspect, Action::Execute { .. } | Action::Repeat(_) | Action::Mismatch) => {
+                // What an operation key keeps lives until the key's time is over, whatever the operation frees (R5.16).
+                let keeps = self.keep_under().is_some();
+                if self.received.body.update.only_frees() && !keeps { Purpose::Freeing } else { Purpose::Normal }
             }
         }
     }

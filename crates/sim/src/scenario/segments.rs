@@ -105,10 +105,9 @@ fn crowd(rng: &mut Rng, shape: &mut Shape, weight: u64) {
 /// The memory is nearly full of values that are written over and over, so that whatever else happens to a run happens
 /// while the cleaner copies.
 pub(super) fn crowded(rng: &mut Rng, shape: &mut Shape) {
-    shape.segment_bytes = 1 << 14;
+    shape.segment_bytes = 1 << rng.between(12, 13);
     shape.memory_segments = rng.between(10, 16);
-    // A new primary takes everything that a witness holds, whatever lives already. As in a real node, where 4096 requests of
-    // at most 2 KiB fit into half of the reserve, that must not use the reserve up: else no delete finds room.
+    // A new primary has room for everything that a witness holds.
     shape.witness_slots = 16;
     crowd(rng, shape, 1);
 }
