@@ -7,6 +7,9 @@
 //! half of the rounds, so that their logs are cleaned. `sums` adds up the counters, and `judge` shows the history to porcupine. `round` is one round from
 //! beginning to end. See docs/testing.md, "Real processes, real faults".
 
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
 pub mod alone;
 pub mod ballast;
 pub mod book;
@@ -62,6 +65,26 @@ impl std::fmt::Display for Failure {
             Self::Undecided(why) => write!(f, "UNDECIDED: {why}"),
         }
     }
+}
+
+/// Waits until a thread has come so far that `is_done` says so. False: the thread has ended before.
+pub(crate) fn wait_for<T>(
+    thread: &JoinHandle<T>,
+    patience: Duration,
+    stuck: &str,
+    is_done: impl Fn() -> bool,
+) -> Result<bool, Failure> {
+    let began = Instant::now();
+    while !is_done() {
+        if thread.is_finished() {
+            return Ok(false);
+        }
+        if began.elapsed() > patience {
+            return Err(Failure::Stuck(format!("{stuck}, though the cluster is whole")));
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    Ok(true)
 }
 
 /// An operation on files, processes or networks failed, so that the test cannot continue.

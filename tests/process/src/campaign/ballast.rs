@@ -8,14 +8,14 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use kasha_client::{Client, ClientOptions, Error, Resolved, Table};
 use kasha_machine::Rng;
 
 use super::net::Net;
 use super::plan::Shape;
-use super::{Failure, broken};
+use super::{Failure, broken, wait_for};
 
 /// The memory for each log of a round with ballast, in MiB: the least that a node takes.
 pub const MEMORY_MIB: u64 = 64;
@@ -68,17 +68,11 @@ impl Ballast {
         };
         let thread = net.thread("ballast", job).map_err(broken("no thread"))?;
         let ballast = Self { shared, keys, thread };
-        let began = Instant::now();
-        while ballast.shared.filled.load(Ordering::Relaxed) < keys {
-            if ballast.thread.is_finished() {
-                return ballast.end().map(|_| unreachable!("it ends when it is told"));
-            }
-            if began.elapsed() > PATIENCE {
-                return Err(Failure::Stuck("the shards are not filled, though the cluster is whole".to_owned()));
-            }
-            std::thread::sleep(Duration::from_millis(10));
+        let is_filled = || ballast.shared.filled.load(Ordering::Relaxed) == keys;
+        match wait_for(&ballast.thread, PATIENCE, "the shards are not filled", is_filled)? {
+            true => Ok(ballast),
+            false => ballast.end().map(|_| unreachable!("it ends when it is told")),
         }
-        Ok(ballast)
     }
 
     /// Stops, and compares every key with what its task knows. Says how much there was.

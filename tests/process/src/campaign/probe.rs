@@ -10,7 +10,7 @@ use kasha_client::{Client, ClientOptions, Table};
 use kasha_types::slot_of;
 
 use super::net::Net;
-use super::{Failure, broken};
+use super::{Failure, broken, wait_for};
 
 /// Time between two calls of a key.
 const PAUSE: Duration = Duration::from_millis(30);
@@ -61,17 +61,11 @@ impl Probe {
         };
         let thread = net.thread("probe", job).map_err(broken("no thread"))?;
         let probe = Self { stop, answered, thread };
-        let began = Instant::now();
-        while probe.answered.load(Ordering::Relaxed) > 0 {
-            if probe.thread.is_finished() {
-                return probe.end().map(|_| unreachable!("it ends when it is told"));
-            }
-            if began.elapsed() > PATIENCE {
-                return Err(Failure::Stuck("a probe's key is not answered, though the cluster is whole".to_owned()));
-            }
-            std::thread::sleep(Duration::from_millis(10));
+        let is_answered = || probe.answered.load(Ordering::Relaxed) == 0;
+        match wait_for(&probe.thread, PATIENCE, "a probe's key is not answered", is_answered)? {
+            true => Ok(probe),
+            false => probe.end().map(|_| unreachable!("it ends when it is told")),
         }
-        Ok(probe)
     }
 
     /// Stops asking.
