@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use kasha_client::{Client, Error};
+use kasha_client::{Client, Error, Table};
 use kasha_process_tests::PATIENCE;
 use kasha_process_tests::apart::{Apart, Size, block_on};
 use kasha_process_tests::place::{Folder, free_ports, local};
@@ -34,6 +34,13 @@ fn sides(status: &Json) -> (Vec<ShardId>, Vec<ShardId>) {
     (led, shards.iter().filter(|shard| !is_member(shard)).map(number).collect())
 }
 
+/// The coordinator, which grants client ids, stops together with node 1.
+async fn write_until_the_second_id_is_there(client: &Client, table: &Table, key: &str) {
+    while client.stats().await.unwrap().client_ids < 2 {
+        table.put(key, "before").await.unwrap();
+    }
+}
+
 /// No node fails over, because the coordinator is gone too. One put to a shard of node 1 stays unknown. Then more
 /// updates than the window holds go to healthy shards.
 #[test]
@@ -53,7 +60,7 @@ fn r4_10_an_unfinished_update_to_a_stopped_shard_does_not_stop_the_others() {
                 |name: &String| shards.contains(&configuration.owner(id, slot_of(name.as_bytes())).unwrap());
             names.find(is_theirs).unwrap()
         };
-        table.put(key_of(&away, 0), "before").await.unwrap();
+        write_until_the_second_id_is_there(&client, &table, &key_of(&away, 0)).await;
         nodes.remove(0).kill();
         let unknown = table.put(key_of(&away, 1), "never?").deadline(Duration::from_secs(1)).await.unwrap_err();
         assert!(matches!(unknown, Error::Unknown { .. }), "{unknown}");
@@ -125,10 +132,7 @@ fn r4_10_a_flood_for_a_stopped_shard_is_refused_clearly_and_the_others_go_on() {
             names.find(is_theirs).unwrap()
         };
         let (stopped, healthy) = (key_of(&away), key_of(&well));
-        // The coordinator stops with node 1, so the second client id must be there before that.
-        while client.stats().await.unwrap().client_ids < 2 {
-            table.put(&healthy, "before").await.unwrap();
-        }
+        write_until_the_second_id_is_there(&client, &table, &healthy).await;
         nodes.remove(0).kill();
         let mut flood = tokio::task::JoinSet::new();
         for _ in 0..FLOOD / AT_ONCE {
