@@ -7,8 +7,9 @@ use anyhow::{Context, Result, bail};
 use clap::{Args, Subcommand};
 use kasha_bench::say;
 use kasha_types::{NodeId, ShardId};
-use kasha_wire::message::Missing;
-use kasha_wire::{Configuration, Message, ShardConfig};
+use kasha_wire::link::ToOperator;
+use kasha_wire::message::{GiveUp, GivenUp, Goodbye, Missing};
+use kasha_wire::{Configuration, ShardConfig};
 
 use crate::cli::{Address, connect};
 use crate::talk::Talk;
@@ -145,11 +146,13 @@ impl std::error::Error for Refused {}
 fn ask(configuration: &Configuration, shard: ShardId, seen: Option<Missing>) -> Result<Missing> {
     let mut talk = Talk::connect(configuration.coordinator)
         .map_err(|error| Refused(format!("the coordinator does not answer: {error:#} (K0406)")))?;
-    match talk.ask(&Message::GiveUp { nonce: 1, shard, seen })? {
-        Message::GivenUp { missing: Some(missing), refused: None, .. } => Ok(missing),
-        Message::GivenUp { refused: Some(why), .. } => Err(Refused(why).into()),
-        Message::Goodbye { reason } => Err(Refused(reason).into()),
-        other => bail!("the coordinator answered {}: run the same version on both sides (K0206)", other.name()),
+    match talk.ask(&GiveUp { nonce: 1, shard, seen })? {
+        ToOperator::GivenUp(GivenUp { missing: Some(missing), refused: None, .. }) => Ok(missing),
+        ToOperator::GivenUp(GivenUp { refused: Some(why), .. }) => Err(Refused(why).into()),
+        ToOperator::Goodbye(Goodbye { reason }) => Err(Refused(reason).into()),
+        ToOperator::GivenUp(GivenUp { missing: None, refused: None, .. }) => {
+            bail!("the coordinator refused without a reason: run the same version on both sides (K0206)")
+        }
     }
 }
 

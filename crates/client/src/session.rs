@@ -239,7 +239,7 @@ fn send(to: Endpoint, mark: usize, out: &mut Effects) {
     out.push(Effect::Send { to, head, tail: None, gate: Gate::Now });
 }
 
-fn send_message(to: Endpoint, message: &Message, out: &mut Effects) {
+fn send_message(to: Endpoint, message: &impl Message, out: &mut Effects) {
     let mark = out.mark();
     message.encode(out.arena());
     send(to, mark, out);

@@ -17,8 +17,8 @@ use kasha_client::{Client, ClientOptions, Conditional, Counter, Error, Rejection
 use kasha_types::{ClientId, ClusterTime, Incarnation, ListVersion, NodeId, RpcId, TableId};
 use kasha_wire::message::{TableCommand, TableOutcome};
 use kasha_wire::{
-    AnswerView, Body, Configuration, FRAME_HEADER_BYTES, FrameHeader, Kind, Message, ReadAnswerView, ReadView,
-    RequestView, Update,
+    AnswerView, AnyMessage, Body, Configuration, FRAME_HEADER_BYTES, FrameHeader, Kind, Message, ReadAnswerView,
+    ReadView, RequestView, Update, message,
 };
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -74,23 +74,23 @@ impl Server {
         AnswerView { rpc: body.head.rpc, epoch, attempt, synced: true, result: &result }.encode(&[], out);
     }
 
-    fn on_message(configuration: &Configuration, message: Message, out: &mut Vec<u8>) {
+    fn on_message(configuration: &Configuration, message: AnyMessage, out: &mut Vec<u8>) {
         let cluster_time = ClusterTime(1);
-        let answer = match message {
-            Message::Hello { to, .. } => {
-                Message::Welcome { cluster: configuration.cluster, core: to, incarnation: Incarnation(1) }
+        let answer: AnyMessage = match message {
+            AnyMessage::Hello(message::Hello { to, .. }) => {
+                message::Welcome { cluster: configuration.cluster, core: to, incarnation: Incarnation(1) }.into()
             }
-            Message::GetConfiguration { .. } => Message::ConfigurationIs { configuration: configuration.clone() },
-            Message::OpenSession { nonce } => {
+            AnyMessage::GetConfiguration(_) => message::ConfigurationIs { configuration: configuration.clone() }.into(),
+            AnyMessage::OpenSession(message::OpenSession { nonce }) => {
                 let lease_expiry = ClusterTime(300_000);
-                Message::SessionOpened { nonce, client: ClientId(1), lease_expiry, cluster_time }
+                message::SessionOpened { nonce, client: ClientId(1), lease_expiry, cluster_time }.into()
             }
-            Message::TableRequest { client, sequence, command } => {
+            AnyMessage::TableRequest(message::TableRequest { client, sequence, command }) => {
                 let outcome = match command {
                     TableCommand::Create(_) => TableOutcome::Exists(TableId(1)),
                     TableCommand::Drop(_) => TableOutcome::NotFound,
                 };
-                Message::TableAnswer { client, sequence, outcome }
+                message::TableAnswer { client, sequence, outcome }.into()
             }
             other => panic!("{other:?} is not in this test"),
         };
@@ -114,7 +114,7 @@ async fn serve(mut stream: TcpStream, server: Arc<Mutex<Server>>, configuration:
                     ReadAnswerView { read_id, result: &[2] }.encode(&[], &mut out);
                 }
                 Some(Kind::Message) => {
-                    let message = Message::decode(payload).expect("a message");
+                    let message = AnyMessage::decode(payload).expect("a message");
                     Server::on_message(&configuration, message, &mut out);
                 }
                 other => panic!("{other:?} is not in this test"),

@@ -10,8 +10,8 @@
 //! it holds a complete copy.
 
 use kasha_types::{Epoch, NodeId, ShardId, Tick};
-use kasha_wire::message::Missing;
-use kasha_wire::{Message, ShardConfig, ShardPhase};
+use kasha_wire::message::{GiveUp, GivenUp, Missing};
+use kasha_wire::{ShardConfig, ShardPhase};
 
 use crate::evidence::Lack;
 use crate::{Command, Coordinator};
@@ -25,10 +25,11 @@ impl Coordinator {
     }
 
     /// The operator asks what would be given up (`seen` is `None`), or gives up what was shown.
-    pub(crate) fn on_give_up(&mut self, now: Tick, nonce: u64, shard: ShardId, seen: Option<&Missing>) -> Message {
-        match self.give_up(now, shard, seen) {
-            Ok(missing) => Message::GivenUp { nonce, missing: Some(missing), refused: None },
-            Err(why) => Message::GivenUp { nonce, missing: None, refused: Some(why) },
+    pub(crate) fn on_give_up(&mut self, now: Tick, question: &GiveUp) -> GivenUp {
+        let &GiveUp { nonce, shard, ref seen } = question;
+        match self.give_up(now, shard, seen.as_ref()) {
+            Ok(missing) => GivenUp { nonce, missing: Some(missing), refused: None },
+            Err(why) => GivenUp { nonce, missing: None, refused: Some(why) },
         }
     }
 

@@ -10,10 +10,8 @@ use kasha_wire::DecodeError;
 pub(crate) enum Goodbye {
     /// The frame's kind is not that of a message.
     Kind(u8),
-    /// The payload does not decode to a message.
+    /// The payload does not decode to a message for a coordinator.
     Payload(DecodeError),
-    /// A message that is never sent to a coordinator.
-    Misdirected(&'static str),
     /// A heartbeat that contradicts itself.
     Heartbeat(NodeId),
     /// Another data folder has this node id.
@@ -36,11 +34,11 @@ impl Goodbye {
             Self::Kind(kind) => {
                 format!("a frame of kind {kind} is nothing for the coordinator: connect to a node (K0204)")
             }
+            Self::Payload(DecodeError::OtherLink(name)) => {
+                format!("a {name} message is nothing for the coordinator: connect to a node (K0204)")
+            }
             Self::Payload(error) => {
                 format!("a message that cannot be read ({error}): run the same version on both sides (K0206)")
-            }
-            Self::Misdirected(name) => {
-                format!("a {name} message is nothing for the coordinator: connect to a node (K0204)")
             }
             Self::Heartbeat(node) => format!(
                 "a heartbeat of {node} contradicts itself: number nodes from 1 and give each 1 to {CORES_MAX} cores \

@@ -12,8 +12,13 @@ use kasha_types::limits::{CORES_MAX, NODES_MAX};
 use kasha_types::planted::{self, Bug};
 use kasha_types::probe::{Probe, hit};
 use kasha_types::{ClientId, ConfigVersion, CoreId, Epoch, Incarnation, ListVersion, LogSlice, NodeId, ShardId, Tick};
-use kasha_wire::message::{Heartbeat, LeaseInfo, Report, TableCommand, TableOutcome};
-use kasha_wire::{Configuration, Kind, MemberState, Message, ShardConfig, ShardPhase};
+use kasha_wire::link::ToCoordinator;
+use kasha_wire::message::{
+    ConfigurationIs, GetConfiguration, Heartbeat, HeartbeatAnswer, LeaseInfo, LeaseLost, LeaseQuery, LeaseRenewed,
+    LeaseVerdict, OpenSession, RenewLease, Report, SessionOpened, TableAnswer, TableCommand, TableOutcome,
+    TableRequest,
+};
+use kasha_wire::{Configuration, Kind, MemberState, Message, ShardConfig, ShardPhase, message};
 
 use crate::clients::{ClientLeases, Standing};
 use crate::evidence::{Evidence, Lack, Sight};
@@ -147,7 +152,7 @@ impl Coordinator {
         self.changed = true;
     }
 
-    fn send(&mut self, to: Endpoint, message: &Message, out: &mut Effects) {
+    fn send(&mut self, to: Endpoint, message: &impl Message, out: &mut Effects) {
         let mark = out.mark();
         message.encode(out.arena());
         let head = out.span_from(mark);
@@ -169,7 +174,7 @@ impl Coordinator {
     /// This waits for no commit: the connection ends either way.
     fn say_goodbye(&mut self, to: Endpoint, why: Goodbye, out: &mut Effects) {
         let mark = out.mark();
-        Message::Goodbye { reason: why.reason() }.encode(out.arena());
+        message::Goodbye { reason: why.reason() }.encode(out.arena());
         let head = out.span_from(mark);
         out.push(Effect::Send { to, head, tail: None, gate: Gate::Now });
         out.push(Effect::Disconnect(to));
@@ -195,57 +200,25 @@ impl Coordinator {
         }
     }
 
-    fn on_message(&mut self, now: Tick, from: Endpoint, message: Message, out: &mut Effects) {
+    fn on_message(&mut self, now: Tick, from: Endpoint, message: ToCoordinator, out: &mut Effects) {
         match message {
-            Message::Heartbeat { heartbeat } => self.on_heartbeat(now, from, &heartbeat, out),
-            Message::GetConfiguration { have } => {
+            ToCoordinator::Heartbeat(heartbeat) => self.on_heartbeat(now, from, &heartbeat, out),
+            ToCoordinator::GetConfiguration(GetConfiguration { have }) => {
                 if have < self.state.configuration.version {
                     self.push_to.insert(from);
                 } else if let Endpoint::Conn(conn) = from {
                     self.askers.wait(conn, have);
                 }
             }
-            Message::OpenSession { nonce } => self.on_open_session(now, from, nonce, out),
-            Message::RenewLease { client } => self.on_renew_lease(now, from, client, out),
-            Message::LeaseQuery { clients } => self.on_lease_query(now, from, &clients, out),
-            Message::TableRequest { client, sequence, command } => {
-                self.on_table_request(now, from, client, sequence, command, out);
-            }
-            Message::GiveUp { nonce, shard, seen } => {
-                let answer = self.on_give_up(now, nonce, shard, seen.as_ref());
+            ToCoordinator::OpenSession(OpenSession { nonce }) => self.on_open_session(now, from, nonce, out),
+            ToCoordinator::RenewLease(RenewLease { client }) => self.on_renew_lease(now, from, client, out),
+            ToCoordinator::LeaseQuery(LeaseQuery { clients }) => self.on_lease_query(now, from, &clients, out),
+            ToCoordinator::TableRequest(request) => self.on_table_request(now, from, request, out),
+            ToCoordinator::GiveUp(question) => {
+                let answer = self.on_give_up(now, &question);
                 self.send(from, &answer, out);
             }
-            // The shell handles the handshake, and the end of a connection.
-            Message::Hello { .. } | Message::Welcome { .. } | Message::Goodbye { .. } => {}
-            Message::ConfigurationIs { .. }
-            | Message::SessionOpened { .. }
-            | Message::LeaseRenewed { .. }
-            | Message::LeaseLost { .. }
-            | Message::TableAnswer { .. }
-            | Message::GetStatus { .. }
-            | Message::StatusIs { .. }
-            | Message::GetUsage { .. }
-            | Message::UsageIs { .. }
-            | Message::GetTurns { .. }
-            | Message::TurnsAre { .. }
-            | Message::GivenUp { .. }
-            | Message::HeartbeatAnswer { .. }
-            | Message::LeaseVerdict { .. }
-            | Message::Ping { .. }
-            | Message::Pong { .. }
-            | Message::Fence { .. }
-            | Message::FenceReport { .. }
-            | Message::Attach { .. }
-            | Message::Attached { .. }
-            | Message::Mismatch { .. }
-            | Message::CopySegment { .. }
-            | Message::SegmentCopied { .. }
-            | Message::FetchLog { .. }
-            | Message::LogPiece { .. }
-            | Message::FreezeWitness { .. }
-            | Message::WitnessHolds { .. }
-            | Message::Gc { .. }
-            | Message::GcDone { .. } => self.say_goodbye(from, Goodbye::Misdirected(message.name()), out),
+            ToCoordinator::Handshake(_) => {}
         }
     }
 
@@ -278,7 +251,7 @@ impl Coordinator {
         let knows_its_place = heartbeat.have >= self.state.nodes[index].deposed;
         let may_lease = knows_its_place && !is_deaf && !self.is_moving_from(node);
         let lease_millis = if may_lease { self.leases.grant(now, heartbeat.core) } else { 0 };
-        let answer = Message::HeartbeatAnswer {
+        let answer = HeartbeatAnswer {
             sent: heartbeat.sent,
             lease_millis,
             cluster_time: self.clock.now(now, self.state.time_reserved),
@@ -482,16 +455,15 @@ impl Coordinator {
         if client >= self.state.clients_below {
             self.commit(&Command::ReserveClients { below: ClientId(client.0 + CLIENT_IDS_AHEAD) });
         }
-        self.send(from, &Message::SessionOpened { nonce, client, lease_expiry, cluster_time }, out);
+        self.send(from, &SessionOpened { nonce, client, lease_expiry, cluster_time }, out);
     }
 
     fn on_renew_lease(&mut self, now: Tick, from: Endpoint, client: ClientId, out: &mut Effects) {
         let cluster_time = self.clock.now(now, self.state.time_reserved);
-        let answer = match self.clients.renew(cluster_time, client) {
-            Some(lease_expiry) => Message::LeaseRenewed { client, lease_expiry, cluster_time },
-            None => Message::LeaseLost { client },
-        };
-        self.send(from, &answer, out);
+        match self.clients.renew(cluster_time, client) {
+            Some(lease_expiry) => self.send(from, &LeaseRenewed { client, lease_expiry, cluster_time }, out),
+            None => self.send(from, &LeaseLost { client }, out),
+        }
     }
 
     fn on_lease_query(&mut self, now: Tick, from: Endpoint, clients: &[ClientId], out: &mut Effects) {
@@ -503,19 +475,12 @@ impl Coordinator {
                 Standing::Expired => expired.push(client),
             }
         }
-        self.send(from, &Message::LeaseVerdict { cluster_time, expired, alive }, out);
+        self.send(from, &LeaseVerdict { cluster_time, expired, alive }, out);
     }
 
-    fn on_table_request(
-        &mut self,
-        now: Tick,
-        from: Endpoint,
-        client: ClientId,
-        sequence: u64,
-        command: TableCommand,
-        out: &mut Effects,
-    ) {
-        let refuse = |text| Message::TableAnswer { client, sequence, outcome: TableOutcome::Refused(text) };
+    fn on_table_request(&mut self, now: Tick, from: Endpoint, request: TableRequest, out: &mut Effects) {
+        let TableRequest { client, sequence, command } = request;
+        let refuse = |text| TableAnswer { client, sequence, outcome: TableOutcome::Refused(text) };
         if let Some(why) = tables::refusal(&command) {
             return self.send(from, &refuse(why), out);
         }
@@ -530,7 +495,7 @@ impl Coordinator {
         }
         let cluster_time = self.clock.now(now, self.state.time_reserved);
         if self.clients.standing(cluster_time, client) == Standing::Expired {
-            return self.send(from, &Message::LeaseLost { client }, out);
+            return self.send(from, &LeaseLost { client }, out);
         }
         if self.state.table_answers_forgotten(client) {
             return self.send(from, &refuse(tables::FORGOTTEN.into()), out);
@@ -575,10 +540,10 @@ impl Coordinator {
         if self.is_every_deposed_primary_harmless() || planted::is_on(Bug::DropToldDuringFailOver) {
             self.waiters.settled(known);
         }
-        let answers: Vec<(Endpoint, Message)> = (self.waiters.take_known(&self.state, known).into_iter())
+        let answers: Vec<(Endpoint, TableAnswer)> = (self.waiters.take_known(&self.state, known).into_iter())
             .map(|(to, answer)| {
                 let (client, sequence, outcome) = (answer.client, answer.sequence, answer.outcome.clone());
-                (to, Message::TableAnswer { client, sequence, outcome })
+                (to, TableAnswer { client, sequence, outcome })
             })
             .collect();
         for (to, message) in answers {
@@ -686,7 +651,7 @@ impl Coordinator {
             return;
         }
         let mark = out.mark();
-        Message::ConfigurationIs { configuration: self.state.configuration.clone() }.encode(out.arena());
+        ConfigurationIs { configuration: self.state.configuration.clone() }.encode(out.arena());
         let head = out.span_from(mark);
         let askers = self.askers.take(version, head.len as usize).into_iter().map(Endpoint::Conn);
         for to in std::mem::take(&mut self.push_to).into_iter().chain(askers) {

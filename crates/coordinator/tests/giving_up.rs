@@ -7,7 +7,7 @@ mod common;
 use common::*;
 use kasha_types::{Epoch, ListVersion, NodeId, ShardId};
 use kasha_wire::message::{Missing, Report};
-use kasha_wire::{Message, ShardPhase};
+use kasha_wire::{AnyMessage, ShardPhase, message};
 
 const SHARD: ShardId = ShardId(0);
 
@@ -16,9 +16,9 @@ fn nodes(numbers: &[u16]) -> Vec<NodeId> {
 }
 
 fn ask(world: &mut World, seen: Option<Missing>) -> Result<Missing, String> {
-    let answers = world.ask(CLIENT, &Message::GiveUp { nonce: 5, shard: SHARD, seen });
+    let answers = world.ask(CLIENT, &message::GiveUp { nonce: 5, shard: SHARD, seen });
     let answer = answers.into_iter().find_map(|message| match message {
-        Message::GivenUp { nonce: 5, missing, refused } => Some((missing, refused)),
+        AnyMessage::GivenUp(message::GivenUp { nonce: 5, missing, refused }) => Some((missing, refused)),
         _ => None,
     });
     match answer.expect("an answer") {
@@ -95,9 +95,9 @@ fn r7_7_what_serves_or_does_not_say_that_it_waits_is_left_alone() {
         }],
     );
     refused(&mut world, "the recovery of shard-0 goes on"); // another term's
-    let unknown = world.ask(CLIENT, &Message::GiveUp { nonce: 1, shard: ShardId(7), seen: None });
+    let unknown = world.ask(CLIENT, &message::GiveUp { nonce: 1, shard: ShardId(7), seen: None });
     assert!(
-        matches!(&unknown[..], [Message::GivenUp { missing: None, refused: Some(why), .. }] if why.contains("no shard-7"))
+        matches!(&unknown[..], [AnyMessage::GivenUp(message::GivenUp { missing: None, refused: Some(why), .. })] if why.contains("no shard-7"))
     );
     world.beat(2, 0, vec![lack]);
     assert!(ask(&mut world, None).is_ok());

@@ -7,7 +7,6 @@ use common::*;
 use kasha_machine::{Endpoint, Input, Machine};
 use kasha_types::{Epoch, ListVersion, NodeId, ShardId};
 use kasha_wire::MemberState::{Complete, Joining};
-use kasha_wire::Message;
 use kasha_wire::ShardPhase::{Recovering, Serving};
 use kasha_wire::message::Report;
 
@@ -98,9 +97,7 @@ fn a_core_that_our_answers_do_not_reach_passes_for_silent() {
         world.beat_all();
         let node = world.nodes[&NodeId(1)].clone();
         let mut message = world.heartbeat_of(&node, 0, Vec::new());
-        if let Message::Heartbeat { heartbeat } = &mut message {
-            heartbeat.answered = answered;
-        }
+        message.answered = answered;
         world.send(conn(NodeId(1), 0), &message);
         if world.now.since(answered) < LEASE * 5 / 2 {
             assert!(is_alive(&world, 1));

@@ -10,7 +10,7 @@ use kasha_coordinator::{Command, StartError, State};
 use kasha_machine::FileName;
 use kasha_types::{ClientId, ClusterId, ConfigVersion, Tick};
 use kasha_wire::message::TableCommand;
-use kasha_wire::{Configuration, Message, Reader};
+use kasha_wire::{Configuration, Reader, message};
 use proptest::prelude::*;
 
 fn start(files: &Files) -> Result<World, StartError> {
@@ -26,7 +26,7 @@ fn busy() -> (World, BTreeMap<ConfigVersion, Configuration>) {
     let mut world = World::new(options(3, 2, 1));
     let mut seen = BTreeMap::new();
     (1..=3).for_each(|id| world.add_node(id, 1));
-    world.ask(CLIENT, &Message::OpenSession { nonce: 1 });
+    world.ask(CLIENT, &message::OpenSession { nonce: 1 });
     for round in 0..60 {
         world.run(100);
         match round {
@@ -35,7 +35,7 @@ fn busy() -> (World, BTreeMap<ConfigVersion, Configuration>) {
             40 => world.node(2).starts = 2,
             45 => {
                 let command = TableCommand::Create("orders".into());
-                world.send(CLIENT, &Message::TableRequest { client: ClientId(1), sequence: 1, command });
+                world.send(CLIENT, &message::TableRequest { client: ClientId(1), sequence: 1, command });
             }
             _ => {}
         }
@@ -113,13 +113,13 @@ fn a_new_file_replaces_the_old_only_when_it_is_durable() {
     let mut world = World::serving(3, 2, 1);
     world.run(200);
     let (client, name) = (ClientId(1), "n".repeat(120));
-    world.ask(CLIENT, &Message::OpenSession { nonce: 1 });
+    world.ask(CLIENT, &message::OpenSession { nonce: 1 });
     let mut sequence = 0;
     let mut change = |world: &mut World| {
         sequence += 1;
         let command =
             if sequence % 2 == 1 { TableCommand::Create(name.clone()) } else { TableCommand::Drop(name.clone()) };
-        world.ask(CLIENT, &Message::TableRequest { client, sequence, command });
+        world.ask(CLIENT, &message::TableRequest { client, sequence, command });
     };
     let (first, second) = (FileName::Coordinator(1), FileName::Coordinator(2));
     while world.disk.durable[&first].len() < 1024 * 1024 - 4096 {

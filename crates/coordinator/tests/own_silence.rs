@@ -6,7 +6,7 @@ mod common;
 use common::*;
 use kasha_types::{Epoch, NodeId, ShardId};
 use kasha_wire::message::Report;
-use kasha_wire::{Configuration, Message, ShardPhase};
+use kasha_wire::{Configuration, ShardPhase};
 
 /// A cluster that has served for so long that reports about links count.
 fn settled(options: kasha_coordinator::CoordinatorOptions) -> World {
@@ -122,9 +122,7 @@ fn r7_8_answers_that_reach_nobody_are_a_silence_of_our_own_too() {
         for id in 1..=3 {
             let node = world.nodes[&NodeId(id)].clone();
             let mut message = world.heartbeat_of(&node, 0, Vec::new());
-            if let Message::Heartbeat { heartbeat } = &mut message {
-                heartbeat.answered = answered;
-            }
+            message.answered = answered;
             world.send(conn(NodeId(id), 0), &message);
         }
     }

@@ -13,7 +13,7 @@ use common::*;
 use kasha_machine::{Endpoint, Rng};
 use kasha_types::{BootId, ClientId, ClusterTime, ConfigVersion, ConnId, CoreId, Incarnation, NodeId, ShardId, Tick};
 use kasha_wire::message::{Report, TableCommand, TableOutcome};
-use kasha_wire::{Configuration, MemberState, Message, ShardPhase};
+use kasha_wire::{AnyMessage, Configuration, MemberState, Message, ShardPhase, message};
 
 /// Everything that was sent so far, over all lives of the coordinator.
 #[derive(Default)]
@@ -34,10 +34,12 @@ impl Oracle {
         self.time = time;
     }
 
-    fn observe(&mut self, world: &World, to: Endpoint, message: &Message) {
+    fn observe(&mut self, world: &World, to: Endpoint, message: &AnyMessage) {
         match message {
-            Message::ConfigurationIs { configuration } => self.on_configuration(configuration),
-            Message::HeartbeatAnswer { sent, lease_millis, cluster_time, .. } => {
+            AnyMessage::ConfigurationIs(message::ConfigurationIs { configuration }) => {
+                self.on_configuration(configuration)
+            }
+            AnyMessage::HeartbeatAnswer(message::HeartbeatAnswer { sent, lease_millis, cluster_time, .. }) => {
                 self.on_time(*cluster_time);
                 let Endpoint::Conn(ConnId(conn)) = to else { return };
                 let id = NodeId(u16::try_from(conn / 100).unwrap());
@@ -49,13 +51,13 @@ impl Oracle {
                     self.leases.insert(core, (node.incarnation(), known.max(until)));
                 }
             }
-            Message::SessionOpened { client, cluster_time, .. } => {
+            AnyMessage::SessionOpened(message::SessionOpened { client, cluster_time, .. }) => {
                 assert!(*client > self.last_client, "F2: a client id was granted twice");
                 self.last_client = *client;
                 self.clients.push(*client);
                 self.on_time(*cluster_time);
             }
-            Message::TableAnswer { client, sequence, outcome } => {
+            AnyMessage::TableAnswer(message::TableAnswer { client, sequence, outcome }) => {
                 let first = self.outcomes.entry((*client, *sequence)).or_insert_with(|| outcome.clone());
                 assert_eq!(first, outcome, "a result, once told, never changes (E2)");
             }
@@ -171,7 +173,7 @@ impl Run {
     }
 
     /// Inputs go to the machine directly, so that what it sends passes through `settle`.
-    fn send(&mut self, from: Endpoint, message: &Message, lossy: bool) {
+    fn send(&mut self, from: Endpoint, message: &impl Message, lossy: bool) {
         use kasha_machine::{Input, Machine, turn};
         let mut frame = Vec::new();
         message.encode(&mut frame);
@@ -262,7 +264,7 @@ impl Run {
                 let message = self.world.heartbeat_of(&self.world.nodes[&id].clone(), 0, vec![report]);
                 self.send(conn(id, 0), &message, true);
             }
-            6 => self.send(CLIENT, &Message::OpenSession { nonce: 1 }, true),
+            6 => self.send(CLIENT, &message::OpenSession { nonce: 1 }, true),
             7 if !self.oracle.clients.is_empty() => self.table_request(),
             8 => {
                 let (a, b) = (self.some_node().0, self.some_node().0);
@@ -293,7 +295,7 @@ impl Run {
             *last += 1;
         }
         let sequence = *last;
-        self.send(CLIENT, &Message::TableRequest { client, sequence, command }, true);
+        self.send(CLIENT, &message::TableRequest { client, sequence, command }, true);
     }
 
     /// A primary reports that a node does not answer, or that its recovery is stuck.

@@ -14,11 +14,11 @@ use kasha_types::{
 use kasha_wire::MemberState::{Complete, Joining};
 use kasha_wire::ShardPhase::{Recovering, Serving};
 use kasha_wire::message::{Report, TableCommand, TableOutcome};
-use kasha_wire::{Durability, Message};
+use kasha_wire::{AnyMessage, Durability, message};
 
-fn goodbye(answers: &[Message]) -> Option<&str> {
+fn goodbye(answers: &[AnyMessage]) -> Option<&str> {
     answers.iter().find_map(|message| match message {
-        Message::Goodbye { reason } => Some(reason.as_str()),
+        AnyMessage::Goodbye(message::Goodbye { reason }) => Some(reason.as_str()),
         _ => None,
     })
 }
@@ -406,25 +406,28 @@ fn nothing_is_told_before_it_is_durable() {
     let mut world = World::serving(3, 1, 1);
     world.fast_disk = false;
     let version = world.config().version;
-    let open = Message::OpenSession { nonce: 1 };
+    let open = message::OpenSession { nonce: 1 };
     assert!(world.ask(CLIENT, &open).is_empty(), "the first block of ids is being reserved");
     world.node(2).starts = 2;
     world.beat(2, 0, Vec::new());
     assert!(world.config().version > version);
     assert!(world.sent.is_empty(), "the new process waits");
-    assert!(world.ask(CLIENT, &Message::GetConfiguration { have: version }).is_empty());
+    assert!(world.ask(CLIENT, &message::GetConfiguration { have: version }).is_empty());
     assert_eq!(world.disk.commits.len(), 1, "one commit in flight");
     world.fsync();
     world.deliver();
-    assert!(matches!(world.answers(CLIENT)[..], [Message::SessionOpened { client: ClientId(1), .. }]));
+    assert!(matches!(
+        world.answers(CLIENT)[..],
+        [AnyMessage::SessionOpened(message::SessionOpened { client: ClientId(1), .. })]
+    ));
     world.fsync();
     world.deliver();
-    assert!(matches!(world.answers(CLIENT)[..], [Message::ConfigurationIs { .. }]));
+    assert!(matches!(world.answers(CLIENT)[..], [AnyMessage::ConfigurationIs(_)]));
 }
 
 fn open(world: &mut World) -> (ClientId, ClusterTime, ClusterTime) {
-    match world.ask(CLIENT, &Message::OpenSession { nonce: 5 })[..] {
-        [Message::SessionOpened { nonce: 5, client, lease_expiry, cluster_time }] => {
+    match world.ask(CLIENT, &message::OpenSession { nonce: 5 })[..] {
+        [AnyMessage::SessionOpened(message::SessionOpened { nonce: 5, client, lease_expiry, cluster_time })] => {
             (client, lease_expiry, cluster_time)
         }
         ref other => panic!("{other:?}"),
@@ -458,9 +461,9 @@ fn r4_7_time_and_ids_never_go_back() {
 fn client_leases_are_renewed_lost_and_judged() {
     let mut world = World::serving(3, 1, 1);
     let (client, expiry, _) = open(&mut world);
-    let query = Message::LeaseQuery { clients: vec![client, ClientId(7777)] };
-    let verdict = |answers: Vec<Message>| match answers.into_iter().next() {
-        Some(Message::LeaseVerdict { expired, alive, .. }) => {
+    let query = message::LeaseQuery { clients: vec![client, ClientId(7777)] };
+    let verdict = |answers: Vec<AnyMessage>| match answers.into_iter().next() {
+        Some(AnyMessage::LeaseVerdict(message::LeaseVerdict { expired, alive, .. })) => {
             (expired, alive.iter().map(|info| (info.client, info.expiry)).collect::<Vec<_>>())
         }
         other => panic!("{other:?}"),
@@ -468,20 +471,20 @@ fn client_leases_are_renewed_lost_and_judged() {
     assert_eq!(verdict(world.ask(CLIENT, &query)), (vec![ClientId(7777)], vec![(client, expiry)]));
     world.run(9_500);
     assert_eq!(verdict(world.ask(CLIENT, &query)).1, [(client, expiry)], "a term of grace");
-    assert!(matches!(world.ask(CLIENT, &Message::RenewLease { client })[..], [Message::LeaseRenewed { .. }]));
+    assert!(matches!(world.ask(CLIENT, &message::RenewLease { client })[..], [AnyMessage::LeaseRenewed(_)]));
     world.run(10_500);
     assert_eq!(verdict(world.ask(CLIENT, &query)).0, [client, ClientId(7777)]);
-    assert!(matches!(world.ask(CLIENT, &Message::RenewLease { client })[..], [Message::LeaseLost { .. }]));
+    assert!(matches!(world.ask(CLIENT, &message::RenewLease { client })[..], [AnyMessage::LeaseLost(_)]));
 }
 
-fn table(client: ClientId, sequence: u64, command: TableCommand) -> Message {
-    Message::TableRequest { client, sequence, command }
+fn table(client: ClientId, sequence: u64, command: TableCommand) -> message::TableRequest {
+    message::TableRequest { client, sequence, command }
 }
 
-fn outcome(answers: &[Message]) -> Option<TableOutcome> {
+fn outcome(answers: &[AnyMessage]) -> Option<TableOutcome> {
     match answers {
         [] => None,
-        [Message::TableAnswer { outcome, .. }] => Some(outcome.clone()),
+        [AnyMessage::TableAnswer(message::TableAnswer { outcome, .. })] => Some(outcome.clone()),
         other => panic!("{other:?}"),
     }
 }
@@ -633,7 +636,7 @@ fn impossible_table_requests_are_refused_with_a_text() {
         assert!(matches!(outcome(&world.ask(CLIENT, &table(client, 1, command))), Some(TableOutcome::Refused(_))));
     }
     let stranger = table(ClientId(5000), 1, TableCommand::Create("b".into()));
-    assert!(matches!(world.ask(CLIENT, &stranger)[..], [Message::LeaseLost { .. }]));
+    assert!(matches!(world.ask(CLIENT, &stranger)[..], [AnyMessage::LeaseLost(_)]));
 }
 
 #[test]
@@ -647,7 +650,7 @@ fn bad_frames_end_the_connection_and_nothing_else() {
         world.tick(0);
         assert!(goodbye(&world.answers(CLIENT)).is_some() && world.disk.disconnected.contains(&CLIENT));
     }
-    assert!(goodbye(&world.ask(CLIENT, &Message::GetStatus { id: 1 })).is_some());
+    assert!(goodbye(&world.ask(CLIENT, &message::GetStatus { id: 1 })).is_some());
     let mut node = world.nodes[&NodeId(1)].clone();
     node.cores = 0;
     let message = world.heartbeat_of(&node, 0, Vec::new());
@@ -660,7 +663,7 @@ fn bad_frames_end_the_connection_and_nothing_else() {
 fn who_asked_for_a_newer_configuration_is_told_when_it_is_durable_and_once() {
     let mut world = World::serving(3, 1, 1);
     let have = world.config().version;
-    assert!(world.ask(CLIENT, &Message::GetConfiguration { have }).is_empty(), "there is nothing newer");
+    assert!(world.ask(CLIENT, &message::GetConfiguration { have }).is_empty(), "there is nothing newer");
     world.fast_disk = false;
     world.node(2).starts = 2;
     world.beat(2, 0, Vec::new());
@@ -670,7 +673,7 @@ fn who_asked_for_a_newer_configuration_is_told_when_it_is_durable_and_once() {
         world.fsync();
         world.deliver();
     }
-    assert!(matches!(world.answers(CLIENT)[..], [Message::ConfigurationIs { .. }]));
+    assert!(matches!(world.answers(CLIENT)[..], [AnyMessage::ConfigurationIs(_)]));
     world.fast_disk = true;
     world.node(3).starts = 2;
     world.beat(3, 0, Vec::new());

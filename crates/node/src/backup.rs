@@ -6,11 +6,10 @@ mod copying;
 use kasha_log::{AppendError, Screen};
 use kasha_machine::{Effect, Effects, Endpoint};
 use kasha_types::probe::{Probe, hit};
-use kasha_types::{AttachId, ConfigVersion, CoreId, Epoch, ListVersion, LogPosition, SegmentId};
-use kasha_wire::Served;
+use kasha_types::{AttachId, ConfigVersion, CoreId, Epoch, SegmentId};
 use kasha_wire::frame::Kind;
 use kasha_wire::hot::{self, AppendView, Appended};
-use kasha_wire::message::{AttachAt, Message};
+use kasha_wire::message::{Attach, AttachAt, Attached, Fence, FenceReport};
 
 use crate::core::{Core, send};
 use crate::replay::next_retired;
@@ -20,18 +19,6 @@ pub(crate) use copying::{FETCH_FROM_HEAD, install, on_fetch_log};
 
 /// No log of the smallest segments is longer: an offset beyond is a mistake or an attack.
 pub(crate) const LOG_BYTES_MAX: u64 = 1 << 43;
-
-/// What a primary tells a member to do (see [`Message::Attach`]).
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct AttachOrder {
-    pub epoch: Epoch,
-    pub primary: CoreId,
-    pub attach: AttachId,
-    pub since: ConfigVersion,
-    pub expected: LogPosition,
-    pub must_hold: u64,
-    pub start: AttachAt,
-}
 
 /// Following a primary.
 #[derive(Debug)]
@@ -56,18 +43,12 @@ pub(crate) fn screen(epoch: Epoch) -> Screen {
 }
 
 /// Step 2: promise the epoch, and report what we hold.
-pub(crate) fn on_fence(
-    replica: &mut Replica,
-    core: &mut Core,
-    from: Endpoint,
-    (epoch, primary, attach): (Epoch, CoreId, AttachId),
-    (served, list): (Option<Served>, ListVersion),
-    out: &mut Effects,
-) {
+pub(crate) fn on_fence(replica: &mut Replica, core: &mut Core, from: Endpoint, fence: &Fence, out: &mut Effects) {
+    let &Fence { epoch, primary, attach, served, list, .. } = fence;
     let existed = replica.copy.exists;
     let Some((Site { copy, core, .. }, _)) = replica.follow(core, (epoch, primary), out) else { return };
     let report = copy.fence_report(core.id().node, served, list);
-    let message = Message::FenceReport {
+    let message = FenceReport {
         shard: copy.shard,
         epoch,
         node: report.node,
@@ -83,13 +64,7 @@ pub(crate) fn on_fence(
 }
 
 /// The primary says where our log joins its own.
-pub(crate) fn on_attach(
-    replica: &mut Replica,
-    core: &mut Core,
-    from: Endpoint,
-    order: &AttachOrder,
-    out: &mut Effects,
-) {
+pub(crate) fn on_attach(replica: &mut Replica, core: &mut Core, from: Endpoint, order: &Attach, out: &mut Effects) {
     let (AttachAt::Keep(offset) | AttachAt::Join(offset)) = order.start;
     let aligned = offset.is_multiple_of(u64::from(core.options.segment_bytes)) && offset <= LOG_BYTES_MAX;
     if matches!(order.start, AttachAt::Join(_)) && !aligned {
@@ -118,8 +93,8 @@ impl Backup {
         self.attached.is_some() && self.since > version
     }
 
-    fn on_attach(&mut self, site: &mut Site<'_>, from: Endpoint, order: &AttachOrder, out: &mut Effects) {
-        let &AttachOrder { epoch, attach, since, expected, must_hold, start, .. } = order;
+    fn on_attach(&mut self, site: &mut Site<'_>, from: Endpoint, order: &Attach, out: &mut Effects) {
+        let &Attach { epoch, attach, since, expected, must_hold, start, .. } = order;
         match self.attached {
             // An old message must not cut what was acknowledged since.
             Some(attached) if attach < attached => return hit(Probe::OldAttachIgnored),
@@ -135,7 +110,7 @@ impl Backup {
             }
         }
         let (shard, node) = (site.copy.shard, site.core.id().node);
-        send(from, &Message::Attached { shard, epoch, node, attach }, site.core.durable_gate_as(shard), out);
+        send(from, &Attached { shard, epoch, node, attach }, site.core.durable_gate_as(shard), out);
     }
 
     /// Log bytes from the primary.

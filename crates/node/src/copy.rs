@@ -22,7 +22,7 @@ use kasha_types::planted::{self, Bug};
 use kasha_types::probe::{Probe, hit};
 use kasha_types::{AttachId, BootId, Epoch, ListVersion, LocalPosition, NodeId, SegmentId, ShardId, Work};
 use kasha_wire::Served;
-use kasha_wire::message::Message;
+use kasha_wire::message;
 
 use crate::NodeOptions;
 use crate::core::{Core, send};
@@ -163,7 +163,7 @@ impl LogCopy {
 
     /// What came in an attachment does not fit what we hold.
     pub fn mismatch(&self, core: &Core, to: Endpoint, (epoch, attach): (Epoch, AttachId), out: &mut Effects) {
-        let message = Message::Mismatch { shard: self.shard, epoch, node: core.id().node, attach };
+        let message = message::Mismatch { shard: self.shard, epoch, node: core.id().node, attach };
         send(to, &message, Gate::Now, out);
     }
 

@@ -203,7 +203,7 @@ impl Core {
 }
 
 /// Sends a message.
-pub(crate) fn send(to: Endpoint, message: &Message, gate: Gate, out: &mut Effects) {
+pub(crate) fn send(to: Endpoint, message: &impl Message, gate: Gate, out: &mut Effects) {
     let mark = out.mark();
     message.encode(out.arena());
     let head = out.span_from(mark);

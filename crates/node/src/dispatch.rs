@@ -1,19 +1,21 @@
 //! What comes from outside, and whom it concerns.
 
 use kasha_machine::{Effect, Effects, Endpoint, Gate};
-use kasha_replication::FenceReport;
 use kasha_types::planted::{self, Bug};
 use kasha_types::{Epoch, ShardId, Tick};
 use kasha_wire::frame::Kind;
 use kasha_wire::hot::{self, AppendView, Appended, ReadView, RequestView, SyncRequest, Synced};
-use kasha_wire::message::Message;
-use kasha_wire::{Refusal, Refused};
+use kasha_wire::link::{Orders, ToMember, ToNode, ToPrimary, ToWitness};
+use kasha_wire::message::{
+    Attach, Attached, ConfigurationIs, Fence, FetchLog, GetConfiguration, GetStatus, Goodbye, HeartbeatAnswer,
+    LeaseVerdict, LogPiece, Mismatch, Ping, Pong, SegmentCopied, StatusIs,
+};
+use kasha_wire::{Message, Refusal, Refused};
 
-use crate::backup::{self, AttachOrder};
+use crate::backup;
 use crate::core::send;
 use crate::node::Node;
 use crate::primary::Primary;
-use crate::primary::witnesses::WitnessAnswer;
 use crate::reads::refuse_read;
 use crate::replica::{Replica, Role, Site};
 use crate::request_path::{Caller, Wish, refuse_undecoded};
@@ -52,15 +54,12 @@ impl Node {
                 }
                 Err(_) => false,
             },
-            Kind::Message => match Message::decode(payload) {
-                Ok(message) => self.on_message(now, from, message, out),
-                Err(_) => false,
-            },
+            Kind::Message => ToNode::decode(payload).is_ok_and(|message| self.on_message(now, from, message, out)),
             Kind::Answer | Kind::Refuse | Kind::Recorded | Kind::Synced | Kind::ReadAnswer | Kind::ReadRefuse => true,
         };
         if !understood {
             let reason = "a message that this version does not understand: run the same version on both sides (K0206)";
-            send(from, &Message::Goodbye { reason: reason.to_string() }, Gate::Now, out);
+            send(from, &Goodbye { reason: reason.to_string() }, Gate::Now, out);
             out.push(Effect::Disconnect(from));
         }
     }
@@ -111,7 +110,7 @@ impl Node {
         match self.replicas.get_mut(&append.shard) {
             Some(replica) => replica.on_append(&mut self.core, from, &append, out),
             None => {
-                let message = Message::Mismatch {
+                let message = Mismatch {
                     shard: append.shard,
                     epoch: append.epoch,
                     node: self.core.id().node,
@@ -123,22 +122,38 @@ impl Node {
         true
     }
 
-    /// Everything that is not hot. False: nobody sends this to a node.
-    fn on_message(&mut self, now: Tick, from: Endpoint, message: Message, out: &mut Effects) -> bool {
+    /// Everything that is not hot. False: this sender must not send it.
+    fn on_message(&mut self, now: Tick, from: Endpoint, message: ToNode, out: &mut Effects) -> bool {
         match message {
-            // The coordinator's word is the coordinator's only: time and terms that a stranger makes up could not be
-            // taken back (F2).
-            Message::ConfigurationIs { .. } | Message::HeartbeatAnswer { .. } | Message::LeaseVerdict { .. }
-                if from != Endpoint::Coordinator =>
-            {
-                return false;
+            // Time and terms that a stranger makes up could not be taken back (F2).
+            ToNode::Orders(_) if from != Endpoint::Coordinator => return false,
+            ToNode::Orders(order) => self.on_order(now, order, out),
+            ToNode::GetConfiguration(GetConfiguration { have }) => self.tell_configuration(from, have, out),
+            ToNode::GetStatus(GetStatus { id }) => {
+                send(from, &StatusIs { id, status: self.status(now) }, Gate::Now, out);
             }
-            Message::ConfigurationIs { configuration } => self.on_configuration(now, configuration, out),
-            Message::GetConfiguration { have } => self.tell_configuration(from, have, out),
-            Message::GetStatus { id } => {
-                send(from, &Message::StatusIs { id, status: self.status(now) }, Gate::Now, out);
+            ToNode::Ping(Ping { sent }) => {
+                send(from, &Pong { sent, node: self.core.id().node }, Gate::Now, out);
             }
-            Message::HeartbeatAnswer { sent, lease_millis, cluster_time, clients_below } => {
+            ToNode::Pong(Pong { sent, node }) => {
+                if self.links.on_pong(&self.core, now, node, sent) {
+                    self.on_interrupted(from);
+                }
+            }
+            ToNode::ToMember(message) => self.on_message_to_member(from, message, out),
+            ToNode::ToWitness(message) => self.on_message_to_witness(from, message, out),
+            ToNode::ToPrimary(message) => self.on_message_to_primary(now, message, out),
+            ToNode::Welcome(_) | ToNode::Goodbye(_) => {}
+        }
+        true
+    }
+
+    fn on_order(&mut self, now: Tick, order: Orders, out: &mut Effects) {
+        match order {
+            Orders::ConfigurationIs(ConfigurationIs { configuration }) => {
+                self.on_configuration(now, configuration, out);
+            }
+            Orders::HeartbeatAnswer(HeartbeatAnswer { sent, lease_millis, cluster_time, clients_below }) => {
                 self.core.learn_cluster_time(cluster_time);
                 self.core.clients_below = self.core.clients_below.max(clients_below);
                 self.answered = self.answered.max(sent.min(now));
@@ -148,102 +163,91 @@ impl Node {
                     self.core.lease_until = self.core.lease_until.max(until);
                 }
             }
-            Message::LeaseVerdict { cluster_time, expired, alive } => {
+            Orders::LeaseVerdict(LeaseVerdict { cluster_time, expired, alive }) => {
                 self.core.learn_cluster_time(cluster_time);
                 for replica in self.replicas.values_mut() {
                     replica.on_lease_verdict(&expired, &alive);
                 }
             }
-            Message::FreezeWitness { shard, epoch, .. } if !self.core.may_obey(shard, epoch) => {}
-            Message::FreezeWitness { shard, list, epoch } => {
-                self.witnesses.on_freeze(&mut self.core, from, (shard, list), epoch, out);
-            }
-            Message::Gc { shard, list, round, floor, entries } => {
-                self.witnesses.on_gc(&mut self.core, from, (shard, list, round), floor, &entries, out);
-            }
-            Message::Ping { sent } => {
-                send(from, &Message::Pong { sent, node: self.core.id().node }, Gate::Now, out);
-            }
-            Message::Pong { sent, node } => {
-                if self.links.on_pong(&self.core, now, node, sent) {
-                    self.on_interrupted(from);
-                }
-            }
-            Message::Goodbye { .. } | Message::Welcome { .. } => {}
-            message => return self.on_shard_message(now, from, message, out),
         }
-        true
     }
 
-    /// Messages between the members of a replica set.
-    fn on_shard_message(&mut self, now: Tick, from: Endpoint, message: Message, out: &mut Effects) -> bool {
+    fn on_message_to_member(&mut self, from: Endpoint, message: ToMember, out: &mut Effects) {
         let core = &mut self.core;
         match message {
             // Who knows of a later term obeys no earlier one; who knows nothing cannot tell what a loss of power means
             // (R5.5). Both are asked again.
-            Message::Fence { shard, epoch, .. } | Message::Attach { shard, epoch, .. }
+            ToMember::Fence(Fence { shard, epoch, .. }) | ToMember::Attach(Attach { shard, epoch, .. })
                 if !core.may_obey(shard, epoch) => {}
-            Message::Fence { shard, epoch, primary, attach, served, list } => {
-                let replica = self.replicas.entry(shard).or_insert_with(|| Replica::fresh(&core.options, shard));
-                backup::on_fence(replica, core, from, (epoch, primary, attach), (served, list), out);
+            ToMember::Fence(fence) => {
+                let fresh = || Replica::fresh(&core.options, fence.shard);
+                backup::on_fence(self.replicas.entry(fence.shard).or_insert_with(fresh), core, from, &fence, out);
             }
-            Message::Attach { shard, epoch, primary, attach, since, expected, must_hold, start } => {
-                let replica = self.replicas.entry(shard).or_insert_with(|| Replica::fresh(&core.options, shard));
-                let order = AttachOrder { epoch, primary, attach, since, expected, must_hold, start };
-                backup::on_attach(replica, core, from, &order, out);
+            ToMember::Attach(order) => {
+                let fresh = || Replica::fresh(&core.options, order.shard);
+                backup::on_attach(self.replicas.entry(order.shard).or_insert_with(fresh), core, from, &order, out);
             }
-            Message::FenceReport { shard, epoch, node, attach, exists, end, history, intact, complete, whole } => {
-                let report = FenceReport { node, end, history, intact, complete, whole };
-                if let Some((mut site, primary)) = self.primary_of(shard, epoch) {
-                    primary.on_fence_report(&mut site, now, attach, exists, report, out);
+            ToMember::CopySegment(part) => {
+                if let Some((mut site, Role::Backup(backup))) = self.parts(part.shard) {
+                    backup.on_copy_segment(&mut site, from, &part, out);
                 }
             }
-            Message::Attached { shard, epoch, node, attach } => {
-                if let Some((_, primary)) = self.primary_of(shard, epoch) {
-                    primary.term.shipping.on_attached(now, node, attach);
-                }
-            }
-            Message::Mismatch { shard, epoch, node, attach } => {
-                if let Some((_, primary)) = self.primary_of(shard, epoch) {
-                    primary.term.shipping.on_mismatch(node, attach);
-                }
-            }
-            Message::CopySegment { shard, epoch, attach, segment, total, offset, bytes } => {
-                if let Some((mut site, Role::Backup(backup))) = self.parts(shard) {
-                    let part = (segment, total, offset);
-                    backup.on_copy_segment(&mut site, from, (epoch, attach), part, &bytes.0, out);
-                }
-            }
-            Message::SegmentCopied { shard, epoch, node, attach, segment, offset } => {
-                if let Some((site, primary)) = self.primary_of(shard, epoch) {
-                    primary.term.shipping.on_segment_copied(node, attach, segment, offset, &site.copy.log);
-                }
-            }
-            Message::FetchLog { shard, epoch, from: offset } => {
+            ToMember::FetchLog(FetchLog { shard, epoch, from: offset }) => {
                 if let Some((site, Role::Idle | Role::Backup(_))) = self.parts(shard) {
                     backup::on_fetch_log(site.copy, from, epoch, offset, out);
                 }
             }
-            Message::LogPiece { shard, epoch, from: offset, bytes } => {
-                if let Some((mut site, primary)) = self.primary_of(shard, epoch) {
-                    primary.on_log_piece(&mut site, offset, &bytes.0, out);
+        }
+    }
+
+    fn on_message_to_witness(&mut self, from: Endpoint, message: ToWitness, out: &mut Effects) {
+        match message {
+            ToWitness::FreezeWitness(freeze) if !self.core.may_obey(freeze.shard, freeze.epoch) => {}
+            ToWitness::FreezeWitness(freeze) => self.witnesses.on_freeze(&mut self.core, from, &freeze, out),
+            ToWitness::Gc(gc) => self.witnesses.on_gc(&mut self.core, from, &gc, out),
+        }
+    }
+
+    fn on_message_to_primary(&mut self, now: Tick, message: ToPrimary, out: &mut Effects) {
+        match message {
+            ToPrimary::FenceReport(report) => {
+                if let Some((mut site, primary)) = self.primary_of(report.shard, report.epoch) {
+                    primary.on_fence_report(&mut site, now, report, out);
                 }
             }
-            Message::WitnessHolds { shard, list, epoch, node, holding, requests } => {
-                if let Some((mut site, primary)) = self.primary_of(shard, epoch) {
-                    primary.on_witness_holds(&mut site, list, WitnessAnswer { node, holding, requests }, out);
+            ToPrimary::Attached(Attached { shard, epoch, node, attach }) => {
+                if let Some((_, primary)) = self.primary_of(shard, epoch) {
+                    primary.term.shipping.on_attached(now, node, attach);
                 }
             }
-            Message::GcDone { shard, list, round, node, suspects } => {
-                if let Some((mut site, role)) = self.parts(shard)
+            ToPrimary::Mismatch(Mismatch { shard, epoch, node, attach }) => {
+                if let Some((_, primary)) = self.primary_of(shard, epoch) {
+                    primary.term.shipping.on_mismatch(node, attach);
+                }
+            }
+            ToPrimary::SegmentCopied(SegmentCopied { shard, epoch, node, attach, segment, offset }) => {
+                if let Some((site, primary)) = self.primary_of(shard, epoch) {
+                    primary.term.shipping.on_segment_copied(node, attach, segment, offset, &site.copy.log);
+                }
+            }
+            ToPrimary::LogPiece(LogPiece { shard, epoch, from, bytes }) => {
+                if let Some((mut site, primary)) = self.primary_of(shard, epoch) {
+                    primary.on_log_piece(&mut site, from, &bytes.0, out);
+                }
+            }
+            ToPrimary::WitnessHolds(answer) => {
+                if let Some((mut site, primary)) = self.primary_of(answer.shard, answer.epoch) {
+                    primary.on_witness_holds(&mut site, answer, out);
+                }
+            }
+            ToPrimary::GcDone(done) => {
+                if let Some((mut site, role)) = self.parts(done.shard)
                     && let Ok((term, serving)) = role.serving()
                 {
-                    serving.on_gc_done(term, &mut site, (list, round), node, &suspects);
+                    serving.on_gc_done(term, &mut site, &done);
                 }
             }
-            _ => return false,
         }
-        true
     }
 
     /// What was sent there may be lost: members are asked again without waiting for their turn.

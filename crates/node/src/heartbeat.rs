@@ -2,7 +2,8 @@
 
 use kasha_machine::{Effect, Effects, Endpoint, Gate};
 use kasha_types::{ConfigVersion, Tick};
-use kasha_wire::message::{Heartbeat, Message};
+use kasha_wire::Message;
+use kasha_wire::message::{ConfigurationIs, Heartbeat};
 
 use crate::core::send;
 use crate::node::Node;
@@ -12,7 +13,7 @@ impl Node {
     pub(crate) fn tell_configuration(&mut self, to: Endpoint, have: ConfigVersion, out: &mut Effects) {
         if let Some(configuration) = self.core.configuration.as_ref().filter(|known| known.version > have) {
             let configuration = (**configuration).clone();
-            send(to, &Message::ConfigurationIs { configuration }, Gate::Now, out);
+            send(to, &ConfigurationIs { configuration }, Gate::Now, out);
         } else if let Endpoint::Conn(conn) = to {
             self.askers.wait(conn, have);
         }
@@ -23,7 +24,7 @@ impl Node {
         let Some(configuration) = self.core.configuration.as_ref().filter(|_| self.askers.is_telling()) else { return };
         let version = configuration.version;
         let mark = out.mark();
-        Message::ConfigurationIs { configuration: (**configuration).clone() }.encode(out.arena());
+        ConfigurationIs { configuration: (**configuration).clone() }.encode(out.arena());
         let head = out.span_from(mark);
         for conn in self.askers.take(version, head.len as usize) {
             out.push(Effect::Send { to: Endpoint::Conn(conn), head, tail: None, gate: Gate::Now });
@@ -66,6 +67,6 @@ impl Node {
         self.reported = reports;
         // Nobody makes us a witness before our first file says that we never were one.
         let gate = if self.core.configuration.is_none() { self.core.durable_gate() } else { Gate::Now };
-        send(Endpoint::Coordinator, &Message::Heartbeat { heartbeat }, gate, out);
+        send(Endpoint::Coordinator, &heartbeat, gate, out);
     }
 }

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use kasha_machine::{Effects, Endpoint, Gate};
 use kasha_replication::Progress;
 use kasha_types::{CoreId, Epoch, NodeId, ShardId, Tick};
-use kasha_wire::message::{Message, Report};
+use kasha_wire::message::{self, Report};
 
 use crate::core::{Core, send};
 use crate::primary::{Primary, Stage};
@@ -146,7 +146,7 @@ impl Links {
         for info in configuration.nodes.iter().filter(|info| info.alive && info.node != own.node) {
             let cores = u8::try_from(info.cores.len()).unwrap_or(u8::MAX).max(1);
             let to = CoreId { node: info.node, core: own.core % cores };
-            send(Endpoint::Core(to), &Message::Ping { sent: now }, Gate::Now, out);
+            send(Endpoint::Core(to), &message::Ping { sent: now }, Gate::Now, out);
         }
     }
 

@@ -30,7 +30,8 @@ pub(crate) mod witnesses;
 use kasha_machine::Effects;
 use kasha_replication::FenceReport;
 use kasha_types::probe::{Probe, hit};
-use kasha_types::{AttachId, ListVersion, Tick};
+use kasha_types::{AttachId, Tick};
+use kasha_wire::message::{self, WitnessHolds};
 use kasha_wire::{ShardConfig, ShardPhase};
 
 use self::beginning::Syncing;
@@ -38,7 +39,7 @@ use self::fencing::Fencing;
 use self::fetching::Fetching;
 pub(crate) use self::term::Term;
 use self::term::{fewest_peers, is_overdue, members_of};
-use self::witnesses::{Asking, WitnessAnswer};
+use self::witnesses::Asking;
 use crate::copy::LogCopy;
 use crate::core::Core;
 use crate::replica::Site;
@@ -177,15 +178,9 @@ impl Primary {
     }
 
     /// A member reports: to a fence of ours, or to learn where its log joins ours.
-    pub fn on_fence_report(
-        &mut self,
-        site: &mut Site<'_>,
-        now: Tick,
-        attach: AttachId,
-        exists: bool,
-        report: FenceReport,
-        out: &mut Effects,
-    ) {
+    pub fn on_fence_report(&mut self, site: &mut Site<'_>, now: Tick, report: message::FenceReport, out: &mut Effects) {
+        let message::FenceReport { node, attach, exists, end, history, intact, complete, whole, .. } = report;
+        let report = FenceReport { node, end, history, intact, complete, whole };
         let Self { term, stage } = self;
         let next = match stage {
             Stage::Fencing(fencing) => {
@@ -217,15 +212,11 @@ impl Primary {
     }
 
     /// A witness of our list was frozen, and says what it holds.
-    pub fn on_witness_holds(
-        &mut self,
-        site: &mut Site<'_>,
-        list: ListVersion,
-        answer: WitnessAnswer,
-        out: &mut Effects,
-    ) {
+    pub fn on_witness_holds(&mut self, site: &mut Site<'_>, answer: WitnessHolds, out: &mut Effects) {
         let next = match &mut self.stage {
-            Stage::Witnessing(asking) if self.term.list == list => asking.on_answer(&mut self.term, site, answer, out),
+            Stage::Witnessing(asking) if self.term.list == answer.list => {
+                asking.on_answer(&mut self.term, site, answer, out)
+            }
             Stage::Fencing(_)
             | Stage::Fetching(_)
             | Stage::Replaying

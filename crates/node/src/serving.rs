@@ -19,8 +19,8 @@ use kasha_log::Log;
 use kasha_machine::{Effect, Effects};
 use kasha_types::planted::{self, Bug};
 use kasha_types::probe::{Probe, hit};
-use kasha_types::{KeyHash, ListVersion, NodeId, RpcId, Tick, Work};
-use kasha_wire::codec::Bytes;
+use kasha_types::{KeyHash, ListVersion, RpcId, Tick, Work};
+use kasha_wire::message::GcDone;
 use kasha_wire::{Body, Configuration, ShardConfig};
 
 pub(crate) use self::conflicts::{Conflicts, Sees};
@@ -170,18 +170,11 @@ impl Serving {
 
     /// A witness dropped what was named, and names suspects (CURP 4.5): they go through `look_up`, are synced, and are
     /// named in a later gc. One that is stale, expired or not ours can be dropped at once.
-    pub fn on_gc_done(
-        &mut self,
-        term: &mut Term,
-        site: &mut Site<'_>,
-        (list, round): (ListVersion, u64),
-        node: NodeId,
-        suspects: &[Bytes],
-    ) {
-        if self.committed_list != list || !self.garbage.on_done(node, round) {
+    pub fn on_gc_done(&mut self, term: &mut Term, site: &mut Site<'_>, done: &GcDone) {
+        if self.committed_list != done.list || !self.garbage.on_done(done.node, done.round) {
             return;
         }
-        for suspect in suspects {
+        for suspect in &done.suspects {
             let is_dropped = planted::is_on(Bug::SuspectDropped);
             if !is_dropped && RequestPath::on_suspect(term, self, site, &suspect.0) == Replayed::NotNow {
                 continue; // it stays where it is, and is named again

@@ -19,11 +19,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use kasha_machine::{Data, Disk, Effect, Effects, Endpoint, FileName, Gate};
 use kasha_types::planted::{self, Bug};
 use kasha_types::probe::{Probe, hit};
-use kasha_types::{BootId, ClusterTime, Epoch, Incarnation, KeyHash, ListVersion, LocalPosition, RpcId, ShardId};
+use kasha_types::{BootId, Epoch, Incarnation, KeyHash, ListVersion, LocalPosition, RpcId, ShardId};
 use kasha_wire::codec::Bytes;
 use kasha_wire::frame::Kind;
 use kasha_wire::hot::{self, RequestView};
-use kasha_wire::message::{GcEntry, Holding, Message, Report};
+use kasha_wire::message::{FreezeWitness, Gc, GcDone, Holding, Report, WitnessHolds};
 use kasha_wire::{Body, Configuration, Durability, Recorded, RecordedVerdict, ShardConfig, ShardPhase};
 use kasha_witness::{Identity, Ledger, LoadError, Mode, Sizes, Why, Witness};
 
@@ -259,20 +259,13 @@ impl Witnesses {
     }
 
     /// The primary says what is synced.
-    pub fn on_gc(
-        &mut self,
-        core: &mut Core,
-        to: Endpoint,
-        (shard, list, round): (ShardId, ListVersion, u64),
-        floor: ClusterTime,
-        entries: &[GcEntry],
-        out: &mut Effects,
-    ) {
+    pub fn on_gc(&mut self, core: &mut Core, to: Endpoint, gc: &Gc, out: &mut Effects) {
+        let &Gc { shard, list, round, floor, ref entries } = gc;
         let Some(instance) = self.instances.get_mut(&(shard, list)) else { return };
         let pairs: Vec<(KeyHash, RpcId)> = entries.iter().map(|entry| (entry.key, entry.rpc)).collect();
         let mut suspects = Vec::new();
         instance.witness.gc(&pairs, floor, &mut |_, body: &[u8]| suspects.push(Bytes(body.to_vec())));
-        send(to, &Message::GcDone { shard, list, round, node: core.id().node, suspects }, Gate::Now, out);
+        send(to, &GcDone { shard, list, round, node: core.id().node, suspects }, Gate::Now, out);
     }
 
     /// A new primary freezes an instance and takes what it holds (CURP's getRecoveryData).
@@ -280,8 +273,7 @@ impl Witnesses {
         &mut self,
         core: &mut Core,
         to: Endpoint,
-        (shard, list): (ShardId, ListVersion),
-        epoch: Epoch,
+        &FreezeWitness { shard, list, epoch }: &FreezeWitness,
         out: &mut Effects,
     ) {
         let mut requests = Vec::new();
@@ -304,7 +296,7 @@ impl Witnesses {
             Holding::NeverHad => hit(Probe::WitnessNeverHad),
             Holding::Sure | Holding::PowerLost => {}
         }
-        let message = Message::WitnessHolds { shard, list, epoch, node: core.id().node, holding, requests };
+        let message = WitnessHolds { shard, list, epoch, node: core.id().node, holding, requests };
         send(to, &message, core.durable_gate(), out);
     }
 

@@ -7,7 +7,7 @@ use kasha_machine::Rng;
 use kasha_types::{Epoch, Incarnation, NodeId};
 use kasha_wire::frame::Kind;
 use kasha_wire::status::Memory;
-use kasha_wire::{Message, Refusal, ShardPhase, Update};
+use kasha_wire::{Refusal, ShardPhase, Update, message};
 
 const MIB: u64 = 1 << 20;
 
@@ -52,9 +52,9 @@ fn started_as(epoch: u32, files: Files, memory: u64) -> Core {
     let version = u64::from(epoch) * 2;
     let mut recovering = configuration(version - 1, epoch, ShardPhase::Recovering);
     recovering.shards[0].recover_from = vec![NodeId(1)];
-    again.message(Message::ConfigurationIs { configuration: recovering });
+    again.message(message::ConfigurationIs { configuration: recovering });
     (0..200).for_each(|_| again.tick(30));
-    again.message(Message::ConfigurationIs { configuration: configuration(version, epoch, ShardPhase::Serving) });
+    again.message(message::ConfigurationIs { configuration: configuration(version, epoch, ShardPhase::Serving) });
     again.heartbeat_answered();
     again.epoch = Epoch(epoch);
     again

@@ -14,7 +14,7 @@ use kasha_wire::codec::Bytes;
 use kasha_wire::frame::{FRAME_HEADER_BYTES, Kind};
 use kasha_wire::hot::{self, AppendView, Appended};
 use kasha_wire::message::AttachAt;
-use kasha_wire::{Configuration, Member, MemberState, Message, ShardPhase};
+use kasha_wire::{AnyMessage, Configuration, Member, MemberState, Message, ShardPhase, message};
 
 const PRIMARY: CoreId = CoreId { node: NodeId(2), core: 0 };
 
@@ -63,16 +63,15 @@ fn acknowledged(core: &Core) -> Option<Appended> {
         .map(|frame| hot::decode_small(&frame[FRAME_HEADER_BYTES..]).expect("an acknowledgement"))
 }
 
-fn said(core: &Core) -> impl Iterator<Item = Message> + '_ {
-    let messages = core.shell.sent.iter().filter(|(_, frame)| frame[11] == Kind::Message as u8);
-    messages.filter_map(|(_, frame)| Message::decode(&frame[FRAME_HEADER_BYTES..]).ok())
+fn said<M: Message>(core: &Core) -> impl Iterator<Item = M> + '_ {
+    core.shell.sent.iter().filter_map(|(_, frame)| M::from_frame(frame[11], &frame[FRAME_HEADER_BYTES..]))
 }
 
 fn attach(core: &mut Core, attach: u32, since: u64, expected: LogPosition, start: AttachAt) {
     core.shell.sent.clear();
     core.message_from(
         CONN,
-        Message::Attach {
+        message::Attach {
             shard: SHARD,
             epoch: Epoch(1),
             primary: PRIMARY,
@@ -90,7 +89,7 @@ fn fence(core: &mut Core) -> (LogPosition, bool) {
     core.shell.sent.clear();
     core.message_from(
         CONN,
-        Message::Fence {
+        message::Fence {
             shard: SHARD,
             epoch: Epoch(1),
             primary: PRIMARY,
@@ -99,18 +98,14 @@ fn fence(core: &mut Core) -> (LogPosition, bool) {
             list: kasha_types::ListVersion::NONE,
         },
     );
-    let report = said(core).find_map(|message| match message {
-        Message::FenceReport { end, complete, .. } => Some((end, complete)),
-        _ => None,
-    });
-    report.expect("a report")
+    let message::FenceReport { end, complete, .. } = said(core).next().expect("a report");
+    (end, complete)
 }
 
 /// Whether it says that it surely holds all that it acknowledged.
 fn is_intact(core: &mut Core) -> bool {
     fence(core);
-    let is_report = |message| matches!(message, Message::FenceReport { intact: true, .. });
-    said(core).any(is_report)
+    said(core).any(|report: message::FenceReport| report.intact)
 }
 
 /// It is to be the next primary of a log that the other member may hold, too.
@@ -118,13 +113,13 @@ fn promoted() -> Core {
     let mut core = Core::start(common::Files::default(), 1 << 30);
     let mut recovering = configuration(3, 2, ShardPhase::Recovering);
     recovering.shards[0].recover_from = vec![NodeId(1), NodeId(2)];
-    core.message(Message::ConfigurationIs { configuration: recovering });
+    core.message(message::ConfigurationIs { configuration: recovering });
     core
 }
 
 /// What that other member says: its log ends here.
-fn report_of(end: LogPosition) -> Message {
-    Message::FenceReport {
+fn report_of(end: LogPosition) -> message::FenceReport {
+    message::FenceReport {
         shard: SHARD,
         epoch: Epoch(2),
         node: NodeId(2),
@@ -142,13 +137,13 @@ fn report_of(end: LogPosition) -> Message {
 fn backup(log: &Log) -> Core {
     let mut core = Core::start(common::Files::default(), 1 << 30);
     let members = [(2, MemberState::Complete, 1), (1, MemberState::Complete, 1)];
-    core.message(Message::ConfigurationIs { configuration: of_two(1, &members) });
+    core.message(message::ConfigurationIs { configuration: of_two(1, &members) });
     let (end, _) = fence(&mut core);
     attach(&mut core, 1, 1, end, AttachAt::Join(0));
     send_log(&mut core, log, 1);
     let (epoch, attach) = (Epoch(1), AttachId(1));
     let (segment, bytes) = (SegmentId(u32::MAX), Bytes(Vec::new()));
-    let closing = Message::CopySegment { shard: SHARD, epoch, attach, segment, total: 0, offset: 0, bytes };
+    let closing = message::CopySegment { shard: SHARD, epoch, attach, segment, total: 0, offset: 0, bytes };
     core.message_from(CONN, closing);
     core
 }
@@ -161,9 +156,9 @@ fn r7_2_a_late_configuration_does_not_empty_a_member_that_was_attached_again_whe
     assert_eq!((end, complete), (log.end(), true));
     // Configuration 2 dropped it, 3 took it back: the primary knows both, this node none yet.
     attach(&mut core, 2, 3, end, AttachAt::Keep(end.offset));
-    core.message(Message::ConfigurationIs { configuration: of_two(2, &[(2, MemberState::Complete, 1)]) });
+    core.message(message::ConfigurationIs { configuration: of_two(2, &[(2, MemberState::Complete, 1)]) });
     let members = [(2, MemberState::Complete, 1), (1, MemberState::Complete, 3)];
-    core.message(Message::ConfigurationIs { configuration: of_two(4, &members) });
+    core.message(message::ConfigurationIs { configuration: of_two(4, &members) });
     assert_eq!(fence(&mut core), (log.end(), true), "a complete member has thrown its log away");
 }
 
@@ -177,7 +172,7 @@ fn an_earlier_attachment_s_frames_are_not_obeyed() {
     let (end, _) = fence(&mut core);
     attach(&mut core, 3, 1, end, AttachAt::Keep(end.offset));
     attach(&mut core, 2, 1, end, AttachAt::Join(0));
-    assert_eq!(said(&core).count(), 0, "an old order is not even answered");
+    assert_eq!(said::<AnyMessage>(&core).count(), 0, "an old order is not even answered");
     send_log(&mut core, &log, 2);
     assert_eq!(acknowledged(&core), None);
     assert_eq!(fence(&mut core), (log.end(), true));
@@ -197,7 +192,7 @@ fn a_segment_that_begins_too_early_does_not_end_the_attachment() {
         group.commit();
     }
     send_from(&mut core, &log, 1, next);
-    assert_eq!((said(&core).count(), acknowledged(&core)), (0, None), "what lies between comes again");
+    assert_eq!((said::<AnyMessage>(&core).count(), acknowledged(&core)), (0, None), "what lies between comes again");
     assert_eq!(fence(&mut core), (first, true));
 }
 
@@ -226,7 +221,7 @@ fn a_log_piece_from_beyond_what_was_asked_for_is_ignored() {
     let mut core = promoted();
     core.message_from(CONN, report_of(LogPosition { epoch: Epoch(1), offset: 1 << 20 }));
     let bytes = Bytes(vec![0]);
-    core.message_from(CONN, Message::LogPiece { shard: SHARD, epoch: Epoch(2), from: 1 << 60, bytes });
+    core.message_from(CONN, message::LogPiece { shard: SHARD, epoch: Epoch(2), from: 1 << 60, bytes });
     assert_eq!(core.shell.stopped, None);
 }
 
@@ -235,10 +230,10 @@ fn a_log_goes_only_when_the_shard_has_all_its_members_without_it() {
     let log = their_log(5);
     let mut core = backup(&log);
     let alone = [(2, MemberState::Complete, 1)];
-    core.message(Message::ConfigurationIs { configuration: of_two(2, &alone) });
+    core.message(message::ConfigurationIs { configuration: of_two(2, &alone) });
     assert_eq!(fence(&mut core), (log.end(), true), "it may be asked next, and then copies what it lacks");
     let full = [(2, MemberState::Complete, 1), (3, MemberState::Complete, 3)];
-    core.message(Message::ConfigurationIs { configuration: of_two(3, &full) });
+    core.message(message::ConfigurationIs { configuration: of_two(3, &full) });
     assert_eq!(fence(&mut core).0.offset, 0);
 }
 
@@ -251,7 +246,7 @@ fn d1_what_was_acknowledged_is_kept_until_the_set_is_whole_without_it() {
     send_log(&mut core, &log, 1);
     assert_eq!(acknowledged(&core).map(|acknowledgement| acknowledgement.end), Some(log.end().offset));
     let joined = [(2, MemberState::Complete, 1), (3, MemberState::Joining, 2)];
-    core.message(Message::ConfigurationIs { configuration: of_two(2, &joined) });
+    core.message(message::ConfigurationIs { configuration: of_two(2, &joined) });
     assert_eq!(fence(&mut core), (log.end(), true), "the joiner does not hold it yet");
 }
 
@@ -262,7 +257,7 @@ fn a_report_and_a_piece_from_beyond_any_log_are_ignored() {
     core.tick(25);
     core.message_from(CONN, report_of(LogPosition { epoch: Epoch(1), offset: u64::MAX }));
     core.tick(25);
-    core.message_from(CONN, Message::LogPiece { shard: SHARD, epoch: Epoch(2), from: 1 << 60, bytes: Bytes(vec![0]) });
+    core.message_from(CONN, message::LogPiece { shard: SHARD, epoch: Epoch(2), from: 1 << 60, bytes: Bytes(vec![0]) });
     assert_eq!(core.shell.stopped, None);
 }
 
@@ -366,7 +361,7 @@ fn again(files: common::Files, boot: Option<BootId>) -> Core {
         (options.incarnation, options.boot) = (Incarnation((2 << 32) | 1), boot.unwrap_or(options.boot));
     });
     let members = [(2, MemberState::Complete, 1), (1, MemberState::Complete, 1)];
-    core.message(Message::ConfigurationIs { configuration: of_two(1, &members) });
+    core.message(message::ConfigurationIs { configuration: of_two(1, &members) });
     core
 }
 
@@ -379,7 +374,7 @@ fn r3_1_an_acknowledgement_goes_with_the_replica_that_said_it() {
     core.slow_disk = true;
     send_from(&mut core, &their_log(6), 1, log.end().offset);
     let full = [(2, MemberState::Complete, 1), (3, MemberState::Complete, 3)];
-    core.message(Message::ConfigurationIs { configuration: of_two(3, &full) });
+    core.message(message::ConfigurationIs { configuration: of_two(3, &full) });
     core.slow_disk = false;
     core.tick(25);
     assert_eq!(acknowledged(&core), None);
@@ -394,8 +389,8 @@ fn what_a_turn_writes_is_there_although_a_later_frame_of_it_drops_the_log() {
     core.message_from(CONN, report_of(log.end()));
     // The greater log comes; and in the same turn the next primary attaches this node, with nothing.
     let bytes = Bytes(log.bytes(0, u32::try_from(log.end().offset).unwrap()).to_vec());
-    let piece = Message::LogPiece { shard: SHARD, epoch: Epoch(2), from: 0, bytes };
-    let order = Message::Attach {
+    let piece = message::LogPiece { shard: SHARD, epoch: Epoch(2), from: 0, bytes };
+    let order = message::Attach {
         shard: SHARD,
         epoch: Epoch(3),
         primary: PRIMARY,
@@ -405,13 +400,15 @@ fn what_a_turn_writes_is_there_although_a_later_frame_of_it_drops_the_log() {
         must_hold: log.end().offset,
         start: AttachAt::Join(0),
     };
-    for message in [piece, order] {
+    for message in [AnyMessage::from(piece), order.into()] {
         let mut frame = Vec::new();
         message.encode(&mut frame);
         let input = Input::Frame { from: CONN, kind: Kind::Message as u8, payload: &frame[FRAME_HEADER_BYTES..] };
         core.node.step(core.now, input, &mut core.effects);
     }
     core.finish();
-    assert!(said(&core).any(|message| matches!(message, Message::Attached { epoch: Epoch(3), .. })));
+    assert!(
+        said(&core).any(|message| matches!(message, AnyMessage::Attached(message::Attached { epoch: Epoch(3), .. })))
+    );
     assert!(!core.shell.files.0.contains_key(&FileName::Segment { shard: SHARD, segment: SegmentId(0) }));
 }

@@ -12,7 +12,7 @@ use kasha_replication::{FenceReport, MemberCore, Pace, Shipping};
 use kasha_types::{BootId, ConfigVersion, CoreId, Epoch, Incarnation, NodeId, SegmentId, Tick};
 use kasha_wire::frame::{FRAME_HEADER_BYTES, Kind};
 use kasha_wire::hot::{self, Appended};
-use kasha_wire::{Member, MemberState, Message, ShardPhase, Update};
+use kasha_wire::{AnyMessage, Member, MemberState, Message, ShardPhase, Update, message};
 
 fn segments(files: &Files) -> Vec<SegmentId> {
     let name = |file: &FileName| match file {
@@ -53,9 +53,9 @@ fn d4_a_freed_segment_s_file_goes_after_an_fsync_of_the_word_of_it() {
         });
         let mut recovering = configuration(3, 2, ShardPhase::Recovering);
         recovering.shards[0].recover_from = vec![NodeId(1)];
-        again.message(Message::ConfigurationIs { configuration: recovering });
+        again.message(message::ConfigurationIs { configuration: recovering });
         (0..5).for_each(|_| again.tick(30));
-        again.message(Message::ConfigurationIs { configuration: configuration(4, 2, ShardPhase::Serving) });
+        again.message(message::ConfigurationIs { configuration: configuration(4, 2, ShardPhase::Serving) });
         again.heartbeat_answered();
         again.epoch = Epoch(2);
         let Some(Heard::Read(read)) = again.get(b"cold") else { panic!("it serves") };
@@ -84,9 +84,9 @@ fn a_segment_of_keys_that_came_and_went_is_freed() {
     recovering.shards[0].recover_from = vec![NodeId(1)];
     let files = core.shell.files.clone();
     let mut again = Core::start_with(files, 64 << 20, |options| options.incarnation = Incarnation((2 << 32) | 1));
-    again.message(Message::ConfigurationIs { configuration: recovering });
+    again.message(message::ConfigurationIs { configuration: recovering });
     (0..5).for_each(|_| again.tick(30));
-    again.message(Message::ConfigurationIs { configuration: configuration(4, 2, ShardPhase::Serving) });
+    again.message(message::ConfigurationIs { configuration: configuration(4, 2, ShardPhase::Serving) });
     again.heartbeat_answered();
     again.epoch = Epoch(2);
     for number in 0..1000_u64 {
@@ -141,13 +141,16 @@ impl Primary {
         if frame[11] == Kind::Appended as u8 {
             return self.shipping.on_appended(now, &hot::decode_small::<Appended>(payload).expect("an ack"));
         }
-        match Message::decode(payload).expect("a message") {
-            Message::FenceReport { node, attach, end, history, intact, complete, whole, .. } => {
+        match AnyMessage::decode(payload).expect("a message") {
+            AnyMessage::FenceReport(report) => {
+                let message::FenceReport { node, attach, end, history, intact, complete, whole, .. } = report;
                 let report = FenceReport { node, end, history, intact, complete, whole };
                 self.shipping.on_fence_report(now, &self.log, attach, &report, out);
             }
-            Message::Attached { node, attach, .. } => self.shipping.on_attached(now, node, attach),
-            Message::SegmentCopied { node, attach, segment, offset, .. } => {
+            AnyMessage::Attached(message::Attached { node, attach, .. }) => {
+                self.shipping.on_attached(now, node, attach)
+            }
+            AnyMessage::SegmentCopied(message::SegmentCopied { node, attach, segment, offset, .. }) => {
                 self.shipping.on_segment_copied(node, attach, segment, offset, &self.log);
             }
             _ => {}
@@ -182,7 +185,7 @@ fn joiner(memory_max_bytes: u64) -> Core {
     let member = |node, state| Member { node, state, since: ConfigVersion(1) };
     config.shards[0].members =
         vec![member(PRIMARY.node, MemberState::Complete), member(JOINER.node, MemberState::Joining)];
-    joiner.message(Message::ConfigurationIs { configuration: config });
+    joiner.message(message::ConfigurationIs { configuration: config });
     joiner
 }
 
@@ -307,8 +310,8 @@ fn d4_what_was_freed_while_a_member_was_away_stays_until_it_has_the_words_of_it(
     let mut is_attached = false;
     for _ in 0..3 {
         while let Some(carried) = cluster.on_the_way.pop_front() {
-            let message = Message::decode(&carried.frame[FRAME_HEADER_BYTES..]);
-            is_attached |= matches!(message, Ok(Message::Attached { node: NodeId(3), .. }));
+            let attached = message::Attached::decode(&carried.frame[FRAME_HEADER_BYTES..]);
+            is_attached |= attached.is_ok_and(|attached| attached.node == NodeId(3));
             if (carried.kind, carried.to) != (Kind::Append, NodeId(3)) {
                 cluster.arrive(carried);
             }

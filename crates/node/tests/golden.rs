@@ -7,7 +7,7 @@ use common::{Core, Files, SHARD, TABLE, configuration};
 use kasha_log::{EntryKind, Log, LogConfig};
 use kasha_machine::FileName;
 use kasha_types::{ConfigVersion, TableId};
-use kasha_wire::{Message, ShardPhase, TableInfo, Tablet, Update};
+use kasha_wire::{ShardPhase, TableInfo, Tablet, Update, message};
 
 const SEGMENT_BYTES: u32 = 1 << 20;
 
@@ -30,11 +30,11 @@ fn sample() -> Files {
     let other = TableId(0x0102_0304);
     with.tables.push(TableInfo { table: other, name: "other".into() });
     with.tablets.push(Tablet { table: other, ..with.tablets[0] });
-    core.message(Message::ConfigurationIs { configuration: with });
+    core.message(message::ConfigurationIs { configuration: with });
     let put = Update::Put { key: b"k", value: b"v" };
     let body = Core::body_with((1, 1), 1, None, &put, |head| head.table = other);
     core.send(kasha_wire::frame::Kind::Request, &body);
-    core.message(Message::ConfigurationIs { configuration: without });
+    core.message(message::ConfigurationIs { configuration: without });
 
     let value = vec![b'x'; 100_000];
     let mut sequence = 1;

@@ -6,18 +6,18 @@ mod common;
 use common::{CONN, Core, Files, SHARD, configuration};
 use kasha_machine::{Effects, Endpoint, Input, Machine};
 use kasha_types::{ConfigVersion, ConnId, CoreId, Epoch, ListVersion, NodeId, Tick};
-use kasha_wire::frame::{FRAME_HEADER_BYTES, Kind};
+use kasha_wire::frame::FRAME_HEADER_BYTES;
 use kasha_wire::message::Report;
-use kasha_wire::{Configuration, Member, MemberState, Message, ShardPhase};
+use kasha_wire::{AnyMessage, Configuration, Member, MemberState, Message, ShardPhase, message};
 
 const OTHER: CoreId = CoreId { node: NodeId(2), core: 0 };
 /// A lease, and with it eight heartbeats, in steps of half a heartbeat.
 const LEASE_STEPS: u32 = 16;
 const STEP_MILLIS: u64 = 125;
 
-fn said(core: &Core) -> impl Iterator<Item = (Endpoint, Message)> + '_ {
-    let messages = core.shell.sent.iter().filter(|(_, frame)| frame[11] == Kind::Message as u8);
-    messages.filter_map(|(to, frame)| Some((*to, Message::decode(&frame[FRAME_HEADER_BYTES..]).ok()?)))
+fn said<M: Message>(core: &Core) -> impl Iterator<Item = (Endpoint, M)> + '_ {
+    let sent = core.shell.sent.iter();
+    sent.filter_map(|(to, frame)| Some((*to, M::from_frame(frame[11], &frame[FRAME_HEADER_BYTES..])?)))
 }
 
 /// Lets time pass; node 2 answers pings if it is to. Returns what the last heartbeat said.
@@ -29,10 +29,10 @@ fn pass(core: &mut Core, steps: u32, answers: bool) -> (Vec<NodeId>, Vec<Report>
         let all: Vec<_> = said(core).collect();
         for (to, message) in all {
             match message {
-                Message::Heartbeat { heartbeat } => last = (heartbeat.heard, heartbeat.reports),
-                Message::Ping { sent } if answers => {
+                AnyMessage::Heartbeat(heartbeat) => last = (heartbeat.heard, heartbeat.reports),
+                AnyMessage::Ping(message::Ping { sent }) if answers => {
                     assert_eq!(to, Endpoint::Core(OTHER));
-                    core.message_from(to, Message::Pong { sent, node: NodeId(2) });
+                    core.message_from(to, message::Pong { sent, node: NodeId(2) });
                 }
                 _ => {}
             }
@@ -62,8 +62,8 @@ fn who_answers_pings_is_heard_for_half_a_lease() {
 fn only_nodes_of_the_cluster_are_heard() {
     let mut core = Core::serving();
     let sent = core.now;
-    core.message_from(CONN, Message::Pong { sent, node: NodeId(9) });
-    core.message_from(CONN, Message::Pong { sent: Tick(u64::MAX), node: NodeId(2) });
+    core.message_from(CONN, message::Pong { sent, node: NodeId(9) });
+    core.message_from(CONN, message::Pong { sent: Tick(u64::MAX), node: NodeId(2) });
     assert_eq!(pass(&mut core, 2, false).0, [], "no such node; a ping of the future");
 }
 
@@ -71,15 +71,15 @@ fn only_nodes_of_the_cluster_are_heard() {
 fn a_ping_is_answered() {
     let mut core = Core::serving();
     core.shell.sent.clear();
-    core.message_from(CONN, Message::Ping { sent: Tick(7) });
-    let pong = (CONN, Message::Pong { sent: Tick(7), node: NodeId(1) });
+    core.message_from(CONN, message::Ping { sent: Tick(7) });
+    let pong = (CONN, message::Pong { sent: Tick(7), node: NodeId(1) });
     assert!(said(&core).any(|message| message == pong));
 }
 
 #[test]
 fn a_member_that_does_nothing_for_two_leases_is_reported() {
     let mut core = Core::start(Files::default(), 1 << 30);
-    core.message(Message::ConfigurationIs { configuration: of_two(ShardPhase::Recovering) });
+    core.message(message::ConfigurationIs { configuration: of_two(ShardPhase::Recovering) });
     assert_eq!(pass(&mut core, LEASE_STEPS * 2 - 2, true).1, []);
     let unanswered = Report::Unanswered { shard: SHARD, epoch: Epoch(1), node: NodeId(2) };
     assert_eq!(pass(&mut core, 4, true).1, [unanswered], "it answers pings, but that does not help the shard");
@@ -89,7 +89,7 @@ fn a_member_that_does_nothing_for_two_leases_is_reported() {
 #[test]
 fn who_was_stopped_itself_reports_nobody() {
     let mut core = Core::start(Files::default(), 1 << 30);
-    core.message(Message::ConfigurationIs { configuration: of_two(ShardPhase::Recovering) });
+    core.message(message::ConfigurationIs { configuration: of_two(ShardPhase::Recovering) });
     pass(&mut core, LEASE_STEPS, true);
     core.tick(STEP_MILLIS * u64::from(LEASE_STEPS) * 9);
     assert_eq!(pass(&mut core, LEASE_STEPS, true).1, []);
@@ -102,7 +102,7 @@ fn a_witness_that_answers_no_ping_for_two_leases_is_reported() {
     configuration.faults = 1;
     configuration.shards[0].witnesses = vec![NodeId(2)];
     configuration.shards[0].list = ListVersion(2);
-    core.message(Message::ConfigurationIs { configuration });
+    core.message(message::ConfigurationIs { configuration });
     assert_eq!(pass(&mut core, LEASE_STEPS * 4, true).1, []);
     let unanswered = Report::Unanswered { shard: SHARD, epoch: Epoch(1), node: NodeId(2) };
     assert_eq!(pass(&mut core, LEASE_STEPS * 3, false).1, [unanswered]);
@@ -115,7 +115,7 @@ fn a_recovery_that_gets_no_further_for_five_leases_is_stuck() {
     let mut configuration = of_two(ShardPhase::Recovering);
     configuration.shards[0].epoch = Epoch(2);
     configuration.shards[0].recover_from = vec![NodeId(1), NodeId(2)];
-    core.message(Message::ConfigurationIs { configuration });
+    core.message(message::ConfigurationIs { configuration });
     let (shard, epoch) = (SHARD, Epoch(2));
     let needs = Report::NeedsMembers { shard, epoch, unheard: vec![NodeId(2)], has_copy: false };
     assert_eq!(pass(&mut core, LEASE_STEPS * 5 - 2, true).1, std::slice::from_ref(&needs));
@@ -128,14 +128,14 @@ fn who_asked_for_a_newer_configuration_is_told_when_there_is_one_and_once() {
     let mut core = Core::serving();
     let (waits, gone) = (Endpoint::Conn(ConnId(7)), ConnId(8));
     for conn in [waits, Endpoint::Conn(gone)] {
-        core.message_from(conn, Message::GetConfiguration { have: ConfigVersion(2) });
+        core.message_from(conn, message::GetConfiguration { have: ConfigVersion(2) });
     }
     core.node.step(core.now, Input::Closed(gone), &mut Effects::new());
-    assert_eq!(said(&core).count(), 0, "there is nothing newer");
+    assert_eq!(said::<AnyMessage>(&core).count(), 0, "there is nothing newer");
     for (version, expected) in [(3, vec![waits]), (4, vec![])] {
         core.shell.sent.clear();
-        core.message(Message::ConfigurationIs { configuration: configuration(version, 1, ShardPhase::Serving) });
-        let is_it = |message: &Message| matches!(message, Message::ConfigurationIs { configuration } if configuration.version.0 == version);
+        core.message(message::ConfigurationIs { configuration: configuration(version, 1, ShardPhase::Serving) });
+        let is_it = |told: &message::ConfigurationIs| told.configuration.version.0 == version;
         let told: Vec<_> = said(&core).filter(|(_, message)| is_it(message)).map(|(to, _)| to).collect();
         assert_eq!(told, expected);
     }

@@ -14,7 +14,7 @@ use kasha_machine::{Endpoint, FileName, Input, Machine, turn};
 use kasha_types::{ConnId, CoreId, ListVersion, LocalPosition, NodeId};
 use kasha_wire::frame::{FRAME_HEADER_BYTES, Kind};
 use kasha_wire::hot::{self, AppendView, Appended, Envelope, RequestView};
-use kasha_wire::{Message, Update};
+use kasha_wire::{AnyMessage, Message, Update, message};
 
 const UPDATES: u64 = 10_000;
 const KEYS: u64 = 100;
@@ -112,11 +112,11 @@ fn scripted_answer(node: NodeId, frame: &[u8]) -> Option<Vec<u8>> {
             let end = from + bytes.len() as u64;
             hot::encode_small(Kind::Appended, &Appended { shard, epoch, node, attach, end, round }, &mut answer);
         }
-        Some(Kind::Message) => match Message::decode(payload) {
-            Ok(Message::Gc { shard, list, round, .. }) => {
-                Message::GcDone { shard, list, round, node, suspects: Vec::new() }.encode(&mut answer);
+        Some(Kind::Message) => match AnyMessage::decode(payload) {
+            Ok(AnyMessage::Gc(message::Gc { shard, list, round, .. })) => {
+                message::GcDone { shard, list, round, node, suspects: Vec::new() }.encode(&mut answer);
             }
-            Ok(Message::Ping { sent }) => Message::Pong { sent, node }.encode(&mut answer),
+            Ok(AnyMessage::Ping(message::Ping { sent })) => message::Pong { sent, node }.encode(&mut answer),
             _ => return None,
         },
         _ => return None,

@@ -9,7 +9,8 @@ use kasha_wire::frame::Kind;
 use kasha_wire::operation::ItemsBuffer;
 use kasha_wire::status::Memory;
 
-use kasha_wire::{Message, Refusal, ShardPhase, Update};
+use kasha_wire::link::Orders;
+use kasha_wire::{Refusal, ShardPhase, Update, message};
 
 fn done(result: &[u8]) -> bool {
     result.first() == Some(&0)
@@ -108,14 +109,14 @@ fn restart(core: Core) -> Core {
     let mut promoted = configuration(3, 2, ShardPhase::Recovering);
     promoted.shards[0].recover_from = vec![NodeId(1)];
     promoted.shards[0].witnesses = vec![NodeId(2)];
-    core.message(Message::ConfigurationIs { configuration: promoted });
+    core.message(message::ConfigurationIs { configuration: promoted });
     core.heartbeat_answered();
     core.epoch = Epoch(2);
     core
 }
 
 fn serve(core: &mut Core) {
-    core.message(Message::ConfigurationIs { configuration: configuration(4, 2, ShardPhase::Serving) });
+    core.message(message::ConfigurationIs { configuration: configuration(4, 2, ShardPhase::Serving) });
 }
 
 #[test]
@@ -135,12 +136,12 @@ fn r7_1_a_new_incarnation_serves_nothing_until_it_is_promoted() {
     result_of(core.update((1, 1), 1, &put(b"k", b"v")));
     let mut core = Core::start(core.shell.files, 1 << 30);
     // The configuration still calls this node the serving primary: of an earlier process.
-    core.message(Message::ConfigurationIs { configuration: configuration(2, 1, ShardPhase::Serving) });
+    core.message(message::ConfigurationIs { configuration: configuration(2, 1, ShardPhase::Serving) });
     core.heartbeat_answered();
     assert_eq!(core.get(b"k"), Some(Heard::ReadRefused));
     assert_eq!(core.update((1, 2), 2, &put(b"k", b"w")), Some(Heard::Refused(Refusal::NotPrimary)));
     // Nor does it begin the same epoch again (decision 0005).
-    core.message(Message::ConfigurationIs { configuration: configuration(5, 1, ShardPhase::Recovering) });
+    core.message(message::ConfigurationIs { configuration: configuration(5, 1, ShardPhase::Recovering) });
     assert_eq!(core.update((1, 2), 2, &put(b"k", b"w")), Some(Heard::Refused(Refusal::NotPrimary)));
 }
 
@@ -214,11 +215,10 @@ fn the_coordinator_s_word_is_the_coordinator_s_only() {
     let mut later = configuration(9, 9, ShardPhase::Recovering);
     later.shards[0].primary = NodeId(2);
     let time = ClusterTime(u64::MAX);
-    for message in [
-        Message::ConfigurationIs { configuration: later },
-        Message::HeartbeatAnswer { sent: Tick(0), lease_millis: 1, cluster_time: time, clients_below: ClientId(0) },
-        Message::LeaseVerdict { cluster_time: time, expired: vec![ClientId(1)], alive: Vec::new() },
-    ] {
+    let (sent, clients_below) = (Tick(0), ClientId(0));
+    let answer = message::HeartbeatAnswer { sent, lease_millis: 1, cluster_time: time, clients_below };
+    let verdict = message::LeaseVerdict { cluster_time: time, expired: vec![ClientId(1)], alive: Vec::new() };
+    for message in [Orders::from(message::ConfigurationIs { configuration: later }), answer.into(), verdict.into()] {
         core.shell.sent.clear();
         core.message_from(CONN, message);
         assert!(core.said_goodbye());

@@ -8,7 +8,7 @@ use kasha_types::limits::OUTSTANDING_MAX;
 use kasha_types::{ClusterTime, ListVersion, ShardId, Slot, TableId, slot_of};
 use kasha_wire::frame::Kind;
 use kasha_wire::operation::ItemsBuffer;
-use kasha_wire::{Message, Refusal, ShardPhase, Tablet, Update};
+use kasha_wire::{Refusal, ShardPhase, Tablet, Update, message};
 
 const REFUSED_BUSY: Heard = Heard::Refused(Refusal::Busy);
 /// As the node's own (`UNSYNCED_OPERATIONS_MAX`): keys of unsynced operations.
@@ -37,7 +37,7 @@ fn wrong_shard_a_key_of_another_shard_and_an_operation_that_touches_one() {
     assert_ne!(slot_of(b"ours"), at);
     let tablet = |first, last, shard| Tablet { first: Slot(first), last: Slot(last), shard, ..split.tablets[0] };
     split.tablets = vec![tablet(0, at.0 - 1, SHARD), tablet(at.0, at.0, ShardId(1)), tablet(at.0 + 1, 16383, SHARD)];
-    core.message(Message::ConfigurationIs { configuration: split });
+    core.message(message::ConfigurationIs { configuration: split });
     let wrong = Some(Heard::Refused(Refusal::WrongShard));
     assert_eq!(core.update((1, 1), 1, &put(b"theirs", b"v")), wrong);
     let both = ItemsBuffer::pairs([(&b"ours"[..], &b"v"[..]), (b"theirs", b"v")]);

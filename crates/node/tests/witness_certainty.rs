@@ -7,10 +7,10 @@ use kasha_machine::{Endpoint, FileName};
 use kasha_types::*;
 use kasha_wire::frame::{FRAME_HEADER_BYTES, Kind};
 use kasha_wire::hot::{self, Envelope, RequestView};
-use kasha_wire::message::{Holding, Report};
+use kasha_wire::message::{Heartbeat, Holding, Report};
 use kasha_wire::{
     Configuration, Durability, Member, MemberState, Message, NodeInfo, Recorded, RecordedVerdict, Served, ShardPhase,
-    Update,
+    Update, message,
 };
 
 const LIST: ListVersion = ListVersion(7);
@@ -38,7 +38,7 @@ fn start(files: Files, starts: u32) -> Core {
 }
 
 fn obey(core: &mut Core, configuration: Configuration) {
-    core.message(Message::ConfigurationIs { configuration });
+    core.message(message::ConfigurationIs { configuration });
 }
 
 /// A witness in service, which holds one request.
@@ -64,15 +64,11 @@ fn record(core: &mut Core, sequence: u64) -> RecordedVerdict {
 /// What a freeze hears: how sure, and how many requests.
 fn freeze(core: &mut Core, list: ListVersion, epoch: u32) -> (Holding, usize) {
     core.shell.sent.clear();
-    core.message_from(common::CONN, Message::FreezeWitness { shard: SHARD, list, epoch: Epoch(epoch) });
+    core.message_from(common::CONN, message::FreezeWitness { shard: SHARD, list, epoch: Epoch(epoch) });
     let sent = core.shell.sent.iter().filter(|(to, _)| *to == common::CONN);
-    let mut messages = sent.filter_map(|(_, frame)| Message::decode(&frame[FRAME_HEADER_BYTES..]).ok());
-    messages
-        .find_map(|message| match message {
-            Message::WitnessHolds { holding, requests, .. } => Some((holding, requests.len())),
-            _ => None,
-        })
-        .expect("an answer")
+    let mut answers = sent.filter_map(|(_, frame)| Message::decode(&frame[FRAME_HEADER_BYTES..]).ok());
+    let message::WitnessHolds { holding, requests, .. } = answers.next().expect("an answer");
+    (holding, requests.len())
 }
 
 /// The next process, in the configuration that recovers list 7, is asked what it holds.
@@ -366,7 +362,7 @@ fn r5_5_after_a_loss_of_power_the_fullest_counts_when_all_have_answered() {
 
 /// A member's report that it surely holds a log of epoch 1 up to here.
 fn member_reports(core: &mut Core, end: u64) {
-    core.message(Message::FenceReport {
+    core.message(message::FenceReport {
         shard: SHARD,
         epoch: Epoch(2),
         node: NodeId(2),
@@ -394,11 +390,8 @@ fn lacks(core: &mut Core) -> Option<Lacks> {
     core.shell.sent.clear();
     (0..50).for_each(|_| core.tick(25));
     let sent = core.shell.sent.iter().filter(|(to, _)| *to == Endpoint::Coordinator);
-    let mut heartbeats = sent.filter_map(|(_, frame)| match Message::decode(&frame[FRAME_HEADER_BYTES..]) {
-        Ok(Message::Heartbeat { heartbeat }) => Some(heartbeat.reports),
-        _ => None,
-    });
-    heartbeats.next_back()?.into_iter().find_map(|report| match report {
+    let mut heartbeats = sent.filter_map(|(_, frame)| Heartbeat::decode(&frame[FRAME_HEADER_BYTES..]).ok());
+    heartbeats.next_back()?.reports.into_iter().find_map(|report| match report {
         Report::NeedsMembers { unheard, has_copy: true, .. } => Some(Lacks::Members(unheard)),
         Report::NeedsWitness { unheard_members, unheard_witnesses, .. } => {
             Some(Lacks::Witness(unheard_members, unheard_witnesses))
@@ -465,11 +458,9 @@ fn only_a_witness_that_is_called_alive_is_heard_out_for_a_whole_log() {
 }
 
 /// Whether node 2 was asked for this.
-fn asked(core: &Core, is: fn(&Message) -> bool) -> bool {
+fn asked<M: Message>(core: &Core) -> bool {
     let node_2 = |to: &Endpoint| matches!(to, Endpoint::Core(core) if core.node == NodeId(2));
-    let sent = core.shell.sent.iter().filter(|(to, _)| node_2(to));
-    let mut messages = sent.filter_map(|(_, frame)| Message::decode(&frame[FRAME_HEADER_BYTES..]).ok());
-    messages.any(|message| is(&message))
+    core.shell.sent.iter().any(|(to, frame)| node_2(to) && M::is_in(frame[11], &frame[FRAME_HEADER_BYTES..]))
 }
 
 /// Found by the simulator: a promise that was slow to reach the file cost the longer log.
@@ -478,7 +469,7 @@ fn step_2_nothing_is_cut_before_our_own_log_has_its_say() {
     let mut core = promoted_with(&[3], &[1, 2], |core| core.slow_disk = true);
     let own = core.node.status(core.now).replicas[0].end;
     member_reports(&mut core, 0);
-    assert!(!asked(&core, |message| matches!(message, Message::FetchLog { .. })));
+    assert!(!asked::<message::FetchLog>(&core));
     core.slow_disk = false;
     core.tick(25);
     assert_ne!(waits_for(&core), "", "its own log is the greater one");
@@ -502,12 +493,12 @@ fn r5_5_after_a_loss_of_power_every_member_must_have_reported_too() {
             "{state}"
         );
         assert_eq!(lacks(&mut core), Some(Lacks::Members(vec![NodeId(2)])));
-        assert!(asked(&core, |message| matches!(message, Message::Fence { .. })));
+        assert!(asked::<message::Fence>(&core));
         core.witness_says(3, 2, Holding::PowerLost, &bodies(1));
         assert_eq!(core.node.status(core.now).replicas[0].state, state, "it has not reported");
         member_reports(&mut core, end);
         if is_longer {
-            assert!(asked(&core, |message| matches!(message, Message::FetchLog { .. })));
+            assert!(asked::<message::FetchLog>(&core));
         } else {
             core.witness_says(3, 2, Holding::PowerLost, &bodies(1));
             assert_eq!(replayed(&mut core), Some(1));
@@ -534,13 +525,9 @@ fn a_lost_instance_of_a_list_in_force_is_reported() {
         core.shell.sent.clear();
         core.tick(10_000);
         let to_coordinator = core.shell.sent.iter().filter(|(to, _)| *to == Endpoint::Coordinator);
-        let mut messages = to_coordinator.filter_map(|(_, frame)| Message::decode(&frame[FRAME_HEADER_BYTES..]).ok());
-        messages.any(|message| match message {
-            Message::Heartbeat { heartbeat } => {
-                heartbeat.reports.contains(&Report::WitnessLost { shard: SHARD, list: LIST })
-            }
-            _ => false,
-        })
+        let mut heartbeats =
+            to_coordinator.filter_map(|(_, frame)| Heartbeat::decode(&frame[FRAME_HEADER_BYTES..]).ok());
+        heartbeats.any(|said| said.reports.contains(&Report::WitnessLost { shard: SHARD, list: LIST }))
     };
     assert!(!reported(in_service().shell.files));
     let mut damaged = in_service().shell.files;

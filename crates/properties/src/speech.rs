@@ -7,8 +7,8 @@ use kasha_types::{
     ListVersion, LogPosition, NodeId, RpcId, SegmentId, Sequence, ShardId, Tick,
 };
 use kasha_wire::codec::Bytes;
-use kasha_wire::message::{AttachAt, GcEntry, Heartbeat, Holding, LeaseInfo, Missing, Report, TableCommand};
-use kasha_wire::{Message, Served};
+use kasha_wire::message::{self, AttachAt, GcEntry, Holding, LeaseInfo, Missing, Report, TableCommand};
+use kasha_wire::{AnyMessage, Served};
 
 use crate::draw;
 
@@ -103,14 +103,14 @@ impl Scene {
     }
 
     /// What members, witnesses and primaries say to each other.
-    pub(crate) fn between_nodes(&self, u: &mut Unstructured<'_>) -> Result<Message> {
+    pub(crate) fn between_nodes(&self, u: &mut Unstructured<'_>) -> Result<AnyMessage> {
         let (shard, epoch) = (shard(u)?, epoch(u)?);
         Ok(match draw::below(u, 14)? {
             0 => {
                 let served = u.arbitrary::<bool>()?.then_some(Served { epoch, primary: node(u)? });
-                Message::Fence { shard, epoch, primary: core(u)?, attach: attach(u)?, served, list: list(u)? }
+                message::Fence { shard, epoch, primary: core(u)?, attach: attach(u)?, served, list: list(u)? }.into()
             }
-            1 => Message::FenceReport {
+            1 => message::FenceReport {
                 shard,
                 epoch,
                 node: node(u)?,
@@ -121,8 +121,9 @@ impl Scene {
                 intact: u.arbitrary()?,
                 complete: u.arbitrary()?,
                 whole: u.arbitrary()?,
-            },
-            2 => Message::Attach {
+            }
+            .into(),
+            2 => message::Attach {
                 shard,
                 epoch,
                 primary: core(u)?,
@@ -131,51 +132,56 @@ impl Scene {
                 expected: self.position(u)?,
                 must_hold: self.offset(u)?,
                 start: if u.arbitrary()? { AttachAt::Keep(self.offset(u)?) } else { AttachAt::Join(self.offset(u)?) },
-            },
-            3 => Message::Attached { shard, epoch, node: node(u)?, attach: attach(u)? },
-            4 => Message::Mismatch { shard, epoch, node: node(u)?, attach: attach(u)? },
+            }
+            .into(),
+            3 => message::Attached { shard, epoch, node: node(u)?, attach: attach(u)? }.into(),
+            4 => message::Mismatch { shard, epoch, node: node(u)?, attach: attach(u)? }.into(),
             5 => self.copy_segment(u, shard, epoch)?,
-            6 => Message::SegmentCopied {
+            6 => message::SegmentCopied {
                 shard,
                 epoch,
                 node: node(u)?,
                 attach: attach(u)?,
                 segment: SegmentId(number32(u, 5)?),
                 offset: number32(u, 4000)?,
-            },
-            7 => Message::FetchLog { shard, epoch, from: self.offset(u)? },
-            8 => Message::LogPiece { shard, epoch, from: self.offset(u)?, bytes: Bytes(self.some_bytes(u)?) },
-            9 => Message::FreezeWitness { shard, list: list(u)?, epoch },
-            10 => Message::WitnessHolds {
+            }
+            .into(),
+            7 => message::FetchLog { shard, epoch, from: self.offset(u)? }.into(),
+            8 => message::LogPiece { shard, epoch, from: self.offset(u)?, bytes: Bytes(self.some_bytes(u)?) }.into(),
+            9 => message::FreezeWitness { shard, list: list(u)?, epoch }.into(),
+            10 => message::WitnessHolds {
                 shard,
                 list: list(u)?,
                 epoch,
                 node: node(u)?,
                 holding: *u.choose(&[Holding::Sure, Holding::PowerLost, Holding::Damaged, Holding::NeverHad])?,
                 requests: self.many(u, |u| self.some_bytes(u).map(Bytes))?,
-            },
-            11 => Message::Gc {
+            }
+            .into(),
+            11 => message::Gc {
                 shard,
                 list: list(u)?,
                 round: number(u, 5)?,
                 floor: ClusterTime(number(u, 2000)?),
                 entries: self.many(u, |u| Ok(GcEntry { key: KeyHash(u.arbitrary()?), rpc: rpc(u)? }))?,
-            },
-            12 => Message::GcDone {
+            }
+            .into(),
+            12 => message::GcDone {
                 shard,
                 list: list(u)?,
                 round: number(u, 5)?,
                 node: node(u)?,
                 suspects: self.many(u, |u| self.some_bytes(u).map(Bytes))?,
-            },
-            _ => Message::Pong { sent: Tick(number(u, self.now.0)?), node: node(u)? },
+            }
+            .into(),
+            _ => message::Pong { sent: Tick(number(u, self.now.0)?), node: node(u)? }.into(),
         })
     }
 
-    fn copy_segment(&self, u: &mut Unstructured<'_>, shard: ShardId, epoch: Epoch) -> Result<Message> {
+    fn copy_segment(&self, u: &mut Unstructured<'_>, shard: ShardId, epoch: Epoch) -> Result<AnyMessage> {
         let bytes = self.some_bytes(u)?;
         let total = if draw::one_in(u, 3)? { number32(u, 5000)? } else { bytes.len() as u32 };
-        Ok(Message::CopySegment {
+        Ok(message::CopySegment {
             shard,
             epoch,
             attach: attach(u)?,
@@ -183,7 +189,8 @@ impl Scene {
             total,
             offset: if draw::one_in(u, 3)? { number32(u, 5000)? } else { 0 },
             bytes: Bytes(bytes),
-        })
+        }
+        .into())
     }
 
     fn report(&self, u: &mut Unstructured<'_>) -> Result<Report> {
@@ -202,69 +209,70 @@ impl Scene {
     }
 
     /// What nodes and clients say to the coordinator.
-    pub(crate) fn to_coordinator(&self, u: &mut Unstructured<'_>) -> Result<Message> {
+    pub(crate) fn to_coordinator(&self, u: &mut Unstructured<'_>) -> Result<AnyMessage> {
         let near =
             |u: &mut Unstructured<'_>, of: u64| number(u, 3).map(|number| of.saturating_add(number).saturating_sub(2));
         Ok(match draw::weighted(u, &[6, 1, 1, 1, 1, 3, 1])? {
             0 => {
                 let node = node(u)?;
-                Message::Heartbeat {
-                    heartbeat: Heartbeat {
-                        core: CoreId { node, core: number32(u, 1)? as u8 },
-                        incarnation: match draw::below(u, 3)? {
-                            0 => Incarnation(number(u, 3)?),
-                            _ => Incarnation::new(number32(u, 3)?, 1000 + u32::from(node.0)),
-                        },
-                        boot: BootId(u128::from(number(u, 4)?)),
-                        sent: Tick(near(u, self.now.0)?),
-                        answered: Tick(near(u, self.now.0)?),
-                        have: ConfigVersion(near(u, self.version.0)?),
-                        cluster_time: ClusterTime(number(u, 100_000)?),
-                        addresses: (0..draw::below(u, 3)?).map(|core| address(node, core)).collect(),
-                        heard: self.many(u, self::node)?,
-                        reports: self.many(u, |u| self.report(u))?,
+                message::Heartbeat {
+                    core: CoreId { node, core: number32(u, 1)? as u8 },
+                    incarnation: match draw::below(u, 3)? {
+                        0 => Incarnation(number(u, 3)?),
+                        _ => Incarnation::new(number32(u, 3)?, 1000 + u32::from(node.0)),
                     },
+                    boot: BootId(u128::from(number(u, 4)?)),
+                    sent: Tick(near(u, self.now.0)?),
+                    answered: Tick(near(u, self.now.0)?),
+                    have: ConfigVersion(near(u, self.version.0)?),
+                    cluster_time: ClusterTime(number(u, 100_000)?),
+                    addresses: (0..draw::below(u, 3)?).map(|core| address(node, core)).collect(),
+                    heard: self.many(u, self::node)?,
+                    reports: self.many(u, |u| self.report(u))?,
                 }
+                .into()
             }
-            1 => Message::OpenSession { nonce: u.arbitrary()? },
-            2 => Message::RenewLease { client: ClientId(number(u, 4)?) },
-            3 => Message::LeaseQuery { clients: self.many(u, |u| number(u, 4).map(ClientId))? },
-            4 => Message::GetConfiguration { have: ConfigVersion(near(u, self.version.0)?) },
+            1 => message::OpenSession { nonce: u.arbitrary()? }.into(),
+            2 => message::RenewLease { client: ClientId(number(u, 4)?) }.into(),
+            3 => message::LeaseQuery { clients: self.many(u, |u| number(u, 4).map(ClientId))? }.into(),
+            4 => message::GetConfiguration { have: ConfigVersion(near(u, self.version.0)?) }.into(),
             6 => {
                 let (shard, members) = (ShardId(number32(u, 2)? as u16), self.many(u, self::node)?);
                 let seen = Missing { epoch: epoch(u)?, members, witnesses: self.many(u, self::node)? };
-                Message::GiveUp { nonce: u.arbitrary()?, shard, seen: u.arbitrary::<bool>()?.then_some(seen) }
+                message::GiveUp { nonce: u.arbitrary()?, shard, seen: u.arbitrary::<bool>()?.then_some(seen) }.into()
             }
             _ => {
                 let name = ["a", "b", "default", "", "a name with spaces"][draw::below(u, 5)?].to_owned();
                 let command = if u.arbitrary()? { TableCommand::Create(name) } else { TableCommand::Drop(name) };
-                Message::TableRequest { client: ClientId(number(u, 4)?), sequence: number(u, 4)?, command }
+                message::TableRequest { client: ClientId(number(u, 4)?), sequence: number(u, 4)?, command }.into()
             }
         })
     }
 
     /// What else is in the language: nobody expects it from anybody but the coordinator, or at all.
-    pub(crate) fn out_of_place(&self, u: &mut Unstructured<'_>) -> Result<Message> {
+    pub(crate) fn out_of_place(&self, u: &mut Unstructured<'_>) -> Result<AnyMessage> {
         let client = ClientId(number(u, 4)?);
         Ok(match draw::below(u, 9)? {
-            0 => Message::Hello { cluster: ClusterId(1), from: None, incarnation: Incarnation(0), to: None },
-            1 => Message::Goodbye { reason: "because".into() },
-            2 => Message::LeaseLost { client },
-            3 => Message::HeartbeatAnswer {
+            0 => message::Hello { cluster: ClusterId(1), from: None, incarnation: Incarnation(0), to: None }.into(),
+            1 => message::Goodbye { reason: "because".into() }.into(),
+            2 => message::LeaseLost { client }.into(),
+            3 => message::HeartbeatAnswer {
                 sent: self.now,
                 lease_millis: number(u, 1000)?,
                 cluster_time: ClusterTime(number(u, 1_000_000)?),
                 clients_below: client,
-            },
-            4 => Message::LeaseVerdict {
+            }
+            .into(),
+            4 => message::LeaseVerdict {
                 cluster_time: ClusterTime(number(u, 1_000_000)?),
                 expired: vec![client],
                 alive: vec![LeaseInfo { client, expiry: ClusterTime(number(u, 1_000_000)?) }],
-            },
-            5 => Message::GetStatus { id: u.arbitrary()? },
-            6 => Message::Ping { sent: Tick(u.arbitrary()?) },
-            7 => Message::GetConfiguration { have: ConfigVersion(number(u, 6)?) },
-            _ => Message::OpenSession { nonce: u.arbitrary()? },
+            }
+            .into(),
+            5 => message::GetStatus { id: u.arbitrary()? }.into(),
+            6 => message::Ping { sent: Tick(u.arbitrary()?) }.into(),
+            7 => message::GetConfiguration { have: ConfigVersion(number(u, 6)?) }.into(),
+            _ => message::OpenSession { nonce: u.arbitrary()? }.into(),
         })
     }
 }

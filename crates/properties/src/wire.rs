@@ -7,7 +7,7 @@ use kasha_wire::hot::{
     SyncRequest, Synced, decode_small,
 };
 use kasha_wire::outcome::Shape;
-use kasha_wire::{Body, DecodeError, FRAME_HEADER_BYTES, Kind, Message, Outcome, Read, Update, Wire};
+use kasha_wire::{AnyMessage, Body, DecodeError, FRAME_HEADER_BYTES, Kind, Message, Outcome, Read, Update, Wire};
 
 use crate::{Property, draw, golden};
 
@@ -71,7 +71,7 @@ fn payload_again(kind: Kind, payload: &[u8]) -> std::result::Result<Vec<u8>, Dec
         Kind::Synced => small_again::<Synced>(payload)?,
         Kind::ReadRefuse => small_again::<ReadRefused>(payload)?,
         Kind::Appended => small_again::<Appended>(payload)?,
-        Kind::Message => encoded(&Message::decode(payload)?),
+        Kind::Message => encoded(&AnyMessage::decode(payload)?),
     })
 }
 

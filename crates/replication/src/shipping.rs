@@ -12,9 +12,10 @@ use kasha_machine::{Effect, Effects, Endpoint, Gate};
 use kasha_types::planted::{self, Bug};
 use kasha_types::probe::{Probe, hit};
 use kasha_types::{AttachId, CoreId, Epoch, ListVersion, LogPosition, LogSlice, NodeId, SegmentId, ShardId, Tick};
+use kasha_wire::Message;
 use kasha_wire::codec::Bytes;
 use kasha_wire::hot::{AppendView, Appended};
-use kasha_wire::message::{AttachAt, Message};
+use kasha_wire::message::{self, AttachAt};
 
 use crate::peer::{Copying, Older};
 use crate::{FenceReport, MemberCore, Peer, PeerState};
@@ -368,7 +369,7 @@ impl Shipping {
                     // What served before matters to an election only.
                     let (served, list) = (None, ListVersion::NONE);
                     let attach = peer.attach;
-                    send(peer.core, &Message::Fence { shard, epoch, primary: own, attach, served, list }, out);
+                    send(peer.core, &message::Fence { shard, epoch, primary: own, attach, served, list }, out);
                 }
                 PeerState::Attaching(start) if overdue => {
                     peer.touched = Some(now);
@@ -454,7 +455,7 @@ fn older_segments(log: &Log, base: u64) -> VecDeque<SegmentId> {
     log.segments().map(|(id, _)| id).filter(is_older).collect()
 }
 
-fn send(core: CoreId, message: &Message, out: &mut Effects) {
+fn send(core: CoreId, message: &impl Message, out: &mut Effects) {
     let mark = out.mark();
     message.encode(out.arena());
     let head = out.span_from(mark);
@@ -465,7 +466,7 @@ fn send_attach(peer: &Peer, shard: ShardId, epoch: Epoch, own: CoreId, start: At
     let must_hold = log.end().offset;
     send(
         peer.core,
-        &Message::Attach {
+        &message::Attach {
             shard,
             epoch,
             primary: own,
@@ -550,11 +551,11 @@ fn copy(now: Tick, peer: &mut Peer, (shard, epoch): (ShardId, Epoch), pace: Pace
             let len = pace.copy_bytes.min(total - copying.offset);
             let from = log.segment_base(segment) + u64::from(copying.offset);
             let bytes = Bytes(log.bytes(from, len).to_vec());
-            Message::CopySegment { shard, epoch, attach, segment, total, offset: copying.offset, bytes }
+            message::CopySegment { shard, epoch, attach, segment, total, offset: copying.offset, bytes }
         }
         None => {
             let segment = CLOSING_MARK;
-            Message::CopySegment { shard, epoch, attach, segment, total: 0, offset: 0, bytes: Bytes(Vec::new()) }
+            message::CopySegment { shard, epoch, attach, segment, total: 0, offset: 0, bytes: Bytes(Vec::new()) }
         }
     };
     send(peer.core, &message, out);

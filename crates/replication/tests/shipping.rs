@@ -5,9 +5,11 @@ use kasha_log::{EntryKind, Log, LogConfig, Purpose};
 use kasha_machine::{Effect, Effects};
 use kasha_replication::{CLOSING_MARK, Company, FenceReport, MemberCore, Pace, Peer, PeerState, Shipping, history_of};
 use kasha_types::{AttachId, ConfigVersion, CoreId, Epoch, Incarnation, LogPosition, NodeId, SegmentId, ShardId, Tick};
+use kasha_wire::AnyMessage;
+use kasha_wire::Message;
 use kasha_wire::frame::{FRAME_HEADER_BYTES, Kind};
 use kasha_wire::hot::{AppendView, Appended};
-use kasha_wire::message::{AttachAt, Message};
+use kasha_wire::message::{self, AttachAt};
 
 const SHARD: ShardId = ShardId(0);
 const EPOCH: Epoch = Epoch(1);
@@ -60,10 +62,12 @@ fn pump(shipping: &mut Shipping, log: &Log, now: Tick) -> Vec<Sent> {
                     let len = tail.map_or(0, |slice| u64::from(slice.len));
                     Sent::Append { to: view.from + len, round: view.round }
                 }
-                _ => match Message::decode(payload).expect("a message") {
-                    Message::CopySegment { segment, total, .. } => Sent::Copy { segment, total },
-                    Message::Fence { .. } => Sent::Fence,
-                    Message::Attach { .. } => Sent::Attach,
+                _ => match AnyMessage::decode(payload).expect("a message") {
+                    AnyMessage::CopySegment(message::CopySegment { segment, total, .. }) => {
+                        Sent::Copy { segment, total }
+                    }
+                    AnyMessage::Fence(_) => Sent::Fence,
+                    AnyMessage::Attach(_) => Sent::Attach,
                     other => panic!("{other:?}"),
                 },
             })

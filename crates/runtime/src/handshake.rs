@@ -2,24 +2,24 @@
 
 use kasha_machine::Endpoint;
 use kasha_types::ClusterId;
-pub(crate) use kasha_wire::message::is_handshake;
+use kasha_wire::link::Handshake;
+use kasha_wire::message::{Goodbye, Hello, Welcome};
 use kasha_wire::{Message, WIRE_VERSION};
 
 use crate::options::Identity;
 
 /// The first frame to a peer that we dialled.
-pub(crate) fn hello(identity: &Identity, peer: Endpoint) -> Message {
+pub(crate) fn hello(identity: &Identity, peer: Endpoint) -> Hello {
     let to = match peer {
         Endpoint::Core(core) => Some(core),
         Endpoint::Coordinator | Endpoint::Seed(_) | Endpoint::Conn(_) => None,
     };
-    Message::Hello { cluster: identity.cluster.get(), from: identity.core, incarnation: identity.incarnation, to }
+    Hello { cluster: identity.cluster.get(), from: identity.core, incarnation: identity.incarnation, to }
 }
 
 /// The answer to the first frame on an accepted connection; an error is the reason of a goodbye.
-pub(crate) fn answer_hello(identity: &Identity, kind: u8, payload: &[u8]) -> Result<Message, String> {
-    let first = if is_handshake(kind, payload) { Message::decode(payload).ok() } else { None };
-    let Some(Message::Hello { cluster, to, .. }) = first else {
+pub(crate) fn answer_hello(identity: &Identity, kind: u8, payload: &[u8]) -> Result<Welcome, String> {
+    let Some(Hello { cluster, to, .. }) = Message::from_frame(kind, payload) else {
         return Err(format!(
             "the first frame must be a Hello of wire version {WIRE_VERSION}: let only Kasha's programs connect here, and \
              run the same version of it on both sides (K0202)"
@@ -35,16 +35,15 @@ pub(crate) fn answer_hello(identity: &Identity, kind: u8, payload: &[u8]) -> Res
         let ours = name(identity);
         return Err(format!("this is {ours}, not {to}: refresh the configuration, or check the address (K0204)"));
     }
-    Ok(Message::Welcome { cluster: ours, core: identity.core, incarnation: identity.incarnation })
+    Ok(Welcome { cluster: ours, core: identity.core, incarnation: identity.incarnation })
 }
 
 /// Judges the first frame from a peer that we dialled; joins its cluster if we are in none yet.
 pub(crate) fn judge_welcome(identity: &Identity, peer: Endpoint, kind: u8, payload: &[u8]) -> Result<(), String> {
-    let first = if is_handshake(kind, payload) { Message::decode(payload).ok() } else { None };
-    let (cluster, core) = match first {
-        Some(Message::Welcome { cluster, core, .. }) => (cluster, core),
-        Some(Message::Goodbye { reason }) => return Err(format!("it refused: {reason}")),
-        _ => {
+    let (cluster, core) = match Message::from_frame(kind, payload) {
+        Some(Handshake::Welcome(Welcome { cluster, core, .. })) => (cluster, core),
+        Some(Handshake::Goodbye(Goodbye { reason })) => return Err(format!("it refused: {reason}")),
+        Some(Handshake::Hello(_)) | None => {
             let reason = "its first frame is no Welcome, so no Kasha of this version listens there: check the address \
                           and the versions (K0202)";
             return Err(reason.to_owned());
@@ -74,7 +73,7 @@ fn name(identity: &Identity) -> String {
 #[cfg(test)]
 mod tests {
     use kasha_types::{CoreId, Incarnation, NodeId};
-    use kasha_wire::{Kind, Wire};
+    use kasha_wire::Kind;
 
     use super::*;
     use crate::ClusterCell;
@@ -87,7 +86,7 @@ mod tests {
         Identity { cluster: ClusterCell::new(ClusterId(cluster)), core: Some(core(node)), incarnation: Incarnation(1) }
     }
 
-    fn payload(message: &Message) -> Vec<u8> {
+    fn payload(message: &impl Message) -> Vec<u8> {
         let mut out = Vec::new();
         message.put(&mut out);
         out
@@ -114,7 +113,7 @@ mod tests {
         answered(&identity(7, 1), &client, Endpoint::Seed(0)).unwrap();
         assert_eq!(client.cluster.get(), ClusterId(7));
         assert!(answered(&identity(8, 1), &client, Endpoint::Seed(1)).is_err());
-        let welcome = payload(&Message::Welcome { cluster: ClusterId(8), core: None, incarnation: Incarnation(0) });
+        let welcome = payload(&Welcome { cluster: ClusterId(8), core: None, incarnation: Incarnation(0) });
         assert!(judge_welcome(&client, Endpoint::Seed(1), Kind::Message as u8, &welcome).is_err());
     }
 }

@@ -15,7 +15,7 @@ use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 use kasha_machine::Endpoint;
 use kasha_types::{ConnId, Tick};
-use kasha_wire::Message;
+use kasha_wire::{Message, message};
 use mio::event::Event;
 use mio::net::{TcpListener, TcpStream};
 use mio::{Interest, Registry, Token};
@@ -412,7 +412,7 @@ impl Network {
             return;
         }
         tracing::info!(%id, reason, "closing a connection");
-        Message::Goodbye { reason: reason.to_owned() }.encode(connection.output.tail());
+        message::Goodbye { reason: reason.to_owned() }.encode(connection.output.tail());
         self.close(now, id);
     }
 

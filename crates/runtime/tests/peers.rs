@@ -9,7 +9,7 @@ use std::time::Duration;
 use kasha_machine::{Effect, Effects, Endpoint, Gate, Input, Machine};
 use kasha_runtime::{Application, Control, EventLoop, Exit, Identity, LoopError, LoopOptions, listen};
 use kasha_types::{CoreId, LogSlice, NodeId, Tick};
-use kasha_wire::Message;
+use kasha_wire::{Message, message};
 use support::{CLUSTER, CORE, Echo, Server, send};
 
 /// Keeps what came.
@@ -173,7 +173,7 @@ impl Machine for Refuse {
             return send(out, from, b"answer", Gate::Now);
         }
         let mark = out.mark();
-        Message::Goodbye { reason: "your number is taken".into() }.encode(out.arena());
+        message::Goodbye { reason: "your number is taken".into() }.encode(out.arena());
         let head = out.span_from(mark);
         out.push(Effect::Send { to: from, head, tail: None, gate: Gate::Now });
         out.push(Effect::Disconnect(from));

@@ -7,11 +7,11 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use kasha_types::{ConfigVersion, Epoch, NodeId, ShardId};
-use kasha_wire::{Configuration, MemberState, Message, ShardConfig, ShardPhase};
+use kasha_wire::message::ConfigurationIs;
+use kasha_wire::{Configuration, MemberState, ShardConfig, ShardPhase};
 
 use crate::network::ProcessId;
 use crate::probes::Probes;
-use crate::tags;
 use crate::world::{Sent, View, Watch};
 
 /// All configurations that were sent, by version; shared by the checkers.
@@ -114,9 +114,7 @@ impl ConfigurationsGrow {
 
 impl Watch for ConfigurationsGrow {
     fn sent(&mut self, sent: &Sent<'_>, _view: &View<'_>) {
-        if tags::message(sent) == Some(tags::CONFIGURATION_IS)
-            && let Ok(Message::ConfigurationIs { configuration }) = Message::decode(sent.payload)
-        {
+        if let Some(ConfigurationIs { configuration }) = sent.message() {
             self.take(configuration);
         }
     }

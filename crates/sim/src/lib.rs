@@ -40,7 +40,6 @@ pub mod shared_session;
 pub mod sharer;
 pub mod stranger;
 pub mod sweep;
-pub mod tags;
 pub mod trace;
 pub mod traffic;
 mod turning;

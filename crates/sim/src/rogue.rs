@@ -21,10 +21,10 @@ use kasha_types::{
     Tick, slot_of,
 };
 use kasha_wire::frame::Kind;
-use kasha_wire::hot;
+use kasha_wire::message::{ConfigurationIs, SessionOpened};
 use kasha_wire::{
     AnswerView, Body, BodyHead, Configuration, Envelope, Message, Recorded, RecordedVerdict, RequestView, ShardConfig,
-    Update,
+    Update, hot, message,
 };
 
 use crate::clients::Stage;
@@ -111,27 +111,24 @@ impl Rogue {
         }
     }
 
-    fn tell(to: Endpoint, message: &Message, out: &mut Effects) {
+    fn tell(to: Endpoint, message: &impl Message, out: &mut Effects) {
         let mark = out.mark();
         message.encode(out.arena());
         let head = out.span_from(mark);
         out.push(Effect::Send { to, head, tail: None, gate: Gate::Now });
     }
 
-    fn on_message(&mut self, message: Message, out: &mut Effects) {
-        match message {
-            Message::SessionOpened { client, lease_expiry, .. } => {
-                self.granted.get_or_insert(Granted { client, lease_expiry });
-            }
-            Message::ConfigurationIs { configuration } => {
-                for info in &configuration.nodes {
-                    for (core, &address) in (0..).zip(&info.cores) {
-                        out.push(Effect::Route { to: Endpoint::Core(CoreId { node: info.node, core }), address });
-                    }
+    fn on_message(&mut self, payload: &[u8], out: &mut Effects) {
+        if let Ok(SessionOpened { client, lease_expiry, .. }) = Message::decode(payload) {
+            self.granted.get_or_insert(Granted { client, lease_expiry });
+        }
+        if let Ok(ConfigurationIs { configuration }) = Message::decode(payload) {
+            for info in &configuration.nodes {
+                for (core, &address) in (0..).zip(&info.cores) {
+                    out.push(Effect::Route { to: Endpoint::Core(CoreId { node: info.node, core }), address });
                 }
-                self.configuration = Some(configuration);
             }
-            _ => {}
+            self.configuration = Some(configuration);
         }
     }
 
@@ -240,9 +237,7 @@ impl Machine for Rogue {
     fn step(&mut self, _now: Tick, input: Input<'_>, out: &mut Effects) {
         let Input::Frame { kind, payload, .. } = input else { return };
         match Kind::from_number(kind) {
-            Some(Kind::Message) => {
-                Message::decode(payload).into_iter().for_each(|message| self.on_message(message, out))
-            }
+            Some(Kind::Message) => self.on_message(payload, out),
             Some(Kind::Answer) => AnswerView::decode(payload).iter().for_each(|answer| self.on_answer(answer)),
             Some(Kind::Recorded) => hot::decode_small(payload).iter().for_each(|recorded| self.on_recorded(recorded)),
             _ => {}
@@ -278,9 +273,9 @@ impl Actor for Rogue {
             Some(granted) => self.request(granted, out),
             None => {
                 let nonce = self.rng.next_u64();
-                Self::tell(Endpoint::Coordinator, &Message::OpenSession { nonce }, out);
+                Self::tell(Endpoint::Coordinator, &message::OpenSession { nonce }, out);
                 let have = self.configuration.as_ref().map_or(ConfigVersion(0), |known| known.version);
-                Self::tell(Endpoint::Coordinator, &Message::GetConfiguration { have }, out);
+                Self::tell(Endpoint::Coordinator, &message::GetConfiguration { have }, out);
             }
         }
     }

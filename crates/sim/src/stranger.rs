@@ -12,7 +12,7 @@ use std::rc::Rc;
 use kasha_machine::{Effect, Effects, Endpoint, Gate, Input, Machine, Rng};
 use kasha_types::{LogSlice, Tick};
 use kasha_wire::frame::{self, Kind};
-use kasha_wire::{AnswerView, AppendView, Body, Message, ReadAnswerView, RequestView, hot};
+use kasha_wire::{AnswerView, AnyMessage, AppendView, Body, Message, ReadAnswerView, RequestView, hot};
 
 use crate::clock::{SimTime, micros, millis};
 use crate::process::Actor;
@@ -71,8 +71,8 @@ fn has_meaning(kind: u8, payload: &[u8]) -> bool {
         Some(Kind::Refuse) => hot::decode_small::<kasha_wire::Refused>(payload).is_ok(),
         Some(Kind::ReadRefuse) => hot::decode_small::<kasha_wire::ReadRefused>(payload).is_ok(),
         Some(Kind::Message) => !matches!(
-            Message::decode(payload),
-            Err(_) | Ok(Message::GetConfiguration { .. } | Message::GetStatus { .. } | Message::OpenSession { .. })
+            AnyMessage::decode(payload),
+            Err(_) | Ok(AnyMessage::GetConfiguration(_) | AnyMessage::GetStatus(_) | AnyMessage::OpenSession(_))
         ),
     }
 }
@@ -178,7 +178,7 @@ mod tests {
 
     #[test]
     fn frames_are_whole_and_mean_nothing() {
-        let message = Message::GetConfiguration { have: kasha_types::ConfigVersion(7) };
+        let message = kasha_wire::message::GetConfiguration { have: kasha_types::ConfigVersion(7) };
         let mut real = Vec::new();
         kasha_wire::Wire::put(&message, &mut real);
         let overheard: Overheard = Rc::new(RefCell::new(VecDeque::from([(Kind::Message as u8, real)])));

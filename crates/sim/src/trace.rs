@@ -2,9 +2,10 @@
 
 use kasha_machine::FileName;
 use kasha_wire::frame::Kind;
+use kasha_wire::message::WitnessHolds;
 use kasha_wire::{
-    AnswerView, AppendView, Appended, Body, Message, ReadAnswerView, ReadRefused, ReadView, Recorded, Refused,
-    RequestView, SyncRequest, Synced, hot,
+    AnswerView, AnyMessage, AppendView, Appended, Body, Message, ReadAnswerView, ReadRefused, ReadView, Recorded,
+    Refused, RequestView, SyncRequest, Synced, hot,
 };
 
 use crate::checkers::records::records_in;
@@ -62,17 +63,14 @@ fn describe(kind: u8, payload: &[u8]) -> String {
         Kind::Sync => small(hot::decode_small::<SyncRequest>(payload).ok().map(|value| format!("{value:?}"))),
         Kind::Synced => small(hot::decode_small::<Synced>(payload).ok().map(|value| format!("{value:?}"))),
         Kind::Appended => small(hot::decode_small::<Appended>(payload).ok().map(|value| format!("{value:?}"))),
-        Kind::Message if payload.first() == Some(&42) => {
-            small(Message::decode(payload).ok().map(|value| match value {
-                Message::WitnessHolds { shard, list, epoch, holding, requests, .. } => {
-                    let rpcs: Vec<_> =
-                        requests.iter().filter_map(|body| Body::decode(&body.0).ok().map(|b| b.head.rpc)).collect();
-                    format!("WitnessHolds {shard} {list} {epoch} {holding:?} {rpcs:?}")
-                }
-                other => format!("{other:?}"),
-            }))
-        }
-        Kind::Message => small(Message::decode(payload).ok().map(|value| format!("{value:?}"))),
+        Kind::Message => small(AnyMessage::decode(payload).ok().map(|message| match message {
+            AnyMessage::WitnessHolds(WitnessHolds { shard, list, epoch, holding, requests, .. }) => {
+                let rpcs: Vec<_> =
+                    requests.iter().filter_map(|body| Body::decode(&body.0).ok().map(|b| b.head.rpc)).collect();
+                format!("WitnessHolds {shard} {list} {epoch} {holding:?} {rpcs:?}")
+            }
+            other => format!("{other:?}"),
+        })),
     }
 }
 

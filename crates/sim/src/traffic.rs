@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 
 use kasha_wire::frame::Kind;
-use kasha_wire::{Message, ReadRefused, Recorded, Refused, hot};
+use kasha_wire::message::{GcDone, WitnessHolds};
+use kasha_wire::{ReadRefused, Recorded, Refused, hot, message};
 
 use crate::probes::Probes;
-use crate::tags;
 use crate::world::{Sent, View, Watch};
 
 /// A watcher that counts frames.
@@ -23,15 +23,11 @@ impl Watch for Traffic {
         match Kind::from_number(sent.kind) {
             Some(Kind::Message) => {
                 *self.messages.entry(sent.payload.first().copied().unwrap_or_default()).or_default() += 1;
-                if tags::message(sent) == Some(tags::WITNESS_HOLDS)
-                    && let Ok(Message::WitnessHolds { holding, requests, .. }) = Message::decode(sent.payload)
-                {
+                if let Some(WitnessHolds { holding, requests, .. }) = sent.message() {
                     self.named.hit(&format!("witness read: {holding:?}"));
                     self.named.add("witness requests replayed", requests.len() as u64);
                 }
-                if tags::message(sent) == Some(tags::GC_DONE)
-                    && let Ok(Message::GcDone { suspects, .. }) = Message::decode(sent.payload)
-                {
+                if let Some(GcDone { suspects, .. }) = sent.message() {
                     self.named.add("requests named as suspects", suspects.len() as u64);
                 }
             }
@@ -61,7 +57,7 @@ impl Watch for Traffic {
             }
         }
         for (&number, &count) in &self.messages {
-            let name = Message::TABLE.iter().find(|row| row.1 == number).map_or("?", |row| row.0);
+            let name = message::TABLE.iter().find(|row| row.1 == number).map_or("?", |row| row.0);
             probes.add(&format!("frames: {name}"), count);
         }
         probes.merge(&self.named);

@@ -9,6 +9,7 @@ use std::rc::Rc;
 
 use kasha_machine::{Endpoint, FileName, Machine, Rng};
 use kasha_types::{BootId, ConnId, ShardId};
+use kasha_wire::Message;
 
 use crate::clock::{Clock, SimTime};
 use crate::digest::Digest;
@@ -67,6 +68,20 @@ pub struct Sent<'a> {
     pub kind: u8,
     /// The payload of the frame.
     pub payload: &'a [u8],
+}
+
+impl Sent<'_> {
+    /// Whether the frame has a message of this link.
+    #[must_use]
+    pub fn is<M: Message>(&self) -> bool {
+        M::is_in(self.kind, self.payload)
+    }
+
+    /// The message of this link that the frame has.
+    #[must_use]
+    pub fn message<M: Message>(&self) -> Option<M> {
+        M::from_frame(self.kind, self.payload)
+    }
 }
 
 /// The part of the world that a watcher may look at.

@@ -18,6 +18,8 @@ pub enum DecodeError {
     Invalid(&'static str),
     /// Something exceeds its limit.
     TooLarge(&'static str),
+    /// A message of this name, which the link does not carry.
+    OtherLink(&'static str),
 }
 
 impl std::fmt::Display for DecodeError {
@@ -27,6 +29,7 @@ impl std::fmt::Display for DecodeError {
             Self::TrailingBytes => write!(f, "the message has bytes behind its end"),
             Self::Invalid(what) => write!(f, "{what} has a value that means nothing"),
             Self::TooLarge(what) => write!(f, "{what} exceeds its limit"),
+            Self::OtherLink(name) => write!(f, "a {name} message is not for this link"),
         }
     }
 }

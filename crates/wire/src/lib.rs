@@ -2,7 +2,7 @@
 //!
 //! A frame is a 16-byte header ([`frame`]) and a payload; a [`cutter`] cuts a stream into them. The payloads of the
 //! hot path have fixed layouts that are read in place ([`hot`], [`body`]); everything else is one table of messages
-//! ([`message`]) over a small codec ([`codec`]). All integers are little endian. Every decoder takes arbitrary bytes
+//! ([`message`]), of which each link carries some ([`link`]), over a small codec ([`codec`]). All integers are little endian. Every decoder takes arbitrary bytes
 //! and answers with a value or a [`DecodeError`]; none panics, and none allocates more than the frame that it was
 //! given.
 //!
@@ -15,6 +15,7 @@ pub mod configuration;
 pub mod cutter;
 pub mod frame;
 pub mod hot;
+pub mod link;
 pub mod message;
 pub mod operation;
 pub mod outcome;
@@ -31,6 +32,7 @@ pub use hot::{
     AnswerView, AppendView, Appended, Envelope, ReadAnswerView, ReadRefused, ReadView, Recorded, RecordedVerdict,
     Refusal, Refused, RequestView, SyncRequest, Synced,
 };
-pub use message::Message;
+pub use link::Message;
+pub use message::AnyMessage;
 pub use operation::{Read, Update};
 pub use outcome::{Outcome, OutcomeCode};

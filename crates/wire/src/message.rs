@@ -1,4 +1,4 @@
-//! Every message that is not hot, in one table.
+//! Every message that is not hot, in one table, and what messages hold.
 
 use std::net::SocketAddr;
 
@@ -8,444 +8,450 @@ use kasha_types::{
 };
 
 use crate::codec::Bytes;
-use crate::frame::{self, Kind};
+use crate::link::{Message, carries, unexpected};
 use crate::status::{CoreStatus, LoopTurns, LoopUsage};
-
 use crate::{Configuration, DecodeError, Reader, Served, Wire, wire_struct};
 
 pub use crate::report::Report;
 
+/// Makes a struct of each row, and the enum of all of them.
 macro_rules! messages {
-    ($($(#[$doc:meta])* $name:ident = $value:literal { $($(#[$field_doc:meta])* $field:ident: $ty:ty),* $(,)? }),* $(,)?) => {
-        /// A message.
-        #[derive(Clone, Debug, PartialEq, Eq)]
-        pub enum Message { $($(#[$doc])* $name { $($(#[$field_doc])* $field: $ty),* }),* }
+    ($($(#[$doc:meta])* $name:ident = $number:literal { $($(#[$field_doc:meta])* $field:ident: $ty:ty),* $(,)? }),* $(,)?) => {
+        $(
+            $(#[$doc])*
+            #[derive(Clone, Debug, PartialEq, Eq)]
+            pub struct $name { $($(#[$field_doc])* pub $field: $ty),* }
 
-        impl Message {
-            /// Names and numbers of all messages, in order.
-            pub const TABLE: &'static [(&'static str, u8)] = &[$((stringify!($name), $value)),*];
-
-            /// Its name, for logs.
-            #[must_use]
-            pub fn name(&self) -> &'static str {
-                match self { $(Self::$name { .. } => stringify!($name)),* }
-            }
-        }
-
-        impl Wire for Message {
-            fn put(&self, out: &mut Vec<u8>) {
-                match self { $(Self::$name { $($field),* } => { out.push($value); $($field.put(out);)* })* }
-            }
-            fn take(from: &mut Reader<'_>) -> Result<Self, DecodeError> {
-                match from.take::<u8>()? {
-                    $($value => Ok(Self::$name { $($field: from.take()?),* }),)*
-                    _ => Err(DecodeError::Invalid("a message's number")),
+            impl Wire for $name {
+                fn put(&self, out: &mut Vec<u8>) {
+                    out.push($number);
+                    $(self.$field.put(out);)*
+                }
+                fn take(from: &mut Reader<'_>) -> Result<Self, DecodeError> {
+                    let number = from.take()?;
+                    Self::take_fields(number, from)
                 }
             }
+
+            impl Message for $name {
+                const CARRIED: u128 = 1 << $number;
+                fn name(&self) -> &'static str {
+                    stringify!($name)
+                }
+                fn take_fields(number: u8, from: &mut Reader<'_>) -> Result<Self, DecodeError> {
+                    if number == $number { Ok(Self { $($field: from.take()?),* }) } else { Err(unexpected(number)) }
+                }
+            }
+        )*
+
+        /// Names and numbers of all messages, in order.
+        pub const TABLE: &[(&str, u8)] = &[$((stringify!($name), $number)),*];
+
+        carries! {
+            /// Any message. For traces, checkers and tests, which see every link: a machine decodes only its own.
+            AnyMessage { $($name),* }
         }
     };
 }
 
-/// Whether a frame belongs to its connection and not to the machine behind it: `Hello`, `Welcome` or `Goodbye`, the first
-/// three of the table.
-#[must_use]
-pub fn is_handshake(kind: u8, payload: &[u8]) -> bool {
-    kind == Kind::Message as u8 && matches!(payload.first(), Some(1..=3))
+/// Calls a macro with the table: names, numbers, and fields with their types. A number is below 128, and is never used
+/// again for another message.
+#[macro_export]
+macro_rules! message_table {
+    ($then:ident) => {
+        $then! {
+            /// First on every dialled connection: who speaks, which version, to whom.
+            Hello = 1 {
+                /// 0: not known yet (a client that bootstraps).
+                cluster: ClusterId,
+                /// The dialling core; `None`: a client.
+                from: Option<CoreId>,
+                /// The dialling process; 0 for a client.
+                incarnation: Incarnation,
+                /// The core it wants; `None`: whoever listens.
+                to: Option<CoreId>,
+            },
+            /// Answer to `Hello`.
+            Welcome = 2 {
+                /// The listener's cluster.
+                cluster: ClusterId,
+                /// The listener; `None`: the coordinator.
+                core: Option<CoreId>,
+                /// Its process.
+                incarnation: Incarnation,
+            },
+            /// The connection ends: why, for a person.
+            Goodbye = 3 {
+                /// What, why, what to do.
+                reason: String,
+            },
+
+            /// Anyone to anyone who knows: the configuration, if newer than this; else as soon as there is a newer one.
+            GetConfiguration = 8 {
+                /// What the asker has; 0 = none.
+                have: ConfigVersion,
+            },
+            /// The configuration; answer or push.
+            ConfigurationIs = 9 {
+                /// It.
+                configuration: Configuration,
+            },
+            /// Client to coordinator: a client id and a lease. Safe to repeat: an unused id costs nothing.
+            OpenSession = 10 {
+                /// Echoed.
+                nonce: u64,
+            },
+            /// Coordinator to client.
+            SessionOpened = 11 {
+                /// Of the request.
+                nonce: u64,
+                /// The new identity.
+                client: ClientId,
+                /// When its lease ends.
+                lease_expiry: ClusterTime,
+                /// Now.
+                cluster_time: ClusterTime,
+            },
+            /// Client to coordinator, in the background.
+            RenewLease = 12 {
+                /// Whose.
+                client: ClientId,
+            },
+            /// Coordinator to client.
+            LeaseRenewed = 13 {
+                /// Whose.
+                client: ClientId,
+                /// When it ends now.
+                lease_expiry: ClusterTime,
+                /// Now.
+                cluster_time: ClusterTime,
+            },
+            /// Coordinator to client: the lease has ended; what is outstanding is unknown.
+            LeaseLost = 14 {
+                /// Whose.
+                client: ClientId,
+            },
+            /// Client to coordinator: create or drop a table. Exactly once by (client, sequence), one at a time per client.
+            TableRequest = 15 {
+                /// Who asks.
+                client: ClientId,
+                /// Its own count of table requests, from 1.
+                sequence: u64,
+                /// What.
+                command: TableCommand,
+            },
+            /// Coordinator to client.
+            TableAnswer = 16 {
+                /// Who asked.
+                client: ClientId,
+                /// Which request.
+                sequence: u64,
+                /// What came of it.
+                outcome: TableOutcome,
+            },
+            /// Anyone to a core: how are you?
+            GetStatus = 17 {
+                /// Echoed.
+                id: u64,
+            },
+            /// A core's status.
+            StatusIs = 18 {
+                /// Of the request.
+                id: u64,
+                /// It.
+                status: CoreStatus,
+            },
+            /// Anyone to an event loop: what have you used up? Answered by the loop itself, whatever its machine is.
+            GetUsage = 19 {
+                /// Echoed.
+                id: u64,
+            },
+            /// What the event loop's thread has used up so far.
+            UsageIs = 20 {
+                /// Of the request.
+                id: u64,
+                /// It.
+                usage: LoopUsage,
+            },
+
+            /// Operator to coordinator: the recovery of this shard is to go on without what it waits for. Updates may be lost (R7.7).
+            GiveUp = 21 {
+                /// Echoed.
+                nonce: u64,
+                /// Which shard.
+                shard: ShardId,
+                /// What the operator was told that it waits for, and gives up. `None`: only asks what it is.
+                seen: Option<Missing>,
+            },
+            /// Coordinator to operator.
+            GivenUp = 22 {
+                /// Of the request.
+                nonce: u64,
+                /// What the recovery waits for; if the operator had seen it, it is given up now. `None`: refused.
+                missing: Option<Missing>,
+                /// Why nothing is, or would be, given up.
+                refused: Option<String>,
+            },
+
+            /// Core to coordinator, every eighth of a lease: alive; and what it wants committed. Reports are repeated until the
+            /// configuration shows them.
+            Heartbeat = 24 {
+                /// Who.
+                core: CoreId,
+                /// Its process.
+                incarnation: Incarnation,
+                /// Its machine's boot.
+                boot: BootId,
+                /// When it was sent, by the sender's clock; echoed.
+                sent: Tick,
+                /// The newest heartbeat that was answered, by when it was sent; at first, when the process began.
+                answered: Tick,
+                /// The configuration it obeys.
+                have: ConfigVersion,
+                /// The greatest ClusterTime it has seen.
+                cluster_time: ClusterTime,
+                /// Addresses of all cores of the node.
+                addresses: Vec<SocketAddr>,
+                /// Nodes that answered a ping of this core within the last half lease.
+                heard: Vec<NodeId>,
+                /// What it wants committed.
+                reports: Vec<Report>,
+            },
+            /// Coordinator to core.
+            HeartbeatAnswer = 25 {
+                /// Of the heartbeat.
+                sent: Tick,
+                /// How long the lease runs from then, in milliseconds, drift bound already taken off; 0 = no lease.
+                lease_millis: u64,
+                /// Now.
+                cluster_time: ClusterTime,
+                /// Every client id that was ever granted is below this (R4.3: what a lease's claim is checked against).
+                clients_below: ClientId,
+            },
+            /// Primary to coordinator: which of these clients have lost their lease?
+            LeaseQuery = 26 {
+                /// Whom it has not heard of for long.
+                clients: Vec<ClientId>,
+            },
+            /// The coordinator's verdict (R4.6).
+            LeaseVerdict = 27 {
+                /// Now.
+                cluster_time: ClusterTime,
+                /// Those of the asked that will never be renewed again.
+                expired: Vec<ClientId>,
+                /// Those of the asked that are alive, with the end of their lease.
+                alive: Vec<LeaseInfo>,
+            },
+            /// Core to core: do we hear each other? What is heard is told to the coordinator (pitfall 9).
+            Ping = 28 {
+                /// When it was sent, by the sender's clock; echoed.
+                sent: Tick,
+            },
+            /// Answer to `Ping`.
+            Pong = 29 {
+                /// Of the ping.
+                sent: Tick,
+                /// Who answers.
+                node: NodeId,
+            },
+            /// Anyone to an event loop: which were your longest turns? Answered by the loop itself, as `GetUsage` is.
+            GetTurns = 30 {
+                /// Echoed.
+                id: u64,
+            },
+            /// The longest turns.
+            TurnsAre = 31 {
+                /// Of the request.
+                id: u64,
+                /// Them.
+                turns: Box<LoopTurns>,
+            },
+
+            /// New primary to a replica: take no older epoch, and report (section 7, step 2).
+            Fence = 32 {
+                /// Whose log.
+                shard: ShardId,
+                /// The new term.
+                epoch: Epoch,
+                /// The new primary.
+                primary: CoreId,
+                /// Which attempt to attach it, of this primary's; 0: none yet, an election.
+                attach: AttachId,
+                /// The term that last served, as the coordinator committed it.
+                served: Option<Served>,
+                /// The witness list that the new term was promoted with.
+                list: ListVersion,
+            },
+            /// Replica to new primary.
+            FenceReport = 33 {
+                /// Whose log.
+                shard: ShardId,
+                /// The term it promised.
+                epoch: Epoch,
+                /// Who reports.
+                node: NodeId,
+                /// As it was asked.
+                attach: AttachId,
+                /// Whether it holds anything of this shard.
+                exists: bool,
+                /// Its last entry's epoch, and its end.
+                end: LogPosition,
+                /// Where each epoch begins in its log.
+                history: Vec<LogPosition>,
+                /// Whether it surely holds all that it ever acknowledged (R5.5).
+                intact: bool,
+                /// Whether its older data is all there.
+                complete: bool,
+                /// Whether its log surely holds every update that was answered, so that no witness is needed (R7.7).
+                whole: bool,
+            },
+            /// Primary to replica: from now on appends of this epoch; cut your log to where we agree.
+            Attach = 34 {
+                /// Whose log.
+                shard: ShardId,
+                /// The term.
+                epoch: Epoch,
+                /// The primary.
+                primary: CoreId,
+                /// Which attempt this is. An earlier one is not obeyed.
+                attach: AttachId,
+                /// The configuration that made the replica a member: an older one that comes late must not make it forget.
+                since: ConfigVersion,
+                /// The end that the replica reported. With another end it must not obey: this message is an old one.
+                expected: LogPosition,
+                /// Where the primary's log ends: what was ever synced lies below. Who lost something holds all again from there on.
+                must_hold: u64,
+                /// What to keep.
+                start: AttachAt,
+            },
+            /// Replica to primary: attached; its file holds the log to where it joins.
+            Attached = 35 {
+                /// Whose log.
+                shard: ShardId,
+                /// The term.
+                epoch: Epoch,
+                /// Who.
+                node: NodeId,
+                /// As it was asked.
+                attach: AttachId,
+            },
+            /// Replica to primary: an append or attach does not fit what it holds.
+            Mismatch = 36 {
+                /// Whose log.
+                shard: ShardId,
+                /// The term of what does not fit.
+                epoch: Epoch,
+                /// Who.
+                node: NodeId,
+                /// Of what does not fit.
+                attach: AttachId,
+            },
+            /// Primary to joiner: part of an older segment.
+            CopySegment = 37 {
+                /// Whose log.
+                shard: ShardId,
+                /// The term.
+                epoch: Epoch,
+                /// The attachment.
+                attach: AttachId,
+                /// Which segment; `u32::MAX` with a `total` of 0.
+                segment: SegmentId,
+                /// Bytes of the whole segment; 0: there is no more to copy, the joiner is complete.
+                total: u32,
+                /// Where this part begins.
+                offset: u32,
+                /// The part.
+                bytes: Bytes,
+            },
+            /// Joiner to primary: the segment's file holds it up to here.
+            SegmentCopied = 38 {
+                /// Whose log.
+                shard: ShardId,
+                /// The term.
+                epoch: Epoch,
+                /// Who.
+                node: NodeId,
+                /// The attachment.
+                attach: AttachId,
+                /// Which segment; `u32::MAX`: all of them, the joiner's copy is complete.
+                segment: SegmentId,
+                /// Up to where; 0 with `u32::MAX`.
+                offset: u32,
+            },
+            /// New primary to the member with the greatest log: give me what I lack.
+            FetchLog = 39 {
+                /// Whose log.
+                shard: ShardId,
+                /// The term.
+                epoch: Epoch,
+                /// From where; `u64::MAX`: from the head segment's beginning.
+                from: u64,
+            },
+            /// Part of a log; empty at its end.
+            LogPiece = 40 {
+                /// Whose log.
+                shard: ShardId,
+                /// The term.
+                epoch: Epoch,
+                /// Where the bytes begin (a later segment's base, if the asked for one ends).
+                from: u64,
+                /// Whole groups.
+                bytes: Bytes,
+            },
+            /// New primary to a witness: freeze, and hand out what you hold (CURP's getRecoveryData).
+            FreezeWitness = 41 {
+                /// Whose.
+                shard: ShardId,
+                /// Which list.
+                list: ListVersion,
+                /// The term that recovers.
+                epoch: Epoch,
+            },
+            /// Witness to new primary.
+            WitnessHolds = 42 {
+                /// Whose.
+                shard: ShardId,
+                /// Which list.
+                list: ListVersion,
+                /// The term that recovers.
+                epoch: Epoch,
+                /// Who.
+                node: NodeId,
+                /// Whether these are surely all that it accepted (R5.5).
+                holding: Holding,
+                /// Bodies; none if the instance is damaged or not there.
+                requests: Vec<Bytes>,
+            },
+            /// Primary to witness: these are synced (CURP 4.5).
+            Gc = 43 {
+                /// Whose.
+                shard: ShardId,
+                /// Which list.
+                list: ListVersion,
+                /// Counts the primary's gcs; one in flight.
+                round: u64,
+                /// Refuse leases that end at or below it (R4.6).
+                floor: ClusterTime,
+                /// What to drop.
+                entries: Vec<GcEntry>,
+            },
+            /// Witness to primary.
+            GcDone = 44 {
+                /// Whose.
+                shard: ShardId,
+                /// Which list.
+                list: ListVersion,
+                /// Of the gc.
+                round: u64,
+                /// Who.
+                node: NodeId,
+                /// Requests that survived three gcs: run them through `look_up` and sync.
+                suspects: Vec<Bytes>,
+            },
+        }
+    };
 }
-
-/// A question for the event loop itself, whatever its machine is, with its id.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LoopQuestion {
-    /// [`Message::GetUsage`].
-    Usage(u64),
-    /// [`Message::GetTurns`].
-    Turns(u64),
-}
-
-/// The question for the event loop itself that this frame is, if it is one.
-#[must_use]
-pub fn loop_question(kind: u8, payload: &[u8]) -> Option<LoopQuestion> {
-    if kind != Kind::Message as u8 || !matches!(payload.first(), Some(19 | 30)) {
-        return None;
-    }
-    match Message::decode(payload) {
-        Ok(Message::GetUsage { id }) => Some(LoopQuestion::Usage(id)),
-        Ok(Message::GetTurns { id }) => Some(LoopQuestion::Turns(id)),
-        Ok(_) | Err(_) => None,
-    }
-}
-
-messages! {
-    /// First on every dialled connection: who speaks, which version, to whom.
-    Hello = 1 {
-        /// 0: not known yet (a client that bootstraps).
-        cluster: ClusterId,
-        /// The dialling core; `None`: a client.
-        from: Option<CoreId>,
-        /// The dialling process; 0 for a client.
-        incarnation: Incarnation,
-        /// The core it wants; `None`: whoever listens.
-        to: Option<CoreId>,
-    },
-    /// Answer to `Hello`.
-    Welcome = 2 {
-        /// The listener's cluster.
-        cluster: ClusterId,
-        /// The listener; `None`: the coordinator.
-        core: Option<CoreId>,
-        /// Its process.
-        incarnation: Incarnation,
-    },
-    /// The connection ends: why, for a person.
-    Goodbye = 3 {
-        /// What, why, what to do.
-        reason: String,
-    },
-
-    /// Anyone to anyone who knows: the configuration, if newer than this; else as soon as there is a newer one.
-    GetConfiguration = 8 {
-        /// What the asker has; 0 = none.
-        have: ConfigVersion,
-    },
-    /// The configuration; answer or push.
-    ConfigurationIs = 9 {
-        /// It.
-        configuration: Configuration,
-    },
-    /// Client to coordinator: a client id and a lease. Safe to repeat: an unused id costs nothing.
-    OpenSession = 10 {
-        /// Echoed.
-        nonce: u64,
-    },
-    /// Coordinator to client.
-    SessionOpened = 11 {
-        /// Of the request.
-        nonce: u64,
-        /// The new identity.
-        client: ClientId,
-        /// When its lease ends.
-        lease_expiry: ClusterTime,
-        /// Now.
-        cluster_time: ClusterTime,
-    },
-    /// Client to coordinator, in the background.
-    RenewLease = 12 {
-        /// Whose.
-        client: ClientId,
-    },
-    /// Coordinator to client.
-    LeaseRenewed = 13 {
-        /// Whose.
-        client: ClientId,
-        /// When it ends now.
-        lease_expiry: ClusterTime,
-        /// Now.
-        cluster_time: ClusterTime,
-    },
-    /// Coordinator to client: the lease has ended; what is outstanding is unknown.
-    LeaseLost = 14 {
-        /// Whose.
-        client: ClientId,
-    },
-    /// Client to coordinator: create or drop a table. Exactly once by (client, sequence), one at a time per client.
-    TableRequest = 15 {
-        /// Who asks.
-        client: ClientId,
-        /// Its own count of table requests, from 1.
-        sequence: u64,
-        /// What.
-        command: TableCommand,
-    },
-    /// Coordinator to client.
-    TableAnswer = 16 {
-        /// Who asked.
-        client: ClientId,
-        /// Which request.
-        sequence: u64,
-        /// What came of it.
-        outcome: TableOutcome,
-    },
-    /// Anyone to a core: how are you?
-    GetStatus = 17 {
-        /// Echoed.
-        id: u64,
-    },
-    /// A core's status.
-    StatusIs = 18 {
-        /// Of the request.
-        id: u64,
-        /// It.
-        status: CoreStatus,
-    },
-    /// Anyone to an event loop: what have you used up? Answered by the loop itself, whatever its machine is.
-    GetUsage = 19 {
-        /// Echoed.
-        id: u64,
-    },
-    /// What the event loop's thread has used up so far.
-    UsageIs = 20 {
-        /// Of the request.
-        id: u64,
-        /// It.
-        usage: LoopUsage,
-    },
-
-    /// Operator to coordinator: the recovery of this shard is to go on without what it waits for. Updates may be lost (R7.7).
-    GiveUp = 21 {
-        /// Echoed.
-        nonce: u64,
-        /// Which shard.
-        shard: ShardId,
-        /// What the operator was told that it waits for, and gives up. `None`: only asks what it is.
-        seen: Option<Missing>,
-    },
-    /// Coordinator to operator.
-    GivenUp = 22 {
-        /// Of the request.
-        nonce: u64,
-        /// What the recovery waits for; if the operator had seen it, it is given up now. `None`: refused.
-        missing: Option<Missing>,
-        /// Why nothing is, or would be, given up.
-        refused: Option<String>,
-    },
-
-    /// Core to coordinator: alive; and what it wants committed. Reports are repeated until the configuration shows them.
-    Heartbeat = 24 {
-        /// What it says.
-        heartbeat: Heartbeat,
-    },
-    /// Coordinator to core.
-    HeartbeatAnswer = 25 {
-        /// Of the heartbeat.
-        sent: Tick,
-        /// How long the lease runs from then, in milliseconds, drift bound already taken off; 0 = no lease.
-        lease_millis: u64,
-        /// Now.
-        cluster_time: ClusterTime,
-        /// Every client id that was ever granted is below this (R4.3: what a lease's claim is checked against).
-        clients_below: ClientId,
-    },
-    /// Primary to coordinator: which of these clients have lost their lease?
-    LeaseQuery = 26 {
-        /// Whom it has not heard of for long.
-        clients: Vec<ClientId>,
-    },
-    /// The coordinator's verdict (R4.6).
-    LeaseVerdict = 27 {
-        /// Now.
-        cluster_time: ClusterTime,
-        /// Those of the asked that will never be renewed again.
-        expired: Vec<ClientId>,
-        /// Those of the asked that are alive, with the end of their lease.
-        alive: Vec<LeaseInfo>,
-    },
-    /// Core to core: do we hear each other? What is heard is told to the coordinator (pitfall 9).
-    Ping = 28 {
-        /// When it was sent, by the sender's clock; echoed.
-        sent: Tick,
-    },
-    /// Answer to `Ping`.
-    Pong = 29 {
-        /// Of the ping.
-        sent: Tick,
-        /// Who answers.
-        node: NodeId,
-    },
-    /// Anyone to an event loop: which were your longest turns? Answered by the loop itself, as `GetUsage` is.
-    GetTurns = 30 {
-        /// Echoed.
-        id: u64,
-    },
-    /// The longest turns.
-    TurnsAre = 31 {
-        /// Of the request.
-        id: u64,
-        /// Them.
-        turns: Box<LoopTurns>,
-    },
-
-    /// New primary to a replica: take no older epoch, and report (section 7, step 2).
-    Fence = 32 {
-        /// Whose log.
-        shard: ShardId,
-        /// The new term.
-        epoch: Epoch,
-        /// The new primary.
-        primary: CoreId,
-        /// Which attempt to attach it, of this primary's; 0: none yet, an election.
-        attach: AttachId,
-        /// The term that last served, as the coordinator committed it.
-        served: Option<Served>,
-        /// The witness list that the new term was promoted with.
-        list: ListVersion,
-    },
-    /// Replica to new primary.
-    FenceReport = 33 {
-        /// Whose log.
-        shard: ShardId,
-        /// The term it promised.
-        epoch: Epoch,
-        /// Who reports.
-        node: NodeId,
-        /// As it was asked.
-        attach: AttachId,
-        /// Whether it holds anything of this shard.
-        exists: bool,
-        /// Its last entry's epoch, and its end.
-        end: LogPosition,
-        /// Where each epoch begins in its log.
-        history: Vec<LogPosition>,
-        /// Whether it surely holds all that it ever acknowledged (R5.5).
-        intact: bool,
-        /// Whether its older data is all there.
-        complete: bool,
-        /// Whether its log surely holds every update that was answered, so that no witness is needed (R7.7).
-        whole: bool,
-    },
-    /// Primary to replica: from now on appends of this epoch; cut your log to where we agree.
-    Attach = 34 {
-        /// Whose log.
-        shard: ShardId,
-        /// The term.
-        epoch: Epoch,
-        /// The primary.
-        primary: CoreId,
-        /// Which attempt this is. An earlier one is not obeyed.
-        attach: AttachId,
-        /// The configuration that made the replica a member: an older one that comes late must not make it forget.
-        since: ConfigVersion,
-        /// The end that the replica reported. With another end it must not obey: this message is an old one.
-        expected: LogPosition,
-        /// Where the primary's log ends: what was ever synced lies below. Who lost something holds all again from there on.
-        must_hold: u64,
-        /// What to keep.
-        start: AttachAt,
-    },
-    /// Replica to primary: attached; its file holds the log to where it joins.
-    Attached = 35 {
-        /// Whose log.
-        shard: ShardId,
-        /// The term.
-        epoch: Epoch,
-        /// Who.
-        node: NodeId,
-        /// As it was asked.
-        attach: AttachId,
-    },
-    /// Replica to primary: an append or attach does not fit what it holds.
-    Mismatch = 36 {
-        /// Whose log.
-        shard: ShardId,
-        /// The term of what does not fit.
-        epoch: Epoch,
-        /// Who.
-        node: NodeId,
-        /// Of what does not fit.
-        attach: AttachId,
-    },
-    /// Primary to joiner: part of an older segment.
-    CopySegment = 37 {
-        /// Whose log.
-        shard: ShardId,
-        /// The term.
-        epoch: Epoch,
-        /// The attachment.
-        attach: AttachId,
-        /// Which segment; `u32::MAX` with a `total` of 0.
-        segment: SegmentId,
-        /// Bytes of the whole segment; 0: there is no more to copy, the joiner is complete.
-        total: u32,
-        /// Where this part begins.
-        offset: u32,
-        /// The part.
-        bytes: Bytes,
-    },
-    /// Joiner to primary: the segment's file holds it up to here.
-    SegmentCopied = 38 {
-        /// Whose log.
-        shard: ShardId,
-        /// The term.
-        epoch: Epoch,
-        /// Who.
-        node: NodeId,
-        /// The attachment.
-        attach: AttachId,
-        /// Which segment; `u32::MAX`: all of them, the joiner's copy is complete.
-        segment: SegmentId,
-        /// Up to where; 0 with `u32::MAX`.
-        offset: u32,
-    },
-    /// New primary to the member with the greatest log: give me what I lack.
-    FetchLog = 39 {
-        /// Whose log.
-        shard: ShardId,
-        /// The term.
-        epoch: Epoch,
-        /// From where; `u64::MAX`: from the head segment's beginning.
-        from: u64,
-    },
-    /// Part of a log; empty at its end.
-    LogPiece = 40 {
-        /// Whose log.
-        shard: ShardId,
-        /// The term.
-        epoch: Epoch,
-        /// Where the bytes begin (a later segment's base, if the asked for one ends).
-        from: u64,
-        /// Whole groups.
-        bytes: Bytes,
-    },
-    /// New primary to a witness: freeze, and hand out what you hold (CURP's getRecoveryData).
-    FreezeWitness = 41 {
-        /// Whose.
-        shard: ShardId,
-        /// Which list.
-        list: ListVersion,
-        /// The term that recovers.
-        epoch: Epoch,
-    },
-    /// Witness to new primary.
-    WitnessHolds = 42 {
-        /// Whose.
-        shard: ShardId,
-        /// Which list.
-        list: ListVersion,
-        /// The term that recovers.
-        epoch: Epoch,
-        /// Who.
-        node: NodeId,
-        /// Whether these are surely all that it accepted (R5.5).
-        holding: Holding,
-        /// Bodies; none if the instance is damaged or not there.
-        requests: Vec<Bytes>,
-    },
-    /// Primary to witness: these are synced (CURP 4.5).
-    Gc = 43 {
-        /// Whose.
-        shard: ShardId,
-        /// Which list.
-        list: ListVersion,
-        /// Counts the primary's gcs; one in flight.
-        round: u64,
-        /// Refuse leases that end at or below it (R4.6).
-        floor: ClusterTime,
-        /// What to drop.
-        entries: Vec<GcEntry>,
-    },
-    /// Witness to primary.
-    GcDone = 44 {
-        /// Whose.
-        shard: ShardId,
-        /// Which list.
-        list: ListVersion,
-        /// Of the gc.
-        round: u64,
-        /// Who.
-        node: NodeId,
-        /// Requests that survived three gcs: run them through `look_up` and sync.
-        suspects: Vec<Bytes>,
-    },
-}
+message_table!(messages);
 
 /// What to do with a table.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -480,31 +486,6 @@ pub struct Missing {
     pub members: Vec<NodeId>,
     /// The witnesses of the list, if none of them is of use.
     pub witnesses: Vec<NodeId>,
-}
-
-/// What a core says to the coordinator, every eighth of a lease.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Heartbeat {
-    /// Who.
-    pub core: CoreId,
-    /// Its process.
-    pub incarnation: Incarnation,
-    /// Its machine's boot.
-    pub boot: BootId,
-    /// When it was sent, by the sender's clock; echoed.
-    pub sent: Tick,
-    /// The newest heartbeat that was answered, by when it was sent; at first, when the process began.
-    pub answered: Tick,
-    /// The configuration it obeys.
-    pub have: ConfigVersion,
-    /// The greatest ClusterTime it has seen.
-    pub cluster_time: ClusterTime,
-    /// Addresses of all cores of the node.
-    pub addresses: Vec<SocketAddr>,
-    /// Nodes that answered a ping of this core within the last half lease.
-    pub heard: Vec<NodeId>,
-    /// What it wants committed.
-    pub reports: Vec<Report>,
 }
 
 /// One client's lease.
@@ -634,54 +615,7 @@ impl Wire for AttachAt {
 }
 
 wire_struct! {
-    Heartbeat { core, incarnation, boot, sent, answered, have, cluster_time, addresses, heard, reports }
     LeaseInfo { client, expiry }
     Missing { epoch, members, witnesses }
     GcEntry { key, rpc }
-}
-
-impl Message {
-    /// Appends a whole frame.
-    pub fn encode(&self, out: &mut Vec<u8>) {
-        let start = frame::begin(out, Kind::Message);
-        self.put(out);
-        frame::end(out, start, &[]);
-    }
-
-    /// Reads a whole payload.
-    ///
-    /// # Errors
-    /// If it is none.
-    pub fn decode(payload: &[u8]) -> Result<Self, DecodeError> {
-        crate::hot::decode_small(payload)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_table_begins_with_the_handshake() {
-        let is_handshake = |number| is_handshake(Kind::Message as u8, &[number]);
-        let names = Message::TABLE.iter().filter(|(_, number)| is_handshake(*number)).map(|(name, _)| *name);
-        assert_eq!(names.collect::<Vec<_>>(), ["Hello", "Welcome", "Goodbye"]);
-        assert!(!super::is_handshake(Kind::Answer as u8, &[1]));
-    }
-
-    #[test]
-    fn the_loop_knows_its_own_question() {
-        let payload = |message: &Message| {
-            let mut out = Vec::new();
-            message.put(&mut out);
-            out
-        };
-        let question = payload(&Message::GetUsage { id: 7 });
-        assert_eq!(loop_question(Kind::Message as u8, &question), Some(LoopQuestion::Usage(7)));
-        assert_eq!(loop_question(Kind::Request as u8, &question), None);
-        assert_eq!(loop_question(Kind::Message as u8, &question[..4]), None);
-        let question = payload(&Message::GetTurns { id: 7 });
-        assert_eq!(loop_question(Kind::Message as u8, &question), Some(LoopQuestion::Turns(7)));
-        assert_eq!(loop_question(Kind::Message as u8, &payload(&Message::GetStatus { id: 7 })), None);
-    }
 }

@@ -5,9 +5,10 @@ mod common;
 
 use std::fmt::Write;
 
+use common::messages::described;
 use common::operations::{OwnedBody, outcomes};
 use common::results::encoded_outcome;
-use common::{Count, Sample, encoded, messages};
+use common::{Count, Sample, encoded};
 use kasha_types::*;
 use kasha_wire::codec::Bytes;
 use kasha_wire::frame::Kind;
@@ -75,7 +76,7 @@ fn frame_of(kind: Kind) -> Vec<u8> {
             tail = b"log";
         }
         Kind::Appended => hot::encode_small(kind, &one::<Appended>(), small),
-        Kind::Message => Message::GetStatus { id: one() }.encode(small),
+        Kind::Message => message::GetStatus { id: one() }.encode(small),
     }
     out.extend(tail);
     out
@@ -94,10 +95,10 @@ fn frames() {
 
 #[test]
 fn every_message() {
-    let messages = messages::described();
+    let messages = described();
     let names: Vec<_> = messages.iter().map(|message| message.name).collect();
-    assert_eq!(names, Message::TABLE.iter().map(|entry| entry.0).collect::<Vec<_>>());
-    for (message, &(_, number)) in messages.iter().zip(Message::TABLE) {
+    assert_eq!(names, message::TABLE.iter().map(|entry| entry.0).collect::<Vec<_>>());
+    for (message, &(_, number)) in messages.iter().zip(message::TABLE) {
         let bytes = encoded(&message.one);
         assert_eq!((message.one.name(), bytes[0]), (message.name, number));
         assert_eq!(Message::decode(&bytes), Ok(message.one.clone()));

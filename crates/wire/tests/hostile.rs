@@ -3,7 +3,7 @@
 mod common;
 
 use common::operations::Operation;
-use kasha_wire::{FrameError, FrameHeader, Message, Read, Update};
+use kasha_wire::{FrameError, FrameHeader, Message, Read, Update, message};
 
 #[test]
 fn an_operation_is_what_its_code_says() {
@@ -23,7 +23,7 @@ fn an_operation_is_what_its_code_says() {
 #[test]
 fn a_header_says_what_is_wrong() {
     let mut frame = Vec::new();
-    Message::GetStatus { id: 1 }.encode(&mut frame);
+    message::GetStatus { id: 1 }.encode(&mut frame);
     let changed = |at: usize, byte: u8| {
         let mut frame = frame.clone();
         frame[at] = byte;

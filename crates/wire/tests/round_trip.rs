@@ -13,9 +13,7 @@ use kasha_types::*;
 use kasha_wire::codec::Bytes;
 use kasha_wire::frame::{self, Kind};
 use kasha_wire::hot::*;
-use kasha_wire::message::{
-    AttachAt, GcEntry, Heartbeat, Holding, LeaseInfo, Missing, Report, TableCommand, TableOutcome,
-};
+use kasha_wire::message::{AttachAt, GcEntry, Holding, LeaseInfo, Missing, Report, TableCommand, TableOutcome};
 use kasha_wire::operation::{ItemsBuffer, Row};
 use kasha_wire::outcome::Shape;
 use kasha_wire::status::{

@@ -11,7 +11,7 @@ use kasha_process_tests::PATIENCE;
 use kasha_process_tests::cluster::{Cluster, NODES};
 use kasha_process_tests::place::local;
 use kasha_types::{ClusterId, ConfigVersion, Incarnation};
-use kasha_wire::{FRAME_HEADER_BYTES, FrameHeader, Kind, Message, WIRE_VERSION, frame};
+use kasha_wire::{AnyMessage, FRAME_HEADER_BYTES, FrameHeader, Kind, Message, WIRE_VERSION, frame, message};
 
 fn dial(port: u16) -> TcpStream {
     let stream = TcpStream::connect(local(port)).unwrap();
@@ -22,12 +22,12 @@ fn dial(port: u16) -> TcpStream {
 
 fn hello() -> Vec<u8> {
     let mut bytes = Vec::new();
-    Message::Hello { cluster: ClusterId(0), from: None, incarnation: Incarnation(0), to: None }.encode(&mut bytes);
+    message::Hello { cluster: ClusterId(0), from: None, incarnation: Incarnation(0), to: None }.encode(&mut bytes);
     bytes
 }
 
 /// All messages that arrive until the other side closes.
-fn answers(stream: &mut TcpStream) -> Vec<Message> {
+fn answers(stream: &mut TcpStream) -> Vec<AnyMessage> {
     let mut bytes = Vec::new();
     match stream.read_to_end(&mut bytes) {
         Ok(_) => {}
@@ -37,14 +37,14 @@ fn answers(stream: &mut TcpStream) -> Vec<Message> {
     let (mut messages, mut rest) = (Vec::new(), bytes.as_slice());
     while let Some(header) = FrameHeader::parse(rest).unwrap() {
         let (frame, behind) = rest.split_at(FRAME_HEADER_BYTES + header.payload_len);
-        messages.push(Message::decode(header.check(frame).unwrap()).unwrap());
+        messages.push(AnyMessage::decode(header.check(frame).unwrap()).unwrap());
         rest = behind;
     }
     messages
 }
 
 /// Sends bytes, ends its side, and returns what comes back until the other side closes.
-fn talk(port: u16, bytes: &[u8]) -> Vec<Message> {
+fn talk(port: u16, bytes: &[u8]) -> Vec<AnyMessage> {
     let mut stream = dial(port);
     // The server may close while the test writes.
     let _ = stream.write_all(bytes);
@@ -57,7 +57,7 @@ fn goodbye(port: u16, bytes: &[u8]) -> String {
     let mut stream = dial(port);
     let _ = stream.write_all(bytes);
     let last = answers(&mut stream).pop();
-    let Some(Message::Goodbye { reason }) = last else { panic!("{last:?} is no goodbye") };
+    let Some(AnyMessage::Goodbye(message::Goodbye { reason })) = last else { panic!("{last:?} is no goodbye") };
     reason
 }
 
@@ -97,15 +97,15 @@ fn no_protocol(port: u16, rng: &mut Rng) {
     let told = goodbye(port, &nonsense(Kind::Request, &[0; 100]));
     assert!(told.contains("the first frame must be a Hello"), "{told}");
     let mut other = Vec::new();
-    Message::Hello { cluster: ClusterId(77), from: None, incarnation: Incarnation(0), to: None }.encode(&mut other);
+    message::Hello { cluster: ClusterId(77), from: None, incarnation: Incarnation(0), to: None }.encode(&mut other);
     let told = goodbye(port, &other);
     assert!(told.contains("not cluster-77"), "{told}");
 }
 
 fn cut_and_flipped(port: u16, rng: &mut Rng) {
     let mut question = hello();
-    Message::GetConfiguration { have: ConfigVersion(0) }.encode(&mut question);
-    Message::GetStatus { id: 1 }.encode(&mut question);
+    message::GetConfiguration { have: ConfigVersion(0) }.encode(&mut question);
+    message::GetStatus { id: 1 }.encode(&mut question);
     for len in (0..question.len()).step_by(5) {
         talk(port, &question[..len]);
     }
@@ -132,8 +132,8 @@ fn ask_without_reading(port: u16) -> TcpStream {
     let mut stream = dial(port);
     let mut questions = hello();
     for id in 0..4096 {
-        Message::GetConfiguration { have: ConfigVersion(0) }.encode(&mut questions);
-        Message::GetStatus { id }.encode(&mut questions);
+        message::GetConfiguration { have: ConfigVersion(0) }.encode(&mut questions);
+        message::GetStatus { id }.encode(&mut questions);
     }
     let mut asked = 0;
     while asked < ASKED_MAX && stream.write_all(&questions).is_ok() {
@@ -166,7 +166,10 @@ fn garbage_harms_nobody() {
     cluster.is_unharmed();
     for stream in &mut silent {
         let told = answers(stream).pop();
-        assert!(matches!(&told, Some(Message::Goodbye { reason }) if reason.contains("no Hello came")), "{told:?}");
+        assert!(
+            matches!(&told, Some(AnyMessage::Goodbye(message::Goodbye { reason })) if reason.contains("no Hello came")),
+            "{told:?}"
+        );
     }
     drop((deaf, halves));
     cluster.is_unharmed();

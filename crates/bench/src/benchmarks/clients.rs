@@ -14,7 +14,7 @@ use kasha_runtime::{Application, Clock, Control, EventLoop, LoopOptions};
 use kasha_types::{
     AckedBelow, ClientId, ClusterTime, CoreId, Epoch, ListVersion, LogSlice, RpcId, Sequence, ShardId, TableId, Tick,
 };
-use kasha_wire::{Body, BodyHead, Envelope, Kind, Message, Reader, RequestView, Update};
+use kasha_wire::{Body, BodyHead, Envelope, Kind, Message, Reader, RequestView, Update, message};
 
 use crate::harness::keys::Keys;
 use crate::harness::load::{Limit, Workload};
@@ -97,7 +97,7 @@ impl Machine for Multitude {
         let Input::Frame { kind, payload, .. } = input else { return };
         match Kind::from_number(kind) {
             Some(Kind::Message) => {
-                if let Ok(Message::SessionOpened { client, lease_expiry, .. }) = Message::decode(payload) {
+                if let Ok(message::SessionOpened { client, lease_expiry, .. }) = Message::decode(payload) {
                     self.granted.push((client, lease_expiry));
                 }
             }
@@ -116,7 +116,7 @@ impl Machine for Multitude {
         while !self.updating && self.asked < self.wanted && self.asked - self.granted.len() < WINDOW {
             self.asked += 1;
             let mark = out.mark();
-            Message::OpenSession { nonce: self.asked as u64 }.encode(out.arena());
+            message::OpenSession { nonce: self.asked as u64 }.encode(out.arena());
             let head = out.span_from(mark);
             out.push(Effect::Send { to: Endpoint::Coordinator, head, tail: None, gate: Gate::Now });
         }

@@ -6,7 +6,7 @@ use hdrhistogram::Histogram;
 use kasha_machine::{Effect, Effects, Endpoint, Gate, Input, Machine};
 use kasha_runtime::{Application, Clock, Control, EventLoop, LoopOptions};
 use kasha_types::{LogSlice, ShardId, Tick};
-use kasha_wire::Message;
+use kasha_wire::{Message, message};
 
 use crate::children::Answers;
 use crate::harness::keys::Keys;
@@ -31,7 +31,7 @@ struct Pinger {
 impl Pinger {
     fn send(&mut self, out: &mut Effects) {
         let mark = out.mark();
-        Message::Ping { sent: Clock::now() }.encode(out.arena());
+        message::Ping { sent: Clock::now() }.encode(out.arena());
         let head = out.span_from(mark);
         out.push(Effect::Send { to: NODE, head, tail: None, gate: Gate::Now });
         self.under_way = true;
@@ -41,7 +41,7 @@ impl Pinger {
 impl Machine for Pinger {
     fn step(&mut self, _: Tick, input: Input<'_>, _: &mut Effects) {
         let Input::Frame { payload, .. } = input else { return };
-        if let Ok(Message::Pong { sent, .. }) = Message::decode(payload) {
+        if let Ok(message::Pong { sent, .. }) = Message::decode(payload) {
             let nanos = Clock::now().since(sent).as_nanos();
             self.latency.saturating_record(u64::try_from(nanos).unwrap_or(u64::MAX));
             self.under_way = false;

@@ -5,8 +5,9 @@
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 
-use anyhow::{Context, bail};
+use anyhow::{Context, ensure};
 use kasha_types::{ClusterId, Incarnation};
+use kasha_wire::message::{GetStatus, GetTurns, GetUsage, Hello, StatusIs, TurnsAre, UsageIs, Welcome};
 use kasha_wire::status::{CoreStatus, LoopTurns, LoopUsage};
 use kasha_wire::{FRAME_HEADER_BYTES, FrameHeader, Message};
 
@@ -27,40 +28,35 @@ impl Probe {
         stream.set_nodelay(true)?;
         let mut probe = Self { stream, questions: 0 };
         let (cluster, incarnation) = (ClusterId(0), Incarnation(0));
-        match probe.ask(&Message::Hello { cluster, from: None, incarnation, to: None })? {
-            Message::Welcome { .. } => Ok(probe),
-            other => bail!("{address} answers {} to a greeting", other.name()),
-        }
+        let Welcome { .. } = probe.ask(&Hello { cluster, from: None, incarnation, to: None })?;
+        Ok(probe)
     }
 
     /// What the loop's thread has used so far.
     pub(crate) fn usage(&mut self) -> anyhow::Result<LoopUsage> {
         self.questions += 1;
-        match self.ask(&Message::GetUsage { id: self.questions })? {
-            Message::UsageIs { id, usage } if id == self.questions => Ok(usage),
-            other => bail!("a node answers {} when asked for its usage", other.name()),
-        }
+        let UsageIs { id, usage } = self.ask(&GetUsage { id: self.questions })?;
+        ensure!(id == self.questions, "a node answers another question than that for its usage");
+        Ok(usage)
     }
 
     /// The status of the node.
     pub(crate) fn status(&mut self) -> anyhow::Result<CoreStatus> {
         self.questions += 1;
-        match self.ask(&Message::GetStatus { id: self.questions })? {
-            Message::StatusIs { id, status } if id == self.questions => Ok(status),
-            other => bail!("a node answers {} when asked for its status", other.name()),
-        }
+        let StatusIs { id, status } = self.ask(&GetStatus { id: self.questions })?;
+        ensure!(id == self.questions, "a node answers another question than that for its status");
+        Ok(status)
     }
 
     /// The longest turns of its loop. Those since the last question are told once.
     pub(crate) fn turns(&mut self) -> anyhow::Result<LoopTurns> {
         self.questions += 1;
-        match self.ask(&Message::GetTurns { id: self.questions })? {
-            Message::TurnsAre { id, turns } if id == self.questions => Ok(*turns),
-            other => bail!("a node answers {} when asked for its turns", other.name()),
-        }
+        let TurnsAre { id, turns } = self.ask(&GetTurns { id: self.questions })?;
+        ensure!(id == self.questions, "a node answers another question than that for its turns");
+        Ok(*turns)
     }
 
-    fn ask(&mut self, question: &Message) -> anyhow::Result<Message> {
+    fn ask<A: Message>(&mut self, question: &impl Message) -> anyhow::Result<A> {
         let mut frame = Vec::new();
         question.encode(&mut frame);
         self.stream.write_all(&frame).context("a node hears no question")?;
@@ -69,6 +65,6 @@ impl Probe {
         let header = FrameHeader::parse(&frame)?.context("a frame's header")?;
         frame.resize(FRAME_HEADER_BYTES + header.payload_len, 0);
         self.stream.read_exact(&mut frame[FRAME_HEADER_BYTES..])?;
-        Ok(Message::decode(header.check(&frame)?)?)
+        A::decode(header.check(&frame)?).with_context(|| format!("the answer of a node to {}", question.name()))
     }
 }

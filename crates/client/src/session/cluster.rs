@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use kasha_machine::{Effect, Effects, Endpoint};
 use kasha_types::{ClusterId, ClusterTime, ConfigVersion, CoreId, Tick};
-use kasha_wire::{Configuration, Message};
+use kasha_wire::{Configuration, message};
 
 use super::call::{Keys, Kind, NEVER, ReadCall, Stage, UpdateCall};
 use super::{CallId, Completion, Known, Session, WhyNot, send_message};
@@ -104,7 +104,7 @@ impl Session {
         let Some(configuration) = &cluster.configuration else {
             let seed = Endpoint::Seed((cluster.asked % self.options.seeds.len()) as u16);
             cluster.ask_at = now.after(RETRY);
-            send_message(seed, &Message::GetConfiguration { have: ConfigVersion(0) }, out);
+            send_message(seed, &message::GetConfiguration { have: ConfigVersion(0) }, out);
             return;
         };
         // A node can tell while the coordinator is away; the coordinator can tell when the nodes do not know yet.
@@ -115,9 +115,9 @@ impl Session {
             index if index < alive.len() => Endpoint::Core(CoreId { node: alive[index].node, core: 0 }),
             index => Endpoint::Seed((index - alive.len()) as u16),
         };
-        send_message(other, &Message::GetConfiguration { have }, out);
+        send_message(other, &message::GetConfiguration { have }, out);
         let have = if cluster.wanted_from_coordinator { ConfigVersion(0) } else { have };
-        send_message(Endpoint::Coordinator, &Message::GetConfiguration { have }, out);
+        send_message(Endpoint::Coordinator, &message::GetConfiguration { have }, out);
         (cluster.wanted, cluster.wanted_from_coordinator) = (false, false);
         cluster.ask_at = now.after(limits::REFRESH_INTERVAL);
     }

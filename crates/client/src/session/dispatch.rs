@@ -3,7 +3,8 @@
 
 use kasha_machine::{Effects, Endpoint};
 use kasha_types::Tick;
-use kasha_wire::{Kind as FrameKind, Message};
+use kasha_wire::link::{ToClient, ToSession};
+use kasha_wire::{DecodeError, Kind as FrameKind, Message};
 
 use super::call::Stage;
 use super::{CoreAnswer, Session};
@@ -25,7 +26,10 @@ impl Session {
             (Some(FrameKind::ReadAnswer), Endpoint::Core(_)) => self.on_read_answer(payload),
             (Some(FrameKind::ReadRefuse), Endpoint::Core(_)) => self.on_read_refused(payload, now),
             (Some(FrameKind::Message), Endpoint::Core(_) | Endpoint::Coordinator | Endpoint::Seed(_)) => {
-                Message::decode(payload).map(|message| self.on_message(from, message, now, out))
+                match Message::decode(payload) {
+                    Err(DecodeError::OtherLink(_)) => Ok(Known::No),
+                    message => message.map(|message| self.on_message(from, message, now, out)),
+                }
             }
             // Messages between servers, or from an endpoint that must not send them.
             _ => Ok(Known::No),
@@ -37,26 +41,17 @@ impl Session {
         }
     }
 
-    fn on_message(&mut self, from: Endpoint, message: Message, now: Tick, out: &mut Effects) -> Known {
+    fn on_message(&mut self, from: Endpoint, message: ToClient, now: Tick, out: &mut Effects) -> Known {
         let from_coordinator = from == Endpoint::Coordinator;
         match message {
-            Message::ConfigurationIs { configuration } => {
-                self.on_configuration(configuration, from_coordinator, now, out)
-            }
-            Message::SessionOpened { nonce, client, lease_expiry, cluster_time } if from_coordinator => {
-                self.on_session_opened(nonce, client, lease_expiry, cluster_time, now)
-            }
-            Message::LeaseRenewed { client, lease_expiry, cluster_time } if from_coordinator => {
-                self.on_lease_renewed(client, lease_expiry, cluster_time, now)
-            }
-            Message::LeaseLost { client } if from_coordinator => self.on_lease_lost(client, now),
-            Message::TableAnswer { client, sequence, outcome } if from_coordinator => {
-                self.on_table_answer(client, sequence, outcome)
-            }
-            Message::StatusIs { id, status } => self.on_core_answer(from, id, CoreAnswer::Status(Box::new(status))),
-            Message::TurnsAre { id, turns } => self.on_core_answer(from, id, CoreAnswer::Turns(turns)),
-            // Messages between servers.
-            _ => Known::No,
+            ToClient::ConfigurationIs(told) => self.on_configuration(told.configuration, from_coordinator, now, out),
+            ToClient::StatusIs(told) => self.on_core_answer(from, told.id, CoreAnswer::Status(Box::new(told.status))),
+            ToClient::TurnsAre(told) => self.on_core_answer(from, told.id, CoreAnswer::Turns(told.turns)),
+            ToClient::ToSession(_) if !from_coordinator => Known::No,
+            ToClient::ToSession(ToSession::SessionOpened(opened)) => self.on_session_opened(&opened, now),
+            ToClient::ToSession(ToSession::LeaseRenewed(renewed)) => self.on_lease_renewed(&renewed, now),
+            ToClient::ToSession(ToSession::LeaseLost(lost)) => self.on_lease_lost(lost.client, now),
+            ToClient::ToSession(ToSession::TableAnswer(answer)) => self.on_table_answer(answer),
         }
     }
 

@@ -19,7 +19,7 @@ use kasha_machine::{Effects, Endpoint};
 use kasha_types::planted::{self, Bug};
 use kasha_types::probe::{Probe, hit};
 use kasha_types::{ClientId, ClusterTime, RpcId, ShardId, Tick};
-use kasha_wire::Message;
+use kasha_wire::message::{LeaseRenewed, OpenSession, RenewLease, SessionOpened};
 
 use super::call::{Kind, NEVER, Stage};
 use super::identity::{Ended, Identity};
@@ -225,7 +225,7 @@ impl Session {
             } else {
                 let identity = &mut identities.held[index];
                 identity.renew_at = now.after(RETRY_MAX);
-                send_message(Endpoint::Coordinator, &Message::RenewLease { client: identity.client }, out);
+                send_message(Endpoint::Coordinator, &RenewLease { client: identity.client }, out);
                 index += 1;
             }
         }
@@ -235,18 +235,12 @@ impl Session {
             let nonce = *opening.nonce.get_or_insert_with(|| self.rng.next_u64());
             opening.again_at = now.after(opening.pause);
             opening.pause = (opening.pause * 2).min(RETRY_MAX);
-            send_message(Endpoint::Coordinator, &Message::OpenSession { nonce }, out);
+            send_message(Endpoint::Coordinator, &OpenSession { nonce }, out);
         }
     }
 
-    pub(super) fn on_session_opened(
-        &mut self,
-        nonce: u64,
-        client: ClientId,
-        expiry: ClusterTime,
-        time: ClusterTime,
-        now: Tick,
-    ) -> Known {
+    pub(super) fn on_session_opened(&mut self, opened: &SessionOpened, now: Tick) -> Known {
+        let &SessionOpened { nonce, client, lease_expiry: expiry, cluster_time: time } = opened;
         let is_ours = self.identities.opening.as_ref().is_some_and(|opening| opening.nonce == Some(nonce));
         if !is_ours || client == ClientId(0) || self.identities.of(client).is_some() {
             return Known::No;
@@ -259,13 +253,8 @@ impl Session {
         Known::Yes
     }
 
-    pub(super) fn on_lease_renewed(
-        &mut self,
-        client: ClientId,
-        expiry: ClusterTime,
-        time: ClusterTime,
-        now: Tick,
-    ) -> Known {
+    pub(super) fn on_lease_renewed(&mut self, renewed: &LeaseRenewed, now: Tick) -> Known {
+        let &LeaseRenewed { client, lease_expiry: expiry, cluster_time: time } = renewed;
         let Some(identity) = self.identities.held.iter_mut().find(|identity| identity.client == client) else {
             return Known::No;
         };

@@ -4,7 +4,7 @@
 use kasha_machine::{Effects, Endpoint};
 use kasha_types::{CoreId, TableId, Tick};
 use kasha_wire::hot::decode_small;
-use kasha_wire::{DecodeError, Envelope, Message, OutcomeCode, Read, ReadAnswerView, ReadRefused, ReadView};
+use kasha_wire::{DecodeError, Envelope, OutcomeCode, Read, ReadAnswerView, ReadRefused, ReadView, message};
 use kasha_witness::Attempt;
 
 use super::advice::{Advice, advice};
@@ -147,11 +147,10 @@ impl Session {
         call.silent += 1;
         call.stage = Stage::Backoff { for_configuration: false };
         call.resume = now.after(patience);
-        let message = match question {
-            CoreQuestion::Status => Message::GetStatus { id },
-            CoreQuestion::Turns => Message::GetTurns { id },
-        };
-        send_message(Endpoint::Core(core), &message, out);
+        match question {
+            CoreQuestion::Status => send_message(Endpoint::Core(core), &message::GetStatus { id }, out),
+            CoreQuestion::Turns => send_message(Endpoint::Core(core), &message::GetTurns { id }, out),
+        }
         self.timers.arm(&mut self.calls, slot);
     }
 

@@ -2,10 +2,9 @@
 //! is answered.
 
 use kasha_machine::{Effects, Endpoint};
+use kasha_types::Tick;
 use kasha_types::limits::TABLE_NAME_BYTES_MAX;
-use kasha_types::{ClientId, Tick};
-use kasha_wire::Message;
-use kasha_wire::message::{TableCommand, TableOutcome};
+use kasha_wire::message::{TableAnswer, TableCommand, TableOutcome, TableRequest};
 
 use super::call::{Kind, Stage, TableChange};
 use super::{CallId, Completion, Known, Session, WhyNot, send_message};
@@ -68,12 +67,12 @@ impl Session {
             TableChange::Create => TableCommand::Create(name),
             TableChange::Drop => TableCommand::Drop(name),
         };
-        let message = Message::TableRequest { client, sequence, command };
+        let message = TableRequest { client, sequence, command };
         send_message(Endpoint::Coordinator, &message, out);
         self.timers.arm(&mut self.calls, slot);
     }
 
-    pub(super) fn on_table_answer(&mut self, client: ClientId, sequence: u64, outcome: TableOutcome) -> Known {
+    pub(super) fn on_table_answer(&mut self, TableAnswer { client, sequence, outcome }: TableAnswer) -> Known {
         let slot = self.tables.front().and_then(|&front| self.calls.find(front));
         let identity = self.identities.of(client).filter(|_| self.table_client == Some(client));
         let is_ours = identity.is_some_and(|identity| identity.table_sequence == sequence);

@@ -11,7 +11,8 @@ use std::time::Duration;
 
 use kasha_machine::Endpoint;
 use kasha_types::{ClusterId, CoreId, Incarnation};
-use kasha_wire::message::is_handshake;
+use kasha_wire::link::Handshake;
+use kasha_wire::message::{Goodbye, Hello, Welcome};
 use kasha_wire::{FRAME_HEADER_BYTES, FrameHeader, Message};
 use rustix::net::sockopt;
 use tokio::io::AsyncReadExt;
@@ -96,7 +97,7 @@ impl Dial {
         prepare(&stream);
         let (read, write) = stream.into_split();
         let reader = Reader { from: self.to, link: self.link, cluster: self.cluster, events: self.events.clone() };
-        let hello = Message::Hello {
+        let hello = Hello {
             cluster: self.cluster.unwrap_or(ClusterId(0)),
             from: None,
             incarnation: Incarnation(0),
@@ -133,7 +134,7 @@ fn core_of(endpoint: Endpoint) -> Option<CoreId> {
 /// the connection.
 async fn write_queued(
     write: OwnedWriteHalf,
-    hello: &Message,
+    hello: &Hello,
     output: &mut mpsc::UnboundedReceiver<Vec<u8>>,
     shared: &Shared,
 ) -> io::Result<()> {
@@ -184,7 +185,7 @@ impl Reader {
                 let len = FRAME_HEADER_BYTES + header.payload_len;
                 let Some(frame) = buffer[whole..].get(..len) else { break };
                 let payload = header.check(frame).map_err(|error| error.to_string())?;
-                if is_handshake(header.kind, payload) {
+                if Handshake::is_in(header.kind, payload) {
                     is_welcome |= self.check_handshake(payload)?;
                 }
                 if !is_welcome {
@@ -209,7 +210,7 @@ impl Reader {
     /// Whether this message is the welcome. A goodbye may come at any time.
     fn check_handshake(&self, payload: &[u8]) -> Result<bool, String> {
         match Message::decode(payload) {
-            Ok(Message::Welcome { cluster, core, .. }) => {
+            Ok(Handshake::Welcome(Welcome { cluster, core, .. })) => {
                 if self.cluster.is_some_and(|ours| ours != cluster) {
                     return Err(format!("it belongs to another cluster, {cluster}: check the address (K0203)"));
                 }
@@ -222,8 +223,8 @@ impl Reader {
                 }
                 Ok(true)
             }
-            Ok(Message::Goodbye { reason }) => Err(reason),
-            Ok(_) | Err(_) => Ok(false),
+            Ok(Handshake::Goodbye(Goodbye { reason })) => Err(reason),
+            Ok(Handshake::Hello(_)) | Err(_) => Ok(false),
         }
     }
 }

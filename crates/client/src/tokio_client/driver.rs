@@ -9,9 +9,9 @@ use kasha_machine::turn::finish;
 use kasha_machine::{Effects, Held, Input, Machine};
 use kasha_types::limits::OPERATION_KEY_TTL_MILLIS;
 use kasha_types::{CoreId, TableId, Tick};
-use kasha_wire::message::is_handshake;
+use kasha_wire::link::Handshake;
 use kasha_wire::operation::OwnedOperation;
-use kasha_wire::{Configuration, FRAME_HEADER_BYTES, FrameHeader};
+use kasha_wire::{Configuration, FRAME_HEADER_BYTES, FrameHeader, Message};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 
@@ -243,7 +243,7 @@ impl Driver {
                     let (frame, after) = rest.split_at(FRAME_HEADER_BYTES + header.payload_len);
                     let payload = &frame[FRAME_HEADER_BYTES..];
                     rest = after;
-                    if !is_handshake(header.kind, payload) {
+                    if !Handshake::is_in(header.kind, payload) {
                         self.session.step(now, Input::Frame { from, kind: header.kind, payload }, &mut self.effects);
                     }
                 }

@@ -12,7 +12,7 @@ use kasha_wire::hot::encode_small;
 use kasha_wire::{
     AnswerView, Body, Configuration, Durability, Kind, Member, MemberState, Message, NodeInfo, ReadAnswerView,
     ReadView, Recorded, RecordedVerdict, Refusal, Refused, RequestView, ShardConfig, ShardPhase, SyncRequest, Synced,
-    TableInfo, Tablet, Update, Wire,
+    TableInfo, Tablet, Update, Wire, message,
 };
 use std::time::Duration;
 
@@ -133,17 +133,14 @@ impl Net {
     }
 
     pub(crate) fn open_session(&mut self, client: ClientId) {
-        let nonce = self.messages().into_iter().find_map(|message| match message {
-            Message::OpenSession { nonce } => Some(nonce),
-            _ => None,
-        });
-        let nonce = nonce.expect("it asks for a client id");
+        let asked: Vec<message::OpenSession> = self.messages();
+        let nonce = asked.first().expect("it asks for a client id").nonce;
         let (lease_expiry, cluster_time) = (ClusterTime(301_000), ClusterTime(1000));
-        self.message(Endpoint::Coordinator, &Message::SessionOpened { nonce, client, lease_expiry, cluster_time });
+        self.message(Endpoint::Coordinator, &message::SessionOpened { nonce, client, lease_expiry, cluster_time });
     }
 
     pub(crate) fn give_configuration(&mut self, from: Endpoint) {
-        self.message(from, &Message::ConfigurationIs { configuration: self.configuration.clone() });
+        self.message(from, &message::ConfigurationIs { configuration: self.configuration.clone() });
     }
 
     pub(crate) fn turn(&mut self) {
@@ -186,7 +183,7 @@ impl Net {
         self.input(Input::Frame { from, kind, payload: &bytes[FRAME_HEADER_BYTES..] });
     }
 
-    pub(crate) fn message(&mut self, from: Endpoint, message: &Message) {
+    pub(crate) fn message(&mut self, from: Endpoint, message: &impl Message) {
         let mut bytes = Vec::new();
         message.encode(&mut bytes);
         self.frame(from, &bytes);
@@ -212,8 +209,9 @@ impl Net {
         taken.remove(0)
     }
 
-    pub(crate) fn messages(&mut self) -> Vec<Message> {
-        self.take(Kind::Message).iter().map(|sent| Message::decode(&sent.payload).expect("a message")).collect()
+    /// The messages of this link among all that were sent.
+    pub(crate) fn messages<M: Message>(&mut self) -> Vec<M> {
+        self.take(Kind::Message).iter().filter_map(|sent| M::decode(&sent.payload).ok()).collect()
     }
 
     /// A put of a key of shard 0.

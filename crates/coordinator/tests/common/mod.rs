@@ -13,8 +13,10 @@ use kasha_types::{
     BootId, ClusterId, ClusterTime, ConfigVersion, ConnId, CoreId, Epoch, Incarnation, ListVersion, LocalPosition,
     NodeId, ShardId, Tick,
 };
-use kasha_wire::message::{Heartbeat, Report};
-use kasha_wire::{Configuration, FRAME_HEADER_BYTES, FrameHeader, Kind, MemberState, Message, ShardConfig, ShardPhase};
+use kasha_wire::message::{ConfigurationIs, Heartbeat, Report};
+use kasha_wire::{
+    AnyMessage, Configuration, FRAME_HEADER_BYTES, FrameHeader, Kind, MemberState, Message, ShardConfig, ShardPhase,
+};
 
 pub const LEASE: Duration = Duration::from_millis(1000);
 pub const STEP_MILLIS: u64 = 100;
@@ -53,7 +55,7 @@ pub struct MemoryDisk {
     pub durable: Files,
     pub since: Vec<Change>,
     pub commits: Vec<(LocalPosition, usize)>,
-    pub sent: Vec<(Endpoint, Message)>,
+    pub sent: Vec<(Endpoint, AnyMessage)>,
     pub disconnected: BTreeSet<Endpoint>,
 }
 
@@ -72,7 +74,7 @@ impl turn::Shell for MemoryDisk {
         let header = FrameHeader::parse(head).unwrap().unwrap();
         assert_eq!(header.kind, Kind::Message as u8);
         header.check(head).unwrap();
-        self.sent.push((to, Message::decode(&head[FRAME_HEADER_BYTES..]).unwrap()));
+        self.sent.push((to, AnyMessage::decode(&head[FRAME_HEADER_BYTES..]).unwrap()));
     }
     fn write(&mut self, file: FileName, offset: u64, bytes: &[u8]) {
         self.since.push(Change::Write(file, offset, bytes.to_vec()));
@@ -180,7 +182,7 @@ pub struct World {
     /// Nodes that are up, and that the coordinator does not hear.
     pub hidden: BTreeSet<u16>,
     /// Everything sent since it was last taken.
-    pub sent: Vec<(Endpoint, Message)>,
+    pub sent: Vec<(Endpoint, AnyMessage)>,
 }
 
 impl World {
@@ -278,7 +280,9 @@ impl World {
     /// Delivers configurations to nodes; everything that was sent is remembered.
     pub fn deliver(&mut self) {
         for (to, message) in std::mem::take(&mut self.disk.sent) {
-            if let (Endpoint::Conn(ConnId(conn)), Message::ConfigurationIs { configuration }) = (to, &message) {
+            if let (Endpoint::Conn(ConnId(conn)), AnyMessage::ConfigurationIs(ConfigurationIs { configuration })) =
+                (to, &message)
+            {
                 let id = NodeId(u16::try_from(conn / 100).unwrap());
                 if let Some(node) =
                     self.nodes.get_mut(&id).filter(|node| node.up && node.have() < configuration.version)
@@ -290,7 +294,7 @@ impl World {
         }
     }
 
-    pub fn send(&mut self, from: Endpoint, message: &Message) {
+    pub fn send(&mut self, from: Endpoint, message: &impl Message) {
         let mut frame = Vec::new();
         message.encode(&mut frame);
         let input = Input::Frame { from, kind: Kind::Message as u8, payload: &frame[FRAME_HEADER_BYTES..] };
@@ -299,13 +303,13 @@ impl World {
     }
 
     /// Sends a message, and returns what came back to `from`.
-    pub fn ask(&mut self, from: Endpoint, message: &Message) -> Vec<Message> {
+    pub fn ask(&mut self, from: Endpoint, message: &impl Message) -> Vec<AnyMessage> {
         self.sent.clear();
         self.send(from, message);
         self.answers(from)
     }
 
-    pub fn answers(&mut self, to: Endpoint) -> Vec<Message> {
+    pub fn answers(&mut self, to: Endpoint) -> Vec<AnyMessage> {
         std::mem::take(&mut self.sent).into_iter().filter(|(end, _)| *end == to).map(|(_, message)| message).collect()
     }
 
@@ -317,8 +321,8 @@ impl World {
         self.nodes.keys().copied().filter(hears).collect()
     }
 
-    pub fn heartbeat_of(&self, node: &FakeNode, core: u8, reports: Vec<Report>) -> Message {
-        let heartbeat = Heartbeat {
+    pub fn heartbeat_of(&self, node: &FakeNode, core: u8, reports: Vec<Report>) -> Heartbeat {
+        Heartbeat {
             core: CoreId { node: node.id, core },
             incarnation: node.incarnation(),
             boot: node.boot,
@@ -329,8 +333,7 @@ impl World {
             addresses: node.addresses(),
             heard: self.heard_by(node.id),
             reports,
-        };
-        Message::Heartbeat { heartbeat }
+        }
     }
 
     /// Sends one heartbeat. Returns the granted lease in milliseconds, if there was an answer.
@@ -338,7 +341,7 @@ impl World {
         let message = self.heartbeat_of(&self.nodes[&NodeId(id)].clone(), core, reports);
         let answers = self.ask(conn(NodeId(id), core), &message);
         answers.iter().rev().find_map(|message| match message {
-            Message::HeartbeatAnswer { lease_millis, .. } => Some(*lease_millis),
+            AnyMessage::HeartbeatAnswer(answer) => Some(answer.lease_millis),
             _ => None,
         })
     }

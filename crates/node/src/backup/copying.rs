@@ -5,9 +5,9 @@ use kasha_machine::{Effects, Endpoint, Gate};
 use kasha_replication::CLOSING_MARK;
 use kasha_types::planted::{self, Bug};
 use kasha_types::probe::{Probe, hit};
-use kasha_types::{AttachId, Epoch, SegmentId, Work};
+use kasha_types::{Epoch, SegmentId, Work};
 use kasha_wire::codec::Bytes;
-use kasha_wire::message::Message;
+use kasha_wire::message::{CopySegment, LogPiece, SegmentCopied};
 
 use super::{Backup, screen};
 use crate::copy::LogCopy;
@@ -21,15 +21,8 @@ const PIECE_BYTES_MAX: u32 = u32::MAX;
 
 impl Backup {
     /// Part of an older segment, for a joiner.
-    pub fn on_copy_segment(
-        &mut self,
-        site: &mut Site<'_>,
-        from: Endpoint,
-        (epoch, attach): (Epoch, AttachId),
-        (segment, total, offset): (SegmentId, u32, u32),
-        bytes: &[u8],
-        out: &mut Effects,
-    ) {
+    pub fn on_copy_segment(&mut self, site: &mut Site<'_>, from: Endpoint, part: &CopySegment, out: &mut Effects) {
+        let &CopySegment { epoch, attach, segment, total, .. } = part;
         let Site { copy, core, .. } = site;
         if self.epoch != epoch || total > core.options.segment_bytes {
             return;
@@ -47,24 +40,18 @@ impl Backup {
             0 => Some(end_of_copy(copy, core, out)),
             // Installed already, or freed: nothing more is wanted of it.
             _ if !copy.log.absent().contains(&segment) => Some((segment, total)),
-            _ => self.take_part(copy, core, (segment, total, offset), bytes, out).map(|arrived| (segment, arrived)),
+            _ => self.take_part(copy, core, part, out).map(|arrived| (segment, arrived)),
         };
         if let Some((segment, offset)) = arrived {
             let (shard, node) = (copy.shard, core.id().node);
-            let message = Message::SegmentCopied { shard, epoch, node, attach, segment, offset };
+            let message = SegmentCopied { shard, epoch, node, attach, segment, offset };
             send(from, &message, core.durable_gate_as(shard), out);
         }
     }
 
     /// How much of the segment has arrived. `None`: there is no room for it now.
-    fn take_part(
-        &mut self,
-        copy: &mut LogCopy,
-        core: &mut Core,
-        (segment, total, offset): (SegmentId, u32, u32),
-        bytes: &[u8],
-        out: &mut Effects,
-    ) -> Option<u32> {
+    fn take_part(&mut self, copy: &mut LogCopy, core: &mut Core, part: &CopySegment, out: &mut Effects) -> Option<u32> {
+        let &CopySegment { segment, total, offset, bytes: Bytes(ref bytes), .. } = part;
         let begun = self.arriving.take().filter(|(id, _)| *id == segment);
         let (_, mut whole) = begun.unwrap_or((segment, Vec::with_capacity(total as usize)));
         if whole.len() == offset as usize && whole.len() + bytes.len() <= total as usize {
@@ -137,5 +124,5 @@ pub(crate) fn on_fetch_log(copy: &LogCopy, from: Endpoint, epoch: Epoch, offset:
     let piece = log.pieces(offset, log.end().offset, PIECE_BYTES_MAX).next();
     let (from_offset, bytes) = piece.map_or((offset, Vec::new()), |slice| (slice.offset, log.slice(slice).to_vec()));
     out.note(Work::Copy);
-    send(from, &Message::LogPiece { shard, epoch, from: from_offset, bytes: Bytes(bytes) }, Gate::Now, out);
+    send(from, &LogPiece { shard, epoch, from: from_offset, bytes: Bytes(bytes) }, Gate::Now, out);
 }

@@ -5,7 +5,7 @@ use kasha_machine::{Effects, Endpoint, Gate};
 use kasha_replication::FenceReport;
 use kasha_types::probe::{Probe, hit};
 use kasha_types::{LogPosition, NodeId, Tick};
-use kasha_wire::message::Message;
+use kasha_wire::message;
 
 use super::{Stage, Term, is_overdue};
 use crate::backup::{FETCH_FROM_HEAD, LOG_BYTES_MAX, install, screen};
@@ -58,7 +58,7 @@ impl Fetching {
         let from = if self.begun { absent.unwrap_or(log.end().offset) } else { FETCH_FROM_HEAD };
         let configuration = site.core.configuration.as_ref().expect("a configuration promoted us");
         if let Some(to) = configuration.core_of(self.from, shard) {
-            send(Endpoint::Core(to), &Message::FetchLog { shard, epoch: term.epoch, from }, Gate::Now, out);
+            send(Endpoint::Core(to), &message::FetchLog { shard, epoch: term.epoch, from }, Gate::Now, out);
         }
         None
     }

@@ -4,7 +4,7 @@ use kasha_machine::{Effects, Endpoint, Gate};
 use kasha_replication::{Election, MemberCore, Quorum, Shipping};
 use kasha_types::probe::{Probe, hit};
 use kasha_types::{AttachId, CoreId, Epoch, ListVersion, LocalPosition, LogPosition, NodeId, ShardId, Tick};
-use kasha_wire::message::Message;
+use kasha_wire::message;
 use kasha_wire::{MemberState, Served, ShardConfig};
 
 use super::Stage;
@@ -74,7 +74,7 @@ impl Term {
     pub(super) fn send_fences(&self, core: &Core, shard: ShardId, out: &mut Effects) {
         let (epoch, served, list) = (self.epoch, self.served, self.list);
         for &to in self.electorate.iter().filter(|&&to| to != core.id()) {
-            let message = Message::Fence { shard, epoch, primary: core.id(), attach: AttachId(0), served, list };
+            let message = message::Fence { shard, epoch, primary: core.id(), attach: AttachId(0), served, list };
             send(Endpoint::Core(to), &message, Gate::Now, out);
         }
     }

@@ -9,21 +9,12 @@ use kasha_machine::{Effects, Endpoint, Gate};
 use kasha_replication::{FenceReport, Quorum};
 use kasha_types::probe::{Probe, hit};
 use kasha_types::{CoreId, NodeId, ShardId, Tick};
-use kasha_wire::codec::Bytes;
-use kasha_wire::message::{Holding, Message, Report};
+use kasha_wire::message::{FreezeWitness, Holding, Report, WitnessHolds};
 
 use super::{Stage, Term, is_overdue};
 use crate::backup::LOG_BYTES_MAX;
 use crate::core::send;
 use crate::replica::Site;
-
-/// What a witness handed out.
-#[derive(Debug)]
-pub(crate) struct WitnessAnswer {
-    pub node: NodeId,
-    pub holding: Holding,
-    pub requests: Vec<Bytes>,
-}
 
 /// The questions of a term to the witnesses of its list.
 #[derive(Debug, Default)]
@@ -32,7 +23,7 @@ pub(crate) struct Asking {
     pub asked: Option<Tick>,
     /// When they were asked first.
     began: Option<Tick>,
-    answers: Vec<WitnessAnswer>,
+    answers: Vec<WitnessHolds>,
     /// Members that have said meanwhile that their logs are not whole.
     not_whole: Vec<NodeId>,
     /// The witnesses that are called alive have answered, or have had the time for it.
@@ -42,7 +33,7 @@ pub(crate) struct Asking {
 impl Asking {
     /// Whether a witness has said that it lost something.
     fn has_heard(&self, node: NodeId) -> bool {
-        let lost = |answer: &WitnessAnswer| matches!(answer.holding, Holding::PowerLost | Holding::Damaged);
+        let lost = |answer: &WitnessHolds| matches!(answer.holding, Holding::PowerLost | Holding::Damaged);
         self.answers.iter().any(|answer| answer.node == node && lost(answer))
     }
 
@@ -81,7 +72,7 @@ enum Replayable {
     None,
 }
 
-fn replayable(answers: &[WitnessAnswer], witnesses: usize) -> Replayable {
+fn replayable(answers: &[WitnessHolds], witnesses: usize) -> Replayable {
     if let Some(sure) = answers.iter().position(|answer| answer.holding == Holding::Sure) {
         return Replayable::Sure(sure);
     }
@@ -140,7 +131,7 @@ impl Asking {
         // What was lost with the power stays lost; all else may get better.
         let is_settled = |node| self.answers.iter().any(|a| a.node == node && a.holding == Holding::PowerLost);
         for &to in term.witnesses.iter().filter(|core| !is_settled(core.node)) {
-            let message = Message::FreezeWitness { shard, list: term.list, epoch: term.epoch };
+            let message = FreezeWitness { shard, list: term.list, epoch: term.epoch };
             send(Endpoint::Core(to), &message, Gate::Now, out);
         }
         if !term.is_whole && self.goes_on {
@@ -171,7 +162,7 @@ impl Asking {
         &mut self,
         term: &mut Term,
         site: &mut Site<'_>,
-        answer: WitnessAnswer,
+        answer: WitnessHolds,
         out: &mut Effects,
     ) -> Option<Stage> {
         let answers = &mut self.answers;

@@ -7,7 +7,7 @@ use kasha_replication::Company;
 use kasha_types::probe::{Probe, hit};
 use kasha_types::{ClusterTime, CoreId, KeyHash, ListVersion, NodeId, RpcId, ShardId, Tick};
 use kasha_wire::ShardConfig;
-use kasha_wire::message::{GcEntry, Message};
+use kasha_wire::message::{Gc, GcEntry};
 
 use crate::core::{Core, send};
 
@@ -108,12 +108,10 @@ impl Garbage {
             self.round += 1;
             link.in_flight = Some((self.round, now));
             let entries = std::mem::take(&mut link.backlog);
-            let message = Message::Gc { shard, list, round: self.round, floor, entries };
-            send(Endpoint::Core(link.core), &message, Gate::Now, out);
-            if let Message::Gc { mut entries, .. } = message {
-                entries.clear();
-                link.backlog = entries; // its memory is used again
-            }
+            let mut gc = Gc { shard, list, round: self.round, floor, entries };
+            send(Endpoint::Core(link.core), &gc, Gate::Now, out);
+            gc.entries.clear();
+            link.backlog = gc.entries; // its memory is used again
         }
     }
 

@@ -6,7 +6,7 @@ use kasha_machine::{Effects, Endpoint, Gate};
 use kasha_types::planted::{self, Bug};
 use kasha_types::probe::{Probe, hit};
 use kasha_types::{ClientId, ClusterTime, Epoch};
-use kasha_wire::message::{LeaseInfo, Message};
+use kasha_wire::message::{self, LeaseInfo};
 
 use crate::core::send;
 use crate::primary::Term;
@@ -84,7 +84,7 @@ impl Leases {
             clients.extend(idle.into_iter().take(QUESTIONS_MAX));
         }
         if !clients.is_empty() {
-            send(Endpoint::Coordinator, &Message::LeaseQuery { clients }, Gate::Now, out);
+            send(Endpoint::Coordinator, &message::LeaseQuery { clients }, Gate::Now, out);
         }
     }
 

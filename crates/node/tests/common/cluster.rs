@@ -8,8 +8,8 @@ use kasha_machine::{Endpoint, FileName};
 use kasha_types::{ClusterTime, ConfigVersion, ConnId, CoreId, Epoch, ListVersion, NodeId, SegmentId, TableId};
 use kasha_wire::frame::{FRAME_HEADER_BYTES, Kind};
 use kasha_wire::hot::{Envelope, ReadView, RequestView};
-use kasha_wire::message::Report;
-use kasha_wire::{Configuration, Member, MemberState, Message, NodeInfo, Read, ShardPhase, Update};
+use kasha_wire::message::{Heartbeat, Report};
+use kasha_wire::{Configuration, Member, MemberState, Message, NodeInfo, Read, ShardPhase, Update, message};
 
 use super::{Core, Files, Heard, SHARD, TABLE, address, configuration};
 
@@ -86,7 +86,7 @@ impl Cluster {
         self.configuration.version = ConfigVersion(self.configuration.version.0 + 1);
         change(&mut self.configuration);
         let configuration = self.configuration.clone();
-        self.each(|core| core.message(Message::ConfigurationIs { configuration: configuration.clone() }));
+        self.each(|core| core.message(message::ConfigurationIs { configuration: configuration.clone() }));
     }
 
     /// The coordinator answers everybody's heartbeat.
@@ -120,9 +120,8 @@ impl Cluster {
                 Endpoint::Conn(client) => self.heard.extend(Heard::of(&frame).map(|heard| (client.0, heard))),
                 Endpoint::Seed(_) => {}
                 Endpoint::Coordinator => {
-                    let message = Message::decode(&frame[FRAME_HEADER_BYTES..]);
-                    if let (Ok(Message::Heartbeat { heartbeat }), 1) = (message, node) {
-                        self.reports = heartbeat.reports;
+                    if let (Ok(Heartbeat { reports, .. }), 1) = (Message::decode(&frame[FRAME_HEADER_BYTES..]), node) {
+                        self.reports = reports;
                         self.beats += 1;
                     }
                 }

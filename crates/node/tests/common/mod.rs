@@ -19,8 +19,8 @@ use kasha_wire::frame::{FRAME_HEADER_BYTES, Kind};
 use kasha_wire::hot::{self, AnswerView, Envelope, ReadAnswerView, ReadView, RequestView};
 use kasha_wire::message::Holding;
 use kasha_wire::{
-    Body, Configuration, Durability, Member, MemberState, Message, NodeInfo, Read, Refused, ShardConfig, ShardPhase,
-    TableInfo, Tablet, Update,
+    AnyMessage, Body, Configuration, Durability, Member, MemberState, Message, NodeInfo, Read, Refused, ShardConfig,
+    ShardPhase, TableInfo, Tablet, Update, message,
 };
 
 pub const SHARD: ShardId = ShardId(0);
@@ -185,8 +185,8 @@ impl Core {
 
     pub fn serving_as(memory_max_bytes: u64, change: impl FnOnce(&mut NodeOptions)) -> Self {
         let mut core = Self::start_with(Files::default(), memory_max_bytes, change);
-        core.message(Message::ConfigurationIs { configuration: configuration(1, 1, ShardPhase::Recovering) });
-        core.message(Message::ConfigurationIs { configuration: configuration(2, 1, ShardPhase::Serving) });
+        core.message(message::ConfigurationIs { configuration: configuration(1, 1, ShardPhase::Recovering) });
+        core.message(message::ConfigurationIs { configuration: configuration(2, 1, ShardPhase::Serving) });
         core.heartbeat_answered();
         core
     }
@@ -199,7 +199,7 @@ impl Core {
     /// The coordinator answers a heartbeat that is sent now.
     pub fn coordinator_says_it_is(&mut self, cluster_time: u64) {
         let (sent, clients_below, cluster_time) = (self.now, ClientId(100), ClusterTime(cluster_time));
-        self.message(Message::HeartbeatAnswer { sent, lease_millis: 60_000, cluster_time, clients_below });
+        self.message(message::HeartbeatAnswer { sent, lease_millis: 60_000, cluster_time, clients_below });
     }
 
     pub fn frame(&mut self, kind: Kind, frame: &[u8]) {
@@ -237,11 +237,11 @@ impl Core {
     }
 
     /// A message from the coordinator.
-    pub fn message(&mut self, message: Message) {
+    pub fn message(&mut self, message: impl Message) {
         self.message_from(Endpoint::Coordinator, message);
     }
 
-    pub fn message_from(&mut self, from: Endpoint, message: Message) {
+    pub fn message_from(&mut self, from: Endpoint, message: impl Message) {
         let mut frame = Vec::new();
         message.encode(&mut frame);
         self.frame_from(from, Kind::Message, &frame);
@@ -313,7 +313,7 @@ impl Core {
     /// Whether a goodbye was the last thing that was sent to whom we are.
     pub fn said_goodbye(&self) -> bool {
         let Some((CONN, frame)) = self.shell.sent.last() else { return false };
-        matches!(Message::decode(&frame[FRAME_HEADER_BYTES..]), Ok(Message::Goodbye { .. }))
+        matches!(AnyMessage::decode(&frame[FRAME_HEADER_BYTES..]), Ok(AnyMessage::Goodbye(_)))
     }
 
     fn heard(&self) -> Option<Heard> {
@@ -325,7 +325,7 @@ impl Core {
     }
 
     pub fn witness_says(&mut self, node: u16, epoch: u32, holding: Holding, bodies: &[Vec<u8>]) {
-        self.message(Message::WitnessHolds {
+        self.message(message::WitnessHolds {
             shard: SHARD,
             list: ListVersion(1),
             epoch: Epoch(epoch),

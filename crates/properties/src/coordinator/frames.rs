@@ -5,7 +5,7 @@
 use arbitrary::{Arbitrary, Result, Unstructured};
 use kasha_machine::{Endpoint, Input, Machine};
 use kasha_types::{ConnId, NodeId};
-use kasha_wire::Message;
+use kasha_wire::AnyMessage;
 
 use super::common::{CLIENT, World, conn};
 use crate::speech::Scene;
@@ -94,8 +94,8 @@ impl Property for CoordinatorFrames {
             }
             last = now.clone();
             for (_, message) in world.sent.drain(..) {
-                if let Message::ConfigurationIs { configuration } = message {
-                    assert!(configuration.version <= last.version);
+                if let AnyMessage::ConfigurationIs(told) = message {
+                    assert!(told.configuration.version <= last.version);
                 }
             }
         }

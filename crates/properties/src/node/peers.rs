@@ -5,9 +5,9 @@ use arbitrary::{Arbitrary, Result, Unstructured};
 use kasha_log::GROUP_HEADER_BYTES;
 use kasha_machine::Endpoint;
 use kasha_types::{ConnId, CoreId, NodeId};
-use kasha_wire::AppendView;
 use kasha_wire::frame::{FRAME_HEADER_BYTES, Kind};
 use kasha_wire::hot::{Appended, Envelope, RequestView, encode_small};
+use kasha_wire::{AppendView, Message};
 
 use super::common::cluster::{Carried, Cluster};
 use super::{positions, some_body};

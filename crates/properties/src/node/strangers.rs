@@ -6,6 +6,7 @@ use kasha_machine::Endpoint;
 use kasha_types::{ClientId, ClusterTime, ConnId, ListVersion, RpcId, Sequence, TableId};
 use kasha_wire::frame::{FRAME_HEADER_BYTES, Kind};
 use kasha_wire::hot::{Appended, Envelope, ReadView, RequestView, SyncRequest, decode_small, encode_small};
+use kasha_wire::link::ToNode;
 use kasha_wire::{AppendView, Body, Message};
 
 use super::common::cluster::Cluster;
@@ -34,40 +35,15 @@ fn is_entitled(kind: Kind, payload: &[u8]) -> bool {
         }),
         Kind::Append => AppendView::decode(payload).is_ok(),
         Kind::Appended => decode_small::<Appended>(payload).is_ok(),
-        Kind::Message => match Message::decode(payload) {
-            Ok(message) => !is_anybodys(&message),
-            Err(_) => false,
-        },
+        // Anything else a node answers or ignores, whoever says it.
+        Kind::Message => matches!(
+            ToNode::decode(payload),
+            Ok(ToNode::ToMember(_) | ToNode::ToWitness(_) | ToNode::ToPrimary(_) | ToNode::Pong(_))
+        ),
         // Anybody may ask, and what answers a client means nothing to a node.
         Kind::Read | Kind::Sync => false,
         Kind::Answer | Kind::Refuse | Kind::Recorded | Kind::Synced | Kind::ReadAnswer | Kind::ReadRefuse => false,
     }
-}
-
-/// What a node answers or ignores, whoever says it.
-fn is_anybodys(message: &Message) -> bool {
-    matches!(
-        message,
-        Message::Hello { .. }
-            | Message::Welcome { .. }
-            | Message::Goodbye { .. }
-            | Message::GetConfiguration { .. }
-            | Message::ConfigurationIs { .. }
-            | Message::OpenSession { .. }
-            | Message::SessionOpened { .. }
-            | Message::RenewLease { .. }
-            | Message::LeaseRenewed { .. }
-            | Message::LeaseLost { .. }
-            | Message::TableRequest { .. }
-            | Message::TableAnswer { .. }
-            | Message::GetStatus { .. }
-            | Message::StatusIs { .. }
-            | Message::Heartbeat { .. }
-            | Message::HeartbeatAnswer { .. }
-            | Message::LeaseQuery { .. }
-            | Message::LeaseVerdict { .. }
-            | Message::Ping { .. }
-    )
 }
 
 fn envelope(u: &mut Unstructured<'_>) -> Result<Envelope> {

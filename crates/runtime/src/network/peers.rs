@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use kasha_machine::Endpoint;
 use kasha_types::{ConnId, Tick};
+use kasha_wire::Message;
 use mio::net::TcpStream;
 
 use super::Network;

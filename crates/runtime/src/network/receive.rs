@@ -5,7 +5,8 @@ use std::io::{ErrorKind, Read};
 use kasha_machine::{Endpoint, Input};
 use kasha_types::{ConnId, Tick};
 use kasha_wire::cutter::{Fed, Verdict};
-use kasha_wire::message::{LoopQuestion, loop_question};
+use kasha_wire::link::{Handshake, ToLoop};
+use kasha_wire::message::{GetTurns, GetUsage, Goodbye, TurnsAre, UsageIs};
 use kasha_wire::{Kind, Message};
 
 use super::Network;
@@ -156,7 +157,7 @@ impl Network {
     ) -> Verdict {
         let Some(connection) = self.table.get(id) else { return Verdict::Stop };
         match (connection.phase, connection.role) {
-            (Phase::Up, _) if !handshake::is_handshake(kind, payload) => {
+            (Phase::Up, _) if !Handshake::is_in(kind, payload) => {
                 let from = connection.endpoint();
                 if Kind::from_number(kind).is_none() {
                     self.stats.bad_frames += 1;
@@ -167,7 +168,7 @@ impl Network {
                     self.goodbye(now, id, &reason);
                     return Verdict::Stop;
                 }
-                if let Some(question) = loop_question(kind, payload) {
+                if let Some(question) = ToLoop::from_frame(kind, payload) {
                     self.answer_for_the_loop(id, now, question);
                     return Verdict::Continue;
                 }
@@ -178,15 +179,17 @@ impl Network {
                 if self.inbound.frame(now, from, kind, payload, deliver) { Verdict::Pause } else { Verdict::Continue }
             }
             (Phase::Up, role) => {
-                match Message::decode(payload) {
+                match Handshake::decode(payload) {
                     // The reason is written for the operator of this side.
-                    Ok(Message::Goodbye { reason }) => {
+                    Ok(Handshake::Goodbye(Goodbye { reason })) => {
                         tracing::warn!(%id, reason, "the other side closes");
                         if role == Role::Dialled(Endpoint::Coordinator) {
                             self.refusals = (self.refusals.0.saturating_add(1), reason);
                         }
                     }
-                    _ => tracing::warn!(%id, "a second handshake: closed"),
+                    Ok(Handshake::Hello(_) | Handshake::Welcome(_)) | Err(_) => {
+                        tracing::warn!(%id, "a second handshake: closed")
+                    }
                 }
                 self.drop_connection(now, id);
                 Verdict::Stop
@@ -207,15 +210,22 @@ impl Network {
         }
     }
 
-    fn answer_for_the_loop(&mut self, id: ConnId, now: Tick, question: LoopQuestion) {
-        let answer = match question {
-            LoopQuestion::Usage(id) => {
-                Message::UsageIs { id, usage: usage::now(&self.stats, self.turns.count(), self.heap) }
+    fn answer_for_the_loop(&mut self, conn: ConnId, now: Tick, question: ToLoop) {
+        match question {
+            ToLoop::GetUsage(GetUsage { id }) => {
+                let usage = usage::now(&self.stats, self.turns.count(), self.heap);
+                self.answer(conn, &UsageIs { id, usage });
             }
-            LoopQuestion::Turns(id) => Message::TurnsAre { id, turns: Box::new(self.turns.tell(now)) },
-        };
+            ToLoop::GetTurns(GetTurns { id }) => {
+                let turns = Box::new(self.turns.tell(now));
+                self.answer(conn, &TurnsAre { id, turns });
+            }
+        }
+    }
+
+    fn answer(&mut self, id: ConnId, message: &impl Message) {
         let connection = self.table.get(id).expect("its frame is being handled");
-        answer.encode(connection.output.tail());
+        message.encode(connection.output.tail());
         self.mark_dirty(id);
     }
 
@@ -225,8 +235,7 @@ impl Network {
                 let connection = self.table.get(id).expect("its frame is being handled");
                 connection.phase = Phase::Up;
                 connection.moved = now;
-                welcome.encode(connection.output.tail());
-                self.mark_dirty(id);
+                self.answer(id, &welcome);
                 Verdict::Continue
             }
             Err(reason) => {

@@ -18,7 +18,7 @@ use kasha_types::{
     ClusterId, CoreId, Epoch, Incarnation, LocalPosition, LogPosition, LogSlice, NodeId, SegmentId, ShardId, Tick,
 };
 use kasha_wire::frame::{begin, end};
-use kasha_wire::{FRAME_HEADER_BYTES, FrameHeader, Kind, Message};
+use kasha_wire::{AnyMessage, FRAME_HEADER_BYTES, FrameHeader, Kind, Message, message};
 
 pub const CLUSTER: ClusterId = ClusterId(7);
 pub const CORE: CoreId = CoreId { node: NodeId(1), core: 0 };
@@ -246,7 +246,10 @@ impl Raw {
     pub fn greeted(address: SocketAddr) -> Self {
         let mut this = Self::connect(address);
         this.0.write_all(&hello(CLUSTER, Some(CORE))).unwrap();
-        assert!(matches!(this.message(), Message::Welcome { cluster: CLUSTER, core: Some(CORE), .. }));
+        assert!(matches!(
+            this.message(),
+            AnyMessage::Welcome(message::Welcome { cluster: CLUSTER, core: Some(CORE), .. })
+        ));
         this
     }
 
@@ -273,10 +276,10 @@ impl Raw {
         payload
     }
 
-    pub fn message(&mut self) -> Message {
+    pub fn message(&mut self) -> AnyMessage {
         let (kind, payload) = self.receive().expect("a message");
         assert_eq!(kind, Kind::Message as u8);
-        Message::decode(&payload).unwrap()
+        AnyMessage::decode(&payload).unwrap()
     }
 
     /// The reason of a goodbye, behind which the connection must end.
@@ -284,7 +287,7 @@ impl Raw {
         let message = self.message();
         assert!(self.receive().is_none(), "the end");
         match message {
-            Message::Goodbye { reason } => reason,
+            AnyMessage::Goodbye(message::Goodbye { reason }) => reason,
             other => panic!("no goodbye but {other:?}"),
         }
     }
@@ -292,7 +295,7 @@ impl Raw {
 
 pub fn hello(cluster: ClusterId, to: Option<CoreId>) -> Vec<u8> {
     let mut out = Vec::new();
-    Message::Hello { cluster, from: None, incarnation: Incarnation(0), to }.encode(&mut out);
+    message::Hello { cluster, from: None, incarnation: Incarnation(0), to }.encode(&mut out);
     out
 }
 

@@ -7,13 +7,12 @@ use std::ops::Range;
 use kasha_machine::FileName;
 use kasha_types::{Epoch, KeyHash, NodeId, ShardId, Slot, TableId, key_hash, operation_key_hash};
 use kasha_wire::frame::Kind;
-use kasha_wire::message::AttachAt;
-use kasha_wire::{Appended, Message, ShardConfig, hot};
+use kasha_wire::message::{Attach, AttachAt};
+use kasha_wire::{Appended, ShardConfig, hot};
 
 use crate::checkers::records::word;
 use crate::configurations::{Configurations, Cores};
 use crate::network::ProcessId;
-use crate::tags;
 use crate::world::{Sent, View};
 
 const OBJECT_ENTRY: u8 = 1;
@@ -100,9 +99,8 @@ impl SyncedAtMost {
             if let Ok(Appended { shard, epoch, node, end, .. }) = hot::decode_small(sent.payload) {
                 self.acks(shard, epoch, node, end);
             }
-        } else if tags::message(sent) == Some(tags::ATTACH)
+        } else if let Some(Attach { shard, epoch, start, .. }) = sent.message()
             && let Some(core) = sent.target.and_then(|target| self.cores.core(target))
-            && let Ok(Message::Attach { shard, epoch, start, .. }) = Message::decode(sent.payload)
         {
             // An attached member holds everything before this point, or counts as if it did.
             let (AttachAt::Keep(end) | AttachAt::Join(end)) = start;

@@ -5,8 +5,7 @@
 use std::collections::BTreeSet;
 
 use kasha_types::{ClientId, ClusterTime};
-use kasha_wire::Message;
-use kasha_wire::frame::Kind;
+use kasha_wire::message::{HeartbeatAnswer, LeaseRenewed, LeaseVerdict, SessionOpened};
 
 use crate::world::{Sent, View, Watch};
 
@@ -22,22 +21,16 @@ pub struct CountsGrow {
 }
 
 impl CountsGrow {
-    fn on_message(&mut self, life: u64, message: &Message) {
+    fn on_granted(&mut self, client: ClientId) {
+        if !self.granted.insert(client) {
+            self.violations.push(format!("counts_grow: {client} was granted twice (R4.7, F2)"));
+        }
+    }
+
+    fn on_time(&mut self, life: u64, time: ClusterTime) {
         if life != self.life {
             (self.life, self.before) = (life, self.time);
         }
-        let time = match message {
-            Message::SessionOpened { client, cluster_time, .. } => {
-                if !self.granted.insert(*client) {
-                    self.violations.push(format!("counts_grow: {client} was granted twice (R4.7, F2)"));
-                }
-                *cluster_time
-            }
-            Message::HeartbeatAnswer { cluster_time, .. }
-            | Message::LeaseRenewed { cluster_time, .. }
-            | Message::LeaseVerdict { cluster_time, .. } => *cluster_time,
-            _ => return,
-        };
         if time < self.before {
             let before = self.before;
             self.violations.push(format!("counts_grow: the ClusterTime was {before:?}, then {time:?} (R4.7, F2)"));
@@ -49,11 +42,18 @@ impl CountsGrow {
 impl Watch for CountsGrow {
     fn sent(&mut self, sent: &Sent<'_>, view: &View<'_>) {
         let sender = &view.processes[sent.from.0];
-        if sent.kind == Kind::Message as u8
-            && sender.name == "coordinator"
-            && let Ok(message) = Message::decode(sent.payload)
-        {
-            self.on_message(sender.life, &message);
+        if sender.name != "coordinator" {
+            return;
+        }
+        if let Some(SessionOpened { client, cluster_time, .. }) = sent.message() {
+            self.on_time(sender.life, cluster_time);
+            self.on_granted(client);
+        } else if let Some(HeartbeatAnswer { cluster_time, .. }) = sent.message() {
+            self.on_time(sender.life, cluster_time);
+        } else if let Some(LeaseRenewed { cluster_time, .. }) = sent.message() {
+            self.on_time(sender.life, cluster_time);
+        } else if let Some(LeaseVerdict { cluster_time, .. }) = sent.message() {
+            self.on_time(sender.life, cluster_time);
         }
     }
 
@@ -72,19 +72,14 @@ mod tests {
 
     #[test]
     fn an_id_is_granted_once_and_time_does_not_go_back() {
-        let opened = |client, time| Message::SessionOpened {
-            nonce: 1,
-            client: ClientId(client),
-            lease_expiry: ClusterTime(99),
-            cluster_time: ClusterTime(time),
-        };
         let mut watch = CountsGrow::default();
-        watch.on_message(1, &opened(1, 5));
-        watch.on_message(1, &opened(2, 4));
-        assert_eq!(watch.take_violations(), Vec::<String>::new());
-        watch.on_message(1, &opened(2, 6));
-        assert_eq!(watch.take_violations().len(), 1);
-        watch.on_message(2, &opened(3, 5));
-        assert_eq!(watch.take_violations().len(), 1);
+        let mut opened = |life, client, time| {
+            watch.on_time(life, ClusterTime(time));
+            watch.on_granted(ClientId(client));
+            watch.take_violations().len()
+        };
+        assert_eq!((opened(1, 1, 5), opened(1, 2, 4)), (0, 0));
+        assert_eq!(opened(1, 2, 6), 1);
+        assert_eq!(opened(2, 3, 5), 1);
     }
 }

@@ -8,14 +8,13 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use kasha_types::{ConfigVersion, Epoch, ListVersion, RpcId, ShardId};
 use kasha_wire::frame::Kind;
-use kasha_wire::message::Report;
-use kasha_wire::{AnswerView, Body, Configuration, Message, RequestView};
+use kasha_wire::message::{ConfigurationIs, Gc, Heartbeat, Report};
+use kasha_wire::{AnswerView, Body, Configuration, RequestView};
 
 use crate::checkers::records::Records;
 use crate::clock::SimTime;
 use crate::configurations::{Configurations, Cores};
 use crate::probes::Probes;
-use crate::tags;
 use crate::world::{Sent, View, Watch};
 
 /// Watches answers and lists.
@@ -113,21 +112,17 @@ impl Watch for CurrentWitnessList {
                     self.on_fast_answer(view.now, &answer);
                 }
             }
-            // Everything that a gc names is synced.
-            Some(Kind::Message) if tags::message(sent) == Some(tags::GC) => {
-                if let Ok(Message::Gc { entries, .. }) = Message::decode(sent.payload) {
+            Some(Kind::Message) => {
+                if let Some(Gc { entries, .. }) = sent.message() {
+                    // Everything that a gc names is synced.
                     for set in self.unsynced.values_mut() {
                         set.retain(|rpc| entries.iter().all(|entry| entry.rpc != *rpc));
                     }
-                }
-            }
-            Some(Kind::Message) if tags::message(sent) == Some(tags::HEARTBEAT) => {
-                if let Ok(Message::Heartbeat { heartbeat }) = Message::decode(sent.payload) {
-                    self.on_reports(view.now, &heartbeat.reports);
-                }
-            }
-            Some(Kind::Message) if tags::message(sent) == Some(tags::CONFIGURATION_IS) => {
-                if let Some(latest) = self.configurations.latest().filter(|latest| latest.version > self.seen) {
+                } else if let Some(Heartbeat { reports, .. }) = sent.message() {
+                    self.on_reports(view.now, &reports);
+                } else if sent.is::<ConfigurationIs>()
+                    && let Some(latest) = self.configurations.latest().filter(|latest| latest.version > self.seen)
+                {
                     self.on_configuration(&latest);
                 }
             }

@@ -7,17 +7,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use kasha_machine::FileName;
 use kasha_types::{ClientId, ClusterTime, Epoch, RpcId, ShardId};
 use kasha_wire::frame::Kind;
-use kasha_wire::{Body, MemberState, Message, Refusal, Refused, RequestView, hot};
+use kasha_wire::message::{LeaseLost, LeaseRenewed, LeaseVerdict, SessionOpened};
+use kasha_wire::{Body, MemberState, Refusal, Refused, RequestView, hot};
 
 use crate::checkers::records::{EXPIRY_FLOOR_ENTRY, entries_in, word};
 use crate::clock::{SimTime, millis};
 use crate::configurations::{Configurations, Cores};
 use crate::network::ProcessId;
 use crate::probes::Probes;
-use crate::tags;
 use crate::world::{Sent, View, Watch};
-
-const LEASE_TAGS: [u8; 4] = [tags::SESSION_OPENED, tags::LEASE_RENEWED, tags::LEASE_LOST, tags::LEASE_VERDICT];
 
 /// Watches expiry floors in the files of cores, and the clients that are told of them.
 #[derive(Debug, Default)]
@@ -110,18 +108,16 @@ impl Watch for ExpiryByVerdict {
                     self.on_told(refused.rpc, refused.epoch);
                 }
             }
-            Some(Kind::Message) if tags::message(sent).is_some_and(|tag| LEASE_TAGS.contains(&tag)) => {
-                match Message::decode(sent.payload) {
-                    Ok(
-                        Message::SessionOpened { client, lease_expiry, cluster_time, .. }
-                        | Message::LeaseRenewed { client, lease_expiry, cluster_time },
-                    ) => self.on_granted(client, view.now, (cluster_time, lease_expiry)),
-                    Ok(Message::LeaseLost { client }) => self.on_over(client, view.now),
-                    Ok(Message::LeaseVerdict { expired, .. }) => {
-                        expired.iter().for_each(|&client| self.on_over(client, view.now));
-                        self.expired.extend(expired);
-                    }
-                    Ok(_) | Err(_) => {}
+            Some(Kind::Message) => {
+                if let Some(SessionOpened { client, lease_expiry, cluster_time, .. }) = sent.message() {
+                    self.on_granted(client, view.now, (cluster_time, lease_expiry));
+                } else if let Some(LeaseRenewed { client, lease_expiry, cluster_time }) = sent.message() {
+                    self.on_granted(client, view.now, (cluster_time, lease_expiry));
+                } else if let Some(LeaseLost { client }) = sent.message() {
+                    self.on_over(client, view.now);
+                } else if let Some(LeaseVerdict { expired, .. }) = sent.message() {
+                    expired.iter().for_each(|&client| self.on_over(client, view.now));
+                    self.expired.extend(expired);
                 }
             }
             _ => {}

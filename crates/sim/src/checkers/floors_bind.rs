@@ -7,11 +7,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use kasha_types::{ClusterTime, ListVersion, RpcId, ShardId};
 use kasha_wire::frame::Kind;
+use kasha_wire::message::{Gc, GcDone};
 use kasha_wire::{Body, Message, Recorded, RecordedVerdict, RequestView, hot};
 
 use crate::network::ProcessId;
 use crate::probes::Probes;
-use crate::tags;
 use crate::world::{Arrived, Sent, View, Watch};
 
 /// Watches what witnesses are told, and their answers.
@@ -62,10 +62,7 @@ impl Watch for FloorsBind {
                 let instance = (arrived.at, request.envelope.shard, request.envelope.list);
                 self.on_record(instance, body.head.rpc, body.head.lease_expiry);
             }
-        } else if arrived.kind == Kind::Message as u8
-            && arrived.payload.first() == Some(&tags::GC)
-            && let Ok(Message::Gc { shard, list, floor, round, .. }) = Message::decode(arrived.payload)
-        {
+        } else if let Some(Gc { shard, list, floor, round, .. }) = Message::from_frame(arrived.kind, arrived.payload) {
             self.named.insert((arrived.at, shard, list, round), floor);
         }
     }
@@ -77,8 +74,7 @@ impl Watch for FloorsBind {
         {
             self.on_accepted(sent.from, recorded.list, recorded.rpc);
         }
-        if tags::message(sent) == Some(tags::GC_DONE)
-            && let Ok(Message::GcDone { shard, list, round, .. }) = Message::decode(sent.payload)
+        if let Some(GcDone { shard, list, round, .. }) = sent.message()
             && let Some(floor) = self.named.remove(&(sent.from, shard, list, round))
         {
             self.on_floor((sent.from, shard, list), floor);

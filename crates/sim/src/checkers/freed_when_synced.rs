@@ -10,13 +10,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use kasha_machine::FileName;
 use kasha_types::{SegmentId, ShardId};
 use kasha_wire::frame::Kind;
+use kasha_wire::message::FenceReport;
 
 use crate::checkers::changes::{SyncedAtMost, Wrote, wrote};
 use crate::checkers::records::{SEGMENT_FREED_ENTRY, groups_in};
 use crate::configurations::{Configurations, Cores};
 use crate::network::ProcessId;
 use crate::probes::Probes;
-use crate::tags;
 use crate::world::{Sent, View, Watch};
 
 /// Watches the files of logs.
@@ -66,7 +66,7 @@ impl FreedWhenSynced {
 impl Watch for FreedWhenSynced {
     fn sent(&mut self, sent: &Sent<'_>, _view: &View<'_>) {
         let is_of_a_log = [Kind::Append as u8, Kind::Appended as u8].contains(&sent.kind);
-        if is_of_a_log || tags::message(sent) == Some(tags::FENCE_REPORT) {
+        if is_of_a_log || sent.is::<FenceReport>() {
             self.silent.remove(&sent.from);
         }
         self.synced.on_sent(sent);

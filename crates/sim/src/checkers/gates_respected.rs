@@ -11,9 +11,9 @@ use std::rc::Rc;
 use kasha_machine::FileName;
 use kasha_types::{AckedBelow, ClientId, Epoch, ListVersion, RpcId, SegmentId, ShardId};
 use kasha_wire::frame::Kind;
-use kasha_wire::message::GcEntry;
+use kasha_wire::message::{Gc, GcDone, GcEntry, LeaseVerdict};
 use kasha_wire::{
-    AnswerView, AppendView, Appended, Body, Durability, Message, Recorded, RecordedVerdict, RequestView, Synced, hot,
+    AnswerView, AppendView, Appended, Body, Durability, Recorded, RecordedVerdict, RequestView, Synced, hot,
 };
 
 use crate::checkers::records::Records;
@@ -23,7 +23,6 @@ use crate::network::ProcessId;
 use crate::probes::Probes;
 use crate::process::Process;
 use crate::rogue;
-use crate::tags;
 use crate::world::{Sent, View, Watch};
 
 const WITNESS_BLOCK: usize = 4096;
@@ -260,19 +259,13 @@ impl Watch for GatesRespected {
                     self.on_synced(answer.rpc, answer.epoch);
                 }
             }
-            Some(Kind::Message) if tags::message(sent) == Some(tags::GC) => {
-                if let Ok(Message::Gc { shard, entries, .. }) = Message::decode(sent.payload) {
+            Some(Kind::Message) => {
+                if let Some(Gc { shard, entries, .. }) = sent.message() {
                     self.on_gc(sent.from, (process, shard), &entries);
-                }
-            }
-            Some(Kind::Message) if tags::message(sent) == Some(tags::GC_DONE) => {
-                if let Ok(Message::GcDone { suspects, .. }) = Message::decode(sent.payload) {
+                } else if let Some(GcDone { suspects, .. }) = sent.message() {
                     let bodies = suspects.iter().filter_map(|body| Body::decode(&body.0).ok());
                     self.suspects.extend(bodies.map(|body| body.head.rpc));
-                }
-            }
-            Some(Kind::Message) if tags::message(sent) == Some(tags::LEASE_VERDICT) => {
-                if let Ok(Message::LeaseVerdict { expired, .. }) = Message::decode(sent.payload) {
+                } else if let Some(LeaseVerdict { expired, .. }) = sent.message() {
                     self.expired.extend(expired);
                 }
             }
@@ -318,7 +311,7 @@ mod tests {
     fn gates() -> GatesRespected {
         let configurations = Configurations::default();
         let mut grow = ConfigurationsGrow::new(configurations.clone());
-        let message = kasha_wire::Message::ConfigurationIs { configuration: configuration(1, 1, 1) };
+        let message = kasha_wire::message::ConfigurationIs { configuration: configuration(1, 1, 1) };
         let mut payload = Vec::new();
         kasha_wire::Wire::put(&message, &mut payload);
         let sent = Sent {

@@ -6,12 +6,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use kasha_machine::FileName;
 use kasha_types::{LogPosition, ShardId};
 use kasha_wire::frame::Kind;
-use kasha_wire::message::AttachAt;
-use kasha_wire::{Appended, Message, hot};
+use kasha_wire::message::{Attach, AttachAt, FenceReport};
+use kasha_wire::{Appended, hot};
 
 use crate::network::ProcessId;
 use crate::probes::Probes;
-use crate::tags;
 use crate::world::{Sent, View, Watch};
 
 /// Watches acknowledgements and reports.
@@ -68,20 +67,11 @@ impl Watch for IntactMembers {
         {
             self.on_appended(sent.from, appended.shard, appended.end);
         }
-        match tags::message(sent) {
-            Some(tags::ATTACH) => {
-                if let (Some(to), Ok(Message::Attach { shard, start, .. })) =
-                    (sent.target, Message::decode(sent.payload))
-                {
-                    self.on_attach(to, shard, start);
-                }
-            }
-            Some(tags::FENCE_REPORT) => {
-                if let Ok(Message::FenceReport { shard, end, intact: true, .. }) = Message::decode(sent.payload) {
-                    self.on_intact(sent.from, shard, end);
-                }
-            }
-            _ => {}
+        if let (Some(to), Some(Attach { shard, start, .. })) = (sent.target, sent.message()) {
+            self.on_attach(to, shard, start);
+        }
+        if let Some(FenceReport { shard, end, intact: true, .. }) = sent.message() {
+            self.on_intact(sent.from, shard, end);
         }
     }
 

@@ -4,13 +4,13 @@
 use std::collections::BTreeMap;
 
 use kasha_types::{ConfigVersion, Epoch, NodeId, ShardId, Tick};
-use kasha_wire::{Configuration, Message, ShardPhase};
+use kasha_wire::message::{ConfigurationIs, Heartbeat, HeartbeatAnswer};
+use kasha_wire::{Configuration, ShardPhase};
 
 use crate::clock::{SimTime, millis};
 use crate::configurations::{Configurations, Cores};
 use crate::network::{Life, ProcessId};
 use crate::probes::Probes;
-use crate::tags;
 use crate::world::{Sent, View, Watch};
 
 /// Watches heartbeats and configurations.
@@ -78,29 +78,21 @@ impl LeasesLapse {
 
 impl Watch for LeasesLapse {
     fn sent(&mut self, sent: &Sent<'_>, view: &View<'_>) {
-        match tags::message(sent) {
-            Some(tags::HEARTBEAT) => {
-                if let Ok(Message::Heartbeat { heartbeat }) = Message::decode(sent.payload) {
-                    self.beats.insert((sent.from, heartbeat.sent), (view.now, heartbeat.have));
-                }
-            }
-            Some(tags::HEARTBEAT_ANSWER) => {
-                if let (Some(process), Ok(Message::HeartbeatAnswer { sent, lease_millis, .. })) =
-                    (sent.target, Message::decode(sent.payload))
-                    && lease_millis > 0
-                {
-                    let life = view.processes[process.0].life;
-                    self.on_granted(Life { process, life }, sent, lease_millis);
-                }
-            }
-            Some(tags::CONFIGURATION_IS) => {
-                let life_of = |process: ProcessId| {
-                    let process = &view.processes[process.0];
-                    process.is_running().then_some(process.life)
-                };
-                self.on_configuration(view.now, life_of);
-            }
-            _ => {}
+        if let Some(heartbeat) = sent.message::<Heartbeat>() {
+            self.beats.insert((sent.from, heartbeat.sent), (view.now, heartbeat.have));
+        }
+        if let (Some(process), Some(HeartbeatAnswer { sent, lease_millis, .. })) = (sent.target, sent.message())
+            && lease_millis > 0
+        {
+            let life = view.processes[process.0].life;
+            self.on_granted(Life { process, life }, sent, lease_millis);
+        }
+        if sent.is::<ConfigurationIs>() {
+            let life_of = |process: ProcessId| {
+                let process = &view.processes[process.0];
+                process.is_running().then_some(process.life)
+            };
+            self.on_configuration(view.now, life_of);
         }
     }
 

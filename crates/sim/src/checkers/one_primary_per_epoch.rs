@@ -6,15 +6,15 @@ use std::collections::BTreeMap;
 
 use kasha_types::{Epoch, RpcId, ShardId};
 use kasha_wire::frame::Kind;
+use kasha_wire::message::{Attached, ConfigurationIs, FenceReport};
 use kasha_wire::{
-    AnswerView, AppendView, Appended, Body, Message, ReadAnswerView, ReadView, RequestView, ShardPhase, Synced, hot,
+    AnswerView, AppendView, Appended, Body, ReadAnswerView, ReadView, RequestView, ShardPhase, Synced, hot,
 };
 
 use crate::clock::SimTime;
 use crate::configurations::{Configurations, Cores};
 use crate::network::{Life, ProcessId};
 use crate::probes::Probes;
-use crate::tags;
 use crate::world::{Sent, View, Watch};
 
 /// The terms that a read was sent to, and when.
@@ -98,26 +98,19 @@ impl OnePrimaryPerEpoch {
     }
 
     fn on_message(&mut self, sent: &Sent<'_>, view: &View<'_>) {
-        match tags::message(sent) {
-            Some(tags::CONFIGURATION_IS) => {
-                let latest = self.configurations.latest();
-                for config in latest.iter().flat_map(|latest| &latest.shards) {
-                    if config.phase == ShardPhase::Serving {
-                        self.serving.entry((config.shard, config.epoch)).or_insert(view.now);
-                    }
+        if sent.is::<ConfigurationIs>() {
+            let latest = self.configurations.latest();
+            for config in latest.iter().flat_map(|latest| &latest.shards) {
+                if config.phase == ShardPhase::Serving {
+                    self.serving.entry((config.shard, config.epoch)).or_insert(view.now);
                 }
             }
-            Some(tags::FENCE_REPORT) => {
-                if let Ok(Message::FenceReport { shard, epoch, .. }) = Message::decode(sent.payload) {
-                    self.on_promise(sent.from, shard, epoch, "FenceReport");
-                }
-            }
-            Some(tags::ATTACHED) => {
-                if let Ok(Message::Attached { shard, epoch, .. }) = Message::decode(sent.payload) {
-                    self.on_promise(sent.from, shard, epoch, "Attached");
-                }
-            }
-            _ => {}
+        }
+        if let Some(FenceReport { shard, epoch, .. }) = sent.message() {
+            self.on_promise(sent.from, shard, epoch, "FenceReport");
+        }
+        if let Some(Attached { shard, epoch, .. }) = sent.message() {
+            self.on_promise(sent.from, shard, epoch, "Attached");
         }
     }
 }

@@ -9,7 +9,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use kasha_types::{ClientId, ConfigVersion, Epoch, RpcId, ShardId};
-use kasha_wire::{Configuration, Message, ShardPhase};
+use kasha_wire::message::{ConfigurationIs, LeaseVerdict};
+use kasha_wire::{Configuration, ShardPhase};
 
 use crate::checkers::promises::Promises;
 use crate::checkers::records::{Records, records_on};
@@ -17,7 +18,6 @@ use crate::clock::SimTime;
 use crate::configurations::{Configurations, Cores};
 use crate::network::ProcessId;
 use crate::probes::Probes;
-use crate::tags;
 use crate::world::{Sent, View, Watch};
 
 /// Watches promises and new primaries.
@@ -120,20 +120,14 @@ impl Watch for SyncedSurvives {
         if let Some(rpc) = self.promises.take_in(sent) {
             self.promise(rpc, view.now);
         }
-        match tags::message(sent) {
-            Some(tags::CONFIGURATION_IS) => {
-                if let Some(latest) = self.promises.configurations.latest().filter(|latest| latest.version > self.seen)
-                {
-                    let disk = |process: ProcessId| &view.processes[process.0].disk;
-                    self.on_configuration(&latest, view.now, |process, shard| records_on(disk(process), shard));
-                }
-            }
-            Some(tags::LEASE_VERDICT) => {
-                if let Ok(Message::LeaseVerdict { expired, .. }) = Message::decode(sent.payload) {
-                    self.expired.extend(expired);
-                }
-            }
-            _ => {}
+        if sent.is::<ConfigurationIs>()
+            && let Some(latest) = self.promises.configurations.latest().filter(|latest| latest.version > self.seen)
+        {
+            let disk = |process: ProcessId| &view.processes[process.0].disk;
+            self.on_configuration(&latest, view.now, |process, shard| records_on(disk(process), shard));
+        }
+        if let Some(LeaseVerdict { expired, .. }) = sent.message() {
+            self.expired.extend(expired);
         }
     }
 

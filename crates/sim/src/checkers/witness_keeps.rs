@@ -9,14 +9,13 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use kasha_machine::FileName;
 use kasha_types::{BodyHash, ClientId, ListVersion, RpcId, Sequence, ShardId, body_hash};
-use kasha_wire::message::Holding;
-use kasha_wire::{Body, Message, Recorded, RecordedVerdict, frame::Kind, hot};
+use kasha_wire::message::{Gc, Holding, WitnessHolds};
+use kasha_wire::{Body, Recorded, RecordedVerdict, frame::Kind, hot};
 
 use crate::checkers::records::word;
 use crate::disk::Content;
 use crate::network::ProcessId;
 use crate::probes::Probes;
-use crate::tags;
 use crate::world::{Sent, View, Watch};
 
 const BLOCK: u64 = 4096;
@@ -151,21 +150,12 @@ impl Watch for WitnessKeeps {
         {
             self.on_recorded(sent.from, &recorded);
         }
-        match tags::message(sent) {
-            Some(tags::GC) => {
-                if let Ok(Message::Gc { shard, entries, .. }) = Message::decode(sent.payload) {
-                    entries.iter().for_each(|entry| self.on_named(shard, entry.rpc));
-                }
-            }
-            Some(tags::WITNESS_HOLDS) => {
-                if let Ok(Message::WitnessHolds { shard, list, holding: Holding::Sure, requests, .. }) =
-                    Message::decode(sent.payload)
-                {
-                    let rpcs = requests.iter().filter_map(|body| Some(Body::decode(&body.0).ok()?.head.rpc)).collect();
-                    self.on_handed_out((sent.from, shard, list), &rpcs);
-                }
-            }
-            _ => {}
+        if let Some(Gc { shard, entries, .. }) = sent.message() {
+            entries.iter().for_each(|entry| self.on_named(shard, entry.rpc));
+        }
+        if let Some(WitnessHolds { shard, list, holding: Holding::Sure, requests, .. }) = sent.message() {
+            let rpcs = requests.iter().filter_map(|body| Some(Body::decode(&body.0).ok()?.head.rpc)).collect();
+            self.on_handed_out((sent.from, shard, list), &rpcs);
         }
     }
 

@@ -8,6 +8,7 @@ use std::time::Duration;
 use kasha_types::{AckedBelow, ClientId, ClusterTime, Epoch, ListVersion, RpcId, Sequence, ShardId, TableId};
 use kasha_wire::body::BodyHead;
 use kasha_wire::hot::{self, Envelope, ReadView};
+use kasha_wire::message::{LeaseRenewed, OpenSession, RenewLease, SessionOpened};
 use kasha_wire::{AnswerView, Body, Kind, Message, Read, Recorded, RequestView, SyncRequest, Synced};
 
 use super::attempt::Attempt;
@@ -80,16 +81,13 @@ impl Clients {
                 attempt.on_recorded(&recorded);
             }
         } else if is_kind(letter, &[Kind::Message]) {
-            match Message::decode(&letter.payload) {
-                Ok(Message::SessionOpened { client: id, lease_expiry, cluster_time, .. }) => {
-                    self.names.insert(id, format!("c{client}"));
-                    self.sessions.insert(client, Session { id, lease_expiry, time: cluster_time });
-                }
-                Ok(Message::LeaseRenewed { lease_expiry, cluster_time, .. }) => {
-                    let session = self.sessions.get_mut(&client).expect("it has one");
-                    (session.lease_expiry, session.time) = (lease_expiry, cluster_time);
-                }
-                _ => {}
+            if let Ok(SessionOpened { client: id, lease_expiry, cluster_time, .. }) = Message::decode(&letter.payload) {
+                self.names.insert(id, format!("c{client}"));
+                self.sessions.insert(client, Session { id, lease_expiry, time: cluster_time });
+            }
+            if let Ok(LeaseRenewed { lease_expiry, cluster_time, .. }) = Message::decode(&letter.payload) {
+                let session = self.sessions.get_mut(&client).expect("it has one");
+                (session.lease_expiry, session.time) = (lease_expiry, cluster_time);
             }
         }
     }
@@ -124,12 +122,11 @@ impl Script {
 
     fn session(&mut self, command: &str, name: &str) {
         let Some(Party::Client(client)) = party(name) else { panic!("{name}: a client is wanted") };
-        let message = match command {
-            "open" => Message::OpenSession { nonce: u64::from(client) },
-            _ => Message::RenewLease { client: self.clients.sessions[&client].id },
-        };
         let mut frame = Vec::new();
-        message.encode(&mut frame);
+        match command {
+            "open" => OpenSession { nonce: u64::from(client) }.encode(&mut frame),
+            _ => RenewLease { client: self.clients.sessions[&client].id }.encode(&mut frame),
+        }
         self.send(client, Party::Coordinator, &frame);
     }
 

@@ -5,10 +5,11 @@ use std::collections::BTreeMap;
 
 use kasha_types::{ClientId, LogPosition, NodeId, RpcId};
 use kasha_wire::codec::Bytes;
-use kasha_wire::message::{AttachAt, Heartbeat, Holding, Report};
+use kasha_wire::message::{AttachAt, Holding, Report};
 use kasha_wire::{
-    AnswerView, AppendView, Appended, Body, Configuration, Kind, MemberState, Message, OutcomeCode, ReadAnswerView,
-    ReadRefused, ReadView, Recorded, Refused, RequestView, ShardPhase, SyncRequest, Synced, Wire, hot,
+    AnswerView, AnyMessage, AppendView, Appended, Body, Configuration, Kind, MemberState, Message, OutcomeCode,
+    ReadAnswerView, ReadRefused, ReadView, Recorded, Refused, RequestView, ShardPhase, SyncRequest, Synced, Wire, hot,
+    message,
 };
 
 use super::groups::groups;
@@ -135,17 +136,19 @@ pub fn describe(kind: u8, payload: &[u8], names: &Names) -> String {
             let Appended { epoch, end, round, .. } = small(payload);
             format!("Appended epoch={} end={end} round={round}", epoch.0)
         }
-        Kind::Message => message(&Message::decode(payload).expect("a message"), names),
+        Kind::Message => message(&AnyMessage::decode(payload).expect("a message"), names),
     }
 }
 
-fn message(message: &Message, names: &Names) -> String {
+fn message(message: &AnyMessage, names: &Names) -> String {
     let kind = message.name();
     let clients = |ids: &[ClientId]| list(ids.iter().map(|id| names.get(id).cloned().unwrap_or(id.to_string())));
     let flags = |flags: &[(bool, &str)]| flags.iter().filter(|f| f.0).map(|f| format!(" {}", f.1)).collect::<String>();
     match message {
-        Message::ConfigurationIs { configuration } => format!("Configuration {}", committed(configuration)),
-        Message::Heartbeat { heartbeat: Heartbeat { have, reports, .. } } => {
+        AnyMessage::ConfigurationIs(message::ConfigurationIs { configuration }) => {
+            format!("Configuration {}", committed(configuration))
+        }
+        AnyMessage::Heartbeat(message::Heartbeat { have, reports, .. }) => {
             let reports = list(reports.iter().map(|report| match report {
                 Report::Recovered { epoch, .. } => format!("Recovered epoch={}", epoch.0),
                 Report::Copied { epoch, node, .. } => format!("Copied {} epoch={}", node.0, epoch.0),
@@ -159,67 +162,76 @@ fn message(message: &Message, names: &Names) -> String {
             }));
             format!("{kind} have=v{} {reports}", have.0)
         }
-        Message::HeartbeatAnswer { lease_millis, .. } => format!("{kind} lease={lease_millis}ms"),
-        Message::OpenSession { .. } => kind.into(),
-        Message::SessionOpened { client, lease_expiry, cluster_time, .. } => {
+        AnyMessage::HeartbeatAnswer(message::HeartbeatAnswer { lease_millis, .. }) => {
+            format!("{kind} lease={lease_millis}ms")
+        }
+        AnyMessage::OpenSession(_) => kind.into(),
+        AnyMessage::SessionOpened(message::SessionOpened { client, lease_expiry, cluster_time, .. }) => {
             format!("{kind} {client} time={} lease-ends={}", cluster_time.0, lease_expiry.0)
         }
-        Message::RenewLease { client } | Message::LeaseLost { client } => format!("{kind} {}", clients(&[*client])),
-        Message::LeaseRenewed { client, lease_expiry, cluster_time } => {
+        AnyMessage::RenewLease(message::RenewLease { client })
+        | AnyMessage::LeaseLost(message::LeaseLost { client }) => format!("{kind} {}", clients(&[*client])),
+        AnyMessage::LeaseRenewed(message::LeaseRenewed { client, lease_expiry, cluster_time }) => {
             format!("{kind} {} time={} lease-ends={}", clients(&[*client]), cluster_time.0, lease_expiry.0)
         }
-        Message::LeaseQuery { clients: asked } => format!("{kind} {}", clients(asked)),
-        Message::LeaseVerdict { expired, alive, .. } => {
+        AnyMessage::LeaseQuery(message::LeaseQuery { clients: asked }) => format!("{kind} {}", clients(asked)),
+        AnyMessage::LeaseVerdict(message::LeaseVerdict { expired, alive, .. }) => {
             let alive: Vec<_> = alive.iter().map(|info| info.client).collect();
             format!("{kind} expired={} alive={}", clients(expired), clients(&alive))
         }
-        Message::Fence { epoch, .. } => format!("{kind} epoch={}", epoch.0),
-        Message::FenceReport { epoch, exists, end, intact, complete, whole, .. } => {
+        AnyMessage::Fence(message::Fence { epoch, .. }) => format!("{kind} epoch={}", epoch.0),
+        AnyMessage::FenceReport(message::FenceReport { epoch, exists, end, intact, complete, whole, .. }) => {
             let marks = [(!exists, "holds-nothing"), (*intact, "intact"), (*complete, "complete"), (*whole, "whole")];
             let held = flags(&marks);
             format!("{kind} epoch={} end={}{held}", epoch.0, at(*end))
         }
-        Message::Attach { epoch, since, start, .. } => {
+        AnyMessage::Attach(message::Attach { epoch, since, start, .. }) => {
             let start = match start {
                 AttachAt::Keep(offset) => format!("keep={offset}"),
                 AttachAt::Join(base) => format!("join={base}"),
             };
             format!("{kind} epoch={} member-since=v{} {start}", epoch.0, since.0)
         }
-        Message::Attached { epoch, attach, .. } => format!("{kind} epoch={} {attach}", epoch.0),
-        Message::Mismatch { epoch, attach, .. } => format!("{kind} epoch={} {attach}", epoch.0),
-        Message::FreezeWitness { list, epoch, .. } => format!("{kind} list={} epoch={}", list.0, epoch.0),
-        Message::WitnessHolds { list, epoch, holding, requests, .. } => {
+        AnyMessage::Attached(message::Attached { epoch, attach, .. }) => format!("{kind} epoch={} {attach}", epoch.0),
+        AnyMessage::Mismatch(message::Mismatch { epoch, attach, .. }) => format!("{kind} epoch={} {attach}", epoch.0),
+        AnyMessage::FreezeWitness(message::FreezeWitness { list, epoch, .. }) => {
+            format!("{kind} list={} epoch={}", list.0, epoch.0)
+        }
+        AnyMessage::WitnessHolds(message::WitnessHolds { list, epoch, holding, requests, .. }) => {
             let sure = if *holding == Holding::Sure { String::new() } else { format!(" not-sure:{holding:?}") };
             format!("{kind} list={} epoch={}{sure} {}", list.0, epoch.0, bodies(requests, names))
         }
-        Message::Gc { list: version, floor, entries, .. } => {
+        AnyMessage::Gc(message::Gc { list: version, floor, entries, .. }) => {
             let floor = if floor.0 == 0 { String::new() } else { format!(" floor={}", floor.0) };
             format!("{kind} list={}{floor} {}", version.0, list(entries.iter().map(|entry| rpc(entry.rpc, names))))
         }
-        Message::GcDone { list, suspects, .. } => {
+        AnyMessage::GcDone(message::GcDone { list, suspects, .. }) => {
             format!("{kind} list={} suspects={}", list.0, bodies(suspects, names))
         }
-        Message::Goodbye { reason } => format!("{kind}: {reason}"),
+        AnyMessage::Goodbye(message::Goodbye { reason }) => format!("{kind}: {reason}"),
         other => copying(other, names),
     }
 }
 
 /// Messages that move a log as a whole.
-fn copying(message: &Message, names: &Names) -> String {
+fn copying(message: &AnyMessage, names: &Names) -> String {
     let kind = message.name();
     match message {
-        Message::CopySegment { epoch, segment, total, .. } if *total > 0 => {
+        AnyMessage::CopySegment(message::CopySegment { epoch, segment, total, .. }) if *total > 0 => {
             format!("{kind} epoch={} segment={}", epoch.0, segment.0)
         }
-        Message::CopySegment { epoch, .. } => format!("{kind} epoch={} that-was-all", epoch.0),
-        Message::SegmentCopied { epoch, segment, .. } if segment.0 < u32::MAX => {
+        AnyMessage::CopySegment(message::CopySegment { epoch, .. }) => format!("{kind} epoch={} that-was-all", epoch.0),
+        AnyMessage::SegmentCopied(message::SegmentCopied { epoch, segment, .. }) if segment.0 < u32::MAX => {
             format!("{kind} epoch={} segment={}", epoch.0, segment.0)
         }
-        Message::SegmentCopied { epoch, .. } => format!("{kind} epoch={} I-have-all", epoch.0),
-        Message::FetchLog { epoch, from, .. } if *from == u64::MAX => format!("{kind} epoch={} from=head", epoch.0),
-        Message::FetchLog { epoch, from, .. } => format!("{kind} epoch={} from={from}", epoch.0),
-        Message::LogPiece { epoch, from, bytes, .. } => {
+        AnyMessage::SegmentCopied(message::SegmentCopied { epoch, .. }) => {
+            format!("{kind} epoch={} I-have-all", epoch.0)
+        }
+        AnyMessage::FetchLog(message::FetchLog { epoch, from, .. }) if *from == u64::MAX => {
+            format!("{kind} epoch={} from=head", epoch.0)
+        }
+        AnyMessage::FetchLog(message::FetchLog { epoch, from, .. }) => format!("{kind} epoch={} from={from}", epoch.0),
+        AnyMessage::LogPiece(message::LogPiece { epoch, from, bytes, .. }) => {
             let groups = list(groups(&bytes.0, names).into_iter().map(|group| group.what));
             format!("{kind} epoch={} from={from} {groups}", epoch.0)
         }

@@ -4,9 +4,7 @@ use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use kasha_types::*;
 use kasha_wire::codec::Bytes;
-use kasha_wire::message::{
-    AttachAt, GcEntry, Heartbeat, Holding, LeaseInfo, Missing, Report, TableCommand, TableOutcome,
-};
+use kasha_wire::message::{AttachAt, GcEntry, Holding, LeaseInfo, Missing, Report, TableCommand, TableOutcome};
 use kasha_wire::status::{
     CleanerState, Cleaning, CoreStatus, LongTurn, LoopTurns, LoopUsage, Memory, ReplicaStatus, WitnessStatus,
 };
@@ -94,7 +92,6 @@ structs! {
     NodeInfo { node, incarnation, cores, alive }
     TableInfo { table, name }
     Tablet { table, first, last, shard }
-    Heartbeat { core, incarnation, boot, sent, answered, have, cluster_time, addresses, heard, reports }
     LeaseInfo { client, expiry }
     Missing { epoch, members, witnesses }
     GcEntry { key, rpc }
@@ -305,8 +302,8 @@ macro_rules! every_type {
             AttachId, ListVersion, NodeId, SegmentId, Sequence, ShardId, Slot, TableId, Tick, RpcId, CoreId, LogPosition,
             Envelope, Appended, SyncRequest, Synced, Recorded, RecordedVerdict, Refusal, Refused, ReadRefused,
             Durability, MemberState, ShardPhase, Memory, Member, ShardConfig, NodeInfo, TableInfo, Tablet, Configuration,
-            TableCommand, TableOutcome, Report, Heartbeat, LeaseInfo, Missing, GcEntry, AttachAt, Holding, CoreStatus,
-            ReplicaStatus, Cleaning, CleanerState, WitnessStatus, LoopUsage, LoopTurns, LongTurn, Work, Message)
+            TableCommand, TableOutcome, Report, LeaseInfo, Missing, GcEntry, AttachAt, Holding, CoreStatus,
+            ReplicaStatus, Cleaning, CleanerState, WitnessStatus, LoopUsage, LoopTurns, LongTurn, Work, AnyMessage)
     };
     ($each:ident: $($ty:ty),*) => { $($each::<$ty>(stringify!($ty));)* };
 }

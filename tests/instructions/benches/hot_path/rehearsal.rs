@@ -9,6 +9,7 @@ use kasha_types::{ClientId, ClusterId, ClusterTime, ConfigVersion, CoreId, Incar
 use kasha_wire::frame::Kind;
 use kasha_wire::{
     Configuration, Durability, Member, MemberState, Message, NodeInfo, ShardConfig, ShardPhase, TableInfo, Tablet,
+    message,
 };
 
 use crate::core::{Core, Turn, address};
@@ -47,8 +48,8 @@ impl Rehearsal {
         let mut this = Self { cores, arriving, turns, now: Tick(1_000_000_000), faults, operations: 0 };
         for (version, phase) in [(1, ShardPhase::Recovering), (2, ShardPhase::Serving)] {
             let configuration = configuration(faults, version, phase);
-            this.everybody_hears(&Message::ConfigurationIs { configuration });
-            this.everybody_hears(&Message::HeartbeatAnswer {
+            this.everybody_hears(&message::ConfigurationIs { configuration });
+            this.everybody_hears(&message::HeartbeatAnswer {
                 sent: this.now,
                 lease_millis: 60_000,
                 cluster_time: ClusterTime(1000),
@@ -110,7 +111,7 @@ impl Rehearsal {
         &self.turns[usize::from(node) - 1]
     }
 
-    fn everybody_hears(&mut self, message: &Message) {
+    fn everybody_hears(&mut self, message: &impl Message) {
         let mut frame = Vec::new();
         message.encode(&mut frame);
         self.arriving.iter_mut().for_each(|arriving| arriving.push((Endpoint::Coordinator, frame.clone())));
