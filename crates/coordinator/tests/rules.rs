@@ -650,7 +650,9 @@ fn bad_frames_end_the_connection_and_nothing_else() {
         world.tick(0);
         assert!(goodbye(&world.answers(CLIENT)).is_some() && world.disk.disconnected.contains(&CLIENT));
     }
-    assert!(goodbye(&world.ask(CLIENT, &message::GetStatus { id: 1 })).is_some());
+    let misdirected = world.ask(CLIENT, &message::GetStatus { id: 1 });
+    let reason = "a GetStatus message is nothing for the coordinator: connect to a node (K0204)";
+    assert_eq!(goodbye(&misdirected), Some(reason));
     let mut node = world.nodes[&NodeId(1)].clone();
     node.cores = 0;
     let message = world.heartbeat_of(&node, 0, Vec::new());

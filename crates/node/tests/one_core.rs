@@ -231,6 +231,9 @@ fn garbage_from_a_connection_is_answered_with_a_goodbye() {
     let mut core = Core::serving();
     core.frame(Kind::Request, &[0xff; 100]);
     assert!(core.said_goodbye());
+    core.shell.sent.clear();
+    core.message_from(CONN, message::OpenSession { nonce: 1 });
+    assert!(core.said_goodbye(), "nobody sends this to a node");
     let mut state = 7u64;
     for kind in 0..=64u8 {
         for len in [0usize, 1, 16, 48, 100, 300] {

@@ -110,19 +110,7 @@ impl Scene {
                 let served = u.arbitrary::<bool>()?.then_some(Served { epoch, primary: node(u)? });
                 message::Fence { shard, epoch, primary: core(u)?, attach: attach(u)?, served, list: list(u)? }.into()
             }
-            1 => message::FenceReport {
-                shard,
-                epoch,
-                node: node(u)?,
-                attach: attach(u)?,
-                exists: u.arbitrary()?,
-                end: self.position(u)?,
-                history: self.many(u, |u| self.position(u))?,
-                intact: u.arbitrary()?,
-                complete: u.arbitrary()?,
-                whole: u.arbitrary()?,
-            }
-            .into(),
+            1 => self.fence_report(u, shard, epoch)?.into(),
             2 => message::Attach {
                 shard,
                 epoch,
@@ -175,6 +163,21 @@ impl Scene {
             }
             .into(),
             _ => message::Pong { sent: Tick(number(u, self.now.0)?), node: node(u)? }.into(),
+        })
+    }
+
+    fn fence_report(&self, u: &mut Unstructured<'_>, shard: ShardId, epoch: Epoch) -> Result<message::FenceReport> {
+        Ok(message::FenceReport {
+            shard,
+            epoch,
+            node: node(u)?,
+            attach: attach(u)?,
+            exists: u.arbitrary()?,
+            end: self.position(u)?,
+            history: self.many(u, |u| self.position(u))?,
+            intact: u.arbitrary()?,
+            complete: u.arbitrary()?,
+            whole: u.arbitrary()?,
         })
     }
 

@@ -8,7 +8,8 @@ use common::{Count, Sample, encoded};
 use kasha_types::*;
 use kasha_wire::frame::Kind;
 use kasha_wire::hot::decode_small;
-use kasha_wire::{DecodeError, OutcomeCode, Read, RecordedVerdict, Refusal, Update, Wire};
+use kasha_wire::link::{Handshake, ToClient, ToCoordinator, ToLoop, ToNode, ToOperator};
+use kasha_wire::{DecodeError, Message, OutcomeCode, Read, RecordedVerdict, Refusal, Update, Wire};
 
 const PAGE: &str = include_str!("../../../docs/wire.md");
 const SOURCES: [&str; 6] = [
@@ -62,12 +63,29 @@ fn kinds() {
     assert_eq!(numbered("Kinds"), ours);
 }
 
+/// Who takes the message with this number.
+fn receivers(number: u8) -> String {
+    if Handshake::carries(number) {
+        return "connection".into();
+    }
+    let links = [
+        ("client", ToClient::carries(number)),
+        ("coordinator", ToCoordinator::carries(number)),
+        ("node", ToNode::carries(number)),
+        ("operator", ToOperator::carries(number)),
+        ("event loop", ToLoop::carries(number)),
+    ];
+    let names: Vec<_> = links.iter().filter(|link| link.1).map(|link| link.0).collect();
+    if names.is_empty() { "asker".into() } else { names.join(", ") }
+}
+
 #[test]
 fn messages() {
     let ours: Vec<_> = kasha_wire::message::TABLE.iter().map(|&(name, number)| (number, name.to_owned())).collect();
     assert_eq!(numbered("Messages"), ours);
     for row in table("Messages") {
-        assert_eq!(row[2], declared(&format!("    {} = {} {{\n", row[1], row[0])), "{}", row[1]);
+        assert_eq!(row[2], receivers(row[0].parse().unwrap()), "{}", row[1]);
+        assert_eq!(row[3], declared(&format!("    {} = {} {{\n", row[1], row[0])), "{}", row[1]);
     }
 }
 

@@ -3,13 +3,15 @@
 
 use std::collections::BTreeMap;
 
-use kasha_types::{ClientId, LogPosition, NodeId, RpcId};
+use kasha_types::{ClientId, LogPosition, NodeId, RpcId, SegmentId};
 use kasha_wire::codec::Bytes;
-use kasha_wire::message::{AttachAt, Holding, Report};
+use kasha_wire::message::{
+    AttachAt, Attached, CopySegment, FenceReport, FetchLog, Gc, Holding, LeaseLost, LeaseRenewed, LogPiece, Mismatch,
+    RenewLease, Report, SegmentCopied, SessionOpened, WitnessHolds,
+};
 use kasha_wire::{
     AnswerView, AnyMessage, AppendView, Appended, Body, Configuration, Kind, MemberState, Message, OutcomeCode,
     ReadAnswerView, ReadRefused, ReadView, Recorded, Refused, RequestView, ShardPhase, SyncRequest, Synced, Wire, hot,
-    message,
 };
 
 use super::groups::groups;
@@ -145,11 +147,9 @@ fn message(message: &AnyMessage, names: &Names) -> String {
     let clients = |ids: &[ClientId]| list(ids.iter().map(|id| names.get(id).cloned().unwrap_or(id.to_string())));
     let flags = |flags: &[(bool, &str)]| flags.iter().filter(|f| f.0).map(|f| format!(" {}", f.1)).collect::<String>();
     match message {
-        AnyMessage::ConfigurationIs(message::ConfigurationIs { configuration }) => {
-            format!("Configuration {}", committed(configuration))
-        }
-        AnyMessage::Heartbeat(message::Heartbeat { have, reports, .. }) => {
-            let reports = list(reports.iter().map(|report| match report {
+        AnyMessage::ConfigurationIs(told) => format!("Configuration {}", committed(&told.configuration)),
+        AnyMessage::Heartbeat(beat) => {
+            let reports = list(beat.reports.iter().map(|report| match report {
                 Report::Recovered { epoch, .. } => format!("Recovered epoch={}", epoch.0),
                 Report::Copied { epoch, node, .. } => format!("Copied {} epoch={}", node.0, epoch.0),
                 Report::ListClosed { epoch, list, .. } => format!("ListClosed list={} epoch={}", list.0, epoch.0),
@@ -160,55 +160,51 @@ fn message(message: &AnyMessage, names: &Names) -> String {
                 Report::NeedsWitness { epoch, .. } => format!("NeedsWitness epoch={}", epoch.0),
                 Report::NeedsMembers { epoch, .. } => format!("NeedsMembers epoch={}", epoch.0),
             }));
-            format!("{kind} have=v{} {reports}", have.0)
+            format!("{kind} have=v{} {reports}", beat.have.0)
         }
-        AnyMessage::HeartbeatAnswer(message::HeartbeatAnswer { lease_millis, .. }) => {
-            format!("{kind} lease={lease_millis}ms")
-        }
+        AnyMessage::HeartbeatAnswer(answer) => format!("{kind} lease={}ms", answer.lease_millis),
         AnyMessage::OpenSession(_) => kind.into(),
-        AnyMessage::SessionOpened(message::SessionOpened { client, lease_expiry, cluster_time, .. }) => {
+        AnyMessage::SessionOpened(SessionOpened { client, lease_expiry, cluster_time, .. }) => {
             format!("{kind} {client} time={} lease-ends={}", cluster_time.0, lease_expiry.0)
         }
-        AnyMessage::RenewLease(message::RenewLease { client })
-        | AnyMessage::LeaseLost(message::LeaseLost { client }) => format!("{kind} {}", clients(&[*client])),
-        AnyMessage::LeaseRenewed(message::LeaseRenewed { client, lease_expiry, cluster_time }) => {
+        AnyMessage::RenewLease(RenewLease { client }) | AnyMessage::LeaseLost(LeaseLost { client }) => {
+            format!("{kind} {}", clients(&[*client]))
+        }
+        AnyMessage::LeaseRenewed(LeaseRenewed { client, lease_expiry, cluster_time }) => {
             format!("{kind} {} time={} lease-ends={}", clients(&[*client]), cluster_time.0, lease_expiry.0)
         }
-        AnyMessage::LeaseQuery(message::LeaseQuery { clients: asked }) => format!("{kind} {}", clients(asked)),
-        AnyMessage::LeaseVerdict(message::LeaseVerdict { expired, alive, .. }) => {
-            let alive: Vec<_> = alive.iter().map(|info| info.client).collect();
-            format!("{kind} expired={} alive={}", clients(expired), clients(&alive))
+        AnyMessage::LeaseQuery(query) => format!("{kind} {}", clients(&query.clients)),
+        AnyMessage::LeaseVerdict(verdict) => {
+            let alive: Vec<_> = verdict.alive.iter().map(|info| info.client).collect();
+            format!("{kind} expired={} alive={}", clients(&verdict.expired), clients(&alive))
         }
-        AnyMessage::Fence(message::Fence { epoch, .. }) => format!("{kind} epoch={}", epoch.0),
-        AnyMessage::FenceReport(message::FenceReport { epoch, exists, end, intact, complete, whole, .. }) => {
+        AnyMessage::Fence(fence) => format!("{kind} epoch={}", fence.epoch.0),
+        AnyMessage::FenceReport(FenceReport { epoch, exists, end, intact, complete, whole, .. }) => {
             let marks = [(!exists, "holds-nothing"), (*intact, "intact"), (*complete, "complete"), (*whole, "whole")];
             let held = flags(&marks);
             format!("{kind} epoch={} end={}{held}", epoch.0, at(*end))
         }
-        AnyMessage::Attach(message::Attach { epoch, since, start, .. }) => {
-            let start = match start {
+        AnyMessage::Attach(order) => {
+            let start = match order.start {
                 AttachAt::Keep(offset) => format!("keep={offset}"),
                 AttachAt::Join(base) => format!("join={base}"),
             };
-            format!("{kind} epoch={} member-since=v{} {start}", epoch.0, since.0)
+            format!("{kind} epoch={} member-since=v{} {start}", order.epoch.0, order.since.0)
         }
-        AnyMessage::Attached(message::Attached { epoch, attach, .. }) => format!("{kind} epoch={} {attach}", epoch.0),
-        AnyMessage::Mismatch(message::Mismatch { epoch, attach, .. }) => format!("{kind} epoch={} {attach}", epoch.0),
-        AnyMessage::FreezeWitness(message::FreezeWitness { list, epoch, .. }) => {
-            format!("{kind} list={} epoch={}", list.0, epoch.0)
+        AnyMessage::Attached(Attached { epoch, attach, .. }) | AnyMessage::Mismatch(Mismatch { epoch, attach, .. }) => {
+            format!("{kind} epoch={} {attach}", epoch.0)
         }
-        AnyMessage::WitnessHolds(message::WitnessHolds { list, epoch, holding, requests, .. }) => {
+        AnyMessage::FreezeWitness(freeze) => format!("{kind} list={} epoch={}", freeze.list.0, freeze.epoch.0),
+        AnyMessage::WitnessHolds(WitnessHolds { list, epoch, holding, requests, .. }) => {
             let sure = if *holding == Holding::Sure { String::new() } else { format!(" not-sure:{holding:?}") };
             format!("{kind} list={} epoch={}{sure} {}", list.0, epoch.0, bodies(requests, names))
         }
-        AnyMessage::Gc(message::Gc { list: version, floor, entries, .. }) => {
+        AnyMessage::Gc(Gc { list: version, floor, entries, .. }) => {
             let floor = if floor.0 == 0 { String::new() } else { format!(" floor={}", floor.0) };
             format!("{kind} list={}{floor} {}", version.0, list(entries.iter().map(|entry| rpc(entry.rpc, names))))
         }
-        AnyMessage::GcDone(message::GcDone { list, suspects, .. }) => {
-            format!("{kind} list={} suspects={}", list.0, bodies(suspects, names))
-        }
-        AnyMessage::Goodbye(message::Goodbye { reason }) => format!("{kind}: {reason}"),
+        AnyMessage::GcDone(done) => format!("{kind} list={} suspects={}", done.list.0, bodies(&done.suspects, names)),
+        AnyMessage::Goodbye(goodbye) => format!("{kind}: {}", goodbye.reason),
         other => copying(other, names),
     }
 }
@@ -217,21 +213,19 @@ fn message(message: &AnyMessage, names: &Names) -> String {
 fn copying(message: &AnyMessage, names: &Names) -> String {
     let kind = message.name();
     match message {
-        AnyMessage::CopySegment(message::CopySegment { epoch, segment, total, .. }) if *total > 0 => {
-            format!("{kind} epoch={} segment={}", epoch.0, segment.0)
+        AnyMessage::CopySegment(CopySegment { epoch, total: 0, .. }) => {
+            format!("{kind} epoch={} that-was-all", epoch.0)
         }
-        AnyMessage::CopySegment(message::CopySegment { epoch, .. }) => format!("{kind} epoch={} that-was-all", epoch.0),
-        AnyMessage::SegmentCopied(message::SegmentCopied { epoch, segment, .. }) if segment.0 < u32::MAX => {
-            format!("{kind} epoch={} segment={}", epoch.0, segment.0)
-        }
-        AnyMessage::SegmentCopied(message::SegmentCopied { epoch, .. }) => {
+        AnyMessage::SegmentCopied(SegmentCopied { epoch, segment: SegmentId(u32::MAX), .. }) => {
             format!("{kind} epoch={} I-have-all", epoch.0)
         }
-        AnyMessage::FetchLog(message::FetchLog { epoch, from, .. }) if *from == u64::MAX => {
-            format!("{kind} epoch={} from=head", epoch.0)
+        AnyMessage::CopySegment(CopySegment { epoch, segment, .. })
+        | AnyMessage::SegmentCopied(SegmentCopied { epoch, segment, .. }) => {
+            format!("{kind} epoch={} segment={}", epoch.0, segment.0)
         }
-        AnyMessage::FetchLog(message::FetchLog { epoch, from, .. }) => format!("{kind} epoch={} from={from}", epoch.0),
-        AnyMessage::LogPiece(message::LogPiece { epoch, from, bytes, .. }) => {
+        AnyMessage::FetchLog(FetchLog { epoch, from: u64::MAX, .. }) => format!("{kind} epoch={} from=head", epoch.0),
+        AnyMessage::FetchLog(FetchLog { epoch, from, .. }) => format!("{kind} epoch={} from={from}", epoch.0),
+        AnyMessage::LogPiece(LogPiece { epoch, from, bytes, .. }) => {
             let groups = list(groups(&bytes.0, names).into_iter().map(|group| group.what));
             format!("{kind} epoch={} from={from} {groups}", epoch.0)
         }
