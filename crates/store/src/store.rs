@@ -93,7 +93,7 @@ impl Store {
         }
     }
 
-    /// The same for an entry that the index led to from this bucket, unless it has been laid out anew since.
+    /// The same for an entry to which the index led from this bucket, if it is still there.
     pub(crate) fn point_from(&mut self, bucket: IndexBucket, hash: KeyHash, old: EntryOffset, new: EntryOffset) {
         if !self.index.replace_in(bucket, hash, old, new) {
             self.point(hash, Some(old), new);
@@ -214,7 +214,7 @@ impl Store {
         mut dead: impl FnMut(EntryOffset),
     ) -> bool {
         let mut gone = 0;
-        let keep = |_, at: EntryOffset| match decode(log.entry(at), at) {
+        let keep = |at: EntryOffset| match decode(log.entry(at), at) {
             Found::Object(_, object) if object.table == table => {
                 dead(at);
                 gone += 1;
