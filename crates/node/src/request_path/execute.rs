@@ -15,31 +15,31 @@ use super::{RequestPath, Stop, Why};
 use crate::operation_keys;
 
 /// It is known what it will change and answer, and what it touches.
-pub(super) struct Drafted<'a> {
-    ordered: Ordered<'a>,
+pub(super) struct Drafted<'r, 'a> {
+    ordered: Ordered<'r, 'a>,
     draft: Draft<'a>,
 }
 
 /// Its changes are in the open group.
-pub(super) struct Executed<'l, 'a> {
-    pub(super) ordered: Ordered<'a>,
+pub(super) struct Executed<'l, 'r, 'a> {
+    pub(super) ordered: Ordered<'r, 'a>,
     pub(super) draft: Draft<'a>,
     pub(super) group: GroupWriter<'l>,
 }
 
-impl Drafted<'_> {
-    pub(super) fn ordered(&self) -> &Ordered<'_> {
+impl<'r, 'a> Drafted<'r, 'a> {
+    pub(super) fn ordered(&self) -> &Ordered<'r, 'a> {
         &self.ordered
     }
 
-    pub(super) fn draft(&self) -> &Draft<'_> {
+    pub(super) fn draft(&self) -> &Draft<'a> {
         &self.draft
     }
 }
 
 impl RequestPath<'_> {
     /// What it will do. Nothing is written.
-    pub(super) fn draft<'a>(&self, log: &Log, mut ordered: Ordered<'a>) -> Drafted<'a> {
+    pub(super) fn draft<'r, 'a>(&self, log: &Log, mut ordered: Ordered<'r, 'a>) -> Drafted<'r, 'a> {
         let spare = std::mem::take(&mut ordered.memory().draft);
         let (body, action) = (*ordered.body(), ordered.action());
         let draft = match action {
@@ -63,14 +63,18 @@ impl RequestPath<'_> {
     }
 
     /// Opens the group for its changes and its result, the last that can be refused, and does what was drafted.
-    pub(super) fn execute<'l, 'a>(&mut self, log: &'l mut Log, drafted: Drafted<'a>) -> Result<Executed<'l, 'a>, Stop> {
+    pub(super) fn execute<'l, 'r, 'a>(
+        &mut self,
+        log: &'l mut Log,
+        drafted: Drafted<'r, 'a>,
+    ) -> Result<Executed<'l, 'r, 'a>, Stop> {
         let Drafted { mut ordered, mut draft } = drafted;
         let bytes = draft.bytes() + record_bytes(&ordered, draft.result().len());
         let mut group = match log.begin(self.epoch, bytes, ordered.purpose()) {
             Ok(group) => group,
             Err(full) => {
                 ordered.memory().draft = draft.into_spare();
-                return Err(ordered.into_received().stop(Why::for_room(full)));
+                return Err(Stop::Nothing(Why::for_room(full)));
             }
         };
         let dead = &mut ordered.memory().dead;
