@@ -316,6 +316,12 @@ impl Tracker {
         self.clients.get(client).map_or(AckedBelow(1), |client| client.acknowledged)
     }
 
+    /// The records that would die by this request's acknowledgement.
+    pub fn acknowledged_by(&self, request: &Request) -> impl Iterator<Item = Place> {
+        let client = self.clients.get(request.rpc.client);
+        client.into_iter().flat_map(|client| client.outstanding.completed_below(request.acknowledged()))
+    }
+
     /// Whether the record of `rpc` at `place` must be kept; for the cleaner.
     #[must_use]
     pub fn is_live(&self, rpc: RpcId, place: Place) -> bool {

@@ -212,6 +212,23 @@ fn r5_2_expiry_in_the_background_gates_who_finds_the_key_gone() {
     assert!(synced(&cluster.heard(2)));
 }
 
+/// Found by a reading: 32 keys went in each round of housekeeping, fewer than a client uses.
+#[test]
+fn r5_2_operation_keys_expire_as_fast_as_they_are_used() {
+    let mut cluster = Cluster::serving();
+    for number in 1..=200_u64 {
+        let (key, update) = (number.to_le_bytes(), Update::Increment { key: b"n", delta: 1 });
+        let body =
+            Core::body_with((1, number), number, Some(&key), &update, |head| head.not_after = ClusterTime(100_000));
+        cluster.send(1, LIST, &body);
+    }
+    cluster.settle();
+    cluster.it_is(150_000);
+    (0..20).for_each(|_| cluster.tick(1));
+    let dropped = |kind: &&EntryKind| **kind == EntryKind::OperationKeyDropped;
+    assert_eq!(cluster.entries_on_file(1).iter().filter(dropped).count(), 200);
+}
+
 /// Node 2 is promoted; node 1 hears of it.
 fn depose(cluster: &mut Cluster) {
     cluster.commit(|configuration| {

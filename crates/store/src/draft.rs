@@ -225,6 +225,14 @@ impl<'a> Draft<'a> {
         self.more.sees_absence
     }
 
+    /// The entries in the log that its changes replace.
+    pub fn replaced(&self) -> impl Iterator<Item = EntryOffset> {
+        self.changes.iter().filter_map(|change| match change.prior {
+            Prior::Logged { at, .. } => Some(at),
+            Prior::None | Prior::Drafted { .. } => None,
+        })
+    }
+
     /// The keys that it changes, and whether it deletes them. May hold duplicates.
     pub fn changed(&self) -> impl Iterator<Item = (KeyHash, bool)> {
         self.changes.iter().map(|change| (change.hash, matches!(change.next, Next::Nothing)))
