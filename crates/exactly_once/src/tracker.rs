@@ -244,6 +244,9 @@ impl Tracker {
     /// # Panics
     /// If the update has completed before (E1).
     pub fn complete_replayed(&mut self, request: &Request, place: Place, dead: impl FnMut(Place)) {
+        if planted::is_on(Bug::StaleReplayed) || planted::is_on(Bug::ReplayedTwice) {
+            return self.recover(request, place, dead);
+        }
         self.record(request, AckedBelow(1), place, dead);
     }
 

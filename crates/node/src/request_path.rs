@@ -25,6 +25,7 @@ mod answer;
 mod execute;
 mod order;
 mod record;
+mod wrong;
 
 pub(crate) use answer::refuse_undecoded;
 

@@ -15,6 +15,7 @@ use super::call::{Cancel, InFlight, Keys, Kind, NEVER, Slots, Stage, UpdateCall}
 use super::check::check_options;
 use super::identities::NoNumber;
 use super::route::{NoTarget, Target, slots_of};
+use super::wrong::mix_acceptances;
 use super::{CallId, CallOptions, Completion, Identity, Session, WaitsFor, WhyNot, WhyUnknown, send};
 
 /// The fixed fields of a body that has no number yet: valid, and of no client.
@@ -184,8 +185,7 @@ impl Session {
             attempt.on_answer(epoch, false);
         }
         if let Some(before) = before.filter(|_| planted::is_on(Bug::AcceptancesMixed)) {
-            let accepted = (0..witnesses.count()).filter(|&witness| before.has_accepted(witness));
-            accepted.for_each(|witness| attempt.on_recorded(list, witness, true));
+            mix_acceptances(&mut attempt, &before, &target);
         }
         call.stage = Stage::InFlight(InFlight { target, attempt, sync_sent: false });
         call.resume = now.after(patience);
@@ -275,15 +275,5 @@ impl Session {
         if let Some(rpc) = self.calls[slot].update().rpc.take() {
             self.identities.finish(rpc);
         }
-    }
-
-    /// What [`Bug::BodyRebuilt`] does before a retry.
-    fn rebuild_body(&mut self, slot: usize) {
-        let body = &mut self.calls[slot].bytes;
-        let head = Body::decode(body).expect("encoded here").head;
-        let Some(identity) = self.identities.of(head.rpc.client) else { return };
-        let head =
-            BodyHead { acknowledgement: identity.window.acknowledgement(), lease_expiry: identity.expiry, ..head };
-        Body::renumber(body, &head);
     }
 }

@@ -7,14 +7,15 @@
 //! - **R4.2** Whatever was executed is recorded, failed conditions too; what was refused never comes here.
 //! - **R4.5** \[M\] What a witness held neither raises the acknowledgement nor carries its own.
 
-use kasha_exactly_once::{CompletionRecord, CompletionRecordRef, OperationKeyRecord, Place, Request};
-use kasha_log::{EntryKind, EntryOffset, Log, Purpose, entry_bytes};
+use kasha_exactly_once::{CompletionRecord, CompletionRecordRef, Place, Request};
+use kasha_log::{EntryKind, EntryOffset, Log, entry_bytes};
 use kasha_store::Draft;
 use kasha_types::planted::{self, Bug};
 use kasha_types::{KeyHash, LogSlice, RpcId};
 
 use super::execute::Executed;
 use super::order::{Ordered, Overlap};
+use super::wrong::record_apart;
 use super::{Memory, Origin, Received, RequestPath};
 use crate::ExactlyOnce;
 
@@ -74,8 +75,7 @@ impl RequestPath<'_> {
             request.acknowledgement = self.state.tracker.acknowledgement_of(request.rpc.client);
         }
         if planted::is_on(Bug::RecordApart) && !group.is_empty() {
-            let log = group.commit_and_release().0;
-            group = log.begin(self.epoch, draft.result().len() + 4096, Purpose::Own).expect("room for a record");
+            group = record_apart(group, self.epoch, draft.result());
         }
         let result = draft.result();
         let kept = keep_under.map(|key| {
@@ -99,9 +99,6 @@ impl RequestPath<'_> {
         let (tracker, on_dead) = (&mut self.state.tracker, |place: Place| dead.push(EntryOffset(place.0)));
         match acknowledgement {
             Acknowledgement::Sent => tracker.complete(&request, Place(at.0), on_dead),
-            Acknowledgement::OfTheLog if planted::is_on(Bug::StaleReplayed) || planted::is_on(Bug::ReplayedTwice) => {
-                tracker.recover(&request, Place(at.0), on_dead)
-            }
             Acknowledgement::OfTheLog => tracker.complete_replayed(&request, Place(at.0), on_dead),
         }
         if let Some((key, place)) = kept {
@@ -154,15 +151,7 @@ impl RequestPath<'_> {
         self.saved(rpc, place, offset, record.result.len())
     }
 
-    /// What [`Bug::HitWithoutRecord`] answers: the result from where the operation key keeps it.
-    pub(super) fn unrecorded_hit(&self, log: &Log, place: Place, rpc: RpcId) -> Completed {
-        let at = EntryOffset(place.0);
-        let record = OperationKeyRecord::decode(log.entry(at).payload).expect("our own operation key");
-        let offset = at.payload() + record.result_offset() as u64;
-        self.saved(rpc, place, offset, record.result.len())
-    }
-
-    fn saved(&self, rpc: RpcId, place: Place, offset: u64, len: usize) -> Completed {
+    pub(super) fn saved(&self, rpc: RpcId, place: Place, offset: u64, len: usize) -> Completed {
         let result = LogSlice { shard: self.shard, offset, len: len as u32 };
         let end = if planted::is_on(Bug::DuplicateUngated) { 0 } else { place.0 + 1 };
         Completed { rpc, result: Some(result), end, overlap: Overlap::Unsynced }
