@@ -5,6 +5,7 @@ mod common;
 use common::{SEGMENT, SHARD, append, config, fill, let_go, new_log};
 use kasha_log::{AppendError, EntryKind, Full, Log, MemoryLeft, Part, Purpose, Screen, entry_bytes};
 use kasha_types::{Epoch, SegmentId};
+use proptest::prelude::*;
 
 fn until_full(log: &mut Log, purpose: Purpose, payload: usize) -> Vec<kasha_log::EntryOffset> {
     let mut entries = Vec::new();
@@ -28,10 +29,41 @@ fn r5_16_a_reserve_is_kept_for_deletes_and_one_for_the_cleaner() {
     assert_eq!(log.begin(Epoch(1), entry_bytes(8), Purpose::Normal).err(), Some(Full::Cleaning), "headers are dead");
     assert!(!until_full(&mut log, Purpose::Freeing, 8).is_empty());
     assert!(log.end().offset <= max && log.end().offset > max - 128);
+    assert!(!until_full(&mut log, Purpose::Shrinking, 8).is_empty());
+    let shrinking = max + segment - segment / 8;
+    assert!(log.end().offset <= shrinking && log.end().offset > shrinking - segment);
     assert!(!until_full(&mut log, Purpose::Cleaning, 8).is_empty());
     let cleaning = max + 2 * segment - segment / 8;
     assert!(log.end().offset <= cleaning && log.end().offset > cleaning - segment);
     assert!(log.begin(Epoch(1), entry_bytes(8), Purpose::Own).is_ok(), "what frees a segment finds room");
+}
+
+proptest! {
+    /// R5.16: what is let in fits into what new data may fill, when all of it has been copied by the cleaner. With more, the
+    /// cleaner would copy full segments about for ever.
+    #[test]
+    fn r5_16_what_is_let_in_fits_when_it_is_packed(
+        segments in 8..64_u64, sizes in prop::collection::vec(1..440_usize, 1..20),
+    ) {
+        let mut packed = Log::new(SHARD, config(segments));
+        let mut sizes = sizes.into_iter().cycle().peekable();
+        loop {
+            let (mut part, mut bytes) = (Vec::new(), 0);
+            while let Some(payload) = sizes.next_if(|&payload| bytes + entry_bytes(payload) <= packed.copies_bytes_max() as usize) {
+                bytes += entry_bytes(payload);
+                part.push(payload);
+            }
+            if packed.live_bytes() + bytes as u64 > packed.live_bytes_max() {
+                break;
+            }
+            let mut group = packed.begin(Epoch(1), bytes, Purpose::Cleaning).expect("the cleaner has room");
+            part.iter().for_each(|&payload| _ = group.entry(EntryKind::Object, payload));
+            group.commit();
+        }
+        let taken = (packed.segments().count() as u64 - 1) * u64::from(SEGMENT)
+            + packed.segments().last().map_or(0, |(_, used)| u64::from(used));
+        prop_assert!(taken <= packed.capacity_bytes(), "{taken} of {}", packed.capacity_bytes());
+    }
 }
 
 /// Found from outside: status called a shard healthy, by whole segments of its memory, that refused every update.
