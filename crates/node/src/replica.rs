@@ -5,7 +5,7 @@
 use kasha_machine::{Disk, Effect, Effects, Endpoint};
 use kasha_types::planted::{self, Bug};
 use kasha_types::probe::{Probe, hit};
-use kasha_types::{ClientId, ConfigVersion, CoreId, Epoch, LogPosition, RpcId, SegmentId, ShardId, Tick, Work};
+use kasha_types::{ClientId, ConfigVersion, CoreId, Epoch, LogEnd, LogPosition, RpcId, SegmentId, ShardId, Tick, Work};
 use kasha_wire::hot::{AppendView, ReadView};
 use kasha_wire::message::LeaseInfo;
 use kasha_wire::{Refusal, ShardConfig, ShardPhase};
@@ -188,7 +188,7 @@ impl Replica {
         self.lose_role(out);
         if self.copy.is_used() {
             self.copy.discount(core, out);
-            self.parts(core).0.reset_log(0, out);
+            self.parts(core).0.reset_log(LogEnd::START, out);
         }
     }
 
@@ -227,10 +227,11 @@ impl Replica {
         if !is_of_term {
             hit(Probe::SyncOfAnotherTerm);
         }
-        let place =
+        let record =
             self.state.tracker.place_of(rpc).filter(|_| is_of_term || planted::is_on(Bug::SyncInAnotherEpoch))?;
-        term.shipping.want_synced(place.0 + 1);
-        Some(LogPosition { epoch: term.epoch, offset: place.0 + 1 })
+        let end = record.end_after();
+        term.shipping.want_synced(end);
+        Some(LogPosition { epoch: term.epoch, offset: end })
     }
 
     /// Log bytes from a primary.

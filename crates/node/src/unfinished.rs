@@ -6,7 +6,7 @@
 //! is never used again. So the drop is, for everybody else, the entry that says so, and overlaps until that is synced (R5.1).
 //! The entry lives until the table is gone: a replay finds it, and begins anew.
 
-use kasha_exactly_once::{CompletionRecordRef, OperationKeyRecord, Place};
+use kasha_exactly_once::{CompletionRecordRef, OperationKeyRecord};
 use kasha_log::{Cursor, EntryKind, EntryOffset, IndexCursor, Log};
 use kasha_types::{SegmentId, TableId, Work, operation_key_hash};
 
@@ -29,7 +29,7 @@ impl ShardState {
     /// the segment's file is not yet: then a replay that began without it has taken some of them for live.
     pub fn begin_forget(&mut self, log: &Log, segment: SegmentId) {
         if log.live_bytes_in(segment) > 0 {
-            let from = Cursor { offset: log.segment_base(segment) };
+            let from = Cursor { offset: log.end_before(segment) };
             self.unfinished.push_back(Unfinished::Forget { segment, from });
         }
     }
@@ -129,12 +129,12 @@ impl ShardState {
             EntryKind::VersionFloor => self.store.forget_floor_entry(at),
             EntryKind::Completion => {
                 let record = CompletionRecordRef::decode(entry.payload).expect("our own completion record");
-                self.tracker.forget(record.request.rpc, Place(at.0))
+                self.tracker.forget(record.request.rpc, at)
             }
             EntryKind::OperationKey => {
                 let record = OperationKeyRecord::decode(entry.payload).expect("our own operation key");
                 let hash = operation_key_hash(record.slot, record.operation_key);
-                self.operation_keys.forget(hash, Place(at.0))
+                self.operation_keys.forget(hash, at)
             }
             EntryKind::ExpiryFloor => self.floor_entry.take_if(|known| *known == at).is_some(),
             EntryKind::OperationKeyDropped => self.dropped_key_entry.take_if(|known| *known == at).is_some(),

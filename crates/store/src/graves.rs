@@ -167,7 +167,7 @@ impl Graves {
 /// A segment for which the tombstone is needed. What its own segment holds comes and goes with the tombstone, so it is not
 /// needed for that: else a segment whose keys came and went within it would stay for ever.
 fn needed_segment(log: &Log, at: EntryOffset, grave: &Grave) -> Option<SegmentId> {
-    let own = log.segment_of(at.0);
+    let own = log.segment_of(at);
     let mut first = log.first_held(grave.oldest);
     if first == Some(own) {
         first = log.first_held(SegmentId(own.0 + 1));

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use kasha_types::{ClientId, LogPosition, NodeId, RpcId};
+use kasha_types::{ClientId, LogEnd, LogPosition, NodeId, RpcId};
 use kasha_wire::codec::Bytes;
 use kasha_wire::message::{AttachAt, Heartbeat, Holding, Report};
 use kasha_wire::{
@@ -101,7 +101,7 @@ pub fn describe(kind: u8, payload: &[u8], names: &Names) -> String {
         }
         Kind::Append => {
             let append = AppendView::decode(payload).expect("an append");
-            let end = append.from + append.bytes.len() as u64;
+            let end = append.from.0 + append.bytes.len() as u64;
             let groups = list(groups(append.bytes, names).into_iter().map(|group| group.what));
             let (epoch, from, synced, round) = (append.epoch.0, append.from, append.synced, append.round);
             format!("Append epoch={epoch} {from}..{end} synced={synced} round={round} {groups}")
@@ -217,7 +217,7 @@ fn copying(message: &Message, names: &Names) -> String {
             format!("{kind} epoch={} segment={}", epoch.0, segment.0)
         }
         Message::SegmentCopied { epoch, .. } => format!("{kind} epoch={} I-have-all", epoch.0),
-        Message::FetchLog { epoch, from, .. } if *from == u64::MAX => format!("{kind} epoch={} from=head", epoch.0),
+        Message::FetchLog { epoch, from, .. } if *from == LogEnd::MAX => format!("{kind} epoch={} from=head", epoch.0),
         Message::FetchLog { epoch, from, .. } => format!("{kind} epoch={} from={from}", epoch.0),
         Message::LogPiece { epoch, from, bytes, .. } => {
             let groups = list(groups(&bytes.0, names).into_iter().map(|group| group.what));
