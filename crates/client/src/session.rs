@@ -32,6 +32,7 @@ mod stats;
 mod tables;
 mod timers;
 mod updates;
+mod wrong;
 
 pub use call::CoreQuestion;
 pub use calls::CallId;

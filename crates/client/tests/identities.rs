@@ -128,6 +128,36 @@ fn r4_10_what_is_for_the_shard_that_holds_up_waits_without_a_number() {
     assert_eq!(net.completed().pop().map(|(call, _)| call), Some(other), "the shard answers again");
 }
 
+/// Found by a reading: what had waited for a shard passed its deadline while other shards kept the window half full.
+#[test]
+fn r4_10_what_was_held_back_starts_in_its_order_however_busy_the_session_is() {
+    let (mut net, _, request) = held_up();
+    let held: Vec<_> = (0..3).map(|_| net.put()).collect();
+    let busy = OUTSTANDING_MAX * 3 / 4;
+    (0..busy).for_each(|_| _ = put_high(&mut net));
+    let mut of_others = net.take(Kind::Request);
+    assert_eq!(of_others.len() as u64, busy);
+    net.answer(&request, DONE, true);
+    let late = net.put();
+    let mut answered = Vec::new();
+    for _ in 0..4 {
+        // One call of another shard ends and one begins: the window is never half free.
+        net.answer(&of_others.pop().expect("there are many"), DONE, true);
+        put_high(&mut net);
+        for sent in net.take(Kind::Request) {
+            if sent.body().update == (Update::Put { key: b"foo", value: b"v" }) {
+                of_others.insert(0, sent);
+            } else {
+                net.answer(&sent, DONE, true);
+            }
+        }
+        answered.extend(
+            net.completed().into_iter().map(|(call, _)| call).filter(|call| held.contains(call) || *call == late),
+        );
+    }
+    assert_eq!(answered, [&held[..], &[late]].concat());
+}
+
 #[test]
 fn r4_10_a_shard_of_which_nothing_was_heard_since_is_tried_under_the_held_up_id() {
     let mut net = busy();

@@ -88,7 +88,7 @@ fn record_at(bytes: &[u8], at: usize) -> Option<(u64, &[u8])> {
         return None;
     }
     let covered = bytes.get(at + 8..at + RECORD_HEAD_BYTES + len)?;
-    (crc32c::crc32c(covered) == word(head, 4)).then(|| (long(head, 8), &covered[8..]))
+    (kasha_types::crc32c(covered) == word(head, 4)).then(|| (long(head, 8), &covered[8..]))
 }
 
 /// Whether a complete record with a plausible sequence above `low` begins anywhere from `from` on.
@@ -104,7 +104,8 @@ fn good_record_behind(bytes: &[u8], from: usize, low: u64) -> bool {
 /// The state in one file; `None` if its snapshot was never complete.
 fn read_file(file: u32, cluster: ClusterId, bytes: &[u8]) -> Result<Option<Loaded>, StartError> {
     let damaged = |offset: usize, what: &str| StartError::Damaged { file, offset: offset as u64, what: what.into() };
-    let whole = bytes.len() >= HEADER_BYTES && bytes[..8] == MAGIC && word(bytes, 20) == crc32c::crc32c(&bytes[..20]);
+    let whole =
+        bytes.len() >= HEADER_BYTES && bytes[..8] == MAGIC && word(bytes, 20) == kasha_types::crc32c(&bytes[..20]);
     if whole && word(bytes, 8) != FORMAT_VERSION {
         return Err(StartError::Version { file, stored: word(bytes, 8) });
     }
@@ -281,7 +282,7 @@ fn header(cluster: ClusterId) -> Vec<u8> {
     let mut header = MAGIC.to_vec();
     FORMAT_VERSION.put(&mut header);
     cluster.put(&mut header);
-    let crc = crc32c::crc32c(&header);
+    let crc = kasha_types::crc32c(&header);
     crc.put(&mut header);
     header
 }
@@ -293,7 +294,7 @@ fn put_record(out: &mut Vec<u8>, sequence: u64, payload: impl FnOnce(&mut Vec<u8
     payload(out);
     let len = out.len() - start - RECORD_HEAD_BYTES;
     assert!(len > 0 && len <= RECORD_BYTES_MAX, "a record of {len} bytes");
-    let crc = crc32c::crc32c(&out[start + 8..]);
+    let crc = kasha_types::crc32c(&out[start + 8..]);
     out[start..start + 4].copy_from_slice(&u32::try_from(len).expect("below the limit").to_le_bytes());
     out[start + 4..start + 8].copy_from_slice(&crc.to_le_bytes());
 }

@@ -144,6 +144,20 @@ impl Outstanding {
         }
     }
 
+    /// What [`Self::free_below`] would report.
+    pub(crate) fn completed_below(&self, acknowledged: AckedBelow) -> impl Iterator<Item = Place> {
+        let (one, many) = match self {
+            Self::None => (None, None),
+            Self::One(entry) => (Some(entry), None),
+            Self::Many(queue) => (None, Some(&queue.0)),
+        };
+        let below = one.into_iter().chain(many.into_iter().flatten());
+        below.take_while(move |entry| entry.sequence.0 < acknowledged.0).filter_map(|entry| match entry.state {
+            State::Completed(place) => Some(place),
+            State::InProgress => None,
+        })
+    }
+
     /// Drops the completed sequences below `acknowledged`. One still in progress stays, whatever its client claims: a
     /// transaction needs it (R4.6).
     pub(crate) fn free_below(&mut self, acknowledged: AckedBelow, spares: &mut Spares, mut dead: impl FnMut(Place)) {

@@ -244,6 +244,9 @@ impl Tracker {
     /// # Panics
     /// If the update has completed before (E1).
     pub fn complete_replayed(&mut self, request: &Request, place: Place, dead: impl FnMut(Place)) {
+        if planted::is_on(Bug::StaleReplayed) || planted::is_on(Bug::ReplayedTwice) {
+            return self.recover(request, place, dead);
+        }
         self.record(request, AckedBelow(1), place, dead);
     }
 
@@ -314,6 +317,12 @@ impl Tracker {
     #[must_use]
     pub fn acknowledgement_of(&self, client: ClientId) -> AckedBelow {
         self.clients.get(client).map_or(AckedBelow(1), |client| client.acknowledged)
+    }
+
+    /// The records that would die by this request's acknowledgement.
+    pub fn acknowledged_by(&self, request: &Request) -> impl Iterator<Item = Place> {
+        let client = self.clients.get(request.rpc.client);
+        client.into_iter().flat_map(|client| client.outstanding.completed_below(request.acknowledged()))
     }
 
     /// Whether the record of `rpc` at `place` must be kept; for the cleaner.

@@ -13,6 +13,9 @@ pub enum Purpose {
     Normal,
     /// Deletes, which in the end give memory back: may use the reserve, but for what the cleaner needs.
     Freeing,
+    /// What leaves less alive than there was, when deletes have used up the reserve: the way back (R5.16). May use what the
+    /// cleaner has, but for a segment.
+    Shrinking,
     /// Copies of live entries, so that the segment that holds them can be freed: may use the whole reserve and a little more
     /// than the limit (R5.16).
     Cleaning,

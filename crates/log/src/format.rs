@@ -150,7 +150,7 @@ impl GroupHeader {
         group[28..32].copy_from_slice(&self.previous.epoch.0.to_le_bytes());
         group[32..40].copy_from_slice(&self.previous.offset.to_le_bytes());
         group[40..48].copy_from_slice(&(u64::from(self.is_copies) * FLAG_COPIES).to_le_bytes());
-        let crc = crc32c::crc32c(&group[CRC_FROM..]);
+        let crc = kasha_types::crc32c(&group[CRC_FROM..]);
         group[8..12].copy_from_slice(&crc.to_le_bytes());
     }
 
@@ -175,7 +175,7 @@ impl GroupHeader {
 
 /// Whether the checksum of this whole group is right.
 pub(crate) fn checksum_holds(group: &[u8]) -> bool {
-    u32_at(group, 8) == crc32c::crc32c(&group[CRC_FROM..])
+    u32_at(group, 8) == kasha_types::crc32c(&group[CRC_FROM..])
 }
 
 /// Writes an entry's header and zeroes its padding; the payload between them is the caller's.

@@ -1,6 +1,7 @@
 //! The log itself: what it holds, and reading it.
 
 use std::collections::VecDeque;
+use std::ops::Range;
 
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
@@ -198,6 +199,13 @@ impl Log {
     #[must_use]
     pub fn segment_base(&self, id: SegmentId) -> u64 {
         u64::from(id.0) * u64::from(self.config.segment_bytes)
+    }
+
+    /// Where entries of this segment can begin.
+    #[must_use]
+    pub fn entry_offsets(&self, id: SegmentId) -> Range<EntryOffset> {
+        let base = self.segment_base(id);
+        EntryOffset(base)..EntryOffset(base + u64::from(self.config.segment_bytes))
     }
 
     /// The position that covers whatever older segments hold, and nothing of this one.

@@ -1,13 +1,14 @@
 //! How much memory a log may still take, and for what (section 5, R5.16).
 //!
 //! ```text
-//! 0 ───────── new data ─┬─ deletes ─┬──── the cleaner ────┬─ what must never fail ─┐
-//!                       │◀ reserve ▶│◀─── a 16th, and two segments ───────────────▶│
+//! 0 ───────── new data ─┬─ deletes ─┬─ what shrinks ─┬─ the cleaner ─┬─ what must never fail ─┐
+//!                       │◀ reserve ▶│◀─── a 16th, and two segments ──────────────────────────▶│
 //!                                   └ memory_max_bytes
 //! ```
 //!
 //! Each purpose may also use what stands to its left. A reserve keeps the next purpose alive: deletes work in a log that takes no
-//! new data, the cleaner works in a log in which deletes have used up their part, or which a recovery filled above its limit,
+//! new data, a delete or an acknowledgement that frees more than it takes still works when others have used up the reserve of
+//! deletes, the cleaner works in a log in which deletes have used up their part, or which a recovery filled above its limit,
 //! and the entry that frees what was cleaned always finds room.
 //!
 //! New data is refused for good when *live* entries leave too little room, whatever the segments hold; as long as cleaning can
@@ -74,11 +75,19 @@ impl Log {
         self.capacity_bytes().saturating_sub(self.bytes_taken())
     }
 
+    /// Whether entries of so many bytes find room for a purpose other than new data.
+    #[must_use]
+    pub fn has_room_for(&self, payload_bytes: usize, purpose: Purpose) -> bool {
+        let payload = u32::try_from(payload_bytes.next_multiple_of(8)).unwrap_or(u32::MAX / 2);
+        let group = GROUP_HEADER_BYTES + payload;
+        self.has_memory(group, self.rolls(group), purpose)
+    }
+
     /// Checks that a group of this size finds room; `rolls`: it begins a segment.
     pub(crate) fn find_room(&mut self, group: u32, rolls: bool, purpose: Purpose) -> Result<(), Full> {
         let found = match purpose {
             Purpose::Normal => self.find_room_for_live(group),
-            Purpose::Freeing | Purpose::Cleaning | Purpose::Own => Ok(()),
+            Purpose::Freeing | Purpose::Shrinking | Purpose::Cleaning | Purpose::Own => Ok(()),
         };
         let found = found.and_then(|()| match self.has_memory(group, rolls, purpose) {
             true => Ok(()),
@@ -118,6 +127,7 @@ impl Log {
             Purpose::Normal if planted::is_on(Bug::ReserveShared) => self.limit_of(Purpose::Cleaning),
             Purpose::Normal => max - self.reserve(),
             Purpose::Freeing => max,
+            Purpose::Shrinking => self.limit_of(Purpose::Cleaning) - segment,
             Purpose::Cleaning => self.limit_of(Purpose::Own) - segment / 8,
             Purpose::Own => self.segments_max_of(Purpose::Own) * segment,
         }
@@ -127,6 +137,7 @@ impl Log {
         match purpose {
             Purpose::Normal if planted::is_on(Bug::ReserveShared) => self.segments_max_of(Purpose::Own),
             Purpose::Normal | Purpose::Freeing => self.segments_max(),
+            Purpose::Shrinking => self.segments_max_of(Purpose::Own) - 1,
             Purpose::Cleaning | Purpose::Own => self.segments_max() + self.segments_max() / 16 + 2,
         }
     }

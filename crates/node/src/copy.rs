@@ -7,6 +7,15 @@
 //! | `copy/files` | new bytes to the files, and files that go |
 //! | `copy/whole` | which logs surely hold every update that was answered (R7.7) |
 //!
+//! ```text
+//! 0 ─────────────┬───────────────┬──────────────────┬──▶ bytes since the log began
+//!              held      ≤    written       ≤      end
+//!                └ on file       └ given to the file
+//! ```
+//!
+//! `replayed`, up to where a follower's state has followed the log, is at most the end, too. `known_synced` may be anywhere:
+//! a primary says how far all members hold *its* log, and a member that is being attached or copied lags.
+//!
 //! What is derived from the log lives beside it (`state`), and follows it: [`Site`] changes both together.
 
 mod files;
@@ -234,6 +243,7 @@ impl LogCopy {
         true
     }
 
+    /// The order that is drawn above. Cheap: checked once a turn.
     pub fn assert_invariants(&self) {
         let end = self.log.end().offset;
         assert!(self.held <= self.written && self.written <= end, "{}: file ahead of log", self.shard);

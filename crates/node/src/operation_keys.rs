@@ -11,7 +11,7 @@ use kasha_wire::Body;
 
 use crate::state::ShardState;
 
-/// Operation keys expired in one housekeeping round.
+/// Operation keys expired in one turn.
 const EXPIRED_KEYS_MAX: usize = 32;
 
 /// The operation key of a request, and all that is derived from it.
@@ -70,6 +70,12 @@ pub(crate) fn drop_if_expired(
     }
 }
 
+/// Whether [`drop_some_expired`] would drop some.
+pub(crate) fn have_expired(state: &ShardState, now: ClusterTime) -> bool {
+    let before = ClusterTime(now.0.saturating_sub(1));
+    state.operation_keys.next_expired(before, 1).next().is_some()
+}
+
 /// Drops some of the keys whose time is over. `Some`: the end of the last entry that says so.
 pub(crate) fn drop_some_expired(
     log: &mut Log,
@@ -78,6 +84,9 @@ pub(crate) fn drop_some_expired(
     now: ClusterTime,
     dead: &mut Vec<EntryOffset>,
 ) -> Option<LogEnd> {
+    if !have_expired(state, now) {
+        return None;
+    }
     let mut end = None;
     let expired: Vec<_> = state.operation_keys.next_expired(now, EXPIRED_KEYS_MAX).collect();
     for (_, place) in expired {
@@ -89,7 +98,7 @@ pub(crate) fn drop_some_expired(
         let dropped = OperationKeyDropped { slot, at: now, operation_key: &key };
         match drop_operation_key(log, state, epoch, &dropped, dead) {
             Ok(dropped) => end = Some(dropped),
-            Err(_) => break, // no memory now: the next round tries again
+            Err(_) => break, // no memory now: a later turn tries again
         }
     }
     end

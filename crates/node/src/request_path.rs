@@ -6,11 +6,11 @@
 //!              └────────────┴──────────┴─────────┴───────────┴───────────┴─▶ Stop: answered with what was saved, refused, or dropped
 //! ```
 //!
-//! Each stage consumes one type and yields the next, which no other stage can make, so that none can be skipped. A request
-//! owns whatever its stages find out, in [`Memory`] of its own; of the socket it borrows the frame alone. So one that has to
-//! wait keeps a copy of its frame, and comes in again by a door of its own: requests come by two doors today, from clients
-//! and from witnesses, which keep such copies (R4.5), and the path is the same. Nothing waits yet: an operation on one shard
-//! runs when it comes.
+//! Each stage consumes one type and yields the next, which no other stage can make, so that none can be skipped. All of them
+//! refer to one [`Received`], which owns whatever the stages find out, in [`Memory`] of its own; of the socket it borrows the
+//! frame alone. So a request that has to wait keeps a copy of its frame, and comes in again by a door of its own: requests
+//! come by two doors today, from clients and from witnesses, which keep such copies (R4.5), and the path is the same.
+//! Nothing waits yet: an operation on one shard runs when it comes.
 //!
 //! | file | stages | rules kept there |
 //! |---|---|---|
@@ -25,6 +25,7 @@ mod answer;
 mod execute;
 mod order;
 mod record;
+mod wrong;
 
 pub(crate) use answer::refuse_undecoded;
 
@@ -109,7 +110,13 @@ enum Stop {
     /// It has run before.
     Completed(Completed),
     /// It runs nothing.
-    Nothing(Why, Box<Memory>),
+    Nothing(Why),
+}
+
+impl Stop {
+    fn refuse(why: Refusal) -> Self {
+        Self::Nothing(Why::Refused(why))
+    }
 }
 
 /// Why a delivery runs nothing.
@@ -164,19 +171,15 @@ impl<'p> RequestPath<'p> {
         body: &[u8],
         out: &mut Effects,
     ) {
-        let Some(received) = Received::decode(site.core, Origin::Client(caller), body) else {
+        let Some(mut received) = Received::decode(site.core, Origin::Client(caller), body) else {
             return refuse_undecoded(&caller, body, term.epoch, Refusal::BadRequest, out);
         };
-        let rpc = received.request.rpc;
         let (mut path, log) = RequestPath::new(term, Some(serving), site);
-        let memory = match path.run(log, received) {
-            Ok(completed) | Err(Stop::Completed(completed)) => path.answer(log, &caller, completed, out),
-            Err(Stop::Nothing(why, memory)) => {
-                path.turn_away(&caller, rpc, &why, out);
-                memory
-            }
-        };
-        path.core.spare(memory);
+        match path.run(log, &mut received) {
+            Ok(completed) | Err(Stop::Completed(completed)) => path.answer(log, &caller, completed, &received, out),
+            Err(Stop::Nothing(why)) => path.turn_away(&caller, received.request.rpc, &why, out),
+        }
+        path.core.spare(received.memory);
     }
 
     /// One update that a new primary's witness held (section 7, step 4). Before it serves, a new primary executes nothing
@@ -193,19 +196,18 @@ impl<'p> RequestPath<'p> {
     }
 
     fn run_for_witness(mut self, log: &mut Log, origin: Origin, body: &[u8]) -> Replayed {
-        let Some(received) = Received::decode(self.core, origin, body) else { return Replayed::Skipped };
+        let Some(mut received) = Received::decode(self.core, origin, body) else { return Replayed::Skipped };
         // A serving primary may hear late of a new table, and then run what its client sends again, which is complete when
         // the witnesses, which still hold it, accept it again: no word of ours to drop it may be under way (C3). What a
         // new primary's configuration does not know its predecessor has not run.
         let may_become_ours = matches!(origin, Origin::Suspect) && self.is_newer_table(received.body.head.table);
-        let outcome = self.run(log, received);
+        let outcome = self.run(log, &mut received);
         note_replayed(origin, &outcome);
-        let (replayed, memory) = match outcome {
-            Ok(completed) | Err(Stop::Completed(completed)) => (Replayed::Completed, completed.into_memory()),
-            Err(Stop::Nothing(why, memory)) => (why.replayed(may_become_ours), memory),
-        };
-        self.core.spare(memory);
-        replayed
+        self.core.spare(received.memory);
+        match outcome {
+            Ok(_) | Err(Stop::Completed(_)) => Replayed::Completed,
+            Err(Stop::Nothing(why)) => why.replayed(may_become_ours),
+        }
     }
 }
 
@@ -227,8 +229,8 @@ impl Why {
 fn note_replayed(origin: Origin, outcome: &Result<Completed, Stop>) {
     match (origin, outcome) {
         (Origin::Replay, Err(Stop::Completed(_))) => hit(Probe::ReplayCompleted),
-        (Origin::Replay, Err(Stop::Nothing(Why::Refused(Refusal::Stale), _))) => hit(Probe::ReplayStale),
-        (Origin::Replay, Err(Stop::Nothing(Why::Refused(Refusal::LeaseExpired), _))) => hit(Probe::ReplayBelowFloor),
+        (Origin::Replay, Err(Stop::Nothing(Why::Refused(Refusal::Stale)))) => hit(Probe::ReplayStale),
+        (Origin::Replay, Err(Stop::Nothing(Why::Refused(Refusal::LeaseExpired)))) => hit(Probe::ReplayBelowFloor),
         (Origin::Suspect, Ok(_)) => hit(Probe::SuspectExecuted),
         (Origin::Client(_) | Origin::Replay | Origin::Suspect, Ok(_) | Err(_)) => {}
     }
@@ -245,20 +247,11 @@ impl<'a> Received<'a> {
         };
         Some(Self { origin, body, request, memory: core.request_memory() })
     }
-
-    /// It goes no further.
-    fn stop(self, why: Why) -> Stop {
-        Stop::Nothing(why, self.memory)
-    }
-
-    fn refuse(self, why: Refusal) -> Stop {
-        self.stop(Why::Refused(why))
-    }
 }
 
 impl RequestPath<'_> {
     /// Every update of every client, and every one that a witness held, runs here and nowhere else.
-    fn run(&mut self, log: &mut Log, received: Received<'_>) -> Result<Completed, Stop> {
+    fn run(&mut self, log: &mut Log, received: &mut Received<'_>) -> Result<Completed, Stop> {
         let admitted = self.admit(received)?;
         let fresh = self.look_up(log, admitted)?;
         let current = self.expire(log, fresh)?;

@@ -90,7 +90,7 @@ impl ShardState {
             EntryKind::TableDropped => {
                 let table = entry.payload.first_chunk::<4>().expect("our own dropped table");
                 let table = TableId(u32::from_le_bytes(*table));
-                self.begin_drop(table, at);
+                self.begin_drop(table, at, dead);
             }
             EntryKind::SegmentFreed => {
                 let segment = entry.payload.first_chunk::<4>().expect("our own freed segment");
@@ -220,5 +220,55 @@ mod tests {
         group.segment_freed(SegmentId(0));
         group.commit();
         assert_eq!(replayed(&log), 0);
+    }
+
+    /// A shard of so many keys in each of these tables.
+    fn with_keys(keys: &[(u32, u32)]) -> (Log, ShardState) {
+        let config = LogConfig { segment_bytes: 1 << 16, memory_max_bytes: 1 << 22, reserve_percent: 5 };
+        let (mut log, mut state) = (Log::new(ShardId(0), config), ShardState::default());
+        for &(table, count) in keys {
+            for number in 0..count {
+                let key = number.to_le_bytes();
+                let put = Update::Put { key: &key, value: b"v" };
+                let mut draft = state.store.draft(&log, TableId(table), &put, SpareDraft::default());
+                let mut group = log.begin(Epoch(1), draft.bytes(), Purpose::Own).expect("room");
+                state.store.write(&mut group, &mut draft, &mut Vec::new());
+                group.commit();
+            }
+        }
+        (log, state)
+    }
+
+    fn drop_table(log: &mut Log, state: &mut ShardState, table: u32) {
+        let fill = |payload: &mut [u8]| payload.copy_from_slice(&table.to_le_bytes());
+        state.append_own(log, Epoch(1), (EntryKind::TableDropped, 4), &mut Vec::new(), fill).expect("room");
+    }
+
+    #[test]
+    fn a_table_without_keys_is_dropped_at_once() {
+        let (mut log, mut state) = with_keys(&[(1, 100)]);
+        let before = log.stats().live_bytes;
+        drop_table(&mut log, &mut state, 2);
+        assert!(!state.has_unfinished());
+        assert_eq!(log.stats().live_bytes, before, "the entry is needed no more");
+    }
+
+    #[test]
+    fn tables_that_are_dropped_together_go_in_one_walk_and_one_that_joins_late_in_two() {
+        let tables: Vec<_> = (1..=20).map(|table| (table, 50)).collect();
+        let slices = |dropped: &[u32], late: Option<u32>| {
+            let ((mut log, mut state), mut dead, mut slices) = (with_keys(&tables), Vec::new(), 0);
+            dropped.iter().for_each(|&table| drop_table(&mut log, &mut state, table));
+            let mut late = late.into_iter();
+            while state.go_on(&mut log, &mut dead, 30).is_some() {
+                slices += 1;
+                late.next().into_iter().for_each(|table| drop_table(&mut log, &mut state, table));
+            }
+            (state.store.stats().objects, slices)
+        };
+        let ((left, one), (_, many), (none, late)) =
+            (slices(&[1], None), slices(&Vec::from_iter(1..=19), None), slices(&Vec::from_iter(1..=19), Some(20)));
+        assert_eq!((left, none), (950, 0));
+        assert!(one <= many && many <= one + 4 && late <= 2 * many, "{one}, {many}, {late} slices");
     }
 }

@@ -6,22 +6,26 @@
 //! is never used again. So the drop is, for everybody else, the entry that says so, and overlaps until that is synced (R5.1).
 //! The entry lives until the table is gone: a replay finds it, and begins anew.
 
+use std::collections::BTreeMap;
+
 use kasha_exactly_once::{CompletionRecordRef, OperationKeyRecord};
 use kasha_log::{Cursor, EntryKind, EntryOffset, IndexCursor, Log};
 use kasha_types::{SegmentId, TableId, Work, operation_key_hash};
 
 use crate::state::ShardState;
 
-/// Entries or buckets of the index that one turn looks at: a tenth of a millisecond, if each is a cache miss or two.
+/// Entries that one turn looks at: a tenth of a millisecond, if each is a cache miss or two.
 pub(crate) const STEPS_PER_TURN: usize = 512;
+/// A bucket of the index holds about so many.
+const ENTRIES_OF_BUCKET: usize = 3;
 
 /// What is not finished.
 #[derive(Debug)]
 pub(crate) enum Unfinished {
     /// What leads into a segment that the log says is freed is forgotten, in the groups from here on.
     Forget { segment: SegmentId, from: Cursor },
-    /// The table that this entry names is dropped.
-    DropTable { table: TableId, entry: EntryOffset, cursor: IndexCursor },
+    /// These tables are dropped, all in one walk through the index. Each with the entry that says so.
+    DropTables { tables: BTreeMap<TableId, EntryOffset>, cursor: IndexCursor },
 }
 
 impl ShardState {
@@ -34,9 +38,20 @@ impl ShardState {
         }
     }
 
-    /// A table is dropped, says the entry.
-    pub fn begin_drop(&mut self, table: TableId, entry: EntryOffset) {
-        self.unfinished.push_back(Unfinished::DropTable { table, entry, cursor: IndexCursor::default() });
+    /// A table is dropped, says the entry. One without keys is gone at once: else a restart would walk through the whole
+    /// index for each drop that its log still tells of.
+    pub fn begin_drop(&mut self, table: TableId, entry: EntryOffset, dead: &mut Vec<EntryOffset>) {
+        if !self.store.has_keys_of(table) {
+            return dead.push(entry);
+        }
+        for unfinished in &mut self.unfinished {
+            if let Unfinished::DropTables { tables, .. } = unfinished {
+                dead.extend(tables.insert(table, entry));
+                return;
+            }
+        }
+        let tables = BTreeMap::from([(table, entry)]);
+        self.unfinished.push_back(Unfinished::DropTables { tables, cursor: IndexCursor::default() });
     }
 
     pub fn has_unfinished(&self) -> bool {
@@ -49,8 +64,10 @@ impl ShardState {
     }
 
     pub fn is_dropping(&self, dropped: TableId) -> bool {
-        let is_it = |unfinished: &_| matches!(unfinished, Unfinished::DropTable { table, .. } if *table == dropped);
-        self.unfinished.iter().any(is_it)
+        self.unfinished.iter().any(|unfinished| match unfinished {
+            Unfinished::DropTables { tables, .. } => tables.contains_key(&dropped),
+            Unfinished::Forget { .. } => false,
+        })
     }
 
     /// Goes on with what was begun first, for about so many steps. `dead` is scratch memory. Says what it did.
@@ -64,7 +81,7 @@ impl ShardState {
                 assert!(!is_done || left == 0, "{left} bytes of {segment:?} live, and nothing leads there");
                 Work::Forget
             }
-            Unfinished::DropTable { .. } => Work::DropTable,
+            Unfinished::DropTables { .. } => Work::DropTable,
         };
         if !is_done {
             self.unfinished.push_front(first);
@@ -86,10 +103,18 @@ impl ShardState {
         let mut first = self.unfinished.pop_front()?;
         let is_done = match &mut first {
             Unfinished::Forget { segment, from } => self.forget_slice(log, *segment, from, steps, dead),
-            Unfinished::DropTable { table, entry, cursor } => {
-                let is_whole = self.store.drop_table_slice(log, *table, cursor, steps, |at| dead.push(at));
-                dead.extend(is_whole.then_some(*entry));
-                is_whole
+            Unfinished::DropTables { tables, cursor } => {
+                let (store, buckets) = (&mut self.store, steps.div_ceil(ENTRIES_OF_BUCKET));
+                let is_it = |table| tables.contains_key(&table);
+                if store.drop_tables_slice(log, is_it, cursor, buckets, |at| dead.push(at)) {
+                    *cursor = IndexCursor::default(); // for a table that joined on the way
+                }
+                tables.retain(|&table, entry| {
+                    let has_keys = store.has_keys_of(table);
+                    dead.extend((!has_keys).then_some(*entry));
+                    has_keys
+                });
+                tables.is_empty()
             }
         };
         Some((first, is_done))
@@ -110,9 +135,11 @@ impl ShardState {
         if log.live_bytes_in(segment) == 0 {
             return true;
         }
-        let (end, mut looked_at) = (log.segment_base(SegmentId(segment.0 + 1)), 0);
+        let mut looked_at = 0;
         while looked_at < steps {
-            let Some(group) = log.next_group(from).filter(|group| group.start < end) else { return true };
+            let Some(group) = log.next_group(from).filter(|group| log.segment_at(group.start) == segment) else {
+                return true;
+            };
             for (at, _) in group.entries {
                 dead.extend(self.forget_entry(log, at).then_some(at));
                 looked_at += 1;

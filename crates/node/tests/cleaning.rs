@@ -296,3 +296,39 @@ fn r5_16_a_delete_that_is_kept_under_an_operation_key_does_not_use_the_reserve()
     let deleted = send(&mut core, None, &Update::Delete { key: b"k0" });
     assert!(matches!(deleted, Some(Heard::Answer { .. })), "{deleted:?}");
 }
+
+/// Records that nobody can acknowledge (the clients wait for another shard) use up the reserve of deletes. When the clients
+/// acknowledge at last, the requests that say so are taken, and make room.
+#[test]
+fn r5_16_an_acknowledgement_is_heard_when_deletes_have_used_up_their_reserve() {
+    let segment = 4096;
+    let mut core = Core::serving_as(12 * segment, |options| options.segment_bytes = segment as u32);
+    let send = |core: &mut Core, rpc: (u64, u64), acknowledged: u64, update: &Update<'_>| {
+        for _ in 0..100 {
+            match core.update(rpc, acknowledged, update) {
+                Some(Heard::Refused(Refusal::Busy)) => core.tick(20),
+                Some(Heard::Refused(why)) => return Err(why),
+                Some(Heard::Answer { .. }) => return Ok(()),
+                other => panic!("{other:?}"),
+            }
+        }
+        panic!("busy for ever");
+    };
+    let key = |number: u64| format!("k{number}");
+    let put = |core: &mut Core, number: u64| {
+        send(core, (1, number), number, &Update::Put { key: key(number).as_bytes(), value: &[b'x'; 200] })
+    };
+    let puts = (1..).find(|&number| put(&mut core, number) == Err(Refusal::OutOfMemory)).expect("it fills");
+    let absent = Update::Delete { key: b"absent" };
+    let deletes = (1..400).find(|&sequence| send(&mut core, (2, sequence), 1, &absent).is_err());
+    let refused = deletes.expect("their records use up the reserve");
+    assert!(send(&mut core, (2, refused + 1), 1, &absent).is_err(), "it acknowledges nothing");
+    assert_eq!(
+        send(&mut core, (2, refused + 1), refused, &absent),
+        Ok(()),
+        "it frees the records of all deletes before"
+    );
+    let other = send(&mut core, (9, 1), 1, &Update::Delete { key: key(1).as_bytes() });
+    assert_eq!(other, Ok(()), "and makes room for others");
+    assert!(put(&mut core, puts + 1).is_err(), "but not for new data");
+}

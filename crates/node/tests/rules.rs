@@ -7,7 +7,7 @@ use common::{Core, Files, Heard, SHARD, TABLE, configuration};
 use kasha_exactly_once::ExpiryFloorEntryRef;
 use kasha_log::{EntryKind, Log, LogConfig};
 use kasha_machine::Endpoint;
-use kasha_types::{ClientId, ClusterTime, ConnId, Epoch, ListVersion, NodeId, Slot, TableId};
+use kasha_types::{BootId, ClientId, ClusterTime, ConnId, Epoch, ListVersion, NodeId, Slot, TableId};
 use kasha_wire::frame::{FRAME_HEADER_BYTES, Kind};
 use kasha_wire::hot::{Envelope, RequestView};
 use kasha_wire::message::Report;
@@ -210,6 +210,23 @@ fn r5_2_expiry_in_the_background_gates_who_finds_the_key_gone() {
     assert_eq!(cluster.send(2, LIST, &keyed((2, 1), 300_000)), []);
     cluster.carry();
     assert!(synced(&cluster.heard(2)));
+}
+
+/// Found by a reading: 32 keys went in each round of housekeeping, fewer than a client uses.
+#[test]
+fn r5_2_operation_keys_expire_as_fast_as_they_are_used() {
+    let mut cluster = Cluster::serving();
+    for number in 1..=200_u64 {
+        let (key, update) = (number.to_le_bytes(), Update::Increment { key: b"n", delta: 1 });
+        let body =
+            Core::body_with((1, number), number, Some(&key), &update, |head| head.not_after = ClusterTime(100_000));
+        cluster.send(1, LIST, &body);
+    }
+    cluster.settle();
+    cluster.it_is(150_000);
+    (0..20).for_each(|_| cluster.tick(1));
+    let dropped = |kind: &&EntryKind| **kind == EntryKind::OperationKeyDropped;
+    assert_eq!(cluster.entries_on_file(1).iter().filter(dropped).count(), 200);
 }
 
 /// Node 2 is promoted; node 1 hears of it.
@@ -617,6 +634,37 @@ fn r7_2_a_new_primary_that_lacks_older_segments_takes_the_whole_log() {
     cluster.settle();
     heard.append(&mut cluster.heard(2));
     assert!(matches!(&heard[..], [Heard::Answer { result, .. }] if result[1..9] == 6_i64.to_le_bytes()), "{heard:?}");
+}
+
+/// Found by a reading: it asked for ever for what followed its end, and the other member had freed that.
+#[test]
+fn a_new_primary_whose_end_lies_before_freed_segments_takes_the_whole_log() {
+    let mut cluster = Cluster::serving();
+    let value = vec![b'x'; 100_000];
+    let write = |cluster: &mut Cluster, sequences: std::ops::RangeInclusive<u64>| {
+        for sequence in sequences {
+            cluster.update((1, sequence), LIST, &put(b"k", &value));
+            cluster.carry();
+        }
+        cluster.settle();
+        cluster.settle();
+    };
+    write(&mut cluster, 1..=15);
+    let early = cluster.cores[1].shell.files.clone();
+    write(&mut cluster, 16..=60);
+    assert!(matches!(cluster.segments_on_file(3)[..], [0, newest] if newest >= 5));
+    // A loss of power takes from node 2 what was not fsynced, which is most.
+    cluster.cores[1] = Core::start_with(early, 1 << 26, |options| {
+        options.core.node = NodeId(2);
+        options.witness_slots = 64;
+        options.boot = BootId(77);
+    });
+    cluster.fail_over_to(2);
+    assert_eq!(cluster.segments_on_file(2).last(), cluster.segments_on_file(3).last());
+    let mut heard = cluster.update((1, 61), UNRECORDED, &Update::GetAndPut { key: b"k", value: b"v" });
+    cluster.settle();
+    heard.append(&mut cluster.heard(1));
+    assert!(matches!(&heard[..], [Heard::Answer { result, .. }] if result.ends_with(&value)), "{heard:.200?}");
 }
 
 /// What the expiry floors in a node's files say, in order.

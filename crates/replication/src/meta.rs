@@ -111,7 +111,7 @@ impl ReplicaMeta {
         out.extend_from_slice(&self.acknowledged.0.to_le_bytes());
         out.extend_from_slice(&self.base.0.to_le_bytes());
         out.extend_from_slice(&self.boot.0.to_le_bytes());
-        let crc = crc32c::crc32c(&out[start..]);
+        let crc = kasha_types::crc32c(&out[start..]);
         out.extend_from_slice(&crc.to_le_bytes());
     }
 
@@ -123,7 +123,7 @@ impl ReplicaMeta {
         let bytes: &[u8; BYTES] = bytes.try_into().map_err(|_| MetaError::Damaged)?;
         let u64_at = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().expect("8 bytes"));
         let u32_at = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().expect("4 bytes"));
-        if &bytes[..4] != MAGIC || crc32c::crc32c(&bytes[..56]) != u32_at(56) {
+        if &bytes[..4] != MAGIC || kasha_types::crc32c(&bytes[..56]) != u32_at(56) {
             return Err(MetaError::Damaged);
         }
         if bytes[4] != FORMAT {

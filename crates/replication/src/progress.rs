@@ -1,16 +1,16 @@
 //! How far a shard's log has come, as its primary sees it: all positions on one number line.
 //!
 //! ```text
-//!                        ┌ every member holds the log to here, and so does our own file
-//! primary     0 ────┬────┴───────┬───────────────────┬───────────┬──▶ bytes since the log began
-//!                   │  synced ≤ own_held             target       end of the log
-//!              epoch_start       └ our own file      └ of the round in flight
+//!             0 ─────────┬──────────────┬─────────────────────────────┬──▶ bytes since the log began
+//! primary              synced    ≤   own_held            ≤           end     (epoch_start, target ≤ end)
+//!                        │              └ our own file holds it
+//!                        └ every member holds it, and our own file
 //!
-//! a member    0 ────────┬────────────┬────────────────────┬─────────▶
-//!                  attached_at  ≤  acked        ≤        sent  ≤  end
-//!                       └ its log joined ours
+//!             0 ────┬────────────┬──────────────────┬────────────────┬──▶
+//! a member     attached_at  ≤  acked       ≤       sent      ≤      end
+//!                   └ its log joined ours
 //!
-//! rounds                        round_acked    ≤     round_sent  ≤  round
+//! rounds               round_acked  ≤  round_sent  ≤  round
 //! ```
 //!
 //! `synced ≤ acked` is no rule: a member that is attached anew begins where its log joins ours, which may be lower, and
@@ -189,5 +189,59 @@ impl MemberPositions {
         let Self { attached_at, acked, sent, round_acked, round_sent } = *self;
         assert!(attached_at <= acked && acked <= sent && sent <= end, "a log that ends at {end}: {self:?}");
         assert!(round_acked <= round_sent && round_sent <= round, "after {round:?}: {self:?}");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const END: LogEnd = LogEnd(100);
+
+    #[test]
+    fn synced_is_what_every_member_and_our_own_file_hold_and_never_falls() {
+        let mut progress = Progress::new(LogEnd::START);
+        progress.begin_round(END);
+        progress.hold(LogEnd(60));
+        progress.advance(LogEnd(80), true);
+        assert_eq!((progress.synced(), progress.confirmed()), (LogEnd(60), Round(0)));
+        progress.advance(LogEnd(10), true);
+        assert_eq!(progress.synced(), LogEnd(60), "a member that is attached anew");
+        progress.hold(END);
+        progress.advance(END, false);
+        assert_eq!((progress.synced(), progress.confirmed()), (END, Round(0)), "a member has not answered");
+        progress.advance(END, true);
+        assert_eq!(progress.confirmed(), Round(1));
+        progress.assert_invariants(END);
+    }
+
+    #[test]
+    #[should_panic(expected = "own file 101, end 100")]
+    fn a_file_that_holds_more_than_the_log_stops_the_process() {
+        let mut progress = Progress::new(LogEnd::START);
+        progress.hold(LogEnd(101));
+        progress.assert_invariants(END);
+    }
+
+    #[test]
+    #[should_panic(expected = "a log that ends at 100")]
+    fn a_member_that_was_sent_more_than_the_log_stops_the_process() {
+        let mut positions = MemberPositions::joined(LogEnd(50));
+        positions.send_to(LogEnd(101));
+        positions.assert_invariants(Round(0), END);
+    }
+
+    #[test]
+    fn a_member_is_not_believed_to_hold_what_it_was_not_sent() {
+        let mut positions = MemberPositions::joined(LogEnd(50));
+        positions.send_to(LogEnd(70));
+        positions.send_round(Round(2));
+        assert!(positions.owes() && positions.acknowledge(LogEnd::MAX, Round(9)));
+        assert_eq!((positions.acked(), positions.round_acked()), (LogEnd(70), Round(2)));
+        assert!(positions.has_taken() && !positions.owes());
+        positions.send_to(END);
+        positions.send_again();
+        assert_eq!(positions.sent(), LogEnd(70));
+        positions.assert_invariants(Round(2), END);
     }
 }

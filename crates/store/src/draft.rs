@@ -14,10 +14,17 @@ use crate::entry::{Found, HEAD_BYTES};
 use crate::number::Number;
 
 /// What one operation will change and answer.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Draft<'a> {
     pub(crate) changes: Vec<Change<'a>>,
-    pub(crate) result: Vec<u8>,
+    /// In a box, so that a draft is handed from stage to stage as a few words.
+    more: Box<More>,
+}
+
+/// What a draft holds besides its changes.
+#[derive(Debug, Default)]
+struct More {
+    result: Vec<u8>,
     /// The last change of each key, among so many first changes: an operation on one key never needs it.
     last_of_key: HashTable<usize>,
     indexed: usize,
@@ -34,9 +41,7 @@ const RESULT_BYTES_KEPT: usize = 16 * 1024;
 #[derive(Debug, Default)]
 pub struct SpareDraft {
     changes: Vec<Change<'static>>,
-    last_of_key: HashTable<usize>,
-    hashes: Vec<KeyHash>,
-    result: Vec<u8>,
+    more: Option<Box<More>>,
 }
 
 /// A key's next entry.
@@ -142,7 +147,7 @@ impl SpareDraft {
     /// What the last draft answered.
     #[must_use]
     pub fn result(&self) -> &[u8] {
-        &self.result
+        self.more.as_ref().map_or(&[], |more| &more.result)
     }
 }
 
@@ -180,31 +185,32 @@ impl<'l> Seen<'l> {
 
 impl<'a> Draft<'a> {
     pub(crate) fn new(spare: SpareDraft) -> Self {
-        let SpareDraft { changes, mut last_of_key, mut hashes, mut result } = spare;
-        result.clear();
-        last_of_key.clear();
-        hashes.clear();
-        Self { changes: emptied(changes), result, last_of_key, indexed: 0, bytes: 0, sees_absence: false, hashes }
+        let mut more = spare.more.unwrap_or_default();
+        more.result.clear();
+        more.last_of_key.clear();
+        more.hashes.clear();
+        (more.indexed, more.bytes, more.sees_absence) = (0, 0, false);
+        Self { changes: emptied(spare.changes), more }
     }
 
     /// One that changes nothing and answers this.
     #[must_use]
     pub fn answering(result: &[u8], spare: SpareDraft) -> Self {
         let mut draft = Self::new(spare);
-        draft.result.extend_from_slice(result);
+        draft.more.result.extend_from_slice(result);
         draft
     }
 
     /// What the operation answers.
     #[must_use]
     pub fn result(&self) -> &[u8] {
-        &self.result
+        &self.more.result
     }
 
     /// Bytes of the entries that [`Store::write`] adds.
     #[must_use]
     pub fn bytes(&self) -> usize {
-        self.bytes
+        self.more.bytes
     }
 
     /// Whether it changes nothing.
@@ -216,7 +222,15 @@ impl<'a> Draft<'a> {
     /// Whether the result depends on a key that has no value, and so on the version floor (R4.8).
     #[must_use]
     pub fn sees_absence(&self) -> bool {
-        self.sees_absence
+        self.more.sees_absence
+    }
+
+    /// The entries in the log that its changes replace.
+    pub fn replaced(&self) -> impl Iterator<Item = EntryOffset> {
+        self.changes.iter().filter_map(|change| match change.prior {
+            Prior::Logged { at, .. } => Some(at),
+            Prior::None | Prior::Drafted { .. } => None,
+        })
     }
 
     /// The keys that it changes, and whether it deletes them. May hold duplicates.
@@ -227,20 +241,20 @@ impl<'a> Draft<'a> {
     /// The hashes of all keys that the operation saw, in order: its footprint. May hold duplicates.
     #[must_use]
     pub fn footprint(&self) -> &[KeyHash] {
-        &self.hashes
+        &self.more.hashes
     }
 
     /// Its memory, and the result in it.
     #[must_use]
     pub fn into_spare(self) -> SpareDraft {
-        let Self { changes, last_of_key, hashes, mut result, .. } = self;
-        result.shrink_to(RESULT_BYTES_KEPT);
-        SpareDraft { changes: emptied(changes), last_of_key, hashes, result }
+        let Self { changes, mut more } = self;
+        more.result.shrink_to(RESULT_BYTES_KEPT);
+        SpareDraft { changes: emptied(changes), more: Some(more) }
     }
 
     pub(crate) fn see<'l>(&mut self, store: &Store, log: &'l Log, table: TableId, key: &[u8]) -> Seen<'l> {
         let hash = key_hash(table, key);
-        self.hashes.push(hash);
+        self.more.hashes.push(hash);
         // Most operations have one key.
         if !self.changes.is_empty()
             && let Some(number) = self.last_change(hash, table, key)
@@ -252,7 +266,7 @@ impl<'a> Draft<'a> {
             return Seen { hash, prior, last, value: is_object.then_some(Current::Drafted(number)) };
         }
         let found = store.find_hashed(log, hash, table, key);
-        self.sees_absence |= !matches!(found, Some((Found::Object(..), _)));
+        self.more.sees_absence |= !matches!(found, Some((Found::Object(..), _)));
         // R4.8: whether this replica still has a key's tombstone, or another one let it go, must not show.
         let floor = store.version_floor();
         match found {
@@ -272,7 +286,7 @@ impl<'a> Draft<'a> {
 
     /// The last change of a key.
     fn last_change(&mut self, hash: KeyHash, table: TableId, key: &[u8]) -> Option<usize> {
-        let Self { changes, last_of_key, indexed, .. } = self;
+        let (changes, More { last_of_key, indexed, .. }) = (&self.changes, &mut *self.more);
         for (number, change) in changes.iter().enumerate().skip(*indexed) {
             match last_of_key
                 .find_mut(change.hash.0, |&known| changes[known].is_of(change.hash, change.table, change.key))
@@ -304,14 +318,14 @@ impl<'a> Draft<'a> {
 
     /// Gives a key its next value. Returns the value's version.
     pub(crate) fn put(&mut self, table: TableId, key: &'a [u8], seen: &Seen<'_>, value: Value<'a>) -> u64 {
-        self.bytes += entry_bytes(HEAD_BYTES + key.len() + value.len());
+        self.more.bytes += entry_bytes(HEAD_BYTES + key.len() + value.len());
         self.change(table, key, seen, Next::Value(value))
     }
 
     /// Deletes a key that has a value.
     pub(crate) fn remove(&mut self, table: TableId, key: &'a [u8], seen: &Seen<'_>) {
         assert!(seen.value.is_some(), "there is something to delete");
-        self.bytes += entry_bytes(HEAD_BYTES + key.len());
+        self.more.bytes += entry_bytes(HEAD_BYTES + key.len());
         self.change(table, key, seen, Next::Nothing);
     }
 
@@ -326,13 +340,17 @@ impl<'a> Draft<'a> {
     /// The operation changes nothing after all.
     pub(crate) fn clear(&mut self) {
         self.changes.clear();
-        self.last_of_key.clear();
-        (self.indexed, self.bytes) = (0, 0);
+        self.more.last_of_key.clear();
+        (self.more.indexed, self.more.bytes) = (0, 0);
+    }
+
+    pub(crate) fn answer_bytes(&mut self, bytes: &[u8]) {
+        self.more.result.extend_from_slice(bytes);
     }
 
     pub(crate) fn answer(&mut self, code: OutcomeCode) {
-        self.result.clear();
-        self.result.push(code as u8);
+        self.more.result.clear();
+        self.more.result.push(code as u8);
     }
 }
 

@@ -203,7 +203,7 @@ impl<'r, 'a> Run<'r, 'a> {
         self.done();
         self.tell(version);
         self.tell(seen.version());
-        self.draft.result.extend_from_slice(seen.logged_value().unwrap_or_default());
+        self.draft.answer_bytes(seen.logged_value().unwrap_or_default());
     }
 
     fn get_and_delete(&mut self, key: &'a [u8]) {
@@ -212,7 +212,7 @@ impl<'r, 'a> Run<'r, 'a> {
             Some(version) => {
                 self.done();
                 self.tell(version);
-                self.draft.result.extend_from_slice(seen.logged_value().unwrap_or_default());
+                self.draft.answer_bytes(seen.logged_value().unwrap_or_default());
             }
             None => self.draft.answer(OutcomeCode::NotFound),
         }
@@ -240,7 +240,7 @@ impl<'r, 'a> Run<'r, 'a> {
         for Item { key, .. } in items.iter() {
             let seen = self.see(key);
             let was_there = self.remove(key, seen).is_some();
-            self.draft.result.push(u8::from(was_there));
+            self.draft.answer_bytes(&[u8::from(was_there)]);
         }
     }
 
@@ -252,7 +252,7 @@ impl<'r, 'a> Run<'r, 'a> {
                 Err(failed) => {
                     self.draft.clear();
                     self.failed(&failed);
-                    self.draft.result.extend_from_slice(&index.to_le_bytes());
+                    self.draft.answer_bytes(&index.to_le_bytes());
                     // What it waits for is judged by all its keys, as witnesses judge it (C1).
                     return items.iter().skip(index as usize + 1).for_each(|item| {
                         self.see(item.key);
@@ -268,15 +268,15 @@ impl<'r, 'a> Run<'r, 'a> {
 
     fn done_with(&mut self, items: Items<'_>) {
         self.done();
-        self.draft.result.extend_from_slice(&items.count().to_le_bytes());
+        self.draft.answer_bytes(&items.count().to_le_bytes());
     }
 
     fn tell(&mut self, number: u64) {
-        self.draft.result.extend_from_slice(&number.to_le_bytes());
+        self.draft.answer_bytes(&number.to_le_bytes());
     }
 
     fn tell_number(&mut self, value: i64, version: u64) {
-        self.draft.result.extend_from_slice(&value.to_le_bytes());
+        self.draft.answer_bytes(&value.to_le_bytes());
         self.tell(version);
     }
 

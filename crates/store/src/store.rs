@@ -200,32 +200,36 @@ impl Store {
         self.graves.segment_is_gone(segment);
     }
 
-    /// Looks at some buckets of the index and removes the keys of a dropped table; true when the whole index has been
-    /// looked at. Nobody names the table meanwhile: its number is never used again. `dead`: the keys' entries.
+    /// Looks at some buckets of the index and removes the keys of dropped tables; true when the index ends there. Nobody
+    /// names the tables meanwhile: their numbers are never used again. `dead`: the keys' entries.
     ///
     /// The record of a drop does not outlive its segment, so a replay may bring objects of a dropped table back, and the
     /// primary, which knows them dead, frees their segments: what leads there goes with them ([`Store::forget_object`]).
-    pub fn drop_table_slice(
+    pub fn drop_tables_slice(
         &mut self,
         log: &Log,
-        table: TableId,
+        is_dropped: impl Fn(TableId) -> bool,
         cursor: &mut IndexCursor,
         buckets: usize,
         mut dead: impl FnMut(EntryOffset),
     ) -> bool {
-        let mut gone = 0;
+        let Self { index, tables, .. } = self;
         let keep = |at: EntryOffset| match decode(log.entry(at), at) {
-            Found::Object(_, object) if object.table == table => {
+            Found::Object(_, object) if is_dropped(object.table) => {
                 dead(at);
-                gone += 1;
+                count(tables, object.table, -1);
                 false
             }
             // Its tombstones go as all do: when the segments that they name are gone.
             Found::Object(..) | Found::Tombstone(..) => true,
         };
-        let is_whole = self.index.retain_slice(cursor, buckets, keep);
-        self.count(table, -gone);
-        is_whole
+        index.retain_slice(cursor, buckets, keep)
+    }
+
+    /// Whether a key of this table has a value.
+    #[must_use]
+    pub fn has_keys_of(&self, table: TableId) -> bool {
+        self.tables.contains_key(&table)
     }
 
     /// Tables that have a key with a value here.
@@ -235,13 +239,7 @@ impl Store {
 
     /// Keys with a value came or went.
     pub(crate) fn count(&mut self, table: TableId, change: i64) {
-        if change != 0 {
-            let objects = self.tables.entry(table).or_insert(0);
-            *objects = objects.checked_add_signed(change).expect("as many as came");
-            if *objects == 0 {
-                self.tables.remove(&table);
-            }
-        }
+        count(&mut self.tables, table, change);
     }
 
     /// Numbers for status.
@@ -251,6 +249,17 @@ impl Store {
             objects: self.tables.values().sum(),
             tombstones: self.graves.count(),
             index_bytes: self.index.memory_bytes() as u64,
+        }
+    }
+}
+
+/// Keys with a value of this table came or went.
+fn count(tables: &mut BTreeMap<TableId, u64>, table: TableId, change: i64) {
+    if change != 0 {
+        let objects = tables.entry(table).or_insert(0);
+        *objects = objects.checked_add_signed(change).expect("as many as came");
+        if *objects == 0 {
+            tables.remove(&table);
         }
     }
 }

@@ -1,8 +1,9 @@
 //! Ids, positions, clocks and limits that every Kasha crate shares.
 //!
-//! Each quantity is its own type, so that an epoch cannot be passed where a list version is meant. Nothing here does
-//! any work: the protocols live in the crates above.
+//! Each quantity is its own type, so that an epoch cannot be passed where a list version is meant. The protocols live in
+//! the crates above.
 
+mod checksum;
 mod clock;
 mod ids;
 mod keys;
@@ -12,6 +13,7 @@ mod position;
 pub mod probe;
 mod work;
 
+pub use checksum::{crc32c, crc32c_append};
 pub use clock::{ClusterTime, Tick};
 pub use ids::{
     AckedBelow, AttachId, BodyHash, BootId, ClientId, ClusterId, ConfigVersion, ConnId, CoreId, Epoch, Incarnation,

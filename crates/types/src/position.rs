@@ -44,6 +44,15 @@ impl EntryOffset {
 }
 
 /// A position up to which a log is meant: "written to here", "synced to here". The offset just behind the last byte.
+///
+/// An entry's place is none, and neither is a number of bytes:
+///
+/// ```compile_fail,E0308
+/// # use kasha_types::{EntryOffset, LogEnd};
+/// fn is_synced(synced: LogEnd, entry: EntryOffset) -> bool {
+///     synced >= entry // `synced.covers(entry)`
+/// }
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct LogEnd(pub u64);
 

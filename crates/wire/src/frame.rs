@@ -145,7 +145,7 @@ impl FrameHeader {
     /// If `frame` is not as long as this header says.
     pub fn check<'a>(&self, frame: &'a [u8]) -> Result<&'a [u8], FrameError> {
         assert_eq!(frame.len(), FRAME_HEADER_BYTES + self.payload_len, "one whole frame");
-        if crc32c::crc32c(&frame[8..]) == self.crc {
+        if kasha_types::crc32c(&frame[8..]) == self.crc {
             Ok(&frame[FRAME_HEADER_BYTES..])
         } else {
             Err(FrameError::Checksum)
@@ -169,7 +169,7 @@ pub fn begin(out: &mut Vec<u8>, kind: Kind) -> usize {
 pub fn end(out: &mut [u8], start: usize, tail: &[u8]) {
     let payload = out.len() - start - FRAME_HEADER_BYTES + tail.len();
     assert!(payload <= FRAME_BYTES_MAX, "a frame of {payload} bytes");
-    let crc = crc32c::crc32c_append(crc32c::crc32c(&out[start + 8..]), tail);
+    let crc = kasha_types::crc32c_append(kasha_types::crc32c(&out[start + 8..]), tail);
     out[start..start + 4].copy_from_slice(&u32::try_from(payload).expect("below the limit").to_le_bytes());
     out[start + 4..start + 8].copy_from_slice(&crc.to_le_bytes());
 }

@@ -185,7 +185,7 @@ fn identity_bytes(identity: Identity, sizes: Sizes) -> [u8; IDENTITY_BYTES] {
 
 /// The checksum that every slot's starts from.
 pub(crate) fn identity_crc(identity: Identity, sizes: Sizes) -> u32 {
-    crc32c::crc32c(&identity_bytes(identity, sizes))
+    kasha_types::crc32c(&identity_bytes(identity, sizes))
 }
 
 pub(crate) fn encode_file_header(identity: Identity, sizes: Sizes) -> [u8; FILE_HEADER_BYTES] {
@@ -203,7 +203,7 @@ pub(crate) fn check_file(identity: Identity, sizes: Sizes, file: &[u8]) -> Resul
         return Err(LoadError::ForeignMagic);
     }
     // The checksum first, whatever the format: a changed bit there is damage, not another version's file.
-    if crc32c::crc32c(&header[..IDENTITY_BYTES]) != u32_at(header, IDENTITY_BYTES) {
+    if kasha_types::crc32c(&header[..IDENTITY_BYTES]) != u32_at(header, IDENTITY_BYTES) {
         return Err(LoadError::CorruptHeader);
     }
     let format = u32_at(header, 8);
@@ -276,7 +276,7 @@ pub(crate) fn decode_slot(identity_crc: u32, number: u32, slot: &[u8]) -> SlotCo
 }
 
 fn slot_crc(identity_crc: u32, number: u32, bytes: &[u8]) -> u32 {
-    crc32c::crc32c_append(crc32c::crc32c_append(identity_crc, &number.to_le_bytes()), bytes)
+    kasha_types::crc32c_append(kasha_types::crc32c_append(identity_crc, &number.to_le_bytes()), bytes)
 }
 
 fn u16_at(bytes: &[u8], at: usize) -> u16 {

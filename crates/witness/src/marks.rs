@@ -145,7 +145,7 @@ impl Ledger {
 }
 
 fn seal(mut bytes: Vec<u8>) -> Vec<u8> {
-    let crc = crc32c::crc32c(&bytes);
+    let crc = kasha_types::crc32c(&bytes);
     bytes.extend_from_slice(&crc.to_le_bytes());
     bytes
 }
@@ -157,10 +157,12 @@ fn unseal(bytes: &[u8], magic: [u8; 4], format: u8) -> Result<&[u8], LoadError> 
     }
     // The checksum first, whatever the format: a changed bit there is damage, not another version's file.
     match bytes.split_last_chunk::<CRC_BYTES>() {
-        Some((body, crc)) if body.len() >= 8 && crc32c::crc32c(body) == u32::from_le_bytes(*crc) => match body[4] {
-            found if found != format => Err(LoadError::OtherFormat(u32::from(found))),
-            _ => Ok(body),
-        },
+        Some((body, crc)) if body.len() >= 8 && kasha_types::crc32c(body) == u32::from_le_bytes(*crc) => {
+            match body[4] {
+                found if found != format => Err(LoadError::OtherFormat(u32::from(found))),
+                _ => Ok(body),
+            }
+        }
         Some(_) | None => Err(LoadError::CorruptHeader),
     }
 }

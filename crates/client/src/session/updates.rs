@@ -15,6 +15,7 @@ use super::call::{Cancel, InFlight, Keys, Kind, NEVER, Slots, Stage, UpdateCall}
 use super::check::check_options;
 use super::identities::NoNumber;
 use super::route::{NoTarget, Target, slots_of};
+use super::wrong::mix_acceptances;
 use super::{CallId, CallOptions, Completion, Identity, Session, WaitsFor, WhyNot, WhyUnknown, send};
 
 /// The fixed fields of a body that has no number yet: valid, and of no client.
@@ -72,6 +73,10 @@ impl Session {
         } else if !self.queued.is_empty() {
             // No overtaking: updates that wait for room in the window go first.
             self.queue(slot);
+        } else if let Ok(shard) = owner
+            && self.held_back.contains_key(&shard)
+        {
+            self.hold_back(slot, shard);
         } else {
             self.start_update_at(slot, owner.and_then(|shard| self.target_at(shard)), now, out);
         }
@@ -180,8 +185,7 @@ impl Session {
             attempt.on_answer(epoch, false);
         }
         if let Some(before) = before.filter(|_| planted::is_on(Bug::AcceptancesMixed)) {
-            let accepted = (0..witnesses.count()).filter(|&witness| before.has_accepted(witness));
-            accepted.for_each(|witness| attempt.on_recorded(list, witness, true));
+            mix_acceptances(&mut attempt, &before, &target);
         }
         call.stage = Stage::InFlight(InFlight { target, attempt, sync_sent: false });
         call.resume = now.after(patience);
@@ -227,9 +231,11 @@ impl Session {
         self.timers.arm(&mut self.calls, slot);
     }
 
-    /// Starts queued updates while the window has room. Then it starts updates that were held back for shards that
-    /// answer again, as long as half of the window is left for the others.
+    /// Starts updates that were held back for shards that answer again: as long as half of the window is left for the
+    /// others, and one of each shard in any case, because others may never leave half of it. Then it starts queued updates
+    /// while the window has room.
     pub(super) fn start_queued(&mut self, now: Tick, out: &mut Effects) {
+        self.start_held_back(now, out);
         while self.identities.current().is_some_and(Identity::has_room)
             && let Some(id) = self.queued.pop_front()
         {
@@ -237,13 +243,19 @@ impl Session {
                 self.start_update(slot, now, out);
             }
         }
+    }
+
+    fn start_held_back(&mut self, now: Tick, out: &mut Effects) {
         for _ in 0..self.identities.released.len() {
             let Some(shard) = self.identities.released.pop() else { break };
             let Some(mut waiting) = self.held_back.remove(&shard) else { continue };
+            let mut is_first = true;
+            let has_place = |id: &Identity, is_first| id.is_half_free() || (is_first && id.has_room());
             while !self.identities.is_held_up(shard)
-                && self.identities.current().is_some_and(Identity::is_half_free)
+                && self.identities.current().is_some_and(|id| has_place(id, is_first))
                 && let Some(id) = waiting.pop_front()
             {
+                is_first = false;
                 if let Some(slot) = self.calls.find(id) {
                     self.start_update(slot, now, out);
                 }
@@ -263,15 +275,5 @@ impl Session {
         if let Some(rpc) = self.calls[slot].update().rpc.take() {
             self.identities.finish(rpc);
         }
-    }
-
-    /// What [`Bug::BodyRebuilt`] does before a retry.
-    fn rebuild_body(&mut self, slot: usize) {
-        let body = &mut self.calls[slot].bytes;
-        let head = Body::decode(body).expect("encoded here").head;
-        let Some(identity) = self.identities.of(head.rpc.client) else { return };
-        let head =
-            BodyHead { acknowledgement: identity.window.acknowledgement(), lease_expiry: identity.expiry, ..head };
-        Body::renumber(body, &head);
     }
 }

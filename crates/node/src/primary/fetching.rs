@@ -1,6 +1,6 @@
 //! Taking another member's log, which is greater than ours (section 7, step 2).
 
-use kasha_log::common_prefix;
+use kasha_log::{AppendError, common_prefix};
 use kasha_machine::{Effects, Endpoint, Gate};
 use kasha_replication::FenceReport;
 use kasha_types::probe::{Probe, hit};
@@ -36,12 +36,21 @@ impl Fetching {
         let prefix = common_prefix(log.epoch_history(), log.end().offset, &theirs, best.end.offset);
         let usable = site.copy.meta.complete && prefix > LogEnd::START;
         let whole = !usable || !site.truncate_log(prefix, out) || !site.copy.meta.complete;
-        hit(if whole { Probe::LogFetchedWhole } else { Probe::LogFetchedFromPrefix });
+        let mut fetching = Self { from: best.node, until: best.end, begun: true, asked: None, unanswered: 0 };
         if whole {
-            site.copy.discount(site.core, out);
-            site.reset_log(LogEnd::START, out);
+            fetching.take_whole(site, out);
+        } else {
+            hit(Probe::LogFetchedFromPrefix);
         }
-        Self { from: best.node, until: best.end, begun: !whole, asked: None, unanswered: 0 }
+        fetching
+    }
+
+    /// Nothing of ours is of use: everything is taken anew.
+    fn take_whole(&mut self, site: &mut Site<'_>, out: &mut Effects) {
+        hit(Probe::LogFetchedWhole);
+        self.begun = false;
+        site.copy.discount(site.core, out);
+        site.reset_log(LogEnd::START, out);
     }
 
     pub fn advance(&mut self, term: &Term, site: &Site<'_>, now: Tick, out: &mut Effects) -> Option<Stage> {
@@ -88,10 +97,19 @@ impl Fetching {
             let installed = install(copy, core, term.epoch, segment, bytes, out);
             self.note_progress(installed);
         } else if !bytes.is_empty() {
-            // A piece that does not fit is an old or a repeated one: the next question asks from our end.
-            let appended = copy.log.append_raw(bytes, screen(term.epoch)).is_ok();
-            copy.write_log(core, out);
-            self.note_progress(appended);
+            let is_beyond = from > copy.log.end().offset && copy.log.absent().is_empty();
+            match copy.log.append_raw(bytes, screen(term.epoch)) {
+                Ok(_) => {
+                    copy.write_log(core, out);
+                    self.note_progress(true);
+                }
+                // What followed our end is freed there: no piece will ever fit.
+                Err(AppendError::Gap { .. } | AppendError::PredecessorMismatch { .. }) if is_beyond => {
+                    self.take_whole(site, out);
+                }
+                // A piece that does not fit is an old or a repeated one: the next question asks from our end.
+                Err(_) => self.note_progress(false),
+            }
         } else if from == copy.log.end().offset && copy.log.end() != self.until {
             return Some(term.fence_again());
         } else if from == copy.log.end().offset && copy.log.absent().is_empty() && copy.held == from {

@@ -20,24 +20,24 @@ use crate::ExactlyOnce;
 use crate::serving::UNSYNCED_OPERATIONS_MAX;
 
 /// This shard, in this term, may run it. Its slots are known.
-pub(super) struct Admitted<'a>(Received<'a>);
+pub(super) struct Admitted<'r, 'a>(&'r mut Received<'a>);
 
 /// It never ran here.
-pub(super) struct Fresh<'a>(Received<'a>);
+pub(super) struct Fresh<'r, 'a>(&'r mut Received<'a>);
 
-impl<'a> Fresh<'a> {
-    pub(super) fn into_received(self) -> Received<'a> {
+impl<'r, 'a> Fresh<'r, 'a> {
+    pub(super) fn into_received(self) -> &'r mut Received<'a> {
         self.0
     }
 }
 
 impl RequestPath<'_> {
     /// May this shard run it, in this term and under this witness list?
-    pub(super) fn admit<'a>(&mut self, mut received: Received<'a>) -> Result<Admitted<'a>, Stop> {
+    pub(super) fn admit<'r, 'a>(&mut self, received: &'r mut Received<'a>) -> Result<Admitted<'r, 'a>, Stop> {
         if let Origin::Client(caller) = &mut received.origin {
             match self.admit_envelope(&caller.envelope) {
                 Err(Refusal::OldWitnessList) if planted::is_on(Bug::RefusalRecorded) => caller.wish = Wish::Cancel,
-                Err(why) => return Err(received.refuse(why)),
+                Err(why) => return Err(Stop::refuse(why)),
                 Ok(()) => {}
             }
         }
@@ -48,7 +48,7 @@ impl RequestPath<'_> {
         slots.sort_unstable();
         slots.dedup();
         let is_ours = |&slot: &_| configuration.owner(table, slot) == Some(self.shard);
-        if slots.iter().all(is_ours) { Ok(Admitted(received)) } else { Err(received.refuse(Refusal::WrongShard)) }
+        if slots.iter().all(is_ours) { Ok(Admitted(received)) } else { Err(Stop::refuse(Refusal::WrongShard)) }
     }
 
     fn admit_envelope(&mut self, envelope: &Envelope) -> Result<(), Refusal> {
@@ -68,7 +68,11 @@ impl RequestPath<'_> {
     }
 
     /// Has it run, or may it not run any more (E1)?
-    pub(super) fn look_up<'a>(&mut self, log: &Log, Admitted(received): Admitted<'a>) -> Result<Fresh<'a>, Stop> {
+    pub(super) fn look_up<'r, 'a>(
+        &mut self,
+        log: &Log,
+        Admitted(received): Admitted<'r, 'a>,
+    ) -> Result<Fresh<'r, 'a>, Stop> {
         let request = &received.request;
         let found = match received.origin {
             Origin::Client(_) if self.core.options.exactly_once == ExactlyOnce::Off => LookUp::New,
@@ -90,7 +94,7 @@ impl RequestPath<'_> {
             LookUp::New => match self.pending_floor_above(request) {
                 Some(floor_end) => {
                     hit(Probe::RefusedBelowPendingFloor);
-                    Err(received.stop(Why::BelowFloor { floor_end }))
+                    Err(Stop::Nothing(Why::BelowFloor { floor_end }))
                 }
                 None => Ok(Fresh(received)),
             },
@@ -98,16 +102,16 @@ impl RequestPath<'_> {
                 if let Some(serving) = &mut self.serving {
                     serving.counters.duplicates_suppressed += 1;
                 }
-                Err(Stop::Completed(self.completed_at(log, place, received)))
+                Err(Stop::Completed(self.completed_at(log, place, request.rpc)))
             }
-            LookUp::InProgress => Err(received.stop(Why::InProgress)),
-            LookUp::Reused => Err(received.refuse(Refusal::Reused)),
-            LookUp::Stale => Err(received.refuse(Refusal::Stale)),
-            LookUp::WindowExceeded => Err(received.refuse(Refusal::WindowExceeded)),
-            LookUp::LeaseExpired => Err(received.refuse(Refusal::LeaseExpired)),
+            LookUp::InProgress => Err(Stop::Nothing(Why::InProgress)),
+            LookUp::Reused => Err(Stop::refuse(Refusal::Reused)),
+            LookUp::Stale => Err(Stop::refuse(Refusal::Stale)),
+            LookUp::WindowExceeded => Err(Stop::refuse(Refusal::WindowExceeded)),
+            LookUp::LeaseExpired => Err(Stop::refuse(Refusal::LeaseExpired)),
             LookUp::LeaseUnproven => match self.prove_lease(request) {
                 Ok(()) => self.look_up(log, Admitted(received)),
-                Err(why) => Err(received.stop(why)),
+                Err(why) => Err(Stop::Nothing(why)),
             },
         }
     }

@@ -15,7 +15,7 @@ use kasha_wire::{AnswerView, Reader, Refusal, Refused, hot};
 
 use super::order::Overlap;
 use super::record::Completed;
-use super::{Caller, Memory, RequestPath, Why, Wish};
+use super::{Caller, Received, RequestPath, Why, Wish};
 use crate::Answers;
 
 /// When an answer leaves.
@@ -36,8 +36,9 @@ impl RequestPath<'_> {
         log: &Log,
         caller: &Caller,
         completed: Completed,
+        received: &Received<'_>,
         out: &mut Effects,
-    ) -> Box<Memory> {
+    ) {
         let release = self.release(caller, completed.overlap());
         let (shard, epoch) = (self.shard, self.epoch);
         let gate = match release {
@@ -55,7 +56,7 @@ impl RequestPath<'_> {
                 Gate::Synced { shard, position: LogPosition { epoch, offset: completed.end() } }
             }
         };
-        let (tail, result) = completed.result();
+        let (tail, result) = completed.result(&received.memory);
         let view = AnswerView {
             rpc: completed.rpc(),
             epoch,
@@ -70,7 +71,6 @@ impl RequestPath<'_> {
         view.encode(tail.map_or(&[], |slice| log.slice(slice)), out.arena());
         let head = out.span_from(mark);
         out.push(Effect::Send { to: caller.to, head, tail, gate });
-        completed.into_memory()
     }
 
     /// Tells the client, if it is to be told, that this delivery runs nothing.

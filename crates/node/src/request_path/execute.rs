@@ -4,42 +4,42 @@
 //!   group is open, nothing can fail.
 //! - **R4.8** What runs is the store's part, and depends on parameters and footprint only.
 
-use kasha_log::{GroupWriter, Log};
+use kasha_log::{GroupWriter, Log, Purpose, entry_bytes};
 use kasha_store::Draft;
 use kasha_types::limits::RESULT_BYTES_MAX;
 use kasha_wire::OutcomeCode;
 
 use super::order::{Action, Ordered};
 use super::record::record_bytes;
-use super::{RequestPath, Stop, Why};
+use super::{Origin, RequestPath, Stop, Why};
 use crate::operation_keys;
 
 /// It is known what it will change and answer, and what it touches.
-pub(super) struct Drafted<'a> {
-    ordered: Ordered<'a>,
+pub(super) struct Drafted<'r, 'a> {
+    ordered: Ordered<'r, 'a>,
     draft: Draft<'a>,
 }
 
 /// Its changes are in the open group.
-pub(super) struct Executed<'l, 'a> {
-    pub(super) ordered: Ordered<'a>,
+pub(super) struct Executed<'l, 'r, 'a> {
+    pub(super) ordered: Ordered<'r, 'a>,
     pub(super) draft: Draft<'a>,
     pub(super) group: GroupWriter<'l>,
 }
 
-impl Drafted<'_> {
-    pub(super) fn ordered(&self) -> &Ordered<'_> {
+impl<'r, 'a> Drafted<'r, 'a> {
+    pub(super) fn ordered(&self) -> &Ordered<'r, 'a> {
         &self.ordered
     }
 
-    pub(super) fn draft(&self) -> &Draft<'_> {
+    pub(super) fn draft(&self) -> &Draft<'a> {
         &self.draft
     }
 }
 
 impl RequestPath<'_> {
     /// What it will do. Nothing is written.
-    pub(super) fn draft<'a>(&self, log: &Log, mut ordered: Ordered<'a>) -> Drafted<'a> {
+    pub(super) fn draft<'r, 'a>(&self, log: &Log, mut ordered: Ordered<'r, 'a>) -> Drafted<'r, 'a> {
         let spare = std::mem::take(&mut ordered.memory().draft);
         let (body, action) = (*ordered.body(), ordered.action());
         let draft = match action {
@@ -63,19 +63,40 @@ impl RequestPath<'_> {
     }
 
     /// Opens the group for its changes and its result, the last that can be refused, and does what was drafted.
-    pub(super) fn execute<'l, 'a>(&mut self, log: &'l mut Log, drafted: Drafted<'a>) -> Result<Executed<'l, 'a>, Stop> {
+    pub(super) fn execute<'l, 'r, 'a>(
+        &mut self,
+        log: &'l mut Log,
+        drafted: Drafted<'r, 'a>,
+    ) -> Result<Executed<'l, 'r, 'a>, Stop> {
         let Drafted { mut ordered, mut draft } = drafted;
         let bytes = draft.bytes() + record_bytes(&ordered, draft.result().len());
-        let mut group = match log.begin(self.epoch, bytes, ordered.purpose()) {
+        let purpose = self.purpose(log, &ordered, &draft, bytes);
+        let mut group = match log.begin(self.epoch, bytes, purpose) {
             Ok(group) => group,
             Err(full) => {
                 ordered.memory().draft = draft.into_spare();
-                return Err(ordered.into_received().stop(Why::for_room(full)));
+                return Err(Stop::Nothing(Why::for_room(full)));
             }
         };
         let dead = &mut ordered.memory().dead;
         dead.clear();
         self.state.store.write(&mut group, &mut draft, dead);
         Ok(Executed { ordered, draft, group })
+    }
+
+    /// What its group, of so many bytes of entries, is for. Deletes and cancels whose records nobody acknowledges for a while
+    /// may use up the reserve. Then those go on that leave no more alive than there was, and with them their clients'
+    /// acknowledgements arrive: without that, only the end of a lease would make room (R5.16).
+    fn purpose(&self, log: &Log, ordered: &Ordered<'_, '_>, draft: &Draft<'_>, bytes: usize) -> Purpose {
+        let purpose = ordered.purpose();
+        if purpose != Purpose::Freeing || log.has_room_for(bytes, purpose) {
+            return purpose;
+        }
+        let received = ordered.received();
+        let is_heard = matches!(received.origin, Origin::Client(_)); // R4.5
+        let acknowledged = self.state.tracker.acknowledged_by(&received.request).filter(|_| is_heard);
+        let dead = draft.replaced().chain(acknowledged);
+        let freed: usize = dead.map(|at| entry_bytes(log.entry(at).payload.len())).sum();
+        if freed < bytes { purpose } else { Purpose::Shrinking }
     }
 }

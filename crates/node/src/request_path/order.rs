@@ -33,15 +33,15 @@ pub(super) enum Action<'a> {
 }
 
 /// Its operation key, if it has one, is held or gone, whatever a clock says.
-pub(super) struct Current<'a> {
-    received: Received<'a>,
+pub(super) struct Current<'r, 'a> {
+    received: &'r mut Received<'a>,
     key: Option<OperationKey<'a>>,
     now: ClusterTime,
 }
 
 /// It runs now.
-pub(super) struct Ordered<'a> {
-    received: Received<'a>,
+pub(super) struct Ordered<'r, 'a> {
+    received: &'r mut Received<'a>,
     action: Action<'a>,
 }
 
@@ -53,16 +53,16 @@ pub(super) enum Overlap {
     Unsynced,
 }
 
-impl<'a> Ordered<'a> {
+impl<'r, 'a> Ordered<'r, 'a> {
     pub(super) fn received(&self) -> &Received<'a> {
-        &self.received
+        self.received
     }
 
     pub(super) fn memory(&mut self) -> &mut Memory {
         &mut self.received.memory
     }
 
-    pub(super) fn into_received(self) -> Received<'a> {
+    pub(super) fn into_received(self) -> &'r mut Received<'a> {
         self.received
     }
 
@@ -100,8 +100,8 @@ impl<'a> Ordered<'a> {
 
 impl RequestPath<'_> {
     /// Drops the operation key that it names if the key's time is over (R5.2).
-    pub(super) fn expire<'a>(&mut self, log: &mut Log, fresh: Fresh<'a>) -> Result<Current<'a>, Stop> {
-        let mut received = fresh.into_received();
+    pub(super) fn expire<'r, 'a>(&mut self, log: &mut Log, fresh: Fresh<'r, 'a>) -> Result<Current<'r, 'a>, Stop> {
+        let received = fresh.into_received();
         let (key, now) = match received.origin {
             Origin::Client(Caller { wish: Wish::Cancel, .. }) => (None, self.core.cluster_time),
             Origin::Client(_) | Origin::Suspect => (OperationKey::of(&received.body), self.core.cluster_time),
@@ -112,7 +112,7 @@ impl RequestPath<'_> {
             let dead = &mut received.memory.dead;
             match operation_keys::drop_if_expired(log, self.state, self.epoch, now, key, dead) {
                 Ok(dropped) => self.note_dropped(dropped),
-                Err(full) => return Err(received.stop(Why::for_room(full))),
+                Err(full) => return Err(Stop::Nothing(Why::for_room(full))),
             }
         }
         Ok(Current { received, key, now })
@@ -126,7 +126,7 @@ impl RequestPath<'_> {
     }
 
     /// What it comes to: what is chosen here is what runs, and runs at once.
-    pub(super) fn order<'a>(&self, log: &Log, current: Current<'a>) -> Result<Ordered<'a>, Stop> {
+    pub(super) fn order<'r, 'a>(&self, log: &Log, current: Current<'r, 'a>) -> Result<Ordered<'r, 'a>, Stop> {
         let Current { received, key, now } = current;
         let action = match (received.origin, key) {
             (Origin::Client(Caller { wish: Wish::Cancel, .. }), _) => Action::Cancel,
@@ -134,7 +134,7 @@ impl RequestPath<'_> {
             (Origin::Client(_) | Origin::Suspect | Origin::Replay, Some(key)) => {
                 match self.state.find_operation_key(log, key.hash, key.fingerprint, key.slot, key.key) {
                     OperationKeyCheck::Hit(place) if planted::is_on(Bug::HitWithoutRecord) => {
-                        return Err(Stop::Completed(self.unrecorded_hit(log, place, received)));
+                        return Err(Stop::Completed(self.unrecorded_hit(log, place, received.request.rpc)));
                     }
                     OperationKeyCheck::Hit(place) => {
                         note_hit(received.origin);
@@ -148,7 +148,7 @@ impl RequestPath<'_> {
                         if now > received.body.head.not_after && !planted::is_on(Bug::NotAfterIgnored) =>
                     {
                         hit(Probe::Unprovable);
-                        return Err(received.refuse(Refusal::Unprovable));
+                        return Err(Stop::refuse(Refusal::Unprovable));
                     }
                     OperationKeyCheck::Miss => Action::Execute { keep_under: Some(key) },
                 }
@@ -159,7 +159,7 @@ impl RequestPath<'_> {
 
     /// Does it touch anything that is not synced (C1)? Judged now, when it runs (R8.7). A repeat, a mismatch and
     /// a cancel read no key: they wait for a sync whatever is unsynced.
-    pub(super) fn overlap(&self, drafted: &Drafted<'_>) -> Overlap {
+    pub(super) fn overlap(&self, drafted: &Drafted<'_, '_>) -> Overlap {
         // Nobody waits for what a new primary replays.
         let Some(serving) = &self.serving else { return Overlap::Unsynced };
         let (synced, draft, conflicts) = (self.shipping.synced(), drafted.draft(), &serving.conflicts);

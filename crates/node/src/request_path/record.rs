@@ -7,14 +7,15 @@
 //! - **R4.2** Whatever was executed is recorded, failed conditions too; what was refused never comes here.
 //! - **R4.5** \[M\] What a witness held neither raises the acknowledgement nor carries its own.
 
-use kasha_exactly_once::{CompletionRecord, CompletionRecordRef, OperationKeyRecord, Request};
-use kasha_log::{EntryKind, EntryOffset, Log, Purpose, entry_bytes};
+use kasha_exactly_once::{CompletionRecord, CompletionRecordRef, Request};
+use kasha_log::{EntryKind, EntryOffset, Log, entry_bytes};
 use kasha_store::Draft;
 use kasha_types::planted::{self, Bug};
 use kasha_types::{KeyHash, LogEnd, LogSlice, RpcId};
 
 use super::execute::Executed;
 use super::order::{Ordered, Overlap};
+use super::wrong::record_apart;
 use super::{Memory, Origin, Received, RequestPath};
 use crate::ExactlyOnce;
 
@@ -25,7 +26,6 @@ pub(super) struct Completed {
     result: Option<LogSlice>,
     end: LogEnd,
     overlap: Overlap,
-    memory: Box<Memory>,
 }
 
 impl Completed {
@@ -34,10 +34,10 @@ impl Completed {
     }
 
     /// Its result, in the log or beside it.
-    pub(super) fn result(&self) -> (Option<LogSlice>, &[u8]) {
+    pub(super) fn result<'m>(&self, memory: &'m Memory) -> (Option<LogSlice>, &'m [u8]) {
         match self.result {
             Some(slice) => (Some(slice), &[]),
-            None => (None, self.memory.draft.result()),
+            None => (None, memory.draft.result()),
         }
     }
 
@@ -48,10 +48,6 @@ impl Completed {
 
     pub(super) fn overlap(&self) -> Overlap {
         self.overlap
-    }
-
-    pub(super) fn into_memory(self) -> Box<Memory> {
-        self.memory
     }
 }
 
@@ -66,24 +62,24 @@ enum Acknowledgement {
 
 impl RequestPath<'_> {
     /// Completes an update: from here on it has run (E1).
-    pub(super) fn record(&mut self, executed: Executed<'_, '_>, overlap: Overlap) -> Completed {
+    pub(super) fn record(&mut self, executed: Executed<'_, '_, '_>, overlap: Overlap) -> Completed {
         if self.core.options.exactly_once == ExactlyOnce::Off {
             return self.commit_unrecorded(executed, overlap);
         }
         let Executed { ordered, draft, mut group } = executed;
         let (keep_under, received) = (ordered.keep_under(), ordered.into_received());
-        let acknowledgement = self.acknowledgement(&received);
-        let Received { body, mut request, mut memory, .. } = received;
+        let acknowledgement = self.acknowledgement(received);
+        let Received { body, request, memory, .. } = received;
+        let mut request = *request;
         if acknowledgement == Acknowledgement::OfTheLog {
             request.acknowledgement = self.state.tracker.acknowledgement_of(request.rpc.client);
         }
         if planted::is_on(Bug::RecordApart) && !group.is_empty() {
-            let log = group.commit_and_release().0;
-            group = log.begin(self.epoch, draft.result().len() + 4096, Purpose::Own).expect("room for a record");
+            group = record_apart(group, self.epoch, draft.result());
         }
         let result = draft.result();
         let kept = keep_under.map(|key| {
-            let record = key.record(&body, result);
+            let record = key.record(body, result);
             let (at, payload) = group.entry(EntryKind::OperationKey, record.encoded_len());
             record.encode_into(payload);
             (key, at)
@@ -99,13 +95,10 @@ impl RequestPath<'_> {
         let (log, appended) = group.commit_and_release(); // E4
         let end = appended.end.offset;
 
-        let Memory { dead, footprint, .. } = &mut *memory;
+        let Memory { dead, footprint, .. } = &mut **memory;
         let (tracker, on_dead) = (&mut self.state.tracker, |at| dead.push(at));
         match acknowledgement {
             Acknowledgement::Sent => tracker.complete(&request, at, on_dead),
-            Acknowledgement::OfTheLog if planted::is_on(Bug::StaleReplayed) || planted::is_on(Bug::ReplayedTwice) => {
-                tracker.recover(&request, at, on_dead)
-            }
             Acknowledgement::OfTheLog => tracker.complete_replayed(&request, at, on_dead),
         }
         if let Some((key, place)) = kept {
@@ -118,13 +111,13 @@ impl RequestPath<'_> {
         // What the update replaced is dead now that its group is in the log.
         log.kill_all(dead);
         memory.draft = draft.into_spare();
-        Completed { rpc: request.rpc, result: Some(result), end, overlap, memory }
+        Completed { rpc: request.rpc, result: Some(result), end, overlap }
     }
 
     /// What [`ExactlyOnce::Off`] does: the changes alone. One that changes nothing leaves nothing behind.
-    fn commit_unrecorded(&mut self, executed: Executed<'_, '_>, overlap: Overlap) -> Completed {
+    fn commit_unrecorded(&mut self, executed: Executed<'_, '_, '_>, overlap: Overlap) -> Completed {
         let Executed { ordered, draft, group } = executed;
-        let Received { request: Request { rpc, .. }, mut memory, .. } = ordered.into_received();
+        let Received { request: Request { rpc, .. }, memory, .. } = ordered.into_received();
         let end = if group.is_empty() {
             group.log().end().offset
         } else {
@@ -133,10 +126,10 @@ impl RequestPath<'_> {
             appended.end.offset
         };
         if let Some(serving) = &mut self.serving {
-            serving.executed((end, self.shipping.synced()), rpc, changed(&draft), &memory.footprint);
+            serving.executed((end, self.shipping.synced()), *rpc, changed(&draft), &memory.footprint);
         }
         memory.draft = draft.into_spare();
-        Completed { rpc, result: None, end, overlap, memory }
+        Completed { rpc: *rpc, result: None, end, overlap }
     }
 
     fn acknowledgement(&mut self, received: &Received<'_>) -> Acknowledgement {
@@ -151,24 +144,16 @@ impl RequestPath<'_> {
     }
 
     /// A completion record that is in the log already. It may be unsynced: nothing else is known of when it ran.
-    pub(super) fn completed_at(&self, log: &Log, at: EntryOffset, received: Received<'_>) -> Completed {
+    pub(super) fn completed_at(&self, log: &Log, at: EntryOffset, rpc: RpcId) -> Completed {
         let record = CompletionRecordRef::decode(log.entry(at).payload).expect("our own completion record");
         let offset = at.payload() + record.result_offset() as u64;
-        self.saved(received, at, offset, record.result.len())
+        self.saved(rpc, at, offset, record.result.len())
     }
 
-    /// What [`Bug::HitWithoutRecord`] answers: the result from where the operation key keeps it.
-    pub(super) fn unrecorded_hit(&self, log: &Log, at: EntryOffset, received: Received<'_>) -> Completed {
-        let record = OperationKeyRecord::decode(log.entry(at).payload).expect("our own operation key");
-        let offset = at.payload() + record.result_offset() as u64;
-        self.saved(received, at, offset, record.result.len())
-    }
-
-    fn saved(&self, received: Received<'_>, at: EntryOffset, offset: u64, len: usize) -> Completed {
+    pub(super) fn saved(&self, rpc: RpcId, at: EntryOffset, offset: u64, len: usize) -> Completed {
         let result = LogSlice { shard: self.shard, offset, len: len as u32 };
         let end = if planted::is_on(Bug::DuplicateUngated) { LogEnd::START } else { at.end_after() };
-        let Received { request: Request { rpc, .. }, memory, .. } = received;
-        Completed { rpc, result: Some(result), end, overlap: Overlap::Unsynced, memory }
+        Completed { rpc, result: Some(result), end, overlap: Overlap::Unsynced }
     }
 }
 
@@ -179,7 +164,7 @@ fn changed(draft: &Draft<'_>) -> impl Iterator<Item = KeyHash> {
 }
 
 /// Bytes of the entries that `record` adds, with a result of so many bytes.
-pub(super) fn record_bytes(ordered: &Ordered<'_>, result: usize) -> usize {
+pub(super) fn record_bytes(ordered: &Ordered<'_, '_>, result: usize) -> usize {
     let kept = ordered.keep_under();
     let kept = kept.map_or(0, |key| entry_bytes(key.record(ordered.body(), &[]).encoded_len() + result));
     kept + entry_bytes(CompletionRecord::encoded_len_of(ordered.received().memory.slots.len(), result))

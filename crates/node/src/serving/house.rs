@@ -99,17 +99,18 @@ fn tidy_up(site: &mut Site<'_>) {
 impl Serving {
     /// What every turn does a part of.
     pub(super) fn tidy_up(&mut self, term: &Term, site: &mut Site<'_>) {
-        self.house.free_segments(term, site, term.shipping.synced());
+        let synced = term.shipping.synced();
+        self.house.free_segments(term, site, synced);
+        // The cleaner waits for it (R5.11).
+        self.leases.settle_floor(site, synced);
+        self.expire_operation_keys(term, site);
         tidy_up(site);
     }
 
     pub(super) fn keep_house(&mut self, term: &mut Term, site: &mut Site<'_>, out: &mut Effects) {
-        let synced = term.shipping.synced();
         if let Some(end) = self.house.raise_version_floor(term, site) {
             self.conflicts.raise_version_floor(end);
         }
-        self.expire_operation_keys(term, site);
-        self.leases.settle_floor(site, synced);
         self.drop_tables(term, site);
         self.leases.ask(term, site, out);
     }

@@ -81,7 +81,13 @@ impl Replica {
                 let table = TableId(u32::from_le_bytes(payload.try_into().unwrap()));
                 let (mut cursor, mut is_whole) = (IndexCursor::default(), false);
                 while !is_whole {
-                    is_whole = self.store.drop_table_slice(&self.log, table, &mut cursor, SLICE, |at| dead.push(at));
+                    is_whole = self.store.drop_tables_slice(
+                        &self.log,
+                        |it| it == table,
+                        &mut cursor,
+                        SLICE,
+                        |at| dead.push(at),
+                    );
                 }
                 dead.push(at);
             }
