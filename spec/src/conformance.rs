@@ -3,7 +3,7 @@
 
 use kasha_exactly_once::{LookUp, Place, Request, Tracker};
 use kasha_replication::{Choice, Election, FenceReport, Quorum};
-use kasha_types::{AckedBelow, BodyHash, ClientId, ClusterTime, Epoch, LogPosition, NodeId, RpcId, Sequence};
+use kasha_types::{AckedBelow, BodyHash, ClientId, ClusterTime, Epoch, LogEnd, LogPosition, NodeId, RpcId, Sequence};
 use kasha_witness::{Attempt, Verdict};
 use stateright::Model;
 
@@ -152,7 +152,7 @@ fn the_choice_of_a_log_is_the_election_s() {
             primary.reports[node] = Some(replicas::state::Report { log, intact, complete });
             election.on_report(FenceReport {
                 node: NodeId(node as u16),
-                end: LogPosition { epoch: Epoch(epoch.into()), offset: end },
+                end: LogPosition { epoch: Epoch(epoch.into()), offset: LogEnd(end) },
                 history: Vec::new(),
                 intact,
                 complete,

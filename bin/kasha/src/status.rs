@@ -234,7 +234,7 @@ fn turn_json(turn: &LongTurn) -> Json {
 fn replica_json(status: &ReplicaStatus) -> Json {
     json!({
         "shard": status.shard.0, "epoch": status.epoch.0, "primary": status.primary, "state": status.state,
-        "end": status.end.offset, "synced": status.synced, "unsynced_operations": status.unsynced_operations,
+        "end": status.end.offset.0, "synced": status.synced.0, "unsynced_operations": status.unsynced_operations,
         "objects": status.objects, "memory_bytes": status.memory_bytes, "memory_max_bytes": status.memory_max_bytes,
         "memory": memory_words(status.memory).trim_start_matches("memory "),
         "cleaning": cleaning_json(status),

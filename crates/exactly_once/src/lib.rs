@@ -63,15 +63,6 @@ pub use record::{CompletionRecord, CompletionRecordRef};
 pub use tracker::{LookUp, Request, ScanCursor, Tracker, TrackerStats};
 pub use window::{Assigned, ClientWindow};
 
-use std::fmt;
-
-/// Where a record lies, in whatever its user keeps records in; an offset since the log began, for us. Two records
-/// never have one place, and a copy's place is greater than its original's.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Place(pub u64);
-
-impl fmt::Debug for Place {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "place-{}", self.0)
-    }
-}
+/// Where a record lies, in whatever its user keeps records in: a log entry's offset, for us. Two records never have one
+/// place, and a copy's place is greater than its original's.
+pub use kasha_types::EntryOffset as Place;

@@ -1,11 +1,9 @@
 //! The primary's appends: one group at a time, written in place.
 
-use kasha_types::{Epoch, LogPosition, SegmentId};
+use kasha_types::{ENTRY_HEADER_BYTES, EntryOffset, Epoch, LogEnd, LogPosition, SegmentId};
 
 use crate::Log;
-use crate::format::{
-    ENTRY_HEADER_BYTES, EntryKind, EntryOffset, GROUP_HEADER_BYTES, GroupHeader, entry_bytes, frame_entry,
-};
+use crate::format::{EntryKind, GROUP_HEADER_BYTES, GroupHeader, GroupStart, entry_bytes, frame_entry};
 use crate::history::Digest;
 
 /// What an append is for.
@@ -40,8 +38,8 @@ pub enum Full {
 /// Where a group went.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Appended {
-    /// Its first byte.
-    pub start: LogPosition,
+    /// The group.
+    pub start: GroupStart,
     /// Behind its last byte: what a gate waits for.
     pub end: LogPosition,
 }
@@ -78,7 +76,10 @@ impl Log {
     /// If the epoch is older than the log's, or the log is incomplete: only complete copies may be elected (R7.2).
     pub fn begin(&mut self, epoch: Epoch, payload_bytes_max: usize, purpose: Purpose) -> Result<GroupWriter<'_>, Full> {
         assert!(epoch >= self.end.epoch, "{epoch} writes after {} (F2)", self.end.epoch);
-        assert!(self.absent.is_empty() && (self.head.is_some() || self.end.offset == 0), "an incomplete primary");
+        assert!(
+            self.absent.is_empty() && (self.head.is_some() || self.end.offset == LogEnd::START),
+            "an incomplete primary"
+        );
         if payload_bytes_max > self.group_payload_max() {
             return Err(Full::Group);
         }
@@ -105,7 +106,7 @@ impl Log {
         (kind, payload_len): (EntryKind, usize),
         purpose: Purpose,
         fill: impl FnOnce(&mut [u8]),
-    ) -> Result<(EntryOffset, u64), Full> {
+    ) -> Result<(EntryOffset, LogEnd), Full> {
         let mut group = self.begin(epoch, entry_bytes(payload_len), purpose)?;
         let (at, payload) = group.entry(kind, payload_len);
         fill(payload);
@@ -259,12 +260,12 @@ impl<'a> GroupWriter<'a> {
         let head = self.log.head.as_mut().expect("a head is open");
         group.seal(&mut head.bytes[self.start as usize..self.at as usize]);
         self.log.accept(&group, self.own_kinds);
-        let appended = Appended { start: LogPosition { epoch: self.epoch, offset: group.offset }, end: self.log.end };
+        let appended = Appended { start: group.start(), end: self.log.end };
         (self.log, appended)
     }
 
     fn start_offset(&self) -> u64 {
-        self.log.end.offset
+        self.log.end.offset.0
     }
 
     fn add(&mut self, kind: EntryKind, payload_len: usize) -> (EntryOffset, &mut [u8]) {

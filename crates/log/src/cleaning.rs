@@ -9,9 +9,9 @@
 //! **R5.12** Only a sealed segment is cleaned, all of it synced; a group's checksum is verified before an entry of the group
 //! is copied, or damage of the memory would leave with a new and valid checksum.
 
-use kasha_types::{Epoch, SegmentId};
+use kasha_types::{EntryOffset, Epoch, LogEnd, SegmentId};
 
-use crate::format::{EntryOffset, GROUP_HEADER_BYTES};
+use crate::format::GROUP_HEADER_BYTES;
 use crate::segment::Segment;
 use crate::verify::check_group;
 use crate::{Full, Group, Log, Purpose};
@@ -56,7 +56,7 @@ impl Log {
     /// The segment that is cleaned at the least cost for the most gain. `None`: no sealed and synced segment holds both
     /// live entries and enough that is dead.
     #[must_use]
-    pub fn choose_victim(&self, synced: u64) -> Option<Victim> {
+    pub fn choose_victim(&self, synced: LogEnd) -> Option<Victim> {
         let head = self.head.as_ref()?.id;
         let whole = u64::from(self.config.segment_bytes);
         let score = |segment: &Segment| {
@@ -75,7 +75,7 @@ impl Log {
 
     /// Counts segments by what can be done about them.
     #[must_use]
-    pub fn census(&self, synced: u64) -> Census {
+    pub fn census(&self, synced: LogEnd) -> Census {
         let mut census = Census { segments: self.segments_held(), ..Census::default() };
         let graveyard = self.graveyard.len() as u64;
         census.leaving = graveyard;
@@ -90,18 +90,19 @@ impl Log {
         census
     }
 
-    /// The group of a sealed segment that begins there, its checksum verified; `None` at the segment's end.
+    /// The group of a sealed segment that follows this position, its checksum verified; `None` at the segment's end.
     ///
     /// # Errors
     /// The memory does not hold what was written there.
     ///
     /// # Panics
     /// If the segment is not here.
-    pub fn verified_group(&self, segment: SegmentId, at: u64) -> Result<Option<Group<'_>>, DamagedGroup> {
+    pub fn verified_group(&self, segment: SegmentId, seen: LogEnd) -> Result<Option<Group<'_>>, DamagedGroup> {
         let segment = self.segment(segment).expect("the segment is here");
-        if at == segment.end() {
+        if seen == segment.end() {
             return Ok(None);
         }
+        let at = seen.0;
         let rest = &segment.bytes[segment.within(at)..segment.used as usize];
         let checked = check_group(rest, at, self.config.segment_bytes);
         let (group, _) = checked.map_err(|_| DamagedGroup { at })?;
@@ -127,7 +128,7 @@ impl Log {
     /// If the byte is not in the log.
     #[doc(hidden)]
     pub fn flip_bit(&mut self, offset: u64, bit: u8) {
-        let segment = self.segment_mut(self.segment_of(offset)).expect("the segment is here");
+        let segment = self.segment_mut(self.segment_at(offset)).expect("the segment is here");
         let within = segment.within(offset);
         segment.bytes[within] ^= 1 << bit;
     }

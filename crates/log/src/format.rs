@@ -23,12 +23,12 @@
 //! SegmentFreed   0 u32 segment
 //! ```
 
-use kasha_types::{Epoch, LogPosition};
+use std::fmt;
+
+use kasha_types::{ENTRY_HEADER_BYTES, Epoch, LogEnd};
 
 /// Bytes of a group's header.
 pub const GROUP_HEADER_BYTES: u32 = 48;
-/// Bytes of an entry's header.
-pub const ENTRY_HEADER_BYTES: u32 = 8;
 /// Version of the layout above, which is written.
 pub const FORMAT_VERSION: u16 = 2;
 /// The oldest version that is read. Another one is refused, never guessed at.
@@ -40,15 +40,18 @@ pub(crate) const MAGIC: u16 = 0x4B47;
 pub(crate) const ALIGN: u32 = 8;
 const CRC_FROM: usize = 12;
 
-/// Place of an entry's header: bytes since the log began. What an index holds.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct EntryOffset(pub u64);
+/// Names a group, as the group behind it does.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct GroupStart {
+    /// The epoch whose primary wrote it.
+    pub epoch: Epoch,
+    /// Offset of its first byte.
+    pub offset: u64,
+}
 
-impl EntryOffset {
-    /// Where the entry's payload lies, for naming it in a [`kasha_types::LogSlice`].
-    #[must_use]
-    pub fn payload(self) -> u64 {
-        self.0 + u64::from(ENTRY_HEADER_BYTES)
+impl fmt::Debug for GroupStart {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}@{}", self.offset, self.epoch)
     }
 }
 
@@ -115,8 +118,8 @@ pub(crate) struct GroupHeader {
     pub(crate) entries: u32,
     pub(crate) offset: u64,
     pub(crate) epoch: Epoch,
-    /// The group before this one: who wrote it, and where it starts.
-    pub(crate) previous: LogPosition,
+    /// The group before this one.
+    pub(crate) previous: GroupStart,
     /// It holds copies.
     pub(crate) is_copies: bool,
 }
@@ -127,8 +130,12 @@ impl GroupHeader {
         GROUP_HEADER_BYTES + self.payload_len
     }
 
-    pub(crate) fn end(&self) -> u64 {
-        self.offset + u64::from(self.len())
+    pub(crate) fn end(&self) -> LogEnd {
+        LogEnd(self.offset + u64::from(self.len()))
+    }
+
+    pub(crate) fn start(&self) -> GroupStart {
+        GroupStart { epoch: self.epoch, offset: self.offset }
     }
 
     /// Completes a group whose payload is in place.
@@ -154,7 +161,7 @@ impl GroupHeader {
             entries: u32_at(group, 12),
             offset: u64_at(group, 16),
             epoch: Epoch(u32_at(group, 24)),
-            previous: LogPosition { epoch: Epoch(u32_at(group, 28)), offset: u64_at(group, 32) },
+            previous: GroupStart { epoch: Epoch(u32_at(group, 28)), offset: u64_at(group, 32) },
             is_copies: u64_at(group, 40) & FLAG_COPIES != 0,
         }
     }

@@ -5,10 +5,10 @@
 //! → the record is synced ([`Log::retired`]) → [`Log::free`] on every replica, with its file → one turn later, when
 //! no held effect can name it any more, its memory is used again ([`Log::bury`]).
 
-use kasha_types::SegmentId;
+use kasha_types::{EntryOffset, LogEnd, SegmentId};
 
 use crate::Log;
-use crate::format::{EntryKind, EntryOffset, GroupHeader, entry_bytes, u32_at};
+use crate::format::{EntryKind, GroupHeader, entry_bytes, u32_at};
 use crate::segment::{Segment, live_segments};
 use crate::verify::read_entry;
 
@@ -18,7 +18,7 @@ impl Log {
     /// # Panics
     /// If its segment is gone, or more died there than was written: then an entry died twice.
     pub fn kill(&mut self, at: EntryOffset) {
-        let id = self.segment_of(at.0);
+        let id = self.segment_of(at);
         let segment = self.segment(id).unwrap_or_else(|| panic!("{at:?} died in a segment that is gone"));
         let entry = read_entry(&segment.bytes[segment.within(at.0)..segment.used as usize]);
         self.mark_dead(id, u32::try_from(entry_bytes(entry.payload.len())).expect("within a segment"));
@@ -31,18 +31,18 @@ impl Log {
         }
     }
 
-    /// A sealed segment without a live byte, all of which died at or below the synced offset, and that the log does
+    /// A sealed segment without a live byte, all of which died at or below the synced position, and that the log does
     /// not say to be freed yet. The one longest dead first.
     #[must_use]
-    pub fn freeable(&self, synced_offset: u64) -> Option<SegmentId> {
-        self.dead.front().filter(|(_, died_at)| *died_at <= synced_offset).map(|&(id, _)| id)
+    pub fn freeable(&self, synced: LogEnd) -> Option<SegmentId> {
+        self.dead.front().filter(|(_, died_at)| *died_at <= synced).map(|&(id, _)| id)
     }
 
-    /// A segment still here that the log, at or below the synced offset, says is freed: [`Log::free`] it, and remove
+    /// A segment still here that the log, at or below the synced position, says is freed: [`Log::free`] it, and remove
     /// its file.
     #[must_use]
-    pub fn retired(&self, synced_offset: u64) -> Option<SegmentId> {
-        self.retired.front().filter(|(_, said_at)| *said_at <= synced_offset).map(|&(id, _)| id)
+    pub fn retired(&self, synced: LogEnd) -> Option<SegmentId> {
+        self.retired.front().filter(|(_, said_at)| *said_at <= synced).map(|&(id, _)| id)
     }
 
     /// Lets go of a retired segment. Its bytes can be read until [`Log::bury`]; replay no longer sees it.
@@ -55,7 +55,7 @@ impl Log {
         self.order.retain(|&held| held != id);
         self.retired.retain(|&(held, _)| held != id);
         self.live_bytes -= u64::from(segment.live_bytes); // a replica that tracks no liveness frees on the log's word
-        self.epoch_start = self.epoch_start.filter(|at| self.segment_of(at.0) != id);
+        self.epoch_start = self.epoch_start.filter(|at| self.segment_of(*at) != id);
         self.segments_freed += 1;
         self.graveyard.push(segment);
     }
@@ -114,7 +114,7 @@ impl Log {
         }
     }
 
-    fn retire(&mut self, id: SegmentId, said_at: u64) {
+    fn retire(&mut self, id: SegmentId, said_at: LogEnd) {
         self.absent.retain(|&absent| absent != id);
         let Some(segment) = self.sealed.get_mut(&id) else { return };
         if !std::mem::replace(&mut segment.retired, true) {
@@ -150,7 +150,7 @@ impl Log {
     pub fn reset_liveness(&mut self) {
         let newest = self.order.iter().rev().filter_map(|id| self.sealed[id].epoch_start);
         self.epoch_start = self.head.as_ref().and_then(|head| head.epoch_start).or(newest.into_iter().next());
-        let kept = self.epoch_start.map(|at| (self.segment_of(at.0), entry_bytes(self.entry(at).payload.len())));
+        let kept = self.epoch_start.map(|at| (self.segment_of(at), entry_bytes(self.entry(at).payload.len())));
         let (mut live_bytes, end) = (0, self.end.offset);
         self.dead.clear();
         let sealed = self.order.iter().map(|id| (*id, true));

@@ -6,9 +6,9 @@
 //! end in zeros or in the file's end. That it lacks whole groups at its end is not visible there (R5.5 covers the
 //! loss of power that could do it).
 
-use kasha_types::{LogPosition, SegmentId, ShardId};
+use kasha_types::{LogEnd, LogPosition, SegmentId, ShardId};
 
-use crate::format::{ALIGN, GROUP_HEADER_BYTES, MAGIC, u16_at, u64_at};
+use crate::format::{ALIGN, GROUP_HEADER_BYTES, GroupStart, MAGIC, u16_at, u64_at};
 use crate::segment::live_segments;
 use crate::verify::{GroupFault, check_group, is_cut_short};
 use crate::{Log, LogConfig};
@@ -46,7 +46,7 @@ pub enum DamageKind {
     /// A segment that does not follow the group that ends the segment before it.
     Predecessor {
         /// The group that it names.
-        names: LogPosition,
+        names: GroupStart,
     },
     /// The newest digest names this segment, and nothing since says that it was freed.
     Missing(SegmentId),
@@ -59,8 +59,8 @@ struct Found {
     bytes: Vec<u8>,
     /// End of the groups that follow each other from the base on.
     used: usize,
-    first_previous: LogPosition,
-    last: LogPosition,
+    first_previous: GroupStart,
+    last: GroupStart,
     /// Why the groups end where they do, unless nothing but zeros follows.
     fault: Option<GroupFault>,
     /// A whole group behind the fault.
@@ -72,7 +72,7 @@ impl Found {
     fn scan(id: SegmentId, mut bytes: Vec<u8>, segment_bytes: u32) -> Self {
         bytes.truncate(segment_bytes as usize); // no group of this segment lies behind
         let base = u64::from(id.0) * u64::from(segment_bytes);
-        let none = LogPosition::default();
+        let none = GroupStart::default();
         let (fault, resumes) = (None, false);
         let mut found =
             Self { id, base, bytes, used: 0, first_previous: none, last: none, fault, resumes, own_kinds: false };
@@ -87,7 +87,7 @@ impl Found {
                     if found.used == 0 {
                         found.first_previous = group.previous;
                     }
-                    found.last = LogPosition { epoch: group.epoch, offset: group.offset };
+                    found.last = group.start();
                     found.used += group.len() as usize;
                     found.own_kinds |= own_kinds;
                 }
@@ -122,12 +122,12 @@ impl Found {
         self.resumes || self.fault.is_some_and(|fault| !fault.is_unreadable())
     }
 
-    fn end(&self) -> u64 {
-        self.base + self.used as u64
+    fn end(&self) -> LogEnd {
+        LogEnd(self.base + self.used as u64)
     }
 
     fn is_cut_short(&self, segment_bytes: u32) -> bool {
-        is_cut_short(&self.bytes[self.used..], self.end(), segment_bytes)
+        is_cut_short(&self.bytes[self.used..], self.end().0, segment_bytes)
     }
 
     /// Bytes behind the groups up to the last that is not zero.
@@ -236,20 +236,20 @@ fn find_damage(found: &[Found], live: &[SegmentId], segment_bytes: u32) -> Optio
         before = Some(segment);
     }
     let tail = before.filter(|tail| tail.has_damage())?;
-    tail.fault.map(|fault| Damage { at: tail.end(), kind: DamageKind::Group(fault) })
+    tail.fault.map(|fault| Damage { at: tail.end().0, kind: DamageKind::Group(fault) })
 }
 
 fn damage_between(before: &Found, after: &Found) -> Option<Damage> {
     let names = after.first_previous;
-    let broken = Damage { at: before.end(), kind: DamageKind::Predecessor { names } };
-    let bad_end = before.fault.map(|fault| Damage { at: before.end(), kind: DamageKind::Group(fault) });
+    let broken = Damage { at: before.end().0, kind: DamageKind::Predecessor { names } };
+    let bad_end = before.fault.map(|fault| Damage { at: before.end().0, kind: DamageKind::Group(fault) });
     if after.used == 0 || before.id.0 + 1 < after.id.0 {
         let goes_back = after.used > 0 && names.epoch < before.last.epoch;
         return bad_end.or(goes_back.then_some(Damage { at: after.base, ..broken }));
     }
     match names {
         names if names == before.last => None, // proven: whatever else stands behind it is no part of the log
-        names if names.offset < before.end() => Some(Damage { at: after.base, ..broken }),
+        names if names.offset < before.end().0 => Some(Damage { at: after.base, ..broken }),
         _ => Some(bad_end.unwrap_or(broken)),
     }
 }

@@ -1,12 +1,13 @@
 //! The log itself: what it holds, and reading it.
 
 use std::collections::VecDeque;
+use std::ops::Range;
 
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
-use kasha_types::{Epoch, LogPosition, LogSlice, SegmentId, ShardId, limits};
+use kasha_types::{EntryOffset, Epoch, LogEnd, LogPosition, LogSlice, SegmentId, ShardId, limits};
 
-use crate::format::{EntryOffset, GROUP_HEADER_BYTES, entry_bytes};
+use crate::format::{GROUP_HEADER_BYTES, GroupStart, entry_bytes};
 use crate::history::{Digest, EpochHistory};
 use crate::limits::{BACKUP_SLACK_PART, EPOCH_HISTORY_MAX, SEGMENT_BYTES_MAX, SEGMENT_BYTES_MIN};
 use crate::memory::Buffers;
@@ -48,12 +49,12 @@ pub struct Log {
     pub(crate) pool: Vec<Vec<u8>>,
     buffers: Buffers,
     /// Sealed segments without a live byte, and the log's end when the last one died. Ends ascend.
-    pub(crate) dead: VecDeque<(SegmentId, u64)>,
+    pub(crate) dead: VecDeque<(SegmentId, LogEnd)>,
     /// Segments here that the log says are freed, and the end of the group that says so. Ends ascend.
-    pub(crate) retired: VecDeque<(SegmentId, u64)>,
+    pub(crate) retired: VecDeque<(SegmentId, LogEnd)>,
     pub(crate) history: EpochHistory,
-    /// Start of the last group.
-    pub(crate) last: LogPosition,
+    /// The last group.
+    pub(crate) last: GroupStart,
     pub(crate) end: LogPosition,
     pub(crate) epoch_start: Option<EntryOffset>,
     pub(crate) live_bytes: u64,
@@ -109,7 +110,7 @@ impl Log {
             dead: VecDeque::new(),
             retired: VecDeque::new(),
             history: EpochHistory::default(),
-            last: LogPosition::default(),
+            last: GroupStart::default(),
             end: LogPosition::default(),
             epoch_start: None,
             live_bytes: 0,
@@ -122,16 +123,16 @@ impl Log {
         log
     }
 
-    /// A joiner's log, which takes the primary's live tail at once (R7.2): it begins at `offset`, a segment's base,
-    /// with any predecessor. [`Log::absent`] then names what is still to be installed.
+    /// A joiner's log, which takes the primary's live tail at once (R7.2): it begins where a segment
+    /// does, with any predecessor. [`Log::absent`] then names what is still to be installed.
     ///
     /// # Panics
     /// If no segment begins there.
     #[must_use]
-    pub fn begin_at(shard: ShardId, config: LogConfig, offset: u64) -> Self {
+    pub fn begin_at(shard: ShardId, config: LogConfig, base: LogEnd) -> Self {
         let mut log = Self::new(shard, config);
-        assert!(offset.is_multiple_of(u64::from(config.segment_bytes)), "a segment begins at {offset}");
-        log.end.offset = offset;
+        assert!(base.is_segment_base(config.segment_bytes), "a segment begins at {base}");
+        log.end.offset = base;
         log
     }
 
@@ -156,7 +157,7 @@ impl Log {
     /// The newest epochs, ascending, each with the end of the log that its primary took over. At most
     /// [`EPOCH_HISTORY_MAX`].
     #[must_use]
-    pub fn epoch_history(&self) -> &[(Epoch, u64)] {
+    pub fn epoch_history(&self) -> &[(Epoch, LogEnd)] {
         self.history.as_slice()
     }
 
@@ -172,11 +173,22 @@ impl Log {
         self.config.segment_bytes
     }
 
-    /// The segment that holds this offset.
+    /// The segment that holds this entry.
     #[must_use]
-    pub fn segment_of(&self, offset: u64) -> SegmentId {
-        let id = offset / u64::from(self.config.segment_bytes);
-        SegmentId(u32::try_from(id).expect("offsets fit 2^32 segments"))
+    pub fn segment_of(&self, at: EntryOffset) -> SegmentId {
+        self.segment_at(at.0)
+    }
+
+    /// The segment that holds the byte just behind this position, or will.
+    #[must_use]
+    pub fn segment_behind(&self, end: LogEnd) -> SegmentId {
+        self.segment_at(end.0)
+    }
+
+    /// The segment that holds the byte at this offset.
+    #[must_use]
+    pub fn segment_at(&self, offset: u64) -> SegmentId {
+        self.checked_segment_of(offset).expect("offsets fit 2^32 segments")
     }
 
     pub(crate) fn checked_segment_of(&self, offset: u64) -> Option<SegmentId> {
@@ -187,6 +199,19 @@ impl Log {
     #[must_use]
     pub fn segment_base(&self, id: SegmentId) -> u64 {
         u64::from(id.0) * u64::from(self.config.segment_bytes)
+    }
+
+    /// Where entries of this segment can begin.
+    #[must_use]
+    pub fn entry_offsets(&self, id: SegmentId) -> Range<EntryOffset> {
+        let base = self.segment_base(id);
+        EntryOffset(base)..EntryOffset(base + u64::from(self.config.segment_bytes))
+    }
+
+    /// The position that covers whatever older segments hold, and nothing of this one.
+    #[must_use]
+    pub fn end_before(&self, id: SegmentId) -> LogEnd {
+        LogEnd(self.segment_base(id))
     }
 
     /// Segments here, ascending, each with the bytes in use: what a joiner must be sent, and how long its file is.
@@ -220,7 +245,7 @@ impl Log {
     /// If they are gone or were never here.
     #[must_use]
     pub fn bytes(&self, offset: u64, len: u32) -> &[u8] {
-        let id = self.segment_of(offset);
+        let id = self.segment_at(offset);
         let holds = |segment: &&Segment| segment.within(offset) + len as usize <= segment.named as usize;
         let segment = self.segment(id).filter(holds);
         let segment = segment.or_else(|| self.graveyard.iter().filter(|segment| segment.id == id).find(holds));
@@ -246,13 +271,13 @@ impl Log {
     pub fn entry(&self, at: EntryOffset) -> Entry<'_> {
         let segment = match &self.head {
             Some(head) if at.0 >= head.base => head,
-            _ => self.segment(self.segment_of(at.0)).or_else(|| self.grave(at)).expect("the segment is here"),
+            _ => self.segment(self.segment_of(at)).or_else(|| self.grave(at)).expect("the segment is here"),
         };
         read_entry(&segment.bytes[segment.within(at.0)..segment.used as usize])
     }
 
     fn grave(&self, at: EntryOffset) -> Option<&Segment> {
-        let id = self.segment_of(at.0);
+        let id = self.segment_of(at);
         self.graveyard.iter().find(|segment| segment.id == id)
     }
 

@@ -1,10 +1,10 @@
 //! A backup's appends: whole groups that a primary wrote, checked before anything changes.
 
 use kasha_types::planted::{self, Bug};
-use kasha_types::{Epoch, LogPosition, SegmentId};
+use kasha_types::{Epoch, LogEnd, LogPosition, SegmentId};
 
 use crate::Log;
-use crate::format::{EntryKind, GroupHeader};
+use crate::format::{EntryKind, GroupHeader, GroupStart};
 use crate::segment::Segment;
 use crate::verify::{Entries, GroupFault, check_group};
 
@@ -21,17 +21,17 @@ pub enum AppendError {
     /// The bytes begin behind our end: something is missing in between.
     Gap {
         /// Our end.
-        expected: u64,
+        expected: LogEnd,
     },
     /// The bytes begin before our end: sent again, or ours diverged.
     Overlap {
         /// Our end.
-        end: u64,
+        end: LogEnd,
     },
     /// The bytes begin at our end and follow another group than ours: ours diverged.
     PredecessorMismatch {
-        /// Our last group: its epoch and start.
-        ours: LogPosition,
+        /// Our last group.
+        ours: GroupStart,
     },
     /// The segment was not asked for: see [`Log::absent`].
     NotAbsent,
@@ -83,7 +83,7 @@ fn check_run(bytes: &[u8], offset: u64, segment_bytes: u32, screen: Screen) -> R
         match &mut run {
             None => run = Some(Run { first: header, last: header, own_kinds }),
             Some(run) => {
-                if header.previous != (LogPosition { epoch: run.last.epoch, offset: run.last.offset }) {
+                if header.previous != run.last.start() {
                     return Err(failed(GroupFault::Predecessor { names: header.previous }));
                 }
                 run.last = header;
@@ -106,15 +106,15 @@ impl Log {
     pub fn append_raw(&mut self, bytes: &[u8], screen: Screen) -> Result<LogPosition, AppendError> {
         let segment_bytes = self.config.segment_bytes;
         if bytes.len() < crate::GROUP_HEADER_BYTES as usize {
-            return Err(AppendError::Group { at: self.end.offset, fault: GroupFault::Torn });
+            return Err(AppendError::Group { at: self.end.offset.0, fault: GroupFault::Torn });
         }
         let offset = GroupHeader::read(bytes).offset;
-        let next_base = self.head.as_ref().map_or(self.end.offset, |head| head.base + u64::from(segment_bytes));
+        let next_base = self.head.as_ref().map_or(self.end.offset.0, |head| head.base + u64::from(segment_bytes));
         let opens = offset == next_base;
-        if !opens && offset != self.end.offset {
+        if !opens && offset != self.end.offset.0 {
             // An offset that the checksum does not vouch for says nothing.
             check_group(bytes, offset, segment_bytes).map_err(|fault| AppendError::Group { at: offset, fault })?;
-            return Err(if offset < self.end.offset {
+            return Err(if offset < self.end.offset.0 {
                 AppendError::Overlap { end: self.end.offset }
             } else {
                 AppendError::Gap { expected: self.end.offset }
@@ -130,17 +130,17 @@ impl Log {
                 return Err(AppendError::Full);
             }
             let buffer = self.buffer();
-            self.open_segment(self.segment_of(offset), buffer);
+            self.open_segment(self.segment_at(offset), buffer);
         }
         let head = self.head.as_mut().expect("a head is open");
         let at = head.within(offset);
         head.bytes[at..at + bytes.len()].copy_from_slice(bytes);
-        self.accept_in_place(offset + bytes.len() as u64, run.own_kinds);
+        self.accept_in_place(run.last.end(), run.own_kinds);
         Ok(self.end)
     }
 
     /// Takes the checked groups whose bytes are in place from the head's end to `until`.
-    pub(crate) fn accept_in_place(&mut self, until: u64, own_kinds: bool) {
+    pub(crate) fn accept_in_place(&mut self, until: LogEnd, own_kinds: bool) {
         loop {
             let head = self.head.as_ref().expect("a head is open");
             if head.end() == until {
@@ -185,7 +185,7 @@ impl Log {
         if let Some(before) = before.filter(|before| before.last != run.first.previous) {
             return Err(AppendError::PredecessorMismatch { ours: before.last });
         }
-        let last = LogPosition { epoch: run.last.epoch, offset: run.last.offset };
+        let last = run.last.start();
         let after = id.0.checked_add(1).and_then(|after| self.segment(SegmentId(after)));
         match after.filter(|after| after.previous != last) {
             Some(after) => Err(AppendError::PredecessorMismatch { ours: after.previous }),

@@ -1,8 +1,8 @@
 //! One segment: its bytes, and what they amount to.
 
-use kasha_types::{LogPosition, SegmentId};
+use kasha_types::{EntryOffset, LogEnd, SegmentId};
 
-use crate::format::{EntryKind, EntryOffset, GROUP_HEADER_BYTES, GroupHeader, entry_bytes, u32_at};
+use crate::format::{EntryKind, GROUP_HEADER_BYTES, GroupHeader, GroupStart, entry_bytes, u32_at};
 use crate::history::Digest;
 use crate::verify::Entries;
 
@@ -17,9 +17,9 @@ pub(crate) struct Segment {
     /// End of what effects of this turn may still name: above `used` only after a truncation, until `bury`.
     pub(crate) named: u32,
     /// The group before our first.
-    pub(crate) previous: LogPosition,
+    pub(crate) previous: GroupStart,
     /// Our last group.
-    pub(crate) last: LogPosition,
+    pub(crate) last: GroupStart,
     /// Bytes of all entries.
     pub(crate) entry_bytes: u32,
     /// Of these: digest and freed segments, needed only while this is the head.
@@ -41,8 +41,8 @@ impl Segment {
             bytes,
             used: 0,
             named: 0,
-            previous: LogPosition::default(),
-            last: LogPosition::default(),
+            previous: GroupStart::default(),
+            last: GroupStart::default(),
             entry_bytes: 0,
             housekeeping_bytes: 0,
             epoch_start_bytes: 0,
@@ -52,9 +52,9 @@ impl Segment {
         }
     }
 
-    /// Offset of the end of the last group.
-    pub(crate) fn end(&self) -> u64 {
-        self.base + u64::from(self.used)
+    /// End of the last group.
+    pub(crate) fn end(&self) -> LogEnd {
+        LogEnd(self.base + u64::from(self.used))
     }
 
     /// Where an offset of the log lies in `bytes`.
@@ -76,11 +76,11 @@ impl Segment {
 
     /// Counts a group whose bytes are in place at the end. `own_kinds`: it may hold entries of the log's own kinds.
     pub(crate) fn count(&mut self, group: &GroupHeader, own_kinds: bool) {
-        assert_eq!(group.offset, self.end());
+        assert_eq!(group.offset, self.end().0);
         if self.used == 0 {
             self.previous = group.previous;
         }
-        self.last = LogPosition { epoch: group.epoch, offset: group.offset };
+        self.last = group.start();
         self.used += group.len();
         self.named = self.named.max(self.used);
         self.entry_bytes += group.payload_len;
@@ -106,7 +106,7 @@ impl Segment {
     }
 
     /// Forgets all groups at or above `end`, the end of one of them, and everything known of liveness.
-    pub(crate) fn cut(&mut self, end: u64) {
+    pub(crate) fn cut(&mut self, end: LogEnd) {
         let named = self.named;
         let bytes = std::mem::take(&mut self.bytes);
         let mut fresh = Self { id: self.id, base: self.base, bytes, ..Self::new(self.id, 0, Vec::new()) };
@@ -119,12 +119,12 @@ impl Segment {
     }
 
     /// Whether `end` is the end of one of our groups.
-    pub(crate) fn ends_a_group(&self, end: u64) -> bool {
-        let mut at = self.base;
+    pub(crate) fn ends_a_group(&self, end: LogEnd) -> bool {
+        let mut at = LogEnd(self.base);
         while at < end && at < self.end() {
-            at = self.group(at).end();
+            at = self.group(at.0).end();
         }
-        at == end && end > self.base
+        at == end && end.0 > self.base
     }
 }
 

@@ -1,8 +1,8 @@
 //! Cutting off a tail that the shard's history does not contain (section 7, step 2).
 
-use kasha_types::{LogPosition, SegmentId};
+use kasha_types::{LogEnd, LogPosition, SegmentId};
 
-use crate::Log;
+use crate::{GroupStart, Log};
 
 /// What a truncation removed; the owner makes its files so.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -20,12 +20,12 @@ pub struct NotABoundary;
 impl Log {
     /// Whether [`Log::truncate`] can cut here.
     #[must_use]
-    pub fn ends_a_group(&self, offset: u64) -> bool {
-        let Some(last_byte) = offset.checked_sub(1) else { return true };
-        self.segment(self.segment_of(last_byte)).is_some_and(|segment| segment.ends_a_group(offset))
+    pub fn ends_a_group(&self, end: LogEnd) -> bool {
+        let Some(last_byte) = end.last_byte() else { return true };
+        self.segment(self.segment_at(last_byte)).is_some_and(|segment| segment.ends_a_group(end))
     }
 
-    /// Cuts the log at `offset`: the end of a group, or 0 for everything (see [`crate::common_prefix`]).
+    /// Cuts the log at the end of a group, or at its start for everything (see [`crate::common_prefix`]).
     ///
     /// If anything is cut, all entries are live again except what the log itself knows dead: the owners rebuild what
     /// they derive from the log. Effects of this turn that name removed bytes can still read them, until
@@ -33,16 +33,16 @@ impl Log {
     ///
     /// # Errors
     /// The log is unchanged.
-    pub fn truncate(&mut self, offset: u64) -> Result<Truncated, NotABoundary> {
-        if offset == self.end.offset {
+    pub fn truncate(&mut self, end: LogEnd) -> Result<Truncated, NotABoundary> {
+        if end == self.end.offset {
             let head = self.head.as_ref().map(|head| (head.id, head.used));
             return Ok(Truncated { head, removed: Vec::new() });
         }
-        let holder = match offset.checked_sub(1) {
+        let holder = match end.last_byte() {
             None => None,
-            Some(last_byte) if offset < self.end.offset => {
-                let id = self.segment_of(last_byte);
-                self.segment(id).filter(|segment| segment.ends_a_group(offset)).ok_or(NotABoundary)?;
+            Some(last_byte) if end < self.end.offset => {
+                let id = self.segment_at(last_byte);
+                self.segment(id).filter(|segment| segment.ends_a_group(end)).ok_or(NotABoundary)?;
                 Some(id)
             }
             Some(_) => return Err(NotABoundary),
@@ -60,29 +60,29 @@ impl Log {
                 self.graveyard.push(segment);
             }
         }
-        self.cut_to(offset);
+        self.cut_to(end);
         let head = self.head.as_ref().map(|head| (head.id, head.used));
         Ok(Truncated { head, removed })
     }
 
-    fn cut_to(&mut self, offset: u64) {
+    fn cut_to(&mut self, end: LogEnd) {
         if let Some(head) = &mut self.head {
-            head.cut(offset);
+            head.cut(end);
             self.last = head.last;
-            self.end = LogPosition { epoch: head.last.epoch, offset };
+            self.end = LogPosition { epoch: head.last.epoch, offset: end };
         } else {
-            self.last = LogPosition::default();
+            self.last = GroupStart::default();
             self.end = LogPosition::default();
         }
         self.widen_head();
-        self.history.truncate(offset);
-        for (id, _) in self.retired.iter().filter(|(_, said_at)| *said_at > offset) {
+        self.history.truncate(end);
+        for (id, _) in self.retired.iter().filter(|(_, said_at)| *said_at > end) {
             if let Some(segment) = self.sealed.get_mut(id) {
                 segment.retired = false;
             }
         }
         let sealed = &self.sealed;
-        self.retired.retain(|(id, said_at)| *said_at <= offset && sealed.contains_key(id));
+        self.retired.retain(|(id, said_at)| *said_at <= end && sealed.contains_key(id));
         self.find_absent();
         self.reset_liveness();
     }

@@ -2,11 +2,11 @@
 //! of the crate could stumble over: what is in a log has gone through here or was written by [`crate::GroupWriter`].
 
 use kasha_types::planted::{self, Bug};
-use kasha_types::{LogPosition, SegmentId};
+use kasha_types::{ENTRY_HEADER_BYTES, EntryOffset, SegmentId};
 
 use crate::format::{
-    ALIGN, ENTRY_HEADER_BYTES, EntryKind, EntryOffset, FORMAT_VERSION, FORMAT_VERSION_MIN, GROUP_HEADER_BYTES,
-    GroupHeader, MAGIC, checksum_holds, u16_at, u32_at,
+    ALIGN, EntryKind, FORMAT_VERSION, FORMAT_VERSION_MIN, GROUP_HEADER_BYTES, GroupHeader, GroupStart, MAGIC,
+    checksum_holds, u16_at, u32_at,
 };
 use crate::history::Digest;
 
@@ -29,7 +29,7 @@ pub enum GroupFault {
     /// A whole group that does not follow the one before it.
     Predecessor {
         /// The group that it names.
-        names: LogPosition,
+        names: GroupStart,
     },
     /// A whole group that no correct primary writes.
     Malformed(&'static str),
@@ -146,7 +146,7 @@ fn check_shape(header: &GroupHeader, group: &[u8], segment_bytes: u32) -> Result
         return Err("group leaves its segment");
     }
     let previous_segment = match (header.offset, within) {
-        (0, _) if header.previous == LogPosition::default() => 0,
+        (0, _) if header.previous == GroupStart::default() => 0,
         (0, _) => return Err("something before the first group"),
         (_, 0) => u64::from(segment.0) - 1,
         _ => u64::from(segment.0),

@@ -4,14 +4,14 @@ mod common;
 
 use common::{SEGMENT, append, fill, let_go, new_log};
 use kasha_log::{DamagedGroup, EntryKind, EntryOffset, GROUP_HEADER_BYTES, Log, Part, Purpose, entry_bytes};
-use kasha_types::{Epoch, SegmentId};
+use kasha_types::{Epoch, LogEnd, SegmentId};
 
 fn of_segment(entries: &[EntryOffset], segment: u64) -> Vec<EntryOffset> {
     let base = segment * u64::from(SEGMENT);
     entries.iter().copied().filter(|at| (base..base + u64::from(SEGMENT)).contains(&at.0)).collect()
 }
 
-fn chosen(log: &Log, synced: u64) -> Option<u32> {
+fn chosen(log: &Log, synced: LogEnd) -> Option<u32> {
     log.choose_victim(synced).map(|victim| victim.segment.0)
 }
 
@@ -37,8 +37,8 @@ fn r5_12_neither_the_head_nor_what_is_not_synced_is_chosen() {
     for segment in [0, 1, 2] {
         of_segment(&entries, segment).into_iter().skip(1).for_each(|at| log.kill(at));
     }
-    assert_eq!(chosen(&log, end_of_first - 1), None);
-    assert_eq!(chosen(&log, end_of_first), Some(0));
+    assert_eq!(chosen(&log, LogEnd(end_of_first - 1)), None);
+    assert_eq!(chosen(&log, LogEnd(end_of_first)), Some(0));
     of_segment(&entries, 0).into_iter().take(1).for_each(|at| log.kill(at));
     assert_eq!(chosen(&log, log.end().offset), Some(1), "what is wholly dead needs no cleaning");
     of_segment(&entries, 1).into_iter().take(1).for_each(|at| log.kill(at));
@@ -51,14 +51,14 @@ fn r5_12_damage_of_the_memory_is_found_before_anything_is_copied() {
     let (damaged, _) = append(&mut log, 1, &[b"precious"]);
     fill(&mut log, 1, 2);
     let ends = |log: &Log| {
-        let (mut at, mut groups) = (0, 0);
+        let (mut at, mut groups) = (LogEnd::START, 0);
         while let Some(group) = log.verified_group(SegmentId(0), at)? {
             (at, groups) = (group.end, groups + 1);
         }
         Ok(groups)
     };
     assert!(ends(&log).unwrap() > 2);
-    let len = damaged.end.offset - damaged.start.offset;
+    let len = damaged.end.offset.0 - damaged.start.offset;
     // The length of its payload, its own offset, an entry, padding: whichever bit it is.
     for byte in 0..len {
         log.flip_bit(damaged.start.offset + byte, 3);
@@ -97,7 +97,7 @@ fn an_entry_without_a_payload_is_copied_from_the_end_of_a_full_segment() {
     term_begins(&mut log, 0);
     let smallest = GROUP_HEADER_BYTES as usize + entry_bytes(0);
     term_begins(&mut log, SEGMENT as usize / 2);
-    let left = SEGMENT as usize - usize::try_from(log.end().offset).unwrap();
+    let left = SEGMENT as usize - usize::try_from(log.end().offset.0).unwrap();
     term_begins(&mut log, left - 2 * smallest);
     let last = term_begins(&mut log, 0);
     assert_eq!(last.payload(), u64::from(SEGMENT), "the segment is full");

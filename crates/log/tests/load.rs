@@ -4,7 +4,7 @@ mod common;
 
 use common::{SEGMENT, SHARD, append, config, entries, files, fill, let_go, new_log};
 use kasha_log::{DamageKind, GroupFault, LoadReport, Log};
-use kasha_types::SegmentId;
+use kasha_types::{LogEnd, SegmentId};
 
 type Files = Vec<(SegmentId, Vec<u8>)>;
 
@@ -39,10 +39,10 @@ fn a_whole_log_comes_back() {
 #[test]
 fn a_torn_tail_is_dropped_at_every_byte() {
     for log in samples() {
-        let last = log.groups_from(0).last().unwrap();
+        let last = log.groups().last().unwrap();
         let whole = files(&log);
         let base = u64::from(whole.last().unwrap().0.0) * u64::from(SEGMENT);
-        let (from, to) = ((last.start - base) as usize, (last.end - base) as usize);
+        let (from, to) = ((last.start - base) as usize, (last.end.0 - base) as usize);
         for cut in from..to {
             for zeros in [0, to - cut, SEGMENT as usize - cut] {
                 let mut torn = whole.clone();
@@ -56,10 +56,10 @@ fn a_torn_tail_is_dropped_at_every_byte() {
                     assert_eq!(report.valid_end, log.end());
                     continue;
                 }
-                assert_eq!(report.valid_end.offset, last.start);
+                assert_eq!(report.valid_end.offset, LogEnd(last.start));
                 assert!(report.torn_bytes <= (cut - from) as u64);
-                let kept = log.groups_from(0).map(|group| group.end).take_while(|end| *end <= last.start);
-                assert!(loaded.groups_from(0).map(|group| group.end).eq(kept));
+                let kept = log.groups().map(|group| group.end).take_while(|end| end.0 <= last.start);
+                assert!(loaded.groups().map(|group| group.end).eq(kept));
                 append(&mut loaded, 3, &[b"goes on"]);
             }
         }
@@ -86,14 +86,14 @@ fn a_segment_that_is_torn_as_a_whole_is_useless() {
 fn every_flipped_bit_is_torn_off_or_reported() {
     for log in samples() {
         let (whole, all) = (files(&log), entries(&log));
-        let last = log.groups_from(0).last().unwrap();
+        let last = log.groups().last().unwrap();
         for (index, (id, bytes)) in whole.iter().enumerate() {
             for at in 0..bytes.len() {
                 let mut flipped = whole.clone();
                 flipped[index].1[at] ^= 1 << (at * 5 % 8);
                 let (loaded, report) = load(flipped);
                 let offset = u64::from(id.0) * u64::from(SEGMENT) + at as u64;
-                assert!(report.valid_end.offset <= offset, "a flip at {offset} was not seen: {report:?}");
+                assert!(report.valid_end.offset.0 <= offset, "a flip at {offset} was not seen: {report:?}");
                 assert!(report.damage.is_some() || offset >= last.start, "{offset} was dropped silently");
                 assert!(all.starts_with(&entries(&loaded)));
             }
@@ -137,10 +137,10 @@ fn d4_what_was_let_go_behind_the_damage_is_there_again() {
     let objects = fill(&mut log, 1, 3);
     let cut = log.end().offset;
     let_go(&mut log, 1, SegmentId(0), &objects);
-    let word_in = log.segment_of(cut);
+    let word_in = log.segment_behind(cut);
     fill(&mut log, 1, 5);
     let mut torn = files(&log);
-    let at = (cut % u64::from(SEGMENT)) as usize;
+    let at = (cut.0 % u64::from(SEGMENT)) as usize;
     torn.iter_mut().find(|(id, _)| *id == word_in).unwrap().1.truncate(at);
     let (loaded, report) = load(torn);
     assert!(report.damage.is_some());

@@ -4,7 +4,7 @@ mod common;
 
 use common::{SEGMENT, SHARD, append, config, fill, let_go, new_log};
 use kasha_log::{AppendError, EntryKind, Full, Log, MemoryLeft, Part, Purpose, Screen, entry_bytes};
-use kasha_types::{Epoch, SegmentId};
+use kasha_types::{Epoch, LogEnd, SegmentId};
 use proptest::prelude::*;
 
 fn until_full(log: &mut Log, purpose: Purpose, payload: usize) -> Vec<kasha_log::EntryOffset> {
@@ -24,17 +24,17 @@ fn r5_16_a_reserve_is_kept_for_deletes_and_one_for_the_cleaner() {
     let mut log = Log::new(SHARD, config(8));
     let (segment, max) = (u64::from(SEGMENT), 8 * u64::from(SEGMENT));
     until_full(&mut log, Purpose::Normal, 8);
-    let normal_end = log.end().offset;
+    let normal_end = log.end().offset.0;
     assert!(normal_end <= max - 2 * segment && normal_end > max - 2 * segment - 128);
     assert_eq!(log.begin(Epoch(1), entry_bytes(8), Purpose::Normal).err(), Some(Full::Cleaning), "headers are dead");
     assert!(!until_full(&mut log, Purpose::Freeing, 8).is_empty());
-    assert!(log.end().offset <= max && log.end().offset > max - 128);
+    assert!(log.end().offset.0 <= max && log.end().offset.0 > max - 128);
     assert!(!until_full(&mut log, Purpose::Shrinking, 8).is_empty());
     let shrinking = max + segment - segment / 8;
-    assert!(log.end().offset <= shrinking && log.end().offset > shrinking - segment);
+    assert!(log.end().offset.0 <= shrinking && log.end().offset.0 > shrinking - segment);
     assert!(!until_full(&mut log, Purpose::Cleaning, 8).is_empty());
     let cleaning = max + 2 * segment - segment / 8;
-    assert!(log.end().offset <= cleaning && log.end().offset > cleaning - segment);
+    assert!(log.end().offset.0 <= cleaning && log.end().offset.0 > cleaning - segment);
     assert!(log.begin(Epoch(1), entry_bytes(8), Purpose::Own).is_ok(), "what frees a segment finds room");
 }
 
@@ -133,7 +133,7 @@ fn a_refused_or_dropped_group_leaves_no_trace() {
     log.begin(Epoch(9), 400, Purpose::Normal).unwrap().entry(EntryKind::Object, 100).1.fill(7);
     assert_eq!(before, format!("{:?}", common::snapshot(&log)));
     let (second, _) = append(&mut log, 1, &[b"second"]);
-    assert_eq!(second.start, first.end);
+    assert_eq!(second.start.offset, first.end.offset.0);
 }
 
 #[test]
@@ -176,21 +176,21 @@ fn memory_goes_round() {
     let mut log = Log::new(SHARD, config(4));
     let mut entries = Vec::new();
     for segment in 0..50 {
-        while log.segment_of(log.end().offset) <= SegmentId(segment) {
+        while log.segment_behind(log.end().offset) <= SegmentId(segment) {
             entries.extend(append(&mut log, 1, &[&[1; 300]]).1);
         }
         let_go(&mut log, 1, SegmentId(segment), &entries);
-        assert_eq!(log.freeable(u64::MAX), None, "the log says so already");
+        assert_eq!(log.freeable(LogEnd::MAX), None, "the log says so already");
         let first = entries[0];
         log.free(SegmentId(segment));
         assert_eq!(log.entry(first).payload, [1; 300], "held effects may name it");
-        entries.retain(|at| log.segment_of(at.0) > SegmentId(segment));
+        entries.retain(|at| log.segment_of(*at) > SegmentId(segment));
         log.bury();
     }
     let stats = log.stats();
     assert!(stats.segments + stats.segments_pooled <= 4, "{stats:?}");
     assert_eq!(stats.segments_freed, 50);
-    assert_eq!(log.groups_from(0).next().unwrap().start, 50 * u64::from(SEGMENT));
+    assert_eq!(log.groups().next().unwrap().start, 50 * u64::from(SEGMENT));
 }
 
 #[test]
@@ -201,13 +201,13 @@ fn a_segment_is_freeable_when_its_deaths_are_synced() {
     first.iter().for_each(|at| log.kill(*at));
     let died_at = log.end().offset;
     append(&mut log, 1, &[b"more"]);
-    assert_eq!(log.segment_of(last.0), SegmentId(1));
-    assert_eq!(log.freeable(died_at - 1), None);
+    assert_eq!(log.segment_of(*last), SegmentId(1));
+    assert_eq!(log.freeable(LogEnd(died_at.0 - 1)), None);
     assert_eq!(log.freeable(died_at), Some(SegmentId(0)));
     let mut group = log.begin(Epoch(1), entry_bytes(4), Purpose::Freeing).unwrap();
     group.segment_freed(SegmentId(0));
     let freed = group.commit();
-    assert_eq!(log.retired(freed.end.offset - 1), None);
+    assert_eq!(log.retired(LogEnd(freed.end.offset.0 - 1)), None);
     assert_eq!(log.retired(freed.end.offset), Some(SegmentId(0)));
 }
 
@@ -237,10 +237,10 @@ fn a_truncation_takes_back_what_the_tail_said() {
     let live = log.live_bytes();
     let_go(&mut log, 2, SegmentId(0), &entries);
     log.truncate(before.end.offset).unwrap();
-    assert_eq!(log.retired(u64::MAX), None);
-    assert_eq!(log.freeable(u64::MAX), None);
+    assert_eq!(log.retired(LogEnd::MAX), None);
+    assert_eq!(log.freeable(LogEnd::MAX), None);
     assert_eq!(log.live_bytes(), live);
-    assert_eq!((log.epoch_history(), log.end()), (&[(Epoch(1), 0)][..], before.end));
+    assert_eq!((log.epoch_history(), log.end()), (&[(Epoch(1), LogEnd::START)][..], before.end));
 }
 
 #[test]
@@ -249,7 +249,7 @@ fn a_backup_has_slack_and_an_end_to_it() {
     fill(&mut primary, 1, 20);
     let mut backup = Log::new(SHARD, config(8));
     let refused = primary
-        .pieces(0, primary.end().offset, SEGMENT)
+        .pieces(LogEnd::START, primary.end().offset, SEGMENT)
         .find_map(|slice| backup.append_raw(primary.slice(slice), Screen::NONE).err());
     assert_eq!(refused, Some(AppendError::Full));
     assert_eq!(backup.segments().count(), 8 + 1 + 3);

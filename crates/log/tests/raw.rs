@@ -4,8 +4,8 @@
 mod common;
 
 use common::{SEGMENT, SHARD, append, config, entries, files, fill, let_go, new_log, reseal, snapshot};
-use kasha_log::{AppendError, EntryKind, GroupFault, Log, Purpose, Screen, entry_bytes};
-use kasha_types::{Epoch, LogPosition, SegmentId};
+use kasha_log::{AppendError, EntryKind, GroupFault, GroupStart, Log, Purpose, Screen, entry_bytes};
+use kasha_types::{Epoch, LogEnd, SegmentId};
 
 fn ship(from: &Log, to: &mut Log, piece: u32) -> Result<(), AppendError> {
     for slice in from.pieces(to.end().offset, from.end().offset, piece) {
@@ -32,11 +32,11 @@ fn a_backup_becomes_equal_in_pieces_of_any_size() {
 fn pieces_are_whole_groups_of_bounded_length() {
     let mut primary = new_log();
     fill(&mut primary, 1, 3);
-    let starts: Vec<u64> = primary.groups_from(0).map(|group| group.start).collect();
-    for slice in primary.pieces(starts[2], primary.end().offset, 1000) {
+    let starts: Vec<u64> = primary.groups().map(|group| group.start).collect();
+    for slice in primary.pieces(LogEnd(starts[2]), primary.end().offset, 1000) {
         assert!(slice.len <= 1000 && starts.contains(&slice.offset));
     }
-    let bytes: u64 = primary.pieces(0, primary.end().offset, 1000).map(|slice| u64::from(slice.len)).sum();
+    let bytes: u64 = primary.pieces(LogEnd::START, primary.end().offset, 1000).map(|slice| u64::from(slice.len)).sum();
     assert_eq!(bytes, primary.segments().map(|(_, used)| u64::from(used)).sum());
 }
 
@@ -46,13 +46,13 @@ fn refusals_say_why() {
     let groups: Vec<_> = (0..4).map(|n| append(&mut primary, 1, &[&[n; 20]]).0).collect();
     let bytes_of = |n: usize| {
         let (start, end) = (groups[n].start.offset, groups[n].end.offset);
-        primary.bytes(start, (end - start) as u32).to_vec()
+        primary.bytes(start, (end.0 - start) as u32).to_vec()
     };
-    let first = primary.bytes(0, groups[1].end.offset as u32).to_vec();
+    let first = primary.bytes(0, groups[1].end.offset.0 as u32).to_vec();
     let mut backup = new_log();
     backup.append_raw(&first, Screen::NONE).unwrap();
     let end = groups[1].end.offset;
-    let group = |fault| Err(AppendError::Group { at: end, fault });
+    let group = |fault| Err(AppendError::Group { at: end.0, fault });
 
     assert_eq!(backup.append_raw(&first, Screen::NONE), Err(AppendError::Overlap { end }));
     assert_eq!(backup.append_raw(&bytes_of(3), Screen::NONE), Err(AppendError::Gap { expected: end }));
@@ -64,11 +64,11 @@ fn refusals_say_why() {
     flipped[58] ^= 1;
     flipped[28] = 0; // the predecessor's epoch
     reseal(&mut flipped);
-    let ours = LogPosition { epoch: Epoch(1), offset: groups[1].start.offset };
+    let ours = GroupStart { epoch: Epoch(1), offset: groups[1].start.offset };
     assert_eq!(backup.append_raw(&flipped, Screen::NONE), Err(AppendError::PredecessorMismatch { ours }));
     let skips = [bytes_of(2), bytes_of(2)].concat();
-    let after = groups[2].end.offset;
-    let misplaced = GroupFault::Misplaced { names: end };
+    let after = groups[2].end.offset.0;
+    let misplaced = GroupFault::Misplaced { names: end.0 };
     assert_eq!(backup.append_raw(&skips, Screen::NONE), Err(AppendError::Group { at: after, fault: misplaced }));
     backup.append_raw(&[bytes_of(2), bytes_of(3)].concat(), Screen::NONE).unwrap();
     assert_eq!(entries(&backup), entries(&primary));
@@ -78,19 +78,19 @@ fn refusals_say_why() {
 fn groups_of_two_segments_are_not_one_piece() {
     let mut primary = new_log();
     fill(&mut primary, 1, 3);
-    let pieces: Vec<_> = primary.pieces(0, primary.end().offset, u32::MAX).collect();
+    let pieces: Vec<_> = primary.pieces(LogEnd::START, primary.end().offset, u32::MAX).collect();
     let two: Vec<u8> = pieces[..2].iter().flat_map(|&piece| primary.slice(piece).to_vec()).collect();
     let mut backup = new_log();
     let refused = backup.append_raw(&two, Screen::NONE);
     assert!(matches!(refused, Err(AppendError::Group { .. })), "{refused:?}");
-    assert_eq!(backup.end(), LogPosition::default());
+    assert_eq!(backup.end().offset, LogEnd::START);
 }
 
 #[test]
 fn a_screen_keeps_out_what_is_whole_and_wrong() {
     let mut primary = new_log();
     append(&mut primary, 2, &[b"an object"]);
-    let piece = primary.pieces(0, primary.end().offset, u32::MAX).next().unwrap();
+    let piece = primary.pieces(LogEnd::START, primary.end().offset, u32::MAX).next().unwrap();
     let mut backup = new_log();
     let later = Screen { epoch_max: Epoch(1), ..Screen::NONE };
     let unreadable = Screen { is_sound: |kind, _| kind != EntryKind::Object, ..Screen::NONE };
@@ -116,11 +116,11 @@ fn a_diverged_backup_is_cut_and_made_equal() {
     assert!(matches!(ship(&new, &mut backup, SEGMENT), Ok(()))); // nothing to ship: it is behind
     let cut = backup.truncate(common).unwrap();
     assert_eq!(cut.removed, [SegmentId(1), SegmentId(2)]);
-    assert_eq!(cut.head, Some((SegmentId(0), common as u32)));
+    assert_eq!(cut.head, Some((SegmentId(0), common.0 as u32)));
     ship(&new, &mut backup, SEGMENT).unwrap();
     assert_eq!(snapshot_without_memory(&backup), snapshot_without_memory(&new));
-    assert_eq!(backup.truncate(common + 8), Err(kasha_log::NotABoundary));
-    assert_eq!(backup.truncate(0).unwrap().head, None);
+    assert_eq!(backup.truncate(LogEnd(common.0 + 8)), Err(kasha_log::NotABoundary));
+    assert_eq!(backup.truncate(LogEnd::START).unwrap().head, None);
     ship(&new, &mut backup, SEGMENT).unwrap();
     assert_eq!(entries(&backup), entries(&new));
 }
@@ -133,9 +133,9 @@ fn snapshot_without_memory(log: &Log) -> impl PartialEq + std::fmt::Debug {
 fn effects_of_a_turn_can_read_what_it_cut() {
     let mut log = new_log();
     fill(&mut log, 1, 2);
-    let slices: Vec<_> = log.pieces(0, log.end().offset, 500).collect();
+    let slices: Vec<_> = log.pieces(LogEnd::START, log.end().offset, 500).collect();
     let before: Vec<Vec<u8>> = slices.iter().map(|slice| log.slice(*slice).to_vec()).collect();
-    let keep = log.groups_from(0).nth(2).unwrap().end;
+    let keep = log.groups().nth(2).unwrap().end;
     log.truncate(keep).unwrap();
     assert!(slices.iter().zip(&before).all(|(slice, bytes)| log.slice(*slice) == bytes));
     log.bury();
@@ -155,7 +155,7 @@ fn a_joiner_takes_the_tail_first_and_then_the_past() {
     primary.free(SegmentId(1));
     fill(&mut primary, 2, 6);
 
-    let base = 5 * u64::from(SEGMENT);
+    let base = primary.end_before(SegmentId(5));
     let mut joiner = Log::begin_at(SHARD, config(64), base);
     assert!(joiner.append_raw(primary.bytes(0, 100), Screen::NONE).is_err());
     ship(&primary, &mut joiner, SEGMENT).unwrap();
@@ -180,9 +180,10 @@ fn a_joiner_takes_the_tail_first_and_then_the_past() {
 fn a_segment_without_its_last_groups_does_not_fit_its_successor() {
     let mut primary = new_log();
     fill(&mut primary, 1, 3);
-    let mut joiner = Log::begin_at(SHARD, config(64), 2 * u64::from(SEGMENT));
+    let base = primary.end_before(SegmentId(2));
+    let mut joiner = Log::begin_at(SHARD, config(64), base);
     ship(&primary, &mut joiner, SEGMENT).unwrap();
-    let last = primary.groups_from(0).take_while(|group| group.end < 2 * u64::from(SEGMENT)).last().unwrap();
+    let last = primary.groups().take_while(|group| group.end < base).last().unwrap();
     let short = primary.bytes(u64::from(SEGMENT), (last.start - u64::from(SEGMENT)) as u32);
     assert!(matches!(
         joiner.install_segment(SegmentId(1), short, Screen::NONE),

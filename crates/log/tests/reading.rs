@@ -5,7 +5,7 @@ mod common;
 
 use common::{SEGMENT, append, config, files};
 use kasha_log::{Cursor, Log, Screen, common_prefix};
-use kasha_types::SegmentId;
+use kasha_types::{LogEnd, SegmentId};
 use proptest::prelude::*;
 
 proptest! {
@@ -15,8 +15,8 @@ proptest! {
         for len in sizes {
             append(&mut log, 1, &[&vec![1; len]]);
         }
-        let all: Vec<u64> = log.groups_from(0).map(|group| group.start).collect();
-        let (mut cursor, mut seen) = (Cursor { offset: 0 }, Vec::new());
+        let all: Vec<u64> = log.groups().map(|group| group.start).collect();
+        let (mut cursor, mut seen) = (Cursor::START, Vec::new());
         while let Some(group) = log.next_group(&mut cursor) {
             seen.push(group.start);
         }
@@ -27,7 +27,7 @@ proptest! {
     }
 }
 
-fn prefix(a: &Log, b: &Log) -> u64 {
+fn prefix(a: &Log, b: &Log) -> LogEnd {
     common_prefix(a.epoch_history(), a.end().offset, b.epoch_history(), b.end().offset)
 }
 
@@ -40,7 +40,7 @@ fn freed_segments_leave_the_common_prefix_as_it_is() {
             objects.extend(append(&mut a, epoch, &[&[1; 500]]).1);
         }
     }
-    for slice in a.pieces(0, a.end().offset, SEGMENT) {
+    for slice in a.pieces(LogEnd::START, a.end().offset, SEGMENT) {
         b.append_raw(a.slice(slice), Screen::NONE).unwrap();
     }
     let both = a.end().offset;

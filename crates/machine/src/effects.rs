@@ -5,7 +5,7 @@
 
 use std::net::SocketAddr;
 
-use kasha_types::{ConnId, CoreId, LocalPosition, LogPosition, LogSlice, ShardId, WorkSet};
+use kasha_types::{ConnId, CoreId, LocalPosition, LogPosition, LogSlice, Round, ShardId, WorkSet};
 
 use crate::FileName;
 
@@ -38,8 +38,8 @@ pub enum Gate {
     Confirmed {
         /// The shard whose sync round it is.
         shard: ShardId,
-        /// The number of the round.
-        round: u64,
+        /// The round.
+        round: Round,
     },
     /// Our own files hold everything up to this commit. Used by witnesses and the coordinator.
     Durable(LocalPosition),

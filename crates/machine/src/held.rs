@@ -157,18 +157,18 @@ impl Held {
 
 #[cfg(test)]
 mod tests {
-    use kasha_types::{ConnId, Epoch, LocalPosition, LogPosition};
+    use kasha_types::{ConnId, Epoch, LocalPosition, LogEnd, LogPosition};
 
     use super::*;
 
-    fn synced(offset: u64) -> Gate {
-        Gate::Synced { shard: ShardId(1), position: LogPosition { epoch: Epoch(1), offset } }
+    fn synced(end: u64) -> Gate {
+        Gate::Synced { shard: ShardId(1), position: LogPosition { epoch: Epoch(1), offset: LogEnd(end) } }
     }
 
     fn released(held: &mut Held, open_to: u64) -> Vec<Vec<u8>> {
         let mut out = Vec::new();
         let is_open = |gate| match gate {
-            Gate::Synced { position, .. } => position.offset <= open_to,
+            Gate::Synced { position, .. } => position.offset <= LogEnd(open_to),
             _ => false,
         };
         held.release(is_open, |_, head, _| out.push(head.to_vec()));

@@ -6,7 +6,7 @@ mod copying;
 use kasha_log::{AppendError, Screen};
 use kasha_machine::{Effect, Effects, Endpoint};
 use kasha_types::probe::{Probe, hit};
-use kasha_types::{AttachId, ConfigVersion, CoreId, Epoch, SegmentId};
+use kasha_types::{AttachId, ConfigVersion, CoreId, Epoch, LogEnd, Round, SegmentId};
 use kasha_wire::frame::Kind;
 use kasha_wire::hot::{self, AppendView, Appended};
 use kasha_wire::message::{Attach, AttachAt, Attached, Fence, FenceReport};
@@ -18,7 +18,7 @@ use crate::replica::{Replica, Site};
 pub(crate) use copying::{FETCH_FROM_HEAD, install, on_fetch_log};
 
 /// No log of the smallest segments is longer: an offset beyond is a mistake or an attack.
-pub(crate) const LOG_BYTES_MAX: u64 = 1 << 43;
+pub(crate) const LOG_END_MAX: LogEnd = LogEnd(1 << 43);
 
 /// Following a primary.
 #[derive(Debug)]
@@ -30,9 +30,9 @@ pub(crate) struct Backup {
     /// The configuration that made us a member, as the primary knows.
     since: ConfigVersion,
     /// At least this much must be held before what was lost counts as copied again.
-    must_hold: u64,
+    must_hold: LogEnd,
     /// The round of the last append of this turn: one ack answers them all.
-    answer_due: Option<u64>,
+    answer_due: Option<Round>,
     /// An older segment that is being copied to us.
     arriving: Option<(SegmentId, Vec<u8>)>,
 }
@@ -65,8 +65,8 @@ pub(crate) fn on_fence(replica: &mut Replica, core: &mut Core, from: Endpoint, f
 
 /// The primary says where our log joins its own.
 pub(crate) fn on_attach(replica: &mut Replica, core: &mut Core, from: Endpoint, order: &Attach, out: &mut Effects) {
-    let (AttachAt::Keep(offset) | AttachAt::Join(offset)) = order.start;
-    let aligned = offset.is_multiple_of(u64::from(core.options.segment_bytes)) && offset <= LOG_BYTES_MAX;
+    let (AttachAt::Keep(at) | AttachAt::Join(at)) = order.start;
+    let aligned = at.is_segment_base(core.options.segment_bytes) && at <= LOG_END_MAX;
     if matches!(order.start, AttachAt::Join(_)) && !aligned {
         return; // no segment begins there
     }
@@ -82,7 +82,7 @@ impl Backup {
             primary,
             attached: None,
             since: ConfigVersion(0),
-            must_hold: u64::MAX,
+            must_hold: LogEnd::MAX,
             answer_due: None,
             arriving: None,
         }
@@ -132,7 +132,7 @@ impl Backup {
         // Our log is the primary's up to our end: what is synced can make room for what comes, though it comes too early.
         copy.known_synced = copy.known_synced.max(append.synced);
         let end = copy.log.end().offset;
-        let ahead = usize::try_from(end.saturating_sub(append.from)).unwrap_or(usize::MAX);
+        let ahead = usize::try_from(end.bytes_since(append.from)).unwrap_or(usize::MAX);
         // One epoch is written by one primary: what we have of it already is the same.
         if let Some(new) = append.bytes.get(ahead..).filter(|new| !new.is_empty()) {
             match copy.log.append_raw(new, screen(append.epoch)) {
@@ -183,7 +183,7 @@ impl Backup {
 
 fn obey_attach(site: &mut Site<'_>, start: AttachAt, out: &mut Effects) -> bool {
     match start {
-        AttachAt::Keep(offset) => site.truncate_log(offset, out) && site.copy.meta.complete,
+        AttachAt::Keep(end) => site.truncate_log(end, out) && site.copy.meta.complete,
         AttachAt::Join(base) => {
             site.copy.discount(site.core, out);
             site.reset_log(base, out);

@@ -17,7 +17,7 @@
 use kasha_log::{DamagedGroup, EntryOffset, Log, Purpose, Victim};
 use kasha_store::LookUp;
 use kasha_types::probe::{Probe, hit};
-use kasha_types::{Epoch, SegmentId};
+use kasha_types::{Epoch, LogEnd, SegmentId};
 use kasha_wire::status::CleanerState;
 
 use crate::relocation::Moving;
@@ -67,7 +67,7 @@ enum Doing {
 struct Walk {
     victim: Victim,
     /// The next group.
-    at: u64,
+    at: LogEnd,
 }
 
 /// A serving primary's cleaner.
@@ -75,9 +75,9 @@ struct Walk {
 pub(crate) struct Cleaner {
     walk: Option<Walk>,
     /// The end of the log when the cleaner last looked.
-    seen: u64,
+    seen: LogEnd,
     /// The end of what was copied last.
-    copied_until: u64,
+    copied_until: LogEnd,
     doing: Doing,
     pub cleaned: Cleaned,
     /// What this turn copies, and where to: memory that is used again.
@@ -87,11 +87,11 @@ pub(crate) struct Cleaner {
 }
 
 impl Cleaner {
-    pub fn new(end: u64) -> Self {
+    pub fn new(end: LogEnd) -> Self {
         Self {
             walk: None,
             seen: end,
-            copied_until: 0,
+            copied_until: LogEnd::START,
             doing: Doing::Rests,
             cleaned: Cleaned::default(),
             batch: Vec::new(),
@@ -128,10 +128,10 @@ impl Cleaner {
         log: &mut Log,
         state: &mut ShardState,
         epoch: Epoch,
-        synced: u64,
+        synced: LogEnd,
     ) -> Result<(), DamagedGroup> {
         let end = log.end().offset;
-        let appended = end - std::mem::replace(&mut self.seen, end);
+        let appended = end.bytes_since(std::mem::replace(&mut self.seen, end));
         self.doing = self.look(log, synced);
         // In a small log what is dead may all be in the head.
         if self.doing == Doing::FindsNothing && log.head_is_worth_cleaning() && log.seal_head(epoch).is_ok() {
@@ -150,7 +150,7 @@ impl Cleaner {
                 break; // the walk stays where it was
             }
             self.walk = Some(walk);
-            bytes = bytes.saturating_sub(walk.at - begun);
+            bytes = bytes.saturating_sub(walk.at.bytes_since(begun));
             if is_through {
                 self.end_walk(log, walk.victim.segment);
                 break;
@@ -161,18 +161,18 @@ impl Cleaner {
     }
 
     /// What is to be done now; chooses the next segment.
-    fn look(&mut self, log: &Log, synced: u64) -> Doing {
+    fn look(&mut self, log: &Log, synced: LogEnd) -> Doing {
         if log.free_bytes() + log.leaving_bytes() >= free_wanted(log) {
             return Doing::Rests;
         }
         // Copies that nobody can sync must not fill the memory.
-        if self.copied_until > synced && self.copied_until - synced > u64::from(log.segment_bytes()) / 2 {
+        if self.copied_until.bytes_since(synced) > u64::from(log.segment_bytes()) / 2 {
             return Doing::WaitsForSync;
         }
         // What is walked through may have died meanwhile.
         self.walk = self.walk.filter(|walk| log.live_bytes_in(walk.victim.segment) > 0);
         if self.walk.is_none() {
-            self.walk = log.choose_victim(synced).map(|victim| Walk { victim, at: log.segment_base(victim.segment) });
+            self.walk = log.choose_victim(synced).map(|victim| Walk { victim, at: log.end_before(victim.segment) });
         }
         match &self.walk {
             Some(walk) => Doing::Cleans(walk.victim.segment),
@@ -190,10 +190,10 @@ impl Cleaner {
         bytes: u64,
         looked_at: &mut u32,
     ) -> Result<bool, DamagedGroup> {
-        let until = walk.at + bytes;
+        let begun = walk.at;
         let held = log.segments().next().map_or(SegmentId(0), |(oldest, _)| oldest);
         let mut copied = 0;
-        while walk.at < until && *looked_at < LOOKED_AT_MAX && copied < COPIED_BYTES_MAX {
+        while walk.at.bytes_since(begun) < bytes && *looked_at < LOOKED_AT_MAX && copied < COPIED_BYTES_MAX {
             let Some(group) = log.verified_group(walk.victim.segment, walk.at)? else { return Ok(false) };
             let known = self.batch.len();
             state.collect_movable(log, &group.entries, held, &mut self.look_ups, &mut self.batch);

@@ -7,6 +7,15 @@
 //! | `copy/files` | new bytes to the files, and files that go |
 //! | `copy/whole` | which logs surely hold every update that was answered (R7.7) |
 //!
+//! ```text
+//! 0 ─────────────┬───────────────┬──────────────────┬──▶ bytes since the log began
+//!              held      ≤    written       ≤      end
+//!                └ on file       └ given to the file
+//! ```
+//!
+//! `replayed`, up to where a follower's state has followed the log, is at most the end, too. `known_synced` may be anywhere:
+//! a primary says how far all members hold *its* log, and a member that is being attached or copied lags.
+//!
 //! What is derived from the log lives beside it (`state`), and follows it: [`Site`] changes both together.
 
 mod files;
@@ -20,7 +29,7 @@ use kasha_machine::{Effects, Endpoint, FileName, Gate};
 use kasha_replication::{FenceReport, ReplicaMeta, history_of};
 use kasha_types::planted::{self, Bug};
 use kasha_types::probe::{Probe, hit};
-use kasha_types::{AttachId, BootId, Epoch, ListVersion, LocalPosition, NodeId, SegmentId, ShardId, Work};
+use kasha_types::{AttachId, BootId, Epoch, ListVersion, LocalPosition, LogEnd, NodeId, SegmentId, ShardId, Work};
 use kasha_wire::Served;
 use kasha_wire::message;
 
@@ -40,13 +49,13 @@ pub(crate) struct LogCopy {
     /// Up to where a follower's state has followed the log.
     pub replayed: Cursor,
     /// Up to where the log was given to the file.
-    written: u64,
+    written: LogEnd,
     /// Up to where the file holds the log.
-    pub held: u64,
+    pub held: LogEnd,
     /// Up to where every member is known to hold the log.
-    pub known_synced: u64,
+    pub known_synced: LogEnd,
     /// Ends of the log at commits that are not known to hold yet.
-    commits: VecDeque<(LocalPosition, u64)>,
+    commits: VecDeque<(LocalPosition, LogEnd)>,
     /// Segments on file that are not part of the log: behind damage, or without marks. They go with the log.
     stray: Vec<SegmentId>,
     /// The files hold less than they did, and it is not judged yet what that means.
@@ -76,10 +85,10 @@ impl LogCopy {
                 ..ReplicaMeta::fresh(options.cluster, shard, options.boot)
             },
             exists: false,
-            replayed: Cursor { offset: 0 },
-            written: 0,
-            held: 0,
-            known_synced: 0,
+            replayed: Cursor::START,
+            written: LogEnd::START,
+            held: LogEnd::START,
+            known_synced: LogEnd::START,
             commits: VecDeque::new(),
             stray: Vec::new(),
             lost_something: false,
@@ -89,7 +98,7 @@ impl LogCopy {
 
     /// Whether there is anything of it.
     pub fn is_used(&self) -> bool {
-        self.log.end().offset > 0 || !self.stray.is_empty()
+        self.log.end().offset > LogEnd::START || !self.stray.is_empty()
     }
 
     /// Whether a follower's state has come to the end; what an entry began may be unfinished ([`Site::is_replayed`]).
@@ -132,8 +141,10 @@ impl LogCopy {
         let judged = core.configuration.is_some();
         let noted = self.meta.acknowledged;
         // Without the first note a log whose only segment is gone would pass for an empty one.
-        let is_due =
-            if noted == 0 { self.held > 0 } else { self.log.segment_of(self.held) > self.log.segment_of(noted) };
+        let is_due = match noted {
+            LogEnd::START => self.held > LogEnd::START,
+            _ => self.log.segment_behind(self.held) > self.log.segment_behind(noted),
+        };
         if judged && self.exists && is_due {
             self.meta.acknowledged = self.held;
             self.save_meta(core, out);
@@ -168,9 +179,9 @@ impl LogCopy {
     }
 
     /// Forgets the log, in memory and on file.
-    fn reset(&mut self, core: &mut Core, base: u64, out: &mut Effects) {
+    fn reset(&mut self, core: &mut Core, base: LogEnd, out: &mut Effects) {
         core.work.add(Work::Role);
-        self.unmark_whole(core, 0, out);
+        self.unmark_whole(core, LogEnd::START, out);
         let log = &self.log;
         out.copy_log_bytes(self.shard, |slice| log.slice(slice));
         // Newest first: a crash in between must not leave a hole.
@@ -183,33 +194,33 @@ impl LogCopy {
         }
         core.fsync = true;
         let empty = match base {
-            0 => Log::new(self.shard, log_config(&core.options)),
+            LogEnd::START => Log::new(self.shard, log_config(&core.options)),
             base => Log::begin_at(self.shard, log_config(&core.options), base),
         };
         let gone = std::mem::replace(&mut self.log, empty.with_buffers(core.options.buffers.clone()));
         core.options.trash.throw(gone);
         self.meta.base = base;
-        self.meta.acknowledged = 0;
-        (self.written, self.held, self.known_synced) = (base, base, 0);
+        self.meta.acknowledged = LogEnd::START;
+        (self.written, self.held, self.known_synced) = (base, base, LogEnd::START);
         self.commits.clear();
     }
 
     /// Cuts the log at a group boundary before its end. False: there is none.
-    fn cut(&mut self, core: &mut Core, offset: u64, out: &mut Effects) -> bool {
-        if offset > self.log.end().offset || !self.log.ends_a_group(offset) {
+    fn cut(&mut self, core: &mut Core, at: LogEnd, out: &mut Effects) -> bool {
+        if at > self.log.end().offset || !self.log.ends_a_group(at) {
             return false;
         }
         core.work.add(Work::Role);
         let log = &self.log;
         out.copy_log_bytes(self.shard, |slice| log.slice(slice));
-        if offset < self.meta.acknowledged {
+        if at < self.meta.acknowledged {
             // What is cut was never synced. The marks say so first, or the shorter log would pass for a damaged one.
             hit(Probe::CutBelowAcknowledged);
-            self.meta.acknowledged = offset;
+            self.meta.acknowledged = at;
             self.save_meta(core, out);
         }
-        self.unmark_whole(core, offset, out);
-        let Ok(cut) = self.log.truncate(offset) else { return false };
+        self.unmark_whole(core, at, out);
+        let Ok(cut) = self.log.truncate(at) else { return false };
         hit(Probe::LogCut);
         // Newest first: a crash in between must not leave a hole.
         for &segment in cut.removed.iter().rev() {
@@ -219,39 +230,40 @@ impl LogCopy {
             core.truncate(FileName::Segment { shard: self.shard, segment }, u64::from(used), out);
         }
         core.fsync = true;
-        self.meta.acknowledged = self.meta.acknowledged.min(offset);
-        self.written = self.written.min(offset);
-        self.held = self.held.min(offset);
+        self.meta.acknowledged = self.meta.acknowledged.min(at);
+        self.written = self.written.min(at);
+        self.held = self.held.min(at);
         // What stands there from now on is another log's.
-        self.known_synced = self.known_synced.min(offset);
+        self.known_synced = self.known_synced.min(at);
         for (_, end) in &mut self.commits {
-            *end = (*end).min(offset);
+            *end = (*end).min(at);
         }
         // A restart may have dropped a segment on a word that is cut off now: then older data must be copied again.
         self.meta.complete &= self.log.absent().is_empty();
         true
     }
 
+    /// The order that is drawn above. Cheap: checked once a turn.
     pub fn assert_invariants(&self) {
         let end = self.log.end().offset;
         assert!(self.held <= self.written && self.written <= end, "{}: file ahead of log", self.shard);
-        assert!(self.replayed.offset <= end || end == 0, "{}", self.shard);
+        assert!(self.replayed.offset <= end || end == LogEnd::START, "{}", self.shard);
     }
 }
 
 impl Site<'_> {
     /// Forgets the log, and the state with it.
-    pub fn reset_log(&mut self, base: u64, out: &mut Effects) {
+    pub fn reset_log(&mut self, base: LogEnd, out: &mut Effects) {
         self.copy.reset(self.core, base, out);
         self.forget_state();
     }
 
     /// Cuts the log at a group boundary. False: there is none.
-    pub fn truncate_log(&mut self, offset: u64, out: &mut Effects) -> bool {
-        if offset == self.copy.log.end().offset {
+    pub fn truncate_log(&mut self, at: LogEnd, out: &mut Effects) -> bool {
+        if at == self.copy.log.end().offset {
             return true;
         }
-        let cut = self.copy.cut(self.core, offset, out);
+        let cut = self.copy.cut(self.core, at, out);
         if cut {
             self.forget_state();
         }
@@ -261,7 +273,7 @@ impl Site<'_> {
     /// The state is built anew from the log.
     fn forget_state(&mut self) {
         self.core.options.trash.throw(std::mem::take(self.state));
-        self.copy.replayed = Cursor { offset: 0 };
+        self.copy.replayed = Cursor::START;
         self.copy.log.reset_liveness();
     }
 }

@@ -7,8 +7,8 @@
 use std::collections::BTreeMap;
 
 use kasha_machine::{Effects, Endpoint, Gate};
-use kasha_replication::Progress;
-use kasha_types::{CoreId, Epoch, NodeId, ShardId, Tick};
+use kasha_replication::PeerProgress;
+use kasha_types::{CoreId, Epoch, LogEnd, NodeId, ShardId, Tick};
 use kasha_wire::message::{self, Report};
 
 use crate::core::{Core, send};
@@ -36,7 +36,7 @@ enum Part {
 struct Watched {
     epoch: Epoch,
     /// What it had done when last looked at; `None`: a witness, of which pings say enough.
-    progress: Option<Progress>,
+    progress: Option<PeerProgress>,
     /// Since when it has done nothing that was wanted.
     since: Tick,
     seen: Tick,
@@ -48,7 +48,7 @@ struct Watched {
 struct Recovery {
     epoch: Epoch,
     has_log: bool,
-    end: u64,
+    end: LogEnd,
     absent: usize,
     since: Tick,
 }
@@ -178,7 +178,7 @@ impl Links {
         now: Tick,
         (shard, node, part): (ShardId, NodeId, Part),
         epoch: Epoch,
-        progress: Option<Progress>,
+        progress: Option<PeerProgress>,
     ) {
         let new = Watched { epoch, progress, since: now, seen: now };
         let watched = self.watched.entry((shard, node, part)).or_insert(new);
@@ -224,7 +224,7 @@ impl Links {
 }
 
 /// Whether a member did something that was wanted. Being asked again from the beginning is nothing.
-fn is_further(now: &Progress, before: &Progress) -> bool {
+fn is_further(now: &PeerProgress, before: &PeerProgress) -> bool {
     let attached = now.attached && !before.attached;
     let copied = match (now.copying, before.copying) {
         (Some((left, done)), Some((left_before, done_before))) => {
@@ -238,10 +238,12 @@ fn is_further(now: &Progress, before: &Progress) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use kasha_types::Round;
+
     use super::*;
 
-    fn progress(attached: bool, held: u64, copying: Option<(usize, u32)>) -> Progress {
-        Progress { waits: true, attached, held, round: 0, copying }
+    fn progress(attached: bool, held: u64, copying: Option<(usize, u32)>) -> PeerProgress {
+        PeerProgress { waits: true, attached, held: LogEnd(held), round: Round(0), copying }
     }
 
     #[test]

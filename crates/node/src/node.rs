@@ -102,7 +102,7 @@ impl Node {
     /// Flips a bit of a log in memory, as failing memory does. Returns whether the byte is in the log. For tests.
     #[doc(hidden)]
     pub fn flip_log_bit(&mut self, shard: ShardId, offset: u64, bit: u8) -> bool {
-        let replica = self.replicas.get_mut(&shard).filter(|replica| offset < replica.copy.log.end().offset);
+        let replica = self.replicas.get_mut(&shard).filter(|replica| offset < replica.copy.log.end().offset.0);
         replica.map(|replica| replica.copy.log.flip_bit(offset, bit)).is_some()
     }
 

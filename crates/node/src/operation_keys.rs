@@ -4,9 +4,9 @@
 //! **R5.2** Expiry is a logged delete, appended before the operation that observes it, never a look at a clock. Who
 //! finds the key gone waits for that entry: whoever drops keys notes its end among the conflicts.
 
-use kasha_exactly_once::{Fingerprint, OperationKeyDropped, OperationKeyRecord, Place};
+use kasha_exactly_once::{Fingerprint, OperationKeyDropped, OperationKeyRecord};
 use kasha_log::{EntryKind, EntryOffset, Full, Log};
-use kasha_types::{ClusterTime, Epoch, KeyHash, Slot, operation_key_hash};
+use kasha_types::{ClusterTime, Epoch, KeyHash, LogEnd, Slot, operation_key_hash};
 use kasha_wire::Body;
 
 use crate::state::ShardState;
@@ -48,8 +48,8 @@ impl<'a> OperationKey<'a> {
 }
 
 /// The record of an operation key that is held.
-pub(crate) fn record_at(log: &Log, place: Place) -> OperationKeyRecord<'_> {
-    OperationKeyRecord::decode(log.entry(EntryOffset(place.0)).payload).expect("our own operation key")
+pub(crate) fn record_at(log: &Log, at: EntryOffset) -> OperationKeyRecord<'_> {
+    OperationKeyRecord::decode(log.entry(at).payload).expect("our own operation key")
 }
 
 /// If the key's time is over, logs that and forgets it. `Some`: the end of that entry.
@@ -60,7 +60,7 @@ pub(crate) fn drop_if_expired(
     now: ClusterTime,
     key: &OperationKey<'_>,
     dead: &mut Vec<EntryOffset>,
-) -> Result<Option<u64>, Full> {
+) -> Result<Option<LogEnd>, Full> {
     match state.operation_key_expiry(log, key.hash, key.slot, key.key) {
         Some(expiry) if expiry < now => {
             let dropped = OperationKeyDropped { slot: key.slot, at: now, operation_key: key.key };
@@ -83,7 +83,7 @@ pub(crate) fn drop_some_expired(
     epoch: Epoch,
     now: ClusterTime,
     dead: &mut Vec<EntryOffset>,
-) -> Option<u64> {
+) -> Option<LogEnd> {
     if !have_expired(state, now) {
         return None;
     }
@@ -111,7 +111,7 @@ fn drop_operation_key(
     epoch: Epoch,
     dropped: &OperationKeyDropped<'_>,
     dead: &mut Vec<EntryOffset>,
-) -> Result<u64, Full> {
+) -> Result<LogEnd, Full> {
     let entry = (EntryKind::OperationKeyDropped, dropped.encoded_len());
     state.append_own(log, epoch, entry, dead, |payload| dropped.encode_into(payload))
 }

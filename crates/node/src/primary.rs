@@ -30,7 +30,7 @@ pub(crate) mod witnesses;
 use kasha_machine::Effects;
 use kasha_replication::FenceReport;
 use kasha_types::probe::{Probe, hit};
-use kasha_types::{AttachId, Tick};
+use kasha_types::{AttachId, LogEnd, Tick};
 use kasha_wire::message::{self, WitnessHolds};
 use kasha_wire::{ShardConfig, ShardPhase};
 
@@ -88,7 +88,7 @@ impl Primary {
     pub fn begin(site: &mut Site<'_>, config: &ShardConfig, out: &mut Effects) -> Self {
         let never_served = config.recover_from.is_empty();
         if never_served {
-            site.reset_log(0, out);
+            site.reset_log(LogEnd::START, out);
             (site.copy.meta.intact, site.copy.meta.complete) = (true, true);
         }
         let Site { copy, core, .. } = site;
@@ -198,7 +198,7 @@ impl Primary {
     }
 
     /// A piece of the log that is fetched.
-    pub fn on_log_piece(&mut self, site: &mut Site<'_>, from: u64, bytes: &[u8], out: &mut Effects) {
+    pub fn on_log_piece(&mut self, site: &mut Site<'_>, from: LogEnd, bytes: &[u8], out: &mut Effects) {
         let next = match &mut self.stage {
             Stage::Fetching(fetching) => fetching.on_log_piece(&self.term, site, from, bytes, out),
             Stage::Fencing(_)

@@ -17,7 +17,7 @@
 //! forget too much. What it names is forgotten by then, so the copy names nobody (E1).
 //! **R5.11** While a floor waits for its sync nothing is copied: a record before the floor would get behind it (R4.6).
 
-use kasha_exactly_once::{CompletionRecordRef, ExpiryFloorEntry, OperationKeyRecord, Place};
+use kasha_exactly_once::{CompletionRecordRef, ExpiryFloorEntry, OperationKeyRecord};
 use kasha_log::{Entries, Entry, EntryKind, EntryOffset, GroupWriter, Log, Part, entry_bytes};
 use kasha_store::{LookUp, Movable, Store};
 use kasha_types::planted::{self, Bug};
@@ -130,17 +130,17 @@ impl ShardState {
         look_up: Option<&LookUp>,
         held: SegmentId,
     ) -> Option<Moving> {
-        let held = if planted::is_on(Bug::CopyNarrowsOldest) { log.segment_of(log.end().offset) } else { held };
+        let held = if planted::is_on(Bug::CopyNarrowsOldest) { log.segment_behind(log.end().offset) } else { held };
         let what = match entry.kind {
             EntryKind::Object | EntryKind::Tombstone => What::Stored(self.store.movable(look_up?, held)?),
             EntryKind::Completion => {
                 let rpc = CompletionRecordRef::decode(entry.payload).expect("our own completion record").request.rpc;
-                self.tracker.is_live(rpc, Place(at.0)).then_some(What::Record(rpc))?
+                self.tracker.is_live(rpc, at).then_some(What::Record(rpc))?
             }
             EntryKind::OperationKey => {
                 let record = OperationKeyRecord::decode(entry.payload).expect("our own operation key");
                 let hash = operation_key_hash(record.slot, record.operation_key);
-                self.operation_keys.is_live(hash, Place(at.0)).then_some(What::OperationKey(hash))?
+                self.operation_keys.is_live(hash, at).then_some(What::OperationKey(hash))?
             }
             EntryKind::OperationKeyDropped => {
                 (self.dropped_key_entry == Some(at)).then_some(What::DroppedOperationKey)?
@@ -160,14 +160,13 @@ impl ShardState {
     /// The copy is in the log: the state leads to it, and the original is dead.
     pub fn moved(&mut self, log: &mut Log, moving: &Moving, to: EntryOffset) {
         let Moving { from, .. } = *moving;
-        let places = (Place(from.0), Place(to.0));
         match moving.what {
             What::Stored(movable) => self.store.moved(log, movable, from, to),
             What::Record(rpc) => {
-                assert!(self.tracker.relocate(rpc, places.0, places.1), "R5.7: {rpc} lived at {from:?}")
+                assert!(self.tracker.relocate(rpc, from, to), "R5.7: {rpc} lived at {from:?}")
             }
             What::OperationKey(hash) => {
-                assert!(self.operation_keys.relocate(hash, places.0, places.1), "R5.7: {hash:?} lived at {from:?}")
+                assert!(self.operation_keys.relocate(hash, from, to), "R5.7: {hash:?} lived at {from:?}")
             }
             What::DroppedOperationKey => self.dropped_key_entry = Some(to),
             What::VersionFloor => self.store.moved_version_floor(to),

@@ -2,7 +2,7 @@
 
 use kasha_log::EntryOffset;
 use kasha_types::probe::{Probe, hit};
-use kasha_types::{SegmentId, Work};
+use kasha_types::{LogEnd, SegmentId, Work};
 
 use crate::copy::LogCopy;
 use crate::replica::Site;
@@ -34,7 +34,7 @@ impl Site<'_> {
                 copy.replayed.offset = copy.replayed.offset.max(copy.log.end().offset);
                 break;
             };
-            bytes += group.end - group.start;
+            bytes += group.bytes();
             entries.clear();
             entries.extend(group.entries.map(|(at, _)| at));
             for &at in &entries {
@@ -65,7 +65,7 @@ impl Site<'_> {
     }
 
     /// Lets go of some segments that the log says are freed, once the state has followed the log to where it says so.
-    pub fn free_retired(&mut self, up_to: u64) {
+    pub fn free_retired(&mut self, up_to: LogEnd) {
         let Self { copy, state, core } = self;
         for _ in 0..FREED_PER_TURN {
             let Some(segment) = next_retired(copy, state, up_to) else { return };
@@ -82,6 +82,6 @@ impl Site<'_> {
 }
 
 /// A segment that can be let go of now.
-pub(crate) fn next_retired(copy: &LogCopy, state: &ShardState, up_to: u64) -> Option<SegmentId> {
+pub(crate) fn next_retired(copy: &LogCopy, state: &ShardState, up_to: LogEnd) -> Option<SegmentId> {
     copy.log.retired(up_to).filter(|_| !state.is_forgetting())
 }

@@ -57,7 +57,7 @@ impl Replica {
     fn compare(&self, core: &Core) -> Result<(), String> {
         let (log, state) = (&self.copy.log, &self.state);
         let mut replayed = ShardState::default();
-        let entries = || log.groups_from(0).flat_map(|group| group.entries);
+        let entries = || log.groups().flat_map(|group| group.entries);
         let (mut dead, mut freed) = (Vec::new(), BTreeSet::new());
         for (at, entry) in entries() {
             replayed.replay(log, at, &mut dead);
@@ -68,7 +68,7 @@ impl Replica {
         }
         let held = log.segments().next().map_or(SegmentId(0), |(oldest, _)| oldest);
         // What is freed is about to go, and is forgotten before.
-        let entries = || entries().filter(|(at, _)| !freed.contains(&log.segment_of(at.0)));
+        let entries = || entries().filter(|(at, _)| !freed.contains(&log.segment_of(*at)));
         let mut live = (SegmentId(0), 0);
         for (at, entry) in entries() {
             let lives = state.is_live(log, at, &entry, held);
@@ -79,7 +79,7 @@ impl Replica {
             if comes_back && !lives && !self.may_come_back(core, &entry, at) {
                 return Err(format!("a replay brings {:?} at {} back", entry.kind, at.0));
             }
-            let segment = log.segment_of(at.0);
+            let segment = log.segment_of(at);
             if segment != live.0 {
                 self.compare_live_bytes(live)?;
                 live = (segment, 0);
@@ -131,7 +131,7 @@ impl Replica {
             }
             EntryKind::Tombstone => {
                 let held: Vec<_> = self.copy.log.segments().map(|(id, _)| id).collect();
-                let own = self.copy.log.segment_of(at.0);
+                let own = self.copy.log.segment_of(at);
                 state.store.is_needless(entry, own, |id| held.binary_search(&id).is_err())
             }
             _ => false,

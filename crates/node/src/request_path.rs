@@ -35,7 +35,7 @@ use kasha_machine::{Effects, Endpoint};
 use kasha_replication::Shipping;
 use kasha_store::SpareDraft;
 use kasha_types::probe::{Probe, hit};
-use kasha_types::{ClientId, Epoch, KeyHash, ShardId, Slot, TableId};
+use kasha_types::{ClientId, Epoch, KeyHash, LogEnd, ShardId, Slot, TableId};
 use kasha_wire::hot::Envelope;
 use kasha_wire::{Body, Refusal};
 
@@ -126,7 +126,7 @@ enum Why {
     /// It ran nothing, and nothing is recorded of it (R4.2).
     Refused(Refusal),
     /// Below a logged expiry floor, whose entry ends here and may not be synced (R4.6).
-    BelowFloor { floor_end: u64 },
+    BelowFloor { floor_end: LogEnd },
     /// Refused as unproven, until the coordinator has said whether this client's lease runs (R4.3).
     AskLease(ClientId),
 }

@@ -19,7 +19,7 @@ use kasha_log::Log;
 use kasha_machine::{Effect, Effects};
 use kasha_types::planted::{self, Bug};
 use kasha_types::probe::{Probe, hit};
-use kasha_types::{KeyHash, ListVersion, RpcId, Tick, Work};
+use kasha_types::{KeyHash, ListVersion, LogEnd, RpcId, Tick, Work};
 use kasha_wire::message::GcDone;
 use kasha_wire::{Body, Configuration, ShardConfig};
 
@@ -65,7 +65,7 @@ pub(crate) struct Serving {
     /// The process is asked to stop: no answer leaves any more before it is synced, and no list is used (R7.7).
     stopping: bool,
     /// The list is being closed: it is, once this is synced (R6.2).
-    closing_at: Option<u64>,
+    closing_at: Option<LogEnd>,
     garbage: Garbage,
     pub leases: Leases,
     house: House,
@@ -76,7 +76,7 @@ fn has_enough_members(configuration: &Configuration, config: &ShardConfig) -> bo
 }
 
 impl Serving {
-    pub fn new(core: &Core, config: &ShardConfig, end: u64) -> Self {
+    pub fn new(core: &Core, config: &ShardConfig, end: LogEnd) -> Self {
         let mut serving = Self {
             list: config.list,
             fast_path: false,
@@ -97,7 +97,7 @@ impl Serving {
     }
 
     /// A newer configuration of the same term.
-    pub fn update(&mut self, core: &Core, config: &ShardConfig, end: u64) {
+    pub fn update(&mut self, core: &Core, config: &ShardConfig, end: LogEnd) {
         let configuration = core.configuration.as_ref().expect("a configuration promoted us");
         self.has_enough_members = has_enough_members(configuration, config);
         if config.list != self.committed_list {
@@ -116,7 +116,7 @@ impl Serving {
     }
 
     /// The process is asked to stop: the list is closed for good.
-    pub fn begin_stop(&mut self, core: &Core, config: &ShardConfig, end: u64) {
+    pub fn begin_stop(&mut self, core: &Core, config: &ShardConfig, end: LogEnd) {
         self.stopping = true;
         self.update(core, config, end);
     }
@@ -131,12 +131,12 @@ impl Serving {
     }
 
     /// Up to where our own work waits for a sync.
-    pub fn wanted_synced(&self) -> u64 {
+    pub fn wanted_synced(&self) -> LogEnd {
         let floor = self.leases.pending_floor().map(|(_, end)| end);
-        [self.closing_at, floor].into_iter().flatten().max().unwrap_or(0)
+        [self.closing_at, floor].into_iter().flatten().max().unwrap_or(LogEnd::START)
     }
 
-    pub fn list_is_closed(&self, synced: u64) -> bool {
+    pub fn list_is_closed(&self, synced: LogEnd) -> bool {
         let only_closes = self.stopping && planted::is_on(Bug::StopOnlyCloses);
         self.closing_at.is_some_and(|at| synced >= at || planted::is_on(Bug::ListClosedUnsynced) || only_closes)
     }
@@ -162,7 +162,7 @@ impl Serving {
     /// go to the witnesses.
     pub fn executed(
         &mut self,
-        (end, synced): (u64, u64),
+        (end, synced): (LogEnd, LogEnd),
         rpc: RpcId,
         changed: impl Iterator<Item = KeyHash>,
         footprint: &[KeyHash],
@@ -220,7 +220,7 @@ impl Serving {
     /// Once a turn.
     pub fn end_turn(&mut self, term: &mut Term, site: &mut Site<'_>, now: Tick, out: &mut Effects) {
         let synced = term.shipping.synced();
-        self.garbage.note_synced(if planted::is_on(Bug::GcBeforeSync) { u64::MAX } else { synced });
+        self.garbage.note_synced(if planted::is_on(Bug::GcBeforeSync) { LogEnd::MAX } else { synced });
         let company = term.shipping.company(site.copy.log.end().offset);
         let floor = site.state.tracker.floor().time();
         self.garbage.collect(site.core, now, (site.copy.shard, term.list), floor, company, out);

@@ -4,12 +4,12 @@
 use std::collections::VecDeque;
 
 use kasha_exactly_once::{
-    CompletionRecordRef, ExpiryFloorEntryRef, OperationKeyDropped, OperationKeyRecord, OperationKeys, Place, Tracker,
+    CompletionRecordRef, ExpiryFloorEntryRef, OperationKeyDropped, OperationKeyRecord, OperationKeys, Tracker,
 };
 use kasha_log::{EntryKind, EntryOffset, Full, Log, Purpose};
 use kasha_store::Store;
 use kasha_types::planted::{self, Bug};
-use kasha_types::{ClusterTime, Epoch, KeyHash, SegmentId, Slot, TableId, operation_key_hash};
+use kasha_types::{ClusterTime, Epoch, KeyHash, LogEnd, SegmentId, Slot, TableId, operation_key_hash};
 
 use crate::unfinished::Unfinished;
 
@@ -53,7 +53,7 @@ impl ShardState {
         entry: (EntryKind, usize),
         dead: &mut Vec<EntryOffset>,
         fill: impl FnOnce(&mut [u8]),
-    ) -> Result<u64, Full> {
+    ) -> Result<LogEnd, Full> {
         let (at, end) = log.append_one(epoch, entry, Purpose::Own, fill)?;
         dead.clear();
         self.replay(log, at, dead);
@@ -68,7 +68,7 @@ impl ShardState {
             EntryKind::Object | EntryKind::Tombstone => self.store.replay(log, at, |at| dead.push(at)),
             EntryKind::Completion => {
                 let record = CompletionRecordRef::decode(entry.payload).expect("our own completion record");
-                self.tracker.recover(&record.request, Place(at.0), |place| dead.push(EntryOffset(place.0)));
+                self.tracker.recover(&record.request, at, |at| dead.push(at));
             }
             EntryKind::OperationKey => self.replay_operation_key(log, at, entry.payload, dead),
             EntryKind::OperationKeyDropped => {
@@ -104,10 +104,9 @@ impl ShardState {
     fn replay_operation_key(&mut self, log: &Log, at: EntryOffset, payload: &[u8], dead: &mut Vec<EntryOffset>) {
         let record = OperationKeyRecord::decode(payload).expect("our own operation key");
         let hash = operation_key_hash(record.slot, record.operation_key);
-        let is_key = |place| is_operation_key(log, place, record.slot, record.operation_key);
-        let place = Place(at.0);
-        let on_dead = |place: Place| dead.push(EntryOffset(place.0));
-        self.operation_keys.recover(hash, record.fingerprint, record.expires_at, place, is_key, on_dead);
+        let is_key = |at| is_operation_key(log, at, record.slot, record.operation_key);
+        let on_dead = |at| dead.push(at);
+        self.operation_keys.recover(hash, record.fingerprint, record.expires_at, at, is_key, on_dead);
     }
 
     /// Forgets an expired operation key, as the entry at `at` says.
@@ -120,9 +119,8 @@ impl ShardState {
     ) {
         self.cluster_time = self.cluster_time.max(dropped.at);
         let hash = operation_key_hash(dropped.slot, dropped.operation_key);
-        let is_key = |place| is_operation_key(log, place, dropped.slot, dropped.operation_key);
-        let place = self.operation_keys.drop_key(hash, dropped.at, is_key);
-        dead.extend(place.map(|place| EntryOffset(place.0)));
+        let is_key = |at| is_operation_key(log, at, dropped.slot, dropped.operation_key);
+        dead.extend(self.operation_keys.drop_key(hash, dropped.at, is_key));
         dead.extend(self.dropped_key_entry.replace(at));
     }
 
@@ -142,16 +140,16 @@ impl ShardState {
         let ended = |&client: &_| self.tracker.lease_expiry_of(client).is_some_and(|end| end <= floor);
         let (clients, revived): (Vec<_>, Vec<_>) = clients.into_iter().partition(ended);
         for client in revived {
-            self.tracker.forget_before(client, Place(at.0), |place| dead.push(EntryOffset(place.0)));
+            self.tracker.forget_before(client, at, |at| dead.push(at));
         }
         let floor = if planted::is_on(Bug::ExpiryWithoutFloor) { ClusterTime(0) } else { floor };
-        self.tracker.raise_floor(floor, clients, |place| dead.push(EntryOffset(place.0)));
+        self.tracker.raise_floor(floor, clients, |at| dead.push(at));
         dead.extend(self.floor_entry.replace(at));
     }
 
     /// When an operation key expires; `None`: it is not known.
     pub fn operation_key_expiry(&self, log: &Log, hash: KeyHash, slot: Slot, key: &[u8]) -> Option<ClusterTime> {
-        self.operation_keys.expires_at(hash, |place| is_operation_key(log, place, slot, key))
+        self.operation_keys.expires_at(hash, |at| is_operation_key(log, at, slot, key))
     }
 
     /// Where an operation key's record is, whatever it says of expiry.
@@ -163,13 +161,13 @@ impl ShardState {
         slot: kasha_types::Slot,
         key: &[u8],
     ) -> kasha_exactly_once::OperationKeyCheck {
-        self.operation_keys.check(hash, fingerprint, |place| is_operation_key(log, place, slot, key))
+        self.operation_keys.check(hash, fingerprint, |at| is_operation_key(log, at, slot, key))
     }
 }
 
-/// Whether the record at a place is that of this operation key.
-pub(crate) fn is_operation_key(log: &Log, place: Place, slot: kasha_types::Slot, key: &[u8]) -> bool {
-    let entry = log.entry(EntryOffset(place.0));
+/// Whether the record there is that of this operation key.
+pub(crate) fn is_operation_key(log: &Log, at: EntryOffset, slot: kasha_types::Slot, key: &[u8]) -> bool {
+    let entry = log.entry(at);
     let record = OperationKeyRecord::decode(entry.payload).expect("our own operation key");
     record.slot == slot && record.operation_key == key
 }
@@ -204,11 +202,11 @@ mod tests {
         }
         let replayed = |primary: &Log| {
             let mut log = Log::new(ShardId(0), config);
-            for slice in primary.pieces(0, primary.end().offset, u32::MAX) {
+            for slice in primary.pieces(LogEnd::START, primary.end().offset, u32::MAX) {
                 log.append_raw(primary.slice(slice), Screen::NONE).expect("it follows");
             }
             let (mut state, mut dead) = (ShardState::default(), Vec::new());
-            let entries = primary.groups_from(0).flat_map(|group| group.entries);
+            let entries = primary.groups().flat_map(|group| group.entries);
             for (at, _) in entries.filter(|(_, entry)| entry.kind != EntryKind::Tombstone) {
                 state.replay(&log, at, &mut dead);
                 log.kill_all(&mut dead);

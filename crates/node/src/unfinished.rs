@@ -8,7 +8,7 @@
 
 use std::collections::BTreeMap;
 
-use kasha_exactly_once::{CompletionRecordRef, OperationKeyRecord, Place};
+use kasha_exactly_once::{CompletionRecordRef, OperationKeyRecord};
 use kasha_log::{Cursor, EntryKind, EntryOffset, IndexCursor, Log};
 use kasha_types::{SegmentId, TableId, Work, operation_key_hash};
 
@@ -33,7 +33,7 @@ impl ShardState {
     /// the segment's file is not yet: then a replay that began without it has taken some of them for live.
     pub fn begin_forget(&mut self, log: &Log, segment: SegmentId) {
         if log.live_bytes_in(segment) > 0 {
-            let from = Cursor { offset: log.segment_base(segment) };
+            let from = Cursor { offset: log.end_before(segment) };
             self.unfinished.push_back(Unfinished::Forget { segment, from });
         }
     }
@@ -135,9 +135,11 @@ impl ShardState {
         if log.live_bytes_in(segment) == 0 {
             return true;
         }
-        let (end, mut looked_at) = (log.segment_base(SegmentId(segment.0 + 1)), 0);
+        let mut looked_at = 0;
         while looked_at < steps {
-            let Some(group) = log.next_group(from).filter(|group| group.start < end) else { return true };
+            let Some(group) = log.next_group(from).filter(|group| log.segment_at(group.start) == segment) else {
+                return true;
+            };
             for (at, _) in group.entries {
                 dead.extend(self.forget_entry(log, at).then_some(at));
                 looked_at += 1;
@@ -154,12 +156,12 @@ impl ShardState {
             EntryKind::VersionFloor => self.store.forget_floor_entry(at),
             EntryKind::Completion => {
                 let record = CompletionRecordRef::decode(entry.payload).expect("our own completion record");
-                self.tracker.forget(record.request.rpc, Place(at.0))
+                self.tracker.forget(record.request.rpc, at)
             }
             EntryKind::OperationKey => {
                 let record = OperationKeyRecord::decode(entry.payload).expect("our own operation key");
                 let hash = operation_key_hash(record.slot, record.operation_key);
-                self.operation_keys.forget(hash, Place(at.0))
+                self.operation_keys.forget(hash, at)
             }
             EntryKind::ExpiryFloor => self.floor_entry.take_if(|known| *known == at).is_some(),
             EntryKind::OperationKeyDropped => self.dropped_key_entry.take_if(|known| *known == at).is_some(),

@@ -1,7 +1,7 @@
 //! Status: what a core tells of itself to whoever asks.
 
 use kasha_log::MemoryLeft;
-use kasha_types::Tick;
+use kasha_types::{LogEnd, Tick};
 use kasha_wire::status::{CleanerState, Cleaning, CoreStatus, Memory, ReplicaStatus, WitnessStatus};
 
 use crate::cleaner::Cleaner;
@@ -27,7 +27,7 @@ impl Node {
             lease: self.core.has_lease(now),
             // A discarded replica is a promise and nothing else.
             replicas: (self.replicas.values())
-                .filter(|replica| !matches!(replica.role, Role::Idle) || replica.copy.log.end().offset > 0)
+                .filter(|replica| !matches!(replica.role, Role::Idle) || replica.copy.log.end().offset > LogEnd::START)
                 .map(|replica| {
                     let status = status(replica, self.core.options.replica_memory_max_bytes);
                     ReplicaStatus { state: status.state + &self.links.describe(replica.shard()), ..status }
@@ -62,7 +62,7 @@ fn status(replica: &Replica, memory_max_bytes: u64) -> ReplicaStatus {
         primary: primary.is_some(),
         state: describe(replica),
         end: copy.log.end(),
-        synced: primary.map_or(0, |primary| primary.term.shipping.synced()),
+        synced: primary.map_or(LogEnd::START, |primary| primary.term.shipping.synced()),
         unsynced_operations: serving.map_or(0, |serving| serving.unsynced_operations()) as u64,
         objects: state.store.stats().objects,
         memory_bytes: copy.log.memory_used(),
@@ -81,7 +81,7 @@ fn status(replica: &Replica, memory_max_bytes: u64) -> ReplicaStatus {
         gated_answers: counters.gated_answers,
         duplicates_suppressed: counters.duplicates_suppressed,
         refusals: counters.refusals,
-        syncs: primary.map_or(0, |primary| primary.term.shipping.confirmed()),
+        syncs: primary.map_or(0, |primary| primary.term.shipping.confirmed().0),
     }
 }
 

@@ -146,7 +146,7 @@ fn e2_a_record_that_was_copied_answers_a_retry() {
         client.update(&mut core, &Update::Put { key: key.as_bytes(), value: &filler });
         core.tick(1);
     }
-    let freed = core.node.status(core.now).replicas[0].end.offset / (8 * MIB);
+    let freed = core.node.status(core.now).replicas[0].end.offset.0 / (8 * MIB);
     assert!(freed > 16, "the log went round");
     let Some(Heard::Answer { result, .. }) = first else { panic!("{first:?}") };
     for mut core in [started_again(core.shell.files.clone(), memory), core] {

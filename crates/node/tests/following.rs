@@ -8,7 +8,8 @@ use kasha_log::{EntryKind, Log, LogConfig, Purpose};
 use kasha_machine::{Endpoint, FileName, Input, Machine};
 use kasha_types::limits::SEGMENT_BYTES;
 use kasha_types::{
-    AttachId, BootId, ClusterTime, ConfigVersion, CoreId, Epoch, Incarnation, LogPosition, NodeId, SegmentId,
+    AttachId, BootId, ClusterTime, ConfigVersion, CoreId, Epoch, Incarnation, LogEnd, LogPosition, NodeId, Round,
+    SegmentId,
 };
 use kasha_wire::codec::Bytes;
 use kasha_wire::frame::{FRAME_HEADER_BYTES, Kind};
@@ -40,14 +41,14 @@ fn their_log(groups: usize) -> Log {
 }
 
 fn send_log(core: &mut Core, log: &Log, attach: u32) {
-    send_from(core, log, attach, 0);
+    send_from(core, log, attach, LogEnd::START);
 }
 
 /// What the log holds from there on, in one piece.
-fn send_from(core: &mut Core, log: &Log, attach: u32, from: u64) {
-    let bytes = log.bytes(from, u32::try_from(log.end().offset - from).unwrap()).to_vec();
+fn send_from(core: &mut Core, log: &Log, attach: u32, from: LogEnd) {
+    let bytes = log.bytes(from.0, u32::try_from(log.end().offset.bytes_since(from)).unwrap()).to_vec();
     let (epoch, attach) = (Epoch(1), AttachId(attach));
-    let view = AppendView { shard: SHARD, epoch, attach, from, synced: 0, round: 1, bytes: &[] };
+    let view = AppendView { shard: SHARD, epoch, attach, from, synced: LogEnd::START, round: Round(1), bytes: &[] };
     let mut frame = Vec::new();
     view.encode(&bytes, &mut frame);
     frame.extend_from_slice(&bytes);
@@ -126,7 +127,7 @@ fn report_of(end: LogPosition) -> message::FenceReport {
         attach: AttachId(0),
         exists: true,
         end,
-        history: vec![LogPosition { epoch: Epoch(1), offset: 0 }],
+        history: vec![LogPosition { epoch: Epoch(1), offset: LogEnd::START }],
         intact: true,
         complete: true,
         whole: false,
@@ -139,7 +140,7 @@ fn backup(log: &Log) -> Core {
     let members = [(2, MemberState::Complete, 1), (1, MemberState::Complete, 1)];
     core.message(message::ConfigurationIs { configuration: of_two(1, &members) });
     let (end, _) = fence(&mut core);
-    attach(&mut core, 1, 1, end, AttachAt::Join(0));
+    attach(&mut core, 1, 1, end, AttachAt::Join(LogEnd::START));
     send_log(&mut core, log, 1);
     let (epoch, attach) = (Epoch(1), AttachId(1));
     let (segment, bytes) = (SegmentId(u32::MAX), Bytes(Vec::new()));
@@ -171,7 +172,7 @@ fn an_earlier_attachment_s_frames_are_not_obeyed() {
     assert_eq!((acknowledgement.attach, acknowledgement.end), (AttachId(1), log.end().offset));
     let (end, _) = fence(&mut core);
     attach(&mut core, 3, 1, end, AttachAt::Keep(end.offset));
-    attach(&mut core, 2, 1, end, AttachAt::Join(0));
+    attach(&mut core, 2, 1, end, AttachAt::Join(LogEnd::START));
     assert_eq!(said::<AnyMessage>(&core).count(), 0, "an old order is not even answered");
     send_log(&mut core, &log, 2);
     assert_eq!(acknowledged(&core), None);
@@ -183,10 +184,10 @@ fn a_segment_that_begins_too_early_does_not_end_the_attachment() {
     let mut log = their_log(5);
     let mut core = backup(&log);
     let first = log.end();
-    let next = log.segment_base(SegmentId(1));
+    let next = log.end_before(SegmentId(1));
     while log.end().offset < next {
         const ROOM: usize = 512 * 1024;
-        let left = usize::try_from(next - log.end().offset).unwrap();
+        let left = usize::try_from(next.bytes_since(log.end().offset)).unwrap();
         let mut group = log.begin(Epoch(1), ROOM, Purpose::Own).expect("room");
         group.entry(EntryKind::EpochStart, if left < ROOM { 0 } else { ROOM / 2 }); // one without a payload is sound
         group.commit();
@@ -219,9 +220,9 @@ fn a_group_of_an_epoch_that_its_sender_cannot_know_is_refused() {
 #[test]
 fn a_log_piece_from_beyond_what_was_asked_for_is_ignored() {
     let mut core = promoted();
-    core.message_from(CONN, report_of(LogPosition { epoch: Epoch(1), offset: 1 << 20 }));
+    core.message_from(CONN, report_of(LogPosition { epoch: Epoch(1), offset: LogEnd(1 << 20) }));
     let bytes = Bytes(vec![0]);
-    core.message_from(CONN, message::LogPiece { shard: SHARD, epoch: Epoch(2), from: 1 << 60, bytes });
+    core.message_from(CONN, message::LogPiece { shard: SHARD, epoch: Epoch(2), from: LogEnd(1 << 60), bytes });
     assert_eq!(core.shell.stopped, None);
 }
 
@@ -234,7 +235,7 @@ fn a_log_goes_only_when_the_shard_has_all_its_members_without_it() {
     assert_eq!(fence(&mut core), (log.end(), true), "it may be asked next, and then copies what it lacks");
     let full = [(2, MemberState::Complete, 1), (3, MemberState::Complete, 3)];
     core.message(message::ConfigurationIs { configuration: of_two(3, &full) });
-    assert_eq!(fence(&mut core).0.offset, 0);
+    assert_eq!(fence(&mut core).0.offset, LogEnd::START);
 }
 
 /// Found by a model (`spec/results/b-copy_discarded_early.txt`): the primary heard of the new set later than the member
@@ -255,9 +256,12 @@ fn d1_what_was_acknowledged_is_kept_until_the_set_is_whole_without_it() {
 fn a_report_and_a_piece_from_beyond_any_log_are_ignored() {
     let mut core = promoted();
     core.tick(25);
-    core.message_from(CONN, report_of(LogPosition { epoch: Epoch(1), offset: u64::MAX }));
+    core.message_from(CONN, report_of(LogPosition { epoch: Epoch(1), offset: LogEnd::MAX }));
     core.tick(25);
-    core.message_from(CONN, message::LogPiece { shard: SHARD, epoch: Epoch(2), from: 1 << 60, bytes: Bytes(vec![0]) });
+    core.message_from(
+        CONN,
+        message::LogPiece { shard: SHARD, epoch: Epoch(2), from: LogEnd(1 << 60), bytes: Bytes(vec![0]) },
+    );
     assert_eq!(core.shell.stopped, None);
 }
 
@@ -388,8 +392,8 @@ fn what_a_turn_writes_is_there_although_a_later_frame_of_it_drops_the_log() {
     let mut core = promoted();
     core.message_from(CONN, report_of(log.end()));
     // The greater log comes; and in the same turn the next primary attaches this node, with nothing.
-    let bytes = Bytes(log.bytes(0, u32::try_from(log.end().offset).unwrap()).to_vec());
-    let piece = message::LogPiece { shard: SHARD, epoch: Epoch(2), from: 0, bytes };
+    let bytes = Bytes(log.bytes(0, u32::try_from(log.end().offset.0).unwrap()).to_vec());
+    let piece = message::LogPiece { shard: SHARD, epoch: Epoch(2), from: LogEnd::START, bytes };
     let order = message::Attach {
         shard: SHARD,
         epoch: Epoch(3),
@@ -398,7 +402,7 @@ fn what_a_turn_writes_is_there_although_a_later_frame_of_it_drops_the_log() {
         since: ConfigVersion(3),
         expected: log.end(),
         must_hold: log.end().offset,
-        start: AttachAt::Join(0),
+        start: AttachAt::Join(LogEnd::START),
     };
     for message in [AnyMessage::from(piece), order.into()] {
         let mut frame = Vec::new();

@@ -19,7 +19,7 @@ fn payloads(files: &Files, kind: EntryKind) -> Vec<Vec<u8>> {
     });
     let config = LogConfig { segment_bytes: SEGMENT_BYTES, memory_max_bytes: 1 << 26, reserve_percent: 5 };
     let (log, _) = Log::load(SHARD, config, segments);
-    let entries = log.groups_from(0).flat_map(|group| group.entries).filter(|(_, entry)| entry.kind == kind);
+    let entries = log.groups().flat_map(|group| group.entries).filter(|(_, entry)| entry.kind == kind);
     entries.map(|(_, entry)| entry.payload.to_vec()).collect()
 }
 

@@ -11,7 +11,7 @@ use std::time::Duration;
 use common::cluster::{Cluster, LIST};
 use common::{Core, Shell};
 use kasha_machine::{Endpoint, FileName, Input, Machine, turn};
-use kasha_types::{ConnId, CoreId, ListVersion, LocalPosition, NodeId};
+use kasha_types::{ConnId, CoreId, ListVersion, LocalPosition, LogEnd, NodeId};
 use kasha_wire::frame::{FRAME_HEADER_BYTES, Kind};
 use kasha_wire::hot::{self, AppendView, Appended, Envelope, RequestView};
 use kasha_wire::{AnyMessage, Message, Update, message};
@@ -109,7 +109,7 @@ fn scripted_answer(node: NodeId, frame: &[u8]) -> Option<Vec<u8>> {
         Some(Kind::Append) => {
             let append = AppendView::decode(payload).expect("an append");
             let AppendView { shard, epoch, attach, from, round, bytes, .. } = append;
-            let end = from + bytes.len() as u64;
+            let end = LogEnd(from.0 + bytes.len() as u64);
             hot::encode_small(Kind::Appended, &Appended { shard, epoch, node, attach, end, round }, &mut answer);
         }
         Some(Kind::Message) => match AnyMessage::decode(payload) {

@@ -675,7 +675,7 @@ fn a_new_primary_whose_end_lies_before_freed_segments_takes_the_whole_log() {
 fn floors_on_file(cluster: &Cluster, node: u16) -> Vec<u64> {
     let config = LogConfig { segment_bytes: 1 << 20, memory_max_bytes: 1 << 26, reserve_percent: 5 };
     let (log, _) = Log::load(SHARD, config, cluster.segments(node));
-    let entries = log.groups_from(0).flat_map(|group| group.entries);
+    let entries = log.groups().flat_map(|group| group.entries);
     let floors = entries.filter(|(_, entry)| entry.kind == EntryKind::ExpiryFloor);
     floors.map(|(_, entry)| ExpiryFloorEntryRef::decode(entry.payload).expect("a floor").floor.0).collect()
 }

@@ -4,7 +4,7 @@
 use arbitrary::{Result, Unstructured};
 use kasha_types::{
     AttachId, BootId, ClientId, ClusterId, ClusterTime, ConfigVersion, CoreId, Epoch, Incarnation, KeyHash,
-    ListVersion, LogPosition, NodeId, RpcId, SegmentId, Sequence, ShardId, Tick,
+    ListVersion, LogEnd, LogPosition, NodeId, RpcId, SegmentId, Sequence, ShardId, Tick,
 };
 use kasha_wire::codec::Bytes;
 use kasha_wire::message::{self, AttachAt, GcEntry, Holding, LeaseInfo, Missing, Report, TableCommand};
@@ -68,17 +68,17 @@ fn rpc(u: &mut Unstructured<'_>) -> Result<RpcId> {
 impl Scene {
     pub(crate) fn position(&self, u: &mut Unstructured<'_>) -> Result<LogPosition> {
         if draw::one_in(u, 4)? || self.positions.is_empty() {
-            return Ok(LogPosition { epoch: epoch(u)?, offset: self.offset(u)? });
+            return Ok(LogPosition { epoch: epoch(u)?, offset: self.end(u)? });
         }
         u.choose(&self.positions).copied()
     }
 
-    pub(crate) fn offset(&self, u: &mut Unstructured<'_>) -> Result<u64> {
+    pub(crate) fn end(&self, u: &mut Unstructured<'_>) -> Result<LogEnd> {
         Ok(match draw::below(u, 4)? {
-            0 => 0,
+            0 => LogEnd::START,
             1 if !self.positions.is_empty() => u.choose(&self.positions)?.offset,
-            2 => u.int_in_range(0..=5)? * self.segment_bytes,
-            _ => number(u, 4000)?,
+            2 => LogEnd(u.int_in_range(0..=5)? * self.segment_bytes),
+            _ => LogEnd(number(u, 4000)?),
         })
     }
 
@@ -118,8 +118,8 @@ impl Scene {
                 attach: attach(u)?,
                 since: ConfigVersion(number(u, 6)?),
                 expected: self.position(u)?,
-                must_hold: self.offset(u)?,
-                start: if u.arbitrary()? { AttachAt::Keep(self.offset(u)?) } else { AttachAt::Join(self.offset(u)?) },
+                must_hold: self.end(u)?,
+                start: if u.arbitrary()? { AttachAt::Keep(self.end(u)?) } else { AttachAt::Join(self.end(u)?) },
             }
             .into(),
             3 => message::Attached { shard, epoch, node: node(u)?, attach: attach(u)? }.into(),
@@ -134,8 +134,8 @@ impl Scene {
                 offset: number32(u, 4000)?,
             }
             .into(),
-            7 => message::FetchLog { shard, epoch, from: self.offset(u)? }.into(),
-            8 => message::LogPiece { shard, epoch, from: self.offset(u)?, bytes: Bytes(self.some_bytes(u)?) }.into(),
+            7 => message::FetchLog { shard, epoch, from: self.end(u)? }.into(),
+            8 => message::LogPiece { shard, epoch, from: self.end(u)?, bytes: Bytes(self.some_bytes(u)?) }.into(),
             9 => message::FreezeWitness { shard, list: list(u)?, epoch }.into(),
             10 => message::WitnessHolds {
                 shard,

@@ -140,10 +140,12 @@ impl Election {
 
 #[cfg(test)]
 mod tests {
+    use kasha_types::LogEnd;
+
     use super::*;
 
     fn report(node: u16, epoch: u32, offset: u64, intact: bool, complete: bool) -> FenceReport {
-        let end = LogPosition { epoch: Epoch(epoch), offset };
+        let end = LogPosition { epoch: Epoch(epoch), offset: LogEnd(offset) };
         FenceReport { node: NodeId(node), end, history: Vec::new(), intact, complete, whole: false }
     }
 
@@ -191,9 +193,9 @@ mod tests {
 
     /// A log of these epochs, each beginning where its number says, with this end.
     fn log(node: u16, spans: &[(u32, u64)], end: u64, whole: bool) -> FenceReport {
-        let at = |&(epoch, offset): &(u32, u64)| LogPosition { epoch: Epoch(epoch), offset };
+        let at = |&(epoch, offset): &(u32, u64)| LogPosition { epoch: Epoch(epoch), offset: LogEnd(offset) };
         let last = spans.last().expect("a log has an epoch").0;
-        let end = LogPosition { epoch: Epoch(last), offset: end };
+        let end = LogPosition { epoch: Epoch(last), offset: LogEnd(end) };
         let history = spans.iter().map(at).collect();
         FenceReport { node: NodeId(node), end, history, intact: true, complete: true, whole }
     }

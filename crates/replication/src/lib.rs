@@ -13,9 +13,10 @@
 mod election;
 mod meta;
 mod peer;
+mod progress;
 mod shipping;
 
 pub use election::{Choice, Election, FenceReport, Quorum};
 pub use meta::{MetaError, ReplicaMeta};
-pub use peer::{MemberCore, Peer, PeerState, Progress};
+pub use peer::{MemberCore, Peer, PeerProgress, PeerState};
 pub use shipping::{CLOSING_MARK, Company, Pace, Shipping, history_of};

@@ -15,7 +15,7 @@
 //!     56      4  CRC32C of bytes 0..56
 //! ```
 
-use kasha_types::{BootId, ClusterId, Epoch, ShardId};
+use kasha_types::{BootId, ClusterId, Epoch, LogEnd, ShardId};
 
 const MAGIC: &[u8; 4] = b"KREP";
 const FORMAT: u8 = 2;
@@ -31,9 +31,9 @@ pub struct ReplicaMeta {
     /// No message of a smaller epoch is obeyed. Only grows (F2).
     pub promised: Epoch,
     /// The log surely reached this far when it was acknowledged: an end below it means damage (R5.5).
-    pub acknowledged: u64,
-    /// Where a joiner's log begins; older segments were copied. 0 otherwise.
-    pub base: u64,
+    pub acknowledged: LogEnd,
+    /// Where a joiner's log begins; older segments were copied. The start otherwise.
+    pub base: LogEnd,
     /// The boot in which the log was last known to be whole; [`BootId::ENDED`] after an orderly end.
     pub boot: BootId,
     /// Whether it surely holds all that it acknowledged.
@@ -79,8 +79,8 @@ impl ReplicaMeta {
             shard,
             cluster,
             promised: Epoch(0),
-            acknowledged: 0,
-            base: 0,
+            acknowledged: LogEnd::START,
+            base: LogEnd::START,
             boot,
             intact: true,
             complete: true,
@@ -108,8 +108,8 @@ impl ReplicaMeta {
         out.extend_from_slice(&self.cluster.0.to_le_bytes());
         out.extend_from_slice(&self.promised.0.to_le_bytes());
         out.extend_from_slice(&self.whole.0.to_le_bytes());
-        out.extend_from_slice(&self.acknowledged.to_le_bytes());
-        out.extend_from_slice(&self.base.to_le_bytes());
+        out.extend_from_slice(&self.acknowledged.0.to_le_bytes());
+        out.extend_from_slice(&self.base.0.to_le_bytes());
         out.extend_from_slice(&self.boot.0.to_le_bytes());
         let crc = kasha_types::crc32c(&out[start..]);
         out.extend_from_slice(&crc.to_le_bytes());
@@ -136,8 +136,8 @@ impl ReplicaMeta {
             shard: ShardId(u16::from_le_bytes([bytes[6], bytes[7]])),
             cluster: ClusterId(u64_at(8)),
             promised: Epoch(u32_at(16)),
-            acknowledged: u64_at(24),
-            base: u64_at(32),
+            acknowledged: LogEnd(u64_at(24)),
+            base: LogEnd(u64_at(32)),
             boot: BootId(u128::from_le_bytes(bytes[40..56].try_into().expect("16 bytes"))),
             intact: bytes[5] & 1 != 0,
             complete: bytes[5] & 2 != 0,
@@ -160,8 +160,8 @@ mod tests {
     fn meta() -> ReplicaMeta {
         ReplicaMeta {
             promised: Epoch(7),
-            acknowledged: 99,
-            base: 8,
+            acknowledged: LogEnd(99),
+            base: LogEnd(8),
             intact: false,
             whole: Epoch(6),
             ..ReplicaMeta::fresh(ClusterId(5), ShardId(3), BootId(11))

@@ -9,8 +9,10 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use kasha_types::{AttachId, ConfigVersion, CoreId, Incarnation, LogPosition, SegmentId, Tick};
+use kasha_types::{AttachId, ConfigVersion, CoreId, Incarnation, LogEnd, LogPosition, Round, SegmentId, Tick};
 use kasha_wire::message::AttachAt;
+
+use crate::progress::MemberPositions;
 
 /// See [`Peer::patience`].
 const PATIENCE_MAX: Duration = Duration::from_secs(1);
@@ -40,8 +42,8 @@ pub(crate) struct Copying {
 /// How far a member's older data is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Older {
-    /// It has all before this offset once it acknowledged up to there.
-    FollowsAt(u64),
+    /// It has all before this position once it acknowledged up to there.
+    FollowsAt(LogEnd),
     /// Segments are being copied.
     Copying(Copying),
     /// All there, and it has said so.
@@ -81,16 +83,8 @@ pub struct Peer {
     pub(crate) touched: Option<Tick>,
     /// How often what it was sent had to be sent again since it last got on.
     pub(crate) retries: u32,
-    /// Where its log joined ours.
-    pub(crate) attached_at: u64,
-    /// Sent up to here.
-    pub(crate) sent: u64,
-    /// It holds the log up to here.
-    pub(crate) acked: u64,
-    /// The last round of which a frame was sent.
-    pub(crate) round_sent: u64,
-    /// The last round it answered: it obeyed our epoch then.
-    pub(crate) round_acked: u64,
+    /// Of this attachment.
+    pub(crate) positions: MemberPositions,
     pub(crate) older: Older,
 }
 
@@ -106,12 +100,8 @@ impl Peer {
             reported: LogPosition::default(),
             touched: None,
             retries: 0,
-            attached_at: 0,
-            sent: 0,
-            acked: 0,
-            round_sent: 0,
-            round_acked: 0,
-            older: Older::FollowsAt(u64::MAX),
+            positions: MemberPositions::default(),
+            older: Older::FollowsAt(LogEnd::MAX),
         }
     }
 
@@ -135,15 +125,15 @@ impl Peer {
 
     /// Up to where it holds the log.
     #[must_use]
-    pub fn acknowledged(&self) -> u64 {
-        self.acked
+    pub fn acknowledged(&self) -> LogEnd {
+        self.positions.acked()
     }
 
     /// Whether its older data is known to be all there.
     #[must_use]
     pub fn is_copied(&self) -> bool {
         match self.older {
-            Older::FollowsAt(offset) => self.state == PeerState::Attached && self.acked >= offset,
+            Older::FollowsAt(end) => self.state == PeerState::Attached && self.positions.acked() >= end,
             Older::Copying(_) => false,
             Older::Complete => true,
         }
@@ -158,15 +148,15 @@ impl Peer {
 
 /// How far a member has come: for who judges whether it still does anything.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Progress {
+pub struct PeerProgress {
     /// Something is wanted of it and has not been answered.
     pub waits: bool,
     /// It takes appends.
     pub attached: bool,
     /// It holds the log up to here.
-    pub held: u64,
+    pub held: LogEnd,
     /// The last round it answered.
-    pub round: u64,
+    pub round: Round,
     /// Segments that it still lacks, and how much of the first it has.
     pub copying: Option<(usize, u32)>,
 }
@@ -174,18 +164,17 @@ pub struct Progress {
 impl Peer {
     /// How far it has come.
     #[must_use]
-    pub fn progress(&self) -> Progress {
+    pub fn progress(&self) -> PeerProgress {
         let copying = match &self.older {
             Older::Copying(copying) => Some((copying.segments.len(), copying.offset)),
             Older::FollowsAt(_) | Older::Complete => None,
         };
         let attached = self.state == PeerState::Attached;
-        let answers = self.acked >= self.sent && self.round_acked >= self.round_sent;
-        Progress {
-            waits: !attached || !answers || copying.is_some(),
+        PeerProgress {
+            waits: !attached || self.positions.owes() || copying.is_some(),
             attached,
-            held: self.acked,
-            round: self.round_acked,
+            held: self.positions.acked(),
+            round: self.positions.round_acked(),
             copying,
         }
     }

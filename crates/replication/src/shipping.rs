@@ -1,4 +1,5 @@
-//! A primary's view of its replica set: up to which offset each member holds the log (R7.2), and what to send to each.
+//! A primary's view of its replica set: up to where each member holds the log (R7.2), and what to send to each. The
+//! positions are drawn in `progress`.
 //!
 //! One sync is in flight at a time. A *round* covers the log up to its end at the moment when the round began. A round
 //! without new bytes is still sent to every member: their answers confirm that no member was fenced against us since
@@ -11,13 +12,16 @@ use kasha_log::{Log, common_prefix};
 use kasha_machine::{Effect, Effects, Endpoint, Gate};
 use kasha_types::planted::{self, Bug};
 use kasha_types::probe::{Probe, hit};
-use kasha_types::{AttachId, CoreId, Epoch, ListVersion, LogPosition, LogSlice, NodeId, SegmentId, ShardId, Tick};
+use kasha_types::{
+    AttachId, CoreId, Epoch, ListVersion, LogEnd, LogPosition, LogSlice, NodeId, Round, SegmentId, ShardId, Tick,
+};
 use kasha_wire::Message;
 use kasha_wire::codec::Bytes;
 use kasha_wire::hot::{AppendView, Appended};
 use kasha_wire::message::{self, AttachAt};
 
 use crate::peer::{Copying, Older};
+use crate::progress::{MemberPositions, Progress};
 use crate::{FenceReport, MemberCore, Peer, PeerState};
 
 /// Names no segment: there is no more to copy.
@@ -82,30 +86,21 @@ pub struct Shipping {
     peers: Vec<Peer>,
     /// The last attempt to attach anybody.
     attaches: AttachId,
-    own_held: u64,
+    progress: Progress,
     /// With fewer peers than this nothing more counts as synced.
     fewest: usize,
-    synced: u64,
-    /// Where our epoch begins in the log.
-    epoch_start: u64,
-    /// The last round that began.
-    round: u64,
-    /// Its end, while it is in flight.
-    round_target: Option<u64>,
-    /// Whether it began in the last `pump`.
+    /// Whether the last round began in the last `pump`.
     round_is_new: bool,
     /// Whether somebody waits for a round that has not begun yet.
     confirm_wanted: bool,
-    /// Somebody waits for the log to be synced up to here.
-    wanted: u64,
     /// Since when there are bytes that no round covers.
     unsynced_since: Option<Tick>,
 }
 
 impl Shipping {
-    /// A primary that begins this epoch. `synced`: what its log is known to share with every member (0 if unknown).
+    /// A primary that begins this epoch. `synced`: what its log is known to share with every member (the start if unknown).
     #[must_use]
-    pub fn new(shard: ShardId, epoch: Epoch, own: CoreId, pace: Pace, synced: u64) -> Self {
+    pub fn new(shard: ShardId, epoch: Epoch, own: CoreId, pace: Pace, synced: LogEnd) -> Self {
         Self {
             shard,
             epoch,
@@ -113,15 +108,10 @@ impl Shipping {
             pace,
             peers: Vec::new(),
             attaches: AttachId(0),
-            own_held: 0,
+            progress: Progress::new(synced),
             fewest: 0,
-            synced,
-            epoch_start: 0,
-            round: 0,
-            round_target: None,
             round_is_new: false,
             confirm_wanted: false,
-            wanted: 0,
             unsynced_since: None,
         }
     }
@@ -163,33 +153,33 @@ impl Shipping {
 
     /// Every member of the committed set holds the log up to here.
     #[must_use]
-    pub fn synced(&self) -> u64 {
-        self.synced
+    pub fn synced(&self) -> LogEnd {
+        self.progress.synced()
     }
 
     /// The last round that is over: every member answered it, and holds the log to where it ended when the round began.
     #[must_use]
-    pub fn confirmed(&self) -> u64 {
-        if self.round_target.is_some() { self.round - 1 } else { self.round }
+    pub fn confirmed(&self) -> Round {
+        self.progress.confirmed()
     }
 
     /// Asks for a round that begins from now on; returns its number.
-    pub fn want_confirmation(&mut self) -> u64 {
+    pub fn want_confirmation(&mut self) -> Round {
         self.confirm_wanted = true;
-        self.round + 1
+        self.progress.round().next()
     }
 
     /// Whether a round is under way.
     #[must_use]
     pub fn is_in_flight(&self) -> bool {
-        self.round_target.is_some()
+        self.progress.target().is_some()
     }
 
     /// With what a message to a member that can wait a moment would leave. A packet of its own costs both ends a system
     /// call and a turn.
     #[must_use]
-    pub fn company(&self, log_end: u64) -> Company {
-        match log_end.saturating_sub(self.synced) > self.pace.sync_bytes / COMPANY_PART {
+    pub fn company(&self, log_end: LogEnd) -> Company {
+        match log_end.bytes_since(self.synced()) > self.pace.sync_bytes / COMPANY_PART {
             _ if self.round_is_new => Company::Now,
             true => Company::Soon,
             false => Company::None,
@@ -197,13 +187,13 @@ impl Shipping {
     }
 
     /// Somebody waits until the log is synced up to here: the next round begins as soon as none is in flight.
-    pub fn want_synced(&mut self, offset: u64) {
-        self.wanted = self.wanted.max(offset);
+    pub fn want_synced(&mut self, end: LogEnd) {
+        self.progress.want(end);
     }
 
     /// Joiners whose copy is complete, for the coordinator (R7.2).
     pub fn copied(&self) -> impl Iterator<Item = NodeId> + '_ {
-        let copied = move |peer: &&Peer| peer.joining && peer.is_copied() && peer.acked >= self.synced;
+        let copied = move |peer: &&Peer| peer.joining && peer.is_copied() && peer.acknowledged() >= self.synced();
         self.peers.iter().filter(copied).map(|peer| peer.core.node)
     }
 
@@ -225,31 +215,27 @@ impl Shipping {
         }
         let counted = self.peers.iter().filter(|peer| !(peer.joining && planted::is_on(Bug::JoinersUncounted)));
         let counted = counted.filter(|peer| !(peer.retries > 2 && planted::is_on(Bug::SilentMemberDropped)));
-        let acked = counted.map(|peer| peer.acked);
+        let acked = counted.map(Peer::acknowledged);
         let least = if planted::is_on(Bug::SyncedAtAnyMember) { acked.max() } else { acked.min() };
-        let held = least.unwrap_or(u64::MAX).min(self.own_held);
-        self.synced = self.synced.max(held);
-        let answered = self.peers.iter().all(|peer| peer.round_acked >= self.round);
-        if self.round_target.is_some_and(|target| self.synced >= target && answered) {
-            self.round_target = None;
-        }
+        let answered = self.peers.iter().all(|peer| peer.positions.round_acked() >= self.progress.round());
+        self.progress.advance(least.unwrap_or(LogEnd::MAX), answered);
     }
 
     /// The log is whole, and our epoch begins in it here.
-    pub fn begin_epoch(&mut self, offset: u64) {
-        self.epoch_start = offset;
+    pub fn begin_epoch(&mut self, at: LogEnd) {
+        self.progress.begin_epoch(at);
     }
 
     /// Our own file holds the log up to here.
-    pub fn on_own_durable(&mut self, end: u64) {
-        self.own_held = self.own_held.max(end);
+    pub fn on_own_durable(&mut self, end: LogEnd) {
+        self.progress.hold(end);
         self.advance();
     }
 
     /// A member tells what it holds: find where its log joins ours, and attach it there.
     pub fn on_fence_report(&mut self, now: Tick, log: &Log, attach: AttachId, report: &FenceReport, out: &mut Effects) {
         let (shard, epoch, own) = (self.shard, self.epoch, self.own);
-        let hold_from = self.synced.max(self.epoch_start);
+        let hold_from = self.progress.hold_from();
         let Some(peer) = self.peer_mut(report.node, attach).filter(|peer| peer.state == PeerState::Asking) else {
             return;
         };
@@ -271,7 +257,7 @@ impl Shipping {
         let Some(peer) = self.peer_mut(node, attach) else { return };
         let PeerState::Attaching(AttachAt::Keep(end) | AttachAt::Join(end)) = peer.state else { return };
         peer.state = PeerState::Attached;
-        (peer.sent, peer.acked, peer.attached_at, peer.touched) = (end, end, end, Some(now));
+        (peer.positions, peer.touched) = (MemberPositions::joined(end), Some(now));
         self.advance();
     }
 
@@ -294,11 +280,9 @@ impl Shipping {
         }
         let peer = self.peer_mut(appended.node, appended.attach);
         let Some(peer) = peer.filter(|peer| peer.state == PeerState::Attached) else { return };
-        if appended.end > peer.acked || appended.round > peer.round_acked {
+        if peer.positions.acknowledge(appended.end, appended.round) {
             (peer.touched, peer.retries) = (Some(now), 0);
         }
-        peer.acked = peer.acked.max(appended.end.min(peer.sent));
-        peer.round_acked = peer.round_acked.max(appended.round.min(peer.round_sent));
         self.advance();
     }
 
@@ -336,30 +320,29 @@ impl Shipping {
 
     /// Whether a round begins now. At once when somebody waits for it; what nobody waits for is batched (CURP 4.4), so
     /// that it does not take processors and links from what somebody does wait for (pitfall 15 the other way round).
-    fn is_round_due(&mut self, now: Tick, end: u64) -> bool {
-        let behind = self.peers.iter().any(|peer| peer.state == PeerState::Attached && peer.acked < end);
-        if !behind && self.synced >= end && !self.confirm_wanted {
+    fn is_round_due(&mut self, now: Tick, end: LogEnd) -> bool {
+        let behind = self.peers.iter().any(|peer| peer.state == PeerState::Attached && peer.acknowledged() < end);
+        if !behind && self.synced() >= end && !self.confirm_wanted {
             self.unsynced_since = None;
             return false;
         }
         let since = *self.unsynced_since.get_or_insert(now);
         self.confirm_wanted
-            || self.synced < self.wanted.min(end)
-            || end - self.synced.min(end) >= self.pace.sync_bytes
+            || self.progress.is_awaited(end)
+            || end.bytes_since(self.synced()) >= self.pace.sync_bytes
             || now.since(since) >= self.pace.sync_interval
     }
 
     /// Sends what is due. One round is in flight at a time; no timer ever holds back one that somebody waits for.
     pub fn pump(&mut self, now: Tick, log: &Log, out: &mut Effects) {
         let end = log.end().offset;
-        self.round_is_new = self.round_target.is_none() && self.is_round_due(now, end);
+        self.round_is_new = !self.is_in_flight() && self.is_round_due(now, end);
         if self.round_is_new {
-            self.round += 1;
-            self.round_target = Some(end);
+            self.progress.begin_round(end);
             (self.confirm_wanted, self.unsynced_since) = (false, None);
         }
         let (shard, epoch, own, pace) = (self.shard, self.epoch, self.own, self.pace);
-        let (round, target, synced) = (self.round, self.round_target, self.synced);
+        let (round, target, synced) = (self.progress.round(), self.progress.target(), self.synced());
         let Self { peers, attaches, .. } = self;
         for peer in peers {
             let overdue = peer.touched.is_none_or(|touched| now.since(touched) >= peer.patience(pace.retry));
@@ -377,30 +360,46 @@ impl Shipping {
                 }
                 PeerState::Asking | PeerState::Attaching(_) => {}
                 PeerState::Attached => {
-                    let waits = peer.acked < peer.sent || peer.round_acked < peer.round_sent;
-                    if waits && overdue {
-                        if !log.is_boundary(peer.acked) {
+                    if peer.positions.owes() && overdue {
+                        if !log.is_boundary(peer.acknowledged()) {
                             peer.ask_again(next_attach(attaches)); // it holds no such log
                             continue;
                         }
-                        (peer.sent, peer.round_sent, peer.touched) = (peer.acked, peer.round_acked, Some(now));
-                        peer.retries += 1;
+                        peer.positions.send_again();
+                        (peer.touched, peer.retries) = (Some(now), peer.retries + 1);
                     }
                     if let Some(target) = target {
-                        let head = AppendView { shard, epoch, attach: peer.attach, from: 0, synced, round, bytes: &[] };
+                        let head = AppendView {
+                            shard,
+                            epoch,
+                            attach: peer.attach,
+                            from: LogEnd::START,
+                            synced,
+                            round,
+                            bytes: &[],
+                        };
                         if ship(now, peer, pace, head, target, log, out) == Shipped::LacksWhatWasFreed {
                             peer.ask_again(next_attach(attaches));
                             continue;
                         }
                     }
                     // A joiner learns from our head's digest what it lacks.
-                    if peer.acked > peer.attached_at {
+                    if peer.positions.has_taken() {
                         copy(now, peer, (shard, epoch), pace, log, out);
                     }
                 }
             }
         }
         self.advance();
+        self.assert_invariants(end);
+    }
+
+    /// The order of the positions, as `progress` draws it, for a log that ends at `end`. Cheap: checked once a turn.
+    fn assert_invariants(&self, end: LogEnd) {
+        self.progress.assert_invariants(end);
+        for peer in &self.peers {
+            peer.positions.assert_invariants(self.progress.round(), end);
+        }
     }
 
     /// When [`Shipping::pump`] has something to send again.
@@ -411,14 +410,13 @@ impl Shipping {
                 Older::Copying(copying) => copying.sent,
                 Older::FollowsAt(_) | Older::Complete => None,
             };
-            let waits =
-                peer.state != PeerState::Attached || peer.acked < peer.sent || peer.round_acked < peer.round_sent;
+            let waits = peer.state != PeerState::Attached || peer.positions.owes();
             let since = waits.then(|| peer.touched.unwrap_or(Tick(0)));
             let retry = self.pace.retry;
             let again = since.map(|since| since.after(peer.patience(retry)));
             [again, copying.map(|sent| sent.after(retry))].into_iter().flatten().min()
         };
-        let batch = match self.round_target {
+        let batch = match self.progress.target() {
             None => self.unsynced_since.map(|since| since.after(self.pace.sync_interval)),
             Some(_) => None,
         };
@@ -434,7 +432,7 @@ fn next_attach(attaches: &mut AttachId) -> AttachId {
 /// Where a member's log joins ours: at their common prefix, if we still hold everything behind it; else at the base of a
 /// segment, and older ones are copied. A joiner counts for syncs as if it held all below that base; so whatever this
 /// epoch wrote and has not synced yet must lie above it.
-fn join_point(log: &Log, report: &FenceReport, hold_from: u64) -> AttachAt {
+fn join_point(log: &Log, report: &FenceReport, hold_from: LogEnd) -> AttachAt {
     let theirs: Vec<_> = report.history.iter().map(|start| (start.epoch, start.offset)).collect();
     let end = log.end().offset;
     let prefix = match planted::is_on(Bug::PredecessorUnchecked) {
@@ -442,16 +440,16 @@ fn join_point(log: &Log, report: &FenceReport, hold_from: u64) -> AttachAt {
         false => common_prefix(log.epoch_history(), end, &theirs, report.end.offset),
     };
     let head = log.segments().map(|(id, _)| id).max().unwrap_or_default();
-    let unbroken = (log.segment_of(prefix).0..=head.0).all(|id| log.used_bytes(SegmentId(id)).is_some());
-    if report.complete && prefix > 0 && unbroken && log.is_boundary(prefix) {
+    let unbroken = (log.segment_behind(prefix).0..=head.0).all(|id| log.used_bytes(SegmentId(id)).is_some());
+    if report.complete && prefix > LogEnd::START && unbroken && log.is_boundary(prefix) {
         AttachAt::Keep(prefix)
     } else {
-        AttachAt::Join(log.segment_base(log.segment_of(hold_from).min(head)))
+        AttachAt::Join(log.end_before(log.segment_behind(hold_from).min(head)))
     }
 }
 
-fn older_segments(log: &Log, base: u64) -> VecDeque<SegmentId> {
-    let is_older = |&id: &SegmentId| log.segment_base(id) < base && !planted::is_on(Bug::JoinerElected);
+fn older_segments(log: &Log, base: LogEnd) -> VecDeque<SegmentId> {
+    let is_older = |&id: &SegmentId| log.end_before(id) < base && !planted::is_on(Bug::JoinerElected);
     log.segments().map(|(id, _)| id).filter(is_older).collect()
 }
 
@@ -492,18 +490,17 @@ fn ship(
     peer: &mut Peer,
     pace: Pace,
     head: AppendView<'_>,
-    target: u64,
+    target: LogEnd,
     log: &Log,
     out: &mut Effects,
 ) -> Shipped {
-    let mut pieces = log.pieces(peer.sent, target, pace.append_bytes).peekable();
+    let mut pieces = log.pieces(peer.positions.sent(), target, pace.append_bytes).peekable();
     // With nothing on the way the window begins where the next piece does: what lies between was left unused or freed, and
     // may be more than a window.
-    let next = pieces.peek().filter(|_| peer.acked == peer.sent).map_or(peer.acked, |next| next.offset);
-    let window_end = next + pace.window_bytes;
+    let next = pieces.peek().filter(|_| !peer.positions.lags()).map_or(peer.acknowledged(), |next| next.start());
     let core = peer.core;
-    let idle = peer.acked == peer.sent && peer.round_acked == peer.round_sent;
-    let mut push = |from: u64, tail: Option<LogSlice>| {
+    let idle = !peer.positions.owes();
+    let mut push = |from: LogEnd, tail: Option<LogSlice>| {
         let mark = out.mark();
         AppendView { from, ..head }.encode(tail.map_or(&[][..], |slice| log.slice(slice)), out.arena());
         let head = out.span_from(mark);
@@ -511,20 +508,21 @@ fn ship(
     };
     let mut sent_any = false;
     // Where the window ends no group need end: whole pieces go until one is beyond it.
-    for slice in pieces.take_while(|slice| slice.offset < window_end) {
-        if log.segment_of(slice.offset).0 > log.segment_of(peer.sent.saturating_sub(1)).0 + 1 {
+    for slice in pieces.take_while(|slice| slice.start().bytes_since(next) < pace.window_bytes) {
+        let last_sent = peer.positions.sent().last_byte().unwrap_or(0);
+        if log.segment_at(slice.offset).0 > log.segment_at(last_sent).0 + 1 {
             return Shipped::LacksWhatWasFreed;
         }
-        push(slice.offset, Some(slice));
-        peer.sent = slice.offset + u64::from(slice.len);
+        push(slice.start(), Some(slice));
+        peer.positions.send_to(slice.end());
         sent_any = true;
     }
-    if !sent_any && peer.round_sent < head.round {
-        push(peer.sent, None);
+    if !sent_any && peer.positions.round_sent() < head.round {
+        push(peer.positions.sent(), None);
         sent_any = true;
     }
     if sent_any {
-        peer.round_sent = head.round;
+        peer.positions.send_round(head.round);
         if idle {
             peer.touched = Some(now);
         }

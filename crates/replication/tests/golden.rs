@@ -5,15 +5,15 @@
 use std::fmt::Write;
 
 use kasha_replication::ReplicaMeta;
-use kasha_types::{BootId, ClusterId, Epoch, ShardId};
+use kasha_types::{BootId, ClusterId, Epoch, LogEnd, ShardId};
 
 fn samples() -> [(&'static str, ReplicaMeta); 4] {
     let meta = ReplicaMeta {
         shard: ShardId(0x0102),
         cluster: ClusterId(0x1112_1314_1516_1718),
         promised: Epoch(0x2122_2324),
-        acknowledged: 0x3132_3334_3536_3738,
-        base: 0x4142_4344_4546_4748,
+        acknowledged: LogEnd(0x3132_3334_3536_3738),
+        base: LogEnd(0x4142_4344_4546_4748),
         boot: BootId(0x5152_5354_5556_5758_595a_5b5c_5d5e_5f60),
         intact: true,
         complete: true,

@@ -4,7 +4,9 @@
 use kasha_log::{EntryKind, Log, LogConfig, Purpose};
 use kasha_machine::{Effect, Effects};
 use kasha_replication::{CLOSING_MARK, Company, FenceReport, MemberCore, Pace, Peer, PeerState, Shipping, history_of};
-use kasha_types::{AttachId, ConfigVersion, CoreId, Epoch, Incarnation, LogPosition, NodeId, SegmentId, ShardId, Tick};
+use kasha_types::{
+    AttachId, ConfigVersion, CoreId, Epoch, Incarnation, LogEnd, LogPosition, NodeId, Round, SegmentId, ShardId, Tick,
+};
 use kasha_wire::AnyMessage;
 use kasha_wire::Message;
 use kasha_wire::frame::{FRAME_HEADER_BYTES, Kind};
@@ -20,7 +22,7 @@ fn member(node: u16, joining: bool, since: u64) -> MemberCore {
 }
 
 fn shipping() -> Shipping {
-    Shipping::new(SHARD, EPOCH, member(1, false, 0).core, Pace::default(), 0)
+    Shipping::new(SHARD, EPOCH, member(1, false, 0).core, Pace::default(), LogEnd::START)
 }
 
 fn log(groups: usize) -> Log {
@@ -43,7 +45,7 @@ fn at(millis: u64) -> Tick {
 
 #[derive(Debug)]
 enum Sent {
-    Append { to: u64, round: u64 },
+    Append { to: LogEnd, round: Round },
     Copy { segment: SegmentId, total: u32 },
     Fence,
     Attach,
@@ -60,7 +62,7 @@ fn pump(shipping: &mut Shipping, log: &Log, now: Tick) -> Vec<Sent> {
                 Kind::Append => {
                     let view = AppendView::decode(payload).expect("an append");
                     let len = tail.map_or(0, |slice| u64::from(slice.len));
-                    Sent::Append { to: view.from + len, round: view.round }
+                    Sent::Append { to: LogEnd(view.from.0 + len), round: view.round }
                 }
                 _ => match AnyMessage::decode(payload).expect("a message") {
                     AnyMessage::CopySegment(message::CopySegment { segment, total, .. }) => {
@@ -97,7 +99,7 @@ fn report(shipping: &mut Shipping, log: &Log, report: &FenceReport) {
     shipping.on_fence_report(at(0), log, attach, report, &mut Effects::new());
 }
 
-fn attach(shipping: &mut Shipping, log: &Log, node: u16) -> u64 {
+fn attach(shipping: &mut Shipping, log: &Log, node: u16) -> LogEnd {
     report(shipping, log, &empty_report(node));
     let peer = peer(shipping, node);
     let PeerState::Attaching(AttachAt::Join(base)) = peer.state() else { panic!("{:?}", peer.state()) };
@@ -105,11 +107,11 @@ fn attach(shipping: &mut Shipping, log: &Log, node: u16) -> u64 {
     base
 }
 
-fn acknowledge(shipping: &mut Shipping, node: u16, end: u64, round: u64) {
+fn acknowledge(shipping: &mut Shipping, node: u16, end: LogEnd, round: Round) {
     acknowledge_in(shipping, node, peer(shipping, node).attach(), end, round);
 }
 
-fn acknowledge_in(shipping: &mut Shipping, node: u16, attach: AttachId, end: u64, round: u64) {
+fn acknowledge_in(shipping: &mut Shipping, node: u16, attach: AttachId, end: LogEnd, round: Round) {
     let appended = Appended { shard: SHARD, epoch: EPOCH, node: NodeId(node), attach, end, round };
     shipping.on_appended(at(1), &appended);
 }
@@ -130,8 +132,8 @@ fn r7_2_a_sync_counts_every_member_of_the_committed_set() {
     let round = round.expect("a round began");
     shipping.on_own_durable(end);
     acknowledge(&mut shipping, 2, end, round);
-    assert_eq!(shipping.synced(), 0, "the joiner counts too");
-    assert_eq!(shipping.confirmed(), round - 1);
+    assert_eq!(shipping.synced(), LogEnd::START, "the joiner counts too");
+    assert_eq!(shipping.confirmed().next(), round);
     acknowledge(&mut shipping, 3, end, round);
     assert_eq!((shipping.synced(), shipping.confirmed()), (end, round));
 }
@@ -147,11 +149,11 @@ fn d1_a_set_that_is_reduced_for_a_moment_syncs_nothing() {
     pump(&mut shipping, &log, at(1));
     shipping.on_own_durable(end);
     shipping.set_members([member(1, false, 0)]);
-    assert_eq!(shipping.synced(), 0, "one copy");
+    assert_eq!(shipping.synced(), LogEnd::START, "one copy");
     shipping.set_members([member(1, false, 0), member(3, true, 2)]);
     attach(&mut shipping, &log, 3);
     pump(&mut shipping, &log, at(2));
-    acknowledge(&mut shipping, 3, end, 1);
+    acknowledge(&mut shipping, 3, end, Round(1));
     assert_eq!(shipping.synced(), end);
 }
 
@@ -167,7 +169,7 @@ fn r7_2_a_joiner_of_an_idle_shard_is_not_complete_before_it_holds_anything() {
     // Nothing is written any more when a joiner comes.
     shipping.set_members([member(1, false, 0), member(2, true, 2)]);
     let base = attach(&mut shipping, &log, 2);
-    assert!(base > 0);
+    assert!(base > LogEnd::START);
     let mut appended = false;
     for millis in 2..60 {
         for sent in pump(&mut shipping, &log, at(millis)) {
@@ -180,7 +182,7 @@ fn r7_2_a_joiner_of_an_idle_shard_is_not_complete_before_it_holds_anything() {
         assert_eq!(shipping.copied().count(), 0);
     }
     assert!(appended, "the tail is sent although nobody waits for a sync");
-    acknowledge(&mut shipping, 2, end, 2);
+    acknowledge(&mut shipping, 2, end, Round(2));
     let mut copied = Vec::new();
     for millis in 60..200 {
         for sent in pump(&mut shipping, &log, at(millis * 30)) {
@@ -228,7 +230,7 @@ fn company_is_waited_for_only_while_a_round_is_near() {
     shipping.set_members([member(1, false, 0), member(2, false, 0)]);
     attach(&mut shipping, &log, 2);
     assert_eq!(shipping.company(log.end().offset), Company::None, "little is unsynced: the next round may be far");
-    while log.end().offset <= Pace::default().sync_bytes / 4 {
+    while log.end().offset.0 <= Pace::default().sync_bytes / 4 {
         append(&mut log);
     }
     assert_eq!(shipping.company(log.end().offset), Company::Soon, "the next round comes within `sync_interval`");
@@ -238,7 +240,7 @@ fn company_is_waited_for_only_while_a_round_is_near() {
     pump(&mut shipping, &log, at(1));
     assert_eq!(shipping.company(log.end().offset), Company::Soon, "it has left");
     shipping.on_own_durable(log.end().offset);
-    acknowledge(&mut shipping, 2, log.end().offset, 1);
+    acknowledge(&mut shipping, 2, log.end().offset, Round(1));
     assert_eq!(shipping.company(log.end().offset), Company::None, "all is synced");
 }
 
@@ -287,12 +289,12 @@ fn d1_what_was_acknowledged_in_an_earlier_attachment_counts_for_nothing() {
     shipping.set_members([all[0], all[1], member(3, true, 5)]);
     attach(&mut shipping, &log, 3);
     pump(&mut shipping, &log, at(3));
-    acknowledge(&mut shipping, 2, end, 1);
-    acknowledge_in(&mut shipping, 3, earlier, end, 1);
+    acknowledge(&mut shipping, 2, end, Round(1));
+    acknowledge_in(&mut shipping, 3, earlier, end, Round(1));
     shipping.on_segment_copied(NodeId(3), earlier, CLOSING_MARK, 0, &log);
-    assert_eq!(shipping.synced(), 0, "it holds nothing");
+    assert_eq!(shipping.synced(), LogEnd::START, "it holds nothing");
     assert!(!shipping.all_copied());
-    acknowledge(&mut shipping, 3, end, 1);
+    acknowledge(&mut shipping, 3, end, Round(1));
     assert_eq!(shipping.synced(), end);
 }
 
@@ -302,7 +304,7 @@ fn positions_that_cannot_be_are_not_believed() {
     (0..3000).for_each(|_| append(&mut log));
     let mut shipping = shipping();
     shipping.set_members([member(1, false, 0), member(2, false, 0)]);
-    let false_end = LogPosition { epoch: EPOCH, offset: 100_001 };
+    let false_end = LogPosition { epoch: EPOCH, offset: LogEnd(100_001) };
     let said =
         FenceReport { end: false_end, history: history_of(&log), intact: true, complete: true, ..empty_report(2) };
     report(&mut shipping, &log, &said);
@@ -311,7 +313,7 @@ fn positions_that_cannot_be_are_not_believed() {
     shipping.on_attached(at(0), NodeId(2), first);
     shipping.want_synced(log.end().offset);
     pump(&mut shipping, &log, at(1));
-    acknowledge(&mut shipping, 2, 100_001, 1);
+    acknowledge(&mut shipping, 2, LogEnd(100_001), Round(1));
     for millis in 2..100 {
         pump(&mut shipping, &log, at(millis));
     }
@@ -330,7 +332,7 @@ fn a_silent_member_is_sent_the_same_ever_more_slowly() {
     };
     assert!((5..=8).contains(&appends(&mut shipping, 1..1000)), "25 ms, doubling");
     assert!(appends(&mut shipping, 1000..6000) <= 6, "to a second");
-    acknowledge(&mut shipping, 2, log.end().offset - 8, 0);
+    acknowledge(&mut shipping, 2, LogEnd(log.end().offset.0 - 8), Round(0));
     assert!(shipping.next_deadline().is_some());
 }
 
@@ -351,12 +353,11 @@ fn d4_a_member_that_lacks_what_was_freed_meanwhile_is_attached_anew() {
     acknowledge(&mut shipping, 2, held, round.expect("a round began"));
     let next = SegmentId(1);
     (0..9).for_each(|_| append(&mut log));
-    let base = log.segment_base(next);
-    let groups = log.groups_from(base).take_while(|group| group.start < log.segment_base(SegmentId(2)));
+    let groups = log.groups_from(log.end_before(next)).take_while(|group| group.start < log.segment_base(SegmentId(2)));
     let objects = groups.flat_map(|group| group.entries).filter(|(_, entry)| entry.kind == EntryKind::Object);
     let mut dead: Vec<_> = objects.map(|(at, _)| at).collect();
     log.kill_all(&mut dead);
-    assert_eq!(log.freeable(u64::MAX), Some(next));
+    assert_eq!(log.freeable(LogEnd::MAX), Some(next));
     let mut group = log.begin(EPOCH, 16, Purpose::Own).expect("room");
     group.segment_freed(next);
     group.commit();

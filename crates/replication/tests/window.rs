@@ -5,7 +5,7 @@ use std::time::Duration;
 use kasha_log::{EntryKind, Log, LogConfig, Purpose, Screen};
 use kasha_machine::{Effect, Effects};
 use kasha_replication::{FenceReport, MemberCore, Pace, Shipping};
-use kasha_types::{ConfigVersion, CoreId, Epoch, Incarnation, LogPosition, NodeId, ShardId, Tick};
+use kasha_types::{ConfigVersion, CoreId, Epoch, Incarnation, LogEnd, LogPosition, NodeId, ShardId, Tick};
 use kasha_wire::frame::{FRAME_HEADER_BYTES, Kind};
 use kasha_wire::hot::{AppendView, Appended};
 
@@ -42,7 +42,7 @@ fn say(log: &mut Log, payload: usize) {
 #[test]
 fn a_member_that_lags_by_more_than_the_window_is_sent_whole_groups_only() {
     let mut log = Log::new(SHARD, CONFIG);
-    while log.end().offset < 500_000 {
+    while log.end().offset.0 < 500_000 {
         say(&mut log, 1000);
     }
     let most = catch_up(&log).expect("it catches up");
@@ -53,7 +53,7 @@ fn a_member_that_lags_by_more_than_the_window_is_sent_whole_groups_only() {
 #[test]
 fn a_gap_at_a_segment_s_end_that_is_wider_than_the_window_stops_nobody() {
     let mut log = Log::new(SHARD, CONFIG);
-    while log.end().offset < 500_000 {
+    while log.end().offset.0 < 500_000 {
         say(&mut log, 1000);
     }
     say(&mut log, 600_000);
@@ -63,7 +63,7 @@ fn a_gap_at_a_segment_s_end_that_is_wider_than_the_window_stops_nobody() {
 
 /// A member that has nothing gets the whole log, and acknowledges once a turn: the most bytes that came in one turn.
 fn catch_up(log: &Log) -> Option<u64> {
-    let mut shipping = Shipping::new(SHARD, EPOCH, member(1).core, PACE, 0);
+    let mut shipping = Shipping::new(SHARD, EPOCH, member(1).core, PACE, LogEnd::START);
     shipping.set_members([member(1), member(2)]);
     shipping.on_own_durable(log.end().offset);
     let mut theirs = Log::new(SHARD, CONFIG);
@@ -92,7 +92,7 @@ fn catch_up(log: &Log) -> Option<u64> {
             }
         }
         let end = theirs.end().offset;
-        most = most.max(end - before);
+        most = most.max(end.bytes_since(before));
         if let Some(round) = last_round {
             shipping.on_appended(at(turn), &Appended { shard: SHARD, epoch: EPOCH, node, attach, end, round });
         }

@@ -48,7 +48,7 @@ fn describe(kind: u8, payload: &[u8]) -> String {
             }))
         }
         Kind::Append => small(AppendView::decode(payload).ok().map(|a| {
-            let end = a.from + a.bytes.len() as u64;
+            let end = a.from.0 + a.bytes.len() as u64;
             format!("Append {} {} {}..{end} synced {} round {}", a.shard, a.epoch, a.from, a.synced, a.round)
         })),
         Kind::Read => small(

@@ -58,7 +58,7 @@ impl Store {
     /// # Panics
     /// If a key that had an entry then leads to another one now.
     pub fn write(&mut self, group: &mut GroupWriter<'_>, draft: &mut Draft<'_>, dead: &mut Vec<EntryOffset>) {
-        let here = group.log().segment_of(group.log().end().offset);
+        let here = group.log().segment_behind(group.log().end().offset);
         for number in 0..draft.changes.len() {
             let (before, rest) = draft.changes.split_at_mut(number);
             let change = &mut rest[0];
@@ -71,7 +71,7 @@ impl Store {
             change.at = match &change.next {
                 Next::Value(value) => write_object(group, change, value),
                 Next::Nothing => {
-                    let killed = group.log().segment_of(old.expect("what is deleted is there").0);
+                    let killed = group.log().segment_of(old.expect("what is deleted is there"));
                     let head = head(change.table, change.key, change.version, oldest, killed.0);
                     let at = group.entry_parts(EntryKind::Tombstone, &[Part::Bytes(&head), Part::Bytes(change.key)]);
                     let grave = Grave { hash: change.hash, version: change.version, oldest, killed };
@@ -115,7 +115,7 @@ impl<'r, 'a> Run<'r, 'a> {
     /// Gives a key its next value. Returns the value's version.
     fn put_seen(&mut self, key: &'a [u8], seen: Seen<'r>, value: Value<'a>) -> u64 {
         let seen = match planted::is_on(Bug::VersionFromPosition) {
-            true => seen.above(self.log.end().offset),
+            true => seen.above(self.log.end().offset.0),
             false => seen,
         };
         self.draft.put(self.table, key, &seen, value)

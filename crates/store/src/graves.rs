@@ -126,14 +126,13 @@ impl Graves {
         most: usize,
         mut gone: impl FnMut(EntryOffset, &Grave),
     ) -> bool {
-        let from = EntryOffset(log.segment_base(segment));
-        let until = EntryOffset(log.segment_base(SegmentId(segment.0 + 1)));
+        let its = log.entry_offsets(segment);
         for _ in 0..most {
-            let Some((&at, _)) = self.graves.range(from..until).next() else { break };
+            let Some((&at, _)) = self.graves.range(its.clone()).next() else { break };
             let grave = self.remove(at).expect("just seen");
             gone(at, &grave);
         }
-        self.graves.range(from..until).next().is_none()
+        self.graves.range(its).next().is_none()
     }
 
     fn next_to_tend(&mut self) -> Option<EntryOffset> {
@@ -167,7 +166,7 @@ impl Graves {
 /// A segment for which the tombstone is needed. What its own segment holds comes and goes with the tombstone, so it is not
 /// needed for that: else a segment whose keys came and went within it would stay for ever.
 fn needed_segment(log: &Log, at: EntryOffset, grave: &Grave) -> Option<SegmentId> {
-    let own = log.segment_of(at.0);
+    let own = log.segment_of(at);
     let mut first = log.first_held(grave.oldest);
     if first == Some(own) {
         first = log.first_held(SegmentId(own.0 + 1));

@@ -42,7 +42,7 @@ fn sample() -> Log {
 #[test]
 fn entries() {
     let (log, mut text) = (sample(), String::new());
-    for (_, entry) in log.groups_from(0).flat_map(|group| group.entries) {
+    for (_, entry) in log.groups().flat_map(|group| group.entries) {
         if !matches!(entry.kind, EntryKind::Object | EntryKind::Tombstone) || entry.payload.len() > 100 {
             continue;
         }
@@ -61,7 +61,7 @@ fn entries() {
 #[test]
 fn fields_lie_where_the_documentation_says() {
     let log = sample();
-    let entries = || log.groups_from(0).flat_map(|group| group.entries).map(|(_, entry)| entry);
+    let entries = || log.groups().flat_map(|group| group.entries).map(|(_, entry)| entry);
     let object = entries().filter_map(|e| Object::decode(e.payload)).find(|o| o.value == b"later").expect("an object");
     assert_eq!((object.table, object.key, object.version, object.oldest), (TABLE, &b"key"[..], 2, SegmentId(0)));
     let tombstone = entries().find(|entry| entry.kind == EntryKind::Tombstone).expect("a tombstone");

@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{Replica, SEGMENT};
+use common::Replica;
 use kasha_store::SpareDraft;
 use kasha_types::TableId;
 use kasha_types::limits::VALUE_BYTES_MAX;
@@ -14,8 +14,8 @@ const T: TableId = TableId(1);
 
 /// Overwrites one key until this many segments are open: everything else of the segments behind stays as it is.
 fn roll(replica: &mut Replica, segments: u32) {
-    let target = replica.log.end().offset / u64::from(SEGMENT) + u64::from(segments);
-    while replica.log.end().offset / u64::from(SEGMENT) < target {
+    let target = replica.log.segment_behind(replica.log.end().offset).0 + segments;
+    while replica.log.segment_behind(replica.log.end().offset).0 < target {
         replica.put(T, b"filler", &[7; 9000]);
     }
 }

@@ -20,5 +20,5 @@ pub use ids::{
     ListVersion, NodeId, RpcId, Sequence, ShardId, TableId,
 };
 pub use keys::{KeyHash, Slot, body_hash, key_hash, operation_key_hash, slot_of};
-pub use position::{LocalPosition, LogPosition, LogSlice, SegmentId};
+pub use position::{ENTRY_HEADER_BYTES, EntryOffset, LocalPosition, LogEnd, LogPosition, LogSlice, Round, SegmentId};
 pub use work::{Work, WorkSet};

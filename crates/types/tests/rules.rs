@@ -19,8 +19,17 @@ fn clocks_stop_at_the_end_of_time() {
 /// Section 7: the greatest log is the one of the greatest epoch, then of the greatest end.
 #[test]
 fn positions_compare_by_epoch_first() {
-    let at = |epoch, offset| LogPosition { epoch: Epoch(epoch), offset };
+    let at = |epoch, offset| LogPosition { epoch: Epoch(epoch), offset: LogEnd(offset) };
     assert!(at(1, 100) < at(2, 50) && at(2, 50) < at(2, 51));
+}
+
+/// What is synced is synced in whole groups: the least position that covers an entry is as good as its group's end.
+#[test]
+fn an_end_covers_the_entries_before_it() {
+    let entry = EntryOffset(48);
+    assert!(entry.end_after().covers(entry) && LogEnd::MAX.covers(entry));
+    assert!(!LogEnd(48).covers(entry) && !LogEnd::START.covers(EntryOffset(0)));
+    assert_eq!((LogEnd(9).bytes_since(LogEnd(4)), LogEnd(4).bytes_since(LogEnd(9))), (5, 0));
 }
 
 #[test]
@@ -29,6 +38,7 @@ fn the_next_one_is_greater() {
     assert_eq!(ListVersion::NONE.next(), ListVersion(1));
     assert_eq!(ConfigVersion(8).next(), ConfigVersion(9));
     assert_eq!(LocalPosition(0).next(), LocalPosition(1));
+    assert_eq!(Round(0).next(), Round(1));
 }
 
 #[test]
@@ -60,7 +70,7 @@ fn names_are_read_by_people() {
     let rpc = RpcId { client: ClientId(7), sequence: Sequence(9) };
     assert_eq!(format!("{rpc} {rpc:?}"), "client-7#9 client-7#9");
     assert_eq!(CoreId { node: NodeId(2), core: 1 }.to_string(), "node-2/1");
-    assert_eq!(LogPosition { epoch: Epoch(3), offset: 40 }.to_string(), "40@epoch-3");
+    assert_eq!(LogPosition { epoch: Epoch(3), offset: LogEnd(40) }.to_string(), "40@epoch-3");
     assert_eq!(format!("{:?} {:?}", Tick(1_000_000_002), ClusterTime(5)), "1.000000002s ct5ms");
     assert_eq!(format!("{:?} {:?}", SegmentId(4), KeyHash(10)), "segment-4 000000000000000a");
 }

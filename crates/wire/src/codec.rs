@@ -4,7 +4,8 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use kasha_types::{
     AckedBelow, AttachId, BodyHash, BootId, ClientId, ClusterId, ClusterTime, ConfigVersion, CoreId, Epoch,
-    Incarnation, KeyHash, ListVersion, LogPosition, NodeId, RpcId, SegmentId, Sequence, ShardId, Slot, TableId, Tick,
+    Incarnation, KeyHash, ListVersion, LogEnd, LogPosition, NodeId, Round, RpcId, SegmentId, Sequence, ShardId, Slot,
+    TableId, Tick,
 };
 
 /// Bytes that are not what they should be. The connection they came on is closed; nothing was changed.
@@ -142,7 +143,9 @@ newtype!(
     KeyHash,
     AttachId,
     ListVersion,
+    LogEnd,
     NodeId,
+    Round,
     SegmentId,
     Sequence,
     ShardId,

@@ -11,7 +11,7 @@
 //!
 //! The small answers use the codec, fields in order.
 
-use kasha_types::{AttachId, ClusterTime, Epoch, ListVersion, RpcId, ShardId, TableId};
+use kasha_types::{AttachId, ClusterTime, Epoch, ListVersion, LogEnd, Round, RpcId, ShardId, TableId};
 
 use crate::frame::{self, Kind};
 use crate::{DecodeError, Reader, Wire, wire_struct};
@@ -193,12 +193,12 @@ pub struct AppendView<'a> {
     pub epoch: Epoch,
     /// The attachment that this is part of.
     pub attach: AttachId,
-    /// Offset of the first byte.
-    pub from: u64,
+    /// The position that the bytes follow.
+    pub from: LogEnd,
     /// Up to where the whole set is known to hold the log.
-    pub synced: u64,
+    pub synced: LogEnd,
     /// The sync round that this belongs to.
-    pub round: u64,
+    pub round: Round,
     /// Whole entry groups; empty for a sync that only confirms the epoch.
     pub bytes: &'a [u8],
 }
@@ -245,9 +245,9 @@ pub struct Appended {
     /// The attachment in which it was taken.
     pub attach: AttachId,
     /// Up to where.
-    pub end: u64,
+    pub end: LogEnd,
     /// The round of the append that this answers.
-    pub round: u64,
+    pub round: Round,
 }
 
 /// "Is this update synced, in this epoch?" (CURP's sync RPC; R2.1).

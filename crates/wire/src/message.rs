@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use kasha_types::{
     AttachId, BootId, ClientId, ClusterId, ClusterTime, ConfigVersion, CoreId, Epoch, Incarnation, KeyHash,
-    ListVersion, LogPosition, NodeId, RpcId, SegmentId, ShardId, TableId, Tick,
+    ListVersion, LogEnd, LogPosition, NodeId, RpcId, SegmentId, ShardId, TableId, Tick,
 };
 
 use crate::codec::Bytes;
@@ -320,7 +320,7 @@ macro_rules! message_table {
                 /// The end that the replica reported. With another end it must not obey: this message is an old one.
                 expected: LogPosition,
                 /// Where the primary's log ends: what was ever synced lies below. Who lost something holds all again from there on.
-                must_hold: u64,
+                must_hold: LogEnd,
                 /// What to keep.
                 start: AttachAt,
             },
@@ -384,8 +384,8 @@ macro_rules! message_table {
                 shard: ShardId,
                 /// The term.
                 epoch: Epoch,
-                /// From where; `u64::MAX`: from the head segment's beginning.
-                from: u64,
+                /// From where; [`LogEnd::MAX`]: from the head segment's beginning.
+                from: LogEnd,
             },
             /// Part of a log; empty at its end.
             LogPiece = 40 {
@@ -393,8 +393,8 @@ macro_rules! message_table {
                 shard: ShardId,
                 /// The term.
                 epoch: Epoch,
-                /// Where the bytes begin (a later segment's base, if the asked for one ends).
-                from: u64,
+                /// The position that the bytes follow (a later segment's base, if the asked for one ends).
+                from: LogEnd,
                 /// Whole groups.
                 bytes: Bytes,
             },
@@ -509,10 +509,10 @@ pub struct GcEntry {
 /// Where a replica's log joins the primary's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AttachAt {
-    /// Cut to this offset, where both logs agree: the replica has all before it.
-    Keep(u64),
+    /// Cut to this position, where both logs agree: the replica has all before it.
+    Keep(LogEnd),
     /// Forget everything and begin at this segment base; older segments are copied.
-    Join(u64),
+    Join(LogEnd),
 }
 
 /// What an instance of a witness is worth to a recovery (R5.5). The rule stands in `kasha-node`'s `witnessing`.

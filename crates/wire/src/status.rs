@@ -1,6 +1,6 @@
 //! What a core tells of itself to whoever asks (`kasha status`). Costs nothing until asked.
 
-use kasha_types::{ConfigVersion, CoreId, Epoch, Incarnation, ListVersion, LogPosition, ShardId, Work};
+use kasha_types::{ConfigVersion, CoreId, Epoch, Incarnation, ListVersion, LogEnd, LogPosition, ShardId, Work};
 
 use crate::configuration::wire_enum;
 use crate::wire_struct;
@@ -36,7 +36,7 @@ pub struct ReplicaStatus {
     /// End of its log.
     pub end: LogPosition,
     /// Up to where the set holds the log.
-    pub synced: u64,
+    pub synced: LogEnd,
     /// Operations above the synced position.
     pub unsynced_operations: u64,
     /// Live keys.

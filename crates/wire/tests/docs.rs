@@ -151,6 +151,8 @@ fn sizes_of_ids() {
         Incarnation,
         KeyHash,
         ListVersion,
+        LogEnd,
+        Round,
         Sequence,
         Tick,
         BootId

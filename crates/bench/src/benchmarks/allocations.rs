@@ -32,7 +32,7 @@ pub(super) fn run(options: &BenchOptions) -> anyhow::Result<Section> {
     run.say("counting");
     let log = |arm: &mut Arm| -> anyhow::Result<u64> {
         let status = arm.probe.status()?;
-        Ok(status.replicas.iter().filter(|replica| replica.primary).map(|replica| replica.end.offset).sum())
+        Ok(status.replicas.iter().filter(|replica| replica.primary).map(|replica| replica.end.offset.0).sum())
     };
     let before = log(&mut arm)?;
     arm.round(CLIENTS, &workload, Limit::Operations(UPDATES))?;

@@ -77,7 +77,7 @@ impl Shard {
     /// Overwrites until the log has gone round once.
     fn go_round(&mut self, workload: &Workload) -> anyhow::Result<()> {
         let mut scratch = Measured::new();
-        while self.status()?.end.offset < 2 * self.memory {
+        while self.status()?.end.offset.0 < 2 * self.memory {
             self.arm.round_into(CLIENTS, workload, Limit::Time(Duration::from_millis(500)), &mut scratch)?;
         }
         Ok(())
@@ -144,7 +144,7 @@ impl Case {
         let before = shard.status()?;
         shard.arm.round_into(CLIENTS, &self.workload, Limit::Time(time), &mut self.measured)?;
         let after = shard.status()?;
-        self.grown += after.end.offset - before.end.offset;
+        self.grown += after.end.offset.bytes_since(before.end.offset);
         self.appended += after.updates - before.updates;
         self.busy += after.refusals - before.refusals;
         let turn = &self.measured.last_turns.busiest_since_asked;
@@ -193,7 +193,7 @@ fn report(options: &BenchOptions, shards: &mut [Shard], cases: &[Case]) -> anyho
     );
     let mut section = Section::new("cleaning", about);
     for (index, shard) in shards.iter_mut().enumerate() {
-        let end = shard.status()?.end.offset;
+        let end = shard.status()?.end.offset.0;
         let is_cleaned = end > shard.memory;
         ensure!(is_cleaned != matches!(index, AMPLE | AMPLE_FEW), "{}: the log ends at {end}", shard.arm.name);
     }

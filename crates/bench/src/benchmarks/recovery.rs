@@ -146,7 +146,7 @@ fn victim(arm: &Arm) -> anyhow::Result<(ShardId, NodeId)> {
 fn log_of(arm: &mut Arm, shard: ShardId) -> anyhow::Result<(u64, u64)> {
     let status = arm.probe.status()?;
     let replica = status.replicas.iter().find(|replica| replica.shard == shard && replica.primary);
-    replica.map(|replica| (replica.end.offset, replica.updates)).with_context(|| format!("{shard} lost its primary"))
+    replica.map(|replica| (replica.end.offset.0, replica.updates)).with_context(|| format!("{shard} lost its primary"))
 }
 
 /// Clients go on, the primary is killed, and clients go on with the next primary.

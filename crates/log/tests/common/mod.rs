@@ -2,7 +2,7 @@
 #![allow(dead_code, unreachable_pub)]
 
 use kasha_log::{Appended, EntryKind, EntryOffset, Log, LogConfig, Part, Purpose, entry_bytes};
-use kasha_types::{Epoch, SegmentId, ShardId};
+use kasha_types::{Epoch, LogEnd, SegmentId, ShardId};
 
 pub const SHARD: ShardId = ShardId(7);
 pub const SEGMENT: u32 = 4096;
@@ -36,7 +36,7 @@ pub fn fill(log: &mut Log, epoch: u32, segments: usize) -> Vec<EntryOffset> {
 /// Kills what is live of a segment and logs that it is freed.
 pub fn let_go(log: &mut Log, epoch: u32, id: SegmentId, entries: &[EntryOffset]) {
     for &at in entries {
-        if log.segment_of(at.0) == id {
+        if log.segment_of(at) == id {
             log.kill(at);
         }
     }
@@ -54,13 +54,13 @@ pub fn files(log: &Log) -> Vec<(SegmentId, Vec<u8>)> {
 
 /// All entries: offset, kind, payload.
 pub fn entries(log: &Log) -> Vec<(u64, EntryKind, Vec<u8>)> {
-    let groups = log.groups_from(0).flat_map(|group| group.entries);
+    let groups = log.groups().flat_map(|group| group.entries);
     groups.map(|(at, entry)| (at.0, entry.kind, entry.payload.to_vec())).collect()
 }
 
 /// Everything that can be seen of a log.
 pub fn snapshot(log: &Log) -> impl PartialEq + std::fmt::Debug {
-    (log.stats(), log.epoch_history().to_vec(), log.absent().to_vec(), log.retired(u64::MAX), files(log))
+    (log.stats(), log.epoch_history().to_vec(), log.absent().to_vec(), log.retired(LogEnd::MAX), files(log))
 }
 
 /// Makes the checksum of a whole group right again.

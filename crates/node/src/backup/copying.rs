@@ -5,7 +5,7 @@ use kasha_machine::{Effects, Endpoint, Gate};
 use kasha_replication::CLOSING_MARK;
 use kasha_types::planted::{self, Bug};
 use kasha_types::probe::{Probe, hit};
-use kasha_types::{Epoch, SegmentId, Work};
+use kasha_types::{Epoch, LogEnd, SegmentId, Work};
 use kasha_wire::codec::Bytes;
 use kasha_wire::message::{CopySegment, LogPiece, SegmentCopied};
 
@@ -15,7 +15,7 @@ use crate::core::{Core, send};
 use crate::replica::Site;
 
 /// "From the base of your head segment."
-pub(crate) const FETCH_FROM_HEAD: u64 = u64::MAX;
+pub(crate) const FETCH_FROM_HEAD: LogEnd = LogEnd::MAX;
 /// Bytes of a log piece that is handed to a new primary: a whole segment, so that a sealed one comes in one piece.
 const PIECE_BYTES_MAX: u32 = u32::MAX;
 
@@ -113,16 +113,16 @@ pub(crate) fn install(
 }
 
 /// A new primary, whose log is shorter, asks for ours.
-pub(crate) fn on_fetch_log(copy: &LogCopy, from: Endpoint, epoch: Epoch, offset: u64, out: &mut Effects) {
+pub(crate) fn on_fetch_log(copy: &LogCopy, from: Endpoint, epoch: Epoch, at: LogEnd, out: &mut Effects) {
     if epoch != copy.meta.promised {
         return;
     }
     let (log, shard) = (&copy.log, copy.shard);
     // A log that shares nothing with ours is taken from our head on; then it asks for older segments.
     let head = log.segments().map(|(id, _)| id).max().unwrap_or_default();
-    let offset = if offset == FETCH_FROM_HEAD { log.segment_base(head) } else { offset };
-    let piece = log.pieces(offset, log.end().offset, PIECE_BYTES_MAX).next();
-    let (from_offset, bytes) = piece.map_or((offset, Vec::new()), |slice| (slice.offset, log.slice(slice).to_vec()));
+    let at = if at == FETCH_FROM_HEAD { log.end_before(head) } else { at };
+    let piece = log.pieces(at, log.end().offset, PIECE_BYTES_MAX).next();
+    let (at, bytes) = piece.map_or((at, Vec::new()), |slice| (slice.start(), log.slice(slice).to_vec()));
     out.note(Work::Copy);
-    send(from, &LogPiece { shard, epoch, from: from_offset, bytes: Bytes(bytes) }, Gate::Now, out);
+    send(from, &LogPiece { shard, epoch, from: at, bytes: Bytes(bytes) }, Gate::Now, out);
 }

@@ -19,7 +19,7 @@ impl LogCopy {
             return;
         }
         for slice in self.log.pieces(self.written, end, WRITE_BYTES_MAX) {
-            let segment = self.log.segment_of(slice.offset);
+            let segment = self.log.segment_at(slice.offset);
             let file = FileName::Segment { shard: self.shard, segment };
             core.write_log(file, slice.offset - self.log.segment_base(segment), slice, out);
         }

@@ -17,7 +17,7 @@ use kasha_log::{EntryKind, Purpose};
 use kasha_machine::Effects;
 use kasha_types::planted::{self, Bug};
 use kasha_types::probe::{Probe, hit};
-use kasha_types::{Epoch, ListVersion, NodeId};
+use kasha_types::{Epoch, ListVersion, LogEnd, NodeId};
 use kasha_wire::Served;
 
 use super::LogCopy;
@@ -51,14 +51,14 @@ impl LogCopy {
         self.save_meta(core, out);
     }
 
-    /// The log is about to be cut at `offset`: what the mark speaks of may go. The marks say so first.
-    pub fn unmark_whole(&mut self, core: &mut Core, offset: u64, out: &mut Effects) {
+    /// The log is about to be cut at `end`: what the mark speaks of may go. The marks say so first.
+    pub fn unmark_whole(&mut self, core: &mut Core, end: LogEnd, out: &mut Effects) {
         let marked = self.meta.whole;
         if marked == Epoch(0) || planted::is_on(Bug::MarkKeptByCut) {
             return;
         }
         let later = self.log.epoch_history().iter().find(|(epoch, _)| *epoch > marked);
-        if offset < later.map_or(self.log.end().offset, |&(_, from)| from) {
+        if end < later.map_or(self.log.end().offset, |&(_, from)| from) {
             hit(Probe::WholeUnmarked);
             self.meta.whole = Epoch(0);
             self.save_meta(core, out);

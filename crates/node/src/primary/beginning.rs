@@ -5,7 +5,7 @@ use kasha_log::{EntryKind, Purpose};
 use kasha_machine::Effects;
 use kasha_types::planted::{self, Bug};
 use kasha_types::probe::{Probe, hit};
-use kasha_types::{LocalPosition, Tick};
+use kasha_types::{LocalPosition, LogEnd, Tick};
 use kasha_wire::codec::Bytes;
 
 use super::witnesses::{Asking, Took};
@@ -17,7 +17,7 @@ use crate::request_path::{Replayed, RequestPath};
 /// Everything so far goes to the committed set.
 #[derive(Debug)]
 pub(crate) struct Syncing {
-    target: u64,
+    target: LogEnd,
     /// What was recovered is synced, and flushed here with this commit.
     flushed: Option<LocalPosition>,
 }
@@ -55,7 +55,7 @@ impl Term {
             true => site.copy.log.end().offset,
             false => {
                 site.copy.stop_for_memory(out);
-                u64::MAX
+                LogEnd::MAX
             }
         };
         Some(Stage::Syncing(Syncing { target, flushed: None }))

@@ -9,7 +9,7 @@ use kasha_wire::message::Report;
 
 use super::fetching::Fetching;
 use super::{Stage, Term, is_overdue};
-use crate::backup::LOG_BYTES_MAX;
+use crate::backup::LOG_END_MAX;
 use crate::replica::Site;
 
 /// The questions of a term to the members.
@@ -61,7 +61,7 @@ impl Fencing {
 
     /// A member promised our epoch, and says what it holds.
     pub fn on_report(&mut self, term: &Term, exists: bool, report: FenceReport) {
-        let sure = exists && report.end.epoch <= term.epoch && report.end.offset <= LOG_BYTES_MAX;
+        let sure = exists && report.end.epoch <= term.epoch && report.end.offset <= LOG_END_MAX;
         self.election.on_report(FenceReport {
             intact: report.intact && sure,
             complete: report.complete && sure,

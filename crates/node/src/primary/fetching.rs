@@ -4,11 +4,11 @@ use kasha_log::{AppendError, common_prefix};
 use kasha_machine::{Effects, Endpoint, Gate};
 use kasha_replication::FenceReport;
 use kasha_types::probe::{Probe, hit};
-use kasha_types::{LogPosition, NodeId, Tick};
+use kasha_types::{LogEnd, LogPosition, NodeId, Tick};
 use kasha_wire::message;
 
 use super::{Stage, Term, is_overdue};
-use crate::backup::{FETCH_FROM_HEAD, LOG_BYTES_MAX, install, screen};
+use crate::backup::{FETCH_FROM_HEAD, LOG_END_MAX, install, screen};
 use crate::core::send;
 use crate::replica::Site;
 
@@ -34,7 +34,7 @@ impl Fetching {
         let theirs: Vec<_> = best.history.iter().map(|start| (start.epoch, start.offset)).collect();
         let log = &site.copy.log;
         let prefix = common_prefix(log.epoch_history(), log.end().offset, &theirs, best.end.offset);
-        let usable = site.copy.meta.complete && prefix > 0;
+        let usable = site.copy.meta.complete && prefix > LogEnd::START;
         let whole = !usable || !site.truncate_log(prefix, out) || !site.copy.meta.complete;
         let mut fetching = Self { from: best.node, until: best.end, begun: true, asked: None, unanswered: 0 };
         if whole {
@@ -50,7 +50,7 @@ impl Fetching {
         hit(Probe::LogFetchedWhole);
         self.begun = false;
         site.copy.discount(site.core, out);
-        site.reset_log(0, out);
+        site.reset_log(LogEnd::START, out);
     }
 
     pub fn advance(&mut self, term: &Term, site: &Site<'_>, now: Tick, out: &mut Effects) -> Option<Stage> {
@@ -63,7 +63,7 @@ impl Fetching {
             return Some(term.fence_again());
         }
         let (shard, log) = (site.copy.shard, &site.copy.log);
-        let absent = log.absent().first().map(|&segment| log.segment_base(segment));
+        let absent = log.absent().first().map(|&segment| log.end_before(segment));
         let from = if self.begun { absent.unwrap_or(log.end().offset) } else { FETCH_FROM_HEAD };
         let configuration = site.core.configuration.as_ref().expect("a configuration promoted us");
         if let Some(to) = configuration.core_of(self.from, shard) {
@@ -77,13 +77,13 @@ impl Fetching {
         &mut self,
         term: &Term,
         site: &mut Site<'_>,
-        from: u64,
+        from: LogEnd,
         bytes: &[u8],
         out: &mut Effects,
     ) -> Option<Stage> {
-        let aligned = from.is_multiple_of(u64::from(site.core.options.segment_bytes));
+        let aligned = from.is_segment_base(site.core.options.segment_bytes);
         // Not what was asked for.
-        if from > self.until.offset.min(LOG_BYTES_MAX) || (!self.begun && (!aligned || bytes.is_empty())) {
+        if from > self.until.offset.min(LOG_END_MAX) || (!self.begun && (!aligned || bytes.is_empty())) {
             return None;
         }
         self.asked = None;
@@ -91,7 +91,7 @@ impl Fetching {
             site.reset_log(from, out);
         }
         let Site { copy, core, .. } = site;
-        let segment = copy.log.segment_of(from);
+        let segment = copy.log.segment_behind(from);
         if copy.log.absent().contains(&segment) {
             hit(Probe::LogFetchedSegment);
             let installed = install(copy, core, term.epoch, segment, bytes, out);

@@ -3,7 +3,7 @@
 use kasha_machine::{Effects, Endpoint, Gate};
 use kasha_replication::{Election, MemberCore, Quorum, Shipping};
 use kasha_types::probe::{Probe, hit};
-use kasha_types::{AttachId, CoreId, Epoch, ListVersion, LocalPosition, LogPosition, NodeId, ShardId, Tick};
+use kasha_types::{AttachId, CoreId, Epoch, ListVersion, LocalPosition, LogEnd, LogPosition, NodeId, ShardId, Tick};
 use kasha_wire::message;
 use kasha_wire::{MemberState, Served, ShardConfig};
 
@@ -36,7 +36,7 @@ pub(crate) struct Term {
 impl Term {
     /// The term that this configuration begins. Our promise of it is in this turn's commit.
     pub(super) fn new(shard: ShardId, core: &Core, config: &ShardConfig) -> Self {
-        let mut shipping = Shipping::new(shard, config.epoch, core.id(), core.options.pace, 0);
+        let mut shipping = Shipping::new(shard, config.epoch, core.id(), core.options.pace, LogEnd::START);
         shipping.set_members(members_of(core, config));
         let never_served = config.recover_from.is_empty();
         let witnesses = if never_served { Vec::new() } else { config.witnesses.clone() };

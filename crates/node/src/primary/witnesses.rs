@@ -12,7 +12,7 @@ use kasha_types::{CoreId, NodeId, ShardId, Tick};
 use kasha_wire::message::{FreezeWitness, Holding, Report, WitnessHolds};
 
 use super::{Stage, Term, is_overdue};
-use crate::backup::LOG_BYTES_MAX;
+use crate::backup::LOG_END_MAX;
 use crate::core::send;
 use crate::replica::Site;
 
@@ -142,7 +142,7 @@ impl Asking {
 
     /// A member brings a whole log, perhaps, while no witness can be had: the election begins anew with its report (R7.7).
     pub fn on_report(&mut self, term: &Term, exists: bool, report: FenceReport) -> Option<Stage> {
-        if !term.recover_from.contains(&report.node) || report.end.offset > LOG_BYTES_MAX {
+        if !term.recover_from.contains(&report.node) || report.end.offset > LOG_END_MAX {
             return None;
         }
         let whole = report.whole && report.intact && report.complete && exists;

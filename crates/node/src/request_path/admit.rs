@@ -9,9 +9,9 @@
 
 use kasha_exactly_once::{LookUp, Request};
 use kasha_log::Log;
-use kasha_types::ListVersion;
 use kasha_types::planted::{self, Bug};
 use kasha_types::probe::{Probe, hit};
+use kasha_types::{ListVersion, LogEnd};
 use kasha_wire::Refusal;
 use kasha_wire::hot::Envelope;
 
@@ -117,7 +117,7 @@ impl RequestPath<'_> {
     }
 
     /// Where the entry ends of a floor that refuses this request, and that the tracker does not know yet (R4.6).
-    fn pending_floor_above(&self, request: &Request) -> Option<u64> {
+    fn pending_floor_above(&self, request: &Request) -> Option<LogEnd> {
         let (floor, end) = self.serving.as_ref()?.leases.pending_floor()?;
         (request.lease_expiry <= floor).then_some(end)
     }

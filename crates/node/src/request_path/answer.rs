@@ -9,7 +9,7 @@
 use kasha_log::Log;
 use kasha_machine::{Effect, Effects, Gate};
 use kasha_types::planted::{self, Bug};
-use kasha_types::{Epoch, ListVersion, LogPosition, RpcId};
+use kasha_types::{Epoch, ListVersion, LogEnd, LogPosition, RpcId};
 use kasha_wire::frame::Kind;
 use kasha_wire::{AnswerView, Reader, Refusal, Refused, hot};
 
@@ -120,7 +120,7 @@ impl RequestPath<'_> {
     }
 
     /// Its lease is at or below a floor whose entry ends at `floor_end` (R4.6).
-    fn refuse_below_floor(&mut self, caller: &Caller, rpc: RpcId, floor_end: u64, out: &mut Effects) {
+    fn refuse_below_floor(&mut self, caller: &Caller, rpc: RpcId, floor_end: LogEnd, out: &mut Effects) {
         let (shard, epoch) = (self.shard, self.epoch);
         self.serving().counters.refusals += 1;
         self.shipping.want_synced(floor_end);

@@ -4,7 +4,7 @@
 //!   group is open, nothing can fail.
 //! - **R4.8** What runs is the store's part, and depends on parameters and footprint only.
 
-use kasha_log::{EntryOffset, GroupWriter, Log, Purpose, entry_bytes};
+use kasha_log::{GroupWriter, Log, Purpose, entry_bytes};
 use kasha_store::Draft;
 use kasha_types::limits::RESULT_BYTES_MAX;
 use kasha_wire::OutcomeCode;
@@ -95,7 +95,7 @@ impl RequestPath<'_> {
         let received = ordered.received();
         let is_heard = matches!(received.origin, Origin::Client(_)); // R4.5
         let acknowledged = self.state.tracker.acknowledged_by(&received.request).filter(|_| is_heard);
-        let dead = draft.replaced().chain(acknowledged.map(|place| EntryOffset(place.0)));
+        let dead = draft.replaced().chain(acknowledged);
         let freed: usize = dead.map(|at| entry_bytes(log.entry(at).payload.len())).sum();
         if freed < bytes { purpose } else { Purpose::Shrinking }
     }

@@ -6,11 +6,11 @@
 //! - **R5.2** An operation key's expiry is logged before it is observed, and overlaps with who observes it. `expire` does that;
 //!   what follows only reads, until the group is opened.
 
-use kasha_exactly_once::{OperationKeyCheck, Place};
-use kasha_log::{Log, Purpose};
-use kasha_types::ClusterTime;
+use kasha_exactly_once::OperationKeyCheck;
+use kasha_log::{EntryOffset, Log, Purpose};
 use kasha_types::planted::{self, Bug};
 use kasha_types::probe::{Probe, hit};
+use kasha_types::{ClusterTime, LogEnd};
 use kasha_wire::{Body, Refusal};
 
 use super::admit::Fresh;
@@ -25,7 +25,7 @@ pub(super) enum Action<'a> {
     /// It runs; its result is also kept under its operation key, if it has one.
     Execute { keep_under: Option<OperationKey<'a>> },
     /// Its operation key was used with the same operation: the result that is kept there.
-    Repeat(Place),
+    Repeat(EntryOffset),
     /// Its operation key was used with another operation.
     Mismatch,
     /// It is given up.
@@ -118,7 +118,7 @@ impl RequestPath<'_> {
         Ok(Current { received, key, now })
     }
 
-    fn note_dropped(&mut self, dropped: Option<u64>) {
+    fn note_dropped(&mut self, dropped: Option<LogEnd>) {
         if let (Some(end), Some(serving)) = (dropped, &mut self.serving) {
             hit(Probe::ExpiredKeyUsed);
             serving.conflicts.drop_operation_keys(end);

@@ -7,11 +7,11 @@
 //! - **R4.2** Whatever was executed is recorded, failed conditions too; what was refused never comes here.
 //! - **R4.5** \[M\] What a witness held neither raises the acknowledgement nor carries its own.
 
-use kasha_exactly_once::{CompletionRecord, CompletionRecordRef, Place, Request};
+use kasha_exactly_once::{CompletionRecord, CompletionRecordRef, Request};
 use kasha_log::{EntryKind, EntryOffset, Log, entry_bytes};
 use kasha_store::Draft;
 use kasha_types::planted::{self, Bug};
-use kasha_types::{KeyHash, LogSlice, RpcId};
+use kasha_types::{KeyHash, LogEnd, LogSlice, RpcId};
 
 use super::execute::Executed;
 use super::order::{Ordered, Overlap};
@@ -24,7 +24,7 @@ pub(super) struct Completed {
     rpc: RpcId,
     /// Where its record keeps its result. `None` with [`ExactlyOnce::Off`]: it has none, and its memory the result.
     result: Option<LogSlice>,
-    end: u64,
+    end: LogEnd,
     overlap: Overlap,
 }
 
@@ -42,7 +42,7 @@ impl Completed {
     }
 
     /// What must be synced for its record to be.
-    pub(super) fn end(&self) -> u64 {
+    pub(super) fn end(&self) -> LogEnd {
         self.end
     }
 
@@ -82,7 +82,7 @@ impl RequestPath<'_> {
             let record = key.record(body, result);
             let (at, payload) = group.entry(EntryKind::OperationKey, record.encoded_len());
             record.encode_into(payload);
-            (key, Place(at.0))
+            (key, at)
         });
         let completion = CompletionRecord { request, slots: &memory.slots, result };
         let (at, payload) = group.entry(EntryKind::Completion, completion.encoded_len());
@@ -96,10 +96,10 @@ impl RequestPath<'_> {
         let end = appended.end.offset;
 
         let Memory { dead, footprint, .. } = &mut **memory;
-        let (tracker, on_dead) = (&mut self.state.tracker, |place: Place| dead.push(EntryOffset(place.0)));
+        let (tracker, on_dead) = (&mut self.state.tracker, |at| dead.push(at));
         match acknowledgement {
-            Acknowledgement::Sent => tracker.complete(&request, Place(at.0), on_dead),
-            Acknowledgement::OfTheLog => tracker.complete_replayed(&request, Place(at.0), on_dead),
+            Acknowledgement::Sent => tracker.complete(&request, at, on_dead),
+            Acknowledgement::OfTheLog => tracker.complete_replayed(&request, at, on_dead),
         }
         if let Some((key, place)) = kept {
             // `order` looked: there is no record of this key.
@@ -144,16 +144,15 @@ impl RequestPath<'_> {
     }
 
     /// A completion record that is in the log already. It may be unsynced: nothing else is known of when it ran.
-    pub(super) fn completed_at(&self, log: &Log, place: Place, rpc: RpcId) -> Completed {
-        let at = EntryOffset(place.0);
+    pub(super) fn completed_at(&self, log: &Log, at: EntryOffset, rpc: RpcId) -> Completed {
         let record = CompletionRecordRef::decode(log.entry(at).payload).expect("our own completion record");
         let offset = at.payload() + record.result_offset() as u64;
-        self.saved(rpc, place, offset, record.result.len())
+        self.saved(rpc, at, offset, record.result.len())
     }
 
-    pub(super) fn saved(&self, rpc: RpcId, place: Place, offset: u64, len: usize) -> Completed {
+    pub(super) fn saved(&self, rpc: RpcId, at: EntryOffset, offset: u64, len: usize) -> Completed {
         let result = LogSlice { shard: self.shard, offset, len: len as u32 };
-        let end = if planted::is_on(Bug::DuplicateUngated) { 0 } else { place.0 + 1 };
+        let end = if planted::is_on(Bug::DuplicateUngated) { LogEnd::START } else { at.end_after() };
         Completed { rpc, result: Some(result), end, overlap: Overlap::Unsynced }
     }
 }

@@ -1,7 +1,7 @@
 //! Planted bugs of the request path that take more than a condition. Without the feature `planted-bugs` nothing here is
 //! called.
 
-use kasha_exactly_once::{OperationKeyRecord, Place};
+use kasha_exactly_once::OperationKeyRecord;
 use kasha_log::{EntryOffset, GroupWriter, Log, Purpose};
 use kasha_types::{Epoch, RpcId};
 
@@ -16,10 +16,9 @@ pub(super) fn record_apart<'l>(group: GroupWriter<'l>, epoch: Epoch, result: &[u
 
 impl RequestPath<'_> {
     /// `hit_without_record`: the result from where the operation key keeps it, and no completion record.
-    pub(super) fn unrecorded_hit(&self, log: &Log, place: Place, rpc: RpcId) -> Completed {
-        let at = EntryOffset(place.0);
+    pub(super) fn unrecorded_hit(&self, log: &Log, at: EntryOffset, rpc: RpcId) -> Completed {
         let record = OperationKeyRecord::decode(log.entry(at).payload).expect("our own operation key");
         let offset = at.payload() + record.result_offset() as u64;
-        self.saved(rpc, place, offset, record.result.len())
+        self.saved(rpc, at, offset, record.result.len())
     }
 }

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use kasha_machine::{Effects, Endpoint, Gate};
 use kasha_replication::Company;
 use kasha_types::probe::{Probe, hit};
-use kasha_types::{ClusterTime, CoreId, KeyHash, ListVersion, NodeId, RpcId, ShardId, Tick};
+use kasha_types::{ClusterTime, CoreId, KeyHash, ListVersion, LogEnd, NodeId, RpcId, ShardId, Tick};
 use kasha_wire::ShardConfig;
 use kasha_wire::message::{Gc, GcEntry};
 
@@ -17,7 +17,7 @@ const GC_BACKLOG_MAX: usize = 4096;
 /// A key that an unsynced operation touched.
 #[derive(Clone, Copy, Debug)]
 struct Touched {
-    end: u64,
+    end: LogEnd,
     entry: GcEntry,
 }
 
@@ -66,12 +66,12 @@ impl Garbage {
     }
 
     /// What ends at `end` is to be named once it is synced.
-    pub fn add(&mut self, end: u64, rpc: RpcId, footprint: &[KeyHash]) {
+    pub fn add(&mut self, end: LogEnd, rpc: RpcId, footprint: &[KeyHash]) {
         self.touched.extend(footprint.iter().map(|&key| Touched { end, entry: GcEntry { key, rpc } }));
     }
 
     /// What is synced is to be named to every witness.
-    pub fn note_synced(&mut self, synced: u64) {
+    pub fn note_synced(&mut self, synced: LogEnd) {
         while let Some(touched) = self.touched.front().filter(|touched| touched.end <= synced) {
             for link in &mut self.witnesses {
                 if link.backlog.len() < GC_BACKLOG_MAX {

@@ -7,7 +7,7 @@ use kasha_log::{EntryKind, Purpose, entry_bytes};
 use kasha_machine::Effects;
 use kasha_types::planted::{self, Bug};
 use kasha_types::probe::{Probe, hit};
-use kasha_types::{SegmentId, Tick, Work};
+use kasha_types::{LogEnd, SegmentId, Tick, Work};
 
 use super::Serving;
 use crate::operation_keys;
@@ -50,13 +50,13 @@ impl House {
     }
 
     /// Segments without a live byte are freed here, and, when the word of it is synced, everywhere (section 5).
-    fn free_segments(&mut self, term: &Term, site: &mut Site<'_>, synced: u64) {
-        let synced = if planted::is_on(Bug::FreedBeforeSynced) { u64::MAX } else { synced };
+    fn free_segments(&mut self, term: &Term, site: &mut Site<'_>, synced: LogEnd) {
+        let synced = if planted::is_on(Bug::FreedBeforeSynced) { LogEnd::MAX } else { synced };
         site.copy.known_synced = site.copy.known_synced.max(synced);
         let retired = site.copy.log.retired(synced).is_some();
         site.free_retired(synced);
         let log = &mut site.copy.log;
-        let filling = log.segment_of(log.end().offset);
+        let filling = log.segment_behind(log.end().offset);
         let filled = std::mem::replace(&mut self.filling, filling) != filling;
         self.graves_due |= retired || filled;
         for _ in 0..FREED_WORDS_PER_TURN {
@@ -69,7 +69,7 @@ impl House {
 
     /// For tombstones that name only segments that are gone: a version floor takes over, and whoever is told a version that
     /// it decides waits for its entry, whose end is returned (R4.8).
-    fn raise_version_floor(&mut self, term: &mut Term, site: &mut Site<'_>) -> Option<u64> {
+    fn raise_version_floor(&mut self, term: &mut Term, site: &mut Site<'_>) -> Option<LogEnd> {
         let Site { copy, state, core } = site;
         let floor = state.store.wanted_version_floor().filter(|_| self.graves_due)?;
         self.graves_due = false;

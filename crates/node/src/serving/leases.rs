@@ -5,7 +5,7 @@ use kasha_log::{EntryKind, EntryOffset, Log, Purpose};
 use kasha_machine::{Effects, Endpoint, Gate};
 use kasha_types::planted::{self, Bug};
 use kasha_types::probe::{Probe, hit};
-use kasha_types::{ClientId, ClusterTime, Epoch};
+use kasha_types::{ClientId, ClusterTime, Epoch, LogEnd};
 use kasha_wire::message::{self, LeaseInfo};
 
 use crate::core::send;
@@ -22,7 +22,7 @@ const SCAN_MAX: u32 = 4096;
 #[derive(Debug)]
 struct PendingFloor {
     at: EntryOffset,
-    end: u64,
+    end: LogEnd,
     floor: ClusterTime,
     clients: Vec<ClientId>,
 }
@@ -38,7 +38,7 @@ pub(crate) struct Leases {
 
 impl Leases {
     /// A logged floor that may not be synced yet, and where its entry ends.
-    pub fn pending_floor(&self) -> Option<(ClusterTime, u64)> {
+    pub fn pending_floor(&self) -> Option<(ClusterTime, LogEnd)> {
         self.pending_floor.as_ref().map(|pending| (pending.floor, pending.end))
     }
 
@@ -60,7 +60,7 @@ impl Leases {
     }
 
     /// The floor's entry is synced: now the expired clients' records may go (R4.6 \[M\]).
-    pub fn settle_floor(&mut self, site: &mut Site<'_>, synced: u64) {
+    pub fn settle_floor(&mut self, site: &mut Site<'_>, synced: LogEnd) {
         let is_settled = |pending: &mut PendingFloor| pending.end <= synced || planted::is_on(Bug::FloorSettledEarly);
         let Some(pending) = self.pending_floor.take_if(is_settled) else { return };
         let dead = &mut site.core.scratch.dead;

@@ -224,7 +224,7 @@ impl Cluster {
     pub fn entries_on_file(&self, node: u16) -> Vec<EntryKind> {
         let config = LogConfig { segment_bytes: SEGMENT_BYTES, memory_max_bytes: 1 << 26, reserve_percent: 5 };
         let (log, _) = Log::load(SHARD, config, self.segments(node));
-        log.groups_from(0).flat_map(|group| group.entries).map(|(_, entry)| entry.kind).collect()
+        log.groups().flat_map(|group| group.entries).map(|(_, entry)| entry.kind).collect()
     }
 
     /// The segments that a node has files of.

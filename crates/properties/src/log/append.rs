@@ -3,7 +3,7 @@
 
 use arbitrary::{Arbitrary, Result, Unstructured};
 use kasha_log::{EntryKind, GROUP_HEADER_BYTES, Log, Screen, entry_bytes};
-use kasha_types::{Epoch, SegmentId};
+use kasha_types::{Epoch, LogEnd, SegmentId};
 
 use super::common::{SEGMENT, SHARD, append, config, entries, files, fill, let_go, new_log, reseal, snapshot};
 use crate::damage::Damage;
@@ -91,7 +91,7 @@ impl LogAppends {
     fn backup(&self, primary: &Log, places: &[(u64, u64)]) -> Log {
         let upto = usize::from(self.upto) % (places.len() + 1);
         let from = if self.joins { u64::from(self.upto % 4) * u64::from(SEGMENT) } else { 0 };
-        let mut backup = if self.joins { Log::begin_at(SHARD, config(64), from) } else { new_log() };
+        let mut backup = if self.joins { Log::begin_at(SHARD, config(64), LogEnd(from)) } else { new_log() };
         let upto = if self.joins { places.len() } else { upto };
         for (start, end) in places[..upto].iter().filter(|place| place.0 >= from) {
             let len = u32::try_from(end - start).expect("a group");
@@ -120,8 +120,8 @@ fn bytes_of(piece: &Piece, primary: &Log, places: &[(u64, u64)], backup: &Log) -
     let mut bytes = Vec::new();
     let from = match piece.from {
         Place::Group(number) => usize::from(number),
-        Place::Segment(id) => places.partition_point(|place| primary.segment_of(place.0) < id),
-        Place::End => places.partition_point(|place| place.0 < backup.end().offset),
+        Place::Segment(id) => places.partition_point(|place| primary.segment_at(place.0) < id),
+        Place::End => places.partition_point(|place| place.0 < backup.end().offset.0),
     };
     for (start, end) in places.iter().skip(from).take(usize::from(piece.groups)) {
         let mut group = primary.bytes(*start, u32::try_from(end - start).expect("a group")).to_vec();
@@ -143,7 +143,7 @@ impl Property for LogAppends {
 
     fn hold(self) {
         let primary = primary();
-        let places: Vec<_> = primary.groups_from(0).map(|group| (group.start, group.end)).collect();
+        let places: Vec<_> = primary.groups().map(|group| (group.start, group.end.0)).collect();
         let mut backup = self.backup(&primary, &places);
         let mut resealed = false;
         for piece in &self.pieces {

@@ -169,7 +169,7 @@ impl Property for LogFiles {
         if second.damage.is_none() {
             assert_eq!(entries(&again), entries(&log));
         }
-        let ends: Vec<u64> = log.groups_from(0).map(|group| group.end).collect();
+        let ends: Vec<_> = log.groups().map(|group| group.end).collect();
         for end in ends.into_iter().rev() {
             log.truncate(end).expect("the end of a group");
             assert_eq!(log.end().offset, end);

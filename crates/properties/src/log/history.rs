@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 
 use arbitrary::{Arbitrary, Result, Unstructured};
 use kasha_log::{EntryKind, EntryOffset, LoadReport, Log, Purpose, entry_bytes};
-use kasha_types::{Epoch, SegmentId};
+use kasha_types::{Epoch, LogEnd, SegmentId};
 
 use super::common::{SEGMENT, SHARD, append, config, entries, files};
 use crate::damage::Burst;
@@ -64,7 +64,7 @@ impl<'a> Arbitrary<'a> for Step {
 struct Object {
     at: EntryOffset,
     payload: Vec<u8>,
-    group_end: u64,
+    group_end: LogEnd,
     dead: bool,
 }
 
@@ -73,7 +73,7 @@ struct Model {
     epoch: u32,
     objects: Vec<Object>,
     made: u8,
-    synced: u64,
+    synced: LogEnd,
     /// Segments of which the log said that they are freed.
     let_go: BTreeSet<SegmentId>,
 }
@@ -119,7 +119,7 @@ impl Model {
     }
 
     fn truncate(&mut self, groups: usize) {
-        let mut ends: Vec<u64> = self.log.groups_from(self.synced).map(|group| group.end).collect();
+        let mut ends: Vec<_> = self.log.groups_from(self.synced).map(|group| group.end).collect();
         ends.truncate(ends.len().saturating_sub(groups).max(1));
         let Some(&end) = ends.last() else { return };
         let before = self.log.end().offset;
@@ -131,16 +131,16 @@ impl Model {
     }
 
     fn crash(&mut self, crash: &Crash) {
-        let groups: Vec<(u64, u64)> = self.log.groups_from(0).map(|group| (group.start, group.end)).collect();
+        let groups: Vec<(u64, u64)> = self.log.groups().map(|group| (group.start, group.end.0)).collect();
         let (whole, mut left) = (files(&self.log), files(&self.log));
         let base = |id: SegmentId| u64::from(id.0) * u64::from(SEGMENT);
-        let synced = left.partition_point(|(id, file)| base(*id) + file.len() as u64 <= self.synced);
+        let synced = left.partition_point(|(id, file)| base(*id) + file.len() as u64 <= self.synced.0);
         if synced == left.len() {
             return;
         }
         let spoiled = synced + usize::from(crash.segment) % (left.len() - synced);
         let (id, file) = &mut left[spoiled];
-        let from = usize::try_from(self.synced.saturating_sub(base(*id))).expect("within a segment");
+        let from = usize::try_from(self.synced.0.saturating_sub(base(*id))).expect("within a segment");
         let tail = spoil(file.split_off(from), crash);
         file.extend(tail);
         let same = file.iter().zip(&whole[spoiled].1).take_while(|(now, then)| now == then).count();
@@ -149,7 +149,7 @@ impl Model {
             left.truncate(spoiled + 1);
         }
         let is_whole = |&(start, end): &(u64, u64)| {
-            let segment = whole.iter().position(|(id, _)| *id == self.log.segment_of(start)).expect("its segment");
+            let segment = whole.iter().position(|(id, _)| *id == self.log.segment_at(start)).expect("its segment");
             let at = |offset: u64| usize::try_from(offset - base(whole[segment].0)).expect("within a segment");
             left.get(segment)
                 .is_some_and(|(_, file)| file.get(at(start)..at(end)) == whole[segment].1.get(at(start)..at(end)))
@@ -158,10 +158,10 @@ impl Model {
         let lost_nothing = groups.iter().all(is_whole);
 
         let (log, report) = Log::load(SHARD, config(100), left.clone().into_iter());
-        let end = report.valid_end.offset;
+        let end = report.valid_end.offset.0;
         assert_eq!(log.end(), report.valid_end);
         let last = |below: u64| groups.iter().map(|group| group.1).filter(|end| *end <= below).max().unwrap_or(0);
-        assert!(end >= last(self.synced), "D4: synced, and lost: {report:?}");
+        assert!(end >= last(self.synced.0), "D4: synced, and lost: {report:?}");
         assert!(end >= last(hit), "D4: nothing but a torn tail is dropped: {report:?}");
         assert!(lost_nothing || end <= hit, "a group that is not whole is kept: {report:?}");
         assert!(
@@ -183,9 +183,9 @@ impl Model {
             report.useless.contains(&id)
                 || report.damage.is_some() && self.let_go.contains(&id) && !self.log.segments().any(|held| held.0 == id)
         };
-        let is_gone = |at: u64| at >= self.synced || is_let_go(self.log.segment_of(at));
-        assert!(held.iter().filter(|entry| !is_gone(entry.0)).cloned().eq(entries(&self.log)));
-        self.objects.retain(|object| !is_gone(object.at.0));
+        let is_gone = |at| !self.synced.covers(at) || is_let_go(self.log.segment_of(at));
+        assert!(held.iter().filter(|entry| !is_gone(EntryOffset(entry.0))).cloned().eq(entries(&self.log)));
+        self.objects.retain(|object| !is_gone(object.at));
         self.epoch = self.epoch.max(self.log.end().epoch.0);
         self.kill_again();
     }
@@ -198,7 +198,7 @@ impl Model {
         self.log.bury();
         self.synced = self.log.end().offset;
         if let Some(id) = self.log.freeable(self.synced) {
-            assert!(self.objects.iter().all(|object| object.dead || self.log.segment_of(object.at.0) != id));
+            assert!(self.objects.iter().all(|object| object.dead || self.log.segment_of(object.at) != id));
             let mut group = self.log.begin(Epoch(self.epoch), entry_bytes(4), Purpose::Freeing).expect("the reserve");
             group.segment_freed(id);
             group.commit();
@@ -206,7 +206,7 @@ impl Model {
         }
         if let Some(id) = self.log.retired(self.synced) {
             self.log.free(id);
-            self.objects.retain(|object| self.log.segment_of(object.at.0) != id);
+            self.objects.retain(|object| self.log.segment_of(object.at) != id);
         }
     }
 
@@ -256,7 +256,8 @@ impl Property for LogHistory {
 
     fn hold(self) {
         let log = Log::new(SHARD, config(100));
-        let mut model = Model { log, epoch: 1, objects: Vec::new(), made: 0, synced: 0, let_go: BTreeSet::new() };
+        let mut model =
+            Model { log, epoch: 1, objects: Vec::new(), made: 0, synced: LogEnd::START, let_go: BTreeSet::new() };
         for step in &self.0 {
             model.step(step);
             model.check();

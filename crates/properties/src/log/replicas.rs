@@ -3,6 +3,7 @@
 
 use arbitrary::{Arbitrary, Result, Unstructured};
 use kasha_log::{Log, Screen, common_prefix};
+use kasha_types::LogEnd;
 
 use super::common::{SHARD, append, config};
 use crate::{Property, draw};
@@ -25,17 +26,17 @@ impl<'a> Arbitrary<'a> for Step {
     }
 }
 
-fn prefix(a: &Log, b: &Log) -> u64 {
+fn prefix(a: &Log, b: &Log) -> LogEnd {
     common_prefix(a.epoch_history(), a.end().offset, b.epoch_history(), b.end().offset)
 }
 
-fn common_by_bytes(a: &Log, b: &Log) -> u64 {
+fn common_by_bytes(a: &Log, b: &Log) -> LogEnd {
     let bytes =
-        |log: &Log, start: u64, end: u64| log.bytes(start, u32::try_from(end - start).expect("a group")).to_vec();
-    let groups = |log: &Log| log.groups_from(0).map(|group| (group.start, group.end)).collect::<Vec<_>>();
+        |log: &Log, start: u64, end: LogEnd| log.bytes(start, u32::try_from(end.0 - start).expect("a group")).to_vec();
+    let groups = |log: &Log| log.groups().map(|group| (group.start, group.end)).collect::<Vec<_>>();
     let pairs = groups(a).into_iter().zip(groups(b));
     let same = pairs.take_while(|(x, y)| x == y && bytes(a, x.0, x.1) == bytes(b, y.0, y.1));
-    same.last().map_or(0, |(group, _)| group.1)
+    same.last().map_or(LogEnd::START, |(group, _)| group.1)
 }
 
 /// See the module.

@@ -4,7 +4,7 @@
 use arbitrary::{Arbitrary, Result, Unstructured};
 use kasha_log::GROUP_HEADER_BYTES;
 use kasha_machine::Endpoint;
-use kasha_types::{ConnId, CoreId, NodeId};
+use kasha_types::{ConnId, CoreId, NodeId, Round};
 use kasha_wire::frame::{FRAME_HEADER_BYTES, Kind};
 use kasha_wire::hot::{Appended, Envelope, RequestView, encode_small};
 use kasha_wire::{AppendView, Message};
@@ -50,14 +50,14 @@ fn lie(cluster: &mut Cluster, u: &mut Unstructured<'_>) -> Result<()> {
         1 => {
             let bytes = scene.some_bytes(u)?;
             let (shard, epoch, attach) = (speech::shard(u)?, speech::epoch(u)?, speech::attach(u)?);
-            let (from, synced, round) = (scene.offset(u)?, scene.offset(u)?, u.int_in_range(0..=9)?);
+            let (from, synced, round) = (scene.end(u)?, scene.end(u)?, Round(u.int_in_range(0..=9)?));
             AppendView { shard, epoch, attach, from, synced, round, bytes: &[] }.encode(&bytes, &mut frame);
             frame.extend_from_slice(&bytes);
             Kind::Append
         }
         _ => {
             let (shard, epoch, node) = (speech::shard(u)?, speech::epoch(u)?, speech::node(u)?);
-            let (attach, end, round) = (speech::attach(u)?, scene.offset(u)?, u.int_in_range(0..=9)?);
+            let (attach, end, round) = (speech::attach(u)?, scene.end(u)?, Round(u.int_in_range(0..=9)?));
             encode_small(Kind::Appended, &Appended { shard, epoch, node, attach, end, round }, &mut frame);
             Kind::Appended
         }

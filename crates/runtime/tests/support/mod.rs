@@ -15,7 +15,8 @@ use kasha_runtime::{
     ClusterCell, EventLoop, Exit, Identity, LoopError, LoopHandle, LoopOptions, NetworkStats, Serve, listen, spawn_loop,
 };
 use kasha_types::{
-    ClusterId, CoreId, Epoch, Incarnation, LocalPosition, LogPosition, LogSlice, NodeId, SegmentId, ShardId, Tick,
+    ClusterId, CoreId, Epoch, Incarnation, LocalPosition, LogEnd, LogPosition, LogSlice, NodeId, SegmentId, ShardId,
+    Tick,
 };
 use kasha_wire::frame::{begin, end};
 use kasha_wire::{AnyMessage, FRAME_HEADER_BYTES, FrameHeader, Kind, Message, message};
@@ -151,7 +152,7 @@ impl Machine for Stuck {
             b"open" => self.is_open = true,
             b"drop" => out.push(Effect::DropHeld(ShardId(1))),
             _ => {
-                let position = LogPosition { epoch: Epoch(1), offset: 1 };
+                let position = LogPosition { epoch: Epoch(1), offset: LogEnd(1) };
                 send(out, from, payload, Gate::Synced { shard: ShardId(1), position });
                 self.handled.fetch_add(1, Ordering::SeqCst);
                 return;

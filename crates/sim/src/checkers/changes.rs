@@ -97,14 +97,14 @@ impl SyncedAtMost {
     pub(crate) fn on_sent(&mut self, sent: &Sent<'_>) {
         if sent.kind == Kind::Appended as u8 {
             if let Ok(Appended { shard, epoch, node, end, .. }) = hot::decode_small(sent.payload) {
-                self.acks(shard, epoch, node, end);
+                self.acks(shard, epoch, node, end.0);
             }
         } else if let Some(Attach { shard, epoch, start, .. }) = sent.message()
             && let Some(core) = sent.target.and_then(|target| self.cores.core(target))
         {
             // An attached member holds everything before this point, or counts as if it did.
             let (AttachAt::Keep(end) | AttachAt::Join(end)) = start;
-            self.acks(shard, epoch, core.node, end);
+            self.acks(shard, epoch, core.node, end.0);
         }
     }
 

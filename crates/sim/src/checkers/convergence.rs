@@ -37,7 +37,7 @@ pub fn lacks(
             if member.node == shard.primary && replica.unsynced_operations > 0 {
                 return Some(format!("{} has unsynced operations", shard.shard));
             }
-            let end = replica.end.offset;
+            let end = replica.end.offset.0;
             let segments = segments(process, shard.shard);
             let Some((known_end, known_segments)) = &known else {
                 known = Some((end, segments));
@@ -146,7 +146,7 @@ fn segments(process: &Process, shard: ShardId) -> BTreeMap<SegmentId, &Content> 
 #[cfg(test)]
 mod tests {
     use kasha_machine::Machine;
-    use kasha_types::{ConfigVersion, CoreId, Epoch, Incarnation, LogPosition};
+    use kasha_types::{ConfigVersion, CoreId, Epoch, Incarnation, LogEnd, LogPosition};
     use kasha_wire::status::CoreStatus;
 
     use super::*;
@@ -178,8 +178,8 @@ mod tests {
             epoch: Epoch(1),
             primary,
             state: state.to_owned(),
-            end: LogPosition { epoch: Epoch(1), offset: end },
-            synced: if primary { 100 } else { 0 },
+            end: LogPosition { epoch: Epoch(1), offset: LogEnd(end) },
+            synced: LogEnd(if primary { 100 } else { 0 }),
             unsynced_operations: 0,
             objects: 0,
             memory_bytes: 0,

@@ -192,7 +192,7 @@ impl GatesRespected {
     fn on_appended(&mut self, appended: &Appended, from: ProcessId, disk: &SimDisk, name: &str) {
         let Some(pieces) = self.pieces.get(&(from, appended.shard)) else { return };
         let covered =
-            |piece: &&Piece| piece.epoch == appended.epoch && piece.from + piece.bytes.len() as u64 <= appended.end;
+            |piece: &&Piece| piece.epoch == appended.epoch && piece.from + piece.bytes.len() as u64 <= appended.end.0;
         let Some(last) = pieces.iter().rev().filter(|piece| !piece.bytes.is_empty()).find(covered) else { return };
         self.appended += 1;
         let segment = SegmentId(u32::try_from(last.from / self.segment_bytes).expect("few segments"));
@@ -234,7 +234,7 @@ impl Watch for GatesRespected {
             Some(Kind::Append) => {
                 if let (Ok(append), Some(target)) = (AppendView::decode(sent.payload), sent.target) {
                     let pieces = self.pieces.entry((target, append.shard)).or_default();
-                    pieces.push_back(Piece { epoch: append.epoch, from: append.from, bytes: append.bytes.into() });
+                    pieces.push_back(Piece { epoch: append.epoch, from: append.from.0, bytes: append.bytes.into() });
                     if pieces.len() > PIECES_KEPT {
                         pieces.pop_front();
                     }
@@ -301,7 +301,7 @@ impl Watch for GatesRespected {
 
 #[cfg(test)]
 mod tests {
-    use kasha_types::{AttachId, NodeId};
+    use kasha_types::{AttachId, LogEnd, NodeId, Round};
 
     use super::*;
     use crate::checkers::records::tests::{RPC, SHARD, hold, segment, three_cores};
@@ -367,8 +367,8 @@ mod tests {
         let piece = Piece { epoch: Epoch(1), from: 8, bytes: Rc::from(&b"log bytes"[..]) };
         gates.pieces.entry((ProcessId(2), SHARD)).or_default().push_back(piece);
         let (epoch, node, attach) = (Epoch(1), NodeId(2), AttachId(1));
-        let appended = Appended { shard: SHARD, epoch, node, attach, end: 17, round: 1 };
-        gates.on_appended(&Appended { end: 16, ..appended }, ProcessId(2), &disk, "two");
+        let appended = Appended { shard: SHARD, epoch, node, attach, end: LogEnd(17), round: Round(1) };
+        gates.on_appended(&Appended { end: LogEnd(16), ..appended }, ProcessId(2), &disk, "two");
         assert_eq!(gates.take_violations(), Vec::<String>::new(), "says nothing of this piece");
         gates.on_appended(&appended, ProcessId(2), &disk, "two");
         assert_eq!(gates.take_violations().len(), 1);

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use kasha_machine::FileName;
-use kasha_types::{LogPosition, ShardId};
+use kasha_types::{LogEnd, LogPosition, ShardId};
 use kasha_wire::frame::Kind;
 use kasha_wire::message::{Attach, AttachAt, FenceReport};
 use kasha_wire::{Appended, hot};
@@ -17,7 +17,7 @@ use crate::world::{Sent, View, Watch};
 #[derive(Debug, Default)]
 pub struct IntactMembers {
     /// Up to where each member has acknowledged a log.
-    acknowledged: BTreeMap<(ProcessId, ShardId), u64>,
+    acknowledged: BTreeMap<(ProcessId, ShardId), LogEnd>,
     /// Processes that have sent nothing since they started: they still check what they found.
     silent: BTreeSet<ProcessId>,
     /// A loss of power on all machines takes what was acknowledged last, and the rest is all that is left.
@@ -33,16 +33,16 @@ impl IntactMembers {
         Self { forgets, ..self }
     }
 
-    fn on_appended(&mut self, by: ProcessId, shard: ShardId, end: u64) {
+    fn on_appended(&mut self, by: ProcessId, shard: ShardId, end: LogEnd) {
         let known = self.acknowledged.entry((by, shard)).or_default();
         *known = end.max(*known);
     }
 
     /// The member may obey at once, or never.
     fn on_attach(&mut self, to: ProcessId, shard: ShardId, start: AttachAt) {
-        let (AttachAt::Keep(offset) | AttachAt::Join(offset)) = start;
+        let (AttachAt::Keep(end) | AttachAt::Join(end)) = start;
         if let Some(known) = self.acknowledged.get_mut(&(to, shard)) {
-            *known = offset.min(*known);
+            *known = end.min(*known);
         }
     }
 
@@ -117,14 +117,14 @@ mod tests {
 
     #[test]
     fn r5_5_what_was_acknowledged_is_there_or_was_cut_by_order() {
-        let end = |offset| LogPosition { epoch: Epoch(1), offset };
+        let end = |end| LogPosition { epoch: Epoch(1), offset: LogEnd(end) };
         let mut watch = IntactMembers::default();
-        watch.on_appended(ProcessId(1), SHARD, 50);
+        watch.on_appended(ProcessId(1), SHARD, LogEnd(50));
         watch.on_intact(ProcessId(1), SHARD, end(50));
         assert_eq!(watch.take_violations(), Vec::<String>::new());
         watch.on_intact(ProcessId(1), SHARD, end(49));
         assert_eq!(watch.take_violations().len(), 1);
-        watch.on_attach(ProcessId(1), SHARD, AttachAt::Keep(40));
+        watch.on_attach(ProcessId(1), SHARD, AttachAt::Keep(LogEnd(40)));
         watch.on_intact(ProcessId(1), SHARD, end(40));
         assert_eq!(watch.take_violations(), Vec::<String>::new());
     }

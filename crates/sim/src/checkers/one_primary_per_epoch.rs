@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use kasha_types::{Epoch, RpcId, ShardId};
+use kasha_types::{Epoch, LogEnd, RpcId, ShardId};
 use kasha_wire::frame::Kind;
 use kasha_wire::message::{Attached, ConfigurationIs, FenceReport};
 use kasha_wire::{
@@ -26,7 +26,7 @@ pub struct OnePrimaryPerEpoch {
     configurations: Configurations,
     cores: Cores,
     primaries: BTreeMap<(ShardId, Epoch), Life>,
-    synced: BTreeMap<(ShardId, Epoch), u64>,
+    synced: BTreeMap<(ShardId, Epoch), LogEnd>,
     shards: BTreeMap<RpcId, ShardId>,
     /// Reads by asker and receiver. A read is asked again as long as it has no answer.
     reads: BTreeMap<(Life, u64, ProcessId), Asks>,

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use kasha_types::{ClientId, LogPosition, NodeId, RpcId, SegmentId};
+use kasha_types::{ClientId, LogEnd, LogPosition, NodeId, RpcId, SegmentId};
 use kasha_wire::codec::Bytes;
 use kasha_wire::message::{
     AttachAt, Attached, CopySegment, FenceReport, FetchLog, Gc, Holding, LeaseLost, LeaseRenewed, LogPiece, Mismatch,
@@ -104,7 +104,7 @@ pub fn describe(kind: u8, payload: &[u8], names: &Names) -> String {
         }
         Kind::Append => {
             let append = AppendView::decode(payload).expect("an append");
-            let end = append.from + append.bytes.len() as u64;
+            let end = append.from.0 + append.bytes.len() as u64;
             let groups = list(groups(append.bytes, names).into_iter().map(|group| group.what));
             let (epoch, from, synced, round) = (append.epoch.0, append.from, append.synced, append.round);
             format!("Append epoch={epoch} {from}..{end} synced={synced} round={round} {groups}")
@@ -223,7 +223,9 @@ fn copying(message: &AnyMessage, names: &Names) -> String {
         | AnyMessage::SegmentCopied(SegmentCopied { epoch, segment, .. }) => {
             format!("{kind} epoch={} segment={}", epoch.0, segment.0)
         }
-        AnyMessage::FetchLog(FetchLog { epoch, from: u64::MAX, .. }) => format!("{kind} epoch={} from=head", epoch.0),
+        AnyMessage::FetchLog(FetchLog { epoch, from: LogEnd::MAX, .. }) => {
+            format!("{kind} epoch={} from=head", epoch.0)
+        }
         AnyMessage::FetchLog(FetchLog { epoch, from, .. }) => format!("{kind} epoch={} from={from}", epoch.0),
         AnyMessage::LogPiece(LogPiece { epoch, from, bytes, .. }) => {
             let groups = list(groups(&bytes.0, names).into_iter().map(|group| group.what));

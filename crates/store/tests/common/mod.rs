@@ -3,7 +3,7 @@
 
 use kasha_log::{Cursor, EntryKind, EntryOffset, IndexCursor, Log, LogConfig, Purpose, Screen, entry_bytes};
 use kasha_store::{ReadResult, SpareDraft, Store};
-use kasha_types::{Epoch, SegmentId, ShardId, TableId};
+use kasha_types::{Epoch, LogEnd, SegmentId, ShardId, TableId};
 use kasha_wire::operation::ItemsBuffer;
 use kasha_wire::outcome::Shape;
 use kasha_wire::{Outcome, Read, Update};
@@ -37,13 +37,7 @@ impl Default for Replica {
 
 impl Replica {
     fn of(log: Log) -> Self {
-        Self {
-            log,
-            store: Store::new(),
-            completion: None,
-            replayed: Cursor { offset: 0 },
-            spare: SpareDraft::default(),
-        }
+        Self { log, store: Store::new(), completion: None, replayed: Cursor::START, spare: SpareDraft::default() }
     }
 
     /// What a process finds that has only this replica's files.
@@ -181,7 +175,7 @@ impl Replica {
         gone.into_iter().for_each(|table| self.drop_table(table));
     }
 
-    fn free_retired(&mut self, up_to: u64) {
+    fn free_retired(&mut self, up_to: LogEnd) {
         while let Some(segment) = self.log.retired(up_to) {
             self.log.free(segment);
             self.store.segment_is_gone(segment);
@@ -190,10 +184,10 @@ impl Replica {
 
     /// Forgets what leads into a freed segment.
     fn forget(&mut self, segment: SegmentId) {
-        let base = u64::from(segment.0) * u64::from(SEGMENT);
+        let after = self.log.segment_base(SegmentId(segment.0 + 1));
         let mut dead = Vec::new();
         while !self.store.forget_tombstones(&self.log, segment, SLICE, |at| dead.push(at)) {}
-        let groups = self.log.groups_from(base).take_while(|group| group.start < base + u64::from(SEGMENT));
+        let groups = self.log.groups_from(self.log.end_before(segment)).take_while(|group| group.start < after);
         let entries: Vec<_> = groups.flat_map(|group| group.entries).map(|(at, entry)| (at, entry.kind)).collect();
         for (at, kind) in entries {
             let was_known = match kind {
