@@ -243,7 +243,7 @@ impl LogCopy {
         true
     }
 
-    /// The order that is drawn above. Cheap: checked once a turn.
+    /// The order that is drawn above. Checked whenever new bytes go to the file.
     pub fn assert_invariants(&self) {
         let end = self.log.end().offset;
         assert!(self.held <= self.written && self.written <= end, "{}: file ahead of log", self.shard);

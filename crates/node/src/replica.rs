@@ -266,7 +266,6 @@ impl Replica {
             Role::Primary(primary) => primary.end_turn(&mut site, now, out),
         }
         self.copy.note_acknowledged(core, out);
-        self.copy.assert_invariants();
     }
 
     /// Whether a follower's state has followed the log to its end.
@@ -313,6 +312,7 @@ impl Replica {
         if let Some(Primary { term, .. }) = self.role.primary() {
             let shard = self.copy.shard;
             assert_eq!(term.epoch, self.copy.meta.promised, "F2: {shard} is primary of what it promised");
+            term.shipping.assert_invariants(self.copy.log.end().offset);
         }
         self.state.tracker.assert_invariants();
     }

@@ -340,6 +340,7 @@ impl Shipping {
         if self.round_is_new {
             self.progress.begin_round(end);
             (self.confirm_wanted, self.unsynced_since) = (false, None);
+            self.assert_invariants(end);
         }
         let (shard, epoch, own, pace) = (self.shard, self.epoch, self.own, self.pace);
         let (round, target, synced) = (self.progress.round(), self.progress.target(), self.synced());
@@ -391,11 +392,13 @@ impl Shipping {
             }
         }
         self.advance();
-        self.assert_invariants(end);
     }
 
-    /// The order of the positions, as `progress` draws it, for a log that ends at `end`. Cheap: checked once a turn.
-    fn assert_invariants(&self, end: LogEnd) {
+    /// The order of the positions, as `progress` draws it, for a log that ends at `end`. Checked once a round.
+    ///
+    /// # Panics
+    /// If it does not hold.
+    pub fn assert_invariants(&self, end: LogEnd) {
         self.progress.assert_invariants(end);
         for peer in &self.peers {
             peer.positions.assert_invariants(self.progress.round(), end);

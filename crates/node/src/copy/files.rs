@@ -25,6 +25,7 @@ impl LogCopy {
         }
         self.written = end;
         self.commits.push_back((core.commit_position(), end));
+        self.assert_invariants();
     }
 
     /// Commits up to `to` hold.
