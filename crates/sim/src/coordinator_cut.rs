@@ -87,13 +87,18 @@ impl CoordinatorCut<'_> {
             let time = self.a_while(if flaps == 1 { leases_max } else { 3 });
             self.watch(world, &before, (what, cut_at), cut_at.after(time));
             let healed_at = world.now;
+            let mut is_staggered = false;
             for cuts in &cuts {
                 let late =
                     if self.0.rng.chance(1, 2) { self.0.rng.below(lease * 3 / 4 / cuts.len() as u64) } else { 0 };
+                is_staggered |= late > 0;
                 self.watch(world, &before, (what, cut_at), world.now.after(late));
                 cuts.iter().for_each(|&(from, to)| world.network.join(from, to));
             }
-            let time = if flap == flaps { lease * LEASES_AFTER } else { self.0.rng.below(lease * 2) };
+            // A node whose link comes back late must be heard before the next cut. Else it was cut off all the while, and
+            // the others were heard meanwhile: then its complaints count, as they do when a link between two nodes fails.
+            let pause = |below: u64| if is_staggered { below.max(lease / 2) } else { below };
+            let time = if flap == flaps { lease * LEASES_AFTER } else { pause(self.0.rng.below(lease * 2)) };
             self.watch(world, &before, (what, cut_at), healed_at.after(time));
         }
     }

@@ -77,7 +77,7 @@ pub const CAUGHT: &[Caught] = &[
     caught(Bug::NotAfterIgnored, Scenario::RogueClient, 5, "rogue_is_refused"),
     caught(Bug::OperationKeyNotRecorded, Scenario::OperationKeys, 60, "linearizable_keys"),
     caught(Bug::HitWithoutRecord, Scenario::OperationKeys, 5, "gates_respected"),
-    caught(Bug::TornTailAccepted, Scenario::PowerLoss, 400, "convergence"),
+    caught(Bug::TornTailAccepted, Scenario::Blackout, 200, "linearizable_keys"),
     caught(Bug::DroppedKeyUngated, Scenario::OperationKeys, 60, "commutes"),
     caught(Bug::DuplicateRecordEarly, Scenario::Blackout, 10, "gates_respected"),
     caught(Bug::RecoveredUnflushed, Scenario::DivergentTail, 20, "synced_survives"),
