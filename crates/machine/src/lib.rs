@@ -59,12 +59,6 @@ pub trait Machine {
     /// The latest moment at which the machine wants an [`Input::Tick`].
     fn next_deadline(&self) -> Option<Tick>;
 
-    /// Frames that one turn should take at most. Fewer when each frame obliges the machine to more than its answer, so that
-    /// a turn stays short.
-    fn frames_per_turn(&self) -> u32 {
-        u32::MAX
-    }
-
     /// Whether an effect with this gate may leave now. Once open, a gate stays open until its role is lost.
     fn is_open(&self, gate: Gate) -> bool;
 

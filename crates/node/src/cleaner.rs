@@ -23,11 +23,8 @@ use kasha_wire::status::CleanerState;
 use crate::relocation::Moving;
 use crate::state::ShardState;
 
-/// Frames that a turn takes while something is cleaned: each update obliges the cleaner to some copies, which take longer
-/// than the update itself.
-pub(crate) const FRAMES_WHILE_CLEANING: u32 = 16;
 /// Entries that one turn looks at.
-const LOOKED_AT_MAX: u32 = 192;
+const LOOKED_AT_MAX: u32 = 512;
 /// Bytes of entries that one turn copies, unless a single one is larger.
 const COPIED_BYTES_MAX: usize = 64 * 1024;
 /// Bytes of a segment that an idle turn walks.

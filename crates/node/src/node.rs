@@ -7,7 +7,6 @@ use kasha_types::planted::{self, Bug};
 use kasha_types::{BootId, LogSlice, SegmentId, ShardId, Tick, limits};
 use kasha_wire::message::Report;
 
-use crate::cleaner::FRAMES_WHILE_CLEANING;
 use crate::core::Core;
 use crate::ending::Ending;
 use crate::links::Links;
@@ -169,10 +168,6 @@ impl Machine for Node {
         let replicas = self.replicas.values().filter_map(|replica| replica.next_deadline(&self.core));
         let told = self.askers.is_telling().then_some(Tick(0));
         replicas.chain(flush).chain(told).chain([self.next_heartbeat, self.links.next_deadline()]).min()
-    }
-
-    fn frames_per_turn(&self) -> u32 {
-        if self.replicas.values().any(Replica::is_cleaning) { FRAMES_WHILE_CLEANING } else { u32::MAX }
     }
 
     fn is_open(&self, gate: Gate) -> bool {

@@ -281,14 +281,6 @@ impl Replica {
         goes_on.then_some(Tick(0)).into_iter().chain(primary).min()
     }
 
-    /// Whether what is appended obliges it to clean.
-    pub fn is_cleaning(&self) -> bool {
-        match self.role.primary() {
-            Some(Primary { stage: Stage::Serving(serving), .. }) => serving.is_cleaning(),
-            Some(_) | None => false,
-        }
-    }
-
     /// Whether another turn would free, forget, expire or drop more.
     fn has_more_to_free(&self, core: &Core) -> bool {
         let Self { copy, state, role } = self;

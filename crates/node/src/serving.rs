@@ -150,10 +150,6 @@ impl Serving {
         self.garbage.unsynced()
     }
 
-    pub fn is_cleaning(&self) -> bool {
-        self.cleaner.is_busy()
-    }
-
     pub fn next_deadline(&self) -> Option<Tick> {
         Some(if self.cleaner.is_busy() { Tick(0) } else { self.house.due_at() })
     }

@@ -216,11 +216,11 @@ impl<M: Machine> EventLoop<M> {
             machine.step(now, Input::Durable(to), effects);
         }
         network.accept(now);
-        let (mut load, mut frames, frames_max) = (Load::default(), 0, machine.frames_per_turn());
+        let (mut load, mut frames) = (Load::default(), 0);
         let mut deliver = |now, input: Input<'_>| {
             frames += u32::from(matches!(input, Input::Frame { .. }));
             machine.step(now, input, effects);
-            load.is_enough(effects) || frames >= frames_max
+            load.is_enough(effects)
         };
         network.receive(&mut deliver);
         if let Some(why) = network.is_refused() {
