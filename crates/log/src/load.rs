@@ -11,7 +11,7 @@ use kasha_types::{LogEnd, LogPosition, SegmentId, ShardId};
 use crate::format::{ALIGN, GROUP_HEADER_BYTES, GroupStart, MAGIC, u16_at, u64_at};
 use crate::segment::live_segments;
 use crate::verify::{GroupFault, check_group, is_cut_short};
-use crate::{Log, LogConfig};
+use crate::{Log, LogConfig, Screen};
 
 /// What [`Log::load`] found.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -78,7 +78,7 @@ impl Found {
             Self { id, base, bytes, used: 0, first_previous: none, last: none, fault, resumes, own_kinds: false };
         while found.used < found.bytes.len() {
             let offset = base + found.used as u64;
-            match check_group(&found.bytes[found.used..], offset, segment_bytes) {
+            match check_group(&found.bytes[found.used..], offset, segment_bytes, Screen::NONE) {
                 Ok((group, _)) if found.used > 0 && group.previous != found.last => {
                     found.fault = Some(GroupFault::Predecessor { names: group.previous });
                     break;
@@ -109,7 +109,7 @@ impl Found {
             rest.len() >= GROUP_HEADER_BYTES as usize
                 && u16_at(rest, 0) == MAGIC
                 && u64_at(rest, 16) == offset
-                && check_group(rest, offset, segment_bytes).is_ok()
+                && check_group(rest, offset, segment_bytes, Screen::NONE).is_ok()
         })
     }
 

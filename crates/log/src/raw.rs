@@ -6,7 +6,7 @@ use kasha_types::{Epoch, LogEnd, LogPosition, SegmentId};
 use crate::Log;
 use crate::format::{EntryKind, GroupHeader, GroupStart};
 use crate::segment::Segment;
-use crate::verify::{Entries, GroupFault, check_group};
+use crate::verify::{GroupFault, check_group};
 
 /// Why bytes were not appended. The log is unchanged.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -72,14 +72,7 @@ fn check_run(bytes: &[u8], offset: u64, segment_bytes: u32, screen: Screen) -> R
         if place >= segment_end {
             return Err(failed(GroupFault::Malformed("groups of two segments")));
         }
-        let (header, own_kinds) = check_group(&bytes[at..], place, segment_bytes).map_err(failed)?;
-        if header.epoch > screen.epoch_max {
-            return Err(failed(GroupFault::Malformed("a later epoch than its sender's")));
-        }
-        let payload = &bytes[at + crate::GROUP_HEADER_BYTES as usize..at + header.len() as usize];
-        if Entries::new(payload, place).any(|(_, entry)| !(screen.is_sound)(entry.kind, entry.payload)) {
-            return Err(failed(GroupFault::Malformed("an entry that its owner cannot read")));
-        }
+        let (header, own_kinds) = check_group(&bytes[at..], place, segment_bytes, screen).map_err(failed)?;
         match &mut run {
             None => run = Some(Run { first: header, last: header, own_kinds }),
             Some(run) => {
@@ -113,7 +106,8 @@ impl Log {
         let opens = offset == next_base;
         if !opens && offset != self.end.offset.0 {
             // An offset that the checksum does not vouch for says nothing.
-            check_group(bytes, offset, segment_bytes).map_err(|fault| AppendError::Group { at: offset, fault })?;
+            check_group(bytes, offset, segment_bytes, Screen::NONE)
+                .map_err(|fault| AppendError::Group { at: offset, fault })?;
             return Err(if offset < self.end.offset.0 {
                 AppendError::Overlap { end: self.end.offset }
             } else {

@@ -9,6 +9,7 @@ use crate::format::{
     checksum_holds, u16_at, u32_at,
 };
 use crate::history::Digest;
+use crate::raw::Screen;
 
 /// Why bytes are not a group that belongs where they are.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -108,7 +109,12 @@ pub(crate) fn is_cut_short(bytes: &[u8], offset: u64, segment_bytes: u32) -> boo
 
 /// Checks the group that should begin `bytes`, at `offset` of the log. Its chain to the group before is the caller's.
 /// Says also whether it holds entries of the log's own kinds.
-pub(crate) fn check_group(bytes: &[u8], offset: u64, segment_bytes: u32) -> Result<(GroupHeader, bool), GroupFault> {
+pub(crate) fn check_group(
+    bytes: &[u8],
+    offset: u64,
+    segment_bytes: u32,
+    screen: Screen,
+) -> Result<(GroupHeader, bool), GroupFault> {
     if bytes.len() < GROUP_HEADER_BYTES as usize {
         return Err(GroupFault::Torn);
     }
@@ -131,11 +137,11 @@ pub(crate) fn check_group(bytes: &[u8], offset: u64, segment_bytes: u32) -> Resu
     if header.offset != offset {
         return Err(GroupFault::Misplaced { names: header.offset });
     }
-    let own_kinds = check_shape(&header, &bytes[..len], segment_bytes).map_err(GroupFault::Malformed)?;
+    let own_kinds = check_shape(&header, &bytes[..len], segment_bytes, screen).map_err(GroupFault::Malformed)?;
     Ok((header, own_kinds))
 }
 
-fn check_shape(header: &GroupHeader, group: &[u8], segment_bytes: u32) -> Result<bool, &'static str> {
+fn check_shape(header: &GroupHeader, group: &[u8], segment_bytes: u32, screen: Screen) -> Result<bool, &'static str> {
     let segment_bytes = u64::from(segment_bytes);
     let (segment, within) = (header.offset / segment_bytes, header.offset % segment_bytes);
     let segment = SegmentId(u32::try_from(segment).map_err(|_| "segment number above 32 bits")?);
@@ -158,14 +164,17 @@ fn check_shape(header: &GroupHeader, group: &[u8], segment_bytes: u32) -> Result
     if previous.epoch > header.epoch {
         return Err("epoch goes back");
     }
-    check_entries(header, &group[GROUP_HEADER_BYTES as usize..], segment, within == 0)
+    if header.epoch > screen.epoch_max {
+        return Err("a later epoch than its sender's");
+    }
+    check_entries(header, &group[GROUP_HEADER_BYTES as usize..], (segment, within == 0), screen.is_sound)
 }
 
 fn check_entries(
     header: &GroupHeader,
     payload: &[u8],
-    segment: SegmentId,
-    first_group: bool,
+    (segment, first_group): (SegmentId, bool),
+    is_sound: fn(EntryKind, &[u8]) -> bool,
 ) -> Result<bool, &'static str> {
     let (mut at, mut count, mut own_kinds) = (0, 0_u32, false);
     while at < payload.len() {
@@ -187,6 +196,7 @@ fn check_entries(
         match kind {
             EntryKind::Digest => Digest::parse(&body[..len])?.check(header, segment)?,
             EntryKind::SegmentFreed if len != 4 || u32_at(body, 0) >= segment.0 => return Err("segment freed"),
+            _ if !is_sound(kind, &body[..len]) => return Err("an entry that its owner cannot read"),
             _ => {}
         }
         own_kinds |= matches!(kind, EntryKind::Digest | EntryKind::SegmentFreed | EntryKind::EpochStart);

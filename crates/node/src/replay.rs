@@ -1,6 +1,5 @@
 //! A follower's state follows its log, a slice a turn; freed segments go once it has.
 
-use kasha_log::EntryOffset;
 use kasha_types::probe::{Probe, hit};
 use kasha_types::{LogEnd, SegmentId, Work};
 
@@ -27,7 +26,6 @@ impl Site<'_> {
         let Self { copy, state, core } = self;
         core.work.add(Work::Replay);
         let mut dead = std::mem::take(&mut core.scratch.dead);
-        let mut entries: Vec<EntryOffset> = Vec::new();
         let mut bytes = 0;
         while bytes < REPLAY_BYTES_PER_TURN {
             let Some(group) = copy.log.next_group(&mut copy.replayed) else {
@@ -35,13 +33,11 @@ impl Site<'_> {
                 break;
             };
             bytes += group.bytes();
-            entries.clear();
-            entries.extend(group.entries.map(|(at, _)| at));
-            for &at in &entries {
-                dead.clear();
-                state.replay(&copy.log, at, &mut dead);
-                copy.log.kill_all(&mut dead);
+            dead.clear();
+            for (at, entry) in group.entries {
+                state.replay(&copy.log, at, entry, &mut dead);
             }
+            copy.log.kill_all(&mut dead);
             if state.has_unfinished() {
                 break;
             }

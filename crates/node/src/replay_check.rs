@@ -60,7 +60,7 @@ impl Replica {
         let entries = || log.groups().flat_map(|group| group.entries);
         let (mut dead, mut freed) = (Vec::new(), BTreeSet::new());
         for (at, entry) in entries() {
-            replayed.replay(log, at, &mut dead);
+            replayed.replay(log, at, entry, &mut dead);
             replayed.finish_all(log);
             if let (EntryKind::SegmentFreed, Some(segment)) = (entry.kind, entry.payload.first_chunk()) {
                 freed.insert(SegmentId(u32::from_le_bytes(*segment)));

@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 use kasha_exactly_once::{
     CompletionRecordRef, ExpiryFloorEntryRef, OperationKeyDropped, OperationKeyRecord, OperationKeys, Tracker,
 };
-use kasha_log::{EntryKind, EntryOffset, Full, Log, Purpose};
+use kasha_log::{Entry, EntryKind, EntryOffset, Full, Log, Purpose};
 use kasha_store::Store;
 use kasha_types::planted::{self, Bug};
 use kasha_types::{ClusterTime, Epoch, KeyHash, LogEnd, SegmentId, Slot, TableId, operation_key_hash};
@@ -56,16 +56,15 @@ impl ShardState {
     ) -> Result<LogEnd, Full> {
         let (at, end) = log.append_one(epoch, entry, Purpose::Own, fill)?;
         dead.clear();
-        self.replay(log, at, dead);
+        self.replay(log, at, log.entry(at), dead);
         log.kill_all(dead);
         Ok(end)
     }
 
-    /// Replays one entry. `dead`: entries that it makes unneeded. What takes longer it only begins ([`Self::go_on`]).
-    pub fn replay(&mut self, log: &Log, at: EntryOffset, dead: &mut Vec<EntryOffset>) {
-        let entry = log.entry(at);
+    /// Replays the entry that stands in the log at `at`. `dead`: entries that it makes unneeded. What takes longer it only begins ([`Self::go_on`]).
+    pub fn replay(&mut self, log: &Log, at: EntryOffset, entry: Entry<'_>, dead: &mut Vec<EntryOffset>) {
         match entry.kind {
-            EntryKind::Object | EntryKind::Tombstone => self.store.replay(log, at, |at| dead.push(at)),
+            EntryKind::Object | EntryKind::Tombstone => self.store.replay(log, at, entry, |at| dead.push(at)),
             EntryKind::Completion => {
                 let record = CompletionRecordRef::decode(entry.payload).expect("our own completion record");
                 self.tracker.recover(&record.request, at, |at| dead.push(at));
@@ -208,7 +207,7 @@ mod tests {
             let (mut state, mut dead) = (ShardState::default(), Vec::new());
             let entries = primary.groups().flat_map(|group| group.entries);
             for (at, _) in entries.filter(|(_, entry)| entry.kind != EntryKind::Tombstone) {
-                state.replay(&log, at, &mut dead);
+                state.replay(&log, at, log.entry(at), &mut dead);
                 log.kill_all(&mut dead);
             }
             while state.go_on(&mut log, &mut dead, 1).is_some() {}

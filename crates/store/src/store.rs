@@ -100,22 +100,21 @@ impl Store {
         }
     }
 
-    /// Replays an object or a tombstone that stands in the log. `dead`: entries that it replaces.
-    pub fn replay(&mut self, log: &Log, at: EntryOffset, mut dead: impl FnMut(EntryOffset)) {
-        let found = decode(log.entry(at), at);
+    /// Replays `entry`, an object or a tombstone, which stands in the log at `at`. `dead`: entries that it replaces.
+    pub fn replay(&mut self, log: &Log, at: EntryOffset, entry: Entry<'_>, mut dead: impl FnMut(EntryOffset)) {
+        let found = decode(entry, at);
         let (table, key, version) = match found {
             Found::Object(_, object) => (object.table, object.key, object.version),
             Found::Tombstone(_, tombstone) => (tombstone.table, tombstone.key, tombstone.version),
         };
         let hash = key_hash(table, key);
-        let old = self.find(log, table, key);
-        if let Some(old) = old
-            && old.version() > version
-        {
-            return dead(at);
+        let old = self.find_hashed(log, hash, table, key);
+        match old {
+            Some((old, _)) if old.version() > version => return dead(at),
+            Some((old, bucket)) => self.point_from(bucket, hash, old.at(), at),
+            None => self.index.insert(hash, at),
         }
-        let was_object = matches!(old, Some(Found::Object(..)));
-        self.point(hash, old.map(|old| old.at()), at);
+        let was_object = matches!(old, Some((Found::Object(..), _)));
         match found {
             Found::Object(..) => self.count(table, i64::from(!was_object)),
             Found::Tombstone(_, tombstone) => {
@@ -124,7 +123,7 @@ impl Store {
                 self.graves.bury(log, at, Grave { hash, version, oldest, killed });
             }
         }
-        if let Some(old) = old {
+        if let Some((old, _)) = old {
             self.graves.remove(old.at());
             dead(old.at());
         }

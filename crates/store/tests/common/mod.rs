@@ -75,7 +75,9 @@ impl Replica {
         let mut dead = Vec::new();
         let payload = self.log.entry(at).payload;
         match kind {
-            EntryKind::Object | EntryKind::Tombstone => self.store.replay(&self.log, at, |at| dead.push(at)),
+            EntryKind::Object | EntryKind::Tombstone => {
+                self.store.replay(&self.log, at, self.log.entry(at), |at| dead.push(at));
+            }
             EntryKind::VersionFloor => self.store.replay_version_floor(at, payload, |at| dead.push(at)),
             EntryKind::TableDropped => {
                 let table = TableId(u32::from_le_bytes(payload.try_into().unwrap()));
