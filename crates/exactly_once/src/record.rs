@@ -67,7 +67,9 @@ impl CompletionRecord<'_> {
         assert!(self.slots.len() <= OPERATION_KEYS_MAX, "{} slots", self.slots.len());
         assert!(self.result.len() <= RESULT_BYTES_MAX, "a result of {} bytes", self.result.len());
         let Request { rpc, body_hash, acknowledgement, lease_expiry } = self.request;
-        let mut writer = Writer::new(out);
+        // Of a length that the compiler knows, so that no field is checked against the end.
+        let (head, rest) = out.split_first_chunk_mut::<HEADER_BYTES>().expect("as long as the record");
+        let mut writer = Writer::new(head);
         writer.u8(FORMAT);
         writer.u16(u16::try_from(self.slots.len()).expect("within the limit"));
         writer.u64(rpc.client.0);
@@ -75,6 +77,8 @@ impl CompletionRecord<'_> {
         writer.u64(body_hash.0);
         writer.u64(acknowledgement.0);
         writer.u64(lease_expiry.0);
+        writer.finish();
+        let mut writer = Writer::new(rest);
         for slot in self.slots {
             writer.u16(slot.0);
         }
@@ -97,7 +101,8 @@ impl<'a> CompletionRecordRef<'a> {
     /// Reads a record's whole payload; `None` if it is not one of format 1.
     #[must_use]
     pub fn decode(payload: &'a [u8]) -> Option<Self> {
-        let mut reader = Reader::new(payload);
+        let (head, rest) = payload.split_first_chunk::<HEADER_BYTES>()?;
+        let mut reader = Reader::new(head);
         if reader.u8()? != FORMAT {
             return None;
         }
@@ -106,8 +111,7 @@ impl<'a> CompletionRecordRef<'a> {
         let body_hash = BodyHash(reader.u64()?);
         let acknowledgement = AckedBelow(reader.u64()?);
         let lease_expiry = ClusterTime(reader.u64()?);
-        let slots = reader.bytes(2 * slot_count)?;
-        let result = reader.rest();
+        let (slots, result) = rest.split_at_checked(2 * slot_count)?;
         let request = Request { rpc, body_hash, acknowledgement, lease_expiry };
         let record = Self { request, result, slots };
         let within_limits = slot_count <= OPERATION_KEYS_MAX && result.len() <= RESULT_BYTES_MAX;

@@ -141,21 +141,23 @@ impl GroupHeader {
     /// Completes a group whose payload is in place.
     pub(crate) fn seal(&self, group: &mut [u8]) {
         assert_eq!(group.len(), self.len() as usize);
-        group[0..2].copy_from_slice(&MAGIC.to_le_bytes());
-        group[2..4].copy_from_slice(&FORMAT_VERSION.to_le_bytes());
-        group[4..8].copy_from_slice(&self.payload_len.to_le_bytes());
-        group[12..16].copy_from_slice(&self.entries.to_le_bytes());
-        group[16..24].copy_from_slice(&self.offset.to_le_bytes());
-        group[24..28].copy_from_slice(&self.epoch.0.to_le_bytes());
-        group[28..32].copy_from_slice(&self.previous.epoch.0.to_le_bytes());
-        group[32..40].copy_from_slice(&self.previous.offset.to_le_bytes());
-        group[40..48].copy_from_slice(&(u64::from(self.is_copies) * FLAG_COPIES).to_le_bytes());
+        let head = group.first_chunk_mut::<{ GROUP_HEADER_BYTES as usize }>().expect("a header");
+        head[0..2].copy_from_slice(&MAGIC.to_le_bytes());
+        head[2..4].copy_from_slice(&FORMAT_VERSION.to_le_bytes());
+        head[4..8].copy_from_slice(&self.payload_len.to_le_bytes());
+        head[12..16].copy_from_slice(&self.entries.to_le_bytes());
+        head[16..24].copy_from_slice(&self.offset.to_le_bytes());
+        head[24..28].copy_from_slice(&self.epoch.0.to_le_bytes());
+        head[28..32].copy_from_slice(&self.previous.epoch.0.to_le_bytes());
+        head[32..40].copy_from_slice(&self.previous.offset.to_le_bytes());
+        head[40..48].copy_from_slice(&(u64::from(self.is_copies) * FLAG_COPIES).to_le_bytes());
         let crc = kasha_types::crc32c(&group[CRC_FROM..]);
         group[8..12].copy_from_slice(&crc.to_le_bytes());
     }
 
     /// The fields, whatever they are. `group` must hold a header.
     pub(crate) fn read(group: &[u8]) -> Self {
+        let group = group.first_chunk::<{ GROUP_HEADER_BYTES as usize }>().expect("a header");
         Self {
             payload_len: u32_at(group, 4),
             entries: u32_at(group, 12),

@@ -56,20 +56,19 @@ pub struct Tombstone<'a> {
     pub killed: SegmentId,
 }
 
-fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
-    Some(u32::from_le_bytes(bytes.get(at..at + 4)?.try_into().ok()?))
+fn u32_at(head: &[u8; HEAD_BYTES], at: usize) -> u32 {
+    u32::from_le_bytes(*head[at..].first_chunk().expect("a place within the head"))
 }
 
-fn u64_at(bytes: &[u8], at: usize) -> Option<u64> {
-    Some(u64::from_le_bytes(bytes.get(at..at + 8)?.try_into().ok()?))
+fn u64_at(head: &[u8; HEAD_BYTES], at: usize) -> u64 {
+    u64::from_le_bytes(*head[at..].first_chunk().expect("a place within the head"))
 }
 
-fn key_of(payload: &[u8]) -> Option<&[u8]> {
-    let len = usize::from(u16::from_le_bytes(payload.get(4..6)?.try_into().ok()?));
-    if *payload.get(6)? != FORMAT {
-        return None;
-    }
-    payload.get(HEAD_BYTES..HEAD_BYTES + len)
+/// The head, the key, and what stands behind the key.
+fn split(payload: &[u8]) -> Option<(&[u8; HEAD_BYTES], &[u8], &[u8])> {
+    let (head, rest) = payload.split_first_chunk::<HEAD_BYTES>()?;
+    let (key, rest) = rest.split_at_checked(usize::from(u16::from_le_bytes([head[4], head[5]])))?;
+    (head[6] == FORMAT).then_some((head, key, rest))
 }
 
 pub(crate) fn head(table: TableId, key: &[u8], version: u64, oldest: SegmentId, last: u32) -> [u8; HEAD_BYTES] {
@@ -87,16 +86,15 @@ impl<'a> Object<'a> {
     /// Reads an object's payload.
     #[must_use]
     pub fn decode(payload: &'a [u8]) -> Option<Self> {
-        let key = key_of(payload)?;
-        let value = payload.get(HEAD_BYTES + key.len()..)?;
+        let (head, key, value) = split(payload)?;
         let object = Self {
-            table: TableId(u32_at(payload, 0)?),
+            table: TableId(u32_at(head, 0)),
             key,
-            version: u64_at(payload, 8)?,
-            oldest: SegmentId(u32_at(payload, 16)?),
+            version: u64_at(head, 8),
+            oldest: SegmentId(u32_at(head, OLDEST_AT)),
             value,
         };
-        (u32_at(payload, 20)? as usize == value.len()).then_some(object)
+        (u32_at(head, 20) as usize == value.len()).then_some(object)
     }
 
     /// Where the value begins within the payload.
@@ -110,15 +108,15 @@ impl<'a> Tombstone<'a> {
     /// Reads a tombstone's payload.
     #[must_use]
     pub fn decode(payload: &'a [u8]) -> Option<Self> {
-        let key = key_of(payload)?;
+        let (head, key, rest) = split(payload)?;
         let tombstone = Self {
-            table: TableId(u32_at(payload, 0)?),
+            table: TableId(u32_at(head, 0)),
             key,
-            version: u64_at(payload, 8)?,
-            oldest: SegmentId(u32_at(payload, 16)?),
-            killed: SegmentId(u32_at(payload, 20)?),
+            version: u64_at(head, 8),
+            oldest: SegmentId(u32_at(head, OLDEST_AT)),
+            killed: SegmentId(u32_at(head, 20)),
         };
-        (payload.len() == HEAD_BYTES + key.len()).then_some(tombstone)
+        rest.is_empty().then_some(tombstone)
     }
 }
 
