@@ -314,6 +314,9 @@ impl Witness {
     /// Whether this request itself holds a slot for `key`; an error if something else stands in its way there.
     fn holds_own(&mut self, rpc: RpcId, key: KeyHash, body: &[u8]) -> Result<bool, Why> {
         let set = self.set_of(key);
+        if !self.heads[set.clone()].iter().any(|head| head.holds(key)) {
+            return Ok(false);
+        }
         let mut own = false;
         let mut reused = false;
         for slot in set.clone() {
@@ -340,7 +343,8 @@ impl Witness {
 
     fn free_slot(&self, key: KeyHash, taken: &[u32]) -> Option<u32> {
         let set = self.set_of(key);
-        (set.start as u32..set.end as u32).find(|slot| !self.heads[*slot as usize].is(HELD) && !taken.contains(slot))
+        let mut slots = (set.start as u32..).zip(&self.heads[set]);
+        slots.find(|(slot, head)| !head.is(HELD) && !taken.contains(slot)).map(|(slot, _)| slot)
     }
 
     /// What [`Bug::WitnessOverwrites`] takes when no slot is free.
