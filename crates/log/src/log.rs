@@ -1,5 +1,6 @@
 //! The log itself: what it holds, and reading it.
 
+use std::cell::Cell;
 use std::collections::VecDeque;
 use std::ops::Range;
 
@@ -62,6 +63,8 @@ pub struct Log {
     pub(crate) segments_freed: u64,
     /// Bytes of the last group of new data that found no memory; 0 if none did.
     pub(crate) refused: u32,
+    /// What live entries may take, for a digest of so many segments and epochs.
+    pub(crate) live_max: Cell<Option<((usize, usize), u64)>>,
 }
 
 /// What a log holds, for status.
@@ -117,6 +120,7 @@ impl Log {
             groups_appended: 0,
             segments_freed: 0,
             refused: 0,
+            live_max: Cell::new(None),
         };
         assert!(log.segments_max() >= 2, "memory for two segments");
         assert!(log.digest_bytes_max() + u64::from(2 * GROUP_HEADER_BYTES) < u64::from(size), "a digest fits");

@@ -100,7 +100,18 @@ impl Log {
     }
 
     fn find_room_for_live(&self, group: u32) -> Result<(), Full> {
-        if self.live_bytes + u64::from(group) > self.live_bytes_max() { Err(Full::Memory) } else { Ok(()) }
+        if self.live_bytes + u64::from(group) > self.known_live_bytes_max() { Err(Full::Memory) } else { Ok(()) }
+    }
+
+    /// The same as [`Log::live_bytes_max`], computed once for each size of a segment's digest: each update asks.
+    fn known_live_bytes_max(&self) -> u64 {
+        let digest = self.next_digest_counts();
+        if let Some((_, max)) = self.live_max.get().filter(|(known, _)| *known == digest) {
+            return max;
+        }
+        let max = self.live_bytes_max();
+        self.live_max.set(Some((digest, max)));
+        max
     }
 
     /// Sealed segments count whole, the head as far as it is used, so that a small log has a reserve too.
@@ -154,8 +165,12 @@ impl Log {
     }
 
     pub(crate) fn next_digest_bytes(&self) -> u64 {
-        let epochs = (self.history.as_slice().len() + 1).min(limits::EPOCH_HISTORY_MAX);
-        let digest = Digest::payload_len(self.order.len() + 2, epochs);
-        u64::from(GROUP_HEADER_BYTES) + entry_bytes(digest) as u64
+        let (segments, epochs) = self.next_digest_counts();
+        u64::from(GROUP_HEADER_BYTES) + entry_bytes(Digest::payload_len(segments, epochs)) as u64
+    }
+
+    /// Segments and epochs in the digest of the next segment.
+    fn next_digest_counts(&self) -> (usize, usize) {
+        (self.order.len() + 2, (self.history.as_slice().len() + 1).min(limits::EPOCH_HISTORY_MAX))
     }
 }

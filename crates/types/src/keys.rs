@@ -26,9 +26,9 @@ impl fmt::Debug for KeyHash {
 /// The slot of `key`. Only the part between the first `{` and the next `}` counts, if it is not empty.
 #[must_use]
 pub fn slot_of(key: &[u8]) -> Slot {
-    let tagged = key.iter().position(|&byte| byte == b'{').and_then(|open| {
+    let tagged = memchr::memchr(b'{', key).and_then(|open| {
         let rest = &key[open + 1..];
-        rest.iter().position(|&byte| byte == b'}').filter(|&len| len > 0).map(|len| &rest[..len])
+        memchr::memchr(b'}', rest).filter(|&len| len > 0).map(|len| &rest[..len])
     });
     Slot(crc16::State::<crc16::XMODEM>::calculate(tagged.unwrap_or(key)) % SLOTS)
 }
