@@ -10,7 +10,6 @@ use kasha_types::{EntryOffset, LogEnd, SegmentId};
 use crate::Log;
 use crate::format::{EntryKind, GroupHeader, entry_bytes, u32_at};
 use crate::segment::{Segment, live_segments};
-use crate::verify::read_entry;
 
 impl Log {
     /// The entry is needed no more: what replaced or ended it is in the log already. Once per entry.
@@ -18,10 +17,10 @@ impl Log {
     /// # Panics
     /// If its segment is gone, or more died there than was written: then an entry died twice.
     pub fn kill(&mut self, at: EntryOffset) {
-        let id = self.segment_of(at);
-        let segment = self.segment(id).unwrap_or_else(|| panic!("{at:?} died in a segment that is gone"));
-        let entry = read_entry(&segment.bytes[segment.within(at.0)..segment.used as usize]);
-        self.mark_dead(id, u32::try_from(entry_bytes(entry.payload.len())).expect("within a segment"));
+        self.mark_dead(self.segment_of(at), |segment| {
+            let entry = &segment.bytes[segment.within(at.0)..segment.used as usize];
+            u32::try_from(entry_bytes(u32_at(entry, 4) as usize)).expect("within a segment")
+        });
     }
 
     /// The same for all of these. Leaves the list empty.
@@ -72,10 +71,11 @@ impl Log {
         }
     }
 
-    fn mark_dead(&mut self, id: SegmentId, bytes: u32) {
+    fn mark_dead(&mut self, id: SegmentId, bytes: impl FnOnce(&Segment) -> u32) {
         let is_head = self.head.as_ref().is_some_and(|head| head.id == id);
         let died_at = self.end.offset;
-        let segment = self.segment_mut(id).expect("the segment is here");
+        let segment = self.segment_mut(id).unwrap_or_else(|| panic!("something died in {id:?}, which is gone"));
+        let bytes = bytes(segment);
         assert!(segment.live_bytes >= bytes, "an entry of {id:?} died twice");
         segment.live_bytes -= bytes;
         if segment.live_bytes == 0 && !segment.retired && !is_head {
@@ -87,7 +87,7 @@ impl Log {
     /// The head has its digest: what the segment before it said of the log's segments is needed no more.
     pub(crate) fn end_housekeeping_of_previous(&mut self) {
         if let Some(&previous) = self.order.last() {
-            self.mark_dead(previous, self.sealed[&previous].housekeeping_bytes);
+            self.mark_dead(previous, |segment| segment.housekeeping_bytes);
         }
     }
 
@@ -136,7 +136,7 @@ impl Log {
                 self.kill(older);
             }
         }
-        self.mark_dead(id, dead);
+        self.mark_dead(id, |_| dead);
     }
 
     /// After a load or a truncation: what is absent follows from the head alone.

@@ -156,9 +156,11 @@ impl FrameHeader {
 /// Begins a frame at the end of `out`; returns where it began, for [`end`].
 pub fn begin(out: &mut Vec<u8>, kind: Kind) -> usize {
     let start = out.len();
-    out.extend_from_slice(&[0; 8]);
-    out.extend_from_slice(&MAGIC.to_le_bytes());
-    out.extend_from_slice(&[WIRE_VERSION, kind as u8, 0, 0, 0, 0]);
+    let [magic_low, magic_high] = MAGIC.to_le_bytes();
+    let of_kind = [magic_low, magic_high, WIRE_VERSION, kind as u8];
+    let mut header = [0; FRAME_HEADER_BYTES];
+    header[8..12].copy_from_slice(&of_kind);
+    out.extend_from_slice(&header);
     start
 }
 
@@ -169,7 +171,11 @@ pub fn begin(out: &mut Vec<u8>, kind: Kind) -> usize {
 pub fn end(out: &mut [u8], start: usize, tail: &[u8]) {
     let payload = out.len() - start - FRAME_HEADER_BYTES + tail.len();
     assert!(payload <= FRAME_BYTES_MAX, "a frame of {payload} bytes");
-    let crc = kasha_types::crc32c_append(kasha_types::crc32c(&out[start + 8..]), tail);
-    out[start..start + 4].copy_from_slice(&u32::try_from(payload).expect("below the limit").to_le_bytes());
-    out[start + 4..start + 8].copy_from_slice(&crc.to_le_bytes());
+    let frame = &mut out[start..];
+    let mut crc = kasha_types::crc32c(&frame[8..]);
+    if !tail.is_empty() {
+        crc = kasha_types::crc32c_append(crc, tail);
+    }
+    frame[..4].copy_from_slice(&u32::try_from(payload).expect("below the limit").to_le_bytes());
+    frame[4..8].copy_from_slice(&crc.to_le_bytes());
 }

@@ -108,10 +108,14 @@ impl<'a> AnswerView<'a> {
     /// Appends a whole frame's head; `tail` is the end of the result, sent from elsewhere.
     pub fn encode(&self, tail: &[u8], out: &mut Vec<u8>) {
         let start = frame::begin(out, Kind::Answer);
-        self.rpc.put(out);
-        self.epoch.put(out);
-        self.attempt.put(out);
-        out.extend_from_slice(&[u8::from(self.synced), 0, 0, 0, 0, 0, 0, 0]);
+        // In one piece: a field at a time costs a check of the buffer's room for each.
+        let mut head = [0; 32];
+        head[..8].copy_from_slice(&self.rpc.client.0.to_le_bytes());
+        head[8..16].copy_from_slice(&self.rpc.sequence.0.to_le_bytes());
+        head[16..20].copy_from_slice(&self.epoch.0.to_le_bytes());
+        head[20..24].copy_from_slice(&self.attempt.to_le_bytes());
+        head[24] = u8::from(self.synced);
+        out.extend_from_slice(&head);
         out.extend_from_slice(self.result);
         frame::end(out, start, tail);
     }
