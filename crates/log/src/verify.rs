@@ -179,14 +179,15 @@ fn check_entries(
     let (mut at, mut count, mut own_kinds) = (0, 0_u32, false);
     while at < payload.len() {
         let entry = &payload[at..];
-        let kind = EntryKind::from_u8(entry[0]).ok_or("unknown kind of entry")?;
-        if entry[1..4] != [0; 3] {
+        let head = entry.first_chunk::<{ ENTRY_HEADER_BYTES as usize }>().ok_or("entry leaves its group")?;
+        let kind = EntryKind::from_u8(head[0]).ok_or("unknown kind of entry")?;
+        if head[1..4] != [0; 3] {
             return Err("reserved bytes of an entry");
         }
-        let len = u32_at(entry, 4) as usize;
+        let len = u32_at(head, 4) as usize;
         let whole = crate::format::entry_bytes(len);
         let body = entry.get(ENTRY_HEADER_BYTES as usize..whole).ok_or("entry leaves its group")?;
-        if body[len..].iter().any(|&byte| byte != 0) {
+        if body[len..].iter().fold(0, |bits, byte| bits | byte) != 0 {
             return Err("padding of an entry");
         }
         let leads_segment = first_group && at == 0;

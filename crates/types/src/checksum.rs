@@ -10,12 +10,14 @@ const SHORT_BYTES_MAX: usize = 512;
 
 /// The checksum of these bytes.
 #[must_use]
+#[inline]
 pub fn crc32c(bytes: &[u8]) -> u32 {
     crc32c_append(0, bytes)
 }
 
 /// The checksum of what `crc` is the checksum of, and of these bytes behind it.
 #[must_use]
+#[inline]
 pub fn crc32c_append(crc: u32, bytes: &[u8]) -> u32 {
     #[cfg(target_arch = "x86_64")]
     if bytes.len() <= SHORT_BYTES_MAX && std::arch::is_x86_feature_detected!("sse4.2") {

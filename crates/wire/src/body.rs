@@ -69,7 +69,9 @@ impl<'a> Body<'a> {
         if bytes.len() > BODY_BYTES_MAX {
             return Err(DecodeError::TooLarge("the request"));
         }
-        let mut reader = Reader::new(bytes);
+        // Of a length that the compiler knows, so that no field is checked against the end.
+        let (head, rest) = bytes.split_first_chunk::<BODY_HEAD_BYTES>().ok_or(DecodeError::Truncated)?;
+        let mut reader = Reader::new(head);
         let rpc = RpcId { client: reader.take()?, sequence: reader.take()? };
         let acknowledgement: AckedBelow = reader.take()?;
         let (lease_expiry, not_after) = (reader.take()?, reader.take()?);
@@ -87,12 +89,12 @@ impl<'a> Body<'a> {
         if usize::from(key_len) > OPERATION_KEY_BYTES_MAX {
             return Err(DecodeError::TooLarge("the operation key"));
         }
-        let operation_key = reader.bytes(usize::from(key_len))?;
+        let (operation_key, arguments) = rest.split_at_checked(usize::from(key_len)).ok_or(DecodeError::Truncated)?;
         let operation_key = (!operation_key.is_empty()).then_some(operation_key);
         if operation_key.is_some() != (not_after != ClusterTime(0)) {
             return Err(DecodeError::Invalid("an operation key without its time limit, or the reverse"));
         }
-        let update = Update::decode(code, reader.rest())?;
+        let update = Update::decode(code, arguments)?;
         Ok(Self {
             head: BodyHead { rpc, acknowledgement, lease_expiry, not_after, table },
             operation_key,

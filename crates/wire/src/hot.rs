@@ -16,6 +16,8 @@ use kasha_types::{AttachId, ClusterTime, Epoch, ListVersion, LogEnd, Round, RpcI
 use crate::frame::{self, Kind};
 use crate::{DecodeError, Reader, Wire, wire_struct};
 
+const ENVELOPE_BYTES: usize = 32;
+
 /// The part of a request that is rewritten for each attempt (R2.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Envelope {
@@ -65,8 +67,8 @@ impl<'a> RequestView<'a> {
     /// # Errors
     /// If it is none.
     pub fn decode(payload: &'a [u8]) -> Result<Self, DecodeError> {
-        let mut reader = Reader::new(payload);
-        Ok(Self { envelope: reader.take()?, body: reader.rest() })
+        let (envelope, body) = payload.split_first_chunk::<ENVELOPE_BYTES>().ok_or(DecodeError::Truncated)?;
+        Ok(Self { envelope: Reader::new(envelope).take()?, body })
     }
 
     /// Appends a whole frame. `kind` is `Request`, `Record` or `Cancel`.
