@@ -180,11 +180,12 @@ pub(crate) fn checksum_holds(group: &[u8]) -> bool {
     u32_at(group, 8) == kasha_types::crc32c(&group[CRC_FROM..])
 }
 
-/// Writes an entry's header and zeroes its padding; the payload between them is the caller's.
+/// Writes an entry's header and zeroes its last word, which holds the padding; then the payload is the caller's to write.
 pub(crate) fn frame_entry(entry: &mut [u8], kind: EntryKind, payload_len: u32) {
-    entry[..4].copy_from_slice(&[kind as u8, 0, 0, 0]);
-    entry[4..8].copy_from_slice(&payload_len.to_le_bytes());
-    entry[(ENTRY_HEADER_BYTES + payload_len) as usize..].fill(0);
+    *entry.last_chunk_mut().expect("a header") = [0; ALIGN as usize];
+    let header = entry.first_chunk_mut::<{ ENTRY_HEADER_BYTES as usize }>().expect("a header");
+    header[..4].copy_from_slice(&[kind as u8, 0, 0, 0]);
+    header[4..].copy_from_slice(&payload_len.to_le_bytes());
 }
 
 pub(crate) fn u16_at(bytes: &[u8], at: usize) -> u16 {
