@@ -13,8 +13,8 @@ use kasha_types::{EntryOffset, Epoch, LogEnd, SegmentId};
 
 use crate::format::GROUP_HEADER_BYTES;
 use crate::segment::Segment;
-use crate::verify::check_group;
-use crate::{Full, Group, Log, Purpose, Screen};
+use crate::verify::check_own_group;
+use crate::{Full, Group, Log, Purpose};
 
 /// A segment of which so little is dead is not worth cleaning: one part in so many of a segment.
 pub(crate) const WORTH_PART: u32 = 64;
@@ -104,8 +104,7 @@ impl Log {
         }
         let at = seen.0;
         let rest = &segment.bytes[segment.within(at)..segment.used as usize];
-        let checked = check_group(rest, at, self.config.segment_bytes, Screen::NONE);
-        let (group, _) = checked.map_err(|_| DamagedGroup { at })?;
+        let group = check_own_group(rest, at).ok_or(DamagedGroup { at })?;
         Ok(Some(Group { epoch: group.epoch, start: at, end: group.end(), entries: segment.entries(&group) }))
     }
 

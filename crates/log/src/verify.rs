@@ -141,6 +141,16 @@ pub(crate) fn check_group(
     Ok((header, own_kinds))
 }
 
+/// Whether the group at `offset` of our own log is still what was written there. `bytes` begin with the group. Its shape
+/// was checked before the log took it, so the checksum says all but what it does not cover. `None`: memory is damaged.
+pub(crate) fn check_own_group(bytes: &[u8], offset: u64) -> Option<GroupHeader> {
+    let header = GroupHeader::read(bytes.get(..GROUP_HEADER_BYTES as usize)?);
+    let begins = u16_at(bytes, 0) == MAGIC && (FORMAT_VERSION_MIN..=FORMAT_VERSION).contains(&u16_at(bytes, 2));
+    let len = (GROUP_HEADER_BYTES as usize).checked_add(header.payload_len as usize)?;
+    let is_whole = begins && checksum_holds(bytes.get(..len)?) && header.offset == offset;
+    is_whole.then_some(header)
+}
+
 fn check_shape(header: &GroupHeader, group: &[u8], segment_bytes: u32, screen: Screen) -> Result<bool, &'static str> {
     let segment_bytes = u64::from(segment_bytes);
     let (segment, within) = (header.offset / segment_bytes, header.offset % segment_bytes);
