@@ -640,6 +640,51 @@ fn r7_2_a_new_primary_that_lacks_older_segments_takes_the_whole_log() {
     assert!(matches!(&heard[..], [Heard::Answer { result, .. }] if result[1..9] == 6_i64.to_le_bytes()), "{heard:?}");
 }
 
+/// Found by a campaign: a disk slower than twenty round trips, and the log was thrown away and fetched again, for ever.
+#[test]
+fn a_new_primary_whose_disk_is_slow_takes_a_log_once() {
+    let mut cluster = Cluster::serving();
+    let value = vec![b'x'; 100_000];
+    for sequence in 1..=40 {
+        cluster.update((1, sequence), LIST, &put(format!("key {sequence}").as_bytes(), &value));
+        cluster.carry();
+    }
+    cluster.settle();
+    // Node 2 has lost its files, and is asked to lead.
+    cluster.cores[1] = Core::start_with(Files::default(), 1 << 26, |options| {
+        options.core.node = NodeId(2);
+        options.witness_slots = 64;
+        options.boot = BootId(77);
+    });
+    cluster.epoch = cluster.epoch.next();
+    let epoch = cluster.epoch;
+    cluster.commit(|configuration| {
+        let shard = &mut configuration.shards[0];
+        (shard.epoch, shard.primary, shard.phase) = (epoch, NodeId(2), ShardPhase::Recovering);
+        shard.recover_from = (1..=3).map(NodeId).collect();
+    });
+    // Frames of node 2 that ask for a piece of the log, until the disk has finished what came before.
+    let mut asked = 0;
+    for _ in 0..200 {
+        cluster.tick(1);
+        while let Some(carried) = cluster.on_the_way.pop_front() {
+            let is_question = message::FetchLog::decode(&carried.frame[FRAME_HEADER_BYTES..]).is_ok();
+            asked += usize::from(is_question && carried.from == NodeId(2));
+            cluster.cores[1].slow_disk |= is_question;
+            cluster.arrive(carried);
+            if asked > 100 {
+                break;
+            }
+        }
+    }
+    let pieces = cluster.segments_on_file(1).len();
+    assert!(asked >= pieces && asked <= 2 * pieces + 10, "{asked} questions for {pieces} segments");
+    cluster.cores[1].slow_disk = false;
+    cluster.settle();
+    assert_eq!(cluster.segments_on_file(2), cluster.segments_on_file(1));
+    assert!(cluster.entries_on_file(2).len() >= cluster.entries_on_file(1).len());
+}
+
 /// Found by a reading: it asked for ever for what followed its end, and the other member had freed that.
 #[test]
 fn a_new_primary_whose_end_lies_before_freed_segments_takes_the_whole_log() {

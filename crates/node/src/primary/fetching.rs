@@ -26,6 +26,8 @@ pub(crate) struct Fetching {
     pub asked: Option<Tick>,
     /// Questions without an answer.
     unanswered: u32,
+    /// Everything has come. What is left is our own file, and a slow disk is no reason to ask anew.
+    has_all: bool,
 }
 
 impl Fetching {
@@ -36,7 +38,8 @@ impl Fetching {
         let prefix = common_prefix(log.epoch_history(), log.end().offset, &theirs, best.end.offset);
         let usable = site.copy.meta.complete && prefix > LogEnd::START;
         let whole = !usable || !site.truncate_log(prefix, out) || !site.copy.meta.complete;
-        let mut fetching = Self { from: best.node, until: best.end, begun: true, asked: None, unanswered: 0 };
+        let mut fetching =
+            Self { from: best.node, until: best.end, begun: true, asked: None, unanswered: 0, has_all: false };
         if whole {
             fetching.take_whole(site, out);
         } else {
@@ -53,7 +56,10 @@ impl Fetching {
         site.reset_log(LogEnd::START, out);
     }
 
-    pub fn advance(&mut self, term: &Term, site: &Site<'_>, now: Tick, out: &mut Effects) -> Option<Stage> {
+    pub fn advance(&mut self, term: &Term, site: &mut Site<'_>, now: Tick, out: &mut Effects) -> Option<Stage> {
+        if self.has_all {
+            return is_on_file(site).then(|| take(site, out));
+        }
         if !is_overdue(site.core, now, self.asked) {
             return None;
         }
@@ -112,11 +118,9 @@ impl Fetching {
             }
         } else if from == copy.log.end().offset && copy.log.end() != self.until {
             return Some(term.fence_again());
-        } else if from == copy.log.end().offset && copy.log.absent().is_empty() && copy.held == from {
-            // It came from a member that counted: ours is as good.
-            (copy.meta.intact, copy.meta.complete) = (true, true);
-            copy.save_meta(core, out);
-            return Some(Stage::Replaying);
+        } else if from == copy.log.end().offset && copy.log.absent().is_empty() {
+            self.has_all = true;
+            return is_on_file(site).then(|| take(site, out));
         }
         None
     }
@@ -127,4 +131,15 @@ impl Fetching {
             self.unanswered = 0;
         }
     }
+}
+
+fn is_on_file(site: &Site<'_>) -> bool {
+    site.copy.held == site.copy.log.end().offset
+}
+
+/// All of it is on our file. It came from a member that counted: ours is as good.
+fn take(Site { copy, core, .. }: &mut Site<'_>, out: &mut Effects) -> Stage {
+    (copy.meta.intact, copy.meta.complete) = (true, true);
+    copy.save_meta(core, out);
+    Stage::Replaying
 }
