@@ -19,7 +19,10 @@ impl Log {
     pub fn kill(&mut self, at: EntryOffset) {
         self.mark_dead(self.segment_of(at), |segment| {
             let entry = &segment.bytes[segment.within(at.0)..segment.used as usize];
-            u32::try_from(entry_bytes(u32_at(entry, 4) as usize)).expect("within a segment")
+            debug_assert!(EntryKind::from_u8(entry[0]).is_some(), "no entry begins at {at:?}");
+            let bytes = entry_bytes(u32_at(entry, 4) as usize);
+            assert!(bytes <= entry.len(), "no entry ends behind {at:?}");
+            u32::try_from(bytes).expect("within a segment")
         });
     }
 

@@ -45,7 +45,7 @@ pub enum AppendError {
 pub struct Screen {
     /// The epoch in which they were sent: nobody knows of a later one.
     pub epoch_max: Epoch,
-    /// Whether an entry's payload is what the owner of its kind writes.
+    /// Whether an entry's payload is what the owner of its kind writes. Of a digest and of a freed segment the log knows it.
     pub is_sound: fn(EntryKind, &[u8]) -> bool,
 }
 

@@ -56,6 +56,10 @@ impl Fetching {
         site.reset_log(LogEnd::START, out);
     }
 
+    pub fn has_all(&self) -> bool {
+        self.has_all
+    }
+
     pub fn advance(&mut self, term: &Term, site: &mut Site<'_>, now: Tick, out: &mut Effects) -> Option<Stage> {
         if self.has_all {
             return is_on_file(site).then(|| take(site, out));
@@ -89,7 +93,8 @@ impl Fetching {
     ) -> Option<Stage> {
         let aligned = from.is_segment_base(site.core.options.segment_bytes);
         // Not what was asked for.
-        if from > self.until.offset.min(LOG_END_MAX) || (!self.begun && (!aligned || bytes.is_empty())) {
+        if self.has_all || from > self.until.offset.min(LOG_END_MAX) || (!self.begun && (!aligned || bytes.is_empty()))
+        {
             return None;
         }
         self.asked = None;
