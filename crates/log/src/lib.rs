@@ -41,8 +41,8 @@ pub use limits::{BACKUP_SLACK_PART, EPOCH_HISTORY_MAX, SEGMENT_BYTES_MAX, SEGMEN
 pub use load::{Damage, DamageKind, LoadReport};
 pub use log::{Log, LogConfig, LogStats};
 pub use memory::Buffers;
-pub use raw::{AppendError, Screen};
+pub use raw::AppendError;
 pub use read::{Cursor, Group};
 pub use room::MemoryLeft;
 pub use truncate::{NotABoundary, Truncated};
-pub use verify::{Entries, Entry, GroupFault};
+pub use verify::{Entries, Entry, GroupFault, Screen};

@@ -1,12 +1,12 @@
 //! A backup's appends: whole groups that a primary wrote, checked before anything changes.
 
 use kasha_types::planted::{self, Bug};
-use kasha_types::{Epoch, LogEnd, LogPosition, SegmentId};
+use kasha_types::{LogEnd, LogPosition, SegmentId};
 
 use crate::Log;
-use crate::format::{EntryKind, GroupHeader, GroupStart};
+use crate::format::{GroupHeader, GroupStart};
 use crate::segment::Segment;
-use crate::verify::{GroupFault, check_group};
+use crate::verify::{GroupFault, Screen, check_group};
 
 /// Why bytes were not appended. The log is unchanged.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -37,21 +37,6 @@ pub enum AppendError {
     NotAbsent,
     /// No memory for another segment, not even a backup's slack.
     Full,
-}
-
-/// What must be true of groups that come from elsewhere, besides that they are whole: they are kept, and replayed by
-/// code that takes them for its own.
-#[derive(Clone, Copy, Debug)]
-pub struct Screen {
-    /// The epoch in which they were sent: nobody knows of a later one.
-    pub epoch_max: Epoch,
-    /// Whether an entry's payload is what the owner of its kind writes. Of a digest and of a freed segment the log knows it.
-    pub is_sound: fn(EntryKind, &[u8]) -> bool,
-}
-
-impl Screen {
-    /// Anything.
-    pub const NONE: Self = Self { epoch_max: Epoch(u32::MAX), is_sound: |_, _| true };
 }
 
 /// Whole groups of one segment, one after the other.

@@ -2,14 +2,13 @@
 //! of the crate could stumble over: what is in a log has gone through here or was written by [`crate::GroupWriter`].
 
 use kasha_types::planted::{self, Bug};
-use kasha_types::{ENTRY_HEADER_BYTES, EntryOffset, SegmentId};
+use kasha_types::{ENTRY_HEADER_BYTES, EntryOffset, Epoch, SegmentId};
 
 use crate::format::{
     ALIGN, EntryKind, FORMAT_VERSION, FORMAT_VERSION_MIN, GROUP_HEADER_BYTES, GroupHeader, GroupStart, MAGIC,
     checksum_holds, u16_at, u32_at,
 };
 use crate::history::Digest;
-use crate::raw::Screen;
 
 /// Why bytes are not a group that belongs where they are.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -45,6 +44,21 @@ impl GroupFault {
             Self::Version(_) | Self::Misplaced { .. } | Self::Predecessor { .. } | Self::Malformed(_) => false,
         }
     }
+}
+
+/// What must be true of groups that come from elsewhere, besides that they are whole: they are kept, and replayed by
+/// code that takes them for its own.
+#[derive(Clone, Copy, Debug)]
+pub struct Screen {
+    /// The epoch in which they were sent: nobody knows of a later one.
+    pub epoch_max: Epoch,
+    /// Whether an entry's payload is what the owner of its kind writes. Of a digest and of a freed segment the log knows it.
+    pub is_sound: fn(EntryKind, &[u8]) -> bool,
+}
+
+impl Screen {
+    /// Anything.
+    pub const NONE: Self = Self { epoch_max: Epoch(u32::MAX), is_sound: |_, _| true };
 }
 
 /// One entry of the log.

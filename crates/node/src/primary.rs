@@ -277,11 +277,8 @@ impl Primary {
     pub fn next_deadline(&self, core: &Core) -> Option<Tick> {
         let shipping = &self.term.shipping;
         match &self.stage {
-            // The disk says when it has what has come.
-            Stage::Fetching(fetching) if fetching.has_all() => None,
-            Stage::Fencing(Fencing { asked, .. })
-            | Stage::Fetching(Fetching { asked, .. })
-            | Stage::Witnessing(Asking { asked, .. }) => {
+            Stage::Fetching(fetching) => fetching.next_deadline(core.options.pace.retry),
+            Stage::Fencing(Fencing { asked, .. }) | Stage::Witnessing(Asking { asked, .. }) => {
                 Some(asked.map_or(Tick(0), |asked| asked.after(core.options.pace.retry)))
             }
             // The replica replays by itself; our promise comes from the disk.

@@ -61,7 +61,8 @@ impl ShardState {
         Ok(end)
     }
 
-    /// Replays the entry that stands in the log at `at`. `dead`: entries that it makes unneeded. What takes longer it only begins ([`Self::go_on`]).
+    /// Replays the entry that stands in the log at `at`. `dead`: entries that it makes unneeded. What takes longer it
+    /// only begins ([`Self::go_on`]).
     pub fn replay(&mut self, log: &Log, at: EntryOffset, entry: Entry<'_>, dead: &mut Vec<EntryOffset>) {
         match entry.kind {
             EntryKind::Object | EntryKind::Tombstone => self.store.replay(log, at, entry, |at| dead.push(at)),

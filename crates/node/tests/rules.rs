@@ -663,7 +663,7 @@ fn a_new_primary_whose_disk_is_slow_takes_a_log_once() {
         (shard.epoch, shard.primary, shard.phase) = (epoch, NodeId(2), ShardPhase::Recovering);
         shard.recover_from = (1..=3).map(NodeId).collect();
     });
-    // Frames of node 2 that ask for a piece of the log, until the disk has finished what came before.
+    // From node 2's first question on, its disk finishes nothing.
     let mut asked = 0;
     for _ in 0..200 {
         cluster.tick(1);

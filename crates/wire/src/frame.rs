@@ -156,10 +156,9 @@ impl FrameHeader {
 /// Begins a frame at the end of `out`; returns where it began, for [`end`].
 pub fn begin(out: &mut Vec<u8>, kind: Kind) -> usize {
     let start = out.len();
-    let [magic_low, magic_high] = MAGIC.to_le_bytes();
-    let of_kind = [magic_low, magic_high, WIRE_VERSION, kind as u8];
     let mut header = [0; FRAME_HEADER_BYTES];
-    header[8..12].copy_from_slice(&of_kind);
+    header[8..10].copy_from_slice(&MAGIC.to_le_bytes());
+    (header[10], header[11]) = (WIRE_VERSION, kind as u8);
     out.extend_from_slice(&header);
     start
 }

@@ -1,5 +1,7 @@
 //! Taking another member's log, which is greater than ours (section 7, step 2).
 
+use std::time::Duration;
+
 use kasha_log::{AppendError, common_prefix};
 use kasha_machine::{Effects, Endpoint, Gate};
 use kasha_replication::FenceReport;
@@ -21,13 +23,21 @@ pub(crate) struct Fetching {
     from: NodeId,
     /// Its end, as it reported: less is not all.
     until: LogPosition,
-    /// What we hold joins it; otherwise its head is asked for first.
-    begun: bool,
-    pub asked: Option<Tick>,
+    missing: Missing,
+    asked: Option<Tick>,
     /// Questions without an answer.
     unanswered: u32,
-    /// Everything has come. What is left is our own file, and a slow disk is no reason to ask anew.
-    has_all: bool,
+}
+
+/// What has not come yet.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Missing {
+    /// All of it: what we hold does not join it. Its head is asked for first.
+    All,
+    /// What we hold joins it.
+    Rest,
+    /// What is left is our own file, and a slow disk is no reason to ask anew.
+    Nothing,
 }
 
 impl Fetching {
@@ -38,8 +48,8 @@ impl Fetching {
         let prefix = common_prefix(log.epoch_history(), log.end().offset, &theirs, best.end.offset);
         let usable = site.copy.meta.complete && prefix > LogEnd::START;
         let whole = !usable || !site.truncate_log(prefix, out) || !site.copy.meta.complete;
-        let mut fetching =
-            Self { from: best.node, until: best.end, begun: true, asked: None, unanswered: 0, has_all: false };
+        let missing = Missing::Rest;
+        let mut fetching = Self { from: best.node, until: best.end, missing, asked: None, unanswered: 0 };
         if whole {
             fetching.take_whole(site, out);
         } else {
@@ -51,17 +61,18 @@ impl Fetching {
     /// Nothing of ours is of use: everything is taken anew.
     fn take_whole(&mut self, site: &mut Site<'_>, out: &mut Effects) {
         hit(Probe::LogFetchedWhole);
-        self.begun = false;
+        self.missing = Missing::All;
         site.copy.discount(site.core, out);
         site.reset_log(LogEnd::START, out);
     }
 
-    pub fn has_all(&self) -> bool {
-        self.has_all
+    /// When to ask again. `None`: the disk says when it has what has come.
+    pub fn next_deadline(&self, retry: Duration) -> Option<Tick> {
+        (self.missing != Missing::Nothing).then(|| self.asked.map_or(Tick(0), |asked| asked.after(retry)))
     }
 
     pub fn advance(&mut self, term: &Term, site: &mut Site<'_>, now: Tick, out: &mut Effects) -> Option<Stage> {
-        if self.has_all {
+        if self.missing == Missing::Nothing {
             return is_on_file(site).then(|| take(site, out));
         }
         if !is_overdue(site.core, now, self.asked) {
@@ -74,7 +85,8 @@ impl Fetching {
         }
         let (shard, log) = (site.copy.shard, &site.copy.log);
         let absent = log.absent().first().map(|&segment| log.end_before(segment));
-        let from = if self.begun { absent.unwrap_or(log.end().offset) } else { FETCH_FROM_HEAD };
+        let joins = absent.unwrap_or(log.end().offset);
+        let from = if self.missing == Missing::All { FETCH_FROM_HEAD } else { joins };
         let configuration = site.core.configuration.as_ref().expect("a configuration promoted us");
         if let Some(to) = configuration.core_of(self.from, shard) {
             send(Endpoint::Core(to), &message::FetchLog { shard, epoch: term.epoch, from }, Gate::Now, out);
@@ -92,13 +104,16 @@ impl Fetching {
         out: &mut Effects,
     ) -> Option<Stage> {
         let aligned = from.is_segment_base(site.core.options.segment_bytes);
-        // Not what was asked for.
-        if self.has_all || from > self.until.offset.min(LOG_END_MAX) || (!self.begun && (!aligned || bytes.is_empty()))
-        {
+        let is_asked_for = match self.missing {
+            Missing::All => aligned && !bytes.is_empty(),
+            Missing::Rest => true,
+            Missing::Nothing => false,
+        };
+        if !is_asked_for || from > self.until.offset.min(LOG_END_MAX) {
             return None;
         }
         self.asked = None;
-        if !std::mem::replace(&mut self.begun, true) {
+        if std::mem::replace(&mut self.missing, Missing::Rest) == Missing::All {
             site.reset_log(from, out);
         }
         let Site { copy, core, .. } = site;
@@ -124,7 +139,7 @@ impl Fetching {
         } else if from == copy.log.end().offset && copy.log.end() != self.until {
             return Some(term.fence_again());
         } else if from == copy.log.end().offset && copy.log.absent().is_empty() {
-            self.has_all = true;
+            self.missing = Missing::Nothing;
             return is_on_file(site).then(|| take(site, out));
         }
         None
