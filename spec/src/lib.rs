@@ -9,8 +9,9 @@
 //! |---|---|
 //! | `updates` | (a) exactly once, witnesses, attempts, list changes, leases, operation keys |
 //! | `replicas` | (b) fencing, elections, replacement of members, joiners, losses of power |
-//! | `recovery` | (c) which log needs a witness, and that a shard with all its members waits for none |
+//! | `transactions` | (c) transactions over many shards: votes, locks, gates, settlement, crashes |
 //! | `cleaner` | (d) replay of a log that a cleaner has copied about and freed segments of |
+//! | `recovery` | (e) which log needs a witness, and that a shard with all its members waits for none |
 
 // This is a tool, and it measures how long its searches take.
 #![allow(clippy::disallowed_methods)]
@@ -22,6 +23,7 @@ mod conformance;
 mod recovery;
 mod replicas;
 pub mod report;
+mod transactions;
 mod updates;
 
 /// A rule that is switched off.
@@ -44,10 +46,12 @@ pub enum Which {
     A,
     /// A shard's replica set.
     B,
-    /// Recovery without a witness.
+    /// Transactions over many shards.
     C,
     /// The log cleaner.
     D,
+    /// Recovery without a witness.
+    E,
 }
 
 /// How far to search.

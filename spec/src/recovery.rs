@@ -1,4 +1,4 @@
-//! Model (c): recovery without a witness (R7.7): which log needs one, and whether a shard can wait for ever.
+//! Model (e): recovery without a witness (R7.7): which log needs one, and whether a shard can wait for ever.
 //!
 //! The model has members with files and memory of their own, f witnesses of each list, the coordinator's `served`, and
 //! updates that commute. Terms begin, replay, append, report, and stop at any step. Processes are killed in the middle

@@ -12,6 +12,7 @@ use crate::check::{Found, Trace, search};
 use crate::cleaner::{self, Cleaner};
 use crate::recovery::{self, Recovery};
 use crate::replicas::{self, Replicas};
+use crate::transactions::{self, Transactions};
 use crate::updates::{self, Thrift, Updates};
 use crate::{BoundsChoice, Broken, Which};
 
@@ -110,12 +111,12 @@ fn whole_searches(choice: &Choice) -> Vec<Box<dyn FnOnce() -> Whole>> {
             }));
         }
     }
-    for bounds in recovery::bounds::PROGRAMS.iter().filter(|bounds| is_chosen(choice, Which::C, bounds.name)) {
-        if bounds.is_small || is_large || named(bounds.name) {
-            let model = Recovery { bounds, off: None };
+    for program in transactions::programs::PROGRAMS.iter().filter(|program| is_chosen(choice, Which::C, program.name)) {
+        if program.is_small || is_large || named(program.name) {
+            let model = Transactions { program, off: None };
             searches.push(Box::new(move || {
                 let found = search(model, threads);
-                Whole { model: "c", name: bounds.name, about: bounds.about, found }
+                Whole { model: "c", name: program.name, about: program.about, found }
             }));
         }
     }
@@ -125,6 +126,15 @@ fn whole_searches(choice: &Choice) -> Vec<Box<dyn FnOnce() -> Whole>> {
             searches.push(Box::new(move || {
                 let found = search(model, threads);
                 Whole { model: "d", name: bounds.name, about: bounds.about, found }
+            }));
+        }
+    }
+    for bounds in recovery::bounds::PROGRAMS.iter().filter(|bounds| is_chosen(choice, Which::E, bounds.name)) {
+        if bounds.is_small || is_large || named(bounds.name) {
+            let model = Recovery { bounds, off: None };
+            searches.push(Box::new(move || {
+                let found = search(model, threads);
+                Whole { model: "e", name: bounds.name, about: bounds.about, found }
             }));
         }
     }
@@ -152,16 +162,22 @@ fn broken_searches(choice: &Choice) -> Vec<BrokenSearch> {
             searches.push(("b", broken, bounds.name, Box::new(move || search(model, 1))));
         }
     }
-    for (rule, broken, bounds) in recovery::rules::SWITCHES {
+    for (rule, broken, program) in transactions::rules::SWITCHES {
         if is_chosen(choice, Which::C, broken.name) {
-            let model = Recovery { bounds, off: Some(*rule) };
-            searches.push(("c", broken, bounds.name, Box::new(move || search(model, 1))));
+            let model = Transactions { program, off: Some(*rule) };
+            searches.push(("c", broken, program.name, Box::new(move || search(model, 1))));
         }
     }
     for (rule, broken, bounds) in cleaner::rules::SWITCHES {
         if is_chosen(choice, Which::D, broken.name) {
             let model = Cleaner { bounds, off: Some(*rule) };
             searches.push(("d", broken, bounds.name, Box::new(move || search(model, 1))));
+        }
+    }
+    for (rule, broken, bounds) in recovery::rules::SWITCHES {
+        if is_chosen(choice, Which::E, broken.name) {
+            let model = Recovery { bounds, off: Some(*rule) };
+            searches.push(("e", broken, bounds.name, Box::new(move || search(model, 1))));
         }
     }
     searches

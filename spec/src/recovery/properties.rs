@@ -1,4 +1,4 @@
-//! The properties of model (c): D1, E1, and R7.7. They must hold in every state.
+//! The properties of model (e): D1, E1, and R7.7. They must hold in every state.
 
 use stateright::Property;
 

@@ -1,0 +1,392 @@
+//! The programs. Most of them are those of the design's plan that broke earlier texts of the rules.
+//!
+//! A transaction that must not miss another one reads by votes, and one of its shards has seen nothing yet: only so its
+//! timestamp can be below that of a transaction which was answered. A single-shard operation waits for whatever is
+//! pending, and can miss nothing.
+
+use crate::transactions::program::{
+    Forgets, PLAIN, Part, Program, X, Y, Z, coordinated, independent, interactive, part, reads, single,
+};
+
+/// The clock of s0 may be ahead, so that what s0 votes on is late at the others.
+const AHEAD: Program = Program { ahead: 3, ahead_at: 1 << 0, ..PLAIN };
+
+/// Both shards, x of each.
+const BOTH: &[Part] = &[part(0, 0, X), part(1, 0, X)];
+
+/// What one transaction saw of another is seen by the next, too, though the last of them is at another shard.
+pub static CHAIN: Program = Program {
+    name: "chain",
+    about: "T0 writes s0 s1; T1 reads and writes s0, writes s2; T2 reads s2; then T3 reads s1 (and s3, by votes)",
+    shards: 4,
+    plans: &[
+        independent(BOTH),
+        independent(&[part(0, X, X), part(2, 0, X)]),
+        single(&[part(2, X, 0)]),
+        independent(&[part(1, X, 0), part(3, X, 0)]).after(2),
+    ],
+    ..AHEAD
+};
+
+/// The same with locks.
+pub static LOCKED_CHAIN: Program = Program {
+    name: "locked-chain",
+    about: "the chain, with T1 coordinated",
+    shards: 4,
+    plans: &[
+        independent(BOTH),
+        coordinated(&[part(0, X, X), part(2, 0, X)]),
+        single(&[part(2, X, 0)]),
+        independent(&[part(1, X, 0), part(3, X, 0)]).after(2),
+    ],
+    ..AHEAD
+};
+
+/// What must settle is inherited within a shard.
+pub static LOCAL_CHAIN: Program = Program {
+    name: "local-chain",
+    about: "T0 writes s0 s1; T1 at s0 reads x, writes y; T2 reads y of s0; then T3 reads s1 and s2; s0 may crash",
+    shards: 3,
+    plans: &[
+        independent(BOTH),
+        single(&[part(0, X, Y)]),
+        single(&[part(0, Y, 0)]),
+        independent(&[part(1, X, 0), part(2, X, 0)]).after(2),
+    ],
+    crashes: 1,
+    crash_at: 1 << 0,
+    ..AHEAD
+};
+
+/// A write after a read.
+pub static ANTI_DEPENDENCY: Program = Program {
+    name: "anti-dependency",
+    about: "T0 reads s0, writes s1; T1 writes s0; then T2 reads s1 and s2; s0 may crash",
+    shards: 3,
+    plans: &[
+        independent(&[part(0, X, 0), part(1, 0, X)]),
+        single(&[part(0, 0, X)]),
+        independent(&[part(1, X, 0), part(2, X, 0)]).after(1),
+    ],
+    crashes: 1,
+    crash_at: 1 << 0,
+    ..AHEAD
+};
+
+/// An independent transaction that only reads.
+pub static READ_ONLY: Program = Program {
+    name: "read-only",
+    about: "T0 reads s0 and s1 by votes; T1 writes s0; then T2 writes s1 and s2; one crash",
+    shards: 3,
+    plans: &[
+        independent(&[part(0, X, 0), part(1, X, 0)]),
+        single(&[part(0, 0, X)]),
+        independent(&[part(1, 0, X), part(2, 0, X)]).after(1),
+    ],
+    crashes: 1,
+    ..AHEAD
+};
+
+/// An update that waits for a pending transaction, and a crash.
+pub static PENDING: Program = Program {
+    name: "pending",
+    about: "T0 writes s0 s1; T1 reads and writes s0; then T2 reads s0; one crash",
+    plans: &[independent(BOTH), single(&[part(0, X, X)]), single(&[part(0, X, 0)]).after(1)],
+    crashes: 1,
+    ..PLAIN
+};
+
+/// Two independent transactions in one order at both shards.
+pub static ORDER: Program = Program {
+    name: "order",
+    about: "T0 and T1 read and write both shards, clocks run apart; one crash",
+    plans: &[independent(&[part(0, X, X), part(1, X, X)]), independent(&[part(0, X, X), part(1, X, X)])],
+    crashes: 1,
+    ahead: 3,
+    ..PLAIN
+};
+
+/// One after the other, and a crash between.
+pub static CEILING: Program = Program {
+    name: "ceiling",
+    about: "T0 writes s0 s1; then T1 writes s1 s2; the clock of s0 is ahead; one crash",
+    shards: 3,
+    plans: &[independent(BOTH), independent(&[part(1, 0, X), part(2, 0, X)]).after(0)],
+    crashes: 1,
+    ..AHEAD
+};
+
+/// Independent and coordinated transactions on the same keys.
+pub static MIXED: Program = Program {
+    name: "mixed",
+    about: "T0 independent, T1 coordinated, both on both shards, clocks run apart; one crash",
+    plans: &[independent(&[part(0, X, X), part(1, X, X)]), coordinated(&[part(0, X, X), part(1, X, X)])],
+    crashes: 1,
+    ahead: 3,
+    ..PLAIN
+};
+
+/// A participant that decides against it, and one that never got its request.
+pub static AGAINST: Program = Program {
+    name: "against",
+    about: "T0 coordinated, aborts at s1; T1 coordinated on s0 s1; a request may never arrive; one crash",
+    plans: &[coordinated(&[part(0, X, X), part(1, X, X)]).aborts_at(1), coordinated(&[part(0, X, X), part(1, X, X)])],
+    crashes: 1,
+    refusals: true,
+    ..PLAIN
+};
+
+/// A caller that gives up.
+pub static CANCEL: Program = Program {
+    name: "cancel",
+    about: "T0 coordinated on s0 s1, and its caller may cancel at any time; one crash",
+    plans: &[coordinated(&[part(0, X, X), part(1, X, X)])],
+    crashes: 1,
+    cancels: true,
+    ..PLAIN
+};
+
+/// What an ABORT says of another transaction.
+pub static ABORT: Program = Program {
+    name: "abort",
+    about: "T0 writes s0 s1; T1 coordinated on s0 s2, aborts at s0 by what it reads; then T2 reads s1 and s3",
+    shards: 4,
+    plans: &[
+        independent(BOTH),
+        coordinated(&[part(0, X, 0), part(2, 0, X)]).aborts_at(0),
+        independent(&[part(1, X, 0), part(3, X, 0)]).after(1),
+    ],
+    ..AHEAD
+};
+
+/// An answer after the prepare, of what saw something that is not settled.
+pub static EARLY: Program = Program {
+    name: "early",
+    about: "T0 writes s0 s1; T1 interactive: reads s0, writes s2; then T2 reads s1 and s3",
+    shards: 4,
+    plans: &[
+        independent(BOTH),
+        interactive(&[part(0, X, 0), part(2, 0, X)]),
+        independent(&[part(1, X, 0), part(3, X, 0)]).after(1),
+    ],
+    ..AHEAD
+};
+
+/// The timestamp of a decision binds those that come later.
+pub static DECISION: Program = Program {
+    name: "decision",
+    about: "T0 interactive on s0 s1; T1 writes s0 s2; T2 writes s1 s2; clocks run apart",
+    shards: 3,
+    plans: &[
+        interactive(BOTH),
+        independent(&[part(0, 0, X), part(2, 0, X)]),
+        independent(&[part(1, 0, X), part(2, 0, X)]),
+    ],
+    ahead: 3,
+    ahead_at: 1 << 1,
+    ..PLAIN
+};
+
+/// A released lock is not a synced one.
+pub static RELEASED: Program = Program {
+    name: "released",
+    about: "T0 interactive on s0 s1; T1 reads and writes s0; then T2 reads s0; one crash",
+    plans: &[interactive(BOTH), single(&[part(0, X, X)]), single(&[part(0, X, 0)]).after(1)],
+    crashes: 1,
+    ..PLAIN
+};
+
+/// A snapshot without votes.
+pub static DOUBLE_READ: Program = Program {
+    name: "double-read",
+    about: "T0 reads s0 and s1 twice; T1 writes s0; then T2 writes s1; one crash",
+    plans: &[reads(&[part(0, X, 0), part(1, X, 0)]), single(&[part(0, 0, X)]), single(&[part(1, 0, X)]).after(1)],
+    crashes: 1,
+    ..PLAIN
+};
+
+/// A snapshot of something that has not settled.
+pub static DOUBLE_READ_UNSETTLED: Program = Program {
+    name: "double-read-unsettled",
+    about: "T0 writes s0 s1; T1 reads s0 and s2 twice; then T2 reads s1 and s3 by votes",
+    shards: 4,
+    plans: &[
+        independent(BOTH),
+        reads(&[part(0, X, 0), part(2, X, 0)]),
+        independent(&[part(1, X, 0), part(3, X, 0)]).after(1),
+    ],
+    ..AHEAD
+};
+
+/// A snapshot beside a transaction that is pending again.
+pub static DOUBLE_READ_PENDING: Program = Program {
+    name: "double-read-pending",
+    about: "T0 writes s0 s1 by votes; then T1 reads s0 and s1 twice; one crash",
+    plans: &[independent(BOTH), reads(&[part(0, X, 0), part(1, X, 0)]).after(0)],
+    crashes: 1,
+    ..PLAIN
+};
+
+/// The gates of what was read, in a log whose reader is gone.
+pub static FOOTPRINT: Program = Program {
+    name: "footprint",
+    about: "T0 writes s0 s1; T1 at s0 reads x z, writes y, and its record goes; T2 writes z of s0; then T3 reads s1 and s2",
+    shards: 3,
+    plans: &[
+        independent(BOTH),
+        single(&[part(0, X | Z, Y)]),
+        single(&[part(0, 0, Z)]),
+        independent(&[part(1, X, 0), part(2, X, 0)]).after(2),
+    ],
+    forgets: Forgets::Expired,
+    forgotten: 1 << 1,
+    ..AHEAD
+};
+
+/// The same across a recovery.
+pub static FOOTPRINT_RECOVERED: Program = Program {
+    name: "footprint-recovered",
+    about: "the same; s0 may crash",
+    crashes: 1,
+    crash_at: 1 << 0,
+    is_small: false,
+    ..FOOTPRINT
+};
+
+/// A commit in one round trip, and what comes after it.
+pub static ONE_TRIP: Program = Program {
+    name: "one-trip",
+    about: "T0 interactive on s0 s1 in one round trip; then T1 reads s0; one crash",
+    plans: &[interactive(&[part(0, X, X), part(1, X, X)]), single(&[part(0, X, 0)]).after(0)],
+    crashes: 1,
+    one_trip: true,
+    ..PLAIN
+};
+
+/// Two commits in one round trip on the same keys.
+pub static TWO_TRIPS: Program = Program {
+    name: "two-one-trips",
+    about: "T0 and T1 interactive on s0 s1, each in one round trip; one crash",
+    plans: &[interactive(&[part(0, X, X), part(1, X, X)]), interactive(&[part(0, X, X), part(1, X, X)])],
+    crashes: 1,
+    one_trip: true,
+    ..PLAIN
+};
+
+/// A prepare that is lost, an update, and the prepare again.
+pub static PREPARED_AGAIN: Program = Program {
+    name: "prepared-again",
+    about: "T0 interactive on s0 s1 in one round trip; T1 writes s0; s0 may crash",
+    plans: &[interactive(&[part(0, X, X), part(1, X, X)]), single(&[part(0, 0, X)])],
+    crashes: 1,
+    crash_at: 1 << 0,
+    one_trip: true,
+    ..PLAIN
+};
+
+/// A decision and votes that say different timestamps.
+pub static TWO_TIMESTAMPS: Program = Program {
+    name: "two-timestamps",
+    about: "T0 interactive on s0 s1 in one round trip; clocks run apart; a participant may worry; one crash",
+    plans: &[interactive(BOTH)],
+    crashes: 1,
+    ahead: 3,
+    one_trip: true,
+    ..PLAIN
+};
+
+/// Votes that imply others.
+pub static IMPLIED: Program = Program {
+    name: "implied",
+    about: "T0 writes s0 s1 s2; T1 writes s0 s1; clocks run apart; votes arrive one by one",
+    shards: 3,
+    plans: &[independent(&[part(0, 0, X), part(1, 0, X), part(2, 0, X)]), independent(BOTH)],
+    ahead: 3,
+    ahead_at: 1 << 1,
+    implies: true,
+    ..PLAIN
+};
+
+/// Votes of one participant that arrive in another order.
+pub static IMPLIED_OUT_OF_ORDER: Program = Program {
+    name: "implied-out-of-order",
+    about: "T0 and T1 write s0 s1; clocks run apart; votes arrive one by one, in any order",
+    plans: &[independent(BOTH), independent(BOTH)],
+    ahead: 3,
+    implies: true,
+    ..PLAIN
+};
+
+/// A transaction is forgotten while a participant may still need it.
+pub static RETENTION: Program = Program {
+    name: "retention",
+    about: "T0 writes s0 s1, and its client acknowledges; one crash",
+    plans: &[independent(BOTH)],
+    crashes: 1,
+    refusals: true,
+    forgets: Forgets::Acknowledged,
+    ..PLAIN
+};
+
+/// A client that dies.
+pub static DEAD_CLIENT: Program = Program {
+    name: "dead-client",
+    about: "T0 coordinated on s0 s1, and its client may die at any time; one crash",
+    plans: &[coordinated(&[part(0, X, X), part(1, X, X)])],
+    crashes: 1,
+    refusals: true,
+    forgets: Forgets::Expired,
+    ..PLAIN
+};
+
+/// A transaction that is forgotten before it has settled.
+pub static UNSETTLED: Program = Program {
+    name: "unsettled-and-forgotten",
+    about: "T0 writes s1 s2; T1 writes s0 s1, its client may die, and it is forgotten; T2 reads s0; then T3 reads s2 and s3",
+    shards: 4,
+    plans: &[
+        independent(&[part(1, 0, X), part(2, 0, X)]),
+        independent(&[part(0, 0, X), part(1, X, X)]),
+        single(&[part(0, X, 0)]),
+        independent(&[part(2, X, 0), part(3, X, 0)]).after(2),
+    ],
+    forgets: Forgets::Expired,
+    forgotten: 1 << 1,
+    is_small: false,
+    ahead: 3,
+    ahead_at: 1 << 1,
+    ..PLAIN
+};
+
+/// All programs.
+pub static PROGRAMS: &[&Program] = &[
+    &CHAIN,
+    &LOCKED_CHAIN,
+    &LOCAL_CHAIN,
+    &ANTI_DEPENDENCY,
+    &READ_ONLY,
+    &PENDING,
+    &ORDER,
+    &CEILING,
+    &MIXED,
+    &AGAINST,
+    &CANCEL,
+    &ABORT,
+    &EARLY,
+    &DECISION,
+    &RELEASED,
+    &DOUBLE_READ,
+    &DOUBLE_READ_UNSETTLED,
+    &DOUBLE_READ_PENDING,
+    &FOOTPRINT,
+    &FOOTPRINT_RECOVERED,
+    &ONE_TRIP,
+    &TWO_TRIPS,
+    &PREPARED_AGAIN,
+    &TWO_TIMESTAMPS,
+    &IMPLIED,
+    &IMPLIED_OUT_OF_ORDER,
+    &RETENTION,
+    &DEAD_CLIENT,
+    &UNSETTLED,
+];
