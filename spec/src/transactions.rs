@@ -19,7 +19,7 @@ use stateright::{Model, Property};
 
 use crate::transactions::program::{Plan, Program};
 use crate::transactions::rules::Rule;
-use crate::transactions::state::{ShardIx, Stage, State, TXNS_MAX, Timestamp, Txn, TxnIx, Votes};
+use crate::transactions::state::{Set, ShardIx, Stage, State, TXNS_MAX, Timestamp, Txn, TxnIx, Votes};
 
 /// A program, with all rules or without one.
 #[derive(Clone, Debug)]
@@ -53,8 +53,8 @@ pub enum Action {
     OnVoteAgainst(TxnIx, ShardIx),
     /// A participant's result reaches the client.
     Answer(TxnIx, ShardIx),
-    /// The votes of an interactive transaction reach the client.
-    AnswerPrepared(TxnIx),
+    /// The votes of an interactive transaction reach the client, those of earlier primaries from these shards.
+    AnswerPrepared(TxnIx, Set),
     /// ABORT reaches the client.
     AnswerAbort(TxnIx, ShardIx),
     /// CONFLICT reaches the client.
@@ -69,8 +69,9 @@ pub enum Action {
     LogFloor(TxnIx, ShardIx),
     /// A shard forgets a transaction.
     Forget(TxnIx, ShardIx),
-    /// The primary dies; the next has this much of the log, and replays these updates.
-    Crash(ShardIx, u8, ArrayVec<TxnIx, TXNS_MAX>),
+    /// The primary dies; the next has this much of the log, and replays these updates and prepares. Its clock may be
+    /// ahead.
+    Crash(ShardIx, u8, ArrayVec<TxnIx, TXNS_MAX>, bool),
 }
 
 impl Transactions {

@@ -56,7 +56,7 @@ impl Transactions {
                 Entry::Ended(_) => true,
                 Entry::Proposed(..) | Entry::Conflict(_) | Entry::Abort(..) | Entry::Floor(_) => false,
             };
-            let is_forgiven = !self.keeps(Rule::OutcomeOverlaps) && self.plan(entry.txn()).is_distributed();
+            let is_forgiven = !self.keeps(Rule::OutcomeOverlaps) && matches!(entry, Entry::Ended(_));
             counts && !is_forgiven && self.conflicts(txn, entry.txn(), shard)
         })
     }
@@ -129,8 +129,9 @@ impl Transactions {
         let of = |entry: &Entry| match *entry {
             // R8.8: the timestamp of a decision, too.
             Entry::Executed(Executed { txn, at, .. }) => {
+                let is_final = self.plan(txn).is_distributed();
                 let counts = self.plan(txn).class != Class::Interactive || self.keeps(Rule::DecisionRaisesFloor);
-                if counts { at } else { 0 }
+                if is_final && counts { at } else { 0 }
             }
             Entry::Proposed(_, at, _) => at,
             Entry::Conflict(_) | Entry::Abort(..) | Entry::Ended(_) | Entry::Floor(_) => 0,
@@ -186,6 +187,7 @@ impl Transactions {
             let known = self.highest_vote(state, other, shard).unwrap_or_else(|| proposed.max(at_least()));
             (known, other) > (at, txn)
         };
-        self.in_the_way(there, txn, shard, false).all(comes_later)
+        let is_free = self.keeps(Rule::LockAwaited) || !self.is_locked(there, txn, shard);
+        is_free && self.in_the_way(there, txn, shard, false).all(comes_later)
     }
 }

@@ -83,7 +83,7 @@ impl Transactions {
         let there = state.shard(shard);
         let is_held = |&held: &TxnIx| !there.is_synced(held) && self.conflicts(txn, held, shard);
         let may_have_crashed = self.is_by_client(txn) && self.program.crash_at & 1 << shard != 0;
-        let is_used = self.may_crash(state, shard) || may_have_crashed;
+        let is_used = self.program.witnesses && self.may_crash(state, shard) || may_have_crashed;
         is_used
             && there.witness & 1 << txn == 0
             && !there.is_synced(txn)
@@ -112,7 +112,10 @@ impl Transactions {
             actions.push(Action::AnswerConflict(txn));
         }
         if plan.class == Class::Interactive && votes.against == 0 && self.have_all_prepared(state, txn) {
-            actions.push(Action::AnswerPrepared(txn));
+            let older =
+                (0..).zip(&votes.older).filter(|(_, said)| said.is_some()).map(|(shard, _)| 1 << shard).sum::<Set>();
+            let subsets = (0..=older).filter(|some| some & !older == 0);
+            actions.extend(subsets.map(|some| Action::AnswerPrepared(txn, some)));
         }
     }
 
@@ -173,7 +176,8 @@ impl Transactions {
             }
             for txn in self.txns() {
                 self.outcomes(state, txn, shard, actions);
-                if state.txn(txn).is_let_go && self.plan(txn).part(shard).is_some() {
+                let forgets = self.program.forgets_at & 1 << shard != 0 && self.plan(txn).part(shard).is_some();
+                if state.txn(txn).is_let_go && forgets {
                     self.forgetting(state, txn, shard, actions);
                 }
             }
@@ -221,7 +225,7 @@ impl Transactions {
                 let is_asked = members(plan.participants()).any(|peer| votes.proposed[usize::from(peer)] != 0);
                 let is_answered = (votes.against | votes.never) & 1 << shard != 0;
                 let takes_part = plan.part(shard).is_some();
-                let is_asked = self.program.refusals && is_asked;
+                let is_asked = self.program.refusals && is_asked && self.keeps(Rule::PeersAsked);
                 let is_cancelled = self.program.cancels && state.txn(txn).stage != Stage::Waiting;
                 if takes_part && (is_asked || is_cancelled) && is_durable && !is_answered && there.log.len() < LOG_MAX {
                     actions.push(Action::OnAsked(txn, shard));
@@ -270,7 +274,13 @@ impl Transactions {
             for kept in there.synced..=there.log.len() as u8 {
                 let is_kept = |txn: u8| there.log.iter().take(usize::from(kept)).any(|entry| entry.txn() == txn);
                 let lost: Vec<_> = members(there.witness).filter(|&txn| !is_kept(txn)).collect();
-                actions.extend(orders(&lost).into_iter().map(|order| Action::Crash(shard, kept, order)));
+                let has_prepares = lost.iter().any(|&txn| self.is_by_client(txn)) && self.program.ahead > 1;
+                for order in orders(&lost) {
+                    if has_prepares {
+                        actions.push(Action::Crash(shard, kept, order.clone(), true));
+                    }
+                    actions.push(Action::Crash(shard, kept, order, false));
+                }
             }
         }
     }

@@ -142,6 +142,8 @@ pub struct Program {
     pub refusals: bool,
     /// Whether callers may cancel.
     pub cancels: bool,
+    /// Whether witnesses take updates, so that they may be answered before they are synced.
+    pub witnesses: bool,
     /// Whether votes arrive one by one, so that one of them may imply others.
     pub implies: bool,
     /// Whether interactive transactions commit in one round trip: their prepares are recorded at witnesses.
@@ -150,6 +152,8 @@ pub struct Program {
     pub forgets: Forgets,
     /// The transactions of which that holds.
     pub forgotten: Set,
+    /// The shards that may forget.
+    pub forgets_at: Set,
     /// Whether the program is searched in the small bounds, too.
     pub is_small: bool,
 }
@@ -165,9 +169,11 @@ pub(super) const PLAIN: Program = Program {
     ahead_at: !0,
     refusals: false,
     cancels: false,
+    witnesses: true,
     implies: false,
     one_trip: false,
     forgets: Forgets::Nothing,
     forgotten: !0,
+    forgets_at: !0,
     is_small: true,
 };

@@ -1,8 +1,7 @@
 //! The programs. Most of them are those of the design's plan that broke earlier texts of the rules.
 //!
-//! A transaction that must not miss another one reads by votes, and one of its shards has seen nothing yet: only so its
-//! timestamp can be below that of a transaction which was answered. A single-shard operation waits for whatever is
-//! pending, and can miss nothing.
+//! What misses a transaction that was answered is, in most of them, one that reads by votes and has a shard that has seen
+//! nothing yet: so its timestamp can be low. A single-shard operation waits for whatever is pending where it runs.
 
 use crate::transactions::program::{
     Forgets, PLAIN, Part, Program, X, Y, Z, coordinated, independent, interactive, part, reads, single,
@@ -56,6 +55,43 @@ pub static LOCAL_CHAIN: Program = Program {
     crashes: 1,
     crash_at: 1 << 0,
     ..AHEAD
+};
+
+/// A transaction that one shard has executed behind another one, which a third shard has not heard of.
+pub static LATE_ARRIVAL: Program = Program {
+    name: "late-arrival",
+    about: "T0 writes s1 s2; T1 reads s0 and s1 by votes; T2 writes s0; then T3 reads s2",
+    shards: 3,
+    plans: &[
+        independent(&[part(1, 0, X), part(2, 0, X)]),
+        independent(&[part(0, X, 0), part(1, X, 0)]),
+        single(&[part(0, 0, X)]),
+        single(&[part(2, X, 0)]).after(2),
+    ],
+    ..PLAIN
+};
+
+/// The chain, and a crash.
+pub static CHAIN_RECOVERED: Program = Program {
+    name: "chain-recovered",
+    about: "the chain; s1 may crash",
+    crashes: 1,
+    crash_at: 1 << 1,
+    is_small: false,
+    ..CHAIN
+};
+
+/// A lock between two independent transactions.
+pub static LOCK_AWAITED: Program = Program {
+    name: "lock-awaited",
+    about: "T0 coordinated on s0 s2; T1 writes s0 s1; T2 writes s1 s2",
+    shards: 3,
+    plans: &[
+        coordinated(&[part(0, 0, X), part(2, 0, X)]),
+        independent(&[part(0, 0, X), part(1, 0, X)]),
+        independent(&[part(1, 0, X), part(2, 0, X)]),
+    ],
+    ..PLAIN
 };
 
 /// A write after a read.
@@ -190,6 +226,16 @@ pub static DECISION: Program = Program {
 /// A released lock is not a synced one.
 pub static RELEASED: Program = Program {
     name: "released",
+    about: "T0 coordinated on s0 s1, aborts at s1; T1 reads and writes s0; then T2 reads s0; s0 may crash",
+    plans: &[coordinated(BOTH).aborts_at(1), single(&[part(0, X, X)]), single(&[part(0, X, 0)]).after(1)],
+    crashes: 1,
+    crash_at: 1 << 0,
+    ..PLAIN
+};
+
+/// A lock that is released by a commit.
+pub static RELEASED_BY_COMMIT: Program = Program {
+    name: "released-by-commit",
     about: "T0 interactive on s0 s1; T1 reads and writes s0; then T2 reads s0; one crash",
     plans: &[interactive(BOTH), single(&[part(0, X, X)]), single(&[part(0, X, 0)]).after(1)],
     crashes: 1,
@@ -227,6 +273,14 @@ pub static DOUBLE_READ_PENDING: Program = Program {
     ..PLAIN
 };
 
+/// A snapshot beside a transaction that has prepared, and whose client was answered.
+pub static DOUBLE_READ_LOCKED: Program = Program {
+    name: "double-read-locked",
+    about: "T0 interactive on s0 s1; then T1 reads s0 and s1 twice",
+    plans: &[interactive(BOTH), reads(&[part(0, X, 0), part(1, X, 0)]).after(0)],
+    ..PLAIN
+};
+
 /// The gates of what was read, in a log whose reader is gone.
 pub static FOOTPRINT: Program = Program {
     name: "footprint",
@@ -249,6 +303,7 @@ pub static FOOTPRINT_RECOVERED: Program = Program {
     about: "the same; s0 may crash",
     crashes: 1,
     crash_at: 1 << 0,
+    witnesses: false,
     is_small: false,
     ..FOOTPRINT
 };
@@ -269,6 +324,34 @@ pub static TWO_TRIPS: Program = Program {
     about: "T0 and T1 interactive on s0 s1, each in one round trip; one crash",
     plans: &[interactive(&[part(0, X, X), part(1, X, X)]), interactive(&[part(0, X, X), part(1, X, X)])],
     crashes: 1,
+    one_trip: true,
+    ..PLAIN
+};
+
+/// A commit in one round trip of what saw something that is not settled.
+pub static ONE_TRIP_EARLY: Program =
+    Program { name: "one-trip-early", about: "the same as early, in one round trip", one_trip: true, ..EARLY };
+
+/// A commit in one round trip whose client dies.
+pub static ONE_TRIP_DEAD: Program = Program {
+    name: "one-trip-dead",
+    about: "T0 interactive on s0 s1 in one round trip, and its client may die at any time; clocks run apart; one crash",
+    crashes: 1,
+    ahead: 3,
+    plans: &[interactive(&[part(0, X, X), part(1, X, X)])],
+    one_trip: true,
+    refusals: true,
+    forgets: Forgets::Expired,
+    ..PLAIN
+};
+
+/// A commit in one round trip beside an independent transaction.
+pub static ONE_TRIP_MIXED: Program = Program {
+    name: "one-trip-mixed",
+    about: "T0 interactive on s0 s1 in one round trip; T1 writes s0 s1; s0 may crash",
+    plans: &[interactive(&[part(0, X, X), part(1, X, X)]), independent(BOTH)],
+    crashes: 1,
+    crash_at: 1 << 0,
     one_trip: true,
     ..PLAIN
 };
@@ -328,6 +411,17 @@ pub static RETENTION: Program = Program {
     ..PLAIN
 };
 
+/// A decision that not every participant has heard.
+pub static RETAINED_DECISION: Program = Program {
+    name: "retained-decision",
+    about: "T0 interactive on s0 s1, and its client acknowledges; one crash",
+    plans: &[interactive(BOTH)],
+    crashes: 1,
+    refusals: true,
+    forgets: Forgets::Acknowledged,
+    ..PLAIN
+};
+
 /// A client that dies.
 pub static DEAD_CLIENT: Program = Program {
     name: "dead-client",
@@ -352,6 +446,7 @@ pub static UNSETTLED: Program = Program {
     ],
     forgets: Forgets::Expired,
     forgotten: 1 << 1,
+    forgets_at: 1 << 0,
     is_small: false,
     ahead: 3,
     ahead_at: 1 << 1,
@@ -363,6 +458,9 @@ pub static PROGRAMS: &[&Program] = &[
     &CHAIN,
     &LOCKED_CHAIN,
     &LOCAL_CHAIN,
+    &CHAIN_RECOVERED,
+    &LATE_ARRIVAL,
+    &LOCK_AWAITED,
     &ANTI_DEPENDENCY,
     &READ_ONLY,
     &PENDING,
@@ -375,18 +473,24 @@ pub static PROGRAMS: &[&Program] = &[
     &EARLY,
     &DECISION,
     &RELEASED,
+    &RELEASED_BY_COMMIT,
     &DOUBLE_READ,
     &DOUBLE_READ_UNSETTLED,
     &DOUBLE_READ_PENDING,
+    &DOUBLE_READ_LOCKED,
     &FOOTPRINT,
     &FOOTPRINT_RECOVERED,
     &ONE_TRIP,
     &TWO_TRIPS,
     &PREPARED_AGAIN,
+    &ONE_TRIP_EARLY,
+    &ONE_TRIP_DEAD,
+    &ONE_TRIP_MIXED,
     &TWO_TIMESTAMPS,
     &IMPLIED,
     &IMPLIED_OUT_OF_ORDER,
     &RETENTION,
+    &RETAINED_DECISION,
     &DEAD_CLIENT,
     &UNSETTLED,
 ];

@@ -5,9 +5,12 @@ use stateright::Property;
 use crate::transactions::program::{Class, Forgets};
 use crate::transactions::rules::Rule;
 use crate::transactions::state::{
-    Executed, KEYS_MAX, Progress, Seen, Set, ShardIx, Stage, State, TXNS_MAX, Timestamp, TxnIx, members,
+    Entry, Executed, KEYS_MAX, Progress, Seen, Set, ShardIx, Stage, State, TXNS_MAX, Timestamp, TxnIx, members,
 };
 use crate::transactions::{Action, Transactions};
+
+/// Rules whose absence shows in what never ends.
+const ABOUT_WAITING: [Rule; 2] = [Rule::VotesUngated, Rule::PeersAsked];
 
 /// All properties, with their names.
 pub fn all() -> Vec<Property<Transactions>> {
@@ -22,12 +25,16 @@ pub fn all() -> Vec<Property<Transactions>> {
         Property::always("E2: an answer does not change", |model: &Transactions, state| {
             model.txns().all(|txn| keeps_its_answer(model, state, txn))
         }),
+        Property::always("T2: what conflicts is executed in the order of timestamps", |model: &Transactions, state| {
+            // Without a rule, something worse is to be shown.
+            model.off.is_some() || is_in_order(model, state)
+        }),
         Property::always("T3: what was answered is strictly serializable", |model: &Transactions, state| {
             is_acyclic(&edges(model, state))
         }),
         Property::always("T4: everything ends", |model: &Transactions, state| {
             let is_blocked = model.program.forgets != Forgets::Nothing && !model.program.refusals;
-            let is_about_waiting = model.off.is_none_or(|off| off == Rule::VotesUngated);
+            let is_about_waiting = model.off.is_none_or(|off| ABOUT_WAITING.contains(&off));
             !is_about_waiting || is_blocked || !is_stuck(model, state)
         }),
     ]
@@ -44,8 +51,7 @@ fn one_outcome(model: &Transactions, state: &State) -> bool {
     model.txns().all(|txn| {
         let mut at: Option<Timestamp> = None;
         let mut is_one = true;
-        let mut is_against =
-            matches!(state.txn(txn).stage, Stage::Aborted(_) | Stage::NotCommitted) || state.votes(txn).against != 0;
+        let mut is_against = matches!(state.txn(txn).stage, Stage::Aborted(_) | Stage::NotCommitted);
         for shard in members(model.plan(txn).participants()) {
             match state.shard(shard).progress(txn) {
                 Progress::Executed(executed) => {
@@ -53,11 +59,36 @@ fn one_outcome(model: &Transactions, state: &State) -> bool {
                     at = Some(executed.at);
                 }
                 Progress::Against => is_against = true,
-                Progress::New | Progress::Pending(_) | Progress::Stale => {}
+                Progress::Stale => {
+                    is_against |= state.shard(shard).log.contains(&Entry::Conflict(txn));
+                    let mut executions = state.shard(shard).executions();
+                    match executions.find(|executed| executed.txn == txn) {
+                        Some(executed) => {
+                            is_one &= at.is_none_or(|at| at == executed.at);
+                            at = Some(executed.at);
+                        }
+                        None => is_against = true,
+                    }
+                }
+                Progress::New | Progress::Pending(_) => {}
             }
         }
         let is_committed = at.is_some() || state.txn(txn).stage == Stage::Committed;
         is_one && !(is_against && is_committed && model.plan(txn).class != Class::Reads)
+    })
+}
+
+/// Single-shard operations take no timestamp that others must heed, and locks order what is voted on under them.
+fn is_in_order(model: &Transactions, state: &State) -> bool {
+    (0..model.program.shards).all(|shard| {
+        let executions =
+            || state.shard(shard).executions().filter(|executed| model.plan(executed.txn).is_distributed());
+        executions().enumerate().all(|(at, later)| {
+            executions().take(at).all(|earlier| {
+                let is_before = (earlier.at, earlier.txn) < (later.at, later.txn);
+                is_before || !model.conflicts(earlier.txn, later.txn, shard)
+            })
+        })
     })
 }
 
@@ -160,5 +191,11 @@ fn is_stuck(model: &Transactions, state: &State) -> bool {
     let mut actions = Vec::new();
     model.client_actions(state, &mut actions);
     model.shard_actions(state, &mut actions);
-    !actions.iter().any(|action| !matches!(action, Action::OnRecord(..)))
+    // The requests of a client that is gone may be lost.
+    let may_fail_to_happen = |action: &Action| match *action {
+        Action::OnRecord(..) => true,
+        Action::OnRequest(txn, ..) => state.txn(txn).is_let_go,
+        _ => false,
+    };
+    actions.iter().all(may_fail_to_happen)
 }

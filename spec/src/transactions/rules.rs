@@ -53,6 +53,8 @@ pub enum Rule {
     PreparedSettled,
     /// R8.10: what a witness has is skipped if it conflicts with something pending.
     ReplaySkips,
+    /// R8.11: a participant asks the others.
+    PeersAsked,
     /// R8.11: a participant that is asked records CONFLICT.
     ConflictRecorded,
     /// R8.9: a transaction is kept until every participant has its outcome on every member.
@@ -150,7 +152,7 @@ pub const SWITCHES: &[(Rule, Broken, &Program)] = &[
             "an independent transaction proposes under a lock",
             "not built yet",
         ),
-        &programs::MIXED,
+        &programs::LOCK_AWAITED,
     ),
     (
         Rule::AntiDependencyGated,
@@ -160,7 +162,7 @@ pub const SWITCHES: &[(Rule, Broken, &Program)] = &[
             "a write after a read does not wait for the reader to settle",
             "not built yet",
         ),
-        &programs::ANTI_DEPENDENCY,
+        &programs::LATE_ARRIVAL,
     ),
     (
         Rule::GatesInherited,
@@ -243,6 +245,16 @@ pub const SWITCHES: &[(Rule, Broken, &Program)] = &[
         &programs::EARLY,
     ),
     (
+        Rule::PreparedSettled,
+        broken(
+            "returned_unsettled_in_one_trip",
+            "R8.8, one round trip (d) [M]",
+            "the client returns after one round trip though a gate was shut",
+            "not built yet",
+        ),
+        &programs::ONE_TRIP_EARLY,
+    ),
+    (
         Rule::ReplaySkips,
         broken(
             "replay_ahead_of_pending",
@@ -258,6 +270,11 @@ pub const SWITCHES: &[(Rule, Broken, &Program)] = &[
         &programs::AGAINST,
     ),
     (
+        Rule::PeersAsked,
+        broken("nobody_asks", "R8.11 [M]", "a participant waits for a vote and asks nobody", "not built yet"),
+        &programs::DEAD_CLIENT,
+    ),
+    (
         Rule::RetainedUntilRecorded,
         broken(
             "forgotten_at_acknowledgement",
@@ -266,6 +283,16 @@ pub const SWITCHES: &[(Rule, Broken, &Program)] = &[
             "not built yet",
         ),
         &programs::RETENTION,
+    ),
+    (
+        Rule::RetainedUntilRecorded,
+        broken(
+            "acknowledged_before_the_decision",
+            "R8.9 [M]",
+            "an interactive transaction goes when its client acknowledges, before every decision is on every member",
+            "not built yet",
+        ),
+        &programs::RETAINED_DECISION,
     ),
     (
         Rule::RetainedUntilSettled,
@@ -290,7 +317,7 @@ pub const SWITCHES: &[(Rule, Broken, &Program)] = &[
     (
         Rule::GateLogged,
         broken("gate_cleaned", "R8.15 [M]", "a gate goes with its record", "not built yet"),
-        &programs::FOOTPRINT,
+        &programs::FOOTPRINT_RECOVERED,
     ),
     (
         Rule::FastPrepareAlone,
@@ -356,5 +383,10 @@ pub const SWITCHES: &[(Rule, Broken, &Program)] = &[
             "not built yet",
         ),
         &programs::DOUBLE_READ_PENDING,
+    ),
+    (
+        Rule::SecondReadRefused,
+        broken("second_read_past_a_lock", "R8.16 [M]", "the second of two reads passes a lock", "not built yet"),
+        &programs::DOUBLE_READ_LOCKED,
     ),
 ];

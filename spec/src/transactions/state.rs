@@ -61,6 +61,8 @@ pub struct Executed {
     pub is_fast: bool,
     /// It writes nothing, and the log does not have it.
     pub is_read: bool,
+    /// What its answer waited for when it was executed, logged with it (R8.15).
+    pub gate: Set,
 }
 
 impl Entry {
@@ -146,6 +148,8 @@ pub struct Votes {
     pub proposed: [Timestamp; SHARDS_MAX],
     /// The newest proposal of each shard that the client may count on, and what it read.
     pub promised: [Option<(Timestamp, Seen)>; SHARDS_MAX],
+    /// What a primary promised before the newest one did, if that was something else.
+    pub older: [Option<(Timestamp, Seen)>; SHARDS_MAX],
     /// Shards whose witness ever took it, and what their primaries ever promised for that. Used only where attempts are
     /// mixed.
     pub accepted: Set,

@@ -22,7 +22,7 @@ impl Transactions {
             &Action::Execute(txn, shard, at) => self.execute(state, txn, shard, at),
             &Action::OnVoteAgainst(txn, shard) => state.shard_mut(shard).log.push(Entry::Ended(txn)),
             &Action::Answer(txn, shard) => self.answer(state, txn, shard),
-            &Action::AnswerPrepared(txn) => self.answer_prepared(state, txn),
+            &Action::AnswerPrepared(txn, older) => self.answer_prepared(state, txn, older),
             &Action::AnswerAbort(txn, shard) => answer_abort(state, txn, shard),
             &Action::AnswerConflict(txn) => state.txn_mut(txn).stage = Stage::NotCommitted,
             &Action::Read(txn, shard) => {
@@ -31,15 +31,8 @@ impl Transactions {
             &Action::ReadAgain(txn, shard) => self.read_again(state, txn, shard),
             &Action::LetGo(txn) => state.txn_mut(txn).is_let_go = true,
             &Action::LogFloor(txn, shard) => state.shard_mut(shard).log.push(Entry::Floor(txn)),
-            &Action::Forget(txn, shard) => {
-                let there = state.shard_mut(shard);
-                there.forgotten |= 1 << txn;
-                // R8.15: a gate that is not empty stays with its record.
-                if !self.keeps(Rule::GateLogged) {
-                    there.gates[usize::from(txn)] = 0;
-                }
-            }
-            Action::Crash(shard, kept, replayed) => self.crash(state, *shard, *kept, replayed),
+            &Action::Forget(txn, shard) => state.shard_mut(shard).forgotten |= 1 << txn,
+            Action::Crash(shard, kept, replayed, is_ahead) => self.crash(state, *shard, *kept, replayed, *is_ahead),
         }
         for shard in (0..self.program.shards).filter(|&shard| !self.may_crash(state, shard)).collect::<Vec<_>>() {
             let there = state.shard_mut(shard);
@@ -97,14 +90,27 @@ impl Transactions {
             seen: self.seen(there, txn, shard),
             is_fast: !is_read && !self.overlaps(there, txn, shard),
             is_read,
+            gate: 0,
         };
         self.push_execution(there, executed, shard);
     }
 
     fn push_execution(&self, there: &mut Shard, executed: Executed, shard: ShardIx) {
-        let is_lost = there.forgotten & 1 << executed.txn != 0 && !self.keeps(Rule::GateLogged);
-        there.gates[usize::from(executed.txn)] = if is_lost { 0 } else { self.gate(there, executed.txn, shard) };
+        let gate = self.gate(there, executed.txn, shard);
+        there.gates[usize::from(executed.txn)] = gate;
         there.ceiling = there.ceiling.max(executed.at);
+        there.log.push(Entry::Executed(Executed { gate, ..executed }));
+    }
+
+    /// What a new primary makes of an execution in its log. Of what was cleaned, only the logged gate is left.
+    fn recover(&self, there: &mut Shard, executed: Executed, shard: ShardIx) {
+        let Executed { txn, gate: logged, .. } = executed;
+        there.gates[usize::from(txn)] = match there.forgotten & 1 << txn != 0 {
+            _ if !self.keeps(Rule::GatesRecovered) => 0,
+            true if self.keeps(Rule::GateLogged) => logged,
+            true => 0,
+            false => self.gate(there, txn, shard),
+        };
         there.log.push(Entry::Executed(executed));
     }
 
@@ -138,7 +144,7 @@ impl Transactions {
         } else {
             self.seen(state.shard(shard), txn, shard)
         };
-        let executed = Executed { txn, at, seen, is_fast: false, is_read: false };
+        let executed = Executed { txn, at, seen, is_fast: false, is_read: false, gate: 0 };
         self.push_execution(state.shard_mut(shard), executed, shard);
     }
 
@@ -151,20 +157,17 @@ impl Transactions {
         }
     }
 
-    /// R8.8: every participant has prepared, and every gate is open.
-    fn answer_prepared(&self, state: &mut State, txn: TxnIx) {
+    /// R8.8: every participant has prepared, and every gate is open. The client may hold what a participant said before
+    /// it failed over, or what its successor said.
+    fn answer_prepared(&self, state: &mut State, txn: TxnIx, older: Set) {
+        let mut decision = 0;
         for shard in members(self.plan(txn).participants()) {
-            let seen = match state.votes(txn).promised[usize::from(shard)] {
-                Some((_, seen)) => seen,
-                None => prepared(state.shard(shard), txn),
-            };
+            let votes = state.votes(txn);
+            let said = if older & 1 << shard != 0 { votes.older } else { votes.promised }[usize::from(shard)];
+            let (at, seen) = said.unwrap_or_else(|| (0, prepared(state.shard(shard), txn)));
+            decision = decision.max(at);
             state.txn_mut(txn).told[usize::from(shard)].get_or_insert(seen);
         }
-        let decision = if self.program.one_trip {
-            state.votes(txn).promised.into_iter().flatten().map(|(at, _)| at).max().unwrap_or(0)
-        } else {
-            0
-        };
         let call = state.txn_mut(txn);
         (call.stage, call.decision) = (Stage::Committed, decision);
     }
@@ -187,7 +190,7 @@ impl Transactions {
 
     /// The primary dies. A new one has this much of its log, replays what the witness holds in this order, syncs, and
     /// serves.
-    fn crash(&self, state: &mut State, shard: ShardIx, kept: u8, replayed: &[TxnIx]) {
+    fn crash(&self, state: &mut State, shard: ShardIx, kept: u8, replayed: &[TxnIx], is_ahead: bool) {
         state.crashes -= 1;
         let old = state.shard(shard);
         let survives = |entry: &Entry| match *entry {
@@ -211,10 +214,7 @@ impl Transactions {
         };
         for entry in log {
             match entry {
-                // R8.6
-                Entry::Executed(executed) if self.keeps(Rule::GatesRecovered) => {
-                    self.push_execution(&mut new, executed, shard);
-                }
+                Entry::Executed(executed) => self.recover(&mut new, executed, shard),
                 _ => new.log.push(entry),
             }
         }
@@ -224,7 +224,7 @@ impl Transactions {
             match self.plan(txn).class {
                 Class::Single if !is_skipped => self.run_single(&mut new, txn, shard),
                 Class::Interactive if !is_skipped && self.keeps(Rule::PrepareReplayed) => {
-                    let at = self.floor(&new) + 1;
+                    let at = self.floor(&new) + if is_ahead { self.program.ahead } else { 1 };
                     self.prepare(&mut new, txn, shard, at);
                 }
                 _ => {}
@@ -291,6 +291,9 @@ impl Transactions {
         let votes = state.votes_mut(txn);
         let promised = &mut votes.promised[usize::from(shard)];
         if is_open && (is_fast && is_accepted || is_durable) {
+            if promised.is_some_and(|old| old != (at, seen)) {
+                votes.older[usize::from(shard)] = *promised;
+            }
             *promised = Some((at, seen));
         }
         if is_open && is_fast && !self.keeps(Rule::OneAttempt) {

@@ -75,7 +75,7 @@ impl Transactions {
             Action::OnVoteAgainst(txn, shard) => step(shard, "ends", format!("T{txn};")),
             Action::LogFloor(txn, shard) => step(shard, "logs a floor", format!("for T{txn};")),
             Action::Forget(txn, shard) => step(shard, "forgets", format!("T{txn};")),
-            Action::Crash(shard, _, _) => step(shard, "fails over", String::new()),
+            Action::Crash(shard, ..) => step(shard, "fails over", String::new()),
             _ => None,
         }
     }
@@ -96,7 +96,7 @@ impl Tell for Transactions {
             Action::Answer(txn, shard) => {
                 client(txn, "is answered", format!("by s{shard}: {}{}", told(txn, shard), over(txn)))
             }
-            Action::AnswerPrepared(txn) => client(txn, "is answered", "every participant has prepared".to_owned()),
+            Action::AnswerPrepared(txn, _) => client(txn, "is answered", "every participant has prepared".to_owned()),
             Action::AnswerAbort(txn, shard) => {
                 client(txn, "is answered", format!("ABORT by s{shard}: {}", told(txn, shard)))
             }
