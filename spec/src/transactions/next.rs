@@ -211,7 +211,9 @@ impl Transactions {
                     timestamps.push(votes.outcome);
                 }
                 for at in timestamps.into_iter().filter(|&at| at > 0 && is_durable) {
-                    if plan.locks() || self.is_first(state, txn, shard, at) {
+                    // R8.5
+                    let is_kept = !self.keeps(Rule::ReleasesUngated) && self.gate_of_prepared(state, txn, shard) != 0;
+                    if plan.locks() && !is_kept || !plan.locks() && self.is_first(state, txn, shard, at) {
                         actions.push(Action::Execute(txn, shard, at));
                     }
                 }

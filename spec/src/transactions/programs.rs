@@ -172,6 +172,21 @@ pub static AGAINST: Program = Program {
     ..PLAIN
 };
 
+/// A lock that another transaction waits for, which something unsettled waits for.
+pub static RELEASES: Program = Program {
+    name: "releases",
+    about: "T0 writes s0 s2; T1 coordinated: reads x and writes y at s0, writes s1; T2 writes y at s0, and s2; the clock of s2 may be ahead",
+    shards: 3,
+    plans: &[
+        independent(&[part(0, 0, X), part(2, 0, X)]),
+        coordinated(&[part(0, X, Y), part(1, 0, X)]),
+        independent(&[part(0, 0, Y), part(2, 0, X)]),
+    ],
+    ahead: 3,
+    ahead_at: 1 << 2,
+    ..PLAIN
+};
+
 /// A caller that gives up.
 pub static CANCEL: Program = Program {
     name: "cancel",
@@ -453,6 +468,58 @@ pub static UNSETTLED: Program = Program {
     ..PLAIN
 };
 
+/// The same with two crashes.
+pub static ORDER_TWICE: Program =
+    Program { name: "order-twice", about: "the same as order, with two crashes", crashes: 2, ..ORDER };
+
+/// The same with two crashes.
+pub static MIXED_TWICE: Program =
+    Program { name: "mixed-twice", about: "the same as mixed, with two crashes", crashes: 2, ..MIXED };
+
+/// The same with two crashes.
+pub static TWO_TIMESTAMPS_TWICE: Program = Program {
+    name: "two-timestamps-twice",
+    about: "the same as two-timestamps, with two crashes",
+    crashes: 2,
+
+    ..TWO_TIMESTAMPS
+};
+
+/// The same with two crashes.
+pub static ONE_TRIP_DEAD_TWICE: Program = Program {
+    name: "one-trip-dead-twice",
+    about: "the same as one-trip-dead, with two crashes",
+    crashes: 2,
+
+    ..ONE_TRIP_DEAD
+};
+
+/// The same with two crashes.
+pub static RETENTION_TWICE: Program =
+    Program { name: "retention-twice", about: "the same as retention, with two crashes", crashes: 2, ..RETENTION };
+
+/// The same with two crashes.
+pub static DEAD_CLIENT_TWICE: Program = Program {
+    name: "dead-client-twice",
+    about: "the same as dead-client, with two crashes",
+    crashes: 2,
+
+    ..DEAD_CLIENT
+};
+
+/// The same with two crashes.
+pub static PENDING_TWICE: Program =
+    Program { name: "pending-twice", about: "the same as pending, with two crashes", crashes: 2, ..PENDING };
+
+/// The same with two crashes.
+pub static PREPARED_AGAIN_TWICE: Program = Program {
+    name: "prepared-again-twice",
+    about: "the same as prepared-again, with two crashes",
+    crashes: 2,
+
+    ..PREPARED_AGAIN
+};
+
 /// All programs.
 pub static PROGRAMS: &[&Program] = &[
     &CHAIN,
@@ -468,6 +535,7 @@ pub static PROGRAMS: &[&Program] = &[
     &CEILING,
     &MIXED,
     &AGAINST,
+    &RELEASES,
     &CANCEL,
     &ABORT,
     &EARLY,
@@ -493,4 +561,12 @@ pub static PROGRAMS: &[&Program] = &[
     &RETAINED_DECISION,
     &DEAD_CLIENT,
     &UNSETTLED,
+    &ORDER_TWICE,
+    &MIXED_TWICE,
+    &TWO_TIMESTAMPS_TWICE,
+    &ONE_TRIP_DEAD_TWICE,
+    &RETENTION_TWICE,
+    &DEAD_CLIENT_TWICE,
+    &PENDING_TWICE,
+    &PREPARED_AGAIN_TWICE,
 ];

@@ -10,7 +10,7 @@ use crate::transactions::state::{
 use crate::transactions::{Action, Transactions};
 
 /// Rules whose absence shows in what never ends.
-const ABOUT_WAITING: [Rule; 2] = [Rule::VotesUngated, Rule::PeersAsked];
+const ABOUT_WAITING: [Rule; 3] = [Rule::VotesUngated, Rule::ReleasesUngated, Rule::PeersAsked];
 
 /// All properties, with their names.
 pub fn all() -> Vec<Property<Transactions>> {

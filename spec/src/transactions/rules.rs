@@ -37,6 +37,8 @@ pub enum Rule {
     ReadOnlyGates,
     /// R8.5: votes do not wait for settlement.
     VotesUngated,
+    /// R8.5: locks are released without waiting for settlement.
+    ReleasesUngated,
     /// R8.14: a cancel does nothing where the transaction has proposed.
     CancelOnlyNew,
     /// R8.5: ABORT is told under the gate of what its predicate read.
@@ -193,6 +195,16 @@ pub const SWITCHES: &[(Rule, Broken, &Program)] = &[
             "not built yet",
         ),
         &programs::ORDER,
+    ),
+    (
+        Rule::ReleasesUngated,
+        broken(
+            "releases_wait_for_settlement",
+            "R8.5 [M]",
+            "a lock is kept until what was read has settled",
+            "not built yet",
+        ),
+        &programs::RELEASES,
     ),
     (
         Rule::CancelOnlyNew,
