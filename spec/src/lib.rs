@@ -26,6 +26,8 @@ pub mod report;
 mod transactions;
 mod updates;
 
+use arrayvec::ArrayVec;
+
 /// A rule that is switched off.
 #[derive(Clone, Copy, Debug)]
 struct Broken {
@@ -61,4 +63,20 @@ pub enum BoundsChoice {
     Small,
     /// All programs, without the saving that leaves out what nobody reads.
     Large,
+}
+
+/// Every order of these.
+fn orders<const MAX: usize>(of: impl Iterator<Item = u8>) -> Vec<ArrayVec<u8, MAX>> {
+    let mut orders = vec![ArrayVec::new()];
+    for each in of {
+        let with = |order: ArrayVec<u8, MAX>| {
+            (0..=order.len()).map(move |at| {
+                let mut longer = order.clone();
+                longer.insert(at, each);
+                longer
+            })
+        };
+        orders = orders.into_iter().flat_map(with).collect();
+    }
+    orders
 }

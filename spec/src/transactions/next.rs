@@ -2,15 +2,11 @@
 
 use arrayvec::ArrayVec;
 
+use crate::orders;
 use crate::transactions::program::{Class, Forgets};
 use crate::transactions::rules::Rule;
-use crate::transactions::state::{
-    Entry, LOG_MAX, Progress, Set, ShardIx, Stage, State, TXNS_MAX, Timestamp, TxnIx, members,
-};
+use crate::transactions::state::{Entry, Progress, Set, ShardIx, Stage, State, Timestamp, TxnIx, members};
 use crate::transactions::{Action, Transactions};
-
-/// Entries that what is under way may still need: no log is full while something waits.
-const RESERVED: usize = 1;
 
 impl Transactions {
     pub(super) fn client_actions(&self, state: &State, actions: &mut Vec<Action>) {
@@ -51,7 +47,7 @@ impl Transactions {
                 actions.push(Action::OnRecord(txn, shard));
             }
             let is_late = state.txn(txn).stage.is_over() && plan.class == Class::Single && !plan.writes();
-            if there.progress(txn) != Progress::New || there.log.len() + RESERVED > LOG_MAX || is_late {
+            if there.progress(txn) != Progress::New || there.log.is_full() || is_late {
                 continue;
             }
             let floor = self.floor(there);
@@ -229,7 +225,7 @@ impl Transactions {
                 let takes_part = plan.part(shard).is_some();
                 let is_asked = self.program.refusals && is_asked && self.keeps(Rule::PeersAsked);
                 let is_cancelled = self.program.cancels && state.txn(txn).stage != Stage::Waiting;
-                if takes_part && (is_asked || is_cancelled) && is_durable && !is_answered && there.log.len() < LOG_MAX {
+                if takes_part && (is_asked || is_cancelled) && is_durable && !is_answered && !there.log.is_full() {
                     actions.push(Action::OnAsked(txn, shard));
                 }
             }
@@ -241,7 +237,7 @@ impl Transactions {
     fn forgetting(&self, state: &State, txn: TxnIx, shard: ShardIx, actions: &mut Vec<Action>) {
         let (plan, there, votes) = (self.plan(txn), state.shard(shard), state.votes(txn));
         if !there.has_floor(txn) {
-            if there.log.len() < LOG_MAX {
+            if !there.log.is_full() {
                 actions.push(Action::LogFloor(txn, shard));
             }
             return;
@@ -277,7 +273,7 @@ impl Transactions {
                 let is_kept = |txn: u8| there.log.iter().take(usize::from(kept)).any(|entry| entry.txn() == txn);
                 let lost: Vec<_> = members(there.witness).filter(|&txn| !is_kept(txn)).collect();
                 let has_prepares = lost.iter().any(|&txn| self.is_by_client(txn)) && self.program.ahead > 1;
-                for order in orders(&lost) {
+                for order in orders(lost.iter().copied()) {
                     if has_prepares {
                         actions.push(Action::Crash(shard, kept, order.clone(), true));
                     }
@@ -286,20 +282,4 @@ impl Transactions {
             }
         }
     }
-}
-
-/// Every order of these.
-fn orders(txns: &[TxnIx]) -> Vec<ArrayVec<TxnIx, TXNS_MAX>> {
-    let mut orders = vec![ArrayVec::new()];
-    for &txn in txns {
-        let with = |order: ArrayVec<TxnIx, TXNS_MAX>| {
-            (0..=order.len()).map(move |at| {
-                let mut longer = order.clone();
-                longer.insert(at, txn);
-                longer
-            })
-        };
-        orders = orders.into_iter().flat_map(with).collect();
-    }
-    orders
 }

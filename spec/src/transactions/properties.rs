@@ -53,25 +53,17 @@ fn one_outcome(model: &Transactions, state: &State) -> bool {
         let mut is_one = true;
         let mut is_against = matches!(state.txn(txn).stage, Stage::Aborted(_) | Stage::NotCommitted);
         for shard in members(model.plan(txn).participants()) {
-            match state.shard(shard).progress(txn) {
-                Progress::Executed(executed) => {
-                    is_one &= at.is_none_or(|at| at == executed.at);
-                    at = Some(executed.at);
-                }
-                Progress::Against => is_against = true,
-                Progress::Stale => {
-                    is_against |= state.shard(shard).log.contains(&Entry::Conflict(txn));
-                    let mut executions = state.shard(shard).executions();
-                    match executions.find(|executed| executed.txn == txn) {
-                        Some(executed) => {
-                            is_one &= at.is_none_or(|at| at == executed.at);
-                            at = Some(executed.at);
-                        }
-                        None => is_against = true,
-                    }
-                }
-                Progress::New | Progress::Pending(_) => {}
+            let there = state.shard(shard);
+            let execution = there.execution(txn);
+            if let Some(execution) = execution {
+                is_one &= at.is_none_or(|at| at == execution.at);
+                at = Some(execution.at);
             }
+            is_against |= match there.progress(txn) {
+                Progress::Against => true,
+                Progress::Stale => execution.is_none() || there.log.contains(&Entry::Conflict(txn)),
+                Progress::New | Progress::Pending(_) | Progress::Executed(_) => false,
+            };
         }
         let is_committed = at.is_some() || state.txn(txn).stage == Stage::Committed;
         is_one && !(is_against && is_committed && model.plan(txn).class != Class::Reads)
@@ -99,7 +91,7 @@ fn is_kept(model: &Transactions, state: &State, txn: TxnIx) -> bool {
         || is_read
         || members(plan.participants()).all(|shard| match state.shard(shard).progress(txn) {
             Progress::Executed(_) => true,
-            Progress::Stale => state.shard(shard).executions().any(|executed| executed.txn == txn),
+            Progress::Stale => state.shard(shard).execution(txn).is_some(),
             Progress::Pending(_) => plan.is_distributed(),
             Progress::New | Progress::Against => false,
         })
@@ -110,7 +102,7 @@ fn is_what_it_saw_there(model: &Transactions, state: &State, txn: TxnIx) -> bool
     let is_there = |writer: TxnIx, shard: ShardIx| {
         let there = state.shard(shard);
         let is_pending = matches!(there.progress(writer), Progress::Pending(_)) && model.plan(writer).is_distributed();
-        is_pending || there.executions().any(|executed| executed.txn == writer)
+        is_pending || there.execution(writer).is_some()
     };
     let saw = |shard: ShardIx| state.txn(txn).told[usize::from(shard)].into_iter().flatten();
     let writers = |shard: ShardIx| saw(shard).filter_map(|writer| writer.checked_sub(1));
@@ -147,8 +139,8 @@ fn edges(model: &Transactions, state: &State) -> [Set; TXNS_MAX] {
             for txn in model.txns() {
                 let reads = model.plan(txn).part(shard).is_some_and(|part| part.reads & 1 << key != 0);
                 let told = state.txn(txn).told[usize::from(shard)].filter(|_| is_answered(txn));
-                let is_its = |executed: &&Executed| executed.txn == txn && !executed.is_read;
-                let found = || state.shard(shard).executions().find(is_its).map(|executed| executed.seen);
+                let update = || state.shard(shard).execution(txn).filter(|executed| !executed.is_read);
+                let found = || update().map(|executed| executed.seen);
                 let Some(seen) = told.or_else(found).filter(|_| reads) else { continue };
                 let next = match seen[usize::from(key)].checked_sub(1) {
                     None => writers.first(),
@@ -171,8 +163,7 @@ fn is_acyclic(behind: &[Set; TXNS_MAX]) -> bool {
     let mut reached = *behind;
     for _ in 0..TXNS_MAX {
         for txn in 0..TXNS_MAX {
-            reached[txn] |=
-                members(reached[txn]).map(|next| reached[usize::from(next)]).fold(0, |all, some| all | some);
+            reached[txn] |= members(reached[txn]).fold(0, |all, next| all | reached[usize::from(next)]);
         }
     }
     (0..TXNS_MAX).all(|txn| reached[txn] & 1 << txn == 0)

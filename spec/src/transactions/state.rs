@@ -244,6 +244,11 @@ impl Shard {
         }
     }
 
+    /// The transaction's execution, whether anything else is known of it or not.
+    pub fn execution(&self, txn: TxnIx) -> Option<&Executed> {
+        self.executions().find(|executed| executed.txn == txn)
+    }
+
     /// The place of the transaction's last entry, floors left out.
     pub fn place(&self, txn: TxnIx) -> Option<u8> {
         let is_state = |entry: &Entry| entry.txn() == txn && !matches!(entry, Entry::Floor(_));

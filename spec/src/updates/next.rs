@@ -1,7 +1,6 @@
 //! Which actions are possible in a state. An action that would change nothing is left out where that is easy to see.
 
-use arrayvec::ArrayVec;
-
+use crate::orders;
 use crate::updates::primary::{Found, Origin};
 use crate::updates::program::Kind;
 use crate::updates::rules::Rule;
@@ -272,7 +271,11 @@ impl Updates {
                 for (witness, there) in (0..self.program.faults).zip(&state.lists[state.lists.len() - 1].witnesses) {
                     if !there.power_lost || !self.keeps(Rule::PowerLostUnsure) {
                         let replayed = |order| Action::OnWitnessHolds { witness, order };
-                        actions.extend(orders(there.held).into_iter().map(replayed));
+                        actions.extend(
+                            orders((0..CALLS_MAX as CallIx).filter(|call| there.held & 1 << call != 0))
+                                .into_iter()
+                                .map(replayed),
+                        );
                     }
                 }
                 if !self.keeps(Rule::WitnessAwaited) {
@@ -285,20 +288,4 @@ impl Updates {
             TermStage::Syncing | TermStage::Serving => {}
         }
     }
-}
-
-/// The calls that a witness holds, in every order in which its slots may have them.
-fn orders(held: u8) -> Vec<ArrayVec<CallIx, CALLS_MAX>> {
-    let mut orders = vec![ArrayVec::new()];
-    for call in (0..CALLS_MAX as CallIx).filter(|call| held & 1 << call != 0) {
-        let with = |order: ArrayVec<CallIx, CALLS_MAX>| {
-            (0..=order.len()).map(move |at| {
-                let mut longer = order.clone();
-                longer.insert(at, call);
-                longer
-            })
-        };
-        orders = orders.into_iter().flat_map(with).collect();
-    }
-    orders
 }
