@@ -5,11 +5,14 @@
 //! is kept. Where segments were freed the chain of predecessors has holes; a sealed segment before a hole must then
 //! end in zeros or in the file's end. That it lacks whole groups at its end is not visible there (R5.5 covers the
 //! loss of power that could do it).
+//!
+//! A segment that the log says is freed stays, if its file is still there: the entry that says so may be unsynced, and may
+//! be cut off again. Then the segment is a part of the log as before ([`Log::truncate`]).
 
 use kasha_types::{LogEnd, LogPosition, SegmentId, ShardId};
 
 use crate::format::{ALIGN, GROUP_HEADER_BYTES, GroupStart, MAGIC, u16_at, u64_at};
-use crate::segment::live_segments;
+use crate::segment::{freed_segments, live_segments};
 use crate::verify::{GroupFault, check_group, is_cut_short};
 use crate::{Log, LogConfig, Screen};
 
@@ -23,7 +26,8 @@ pub struct LoadReport {
     /// A killed process can have left those bytes: each file that ends in some ends within its last group. Otherwise they
     /// are of a loss of power, or damaged.
     pub is_cut_short: bool,
-    /// Segments whose files hold nothing of the log: freed before the crash, or torn as a whole. Empty after damage.
+    /// Segments whose files hold nothing of the log: torn as a whole, or freed by an entry that is gone itself, so that every
+    /// member knows of it. Empty after damage.
     pub useless: Vec<SegmentId>,
     /// What is wrong besides: the log was cut there, and is not to be trusted with anybody's votes.
     pub damage: Option<Damage>,
@@ -66,6 +70,8 @@ struct Found {
     /// A whole group behind the fault.
     resumes: bool,
     own_kinds: bool,
+    /// Segments that it says are freed.
+    frees: Vec<SegmentId>,
 }
 
 impl Found {
@@ -73,9 +79,19 @@ impl Found {
         bytes.truncate(segment_bytes as usize); // no group of this segment lies behind
         let base = u64::from(id.0) * u64::from(segment_bytes);
         let none = GroupStart::default();
-        let (fault, resumes) = (None, false);
-        let mut found =
-            Self { id, base, bytes, used: 0, first_previous: none, last: none, fault, resumes, own_kinds: false };
+        let (fault, resumes, frees) = (None, false, Vec::new());
+        let mut found = Self {
+            id,
+            base,
+            bytes,
+            used: 0,
+            first_previous: none,
+            last: none,
+            fault,
+            resumes,
+            own_kinds: false,
+            frees,
+        };
         while found.used < found.bytes.len() {
             let offset = base + found.used as u64;
             match check_group(&found.bytes[found.used..], offset, segment_bytes, Screen::NONE) {
@@ -88,8 +104,11 @@ impl Found {
                         found.first_previous = group.previous;
                     }
                     found.last = group.start();
+                    if own_kinds {
+                        found.own_kinds = true;
+                        found.frees.extend(freed_segments(&found.bytes[found.used..][..group.len() as usize]));
+                    }
                     found.used += group.len() as usize;
-                    found.own_kinds |= own_kinds;
                 }
                 Err(fault) => {
                     let zeros = found.bytes[found.used..].iter().all(|&byte| byte == 0);
@@ -156,13 +175,14 @@ impl Log {
         let leftovers = found.split_off(written);
         let mut useless: Vec<SegmentId> = leftovers.iter().map(|segment| segment.id).collect();
         let live = named_by_last(&found);
-        let (mut found, let_go): (Vec<_>, Vec<_>) = found.into_iter().partition(|segment| is_named(&live, segment.id));
-        useless.extend(let_go.iter().map(|segment| segment.id));
-
+        let (mut found, mut let_go): (Vec<_>, Vec<_>) =
+            found.into_iter().partition(|segment| is_named(&live, segment.id));
         let damage = find_damage(&found, &live, config.segment_bytes);
         if let Some(damage) = damage {
-            found = cut(found, let_go, damage, config.segment_bytes);
+            (found, let_go) = cut(found, let_go, damage, config.segment_bytes);
         }
+        let (found, let_go) = keep_retired(found, let_go, config.segment_bytes);
+        useless.extend(let_go);
         let torn = leftovers.iter().chain(found.last()).filter(|segment| segment.tail_bytes() > 0);
         let is_cut_short = torn.clone().all(|segment| segment.is_cut_short(config.segment_bytes));
         let mut torn_bytes = torn.map(Found::tail_bytes).sum();
@@ -201,19 +221,46 @@ fn is_named(live: &[SegmentId], id: SegmentId) -> bool {
     live.is_empty() || live.contains(&id)
 }
 
-/// What is kept of a log that is damaged. Segments may have been let go only behind the damage, where nothing is kept:
-/// they live again, if their files are as they should be.
-fn cut(found: Vec<Found>, let_go: Vec<Found>, damage: Damage, segment_bytes: u32) -> Vec<Found> {
+/// What is kept of a log that is damaged, and the other segments that were let go. Segments may have been let go only behind
+/// the damage, where nothing is kept: they live again, if their files are as they should be.
+fn cut(found: Vec<Found>, let_go: Vec<Found>, damage: Damage, segment_bytes: u32) -> (Vec<Found>, Vec<Found>) {
     let is_kept = |segment: &Found| segment.base < damage.at;
-    let mut kept: Vec<Found> = found.into_iter().filter(is_kept).collect();
+    let kept: Vec<Found> = found.into_iter().filter(is_kept).collect();
     let live = named_by_last(&kept);
-    let ids: Vec<SegmentId> = kept.iter().map(|segment| segment.id).collect();
-    kept.extend(let_go.into_iter().filter(|segment| is_kept(segment) && live.contains(&segment.id)));
-    kept.sort_by_key(|segment| segment.id);
-    if find_damage(&kept, &live, segment_bytes).is_some_and(|found| found.at < damage.at) {
-        kept.retain(|segment| ids.contains(&segment.id));
+    let (back, rest) = let_go.into_iter().filter(is_kept).partition(|segment| live.contains(&segment.id));
+    let is_better =
+        |found: &[Found]| find_damage(found, &live, segment_bytes).is_none_or(|found| found.at >= damage.at);
+    (add_if(kept, back, is_better).0, rest)
+}
+
+/// Adds the segments that the kept ones say are freed, if the log is as right with them as without. Names those that are not
+/// added.
+///
+/// Without them a log that is cut below the entry that freed a segment has a hole, although nothing was lost (section 5).
+fn keep_retired(kept: Vec<Found>, let_go: Vec<Found>, segment_bytes: u32) -> (Vec<Found>, Vec<SegmentId>) {
+    if let_go.is_empty() {
+        return (kept, Vec::new());
     }
-    kept
+    let is_freed = |segment: &Found| kept.iter().any(|keeper| keeper.frees.contains(&segment.id));
+    let (retired, gone): (Vec<_>, Vec<_>) = let_go.into_iter().partition(is_freed);
+    let live = named_by_last(&kept);
+    let damage = find_damage(&kept, &live, segment_bytes);
+    let is_as_right = |found: &[Found]| find_damage(found, &live, segment_bytes) == damage;
+    let (found, out) = add_if(kept, retired, is_as_right);
+    (found, gone.iter().map(|segment| segment.id).chain(out).collect())
+}
+
+/// Adds `more`, if what comes of that is good. Names those that are not added.
+fn add_if(kept: Vec<Found>, more: Vec<Found>, is_good: impl Fn(&[Found]) -> bool) -> (Vec<Found>, Vec<SegmentId>) {
+    let ids: Vec<SegmentId> = more.iter().map(|segment| segment.id).collect();
+    let mut all = kept;
+    all.extend(more);
+    all.sort_by_key(|segment| segment.id);
+    if is_good(&all) {
+        return (all, Vec::new());
+    }
+    all.retain(|segment| !ids.contains(&segment.id));
+    (all, ids)
 }
 
 /// The first thing wrong, in log order. `found` ends with a segment that holds something whole; `live` is what it says

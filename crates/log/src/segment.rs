@@ -148,3 +148,10 @@ pub(crate) fn live_segments(groups: &[u8]) -> Vec<SegmentId> {
     }
     live
 }
+
+/// Segments that the group of these bytes says are freed.
+pub(crate) fn freed_segments(group: &[u8]) -> impl Iterator<Item = SegmentId> + '_ {
+    let entries = Entries::new(&group[GROUP_HEADER_BYTES as usize..], 0);
+    let freed = entries.filter(|(_, entry)| entry.kind == EntryKind::SegmentFreed);
+    freed.map(|(_, entry)| SegmentId(u32_at(entry.payload, 0)))
+}

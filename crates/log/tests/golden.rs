@@ -86,7 +86,8 @@ fn version_1_is_read() {
     let (mut log, report) = Log::load(ShardId(1), config(8), written.clone().into_iter());
     assert_eq!((report.damage, report.torn_bytes), (None, 0));
     let held: Vec<_> = files(&log).into_iter().map(|(id, _)| id).collect();
-    assert_eq!(held, [SegmentId(1)], "the other one is freed");
+    assert_eq!(held, [SegmentId(0), SegmentId(1)]);
+    assert_eq!(log.retired(log.end().offset), Some(SegmentId(0)), "the older one is freed");
     common::append(&mut log, 4, &[b"and goes on in version 2"]);
     let (again, report) = Log::load(ShardId(1), config(8), files(&log).into_iter());
     assert_eq!((report.damage, again.end()), (None, log.end()));

@@ -117,17 +117,62 @@ fn missing_segments_are_reported() {
     }
 }
 
+/// Found by the simulator: the entry that freed a segment was cut off after a restart, and the segment was gone.
 #[test]
-fn a_freed_segment_whose_file_is_still_there_stays_out() {
+fn a_freed_segment_whose_file_is_still_there_stays_until_the_freeing_is_synced() {
     let mut log = new_log();
     let objects = fill(&mut log, 1, 3);
+    let before = log.end().offset;
     let_go(&mut log, 1, SegmentId(0), &objects);
-    for _ in 0..2 {
-        let (loaded, report) = load(files(&log));
-        assert_eq!((report.damage, report.useless), (None, vec![SegmentId(0)]));
-        assert_eq!(loaded.segments().next(), Some((SegmentId(1), files(&log)[1].1.len() as u32)));
-        fill(&mut log, 1, 4); // the next digest omits it
+    for segments in [3, 5] {
+        fill(&mut log, 1, segments); // the later digests omit it
+        let (mut loaded, report) = load(files(&log));
+        assert_eq!((report.damage, report.useless), (None, Vec::new()));
+        assert_eq!(entries(&loaded), entries(&log));
+        assert_eq!((loaded.retired(log.end().offset), loaded.retired(before)), (Some(SegmentId(0)), None));
+        loaded.truncate(before).unwrap();
+        assert_eq!((loaded.retired(LogEnd::MAX), loaded.absent()), (None, &[][..]));
+        fill(&mut loaded, 2, 6);
+        let (mut again, report) = load(files(&loaded));
+        assert_eq!((report.damage, again.segments().next().unwrap().0), (None, SegmentId(0)));
+        again.reset_liveness();
+        assert!(again.live_bytes_in(SegmentId(0)) > 0, "it lives again");
     }
+    // Once the head does not name it, its file may be as bad as it likes, or gone.
+    let (whole, last) = (files(&log), log.segments().last().unwrap().0);
+    for spoil in [
+        |file: &mut Vec<u8>| file.truncate(1000),
+        |file: &mut Vec<u8>| file[1000] ^= 1,
+        |file: &mut Vec<u8>| file.clear(),
+    ] {
+        let mut spoilt = whole.clone();
+        spoil(&mut spoilt[0].1);
+        let (loaded, report) = load(spoilt);
+        assert_eq!((report.damage, report.useless), (None, vec![SegmentId(0)]));
+        assert_eq!((loaded.segments().next().unwrap().0, loaded.end()), (SegmentId(1), log.end()));
+    }
+    let (loaded, report) = load(whole[1..].to_vec());
+    assert_eq!((report.damage, report.useless, loaded.segments().last().unwrap().0), (None, Vec::new(), last));
+}
+
+/// A segment that says that another one is freed is freed only once that is synced.
+#[test]
+fn a_segment_that_was_freed_by_a_freed_one_is_useless() {
+    let mut log = new_log();
+    let mut objects = fill(&mut log, 1, 3);
+    let_go(&mut log, 1, SegmentId(0), &objects);
+    objects.extend(fill(&mut log, 1, 5));
+    let old = files(&log);
+    log.free(SegmentId(0));
+    for id in (1..3).map(SegmentId) {
+        let_go(&mut log, 1, id, &objects);
+        log.free(id);
+    }
+    let mut all = files(&log);
+    all.push(old[0].clone());
+    let (loaded, report) = load(all);
+    assert_eq!((report.damage, report.useless), (None, vec![SegmentId(0)]));
+    assert_eq!(files(&loaded), files(&log));
 }
 
 /// Found by the property `log_history`: the newest digest left out a segment that lives again where the log is cut.

@@ -238,7 +238,7 @@ impl LogCopy {
         for (_, end) in &mut self.commits {
             *end = (*end).min(at);
         }
-        // A restart may have dropped a segment on a word that is cut off now: then older data must be copied again.
+        // A file of a segment whose freeing is cut off now may have been damaged at the last start: then it is copied again.
         self.meta.complete &= self.log.absent().is_empty();
         true
     }

@@ -328,3 +328,54 @@ fn d4_what_was_freed_while_a_member_was_away_stays_until_it_has_the_words_of_it(
     assert_eq!(cluster.segments_on_file(3), cluster.segments_on_file(1), "now they go");
     assert!(is_whole(&cluster, 3));
 }
+
+/// Found by the simulator (`coordinator_outage` 2684993558): a primary was killed when it had logged that a segment is
+/// freed, and before anybody else knew. When it started again, it removed the segment's file. The next term cut the entry
+/// off, and the log had a hole.
+#[test]
+fn a_killed_primary_keeps_the_segment_whose_freeing_nobody_has_heard_of() {
+    let mut cluster = Cluster::serving();
+    let value = vec![b'x'; 100_000];
+    let put = Update::Put { key: b"k", value: &value };
+    let freed = |cluster: &Cluster, node| {
+        cluster.entries_on_file(node).iter().filter(|kind| **kind == EntryKind::SegmentFreed).count()
+    };
+    let mut sequence = 0;
+    // Nothing that the primary sends from then on arrives.
+    while freed(&cluster, 1) == 0 {
+        cluster.carry();
+        sequence += 1;
+        cluster.update((1, sequence), LIST, &put);
+        cluster.on(1, |core| core.tick(6));
+        assert!(sequence < 100, "no segment is freed");
+    }
+    cluster.on_the_way.clear();
+    assert_eq!((freed(&cluster, 2), freed(&cluster, 3)), (0, 0));
+    let held = cluster.segments_on_file(1);
+    let files = cluster.cores[0].shell.files.clone();
+    cluster.cores[0] = Core::start_with(files, 1 << 26, |options| {
+        options.incarnation = Incarnation((2 << 32) | 1);
+        options.witness_slots = 64;
+    });
+    cluster.on(1, |core| core.tick(0));
+    assert_eq!(cluster.segments_on_file(1), held);
+
+    cluster.epoch = cluster.epoch.next();
+    let epoch = cluster.epoch;
+    cluster.commit(|configuration| {
+        let shard = &mut configuration.shards[0];
+        (shard.epoch, shard.primary, shard.phase) = (epoch, NodeId(2), ShardPhase::Recovering);
+        shard.recover_from = vec![NodeId(1), NodeId(2), NodeId(3)];
+    });
+    for _ in 0..10 {
+        cluster.tick(30);
+        while let Some(carried) = cluster.on_the_way.pop_front() {
+            let says =
+                (carried.kind == Kind::Message).then(|| AnyMessage::decode(&carried.frame[FRAME_HEADER_BYTES..]));
+            assert!(!matches!(says, Some(Ok(AnyMessage::Mismatch(_)))), "node {} lacks something", carried.from.0);
+            cluster.arrive(carried);
+        }
+    }
+    let sizes = |node| cluster.segments(node).map(|(segment, bytes)| (segment, bytes.len())).collect::<Vec<_>>();
+    assert_eq!(sizes(1), sizes(2));
+}

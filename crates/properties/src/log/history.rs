@@ -112,7 +112,9 @@ impl Model {
                 let (log, report) = Log::load(SHARD, config(100), files(&self.log).into_iter());
                 assert_eq!((report.damage, report.torn_bytes, report.valid_end), (None, 0, self.log.end()));
                 assert_eq!(log.epoch_history(), self.log.epoch_history());
+                let synced = self.synced; // that this process stopped says nothing of the other members
                 self.adopt(log, &report);
+                self.synced = synced;
             }
             Step::Crash(crash) => self.crash(crash),
         }
@@ -125,6 +127,8 @@ impl Model {
         let before = self.log.end().offset;
         self.log.truncate(end).expect("the end of a group");
         self.objects.retain(|object| object.group_end <= end);
+        let absent = self.log.absent();
+        assert!(absent.is_empty(), "an unsynced entry that freed {absent:?} is cut off, and they are gone (section 5)");
         if end < before {
             self.kill_again();
         }
@@ -178,7 +182,7 @@ impl Model {
         let held = entries(&self.log);
         self.log = log;
         self.synced = self.log.end().offset;
-        // Segments that are let go, and whose files are still there, are useless; after damage none is called so.
+        // A segment that is let go goes, if its file is not as it should be; after damage none is called useless.
         let is_let_go = |id: SegmentId| {
             report.useless.contains(&id)
                 || report.damage.is_some() && self.let_go.contains(&id) && !self.log.segments().any(|held| held.0 == id)

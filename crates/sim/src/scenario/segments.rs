@@ -57,6 +57,10 @@ pub(super) fn long_logs(scenario: Scenario, rng: &mut Rng, shape: &mut Shape, in
 /// floors come while segments are cleaned.
 fn cleaning(scenario: Scenario, rng: &mut Rng, shape: &mut Shape, intensity: &mut Intensity) {
     (shape.segment_bytes, shape.memory_segments) = (1 << rng.between(12, 14), rng.between(12, 24));
+    if scenario == Scenario::CleaningDivergent {
+        // Terms that end early write little, and that must fill the memory.
+        (shape.segment_bytes, shape.memory_segments) = (1 << 12, shape.memory_segments.min(16));
+    }
     (shape.shards, shape.concurrency) = (1, usize::try_from(rng.between(2, 6)).expect("small"));
     (shape.clients, shape.readers) = (5, 1);
     (shape.pause, shape.duration) = ((millis(1), millis(3)), millis(6_000));
