@@ -6,8 +6,9 @@
 //! end in zeros or in the file's end. That it lacks whole groups at its end is not visible there (R5.5 covers the
 //! loss of power that could do it).
 //!
-//! A segment that the log says is freed stays, if its file is still there: the entry that says so may be unsynced, and may
-//! be cut off again. Then the segment is a part of the log as before ([`Log::truncate`]).
+//! A segment that the log says is freed stays, if its file is still there and as it should be: the entry that says so may be
+//! unsynced, and may be cut off again. Then the segment is a part of the log as before ([`Log::truncate`]). Where that
+//! entry is gone itself, every member knows of it.
 
 use kasha_types::{LogEnd, LogPosition, SegmentId, ShardId};
 
@@ -26,8 +27,7 @@ pub struct LoadReport {
     /// A killed process can have left those bytes: each file that ends in some ends within its last group. Otherwise they
     /// are of a loss of power, or damaged.
     pub is_cut_short: bool,
-    /// Segments whose files hold nothing of the log: torn as a whole, or freed by an entry that is gone itself, so that every
-    /// member knows of it. Empty after damage.
+    /// Segments whose files are not needed: torn as a whole, or freed and not kept. Empty after damage.
     pub useless: Vec<SegmentId>,
     /// What is wrong besides: the log was cut there, and is not to be trusted with anybody's votes.
     pub damage: Option<Damage>,
@@ -181,8 +181,8 @@ impl Log {
         if let Some(damage) = damage {
             (found, let_go) = cut(found, let_go, damage, config.segment_bytes);
         }
-        let (found, let_go) = keep_retired(found, let_go, config.segment_bytes);
-        useless.extend(let_go);
+        let (found, let_go) = keep_retired(found, let_go, config.segment_bytes, log.loaded_segments_max());
+        useless.extend(let_go.iter().map(|segment| segment.id));
         let torn = leftovers.iter().chain(found.last()).filter(|segment| segment.tail_bytes() > 0);
         let is_cut_short = torn.clone().all(|segment| segment.is_cut_short(config.segment_bytes));
         let mut torn_bytes = torn.map(Found::tail_bytes).sum();
@@ -225,42 +225,42 @@ fn is_named(live: &[SegmentId], id: SegmentId) -> bool {
 /// the damage, where nothing is kept: they live again, if their files are as they should be.
 fn cut(found: Vec<Found>, let_go: Vec<Found>, damage: Damage, segment_bytes: u32) -> (Vec<Found>, Vec<Found>) {
     let is_kept = |segment: &Found| segment.base < damage.at;
-    let kept: Vec<Found> = found.into_iter().filter(is_kept).collect();
+    let mut kept: Vec<Found> = found.into_iter().filter(is_kept).collect();
     let live = named_by_last(&kept);
-    let (back, rest) = let_go.into_iter().filter(is_kept).partition(|segment| live.contains(&segment.id));
-    let is_better =
-        |found: &[Found]| find_damage(found, &live, segment_bytes).is_none_or(|found| found.at >= damage.at);
-    (add_if(kept, back, is_better).0, rest)
+    let ids: Vec<SegmentId> = kept.iter().map(|segment| segment.id).collect();
+    let (back, rest): (Vec<_>, _) = let_go.into_iter().filter(is_kept).partition(|segment| live.contains(&segment.id));
+    kept.extend(back);
+    kept.sort_by_key(|segment| segment.id);
+    if find_damage(&kept, &live, segment_bytes).is_some_and(|found| found.at < damage.at) {
+        kept.retain(|segment| ids.contains(&segment.id));
+    }
+    (kept, rest)
 }
 
-/// Adds the segments that the kept ones say are freed, if the log is as right with them as without. Names those that are not
-/// added.
+/// Adds the segments that the kept ones say are freed, as far as the log is as right with them as without, up to `most`
+/// segments. Returns the others.
 ///
-/// Without them a log that is cut below the entry that freed a segment has a hole, although nothing was lost (section 5).
-fn keep_retired(kept: Vec<Found>, let_go: Vec<Found>, segment_bytes: u32) -> (Vec<Found>, Vec<SegmentId>) {
-    if let_go.is_empty() {
-        return (kept, Vec::new());
+/// Without them a log that is cut below the entry that freed a segment has a hole, although nothing was lost (section 5). The
+/// last freed come first: segments are freed in order, so that the others may have left the memory before the process ended.
+fn keep_retired(
+    mut found: Vec<Found>,
+    mut let_go: Vec<Found>,
+    segment_bytes: u32,
+    most: usize,
+) -> (Vec<Found>, Vec<Found>) {
+    let freed: Vec<SegmentId> = found.iter().flat_map(|segment| segment.frees.iter().copied()).collect();
+    let damage = find_damage(&found, &[], segment_bytes);
+    for id in freed.into_iter().rev() {
+        let Some(at) = let_go.iter().position(|segment| segment.id == id).filter(|_| found.len() < most) else {
+            continue;
+        };
+        let place = found.partition_point(|segment| segment.id < id);
+        found.insert(place, let_go.swap_remove(at));
+        if find_damage(&found, &[], segment_bytes) != damage {
+            let_go.push(found.remove(place));
+        }
     }
-    let is_freed = |segment: &Found| kept.iter().any(|keeper| keeper.frees.contains(&segment.id));
-    let (retired, gone): (Vec<_>, Vec<_>) = let_go.into_iter().partition(is_freed);
-    let live = named_by_last(&kept);
-    let damage = find_damage(&kept, &live, segment_bytes);
-    let is_as_right = |found: &[Found]| find_damage(found, &live, segment_bytes) == damage;
-    let (found, out) = add_if(kept, retired, is_as_right);
-    (found, gone.iter().map(|segment| segment.id).chain(out).collect())
-}
-
-/// Adds `more`, if what comes of that is good. Names those that are not added.
-fn add_if(kept: Vec<Found>, more: Vec<Found>, is_good: impl Fn(&[Found]) -> bool) -> (Vec<Found>, Vec<SegmentId>) {
-    let ids: Vec<SegmentId> = more.iter().map(|segment| segment.id).collect();
-    let mut all = kept;
-    all.extend(more);
-    all.sort_by_key(|segment| segment.id);
-    if is_good(&all) {
-        return (all, Vec::new());
-    }
-    all.retain(|segment| !ids.contains(&segment.id));
-    (all, ids)
+    (found, let_go)
 }
 
 /// The first thing wrong, in log order. `found` ends with a segment that holds something whole; `live` is what it says

@@ -153,6 +153,12 @@ impl Log {
         }
     }
 
+    /// Segments that a load keeps, those included that nothing needs if their freeing is synced: a new term still finds room
+    /// for its first entries.
+    pub(crate) fn loaded_segments_max(&self) -> usize {
+        usize::try_from(self.segments_max_of(Purpose::Own) - 1).expect("64-bit sizes")
+    }
+
     fn has_memory(&self, group: u32, rolls: bool, purpose: Purpose) -> bool {
         let segment = u64::from(self.config.segment_bytes);
         let (limit, held) = (self.limit_of(purpose), self.segments_held());

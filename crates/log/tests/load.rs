@@ -3,8 +3,8 @@
 mod common;
 
 use common::{SEGMENT, SHARD, append, config, entries, files, fill, let_go, new_log};
-use kasha_log::{DamageKind, GroupFault, LoadReport, Log};
-use kasha_types::{LogEnd, SegmentId};
+use kasha_log::{DamageKind, EntryKind, GroupFault, LoadReport, Log, Purpose, entry_bytes};
+use kasha_types::{Epoch, LogEnd, SegmentId};
 
 type Files = Vec<(SegmentId, Vec<u8>)>;
 
@@ -153,6 +153,47 @@ fn a_freed_segment_whose_file_is_still_there_stays_until_the_freeing_is_synced()
     }
     let (loaded, report) = load(whole[1..].to_vec());
     assert_eq!((report.damage, report.useless, loaded.segments().last().unwrap().0), (None, Vec::new(), last));
+}
+
+/// Found by a review: one file that nobody needs took the others with it.
+#[test]
+fn of_freed_segments_each_is_kept_for_itself() {
+    let mut log = new_log();
+    let objects = fill(&mut log, 1, 5);
+    let before = log.end().offset;
+    [0, 2].map(SegmentId).into_iter().for_each(|id| let_go(&mut log, 1, id, &objects));
+    let mut spoilt = files(&log);
+    spoilt[0].1[1000] ^= 1;
+    let (mut loaded, report) = load(spoilt);
+    assert_eq!((report.damage, report.useless), (None, vec![SegmentId(0)]));
+    assert_eq!(loaded.retired(LogEnd::MAX), Some(SegmentId(2)));
+    loaded.truncate(before).unwrap();
+    assert_eq!(loaded.absent(), [SegmentId(0)]);
+}
+
+/// Found by a review: what had left the memory, and not yet the disk, filled the memory at the next start.
+#[test]
+fn a_load_keeps_no_more_freed_segments_than_the_memory_holds() {
+    let mut log = new_log();
+    let (objects, mut gone) = (fill(&mut log, 1, 14), Vec::new());
+    for id in (0..12).map(SegmentId) {
+        let_go(&mut log, 1, id, &objects);
+        gone.push(files(&log).swap_remove(0));
+        log.free(id);
+        log.bury();
+    }
+    fill(&mut log, 1, 14);
+    let all = gone.into_iter().chain(files(&log));
+    let (mut loaded, report) = Log::load(SHARD, config(16), all);
+    let held: Vec<_> = loaded.segments().map(|(id, _)| id.0).collect();
+    // A new term may have 19 segments, of which it needs one; of those that were freed, the last are kept.
+    assert_eq!((report.damage, held), (None, (8..26).collect()));
+    assert!(report.useless.iter().map(|id| id.0).eq(0..8));
+    while loaded.segments().count() < 19 {
+        let mut group = loaded.begin(Epoch(2), entry_bytes(900), Purpose::Own).expect("room for a new term's entries");
+        group.entry(EntryKind::EpochStart, 900);
+        group.commit();
+    }
 }
 
 /// A segment that says that another one is freed is freed only once that is synced.

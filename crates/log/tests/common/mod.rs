@@ -44,7 +44,7 @@ pub fn let_go(log: &mut Log, epoch: u32, id: SegmentId, entries: &[EntryOffset])
     let mut group = log.begin(Epoch(epoch), entry_bytes(4), Purpose::Freeing).expect("the reserve");
     group.segment_freed(id);
     group.commit();
-    assert_eq!(log.retired(log.end().offset), Some(id));
+    assert!(log.retired(log.end().offset).is_some_and(|oldest| oldest <= id));
 }
 
 /// The segments as their files hold them.
