@@ -1,6 +1,7 @@
 //! `kasha cli`: one command per call, for people and, with `--json`, for scripts. Exit codes are in docs/running.md.
 
 use std::io::IsTerminal;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
@@ -8,6 +9,8 @@ use clap::{Args, Subcommand};
 use kasha_bench::say;
 use kasha_client::{Client, ClientOptions, Conditional, Error, Replaced, Table, UpdateCall, Value};
 use serde_json::{Value as Json, json};
+
+use crate::txn;
 
 #[derive(Args)]
 pub struct CliArguments {
@@ -92,6 +95,12 @@ enum CliCommand {
         #[arg(allow_negative_numbers = true)]
         pairs: Vec<String>,
     },
+    /// Run a transaction: a script with one operation on each line, all of which take effect or none (keys of one shard).
+    Txn {
+        /// The script; - for standard input.
+        #[arg(default_value = "-")]
+        script: PathBuf,
+    },
     /// Create a table.
     CreateTable { name: String },
     /// Drop a table with everything in it.
@@ -133,7 +142,7 @@ pub enum Done {
 }
 
 /// The outcome of a command: text for people, JSON for scripts, and the result.
-type Told = (String, Json, Done);
+pub type Told = (String, Json, Done);
 
 pub fn run(arguments: &CliArguments) -> Result<Done> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
@@ -172,7 +181,7 @@ fn outcome_of(error: &anyhow::Error) -> &'static str {
 }
 
 /// Bytes as text for people: unchanged if they are text, escaped otherwise.
-fn show(bytes: &[u8]) -> String {
+pub fn show(bytes: &[u8]) -> String {
     match std::str::from_utf8(bytes) {
         Ok(text) if !std::io::stdout().is_terminal() || !text.chars().any(char::is_control) => text.to_owned(),
         Ok(_) | Err(_) => bytes.escape_ascii().to_string(),
@@ -183,7 +192,7 @@ fn show_value(value: Option<&Value>) -> String {
     value.map_or_else(|| "(no value)".to_owned(), |value| show(&value.bytes))
 }
 
-fn json_value(value: Option<&Value>) -> Json {
+pub fn json_value(value: Option<&Value>) -> Json {
     match value {
         None => Json::Null,
         Some(value) => match std::str::from_utf8(&value.bytes) {
@@ -255,6 +264,10 @@ async fn execute(client: &Client, arguments: &CliArguments) -> Result<Told> {
             let tables = client.list_tables().await?;
             return Ok((tables.join("\n"), json!(tables), Done::Yes));
         }
+        CliCommand::Txn { script } => {
+            let script = txn::script(script)?;
+            return txn::run(client, &arguments.table, &script, |call| update(call, arguments)).await;
+        }
         _ => {}
     }
     let table = client.table(&arguments.table).await?;
@@ -318,7 +331,7 @@ async fn on_table(table: &Table, arguments: &CliArguments) -> Result<Told> {
         CliCommand::Mget { .. } | CliCommand::Mput { .. } | CliCommand::Mdelete { .. } | CliCommand::Mincr { .. } => {
             on_keys(table, arguments).await?
         }
-        CliCommand::CreateTable { .. } | CliCommand::DropTable { .. } | CliCommand::Tables => {
+        CliCommand::Txn { .. } | CliCommand::CreateTable { .. } | CliCommand::DropTable { .. } | CliCommand::Tables => {
             unreachable!("done before")
         }
     };

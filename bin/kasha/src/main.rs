@@ -17,6 +17,7 @@ mod start;
 mod status;
 mod talk;
 mod telling;
+mod txn;
 
 use std::io::{self, IsTerminal, Write};
 

@@ -12,6 +12,7 @@ mod recovery;
 mod rivals;
 mod stalls;
 pub(crate) mod throughput;
+mod transactions;
 mod witness;
 
 use std::time::Duration;
@@ -71,6 +72,12 @@ pub const BENCHMARKS: &[Benchmark] = &[
         about: "heap allocations of an update on the primary's thread",
         share: 20,
         run: allocations::run,
+    },
+    Benchmark {
+        name: "transactions",
+        about: "transactions on one shard, against updates",
+        share: 50,
+        run: transactions::run,
     },
     Benchmark {
         name: "witness",

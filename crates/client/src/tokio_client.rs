@@ -9,9 +9,12 @@ mod driver;
 mod error;
 mod links;
 mod table;
+mod transaction;
+mod values;
 
 pub use error::{Error, Rejection, Resolved, UnknownCall};
 pub use table::*;
+pub use transaction::*;
 
 use std::hash::{BuildHasher, Hasher};
 use std::sync::atomic::{AtomicU64, Ordering};

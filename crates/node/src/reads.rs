@@ -51,9 +51,9 @@ fn execute(
     let configuration = core.configuration.as_ref().ok_or(Refusal::NotPrimary)?;
     let (mut owned, footprint) = (true, &mut core.scratch.footprint);
     footprint.clear();
-    read.for_each_key(|key| {
-        owned &= configuration.owner(view.table, kasha_types::slot_of(key)) == Some(copy.shard);
-        footprint.push(key_hash(view.table, key));
+    read.for_each_key(view.table, |table, key| {
+        owned &= configuration.owner(table, kasha_types::slot_of(key)) == Some(copy.shard);
+        footprint.push(key_hash(table, key));
     });
     if !owned {
         return Err(Refusal::WrongShard);

@@ -127,7 +127,7 @@ impl Replica {
             EntryKind::Object => {
                 let table = TableId(u32::from_le_bytes(*entry.payload.first_chunk().expect("our own object")));
                 let configuration = core.configuration.as_ref();
-                configuration.is_some_and(|all| all.tables.iter().all(|info| info.table != table))
+                configuration.is_some_and(|all| !all.has_table(table))
             }
             EntryKind::Tombstone => {
                 let held: Vec<_> = self.copy.log.segments().map(|(id, _)| id).collect();

@@ -35,7 +35,7 @@ use kasha_machine::{Effects, Endpoint};
 use kasha_replication::Shipping;
 use kasha_store::SpareDraft;
 use kasha_types::probe::{Probe, hit};
-use kasha_types::{ClientId, Epoch, KeyHash, LogEnd, ShardId, Slot, TableId};
+use kasha_types::{ClientId, Epoch, KeyHash, LogEnd, ShardId, Slot};
 use kasha_wire::hot::Envelope;
 use kasha_wire::{Body, Refusal};
 
@@ -200,7 +200,7 @@ impl<'p> RequestPath<'p> {
         // A serving primary may hear late of a new table, and then run what its client sends again, which is complete when
         // the witnesses, which still hold it, accept it again: no word of ours to drop it may be under way (C3). What a
         // new primary's configuration does not know its predecessor has not run.
-        let may_become_ours = matches!(origin, Origin::Suspect) && self.is_newer_table(received.body.head.table);
+        let may_become_ours = matches!(origin, Origin::Suspect) && self.names_newer_table(&received.body);
         let outcome = self.run(log, &mut received);
         note_replayed(origin, &outcome);
         self.core.spare(received.memory);
@@ -262,9 +262,11 @@ impl RequestPath<'_> {
         Ok(self.record(executed, overlap))
     }
 
-    /// Whether a table may be one that the coordinator has created and we have not heard of. Their ids only grow.
-    fn is_newer_table(&self, table: TableId) -> bool {
-        self.core.newest_table < Some(table)
+    /// Whether one of its tables may be one that the coordinator has created and we have not heard of. Their ids only grow.
+    fn names_newer_table(&self, body: &Body<'_>) -> bool {
+        let mut newest = body.head.table;
+        body.for_each_key(|table, _, _| newest = newest.max(table));
+        self.core.newest_table < Some(newest)
     }
 
     /// What only a serving primary has: it alone hears clients (R7.1).

@@ -10,10 +10,10 @@ pub use strangers::NodeStrangers;
 mod common;
 
 use arbitrary::{Result, Unstructured};
-use kasha_types::LogPosition;
-use kasha_wire::Update;
+use kasha_types::{LogPosition, TableId};
 use kasha_wire::operation::arguments::Source;
-use kasha_wire::operation::{ItemKind, Items, ItemsBuffer};
+use kasha_wire::operation::{ItemKind, Items, ItemsBuffer, PartOperation, Parts, PartsBuffer};
+use kasha_wire::{Read, Update};
 
 use self::common::Heard;
 use self::common::cluster::{Cluster, LIST};
@@ -62,6 +62,7 @@ struct Drawn<'d, 'u, 'a> {
     key: &'a [u8],
     value: &'a [u8],
     lists: &'a [ItemsBuffer; 3],
+    parts: &'a PartsBuffer,
 }
 
 impl<'a> Source<'a> for Drawn<'_, '_, 'a> {
@@ -85,6 +86,9 @@ impl<'a> Source<'a> for Drawn<'_, '_, 'a> {
     fn items(&mut self, kind: ItemKind) -> Result<Items<'a>> {
         Ok(self.lists[kind as usize].as_items())
     }
+    fn parts(&mut self) -> Result<Parts<'a>> {
+        Ok(self.parts.as_parts())
+    }
 }
 
 /// What any client may ask: bodies of clients that are not the honest one.
@@ -94,7 +98,11 @@ fn some_body(u: &mut Unstructured<'_>) -> Result<Vec<u8>> {
     let (key, value) = (*u.choose(&[&b"a"[..], b"b", b"{a}c", b""])?, draw::bytes(u, 20)?);
     let lists = [ItemsBuffer::keys([key]), ItemsBuffer::pairs([(key, &value[..])]), ItemsBuffer::deltas([(key, 1)])];
     let row = u.choose(Update::ALL)?;
-    let update = Update::build(row.code, &mut Drawn { u, key, value: &value, lists: &lists })?;
+    let mut parts = PartsBuffer::default();
+    let table = TableId(u.int_in_range(1..=2)?);
+    parts.push(table, &PartOperation::Read(Read::Get { key: b"a" }));
+    parts.push(common::TABLE, &PartOperation::Update(Update::Append { key, value: &value }));
+    let update = Update::build(row.code, &mut Drawn { u, key, value: &value, lists: &lists, parts: &parts })?;
     let operation_key = if draw::one_in(u, 3)? { Some(&b"order-42"[..]) } else { None };
     let odd = draw::one_in(u, 4)?.then_some(u.arbitrary::<[u64; 2]>()?);
     Ok(common::Core::body_with((client, sequence), acknowledged, operation_key, &update, |head| {

@@ -2,6 +2,7 @@
 //! version, what the operation then does to the key, and what its result says.
 
 use kasha_types::limits::VALUE_BYTES_MAX;
+use kasha_wire::operation::Check;
 use kasha_wire::{Outcome, Read, Update};
 
 use crate::Part;
@@ -103,6 +104,13 @@ pub fn branches(part: &Part<'_>, value: Option<&[u8]>) -> Vec<Branch> {
         },
         Part::Read(Read::Exists { .. }) => Branch::always(Effect::Keep, Says::Flag(value.is_some())),
         Part::Read(Read::MultiGet { .. }) => unreachable!("a part has one key"),
+        Part::Check(Check::HasVersion { version, .. }) => {
+            Branch::if_version(version, value, (Effect::Keep, Says::OldVersion))
+        }
+        Part::Check(Check::HasValue { expected, .. }) if value == Some(expected) => {
+            Branch::always(Effect::Keep, Says::OldVersion)
+        }
+        Part::Check(Check::HasValue { .. }) => Branch::always(Effect::Keep, Says::Failed),
         Part::Remove => {
             Branch::always(if value.is_some() { Effect::Remove } else { Effect::Keep }, Says::Flag(value.is_some()))
         }
@@ -142,9 +150,10 @@ fn of_update(update: &Update<'_>, now: Option<&[u8]>) -> Vec<Branch> {
             Some(now) if now == expected => Branch::always(put(value).0, Says::NewVersion),
             Some(_) | None => Branch::always(Effect::Keep, Says::Failed),
         },
-        Update::MultiPut { .. } | Update::MultiDelete { .. } | Update::MultiIncrement { .. } => {
-            unreachable!("a part has one key")
-        }
+        Update::MultiPut { .. }
+        | Update::MultiDelete { .. }
+        | Update::MultiIncrement { .. }
+        | Update::Transaction { .. } => unreachable!("a part has one key"),
     }
 }
 
@@ -156,6 +165,22 @@ fn number(value: Option<&[u8]>) -> Option<i64> {
 }
 
 impl Says {
+    /// Whether a transaction of which a part says this changes nothing.
+    #[must_use]
+    pub fn is_failure(&self) -> bool {
+        match self {
+            Self::Failed | Self::Overflow | Self::NotANumber | Self::TooLarge => true,
+            Self::NewVersion
+            | Self::OldVersion
+            | Self::Number(_)
+            | Self::Length(_)
+            | Self::Value(_)
+            | Self::Replaced(_)
+            | Self::Flag(_)
+            | Self::NotFound => false,
+        }
+    }
+
     /// The result, if the value before has version `old` and the value after has version `new`.
     #[must_use]
     pub fn with(self, old: u64, new: u64) -> Outcome {

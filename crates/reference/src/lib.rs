@@ -10,4 +10,4 @@ mod parts;
 
 pub use branch::{Branch, Effect, Requires, Says, branches};
 pub use model::{Cell, Model};
-pub use parts::{Part, Told, parts, split};
+pub use parts::{Part, Told, parts, parts_in, split};

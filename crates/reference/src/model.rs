@@ -6,7 +6,7 @@ use kasha_types::TableId;
 use kasha_wire::outcome::Shape;
 use kasha_wire::{Outcome, Read, Update};
 
-use crate::{Branch, Effect, Part, Requires, branches, parts};
+use crate::{Branch, Effect, Part, Requires, branches, parts, parts_in};
 
 /// A key that was ever written. A key whose value was deleted keeps its version.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -64,7 +64,12 @@ impl Model {
     }
 
     /// Executes an update. If it cannot be executed on one of its keys, nothing changes.
+    ///
+    /// Says nothing of transactions that write or answer too many bytes.
     pub fn update(&mut self, table: TableId, update: &Update<'_>) -> Outcome {
+        if let Update::Transaction { .. } = update {
+            return self.transaction(table, update);
+        }
         let before = self.cells.clone();
         let mut told = Vec::new();
         for (index, (key, part)) in (0..).zip(parts(&Part::Update(*update))) {
@@ -85,6 +90,24 @@ impl Model {
             return failed;
         }
         joined(Shape::of(update.code()).expect("an update"), told)
+    }
+
+    fn transaction(&mut self, table: TableId, update: &Update<'_>) -> Outcome {
+        let before = self.cells.clone();
+        let mut results = Vec::new();
+        for (index, (table, key, part)) in (0..).zip(parts_in(table, &Part::Update(*update))) {
+            let cell = self.cell(table, key);
+            let (outcome, next) = cell.after(&part, self.floor);
+            if outcome.is_failure() {
+                self.cells = before;
+                return Outcome::NotCommitted(index, Box::new(outcome));
+            }
+            results.push(outcome);
+            if next != cell {
+                self.cells.insert((table, key.to_vec()), next);
+            }
+        }
+        Outcome::Parts(results)
     }
 
     /// Executes a read.

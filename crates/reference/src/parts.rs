@@ -1,5 +1,7 @@
 //! Splits an operation on several keys into parts of one key each, and its result into what it says about each key.
 
+use kasha_types::TableId;
+use kasha_wire::operation::{Check, PartOperation};
 use kasha_wire::{Outcome, Read, Update};
 
 /// The part of an operation that is about one key.
@@ -9,8 +11,20 @@ pub enum Part<'a> {
     Update(Update<'a>),
     /// A read of the key.
     Read(Read<'a>),
+    /// A demand on the key.
+    Check(Check<'a>),
     /// The key loses its value; the result says whether it had one (multi-delete).
     Remove,
+}
+
+impl<'a> From<PartOperation<'a>> for Part<'a> {
+    fn from(operation: PartOperation<'a>) -> Self {
+        match operation {
+            PartOperation::Update(update) => Self::Update(update),
+            PartOperation::Read(read) => Self::Read(read),
+            PartOperation::Check(check) => Self::Check(check),
+        }
+    }
 }
 
 /// The part of a result that is about one key.
@@ -24,10 +38,27 @@ pub enum Told {
     FailedElsewhere,
 }
 
-/// The parts of an operation, one for each of its keys, in order.
+/// The parts of an operation, one for each of its keys, in order. `table`: of the keys that name none themselves.
+#[must_use]
+pub fn parts_in<'a>(table: TableId, operation: &Part<'a>) -> Vec<(TableId, &'a [u8], Part<'a>)> {
+    let Part::Update(Update::Transaction { parts: list }) = *operation else {
+        return parts(operation).into_iter().map(|(key, part)| (table, key, part)).collect();
+    };
+    let mut parts = Vec::new();
+    for part in list.iter() {
+        part.operation.for_each_key(part.table, |table, key| parts.push((table, key, part.operation.into())));
+    }
+    parts
+}
+
+/// The same of an operation on one table, which no transaction is.
+///
+/// # Panics
+/// If it is a transaction.
 #[must_use]
 pub fn parts<'a>(operation: &Part<'a>) -> Vec<(&'a [u8], Part<'a>)> {
     match *operation {
+        Part::Update(Update::Transaction { .. }) => panic!("a transaction names its tables"),
         Part::Update(Update::MultiPut { pairs }) => pairs
             .iter()
             .map(|item| (item.key, Part::Update(Update::Put { key: item.key, value: item.value })))
@@ -40,15 +71,18 @@ pub fn parts<'a>(operation: &Part<'a>) -> Vec<(&'a [u8], Part<'a>)> {
         Part::Read(Read::MultiGet { keys }) => {
             keys.iter().map(|item| (item.key, Part::Read(Read::Get { key: item.key }))).collect()
         }
-        Part::Update(update) => of_one_key(|each| update.for_each_key(each), *operation),
-        Part::Read(read) => of_one_key(|each| read.for_each_key(each), *operation),
-        Part::Remove => unreachable!("a part of an operation is no operation"),
+        Part::Update(update) => of_one_key(|each| update.for_each_key(TableId(0), each), *operation),
+        Part::Read(read) => of_one_key(|each| read.for_each_key(TableId(0), each), *operation),
+        Part::Check(_) | Part::Remove => unreachable!("a part of an operation is no operation"),
     }
 }
 
-fn of_one_key<'a>(for_each_key: impl FnOnce(&mut dyn FnMut(&'a [u8])), part: Part<'a>) -> Vec<(&'a [u8], Part<'a>)> {
+fn of_one_key<'a>(
+    for_each_key: impl FnOnce(&mut dyn FnMut(TableId, &'a [u8])),
+    part: Part<'a>,
+) -> Vec<(&'a [u8], Part<'a>)> {
     let mut parts = Vec::new();
-    for_each_key(&mut |key| parts.push((key, part)));
+    for_each_key(&mut |_, key| parts.push((key, part)));
     assert_eq!(parts.len(), 1, "{part:?} has one key");
     parts
 }

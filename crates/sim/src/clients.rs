@@ -144,7 +144,7 @@ impl Client {
             action => match action.operation() {
                 Some(Part::Update(update)) => session.update(now, table, &update, &options, out),
                 Some(Part::Read(read)) => session.read(now, table, &read, deadline, out),
-                Some(Part::Remove) | None => unreachable!("{action:?} is an operation"),
+                Some(Part::Check(_) | Part::Remove) | None => unreachable!("{action:?} is an operation"),
             },
         };
         let operation = stage.history.ask_in(table, self.index, ask.action, ask.operation_key, at);

@@ -127,11 +127,17 @@ impl Action {
     /// Every key that the action names, in order.
     #[must_use]
     pub fn keys(&self) -> Vec<&[u8]> {
+        self.keys_in(DEFAULT_TABLE).into_iter().map(|(_, key)| key).collect()
+    }
+
+    /// Every key that the action names and its table, in order. `table`: of the keys that name none themselves.
+    #[must_use]
+    pub fn keys_in(&self, table: TableId) -> Vec<(TableId, &[u8])> {
         let mut keys = Vec::new();
         match self.operation() {
-            Some(Part::Update(update)) => update.for_each_key(|key| keys.push(key)),
-            Some(Part::Read(read)) => read.for_each_key(|key| keys.push(key)),
-            Some(Part::Remove) | None => {}
+            Some(Part::Update(update)) => update.for_each_key(table, |table, key| keys.push((table, key))),
+            Some(Part::Read(read)) => read.for_each_key(table, |table, key| keys.push((table, key))),
+            Some(Part::Check(_) | Part::Remove) | None => {}
         }
         keys
     }
@@ -234,7 +240,7 @@ impl History {
     #[must_use]
     pub fn keys(&self) -> BTreeSet<(TableId, Key)> {
         let keys_of = |operation: &Operation| -> Vec<_> {
-            operation.action.keys().into_iter().map(|key| (operation.table, key.to_vec())).collect()
+            operation.action.keys_in(operation.table).into_iter().map(|(table, key)| (table, key.to_vec())).collect()
         };
         self.operations.iter().flat_map(keys_of).collect()
     }

@@ -50,6 +50,8 @@ pub const CAUGHT: &[Caught] = &[
     caught(Bug::IdReuseAnswered, Scenario::RogueClient, 5, "rogue_is_refused"),
     caught(Bug::DuplicateUngated, Scenario::Swarm, 10, "gates_respected"),
     caught(Bug::RecordFreedEarly, Scenario::Swarm, 10, "linearizable_keys"),
+    caught(Bug::FailedPartPassed, Scenario::Transactions, 3, "strictly_serializable"),
+    caught(Bug::ReadsCommute, Scenario::Transactions, 10, "commutes"),
     caught(Bug::FreedBeforeSynced, Scenario::Rebuild, 40, "freed_when_synced"),
     caught(Bug::FreedBeforeSynced, Scenario::Cleaning, 20, "freed_when_synced"),
     caught(Bug::FloorNotCopied, Scenario::Cleaning, 40, "replay_equals_state"),

@@ -13,7 +13,7 @@ use kasha_machine::Rng;
 use kasha_types::probe::{self, Probe};
 
 use crate::bad_links::{BadLinks, CutRun};
-use crate::checkers::{convergence, executed_once, flushed_in_time, linearizable_keys, tables};
+use crate::checkers::{convergence, executed_once, flushed_in_time, linearizable_keys, strictly_serializable, tables};
 use crate::clients::Stage;
 use crate::clock::{SimTime, millis};
 use crate::cluster::{self, BOOT_MAX, Cluster};
@@ -327,6 +327,10 @@ impl Run {
         let checked = linearizable_keys::check(history);
         probes.add("keys searched", checked.searched);
         probes.add("keys inconclusive", checked.inconclusive);
+        violations.extend(checked.violations);
+        let checked = strictly_serializable::check(history);
+        probes.add("groups of keys searched", checked.searched);
+        probes.add("groups of keys inconclusive", checked.inconclusive);
         violations.extend(checked.violations);
         if whole {
             violations.extend(executed_once::check(history));

@@ -55,6 +55,7 @@ pub enum Scenario {
     BadInput,
     RogueClient,
     SharedSession,
+    Transactions,
 }
 
 impl Scenario {
@@ -151,6 +152,11 @@ impl Scenario {
             Self::SharedSession,
             "shared_session",
             "one session for callers of many shards, one of which is away for long: the others' updates go on",
+        ),
+        (
+            Self::Transactions,
+            "transactions",
+            "transactions of two tables on a shard, and all other operations on their keys; with any faults",
         ),
     ];
 

@@ -28,7 +28,7 @@ fn describe(kind: u8, payload: &[u8]) -> String {
             let text = request.and_then(|request| {
                 let body = Body::decode(request.body).ok()?;
                 let mut keys = Vec::new();
-                body.for_each_key(|key, _| keys.push(String::from_utf8_lossy(key).into_owned()));
+                body.for_each_key(|_, key, _| keys.push(String::from_utf8_lossy(key).into_owned()));
                 let e = request.envelope;
                 let (rpc, acknowledgement) = (body.head.rpc, body.head.acknowledgement);
                 Some(format!(

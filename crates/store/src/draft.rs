@@ -25,6 +25,10 @@ pub struct Draft<'a> {
 #[derive(Debug, Default)]
 struct More {
     result: Vec<u8>,
+    /// Where the result begins of the part that runs; 0 if the operation has no parts.
+    part_at: usize,
+    /// Values that are made of others ([`Value::Made`]).
+    made: Vec<u8>,
     /// The last change of each key, among so many first changes: an operation on one key never needs it.
     last_of_key: HashTable<usize>,
     indexed: usize,
@@ -36,6 +40,9 @@ struct More {
 
 /// Memory that is kept for the next result: most results are short, and a value of a megabyte is rare.
 const RESULT_BYTES_KEPT: usize = 16 * 1024;
+
+/// Before each part's result: the operation's code, and the result's length.
+const PART_HEAD_BYTES: usize = 5;
 
 /// The memory of a draft that is done with, for the next one.
 #[derive(Debug, Default)]
@@ -83,6 +90,11 @@ pub(crate) enum Value<'a> {
         len: u32,
         added: &'a [u8],
     },
+    /// A value that the draft keeps, because no entry and no argument holds it as a whole.
+    Made {
+        from: u32,
+        len: u32,
+    },
 }
 
 impl Value<'_> {
@@ -91,6 +103,7 @@ impl Value<'_> {
             Self::Bytes(bytes) => bytes.len(),
             Self::Number(number) => number.as_bytes().len(),
             Self::Appended { len, added, .. } => *len as usize + added.len(),
+            Self::Made { len, .. } => *len as usize,
         }
     }
 }
@@ -161,22 +174,6 @@ impl<'l> Seen<'l> {
         self.value
     }
 
-    /// The value and where it is in the log.
-    ///
-    /// # Panics
-    /// If the draft changes the key already, which no operation on one key does before it looks.
-    pub fn logged(&self) -> Option<(u64, &'l [u8])> {
-        self.value.map(|current| match current {
-            Current::Logged { offset, bytes } => (offset, bytes),
-            Current::Drafted(_) => unreachable!("an operation on one key looks first"),
-        })
-    }
-
-    /// The value's bytes, as [`Self::logged`].
-    pub fn logged_value(&self) -> Option<&'l [u8]> {
-        self.logged().map(|(_, bytes)| bytes)
-    }
-
     /// With versions that go on above this one, too.
     pub fn above(self, version: u64) -> Self {
         Self { last: self.last.max(version), ..self }
@@ -187,9 +184,10 @@ impl<'a> Draft<'a> {
     pub(crate) fn new(spare: SpareDraft) -> Self {
         let mut more = spare.more.unwrap_or_default();
         more.result.clear();
+        more.made.clear();
         more.last_of_key.clear();
         more.hashes.clear();
-        (more.indexed, more.bytes, more.sees_absence) = (0, 0, false);
+        (more.part_at, more.indexed, more.bytes, more.sees_absence) = (0, 0, 0, false);
         Self { changes: emptied(spare.changes), more }
     }
 
@@ -238,6 +236,11 @@ impl<'a> Draft<'a> {
         self.changes.iter().map(|change| (change.hash, matches!(change.next, Next::Nothing)))
     }
 
+    /// Its changes, to be written, and the values that it keeps.
+    pub(crate) fn pending(&mut self) -> (&mut [Change<'a>], &[u8]) {
+        (&mut self.changes, &self.more.made)
+    }
+
     /// The hashes of all keys that the operation saw, in order: its footprint. May hold duplicates.
     #[must_use]
     pub fn footprint(&self) -> &[KeyHash] {
@@ -249,6 +252,7 @@ impl<'a> Draft<'a> {
     pub fn into_spare(self) -> SpareDraft {
         let Self { changes, mut more } = self;
         more.result.shrink_to(RESULT_BYTES_KEPT);
+        more.made.shrink_to(RESULT_BYTES_KEPT);
         SpareDraft { changes: emptied(changes), more: Some(more) }
     }
 
@@ -261,6 +265,7 @@ impl<'a> Draft<'a> {
         {
             let change = &self.changes[number];
             let is_object = matches!(change.next, Next::Value(_));
+            self.more.sees_absence |= !is_object;
             let prior = Prior::Drafted { change: number, is_object };
             let last = if is_object { change.version } else { change.version.max(store.version_floor()) };
             return Seen { hash, prior, last, value: is_object.then_some(Current::Drafted(number)) };
@@ -301,19 +306,33 @@ impl<'a> Draft<'a> {
         last_of_key.find(hash.0, |&known| changes[known].is_of(hash, table, key)).copied()
     }
 
+    /// The value's bytes, in two pieces.
+    pub(crate) fn pieces<'s>(&'s self, log: &'s Log, current: Current<'s>) -> [&'s [u8]; 2] {
+        pieces_of(&self.changes, &self.more.made, log, current)
+    }
+
     /// The value's number; `None`: the value is none.
-    pub(crate) fn number(&self, current: Current<'_>) -> Option<i64> {
-        let bytes = match current {
-            Current::Logged { bytes, .. } => bytes,
-            Current::Drafted(change) => match &self.changes[change].next {
-                Next::Value(Value::Bytes(bytes)) => bytes,
-                Next::Value(Value::Number(number)) => number.as_bytes(),
-                Next::Value(Value::Appended { .. }) | Next::Nothing => {
-                    unreachable!("an operation that appends does nothing else")
-                }
-            },
-        };
-        Number::parse(bytes)
+    pub(crate) fn number(&self, log: &Log, current: Current<'_>) -> Option<i64> {
+        match self.pieces(log, current) {
+            [bytes, []] => Number::parse(bytes),
+            pieces => Number::parse_pieces(pieces),
+        }
+    }
+
+    /// The value with more at its end.
+    pub(crate) fn appended(&mut self, log: &Log, current: Option<Current<'_>>, added: &'a [u8]) -> Value<'a> {
+        match current {
+            None | Some(Current::Logged { bytes: [], .. }) => Value::Bytes(added),
+            Some(Current::Logged { offset, bytes }) => Value::Appended { offset, len: bytes.len() as u32, added },
+            Some(current) => {
+                let before = pieces_of(&self.changes, &self.more.made, log, current).concat();
+                let made = &mut self.more.made;
+                let from = made.len();
+                made.extend_from_slice(&before);
+                made.extend_from_slice(added);
+                Value::Made { from: from as u32, len: (made.len() - from) as u32 }
+            }
+        }
     }
 
     /// Gives a key its next value. Returns the value's version.
@@ -348,9 +367,60 @@ impl<'a> Draft<'a> {
         self.more.result.extend_from_slice(bytes);
     }
 
+    pub(crate) fn answer_value(&mut self, log: &Log, current: Current<'_>) {
+        let More { result, made, .. } = &mut *self.more;
+        for piece in pieces_of(&self.changes, made, log, current) {
+            result.extend_from_slice(piece);
+        }
+    }
+
     pub(crate) fn answer(&mut self, code: OutcomeCode) {
-        self.more.result.clear();
+        self.more.result.truncate(self.more.part_at);
         self.more.result.push(code as u8);
+    }
+
+    /// The results of so many parts follow, each begun by [`Self::begin_part`].
+    pub(crate) fn begin_parts(&mut self, count: u32) {
+        self.answer(OutcomeCode::Done);
+        self.answer_bytes(&count.to_le_bytes());
+    }
+
+    /// What is answered from now on is the next part's result, whose operation has this code.
+    pub(crate) fn begin_part(&mut self, code: u8) {
+        self.answer_bytes(&[code, 0, 0, 0, 0]);
+        self.more.part_at = self.more.result.len();
+    }
+
+    /// The part that was begun last has its result. Says what came of the part.
+    pub(crate) fn end_part(&mut self) -> OutcomeCode {
+        let More { result, part_at, .. } = &mut *self.more;
+        let len = u32::try_from(result.len() - *part_at).expect("a result is small");
+        result[*part_at - size_of_val(&len)..*part_at].copy_from_slice(&len.to_le_bytes());
+        OutcomeCode::from_number(result[*part_at]).expect("a part answers")
+    }
+
+    /// The part that was begun last has failed: nothing changes, and its result is all that is told.
+    pub(crate) fn fail_at_part(&mut self, number: u32) {
+        self.clear();
+        let More { result, part_at, .. } = &mut *self.more;
+        let mut told = vec![OutcomeCode::NotCommitted as u8];
+        told.extend_from_slice(&number.to_le_bytes());
+        told.push(result[*part_at - PART_HEAD_BYTES]);
+        result.splice(..*part_at, told);
+        *part_at = 0;
+    }
+}
+
+fn pieces_of<'s>(changes: &'s [Change<'_>], made: &'s [u8], log: &'s Log, current: Current<'s>) -> [&'s [u8]; 2] {
+    match current {
+        Current::Logged { bytes, .. } => [bytes, &[]],
+        Current::Drafted(change) => match &changes[change].next {
+            Next::Value(Value::Bytes(bytes)) => [bytes, &[]],
+            Next::Value(Value::Number(number)) => [number.as_bytes(), &[]],
+            Next::Value(Value::Appended { offset, len, added }) => [log.bytes(*offset, *len), added],
+            Next::Value(Value::Made { from, len }) => [&made[*from as usize..][..*len as usize], &[]],
+            Next::Nothing => unreachable!("a deleted key has no value"),
+        },
     }
 }
 

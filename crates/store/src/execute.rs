@@ -2,10 +2,10 @@
 
 use kasha_log::{EntryKind, EntryOffset, GroupWriter, Log, Part};
 use kasha_types::TableId;
-use kasha_types::limits::VALUE_BYTES_MAX;
+use kasha_types::limits::{TRANSACTION_BYTES_MAX, VALUE_BYTES_MAX};
 use kasha_types::planted::{self, Bug};
-use kasha_wire::operation::{Item, Items};
-use kasha_wire::{OutcomeCode, Update};
+use kasha_wire::operation::{self, Check, Item, Items, PartOperation, Parts};
+use kasha_wire::{OutcomeCode, Read, Update};
 
 use crate::Store;
 use crate::draft::{Change, Draft, Next, Prior, Seen, SpareDraft, Value};
@@ -31,21 +31,7 @@ impl Store {
     /// What an update will change and answer. Nothing is written.
     pub fn draft<'a>(&self, log: &Log, table: TableId, update: &Update<'a>, spare: SpareDraft) -> Draft<'a> {
         let mut run = Run { store: self, log, table, draft: Draft::new(spare) };
-        match *update {
-            Update::Put { key, value } => run.put(key, value),
-            Update::PutIfVersion { key, version, value } => run.put_if(key, version, value),
-            Update::PutIfAbsent { key, value } => run.put_if(key, 0, value),
-            Update::Delete { key } => run.delete(key, None),
-            Update::DeleteIfVersion { key, version } => run.delete(key, Some(version)),
-            Update::Increment { key, delta } => run.increment_one(key, delta),
-            Update::Append { key, value } => run.append(key, value),
-            Update::GetAndPut { key, value } => run.get_and_put(key, value),
-            Update::GetAndDelete { key } => run.get_and_delete(key),
-            Update::CompareAndPut { key, expected, value } => run.compare_and_put(key, expected, value),
-            Update::MultiPut { pairs: items } => run.multi_put(items),
-            Update::MultiDelete { keys: items } => run.multi_delete(items),
-            Update::MultiIncrement { deltas: items } => run.multi_increment(items),
-        }
+        run.update(update);
         run.draft
     }
 
@@ -59,8 +45,9 @@ impl Store {
     /// If a key that had an entry then leads to another one now.
     pub fn write(&mut self, group: &mut GroupWriter<'_>, draft: &mut Draft<'_>, dead: &mut Vec<EntryOffset>) {
         let here = group.log().segment_behind(group.log().end().offset);
-        for number in 0..draft.changes.len() {
-            let (before, rest) = draft.changes.split_at_mut(number);
+        let (changes, made) = draft.pending();
+        for number in 0..changes.len() {
+            let (before, rest) = changes.split_at_mut(number);
             let change = &mut rest[0];
             let (old, oldest) = match change.prior {
                 Prior::None => (None, here),
@@ -69,7 +56,7 @@ impl Store {
             };
             change.oldest = oldest;
             change.at = match &change.next {
-                Next::Value(value) => write_object(group, change, value),
+                Next::Value(value) => write_object(group, change, value, made),
                 Next::Nothing => {
                     let killed = group.log().segment_of(old.expect("what is deleted is there"));
                     let head = head(change.table, change.key, change.version, oldest, killed.0);
@@ -94,7 +81,7 @@ impl Store {
     }
 }
 
-fn write_object(group: &mut GroupWriter<'_>, change: &Change<'_>, value: &Value<'_>) -> EntryOffset {
+fn write_object(group: &mut GroupWriter<'_>, change: &Change<'_>, value: &Value<'_>, made: &[u8]) -> EntryOffset {
     let value_len = u32::try_from(value.len()).expect("a value is small");
     let head = head(change.table, change.key, change.version, change.oldest, value_len);
     let (head, key) = (Part::Bytes(&head), Part::Bytes(change.key));
@@ -104,10 +91,33 @@ fn write_object(group: &mut GroupWriter<'_>, change: &Change<'_>, value: &Value<
         Value::Appended { offset, len, added } => {
             group.entry_parts(EntryKind::Object, &[head, key, Part::Log { offset, len }, Part::Bytes(added)])
         }
+        Value::Made { from, len } => {
+            let value = &made[from as usize..][..len as usize];
+            group.entry_parts(EntryKind::Object, &[head, key, Part::Bytes(value)])
+        }
     }
 }
 
 impl<'r, 'a> Run<'r, 'a> {
+    fn update(&mut self, update: &Update<'a>) {
+        match *update {
+            Update::Put { key, value } => self.put(key, value),
+            Update::PutIfVersion { key, version, value } => self.put_if(key, version, value),
+            Update::PutIfAbsent { key, value } => self.put_if(key, 0, value),
+            Update::Delete { key } => self.delete(key, None),
+            Update::DeleteIfVersion { key, version } => self.delete(key, Some(version)),
+            Update::Increment { key, delta } => self.increment_one(key, delta),
+            Update::Append { key, value } => self.append(key, value),
+            Update::GetAndPut { key, value } => self.get_and_put(key, value),
+            Update::GetAndDelete { key } => self.get_and_delete(key),
+            Update::CompareAndPut { key, expected, value } => self.compare_and_put(key, expected, value),
+            Update::MultiPut { pairs: items } => self.multi_put(items),
+            Update::MultiDelete { keys: items } => self.multi_delete(items),
+            Update::MultiIncrement { deltas: items } => self.multi_increment(items),
+            Update::Transaction { parts } => self.transaction(parts),
+        }
+    }
+
     fn see(&mut self, key: &[u8]) -> Seen<'r> {
         self.draft.see(self.store, self.log, self.table, key)
     }
@@ -165,7 +175,8 @@ impl<'r, 'a> Run<'r, 'a> {
     /// Adds to a counter. Returns its new value and version.
     fn increment(&mut self, key: &'a [u8], delta: i64) -> Result<(i64, u64), Failed> {
         let seen = self.see(key);
-        let old = seen.value().map_or(Some(0), |current| self.draft.number(current)).ok_or(Failed::NotANumber)?;
+        let number = |current| self.draft.number(self.log, current);
+        let old = seen.value().map_or(Some(0), number).ok_or(Failed::NotANumber)?;
         let new = old.checked_add(delta).ok_or(Failed::Overflow)?;
         Ok((new, self.put_seen(key, seen, Value::Number(Number::new(new)))))
     }
@@ -182,15 +193,12 @@ impl<'r, 'a> Run<'r, 'a> {
 
     fn append(&mut self, key: &'a [u8], value: &'a [u8]) {
         let seen = self.see(key);
-        let (offset, len) = seen.logged().map_or((0, 0), |(offset, bytes)| (offset, bytes.len()));
-        let total = len + value.len();
+        let len = seen.value().map_or(0, |current| self.draft.pieces(self.log, current).map(<[u8]>::len).iter().sum());
+        let total: usize = len + value.len();
         if total > VALUE_BYTES_MAX {
             return self.draft.answer(OutcomeCode::TooLarge);
         }
-        let appended = match len {
-            0 => Value::Bytes(value),
-            _ => Value::Appended { offset, len: len as u32, added: value },
-        };
+        let appended = self.draft.appended(self.log, seen.value(), value);
         let version = self.put_seen(key, seen, appended);
         self.done();
         self.tell(total as u64);
@@ -203,7 +211,7 @@ impl<'r, 'a> Run<'r, 'a> {
         self.done();
         self.tell(version);
         self.tell(seen.version());
-        self.draft.answer_bytes(seen.logged_value().unwrap_or_default());
+        self.tell_value(&seen);
     }
 
     fn get_and_delete(&mut self, key: &'a [u8]) {
@@ -212,7 +220,7 @@ impl<'r, 'a> Run<'r, 'a> {
             Some(version) => {
                 self.done();
                 self.tell(version);
-                self.draft.answer_bytes(seen.logged_value().unwrap_or_default());
+                self.tell_value(&seen);
             }
             None => self.draft.answer(OutcomeCode::NotFound),
         }
@@ -220,10 +228,17 @@ impl<'r, 'a> Run<'r, 'a> {
 
     fn compare_and_put(&mut self, key: &'a [u8], expected: &[u8], value: &'a [u8]) {
         let seen = self.see(key);
-        match seen.logged_value() {
-            Some(current) if current == expected => self.put_done(key, seen, value),
-            Some(_) | None => self.condition_failed(seen.version()),
+        match self.has_value(&seen, expected) {
+            true => self.put_done(key, seen, value),
+            false => self.condition_failed(seen.version()),
         }
+    }
+
+    fn has_value(&self, seen: &Seen<'r>, expected: &[u8]) -> bool {
+        seen.value().is_some_and(|current| {
+            let [first, second] = self.draft.pieces(self.log, current);
+            expected.strip_prefix(first) == Some(second)
+        })
     }
 
     fn multi_put(&mut self, items: Items<'a>) {
@@ -259,6 +274,88 @@ impl<'r, 'a> Run<'r, 'a> {
                     });
                 }
             }
+        }
+    }
+
+    /// The parts run one after the other. The first that fails, or that makes the transaction too large, is all that is
+    /// told, and nothing changes.
+    fn transaction(&mut self, parts: Parts<'a>) {
+        self.draft.begin_parts(parts.count());
+        for (number, part) in (0u32..).zip(parts.iter()) {
+            self.draft.begin_part(part.operation.code());
+            self.part(&part);
+            if self.draft.bytes() + self.draft.result().len() > TRANSACTION_BYTES_MAX {
+                self.draft.answer(OutcomeCode::TooLarge);
+            }
+            let is_done = match self.draft.end_part() {
+                OutcomeCode::Done | OutcomeCode::NotFound => true,
+                OutcomeCode::ConditionFailed
+                | OutcomeCode::Overflow
+                | OutcomeCode::NotANumber
+                | OutcomeCode::TooLarge => planted::is_on(Bug::FailedPartPassed),
+                OutcomeCode::Cancelled | OutcomeCode::OperationKeyMismatch | OutcomeCode::NotCommitted => {
+                    unreachable!("no part answers so")
+                }
+            };
+            if !is_done {
+                self.draft.fail_at_part(number);
+                // What it waits for is judged by all its keys, as witnesses judge it (C1).
+                return parts.iter().skip(number as usize + 1).for_each(|part| self.see_key_of(&part));
+            }
+        }
+    }
+
+    fn part(&mut self, part: &operation::Part<'a>) {
+        self.table = part.table;
+        match part.operation {
+            PartOperation::Update(update) => self.update(&update),
+            PartOperation::Read(Read::Get { key }) => {
+                let seen = self.see(key);
+                match seen.value() {
+                    Some(_) => {
+                        self.done();
+                        self.tell(seen.version());
+                        self.tell_value(&seen);
+                    }
+                    None => self.draft.answer(OutcomeCode::NotFound),
+                }
+            }
+            PartOperation::Read(Read::Exists { key }) => {
+                let exists = self.see(key).value().is_some();
+                self.done();
+                self.draft.answer_bytes(&[u8::from(exists)]);
+            }
+            PartOperation::Read(Read::MultiGet { .. }) => unreachable!("a part has one key"),
+            PartOperation::Check(Check::HasVersion { key, version }) => {
+                let seen = self.see(key);
+                self.check(seen.version() == version, &seen);
+            }
+            PartOperation::Check(Check::HasValue { key, expected }) => {
+                let seen = self.see(key);
+                self.check(self.has_value(&seen, expected), &seen);
+            }
+        }
+    }
+
+    fn check(&mut self, holds: bool, seen: &Seen<'_>) {
+        if holds {
+            self.done();
+            self.tell(seen.version());
+        } else {
+            self.condition_failed(seen.version());
+        }
+    }
+
+    fn see_key_of(&mut self, part: &operation::Part<'a>) {
+        self.table = part.table;
+        part.operation.for_each_key(part.table, |_, key| {
+            self.see(key);
+        });
+    }
+
+    fn tell_value(&mut self, seen: &Seen<'_>) {
+        if let Some(current) = seen.value() {
+            self.draft.answer_value(self.log, current);
         }
     }
 

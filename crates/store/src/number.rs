@@ -21,6 +21,12 @@ impl Number {
         std::str::from_utf8(bytes).ok()?.parse().ok()
     }
 
+    /// The number in bytes that lie in two places.
+    pub fn parse_pieces(pieces: [&[u8]; 2]) -> Option<i64> {
+        let is_short = pieces[0].len() + pieces[1].len() <= BYTES_MAX;
+        if is_short { Self::parse(&pieces.concat()) } else { None }
+    }
+
     pub fn new(number: i64) -> Self {
         let (mut buffer, mut at) = ([0; BYTES_MAX], BYTES_MAX);
         let mut rest = number.unsigned_abs();

@@ -6,7 +6,7 @@ use common::Replica;
 use kasha_reference::Model;
 use kasha_types::TableId;
 use kasha_wire::operation::arguments::Source;
-use kasha_wire::operation::{Item, ItemKind, Items, ItemsBuffer};
+use kasha_wire::operation::{Check, Item, ItemKind, Items, ItemsBuffer, PartOperation, Parts, PartsBuffer};
 use kasha_wire::{Read, Update};
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -51,7 +51,13 @@ struct Drawn {
     items: Vec<(usize, Value, i64)>,
     version: Version,
     expected: Expected,
+    /// Of a transaction, the operation and the table of each item.
+    parts: Vec<(u8, usize)>,
 }
+
+/// Bytes of a value that a transaction finds or writes: all of it must fit a test segment.
+const PART_VALUE_BYTES_MAX: usize = 1000;
+const FOUND_VALUE_BYTES_MAX: usize = 2500;
 
 #[derive(Clone, Debug)]
 enum Step {
@@ -91,8 +97,16 @@ fn expected() -> impl Strategy<Value = Expected> {
 
 fn update() -> impl Strategy<Value = Step> {
     let code = prop_oneof![1 => Just(Update::Put { key: b"", value: b"" }.code()), 5 => select_code()];
-    (code, vec((key(), value(), delta()), 1..5), version(), expected())
-        .prop_map(|(code, items, version, expected)| Step::Update(Drawn { code, items, version, expected }))
+    let parts = vec((part_code(), 0..TABLES as usize), 4);
+    (code, vec((key(), value(), delta()), 1..5), version(), expected(), parts).prop_map(
+        |(code, items, version, expected, parts)| Step::Update(Drawn { code, items, version, expected, parts }),
+    )
+}
+
+/// The code of an operation that can be a part of a transaction.
+fn part_code() -> impl Strategy<Value = u8> {
+    let rows = Update::ALL.iter().chain(Read::ALL).chain(Check::ALL).filter(|row| row.has_one_key());
+    prop::sample::select(rows.map(|row| row.code).collect::<Vec<_>>())
 }
 
 fn select_code() -> impl Strategy<Value = u8> {
@@ -120,6 +134,7 @@ struct Given {
     expected: Vec<u8>,
     delta: i64,
     lists: [ItemsBuffer; 3],
+    parts: PartsBuffer,
 }
 
 impl<'a> Source<'a> for &'a Given {
@@ -146,6 +161,9 @@ impl<'a> Source<'a> for &'a Given {
     fn items(&mut self, kind: ItemKind) -> Result<Items<'a>, &'static str> {
         Ok(self.lists[kind as usize].as_items())
     }
+    fn parts(&mut self) -> Result<Parts<'a>, &'static str> {
+        Ok(self.parts.as_parts())
+    }
 }
 
 struct World {
@@ -169,13 +187,13 @@ impl World {
         }
     }
 
-    /// Executes in the store; the model says what must come of it.
-    fn update(&mut self, drawn: &Drawn) {
-        let key = drawn.items[0].0;
-        let cell = self.model.cell(self.table, KEYS[key]);
-        let given = Given {
+    /// What an update is given that has this item for its first, and this table.
+    fn given(&self, table: TableId, drawn: &Drawn, first: usize) -> Given {
+        let (key, _, delta) = drawn.items[first];
+        let cell = self.model.cell(table, KEYS[key]);
+        Given {
             key: KEYS[key],
-            values: drawn.items.iter().map(|(_, value, _)| value.bytes()).collect(),
+            values: drawn.items[first..].iter().map(|(_, value, _)| value.bytes()).collect(),
             version: match drawn.version {
                 Version::Current if cell.value.is_some() => cell.version,
                 Version::Current | Version::Zero => 0,
@@ -185,7 +203,7 @@ impl World {
                 Expected::Current => cell.value.clone().unwrap_or_default(),
                 Expected::Other(value) => value.bytes(),
             },
-            delta: drawn.items[0].2,
+            delta,
             lists: [ItemKind::Key, ItemKind::KeyValue, ItemKind::KeyDelta].map(|kind| {
                 let mut list = ItemsBuffer::new(kind);
                 for (key, value, delta) in &drawn.items {
@@ -193,10 +211,44 @@ impl World {
                 }
                 list
             }),
-        };
+            parts: PartsBuffer::default(),
+        }
+    }
+
+    fn parts(&self, drawn: &Drawn) -> PartsBuffer {
+        let mut parts = PartsBuffer::default();
+        for (item, &(code, table)) in drawn.parts.iter().enumerate().take(drawn.items.len()) {
+            let table = self.tables[table];
+            let mut given = self.given(table, drawn, item);
+            given.values[0].truncate(PART_VALUE_BYTES_MAX);
+            let operation = if Update::row_of(code).is_some() {
+                PartOperation::Update(Update::build(code, &mut &given).expect("a code of the table"))
+            } else if Read::row_of(code).is_some() {
+                PartOperation::Read(Read::build(code, &mut &given).expect("a code of the table"))
+            } else {
+                PartOperation::Check(Check::build(code, &mut &given).expect("a code of the table"))
+            };
+            parts.push(table, &operation);
+        }
+        parts
+    }
+
+    /// Executes in the store; the model says what must come of it.
+    fn update(&mut self, drawn: &Drawn) {
+        let given = Given { parts: self.parts(drawn), ..self.given(self.table, drawn, 0) };
         let update = Update::build(drawn.code, &mut &given).expect("a code of the table");
-        let is_too_long = cell.value.is_some_and(|value| value.len() >= 20_000); // a test segment ends soon after
-        if is_too_long && matches!(update, Update::Append { .. }) {
+        // A test segment ends soon after.
+        let is_longer =
+            |table, key: &[u8], max| self.model.cell(table, key).value.is_some_and(|value| value.len() > max);
+        let mut is_too_long = false;
+        update.for_each_key(self.table, |table, key| {
+            is_too_long |= match update {
+                Update::Append { .. } => is_longer(table, key, 20_000),
+                Update::Transaction { .. } => is_longer(table, key, FOUND_VALUE_BYTES_MAX),
+                _ => false,
+            };
+        });
+        if is_too_long {
             return;
         }
         let before = self.model.cells.clone();

@@ -23,6 +23,9 @@ pub const BODY_BYTES_MAX: usize = 4 * 1024 * 1024;
 /// Bytes of a result: a multi-get must fit a frame.
 pub const RESULT_BYTES_MAX: usize = 8 * 1024 * 1024;
 
+/// Bytes of what a transaction writes and answers: with its completion record it must fit a segment.
+pub const TRANSACTION_BYTES_MAX: usize = 6 * 1024 * 1024;
+
 /// Bytes of a frame's payload: a full witness fetch or log chunk must fit.
 pub const FRAME_BYTES_MAX: usize = 16 * 1024 * 1024;
 

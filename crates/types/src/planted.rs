@@ -78,6 +78,10 @@ bugs! {
     DuplicateUngated = "duplicate_ungated",
     /// E3, R4.4: an acknowledgement frees the record of the first update above it, too.
     RecordFreedEarly = "record_freed_early",
+    /// T3: a part of a transaction that fails is passed over, and the other parts take effect.
+    FailedPartPassed = "failed_part_passed",
+    /// C1: whether an update overlaps is judged by the keys that it changes, and not by those that it reads.
+    ReadsCommute = "reads_commute",
     /// R4.4, D4: a segment is freed before the entries that replaced its content, and the entry that says so, are
     /// synced.
     FreedBeforeSynced = "freed_before_synced",

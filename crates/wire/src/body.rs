@@ -10,7 +10,7 @@
 //!     40      1  operation code (see the operation module)
 //!     41      1  bytes of the operation key, 0 = none
 //!     42      2  reserved, 0
-//!     44      4  table
+//!     44      4  table (of a transaction: its first part's)
 //!     48      …  operation key
 //!      …      …  the operation's arguments
 //! ```
@@ -37,7 +37,7 @@ pub struct BodyHead {
     pub lease_expiry: ClusterTime,
     /// Past this time the request is refused as unprovable; 0 without an operation key (R4.9).
     pub not_after: ClusterTime,
-    /// The table that all keys are in.
+    /// The table of all keys; of a transaction, whose parts name their tables, that of the first part.
     pub table: TableId,
 }
 
@@ -95,6 +95,11 @@ impl<'a> Body<'a> {
             return Err(DecodeError::Invalid("an operation key without its time limit, or the reverse"));
         }
         let update = Update::decode(code, arguments)?;
+        if let Update::Transaction { parts } = update
+            && parts.first_table() != Some(table)
+        {
+            return Err(DecodeError::Invalid("a transaction's table"));
+        }
         Ok(Self {
             head: BodyHead { rpc, acknowledgement, lease_expiry, not_after, table },
             operation_key,
@@ -151,16 +156,16 @@ impl<'a> Body<'a> {
         kasha_types::body_hash(&self.bytes[arguments..]).0 ^ code.wrapping_mul(0x9E37_79B9_7F4A_7C15)
     }
 
-    /// Calls `each` with every key and its slot, in the operation's order.
-    pub fn for_each_key(&self, mut each: impl FnMut(&'a [u8], Slot)) {
-        self.update.for_each_key(|key| each(key, slot_of(key)));
+    /// Calls `each` with every key, its table and its slot, in the operation's order.
+    pub fn for_each_key(&self, mut each: impl FnMut(TableId, &'a [u8], Slot)) {
+        self.update.for_each_key(self.head.table, |table, key| each(table, key, slot_of(key)));
     }
 
     /// The slot of the operation's first key: where an operation key lives.
     #[must_use]
     pub fn first_slot(&self) -> Slot {
         let mut first = None;
-        self.update.for_each_key(|key| first = first.or(Some(slot_of(key))));
+        self.for_each_key(|_, _, slot| first = first.or(Some(slot)));
         first.expect("every update has a key")
     }
 
@@ -173,7 +178,7 @@ impl<'a> Body<'a> {
     /// Collects the footprint's hashes: every key, and the operation key (R4.9). May hold duplicates.
     pub fn footprint(&self, hashes: &mut Vec<KeyHash>) {
         hashes.clear();
-        self.update.for_each_key(|key| hashes.push(key_hash(self.head.table, key)));
+        self.update.for_each_key(self.head.table, |table, key| hashes.push(key_hash(table, key)));
         hashes.extend(self.operation_key_hash());
     }
 }

@@ -175,6 +175,12 @@ impl Configuration {
         self.tablets.get(index).filter(|t| t.table == table && t.first <= slot).map(|t| t.shard)
     }
 
+    /// Whether there is this table.
+    #[must_use]
+    pub fn has_table(&self, table: TableId) -> bool {
+        self.tables.iter().any(|info| info.table == table)
+    }
+
     /// A table by name.
     #[must_use]
     pub fn table(&self, name: &str) -> Option<TableId> {

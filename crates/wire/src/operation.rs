@@ -2,16 +2,20 @@
 //! memory back. The enums, the codec and whoever goes through arguments follow from the rows.
 //!
 //! Arguments are encoded in the row's order: `key`, `value` and `expected` (another value) by length and bytes, `version` as
-//! a `u64`, `delta` as an `i64`; `keys`, `pairs` and `deltas` are lists ([`items`]).
+//! a `u64`, `delta` as an `i64`; `keys`, `pairs` and `deltas` are lists ([`items`]), and so is `parts` ([`parts`]).
 
 pub mod arguments;
 pub mod items;
+pub mod parts;
 
 pub use arguments::Excess;
 use arguments::{Encoder, Keys, Limits, Shown, Source, Visitor};
 pub use items::{Item, ItemKind, Items, ItemsBuffer};
+pub use parts::{Part, PartOperation, Parts, PartsBuffer};
 
 use std::fmt;
+
+use kasha_types::TableId;
 
 use crate::outcome::Shape;
 use crate::{DecodeError, Reader};
@@ -36,6 +40,7 @@ macro_rules! argument {
     ($a:lifetime expected) => { &$a [u8] };
     ($a:lifetime version) => { u64 };
     ($a:lifetime delta) => { i64 };
+    ($a:lifetime parts) => { Parts<$a> };
     ($a:lifetime $list:ident) => { Items<$a> };
 }
 
@@ -125,9 +130,9 @@ macro_rules! operations {
                 self.visit(&mut Encoder(out));
             }
 
-            /// Calls `each` with every key, in order.
-            pub fn for_each_key(&self, each: impl FnMut(&'a [u8])) {
-                self.visit(&mut Keys(each));
+            /// Calls `each` with every key and its table, in order. `table`: of the keys that name none themselves.
+            pub fn for_each_key(&self, table: TableId, each: impl FnMut(TableId, &'a [u8])) {
+                self.visit(&mut Keys { table, each });
             }
 
             /// Checks the limits that [`Self::decode`] refuses to go beyond.
@@ -176,6 +181,7 @@ operations! {
     16 MultiPut "multi-put" (pairs) => Versions;
     17 MultiDelete "multi-delete" (keys) => Flags, frees;
     18 MultiIncrement "multi-increment" (deltas) => Numbers;
+    32 Transaction "transaction" (parts) => Parts;
 }
 
 operations! {
@@ -184,6 +190,13 @@ operations! {
     64 Get "get" (key) => Value;
     65 Exists "exists" (key) => Flag;
     80 MultiGet "multi-get" (keys) => Values;
+}
+
+operations! {
+    /// What a transaction demands of a key. Its result is the key's version, 0 if the key has no value.
+    Check: "a check's code";
+    96 HasVersion "has-version" (key, version) => Version;
+    97 HasValue "has-value" (key, expected) => Version;
 }
 
 impl Update<'_> {
@@ -230,6 +243,7 @@ impl OwnedOperation {
     /// Never: it was made from an operation.
     #[must_use]
     pub fn row(&self) -> &'static Row {
-        Update::row_of(self.code).or_else(|| Read::row_of(self.code)).expect("made from an operation")
+        let row = Update::row_of(self.code).or_else(|| Read::row_of(self.code));
+        row.or_else(|| Check::row_of(self.code)).expect("made from an operation")
     }
 }

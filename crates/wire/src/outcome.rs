@@ -15,7 +15,9 @@
 //! | flags | count `u32`, flag `u8` each: was there | |
 //! | numbers | count `u32`, (value `i64`, version `u64`) each | overflow, not a number: index `u32`; nothing changed |
 //! | values | count `u32`, (version `u64`, 0 = absent; length `u32`; value) each | |
+//! | parts | count `u32`, (operation code `u8`, length `u32`, the part's result) each | not committed: the part's index `u32`, its operation code `u8`, its result; nothing changed |
 
+use crate::operation::{Check, PartOperation};
 use crate::{DecodeError, Read, Reader, Update};
 
 /// What came of an operation. Recorded, gated and replayed like any result (R4.2).
@@ -38,6 +40,8 @@ pub enum OutcomeCode {
     Cancelled = 6,
     /// The operation key was used with another request.
     OperationKeyMismatch = 7,
+    /// One part of a transaction failed; nothing changed.
+    NotCommitted = 8,
 }
 
 impl OutcomeCode {
@@ -53,6 +57,7 @@ impl OutcomeCode {
             5 => Self::TooLarge,
             6 => Self::Cancelled,
             7 => Self::OperationKeyMismatch,
+            8 => Self::NotCommitted,
             _ => return None,
         })
     }
@@ -93,6 +98,10 @@ pub enum Outcome {
     Cancelled,
     /// The operation key was used with another request.
     OperationKeyMismatch,
+    /// Transaction: what came of each part.
+    Parts(Vec<Outcome>),
+    /// Transaction: the index of the first part that failed, and what came of the part. Nothing changed.
+    NotCommitted(u32, Box<Outcome>),
 }
 
 /// What a result with [`OutcomeCode::Done`] looks like.
@@ -118,13 +127,16 @@ pub enum Shape {
     Replaced,
     /// Multi-get.
     Values,
+    /// Transaction.
+    Parts,
 }
 
 impl Shape {
-    /// Of an operation with this code (update or read).
+    /// Of an operation with this code (update, read or check).
     #[must_use]
     pub fn of(code: u8) -> Option<Self> {
-        Update::row_of(code).or_else(|| Read::row_of(code)).map(|row| row.shape)
+        let row = Update::row_of(code).or_else(|| Read::row_of(code)).or_else(|| Check::row_of(code));
+        row.map(|row| row.shape)
     }
 }
 
@@ -158,7 +170,8 @@ impl Outcome {
             | Shape::Flag
             | Shape::Value
             | Shape::Replaced
-            | Shape::Values => Ok(0),
+            | Shape::Values
+            | Shape::Parts => Ok(0),
         };
         let outcome = match code {
             OutcomeCode::Done => match shape {
@@ -190,6 +203,10 @@ impl Outcome {
                     }
                     Ok((version != 0).then(|| (version, value.to_vec())))
                 })?),
+                Shape::Parts => Self::Parts(take_list(r, |r| {
+                    let (code, len): (u8, u32) = (r.take()?, r.take()?);
+                    Self::decode_part(code, r.bytes(len as usize)?)
+                })?),
             },
             OutcomeCode::ConditionFailed => Self::ConditionFailed(r.take()?),
             OutcomeCode::NotFound => Self::NotFound,
@@ -198,8 +215,27 @@ impl Outcome {
             OutcomeCode::TooLarge => Self::TooLarge,
             OutcomeCode::Cancelled => Self::Cancelled,
             OutcomeCode::OperationKeyMismatch => Self::OperationKeyMismatch,
+            OutcomeCode::NotCommitted if shape != Shape::Parts => {
+                return Err(DecodeError::Invalid("an outcome of something that is no transaction"));
+            }
+            OutcomeCode::NotCommitted => {
+                let (index, code) = (r.take()?, r.take()?);
+                Self::NotCommitted(index, Box::new(Self::decode_part(code, r.bytes(r.rest().len())?)?))
+            }
         };
         reader.finish()?;
         Ok(outcome)
+    }
+
+    /// Whether a transaction of which a part came to this changes nothing.
+    #[must_use]
+    pub fn is_failure(&self) -> bool {
+        matches!(self, Self::ConditionFailed(_) | Self::Overflow(_) | Self::NotANumber(_) | Self::TooLarge)
+    }
+
+    /// No part has parts.
+    fn decode_part(code: u8, bytes: &[u8]) -> Result<Self, DecodeError> {
+        let row = PartOperation::row_of(code).ok_or(DecodeError::Invalid("a part's code"))?;
+        Self::decode(row.shape, bytes)
     }
 }

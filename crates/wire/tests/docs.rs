@@ -9,6 +9,7 @@ use kasha_types::*;
 use kasha_wire::frame::Kind;
 use kasha_wire::hot::decode_small;
 use kasha_wire::link::{Handshake, ToClient, ToCoordinator, ToLoop, ToNode, ToOperator};
+use kasha_wire::operation::Check;
 use kasha_wire::{DecodeError, Message, OutcomeCode, Read, RecordedVerdict, Refusal, Update, Wire};
 
 const PAGE: &str = include_str!("../../../docs/wire.md");
@@ -116,6 +117,8 @@ fn plain_choices() {
 fn operations_and_outcomes() {
     let ours = Update::ALL.iter().chain(Read::ALL).map(|row| (row.code, row.name.to_owned()));
     assert_eq!(numbered("Operations"), ours.collect::<Vec<_>>());
+    let checks = Check::ALL.iter().map(|row| (row.code, row.name.to_owned()));
+    assert_eq!(numbered("Checks"), checks.collect::<Vec<_>>());
     let outcomes = (0..=u8::MAX).filter_map(|code| Some((code, format!("{:?}", OutcomeCode::from_number(code)?))));
     assert_eq!(numbered("Results"), outcomes.collect::<Vec<_>>());
 }

@@ -25,6 +25,7 @@ pub mod probe;
 pub mod round;
 pub mod sums;
 pub mod table;
+pub mod transfers;
 
 /// The reason why a round failed. Each has an exit code of its own.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -11,6 +11,25 @@ fn json_of(port: u16, arguments: &[&str]) -> (Option<i32>, Json) {
     (output.status.code(), serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {text}")))
 }
 
+fn a_script_is_a_transaction(port: u16, folder: &Folder) {
+    let path = folder.path().join("script");
+    let run = |script: &str| {
+        std::fs::write(&path, script).unwrap();
+        json_of(port, &["txn", path.to_str().unwrap()])
+    };
+    let (code, told) = run("# pay\ncheck-absent {u}debt\n\nincr {u}credit -5\nappend {u}log a b\nget {u}log\n");
+    let [absent, credit, log] = [json!({ "version": 0 }), json!({ "value": -5, "version": 1 }), json!("a b")];
+    assert_eq!((code, &told["committed"]), (Some(0), &json!(true)), "{told}");
+    assert_eq!((&told["results"][0], &told["results"][1], &told["results"][3]["value"]), (&absent, &credit, &log));
+    let (code, told) = run("put {u}credit 0\ncheck-version {u}credit 9\n");
+    assert_eq!((code, &told["committed"], &told["line"]), (Some(3), &json!(false), &json!(2)), "{told}");
+    assert_eq!(json_of(port, &["get", "{u}credit"]).1["value"], "-5", "nothing changed");
+    for (script, word) in [("", "no operation"), ("put\n", "a key is missing"), ("sing a\n", "is no operation")] {
+        let (code, told) = run(script);
+        assert!(code == Some(1) && told["error"].as_str().unwrap().contains(word), "{told}");
+    }
+}
+
 #[test]
 fn the_shell_speaks_json() {
     let (folder, port) = (Folder::new("shell"), free_ports(4));
@@ -27,6 +46,7 @@ fn the_shell_speaks_json() {
     assert_eq!(json_of(port, &["incr", "n", "-3"]).1["value"], -3);
     assert_eq!(json_of(port, &["mincr", "{t}a", "1", "{t}b", "2"]).1, json!({ "values": [1, 2] }));
     assert_eq!(json_of(port, &["tables"]).1, json!(["default"]));
+    a_script_is_a_transaction(port, &folder);
 
     let failed = |arguments: &[&str], outcome: &str, word: &str| {
         let (code, told) = json_of(port, arguments);

@@ -11,6 +11,7 @@ use kasha_client::session::{CallId, CallOptions, Completion, Session, WhyNot};
 use kasha_machine::{Effects, Rng};
 use kasha_runtime::{Application, Clock, Control};
 use kasha_types::{TableId, Tick};
+use kasha_wire::operation::{Check, PartOperation, PartsBuffer};
 use kasha_wire::{Read, Update};
 
 use super::crowd::Crowd;
@@ -26,6 +27,13 @@ pub(crate) enum Operation {
     Increment,
     /// Deletes.
     Delete,
+    /// A transaction: checks that a key has no value, reads a key, and puts so many others.
+    Transaction {
+        /// How many.
+        writes: u32,
+        /// Bytes of each value.
+        value_bytes: usize,
+    },
 }
 
 /// The operations that clients make.
@@ -139,7 +147,7 @@ pub(crate) struct Load<'w> {
 impl<'w> Load<'w> {
     pub(crate) fn new(table: TableId, clients: usize, workload: &'w Workload, limit: Limit, rng: &'w mut Rng) -> Self {
         let value_bytes = match workload.operation {
-            Operation::Put(bytes) => bytes,
+            Operation::Put(bytes) | Operation::Transaction { value_bytes: bytes, .. } => bytes,
             Operation::Increment | Operation::Delete => 0,
         };
         let now = Clock::now();
@@ -221,15 +229,35 @@ impl<'w> Load<'w> {
         let key = self.key.as_bytes();
         let call = if self.workload.reads > 0 && self.rng.chance(self.workload.reads, 100) {
             session.read(now, self.table, &Read::Get { key }, None, out)
+        } else if let Operation::Transaction { writes, .. } = self.workload.operation {
+            let parts = self.parts(writes);
+            let update = Update::Transaction { parts: parts.as_parts() };
+            session.update(now, self.table, &update, &CallOptions::default(), out)
         } else {
             let update = match self.workload.operation {
                 Operation::Put(_) => Update::Put { key, value: &self.value },
                 Operation::Increment => Update::Increment { key, delta: 1 },
                 Operation::Delete => Update::Delete { key },
+                Operation::Transaction { .. } => unreachable!("made before"),
             };
             session.update(now, self.table, &update, &CallOptions::default(), out)
         };
         UnderWay { call, sent: due }
+    }
+
+    /// The parts of a transaction: its keys are the operation's key with endings, and in one slot.
+    fn parts(&self, writes: u32) -> PartsBuffer {
+        let mut parts = PartsBuffer::default();
+        let (absent, seen) = (format!("{{{}}}absent", self.key), format!("{{{}}}0", self.key));
+        let check = Check::HasVersion { key: absent.as_bytes(), version: 0 };
+        parts.push(self.table, &PartOperation::Check(check));
+        parts.push(self.table, &PartOperation::Read(Read::Get { key: seen.as_bytes() }));
+        for number in 0..writes {
+            let key = format!("{{{}}}{number}", self.key);
+            let put = Update::Put { key: key.as_bytes(), value: &self.value };
+            parts.push(self.table, &PartOperation::Update(put));
+        }
+        parts
     }
 
     /// When the next operation is due, if the load is paced.

@@ -117,7 +117,7 @@ pub(super) struct ReadCall {
     pub(super) code: u8,
 }
 
-/// The part that updates and reads share: their table and keys.
+/// The part that updates and reads share: the table of the first key, and all keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Keys {
     pub(super) table: TableId,
@@ -127,8 +127,9 @@ pub(super) struct Keys {
 /// The slots of a call's keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Slots {
+    /// All keys are in this slot of the call's table.
     One(Slot),
-    /// Several slots: they are computed from the bytes.
+    /// Several slots or tables: they are computed from the bytes.
     Several,
 }
 
@@ -211,11 +212,15 @@ impl Call {
         }
     }
 
-    /// Calls `each` for every key of an operation. Table requests and status questions have no keys.
-    pub(super) fn for_each_key(&self, each: impl FnMut(&[u8])) {
+    /// Calls `each` for every key of an operation and its table. Table requests and status questions have no keys.
+    pub(super) fn for_each_key(&self, each: impl FnMut(TableId, &[u8])) {
         match self.kind {
-            Kind::Update(_) => Body::decode(&self.bytes).expect("encoded here").update.for_each_key(each),
-            Kind::Read(read) => Read::decode(read.code, &self.bytes).expect("encoded here").for_each_key(each),
+            Kind::Update(update) => {
+                Body::decode(&self.bytes).expect("encoded here").update.for_each_key(update.keys.table, each);
+            }
+            Kind::Read(ReadCall { keys, code }) => {
+                Read::decode(code, &self.bytes).expect("encoded here").for_each_key(keys.table, each);
+            }
             Kind::Table(_) | Kind::Status { .. } | Kind::Refresh => {}
         }
     }

@@ -24,7 +24,7 @@ impl Session {
     ) -> CallId {
         let checked = read.check_limits().map_err(WhyNot::from);
         let slots = match checked {
-            Ok(()) => slots_of(|each| read.for_each_key(each)).0,
+            Ok(()) => slots_of(|each| read.for_each_key(table, each)).0,
             Err(_) => Slots::Several,
         };
         let call = ReadCall { keys: Keys { table, slots }, code: read.code() };

@@ -2,7 +2,7 @@
 //! shard (R6.1).
 
 use kasha_types::limits::WITNESS_BODY_BYTES_MAX;
-use kasha_types::{CoreId, Epoch, ListVersion, ShardId, Slot, slot_of};
+use kasha_types::{CoreId, Epoch, ListVersion, ShardId, Slot, TableId, slot_of};
 use kasha_wire::ShardPhase;
 
 use super::Session;
@@ -30,16 +30,17 @@ pub(super) enum NoTarget {
 }
 
 /// The slots of some keys, and the number of keys.
-pub(super) fn slots_of<'a>(for_each_key: impl FnOnce(&mut dyn FnMut(&'a [u8]))) -> (Slots, u16) {
-    let (mut slots, mut count) = (None, 0u16);
-    for_each_key(&mut |key| {
+pub(super) fn slots_of<'a>(for_each_key: impl FnOnce(&mut dyn FnMut(TableId, &'a [u8]))) -> (Slots, u16) {
+    let (mut first, mut slots, mut count) = (None, None, 0u16);
+    for_each_key(&mut |table, key| {
         let slot = slot_of(key);
         count = count.saturating_add(1);
         slots = match slots {
             None => Some(Slots::One(slot)),
-            Some(Slots::One(before)) if before == slot => slots,
+            Some(Slots::One(before)) if before == slot && first == Some(table) => slots,
             Some(_) => Some(Slots::Several),
         };
+        first.get_or_insert(table);
     });
     (slots.expect("every operation has a key"), count)
 }
@@ -48,23 +49,22 @@ impl Session {
     /// The shard that owns all slots of a call.
     fn owner(&self, slot: usize, keys: Keys) -> Result<ShardId, NoTarget> {
         let configuration = self.configuration().ok_or(NoTarget::NoConfiguration)?;
-        let owner_of = |key_slot: Slot| {
-            configuration.owner(keys.table, key_slot).ok_or_else(|| {
-                let is_known = configuration.tables.iter().any(|info| info.table == keys.table);
-                if is_known { NoTarget::NotServing } else { NoTarget::UnknownTable }
+        let owner_of = |table: TableId, key_slot: Slot| {
+            configuration.owner(table, key_slot).ok_or_else(|| {
+                if configuration.has_table(table) { NoTarget::NotServing } else { NoTarget::UnknownTable }
             })
         };
         match keys.slots {
-            Slots::One(key_slot) => owner_of(key_slot),
+            Slots::One(key_slot) => owner_of(keys.table, key_slot),
             Slots::Several => {
                 let mut found = None;
-                self.calls[slot].for_each_key(|key| {
-                    let owner = owner_of(slot_of(key));
-                    found = match found {
-                        None => Some(owner),
-                        Some(before) if before == owner => found,
-                        Some(_) => Some(Err(NoTarget::CrossShard)),
-                    };
+                self.calls[slot].for_each_key(|table, key| {
+                    let owner = owner_of(table, slot_of(key));
+                    found = Some(match (found, owner) {
+                        (None, owner) | (Some(Ok(_)), owner @ Err(_)) => owner,
+                        (Some(Ok(one)), Ok(other)) if one != other => Err(NoTarget::CrossShard),
+                        (Some(before), _) => before,
+                    });
                 });
                 found.expect("every operation has a key")
             }

@@ -30,7 +30,7 @@ fn unnumbered(table: TableId, has_operation_key: bool) -> BodyHead {
 }
 
 impl Session {
-    /// Starts an update of keys of `table`.
+    /// Starts an update of keys of `table`; of a transaction, the table of its first part.
     pub fn update(
         &mut self,
         now: Tick,
@@ -41,7 +41,7 @@ impl Session {
     ) -> CallId {
         let checked = check_options(options).and_then(|()| Ok(update.check_limits()?));
         let (slots, key_count) = match checked {
-            Ok(()) => slots_of(|each| update.for_each_key(each)),
+            Ok(()) => slots_of(|each| update.for_each_key(table, each)),
             Err(_) => (Slots::Several, 0),
         };
         let call = UpdateCall {

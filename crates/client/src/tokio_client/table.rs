@@ -9,11 +9,13 @@ use std::time::Duration;
 use kasha_types::TableId;
 use kasha_types::limits::KEY_BYTES_MAX;
 use kasha_wire::operation::{ItemsBuffer, OwnedOperation};
-use kasha_wire::outcome::Shape;
-use kasha_wire::{DecodeError, Outcome, Read, Update};
+use kasha_wire::{Outcome, Read, Update};
 
 use super::driver::{Ask, Options};
-use super::{Client, Error, Rejection};
+use super::values::{
+    Convert, appended_of, conditional, counter_of, deleted_of, exists_of, found, replaced_of, value_of, version_of,
+};
+use super::{Client, Error};
 use crate::session::{Completion, WhyFailed, WhyNot};
 
 /// A table of a cluster.
@@ -68,7 +70,6 @@ pub enum Conditional {
     Failed(Option<u64>),
 }
 
-type Convert<T> = fn(Outcome) -> Option<T>;
 type Boxed<T> = Pin<Box<dyn Future<Output = Result<T, Error>> + Send>>;
 
 /// An update that is made when it is awaited.
@@ -104,7 +105,7 @@ impl Table {
 
     fn update<T>(&self, update: &Update<'_>, convert: Convert<T>) -> UpdateCall<T> {
         let operation = update.check_limits().map(|()| update.into()).map_err(WhyNot::from);
-        UpdateCall { table: self.clone(), operation, options: Options::default(), convert }
+        UpdateCall::new(self.clone(), operation, convert)
     }
 
     fn read<T>(&self, read: &Read<'_>, convert: Convert<T>) -> ReadCall<T> {
@@ -119,11 +120,7 @@ impl Table {
 
     /// Whether the key has a value.
     pub fn exists(&self, key: impl AsRef<[u8]>) -> ReadCall<bool> {
-        self.read(&Read::Exists { key: key.as_ref() }, |outcome| match outcome {
-            Outcome::Flags(flags) => flags.first().copied(),
-            Outcome::NotFound => Some(false),
-            _ => None,
-        })
+        self.read(&Read::Exists { key: key.as_ref() }, exists_of)
     }
 
     /// The values of several keys of one shard, at one moment.
@@ -144,10 +141,7 @@ impl Table {
 
     /// Sets the key. Returns its new version.
     pub fn put(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> UpdateCall<u64> {
-        self.update(&Update::Put { key: key.as_ref(), value: value.as_ref() }, |outcome| match outcome {
-            Outcome::Version(version) => Some(version),
-            _ => None,
-        })
+        self.update(&Update::Put { key: key.as_ref(), value: value.as_ref() }, version_of)
     }
 
     /// Sets the key if it has this version.
@@ -167,11 +161,7 @@ impl Table {
 
     /// Deletes the key. Returns the version that was deleted.
     pub fn delete(&self, key: impl AsRef<[u8]>) -> UpdateCall<Option<u64>> {
-        self.update(&Update::Delete { key: key.as_ref() }, |outcome| match outcome {
-            Outcome::Version(version) => Some(Some(version)),
-            Outcome::NotFound => Some(None),
-            _ => None,
-        })
+        self.update(&Update::Delete { key: key.as_ref() }, deleted_of)
     }
 
     /// Deletes the key if it has this version.
@@ -181,12 +171,7 @@ impl Table {
 
     /// Sets the key. Returns the old value, whatever its size.
     pub fn get_and_put(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> UpdateCall<Replaced> {
-        self.update(&Update::GetAndPut { key: key.as_ref(), value: value.as_ref() }, |outcome| match outcome {
-            Outcome::Replaced(version, old) => {
-                Some(Replaced { version, old: old.map(|(version, bytes)| Value { version, bytes }) })
-            }
-            _ => None,
-        })
+        self.update(&Update::GetAndPut { key: key.as_ref(), value: value.as_ref() }, replaced_of)
     }
 
     /// Deletes the key. Returns the value that was deleted, whatever its size.
@@ -207,18 +192,12 @@ impl Table {
 
     /// Adds to the decimal number in the key; a missing key counts as 0.
     pub fn increment(&self, key: impl AsRef<[u8]>, delta: i64) -> UpdateCall<Counter> {
-        self.update(&Update::Increment { key: key.as_ref(), delta }, |outcome| match outcome {
-            Outcome::Number(value, version) => Some(Counter { value, version }),
-            _ => None,
-        })
+        self.update(&Update::Increment { key: key.as_ref(), delta }, counter_of)
     }
 
     /// Appends to the key's value; a missing key counts as empty.
     pub fn append(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> UpdateCall<Appended> {
-        self.update(&Update::Append { key: key.as_ref(), value: value.as_ref() }, |outcome| match outcome {
-            Outcome::Length(length, version) => Some(Appended { length, version }),
-            _ => None,
-        })
+        self.update(&Update::Append { key: key.as_ref(), value: value.as_ref() }, appended_of)
     }
 
     /// Sets several keys of one shard together. Returns their versions.
@@ -278,7 +257,7 @@ impl Table {
     ) -> UpdateCall<T> {
         match items {
             Ok(items) => self.update(&update(&items), convert),
-            Err(why) => UpdateCall { table: self.clone(), operation: Err(why), options: Options::default(), convert },
+            Err(why) => UpdateCall::new(self.clone(), Err(why), convert),
         }
     }
 }
@@ -293,35 +272,11 @@ fn checked<I>(
     if is_too_large { Err(WhyNot::KeyTooLarge) } else { Ok(build(items)) }
 }
 
-fn found(outcome: Outcome) -> Option<Option<Value>> {
-    match outcome {
-        Outcome::Value(version, bytes) => Some(Some(Value { version, bytes })),
-        Outcome::NotFound => Some(None),
-        _ => None,
-    }
-}
-
-fn conditional(outcome: Outcome) -> Option<Conditional> {
-    match outcome {
-        Outcome::Version(version) => Some(Conditional::Done(version)),
-        Outcome::ConditionFailed(version) => Some(Conditional::Failed((version != 0).then_some(version))),
-        Outcome::NotFound => Some(Conditional::Failed(None)),
-        _ => None,
-    }
-}
-
-fn value_of<T>(shape: Shape, result: &[u8], convert: Convert<T>) -> Result<T, Error> {
-    let outcome = Outcome::decode(shape, result).map_err(Error::Answer)?;
-    match outcome {
-        Outcome::Overflow(item) => Err(Error::Rejected(Rejection::Overflow(item))),
-        Outcome::NotANumber(item) => Err(Error::Rejected(Rejection::NotANumber(item))),
-        Outcome::TooLarge => Err(Error::Rejected(Rejection::TooLarge)),
-        Outcome::OperationKeyMismatch => Err(Error::Rejected(Rejection::OperationKeyMismatch)),
-        outcome => convert(outcome).ok_or(Error::Answer(DecodeError::Invalid("an outcome of this operation"))),
-    }
-}
-
 impl<T> UpdateCall<T> {
+    pub(super) fn new(table: Table, operation: Result<OwnedOperation, WhyNot>, convert: Convert<T>) -> Self {
+        Self { table, operation, options: Options::default(), convert }
+    }
+
     /// Makes the update at most once under this operation key, for a day (see [`UpdateCall::ttl`]), whoever sends it
     /// again. The same request gets the original result; another request gets an error. The scope of the key is the
     /// slot of the operation's first key.

@@ -164,7 +164,11 @@ impl RequestPath<'_> {
         let Some(serving) = &self.serving else { return Overlap::Unsynced };
         let (synced, draft, conflicts) = (self.shipping.synced(), drafted.draft(), &serving.conflicts);
         let sees = || if draft.sees_absence() { Sees::Absence } else { Sees::Values };
-        let unsynced = conflicts.until(draft.footprint().iter().copied(), sees, synced) > synced
+        let until = match planted::is_on(Bug::ReadsCommute) {
+            true => conflicts.until(draft.changed().map(|(key, _)| key), sees, synced),
+            false => conflicts.until(draft.footprint().iter().copied(), sees, synced),
+        };
+        let unsynced = until > synced
             || match drafted.ordered().action {
                 Action::Execute { keep_under: None } | Action::Cancel => false,
                 Action::Execute { keep_under: Some(_) } => conflicts.has_dropped_operation_keys(synced), // R5.2

@@ -129,7 +129,7 @@ impl Serving {
         let Site { copy, state, core } = site;
         let Some(configuration) = core.configuration.clone() else { return };
         let gone: Vec<_> = (state.store.tables())
-            .filter(|&table| configuration.tables.iter().all(|info| info.table != table))
+            .filter(|&table| !configuration.has_table(table))
             .filter(|&table| !state.is_dropping(table))
             .collect();
         for table in gone {

@@ -188,7 +188,7 @@ impl Cluster {
         its.into_iter().map(|(_, heard)| heard).collect()
     }
 
-    fn envelope(&self, list: ListVersion) -> Envelope {
+    pub fn envelope(&self, list: ListVersion) -> Envelope {
         Envelope { shard: SHARD, epoch: self.epoch, list, cluster_time: ClusterTime(0), attempt: 1 }
     }
 

@@ -264,7 +264,10 @@ impl Core {
             acknowledgement: AckedBelow(ack),
             lease_expiry: ClusterTime(200_000),
             not_after: ClusterTime(if key.is_some() { 100_000 } else { 0 }),
-            table: TABLE,
+            table: match update {
+                Update::Transaction { parts } => parts.first_table().expect("one part at least"),
+                _ => TABLE,
+            },
         };
         change(&mut head);
         let mut body = Vec::new();

@@ -12,7 +12,7 @@ use kasha_wire::operation::Item;
 use kasha_wire::outcome::Outcome;
 use kasha_wire::{Read, Update};
 
-use crate::history::{Action, History, Key, Operation, Told};
+use crate::history::{Action, DEFAULT_TABLE, History, Key, Operation, Told};
 
 /// The byte at the end of each token.
 pub const TOKEN_END: u8 = b';';
@@ -73,7 +73,7 @@ pub fn check(history: &History) -> Vec<String> {
                     _ => drop(entry.unknown.insert(token.to_vec())),
                 }
             }
-            other => other.for_each_key(|key| {
+            other => other.for_each_key(DEFAULT_TABLE, |_, key| {
                 counters.entry(key).or_default().mixed = true;
                 tokens.entry(key).or_default().mixed = true;
             }),

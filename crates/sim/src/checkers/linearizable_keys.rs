@@ -7,12 +7,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use kasha_reference::{Branch, Effect, Part, Requires, Told as KeyTold, branches, parts, split};
+use kasha_reference::{Part, Told as KeyTold, parts, split};
 use kasha_wire::outcome::{Outcome, Shape};
 
+use crate::checkers::key_state::{KeyState, printable};
 use crate::checkers::order::{Checked, Found, Step, search};
+use crate::checkers::strictly_serializable;
 use crate::clock::SimTime;
-use crate::history::{Action, History, Told, Value};
+use crate::history::{Action, History, Told};
 
 /// The part of an operation that is about one key.
 #[derive(Clone, Debug)]
@@ -24,91 +26,8 @@ struct KeyOperation<'h> {
     told_at: Option<SimTime>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum Version {
-    Exactly(u64),
-    Above(u64),
-}
-
-impl Version {
-    /// A lower bound: the version of the next change is above it.
-    fn floor(self) -> u64 {
-        match self {
-            Self::Exactly(version) => version,
-            Self::Above(version) => version + 1,
-        }
-    }
-
-    fn may_be(self, version: u64) -> bool {
-        match self {
-            Self::Exactly(own) => own == version,
-            Self::Above(floor) => version > floor,
-        }
-    }
-
-    /// After a change whose version is known or not.
-    fn changed(self, version: Option<u64>) -> Option<Self> {
-        match version {
-            Some(version) => (version > self.floor()).then_some(Self::Exactly(version)),
-            None => Some(Self::Above(self.floor())),
-        }
-    }
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-struct State {
-    value: Option<Value>,
-    version: Version,
-}
-
-impl State {
-    fn with(&self, value: Option<Value>, version: Option<u64>) -> Option<Self> {
-        Some(Self { value, version: self.version.changed(version)? })
-    }
-
-    fn bound(&self, version: u64) -> Option<Self> {
-        let may_be = self.version.may_be(version);
-        may_be.then(|| Self { value: self.value.clone(), version: Version::Exactly(version) })
-    }
-
-    /// The state, if this requirement on its version can hold in it.
-    fn meeting(&self, requires: Requires) -> Option<Self> {
-        match requires {
-            Requires::Nothing => Some(self.clone()),
-            Requires::Version(version) => self.bound(version),
-            Requires::AnotherVersion(version) => (self.version != Version::Exactly(version)).then(|| self.clone()),
-        }
-    }
-
-    /// The state after an operation; `None`: the operation cannot have this result here.
-    fn after(&self, part: &Part<'_>, told: &KeyTold) -> Option<Self> {
-        let outcome = match told {
-            KeyTold::FailedElsewhere => return Some(self.clone()),
-            KeyTold::Unknown => None,
-            KeyTold::Outcome(outcome) => Some(outcome),
-        };
-        branches(part, self.value.as_deref()).into_iter().find_map(|Branch { requires, effect, says }| {
-            let (old, new) = outcome.map_or(Some((None, None)), |outcome| says.versions(outcome))?;
-            let before = self.meeting(requires)?;
-            let before = match old {
-                None => before,
-                Some(0) if before.value.is_none() => before,
-                Some(old) if before.value.is_some() && requires != Requires::AnotherVersion(old) => {
-                    before.bound(old)?
-                }
-                Some(_) => return None,
-            };
-            match effect {
-                Effect::Keep => Some(before),
-                Effect::Put(value) => before.with(Some(value), new),
-                Effect::Remove => before.with(None, new),
-            }
-        })
-    }
-}
-
 impl Step for KeyOperation<'_> {
-    type State = State;
+    type State = KeyState;
 
     fn asked(&self) -> SimTime {
         self.asked
@@ -118,14 +37,18 @@ impl Step for KeyOperation<'_> {
         self.told_at
     }
 
-    fn after(&self, state: &State) -> Option<State> {
-        state.after(&self.part, &self.told)
+    fn after(&self, state: &KeyState) -> Option<KeyState> {
+        match &self.told {
+            KeyTold::FailedElsewhere => Some(state.clone()),
+            KeyTold::Unknown => state.after(&self.part, None).map(|(after, _)| after),
+            KeyTold::Outcome(outcome) => state.after(&self.part, Some(outcome)).map(|(after, _)| after),
+        }
     }
 }
 
 /// Searches the operations of one key.
 fn check_key(operations: &[KeyOperation<'_>]) -> Found {
-    search(operations, &State { value: None, version: Version::Exactly(0) })
+    search(operations, &KeyState::default())
 }
 
 /// The operations as text for a person.
@@ -136,33 +59,13 @@ fn described(operations: &[KeyOperation<'_>]) -> String {
         let part = match &operation.part {
             Part::Update(update) => update.to_string(),
             Part::Read(read) => read.to_string(),
+            Part::Check(check) => check.to_string(),
             Part::Remove => "delete, of several".to_owned(),
         };
         let KeyOperation { client, asked, told, .. } = operation;
         text += &format!("\n    client {client} {asked} .. {told_at}  {part}: {}", printable(&format!("{told:?}")));
     }
     text
-}
-
-/// Lists of bytes as text.
-fn printable(text: &str) -> String {
-    let mut out = String::new();
-    let mut rest = text;
-    while let Some(open) = rest.find('[') {
-        let Some(close) = rest[open..].find(']').map(|at| open + at) else { break };
-        let bytes: Option<Vec<u8>> =
-            rest[open + 1..close].split(", ").filter(|b| !b.is_empty()).map(|b| b.parse().ok()).collect();
-        out += &rest[..open];
-        match bytes {
-            Some(bytes) if bytes.len() > 40 => {
-                out += &format!("{:?}… ({} bytes)", String::from_utf8_lossy(&bytes[..16]), bytes.len());
-            }
-            Some(bytes) => out += &format!("{:?}", String::from_utf8_lossy(&bytes)),
-            None => out += &rest[open..=close],
-        }
-        rest = &rest[close + 1..];
-    }
-    out + rest
 }
 
 /// Whether a result is one that the operation may have, as far as that can be said without any state.
@@ -199,13 +102,15 @@ pub fn check(history: &History) -> Checked {
     // Keys on which an operation-key group may run again are not searched: nobody can say which run had which result.
     let expiring = history.operations().iter().filter(|operation| operation.expiring);
     let skipped: BTreeSet<&[u8]> = expiring.flat_map(|operation| operation.action.keys()).collect();
+    let elsewhere = strictly_serializable::keys(history);
+    let elsewhere: BTreeSet<&[u8]> = elsewhere.iter().map(|(_, key)| &key[..]).collect();
     for operation in history.operations() {
         let outcome = match &operation.told {
             Told::Executed { outcome, .. } => Some(outcome),
             Told::Unknown => None,
             Told::NotExecuted | Told::TableDone(_) | Told::TableExists(_) | Told::TableNotFound => continue,
         };
-        if operation.action.keys().iter().any(|key| skipped.contains(key)) {
+        if operation.action.keys().iter().any(|key| skipped.contains(key) || elsewhere.contains(key)) {
             continue;
         }
         if let Some(group) = operation.group {

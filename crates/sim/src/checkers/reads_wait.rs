@@ -112,7 +112,7 @@ impl Watch for ReadsWait {
             && let Ok(read) = Read::decode(view.code, view.arguments)
         {
             let mut keys = Vec::new();
-            read.for_each_key(|key| keys.push(key_hash(view.table, key)));
+            read.for_each_key(view.table, |table, key| keys.push(key_hash(table, key)));
             let term = (view.envelope.shard, view.envelope.epoch);
             self.on_read((arrived.at, arrived.from, view.read_id), term, &keys);
         }

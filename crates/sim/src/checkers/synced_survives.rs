@@ -77,7 +77,7 @@ impl SyncedSurvives {
             let Some(primary) = self.cores.host_of(configuration, config.primary, shard) else { continue };
             let (promises, expired) = (&self.promises, &self.expired);
             let is_owed = |rpc: &RpcId| {
-                let has_table = configuration.tables.iter().any(|info| info.table == promises.updates[rpc].1);
+                let has_table = configuration.has_table(promises.updates[rpc].1);
                 promises.is_unacknowledged(*rpc) && !expired.contains(&rpc.client) && has_table
             };
             let promised = self.promised.entry(shard).or_default();

@@ -88,6 +88,7 @@ fn of_scenario(scenario: Scenario, rng: &mut Rng) -> (Shape, Intensity) {
         Scenario::CoordinatorOutage => {
             intensity.acts = Acts { coordinator: 4, coordinator_telling: 3, crash: 2, fast_restart: 1, ..none };
         }
+        Scenario::Transactions => transactions(rng, &mut shape, &mut intensity),
         Scenario::TornTurns => intensity.acts = Acts { torn_turn: 1, ..none },
         Scenario::WitnessLoss => {
             shape.faults = shape.faults.max(1);
@@ -107,6 +108,15 @@ fn is_general(scenario: Scenario, shape: &Shape) -> bool {
         Scenario::FastPath | Scenario::Rebuild | Scenario::ColdStartWhileCopying | Scenario::DamagedFiles
     );
     !has_its_own && shape.kind == LoadKind::Mixed && !shape.prober && !shape.sharer
+}
+
+/// Of everything that can happen to a node.
+fn transactions(rng: &mut Rng, shape: &mut Shape, intensity: &mut Intensity) {
+    (shape.kind, shape.clients, shape.readers) = (LoadKind::Transactions, 4, 1);
+    (shape.pause, shape.duration) = ((millis(1), millis(rng.between(4, 20))), millis(8_000));
+    intensity.nemesis_every = millis(rng.between(300, 1_200));
+    let killed = Acts { crash: 2, fast_restart: 1, torn_turn: 1, kill_all: 1, ..Acts::default() };
+    intensity.acts = Acts { zombie: 1, depose: 2, ..killed };
 }
 
 /// A minute is longer than every lease except those of clients. The load is small.

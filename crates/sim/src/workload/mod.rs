@@ -12,6 +12,7 @@ mod rewritten;
 mod spread;
 mod tables;
 mod tokens;
+mod transactions;
 
 use kasha_machine::Rng;
 use kasha_types::TableId;
@@ -25,6 +26,7 @@ pub use rewritten::Rewritten;
 pub use spread::Spread;
 pub use tables::Tables;
 pub use tokens::Tokens;
+pub use transactions::Transactions;
 
 use crate::history::{Action, DEFAULT_TABLE, Key, Told};
 
@@ -148,6 +150,8 @@ pub enum LoadKind {
         /// How many calls are about them, for each other one.
         weight: u64,
     },
+    /// Transactions, and everything else on the same few keys.
+    Transactions,
     /// Tables that come and go, each with so many keys that two updates hardly ever meet.
     Tables,
 }
@@ -171,6 +175,11 @@ impl Mix {
             LoadKind::Churning => return alone(Box::new(Bulk::churning(CHURNING_KEYS))),
             LoadKind::Rewritten => return alone(Box::<Rewritten>::default()),
             LoadKind::Tables => return alone(Box::new(Tables::spread())),
+            LoadKind::Transactions => {
+                let short_deadlines = if rng.chance(1, 2) { rng.below(200) } else { 0 };
+                let abandoned = if rng.chance(1, 2) { rng.below(100) } else { 0 };
+                return Self { short_deadlines, abandoned, ..alone(Box::<Transactions>::default()) };
+            }
             LoadKind::Mixed | LoadKind::Crowded { .. } => {}
         }
         let per_tag = rng.between(1, 3);

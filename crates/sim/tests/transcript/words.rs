@@ -2,7 +2,7 @@
 
 use kasha_wire::Update;
 use kasha_wire::operation::arguments::Source;
-use kasha_wire::operation::{ItemKind, Items};
+use kasha_wire::operation::{ItemKind, Items, Parts};
 
 /// The update that these words name. Operations on several keys cannot be named.
 pub fn update<'a>(words: &[&'a str]) -> Update<'a> {
@@ -41,6 +41,9 @@ impl<'a> Source<'a> for Arguments<'_, 'a> {
         self.number()
     }
     fn items(&mut self, _: ItemKind) -> Result<Items<'a>, &'static str> {
+        Err("an update of one key")
+    }
+    fn parts(&mut self) -> Result<Parts<'a>, &'static str> {
         Err("an update of one key")
     }
 }

@@ -2,9 +2,11 @@
 
 use std::fmt;
 
+use kasha_types::TableId;
 use kasha_types::limits::{KEY_BYTES_MAX, OPERATION_KEYS_MAX, VALUE_BYTES_MAX};
 
 use super::items::{ItemKind, Items, put_key, put_value, take_key, take_value};
+use super::parts::Parts;
 use crate::{DecodeError, Reader};
 
 /// Gives arguments in their order.
@@ -21,6 +23,7 @@ pub trait Source<'a> {
     fn version(&mut self) -> Result<u64, Self::Error>;
     fn delta(&mut self) -> Result<i64, Self::Error>;
     fn items(&mut self, kind: ItemKind) -> Result<Items<'a>, Self::Error>;
+    fn parts(&mut self) -> Result<Parts<'a>, Self::Error>;
 
     fn expected(&mut self) -> Result<&'a [u8], Self::Error> {
         self.value()
@@ -57,6 +60,9 @@ impl<'a> Source<'a> for Reader<'a> {
     fn items(&mut self, kind: ItemKind) -> Result<Items<'a>, DecodeError> {
         Items::decode(kind, self)
     }
+    fn parts(&mut self) -> Result<Parts<'a>, DecodeError> {
+        Parts::decode(self)
+    }
 }
 
 /// Is shown arguments in their order.
@@ -67,6 +73,7 @@ pub trait Visitor<'a> {
     fn version(&mut self, _: u64) {}
     fn delta(&mut self, _: i64) {}
     fn items(&mut self, kind: ItemKind, items: Items<'a>);
+    fn parts(&mut self, parts: Parts<'a>);
 
     fn expected(&mut self, expected: &'a [u8]) {
         self.value(expected);
@@ -101,17 +108,29 @@ impl<'a> Visitor<'a> for Encoder<'_> {
     fn items(&mut self, kind: ItemKind, items: Items<'a>) {
         items.encode(kind, self.0);
     }
+    fn parts(&mut self, parts: Parts<'a>) {
+        parts.encode(self.0);
+    }
 }
 
-/// Calls a function with every key.
-pub(super) struct Keys<F>(pub(super) F);
+/// Calls a function with every key and its table.
+pub(super) struct Keys<F> {
+    pub(super) table: TableId,
+    pub(super) each: F,
+}
 
-impl<'a, F: FnMut(&'a [u8])> Visitor<'a> for Keys<F> {
+impl<'a, F: FnMut(TableId, &'a [u8])> Visitor<'a> for Keys<F> {
     fn key(&mut self, key: &'a [u8]) {
-        (self.0)(key);
+        (self.each)(self.table, key);
     }
     fn items(&mut self, _: ItemKind, items: Items<'a>) {
-        items.iter().for_each(|item| (self.0)(item.key));
+        items.iter().for_each(|item| (self.each)(self.table, item.key));
+    }
+    fn parts(&mut self, parts: Parts<'a>) {
+        for part in parts.iter() {
+            self.table = part.table;
+            part.operation.visit(self);
+        }
     }
 }
 
@@ -153,6 +172,13 @@ impl<'a> Visitor<'a> for Shown<'_, '_> {
             }
         }
     }
+    fn parts(&mut self, parts: Parts<'a>) {
+        for part in parts.iter() {
+            self.show(format_args!("[{} {}", part.table, part.operation.row().name));
+            part.operation.visit(self);
+            self.1 = self.1.and_then(|()| write!(self.0, "]"));
+        }
+    }
 }
 
 /// A limit of operations that is exceeded.
@@ -188,5 +214,9 @@ impl<'a> Visitor<'a> for Limits {
     fn items(&mut self, _: ItemKind, items: Items<'a>) {
         self.check((1..=OPERATION_KEYS_MAX).contains(&(items.count() as usize)), Excess::KeyCount);
         items.iter().for_each(|item| self.value(item.value));
+    }
+    fn parts(&mut self, parts: Parts<'a>) {
+        self.check((1..=OPERATION_KEYS_MAX).contains(&(parts.count() as usize)), Excess::KeyCount);
+        parts.iter().for_each(|part| part.operation.visit(self));
     }
 }

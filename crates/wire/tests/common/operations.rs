@@ -1,8 +1,8 @@
 //! Bodies, operations and results.
 
-use kasha_types::{ClientId, RpcId, Sequence};
+use kasha_types::{ClientId, RpcId, Sequence, TableId};
 use kasha_wire::operation::arguments::Source;
-use kasha_wire::operation::{Item, ItemKind, Items, ItemsBuffer, Row};
+use kasha_wire::operation::{Check, Item, ItemKind, Items, ItemsBuffer, PartOperation, Parts, PartsBuffer, Row};
 use kasha_wire::outcome::Shape;
 use kasha_wire::{Body, BodyHead, Outcome, Read, Update};
 use proptest::collection::vec;
@@ -18,6 +18,23 @@ pub struct Operation {
     pub version: u64,
     pub items: Vec<(Vec<u8>, Vec<u8>, i64)>,
     lists: [ItemsBuffer; 3],
+    parts: PartsBuffer,
+}
+
+/// The table of the first part of each transaction, and the difference between its tables.
+pub const FIRST_TABLE: TableId = TableId(0x0403_0201);
+
+/// One part of each kind for each of these items.
+fn parts_of(version: u64, items: &[(Vec<u8>, Vec<u8>, i64)]) -> PartsBuffer {
+    let mut parts = PartsBuffer::default();
+    for (number, (key, value, delta)) in (0..).zip(items) {
+        let table = TableId(FIRST_TABLE.0 + number);
+        parts.push(table, &PartOperation::Update(Update::Increment { key, delta: *delta }));
+        parts.push(table, &PartOperation::Read(Read::Get { key }));
+        parts.push(table, &PartOperation::Check(Check::HasVersion { key, version }));
+        parts.push(table, &PartOperation::Check(Check::HasValue { key, expected: value }));
+    }
+    parts
 }
 
 impl Operation {
@@ -28,7 +45,8 @@ impl Operation {
             list
         };
         let lists = [ItemKind::Key, ItemKind::KeyValue, ItemKind::KeyDelta].map(list);
-        Self { code, version, items, lists }
+        let parts = parts_of(version, &items);
+        Self { code, version, items, lists, parts }
     }
 
     pub fn update(&self) -> Update<'_> {
@@ -78,7 +96,13 @@ impl<'a> Source<'a> for &'a Operation {
     fn items(&mut self, kind: ItemKind) -> Result<Items<'a>, &'static str> {
         Ok(self.lists[kind as usize].as_items())
     }
+    fn parts(&mut self) -> Result<Parts<'a>, &'static str> {
+        Ok(self.parts.as_parts())
+    }
 }
+
+/// Its code.
+pub const TRANSACTION: u8 = 32;
 
 /// A body that owns its parts.
 #[derive(Clone, Debug)]
@@ -105,6 +129,9 @@ impl OwnedBody {
                 head.rpc.sequence.0 = head.rpc.sequence.0.max(1);
                 head.acknowledgement.0 %= head.rpc.sequence.0;
                 head.not_after.0 = if operation_key.is_some() { head.not_after.0.max(1) } else { 0 };
+                if operation.update().code() == TRANSACTION {
+                    head.table = FIRST_TABLE;
+                }
                 Self { head, operation_key, operation }
             })
             .boxed()
@@ -118,11 +145,14 @@ impl OwnedBody {
         if operation_key.is_none() {
             head.not_after.0 = 0;
         }
+        if code == TRANSACTION {
+            head.table = FIRST_TABLE;
+        }
         Self { head, operation_key: operation_key.map(<[u8]>::to_vec), operation: Operation::one(code) }
     }
 }
 
-pub const SHAPES: [(Shape, &str); 10] = [
+pub const SHAPES: [(Shape, &str); 11] = [
     (Shape::Version, "put"),
     (Shape::Number, "increment"),
     (Shape::Length, "append"),
@@ -133,6 +163,7 @@ pub const SHAPES: [(Shape, &str); 10] = [
     (Shape::Replaced, "get-and-put"),
     (Shape::Flag, "exists"),
     (Shape::Values, "multi-get"),
+    (Shape::Parts, "transaction"),
 ];
 
 fn done(shape: Shape) -> BoxedStrategy<Outcome> {
@@ -150,6 +181,13 @@ fn done(shape: Shape) -> BoxedStrategy<Outcome> {
             .prop_map(|(version, old)| Outcome::Replaced(version, old))
             .boxed(),
         Shape::Values => vec(proptest::option::of((1..u64::MAX, value())), 0..5).prop_map(Outcome::Values).boxed(),
+        Shape::Parts => {
+            let shapes = [Shape::Version, Shape::Number, Shape::Length, Shape::Value, Shape::Replaced, Shape::Flag];
+            let part = Union::new(shapes.map(done));
+            let failed = (any(), any())
+                .prop_map(|(index, version)| Outcome::NotCommitted(index, Box::new(Outcome::ConditionFailed(version))));
+            Union::new([vec(part, 0..5).prop_map(Outcome::Parts).boxed(), failed.boxed()]).boxed()
+        }
     }
 }
 
@@ -193,5 +231,7 @@ pub fn outcomes() -> Vec<(&'static str, Shape, Outcome)> {
         ("TooLarge", Shape::Length, Outcome::TooLarge),
         ("Cancelled", Shape::Version, Outcome::Cancelled),
         ("OperationKeyMismatch", Shape::Version, Outcome::OperationKeyMismatch),
+        ("Parts", Shape::Parts, Outcome::Parts(vec![Outcome::Number(-2, 3), Outcome::NotFound])),
+        ("NotCommitted", Shape::Parts, Outcome::NotCommitted(1, Box::new(Outcome::ConditionFailed(18)))),
     ]
 }

@@ -53,6 +53,32 @@ pub fn encoded_outcome(shape: Shape, outcome: &Outcome) -> Vec<u8> {
         Outcome::TooLarge => put(OutcomeCode::TooLarge, &[]),
         Outcome::Cancelled => put(OutcomeCode::Cancelled, &[]),
         Outcome::OperationKeyMismatch => put(OutcomeCode::OperationKeyMismatch, &[]),
+        Outcome::Parts(parts) => {
+            put(done, &[&(parts.len() as u32).to_le_bytes()]);
+            for part in parts {
+                let (code, bytes) = encoded_part(part);
+                out.push(code);
+                out.extend((bytes.len() as u32).to_le_bytes());
+                out.extend(bytes);
+            }
+        }
+        Outcome::NotCommitted(index, part) => {
+            let (code, bytes) = encoded_part(part);
+            put(OutcomeCode::NotCommitted, &[&index.to_le_bytes(), &[code], &bytes]);
+        }
     }
     out
+}
+
+/// The code of an operation that can come to this, and the result bytes.
+fn encoded_part(part: &Outcome) -> (u8, Vec<u8>) {
+    let (code, shape) = match part {
+        Outcome::Number(..) | Outcome::Overflow(_) | Outcome::NotANumber(_) => (6, Shape::Number),
+        Outcome::Length(..) | Outcome::TooLarge => (7, Shape::Length),
+        Outcome::Value(..) | Outcome::NotFound => (64, Shape::Value),
+        Outcome::Replaced(..) => (8, Shape::Replaced),
+        Outcome::Flags(_) => (65, Shape::Flag),
+        _ => (96, Shape::Version),
+    };
+    (code, encoded_outcome(shape, part))
 }

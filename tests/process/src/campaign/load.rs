@@ -1,7 +1,7 @@
 //! The clients of a round: several sessions of several tasks each, which write down their calls and the answers.
 //!
 //! All tasks use the same keys, and leave a key for a fresh one after some operations, so that each key has a history
-//! that can be searched. A few counters live through the whole round. Some calls have short deadlines, some are
+//! that can be searched. A few counters live through the whole round, and so does what `transfers` moves. Some calls have short deadlines, some are
 //! cancelled at their deadline, and some callers go away. An outcome that is unknown at first is resolved if possible.
 
 use std::collections::BTreeMap;
@@ -17,6 +17,7 @@ use kasha_machine::Rng;
 
 use super::book::{Asked, Book, Ended, Told, told_late};
 use super::net::Net;
+use super::transfers::Transfers;
 use super::{Failure, broken};
 
 const SESSIONS: u32 = 3;
@@ -40,6 +41,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 #[derive(Debug)]
 struct Shared {
     book: Book,
+    transfers: Transfers,
     stop: AtomicBool,
     /// Operations so far on the registers, counters and operation keys of each place.
     used: [[AtomicU64; KEYS as usize]; 3],
@@ -64,7 +66,8 @@ impl Load {
     pub fn start(net: &Net, seed: u64) -> Result<Self, Failure> {
         let done = (0..SESSIONS * TASKS).map(|_| AtomicU64::new(0)).collect();
         let (stop, open, used) = (AtomicBool::new(false), AtomicU64::new(0), Default::default());
-        let shared = Arc::new(Shared { book: Book::default(), stop, used, done, open });
+        let (book, transfers) = (Book::default(), Transfers::default());
+        let shared = Arc::new(Shared { book, transfers, stop, used, done, open });
         let mut rng = Rng::new(seed ^ 0x10AD);
         let mut sessions = Vec::new();
         for number in 0..SESSIONS {
@@ -131,21 +134,21 @@ fn block_on<T>(future: impl Future<Output = T>) -> T {
     tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime").block_on(future)
 }
 
-async fn connect(seeds: &[String]) -> Result<Table, String> {
+async fn connect(seeds: &[String]) -> Result<(Client, Table), String> {
     let options =
         ClientOptions { connect_timeout: PATIENCE, deadline: Duration::from_secs(10), ..ClientOptions::default() };
     let client = Client::connect_with(seeds, options).await.map_err(|error| error.to_string())?;
-    client.table("default").await.map_err(|error| error.to_string())
+    let table = client.table("default").await.map_err(|error| error.to_string())?;
+    Ok((client, table))
 }
 
 async fn session(seeds: Vec<String>, number: u32, shared: Arc<Shared>, mut rng: Rng) -> Result<(), String> {
-    let table = connect(&seeds).await?;
+    let (client, table) = connect(&seeds).await?;
     let tasks: Vec<_> = (0..TASKS)
         .map(|task| {
-            let (number, table, shared, rng) = (number * TASKS + task, table.clone(), Arc::clone(&shared), rng.fork());
-            tokio::spawn(
-                Task { number, table, shared, rng, versions: BTreeMap::new(), seen: BTreeMap::new(), values: 0 }.run(),
-            )
+            let (number, client, table, rng) = (number * TASKS + task, client.clone(), table.clone(), rng.fork());
+            let (shared, versions, seen, values) = (Arc::clone(&shared), BTreeMap::new(), BTreeMap::new(), 0);
+            tokio::spawn(Task { number, client, table, shared, rng, versions, seen, values }.run())
         })
         .collect();
     for task in tasks {
@@ -167,7 +170,8 @@ async fn session(seeds: Vec<String>, number: u32, shared: Arc<Shared>, mut rng: 
 
 /// Reads every key that was ever used.
 async fn read_all(seeds: Vec<String>, shared: Arc<Shared>) -> Result<BTreeMap<String, i64>, String> {
-    let table = connect(&seeds).await?;
+    let (_, table) = connect(&seeds).await?;
+    shared.transfers.check(&table, &shared.book).await?;
     let mut keys: BTreeMap<String, &'static str> = BTreeMap::new();
     for record in shared.book.records() {
         keys.insert(record.asked.key, record.asked.model);
@@ -189,6 +193,7 @@ async fn read_all(seeds: Vec<String>, shared: Arc<Shared>) -> Result<BTreeMap<St
 
 struct Task {
     number: u32,
+    client: Client,
     table: Table,
     shared: Arc<Shared>,
     rng: Rng,
@@ -216,7 +221,11 @@ impl Task {
                 0..8 => self.use_register().await,
                 8..13 => self.use_counter().await,
                 13..16 => self.use_operation_key().await,
-                _ => self.use_sum().await,
+                16..18 => self.use_sum().await,
+                _ => {
+                    let Self { client, table, shared, rng, .. } = &mut self;
+                    shared.transfers.use_some(client, table, rng, &shared.book).await;
+                }
             }
             let pause = Duration::from_millis(self.rng.below(PAUSE_MAX_MS));
             tokio::time::sleep(pause).await;

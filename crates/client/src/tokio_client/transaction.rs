@@ -1,0 +1,208 @@
+//! Transactions: operations on keys of several tables, sent together, which take effect together or not at all.
+
+use kasha_types::TableId;
+use kasha_types::limits::KEY_BYTES_MAX;
+use kasha_wire::operation::{Check, OwnedOperation, PartOperation, PartsBuffer};
+use kasha_wire::{Outcome, Read, Update};
+
+use super::values::{Convert, appended_of, counter_of, deleted_of, exists_of, found, replaced_of, version_of};
+use super::{Appended, Client, Counter, Replaced, Table, UpdateCall, Value};
+use crate::session::WhyNot;
+
+/// A transaction that is being put together: its parts run in this order, and each sees what the parts before it did.
+///
+/// Nothing is sent before [`Transaction::commit`]. All keys must be of one shard, as keys with a common `{tag}` are. A
+/// transaction that reads and checks only is recorded as well, so that its result is the same however often it is sent.
+#[derive(Clone, Debug)]
+#[must_use = "nothing is sent until it is committed"]
+pub struct Transaction {
+    client: Client,
+    parts: PartsBuffer,
+    wrong: Option<WhyNot>,
+}
+
+/// The place of a part in its transaction, by which the part's result is found.
+#[derive(Clone, Copy, Debug)]
+pub struct PartId<T> {
+    index: u32,
+    convert: Convert<T>,
+}
+
+/// What came of a transaction that was executed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum TransactionOutcome {
+    /// All parts took effect at one moment.
+    Committed(Results),
+    /// A part failed, and nothing changed.
+    NotCommitted(Failure),
+}
+
+/// The results of a transaction's parts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Results(Vec<Outcome>);
+
+/// The first part that failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Failure {
+    /// Its index, from 0, in the order in which the parts were added.
+    pub part: usize,
+    /// Why it failed.
+    pub why: WhyPartFailed,
+}
+
+/// Why a part of a transaction failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum WhyPartFailed {
+    /// A check does not hold. The key's version when the part ran, if the key had a value.
+    #[error("the check does not hold: {}", found_version(*.0))]
+    Check(Option<u64>),
+    /// The sum does not fit 64 bits.
+    #[error("the sum does not fit 64 bits (K0331)")]
+    Overflow,
+    /// The value is not a number.
+    #[error("the value is no decimal 64-bit number (K0332)")]
+    NotANumber,
+    /// The value would be longer than a value may be, or the transaction would write and answer too much.
+    #[error("the value would exceed its limit, or the transaction its own (K0333)")]
+    TooLarge,
+}
+
+fn found_version(version: Option<u64>) -> String {
+    version.map_or_else(|| "the key has no value".to_owned(), |version| format!("the key has version {version}"))
+}
+
+impl Client {
+    /// An empty transaction.
+    pub fn transaction(&self) -> Transaction {
+        Transaction { client: self.clone(), parts: PartsBuffer::default(), wrong: None }
+    }
+}
+
+impl Transaction {
+    fn push<T>(&mut self, table: &Table, key: &[u8], operation: &PartOperation<'_>, convert: Convert<T>) -> PartId<T> {
+        let index = self.parts.as_parts().count();
+        if key.len() > KEY_BYTES_MAX {
+            self.wrong.get_or_insert(WhyNot::KeyTooLarge);
+        } else {
+            self.parts.push(table.id(), operation);
+        }
+        PartId { index, convert }
+    }
+
+    fn update<T>(&mut self, table: &Table, key: &[u8], update: Update<'_>, convert: Convert<T>) -> PartId<T> {
+        self.push(table, key, &PartOperation::Update(update), convert)
+    }
+
+    /// Demands that the key has this version.
+    pub fn check_version(&mut self, table: &Table, key: impl AsRef<[u8]>, version: u64) {
+        let key = key.as_ref();
+        self.push(table, key, &PartOperation::Check(Check::HasVersion { key, version }), version_of);
+    }
+
+    /// Demands that the key has exactly this value. The result is the key's version.
+    pub fn check_value(&mut self, table: &Table, key: impl AsRef<[u8]>, expected: impl AsRef<[u8]>) -> PartId<u64> {
+        let (key, expected) = (key.as_ref(), expected.as_ref());
+        self.push(table, key, &PartOperation::Check(Check::HasValue { key, expected }), version_of)
+    }
+
+    /// Demands that the key has no value.
+    pub fn check_absent(&mut self, table: &Table, key: impl AsRef<[u8]>) {
+        self.check_version(table, key, 0);
+    }
+
+    /// The key's value, as the parts before leave it.
+    pub fn get(&mut self, table: &Table, key: impl AsRef<[u8]>) -> PartId<Option<Value>> {
+        let key = key.as_ref();
+        self.push(table, key, &PartOperation::Read(Read::Get { key }), found)
+    }
+
+    /// Whether the key has a value.
+    pub fn exists(&mut self, table: &Table, key: impl AsRef<[u8]>) -> PartId<bool> {
+        let key = key.as_ref();
+        self.push(table, key, &PartOperation::Read(Read::Exists { key }), exists_of)
+    }
+
+    /// Sets the key. The result is its new version.
+    pub fn put(&mut self, table: &Table, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> PartId<u64> {
+        let (key, value) = (key.as_ref(), value.as_ref());
+        self.update(table, key, Update::Put { key, value }, version_of)
+    }
+
+    /// Deletes the key. The result is the version that was deleted; that there was none is no failure.
+    pub fn delete(&mut self, table: &Table, key: impl AsRef<[u8]>) -> PartId<Option<u64>> {
+        let key = key.as_ref();
+        self.update(table, key, Update::Delete { key }, deleted_of)
+    }
+
+    /// Adds to the decimal number in the key; a missing key counts as 0.
+    pub fn increment(&mut self, table: &Table, key: impl AsRef<[u8]>, delta: i64) -> PartId<Counter> {
+        let key = key.as_ref();
+        self.update(table, key, Update::Increment { key, delta }, counter_of)
+    }
+
+    /// Appends to the key's value; a missing key counts as empty.
+    pub fn append(&mut self, table: &Table, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> PartId<Appended> {
+        let (key, value) = (key.as_ref(), value.as_ref());
+        self.update(table, key, Update::Append { key, value }, appended_of)
+    }
+
+    /// Sets the key. The result has the old value.
+    pub fn get_and_put(&mut self, table: &Table, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> PartId<Replaced> {
+        let (key, value) = (key.as_ref(), value.as_ref());
+        self.update(table, key, Update::GetAndPut { key, value }, replaced_of)
+    }
+
+    /// Deletes the key. The result is the value that was deleted.
+    pub fn get_and_delete(&mut self, table: &Table, key: impl AsRef<[u8]>) -> PartId<Option<Value>> {
+        let key = key.as_ref();
+        self.update(table, key, Update::GetAndDelete { key }, found)
+    }
+
+    /// The transaction as one call, which takes the same options as every update, and is made when it is awaited.
+    pub fn commit(self) -> UpdateCall<TransactionOutcome> {
+        let Self { client, parts, wrong } = self;
+        let parts = parts.as_parts();
+        let update = Update::Transaction { parts };
+        let checked = wrong.map_or(Ok(()), Err).and_then(|()| Ok(update.check_limits()?));
+        let operation = checked.map(|()| OwnedOperation::from(&update));
+        let table = Table::new(client, parts.first_table().unwrap_or(TableId(0)));
+        UpdateCall::new(table, operation, outcome_of)
+    }
+}
+
+fn outcome_of(outcome: Outcome) -> Option<TransactionOutcome> {
+    let why = |outcome: &Outcome| {
+        Some(match *outcome {
+            Outcome::ConditionFailed(version) => WhyPartFailed::Check((version != 0).then_some(version)),
+            Outcome::Overflow(_) => WhyPartFailed::Overflow,
+            Outcome::NotANumber(_) => WhyPartFailed::NotANumber,
+            Outcome::TooLarge => WhyPartFailed::TooLarge,
+            _ => return None,
+        })
+    };
+    match outcome {
+        Outcome::Parts(outcomes) => Some(TransactionOutcome::Committed(Results(outcomes))),
+        Outcome::NotCommitted(part, outcome) => {
+            Some(TransactionOutcome::NotCommitted(Failure { part: part as usize, why: why(&outcome)? }))
+        }
+        _ => None,
+    }
+}
+
+impl Results {
+    /// The result of a part.
+    ///
+    /// # Panics
+    /// If the part is one of another transaction.
+    #[must_use]
+    pub fn of<T>(&self, part: PartId<T>) -> T {
+        let outcome = self.0.get(part.index as usize).cloned();
+        outcome.and_then(part.convert).expect("a part of this transaction")
+    }
+
+    /// All results, in the order of the parts.
+    #[must_use]
+    pub fn outcomes(&self) -> &[Outcome] {
+        &self.0
+    }
+}

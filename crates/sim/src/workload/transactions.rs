@@ -1,0 +1,185 @@
+//! Transactions of a few keys of two tables, and every other kind of operation on the same keys.
+//!
+//! The keys of a group share a tag, so that a transaction stays within a shard. All keys of a group are replaced together:
+//! the checker `strictly_serializable` searches the history of a group as a whole.
+
+use kasha_machine::Rng;
+use kasha_types::TableId;
+use kasha_wire::operation::arguments::Source;
+use kasha_wire::operation::{Check, Item, ItemKind, Items, ItemsBuffer, PartOperation, Parts, PartsBuffer, Row};
+use kasha_wire::{Read, Update};
+
+use super::{Ask, TAGS, Workload};
+use crate::history::{Action, DEFAULT_TABLE, Key, Told};
+
+/// Operations on one group of keys before the workload moves on to fresh ones.
+const GROUP_USES_MAX: u32 = 60;
+/// Keys of a group in each table.
+const KEYS: u64 = 2;
+/// Parts of a transaction.
+const PARTS_MAX: u64 = 5;
+/// The name of the second table.
+const LEDGER: &str = "ledger";
+
+/// The groups of keys.
+#[derive(Debug, Default)]
+pub struct Transactions {
+    /// For each tag: how many groups were used up, and the uses of the present one.
+    used: [(u32, u32); TAGS as usize],
+    ledger: Option<TableId>,
+    values: u64,
+}
+
+/// Arguments of any operation on one key.
+struct Drawn<'a> {
+    key: &'a [u8],
+    value: &'a [u8],
+    version: u64,
+    delta: i64,
+}
+
+impl<'a> Source<'a> for Drawn<'a> {
+    type Error = &'static str;
+
+    fn no_such_operation(what: &'static str) -> &'static str {
+        what
+    }
+    fn key(&mut self) -> Result<&'a [u8], &'static str> {
+        Ok(self.key)
+    }
+    fn value(&mut self) -> Result<&'a [u8], &'static str> {
+        Ok(self.value)
+    }
+    fn version(&mut self) -> Result<u64, &'static str> {
+        Ok(self.version)
+    }
+    fn delta(&mut self) -> Result<i64, &'static str> {
+        Ok(self.delta)
+    }
+    fn items(&mut self, _: ItemKind) -> Result<Items<'a>, &'static str> {
+        Err("a part has one key")
+    }
+    fn parts(&mut self) -> Result<Parts<'a>, &'static str> {
+        Err("a part has one key")
+    }
+}
+
+fn pick<'r>(rng: &mut Rng, rows: &'r [Row]) -> &'r Row {
+    loop {
+        let row = rng.pick(rows);
+        if row.has_one_key() {
+            return row;
+        }
+    }
+}
+
+impl Transactions {
+    /// A key of the group, and its table. No key is in two tables.
+    fn key(&mut self, rng: &mut Rng, tag: u64) -> (TableId, Key) {
+        let (index, generation) = (rng.below(KEYS), self.used[usize::try_from(tag).expect("few")].0);
+        match self.ledger.filter(|_| rng.chance(1, 2)) {
+            Some(ledger) => (ledger, format!("{{t{tag}}}y{index}.{generation}").into_bytes()),
+            None => (DEFAULT_TABLE, format!("{{t{tag}}}x{index}.{generation}").into_bytes()),
+        }
+    }
+
+    /// Short numbers and words, of which some come again, so that conditions hold now and then and sums mostly exist.
+    fn value(&mut self, rng: &mut Rng) -> Vec<u8> {
+        self.values += 1;
+        match rng.below(6) {
+            0 => format!("w{}", self.values).into_bytes(),
+            1 => b"1".to_vec(),
+            _ => self.values.to_string().into_bytes(),
+        }
+    }
+
+    fn part(&mut self, rng: &mut Rng, tag: u64, parts: &mut PartsBuffer) {
+        let ((table, key), value) = (self.key(rng, tag), self.value(rng));
+        // The version of a key that is about to be written first is 1.
+        let (version, delta) = (rng.below(5), if rng.chance(1, 30) { i64::MAX } else { 1 });
+        let mut drawn = Drawn { key: &key, value: &value, version, delta };
+        let (updates, reads, checks) = (Update::ALL, Read::ALL, Check::ALL);
+        let operation = match rng.below(10) {
+            0..6 => PartOperation::Update(Update::build(pick(rng, updates).code, &mut drawn).expect("a row's code")),
+            6..9 => PartOperation::Read(Read::build(pick(rng, reads).code, &mut drawn).expect("a row's code")),
+            _ => PartOperation::Check(Check::build(pick(rng, checks).code, &mut drawn).expect("a row's code")),
+        };
+        parts.push(table, &operation);
+    }
+
+    fn transaction(&mut self, rng: &mut Rng, tag: u64) -> Ask {
+        let mut parts = PartsBuffer::default();
+        for _ in 0..rng.between(1, PARTS_MAX) {
+            self.part(rng, tag, &mut parts);
+        }
+        of_parts(&parts)
+    }
+
+    /// What one key loses the other gains.
+    fn transfer(&mut self, rng: &mut Rng, tag: u64) -> Ask {
+        let mut parts = PartsBuffer::default();
+        let amount = i64::try_from(rng.between(1, 9)).expect("small");
+        for delta in [-amount, amount] {
+            let (table, key) = self.key(rng, tag);
+            parts.push(table, &PartOperation::Update(Update::Increment { key: &key, delta }));
+        }
+        of_parts(&parts)
+    }
+
+    /// Both keys of the default table at once, without a transaction.
+    fn of_both(&mut self, rng: &mut Rng, tag: u64) -> Action {
+        let generation = self.used[usize::try_from(tag).expect("few")].0;
+        let keys = (0..KEYS).map(|index| format!("{{t{tag}}}x{index}.{generation}").into_bytes());
+        let keys: Vec<Key> = keys.collect();
+        let mut pairs = ItemsBuffer::new(ItemKind::KeyValue);
+        for key in &keys {
+            pairs.push(&Item { key, value: &self.value(rng), delta: 0 });
+        }
+        match rng.below(4) {
+            0 => Update::MultiPut { pairs: pairs.as_items() }.into(),
+            1 => Action::count_all(&keys),
+            _ => Action::multi_get(&keys),
+        }
+    }
+}
+
+fn of_parts(parts: &PartsBuffer) -> Ask {
+    let parts = parts.as_parts();
+    Ask { table: parts.first_table().expect("one at least"), ..Action::from(Update::Transaction { parts }).into() }
+}
+
+impl Workload for Transactions {
+    fn next(&mut self, rng: &mut Rng) -> Ask {
+        if self.ledger.is_none() && rng.chance(1, 4) {
+            return Action::CreateTable(LEDGER.to_owned()).into();
+        }
+        let tag = rng.below(TAGS);
+        let used = &mut self.used[usize::try_from(tag).expect("few")];
+        used.1 += 1;
+        if used.1 > GROUP_USES_MAX {
+            *used = (used.0 + 1, 1);
+        }
+        match rng.below(20) {
+            0..9 => self.transaction(rng, tag),
+            9..12 => self.transfer(rng, tag),
+            12..15 => self.of_both(rng, tag).into(),
+            draw => {
+                let (table, key) = self.key(rng, tag);
+                let value = self.value(rng);
+                let action = match draw {
+                    15 => Action::put(&key, &value),
+                    16 => Update::Delete { key: &key }.into(),
+                    17 => Action::count(&key),
+                    _ => Action::get(&key),
+                };
+                Ask { table, ..action.into() }
+            }
+        }
+    }
+
+    fn told(&mut self, action: &Action, told: &Told) {
+        if let (Action::CreateTable(_), Told::TableDone(table) | Told::TableExists(table)) = (action, told) {
+            self.ledger = Some(*table);
+        }
+    }
+}

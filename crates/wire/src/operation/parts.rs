@@ -1,0 +1,183 @@
+//! The parts of a transaction: operations on one key each, in the order in which they run. A list of parts begins with a
+//! `u32` count; a part is its table (`u32`), the operation's code (`u8`) and the operation's arguments.
+
+use kasha_types::TableId;
+use kasha_types::limits::OPERATION_KEYS_MAX;
+
+use super::arguments::{Keys, Visitor};
+use super::{Check, Read, Row, Update};
+use crate::outcome::Shape;
+use crate::{DecodeError, Reader};
+
+/// What a part does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PartOperation<'a> {
+    /// It changes its key, or may. Where alone it would change nothing because of a condition or an error, the
+    /// transaction changes nothing.
+    Update(Update<'a>),
+    /// It reads its key, as the parts before it leave the key.
+    Read(Read<'a>),
+    /// It demands something of its key, or the transaction changes nothing.
+    Check(Check<'a>),
+}
+
+/// One part of a transaction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Part<'a> {
+    /// The table of the part's key.
+    pub table: TableId,
+    /// What it does.
+    pub operation: PartOperation<'a>,
+}
+
+/// The parts of a transaction, still encoded; checked, so that going through them cannot fail.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Parts<'a> {
+    count: u32,
+    bytes: &'a [u8],
+}
+
+impl Row {
+    /// Whether the operation has exactly one key, and so can be a part of a transaction.
+    #[must_use]
+    pub fn has_one_key(&self) -> bool {
+        match self.shape {
+            Shape::Version | Shape::Number | Shape::Length | Shape::Flag | Shape::Value | Shape::Replaced => true,
+            Shape::Versions | Shape::Flags | Shape::Numbers | Shape::Values | Shape::Parts => false,
+        }
+    }
+}
+
+impl<'a> PartOperation<'a> {
+    /// What is said of the operation with this code, if it can be a part.
+    #[must_use]
+    pub fn row_of(code: u8) -> Option<&'static Row> {
+        let row = Update::row_of(code).or_else(|| Read::row_of(code)).or_else(|| Check::row_of(code));
+        row.filter(|row| row.has_one_key())
+    }
+
+    /// Its number.
+    #[must_use]
+    pub fn code(&self) -> u8 {
+        match self {
+            Self::Update(update) => update.code(),
+            Self::Read(read) => read.code(),
+            Self::Check(check) => check.code(),
+        }
+    }
+
+    /// What is said of operations with its code.
+    ///
+    /// # Panics
+    /// If it has several keys, which no part has.
+    #[must_use]
+    pub fn row(&self) -> &'static Row {
+        Self::row_of(self.code()).expect("a part has one key")
+    }
+
+    /// The code is looked at first: no part holds parts.
+    fn take(code: u8, reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
+        if Self::row_of(code).is_none() {
+            return Err(DecodeError::Invalid("a part's code"));
+        }
+        Ok(if Update::row_of(code).is_some() {
+            Self::Update(Update::build(code, reader)?)
+        } else if Read::row_of(code).is_some() {
+            Self::Read(Read::build(code, reader)?)
+        } else {
+            Self::Check(Check::build(code, reader)?)
+        })
+    }
+
+    /// Calls `each` with the key and its table.
+    pub fn for_each_key(&self, table: TableId, each: impl FnMut(TableId, &'a [u8])) {
+        self.visit(&mut Keys { table, each });
+    }
+
+    fn encode(&self, out: &mut Vec<u8>) {
+        out.push(self.row().code);
+        match self {
+            Self::Update(update) => update.encode_arguments(out),
+            Self::Read(read) => read.encode_arguments(out),
+            Self::Check(check) => check.encode_arguments(out),
+        }
+    }
+
+    pub(super) fn visit(&self, visitor: &mut impl Visitor<'a>) {
+        match self {
+            Self::Update(update) => update.visit(visitor),
+            Self::Read(read) => read.visit(visitor),
+            Self::Check(check) => check.visit(visitor),
+        }
+    }
+}
+
+fn take_part<'a>(reader: &mut Reader<'a>) -> Result<Part<'a>, DecodeError> {
+    let (table, code) = (reader.take()?, reader.take()?);
+    Ok(Part { table, operation: PartOperation::take(code, reader)? })
+}
+
+impl<'a> Parts<'a> {
+    pub(super) fn decode(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
+        let count = reader.take::<u32>()?;
+        if count == 0 {
+            return Err(DecodeError::Invalid("a transaction without parts"));
+        }
+        if count as usize > OPERATION_KEYS_MAX {
+            return Err(DecodeError::TooLarge("the number of parts"));
+        }
+        let bytes = reader.rest();
+        for _ in 0..count {
+            take_part(reader)?;
+        }
+        Ok(Self { count, bytes: &bytes[..bytes.len() - reader.rest().len()] })
+    }
+
+    /// How many.
+    #[must_use]
+    pub fn count(&self) -> u32 {
+        self.count
+    }
+
+    /// Each part, in order.
+    pub fn iter(&self) -> impl Iterator<Item = Part<'a>> + use<'a> {
+        let mut reader = Reader::new(self.bytes);
+        (0..self.count).map(move |_| take_part(&mut reader).expect("checked when decoded"))
+    }
+
+    /// The table of the first part. `None`: there is no part.
+    #[must_use]
+    pub fn first_table(&self) -> Option<TableId> {
+        Reader::new(self.bytes).take().ok()
+    }
+
+    pub(super) fn encode(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&self.count.to_le_bytes());
+        out.extend_from_slice(self.bytes);
+    }
+}
+
+/// Builds the parts of a transaction.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PartsBuffer {
+    count: u32,
+    bytes: Vec<u8>,
+}
+
+impl PartsBuffer {
+    /// One more part.
+    ///
+    /// # Panics
+    /// If the operation has several keys, or a length does not fit its field.
+    pub fn push(&mut self, table: TableId, operation: &PartOperation<'_>) {
+        self.count += 1;
+        self.bytes.extend_from_slice(&table.0.to_le_bytes());
+        operation.encode(&mut self.bytes);
+    }
+
+    /// The parts, as an operation's argument.
+    #[must_use]
+    pub fn as_parts(&self) -> Parts<'_> {
+        Parts { count: self.count, bytes: &self.bytes }
+    }
+}

@@ -1,0 +1,127 @@
+//! Money that moves between two keys in one transaction, and a counter of the moves.
+//!
+//! Whatever fails: the two keys sum up to nothing in every answer, nobody sees half of a move, and the counter is at least
+//! the number of moves that were told and at most that plus the unknown ones.
+
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::Duration;
+
+use kasha_client::{Client, Error, Results, Table, TransactionOutcome, WhyPartFailed};
+use kasha_machine::Rng;
+
+use super::book::Book;
+
+const GROUPS: usize = 4;
+
+/// The moves of a round.
+#[derive(Debug, Default)]
+pub struct Transfers {
+    told: [AtomicI64; GROUPS],
+    unknown: [AtomicI64; GROUPS],
+}
+
+fn keys(group: usize) -> [String; 3] {
+    ["from", "to", "moves"].map(|name| format!("{{transfer:{group}}}:{name}"))
+}
+
+/// The two balances, as one answer shows them.
+fn sum(results: &Results) -> i64 {
+    let numbers = results.outcomes().iter().take(2).map(|outcome| match outcome {
+        kasha_wire::Outcome::Number(value, _) => *value,
+        kasha_wire::Outcome::Value(_, bytes) => String::from_utf8_lossy(bytes).parse().unwrap_or(i64::MAX / 4),
+        _ => 0,
+    });
+    numbers.sum()
+}
+
+impl Transfers {
+    /// Moves something, or tries what must not succeed, or looks.
+    pub async fn use_some(&self, client: &Client, table: &Table, rng: &mut Rng, book: &Book) {
+        let group = usize::try_from(rng.below(GROUPS as u64)).expect("few");
+        match rng.below(4) {
+            0 => self.look(client, table, group, book).await,
+            1 => self.fail(client, table, group, book).await,
+            _ => self.do_move(client, table, (group, rng), book).await,
+        }
+    }
+
+    async fn do_move(&self, client: &Client, table: &Table, (group, rng): (usize, &mut Rng), book: &Book) {
+        let ([from, to, moves], mut transaction) = (keys(group), client.transaction());
+        let amount = i64::try_from(rng.between(1, 100)).expect("small");
+        let _ = (transaction.increment(table, &from, -amount), transaction.increment(table, &to, amount));
+        let _ = transaction.increment(table, &moves, 1);
+        let mut call = transaction.commit();
+        if rng.chance(1, 4) {
+            call = call.deadline(Duration::from_millis(rng.between(1, 60)));
+        }
+        match call.await {
+            Ok(TransactionOutcome::Committed(results)) => {
+                self.told[group].fetch_add(1, Ordering::Relaxed);
+                if sum(&results) != 0 {
+                    book.complain(format!("transfers: a move of group {group} left {results:?}"));
+                }
+            }
+            Err(Error::NotExecuted(_)) => {}
+            Err(Error::Unknown { .. }) => drop(self.unknown[group].fetch_add(1, Ordering::Relaxed)),
+            other => book.complain(format!("transfers: a move of group {group} came to {other:?}")),
+        }
+    }
+
+    /// A transaction whose last part fails must change nothing.
+    async fn fail(&self, client: &Client, table: &Table, group: usize, book: &Book) {
+        let ([from, _, moves], mut transaction) = (keys(group), client.transaction());
+        let _ = (transaction.increment(table, &from, 1_000_000), transaction.increment(table, &moves, 1_000_000));
+        transaction.check_version(table, &from, u64::MAX);
+        match transaction.commit().await {
+            Ok(TransactionOutcome::NotCommitted(failure)) if matches!(failure.why, WhyPartFailed::Check(Some(_))) => {}
+            Err(Error::NotExecuted(_) | Error::Unknown { .. }) => {}
+            other => book.complain(format!("transfers: what must fail in group {group} came to {other:?}")),
+        }
+    }
+
+    async fn look(&self, client: &Client, table: &Table, group: usize, book: &Book) {
+        let [from, to, _] = keys(group);
+        let values = if group.is_multiple_of(2) {
+            let mut transaction = client.transaction();
+            let _ = (transaction.get(table, &from), transaction.get(table, &to));
+            match transaction.commit().await {
+                Ok(TransactionOutcome::Committed(results)) => sum(&results),
+                Err(Error::NotExecuted(_) | Error::Unknown { .. }) => 0,
+                other => return book.complain(format!("transfers: a look at group {group} came to {other:?}")),
+            }
+        } else {
+            match table.multi_get(&[&from, &to]).await {
+                Ok(values) => values.iter().flatten().map(|value| number(&value.bytes)).sum(),
+                Err(Error::Failed(_)) => 0,
+                other => return book.complain(format!("transfers: a look at group {group} came to {other:?}")),
+            }
+        };
+        if values != 0 {
+            book.complain(format!("transfers: half of a move of group {group} is seen: {values}"));
+        }
+    }
+
+    /// Reads everything in the end.
+    ///
+    /// # Errors
+    /// If something cannot be read.
+    pub async fn check(&self, table: &Table, book: &Book) -> Result<(), String> {
+        for group in 0..GROUPS {
+            let values = table.multi_get(&keys(group)).await.map_err(|error| format!("reading transfers: {error}"))?;
+            let [from, to, moves] = [0, 1, 2].map(|at| values[at].as_ref().map_or(0, |value| number(&value.bytes)));
+            let (told, unknown) = (&self.told[group], &self.unknown[group]);
+            let (least, most) = (told.load(Ordering::Relaxed), unknown.load(Ordering::Relaxed));
+            let most = least + most;
+            if from + to != 0 || !(least..=most).contains(&moves) {
+                book.complain(format!(
+                    "transfers: group {group} holds {from} and {to} after {moves} moves, of {least} to {most}"
+                ));
+            }
+        }
+        Ok(())
+    }
+}
+
+fn number(bytes: &[u8]) -> i64 {
+    String::from_utf8_lossy(bytes).parse().unwrap_or(i64::MAX / 4)
+}
