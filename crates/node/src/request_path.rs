@@ -237,6 +237,7 @@ fn note_replayed(origin: Origin, outcome: &Result<Completed, Stop>) {
 }
 
 impl<'a> Received<'a> {
+    #[inline(always)] // else it is copied to its caller
     fn decode(core: &mut Core, origin: Origin, bytes: &'a [u8]) -> Option<Self> {
         let body = Body::decode(bytes).ok()?;
         let request = Request {

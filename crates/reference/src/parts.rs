@@ -44,11 +44,7 @@ pub fn parts_in<'a>(table: TableId, operation: &Part<'a>) -> Vec<(TableId, &'a [
     let Part::Update(Update::Transaction { parts: list }) = *operation else {
         return parts(operation).into_iter().map(|(key, part)| (table, key, part)).collect();
     };
-    let mut parts = Vec::new();
-    for part in list.iter() {
-        part.operation.for_each_key(part.table, |table, key| parts.push((table, key, part.operation.into())));
-    }
-    parts
+    list.iter().map(|part| (part.table, part.operation.key(), part.operation.into())).collect()
 }
 
 /// The same of an operation on one table, which no transaction is.

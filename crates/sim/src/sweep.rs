@@ -128,7 +128,11 @@ impl SweepReport {
         let few = few.map(|((scenario, name), (runs, reached))| {
             format!("{name}: in {reached} of {runs} runs of {} only", scenario.name())
         });
-        let searches = [("keys searched", "keys inconclusive"), ("table names searched", "table names inconclusive")];
+        let searches = [
+            ("keys searched", "keys inconclusive"),
+            ("groups of keys searched", "groups of keys inconclusive"),
+            ("table names searched", "table names inconclusive"),
+        ];
         let given_up = searches.map(|(searched, name)| (name, self.probes.get(name), self.probes.get(searched)));
         let given_up = given_up.into_iter().filter(|(_, given_up, searched)| given_up * GIVEN_UP_AT_MOST > *searched);
         let given_up =

@@ -77,6 +77,8 @@ impl Change<'_> {
 pub(crate) enum Next<'a> {
     Value(Value<'a>),
     Nothing,
+    /// It is not to be written after all ([`Draft::withhold`]).
+    Withheld,
 }
 
 /// A value that is not written yet.
@@ -225,7 +227,7 @@ impl<'a> Draft<'a> {
 
     /// The entries in the log that its changes replace.
     pub fn replaced(&self) -> impl Iterator<Item = EntryOffset> {
-        self.changes.iter().filter_map(|change| match change.prior {
+        self.to_be_written().filter_map(|change| match change.prior {
             Prior::Logged { at, .. } => Some(at),
             Prior::None | Prior::Drafted { .. } => None,
         })
@@ -233,7 +235,7 @@ impl<'a> Draft<'a> {
 
     /// The keys that it changes, and whether it deletes them. May hold duplicates.
     pub fn changed(&self) -> impl Iterator<Item = (KeyHash, bool)> {
-        self.changes.iter().map(|change| (change.hash, matches!(change.next, Next::Nothing)))
+        self.to_be_written().map(|change| (change.hash, matches!(change.next, Next::Nothing)))
     }
 
     /// Its changes, to be written, and the values that it keeps.
@@ -245,6 +247,19 @@ impl<'a> Draft<'a> {
     #[must_use]
     pub fn footprint(&self) -> &[KeyHash] {
         &self.more.hashes
+    }
+
+    /// Of the tables that are not there, nothing is written. The result stays: the changes were made when it was told.
+    pub fn withhold(&mut self, is_there: impl Fn(TableId) -> bool) {
+        for change in &mut self.changes {
+            if !is_there(change.table) {
+                change.next = Next::Withheld;
+            }
+        }
+    }
+
+    fn to_be_written(&self) -> impl Iterator<Item = &Change<'a>> {
+        self.changes.iter().filter(|change| !matches!(change.next, Next::Withheld))
     }
 
     /// Its memory, and the result in it.
@@ -419,7 +434,7 @@ fn pieces_of<'s>(changes: &'s [Change<'_>], made: &'s [u8], log: &'s Log, curren
             Next::Value(Value::Number(number)) => [number.as_bytes(), &[]],
             Next::Value(Value::Appended { offset, len, added }) => [log.bytes(*offset, *len), added],
             Next::Value(Value::Made { from, len }) => [&made[*from as usize..][..*len as usize], &[]],
-            Next::Nothing => unreachable!("a deleted key has no value"),
+            Next::Nothing | Next::Withheld => unreachable!("a deleted key has no value"),
         },
     }
 }

@@ -80,6 +80,8 @@ bugs! {
     RecordFreedEarly = "record_freed_early",
     /// T3: a part of a transaction that fails is passed over, and the other parts take effect.
     FailedPartPassed = "failed_part_passed",
+    /// D1: a new primary skips a transaction of a witness because one of its tables was dropped.
+    SkippedForTable = "skipped_for_table",
     /// C1: whether an update overlaps is judged by the keys that it changes, and not by those that it reads.
     ReadsCommute = "reads_commute",
     /// R4.4, D4: a segment is freed before the entries that replaced its content, and the entry that says so, are

@@ -96,6 +96,7 @@ macro_rules! operations {
             ///
             /// # Errors
             /// If the source has them not, or there is no such code.
+            #[inline]
             pub fn build<S: Source<'a>>(code: u8, source: &mut S) -> Result<Self, S::Error> {
                 Ok(match code {
                     $($code => Self::$variant { $($argument: source.$argument()?),+ },)+
@@ -104,6 +105,7 @@ macro_rules! operations {
             }
 
             /// Shows `visitor` every argument, in order.
+            #[inline]
             pub fn visit(&self, visitor: &mut impl Visitor<'a>) {
                 match *self {
                     $(Self::$variant { $($argument),+ } => { $(visitor.$argument($argument);)+ })+
@@ -114,6 +116,7 @@ macro_rules! operations {
             ///
             /// # Errors
             /// If they do not, or exceed a limit.
+            #[inline]
             pub fn decode(code: u8, bytes: &'a [u8]) -> Result<Self, DecodeError> {
                 let mut reader = Reader::new(bytes);
                 let operation = Self::build(code, &mut reader)?;
@@ -131,6 +134,7 @@ macro_rules! operations {
             }
 
             /// Calls `each` with every key and its table, in order. `table`: of the keys that name none themselves.
+            #[inline]
             pub fn for_each_key(&self, table: TableId, each: impl FnMut(TableId, &'a [u8])) {
                 self.visit(&mut Keys { table, each });
             }

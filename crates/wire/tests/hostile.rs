@@ -3,6 +3,9 @@
 mod common;
 
 use common::operations::Operation;
+use kasha_types::TableId;
+use kasha_types::limits::VALUE_BYTES_MAX;
+use kasha_wire::operation::{Check, Excess, ItemsBuffer, PartOperation, PartsBuffer};
 use kasha_wire::{FrameError, FrameHeader, Message, Read, Update, message};
 
 #[test]
@@ -18,6 +21,27 @@ fn an_operation_is_what_its_code_says() {
         assert_eq!(Update::decode(code, &arguments).is_ok(), is_update, "{code}");
         assert_eq!(Read::decode(code, &arguments).is_ok(), is_read, "{code}");
     }
+}
+
+/// Found by a review: the check itself went through what it was to check, and fell over a value of more than a megabyte.
+#[test]
+fn limits_are_checked_before_anything_is_encoded_for_good() {
+    let (large, key, table) = (vec![0; VALUE_BYTES_MAX + 1], &b"k"[..], TableId(1));
+    let checked = |operation: PartOperation<'_>| {
+        let mut parts = PartsBuffer::default();
+        parts.push(table, &operation);
+        let whole = Update::Transaction { parts: parts.as_parts() }.check_limits();
+        assert_eq!(operation.check_limits(), whole, "{}", operation.row().name);
+        whole
+    };
+    let put = Update::Put { key, value: &large };
+    assert_eq!(checked(PartOperation::Update(put)), Err(Excess::Value));
+    assert_eq!(checked(PartOperation::Check(Check::HasValue { key, expected: &large })), Err(Excess::Value));
+    assert_eq!(checked(PartOperation::Read(Read::Get { key })), Ok(()));
+    let pairs = ItemsBuffer::pairs([(key, &large[..])]);
+    assert_eq!(Update::MultiPut { pairs: pairs.as_items() }.check_limits(), Err(Excess::Value));
+    let none = PartsBuffer::default();
+    assert_eq!(Update::Transaction { parts: none.as_parts() }.check_limits(), Err(Excess::KeyCount));
 }
 
 #[test]

@@ -1,7 +1,6 @@
 //! Transactions: operations on keys of several tables, sent together, which take effect together or not at all.
 
 use kasha_types::TableId;
-use kasha_types::limits::KEY_BYTES_MAX;
 use kasha_wire::operation::{Check, OwnedOperation, PartOperation, PartsBuffer};
 use kasha_wire::{Outcome, Read, Update};
 
@@ -79,30 +78,30 @@ impl Client {
 }
 
 impl Transaction {
-    fn push<T>(&mut self, table: &Table, key: &[u8], operation: &PartOperation<'_>, convert: Convert<T>) -> PartId<T> {
+    fn push<T>(&mut self, table: &Table, operation: &PartOperation<'_>, convert: Convert<T>) -> PartId<T> {
         let index = self.parts.as_parts().count();
-        if key.len() > KEY_BYTES_MAX {
-            self.wrong.get_or_insert(WhyNot::KeyTooLarge);
-        } else {
-            self.parts.push(table.id(), operation);
+        match operation.check_limits() {
+            Ok(()) => self.parts.push(table.id(), operation),
+            // It is never committed.
+            Err(excess) => drop(self.wrong.get_or_insert(excess.into())),
         }
         PartId { index, convert }
     }
 
-    fn update<T>(&mut self, table: &Table, key: &[u8], update: Update<'_>, convert: Convert<T>) -> PartId<T> {
-        self.push(table, key, &PartOperation::Update(update), convert)
+    fn update<T>(&mut self, table: &Table, update: Update<'_>, convert: Convert<T>) -> PartId<T> {
+        self.push(table, &PartOperation::Update(update), convert)
     }
 
     /// Demands that the key has this version.
     pub fn check_version(&mut self, table: &Table, key: impl AsRef<[u8]>, version: u64) {
         let key = key.as_ref();
-        self.push(table, key, &PartOperation::Check(Check::HasVersion { key, version }), version_of);
+        self.push(table, &PartOperation::Check(Check::HasVersion { key, version }), version_of);
     }
 
     /// Demands that the key has exactly this value. The result is the key's version.
     pub fn check_value(&mut self, table: &Table, key: impl AsRef<[u8]>, expected: impl AsRef<[u8]>) -> PartId<u64> {
         let (key, expected) = (key.as_ref(), expected.as_ref());
-        self.push(table, key, &PartOperation::Check(Check::HasValue { key, expected }), version_of)
+        self.push(table, &PartOperation::Check(Check::HasValue { key, expected }), version_of)
     }
 
     /// Demands that the key has no value.
@@ -113,49 +112,49 @@ impl Transaction {
     /// The key's value, as the parts before leave it.
     pub fn get(&mut self, table: &Table, key: impl AsRef<[u8]>) -> PartId<Option<Value>> {
         let key = key.as_ref();
-        self.push(table, key, &PartOperation::Read(Read::Get { key }), found)
+        self.push(table, &PartOperation::Read(Read::Get { key }), found)
     }
 
     /// Whether the key has a value.
     pub fn exists(&mut self, table: &Table, key: impl AsRef<[u8]>) -> PartId<bool> {
         let key = key.as_ref();
-        self.push(table, key, &PartOperation::Read(Read::Exists { key }), exists_of)
+        self.push(table, &PartOperation::Read(Read::Exists { key }), exists_of)
     }
 
     /// Sets the key. The result is its new version.
     pub fn put(&mut self, table: &Table, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> PartId<u64> {
         let (key, value) = (key.as_ref(), value.as_ref());
-        self.update(table, key, Update::Put { key, value }, version_of)
+        self.update(table, Update::Put { key, value }, version_of)
     }
 
     /// Deletes the key. The result is the version that was deleted; that there was none is no failure.
     pub fn delete(&mut self, table: &Table, key: impl AsRef<[u8]>) -> PartId<Option<u64>> {
         let key = key.as_ref();
-        self.update(table, key, Update::Delete { key }, deleted_of)
+        self.update(table, Update::Delete { key }, deleted_of)
     }
 
     /// Adds to the decimal number in the key; a missing key counts as 0.
     pub fn increment(&mut self, table: &Table, key: impl AsRef<[u8]>, delta: i64) -> PartId<Counter> {
         let key = key.as_ref();
-        self.update(table, key, Update::Increment { key, delta }, counter_of)
+        self.update(table, Update::Increment { key, delta }, counter_of)
     }
 
     /// Appends to the key's value; a missing key counts as empty.
     pub fn append(&mut self, table: &Table, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> PartId<Appended> {
         let (key, value) = (key.as_ref(), value.as_ref());
-        self.update(table, key, Update::Append { key, value }, appended_of)
+        self.update(table, Update::Append { key, value }, appended_of)
     }
 
     /// Sets the key. The result has the old value.
     pub fn get_and_put(&mut self, table: &Table, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> PartId<Replaced> {
         let (key, value) = (key.as_ref(), value.as_ref());
-        self.update(table, key, Update::GetAndPut { key, value }, replaced_of)
+        self.update(table, Update::GetAndPut { key, value }, replaced_of)
     }
 
     /// Deletes the key. The result is the value that was deleted.
     pub fn get_and_delete(&mut self, table: &Table, key: impl AsRef<[u8]>) -> PartId<Option<Value>> {
         let key = key.as_ref();
-        self.update(table, key, Update::GetAndDelete { key }, found)
+        self.update(table, Update::GetAndDelete { key }, found)
     }
 
     /// The transaction as one call, which takes the same options as every update, and is made when it is awaited.

@@ -5,9 +5,9 @@
 //! - **R4.8** What runs is the store's part, and depends on parameters and footprint only.
 
 use kasha_log::{GroupWriter, Log, Purpose, entry_bytes};
-use kasha_store::Draft;
+use kasha_store::{Draft, SpareDraft};
 use kasha_types::limits::RESULT_BYTES_MAX;
-use kasha_wire::OutcomeCode;
+use kasha_wire::{OutcomeCode, Update};
 
 use super::order::{Action, Ordered};
 use super::record::record_bytes;
@@ -43,7 +43,7 @@ impl RequestPath<'_> {
         let spare = std::mem::take(&mut ordered.memory().draft);
         let (body, action) = (*ordered.body(), ordered.action());
         let draft = match action {
-            Action::Execute { .. } => self.state.store.draft(log, body.head.table, &body.update, spare),
+            Action::Execute { .. } => self.draft_changes(log, &ordered, spare),
             Action::Repeat(place) => Draft::answering(operation_keys::record_at(log, place).result, spare),
             Action::Mismatch => Draft::answering(&[OutcomeCode::OperationKeyMismatch as u8], spare),
             Action::Cancel => Draft::answering(&[OutcomeCode::Cancelled as u8], spare),
@@ -60,6 +60,17 @@ impl RequestPath<'_> {
             Action::Repeat(_) | Action::Mismatch | Action::Cancel => body.footprint(footprint),
         }
         Drafted { ordered, draft }
+    }
+
+    fn draft_changes<'a>(&self, log: &Log, ordered: &Ordered<'_, 'a>, spare: SpareDraft) -> Draft<'a> {
+        let body = ordered.body();
+        let mut draft = self.state.store.draft(log, body.head.table, &body.update, spare);
+        // Only a replay comes here with keys of tables that there are not (`admit`).
+        if let (Origin::Replay, Update::Transaction { .. }) = (ordered.received().origin, body.update) {
+            let configuration = self.core.configuration.as_deref().expect("a configuration promoted us");
+            draft.withhold(|table| configuration.has_table(table));
+        }
+        draft
     }
 
     /// Opens the group for its changes and its result, the last that can be refused, and does what was drafted.

@@ -153,15 +153,16 @@ impl GatesRespected {
     }
 
     /// Whether a suspect may still run, and complete with what witnesses hold of it: it is not acknowledged and not
-    /// below an expiry floor, its table exists, and its operation key has not run out.
+    /// below an expiry floor, its tables exist, and its operation key has not run out.
     fn may_complete(&self, rpc: RpcId) -> bool {
         let Some((shard, body)) = self.bodies.get(&rpc) else { return false };
         let Ok(body) = Body::decode(body) else { return false };
         let latest = self.configurations.latest();
-        let has_table = latest.is_some_and(|latest| latest.tables.iter().any(|info| info.table == body.head.table));
+        let mut has_tables = true;
+        body.for_each_key(|table, _, _| has_tables &= latest.as_ref().is_some_and(|latest| latest.has_table(table)));
         let is_acknowledged = self.acknowledged.get(&rpc.client).is_some_and(|below| rpc.sequence.0 < below.0);
         let is_expired = self.expired.contains(&rpc.client) || body.head.lease_expiry <= self.records.floor(*shard);
-        has_table && !is_acknowledged && !is_expired && body.operation_key.is_none()
+        has_tables && !is_acknowledged && !is_expired && body.operation_key.is_none()
     }
 
     fn on_recorded(&mut self, recorded: &Recorded, disk: &SimDisk, name: &str) {

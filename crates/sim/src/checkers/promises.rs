@@ -24,7 +24,8 @@ pub(crate) struct Attempt {
 #[derive(Debug, Default)]
 pub(crate) struct Promises {
     pub(crate) configurations: Configurations,
-    pub(crate) updates: BTreeMap<RpcId, (ShardId, TableId)>,
+    /// The shard of each, and the tables of its keys.
+    pub(crate) updates: BTreeMap<RpcId, (ShardId, BTreeSet<TableId>)>,
     pub(crate) attempts: BTreeMap<(RpcId, u32), Attempt>,
     pub(crate) acknowledged: BTreeMap<ClientId, AckedBelow>,
 }
@@ -68,7 +69,9 @@ impl Promises {
         let Ok(request) = RequestView::decode(payload) else { return };
         let Ok(body) = Body::decode(request.body) else { return };
         let (rpc, envelope) = (body.head.rpc, request.envelope);
-        self.updates.insert(rpc, (envelope.shard, body.head.table));
+        let mut tables = BTreeSet::new();
+        body.for_each_key(|table, _, _| _ = tables.insert(table));
+        self.updates.insert(rpc, (envelope.shard, tables));
         self.attempts.entry((rpc, envelope.attempt)).or_default().list = envelope.list;
         let acknowledged = self.acknowledged.entry(rpc.client).or_insert(AckedBelow(1));
         *acknowledged = body.head.acknowledgement.max(*acknowledged);
@@ -77,7 +80,7 @@ impl Promises {
     /// Whether an attempt has its answer and every witness of its list.
     pub(crate) fn judge(&self, rpc: RpcId, attempt: u32) -> Option<RpcId> {
         let Attempt { list, answered, accepted } = self.attempts.get(&(rpc, attempt))?;
-        let &(shard, _) = self.updates.get(&rpc)?;
+        let shard = self.updates.get(&rpc)?.0;
         let is_whole = |config: &ShardConfig| {
             config.list == *list
                 && !config.witnesses.is_empty()

@@ -89,8 +89,15 @@ impl Whole<'_> {
             let (after, says) = cell.after(part, told)?;
             let has_failed = self.is_one() && says.is_failure();
             match &self.came_to {
-                // A failed part that was expected: nothing changed.
-                CameTo::Failed(failed, _) if at == *failed => return has_failed.then(|| state.clone()),
+                // A failed part that was expected: nothing changed. Of a key that no part before it names, it tells the version.
+                CameTo::Failed(failed, _) if at == *failed => {
+                    let is_first = !self.parts[..at].iter().any(|(other, _)| other == name);
+                    let mut unchanged = state.clone();
+                    if is_first && has_failed {
+                        unchanged.insert(name.clone(), after);
+                    }
+                    return has_failed.then_some(unchanged);
+                }
                 // Of an unknown outcome, "nothing changed" is tried by not placing the operation at all.
                 CameTo::Unknown | CameTo::Parts(_) | CameTo::Failed(..) if has_failed => return None,
                 CameTo::Unknown | CameTo::Parts(_) | CameTo::Failed(..) => *cell = after,

@@ -51,7 +51,7 @@ impl SyncedSurvives {
     }
 
     fn promise(&mut self, rpc: RpcId, now: SimTime) {
-        if let Some(&(shard, _)) = self.promises.updates.get(&rpc) {
+        if let Some(shard) = self.promises.updates.get(&rpc).map(|(shard, _)| *shard) {
             self.promised.entry(shard).or_default().entry(rpc).or_insert(now);
         }
     }
@@ -77,7 +77,7 @@ impl SyncedSurvives {
             let Some(primary) = self.cores.host_of(configuration, config.primary, shard) else { continue };
             let (promises, expired) = (&self.promises, &self.expired);
             let is_owed = |rpc: &RpcId| {
-                let has_table = configuration.has_table(promises.updates[rpc].1);
+                let has_table = promises.updates[rpc].1.iter().any(|&table| configuration.has_table(table));
                 promises.is_unacknowledged(*rpc) && !expired.contains(&rpc.client) && has_table
             };
             let promised = self.promised.entry(shard).or_default();
@@ -163,7 +163,7 @@ mod tests {
 
     fn watch() -> SyncedSurvives {
         let mut watch = SyncedSurvives::new(Configurations::default(), three_cores(), Records::default());
-        watch.promises.updates.insert(RPC, (SHARD, TableId(1)));
+        watch.promises.updates.insert(RPC, (SHARD, [TableId(1)].into()));
         tell(&watch.promises.configurations, &configuration(1, 1, 1));
         configured(&mut watch, &configuration(1, 1, 1));
         watch

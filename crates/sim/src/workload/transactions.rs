@@ -18,6 +18,8 @@ const GROUP_USES_MAX: u32 = 60;
 const KEYS: u64 = 2;
 /// Parts of a transaction.
 const PARTS_MAX: u64 = 5;
+/// Operations between two drops of the second table, about: what transactions did to the other table stays.
+const LEDGER_USES: u64 = 300;
 /// The name of the second table.
 const LEDGER: &str = "ledger";
 
@@ -78,7 +80,7 @@ impl Transactions {
     fn key(&mut self, rng: &mut Rng, tag: u64) -> (TableId, Key) {
         let (index, generation) = (rng.below(KEYS), self.used[usize::try_from(tag).expect("few")].0);
         match self.ledger.filter(|_| rng.chance(1, 2)) {
-            Some(ledger) => (ledger, format!("{{t{tag}}}y{index}.{generation}").into_bytes()),
+            Some(ledger) => (ledger, format!("{{t{tag}}}y{index}.{generation}@{}", ledger.0).into_bytes()),
             None => (DEFAULT_TABLE, format!("{{t{tag}}}x{index}.{generation}").into_bytes()),
         }
     }
@@ -153,6 +155,9 @@ impl Workload for Transactions {
         if self.ledger.is_none() && rng.chance(1, 4) {
             return Action::CreateTable(LEDGER.to_owned()).into();
         }
+        if self.ledger.is_some() && rng.chance(1, LEDGER_USES) {
+            return Action::DropTable(LEDGER.to_owned()).into();
+        }
         let tag = rng.below(TAGS);
         let used = &mut self.used[usize::try_from(tag).expect("few")];
         used.1 += 1;
@@ -180,6 +185,9 @@ impl Workload for Transactions {
     fn told(&mut self, action: &Action, told: &Told) {
         if let (Action::CreateTable(_), Told::TableDone(table) | Told::TableExists(table)) = (action, told) {
             self.ledger = Some(*table);
+        }
+        if let (Action::DropTable(_), Told::TableDone(table)) = (action, told) {
+            self.ledger = self.ledger.filter(|ledger| ledger != table);
         }
     }
 }

@@ -127,11 +127,19 @@ impl<'a, F: FnMut(TableId, &'a [u8])> Visitor<'a> for Keys<F> {
         items.iter().for_each(|item| (self.each)(self.table, item.key));
     }
     fn parts(&mut self, parts: Parts<'a>) {
-        for part in parts.iter() {
-            self.table = part.table;
-            part.operation.visit(self);
-        }
+        parts.for_each_key(&mut self.each);
     }
+}
+
+/// Finds the key of an operation on one key.
+pub(super) struct OneKey<'a>(pub(super) Option<&'a [u8]>);
+
+impl<'a> Visitor<'a> for OneKey<'a> {
+    fn key(&mut self, key: &'a [u8]) {
+        self.0 = Some(key);
+    }
+    fn items(&mut self, _: ItemKind, _: Items<'a>) {}
+    fn parts(&mut self, _: Parts<'a>) {}
 }
 
 /// Writes arguments for people, each behind a space: text as it is, other bytes escaped, long values by their length.
@@ -213,10 +221,10 @@ impl<'a> Visitor<'a> for Limits {
     /// Keys of a list are within their limit by its encoding.
     fn items(&mut self, _: ItemKind, items: Items<'a>) {
         self.check((1..=OPERATION_KEYS_MAX).contains(&(items.count() as usize)), Excess::KeyCount);
-        items.iter().for_each(|item| self.value(item.value));
+        self.check(!items.holds_too_much(), Excess::Value);
     }
     fn parts(&mut self, parts: Parts<'a>) {
         self.check((1..=OPERATION_KEYS_MAX).contains(&(parts.count() as usize)), Excess::KeyCount);
-        parts.iter().for_each(|part| part.operation.visit(self));
+        self.check(!parts.holds_too_much(), Excess::Value);
     }
 }

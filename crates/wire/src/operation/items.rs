@@ -92,7 +92,16 @@ impl<'a> Items<'a> {
         self.count
     }
 
+    /// Whether a value exceeds its limit, which no decoded list's does: then nobody can go through the list.
+    pub(super) fn holds_too_much(&self) -> bool {
+        let mut reader = Reader::new(self.bytes);
+        (0..self.count).any(|_| take_item(&mut reader, self.kind).is_err())
+    }
+
     /// Each item, in order.
+    ///
+    /// # Panics
+    /// If a value exceeds its limit: see the operation's `check_limits`.
     pub fn iter(&self) -> impl Iterator<Item = Item<'a>> + use<'a> {
         let (mut reader, kind) = (Reader::new(self.bytes), self.kind);
         (0..self.count).map(move |_| take_item(&mut reader, kind).expect("checked when decoded"))

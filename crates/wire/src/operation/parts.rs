@@ -4,7 +4,7 @@
 use kasha_types::TableId;
 use kasha_types::limits::OPERATION_KEYS_MAX;
 
-use super::arguments::{Keys, Visitor};
+use super::arguments::{Excess, OneKey, Visitor};
 use super::{Check, Read, Row, Update};
 use crate::outcome::Shape;
 use crate::{DecodeError, Reader};
@@ -89,9 +89,27 @@ impl<'a> PartOperation<'a> {
         })
     }
 
-    /// Calls `each` with the key and its table.
-    pub fn for_each_key(&self, table: TableId, each: impl FnMut(TableId, &'a [u8])) {
-        self.visit(&mut Keys { table, each });
+    /// Checks the limits that a decoder refuses to go beyond.
+    ///
+    /// # Errors
+    /// The first one that is exceeded.
+    pub fn check_limits(&self) -> Result<(), Excess> {
+        match self {
+            Self::Update(update) => update.check_limits(),
+            Self::Read(read) => read.check_limits(),
+            Self::Check(check) => check.check_limits(),
+        }
+    }
+
+    /// The operation's key.
+    ///
+    /// # Panics
+    /// If it has several keys, which no part has.
+    #[must_use]
+    pub fn key(&self) -> &'a [u8] {
+        let mut found = OneKey(None);
+        self.visit(&mut found);
+        found.0.expect("a part has one key")
     }
 
     fn encode(&self, out: &mut Vec<u8>) {
@@ -118,6 +136,9 @@ fn take_part<'a>(reader: &mut Reader<'a>) -> Result<Part<'a>, DecodeError> {
 }
 
 impl<'a> Parts<'a> {
+    /// Apart, so that the decoding of other operations is compiled into its callers.
+    #[cold]
+    #[inline(never)]
     pub(super) fn decode(reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
         let count = reader.take::<u32>()?;
         if count == 0 {
@@ -139,10 +160,29 @@ impl<'a> Parts<'a> {
         self.count
     }
 
+    /// Whether a value exceeds its limit, which no decoded part's does: then nobody can go through the parts.
+    pub(super) fn holds_too_much(&self) -> bool {
+        let mut reader = Reader::new(self.bytes);
+        (0..self.count).any(|_| take_part(&mut reader).is_err())
+    }
+
     /// Each part, in order.
+    ///
+    /// # Panics
+    /// If a value exceeds its limit: see [`Update::check_limits`].
     pub fn iter(&self) -> impl Iterator<Item = Part<'a>> + use<'a> {
         let mut reader = Reader::new(self.bytes);
         (0..self.count).map(move |_| take_part(&mut reader).expect("checked when decoded"))
+    }
+
+    /// Calls `each` with every key and its table. Apart, and not visited as an operation's key is, so that the visit of another
+    /// operation's keys is compiled into its callers.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn for_each_key(&self, each: &mut dyn FnMut(TableId, &'a [u8])) {
+        for part in self.iter() {
+            each(part.table, part.operation.key());
+        }
     }
 
     /// The table of the first part. `None`: there is no part.

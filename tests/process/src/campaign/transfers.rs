@@ -3,10 +3,12 @@
 //! Whatever fails: the two keys sum up to nothing in every answer, nobody sees half of a move, and the counter is at least
 //! the number of moves that were told and at most that plus the unknown ones.
 
+use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use kasha_client::{Client, Error, Results, Table, TransactionOutcome, WhyPartFailed};
+use kasha_client::{Client, Error, Results, Table, TransactionOutcome, Value, WhyPartFailed};
 use kasha_machine::Rng;
 
 use super::book::Book;
@@ -16,7 +18,8 @@ const GROUPS: usize = 4;
 /// The moves of a round.
 #[derive(Debug, Default)]
 pub struct Transfers {
-    told: [AtomicI64; GROUPS],
+    /// The numbers that moves were told.
+    told: [Mutex<BTreeSet<i64>>; GROUPS],
     unknown: [AtomicI64; GROUPS],
 }
 
@@ -28,7 +31,6 @@ fn keys(group: usize) -> [String; 3] {
 fn sum(results: &Results) -> i64 {
     let numbers = results.outcomes().iter().take(2).map(|outcome| match outcome {
         kasha_wire::Outcome::Number(value, _) => *value,
-        kasha_wire::Outcome::Value(_, bytes) => String::from_utf8_lossy(bytes).parse().unwrap_or(i64::MAX / 4),
         _ => 0,
     });
     numbers.sum()
@@ -49,16 +51,16 @@ impl Transfers {
         let ([from, to, moves], mut transaction) = (keys(group), client.transaction());
         let amount = i64::try_from(rng.between(1, 100)).expect("small");
         let _ = (transaction.increment(table, &from, -amount), transaction.increment(table, &to, amount));
-        let _ = transaction.increment(table, &moves, 1);
+        let number = transaction.increment(table, &moves, 1);
         let mut call = transaction.commit();
         if rng.chance(1, 4) {
             call = call.deadline(Duration::from_millis(rng.between(1, 60)));
         }
         match call.await {
             Ok(TransactionOutcome::Committed(results)) => {
-                self.told[group].fetch_add(1, Ordering::Relaxed);
-                if sum(&results) != 0 {
-                    book.complain(format!("transfers: a move of group {group} left {results:?}"));
+                let is_new = self.told(group).insert(results.of(number).value);
+                if sum(&results) != 0 || !is_new {
+                    book.complain(format!("transfers: a move of group {group} left {results:?}, new: {is_new}"));
                 }
             }
             Err(Error::NotExecuted(_)) => {}
@@ -79,26 +81,31 @@ impl Transfers {
         }
     }
 
+    /// By a transaction or by a read, in turn: no half of a move is there, and every move that was told before is.
     async fn look(&self, client: &Client, table: &Table, group: usize, book: &Book) {
-        let [from, to, _] = keys(group);
-        let values = if group.is_multiple_of(2) {
+        let (all, before) = (keys(group), self.told(group).last().copied().unwrap_or(0));
+        let [from, to, moves] = if before % 2 == 0 {
             let mut transaction = client.transaction();
-            let _ = (transaction.get(table, &from), transaction.get(table, &to));
+            let parts = all.each_ref().map(|key| transaction.get(table, key));
             match transaction.commit().await {
-                Ok(TransactionOutcome::Committed(results)) => sum(&results),
-                Err(Error::NotExecuted(_) | Error::Unknown { .. }) => 0,
+                Ok(TransactionOutcome::Committed(results)) => parts.map(|part| number(results.of(part).as_ref())),
+                Err(Error::NotExecuted(_) | Error::Unknown { .. }) => return,
                 other => return book.complain(format!("transfers: a look at group {group} came to {other:?}")),
             }
         } else {
-            match table.multi_get(&[&from, &to]).await {
-                Ok(values) => values.iter().flatten().map(|value| number(&value.bytes)).sum(),
-                Err(Error::Failed(_)) => 0,
+            match table.multi_get(&all).await {
+                Ok(values) => [0, 1, 2].map(|at| number(values[at].as_ref())),
+                Err(Error::Failed(_)) => return,
                 other => return book.complain(format!("transfers: a look at group {group} came to {other:?}")),
             }
         };
-        if values != 0 {
-            book.complain(format!("transfers: half of a move of group {group} is seen: {values}"));
+        if from + to != 0 || moves < before {
+            book.complain(format!("transfers: of group {group} is seen {from}, {to}, {moves}; told before: {before}"));
         }
+    }
+
+    fn told(&self, group: usize) -> MutexGuard<'_, BTreeSet<i64>> {
+        self.told[group].lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Reads everything in the end.
@@ -108,10 +115,9 @@ impl Transfers {
     pub async fn check(&self, table: &Table, book: &Book) -> Result<(), String> {
         for group in 0..GROUPS {
             let values = table.multi_get(&keys(group)).await.map_err(|error| format!("reading transfers: {error}"))?;
-            let [from, to, moves] = [0, 1, 2].map(|at| values[at].as_ref().map_or(0, |value| number(&value.bytes)));
-            let (told, unknown) = (&self.told[group], &self.unknown[group]);
-            let (least, most) = (told.load(Ordering::Relaxed), unknown.load(Ordering::Relaxed));
-            let most = least + most;
+            let [from, to, moves] = [0, 1, 2].map(|at| number(values[at].as_ref()));
+            let least = i64::try_from(self.told(group).len()).expect("few");
+            let most = least + self.unknown[group].load(Ordering::Relaxed);
             if from + to != 0 || !(least..=most).contains(&moves) {
                 book.complain(format!(
                     "transfers: group {group} holds {from} and {to} after {moves} moves, of {least} to {most}"
@@ -122,6 +128,6 @@ impl Transfers {
     }
 }
 
-fn number(bytes: &[u8]) -> i64 {
-    String::from_utf8_lossy(bytes).parse().unwrap_or(i64::MAX / 4)
+fn number(value: Option<&Value>) -> i64 {
+    value.map_or(0, |value| String::from_utf8_lossy(&value.bytes).parse().unwrap_or(i64::MAX / 4))
 }
