@@ -108,9 +108,12 @@ fn add(transaction: &mut Transaction, table: &Table, text: &str) -> Result<()> {
 }
 
 fn committed(lines: &[Line], results: &Results) -> Told {
-    let shown = results.outcomes().iter().map(outcome);
-    let (human, json): (Vec<_>, Vec<_>) =
-        lines.iter().zip(shown).map(|(line, (human, json))| (format!("{}\t{human}", line.text), json)).unzip();
+    let (mut human, mut json) = (Vec::new(), Vec::new());
+    for (Line { text, .. }, came_to) in lines.iter().zip(results.outcomes()) {
+        let (shown, result) = outcome(came_to);
+        human.push(format!("{text}\t{}", if text.starts_with("check-") { "holds" } else { &shown }));
+        json.push(result);
+    }
     (human.join("\n"), json!({ "committed": true, "results": json }), Done::Yes)
 }
 
