@@ -31,6 +31,8 @@ enum Bench {
     Floor(BenchmarkArguments),
     /// All clients on one key, and keys by Zipf's law, against uniform keys.
     HotKey(BenchmarkArguments),
+    /// Transactions on one shard, against updates.
+    Transactions(BenchmarkArguments),
     /// How many unsynced bytes to gather before a sync that nobody waits for.
     Batch(BenchmarkArguments),
     /// Heap allocations of an update, on the primary's thread.
@@ -62,6 +64,7 @@ impl Bench {
             | Self::Clients(arguments)
             | Self::Floor(arguments)
             | Self::HotKey(arguments)
+            | Self::Transactions(arguments)
             | Self::Batch(arguments)
             | Self::Allocations(arguments)
             | Self::Witness(arguments)
@@ -242,6 +245,7 @@ pub fn run(arguments: &BenchArguments) -> Result<()> {
         Bench::Clients(arguments) => run_one("clients", arguments),
         Bench::Floor(arguments) => run_one("floor", arguments),
         Bench::HotKey(arguments) => run_one("hot-key", arguments),
+        Bench::Transactions(arguments) => run_one("transactions", arguments),
         Bench::Batch(arguments) => run_one("batch", arguments),
         Bench::Allocations(arguments) => run_one("allocations", arguments),
         Bench::Witness(arguments) => run_one("witness", arguments),

@@ -49,6 +49,8 @@ pub struct Commutes {
     /// The fast answers of each primary, and up to where the log was synced at most when the answer left.
     answered: BTreeMap<Run, u64>,
     last: BTreeMap<(ProcessId, ShardId, KeyHash), Last>,
+    /// The greatest version of a value of a key that the cleaner copied.
+    copied: BTreeMap<(ProcessId, ShardId, KeyHash), u64>,
     /// Up to where the last drop of a table ends (R5.1).
     dropped: BTreeMap<(ProcessId, ShardId), u64>,
     /// Up to where the last version floor's entry ends (R4.8).
@@ -84,6 +86,8 @@ impl Commutes {
         // The version in a key's own tombstone is one less.
         let is_of_floor = changed.iter().any(|&(key, version)| {
             let deleted_at = self.last.get(&(by, shard, key)).and_then(|last| last.deleted_at);
+            let deleted_at =
+                deleted_at.filter(|at| self.copied.get(&(by, shard, key)).is_none_or(|copied| copied <= at));
             version.is_some_and(|(version, has_value)| has_value && deleted_at.is_some_and(|at| version > at + 1))
         });
         let floor =
@@ -105,6 +109,17 @@ impl Commutes {
         }
     }
 
+    /// A copy changes nothing. But a member that was copied anew may hold a key's tombstone, and of the later value only the
+    /// copy: then that tombstone decides no version any more.
+    fn on_copies(&mut self, (by, shard): (ProcessId, ShardId), entries: &[(u8, &[u8])]) {
+        for &(kind, entry) in entries {
+            if let (Some(key), Some((version, true))) = (changed_key(kind, entry), version_in(kind, entry)) {
+                let copied = self.copied.entry((by, shard, key)).or_default();
+                *copied = version.max(*copied);
+            }
+        }
+    }
+
     fn judge(&mut self, run: Run) {
         let (Some(&synced), Some((end, name))) = (self.answered.get(&run), self.before.get(&run)) else { return };
         self.checked += 1;
@@ -120,7 +135,7 @@ impl Commutes {
     fn on_groups(&mut self, by: ProcessId, shard: ShardId, base: u64, bytes: &[u8]) {
         groups_in(bytes, |Group { end, epoch, is_copies, entries }| {
             if is_copies {
-                return;
+                return self.on_copies((by, shard), entries);
             }
             let (mut changed, mut rpc) = (Vec::new(), None);
             for &(kind, entry) in entries {
@@ -182,6 +197,7 @@ impl Watch for Commutes {
 
     fn started(&mut self, process: ProcessId, _view: &View<'_>) {
         self.last.retain(|&(of, ..), _| of != process);
+        self.copied.retain(|&(of, ..), _| of != process);
         self.dropped.retain(|&(of, _), _| of != process);
         self.floors.retain(|&(of, _), _| of != process);
     }
@@ -246,6 +262,23 @@ mod tests {
         watch.on_fast_answer(BY, RPC, Epoch(1));
         watch.on_group((BY, Epoch(1), Some(RPC)), SHARD, 200, &[(KeyHash(1), Some((6, true)))]);
         assert_eq!(watch.take_violations(), Vec::<String>::new());
+    }
+
+    /// Found by a sweep (`cleaning_while_copying` 665006801): a joiner had the tombstone, and the copy of the next value.
+    #[test]
+    fn a_value_of_which_there_is_the_copy_alone_goes_on_from_there() {
+        let mut object = vec![0; 25];
+        (object[0], object[4], object[8], object[24]) = (1, 1, 46, b'k');
+        let key = changed_key(1, &object).expect("an object's key");
+        for (copies, found) in [(0, 1), (1, 0)] {
+            let mut watch = watch(100);
+            watch.on_group((BY, Epoch(1), Some(OTHER)), SHARD, 50, &[(key, Some((40, false)))]);
+            (0..copies).for_each(|_| watch.on_copies((BY, SHARD), &[(1, &object)]));
+            watch.floors.insert((BY, SHARD), 150);
+            watch.on_fast_answer(BY, RPC, Epoch(1));
+            watch.on_group((BY, Epoch(1), Some(RPC)), SHARD, 200, &[(key, Some((47, true)))]);
+            assert_eq!(watch.take_violations().len(), found);
+        }
     }
 
     #[test]
