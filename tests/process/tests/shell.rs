@@ -79,7 +79,7 @@ fn the_shell_speaks_json() {
         }
     }
     let total: u64 = list(&status["shards"]).iter().map(|shard| shard["status"]["objects"].as_u64().unwrap()).sum();
-    assert_eq!(total, 5, "a, n, {{t}}a, {{t}}b and once");
+    assert_eq!(total, 7, "a, n, {{t}}a, {{t}}b, {{u}}credit, {{u}}log and once");
     let human = run(&["status", "--address", &format!("127.0.0.1:{port}")]);
     let human = String::from_utf8(human.stdout).unwrap();
     for word in ["NODE", "SHARD", "MEMBERS", "WITNESSES", "FAST PATH", "DUPLICATES", "DOING", "healthy", "reachable"] {
