@@ -23,10 +23,19 @@ use crate::cli::{Done, Told, json_value, show};
 const OPERATIONS: &str = "get, exists, put, delete, increment, append, get-and-put, get-and-delete, check-version, \
                           check-value, check-absent";
 
-/// A line that is a part of the transaction.
+/// A line that is a part of the transaction, as it is shown.
 struct Line {
     number: usize,
     text: String,
+}
+
+/// A line as it is, unless its value is long.
+fn shortened(text: &str) -> String {
+    const CHARS_MAX: usize = 80;
+    match text.char_indices().nth(CHARS_MAX) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.to_owned(),
+    }
 }
 
 /// The script's text: of a file, or of standard input for `-`.
@@ -60,7 +69,7 @@ pub async fn run(
             tables.insert(name.clone(), client.table(&name).await?);
         }
         add(&mut transaction, &tables[&name], text).with_context(|| format!("line {number} of the script"))?;
-        lines.push(Line { number, text: text.to_owned() });
+        lines.push(Line { number, text: shortened(text) });
     }
     if lines.is_empty() {
         bail!("the script has no operation: write one on each line, as `increment key 1` (K0403)");

@@ -221,13 +221,7 @@ impl World {
             let table = self.tables[table];
             let mut given = self.given(table, drawn, item);
             given.values[0].truncate(PART_VALUE_BYTES_MAX);
-            let operation = if Update::row_of(code).is_some() {
-                PartOperation::Update(Update::build(code, &mut &given).expect("a code of the table"))
-            } else if Read::row_of(code).is_some() {
-                PartOperation::Read(Read::build(code, &mut &given).expect("a code of the table"))
-            } else {
-                PartOperation::Check(Check::build(code, &mut &given).expect("a code of the table"))
-            };
+            let operation = PartOperation::build(code, &mut &given).expect("a code of a part");
             parts.push(table, &operation);
         }
         parts

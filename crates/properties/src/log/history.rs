@@ -121,7 +121,8 @@ impl Model {
     }
 
     fn truncate(&mut self, groups: usize) {
-        let mut ends: Vec<_> = self.log.groups_from(self.synced).map(|group| group.end).collect();
+        let unsynced = self.log.groups_from(self.synced).map(|group| group.end);
+        let mut ends: Vec<_> = [self.synced].into_iter().chain(unsynced).collect();
         ends.truncate(ends.len().saturating_sub(groups).max(1));
         let Some(&end) = ends.last() else { return };
         let before = self.log.end().offset;
@@ -266,5 +267,19 @@ impl Property for LogHistory {
             model.step(step);
             model.check();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Found by the simulator: the process stopped when the log said that a segment is freed, and nobody had heard of it.
+    #[test]
+    fn what_is_freed_and_unsynced_lives_again() {
+        let mut steps: Vec<Step> = (0..20).map(|_| Step::Append(vec![600])).collect();
+        steps.extend((0..8).map(Step::Kill));
+        steps.extend([Step::Free, Step::Reload, Step::Truncate(1), Step::Reload, Step::Append(vec![600])]);
+        LogHistory(steps).hold();
     }
 }

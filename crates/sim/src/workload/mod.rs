@@ -6,6 +6,7 @@
 mod bulk;
 mod counters;
 mod crowd;
+mod drawn;
 mod operation_keys;
 mod registers;
 mod rewritten;

@@ -3,51 +3,13 @@
 use std::collections::BTreeMap;
 
 use kasha_machine::Rng;
-use kasha_wire::operation::arguments::Source;
-use kasha_wire::operation::{Item, ItemKind, Items, ItemsBuffer, Parts};
+use kasha_wire::operation::{Item, ItemKind, ItemsBuffer};
 use kasha_wire::outcome::{Outcome, Shape};
 use kasha_wire::{Read, Update};
 
+use super::drawn::Drawn;
 use super::{Ask, HotKeys, Workload};
 use crate::history::{Action, Key, Told, Value};
-
-/// Arguments of any update.
-struct Drawn<'a> {
-    key: &'a [u8],
-    value: &'a [u8],
-    expected: &'a [u8],
-    version: u64,
-    lists: &'a [ItemsBuffer; 3],
-}
-
-impl<'a> Source<'a> for Drawn<'a> {
-    type Error = &'static str;
-
-    fn no_such_operation(what: &'static str) -> &'static str {
-        what
-    }
-    fn key(&mut self) -> Result<&'a [u8], &'static str> {
-        Ok(self.key)
-    }
-    fn value(&mut self) -> Result<&'a [u8], &'static str> {
-        Ok(self.value)
-    }
-    fn expected(&mut self) -> Result<&'a [u8], &'static str> {
-        Ok(self.expected)
-    }
-    fn version(&mut self) -> Result<u64, &'static str> {
-        Ok(self.version)
-    }
-    fn delta(&mut self) -> Result<i64, &'static str> {
-        Ok(1)
-    }
-    fn items(&mut self, kind: ItemKind) -> Result<Items<'a>, &'static str> {
-        Ok(self.lists[kind as usize].as_items())
-    }
-    fn parts(&mut self) -> Result<Parts<'a>, &'static str> {
-        Err("transactions have a load of their own")
-    }
-}
 
 /// The keys, and the values that were read from them.
 pub struct Registers {
@@ -87,7 +49,7 @@ impl Registers {
         });
         let codes: Vec<u8> = Update::ALL.iter().filter(|row| row.shape != Shape::Parts).map(|row| row.code).collect();
         let code = *rng.pick(&codes);
-        let mut drawn = Drawn { key, value: &value, expected, version, lists: &lists };
+        let mut drawn = Drawn { key, value: &value, expected, version, delta: 1, lists: Some(&lists) };
         Update::build(code, &mut drawn).expect("a code of the table").into()
     }
 

@@ -5,10 +5,10 @@
 
 use kasha_machine::Rng;
 use kasha_types::TableId;
-use kasha_wire::operation::arguments::Source;
-use kasha_wire::operation::{Check, Item, ItemKind, Items, ItemsBuffer, PartOperation, Parts, PartsBuffer, Row};
+use kasha_wire::operation::{Check, Item, ItemKind, ItemsBuffer, PartOperation, PartsBuffer, Row};
 use kasha_wire::{Read, Update};
 
+use super::drawn::Drawn;
 use super::{Ask, TAGS, Workload};
 use crate::history::{Action, DEFAULT_TABLE, Key, Told};
 
@@ -30,40 +30,6 @@ pub struct Transactions {
     used: [(u32, u32); TAGS as usize],
     ledger: Option<TableId>,
     values: u64,
-}
-
-/// Arguments of any operation on one key.
-struct Drawn<'a> {
-    key: &'a [u8],
-    value: &'a [u8],
-    version: u64,
-    delta: i64,
-}
-
-impl<'a> Source<'a> for Drawn<'a> {
-    type Error = &'static str;
-
-    fn no_such_operation(what: &'static str) -> &'static str {
-        what
-    }
-    fn key(&mut self) -> Result<&'a [u8], &'static str> {
-        Ok(self.key)
-    }
-    fn value(&mut self) -> Result<&'a [u8], &'static str> {
-        Ok(self.value)
-    }
-    fn version(&mut self) -> Result<u64, &'static str> {
-        Ok(self.version)
-    }
-    fn delta(&mut self) -> Result<i64, &'static str> {
-        Ok(self.delta)
-    }
-    fn items(&mut self, _: ItemKind) -> Result<Items<'a>, &'static str> {
-        Err("a part has one key")
-    }
-    fn parts(&mut self) -> Result<Parts<'a>, &'static str> {
-        Err("a part has one key")
-    }
 }
 
 fn pick<'r>(rng: &mut Rng, rows: &'r [Row]) -> &'r Row {
@@ -99,13 +65,13 @@ impl Transactions {
         let ((table, key), value) = (self.key(rng, tag), self.value(rng));
         // The version of a key that is about to be written first is 1.
         let (version, delta) = (rng.below(5), if rng.chance(1, 30) { i64::MAX } else { 1 });
-        let mut drawn = Drawn { key: &key, value: &value, version, delta };
-        let (updates, reads, checks) = (Update::ALL, Read::ALL, Check::ALL);
-        let operation = match rng.below(10) {
-            0..6 => PartOperation::Update(Update::build(pick(rng, updates).code, &mut drawn).expect("a row's code")),
-            6..9 => PartOperation::Read(Read::build(pick(rng, reads).code, &mut drawn).expect("a row's code")),
-            _ => PartOperation::Check(Check::build(pick(rng, checks).code, &mut drawn).expect("a row's code")),
+        let mut drawn = Drawn { key: &key, value: &value, expected: &value, version, delta, lists: None };
+        let rows = match rng.below(10) {
+            0..6 => Update::ALL,
+            6..9 => Read::ALL,
+            _ => Check::ALL,
         };
+        let operation = PartOperation::build(pick(rng, rows).code, &mut drawn).expect("a row with one key");
         parts.push(table, &operation);
     }
 

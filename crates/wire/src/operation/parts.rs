@@ -4,7 +4,7 @@
 use kasha_types::TableId;
 use kasha_types::limits::OPERATION_KEYS_MAX;
 
-use super::arguments::{Excess, OneKey, Visitor};
+use super::arguments::{Excess, OneKey, Source, Visitor};
 use super::{Check, Read, Row, Update};
 use crate::outcome::Shape;
 use crate::{DecodeError, Reader};
@@ -75,17 +75,21 @@ impl<'a> PartOperation<'a> {
         Self::row_of(self.code()).expect("a part has one key")
     }
 
-    /// The code is looked at first: no part holds parts.
-    fn take(code: u8, reader: &mut Reader<'a>) -> Result<Self, DecodeError> {
+    /// The operation with this code, its arguments taken from `source` in their order. The code is looked at first: no part
+    /// holds parts.
+    ///
+    /// # Errors
+    /// If the source has them not, or no part has such a code.
+    pub fn build<S: Source<'a>>(code: u8, source: &mut S) -> Result<Self, S::Error> {
         if Self::row_of(code).is_none() {
-            return Err(DecodeError::Invalid("a part's code"));
+            return Err(S::no_such_operation("a part's code"));
         }
         Ok(if Update::row_of(code).is_some() {
-            Self::Update(Update::build(code, reader)?)
+            Self::Update(Update::build(code, source)?)
         } else if Read::row_of(code).is_some() {
-            Self::Read(Read::build(code, reader)?)
+            Self::Read(Read::build(code, source)?)
         } else {
-            Self::Check(Check::build(code, reader)?)
+            Self::Check(Check::build(code, source)?)
         })
     }
 
@@ -132,7 +136,7 @@ impl<'a> PartOperation<'a> {
 
 fn take_part<'a>(reader: &mut Reader<'a>) -> Result<Part<'a>, DecodeError> {
     let (table, code) = (reader.take()?, reader.take()?);
-    Ok(Part { table, operation: PartOperation::take(code, reader)? })
+    Ok(Part { table, operation: PartOperation::build(code, reader)? })
 }
 
 impl<'a> Parts<'a> {

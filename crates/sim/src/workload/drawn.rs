@@ -1,0 +1,43 @@
+//! The arguments of any operation, where the code of the operation is drawn.
+
+use kasha_wire::operation::arguments::Source;
+use kasha_wire::operation::{ItemKind, Items, ItemsBuffer, Parts};
+
+pub(super) struct Drawn<'a> {
+    pub key: &'a [u8],
+    pub value: &'a [u8],
+    pub expected: &'a [u8],
+    pub version: u64,
+    pub delta: i64,
+    /// By [`ItemKind`]. `None`: only operations on one key are drawn.
+    pub lists: Option<&'a [ItemsBuffer; 3]>,
+}
+
+impl<'a> Source<'a> for Drawn<'a> {
+    type Error = &'static str;
+
+    fn no_such_operation(what: &'static str) -> &'static str {
+        what
+    }
+    fn key(&mut self) -> Result<&'a [u8], &'static str> {
+        Ok(self.key)
+    }
+    fn value(&mut self) -> Result<&'a [u8], &'static str> {
+        Ok(self.value)
+    }
+    fn expected(&mut self) -> Result<&'a [u8], &'static str> {
+        Ok(self.expected)
+    }
+    fn version(&mut self) -> Result<u64, &'static str> {
+        Ok(self.version)
+    }
+    fn delta(&mut self) -> Result<i64, &'static str> {
+        Ok(self.delta)
+    }
+    fn items(&mut self, kind: ItemKind) -> Result<Items<'a>, &'static str> {
+        self.lists.map(|lists| lists[kind as usize].as_items()).ok_or("an operation on one key")
+    }
+    fn parts(&mut self) -> Result<Parts<'a>, &'static str> {
+        Err("no transaction")
+    }
+}
