@@ -166,7 +166,7 @@ impl Node {
             Orders::LeaseVerdict(LeaseVerdict { cluster_time, expired, alive }) => {
                 self.core.learn_cluster_time(cluster_time);
                 for replica in self.replicas.values_mut() {
-                    replica.on_lease_verdict(&expired, &alive);
+                    replica.on_lease_verdict(&mut self.core, &expired, &alive, out);
                 }
             }
         }

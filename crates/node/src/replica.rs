@@ -250,9 +250,10 @@ impl Replica {
     }
 
     /// The coordinator's verdict on leases.
-    pub fn on_lease_verdict(&mut self, expired: &[ClientId], alive: &[LeaseInfo]) {
-        if let Ok((term, serving)) = self.role.serving() {
-            serving.leases.on_verdict(term.epoch, &mut self.copy.log, &mut self.state, expired, alive);
+    pub fn on_lease_verdict(&mut self, core: &mut Core, expired: &[ClientId], alive: &[LeaseInfo], out: &mut Effects) {
+        let (mut site, role) = self.parts(core);
+        if let Ok((term, serving)) = role.serving() {
+            serving.on_lease_verdict(term, &mut site, expired, alive, out);
         }
     }
 

@@ -8,9 +8,8 @@
 //!
 //! Each stage consumes one type and yields the next, which no other stage can make, so that none can be skipped. All of them
 //! refer to one [`Received`], which owns whatever the stages find out, in [`Memory`] of its own; of the socket it borrows the
-//! frame alone. So a request that has to wait keeps a copy of its frame, and comes in again by a door of its own: requests
-//! come by two doors today, from clients and from witnesses, which keep such copies (R4.5), and the path is the same.
-//! Nothing waits yet: an operation on one shard runs when it comes.
+//! frame alone. Requests come by three doors: from clients, from witnesses, which keep copies of them (R4.5), and from where
+//! a client's request that had to wait was parked, with a copy of its body (`serving::parking`). The path is the same.
 //!
 //! | file | stages | rules kept there |
 //! |---|---|---|
@@ -27,15 +26,16 @@ mod order;
 mod record;
 mod wrong;
 
-pub(crate) use answer::refuse_undecoded;
+pub(crate) use answer::{refuse, refuse_undecoded};
 
 use kasha_exactly_once::Request;
 use kasha_log::{EntryOffset, Full, Log};
 use kasha_machine::{Effects, Endpoint};
 use kasha_replication::Shipping;
 use kasha_store::SpareDraft;
+use kasha_types::planted::{self, Bug};
 use kasha_types::probe::{Probe, hit};
-use kasha_types::{ClientId, Epoch, KeyHash, LogEnd, ShardId, Slot};
+use kasha_types::{Epoch, KeyHash, LogEnd, ShardId, Slot};
 use kasha_wire::hot::Envelope;
 use kasha_wire::{Body, Refusal};
 
@@ -43,7 +43,7 @@ use self::record::Completed;
 use crate::core::Core;
 use crate::primary::Term;
 use crate::replica::Site;
-use crate::serving::Serving;
+use crate::serving::{Serving, WaitsFor};
 use crate::state::ShardState;
 
 /// A client that waits for the answer to this attempt.
@@ -127,20 +127,20 @@ enum Why {
     Refused(Refusal),
     /// Below a logged expiry floor, whose entry ends here and may not be synced (R4.6).
     BelowFloor { floor_end: LogEnd },
-    /// Refused as unproven, until the coordinator has said whether this client's lease runs (R4.3).
-    AskLease(ClientId),
+    /// It ran nothing, and may run when what it waits for has come. Nothing is recorded of it.
+    Parked(WaitsFor),
 }
 
 impl Why {
     fn for_room(full: Full) -> Self {
-        Self::Refused(match full {
-            Full::Memory => Refusal::OutOfMemory,
+        match full {
+            Full::Memory => Self::Refused(Refusal::OutOfMemory),
             Full::Cleaning => {
                 hit(Probe::CleaningBehind);
-                Refusal::Busy
+                Self::Parked(WaitsFor::Room)
             }
-            Full::Group => Refusal::TooLarge,
-        })
+            Full::Group => Self::Refused(Refusal::TooLarge),
+        }
     }
 }
 
@@ -177,7 +177,7 @@ impl<'p> RequestPath<'p> {
         let (mut path, log) = RequestPath::new(term, Some(serving), site);
         match path.run(log, &mut received) {
             Ok(completed) | Err(Stop::Completed(completed)) => path.answer(log, &caller, completed, &received, out),
-            Err(Stop::Nothing(why)) => path.turn_away(&caller, received.request.rpc, &why, out),
+            Err(Stop::Nothing(why)) => path.turn_away(&caller, &received, &why, out),
         }
         path.core.spare(received.memory);
     }
@@ -215,12 +215,14 @@ impl Why {
     fn replayed(&self, may_become_ours: bool) -> Replayed {
         match self {
             Self::InProgress => Replayed::Completed,
-            Self::Refused(Refusal::OutOfMemory | Refusal::Busy) => Replayed::NotNow,
+            Self::Parked(_) if planted::is_on(Bug::ParkedIsRecorded) => Replayed::Completed,
+            // It is no record of it that somebody waits for the same (R4.2).
+            Self::Refused(Refusal::OutOfMemory) | Self::Parked(_) => Replayed::NotNow,
             Self::Refused(Refusal::WrongShard) if may_become_ours => {
                 hit(Probe::SuspectOfNewerTable);
                 Replayed::NotNow
             }
-            Self::Refused(_) | Self::BelowFloor { .. } | Self::AskLease(_) => Replayed::Skipped,
+            Self::Refused(_) | Self::BelowFloor { .. } => Replayed::Skipped,
         }
     }
 }

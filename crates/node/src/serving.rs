@@ -6,6 +6,7 @@
 //! | `conflicts` | knows what is not synced, and who must wait for it |
 //! | `garbage` | names to the witnesses what is synced |
 //! | `leases` | expiry of clients' leases |
+//! | `parking` | keeps updates that wait for something that will come |
 //! | `house` | what is done now and then: freed segments, tombstones, expired operation keys, dropped tables |
 //!
 //! All of it is bounded per turn and delays no answer.
@@ -14,24 +15,27 @@ mod conflicts;
 mod garbage;
 mod house;
 mod leases;
+mod parking;
 
 use kasha_log::Log;
-use kasha_machine::{Effect, Effects};
+use kasha_machine::{Effect, Effects, Gate};
 use kasha_types::planted::{self, Bug};
 use kasha_types::probe::{Probe, hit};
-use kasha_types::{KeyHash, ListVersion, LogEnd, RpcId, Tick, Work};
-use kasha_wire::message::GcDone;
+use kasha_types::{ClientId, KeyHash, ListVersion, LogEnd, RpcId, Tick, Work};
+use kasha_wire::message::{GcDone, LeaseInfo};
 use kasha_wire::{Body, Configuration, ShardConfig};
 
 pub(crate) use self::conflicts::{Conflicts, Sees};
 use self::garbage::Garbage;
 use self::house::House;
 use self::leases::Leases;
+pub(crate) use self::parking::WaitsFor;
+use self::parking::{Parked, Parking};
 use crate::cleaner::Cleaner;
 use crate::core::Core;
 use crate::primary::Term;
 use crate::replica::Site;
-use crate::request_path::{Replayed, RequestPath};
+use crate::request_path::{Replayed, RequestPath, refuse};
 use crate::state::ShardState;
 
 /// Unsynced keys and operations a primary takes before it says "busy": bounds what is held for gates.
@@ -68,6 +72,7 @@ pub(crate) struct Serving {
     closing_at: Option<LogEnd>,
     garbage: Garbage,
     pub leases: Leases,
+    pub parking: Parking,
     house: House,
 }
 
@@ -90,6 +95,7 @@ impl Serving {
             closing_at: None,
             garbage: Garbage::new(core, config),
             leases: Leases::default(),
+            parking: Parking::default(),
             house: House::default(),
         };
         serving.update(core, config, end);
@@ -187,6 +193,53 @@ impl Serving {
         }
     }
 
+    /// The coordinator's verdict on leases (R4.3, R4.6).
+    #[cold]
+    pub fn on_lease_verdict(
+        &mut self,
+        term: &mut Term,
+        site: &mut Site<'_>,
+        expired: &[ClientId],
+        alive: &[LeaseInfo],
+        out: &mut Effects,
+    ) {
+        let Site { copy, state, .. } = site;
+        self.leases.on_verdict(term.epoch, &mut copy.log, state, expired, alive);
+        let is_alive = |client: ClientId| alive.iter().any(|info| info.client == client);
+        let is_for = |waits_for, is_it: &dyn Fn(ClientId) -> bool| match waits_for {
+            WaitsFor::Lease(client) => is_it(client),
+            WaitsFor::Room => false,
+        };
+        for _ in 0..self.parking.len() {
+            let Some(parked) = self.parking.take(|waits_for| is_for(waits_for, &is_alive)) else { break };
+            self.run_parked(term, site, &parked, out);
+        }
+        while let Some(parked) = self.parking.take(|waits_for| is_for(waits_for, &|client| expired.contains(&client))) {
+            self.counters.refusals += 1;
+            refuse(&parked.caller, parked.rpc, term.epoch, parked.refusal(), Gate::Now, out);
+        }
+    }
+
+    /// Once a turn, when the cleaner has done its part. The first that still finds no room is parked again, behind the
+    /// others, and ends the turn's part.
+    pub fn run_those_that_wait_for_room(&mut self, term: &mut Term, site: &mut Site<'_>, out: &mut Effects) {
+        for _ in 0..self.parking.len() {
+            let Some(parked) = self.parking.take(|waits_for| waits_for == WaitsFor::Room) else { return };
+            let others = self.parking.len();
+            self.run_parked(term, site, &parked, out);
+            if self.parking.len() > others {
+                return;
+            }
+        }
+    }
+
+    /// It comes in again, as if it had just arrived.
+    #[cold]
+    fn run_parked(&mut self, term: &mut Term, site: &mut Site<'_>, parked: &Parked, out: &mut Effects) {
+        hit(Probe::ParkedRan);
+        RequestPath::on_request(term, self, site, parked.caller, &parked.body, out);
+    }
+
     /// Once a turn, before what the turn appended is shipped.
     pub fn clean(&mut self, term: &Term, site: &mut Site<'_>, out: &mut Effects) {
         if self.stopping {
@@ -221,6 +274,7 @@ impl Serving {
         let floor = site.state.tracker.floor().time();
         self.garbage.collect(site.core, now, (site.copy.shard, term.list), floor, company, out);
         self.tidy_up(term, site);
+        self.leases.ask_at_once(out);
         if self.house.is_due(now, site.core.options.flush_interval) {
             self.keep_house(term, site, out);
         }

@@ -3,12 +3,13 @@
 mod common;
 
 use common::cluster::{Cluster, LIST};
-use common::{Core, Heard, SHARD, configuration};
+use common::{CONN, Core, Heard, SHARD, configuration};
+use kasha_machine::Endpoint;
 use kasha_types::limits::OUTSTANDING_MAX;
-use kasha_types::{ClusterTime, ListVersion, ShardId, Slot, TableId, slot_of};
-use kasha_wire::frame::Kind;
+use kasha_types::{ClientId, ClusterTime, ListVersion, ShardId, Slot, TableId, slot_of};
+use kasha_wire::frame::{FRAME_HEADER_BYTES, Kind};
 use kasha_wire::operation::ItemsBuffer;
-use kasha_wire::{Refusal, ShardPhase, Tablet, Update, message};
+use kasha_wire::{Message, Refusal, ShardPhase, Tablet, Update, message};
 
 const REFUSED_BUSY: Heard = Heard::Refused(Refusal::Busy);
 /// As the node's own (`UNSYNCED_OPERATIONS_MAX`): keys of unsynced operations.
@@ -128,18 +129,63 @@ fn r4_3_a_client_that_never_acknowledges_is_bounded() {
     assert!(is_answered(core.update((2, 1), 1, &put(b"k", b"v"))), "others go on");
 }
 
+/// What the coordinator says of the lease of one client.
+fn verdict(core: &mut Core, client: u64, expiry: Option<u64>) {
+    let client = ClientId(client);
+    let alive = expiry.map(|expiry| message::LeaseInfo { client, expiry: ClusterTime(expiry) });
+    let expired = if alive.is_none() { vec![client] } else { Vec::new() };
+    core.shell.sent.clear();
+    core.message(message::LeaseVerdict {
+        cluster_time: ClusterTime(1000),
+        expired,
+        alive: alive.into_iter().collect(),
+    });
+}
+
+/// The clients that the coordinator was asked about.
+fn asked(core: &Core) -> Vec<u64> {
+    let query = |frame: &Vec<u8>| message::LeaseQuery::decode(&frame[FRAME_HEADER_BYTES..]).ok();
+    let sent = core.shell.sent.iter().filter(|(to, _)| *to == Endpoint::Coordinator);
+    sent.filter_map(|(_, frame)| query(frame)).flat_map(|query| query.clients).map(|client| client.0).collect()
+}
+
 #[test]
 fn r4_3_a_claimed_lease_too_far_ahead_or_over_is_asked_about() {
     let mut core = Core::serving();
     for lease in [1000, 1000 + 450_001, u64::MAX] {
         let body = Core::body_with((1, 1), 1, None, &put(b"k", b"v"), |head| head.lease_expiry = ClusterTime(lease));
-        assert_eq!(core.send(Kind::Request, &body), Some(Heard::Refused(Refusal::LeaseUnproven)), "{lease}");
+        assert_eq!(core.send(Kind::Request, &body), None, "{lease}");
+        assert_eq!(asked(&core), [1], "{lease}");
+        verdict(&mut core, 1, None);
+        assert_eq!(core.heard(), Some(Heard::Refused(Refusal::LeaseUnproven)), "{lease}");
     }
     assert_eq!(core.node.status(core.now).replicas[0].clients, 0, "nothing is kept before it is proven");
 }
 
 #[test]
-fn r4_3_an_id_that_was_never_granted_is_asked_about() {
+fn r4_3_an_update_of_an_unknown_client_waits_for_the_coordinator() {
     let mut core = Core::serving();
-    assert_eq!(core.update((5000, 1), 1, &put(b"k", b"v")), Some(Heard::Refused(Refusal::LeaseUnproven)));
+    assert_eq!(core.update((5000, 1), 1, &put(b"k", b"v")), None);
+    assert_eq!(core.update((5000, 2), 1, &put(b"l", b"v")), None);
+    assert_eq!(asked(&core), [], "one question is under way");
+    assert_eq!(core.update((5000, 1), 1, &put(b"k", b"v")), None, "sent again");
+    verdict(&mut core, 5000, Some(200_000));
+    let answers = core.shell.sent.iter().filter(|(to, _)| *to == CONN).filter_map(|(_, frame)| Heard::of(frame));
+    let answers: Vec<_> = answers.collect();
+    assert!(matches!(answers[..], [Heard::Answer { .. }, Heard::Answer { .. }]), "each is answered once: {answers:?}");
+    assert!(is_answered(core.update((5000, 3), 1, &put(b"k", b"v"))), "the client is known");
+}
+
+#[test]
+fn r4_3_what_waits_is_bounded_and_the_oldest_is_refused() {
+    let mut core = Core::serving();
+    const PARKED_MAX: u64 = 256; // as the node's own
+    for client in 5000..5000 + PARKED_MAX {
+        assert_eq!(core.update((client, 1), 1, &put(b"k", b"v")), None);
+    }
+    assert_eq!(core.update((6000, 1), 1, &put(b"k", b"v")), Some(Heard::Refused(Refusal::LeaseUnproven)));
+    verdict(&mut core, 5000, Some(200_000));
+    assert_eq!(core.heard(), None, "the oldest waits no longer");
+    verdict(&mut core, 6000, Some(200_000));
+    assert!(is_answered(core.heard()), "the newest does");
 }

@@ -96,6 +96,7 @@ pub const CAUGHT: &[Caught] = &[
     caught(Bug::WitnessComparesHashes, Scenario::Swarm, 5, "gates_respected"),
     caught(Bug::GcByHash, Scenario::DivergentTail, 20, "witness_keeps"),
     caught(Bug::SuspectDropped, Scenario::BadNetwork, 10, "gates_respected"),
+    caught(Bug::ParkedIsRecorded, Scenario::Cleaning, 20, "gates_respected"),
     caught(Bug::UnsyncedRead, Scenario::Swarm, 10, "reads_wait"),
     caught(Bug::ShortListFast, Scenario::WitnessLoss, 10, "current_witness_list"),
     caught(Bug::GcBeforeSync, Scenario::Swarm, 5, "gates_respected"),

@@ -176,6 +176,8 @@ bugs! {
     GcByHash = "gc_by_hash",
     /// Section 6, C3: a suspect is dropped without being run.
     SuspectDropped = "suspect_dropped",
+    /// R4.2, C3: a suspect that is parked at its primary is taken for recorded, so that its witnesses drop it.
+    ParkedIsRecorded = "parked_is_recorded",
     /// Section 6: a read of something unsynced is answered at once.
     UnsyncedRead = "unsynced_read",
     /// R6.1: a list without witnesses has a fast path.

@@ -120,6 +120,10 @@ probes! {
     RefusedBelowPendingFloor = "primary: refused below a pending floor",
     /// R4.3: a client's claim of a lease is not plausible, so that the shard asks the coordinator.
     LeaseAsked = "primary: lease asked for",
+    /// An update waits at its primary for the coordinator's answer, or for room.
+    RequestParked = "primary: request parked",
+    /// A parked update has what it waited for.
+    ParkedRan = "primary: parked request ran",
     /// R4.9: an update gets the saved result of its operation key.
     OperationKeyHit = "primary: operation key hit",
     /// R4.9: an operation key comes with another operation.

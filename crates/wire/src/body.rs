@@ -113,15 +113,23 @@ impl<'a> Body<'a> {
     /// # Panics
     /// If the operation key exceeds its limit: the client checks it first.
     pub fn encode(head: &BodyHead, operation_key: Option<&[u8]>, update: &Update<'_>, out: &mut Vec<u8>) {
+        Self::begin(head, operation_key, update.code(), out);
+        update.encode_arguments(out);
+    }
+
+    /// Encodes a body up to the arguments, which are to follow.
+    ///
+    /// # Panics
+    /// If the operation key exceeds its limit: the client checks it first.
+    pub fn begin(head: &BodyHead, operation_key: Option<&[u8]>, code: u8, out: &mut Vec<u8>) {
         let operation_key = operation_key.unwrap_or_default();
         assert!(operation_key.len() <= OPERATION_KEY_BYTES_MAX, "checked by the client");
         for word in head.words() {
             out.extend_from_slice(&word.to_le_bytes());
         }
-        out.extend_from_slice(&[update.code(), u8::try_from(operation_key.len()).expect("at most 128"), 0, 0]);
+        out.extend_from_slice(&[code, u8::try_from(operation_key.len()).expect("at most 128"), 0, 0]);
         out.extend_from_slice(&head.table.0.to_le_bytes());
         out.extend_from_slice(operation_key);
-        update.encode_arguments(out);
     }
 
     /// Replaces what a client learns only when it sends an encoded body: its id, acknowledgement, lease expiry and time

@@ -166,6 +166,17 @@ macro_rules! operations {
                 Self { code: operation.code(), arguments }
             }
         }
+
+        impl $name<'_> {
+            /// Checks the limits and encodes.
+            ///
+            /// # Errors
+            /// The first limit that is exceeded.
+            pub fn to_owned_within_limits(&self) -> Result<OwnedOperation, Excess> {
+                self.check_limits()?;
+                Ok(OwnedOperation::from(self))
+            }
+        }
     };
 }
 
@@ -211,7 +222,7 @@ impl Update<'_> {
     }
 }
 
-/// An update or a read that owns its arguments.
+/// An update or a read, encoded, that owns its arguments.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct OwnedOperation {
     code: u8,
@@ -239,6 +250,18 @@ impl OwnedOperation {
     #[must_use]
     pub fn read(&self) -> Option<Read<'_>> {
         Read::decode(self.code, &self.arguments).ok()
+    }
+
+    /// Its code.
+    #[must_use]
+    pub fn code(&self) -> u8 {
+        self.code
+    }
+
+    /// Its arguments, encoded.
+    #[must_use]
+    pub fn arguments(&self) -> &[u8] {
+        &self.arguments
     }
 
     /// What is said of operations with its code.

@@ -4,6 +4,7 @@
 use kasha_machine::{Effects, Endpoint};
 use kasha_types::{CoreId, TableId, Tick};
 use kasha_wire::hot::decode_small;
+use kasha_wire::operation::{Excess, OwnedOperation};
 use kasha_wire::{DecodeError, Envelope, OutcomeCode, Read, ReadAnswerView, ReadRefused, ReadView, message};
 use kasha_witness::Attempt;
 
@@ -22,7 +23,37 @@ impl Session {
         deadline: Option<Tick>,
         out: &mut Effects,
     ) -> CallId {
-        let checked = read.check_limits().map_err(WhyNot::from);
+        let checked = read.check_limits();
+        self.call_read(now, table, (read, checked), |arguments| read.encode_arguments(arguments), deadline, out)
+    }
+
+    /// The same with an operation that was checked and encoded before.
+    ///
+    /// # Panics
+    /// If the operation is an update.
+    pub fn read_encoded(
+        &mut self,
+        now: Tick,
+        table: TableId,
+        operation: &OwnedOperation,
+        deadline: Option<Tick>,
+        out: &mut Effects,
+    ) -> CallId {
+        let read = operation.read().expect("a caller made it of a read");
+        let encoded = operation.arguments();
+        self.call_read(now, table, (&read, Ok(())), |arguments| arguments.extend_from_slice(encoded), deadline, out)
+    }
+
+    fn call_read(
+        &mut self,
+        now: Tick,
+        table: TableId,
+        (read, checked): (&Read<'_>, Result<(), Excess>),
+        encode_arguments: impl FnOnce(&mut Vec<u8>),
+        deadline: Option<Tick>,
+        out: &mut Effects,
+    ) -> CallId {
+        let checked = checked.map_err(WhyNot::from);
         let slots = match checked {
             Ok(()) => slots_of(|each| read.for_each_key(table, each)).0,
             Err(_) => Slots::Several,
@@ -30,7 +61,7 @@ impl Session {
         let call = ReadCall { keys: Keys { table, slots }, code: read.code() };
         let slot = self.insert(Kind::Read(call), now, deadline, |arguments| {
             if checked.is_ok() {
-                read.encode_arguments(arguments);
+                encode_arguments(arguments);
             }
         });
         let id = self.calls.id(slot);

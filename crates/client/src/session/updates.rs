@@ -8,6 +8,7 @@ use kasha_types::planted::{self, Bug};
 use kasha_types::probe::{Probe, hit};
 use kasha_types::{AckedBelow, ClientId, ClusterTime, RpcId, Sequence, ShardId, TableId, Tick};
 use kasha_wire::hot::encode_small;
+use kasha_wire::operation::{Excess, OwnedOperation};
 use kasha_wire::{Body, BodyHead, Envelope, Kind as FrameKind, RequestView, SyncRequest, Update};
 use kasha_witness::Attempt;
 
@@ -39,7 +40,37 @@ impl Session {
         options: &CallOptions<'_>,
         out: &mut Effects,
     ) -> CallId {
-        let checked = check_options(options).and_then(|()| Ok(update.check_limits()?));
+        let checked = update.check_limits();
+        self.call_update(now, table, (update, checked), |body| update.encode_arguments(body), options, out)
+    }
+
+    /// The same with an operation that was checked and encoded before.
+    ///
+    /// # Panics
+    /// If the operation is a read.
+    pub fn update_encoded(
+        &mut self,
+        now: Tick,
+        table: TableId,
+        operation: &OwnedOperation,
+        options: &CallOptions<'_>,
+        out: &mut Effects,
+    ) -> CallId {
+        let update = operation.update().expect("a caller made it of an update");
+        let arguments = operation.arguments();
+        self.call_update(now, table, (&update, Ok(())), |body| body.extend_from_slice(arguments), options, out)
+    }
+
+    fn call_update(
+        &mut self,
+        now: Tick,
+        table: TableId,
+        (update, checked): (&Update<'_>, Result<(), Excess>),
+        encode_arguments: impl FnOnce(&mut Vec<u8>),
+        options: &CallOptions<'_>,
+        out: &mut Effects,
+    ) -> CallId {
+        let checked = check_options(options).and_then(|()| Ok(checked?));
         let (slots, key_count) = match checked {
             Ok(()) => slots_of(|each| update.for_each_key(table, each)),
             Err(_) => (Slots::Several, 0),
@@ -55,7 +86,8 @@ impl Session {
         let operation_key = options.operation_key.map(|(key, _)| key);
         let slot = self.insert(Kind::Update(call), now, options.deadline, |body| {
             if checked.is_ok() {
-                Body::encode(&unnumbered(table, operation_key.is_some()), operation_key, update, body);
+                Body::begin(&unnumbered(table, operation_key.is_some()), operation_key, update.code(), body);
+                encode_arguments(body);
             }
         });
         let id = self.calls.id(slot);

@@ -204,7 +204,6 @@ impl Driver {
         let (session, out) = (&mut self.session, &mut self.effects);
         match what {
             Ask::Update { table, operation, options } => {
-                let update = operation.update().expect("a handle made it of an update");
                 let millis = |ttl: Duration| u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX);
                 let ttl = options.operation_key_ttl.map_or(OPERATION_KEY_TTL_MILLIS, millis);
                 let options = CallOptions {
@@ -212,11 +211,10 @@ impl Driver {
                     operation_key: options.operation_key.as_deref().map(|key| (key, ttl)),
                     cancel_on_deadline: options.cancel_on_deadline,
                 };
-                session.update(now, table, &update, &options, out)
+                session.update_encoded(now, table, &operation, &options, out)
             }
             Ask::Read { table, operation, deadline } => {
-                let read = operation.read().expect("a handle made it of a read");
-                session.read(now, table, &read, deadline.map(|deadline| now.after(deadline)), out)
+                session.read_encoded(now, table, &operation, deadline.map(|deadline| now.after(deadline)), out)
             }
             Ask::CreateTable(name) => session.create_table(now, &name, out),
             Ask::DropTable(name) => session.drop_table(now, &name, out),

@@ -104,12 +104,12 @@ impl Table {
     }
 
     fn update<T>(&self, update: &Update<'_>, convert: Convert<T>) -> UpdateCall<T> {
-        let operation = update.check_limits().map(|()| update.into()).map_err(WhyNot::from);
+        let operation = update.to_owned_within_limits().map_err(WhyNot::from);
         UpdateCall::new(self.clone(), operation, convert)
     }
 
     fn read<T>(&self, read: &Read<'_>, convert: Convert<T>) -> ReadCall<T> {
-        let operation = read.check_limits().map(|()| read.into()).map_err(WhyNot::from);
+        let operation = read.to_owned_within_limits().map_err(WhyNot::from);
         ReadCall { table: self.clone(), operation, deadline: None, convert }
     }
 

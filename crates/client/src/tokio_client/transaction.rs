@@ -1,7 +1,7 @@
 //! Transactions: operations on keys of several tables, sent together, which take effect together or not at all.
 
 use kasha_types::TableId;
-use kasha_wire::operation::{Check, OwnedOperation, PartOperation, PartsBuffer};
+use kasha_wire::operation::{Check, PartOperation, PartsBuffer};
 use kasha_wire::{Outcome, Read, Update};
 
 use super::values::{Convert, appended_of, counter_of, deleted_of, exists_of, found, replaced_of, version_of};
@@ -162,8 +162,7 @@ impl Transaction {
         let Self { client, parts, wrong } = self;
         let parts = parts.as_parts();
         let update = Update::Transaction { parts };
-        let checked = wrong.map_or(Ok(()), Err).and_then(|()| Ok(update.check_limits()?));
-        let operation = checked.map(|()| OwnedOperation::from(&update));
+        let operation = wrong.map_or_else(|| update.to_owned_within_limits().map_err(WhyNot::from), Err);
         let table = Table::new(client, parts.first_table().unwrap_or(TableId(0)));
         UpdateCall::new(table, operation, outcome_of)
     }

@@ -17,7 +17,7 @@ use kasha_wire::{Configuration, Refusal, Update};
 
 use super::{Origin, Received, RequestPath, Stop, Why, Wish};
 use crate::ExactlyOnce;
-use crate::serving::UNSYNCED_OPERATIONS_MAX;
+use crate::serving::{UNSYNCED_OPERATIONS_MAX, WaitsFor};
 
 /// This shard, in this term, may run it. Its slots are known.
 pub(super) struct Admitted<'r, 'a>(&'r mut Received<'a>);
@@ -149,7 +149,7 @@ impl RequestPath<'_> {
         let is_plausible = client < self.core.clients_below && expiry > now && expiry <= latest;
         if !is_plausible && !planted::is_on(Bug::LeaseNotProven) {
             hit(Probe::LeaseAsked);
-            return Err(Why::AskLease(client));
+            return Err(Why::Parked(WaitsFor::Lease(client)));
         }
         self.state.tracker.prove(client, expiry);
         Ok(())

@@ -9,6 +9,7 @@
 use kasha_log::Log;
 use kasha_machine::{Effect, Effects, Gate};
 use kasha_types::planted::{self, Bug};
+use kasha_types::probe::{Probe, hit};
 use kasha_types::{Epoch, ListVersion, LogEnd, LogPosition, RpcId};
 use kasha_wire::frame::Kind;
 use kasha_wire::{AnswerView, Reader, Refusal, Refused, hot};
@@ -17,6 +18,7 @@ use super::order::Overlap;
 use super::record::Completed;
 use super::{Caller, Received, RequestPath, Why, Wish};
 use crate::Answers;
+use crate::serving::WaitsFor;
 
 /// When an answer leaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,16 +75,28 @@ impl RequestPath<'_> {
         out.push(Effect::Send { to: caller.to, head, tail, gate });
     }
 
-    /// Tells the client, if it is to be told, that this delivery runs nothing.
-    pub(super) fn turn_away(&mut self, caller: &Caller, rpc: RpcId, why: &Why, out: &mut Effects) {
+    /// Tells the client, if it is to be told, that this delivery runs nothing; or parks it.
+    pub(super) fn turn_away(&mut self, caller: &Caller, received: &Received<'_>, why: &Why, out: &mut Effects) {
+        let rpc = received.request.rpc;
         match *why {
             Why::InProgress => {}
             Why::Refused(why) => self.refuse(caller, rpc, why, out),
             Why::BelowFloor { floor_end } => self.refuse_below_floor(caller, rpc, floor_end, out),
-            Why::AskLease(client) => {
-                self.serving().leases.ask_about(client);
-                self.refuse(caller, rpc, Refusal::LeaseUnproven, out);
-            }
+            Why::Parked(waits_for) => self.park(caller, received, waits_for, out),
+        }
+    }
+
+    #[cold]
+    fn park(&mut self, caller: &Caller, received: &Received<'_>, waits_for: WaitsFor, out: &mut Effects) {
+        hit(Probe::RequestParked);
+        let serving = self.serving();
+        if let WaitsFor::Lease(client) = waits_for {
+            serving.leases.ask_about(client);
+        }
+        let mut refused = Vec::new();
+        serving.parking.park(*caller, received.request.rpc, received.body.bytes(), waits_for, &mut refused);
+        for parked in refused {
+            self.refuse(&parked.caller, parked.rpc, parked.refusal(), out);
         }
     }
 
@@ -132,7 +146,7 @@ impl RequestPath<'_> {
     }
 }
 
-fn refuse(caller: &Caller, rpc: RpcId, epoch: Epoch, why: Refusal, gate: Gate, out: &mut Effects) {
+pub(crate) fn refuse(caller: &Caller, rpc: RpcId, epoch: Epoch, why: Refusal, gate: Gate, out: &mut Effects) {
     let mark = out.mark();
     let refused = Refused { rpc, attempt: caller.envelope.attempt, epoch, why };
     hot::encode_small(Kind::Refuse, &refused, out.arena());

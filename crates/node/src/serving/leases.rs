@@ -31,6 +31,8 @@ struct PendingFloor {
 #[derive(Debug, Default)]
 pub(crate) struct Leases {
     questions: Vec<ClientId>,
+    /// A question is under way, as far as is known.
+    is_asking: bool,
     asked_older_than: ClusterTime,
     scan: ScanCursor,
     pending_floor: Option<PendingFloor>,
@@ -42,7 +44,7 @@ impl Leases {
         self.pending_floor.as_ref().map(|pending| (pending.floor, pending.end))
     }
 
-    /// The coordinator is asked about this client at the next housekeeping.
+    /// The coordinator is asked about this client: an update waits for the answer.
     pub fn ask_about(&mut self, client: ClientId) {
         if self.questions.len() < QUESTIONS_MAX && !self.questions.contains(&client) {
             self.questions.push(client);
@@ -69,9 +71,19 @@ impl Leases {
         site.copy.log.kill_all(dead);
     }
 
+    /// Asks the coordinator about those for whom an update waits, unless a question is under way: it may be lost, and
+    /// housekeeping asks in any case.
+    pub fn ask_at_once(&mut self, out: &mut Effects) {
+        if !self.questions.is_empty() && !std::mem::replace(&mut self.is_asking, true) {
+            let clients = std::mem::take(&mut self.questions);
+            send(Endpoint::Coordinator, &message::LeaseQuery { clients }, Gate::Now, out);
+        }
+    }
+
     /// Asks the coordinator about those who have been silent for long.
     pub fn ask(&mut self, term: &Term, site: &mut Site<'_>, out: &mut Effects) {
         let Site { copy, state, core } = site;
+        self.is_asking = false;
         let patience = core.options.client_lease_millis;
         let older_than = ClusterTime(core.cluster_time.0.saturating_sub(patience));
         let mut clients = std::mem::take(&mut self.questions);
@@ -97,6 +109,7 @@ impl Leases {
         expired: &[ClientId],
         alive: &[LeaseInfo],
     ) {
+        self.is_asking = false;
         for info in alive {
             state.tracker.prove(info.client, info.expiry);
         }

@@ -319,7 +319,7 @@ impl Core {
         matches!(AnyMessage::decode(&frame[FRAME_HEADER_BYTES..]), Ok(AnyMessage::Goodbye(_)))
     }
 
-    fn heard(&self) -> Option<Heard> {
+    pub fn heard(&self) -> Option<Heard> {
         self.shell.sent.iter().filter(|(to, _)| *to == CONN).find_map(|(_, frame)| Heard::of(frame))
     }
 

@@ -1,0 +1,87 @@
+//! Updates that wait at the primary for something that will come: an answer of the coordinator, or room. A parked update
+//! owns a copy of its body, and later comes in again as if it had just arrived: each stage decides anew, by what is true then.
+//!
+//! - **R4.2** Nothing is recorded of a parked update. It has not run, and a witness must not drop it (`Why::replayed`).
+//! - Its client may send it again meanwhile. The newest attempt is the one that is answered: no client waits for another.
+//! - What is parked is bounded. The oldest is refused as it would have been without parking, and comes again by itself.
+
+use std::collections::VecDeque;
+
+use kasha_types::{ClientId, RpcId};
+use kasha_wire::Refusal;
+
+use crate::request_path::Caller;
+
+/// Updates that are parked at once, and bytes of their bodies.
+const PARKED_MAX: usize = 256;
+const PARKED_BYTES_MAX: usize = 4 << 20;
+
+/// What a parked update waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum WaitsFor {
+    /// The coordinator's verdict on this client's lease (R4.3).
+    Lease(ClientId),
+    /// Memory that the cleaner can gain (section 5).
+    Room,
+}
+
+/// An update that came from a client, and waits.
+#[derive(Debug)]
+pub(crate) struct Parked {
+    pub caller: Caller,
+    pub rpc: RpcId,
+    pub body: Box<[u8]>,
+    waits_for: WaitsFor,
+}
+
+/// The updates that wait, the oldest first.
+#[derive(Debug, Default)]
+pub(crate) struct Parking {
+    parked: VecDeque<Parked>,
+    bytes: usize,
+}
+
+impl WaitsFor {
+    /// What a client is told for whose update there is no place.
+    pub fn refusal(self) -> Refusal {
+        match self {
+            Self::Lease(_) => Refusal::LeaseUnproven,
+            Self::Room => Refusal::Busy,
+        }
+    }
+}
+
+impl Parked {
+    /// What its client is told if it waits no longer.
+    pub fn refusal(&self) -> Refusal {
+        self.waits_for.refusal()
+    }
+}
+
+impl Parking {
+    /// Keeps an update, in the place of an earlier attempt if there is one. What it keeps no longer is put into `refused`.
+    pub fn park(&mut self, caller: Caller, rpc: RpcId, body: &[u8], waits_for: WaitsFor, refused: &mut Vec<Parked>) {
+        let newest = Parked { caller, rpc, body: body.into(), waits_for };
+        self.bytes += body.len();
+        match self.parked.iter_mut().find(|parked| parked.rpc == rpc) {
+            Some(earlier) => self.bytes -= std::mem::replace(earlier, newest).body.len(),
+            None => self.parked.push_back(newest),
+        }
+        while self.parked.len() > PARKED_MAX || self.bytes > PARKED_BYTES_MAX {
+            refused.push(self.take(|_| true).expect("it is over a limit"));
+        }
+    }
+
+    /// Updates that are parked.
+    pub fn len(&self) -> usize {
+        self.parked.len()
+    }
+
+    /// The oldest that waits for this.
+    pub fn take(&mut self, is_it: impl Fn(WaitsFor) -> bool) -> Option<Parked> {
+        let at = self.parked.iter().position(|parked| is_it(parked.waits_for))?;
+        let parked = self.parked.remove(at)?;
+        self.bytes -= parked.body.len();
+        Some(parked)
+    }
+}
