@@ -68,6 +68,7 @@ const SIM_SEEDS: u64 = 600;
 const PROCESS_MINUTES: &str = "0.4";
 
 const SIMULATOR: &str = "crates/sim";
+const PARTICIPANTS: &str = "crates/transaction";
 const BINARY: &str = "bin/kasha";
 const MODELS: &str = "spec";
 const RUNTIME: &str = "crates/runtime";
@@ -271,7 +272,12 @@ fn planted(workspace: &Workspace, watch: &Watch) -> Result<Outcome> {
     let mut command = cargo(&workspace.root);
     command.args(["test", "--release", "-p", &package.name, "--features", PLANTED_BUGS]);
     command.args(["--test", "planted", "--test", "transcripts"]);
-    let passed = passed_in(&watch.run(&mut command)?);
+    let mut passed = passed_in(&watch.run(&mut command)?);
+    if let Some(package) = workspace.package(PARTICIPANTS) {
+        let mut command = cargo(&workspace.root);
+        command.args(["test", "--release", "-p", &package.name, "--features", PLANTED_BUGS, "--test", "planted"]);
+        passed += passed_in(&watch.run(&mut command)?);
+    }
     ensure!(passed > 0, "no test ran");
     Ok(Outcome::Passed(passed))
 }

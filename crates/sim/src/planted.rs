@@ -160,9 +160,28 @@ pub fn plant(bug: Option<Bug>) {
 mod tests {
     use super::*;
 
+    /// The participants of distributed transactions are searched by themselves (`crates/transaction/tests/planted.rs`).
+    const OF_PARTICIPANTS: &[Bug] = &[
+        Bug::VoteUnsynced,
+        Bug::ExecutedUnsynced,
+        Bug::ConflictUnsynced,
+        Bug::CeilingIgnored,
+        Bug::ExecutedOutOfOrder,
+        Bug::PrepareIgnoresPending,
+        Bug::ProposedUnderLock,
+        Bug::AntiDependencyUngated,
+        Bug::GatesNotInherited,
+        Bug::ReadOnlyWithoutGate,
+        Bug::CoordinatedWithoutGate,
+        Bug::SettledUngated,
+        Bug::RunsAheadOfPending,
+        Bug::ForgottenUnrecorded,
+        Bug::ForgottenUnsettled,
+    ];
+
     #[test]
     fn every_bug_is_caught_somewhere() {
-        for (bug, name, _) in Bug::TABLE {
+        for (bug, name, _) in Bug::TABLE.iter().filter(|(bug, _, _)| !OF_PARTICIPANTS.contains(bug)) {
             assert!(CAUGHT.iter().any(|row| row.bug == *bug), "{name} has no row");
         }
     }

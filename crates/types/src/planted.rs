@@ -82,6 +82,36 @@ bugs! {
     FailedPartPassed = "failed_part_passed",
     /// D1: a new primary skips a transaction of a witness because one of its tables was dropped.
     SkippedForTable = "skipped_for_table",
+    /// R8.1: a participant votes before its proposal is synced.
+    VoteUnsynced = "vote_unsynced",
+    /// R8.1: a participant executes before its own proposal is synced.
+    ExecutedUnsynced = "executed_unsynced",
+    /// R8.1: a vote against a transaction leaves before it is synced.
+    ConflictUnsynced = "conflict_unsynced",
+    /// R8.1: a participant executes above its ceiling, and a new primary begins below the ceiling.
+    CeilingIgnored = "ceiling_ignored",
+    /// Section 8: a transaction is executed although one that conflicts may come before it.
+    ExecutedOutOfOrder = "executed_out_of_order",
+    /// R8.3: a coordinated transaction locks keys that a pending one has in its footprint.
+    PrepareIgnoresPending = "prepare_ignores_pending",
+    /// R8.3: an independent transaction proposes on keys that are locked.
+    ProposedUnderLock = "proposed_under_lock",
+    /// R8.4: an answer waits for no transaction that read what the answered operation writes.
+    AntiDependencyUngated = "anti_dependency_ungated",
+    /// R8.4: the gate of an operation is not left to those that conflict with it.
+    GatesNotInherited = "gates_not_inherited",
+    /// R8.4: a transaction that only reads at a shard is in nobody's gate there.
+    ReadOnlyWithoutGate = "read_only_without_gate",
+    /// R8.4: a coordinated transaction is in nobody's gate.
+    CoordinatedWithoutGate = "coordinated_without_gate",
+    /// R8.4: a transaction counts as settled although its own gate is closed.
+    SettledUngated = "settled_ungated",
+    /// R8.7: an operation on one shard runs ahead of a pending transaction that conflicts.
+    RunsAheadOfPending = "runs_ahead_of_pending",
+    /// R8.9: a participant forgets a transaction whose outcome another participant may lose.
+    ForgottenUnrecorded = "forgotten_unrecorded",
+    /// R8.9: a participant forgets a transaction that is not settled.
+    ForgottenUnsettled = "forgotten_unsettled",
     /// C1: whether an update overlaps is judged by the keys that it changes, and not by those that it reads.
     ReadsCommute = "reads_commute",
     /// R4.4, D4: a segment is freed before the entries that replaced its content, and the entry that says so, are

@@ -19,6 +19,7 @@ const TABLE: &[(&str, Allowed)] = &[
     ("log", Only(&["types"])),
     ("exactly_once", Only(&["types"])),
     ("witness", Only(&["types"])),
+    ("transaction", Only(&["types"])),
     ("replication", Only(&["types", "machine", "wire", "log"])),
     ("store", Only(&["types", "wire", "log", "reference"])),
     ("coordinator", Only(&["types", "machine", "wire"])),
@@ -33,8 +34,19 @@ const TABLE: &[(&str, Allowed)] = &[
 ];
 
 /// The crates whose code must be deterministic throughout. Of the client, only a part must (see `determinism`).
-pub(super) const PROTOCOLS: &[&str] =
-    &["types", "machine", "wire", "log", "exactly_once", "witness", "replication", "store", "coordinator", "node"];
+pub(super) const PROTOCOLS: &[&str] = &[
+    "types",
+    "machine",
+    "wire",
+    "log",
+    "exactly_once",
+    "witness",
+    "transaction",
+    "replication",
+    "store",
+    "coordinator",
+    "node",
+];
 
 /// External crates that give access to sockets, files, clocks, threads or randomness.
 const SHELL_ONLY: &[&str] = &["getrandom", "libc", "mio", "rand", "rustix", "socket2", "tokio"];

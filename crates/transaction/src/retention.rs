@@ -1,0 +1,74 @@
+//! When a transaction is settled, and when it is forgotten (R8.4, R8.9).
+
+use kasha_types::planted::{self, Bug};
+use kasha_types::{LogEnd, RpcId};
+
+use crate::Participant;
+use crate::participant::{Phase, Transaction};
+
+impl Transaction {
+    fn is_settled_everywhere(&self) -> bool {
+        matches!(self.phase, Phase::Executed(_))
+            && (self.gate.is_none() || planted::is_on(Bug::SettledUngated))
+            && self.peers.iter().all(|peer| peer.settled || peer.says_never)
+    }
+}
+
+impl Participant {
+    /// Its client has the result and says so, or its lease is over; the entry that says it ends here.
+    pub fn let_go(&mut self, rpc: RpcId, end: LogEnd) {
+        if let Some(known) = self.transactions.get_mut(&rpc) {
+            known.let_go_until.get_or_insert(end);
+        }
+    }
+
+    pub(crate) fn settle_if_all_say_so(&mut self, rpc: RpcId) {
+        let Some(known) = self.transactions.get_mut(&rpc) else { return };
+        if known.is_settled || !known.is_settled_everywhere() {
+            return;
+        }
+        known.is_settled = true;
+        self.settle(rpc);
+    }
+
+    pub(crate) fn settle(&mut self, rpc: RpcId) {
+        let before = self.opened.len();
+        self.gates.settle(rpc, &mut self.opened);
+        for (_, owner) in &self.opened[before..] {
+            let Some(owner) = owner else { continue };
+            if let Some(known) = self.transactions.get_mut(owner) {
+                known.gate = None;
+                self.changed.insert(*owner);
+            }
+        }
+    }
+
+    /// A transaction that nobody needs any more (R8.9 \[M\]): its entries may die, if it is returned. Until then they must not,
+    /// whatever acknowledgements and leases say.
+    pub fn next_forgotten(&mut self) -> Option<RpcId> {
+        let synced = self.synced;
+        let is_done = |known: &Transaction| {
+            let is_pending = matches!(known.phase, Phase::Pending(_));
+            let is_over = !is_pending && known.outcome_until <= synced;
+            let is_recorded = known.peers.iter().all(|peer| peer.recorded || peer.says_never);
+            let is_settled = known.is_settled || known.phase == Phase::Against;
+            let is_let_go = known.let_go_until.is_some_and(|end| end <= synced);
+            is_let_go
+                && is_over
+                && (is_recorded || planted::is_on(Bug::ForgottenUnrecorded))
+                && (is_settled || planted::is_on(Bug::ForgottenUnsettled))
+        };
+        let rpc = self.transactions.iter().find(|(_, known)| is_done(known)).map(|(&rpc, _)| rpc)?;
+        self.forgotten(rpc);
+        Some(rpc)
+    }
+
+    /// It was forgotten. A follower calls this when the log says so: what was forgotten had settled.
+    pub fn forgotten(&mut self, rpc: RpcId) {
+        self.transactions.remove(&rpc);
+        self.changed.remove(&rpc);
+        if !planted::is_on(Bug::ForgottenUnsettled) {
+            self.settle(rpc);
+        }
+    }
+}

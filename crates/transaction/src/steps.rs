@@ -1,0 +1,187 @@
+//! What is to be done next, by what is known.
+
+use kasha_types::planted::{self, Bug};
+use kasha_types::{RpcId, ShardId};
+
+use crate::participant::{Participant, Phase, Transaction};
+use crate::{Class, Proposal, Said, Timestamp, Word};
+
+/// Timestamps that are reserved at a time: a second, if timestamps follow a clock of microseconds. A new primary is ahead of the
+/// clock by as much.
+const CEILING_STEP: u64 = 1_000_000;
+
+/// What becomes of a request for a transaction that is new here.
+#[must_use]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Arrival {
+    /// Log it as a proposal of this timestamp, and call [`Participant::proposed`].
+    Propose(Timestamp),
+    /// It conflicts. Log that, and call [`Participant::ended`].
+    Conflict,
+    /// A key is locked by this transaction: try again when that has an outcome (R8.3).
+    Wait(RpcId),
+}
+
+/// What the caller is to do now, before it asks again.
+#[must_use]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// Execute it, log that, and call [`Participant::executed`].
+    Execute(RpcId, Timestamp),
+    /// It does not happen: log that, and call [`Participant::ended`].
+    End(RpcId),
+    /// Log this ceiling, and call [`Participant::ceiling_logged`].
+    RaiseCeiling(Timestamp),
+}
+
+impl Transaction {
+    /// What may be said of it, if anything is durable (R8.1).
+    fn word(&self, synced: kasha_types::LogEnd) -> Option<Said> {
+        let is_there = |end| end <= synced;
+        match self.phase {
+            Phase::Pending(at) => {
+                (is_there(self.proposed_until) || planted::is_on(Bug::VoteUnsynced)).then_some(Said::Proposed(at))
+            }
+            Phase::Executed(at) => {
+                let settled = self.gate.is_none() || planted::is_on(Bug::SettledUngated);
+                Some(Said::Executed { at, recorded: is_there(self.outcome_until), settled })
+            }
+            Phase::Against => {
+                (is_there(self.outcome_until) || planted::is_on(Bug::ConflictUnsynced)).then_some(Said::Against)
+            }
+        }
+    }
+
+    /// The timestamp at which it is executed, once every participant has voted.
+    fn final_timestamp(&self) -> Option<Timestamp> {
+        let Phase::Pending(own) = self.phase else { return None };
+        if let Some(known) = self.peers.iter().find_map(|peer| peer.executed) {
+            return Some(known);
+        }
+        self.peers.iter().try_fold(own, |highest, peer| Some(highest.max(peer.voted?)))
+    }
+
+    /// It is executed at this timestamp or later.
+    fn earliest(&self) -> Option<Timestamp> {
+        match self.phase {
+            Phase::Pending(own) => self.final_timestamp().or(Some(own)),
+            Phase::Executed(_) | Phase::Against => None,
+        }
+    }
+
+    fn is_refused(&self) -> bool {
+        self.peers.iter().any(|peer| peer.is_against || peer.says_never)
+    }
+
+    /// Whether this participant has all that the others can tell of it.
+    pub(crate) fn has_all(&self) -> bool {
+        self.peers.iter().all(|peer| match self.phase {
+            Phase::Pending(_) => peer.voted.is_some() || peer.executed.is_some(),
+            Phase::Executed(_) => (peer.recorded && peer.settled) || peer.says_never,
+            Phase::Against => peer.recorded || peer.says_never,
+        })
+    }
+}
+
+impl Participant {
+    /// A request arrives for a transaction that was looked up as new. `clock`: cluster time, which the timestamp follows unless
+    /// the order needs a later one.
+    ///
+    /// # Panics
+    /// If the transaction is known.
+    pub fn on_request(&self, rpc: RpcId, proposal: &Proposal, clock: Timestamp) -> Arrival {
+        assert!(!self.transactions.contains_key(&rpc), "{rpc} was looked up");
+        let mut in_the_way = self.pending.in_the_way(&proposal.footprint);
+        match proposal.class {
+            Class::Independent => {
+                if let Some(locked) = in_the_way.find(|&other| self.is_locking(other))
+                    && !planted::is_on(Bug::ProposedUnderLock)
+                {
+                    return Arrival::Wait(locked);
+                }
+            }
+            Class::Coordinated => {
+                let counts = |&other: &RpcId| self.is_locking(other) || !planted::is_on(Bug::PrepareIgnoresPending);
+                if in_the_way.any(|other| counts(&other)) {
+                    return Arrival::Conflict;
+                }
+            }
+        }
+        Arrival::Propose(clock.max(self.floor.next()))
+    }
+
+    fn is_locking(&self, rpc: RpcId) -> bool {
+        self.transactions[&rpc].proposal.class == Class::Coordinated
+    }
+
+    /// The next thing to do, if there is one: to be asked until there is none. What was done makes more possible.
+    pub fn next_step(&mut self) -> Option<Step> {
+        while let Some(&rpc) = self.changed.first() {
+            if let Some(step) = self.step_of(rpc) {
+                return Some(step); // and it is looked at again
+            }
+            self.changed.remove(&rpc);
+            self.tell(rpc);
+            self.settle_if_all_say_so(rpc);
+        }
+        None
+    }
+
+    fn step_of(&self, rpc: RpcId) -> Option<Step> {
+        let known = self.transactions.get(&rpc)?;
+        let Phase::Pending(_) = known.phase else { return None };
+        if known.is_refused() {
+            return Some(Step::End(rpc));
+        }
+        let is_durable = known.proposed_until <= self.synced || planted::is_on(Bug::ExecutedUnsynced);
+        let at = known.final_timestamp().filter(|_| is_durable)?;
+        if known.proposal.class == Class::Independent && !self.is_first(rpc, known, at) {
+            return None;
+        }
+        if at.next() > self.ceiling && !planted::is_on(Bug::CeilingIgnored) {
+            let is_coming = at.next() <= self.logged_ceiling.0;
+            return (!is_coming).then_some(Step::RaiseCeiling(Timestamp(at.0 + CEILING_STEP)));
+        }
+        Some(Step::Execute(rpc, at))
+    }
+
+    /// Granola 4.1: nothing that conflicts can be executed before this timestamp any more.
+    fn is_first(&self, rpc: RpcId, known: &Transaction, at: Timestamp) -> bool {
+        self.pending.in_the_way(&known.proposal.footprint).filter(|&other| other != rpc).all(|other| {
+            let earliest = self.transactions[&other].earliest().expect("it is pending");
+            (earliest, other) > (at, rpc) || planted::is_on(Bug::ExecutedOutOfOrder)
+        })
+    }
+
+    /// Says to all what is new of it.
+    fn tell(&mut self, rpc: RpcId) {
+        let Some(known) = self.transactions.get_mut(&rpc) else { return };
+        let Some(said) = known.word(self.synced) else { return };
+        // That it is executed says nothing new to who has voted.
+        let is_news = !matches!(said, Said::Executed { recorded: false, settled: false, .. });
+        if !is_news || known.said == Some(said) {
+            return;
+        }
+        known.said = Some(said);
+        for peer in &known.peers {
+            self.words.push((peer.shard, Word { rpc, said, asks: false, participants: Vec::new() }));
+        }
+    }
+
+    /// Answers a participant that asks. What is not durable yet is said when it is.
+    pub(crate) fn answer(&mut self, to: ShardId, rpc: RpcId) {
+        let Some(said) = self.transactions[&rpc].word(self.synced) else { return };
+        self.words.push((to, Word { rpc, said, asks: false, participants: Vec::new() }));
+    }
+
+    /// Asks those that have not said all that is needed. To be called when they have been silent for long.
+    pub fn ask_again(&mut self) {
+        for (&rpc, known) in &self.transactions {
+            let Some(said) = known.word(self.synced).filter(|_| !known.has_all()) else { continue };
+            for peer in &known.peers {
+                let participants = known.proposal.participants.clone();
+                self.words.push((peer.shard, Word { rpc, said, asks: true, participants }));
+            }
+        }
+    }
+}

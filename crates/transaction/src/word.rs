@@ -1,0 +1,38 @@
+//! What participants tell each other.
+
+use kasha_types::{RpcId, ShardId};
+
+use crate::Timestamp;
+
+/// What a participant says of a transaction. Only what is durable at it is said, but for *settled*.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Word {
+    /// The transaction.
+    pub rpc: RpcId,
+    /// How far it is at the sender.
+    pub said: Said,
+    /// The receiver is to say how far it is there: the sender has waited for that.
+    pub asks: bool,
+    /// All participants: a receiver that never got its request must tell the others, too (R8.11).
+    pub participants: Vec<ShardId>,
+}
+
+/// How far a transaction is at a participant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Said {
+    /// It proposed this timestamp: a vote to commit.
+    Proposed(Timestamp),
+    /// It is executed at this timestamp.
+    Executed {
+        /// The final timestamp.
+        at: Timestamp,
+        /// Every member of the sender's shard holds the outcome.
+        recorded: bool,
+        /// And its gate there has opened.
+        settled: bool,
+    },
+    /// It does not happen: a vote against it was recorded there, or heard of. Every member of the shard holds that.
+    Against,
+    /// It never happens there any more, or is long over (R8.11): nothing is known of it, and nothing will be.
+    Never,
+}

@@ -1,0 +1,63 @@
+//! Each rule of a participant, left out, is noticed by the search, and by what should notice it. Run this with
+//! `cargo test --release -p kasha-transaction --features planted-bugs`.
+
+#![cfg(feature = "planted-bugs")]
+
+mod world;
+
+use std::panic::catch_unwind;
+
+use kasha_types::planted::{self, Bug};
+use world::World;
+
+/// The bug, the number of runs within which it is caught, and the beginnings of what may be said then.
+const CAUGHT: &[(Bug, u64, &[&str])] = &[
+    (Bug::VoteUnsynced, 200_000, &["T1", "D1"]),
+    (Bug::ExecutedUnsynced, 200_000, &["T1", "D1"]),
+    (Bug::ConflictUnsynced, 200_000, &["T1"]),
+    (Bug::CeilingIgnored, 200_000, &["T3", "E2"]),
+    (Bug::ExecutedOutOfOrder, 200_000, &["T3", "T4"]),
+    (Bug::PrepareIgnoresPending, 200_000, &["T3", "T4"]),
+    (Bug::ProposedUnderLock, 200_000, &["T3", "T4"]),
+    (Bug::AntiDependencyUngated, 200_000, &["T3"]),
+    (Bug::GatesNotInherited, 200_000, &["T3"]),
+    (Bug::ReadOnlyWithoutGate, 200_000, &["T3"]),
+    (Bug::CoordinatedWithoutGate, 200_000, &["T3"]),
+    (Bug::SettledUngated, 200_000, &["T3"]),
+    (Bug::RunsAheadOfPending, 200_000, &["T3", "E2"]),
+    (Bug::ForgottenUnrecorded, 200_000, &["T1"]),
+    (Bug::ForgottenUnsettled, 200_000, &["T3", "T4"]),
+];
+
+/// What is found first, and in which run.
+fn found(bug: Bug, runs: u64) -> Option<(u64, String)> {
+    (0..runs).find_map(|seed| {
+        let run = catch_unwind(|| {
+            planted::plant(bug);
+            World::new(seed).run()
+        });
+        planted::clear();
+        match run {
+            Ok(Ok(())) => None,
+            Ok(Err(why)) => Some((seed, why)),
+            Err(panic) => Some((seed, *panic.downcast::<String>().unwrap_or_default())),
+        }
+    })
+}
+
+#[test]
+fn every_rule_that_is_left_out_is_noticed() {
+    std::panic::set_hook(Box::new(|_| ()));
+    let mut wrong = Vec::new();
+    for &(bug, runs, by) in CAUGHT {
+        let line = match found(bug, runs) {
+            Some((seed, why)) => format!("{:26} run {seed:>6}: {}", bug.name(), &why[..why.len().min(100)]),
+            None => format!("{:26} never", bug.name()),
+        };
+        println!("{line}");
+        if !by.iter().any(|by| line.contains(by)) {
+            wrong.push(line);
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}

@@ -1,0 +1,235 @@
+//! Shards, each a participant over a log, clients with a few transactions, and a network that delays, doubles and loses. Drawn
+//! from a seed, and judged when everything has come to rest.
+
+mod judge;
+mod program;
+mod shard;
+
+use std::collections::BTreeMap;
+
+use kasha_transaction::Word;
+use kasha_types::{ClientId, RpcId, Sequence, ShardId};
+
+use program::Program;
+use shard::Shard;
+
+/// For each key that is read, the transaction that wrote what was found.
+pub type Seen = BTreeMap<u64, Option<usize>>;
+
+/// A seeded generator (SplitMix64).
+pub struct Rng(pub u64);
+
+impl Rng {
+    pub fn below(&mut self, bound: usize) -> usize {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        ((z ^ (z >> 31)) % bound as u64) as usize
+    }
+
+    pub fn one_in(&mut self, bound: usize) -> bool {
+        self.below(bound) == 0
+    }
+}
+
+pub fn rpc(txn: usize) -> RpcId {
+    RpcId { client: ClientId(txn as u64 + 1), sequence: Sequence(1) }
+}
+
+pub fn txn(rpc: RpcId) -> usize {
+    rpc.client.0 as usize - 1
+}
+
+#[derive(Clone, Debug)]
+pub enum Message {
+    Request(usize, usize),
+    Word(usize, usize, Word),
+    /// A participant's result.
+    Answer(usize, usize, Seen),
+    /// It was not committed.
+    Refusal(usize),
+}
+
+#[derive(Clone, Debug, Default)]
+pub struct Call {
+    pub begun: Option<u64>,
+    pub told: BTreeMap<usize, Seen>,
+    pub committed: Option<u64>,
+    pub refused: bool,
+    /// Its client sends nothing any more.
+    pub is_dead: bool,
+}
+
+pub struct World {
+    pub program: Program,
+    pub shards: Vec<Shard>,
+    pub calls: Vec<Call>,
+    pub messages: Vec<Message>,
+    pub now: u64,
+    rng: Rng,
+    crashes: usize,
+}
+
+impl World {
+    pub fn new(seed: u64) -> Self {
+        let mut rng = Rng(seed);
+        let is_directed = rng.one_in(2);
+        let program = if is_directed { Program::directed(&mut rng) } else { Program::draw(&mut rng) };
+        let mut skew = |shard: usize| match is_directed {
+            true => {
+                if shard == 0 {
+                    400
+                } else {
+                    0
+                }
+            }
+            false => [0, 0, 40, 400][rng.below(4)],
+        };
+        let shards = (0..program.shards).map(|shard| Shard::new(shard, skew(shard))).collect();
+        let calls = vec![Call::default(); program.plans.len()];
+        let crashes = rng.below(4);
+        Self { program, shards, calls, messages: Vec::new(), now: 1, rng, crashes }
+    }
+
+    /// Runs to the end, and says what is wrong.
+    pub fn run(mut self) -> Result<(), String> {
+        for _ in 0..400 {
+            self.step(true);
+        }
+        for call in &mut self.calls {
+            call.is_dead |= call.begun.is_some() && self.rng.one_in(8);
+        }
+        for _ in 0..40 {
+            self.come_to_rest();
+        }
+        judge::judge(&self)
+    }
+
+    fn step(&mut self, with_faults: bool) {
+        self.now += 1;
+        match self.rng.below(12) {
+            0 => self.begin(),
+            1..=6 if !self.messages.is_empty() => {
+                let at = self.rng.below(self.messages.len());
+                let message = match self.rng.below(if with_faults { 12 } else { 1 }) {
+                    1 => self.messages[at].clone(),
+                    _ => self.messages.swap_remove(at),
+                };
+                if !(with_faults && self.rng.one_in(15)) {
+                    self.deliver(message);
+                }
+            }
+            7 | 8 => {
+                let shard = self.rng.below(self.shards.len());
+                let most = self.shards[shard].log.len() - self.shards[shard].synced;
+                let more = self.rng.below(most + 1);
+                self.shards[shard].sync(more);
+                self.work(shard);
+            }
+            9 if with_faults && self.crashes > 0 && self.rng.one_in(4) => {
+                self.crashes -= 1;
+                let shard = self.rng.below(self.shards.len());
+                let lost = self.rng.below(self.shards[shard].log.len() - self.shards[shard].synced + 1);
+                self.shards[shard].crash(lost, &self.program);
+                self.work(shard);
+            }
+            10 if self.rng.one_in(6) => {
+                let shard = self.rng.below(self.shards.len());
+                self.shards[shard].participant.ask_again();
+                self.work(shard);
+            }
+            11 => self.send_again(),
+            _ => {}
+        }
+    }
+
+    fn begin(&mut self) {
+        let call = self.rng.below(self.calls.len());
+        let may_begin = self.program.plans[call].after.is_none_or(|before| {
+            let before = &self.calls[before];
+            before.committed.is_some() || before.refused
+        });
+        if self.calls[call].begun.is_none() && may_begin {
+            self.calls[call].begun = Some(self.now);
+            self.request(call);
+        }
+    }
+
+    fn request(&mut self, call: usize) {
+        for part in &self.program.plans[call].parts {
+            self.messages.push(Message::Request(call, part.shard));
+        }
+    }
+
+    fn is_open(&self, call: usize) -> bool {
+        let call = &self.calls[call];
+        call.begun.is_some() && call.committed.is_none() && !call.refused && !call.is_dead
+    }
+
+    fn send_again(&mut self) {
+        let call = self.rng.below(self.calls.len());
+        if self.is_open(call) {
+            self.request(call);
+        }
+    }
+
+    fn deliver(&mut self, message: Message) {
+        match message {
+            Message::Request(call, shard) => {
+                self.shards[shard].on_request(call, &self.program, self.now);
+                self.work(shard);
+            }
+            Message::Word(from, shard, word) => {
+                self.shards[shard].on_word(from, &word, &self.program);
+                self.work(shard);
+            }
+            Message::Answer(call, shard, seen) => {
+                let now = self.now;
+                let parts = self.program.plans[call].parts.len();
+                let call = &mut self.calls[call];
+                call.told.insert(shard, seen);
+                if call.told.len() == parts {
+                    call.committed.get_or_insert(now);
+                }
+            }
+            Message::Refusal(call) => self.calls[call].refused = true,
+        }
+    }
+
+    /// What a shard's primary does by itself, and what leaves it.
+    fn work(&mut self, shard: usize) {
+        let is_let_go = |call: &Call| call.committed.is_some() || call.refused || call.is_dead;
+        let let_go: Vec<bool> = self.calls.iter().map(is_let_go).collect();
+        self.shards[shard].work(&self.program, &let_go);
+        for (to, word) in self.shards[shard].participant.take_words() {
+            self.messages.push(Message::Word(shard, usize::from(to.0), word));
+        }
+        self.messages.append(&mut self.shards[shard].answers);
+    }
+
+    fn come_to_rest(&mut self) {
+        for call in 0..self.calls.len() {
+            if self.calls[call].begun.is_none() {
+                self.calls[call].begun = Some(self.now);
+            }
+            if self.is_open(call) {
+                self.request(call);
+            }
+        }
+        for shard in 0..self.shards.len() {
+            let more = self.shards[shard].log.len() - self.shards[shard].synced;
+            self.shards[shard].sync(more);
+            self.shards[shard].participant.ask_again();
+            self.work(shard);
+        }
+        while let Some(message) = self.messages.pop() {
+            self.now += 1;
+            self.deliver(message);
+        }
+    }
+}
+
+pub fn shard_id(shard: usize) -> ShardId {
+    ShardId(shard as u16)
+}
