@@ -84,7 +84,7 @@ enum CliCommand {
     Append { key: String, value: String },
     /// Print whether a key has a value.
     Exists { key: String },
-    /// Print several keys' values, read together (keys of one shard: give them a common {tag}).
+    /// Print several keys' values, which were there together at one moment.
     Mget { keys: Vec<String> },
     /// Set several keys together: key value key value …
     Mput { pairs: Vec<String> },

@@ -28,6 +28,7 @@ mod pace;
 mod reads;
 mod replies;
 mod route;
+mod snapshots;
 mod stats;
 mod tables;
 mod timers;
@@ -56,6 +57,7 @@ use dispatch::Known;
 use identities::Identities;
 use identity::Identity;
 use outcomes::Kept;
+use snapshots::Snapshots;
 use timers::Timers;
 
 /// The options of a session.
@@ -133,6 +135,7 @@ pub struct Session {
     table_client: Option<ClientId>,
     completed: VecDeque<(CallId, Completion)>,
     kept: Kept,
+    snapshots: Snapshots,
     spare: Vec<Vec<u8>>,
     /// Makes the ids of this session's reads different from those of other sessions.
     salt: u64,
@@ -163,6 +166,7 @@ impl Session {
             tables: VecDeque::new(),
             table_client: None,
             completed: VecDeque::new(),
+            snapshots: Snapshots::default(),
             kept: Kept::default(),
             spare: Vec::new(),
             salt: rng.next_u64(),
@@ -257,6 +261,7 @@ impl Machine for Session {
 
     fn end_turn(&mut self, now: Tick, out: &mut Effects) {
         self.run_timers(now, out);
+        self.go_on_with_snapshots(now, out);
         self.relieve_window(now);
         self.run_errands(now, out);
         self.start_queued(now, out);

@@ -1,5 +1,6 @@
 //! The session against scripted servers: one test for each rule, by number.
 
+#[allow(dead_code, reason = "each test file uses a part")]
 mod common;
 
 use std::time::Duration;

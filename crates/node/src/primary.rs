@@ -243,7 +243,7 @@ impl Primary {
             Stage::Reporting => None,
             Stage::Serving(serving) => {
                 serving.clean(term, site, out);
-                serving.run_those_that_wait_for_room(term, site, out);
+                serving.run_those_that_wait_for_room(term, site, now, out);
                 None
             }
         };

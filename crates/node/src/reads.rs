@@ -65,8 +65,9 @@ fn execute(
     };
     serving.counters.reads += 1;
     let (shard, epoch, synced) = (copy.shard, term.epoch, term.shipping.synced());
-    // Nobody is told a version of a key that has no value.
-    let until = serving.conflicts.until(core.scratch.footprint.iter().copied(), || Sees::Values, synced);
+    // Only who observes a key is told a version of the key while it has no value.
+    let sees = || if matches!(read, Read::Observe { .. }) { Sees::Absence } else { Sees::Values };
+    let until = serving.conflicts.until(core.scratch.footprint.iter().copied(), sees, synced);
     let absent = core.scratch.result.first() == Some(&(OutcomeCode::NotFound as u8));
     let gate = if core.options.answers == Answers::Unreplicated || absent && planted::is_on(Bug::NotFoundUngated) {
         Gate::Now

@@ -157,7 +157,12 @@ impl Serving {
     }
 
     pub fn next_deadline(&self) -> Option<Tick> {
-        Some(if self.cleaner.is_busy() { Tick(0) } else { self.house.due_at() })
+        let room = self.parking.room_due_at();
+        Some(if self.cleaner.is_busy() {
+            Tick(0)
+        } else {
+            room.map_or(self.house.due_at(), |at| at.min(self.house.due_at()))
+        })
     }
 
     /// An update was recorded: until it is synced it conflicts with what touches the keys that it changed, and then its names
@@ -220,9 +225,12 @@ impl Serving {
         }
     }
 
-    /// Once a turn, when the cleaner has done its part. The first that still finds no room is parked again, behind the
-    /// others, and ends the turn's part.
-    pub fn run_those_that_wait_for_room(&mut self, term: &mut Term, site: &mut Site<'_>, out: &mut Effects) {
+    /// When the cleaner has done its part. The first that still finds no room is parked again, behind the others, and ends
+    /// the turn's part.
+    pub fn run_those_that_wait_for_room(&mut self, term: &mut Term, site: &mut Site<'_>, now: Tick, out: &mut Effects) {
+        if !self.parking.is_room_due(now) {
+            return;
+        }
         for _ in 0..self.parking.len() {
             let Some(parked) = self.parking.take(|waits_for| waits_for == WaitsFor::Room) else { return };
             let others = self.parking.len();

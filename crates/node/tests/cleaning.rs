@@ -2,8 +2,10 @@
 
 mod common;
 
+use std::time::Duration;
+
 use common::{Core, Files, Heard, SHARD, configuration};
-use kasha_machine::Rng;
+use kasha_machine::{Machine, Rng};
 use kasha_types::{Epoch, Incarnation, NodeId};
 use kasha_wire::frame::Kind;
 use kasha_wire::status::Memory;
@@ -28,7 +30,14 @@ impl Client {
         for attempt in 1..200 {
             match core.update((self.id, self.sequence), self.sequence, update) {
                 Some(Heard::Answer { .. }) => return attempt,
-                None => core.tick(20), // it is parked
+                None => {
+                    let wakes = core.node.next_deadline().expect("it is parked");
+                    assert!(
+                        wakes <= core.now.after(Duration::from_millis(1)),
+                        "nobody else wakes the core when there is room"
+                    );
+                    core.tick(20);
+                }
                 other => panic!("attempt {attempt}: {other:?}"),
             }
         }

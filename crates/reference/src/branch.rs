@@ -103,7 +103,7 @@ pub fn branches(part: &Part<'_>, value: Option<&[u8]>) -> Vec<Branch> {
             None => Branch::always(Effect::Keep, Says::NotFound),
         },
         Part::Read(Read::Exists { .. }) => Branch::always(Effect::Keep, Says::Flag(value.is_some())),
-        Part::Read(Read::MultiGet { .. }) => unreachable!("a part has one key"),
+        Part::Read(Read::MultiGet { .. } | Read::Observe { .. }) => unreachable!("a part has one key"),
         Part::Check(Check::HasVersion { version, .. }) => {
             Branch::if_version(version, value, (Effect::Keep, Says::OldVersion))
         }

@@ -64,7 +64,7 @@ pub fn parts<'a>(operation: &Part<'a>) -> Vec<(&'a [u8], Part<'a>)> {
             .iter()
             .map(|item| (item.key, Part::Update(Update::Increment { key: item.key, delta: item.delta })))
             .collect(),
-        Part::Read(Read::MultiGet { keys }) => {
+        Part::Read(Read::MultiGet { keys } | Read::Observe { keys }) => {
             keys.iter().map(|item| (item.key, Part::Read(Read::Get { key: item.key }))).collect()
         }
         Part::Update(update) => of_one_key(|each| update.for_each_key(TableId(0), each), *operation),
@@ -100,6 +100,14 @@ pub fn split(outcome: Option<&Outcome>, count: usize) -> Option<Vec<Told>> {
         Some(Outcome::Values(all)) => {
             let value = |(version, value): &(u64, Vec<u8>)| Outcome::Value(*version, value.clone());
             all.iter().map(|found| Told::Outcome(found.as_ref().map_or(Outcome::NotFound, value))).collect()
+        }
+        // What an absent key's version is, the model does not know.
+        Some(Outcome::Observed(all)) => {
+            let value = |version: u64, value: &Vec<u8>| Outcome::Value(version, value.clone());
+            let told = |(version, found): &(u64, Option<Vec<u8>>)| {
+                found.as_ref().map_or(Outcome::NotFound, |found| value(*version, found))
+            };
+            all.iter().map(|each| Told::Outcome(told(each))).collect()
         }
         Some(&Outcome::Overflow(at)) => failed_at(at, Outcome::Overflow(0)),
         Some(&Outcome::NotANumber(at)) => failed_at(at, Outcome::NotANumber(0)),

@@ -52,6 +52,8 @@ pub const CAUGHT: &[Caught] = &[
     caught(Bug::RecordFreedEarly, Scenario::Swarm, 10, "linearizable_keys"),
     caught(Bug::FailedPartPassed, Scenario::Transactions, 3, "strictly_serializable"),
     caught(Bug::SkippedForTable, Scenario::Transactions, 300, "synced_survives"),
+    caught(Bug::SnapshotUnvalidated, Scenario::Snapshots, 10, "strictly_serializable"),
+    caught(Bug::AbsenceUnversioned, Scenario::Snapshots, 300, "strictly_serializable"),
     caught(Bug::ReadsCommute, Scenario::Transactions, 10, "commutes"),
     caught(Bug::FreedBeforeSynced, Scenario::Rebuild, 40, "freed_when_synced"),
     caught(Bug::FreedBeforeSynced, Scenario::Cleaning, 20, "freed_when_synced"),

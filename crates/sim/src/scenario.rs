@@ -56,6 +56,7 @@ pub enum Scenario {
     RogueClient,
     SharedSession,
     Transactions,
+    Snapshots,
 }
 
 impl Scenario {
@@ -157,6 +158,11 @@ impl Scenario {
             Self::Transactions,
             "transactions",
             "transactions of two tables on a shard, and all other operations on their keys; with any faults",
+        ),
+        (
+            Self::Snapshots,
+            "snapshots",
+            "keys of several shards that are read together, and updates of single ones of them; with any faults",
         ),
     ];
 

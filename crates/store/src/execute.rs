@@ -333,7 +333,7 @@ impl<'r, 'a> Run<'r, 'a> {
                 self.done();
                 self.draft.answer_bytes(&[u8::from(exists)]);
             }
-            PartOperation::Read(Read::MultiGet { .. }) => unreachable!("a part has one key"),
+            PartOperation::Read(Read::MultiGet { .. } | Read::Observe { .. }) => unreachable!("a part has one key"),
             PartOperation::Check(Check::HasVersion { key, version }) => {
                 let seen = self.see(key);
                 self.check(seen.version() == version, &seen);

@@ -2,6 +2,7 @@
 
 use kasha_log::Log;
 use kasha_types::limits::RESULT_BYTES_MAX;
+use kasha_types::planted::{self, Bug};
 use kasha_types::{LogSlice, TableId};
 use kasha_wire::{OutcomeCode, Read};
 
@@ -10,6 +11,8 @@ use crate::entry::Found;
 
 /// Version and length of a multi-get's item.
 const ITEM_HEAD_BYTES: usize = 12;
+/// Version, flag and length of an item that is observed.
+const OBSERVED_HEAD_BYTES: usize = 13;
 
 /// A read's result: bytes in the caller's buffer, then bytes in the log.
 #[must_use]
@@ -63,6 +66,29 @@ impl Store {
                         }
                         Some(Found::Tombstone(..)) | None => result.extend_from_slice(&[0; ITEM_HEAD_BYTES]),
                     }
+                }
+                ReadResult::Whole
+            }
+            Read::Observe { keys: items } => {
+                result.push(OutcomeCode::Done as u8);
+                result.extend_from_slice(&items.count().to_le_bytes());
+                for item in items.iter() {
+                    let (version, value) = match self.find(log, table, item.key) {
+                        Some(Found::Object(_, object)) => (object.version, Some(object.value)),
+                        // R4.8: the next value gets a version above both.
+                        Some(Found::Tombstone(_, tombstone)) => (tombstone.version.max(self.version_floor()), None),
+                        None => (self.version_floor(), None),
+                    };
+                    let is_told = value.is_some() || !planted::is_on(Bug::AbsenceUnversioned);
+                    let version = if is_told { version } else { 0 };
+                    let len = value.map_or(0, <[u8]>::len);
+                    if result.len() + OBSERVED_HEAD_BYTES + len > RESULT_BYTES_MAX {
+                        return ReadResult::TooLarge;
+                    }
+                    result.extend_from_slice(&version.to_le_bytes());
+                    result.push(u8::from(value.is_some()));
+                    result.extend_from_slice(&(len as u32).to_le_bytes());
+                    result.extend_from_slice(value.unwrap_or_default());
                 }
                 ReadResult::Whole
             }

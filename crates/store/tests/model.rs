@@ -299,6 +299,20 @@ impl World {
             }
         }
         assert_eq!(replica.store.version_floor(), self.model.floor);
+        for &table in &self.tables {
+            let observed = match replica.read(table, &Read::Observe { keys: ItemsBuffer::keys(KEYS).as_items() }) {
+                kasha_wire::Outcome::Observed(observed) => observed,
+                other => panic!("{other:?}"),
+            };
+            for ((version, value), key) in observed.into_iter().zip(KEYS) {
+                let cell = self.model.cells.get(&(table, key.to_vec()));
+                assert_eq!(value.as_ref(), cell.and_then(|cell| cell.value.as_ref()));
+                // R4.8: what is written next is above it.
+                let last = cell.map_or(0, |cell| cell.version);
+                let expected = if value.is_some() { last } else { last.max(self.model.floor) };
+                assert_eq!(version, expected, "{key:?}");
+            }
+        }
     }
 
     fn check_leader(&self, replica: &Replica) {

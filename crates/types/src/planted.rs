@@ -82,6 +82,10 @@ bugs! {
     FailedPartPassed = "failed_part_passed",
     /// D1: a new primary skips a transaction of a witness because one of its tables was dropped.
     SkippedForTable = "skipped_for_table",
+    /// R8.16: keys of several shards are read once.
+    SnapshotUnvalidated = "snapshot_unvalidated",
+    /// R8.16: a key without a value is observed without a version.
+    AbsenceUnversioned = "absence_unversioned",
     /// R8.1: a participant votes before its proposal is synced.
     VoteUnsynced = "vote_unsynced",
     /// R8.1: a participant executes before its own proposal is synced.

@@ -118,6 +118,8 @@ probes! {
     FloorLogged = "primary: expiry floor logged",
     /// R4.6: a request is refused because of a floor that is not synced yet.
     RefusedBelowPendingFloor = "primary: refused below a pending floor",
+    /// R8.16: a key has changed between two rounds of reads of several shards.
+    SnapshotChanged = "client: a key changed between two rounds of reads",
     /// R4.3: a client's claim of a lease is not plausible, so that the shard asks the coordinator.
     LeaseAsked = "primary: lease asked for",
     /// An update waits at its primary for the coordinator's answer, or for room.

@@ -205,6 +205,7 @@ operations! {
     64 Get "get" (key) => Value;
     65 Exists "exists" (key) => Flag;
     80 MultiGet "multi-get" (keys) => Values;
+    81 Observe "observe" (keys) => Observed;
 }
 
 operations! {

@@ -15,6 +15,7 @@
 //! | flags | count `u32`, flag `u8` each: was there | |
 //! | numbers | count `u32`, (value `i64`, version `u64`) each | overflow, not a number: index `u32`; nothing changed |
 //! | values | count `u32`, (version `u64`, 0 = absent; length `u32`; value) each | |
+//! | observed | count `u32`, (version `u64`; has a value `u8`; length `u32`; value) each: the version of a key without a value grows with each change, too | |
 //! | parts | count `u32`, (operation code `u8`, length `u32`, the part's result) each | not committed: the part's index `u32`, its operation code `u8`, its result; nothing changed |
 
 use crate::operation::{Check, PartOperation};
@@ -84,6 +85,8 @@ pub enum Outcome {
     Replaced(u64, Option<(u64, Vec<u8>)>),
     /// Multi-get.
     Values(Vec<Option<(u64, Vec<u8>)>>),
+    /// Observe: for each key its version, and its value if it has one.
+    Observed(Vec<(u64, Option<Vec<u8>>)>),
     /// The condition did not hold; the key's version, 0 = absent.
     ConditionFailed(u64),
     /// There is no such key.
@@ -127,6 +130,8 @@ pub enum Shape {
     Replaced,
     /// Multi-get.
     Values,
+    /// Observe.
+    Observed,
     /// Transaction.
     Parts,
 }
@@ -151,6 +156,26 @@ fn take_list<T>(
     (0..count).map(|_| item(reader)).collect()
 }
 
+/// An item of a multi-get.
+fn take_value(reader: &mut Reader<'_>) -> Result<Option<(u64, Vec<u8>)>, DecodeError> {
+    let (version, len): (u64, u32) = (reader.take()?, reader.take()?);
+    let value = reader.bytes(len as usize)?;
+    if version == 0 && len != 0 {
+        return Err(DecodeError::Invalid("the value of an absent key"));
+    }
+    Ok((version != 0).then(|| (version, value.to_vec())))
+}
+
+/// A key that is observed.
+fn take_observed(reader: &mut Reader<'_>) -> Result<(u64, Option<Vec<u8>>), DecodeError> {
+    let (version, has_value, len): (u64, bool, u32) = (reader.take()?, reader.take()?, reader.take()?);
+    let value = reader.bytes(len as usize)?;
+    if !has_value && len != 0 {
+        return Err(DecodeError::Invalid("the value of an absent key"));
+    }
+    Ok((version, has_value.then(|| value.to_vec())))
+}
+
 impl Outcome {
     /// Decodes result bytes of an operation with this shape.
     ///
@@ -171,6 +196,7 @@ impl Outcome {
             | Shape::Value
             | Shape::Replaced
             | Shape::Values
+            | Shape::Observed
             | Shape::Parts => Ok(0),
         };
         let outcome = match code {
@@ -195,14 +221,8 @@ impl Outcome {
                     }
                     Self::Replaced(version, (old != 0).then(|| (old, value.to_vec())))
                 }
-                Shape::Values => Self::Values(take_list(r, |r| {
-                    let (version, len): (u64, u32) = (r.take()?, r.take()?);
-                    let value = r.bytes(len as usize)?;
-                    if version == 0 && len != 0 {
-                        return Err(DecodeError::Invalid("the value of an absent key"));
-                    }
-                    Ok((version != 0).then(|| (version, value.to_vec())))
-                })?),
+                Shape::Values => Self::Values(take_list(r, take_value)?),
+                Shape::Observed => Self::Observed(take_list(r, take_observed)?),
                 Shape::Parts => Self::Parts(take_list(r, |r| {
                     let (code, len): (u8, u32) = (r.take()?, r.take()?);
                     Self::decode_part(code, r.bytes(len as usize)?)

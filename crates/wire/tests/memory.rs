@@ -79,7 +79,7 @@ fn made_up_counts_reserve_nothing() {
 
 #[test]
 fn results_take_what_they_hold() {
-    for shape in [Shape::Versions, Shape::Flags, Shape::Numbers, Shape::Values, Shape::Parts] {
+    for shape in [Shape::Versions, Shape::Flags, Shape::Numbers, Shape::Values, Shape::Observed, Shape::Parts] {
         for count in [0, 1000, 1 << 16, u32::MAX] {
             for len in [0, 4, 100, 1 << 16] {
                 let mut bytes = vec![0];

@@ -5,6 +5,7 @@ use kasha_types::{CoreId, Epoch, NodeId, RpcId, ShardId, Slot, TableId, Tick};
 use kasha_wire::{Body, Read};
 use kasha_witness::Attempt;
 
+use super::CallId;
 use super::completion::WhyNot;
 use super::route::Target;
 
@@ -115,6 +116,8 @@ pub(super) struct UpdateCall {
 pub(super) struct ReadCall {
     pub(super) keys: Keys,
     pub(super) code: u8,
+    /// The call on keys of several shards of which this one reads one shard.
+    pub(super) part_of: Option<CallId>,
 }
 
 /// The part that updates and reads share: the table of the first key, and all keys.
@@ -151,6 +154,8 @@ pub(super) enum Stage {
     Backoff { for_configuration: bool },
     /// The coordinator's own configuration.
     ForCoordinator,
+    /// Its reads of several shards, which are calls of their own.
+    Gathering,
     /// The answers to an attempt.
     InFlight(InFlight),
 }
@@ -218,7 +223,7 @@ impl Call {
             Kind::Update(update) => {
                 Body::decode(&self.bytes).expect("encoded here").update.for_each_key(update.keys.table, each);
             }
-            Kind::Read(ReadCall { keys, code }) => {
+            Kind::Read(ReadCall { keys, code, .. }) => {
                 Read::decode(code, &self.bytes).expect("encoded here").for_each_key(keys.table, each);
             }
             Kind::Table(_) | Kind::Status { .. } | Kind::Refresh => {}

@@ -164,7 +164,7 @@ impl Session {
                     }
                 }
                 Stage::ForCoordinator => self.decide(slot, from_coordinator, now, out),
-                Stage::Queued | Stage::Backoff { .. } | Stage::InFlight(_) => {}
+                Stage::Queued | Stage::Gathering | Stage::Backoff { .. } | Stage::InFlight(_) => {}
             }
         }
         Known::Yes

@@ -10,6 +10,7 @@ use kasha_wire::message::TableOutcome;
 
 use super::call::{Caller, Kind};
 use super::calls::CallId;
+use super::snapshots::part_of;
 use super::{Completion, Session, WhyFailed, WhyNot, WhyUnknown};
 use crate::limits;
 
@@ -81,6 +82,8 @@ impl Session {
         if must_finish {
             call.caller.leave();
         } else {
+            let id = self.calls.id(slot);
+            self.snapshots.forget(id);
             self.calls.remove(slot);
         }
     }
@@ -95,7 +98,12 @@ impl Session {
         {
             self.identities.finish(rpc);
         }
+        let part_of = part_of(call.kind);
         self.calls.remove(slot);
+        self.snapshots.forget(id);
+        if let Some(whole) = part_of {
+            return self.snapshots.note_end(whole, id, completion);
+        }
         match (caller, completion) {
             (Caller::Waits { .. }, completion) => self.completed.push_back((id, completion)),
             (Caller::WasToldUnknown, completion) => self.kept.keep(id, completion),

@@ -70,7 +70,7 @@ impl Session {
                 match self.calls[slot].stage {
                     Stage::InFlight(in_flight) => self.on_silence(slot, in_flight, now, out),
                     Stage::Backoff { .. } | Stage::ForCoordinator => self.start(slot, now, out),
-                    Stage::Queued => {}
+                    Stage::Queued | Stage::Gathering => {}
                 }
             }
             if self.calls.find(id) == Some(slot) {

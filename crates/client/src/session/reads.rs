@@ -5,6 +5,7 @@ use kasha_machine::{Effects, Endpoint};
 use kasha_types::{CoreId, TableId, Tick};
 use kasha_wire::hot::decode_small;
 use kasha_wire::operation::{Excess, OwnedOperation};
+use kasha_wire::outcome::Shape;
 use kasha_wire::{DecodeError, Envelope, OutcomeCode, Read, ReadAnswerView, ReadRefused, ReadView, message};
 use kasha_witness::Attempt;
 
@@ -44,8 +45,37 @@ impl Session {
         self.call_read(now, table, (&read, Ok(())), |arguments| arguments.extend_from_slice(encoded), deadline, out)
     }
 
+    /// Reads keys of one shard for a call on keys of several.
+    pub(super) fn read_for(
+        &mut self,
+        whole: CallId,
+        now: Tick,
+        table: TableId,
+        read: &Read<'_>,
+        deadline: Option<Tick>,
+        out: &mut Effects,
+    ) -> CallId {
+        let encode = |arguments: &mut Vec<u8>| read.encode_arguments(arguments);
+        self.call_read_of(Some(whole), now, table, (read, Ok(())), encode, deadline, out)
+    }
+
     fn call_read(
         &mut self,
+        now: Tick,
+        table: TableId,
+        read: (&Read<'_>, Result<(), Excess>),
+        encode_arguments: impl FnOnce(&mut Vec<u8>),
+        deadline: Option<Tick>,
+        out: &mut Effects,
+    ) -> CallId {
+        self.stats.reads += 1;
+        self.call_read_of(None, now, table, read, encode_arguments, deadline, out)
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "what its three callers differ in")]
+    fn call_read_of(
+        &mut self,
+        part_of: Option<CallId>,
         now: Tick,
         table: TableId,
         (read, checked): (&Read<'_>, Result<(), Excess>),
@@ -58,14 +88,13 @@ impl Session {
             Ok(()) => slots_of(|each| read.for_each_key(table, each)).0,
             Err(_) => Slots::Several,
         };
-        let call = ReadCall { keys: Keys { table, slots }, code: read.code() };
+        let call = ReadCall { keys: Keys { table, slots }, code: read.code(), part_of };
         let slot = self.insert(Kind::Read(call), now, deadline, |arguments| {
             if checked.is_ok() {
                 encode_arguments(arguments);
             }
         });
         let id = self.calls.id(slot);
-        self.stats.reads += 1;
         match checked {
             Err(why) => self.end_undone(slot, why),
             Ok(()) => {
@@ -98,6 +127,7 @@ impl Session {
             Ok(target) => target,
             Err(NoTarget::NoConfiguration | NoTarget::NotServing) => return self.pause(slot, true, now),
             Err(NoTarget::UnknownTable) => return self.ask_coordinator(slot, now),
+            Err(NoTarget::CrossShard) if is_multi_get(read.code) => return self.start_snapshot(slot, read, now, out),
             Err(NoTarget::CrossShard) => return self.end_undone(slot, WhyNot::CrossShard),
         };
         let patience = self.patience_with(slot, &target);
@@ -199,4 +229,8 @@ impl Session {
             _ => Known::No,
         }
     }
+}
+
+fn is_multi_get(code: u8) -> bool {
+    Read::row_of(code).is_some_and(|row| row.shape == Shape::Values)
 }

@@ -27,7 +27,7 @@ impl Session {
         let call = &mut self.calls[slot];
         match &mut call.stage {
             Stage::InFlight(in_flight) if call.attempts == attempt => Some(in_flight),
-            Stage::InFlight(_) | Stage::Queued | Stage::Backoff { .. } | Stage::ForCoordinator => {
+            Stage::InFlight(_) | Stage::Queued | Stage::Gathering | Stage::Backoff { .. } | Stage::ForCoordinator => {
                 hit(Probe::OldAttempt);
                 None
             }

@@ -186,7 +186,7 @@ impl Session {
         let call = &mut self.calls[slot];
         let before = match call.stage {
             Stage::InFlight(before) => Some(before.attempt),
-            Stage::Queued | Stage::Backoff { .. } | Stage::ForCoordinator => None,
+            Stage::Queued | Stage::Gathering | Stage::Backoff { .. } | Stage::ForCoordinator => None,
         };
         let keeps_answer = planted::is_on(Bug::AttemptsMixed) && before.is_some_and(|old| old.is_answered());
         self.stats.attempts += 1;

@@ -123,7 +123,8 @@ impl Table {
         self.read(&Read::Exists { key: key.as_ref() }, exists_of)
     }
 
-    /// The values of several keys of one shard, at one moment.
+    /// The values of several keys, at one moment. Keys of several shards are read twice, until nothing has changed between:
+    /// keys that change all the time may not be readable together.
     pub fn multi_get<K: AsRef<[u8]>>(&self, keys: &[K]) -> ReadCall<Vec<Option<Value>>> {
         let items = checked(keys, K::as_ref, |keys| ItemsBuffer::keys(keys.iter().map(AsRef::as_ref)));
         let convert: Convert<_> = |outcome| match outcome {

@@ -8,7 +8,7 @@ use kasha_types::{
     Slot, TableId, Tick,
 };
 use kasha_wire::frame::{FRAME_HEADER_BYTES, FrameHeader};
-use kasha_wire::hot::encode_small;
+use kasha_wire::hot::{ReadRefused, encode_small};
 use kasha_wire::{
     AnswerView, Body, Configuration, Durability, Kind, Member, MemberState, Message, NodeInfo, ReadAnswerView,
     ReadView, Recorded, RecordedVerdict, Refusal, Refused, RequestView, ShardConfig, ShardPhase, SyncRequest, Synced,
@@ -243,6 +243,12 @@ impl Net {
         let mut bytes = Vec::new();
         ReadAnswerView { read_id, result }.encode(&[], &mut bytes);
         self.frame(read.to, &bytes);
+    }
+
+    pub(crate) fn refuse_read(&mut self, read: &Sent, why: Refusal) {
+        let view = ReadView::decode(&read.payload).expect("a read");
+        let refused = ReadRefused { read_id: view.read_id, epoch: view.envelope.epoch, why };
+        self.small(read.to, Kind::ReadRefuse, &refused);
     }
 
     pub(crate) fn record(&mut self, record: &Sent, verdict: RecordedVerdict) {

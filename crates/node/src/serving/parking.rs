@@ -2,12 +2,15 @@
 //! owns a copy of its body, and later comes in again as if it had just arrived: each stage decides anew, by what is true then.
 //!
 //! - **R4.2** Nothing is recorded of a parked update. It has not run, and a witness must not drop it (`Why::replayed`).
-//! - Its client may send it again meanwhile. The newest attempt is the one that is answered: no client waits for another.
+//! - Its client may send it again meanwhile. The newest attempt is the one that is kept: no client waits for another. A copy of an
+//!   attempt whose successor was not parked finds what that one came to.
+//! - Room is looked for now and then, not in each turn: the first that waits is drafted for that.
 //! - What is parked is bounded. The oldest is refused as it would have been without parking, and comes again by itself.
 
 use std::collections::VecDeque;
+use std::time::Duration;
 
-use kasha_types::{ClientId, RpcId};
+use kasha_types::{ClientId, RpcId, Tick};
 use kasha_wire::Refusal;
 
 use crate::request_path::Caller;
@@ -15,6 +18,8 @@ use crate::request_path::Caller;
 /// Updates that are parked at once, and bytes of their bodies.
 const PARKED_MAX: usize = 256;
 const PARKED_BYTES_MAX: usize = 4 << 20;
+/// How often room is looked for while an update waits for it.
+const ROOM_INTERVAL: Duration = Duration::from_millis(1);
 
 /// What a parked update waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,6 +44,7 @@ pub(crate) struct Parked {
 pub(crate) struct Parking {
     parked: VecDeque<Parked>,
     bytes: usize,
+    room_due_at: Tick,
 }
 
 impl WaitsFor {
@@ -59,17 +65,39 @@ impl Parked {
 }
 
 impl Parking {
-    /// Keeps an update, in the place of an earlier attempt if there is one. What it keeps no longer is put into `refused`.
+    /// Keeps an update, in the place of an earlier attempt if there is one. Connections may deliver attempts out of order.
+    /// What it keeps no longer is put into `refused`.
     pub fn park(&mut self, caller: Caller, rpc: RpcId, body: &[u8], waits_for: WaitsFor, refused: &mut Vec<Parked>) {
-        let newest = Parked { caller, rpc, body: body.into(), waits_for };
-        self.bytes += body.len();
+        let arrived = Parked { caller, rpc, body: body.into(), waits_for };
         match self.parked.iter_mut().find(|parked| parked.rpc == rpc) {
-            Some(earlier) => self.bytes -= std::mem::replace(earlier, newest).body.len(),
-            None => self.parked.push_back(newest),
+            Some(known) if known.caller.envelope.attempt > caller.envelope.attempt => {}
+            Some(known) => {
+                self.bytes += body.len();
+                self.bytes -= std::mem::replace(known, arrived).body.len();
+            }
+            None => {
+                self.bytes += body.len();
+                self.parked.push_back(arrived);
+            }
         }
         while self.parked.len() > PARKED_MAX || self.bytes > PARKED_BYTES_MAX {
             refused.push(self.take(|_| true).expect("it is over a limit"));
         }
+    }
+
+    /// When room is to be looked for: never, if nobody waits for it.
+    pub fn room_due_at(&self) -> Option<Tick> {
+        let is_waited_for = self.parked.iter().any(|parked| parked.waits_for == WaitsFor::Room);
+        is_waited_for.then_some(self.room_due_at)
+    }
+
+    /// Whether it is time to look for room. The next time is a little later.
+    pub fn is_room_due(&mut self, now: Tick) -> bool {
+        let is_due = self.room_due_at().is_some_and(|at| now >= at);
+        if is_due {
+            self.room_due_at = now.after(ROOM_INTERVAL);
+        }
+        is_due
     }
 
     /// Updates that are parked.

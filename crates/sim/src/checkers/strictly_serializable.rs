@@ -1,13 +1,13 @@
-//! Strict serializability (T3, on one shard): is there an order of all operations on keys that transactions connect in
-//! which every result is right, and which agrees with the order in which clients were told and asked?
+//! Strict serializability (T3): is there an order of all operations on keys that transactions, or operations on several
+//! shards, connect in which every result is right, and which agrees with the order in which clients were told and asked?
 //!
-//! Keys are connected if a transaction, or another operation on several keys of which a transaction names one, names
+//! Keys are connected if such an operation, or another operation on several keys of which such an operation names one, names
 //! both. What is not connected can be searched apart. The checker `linearizable_keys` leaves such keys to this one.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use kasha_reference::{Part, Told as KeyTold, parts_in, split};
-use kasha_types::TableId;
+use kasha_types::{Slot, TableId, slot_of};
 use kasha_wire::Update;
 use kasha_wire::outcome::Outcome;
 
@@ -152,6 +152,12 @@ fn is_transaction(action: &Action) -> bool {
     matches!(action.update(), Some(Update::Transaction { .. }))
 }
 
+/// Whether its keys are of several slots, and so perhaps of several shards.
+fn is_of_several_slots(operation: &Operation) -> bool {
+    let slots: BTreeSet<Slot> = names_of(operation).iter().map(|(_, key)| slot_of(key)).collect();
+    slots.len() > 1
+}
+
 fn names_of(operation: &Operation) -> Vec<Name> {
     operation.action.keys_in(operation.table).into_iter().map(|(table, key)| (table, key.to_vec())).collect()
 }
@@ -160,7 +166,8 @@ fn names_of(operation: &Operation) -> Vec<Name> {
 fn groups(history: &History) -> Groups {
     let mut all = Groups::default();
     history.operations().iter().for_each(|operation| all.connect(&names_of(operation)));
-    let transactions = history.operations().iter().filter(|operation| is_transaction(&operation.action));
+    let connects = |operation: &&Operation| is_transaction(&operation.action) || is_of_several_slots(operation);
+    let transactions = history.operations().iter().filter(connects);
     let roots: BTreeSet<Name> = transactions.flat_map(names_of).map(|name| all.root(&name)).collect();
     let judged = all.0.keys().map(|name| (name.clone(), all.root(name))).filter(|(_, root)| roots.contains(root));
     Groups(judged.collect())

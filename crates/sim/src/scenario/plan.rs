@@ -38,12 +38,7 @@ fn of_scenario(scenario: Scenario, rng: &mut Rng) -> (Shape, Intensity) {
     let none = Acts::default();
     match scenario {
         Scenario::Swarm => {}
-        Scenario::FastPath => {
-            intensity = Intensity::calm();
-            shape.faults = shape.faults.max(1);
-            shape.nodes = u16::from(shape.faults) + 2;
-            (shape.witness_slots, shape.kind) = (512, LoadKind::Spread);
-        }
+        Scenario::FastPath => fast_path(&mut shape, &mut intensity),
         Scenario::BadNetwork => intensity.acts = none,
         Scenario::Crash => {
             shape.trusts_connections = true;
@@ -89,6 +84,7 @@ fn of_scenario(scenario: Scenario, rng: &mut Rng) -> (Shape, Intensity) {
             intensity.acts = Acts { coordinator: 4, coordinator_telling: 3, crash: 2, fast_restart: 1, ..none };
         }
         Scenario::Transactions => transactions(rng, &mut shape, &mut intensity),
+        Scenario::Snapshots => snapshots(rng, &mut shape, &mut intensity),
         Scenario::TornTurns => intensity.acts = Acts { torn_turn: 1, ..none },
         Scenario::WitnessLoss => {
             shape.faults = shape.faults.max(1);
@@ -110,6 +106,14 @@ fn is_general(scenario: Scenario, shape: &Shape) -> bool {
     !has_its_own && shape.kind == LoadKind::Mixed && !shape.prober && !shape.sharer
 }
 
+/// Nothing happens.
+fn fast_path(shape: &mut Shape, intensity: &mut Intensity) {
+    *intensity = Intensity::calm();
+    shape.faults = shape.faults.max(1);
+    shape.nodes = u16::from(shape.faults) + 2;
+    (shape.witness_slots, shape.kind) = (512, LoadKind::Spread);
+}
+
 /// Of everything that can happen to a node.
 fn transactions(rng: &mut Rng, shape: &mut Shape, intensity: &mut Intensity) {
     (shape.kind, shape.clients, shape.readers) = (LoadKind::Transactions, 4, 1);
@@ -117,6 +121,12 @@ fn transactions(rng: &mut Rng, shape: &mut Shape, intensity: &mut Intensity) {
     intensity.nemesis_every = millis(rng.between(300, 1_200));
     let killed = Acts { crash: 2, fast_restart: 1, torn_turn: 1, kill_all: 1, ..Acts::default() };
     intensity.acts = Acts { zombie: 1, depose: 2, ..killed };
+}
+
+/// The same faults, and more shards.
+fn snapshots(rng: &mut Rng, shape: &mut Shape, intensity: &mut Intensity) {
+    transactions(rng, shape, intensity);
+    (shape.kind, shape.shards) = (LoadKind::Snapshots, u16::try_from(rng.between(2, 4)).expect("few"));
 }
 
 /// A minute is longer than every lease except those of clients. The load is small.

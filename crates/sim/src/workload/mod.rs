@@ -10,6 +10,7 @@ mod drawn;
 mod operation_keys;
 mod registers;
 mod rewritten;
+mod snapshots;
 mod spread;
 mod tables;
 mod tokens;
@@ -24,6 +25,7 @@ pub use crowd::Crowd;
 pub use operation_keys::OperationKeys;
 pub use registers::Registers;
 pub use rewritten::Rewritten;
+pub use snapshots::Snapshots;
 pub use spread::Spread;
 pub use tables::Tables;
 pub use tokens::Tokens;
@@ -153,6 +155,8 @@ pub enum LoadKind {
     },
     /// Transactions, and everything else on the same few keys.
     Transactions,
+    /// Keys of several shards that are read together.
+    Snapshots,
     /// Tables that come and go, each with so many keys that two updates hardly ever meet.
     Tables,
 }
@@ -176,10 +180,14 @@ impl Mix {
             LoadKind::Churning => return alone(Box::new(Bulk::churning(CHURNING_KEYS))),
             LoadKind::Rewritten => return alone(Box::<Rewritten>::default()),
             LoadKind::Tables => return alone(Box::new(Tables::spread())),
-            LoadKind::Transactions => {
+            LoadKind::Transactions | LoadKind::Snapshots => {
                 let short_deadlines = if rng.chance(1, 2) { rng.below(200) } else { 0 };
                 let abandoned = if rng.chance(1, 2) { rng.below(100) } else { 0 };
-                return Self { short_deadlines, abandoned, ..alone(Box::<Transactions>::default()) };
+                let part: Box<dyn Workload> = match kind {
+                    LoadKind::Snapshots => Box::<Snapshots>::default(),
+                    _ => Box::<Transactions>::default(),
+                };
+                return Self { short_deadlines, abandoned, ..alone(part) };
             }
             LoadKind::Mixed | LoadKind::Crowded { .. } => {}
         }

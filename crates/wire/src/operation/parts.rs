@@ -43,7 +43,7 @@ impl Row {
     pub fn has_one_key(&self) -> bool {
         match self.shape {
             Shape::Version | Shape::Number | Shape::Length | Shape::Flag | Shape::Value | Shape::Replaced => true,
-            Shape::Versions | Shape::Flags | Shape::Numbers | Shape::Values | Shape::Parts => false,
+            Shape::Versions | Shape::Flags | Shape::Numbers | Shape::Values | Shape::Observed | Shape::Parts => false,
         }
     }
 }

@@ -152,7 +152,7 @@ impl OwnedBody {
     }
 }
 
-pub const SHAPES: [(Shape, &str); 11] = [
+pub const SHAPES: [(Shape, &str); 12] = [
     (Shape::Version, "put"),
     (Shape::Number, "increment"),
     (Shape::Length, "append"),
@@ -163,6 +163,7 @@ pub const SHAPES: [(Shape, &str); 11] = [
     (Shape::Replaced, "get-and-put"),
     (Shape::Flag, "exists"),
     (Shape::Values, "multi-get"),
+    (Shape::Observed, "observe"),
     (Shape::Parts, "transaction"),
 ];
 
@@ -181,6 +182,7 @@ fn done(shape: Shape) -> BoxedStrategy<Outcome> {
             .prop_map(|(version, old)| Outcome::Replaced(version, old))
             .boxed(),
         Shape::Values => vec(proptest::option::of((1..u64::MAX, value())), 0..5).prop_map(Outcome::Values).boxed(),
+        Shape::Observed => vec((any(), proptest::option::of(value())), 0..5).prop_map(Outcome::Observed).boxed(),
         Shape::Parts => {
             let shapes = [Shape::Version, Shape::Number, Shape::Length, Shape::Value, Shape::Replaced, Shape::Flag];
             let part = Union::new(shapes.map(done));
@@ -222,6 +224,7 @@ pub fn outcomes() -> Vec<(&'static str, Shape, Outcome)> {
         ("Replaced", Shape::Replaced, Outcome::Replaced(15, Some((16, b"old".to_vec())))),
         ("Replaced.nothing", Shape::Replaced, Outcome::Replaced(17, None)),
         ("Values", Shape::Values, Outcome::Values(vec![Some((13, b"v".to_vec())), None])),
+        ("Observed", Shape::Observed, Outcome::Observed(vec![(19, Some(b"v".to_vec())), (20, None)])),
         ("ConditionFailed", Shape::Version, Outcome::ConditionFailed(14)),
         ("NotFound", Shape::Value, Outcome::NotFound),
         ("Overflow", Shape::Number, Outcome::Overflow(0)),

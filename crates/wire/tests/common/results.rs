@@ -46,6 +46,15 @@ pub fn encoded_outcome(shape: Shape, outcome: &Outcome) -> Vec<u8> {
                 out.extend(value);
             }
         }
+        Outcome::Observed(observed) => {
+            put(done, &[&(observed.len() as u32).to_le_bytes()]);
+            for (version, value) in observed {
+                out.extend(version.to_le_bytes());
+                out.push(u8::from(value.is_some()));
+                out.extend((value.as_ref().map_or(0, Vec::len) as u32).to_le_bytes());
+                out.extend(value.iter().flatten());
+            }
+        }
         Outcome::ConditionFailed(version) => put(OutcomeCode::ConditionFailed, &[&version.to_le_bytes()]),
         Outcome::NotFound => put(OutcomeCode::NotFound, &[]),
         Outcome::Overflow(index) => put(OutcomeCode::Overflow, &[&item(index)]),

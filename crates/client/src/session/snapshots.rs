@@ -1,0 +1,216 @@
+//! Keys of several shards, read as they were at one moment (R8.16): every shard is read, and, when all have answered, every
+//! shard is read again. If no key has changed, the keys had these values all the time between the two rounds.
+//!
+//! ```text
+//! shard 0   ├─ first ─┤               ├─ second ─┤
+//! shard 1      ├─ first ─┤              ├─ second ─┤
+//!                        └── one moment ─┘
+//! ```
+//!
+//! Whether a key has changed its version says, which grows with each change and is never used again; a key without a value has
+//! one, too ([`Read::Observe`]). A read is answered only when what it saw cannot be lost any more. No server keeps anything.
+//!
+//! A round that saw a change is the first of the next two. After some rounds the call pauses and begins anew.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use kasha_machine::Effects;
+use kasha_types::limits::RESULT_BYTES_MAX;
+use kasha_types::planted::{self, Bug};
+use kasha_types::probe::{Probe, hit};
+use kasha_types::{ShardId, TableId, Tick, slot_of};
+use kasha_wire::operation::{Item, ItemKind, ItemsBuffer};
+use kasha_wire::outcome::Shape;
+use kasha_wire::{Outcome, OutcomeCode, Read, Refusal};
+
+use super::call::{Caller, Kind, NEVER, ReadCall, Stage};
+use super::{CallId, Completion, Session, WhyFailed};
+
+/// Rounds before a call pauses.
+const ROUNDS_MAX: u32 = 4;
+
+/// The calls that read several shards.
+#[derive(Debug, Default)]
+pub(super) struct Snapshots {
+    open: BTreeMap<CallId, Snapshot>,
+    /// Reads of shards that have ended: the call that they are for, the read, and how it ended.
+    ended: VecDeque<(CallId, CallId, Completion)>,
+}
+
+#[derive(Debug)]
+struct Snapshot {
+    table: TableId,
+    keys: usize,
+    parts: Vec<Part>,
+    rounds: u32,
+}
+
+/// The keys of one shard.
+#[derive(Debug)]
+struct Part {
+    /// Which of the call's keys they are.
+    places: Vec<usize>,
+    keys: ItemsBuffer,
+    /// The read that is under way.
+    running: Option<CallId>,
+    /// What the round before this one saw, and what this one saw.
+    before: Vec<Observed>,
+    now: Vec<Observed>,
+}
+
+/// A key's version, and its value if it has one.
+type Observed = (u64, Option<Vec<u8>>);
+
+impl Snapshots {
+    pub(super) fn note_end(&mut self, whole: CallId, part: CallId, completion: Completion) {
+        self.ended.push_back((whole, part, completion));
+    }
+
+    /// The call is over, whatever its reads find.
+    pub(super) fn forget(&mut self, whole: CallId) {
+        if !self.open.is_empty() {
+            self.open.remove(&whole);
+        }
+    }
+}
+
+impl Part {
+    fn has_changed(&self) -> bool {
+        let versions = |all: &[Observed]| all.iter().map(|(version, _)| *version).collect::<Vec<_>>();
+        versions(&self.before) != versions(&self.now) && !planted::is_on(Bug::SnapshotUnvalidated)
+    }
+}
+
+impl Session {
+    /// Begins the first round of a multi-get whose keys are of several shards.
+    pub(super) fn start_snapshot(&mut self, slot: usize, read: ReadCall, now: Tick, out: &mut Effects) {
+        let table = read.keys.table;
+        let mut by_shard: BTreeMap<Option<ShardId>, Part> = BTreeMap::new();
+        let mut keys = 0;
+        let configuration = self.configuration().expect("the keys are known to be of several shards");
+        self.calls[slot].for_each_key(|table, key| {
+            let part = by_shard.entry(configuration.owner(table, slot_of(key))).or_insert_with(Part::new);
+            part.places.push(keys);
+            part.keys.push(&Item { key, value: &[], delta: 0 });
+            keys += 1;
+        });
+        if by_shard.contains_key(&None) {
+            return self.pause(slot, true, now);
+        }
+        let snapshot = Snapshot { table, keys, parts: by_shard.into_values().collect(), rounds: 0 };
+        let id = self.calls.id(slot);
+        let call = &mut self.calls[slot];
+        (call.stage, call.resume) = (Stage::Gathering, NEVER);
+        call.attempts += 1;
+        self.snapshots.open.insert(id, snapshot);
+        self.timers.arm(&mut self.calls, slot);
+        self.read_all(id, now, out);
+    }
+
+    /// One round.
+    fn read_all(&mut self, id: CallId, now: Tick, out: &mut Effects) {
+        let Some(mut snapshot) = self.snapshots.open.remove(&id) else { return };
+        let slot = self.calls.find(id).expect("an open snapshot is of an open call");
+        let deadline = match self.calls[slot].caller {
+            Caller::Waits { deadline } => Some(deadline),
+            Caller::WasToldUnknown | Caller::IsGone { .. } => None,
+        };
+        snapshot.rounds += 1;
+        for part in &mut snapshot.parts {
+            let read = Read::Observe { keys: part.keys.as_items() };
+            part.before = std::mem::take(&mut part.now);
+            part.running = Some(self.read_for(id, now, snapshot.table, &read, deadline, out));
+        }
+        self.snapshots.open.insert(id, snapshot);
+    }
+
+    /// Reads of shards have ended: the calls that they are for go on, or end.
+    pub(super) fn go_on_with_snapshots(&mut self, now: Tick, out: &mut Effects) {
+        while let Some((id, part, completion)) = self.snapshots.ended.pop_front() {
+            let Some(slot) = self.calls.find(id) else { continue };
+            let Some(snapshot) = self.snapshots.open.get_mut(&id) else { continue };
+            let Some(read) = snapshot.parts.iter_mut().find(|known| known.running == Some(part)) else { continue };
+            read.running = None;
+            match completion {
+                Completion::Read { result } => match Outcome::decode(Shape::Observed, &result) {
+                    Ok(Outcome::Observed(observed)) if observed.len() == read.places.len() => read.now = observed,
+                    // No server answers that.
+                    Ok(_) | Err(_) => {
+                        self.begin_snapshot_anew(slot, now);
+                        continue;
+                    }
+                },
+                other => {
+                    self.end(slot, other);
+                    continue;
+                }
+            }
+            if self.snapshots.open[&id].parts.iter().all(|part| part.running.is_none()) {
+                self.end_round(slot, id, now, out);
+            }
+        }
+    }
+
+    fn end_round(&mut self, slot: usize, id: CallId, now: Tick, out: &mut Effects) {
+        let snapshot = &self.snapshots.open[&id];
+        let is_first = snapshot.rounds == 1 && !planted::is_on(Bug::SnapshotUnvalidated);
+        if is_first || snapshot.parts.iter().any(Part::has_changed) {
+            if !is_first {
+                hit(Probe::SnapshotChanged);
+            }
+            return match snapshot.rounds < ROUNDS_MAX {
+                true => self.read_all(id, now, out),
+                false => self.begin_snapshot_anew(slot, now),
+            };
+        }
+        let snapshot = self.snapshots.open.remove(&id).expect("just seen");
+        let completion = match snapshot.result() {
+            Some(result) => Completion::Read { result },
+            None => Completion::ReadFailed(WhyFailed::Refused(Refusal::TooLarge)),
+        };
+        self.end(slot, completion);
+    }
+
+    fn begin_snapshot_anew(&mut self, slot: usize, now: Tick) {
+        let id = self.calls.id(slot);
+        self.snapshots.forget(id);
+        self.pause(slot, false, now);
+    }
+}
+
+impl Snapshot {
+    /// What one shard with all the keys would have answered; `None`: more than a result may be.
+    fn result(self) -> Option<Vec<u8>> {
+        let mut all: Vec<Observed> = vec![(0, None); self.keys];
+        for part in self.parts {
+            for (place, observed) in part.places.into_iter().zip(part.now) {
+                all[place] = observed;
+            }
+        }
+        let mut result = vec![OutcomeCode::Done as u8];
+        result.extend_from_slice(&u32::try_from(all.len()).expect("few keys").to_le_bytes());
+        for (version, value) in all {
+            let version = if value.is_some() { version } else { 0 };
+            let value = value.unwrap_or_default();
+            result.extend_from_slice(&version.to_le_bytes());
+            result.extend_from_slice(&u32::try_from(value.len()).expect("a value").to_le_bytes());
+            result.extend_from_slice(&value);
+        }
+        (result.len() <= RESULT_BYTES_MAX).then_some(result)
+    }
+}
+
+impl Part {
+    fn new() -> Self {
+        let keys = ItemsBuffer::new(ItemKind::Key);
+        Self { places: Vec::new(), keys, running: None, before: Vec::new(), now: Vec::new() }
+    }
+}
+
+/// Whether a call reads a shard for another call.
+pub(super) fn part_of(kind: Kind) -> Option<CallId> {
+    match kind {
+        Kind::Read(read) => read.part_of,
+        Kind::Update(_) | Kind::Table(_) | Kind::Status { .. } | Kind::Refresh => None,
+    }
+}
