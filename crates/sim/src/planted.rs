@@ -169,6 +169,7 @@ mod tests {
         Bug::ConflictUnsynced,
         Bug::CeilingIgnored,
         Bug::ExecutedOutOfOrder,
+        Bug::NeverFreesAtOnce,
         Bug::PrepareIgnoresPending,
         Bug::ProposedUnderLock,
         Bug::AntiDependencyUngated,

@@ -9,8 +9,10 @@ use crate::gates::{Gates, Opened, Unsettled};
 use crate::pending::Pending;
 use crate::{Class, Footprint, GateId, Proposal, Said, Timestamp, Word};
 
-/// Words that came before their transaction did. Beyond, the participants ask again.
+/// Transactions whose words came before their requests did. Beyond, the oldest half goes, and the participants ask again.
 const EARLY_MAX: usize = 4096;
+/// A timestamp above this is nobody's: no clock says it, and the order never needs it.
+const TIMESTAMP_MAX: Timestamp = Timestamp(1 << 62);
 
 /// How far a transaction is here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,7 +56,15 @@ pub(crate) struct Transaction {
     pub is_settled: bool,
     /// What was last said to all.
     pub said: Option<Said>,
+    /// Its end is not sure yet, and its keys are not free before it is: see [`Participant::ended`].
+    pub lingers: bool,
+    /// The others have had time to speak.
+    pub is_old: bool,
+    /// The next word to all asks for an answer: a new primary knows nothing of what was said before.
+    pub asks: bool,
 }
+
+type Early = BTreeMap<RpcId, Vec<(ShardId, Word)>>;
 
 /// What one shard knows of distributed transactions. See the crate's documentation.
 #[derive(Debug)]
@@ -73,7 +83,11 @@ pub struct Participant {
     pub(crate) changed: BTreeSet<RpcId>,
     /// Transactions of which something is not synced.
     pub(crate) unsynced: BTreeSet<(LogEnd, RpcId)>,
-    early: BTreeMap<RpcId, Vec<(ShardId, Word)>>,
+    /// Words that came before their requests, and the older ones of them.
+    early: Early,
+    early_older: Early,
+    /// Transactions that were pending, and are no more.
+    pub(crate) released: Vec<RpcId>,
     pub(crate) words: Vec<(ShardId, Word)>,
     pub(crate) opened: Vec<Opened>,
 }
@@ -94,6 +108,8 @@ impl Participant {
             changed: BTreeSet::new(),
             unsynced: BTreeSet::new(),
             early: BTreeMap::new(),
+            early_older: BTreeMap::new(),
+            released: Vec::new(),
             words: Vec::new(),
             opened: Vec::new(),
         }
@@ -107,7 +123,8 @@ impl Participant {
         self.floor = self.floor.max(at);
         self.pending.insert(rpc, &proposal.footprint);
         self.insert(rpc, proposal, Phase::Pending(at), end);
-        for (from, word) in self.early.remove(&rpc).into_iter().flatten() {
+        let early = [self.early_older.remove(&rpc), self.early.remove(&rpc)];
+        for (from, word) in early.into_iter().flatten().flatten() {
             let unknown = self.on_word(from, &word);
             assert!(unknown.is_none(), "it is known now");
         }
@@ -116,44 +133,69 @@ impl Participant {
     /// That it does not happen is logged: a CONFLICT, an ABORT, or the end of what was pending. A replay of the log calls this,
     /// too.
     ///
+    /// If only *never* says so, its keys are free when the end is synced. Another primary may have executed it meanwhile, settled
+    /// it and let it go; then its participants rightly say *never*. This one is deposed, does not know it, and will sync nothing.
+    ///
     /// # Panics
     /// If it was executed (T1).
     pub fn ended(&mut self, rpc: RpcId, proposal: Proposal, end: LogEnd) {
         self.early.remove(&rpc);
+        self.early_older.remove(&rpc);
         match self.transactions.get_mut(&rpc) {
             Some(known) => {
                 assert!(matches!(known.phase, Phase::Pending(_)), "T1: {rpc} has an outcome");
                 (known.phase, known.outcome_until) = (Phase::Against, end);
-                self.pending.remove(rpc, &known.proposal.footprint);
-                let footprint = known.proposal.footprint.clone();
+                let is_sure = end <= self.synced || known.peers.iter().any(|peer| peer.is_against);
+                known.lingers = !is_sure && !planted::is_on(Bug::NeverFreesAtOnce);
+                let lingers = known.lingers;
                 self.note_unsynced(end, rpc);
-                self.look_at_those_in_the_way_of(&footprint);
+                if !lingers {
+                    self.release(rpc);
+                }
             }
             None => self.insert(rpc, proposal, Phase::Against, end),
         }
     }
 
-    /// It is executed; its group ends here. Returns the gate of its answer, if it is closed. A replay of the log calls this, too,
-    /// with the gate that was logged with it (R8.15).
+    /// It is executed; its group ends here. Returns the gate of its answer, if it is closed, and what the gate waits for, which is
+    /// logged with it (R8.15). A replay of the log calls this, too, with the gate that was logged.
     ///
     /// # Panics
     /// If it is not pending here.
-    pub fn executed(&mut self, rpc: RpcId, at: Timestamp, end: LogEnd, logged_gate: &[RpcId]) -> Option<GateId> {
+    pub fn executed(
+        &mut self,
+        rpc: RpcId,
+        at: Timestamp,
+        end: LogEnd,
+        logged_gate: &[RpcId],
+    ) -> Option<(GateId, Vec<RpcId>)> {
         let known = self.transactions.get_mut(&rpc).expect("what is executed has proposed");
         assert!(matches!(known.phase, Phase::Pending(_)), "T1: {rpc} has an outcome");
         (known.phase, known.outcome_until) = (Phase::Executed(at), end);
         let footprint = known.proposal.footprint.clone();
         let is_without = known.proposal.class == Class::Coordinated && planted::is_on(Bug::CoordinatedWithoutGate);
         self.floor = self.floor.max(at);
-        self.pending.remove(rpc, &footprint);
         let inherited: Unsettled = logged_gate.iter().copied().collect();
         let gate = self.gates.pass((!is_without).then_some(rpc), &footprint, &inherited);
+        let members = gate.iter().copied().collect();
         let gate = (!gate.is_empty()).then(|| self.gates.close(Some(rpc), gate));
         self.transactions.get_mut(&rpc).expect("just seen").gate = gate;
         self.note_unsynced(end, rpc);
-        self.changed.insert(rpc);
+        self.release(rpc);
+        gate.map(|gate| (gate, members))
+    }
+
+    /// It is pending no more: its keys are free.
+    pub(crate) fn release(&mut self, rpc: RpcId) {
+        let footprint = self.transactions[&rpc].proposal.footprint.clone();
+        self.pending.remove(rpc, &footprint);
+        self.released.push(rpc);
         self.look_at_those_in_the_way_of(&footprint);
-        gate
+    }
+
+    /// The transactions whose keys are free now: what waits for one of them may try again.
+    pub fn take_released(&mut self) -> Vec<RpcId> {
+        std::mem::take(&mut self.released)
     }
 
     /// A single-shard operation executes now. Returns the gate of its answer, if it is closed, and what the gate waits for, which
@@ -173,9 +215,12 @@ impl Participant {
         self.pending.in_the_way(footprint).next().filter(|_| !planted::is_on(Bug::RunsAheadOfPending))
     }
 
-    /// An entry is logged that says: nothing is executed above this before the entry is synced.
+    /// An entry is logged that says: nothing is executed above this before the entry is synced. Of several, the highest counts:
+    /// an old one may be copied to the end of the log.
     pub fn ceiling_logged(&mut self, ceiling: Timestamp, end: LogEnd) {
-        self.logged_ceiling = (ceiling, end);
+        if ceiling > self.logged_ceiling.0 {
+            self.logged_ceiling = (ceiling, end);
+        }
     }
 
     /// The log is synced up to here.
@@ -191,6 +236,12 @@ impl Participant {
         {
             self.unsynced.pop_first();
             self.changed.insert(rpc);
+            if let Some(known) = self.transactions.get_mut(&rpc)
+                && known.outcome_until <= self.synced
+                && std::mem::take(&mut known.lingers)
+            {
+                self.release(rpc);
+            }
         }
     }
 
@@ -200,6 +251,9 @@ impl Participant {
         self.on_synced(synced);
         if !planted::is_on(Bug::CeilingIgnored) {
             self.floor = self.floor.max(self.ceiling).max(self.logged_ceiling.0);
+        }
+        for known in self.transactions.values_mut() {
+            known.asks = true;
         }
         // A logged gate may name what was forgotten since, which had settled by then (R8.9).
         for rpc in self.gates.waited_for().filter(|rpc| !self.transactions.contains_key(rpc)).collect::<Vec<_>>() {
@@ -212,11 +266,18 @@ impl Participant {
     /// and call [`Self::ended`]), or stale ([`Self::say_never`]).
     #[must_use = "a participant that asks waits for an answer"]
     pub fn on_word(&mut self, from: ShardId, word: &Word) -> Option<RpcId> {
+        if let Said::Proposed(at) | Said::Executed { at, .. } = word.said
+            && at > TIMESTAMP_MAX
+        {
+            return None;
+        }
         let Some(known) = self.transactions.get_mut(&word.rpc) else {
             if word.asks {
                 return Some(word.rpc);
             }
-            self.keep_early(from, word);
+            if word.said != Said::Never {
+                self.keep_early(from, word);
+            }
             return None;
         };
         // A stranger is not heard.
@@ -267,13 +328,19 @@ impl Participant {
     /// Whether nothing is pending, kept or waited for.
     #[must_use]
     pub fn is_idle(&self) -> bool {
-        self.transactions.is_empty() && self.pending.is_empty() && self.gates.are_all_open()
+        self.transactions.is_empty()
+            && self.pending.is_empty()
+            && self.gates.are_all_open()
+            && self.unsynced.is_empty()
+            && self.changed.is_empty()
     }
 
     fn insert(&mut self, rpc: RpcId, proposal: Proposal, phase: Phase, end: LogEnd) {
         let is_own = |shard: &ShardId| *shard == self.shard;
         assert!(proposal.participants.iter().any(is_own), "{rpc} is none of {}", self.shard);
-        let others = proposal.participants.iter().copied().filter(|shard| !is_own(shard));
+        let mut others: Vec<_> = proposal.participants.iter().copied().filter(|shard| !is_own(shard)).collect();
+        others.sort_unstable();
+        others.dedup();
         let silent = |shard| Peer {
             shard,
             voted: None,
@@ -284,7 +351,7 @@ impl Participant {
             settled: false,
         };
         let known = Transaction {
-            peers: others.map(silent).collect(),
+            peers: others.into_iter().map(silent).collect(),
             proposal,
             phase,
             proposed_until: end,
@@ -293,6 +360,9 @@ impl Participant {
             gate: None,
             is_settled: false,
             said: None,
+            lingers: false,
+            is_old: false,
+            asks: false,
         };
         let before = self.transactions.insert(rpc, known);
         assert!(before.is_none(), "E1: {rpc} was known");
@@ -310,9 +380,14 @@ impl Participant {
         let words = self.early.entry(word.rpc).or_default();
         words.retain(|(known, _)| *known != from);
         words.push((from, word.clone()));
-        if self.early.len() > EARLY_MAX {
-            self.early.pop_first();
+        if self.early.len() >= EARLY_MAX / 2 {
+            self.age_early_words();
         }
+    }
+
+    /// Words whose requests never come go when they are old.
+    pub(crate) fn age_early_words(&mut self) {
+        self.early_older = std::mem::take(&mut self.early);
     }
 
     pub(crate) fn look_at_those_in_the_way_of(&mut self, footprint: &Footprint) {

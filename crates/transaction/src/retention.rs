@@ -65,7 +65,11 @@ impl Participant {
 
     /// It was forgotten. A follower calls this when the log says so: what was forgotten had settled.
     pub fn forgotten(&mut self, rpc: RpcId) {
-        self.transactions.remove(&rpc);
+        if let Some(known) = self.transactions.remove(&rpc) {
+            self.pending.remove(rpc, &known.proposal.footprint);
+            self.unsynced.remove(&(known.outcome_until, rpc));
+            self.unsynced.remove(&(known.proposed_until, rpc));
+        }
         self.changed.remove(&rpc);
         if !planted::is_on(Bug::ForgottenUnsettled) {
             self.settle(rpc);

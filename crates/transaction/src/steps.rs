@@ -3,7 +3,7 @@
 use kasha_types::planted::{self, Bug};
 use kasha_types::{RpcId, ShardId};
 
-use crate::participant::{Participant, Phase, Transaction};
+use crate::participant::{Participant, Peer, Phase, Transaction};
 use crate::{Class, Proposal, Said, Timestamp, Word};
 
 /// Timestamps that are reserved at a time: a second, if timestamps follow a clock of microseconds. A new primary is ahead of the
@@ -73,13 +73,13 @@ impl Transaction {
         self.peers.iter().any(|peer| peer.is_against || peer.says_never)
     }
 
-    /// Whether this participant has all that the others can tell of it.
-    pub(crate) fn has_all(&self) -> bool {
-        self.peers.iter().all(|peer| match self.phase {
+    /// Whether another participant has said all that this one needs.
+    fn has_said_all(&self, peer: &Peer) -> bool {
+        match self.phase {
             Phase::Pending(_) => peer.voted.is_some() || peer.executed.is_some(),
             Phase::Executed(_) => (peer.recorded && peer.settled) || peer.says_never,
             Phase::Against => peer.recorded || peer.says_never,
-        })
+        }
     }
 }
 
@@ -140,7 +140,7 @@ impl Participant {
         }
         if at.next() > self.ceiling && !planted::is_on(Bug::CeilingIgnored) {
             let is_coming = at.next() <= self.logged_ceiling.0;
-            return (!is_coming).then_some(Step::RaiseCeiling(Timestamp(at.0 + CEILING_STEP)));
+            return (!is_coming).then_some(Step::RaiseCeiling(Timestamp(at.0.saturating_add(CEILING_STEP))));
         }
         Some(Step::Execute(rpc, at))
     }
@@ -148,8 +148,9 @@ impl Participant {
     /// Granola 4.1: nothing that conflicts can be executed before this timestamp any more.
     fn is_first(&self, rpc: RpcId, known: &Transaction, at: Timestamp) -> bool {
         self.pending.in_the_way(&known.proposal.footprint).filter(|&other| other != rpc).all(|other| {
-            let earliest = self.transactions[&other].earliest().expect("it is pending");
-            (earliest, other) > (at, rpc) || planted::is_on(Bug::ExecutedOutOfOrder)
+            // One whose end is not sure is in the way.
+            let earliest = self.transactions[&other].earliest();
+            earliest.is_some_and(|earliest| (earliest, other) > (at, rpc)) || planted::is_on(Bug::ExecutedOutOfOrder)
         })
     }
 
@@ -157,14 +158,17 @@ impl Participant {
     fn tell(&mut self, rpc: RpcId) {
         let Some(known) = self.transactions.get_mut(&rpc) else { return };
         let Some(said) = known.word(self.synced) else { return };
-        // That it is executed says nothing new to who has voted.
-        let is_news = !matches!(said, Said::Executed { recorded: false, settled: false, .. });
+        // That it is executed says nothing new to those that have this participant's vote.
+        let has_voted = known.said.is_some();
+        let is_news = !(has_voted && matches!(said, Said::Executed { recorded: false, settled: false, .. }));
         if !is_news || known.said == Some(said) {
             return;
         }
         known.said = Some(said);
+        let asks = std::mem::take(&mut known.asks);
         for peer in &known.peers {
-            self.words.push((peer.shard, Word { rpc, said, asks: false, participants: Vec::new() }));
+            let participants = if asks { known.proposal.participants.clone() } else { Vec::new() };
+            self.words.push((peer.shard, Word { rpc, said, asks, participants }));
         }
     }
 
@@ -174,11 +178,16 @@ impl Participant {
         self.words.push((to, Word { rpc, said, asks: false, participants: Vec::new() }));
     }
 
-    /// Asks those that have not said all that is needed. To be called when they have been silent for long.
+    /// Asks those that have not said all that is needed, of transactions that were here at the last call already (R8.11: after
+    /// a patience, which is the time between two calls).
     pub fn ask_again(&mut self) {
-        for (&rpc, known) in &self.transactions {
-            let Some(said) = known.word(self.synced).filter(|_| !known.has_all()) else { continue };
-            for peer in &known.peers {
+        self.age_early_words();
+        for (&rpc, known) in &mut self.transactions {
+            if !std::mem::replace(&mut known.is_old, true) {
+                continue;
+            }
+            let Some(said) = known.word(self.synced) else { continue };
+            for peer in known.peers.iter().filter(|peer| !known.has_said_all(peer)) {
                 let participants = known.proposal.participants.clone();
                 self.words.push((peer.shard, Word { rpc, said, asks: true, participants }));
             }

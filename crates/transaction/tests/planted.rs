@@ -17,6 +17,7 @@ const CAUGHT: &[(Bug, u64, &[&str])] = &[
     (Bug::ConflictUnsynced, 200_000, &["T1"]),
     (Bug::CeilingIgnored, 200_000, &["T3", "E2"]),
     (Bug::ExecutedOutOfOrder, 200_000, &["T3", "T4"]),
+    (Bug::NeverFreesAtOnce, 400_000, &["T3", "E2", "D1"]),
     (Bug::PrepareIgnoresPending, 200_000, &["T3", "T4"]),
     (Bug::ProposedUnderLock, 200_000, &["T3", "T4"]),
     (Bug::AntiDependencyUngated, 200_000, &["T3"]),

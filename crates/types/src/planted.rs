@@ -96,6 +96,8 @@ bugs! {
     CeilingIgnored = "ceiling_ignored",
     /// Section 8: a transaction is executed although one that conflicts may come before it.
     ExecutedOutOfOrder = "executed_out_of_order",
+    /// R8.11: what ends because a participant says *never* frees its keys before that is synced.
+    NeverFreesAtOnce = "never_frees_at_once",
     /// R8.3: a coordinated transaction locks keys that a pending one has in its footprint.
     PrepareIgnoresPending = "prepare_ignores_pending",
     /// R8.3: an independent transaction proposes on keys that are locked.

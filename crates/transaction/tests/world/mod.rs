@@ -1,5 +1,5 @@
-//! Shards, each a participant over a log, clients with a few transactions, and a network that delays, doubles and loses. Drawn
-//! from a seed, and judged when everything has come to rest.
+//! Shards, each a participant over a log, clients with a few transactions, and a network that delays, doubles and loses. Primaries
+//! die, or are deposed and do not know it; clients die and cancel. Drawn from a seed, and judged when everything has come to rest.
 
 mod judge;
 mod program;
@@ -33,12 +33,15 @@ impl Rng {
     }
 }
 
+/// The ids of the transactions, by which equal timestamps are ordered, have another order than the program.
+const IDS: [u64; 8] = [4, 1, 6, 3, 8, 5, 2, 7];
+
 pub fn rpc(txn: usize) -> RpcId {
-    RpcId { client: ClientId(txn as u64 + 1), sequence: Sequence(1) }
+    RpcId { client: ClientId(IDS[txn]), sequence: Sequence(1) }
 }
 
 pub fn txn(rpc: RpcId) -> usize {
-    rpc.client.0 as usize - 1
+    IDS.iter().position(|&id| id == rpc.client.0).expect("a transaction of the program")
 }
 
 #[derive(Clone, Debug)]
@@ -69,6 +72,8 @@ pub struct World {
     pub now: u64,
     rng: Rng,
     crashes: usize,
+    /// Deposed primaries that hear and speak as before. Nothing of theirs is synced any more.
+    zombies: Vec<(usize, Shard)>,
 }
 
 impl World {
@@ -88,35 +93,34 @@ impl World {
         };
         let shards = (0..program.shards).map(|shard| Shard::new(shard, skew(shard))).collect();
         let calls = vec![Call::default(); program.plans.len()];
-        let crashes = rng.below(4);
-        Self { program, shards, calls, messages: Vec::new(), now: 1, rng, crashes }
+        let crashes = rng.below(5);
+        Self { program, shards, calls, messages: Vec::new(), now: 1, rng, crashes, zombies: Vec::new() }
     }
 
     /// Runs to the end, and says what is wrong.
     pub fn run(mut self) -> Result<(), String> {
-        for _ in 0..400 {
-            self.step(true);
+        for _ in 0..500 {
+            self.step();
         }
         for call in &mut self.calls {
             call.is_dead |= call.begun.is_some() && self.rng.one_in(8);
         }
-        for _ in 0..40 {
-            self.come_to_rest();
+        self.zombies.clear();
+        for round in 0..40 {
+            self.come_to_rest(round);
         }
         judge::judge(&self)
     }
 
-    fn step(&mut self, with_faults: bool) {
+    fn step(&mut self) {
         self.now += 1;
         match self.rng.below(12) {
             0 => self.begin(),
             1..=6 if !self.messages.is_empty() => {
                 let at = self.rng.below(self.messages.len());
-                let message = match self.rng.below(if with_faults { 12 } else { 1 }) {
-                    1 => self.messages[at].clone(),
-                    _ => self.messages.swap_remove(at),
-                };
-                if !(with_faults && self.rng.one_in(15)) {
+                let is_doubled = self.rng.one_in(12);
+                let message = if is_doubled { self.messages[at].clone() } else { self.messages.swap_remove(at) };
+                if !self.rng.one_in(15) {
                     self.deliver(message);
                 }
             }
@@ -127,12 +131,17 @@ impl World {
                 self.shards[shard].sync(more);
                 self.work(shard);
             }
-            9 if with_faults && self.crashes > 0 && self.rng.one_in(4) => {
-                self.crashes -= 1;
-                let shard = self.rng.below(self.shards.len());
-                let lost = self.rng.below(self.shards[shard].log.len() - self.shards[shard].synced + 1);
-                self.shards[shard].crash(lost, &self.program);
-                self.work(shard);
+            9 if self.crashes > 0 && self.rng.one_in(4) => self.fail_over(),
+            9 if self.rng.one_in(30) => {
+                let call = self.rng.below(self.calls.len());
+                self.calls[call].is_dead |= self.calls[call].begun.is_some();
+            }
+            9 if self.rng.one_in(10) => {
+                let (call, shard) = (self.rng.below(self.calls.len()), self.rng.below(self.shards.len()));
+                if self.calls[call].begun.is_some() {
+                    self.shards[shard].cancel(call, &self.program);
+                    self.work(shard);
+                }
             }
             10 if self.rng.one_in(6) => {
                 let shard = self.rng.below(self.shards.len());
@@ -142,6 +151,19 @@ impl World {
             11 => self.send_again(),
             _ => {}
         }
+    }
+
+    /// The primary dies with what was not synced; what it has forgotten may come back with the log. Or it is deposed.
+    fn fail_over(&mut self) {
+        self.crashes -= 1;
+        let shard = self.rng.below(self.shards.len());
+        let lost = self.rng.below(self.shards[shard].log.len() - self.shards[shard].synced + 1);
+        let comes_back = if self.rng.one_in(2) { self.rng.below(256) } else { 0 };
+        let deposed = self.shards[shard].fail_over(lost, comes_back, &self.program);
+        if self.rng.one_in(2) {
+            self.zombies.push((shard, deposed));
+        }
+        self.work(shard);
     }
 
     fn begin(&mut self) {
@@ -177,10 +199,12 @@ impl World {
     fn deliver(&mut self, message: Message) {
         match message {
             Message::Request(call, shard) => {
+                self.for_zombies_of(shard, |zombie, program, now| zombie.on_request(call, program, now));
                 self.shards[shard].on_request(call, &self.program, self.now);
                 self.work(shard);
             }
             Message::Word(from, shard, word) => {
+                self.for_zombies_of(shard, |zombie, program, _| zombie.on_word(from, &word, program));
                 self.shards[shard].on_word(from, &word, &self.program);
                 self.work(shard);
             }
@@ -197,10 +221,14 @@ impl World {
         }
     }
 
+    fn let_go(&self) -> Vec<bool> {
+        let is_let_go = |call: &Call| call.committed.is_some() || call.refused || call.is_dead;
+        self.calls.iter().map(is_let_go).collect()
+    }
+
     /// What a shard's primary does by itself, and what leaves it.
     fn work(&mut self, shard: usize) {
-        let is_let_go = |call: &Call| call.committed.is_some() || call.refused || call.is_dead;
-        let let_go: Vec<bool> = self.calls.iter().map(is_let_go).collect();
+        let let_go = self.let_go();
         self.shards[shard].work(&self.program, &let_go);
         for (to, word) in self.shards[shard].participant.take_words() {
             self.messages.push(Message::Word(shard, usize::from(to.0), word));
@@ -208,7 +236,27 @@ impl World {
         self.messages.append(&mut self.shards[shard].answers);
     }
 
-    fn come_to_rest(&mut self) {
+    /// Some messages reach deposed primaries, too. Their reads and updates of one shard need a lease, or a sync.
+    fn for_zombies_of(&mut self, shard: usize, hear: impl Fn(&mut Shard, &Program, u64)) {
+        let let_go = self.let_go();
+        for (_, zombie) in self.zombies.iter_mut().filter(|(of, _)| *of == shard) {
+            if self.rng.one_in(2) {
+                continue;
+            }
+            hear(zombie, &self.program, self.now);
+            zombie.work(&self.program, &let_go);
+            for (to, word) in zombie.participant.take_words() {
+                self.messages.push(Message::Word(shard, usize::from(to.0), word));
+            }
+            let is_distributed = |answer: &Message| match answer {
+                Message::Answer(call, ..) => self.program.plans[*call].class != program::Class::Single,
+                Message::Request(..) | Message::Word(..) | Message::Refusal(_) => true,
+            };
+            self.messages.extend(std::mem::take(&mut zombie.answers).into_iter().filter(is_distributed));
+        }
+    }
+
+    fn come_to_rest(&mut self, round: usize) {
         for call in 0..self.calls.len() {
             if self.calls[call].begun.is_none() {
                 self.calls[call].begun = Some(self.now);
@@ -220,7 +268,9 @@ impl World {
         for shard in 0..self.shards.len() {
             let more = self.shards[shard].log.len() - self.shards[shard].synced;
             self.shards[shard].sync(more);
-            self.shards[shard].participant.ask_again();
+            if round > 0 {
+                self.shards[shard].participant.ask_again();
+            }
             self.work(shard);
         }
         while let Some(message) = self.messages.pop() {

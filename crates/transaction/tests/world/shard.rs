@@ -35,8 +35,9 @@ pub struct Shard {
     asked: BTreeSet<usize>,
     /// Reads that are executed, and up to where what they saw must be synced.
     reads: BTreeMap<usize, (Seen, usize)>,
-    /// Requests that wait.
-    parked: BTreeSet<usize>,
+    /// Requests that wait, each for a transaction.
+    parked: BTreeMap<usize, RpcId>,
+    opened: BTreeSet<GateId>,
     pub answers: Vec<Message>,
 }
 
@@ -53,7 +54,8 @@ impl Shard {
             gates: BTreeMap::new(),
             asked: BTreeSet::new(),
             reads: BTreeMap::new(),
-            parked: BTreeSet::new(),
+            parked: BTreeMap::new(),
+            opened: BTreeSet::new(),
             answers: Vec::new(),
         }
     }
@@ -108,8 +110,8 @@ impl Shard {
                         let end = self.push(Entry::Against(call));
                         self.participant.ended(rpc(call), proposal, end);
                     }
-                    Arrival::Wait(_) => {
-                        self.parked.insert(call);
+                    Arrival::Wait(by) => {
+                        self.parked.insert(call, by);
                     }
                 }
             }
@@ -119,8 +121,8 @@ impl Shard {
     fn run_single(&mut self, call: usize, program: &Program) {
         let plan = &program.plans[call];
         let footprint = plan.footprint(self.shard);
-        if self.participant.blocked_by(&footprint).is_some() {
-            self.parked.insert(call);
+        if let Some(by) = self.participant.blocked_by(&footprint) {
+            self.parked.insert(call, by);
             return;
         }
         let seen = self.seen(call, program);
@@ -167,8 +169,9 @@ impl Shard {
                     self.write(call, program);
                     let end = LogEnd(self.log.len() as u64 + 1);
                     let gate = self.participant.executed(id, at, end, &[]);
-                    self.gates.extend(gate.map(|gate| (call, gate)));
-                    self.push(Entry::Executed { txn: call, at, seen, gate: Vec::new() });
+                    self.gates.extend(gate.as_ref().map(|(gate, _)| (call, *gate)));
+                    let gate = gate.map(|(_, members)| members).unwrap_or_default();
+                    self.push(Entry::Executed { txn: call, at, seen, gate });
                 }
                 Step::End(id) => {
                     let end = self.push(Entry::Against(txn(id)));
@@ -180,7 +183,10 @@ impl Shard {
                 }
             }
         }
-        for call in std::mem::take(&mut self.parked) {
+        let released = self.participant.take_released();
+        let woken = self.parked.iter().filter(|(_, by)| released.contains(by)).map(|(call, _)| *call);
+        for call in woken.collect::<Vec<_>>() {
+            self.parked.remove(&call);
             self.on_request(call, program, 0);
         }
         for call in (0..let_go.len()).filter(|&call| let_go[call]) {
@@ -192,13 +198,13 @@ impl Shard {
         while let Some(id) = self.participant.next_forgotten() {
             self.forgotten.insert(txn(id));
         }
-        self.participant.take_opened();
+        self.opened.extend(self.participant.take_opened());
         self.answer(program);
     }
 
     fn answer(&mut self, program: &Program) {
         for call in self.asked.clone() {
-            if self.gates.get(&call).is_some_and(|gate| !self.participant.is_open(*gate)) {
+            if self.gates.get(&call).is_some_and(|gate| !self.opened.contains(gate)) {
                 continue;
             }
             let is_single = program.plans[call].class == Class::Single;
@@ -223,12 +229,26 @@ impl Shard {
         }
     }
 
-    /// The primary dies, and with it so many entries that were not synced. A new one replays the rest.
-    pub fn crash(&mut self, lost: usize, program: &Program) {
-        self.log.truncate(self.log.len() - lost);
-        let log = std::mem::take(&mut self.log);
-        let forgotten = std::mem::take(&mut self.forgotten);
-        *self = Self { forgotten, ..Self::new(self.shard, self.skew) };
+    /// A caller gives up: where it has not proposed, it never shall (R8.14).
+    pub fn cancel(&mut self, call: usize, program: &Program) {
+        let plan = &program.plans[call];
+        let is_known = self.entries_of(call).next().is_some() || self.is_let_go(call) || self.forgotten.contains(&call);
+        if plan.class == Class::Single || plan.part(self.shard).is_none() || is_known {
+            return;
+        }
+        self.parked.remove(&call);
+        self.asked.insert(call);
+        let end = self.push(Entry::Against(call));
+        self.participant.ended(rpc(call), plan.proposal(self.shard), end);
+    }
+
+    /// A new primary replays the log without so many entries that were not synced. Transactions that were forgotten may come back
+    /// with it: a set of bits. Returns the old primary.
+    pub fn fail_over(&mut self, lost: usize, comes_back: usize, program: &Program) -> Self {
+        let log = self.log[..self.log.len() - lost].to_vec();
+        let forgotten = self.forgotten.iter().copied().filter(|call| comes_back >> call & 1 == 0).collect();
+        let new = Self { forgotten, ..Self::new(self.shard, self.skew) };
+        let old = std::mem::replace(self, new);
         for entry in log {
             let end = LogEnd(self.log.len() as u64 + 1);
             match &entry {
@@ -242,7 +262,7 @@ impl Shard {
                     self.write(*call, program);
                     if !self.forgotten.contains(call) {
                         let gate = self.participant.executed(rpc(*call), *at, end, gate);
-                        self.gates.extend(gate.map(|gate| (*call, gate)));
+                        self.gates.extend(gate.map(|(gate, _)| (*call, gate)));
                     }
                 }
                 Entry::Single { txn: call, gate, .. } => {
@@ -259,5 +279,6 @@ impl Shard {
         }
         self.synced = self.log.len();
         self.participant.begin_serving(LogEnd(self.synced as u64));
+        old
     }
 }

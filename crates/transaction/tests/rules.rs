@@ -1,0 +1,142 @@
+//! One participant, word by word: what the search of random histories repairs, or cannot reach.
+
+use kasha_transaction::{Arrival, Class, Footprint, Participant, Proposal, Said, Step, Timestamp, Word};
+use kasha_types::{ClientId, KeyHash, LogEnd, RpcId, Sequence, ShardId};
+
+const OWN: ShardId = ShardId(0);
+const PEER: ShardId = ShardId(1);
+const KEY: KeyHash = KeyHash(7);
+
+fn rpc(number: u64) -> RpcId {
+    RpcId { client: ClientId(number), sequence: Sequence(1) }
+}
+
+/// An independent transaction of both shards, which writes one key.
+fn proposal(participants: &[ShardId]) -> Proposal {
+    Proposal { class: Class::Independent, participants: participants.to_vec(), footprint: Footprint::new([], [KEY]) }
+}
+
+fn word(number: u64, said: Said) -> Word {
+    Word { rpc: rpc(number), said, asks: false, participants: Vec::new() }
+}
+
+/// A participant whose ceiling is far away, and a log of one entry.
+fn participant() -> Participant {
+    let mut participant = Participant::new(OWN);
+    participant.ceiling_logged(Timestamp(1_000_000), LogEnd(1));
+    participant.on_synced(LogEnd(1));
+    participant
+}
+
+fn all_steps(participant: &mut Participant) -> Vec<Step> {
+    std::iter::from_fn(|| participant.next_step()).collect()
+}
+
+#[test]
+fn r8_1_a_vote_leaves_although_the_transaction_is_executed_at_once() {
+    let mut here = participant();
+    here.proposed(rpc(1), proposal(&[OWN, PEER]), Timestamp(10), LogEnd(2));
+    assert_eq!(here.on_word(PEER, &word(1, Said::Proposed(Timestamp(20)))), None);
+    assert_eq!(all_steps(&mut here), [], "its own proposal is not synced");
+    assert_eq!(here.take_words(), []);
+    // Its gate is closed, so that there is no word of settlement either.
+    here.on_synced(LogEnd(2));
+    assert_eq!(here.next_step(), Some(Step::Execute(rpc(1), Timestamp(20))));
+    let gate = here.executed(rpc(1), Timestamp(20), LogEnd(3), &[rpc(9)]);
+    assert_eq!(gate.map(|(_, members)| members), Some(vec![rpc(9)]));
+    all_steps(&mut here);
+    let said = Said::Executed { at: Timestamp(20), recorded: false, settled: false };
+    assert_eq!(here.take_words(), [(PEER, word(1, said))]);
+}
+
+#[test]
+fn words_that_come_before_the_request_count() {
+    let mut here = participant();
+    assert_eq!(here.on_word(PEER, &word(1, Said::Proposed(Timestamp(20)))), None);
+    here.proposed(rpc(1), proposal(&[OWN, PEER]), Timestamp(10), LogEnd(2));
+    here.on_synced(LogEnd(2));
+    assert_eq!(here.next_step(), Some(Step::Execute(rpc(1), Timestamp(20))));
+}
+
+#[test]
+fn words_whose_requests_never_come_do_not_push_out_the_others() {
+    let mut here = participant();
+    for number in 10..3_000 {
+        assert_eq!(here.on_word(PEER, &word(number, Said::Proposed(Timestamp(20)))), None);
+    }
+    assert_eq!(here.on_word(PEER, &word(1, Said::Proposed(Timestamp(20)))), None, "the smallest id of all");
+    here.proposed(rpc(1), proposal(&[OWN, PEER]), Timestamp(10), LogEnd(2));
+    here.on_synced(LogEnd(2));
+    assert_eq!(here.next_step(), Some(Step::Execute(rpc(1), Timestamp(20))));
+}
+
+#[test]
+fn r8_11_others_are_asked_after_a_patience_and_only_for_what_they_have_not_said() {
+    let third = ShardId(2);
+    let mut here = participant();
+    here.proposed(rpc(1), proposal(&[OWN, PEER, third]), Timestamp(10), LogEnd(2));
+    here.on_synced(LogEnd(2));
+    all_steps(&mut here);
+    here.take_words();
+    assert_eq!(here.on_word(third, &word(1, Said::Proposed(Timestamp(20)))), None);
+    here.ask_again();
+    assert_eq!(here.take_words(), [], "their requests may be on their way");
+    here.ask_again();
+    let asked = Word { asks: true, participants: vec![OWN, PEER, third], ..word(1, Said::Proposed(Timestamp(10))) };
+    assert_eq!(here.take_words(), [(PEER, asked)]);
+}
+
+#[test]
+fn r8_6_a_new_primary_votes_again_and_asks() {
+    let mut here = Participant::new(OWN);
+    here.proposed(rpc(1), proposal(&[OWN, PEER]), Timestamp(10), LogEnd(1));
+    here.begin_serving(LogEnd(1));
+    all_steps(&mut here);
+    let words = here.take_words();
+    assert!(matches!(&words[..], [(PEER, Word { said: Said::Proposed(Timestamp(10)), asks: true, .. })]), "{words:?}");
+}
+
+#[test]
+fn r8_1_the_highest_ceiling_counts_wherever_it_stands_in_the_log() {
+    let mut here = Participant::new(OWN);
+    here.ceiling_logged(Timestamp(4_000), LogEnd(1));
+    here.ceiling_logged(Timestamp(1_000), LogEnd(2));
+    here.begin_serving(LogEnd(2));
+    let arrival = here.on_request(rpc(1), &proposal(&[OWN, PEER]), Timestamp(5));
+    assert_eq!(arrival, Arrival::Propose(Timestamp(4_001)));
+}
+
+#[test]
+fn what_only_never_ends_frees_its_keys_when_that_is_synced() {
+    let mut here = participant();
+    here.proposed(rpc(1), proposal(&[OWN, PEER]), Timestamp(10), LogEnd(2));
+    here.on_synced(LogEnd(2));
+    assert_eq!(here.on_word(PEER, &word(1, Said::Never)), None);
+    assert_eq!(here.next_step(), Some(Step::End(rpc(1))));
+    here.ended(rpc(1), proposal(&[OWN, PEER]), LogEnd(3));
+    all_steps(&mut here);
+    let footprint = Footprint::new([KEY], []);
+    assert_eq!((here.blocked_by(&footprint), here.take_released()), (Some(rpc(1)), vec![]));
+    here.on_synced(LogEnd(3));
+    assert_eq!((here.blocked_by(&footprint), here.take_released()), (None, vec![rpc(1)]));
+}
+
+#[test]
+fn a_timestamp_that_no_clock_says_is_not_heard() {
+    let mut here = participant();
+    here.proposed(rpc(1), proposal(&[OWN, PEER]), Timestamp(10), LogEnd(2));
+    here.on_synced(LogEnd(2));
+    for at in [u64::MAX, u64::MAX - 5] {
+        assert_eq!(here.on_word(PEER, &word(1, Said::Proposed(Timestamp(at)))), None);
+        assert_eq!(all_steps(&mut here), []);
+    }
+}
+
+#[test]
+fn a_participant_that_is_named_twice_speaks_once() {
+    let mut here = participant();
+    here.proposed(rpc(1), proposal(&[OWN, PEER, PEER]), Timestamp(10), LogEnd(2));
+    here.on_synced(LogEnd(2));
+    assert_eq!(here.on_word(PEER, &word(1, Said::Proposed(Timestamp(20)))), None);
+    assert_eq!(here.next_step(), Some(Step::Execute(rpc(1), Timestamp(20))));
+}
