@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use common::{Net, Sent, TABLE};
 use kasha_client::session::{CallId, Completion, WhyFailed};
+use kasha_types::limits::RESULT_BYTES_MAX;
 use kasha_types::slot_of;
 use kasha_wire::frame::Kind;
 use kasha_wire::hot::ReadView;
@@ -107,6 +108,18 @@ fn what_one_shard_refuses_for_good_is_told() {
     let [first, _] = round(&mut net);
     net.refuse_read(&first, Refusal::TooLarge);
     assert_eq!(net.completion_of(id), Completion::ReadFailed(WhyFailed::Refused(Refusal::TooLarge)));
+    net.with(|session, _, _| assert_eq!(session.outstanding(), 0, "nor of the other shard"));
+}
+
+#[test]
+fn more_than_a_result_may_be_is_refused_after_one_round() {
+    let mut net = Net::open(|_| ());
+    let id = multi_get(&mut net);
+    let [first, second] = round(&mut net);
+    let large = vec![0; RESULT_BYTES_MAX / 2];
+    net.answer_read(&first, &observed(&[(7, Some(&large)), (7, Some(&large))]));
+    net.answer_read(&second, &observed(&[(3, None)]));
+    assert_eq!(net.completion_of(id), Completion::ReadFailed(WhyFailed::Refused(Refusal::TooLarge)));
 }
 
 #[test]
@@ -130,6 +143,7 @@ fn an_abandoned_call_ends_with_its_reads() {
     let id = multi_get(&mut net);
     let reads = round(&mut net);
     net.with(|session, _, _| session.abandon(id));
+    net.with(|session, _, _| assert_eq!(session.outstanding(), 0, "nobody waits for the reads"));
     answer(&mut net, &reads, 3);
     assert!(net.take(Kind::Read).is_empty() && net.completed().is_empty());
     net.with(|session, _, _| assert_eq!(session.outstanding(), 0));

@@ -170,7 +170,7 @@ fn take_value(reader: &mut Reader<'_>) -> Result<Option<(u64, Vec<u8>)>, DecodeE
 fn take_observed(reader: &mut Reader<'_>) -> Result<(u64, Option<Vec<u8>>), DecodeError> {
     let (version, has_value, len): (u64, bool, u32) = (reader.take()?, reader.take()?, reader.take()?);
     let value = reader.bytes(len as usize)?;
-    if !has_value && len != 0 {
+    if !has_value && len != 0 || has_value && version == 0 {
         return Err(DecodeError::Invalid("the value of an absent key"));
     }
     Ok((version, has_value.then(|| value.to_vec())))

@@ -82,8 +82,7 @@ impl Session {
         if must_finish {
             call.caller.leave();
         } else {
-            let id = self.calls.id(slot);
-            self.snapshots.forget(id);
+            self.drop_snapshot(self.calls.id(slot));
             self.calls.remove(slot);
         }
     }
@@ -100,7 +99,7 @@ impl Session {
         }
         let part_of = part_of(call.kind);
         self.calls.remove(slot);
-        self.snapshots.forget(id);
+        self.drop_snapshot(id);
         if let Some(whole) = part_of {
             return self.snapshots.note_end(whole, id, completion);
         }

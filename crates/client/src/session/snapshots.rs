@@ -24,10 +24,13 @@ use kasha_wire::outcome::Shape;
 use kasha_wire::{Outcome, OutcomeCode, Read, Refusal};
 
 use super::call::{Caller, Kind, NEVER, ReadCall, Stage};
-use super::{CallId, Completion, Session, WhyFailed};
+use super::{CallId, Completion, Session, WhyFailed, WhyNot};
 
 /// Rounds before a call pauses.
 const ROUNDS_MAX: u32 = 4;
+/// Of a multi-get's result: the outcome and the count; the version and the length of each item.
+const RESULT_HEAD_BYTES: usize = 5;
+const RESULT_ITEM_BYTES: usize = 12;
 
 /// The calls that read several shards.
 #[derive(Debug, Default)]
@@ -53,8 +56,8 @@ struct Part {
     keys: ItemsBuffer,
     /// The read that is under way.
     running: Option<CallId>,
-    /// What the round before this one saw, and what this one saw.
-    before: Vec<Observed>,
+    /// The versions that the round before this one saw, and what this one saw.
+    before: Vec<u64>,
     now: Vec<Observed>,
 }
 
@@ -65,19 +68,12 @@ impl Snapshots {
     pub(super) fn note_end(&mut self, whole: CallId, part: CallId, completion: Completion) {
         self.ended.push_back((whole, part, completion));
     }
-
-    /// The call is over, whatever its reads find.
-    pub(super) fn forget(&mut self, whole: CallId) {
-        if !self.open.is_empty() {
-            self.open.remove(&whole);
-        }
-    }
 }
 
 impl Part {
     fn has_changed(&self) -> bool {
-        let versions = |all: &[Observed]| all.iter().map(|(version, _)| *version).collect::<Vec<_>>();
-        versions(&self.before) != versions(&self.now) && !planted::is_on(Bug::SnapshotUnvalidated)
+        !self.before.iter().copied().eq(self.now.iter().map(|(version, _)| *version))
+            && !planted::is_on(Bug::SnapshotUnvalidated)
     }
 }
 
@@ -118,7 +114,7 @@ impl Session {
         snapshot.rounds += 1;
         for part in &mut snapshot.parts {
             let read = Read::Observe { keys: part.keys.as_items() };
-            part.before = std::mem::take(&mut part.now);
+            part.before = std::mem::take(&mut part.now).into_iter().map(|(version, _)| version).collect();
             part.running = Some(self.read_for(id, now, snapshot.table, &read, deadline, out));
         }
         self.snapshots.open.insert(id, snapshot);
@@ -132,27 +128,43 @@ impl Session {
             let Some(read) = snapshot.parts.iter_mut().find(|known| known.running == Some(part)) else { continue };
             read.running = None;
             match completion {
-                Completion::Read { result } => match Outcome::decode(Shape::Observed, &result) {
-                    Ok(Outcome::Observed(observed)) if observed.len() == read.places.len() => read.now = observed,
-                    // No server answers that.
-                    Ok(_) | Err(_) => {
-                        self.begin_snapshot_anew(slot, now);
-                        continue;
+                Completion::Read { result } => {
+                    let observed = Outcome::decode(Shape::Observed, &result);
+                    match observed {
+                        Ok(Outcome::Observed(observed)) if observed.len() == read.places.len() => read.now = observed,
+                        // No server answers that.
+                        Ok(_) | Err(_) => self.begin_snapshot_anew(slot, now),
                     }
-                },
+                    self.recycle(result);
+                }
+                // The shards share the keys in another way now, or other calls have taken the room meanwhile.
+                Completion::ReadFailed(WhyFailed::NotPossible(WhyNot::CrossShard)) => {
+                    self.begin_snapshot_anew(slot, now)
+                }
+                Completion::ReadFailed(WhyFailed::NotPossible(WhyNot::Overloaded)) if self.has_read_all_once(id) => {
+                    self.begin_snapshot_anew(slot, now);
+                }
                 other => {
                     self.end(slot, other);
                     continue;
                 }
             }
-            if self.snapshots.open[&id].parts.iter().all(|part| part.running.is_none()) {
+            let is_through = |snapshot: &Snapshot| snapshot.parts.iter().all(|part| part.running.is_none());
+            if self.snapshots.open.get(&id).is_some_and(is_through) {
                 self.end_round(slot, id, now, out);
             }
         }
     }
 
+    fn has_read_all_once(&self, id: CallId) -> bool {
+        self.snapshots.open.get(&id).is_some_and(|snapshot| snapshot.rounds > 1)
+    }
+
     fn end_round(&mut self, slot: usize, id: CallId, now: Tick, out: &mut Effects) {
         let snapshot = &self.snapshots.open[&id];
+        if snapshot.result_bytes() > RESULT_BYTES_MAX {
+            return self.end(slot, Completion::ReadFailed(WhyFailed::Refused(Refusal::TooLarge)));
+        }
         let is_first = snapshot.rounds == 1 && !planted::is_on(Bug::SnapshotUnvalidated);
         if is_first || snapshot.parts.iter().any(Part::has_changed) {
             if !is_first {
@@ -164,23 +176,38 @@ impl Session {
             };
         }
         let snapshot = self.snapshots.open.remove(&id).expect("just seen");
-        let completion = match snapshot.result() {
-            Some(result) => Completion::Read { result },
-            None => Completion::ReadFailed(WhyFailed::Refused(Refusal::TooLarge)),
-        };
-        self.end(slot, completion);
+        self.end(slot, Completion::Read { result: snapshot.result() });
     }
 
     fn begin_snapshot_anew(&mut self, slot: usize, now: Tick) {
-        let id = self.calls.id(slot);
-        self.snapshots.forget(id);
+        self.drop_snapshot(self.calls.id(slot));
         self.pause(slot, false, now);
+    }
+
+    /// The call is over, or begins anew, whatever its reads find: they end with it.
+    pub(super) fn drop_snapshot(&mut self, id: CallId) {
+        if self.snapshots.open.is_empty() {
+            return;
+        }
+        let reads = self.snapshots.open.remove(&id).into_iter().flat_map(|snapshot| snapshot.parts);
+        for read in reads.filter_map(|part| part.running) {
+            if let Some(slot) = self.calls.find(read) {
+                self.calls.remove(slot);
+            }
+        }
     }
 }
 
 impl Snapshot {
-    /// What one shard with all the keys would have answered; `None`: more than a result may be.
-    fn result(self) -> Option<Vec<u8>> {
+    /// Bytes of what has been read in this round, as a result.
+    fn result_bytes(&self) -> usize {
+        let observed = self.parts.iter().flat_map(|part| &part.now);
+        let value = |(_, value): &Observed| RESULT_ITEM_BYTES + value.as_ref().map_or(0, Vec::len);
+        RESULT_HEAD_BYTES + observed.map(value).sum::<usize>()
+    }
+
+    /// What one shard with all the keys would have answered.
+    fn result(self) -> Vec<u8> {
         let mut all: Vec<Observed> = vec![(0, None); self.keys];
         for part in self.parts {
             for (place, observed) in part.places.into_iter().zip(part.now) {
@@ -196,7 +223,7 @@ impl Snapshot {
             result.extend_from_slice(&u32::try_from(value.len()).expect("a value").to_le_bytes());
             result.extend_from_slice(&value);
         }
-        (result.len() <= RESULT_BYTES_MAX).then_some(result)
+        result
     }
 }
 

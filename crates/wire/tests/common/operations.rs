@@ -182,7 +182,7 @@ fn done(shape: Shape) -> BoxedStrategy<Outcome> {
             .prop_map(|(version, old)| Outcome::Replaced(version, old))
             .boxed(),
         Shape::Values => vec(proptest::option::of((1..u64::MAX, value())), 0..5).prop_map(Outcome::Values).boxed(),
-        Shape::Observed => vec((any(), proptest::option::of(value())), 0..5).prop_map(Outcome::Observed).boxed(),
+        Shape::Observed => vec((1..u64::MAX, proptest::option::of(value())), 0..5).prop_map(Outcome::Observed).boxed(),
         Shape::Parts => {
             let shapes = [Shape::Version, Shape::Number, Shape::Length, Shape::Value, Shape::Replaced, Shape::Flag];
             let part = Union::new(shapes.map(done));
