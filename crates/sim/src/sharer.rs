@@ -62,8 +62,9 @@ impl Callers {
 /// several of them in a row cost a second.
 const LONGEST: u64 = millis(200);
 
-/// The same, counted from the moment at which another primary serves the shard: clients learn of it within 50 ms.
-const NEWS: u64 = millis(60);
+/// The same, counted from the moment at which another primary serves the shard: clients learn of it within 50 ms. Its witness
+/// may be silent, too, which costs the waiting time of one attempt.
+const NEWS: u64 = millis(125);
 
 /// The shards that are away or were just now, and since when others are back; shared by the program and the run.
 pub type Away = Rc<RefCell<Shards>>;
