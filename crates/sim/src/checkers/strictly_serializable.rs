@@ -1,4 +1,4 @@
-//! Strict serializability (T3): is there an order of all operations on keys that transactions, or operations on several
+//! Strict serializability (T3): is there an order of all operations on keys that transactions, or reads of several
 //! shards, connect in which every result is right, and which agrees with the order in which clients were told and asked?
 //!
 //! Keys are connected if such an operation, or another operation on several keys of which such an operation names one, names
@@ -152,10 +152,10 @@ fn is_transaction(action: &Action) -> bool {
     matches!(action.update(), Some(Update::Transaction { .. }))
 }
 
-/// Whether its keys are of several slots, and so perhaps of several shards.
-fn is_of_several_slots(operation: &Operation) -> bool {
+/// Whether it reads keys of several slots, and so perhaps of several shards.
+fn reads_several_slots(operation: &Operation) -> bool {
     let slots: BTreeSet<Slot> = names_of(operation).iter().map(|(_, key)| slot_of(key)).collect();
-    slots.len() > 1
+    operation.action.is_read() && slots.len() > 1
 }
 
 fn names_of(operation: &Operation) -> Vec<Name> {
@@ -166,7 +166,7 @@ fn names_of(operation: &Operation) -> Vec<Name> {
 fn groups(history: &History) -> Groups {
     let mut all = Groups::default();
     history.operations().iter().for_each(|operation| all.connect(&names_of(operation)));
-    let connects = |operation: &&Operation| is_transaction(&operation.action) || is_of_several_slots(operation);
+    let connects = |operation: &&Operation| is_transaction(&operation.action) || reads_several_slots(operation);
     let transactions = history.operations().iter().filter(connects);
     let roots: BTreeSet<Name> = transactions.flat_map(names_of).map(|name| all.root(&name)).collect();
     let judged = all.0.keys().map(|name| (name.clone(), all.root(name))).filter(|(_, root)| roots.contains(root));
