@@ -73,6 +73,7 @@ impl Leases {
 
     /// Asks the coordinator about those for whom an update waits, unless a question is under way: it may be lost, and
     /// housekeeping asks in any case.
+    #[inline]
     pub fn ask_at_once(&mut self, out: &mut Effects) {
         if !self.questions.is_empty() && !std::mem::replace(&mut self.is_asking, true) {
             let clients = std::mem::take(&mut self.questions);

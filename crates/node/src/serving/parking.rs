@@ -86,12 +86,17 @@ impl Parking {
     }
 
     /// When room is to be looked for: never, if nobody waits for it.
+    #[inline]
     pub fn room_due_at(&self) -> Option<Tick> {
+        if self.parked.is_empty() {
+            return None; // nearly always
+        }
         let is_waited_for = self.parked.iter().any(|parked| parked.waits_for == WaitsFor::Room);
         is_waited_for.then_some(self.room_due_at)
     }
 
     /// Whether it is time to look for room. The next time is a little later.
+    #[inline]
     pub fn is_room_due(&mut self, now: Tick) -> bool {
         let is_due = self.room_due_at().is_some_and(|at| now >= at);
         if is_due {
