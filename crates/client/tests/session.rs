@@ -403,6 +403,21 @@ fn an_unreachable_primary_and_a_refusal_ask_for_the_configuration() {
 }
 
 #[test]
+fn a_call_without_an_answer_waits_for_the_next_news_when_the_last_were_about_others() {
+    let mut net = Net::open(|_| ());
+    net.pass(Duration::from_millis(100));
+    net.put();
+    net.take_one(Kind::Request);
+    net.pass(Duration::from_millis(65));
+    assert!(!net.take(Kind::Request).is_empty() && !net.messages::<message::GetConfiguration>().is_empty());
+    net.configuration.version = net.configuration.version.next();
+    net.give_configuration(core(3));
+    net.pass(Duration::from_millis(30));
+    assert!(net.take(Kind::Request).is_empty(), "the second attempt is not over yet");
+    assert!(!net.messages::<message::GetConfiguration>().is_empty());
+}
+
+#[test]
 fn what_cannot_be_done_is_said_before_anything_is_sent() {
     let mut net = Net::open(|_| ());
     let none = CallOptions::default();

@@ -3,7 +3,6 @@
 //! Each caller updates a key of its own repeatedly, and soon gives up waiting. The updates are in no history: the
 //! program checks how long updates to shards that are not away take, and whether a lease is lost. The text of its
 //! violations begins with the program's name.
-//! before what it finds.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -62,9 +61,8 @@ impl Callers {
 /// several of them in a row cost a second.
 const LONGEST: u64 = millis(200);
 
-/// The same, counted from the moment at which another primary serves the shard: clients learn of it within 50 ms. Its witness
-/// may be silent, too, which costs the waiting time of one attempt.
-const NEWS: u64 = millis(125);
+/// The same, counted from the moment at which another primary serves the shard: clients learn of it within 50 ms.
+const NEWS: u64 = millis(60);
 
 /// The shards that are away or were just now, and since when others are back; shared by the program and the run.
 pub type Away = Rc<RefCell<Shards>>;

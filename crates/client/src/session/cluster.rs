@@ -161,6 +161,9 @@ impl Session {
                         shard.is_some_and(|now| now.epoch == target.epoch && now.primary == target.primary.node);
                     if !is_same {
                         self.start(slot, now, out);
+                    } else if self.calls[slot].silent > 0 {
+                        // The news were about other shards, and they answered the question that this call had asked.
+                        self.cluster.want_configuration();
                     }
                 }
                 Stage::ForCoordinator => self.decide(slot, from_coordinator, now, out),
