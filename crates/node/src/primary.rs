@@ -200,7 +200,7 @@ impl Primary {
     /// A piece of the log that is fetched.
     pub fn on_log_piece(&mut self, site: &mut Site<'_>, from: LogEnd, bytes: &[u8], out: &mut Effects) {
         let next = match &mut self.stage {
-            Stage::Fetching(fetching) => fetching.on_log_piece(&self.term, site, from, bytes, out),
+            Stage::Fetching(fetching) => fetching.on_log_piece(&mut self.term, site, from, bytes, out),
             Stage::Fencing(_)
             | Stage::Replaying
             | Stage::Witnessing(_)

@@ -685,6 +685,50 @@ fn a_new_primary_whose_disk_is_slow_takes_a_log_once() {
     assert!(cluster.entries_on_file(2).len() >= cluster.entries_on_file(1).len());
 }
 
+/// Found by a campaign, seed 27, on a busy machine: each question was asked again before its answer could come, and each answer
+/// is a whole segment. The answers held up one another, and after twenty questions the log was thrown away, for ever.
+#[test]
+fn a_new_primary_whose_link_is_slow_takes_a_log() {
+    let mut cluster = Cluster::serving();
+    let value = vec![b'x'; 100_000];
+    for sequence in 1..=80 {
+        cluster.update((1, sequence), LIST, &put(format!("key {sequence}").as_bytes(), &value));
+        cluster.carry();
+    }
+    cluster.settle();
+    cluster.cores[1] = Core::start_with(Files::default(), 1 << 26, |options| {
+        options.core.node = NodeId(2);
+        options.witness_slots = 64;
+        options.boot = BootId(77);
+    });
+    cluster.epoch = cluster.epoch.next();
+    let epoch = cluster.epoch;
+    cluster.commit(|configuration| {
+        let shard = &mut configuration.shards[0];
+        (shard.epoch, shard.primary, shard.phase) = (epoch, NodeId(2), ShardPhase::Recovering);
+        shard.recover_from = (1..=3).map(NodeId).collect();
+    });
+    // A piece of the log takes longer than three questions, and one comes after the other.
+    let (mut pieces, mut carried_pieces) = (std::collections::VecDeque::new(), 0);
+    for milli in 1..=6_000 {
+        cluster.tick(1);
+        while let Some(carried) = cluster.on_the_way.pop_front() {
+            let is_piece = message::LogPiece::decode(&carried.frame[FRAME_HEADER_BYTES..]).is_ok();
+            if is_piece { pieces.push_back(carried) } else { cluster.arrive(carried) }
+        }
+        if milli % 80 == 0
+            && let Some(piece) = pieces.pop_front()
+        {
+            carried_pieces += 1;
+            cluster.arrive(piece);
+        }
+    }
+    let segments = cluster.segments_on_file(1).len();
+    assert!(segments > 5, "{segments}");
+    assert_eq!(cluster.segments_on_file(2), cluster.segments_on_file(1));
+    assert!(carried_pieces <= 3 * segments, "{carried_pieces} pieces for {segments} segments");
+}
+
 /// Found by a reading: it asked for ever for what followed its end, and the other member had freed that.
 #[test]
 fn a_new_primary_whose_end_lies_before_freed_segments_takes_the_whole_log() {

@@ -90,7 +90,7 @@ impl Fencing {
                     return Some(Stage::Replaying);
                 }
                 let best = self.election.report(node).expect("a report was taken");
-                Some(Stage::Fetching(Fetching::cut_to_match(site, best, out)))
+                Some(Stage::Fetching(Fetching::cut_to_match(term, site, best, out)))
             }
             Choice::Wait if is_overdue(core, now, self.asked) => {
                 self.began.get_or_insert(now);

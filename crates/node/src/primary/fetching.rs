@@ -9,13 +9,17 @@ use kasha_types::probe::{Probe, hit};
 use kasha_types::{LogEnd, LogPosition, NodeId, Tick};
 use kasha_wire::message;
 
-use super::{Stage, Term, is_overdue};
+use super::{Stage, Term};
 use crate::backup::{FETCH_FROM_HEAD, LOG_END_MAX, install, screen};
 use crate::core::send;
 use crate::replica::Site;
 
-/// Questions to one member before another is looked for.
-const UNANSWERED_MAX: u32 = 20;
+/// Questions to one member without progress before another is looked for.
+const UNANSWERED_MAX: u32 = 7;
+
+/// How often the time for an answer may double. An answer is a whole segment: on a busy link it takes long, and the next question
+/// asks for another one.
+const DOUBLINGS_MAX: u32 = 5;
 
 /// Taking another member's log.
 #[derive(Debug)]
@@ -24,9 +28,13 @@ pub(crate) struct Fetching {
     /// Its end, as it reported: less is not all.
     until: LogPosition,
     missing: Missing,
-    asked: Option<Tick>,
-    /// Questions without an answer.
+    /// The question that waits for its answer: from where on, and since when.
+    asked: Option<(LogEnd, Tick)>,
+    /// Questions since the last progress.
     unanswered: u32,
+    /// How often the time for an answer had to double before the last progress.
+    doublings: u32,
+    has_progressed: bool,
 }
 
 /// What has not come yet.
@@ -42,19 +50,30 @@ enum Missing {
 
 impl Fetching {
     /// Another member's log is greater: keep what both share, and fetch the rest.
-    pub fn cut_to_match(site: &mut Site<'_>, best: &FenceReport, out: &mut Effects) -> Self {
+    pub fn cut_to_match(term: &mut Term, site: &mut Site<'_>, best: &FenceReport, out: &mut Effects) -> Self {
         let theirs: Vec<_> = best.history.iter().map(|start| (start.epoch, start.offset)).collect();
         let log = &site.copy.log;
         let prefix = common_prefix(log.epoch_history(), log.end().offset, &theirs, best.end.offset);
+        // What was fetched in this term already is on its way to be this log, if it is a part of it.
+        let goes_on = term.has_fetched && prefix == log.end().offset && prefix > LogEnd::START;
         let usable = site.copy.meta.complete && prefix > LogEnd::START;
-        let whole = !usable || !site.truncate_log(prefix, out) || !site.copy.meta.complete;
+        let whole = !goes_on && (!usable || !site.truncate_log(prefix, out) || !site.copy.meta.complete);
         let missing = Missing::Rest;
-        let mut fetching = Self { from: best.node, until: best.end, missing, asked: None, unanswered: 0 };
+        let mut fetching = Self {
+            from: best.node,
+            until: best.end,
+            missing,
+            asked: None,
+            unanswered: 0,
+            doublings: 0,
+            has_progressed: false,
+        };
         if whole {
             fetching.take_whole(site, out);
         } else {
             hit(Probe::LogFetchedFromPrefix);
         }
+        term.has_fetched = true;
         fetching
     }
 
@@ -68,25 +87,33 @@ impl Fetching {
 
     /// When to ask again. `None`: the disk says when it has what has come.
     pub fn next_deadline(&self, retry: Duration) -> Option<Tick> {
-        (self.missing != Missing::Nothing).then(|| self.asked.map_or(Tick(0), |asked| asked.after(retry)))
+        let next = || self.asked.map_or(Tick(0), |(_, asked)| asked.after(self.patience(retry)));
+        (self.missing != Missing::Nothing).then(next)
     }
 
-    pub fn advance(&mut self, term: &Term, site: &mut Site<'_>, now: Tick, out: &mut Effects) -> Option<Stage> {
+    /// How long the last question waits for its answer.
+    fn patience(&self, retry: Duration) -> Duration {
+        retry * (1 << (self.doublings + self.unanswered.saturating_sub(1)).min(DOUBLINGS_MAX))
+    }
+
+    pub fn advance(&mut self, term: &mut Term, site: &mut Site<'_>, now: Tick, out: &mut Effects) -> Option<Stage> {
         if self.missing == Missing::Nothing {
             return is_on_file(site).then(|| take(site, out));
         }
-        if !is_overdue(site.core, now, self.asked) {
+        if self.next_deadline(site.core.options.pace.retry).is_some_and(|deadline| now < deadline) {
             return None;
         }
-        self.asked = Some(now);
         self.unanswered += 1;
         if self.unanswered > UNANSWERED_MAX {
+            // Without any progress, what we hold may be a part that nobody can complete.
+            term.has_fetched = self.has_progressed;
             return Some(term.fence_again());
         }
         let (shard, log) = (site.copy.shard, &site.copy.log);
         let absent = log.absent().first().map(|&segment| log.end_before(segment));
         let joins = absent.unwrap_or(log.end().offset);
         let from = if self.missing == Missing::All { FETCH_FROM_HEAD } else { joins };
+        self.asked = Some((from, now));
         let configuration = site.core.configuration.as_ref().expect("a configuration promoted us");
         if let Some(to) = configuration.core_of(self.from, shard) {
             send(Endpoint::Core(to), &message::FetchLog { shard, epoch: term.epoch, from }, Gate::Now, out);
@@ -97,16 +124,18 @@ impl Fetching {
     /// A piece of the greater log: its head first if we share nothing, then older segments, then what follows our end.
     pub fn on_log_piece(
         &mut self,
-        term: &Term,
+        term: &mut Term,
         site: &mut Site<'_>,
         from: LogEnd,
         bytes: &[u8],
         out: &mut Effects,
     ) -> Option<Stage> {
         let aligned = from.is_segment_base(site.core.options.segment_bytes);
+        // An answer to an earlier question, which has been answered meanwhile, is no reason to ask again.
+        let is_late = self.asked.is_none_or(|(asked, _)| asked != FETCH_FROM_HEAD && from < asked);
         let is_asked_for = match self.missing {
             Missing::All => aligned && !bytes.is_empty(),
-            Missing::Rest => true,
+            Missing::Rest => !is_late,
             Missing::Nothing => false,
         };
         if !is_asked_for || from > self.until.offset.min(LOG_END_MAX) {
@@ -137,6 +166,7 @@ impl Fetching {
                 Err(_) => self.note_progress(false),
             }
         } else if from == copy.log.end().offset && copy.log.end() != self.until {
+            term.has_fetched = false;
             return Some(term.fence_again());
         } else if from == copy.log.end().offset && copy.log.absent().is_empty() {
             self.missing = Missing::Nothing;
@@ -148,7 +178,8 @@ impl Fetching {
     /// A piece that did not fit counts as no answer: after some the fence begins anew.
     fn note_progress(&mut self, progress: bool) {
         if progress {
-            self.unanswered = 0;
+            self.doublings = (self.doublings + self.unanswered.saturating_sub(1)).min(DOUBLINGS_MAX);
+            (self.unanswered, self.has_progressed) = (0, true);
         }
     }
 }

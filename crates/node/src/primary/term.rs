@@ -28,6 +28,8 @@ pub(crate) struct Term {
     pub(super) served: Option<Served>,
     /// The log that we go on with holds every update that was answered (R7.7).
     pub(super) is_whole: bool,
+    /// What our log holds was taken from another member in this term, as a whole or in part.
+    pub(super) has_fetched: bool,
     /// The members that may hold the log, and where they are.
     pub(super) recover_from: Vec<NodeId>,
     pub(super) electorate: Vec<CoreId>,
@@ -49,6 +51,7 @@ impl Term {
             witnesses: cores_of(core, shard, witnesses),
             served: config.served,
             is_whole: false,
+            has_fetched: false,
             recover_from: config.recover_from.clone(),
             electorate: cores_of(core, shard, config.recover_from.iter().copied()),
         }
