@@ -180,6 +180,10 @@ mod tests {
         Bug::RunsAheadOfPending,
         Bug::ForgottenUnrecorded,
         Bug::ForgottenUnsettled,
+        Bug::FreshIsNoOverlap,
+        Bug::ReplayedOverPending,
+        Bug::BodiesUncompared,
+        Bug::OtherBodyUnsynced,
     ];
 
     #[test]

@@ -1,8 +1,11 @@
 //! R8.4 \[M\]: what must be settled before an answer leaves.
 //!
 //! An operation's gate is every distributed transaction that is not settled, conflicts with the operation, and was executed here
-//! before it, *and* the gates of all conflicting operations before it, reads included. So each key remembers two sets: what who
-//! reads the key inherits (from its writers), and what only who writes it inherits (from its readers).
+//! before it, *and* the gates of all conflicting operations before it, reads included. So each key remembers two sets: what a
+//! reader of the key inherits (from its writers), and what only a writer inherits (from its readers).
+//!
+//! A distributed transaction leaves itself alone to the operations after it: it is not settled before its own gate has opened
+//! here, so whoever waits for it waits for what it waited for. Gates stay small, however long the row on one key is.
 //!
 //! A key without unsettled transactions has no entry here: an operation on other keys pays for one look into an empty map.
 
@@ -19,6 +22,18 @@ pub struct GateId(u64);
 
 /// Transactions that are not settled.
 pub(crate) type Unsettled = BTreeSet<RpcId>;
+
+/// Why something counts as executed.
+#[derive(Clone, Copy, Debug)]
+pub enum Origin<'a> {
+    /// It is executed now, after all that was executed before.
+    Now,
+    /// It is read from the log, where it may stand elsewhere than it was executed.
+    Log {
+        /// The gate that was logged with it (R8.15).
+        gate: &'a [RpcId],
+    },
+}
 
 #[derive(Debug, Default)]
 struct Key {
@@ -55,10 +70,28 @@ pub(crate) struct Gates {
 pub(crate) type Opened = (GateId, Option<RpcId>);
 
 impl Gates {
-    /// An operation executes now. `owner`: the distributed transaction that it is. `inherited`: of a gate that was logged with
-    /// the operation (R8.15). Returns what its answer must wait for.
-    pub fn pass(&mut self, owner: Option<RpcId>, footprint: &Footprint, inherited: &Unsettled) -> Unsettled {
-        let mut gate = inherited.clone();
+    /// An operation executes. `owner`: the distributed transaction that it is. Returns what its answer must wait for.
+    pub fn pass(&mut self, owner: Option<RpcId>, footprint: &Footprint, origin: Origin<'_>) -> Unsettled {
+        let gate = match origin {
+            Origin::Now => self.inherited(footprint),
+            Origin::Log { gate } => gate.iter().copied().collect(),
+        };
+        let left = match owner {
+            Some(_) if footprint.only_reads() && planted::is_on(Bug::ReadOnlyWithoutGate) => Unsettled::new(),
+            Some(own) => Unsettled::from([own]),
+            None if planted::is_on(Bug::GatesNotInherited) => Unsettled::new(),
+            None => gate.clone(),
+        };
+        if !left.is_empty() {
+            for (key, access) in footprint.keys() {
+                self.leave(key, access, &left, origin);
+            }
+        }
+        gate
+    }
+
+    fn inherited(&self, footprint: &Footprint) -> Unsettled {
+        let mut gate = Unsettled::new();
         for (key, access) in footprint.keys() {
             let Some(known) = self.keys.get(&key) else { continue };
             gate.extend(&known.written_under);
@@ -66,31 +99,22 @@ impl Gates {
                 gate.extend(&known.read_under);
             }
         }
-        if let Some(own) = owner {
-            gate.remove(&own);
-        }
-        let mut left = if planted::is_on(Bug::GatesNotInherited) { Unsettled::new() } else { gate.clone() };
-        left.extend(owner.filter(|_| !(footprint.only_reads() && planted::is_on(Bug::ReadOnlyWithoutGate))));
-        if !left.is_empty() {
-            for (key, access) in footprint.keys() {
-                self.leave(key, access, &left);
-            }
-        }
         gate
     }
 
-    fn leave(&mut self, key: KeyHash, access: Access, left: &Unsettled) {
-        for rpc in left {
-            self.holders.entry(*rpc).or_default().keys.insert(key);
-        }
+    fn leave(&mut self, key: KeyHash, access: Access, left: &Unsettled, origin: Origin<'_>) {
         let known = self.keys.entry(key).or_default();
-        match access {
-            // What the key's earlier readers and writers left is in it.
-            Access::Write if !planted::is_on(Bug::GatesNotInherited) => {
+        match (access, origin) {
+            // Whoever waits for this waits for what the key's earlier readers and writers left.
+            (Access::Write, Origin::Now) if !planted::is_on(Bug::GatesNotInherited) => {
                 *known = Key { written_under: left.clone(), read_under: Unsettled::new() };
             }
-            Access::Write => known.written_under.extend(left),
-            Access::Read => known.read_under.extend(left),
+            // What stands before it in the log may have been executed after it, and did not wait for it.
+            (Access::Write, _) => known.written_under.extend(left),
+            (Access::Read, _) => known.read_under.extend(left),
+        }
+        for rpc in left {
+            self.holders.entry(*rpc).or_default().keys.insert(key);
         }
     }
 
@@ -156,7 +180,7 @@ mod tests {
 
     fn gate(gates: &mut Gates, owner: Option<RpcId>, reads: &[KeyHash], writes: &[KeyHash]) -> Vec<RpcId> {
         let footprint = Footprint::new(reads.iter().copied(), writes.iter().copied());
-        gates.pass(owner, &footprint, &Unsettled::new()).into_iter().collect()
+        gates.pass(owner, &footprint, Origin::Now).into_iter().collect()
     }
 
     #[test]

@@ -15,14 +15,15 @@
 //! tells it to, says when that is synced, carries [`Word`]s between participants, executes, and sends answers when their gates
 //! have opened. What is unknown here, the caller looks up: only it knows which ids are stale (R8.11).
 //!
-//! Rules kept here: R8.1, R8.3 to R8.6, R8.9 and R8.11 of the design, and its invariants T1 (one timestamp), T2 (conflicts execute
+//! Rules kept here: R8.1, R8.3 to R8.7, R8.9 and R8.11 of the design, and its invariants T1 (one timestamp), T2 (conflicts execute
 //! in the order of timestamps), T3 (what was answered is strictly serializable), T4 (everything ends). Not here yet: votes that
-//! imply others (R8.2), what overlaps with an unsynced outcome (R8.7: here is only what is pending), decisions of a client (R8.8).
+//! imply others (R8.2), decisions of a client (R8.8).
 //!
 //! `tests/` has the search that judges it, and the rules that are left out one at a time. The model of the same rules is `spec`,
 //! `transactions`.
 
 mod footprint;
+mod fresh;
 mod gates;
 mod participant;
 mod pending;
@@ -33,7 +34,7 @@ mod word;
 use std::fmt;
 
 pub use footprint::Footprint;
-pub use gates::GateId;
+pub use gates::{GateId, Origin};
 pub use participant::Participant;
 pub use steps::{Arrival, Step};
 pub use word::{Said, Word};
@@ -74,6 +75,9 @@ pub enum Class {
 pub struct Proposal {
     /// Its class.
     pub class: Class,
+    /// A checksum of all that the client asks for, which is the same at each participant. If a client asks for different things
+    /// under one id, a participant takes part in one of them at most.
+    pub body: u64,
     /// All participants, this one too.
     pub participants: Vec<kasha_types::ShardId>,
     /// What it touches here.

@@ -5,9 +5,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use kasha_types::planted::{self, Bug};
 use kasha_types::{LogEnd, RpcId, ShardId};
 
-use crate::gates::{Gates, Opened, Unsettled};
-use crate::pending::Pending;
-use crate::{Class, Footprint, GateId, Proposal, Said, Timestamp, Word};
+use crate::fresh::Fresh;
+use crate::gates::{Gates, Opened};
+use crate::pending::{Pending, Place};
+use crate::{Class, Footprint, GateId, Origin, Proposal, Said, Timestamp, Word};
 
 /// Transactions whose words came before their requests did. Beyond, the oldest half goes, and the participants ask again.
 const EARLY_MAX: usize = 4096;
@@ -43,6 +44,10 @@ pub(crate) struct Peer {
 pub(crate) struct Transaction {
     pub proposal: Proposal,
     pub phase: Phase,
+    /// Its place among what is pending: what it has proposed, or its final timestamp, or the first of all if its end is not sure.
+    pub place: Timestamp,
+    /// Its keys are free, and its outcome is not synced.
+    pub is_fresh: bool,
     /// Where the entry of its proposal ends, or of the outcome if it never proposed.
     pub proposed_until: LogEnd,
     /// Where the entry of its outcome ends.
@@ -72,6 +77,7 @@ pub struct Participant {
     pub(crate) shard: ShardId,
     pub(crate) transactions: BTreeMap<RpcId, Transaction>,
     pub(crate) pending: Pending,
+    pub(crate) fresh: Fresh,
     pub(crate) gates: Gates,
     /// The greatest timestamp that was proposed or executed here.
     pub(crate) floor: Timestamp,
@@ -83,6 +89,8 @@ pub struct Participant {
     pub(crate) changed: BTreeSet<RpcId>,
     /// Transactions of which something is not synced.
     pub(crate) unsynced: BTreeSet<(LogEnd, RpcId)>,
+    /// Transactions that nobody needs any more.
+    pub(crate) done: BTreeSet<RpcId>,
     /// Words that came before their requests, and the older ones of them.
     early: Early,
     early_older: Early,
@@ -100,6 +108,7 @@ impl Participant {
             shard,
             transactions: BTreeMap::new(),
             pending: Pending::default(),
+            fresh: Fresh::default(),
             gates: Gates::default(),
             floor: Timestamp(0),
             ceiling: Timestamp(0),
@@ -107,6 +116,7 @@ impl Participant {
             synced: LogEnd::START,
             changed: BTreeSet::new(),
             unsynced: BTreeSet::new(),
+            done: BTreeSet::new(),
             early: BTreeMap::new(),
             early_older: BTreeMap::new(),
             released: Vec::new(),
@@ -121,10 +131,11 @@ impl Participant {
     /// If the transaction is known, or this shard is none of its participants.
     pub fn proposed(&mut self, rpc: RpcId, proposal: Proposal, at: Timestamp, end: LogEnd) {
         self.floor = self.floor.max(at);
-        self.pending.insert(rpc, &proposal.footprint);
+        self.pending.insert((at, rpc), proposal.class, &proposal.footprint);
+        let body = proposal.body;
         self.insert(rpc, proposal, Phase::Pending(at), end);
         let early = [self.early_older.remove(&rpc), self.early.remove(&rpc)];
-        for (from, word) in early.into_iter().flatten().flatten() {
+        for (from, word) in early.into_iter().flatten().flatten().filter(|(_, word)| word.body == body) {
             let unknown = self.on_word(from, &word);
             assert!(unknown.is_none(), "it is known now");
         }
@@ -147,18 +158,19 @@ impl Participant {
                 (known.phase, known.outcome_until) = (Phase::Against, end);
                 let is_sure = end <= self.synced || known.peers.iter().any(|peer| peer.is_against);
                 known.lingers = !is_sure && !planted::is_on(Bug::NeverFreesAtOnce);
-                let lingers = known.lingers;
-                self.note_unsynced(end, rpc);
-                if !lingers {
+                if known.lingers {
+                    self.move_to(rpc, Timestamp(0));
+                } else {
                     self.release(rpc);
                 }
+                self.note_unsynced(end, rpc);
             }
             None => self.insert(rpc, proposal, Phase::Against, end),
         }
     }
 
     /// It is executed; its group ends here. Returns the gate of its answer, if it is closed, and what the gate waits for, which is
-    /// logged with it (R8.15). A replay of the log calls this, too, with the gate that was logged.
+    /// logged with it (R8.15). A replay of the log calls this, too.
     ///
     /// # Panics
     /// If it is not pending here.
@@ -167,7 +179,7 @@ impl Participant {
         rpc: RpcId,
         at: Timestamp,
         end: LogEnd,
-        logged_gate: &[RpcId],
+        origin: Origin<'_>,
     ) -> Option<(GateId, Vec<RpcId>)> {
         let known = self.transactions.get_mut(&rpc).expect("what is executed has proposed");
         assert!(matches!(known.phase, Phase::Pending(_)), "T1: {rpc} has an outcome");
@@ -175,22 +187,35 @@ impl Participant {
         let footprint = known.proposal.footprint.clone();
         let is_without = known.proposal.class == Class::Coordinated && planted::is_on(Bug::CoordinatedWithoutGate);
         self.floor = self.floor.max(at);
-        let inherited: Unsettled = logged_gate.iter().copied().collect();
-        let gate = self.gates.pass((!is_without).then_some(rpc), &footprint, &inherited);
+        let gate = self.gates.pass((!is_without).then_some(rpc), &footprint, origin);
         let members = gate.iter().copied().collect();
         let gate = (!gate.is_empty()).then(|| self.gates.close(Some(rpc), gate));
         self.transactions.get_mut(&rpc).expect("just seen").gate = gate;
-        self.note_unsynced(end, rpc);
         self.release(rpc);
+        self.note_unsynced(end, rpc);
         gate.map(|gate| (gate, members))
     }
 
     /// It is pending no more: its keys are free.
-    pub(crate) fn release(&mut self, rpc: RpcId) {
-        let footprint = self.transactions[&rpc].proposal.footprint.clone();
-        self.pending.remove(rpc, &footprint);
+    fn release(&mut self, rpc: RpcId) {
+        let known = self.transactions.get_mut(&rpc).expect("what is released is known");
+        let footprint = &known.proposal.footprint;
+        self.pending.remove((known.place, rpc), footprint);
         self.released.push(rpc);
-        self.look_at_those_in_the_way_of(&footprint);
+        self.changed.extend(self.pending.next_in_line(footprint));
+        known.is_fresh = known.outcome_until > self.synced;
+        if known.is_fresh {
+            self.fresh.insert(footprint);
+        }
+    }
+
+    /// Its place in the order is another one now: its final timestamp, or the first of all if its end is not sure.
+    fn move_to(&mut self, rpc: RpcId, place: Timestamp) {
+        let known = self.transactions.get_mut(&rpc).expect("what moves is known");
+        let from: Place = (std::mem::replace(&mut known.place, place), rpc);
+        let footprint = &known.proposal.footprint;
+        self.pending.move_to(from, place, footprint);
+        self.changed.extend(self.pending.next_in_line(footprint));
     }
 
     /// The transactions whose keys are free now: what waits for one of them may try again.
@@ -199,20 +224,43 @@ impl Participant {
     }
 
     /// A single-shard operation executes now. Returns the gate of its answer, if it is closed, and what the gate waits for, which
-    /// is logged with an update (R8.15). A replay of the log calls this, too, with the gate that was logged.
-    pub fn pass(&mut self, footprint: &Footprint, logged_gate: &[RpcId]) -> Option<(GateId, Vec<RpcId>)> {
-        if self.gates.are_all_open() && logged_gate.is_empty() {
+    /// is logged with an update (R8.15). A replay of the log calls this, too.
+    pub fn pass(&mut self, footprint: &Footprint, origin: Origin<'_>) -> Option<(GateId, Vec<RpcId>)> {
+        let inherits = matches!(origin, Origin::Log { gate } if !gate.is_empty());
+        if self.gates.are_all_open() && !inherits {
             return None;
         }
-        let gate = self.gates.pass(None, footprint, &logged_gate.iter().copied().collect());
+        let gate = self.gates.pass(None, footprint, origin);
         let members = gate.iter().copied().collect();
         (!gate.is_empty()).then(|| (self.gates.close(None, gate), members))
     }
 
-    /// What an operation of this shard alone must wait for before it executes (R8.3, R8.7).
+    /// What an operation of this shard alone must wait for before it executes (R8.3, R8.7). An update that has waited long can be
+    /// proposed as an independent transaction of this shard alone: then nothing that comes later goes before it.
     #[must_use]
     pub fn blocked_by(&self, footprint: &Footprint) -> Option<RpcId> {
-        self.pending.in_the_way(footprint).next().filter(|_| !planted::is_on(Bug::RunsAheadOfPending))
+        self.pending.in_the_way(footprint).filter(|_| !planted::is_on(Bug::RunsAheadOfPending))
+    }
+
+    /// Whether an update that executes now must not be answered before it is synced, because of distributed transactions (R8.7
+    /// \[M\]). What overlaps with unsynced updates of this shard alone, and whether its gate is closed, the caller knows.
+    #[must_use]
+    pub fn overlaps(&self, footprint: &Footprint) -> bool {
+        let is_fresh = self.fresh.overlaps(footprint) && !planted::is_on(Bug::FreshIsNoOverlap);
+        is_fresh || self.pending.in_the_way(footprint).is_some()
+    }
+
+    /// What the client asked for under this id, if the transaction is known here (see [`Proposal::body`]).
+    #[must_use]
+    pub fn body_of(&self, rpc: RpcId) -> Option<u64> {
+        self.transactions.get(&rpc).map(|known| known.proposal.body)
+    }
+
+    /// Whether the transaction is known here and has no outcome. A replay asks: of an entry that was copied to the end of the log
+    /// the log may have both.
+    #[must_use]
+    pub fn is_pending(&self, rpc: RpcId) -> bool {
+        self.transactions.get(&rpc).is_some_and(|known| matches!(known.phase, Phase::Pending(_)))
     }
 
     /// An entry is logged that says: nothing is executed above this before the entry is synced. Of several, the highest counts:
@@ -236,10 +284,13 @@ impl Participant {
         {
             self.unsynced.pop_first();
             self.changed.insert(rpc);
-            if let Some(known) = self.transactions.get_mut(&rpc)
-                && known.outcome_until <= self.synced
-                && std::mem::take(&mut known.lingers)
-            {
+            let Some(known) = self.transactions.get_mut(&rpc).filter(|known| known.outcome_until <= self.synced) else {
+                continue;
+            };
+            if std::mem::take(&mut known.is_fresh) {
+                self.fresh.remove(&known.proposal.footprint);
+            }
+            if std::mem::take(&mut known.lingers) {
                 self.release(rpc);
             }
         }
@@ -262,8 +313,8 @@ impl Participant {
         self.look_at_all();
     }
 
-    /// Another participant speaks. Returns what it asks about, if that is not known here: it is new (R8.11: record a conflict,
-    /// and call [`Self::ended`]), or stale ([`Self::say_never`]).
+    /// Another participant speaks. Returns what it asks about, if that is not known here: it is new (R8.11: record a conflict
+    /// with the word's body and participants, and call [`Self::ended`]), or stale ([`Self::say_never`]).
     #[must_use = "a participant that asks waits for an answer"]
     pub fn on_word(&mut self, from: ShardId, word: &Word) -> Option<RpcId> {
         if let Said::Proposed(at) | Said::Executed { at, .. } = word.said
@@ -280,6 +331,14 @@ impl Participant {
             }
             return None;
         };
+        if known.proposal.body != word.body && !planted::is_on(Bug::BodiesUncompared) {
+            // Its client has told them different things. What the other asks about never happens here, once it is sure that this
+            // does not get lost.
+            if word.asks && (known.proposed_until <= self.synced || planted::is_on(Bug::OtherBodyUnsynced)) {
+                self.say_never(from, word.rpc, word.body);
+            }
+            return None;
+        }
         // A stranger is not heard.
         let peer = known.peers.iter_mut().find(|peer| peer.shard == from)?;
         match word.said {
@@ -295,9 +354,11 @@ impl Participant {
             Said::Against => (peer.is_against, peer.recorded) = (true, true),
             Said::Never => peer.says_never = true,
         }
-        let footprint = known.proposal.footprint.clone();
+        let moves = known.final_timestamp().filter(|&at| at != known.place && !known.lingers);
         self.changed.insert(word.rpc);
-        self.look_at_those_in_the_way_of(&footprint);
+        if let Some(at) = moves {
+            self.move_to(word.rpc, at);
+        }
         if word.asks {
             self.answer(from, word.rpc);
         }
@@ -305,8 +366,8 @@ impl Participant {
     }
 
     /// Tells a participant that nothing is known of the transaction here, and nothing will be: its id is stale (R8.11).
-    pub fn say_never(&mut self, to: ShardId, rpc: RpcId) {
-        self.words.push((to, Word { rpc, said: Said::Never, asks: false, participants: Vec::new() }));
+    pub fn say_never(&mut self, to: ShardId, rpc: RpcId, body: u64) {
+        self.words.push((to, Word { rpc, body, said: Said::Never, asks: false, participants: Vec::new() }));
     }
 
     /// The words that are to leave now, and for whom. Each is durable.
@@ -330,6 +391,7 @@ impl Participant {
     pub fn is_idle(&self) -> bool {
         self.transactions.is_empty()
             && self.pending.is_empty()
+            && self.fresh.is_empty()
             && self.gates.are_all_open()
             && self.unsynced.is_empty()
             && self.changed.is_empty()
@@ -350,7 +412,13 @@ impl Participant {
             recorded: false,
             settled: false,
         };
+        let place = match phase {
+            Phase::Pending(at) => at,
+            Phase::Executed(_) | Phase::Against => Timestamp(0),
+        };
         let known = Transaction {
+            place,
+            is_fresh: false,
             peers: others.into_iter().map(silent).collect(),
             proposal,
             phase,
@@ -388,10 +456,6 @@ impl Participant {
     /// Words whose requests never come go when they are old.
     pub(crate) fn age_early_words(&mut self) {
         self.early_older = std::mem::take(&mut self.early);
-    }
-
-    pub(crate) fn look_at_those_in_the_way_of(&mut self, footprint: &Footprint) {
-        self.changed.extend(self.pending.in_the_way(footprint));
     }
 
     fn look_at_all(&mut self) {

@@ -1,40 +1,109 @@
-//! What has proposed here and is not executed, by key. A key in nobody's footprint has no entry.
+//! What has proposed here and is not executed, by key and in the order in which it can be executed. A key in nobody's footprint
+//! has no entry. Behind many writers of one key, only the first of them is looked at.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use kasha_types::{KeyHash, RpcId};
 
 use crate::footprint::{Access, Footprint};
+use crate::{Class, Timestamp};
+
+/// A place in the order of conflicting transactions: nothing is executed before it any more.
+pub(crate) type Place = (Timestamp, RpcId);
+
+#[derive(Debug, Default)]
+struct Key {
+    readers: BTreeSet<Place>,
+    writers: BTreeSet<Place>,
+    /// Those of them that hold a lock.
+    locks: BTreeMap<RpcId, Access>,
+}
+
+impl Key {
+    fn places(&mut self, access: Access) -> &mut BTreeSet<Place> {
+        match access {
+            Access::Read => &mut self.readers,
+            Access::Write => &mut self.writers,
+        }
+    }
+
+    /// The first place of another transaction that conflicts with this access.
+    fn first_against(&self, access: Access, own: Option<RpcId>) -> Option<Place> {
+        let first = |places: &BTreeSet<Place>| places.iter().copied().find(|&(_, rpc)| Some(rpc) != own);
+        let writer = first(&self.writers);
+        match access {
+            Access::Read => writer,
+            Access::Write => writer.into_iter().chain(first(&self.readers)).min(),
+        }
+    }
+}
 
 /// The transactions that are pending at a shard.
 #[derive(Debug, Default)]
 pub(crate) struct Pending {
-    keys: BTreeMap<KeyHash, Vec<(RpcId, Access)>>,
+    keys: BTreeMap<KeyHash, Key>,
 }
 
 impl Pending {
-    pub fn insert(&mut self, rpc: RpcId, footprint: &Footprint) {
+    pub fn insert(&mut self, place: Place, class: Class, footprint: &Footprint) {
         for (key, access) in footprint.keys() {
-            self.keys.entry(key).or_default().push((rpc, access));
-        }
-    }
-
-    pub fn remove(&mut self, rpc: RpcId, footprint: &Footprint) {
-        for (key, _) in footprint.keys() {
-            if let Some(there) = self.keys.get_mut(&key) {
-                there.retain(|&(other, _)| other != rpc);
-                if there.is_empty() {
-                    self.keys.remove(&key);
-                }
+            let key = self.keys.entry(key).or_default();
+            key.places(access).insert(place);
+            if class == Class::Coordinated {
+                key.locks.insert(place.1, access);
             }
         }
     }
 
-    /// What is pending and conflicts with this. Some may come more than once.
-    pub fn in_the_way<'a>(&'a self, footprint: &'a Footprint) -> impl Iterator<Item = RpcId> + 'a {
-        footprint.keys().flat_map(|(key, access)| {
-            let there = self.keys.get(&key).into_iter().flatten();
-            there.filter(move |(_, other)| access.conflicts(*other)).map(|&(rpc, _)| rpc)
+    pub fn remove(&mut self, place: Place, footprint: &Footprint) {
+        for (key, access) in footprint.keys() {
+            let Some(there) = self.keys.get_mut(&key) else { continue };
+            there.places(access).remove(&place);
+            there.locks.remove(&place.1);
+            if there.readers.is_empty() && there.writers.is_empty() {
+                self.keys.remove(&key);
+            }
+        }
+    }
+
+    /// A transaction has another place in the order now.
+    pub fn move_to(&mut self, from: Place, to: Timestamp, footprint: &Footprint) {
+        for (key, access) in footprint.keys() {
+            let places = self.keys.get_mut(&key).expect("it is pending").places(access);
+            places.remove(&from);
+            places.insert((to, from.1));
+        }
+    }
+
+    /// Something that is pending and conflicts with this.
+    pub fn in_the_way(&self, footprint: &Footprint) -> Option<RpcId> {
+        let first = |(key, access)| self.keys.get(&key)?.first_against(access, None);
+        footprint.keys().find_map(first).map(|(_, rpc)| rpc)
+    }
+
+    /// Something that holds a lock which conflicts with this.
+    pub fn locked_by(&self, footprint: &Footprint) -> Option<RpcId> {
+        footprint.keys().find_map(|(key, access)| {
+            let locks = &self.keys.get(&key)?.locks;
+            locks.iter().find(|(_, lock)| access.conflicts(**lock)).map(|(&rpc, _)| rpc)
+        })
+    }
+
+    /// Whether everything else that conflicts with this has a later place.
+    pub fn is_first(&self, place: Place, footprint: &Footprint) -> bool {
+        let mut others =
+            footprint.keys().filter_map(|(key, access)| self.keys.get(&key)?.first_against(access, Some(place.1)));
+        others.all(|other| other > place)
+    }
+
+    /// What may be the first now that a transaction with this footprint has gone, or has another place: of each key the first
+    /// writer, and the readers before it if the transaction was a writer.
+    pub fn next_in_line<'a>(&'a self, footprint: &'a Footprint) -> impl Iterator<Item = RpcId> + 'a {
+        footprint.keys().filter_map(|(key, access)| Some((self.keys.get(&key)?, access))).flat_map(|(key, access)| {
+            let writer = key.writers.first().copied();
+            let is_before = move |reader: &&Place| writer.is_none_or(|writer| **reader < writer);
+            let readers = key.readers.iter().take_while(is_before).filter(move |_| access == Access::Write);
+            writer.into_iter().chain(readers.copied()).map(|(_, rpc)| rpc)
         })
     }
 

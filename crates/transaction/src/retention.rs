@@ -15,10 +15,15 @@ impl Transaction {
 }
 
 impl Participant {
-    /// Its client has the result and says so, or its lease is over; the entry that says it ends here.
+    /// Its client has the result and says so, or its lease is over; the entry that says it ends here. Nothing happens if the
+    /// transaction is not known: what is below an acknowledgement is no new request. After a replay, whose entries may have
+    /// another order, the caller says again what acknowledgements and leases say.
     pub fn let_go(&mut self, rpc: RpcId, end: LogEnd) {
-        if let Some(known) = self.transactions.get_mut(&rpc) {
-            known.let_go_until.get_or_insert(end);
+        if let Some(known) = self.transactions.get_mut(&rpc)
+            && known.let_go_until.is_none()
+        {
+            known.let_go_until = Some(end);
+            self.note_unsynced(end, rpc);
         }
     }
 
@@ -45,32 +50,41 @@ impl Participant {
 
     /// A transaction that nobody needs any more (R8.9 \[M\]): its entries may die, if it is returned. Until then they must not,
     /// whatever acknowledgements and leases say.
+    ///
+    /// To be asked when there is no next step.
     pub fn next_forgotten(&mut self) -> Option<RpcId> {
-        let synced = self.synced;
-        let is_done = |known: &Transaction| {
-            let is_pending = matches!(known.phase, Phase::Pending(_));
-            let is_over = !is_pending && known.outcome_until <= synced;
-            let is_recorded = known.peers.iter().all(|peer| peer.recorded || peer.says_never);
-            let is_settled = known.is_settled || known.phase == Phase::Against;
-            let is_let_go = known.let_go_until.is_some_and(|end| end <= synced);
-            is_let_go
-                && is_over
-                && (is_recorded || planted::is_on(Bug::ForgottenUnrecorded))
-                && (is_settled || planted::is_on(Bug::ForgottenUnsettled))
-        };
-        let rpc = self.transactions.iter().find(|(_, known)| is_done(known)).map(|(&rpc, _)| rpc)?;
+        let rpc = self.done.pop_first()?;
         self.forgotten(rpc);
         Some(rpc)
+    }
+
+    pub(crate) fn is_done(&self, rpc: RpcId) -> bool {
+        let Some(known) = self.transactions.get(&rpc) else { return false };
+        let is_pending = matches!(known.phase, Phase::Pending(_));
+        let is_over = !is_pending && known.outcome_until <= self.synced;
+        let is_recorded = known.peers.iter().all(|peer| peer.recorded || peer.says_never);
+        let is_settled = known.is_settled || known.phase == Phase::Against;
+        let is_let_go = known.let_go_until.is_some_and(|end| end <= self.synced);
+        is_let_go
+            && is_over
+            && (is_recorded || planted::is_on(Bug::ForgottenUnrecorded))
+            && (is_settled || planted::is_on(Bug::ForgottenUnsettled))
     }
 
     /// It was forgotten. A follower calls this when the log says so: what was forgotten had settled.
     pub fn forgotten(&mut self, rpc: RpcId) {
         if let Some(known) = self.transactions.remove(&rpc) {
-            self.pending.remove(rpc, &known.proposal.footprint);
-            self.unsynced.remove(&(known.outcome_until, rpc));
-            self.unsynced.remove(&(known.proposed_until, rpc));
+            self.pending.remove((known.place, rpc), &known.proposal.footprint);
+            if known.is_fresh {
+                self.fresh.remove(&known.proposal.footprint);
+            }
+            for end in [Some(known.outcome_until), Some(known.proposed_until), known.let_go_until].into_iter().flatten()
+            {
+                self.unsynced.remove(&(end, rpc));
+            }
         }
         self.changed.remove(&rpc);
+        self.done.remove(&rpc);
         if !planted::is_on(Bug::ForgottenUnsettled) {
             self.settle(rpc);
         }

@@ -53,20 +53,12 @@ impl Transaction {
     }
 
     /// The timestamp at which it is executed, once every participant has voted.
-    fn final_timestamp(&self) -> Option<Timestamp> {
+    pub(crate) fn final_timestamp(&self) -> Option<Timestamp> {
         let Phase::Pending(own) = self.phase else { return None };
         if let Some(known) = self.peers.iter().find_map(|peer| peer.executed) {
             return Some(known);
         }
         self.peers.iter().try_fold(own, |highest, peer| Some(highest.max(peer.voted?)))
-    }
-
-    /// It is executed at this timestamp or later.
-    fn earliest(&self) -> Option<Timestamp> {
-        match self.phase {
-            Phase::Pending(own) => self.final_timestamp().or(Some(own)),
-            Phase::Executed(_) | Phase::Against => None,
-        }
     }
 
     fn is_refused(&self) -> bool {
@@ -91,27 +83,25 @@ impl Participant {
     /// If the transaction is known.
     pub fn on_request(&self, rpc: RpcId, proposal: &Proposal, clock: Timestamp) -> Arrival {
         assert!(!self.transactions.contains_key(&rpc), "{rpc} was looked up");
-        let mut in_the_way = self.pending.in_the_way(&proposal.footprint);
+        let locked_by = self.pending.locked_by(&proposal.footprint);
         match proposal.class {
             Class::Independent => {
-                if let Some(locked) = in_the_way.find(|&other| self.is_locking(other))
-                    && !planted::is_on(Bug::ProposedUnderLock)
-                {
+                if let Some(locked) = locked_by.filter(|_| !planted::is_on(Bug::ProposedUnderLock)) {
                     return Arrival::Wait(locked);
                 }
             }
+            Class::Coordinated if planted::is_on(Bug::PrepareIgnoresPending) => {
+                if locked_by.is_some() {
+                    return Arrival::Conflict;
+                }
+            }
             Class::Coordinated => {
-                let counts = |&other: &RpcId| self.is_locking(other) || !planted::is_on(Bug::PrepareIgnoresPending);
-                if in_the_way.any(|other| counts(&other)) {
+                if self.pending.in_the_way(&proposal.footprint).is_some() {
                     return Arrival::Conflict;
                 }
             }
         }
         Arrival::Propose(clock.max(self.floor.next()))
-    }
-
-    fn is_locking(&self, rpc: RpcId) -> bool {
-        self.transactions[&rpc].proposal.class == Class::Coordinated
     }
 
     /// The next thing to do, if there is one: to be asked until there is none. What was done makes more possible.
@@ -123,6 +113,9 @@ impl Participant {
             self.changed.remove(&rpc);
             self.tell(rpc);
             self.settle_if_all_say_so(rpc);
+            if self.is_done(rpc) {
+                self.done.insert(rpc);
+            }
         }
         None
     }
@@ -135,7 +128,11 @@ impl Participant {
         }
         let is_durable = known.proposed_until <= self.synced || planted::is_on(Bug::ExecutedUnsynced);
         let at = known.final_timestamp().filter(|_| is_durable)?;
-        if known.proposal.class == Class::Independent && !self.is_first(rpc, known, at) {
+        // Granola 4.1: nothing that conflicts can be executed before this timestamp any more.
+        if known.proposal.class == Class::Independent
+            && !self.pending.is_first((at, rpc), &known.proposal.footprint)
+            && !planted::is_on(Bug::ExecutedOutOfOrder)
+        {
             return None;
         }
         if at.next() > self.ceiling && !planted::is_on(Bug::CeilingIgnored) {
@@ -143,15 +140,6 @@ impl Participant {
             return (!is_coming).then_some(Step::RaiseCeiling(Timestamp(at.0.saturating_add(CEILING_STEP))));
         }
         Some(Step::Execute(rpc, at))
-    }
-
-    /// Granola 4.1: nothing that conflicts can be executed before this timestamp any more.
-    fn is_first(&self, rpc: RpcId, known: &Transaction, at: Timestamp) -> bool {
-        self.pending.in_the_way(&known.proposal.footprint).filter(|&other| other != rpc).all(|other| {
-            // One whose end is not sure is in the way.
-            let earliest = self.transactions[&other].earliest();
-            earliest.is_some_and(|earliest| (earliest, other) > (at, rpc)) || planted::is_on(Bug::ExecutedOutOfOrder)
-        })
     }
 
     /// Says to all what is new of it.
@@ -165,17 +153,18 @@ impl Participant {
             return;
         }
         known.said = Some(said);
-        let asks = std::mem::take(&mut known.asks);
+        let (asks, body) = (std::mem::take(&mut known.asks), known.proposal.body);
         for peer in &known.peers {
             let participants = if asks { known.proposal.participants.clone() } else { Vec::new() };
-            self.words.push((peer.shard, Word { rpc, said, asks, participants }));
+            self.words.push((peer.shard, Word { rpc, body, said, asks, participants }));
         }
     }
 
     /// Answers a participant that asks. What is not durable yet is said when it is.
     pub(crate) fn answer(&mut self, to: ShardId, rpc: RpcId) {
-        let Some(said) = self.transactions[&rpc].word(self.synced) else { return };
-        self.words.push((to, Word { rpc, said, asks: false, participants: Vec::new() }));
+        let known = &self.transactions[&rpc];
+        let Some(said) = known.word(self.synced) else { return };
+        self.words.push((to, Word { rpc, body: known.proposal.body, said, asks: false, participants: Vec::new() }));
     }
 
     /// Asks those that have not said all that is needed, of transactions that were here at the last call already (R8.11: after
@@ -188,8 +177,8 @@ impl Participant {
             }
             let Some(said) = known.word(self.synced) else { continue };
             for peer in known.peers.iter().filter(|peer| !known.has_said_all(peer)) {
-                let participants = known.proposal.participants.clone();
-                self.words.push((peer.shard, Word { rpc, said, asks: true, participants }));
+                let (body, participants) = (known.proposal.body, known.proposal.participants.clone());
+                self.words.push((peer.shard, Word { rpc, body, said, asks: true, participants }));
             }
         }
     }

@@ -9,6 +9,8 @@ use crate::Timestamp;
 pub struct Word {
     /// The transaction.
     pub rpc: RpcId,
+    /// What the client asked the sender for: see [`crate::Proposal::body`]. A word about another body is not for this transaction.
+    pub body: u64,
     /// How far it is at the sender.
     pub said: Said,
     /// The receiver is to say how far it is there: the sender has waited for that.

@@ -28,6 +28,10 @@ const CAUGHT: &[(Bug, u64, &[&str])] = &[
     (Bug::RunsAheadOfPending, 200_000, &["T3", "E2"]),
     (Bug::ForgottenUnrecorded, 200_000, &["T1"]),
     (Bug::ForgottenUnsettled, 200_000, &["T3", "T4"]),
+    (Bug::FreshIsNoOverlap, 200_000, &["D1", "E2", "T3"]),
+    (Bug::ReplayedOverPending, 200_000, &["T3", "T4", "E2"]),
+    (Bug::BodiesUncompared, 200_000, &["R8.11"]),
+    (Bug::OtherBodyUnsynced, 400_000, &["T1"]),
 ];
 
 /// What is found first, and in which run.

@@ -1,11 +1,12 @@
 //! One participant, word by word: what the search of random histories repairs, or cannot reach.
 
-use kasha_transaction::{Arrival, Class, Footprint, Participant, Proposal, Said, Step, Timestamp, Word};
+use kasha_transaction::{Arrival, Class, Footprint, Origin, Participant, Proposal, Said, Step, Timestamp, Word};
 use kasha_types::{ClientId, KeyHash, LogEnd, RpcId, Sequence, ShardId};
 
 const OWN: ShardId = ShardId(0);
 const PEER: ShardId = ShardId(1);
 const KEY: KeyHash = KeyHash(7);
+const BODY: u64 = 5;
 
 fn rpc(number: u64) -> RpcId {
     RpcId { client: ClientId(number), sequence: Sequence(1) }
@@ -13,11 +14,12 @@ fn rpc(number: u64) -> RpcId {
 
 /// An independent transaction of both shards, which writes one key.
 fn proposal(participants: &[ShardId]) -> Proposal {
-    Proposal { class: Class::Independent, participants: participants.to_vec(), footprint: Footprint::new([], [KEY]) }
+    let footprint = Footprint::new([], [KEY]);
+    Proposal { class: Class::Independent, body: BODY, participants: participants.to_vec(), footprint }
 }
 
 fn word(number: u64, said: Said) -> Word {
-    Word { rpc: rpc(number), said, asks: false, participants: Vec::new() }
+    Word { rpc: rpc(number), body: BODY, said, asks: false, participants: Vec::new() }
 }
 
 /// A participant whose ceiling is far away, and a log of one entry.
@@ -42,7 +44,7 @@ fn r8_1_a_vote_leaves_although_the_transaction_is_executed_at_once() {
     // Its gate is closed, so that there is no word of settlement either.
     here.on_synced(LogEnd(2));
     assert_eq!(here.next_step(), Some(Step::Execute(rpc(1), Timestamp(20))));
-    let gate = here.executed(rpc(1), Timestamp(20), LogEnd(3), &[rpc(9)]);
+    let gate = here.executed(rpc(1), Timestamp(20), LogEnd(3), Origin::Log { gate: &[rpc(9)] });
     assert_eq!(gate.map(|(_, members)| members), Some(vec![rpc(9)]));
     all_steps(&mut here);
     let said = Said::Executed { at: Timestamp(20), recorded: false, settled: false };
@@ -139,4 +141,69 @@ fn a_participant_that_is_named_twice_speaks_once() {
     here.on_synced(LogEnd(2));
     assert_eq!(here.on_word(PEER, &word(1, Said::Proposed(Timestamp(20)))), None);
     assert_eq!(here.next_step(), Some(Step::Execute(rpc(1), Timestamp(20))));
+}
+
+#[test]
+fn r8_7_an_update_overlaps_with_what_has_an_unsynced_outcome() {
+    let mut here = participant();
+    let other = KeyHash(8);
+    let proposal = Proposal { footprint: Footprint::new([other], [KEY]), ..proposal(&[OWN]) };
+    here.proposed(rpc(1), proposal, Timestamp(10), LogEnd(2));
+    here.on_synced(LogEnd(2));
+    assert_eq!(here.next_step(), Some(Step::Execute(rpc(1), Timestamp(10))));
+    assert!(here.executed(rpc(1), Timestamp(10), LogEnd(3), Origin::Now).is_none());
+    let update = |key| Footprint::new([], [key]);
+    assert_eq!(here.blocked_by(&update(KEY)), None);
+    assert!(here.overlaps(&update(KEY)) && here.overlaps(&update(other)), "what it read counts, too");
+    assert!(!here.overlaps(&Footprint::new([other], [])) && !here.overlaps(&update(KeyHash(9))));
+    here.on_synced(LogEnd(3));
+    assert!(!here.overlaps(&update(KEY)) && !here.overlaps(&update(other)));
+}
+
+#[test]
+fn what_has_waited_long_goes_before_all_that_comes_later_as_a_transaction_of_its_own() {
+    let mut here = participant();
+    here.proposed(rpc(1), proposal(&[OWN, PEER]), Timestamp(10), LogEnd(2));
+    here.proposed(rpc(2), proposal(&[OWN]), Timestamp(11), LogEnd(3));
+    here.proposed(rpc(3), proposal(&[OWN, PEER]), Timestamp(12), LogEnd(4));
+    here.on_synced(LogEnd(4));
+    assert_eq!(all_steps(&mut here), []);
+    assert_eq!(here.on_word(PEER, &word(3, Said::Proposed(Timestamp(12)))), None);
+    assert_eq!(all_steps(&mut here), [], "it has both votes, and two are before it");
+    assert_eq!(here.on_word(PEER, &word(1, Said::Proposed(Timestamp(30)))), None);
+    assert_eq!(here.next_step(), Some(Step::Execute(rpc(2), Timestamp(11))), "the first has moved behind it");
+    let _ = here.executed(rpc(2), Timestamp(11), LogEnd(5), Origin::Now);
+    assert_eq!(here.next_step(), Some(Step::Execute(rpc(3), Timestamp(12))));
+}
+
+#[test]
+fn r8_11_a_participant_takes_part_in_one_thing_under_one_id() {
+    let mut here = participant();
+    here.proposed(rpc(1), proposal(&[OWN, PEER]), Timestamp(10), LogEnd(2));
+    here.on_synced(LogEnd(2));
+    all_steps(&mut here);
+    here.take_words();
+    let stranger = ShardId(5);
+    let asks = Word { body: BODY + 1, asks: true, ..word(1, Said::Proposed(Timestamp(20))) };
+    assert_eq!(here.on_word(stranger, &asks), None);
+    let never = Word { body: BODY + 1, ..word(1, Said::Never) };
+    assert_eq!(here.take_words(), [(stranger, never)]);
+    assert_eq!(here.on_word(PEER, &Word { asks: false, ..asks }), None);
+    assert_eq!(all_steps(&mut here), [], "that was no vote for this transaction");
+}
+
+#[test]
+fn r8_15_what_is_replayed_in_another_order_waits_for_no_more_than_was_logged() {
+    let (first, second) = (rpc(1), rpc(2));
+    let mut here = Participant::new(OWN);
+    for (rpc, at) in [(second, 11), (first, 10)] {
+        here.proposed(rpc, proposal(&[OWN, PEER]), Timestamp(at), LogEnd(1));
+    }
+    // The second was executed behind the first, whose entries were copied to the end of the log.
+    let gate = here.executed(second, Timestamp(11), LogEnd(1), Origin::Log { gate: &[first] });
+    assert_eq!(gate.map(|(_, members)| members), Some(vec![first]));
+    assert!(here.executed(first, Timestamp(10), LogEnd(1), Origin::Log { gate: &[] }).is_none());
+    here.begin_serving(LogEnd(1));
+    let gate = here.pass(&Footprint::new([KEY], []), Origin::Now);
+    assert_eq!(gate.map(|(_, members)| members), Some(vec![first, second]), "a new reader waits for both");
 }

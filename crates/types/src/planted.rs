@@ -118,6 +118,14 @@ bugs! {
     ForgottenUnrecorded = "forgotten_unrecorded",
     /// R8.9: a participant forgets a transaction that is not settled.
     ForgottenUnsettled = "forgotten_unsettled",
+    /// R8.7: an update may be answered fast although a transaction on its keys has an outcome that is not synced.
+    FreshIsNoOverlap = "fresh_is_no_overlap",
+    /// R8.10: a request of a witness is executed although it conflicts with what is pending.
+    ReplayedOverPending = "replayed_over_pending",
+    /// R8.11: words of two transactions that have one id are taken for words of one.
+    BodiesUncompared = "bodies_uncompared",
+    /// R8.11: a participant says *never* of a transaction because of another one with that id, which may get lost.
+    OtherBodyUnsynced = "other_body_unsynced",
     /// C1: whether an update overlaps is judged by the keys that it changes, and not by those that it reads.
     ReadsCommute = "reads_commute",
     /// R4.4, D4: a segment is freed before the entries that replaced its content, and the entry that says so, are

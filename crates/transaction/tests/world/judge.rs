@@ -15,7 +15,7 @@ pub fn judge(world: &World) -> Result<(), String> {
 fn execution(world: &World, call: usize, shard: usize) -> Option<&Entry> {
     world.shards[shard].log.iter().find(|entry| match entry {
         Entry::Executed { txn, .. } | Entry::Single { txn, .. } => *txn == call,
-        Entry::Proposed(..) | Entry::Against(_) | Entry::Ceiling(_) | Entry::LetGo(_) => false,
+        Entry::Proposed(..) | Entry::Against(..) | Entry::Ceiling(_) | Entry::LetGo(_) | Entry::Freed => false,
     })
 }
 
@@ -42,6 +42,10 @@ fn one_outcome(world: &World) -> Result<(), String> {
             return Err(format!("T1: call {call} is executed at {times:?}"));
         }
         let is_executed = times.first().is_some_and(Option::is_some);
+        let bodies: BTreeSet<_> = plan.parts.iter().filter_map(|part| world.shards[part.shard].body_of(call)).collect();
+        if bodies.len() > 1 && is_executed {
+            return Err(format!("R8.11: call {call} is executed, and its participants know different things"));
+        }
         let is_read = plan.parts.iter().all(|part| part.writes.is_empty());
         if known.committed.is_some() && !is_executed && !(is_read && plan.class == Class::Single) {
             return Err(format!("D1: call {call} was answered and is not there"));

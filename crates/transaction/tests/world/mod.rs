@@ -46,7 +46,8 @@ pub fn txn(rpc: RpcId) -> usize {
 
 #[derive(Clone, Debug)]
 pub enum Message {
-    Request(usize, usize),
+    /// A call, a shard, and what is asked for.
+    Request(usize, usize, u64),
     Word(usize, usize, Word),
     /// A participant's result.
     Answer(usize, usize, Seen),
@@ -148,6 +149,11 @@ impl World {
                 self.shards[shard].participant.ask_again();
                 self.work(shard);
             }
+            10 if self.rng.one_in(4) => {
+                let (call, shard) = (self.rng.below(self.calls.len()), self.rng.below(self.shards.len()));
+                self.shards[shard].copy(call);
+                self.work(shard);
+            }
             11 => self.send_again(),
             _ => {}
         }
@@ -180,7 +186,8 @@ impl World {
 
     fn request(&mut self, call: usize) {
         for part in &self.program.plans[call].parts {
-            self.messages.push(Message::Request(call, part.shard));
+            let body = if self.program.plans[call].lies { self.rng.below(2) as u64 } else { 0 };
+            self.messages.push(Message::Request(call, part.shard, body));
         }
     }
 
@@ -198,9 +205,9 @@ impl World {
 
     fn deliver(&mut self, message: Message) {
         match message {
-            Message::Request(call, shard) => {
-                self.for_zombies_of(shard, |zombie, program, now| zombie.on_request(call, program, now));
-                self.shards[shard].on_request(call, &self.program, self.now);
+            Message::Request(call, shard, body) => {
+                self.for_zombies_of(shard, |zombie, program, now| zombie.on_request(call, body, program, now));
+                self.shards[shard].on_request(call, body, &self.program, self.now);
                 self.work(shard);
             }
             Message::Word(from, shard, word) => {

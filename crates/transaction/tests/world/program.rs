@@ -25,12 +25,21 @@ pub struct Plan {
     pub parts: Vec<Part>,
     /// It begins when this one has ended.
     pub after: Option<usize>,
+    /// Its client asks for different things under its id.
+    pub lies: bool,
 }
 
 #[derive(Clone, Debug)]
 pub struct Program {
     pub shards: usize,
     pub plans: Vec<Plan>,
+}
+
+impl Part {
+    pub fn conflicts(&self, other: &Self) -> bool {
+        let is_touched = |key: &u64| other.reads.contains(key) || other.writes.contains(key);
+        self.writes.iter().any(is_touched) || other.writes.iter().any(|key| self.reads.contains(key))
+    }
 }
 
 impl Plan {
@@ -44,14 +53,14 @@ impl Plan {
         Footprint::new(keys(part.map(|part| &part.reads)), keys(part.map(|part| &part.writes)))
     }
 
-    pub fn proposal(&self, shard: usize) -> Proposal {
+    pub fn proposal(&self, shard: usize, body: u64) -> Proposal {
         let class = match self.class {
             Class::Independent => Voting::Independent,
             Class::Coordinated => Voting::Coordinated,
             Class::Single => unreachable!("it votes on nothing"),
         };
         let participants = self.parts.iter().map(|part| shard_id(part.shard)).collect();
-        Proposal { class, participants, footprint: self.footprint(shard) }
+        Proposal { class, body, participants, footprint: self.footprint(shard) }
     }
 }
 
@@ -64,7 +73,7 @@ fn part(shard: usize, reads: &[u64], writes: &[u64]) -> Part {
 }
 
 fn plan<const N: usize>(class: Class, parts: [Part; N]) -> Plan {
-    Plan { class, parts: parts.into(), after: None }
+    Plan { class, parts: parts.into(), after: None, lies: false }
 }
 
 impl Plan {
@@ -166,6 +175,6 @@ impl Program {
         });
         let parts = parts.collect();
         let after = (at > 0 && rng.one_in(2)).then(|| rng.below(at));
-        Plan { class, parts, after }
+        Plan { class, parts, after, lies: class != Class::Single && rng.one_in(15) }
     }
 }

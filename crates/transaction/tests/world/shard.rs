@@ -2,7 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use kasha_transaction::{Arrival, GateId, Participant, Said, Step, Timestamp, Word};
+use kasha_transaction::{Arrival, GateId, Origin, Participant, Said, Step, Timestamp, Word};
+use kasha_types::planted::{self, Bug};
 use kasha_types::{LogEnd, RpcId};
 
 use super::program::{Class, Program};
@@ -10,12 +11,27 @@ use super::{Message, Seen, rpc, shard_id, txn};
 
 #[derive(Clone, Debug, PartialEq)]
 pub enum Entry {
-    Proposed(usize, Timestamp),
-    Against(usize),
-    Executed { txn: usize, at: Timestamp, seen: Seen, gate: Vec<RpcId> },
-    Single { txn: usize, seen: Seen, gate: Vec<RpcId> },
+    /// What was asked for, and when it is to be.
+    Proposed(usize, u64, Timestamp),
+    Against(usize, u64),
+    /// `version`: the order in which it was executed.
+    Executed {
+        txn: usize,
+        at: Timestamp,
+        version: usize,
+        seen: Seen,
+        gate: Vec<RpcId>,
+    },
+    Single {
+        txn: usize,
+        version: usize,
+        seen: Seen,
+        gate: Vec<RpcId>,
+    },
     Ceiling(Timestamp),
     LetGo(usize),
+    /// Here was what has been copied to the end.
+    Freed,
 }
 
 pub struct Shard {
@@ -36,8 +52,13 @@ pub struct Shard {
     /// Reads that are executed, and up to where what they saw must be synced.
     reads: BTreeMap<usize, (Seen, usize)>,
     /// Requests that wait, each for a transaction.
-    parked: BTreeMap<usize, RpcId>,
+    parked: BTreeMap<usize, (RpcId, u64)>,
     opened: BTreeSet<GateId>,
+    /// Updates of this shard alone that its witness holds.
+    witness: BTreeSet<usize>,
+    /// Entries that were copied, and up to where the copies must be synced before they go.
+    copied: Vec<(usize, Vec<usize>)>,
+    version: usize,
     pub answers: Vec<Message>,
 }
 
@@ -56,6 +77,9 @@ impl Shard {
             reads: BTreeMap::new(),
             parked: BTreeMap::new(),
             opened: BTreeSet::new(),
+            witness: BTreeSet::new(),
+            copied: Vec::new(),
+            version: 0,
             answers: Vec::new(),
         }
     }
@@ -67,9 +91,17 @@ impl Shard {
 
     fn entries_of(&self, call: usize) -> impl DoubleEndedIterator<Item = (usize, &Entry)> {
         self.log.iter().enumerate().filter(move |(_, entry)| match entry {
-            Entry::Proposed(txn, _) | Entry::Against(txn) => *txn == call,
+            Entry::Proposed(txn, ..) | Entry::Against(txn, _) => *txn == call,
             Entry::Executed { txn, .. } | Entry::Single { txn, .. } => *txn == call,
-            Entry::Ceiling(_) | Entry::LetGo(_) => false,
+            Entry::Ceiling(_) | Entry::LetGo(_) | Entry::Freed => false,
+        })
+    }
+
+    /// What was asked for under the call's id.
+    pub fn body_of(&self, call: usize) -> Option<u64> {
+        self.log.iter().find_map(|entry| match entry {
+            Entry::Proposed(txn, body, _) | Entry::Against(txn, body) if *txn == call => Some(*body),
+            _ => None,
         })
     }
 
@@ -88,7 +120,7 @@ impl Shard {
         }
     }
 
-    pub fn on_request(&mut self, call: usize, program: &Program, now: u64) {
+    pub fn on_request(&mut self, call: usize, body: u64, program: &Program, now: u64) {
         self.asked.insert(call);
         if self.entries_of(call).next().is_some() || self.reads.contains_key(&call) {
             return; // it is answered when it can be
@@ -98,20 +130,23 @@ impl Shard {
         }
         let plan = &program.plans[call];
         match plan.class {
-            Class::Single => self.run_single(call, program),
+            Class::Single => {
+                self.record(call, program);
+                self.run_single(call, program);
+            }
             Class::Independent | Class::Coordinated => {
-                let proposal = plan.proposal(self.shard);
+                let proposal = plan.proposal(self.shard, body);
                 match self.participant.on_request(rpc(call), &proposal, Timestamp(now + self.skew)) {
                     Arrival::Propose(at) => {
-                        let end = self.push(Entry::Proposed(call, at));
+                        let end = self.push(Entry::Proposed(call, body, at));
                         self.participant.proposed(rpc(call), proposal, at, end);
                     }
                     Arrival::Conflict => {
-                        let end = self.push(Entry::Against(call));
+                        let end = self.push(Entry::Against(call, body));
                         self.participant.ended(rpc(call), proposal, end);
                     }
                     Arrival::Wait(by) => {
-                        self.parked.insert(call, by);
+                        self.parked.insert(call, (by, body));
                     }
                 }
             }
@@ -122,19 +157,60 @@ impl Shard {
         let plan = &program.plans[call];
         let footprint = plan.footprint(self.shard);
         if let Some(by) = self.participant.blocked_by(&footprint) {
-            self.parked.insert(call, by);
+            self.parked.insert(call, (by, 0));
             return;
         }
         let seen = self.seen(call, program);
-        let gate = self.participant.pass(&footprint, &[]);
+        let overlaps = self.participant.overlaps(&footprint) || self.overlaps_with_unsynced(call, program);
+        let gate = self.participant.pass(&footprint, Origin::Now);
         self.gates.extend(gate.as_ref().map(|(gate, _)| (call, *gate)));
         if footprint.only_reads() {
             self.reads.insert(call, (seen, self.log.len()));
-        } else {
-            let gate = gate.map(|(_, members)| members).unwrap_or_default();
-            self.push(Entry::Single { txn: call, seen, gate });
-            self.write(call, program);
+            return;
         }
+        if !overlaps && gate.is_none() && self.witness.contains(&call) {
+            self.answers.push(Message::Answer(call, self.shard, seen.clone())); // fast
+        }
+        let gate = gate.map(|(_, members)| members).unwrap_or_default();
+        let version = self.next_version();
+        self.push(Entry::Single { txn: call, version, seen, gate });
+        self.write(call, program);
+    }
+
+    fn next_version(&mut self) -> usize {
+        self.version += 1;
+        self.version
+    }
+
+    /// The witness holds what commutes with all that it holds.
+    fn record(&mut self, call: usize, program: &Program) {
+        let part = program.plans[call].part(self.shard).expect("a part");
+        let conflicts = |other: &usize| program.plans[*other].part(self.shard).expect("a part").conflicts(part);
+        if !part.writes.is_empty() && !self.witness.iter().any(conflicts) {
+            self.witness.insert(call);
+        }
+    }
+
+    fn overlaps_with_unsynced(&self, call: usize, program: &Program) -> bool {
+        let part = program.plans[call].part(self.shard).expect("a part");
+        self.log[self.synced..].iter().any(|entry| match entry {
+            Entry::Single { txn, .. } => program.plans[*txn].part(self.shard).expect("a part").conflicts(part),
+            _ => false,
+        })
+    }
+
+    /// Copies what is known of a transaction to the end of the log; what was copied goes when the copy is synced. A proposal
+    /// stays before its outcome.
+    pub fn copy(&mut self, call: usize) {
+        let is_copied = |at: &usize| self.copied.iter().any(|(_, old)| old.contains(at));
+        let old: Vec<_> = self.entries_of(call).map(|(at, _)| at).collect();
+        if old.is_empty() || old.iter().any(|at| is_copied(at) || *at >= self.synced) {
+            return;
+        }
+        for &at in &old {
+            self.push(self.log[at].clone());
+        }
+        self.copied.push((self.log.len(), old));
     }
 
     pub fn on_word(&mut self, from: usize, word: &Word, program: &Program) {
@@ -145,18 +221,24 @@ impl Shard {
             // What is stale only by an entry that may be lost is not said yet.
             let is_sure = self.forgotten.contains(&call) || self.log[..self.synced].contains(&Entry::LetGo(call));
             if is_sure {
-                self.participant.say_never(shard_id(from), asked);
+                self.participant.say_never(shard_id(from), asked, word.body);
             }
         } else if !matches!(word.said, Said::Never) {
             self.parked.remove(&call);
-            let end = self.push(Entry::Against(call));
-            self.participant.ended(asked, program.plans[call].proposal(self.shard), end);
+            let end = self.push(Entry::Against(call, word.body));
+            self.participant.ended(asked, program.plans[call].proposal(self.shard, word.body), end);
         }
     }
 
     pub fn sync(&mut self, more: usize) {
         self.synced += more;
         self.participant.on_synced(LogEnd(self.synced as u64));
+        for (_, old) in self.copied.extract_if(.., |(end, _)| *end <= self.synced) {
+            old.into_iter().for_each(|at| self.log[at] = Entry::Freed);
+        }
+        let synced = &self.log[..self.synced];
+        self.witness
+            .retain(|call| !synced.iter().any(|entry| matches!(entry, Entry::Single { txn, .. } if txn == call)));
     }
 
     /// Everything that can be done now.
@@ -168,14 +250,16 @@ impl Shard {
                     let seen = self.seen(call, program);
                     self.write(call, program);
                     let end = LogEnd(self.log.len() as u64 + 1);
-                    let gate = self.participant.executed(id, at, end, &[]);
+                    let gate = self.participant.executed(id, at, end, Origin::Now);
                     self.gates.extend(gate.as_ref().map(|(gate, _)| (call, *gate)));
                     let gate = gate.map(|(_, members)| members).unwrap_or_default();
-                    self.push(Entry::Executed { txn: call, at, seen, gate });
+                    let version = self.next_version();
+                    self.push(Entry::Executed { txn: call, at, version, seen, gate });
                 }
                 Step::End(id) => {
-                    let end = self.push(Entry::Against(txn(id)));
-                    self.participant.ended(id, program.plans[txn(id)].proposal(self.shard), end);
+                    let body = self.participant.body_of(id).expect("it is known");
+                    let end = self.push(Entry::Against(txn(id), body));
+                    self.participant.ended(id, program.plans[txn(id)].proposal(self.shard, body), end);
                 }
                 Step::RaiseCeiling(to) => {
                     let end = self.push(Entry::Ceiling(to));
@@ -184,10 +268,8 @@ impl Shard {
             }
         }
         let released = self.participant.take_released();
-        let woken = self.parked.iter().filter(|(_, by)| released.contains(by)).map(|(call, _)| *call);
-        for call in woken.collect::<Vec<_>>() {
-            self.parked.remove(&call);
-            self.on_request(call, program, 0);
+        for (call, (_, body)) in self.parked.extract_if(.., |_, (by, _)| released.contains(by)).collect::<Vec<_>>() {
+            self.on_request(call, body, program, 0);
         }
         for call in (0..let_go.len()).filter(|&call| let_go[call]) {
             if program.plans[call].part(self.shard).is_some() && !self.is_let_go(call) {
@@ -208,12 +290,13 @@ impl Shard {
                 continue;
             }
             let is_single = program.plans[call].class == Class::Single;
-            let answer = match self.entries_of(call).next_back() {
+            let outcome = |(_, entry): &(usize, &Entry)| !matches!(entry, Entry::Proposed(..));
+            let answer = match self.entries_of(call).find(outcome) {
                 Some((_, Entry::Executed { seen, .. })) => Some(Message::Answer(call, self.shard, seen.clone())),
                 Some((at, Entry::Single { seen, .. })) if at < self.synced => {
                     Some(Message::Answer(call, self.shard, seen.clone()))
                 }
-                Some((at, Entry::Against(_))) if at < self.synced => Some(Message::Refusal(call)),
+                Some((at, Entry::Against(..))) if at < self.synced => Some(Message::Refusal(call)),
                 Some(_) => None,
                 None if is_single => self
                     .reads
@@ -238,8 +321,8 @@ impl Shard {
         }
         self.parked.remove(&call);
         self.asked.insert(call);
-        let end = self.push(Entry::Against(call));
-        self.participant.ended(rpc(call), plan.proposal(self.shard), end);
+        let end = self.push(Entry::Against(call, 0));
+        self.participant.ended(rpc(call), plan.proposal(self.shard, 0), end);
     }
 
     /// A new primary replays the log without so many entries that were not synced. Transactions that were forgotten may come back
@@ -251,34 +334,78 @@ impl Shard {
         let old = std::mem::replace(self, new);
         for entry in log {
             let end = LogEnd(self.log.len() as u64 + 1);
-            match &entry {
-                &Entry::Proposed(call, at) if !self.forgotten.contains(&call) => {
-                    self.participant.proposed(rpc(call), program.plans[call].proposal(self.shard), at, end);
-                }
-                &Entry::Against(call) if !self.forgotten.contains(&call) => {
-                    self.participant.ended(rpc(call), program.plans[call].proposal(self.shard), end);
-                }
-                Entry::Executed { txn: call, at, gate, .. } => {
-                    self.write(*call, program);
-                    if !self.forgotten.contains(call) {
-                        let gate = self.participant.executed(rpc(*call), *at, end, gate);
-                        self.gates.extend(gate.map(|(gate, _)| (*call, gate)));
-                    }
-                }
-                Entry::Single { txn: call, gate, .. } => {
-                    let footprint = program.plans[*call].footprint(self.shard);
-                    self.write(*call, program);
-                    let gate = self.participant.pass(&footprint, gate);
-                    self.gates.extend(gate.map(|(gate, _)| (*call, gate)));
-                }
-                &Entry::Ceiling(to) => self.participant.ceiling_logged(to, end),
-                &Entry::LetGo(call) => self.participant.let_go(rpc(call), end),
-                Entry::Proposed(..) | Entry::Against(_) => {}
-            }
+            self.replay(&entry, end, program);
             self.log.push(entry);
         }
+        self.order_writers(program);
         self.synced = self.log.len();
+        for at in 0..self.log.len() {
+            if let Entry::LetGo(call) = self.log[at] {
+                self.participant.let_go(rpc(call), LogEnd(at as u64 + 1));
+            }
+        }
         self.participant.begin_serving(LogEnd(self.synced as u64));
+        self.replay_witness(&old.witness, program);
         old
+    }
+
+    fn replay(&mut self, entry: &Entry, end: LogEnd, program: &Program) {
+        match entry {
+            &Entry::Proposed(call, body, at) if !self.forgotten.contains(&call) => {
+                if self.participant.body_of(rpc(call)).is_none() {
+                    self.participant.proposed(rpc(call), program.plans[call].proposal(self.shard, body), at, end);
+                }
+            }
+            &Entry::Against(call, body) if !self.forgotten.contains(&call) => {
+                if self.participant.is_pending(rpc(call)) || self.participant.body_of(rpc(call)).is_none() {
+                    self.participant.ended(rpc(call), program.plans[call].proposal(self.shard, body), end);
+                }
+            }
+            Entry::Executed { txn: call, at, gate, .. } => {
+                if self.participant.is_pending(rpc(*call)) {
+                    let gate = self.participant.executed(rpc(*call), *at, end, Origin::Log { gate });
+                    self.gates.extend(gate.map(|(gate, _)| (*call, gate)));
+                }
+            }
+            Entry::Single { txn: call, gate, .. } if self.entries_of(*call).next().is_none() => {
+                let footprint = program.plans[*call].footprint(self.shard);
+                let gate = self.participant.pass(&footprint, Origin::Log { gate });
+                self.gates.extend(gate.map(|(gate, _)| (*call, gate)));
+            }
+            &Entry::Ceiling(to) => self.participant.ceiling_logged(to, end),
+            Entry::Proposed(..) | Entry::Against(..) | Entry::Single { .. } | Entry::LetGo(_) | Entry::Freed => {}
+        }
+    }
+
+    /// Versions say what was written after what, wherever it stands in the log.
+    fn order_writers(&mut self, program: &Program) {
+        let versions: BTreeMap<usize, usize> = (self.log.iter())
+            .filter_map(|entry| match entry {
+                Entry::Executed { txn, version, .. } | Entry::Single { txn, version, .. } => Some((*version, *txn)),
+                _ => None,
+            })
+            .collect();
+        self.version = versions.last_key_value().map_or(0, |(version, _)| *version);
+        versions.into_values().for_each(|call| self.write(call, program));
+    }
+
+    /// R8.10: what conflicts with something pending was never answered fast, and fail-over waits for nobody.
+    fn replay_witness(&mut self, witness: &BTreeSet<usize>, program: &Program) {
+        self.witness.clone_from(witness); // until what it replays is synced
+        for &call in witness {
+            let footprint = program.plans[call].footprint(self.shard);
+            let is_there = self.entries_of(call).next().is_some() || self.is_let_go(call);
+            let is_skipped =
+                self.participant.blocked_by(&footprint).is_some() && !planted::is_on(Bug::ReplayedOverPending);
+            if !(is_there || is_skipped) {
+                let seen = self.seen(call, program);
+                let gate = self.participant.pass(&footprint, Origin::Now);
+                self.gates.extend(gate.as_ref().map(|(gate, _)| (call, *gate)));
+                let gate = gate.map(|(_, members)| members).unwrap_or_default();
+                let version = self.next_version();
+                self.push(Entry::Single { txn: call, version, seen, gate });
+                self.write(call, program);
+            }
+        }
     }
 }
