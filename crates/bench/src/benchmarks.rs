@@ -75,7 +75,7 @@ pub const BENCHMARKS: &[Benchmark] = &[
     },
     Benchmark {
         name: "transactions",
-        about: "transactions on one shard, against updates",
+        about: "transactions on one shard against updates, and reads of two shards against reads of one",
         share: 50,
         run: transactions::run,
     },

@@ -62,6 +62,7 @@ pub const TARGETS: &[Target] = &[
     at_least("hot_key.increments/uniform.throughput", 0.70, "64 clients increment one key"),
     at_most("allocations.per_update", 0.0, "heap allocations of an update on the primary's thread"),
     at_most("transactions.single1/update.p50", 1.10, "a transaction with a check and a read, on one shard"),
+    at_most("transactions.reads2/in_turn.p50", 1.10, "a read of keys of two shards, by two reads in turn"),
     at_least("witness.memory.records_per_second", 1_270_000.0, "records of one thread"),
     at_least("witness.file.records_per_second", 3_000_000.0, "records of one thread, in a witness's file"),
     at_most("recovery.largest.leases", 2.0, "fail-over of the largest shard, in leases"),

@@ -253,7 +253,10 @@ fn send_message(to: Endpoint, message: &impl Message, out: &mut Effects) {
 impl Machine for Session {
     fn step(&mut self, now: Tick, input: Input<'_>, out: &mut Effects) {
         match input {
-            Input::Frame { from, kind, payload } => self.on_frame(from, kind, payload, now, out),
+            Input::Frame { from, kind, payload } => {
+                self.on_frame(from, kind, payload, now, out);
+                self.go_on_with_snapshots(now, out);
+            }
             Input::Unreachable(endpoint) => self.on_unreachable(endpoint, now, out),
             Input::Closed(_) | Input::Durable(_) | Input::Tick => {}
         }

@@ -1,10 +1,12 @@
-//! What a transaction on one shard costs beside an update: one round trip as well, and more work at each end.
+//! What transactions cost beside what they are made of. A transaction on one shard takes one round trip, as an update does,
+//! and more work at each end. A read of keys of two shards takes two round trips, as two reads in turn do.
 //!
-//! One cluster, asked in turns for puts and for transactions of several sizes. Each transaction checks, reads and writes
-//! keys of its own, so that nearly all take the fast path.
+//! Each cluster is asked in turns for each. A transaction checks, reads and writes keys of its own, so that nearly all take
+//! the fast path.
 
 use std::time::Duration;
 
+use crate::children::ClusterSpec;
 use crate::harness::keys::Keys;
 use crate::harness::load::{Limit, Operation, Workload};
 use crate::harness::{Arm, BenchOptions, Clients, Measured, Run, in_turns};
@@ -27,54 +29,81 @@ struct Point {
     crowded: Measured,
 }
 
+impl Point {
+    fn new(name: impl Into<String>, workload: Workload) -> Self {
+        Self { name: name.into(), workload, alone: Measured::new(), crowded: Measured::new() }
+    }
+}
+
 pub(super) fn run(options: &BenchOptions) -> anyhow::Result<Section> {
     let faults = options.faults.unwrap_or(FAULTS);
     let options = BenchOptions { link_delay: options.link_delay.or(Some(LINK_DELAY)), ..options.clone() };
     let run = Run::begin("transactions", &options);
-    let point =
-        |name: String, workload: Workload| Point { name, workload, alone: Measured::new(), crowded: Measured::new() };
     let puts = Workload::puts(VALUE_BYTES, Keys::Uniform(KEYS));
     let transactions = WRITES.map(|writes| {
         let operation = Operation::Transaction { writes, value_bytes: VALUE_BYTES };
-        point(format!("transaction of {writes}"), Workload { operation, ..Workload::puts(0, Keys::Uniform(KEYS)) })
+        Point::new(format!("transaction of {writes}"), Workload { operation, ..Workload::puts(0, Keys::Uniform(KEYS)) })
     });
-    let mut points = vec![point("update".to_owned(), puts.clone())];
-    points.extend(transactions);
+    let mut on_one = vec![Point::new("update", puts.clone())];
+    on_one.extend(transactions);
+    let reads = Workload { reads: 100, ..puts.clone() };
+    let both = Workload { operation: Operation::ReadOfBothHalves, ..puts.clone() };
+    let mut on_two = [Point::new("read", reads), Point::new("read of both shards", both)];
     run.say("starting");
-    let mut arm = Arm::start("kasha", run.spec("kasha", faults), Clients::new(CLIENTS, faults > 0))?;
-    arm.warm(CLIENTS, &puts, KEYS)?;
-    let (few, time) = (Limit::Operations(OPERATIONS), Limit::Time(options.round));
-    let rounds = run.rounds(|round| {
-        in_turns(round, &mut points, |point| {
-            arm.round_into(1, &point.workload, few, &mut point.alone)?;
-            arm.round_into(CLIENTS, &point.workload, time, &mut point.crowded)
-        })
-    })?;
+    let rounds = measure(&run, &options, run.spec("one", faults), &puts, &mut on_one)?;
+    let two_shards = ClusterSpec { shards: 2, ..run.spec("two", faults) };
+    measure(&run, &options, two_shards, &puts, &mut on_two)?;
     let about = format!(
-        "transactions on one shard beside puts, {VALUE_BYTES} bytes, {KEYS} keys, f = {faults}, {} µs each way; a \
-         transaction of n checks a key, reads a key and puts n",
+        "transactions on one shard beside puts, and reads of two shards beside reads of one; {VALUE_BYTES} bytes, {KEYS} \
+         keys, f = {faults}, {} µs each way; a transaction of n checks a key, reads a key and puts n",
         options.link_delay.unwrap_or_default().as_micros()
     );
     let mut section = Section::new("transactions", about);
+    section.tables.push(table("On one shard", &on_one));
+    section.tables.push(table("Reads, in a cluster of two shards", &on_two));
+    let (update, transactions) = on_one.split_first().expect("the update is the first");
+    for (point, writes) in transactions.iter().zip(WRITES) {
+        let name = |figure: &str| format!("transactions.single{writes}/update.{figure}");
+        section.ratio(name("p50"), point.alone.relative_to(&update.alone, |round| round.p50_us));
+        section.ratio(name("cpu"), point.crowded.relative_to(&update.crowded, |round| round.cpu_us));
+    }
+    let [read, both] = &on_two;
+    let in_turn = both.alone.relative_to(&read.alone, |round| round.p50_us) / 2.0;
+    section.ratio("transactions.reads2/in_turn.p50", in_turn);
+    Ok(section.took(run.end()?, rounds))
+}
+
+/// Asks a cluster in turns for what the points say.
+fn measure(
+    run: &Run,
+    options: &BenchOptions,
+    spec: ClusterSpec,
+    puts: &Workload,
+    points: &mut [Point],
+) -> anyhow::Result<u32> {
+    let mut arm = Arm::start("kasha", spec, Clients::new(CLIENTS, options.faults.unwrap_or(FAULTS) > 0))?;
+    arm.warm(CLIENTS, puts, KEYS)?;
+    let (few, time) = (Limit::Operations(OPERATIONS), Limit::Time(options.round));
+    run.rounds(|round| {
+        in_turns(round, points, |point| {
+            arm.round_into(1, &point.workload, few, &mut point.alone)?;
+            arm.round_into(CLIENTS, &point.workload, time, &mut point.crowded)
+        })
+    })
+}
+
+fn table(name: &str, points: &[Point]) -> Table {
     let columns = ["operation", "p50 µs", "p99 µs", "CPU µs", "operations/s", "fast"];
-    let mut table = Table::new("On one shard", &columns);
-    for Point { name, alone, crowded, .. } in &points {
+    let mut table = Table::new(name, &columns);
+    for Point { name, alone, crowded, .. } in points {
         table.row([
             Cell::from(name.as_str()),
             Cell::Number(alone.percentile_us(50.0), 1),
             Cell::Number(alone.percentile_us(99.0), 1),
             Cell::Number(crowded.cpu_us(), 3),
             Cell::Number(crowded.throughput(), 0),
-            Cell::Number(alone.fast_path_rate(), 4),
+            if alone.tally.updates > 0 { Cell::Number(alone.fast_path_rate(), 4) } else { Cell::from("") },
         ]);
     }
-    section.tables.push(table);
-    let (update, transactions) = points.split_first().expect("the update is the first");
-    for (point, writes) in transactions.iter().zip(WRITES) {
-        let name = |figure: &str| format!("transactions.single{writes}/update.{figure}");
-        section.ratio(name("p50"), point.alone.relative_to(&update.alone, |round| round.p50_us));
-        section.ratio(name("cpu"), point.crowded.relative_to(&update.crowded, |round| round.cpu_us));
-    }
-    drop(arm);
-    Ok(section.took(run.end()?, rounds))
+    table
 }

@@ -11,14 +11,14 @@ use kasha_client::session::{CallId, CallOptions, Completion, Session, WhyNot};
 use kasha_machine::{Effects, Rng};
 use kasha_runtime::{Application, Clock, Control};
 use kasha_types::{TableId, Tick};
-use kasha_wire::operation::{Check, PartOperation, PartsBuffer};
+use kasha_wire::operation::{Check, ItemsBuffer, PartOperation, PartsBuffer};
 use kasha_wire::{Read, Update};
 
 use super::crowd::Crowd;
 use super::keys::Keys;
 use crate::limits::LATENCY_MAX_NANOS;
 
-/// What an update does.
+/// What an operation does, unless it is a plain read.
 #[derive(Clone, Debug)]
 pub(crate) enum Operation {
     /// Puts a value of this many bytes.
@@ -34,7 +34,12 @@ pub(crate) enum Operation {
         /// Bytes of each value.
         value_bytes: usize,
     },
+    /// Reads two keys together: one in the lower half of all slots, one in the upper half.
+    ReadOfBothHalves,
 }
+
+/// The tags of two slots, one in each half of all slots.
+const TAGS: [&str; 2] = ["b", "a"];
 
 /// The operations that clients make.
 #[derive(Clone, Debug)]
@@ -148,7 +153,7 @@ impl<'w> Load<'w> {
     pub(crate) fn new(table: TableId, clients: usize, workload: &'w Workload, limit: Limit, rng: &'w mut Rng) -> Self {
         let value_bytes = match workload.operation {
             Operation::Put(bytes) | Operation::Transaction { value_bytes: bytes, .. } => bytes,
-            Operation::Increment | Operation::Delete => 0,
+            Operation::Increment | Operation::Delete | Operation::ReadOfBothHalves => 0,
         };
         let now = Clock::now();
         Self {
@@ -229,6 +234,10 @@ impl<'w> Load<'w> {
         let key = self.key.as_bytes();
         let call = if self.workload.reads > 0 && self.rng.chance(self.workload.reads, 100) {
             session.read(now, self.table, &Read::Get { key }, None, out)
+        } else if let Operation::ReadOfBothHalves = self.workload.operation {
+            let keys = TAGS.map(|tag| format!("{{{tag}}}{}", self.key));
+            let keys = ItemsBuffer::keys(keys.iter().map(String::as_bytes));
+            session.read(now, self.table, &Read::MultiGet { keys: keys.as_items() }, None, out)
         } else if let Operation::Transaction { writes, .. } = self.workload.operation {
             let parts = self.parts(writes);
             let update = Update::Transaction { parts: parts.as_parts() };
@@ -238,7 +247,7 @@ impl<'w> Load<'w> {
                 Operation::Put(_) => Update::Put { key, value: &self.value },
                 Operation::Increment => Update::Increment { key, delta: 1 },
                 Operation::Delete => Update::Delete { key },
-                Operation::Transaction { .. } => unreachable!("made before"),
+                Operation::Transaction { .. } | Operation::ReadOfBothHalves => unreachable!("made before"),
             };
             session.update(now, self.table, &update, &CallOptions::default(), out)
         };
@@ -290,5 +299,19 @@ impl Application<Crowd> for Load<'_> {
 
     fn next_wake(&self) -> Option<Tick> {
         self.due().filter(|_| self.under_way.iter().any(Option::is_none))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use kasha_types::limits::SLOTS;
+    use kasha_types::slot_of;
+
+    use super::*;
+
+    #[test]
+    fn the_tags_are_of_both_halves() {
+        let is_upper = TAGS.map(|tag| slot_of(format!("{{{tag}}}key").as_bytes()).0 >= SLOTS / 2);
+        assert_eq!(is_upper, [false, true]);
     }
 }
