@@ -200,9 +200,10 @@ impl Participant {
     fn release(&mut self, rpc: RpcId) {
         let known = self.transactions.get_mut(&rpc).expect("what is released is known");
         let footprint = &known.proposal.footprint;
-        self.pending.remove((known.place, rpc), footprint);
+        let place = (known.place, rpc);
+        self.pending.remove(place, footprint);
         self.released.push(rpc);
-        self.changed.extend(self.pending.next_in_line(footprint));
+        self.changed.extend(self.pending.next_in_line(place, footprint));
         known.is_fresh = known.outcome_until > self.synced;
         if known.is_fresh {
             self.fresh.insert(footprint);
@@ -215,7 +216,7 @@ impl Participant {
         let from: Place = (std::mem::replace(&mut known.place, place), rpc);
         let footprint = &known.proposal.footprint;
         self.pending.move_to(from, place, footprint);
-        self.changed.extend(self.pending.next_in_line(footprint));
+        self.changed.extend(self.pending.next_in_line(from, footprint));
     }
 
     /// The transactions whose keys are free now: what waits for one of them may try again.

@@ -1,7 +1,8 @@
 //! What has proposed here and is not executed, by key and in the order in which it can be executed. A key in nobody's footprint
-//! has no entry. Behind many writers of one key, only the first of them is looked at.
+//! has no entry. Of many that wait for one key, only those that may be next are looked at.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
 
 use kasha_types::{KeyHash, RpcId};
 
@@ -96,15 +97,20 @@ impl Pending {
         others.all(|other| other > place)
     }
 
-    /// What may be the first now that a transaction with this footprint has gone, or has another place: of each key the first
-    /// writer, and the readers before it if the transaction was a writer.
-    pub fn next_in_line<'a>(&'a self, footprint: &'a Footprint) -> impl Iterator<Item = RpcId> + 'a {
-        footprint.keys().filter_map(|(key, access)| Some((self.keys.get(&key)?, access))).flat_map(|(key, access)| {
-            let writer = key.writers.first().copied();
-            let is_before = move |reader: &&Place| writer.is_none_or(|writer| **reader < writer);
-            let readers = key.readers.iter().take_while(is_before).filter(move |_| access == Access::Write);
-            writer.into_iter().chain(readers.copied()).map(|(_, rpc)| rpc)
-        })
+    /// What may be the first now that a transaction with this footprint has left this place: of each key the first writer behind
+    /// the place, and the readers between the two if the transaction was a writer. What stands before the place did not wait for it.
+    pub fn next_in_line<'a>(&'a self, left: Place, footprint: &'a Footprint) -> impl Iterator<Item = RpcId> + 'a {
+        footprint.keys().filter_map(|(key, access)| Some((self.keys.get(&key)?, access))).flat_map(
+            move |(key, access)| {
+                let writer = key.writers.first().copied();
+                let is_behind = writer.is_none_or(|writer| writer > left);
+                let end = writer.map_or(Bound::Unbounded, Bound::Excluded);
+                let frees_readers = is_behind && access == Access::Write;
+                let readers = frees_readers.then(|| key.readers.range((Bound::Excluded(left), end)));
+                let writer = writer.filter(|_| is_behind);
+                writer.into_iter().chain(readers.into_iter().flatten().copied()).map(|(_, rpc)| rpc)
+            },
+        )
     }
 
     pub fn is_empty(&self) -> bool {
