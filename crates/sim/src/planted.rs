@@ -184,6 +184,8 @@ mod tests {
         Bug::ReplayedOverPending,
         Bug::BodiesUncompared,
         Bug::OtherBodyUnsynced,
+        Bug::AbortUngated,
+        Bug::AbortToldByOthers,
     ];
 
     #[test]

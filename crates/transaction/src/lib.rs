@@ -37,7 +37,7 @@ pub use footprint::Footprint;
 pub use gates::{GateId, Origin};
 pub use participant::Participant;
 pub use steps::{Arrival, Step};
-pub use word::{Said, Word};
+pub use word::{Said, Why, Word};
 
 /// A place in the order of distributed transactions: microseconds of cluster time, or more if the order needs it. Equal ones are
 /// ordered by request id.

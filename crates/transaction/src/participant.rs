@@ -8,7 +8,7 @@ use kasha_types::{LogEnd, RpcId, ShardId};
 use crate::fresh::Fresh;
 use crate::gates::{Gates, Opened};
 use crate::pending::{Pending, Place};
-use crate::{Class, Footprint, GateId, Origin, Proposal, Said, Timestamp, Word};
+use crate::{Class, Footprint, GateId, Origin, Proposal, Said, Timestamp, Why, Word};
 
 /// Transactions whose words came before their requests did. Beyond, the oldest half goes, and the participants ask again.
 const EARLY_MAX: usize = 4096;
@@ -23,7 +23,7 @@ pub(crate) enum Phase {
     /// It is executed at this timestamp.
     Executed(Timestamp),
     /// It does not happen.
-    Against,
+    Against(Why),
 }
 
 /// What another participant has said.
@@ -33,7 +33,7 @@ pub(crate) struct Peer {
     pub voted: Option<Timestamp>,
     /// The final timestamp, from a participant that has executed it.
     pub executed: Option<Timestamp>,
-    pub is_against: bool,
+    pub against: Option<Why>,
     pub says_never: bool,
     pub recorded: bool,
     pub settled: bool,
@@ -149,14 +149,14 @@ impl Participant {
     ///
     /// # Panics
     /// If it was executed (T1).
-    pub fn ended(&mut self, rpc: RpcId, proposal: Proposal, end: LogEnd) {
+    pub fn ended(&mut self, rpc: RpcId, proposal: Proposal, why: Why, end: LogEnd) {
         self.early.remove(&rpc);
         self.early_older.remove(&rpc);
         match self.transactions.get_mut(&rpc) {
             Some(known) => {
                 assert!(matches!(known.phase, Phase::Pending(_)), "T1: {rpc} has an outcome");
-                (known.phase, known.outcome_until) = (Phase::Against, end);
-                let is_sure = end <= self.synced || known.peers.iter().any(|peer| peer.is_against);
+                (known.phase, known.outcome_until) = (Phase::Against(why), end);
+                let is_sure = end <= self.synced || known.peers.iter().any(|peer| peer.against.is_some());
                 known.lingers = !is_sure && !planted::is_on(Bug::NeverFreesAtOnce);
                 if known.lingers {
                     self.move_to(rpc, Timestamp(0));
@@ -165,8 +165,23 @@ impl Participant {
                 }
                 self.note_unsynced(end, rpc);
             }
-            None => self.insert(rpc, proposal, Phase::Against, end),
+            None => self.insert(rpc, proposal, Phase::Against(why), end),
         }
+    }
+
+    /// A check of a transaction that could be proposed says no, and that is logged as its outcome. `checked`: what the checks of
+    /// this shard read. Returns the gate of the answer, if it is closed, and what the gate waits for, which is logged with it (R8.5,
+    /// R8.15). A replay of the log calls this, too.
+    pub fn aborted(
+        &mut self,
+        rpc: RpcId,
+        proposal: Proposal,
+        checked: &Footprint,
+        end: LogEnd,
+        origin: Origin<'_>,
+    ) -> Option<(GateId, Vec<RpcId>)> {
+        self.ended(rpc, proposal, Why::Abort, end);
+        self.pass(checked, origin).filter(|_| !planted::is_on(Bug::AbortUngated))
     }
 
     /// It is executed; its group ends here. Returns the gate of its answer, if it is closed, and what the gate waits for, which is
@@ -352,7 +367,7 @@ impl Participant {
                 peer.recorded |= recorded;
                 peer.settled |= settled;
             }
-            Said::Against => (peer.is_against, peer.recorded) = (true, true),
+            Said::Against(why) => (peer.against, peer.recorded) = (Some(why), true),
             Said::Never => peer.says_never = true,
         }
         let moves = known.final_timestamp().filter(|&at| at != known.place && !known.lingers);
@@ -408,14 +423,14 @@ impl Participant {
             shard,
             voted: None,
             executed: None,
-            is_against: false,
+            against: None,
             says_never: false,
             recorded: false,
             settled: false,
         };
         let place = match phase {
             Phase::Pending(at) => at,
-            Phase::Executed(_) | Phase::Against => Timestamp(0),
+            Phase::Executed(_) | Phase::Against(_) => Timestamp(0),
         };
         let known = Transaction {
             place,

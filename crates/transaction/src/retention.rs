@@ -63,7 +63,7 @@ impl Participant {
         let is_pending = matches!(known.phase, Phase::Pending(_));
         let is_over = !is_pending && known.outcome_until <= self.synced;
         let is_recorded = known.peers.iter().all(|peer| peer.recorded || peer.says_never);
-        let is_settled = known.is_settled || known.phase == Phase::Against;
+        let is_settled = known.is_settled || matches!(known.phase, Phase::Against(_));
         let is_let_go = known.let_go_until.is_some_and(|end| end <= self.synced);
         is_let_go
             && is_over

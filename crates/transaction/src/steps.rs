@@ -4,7 +4,7 @@ use kasha_types::planted::{self, Bug};
 use kasha_types::{RpcId, ShardId};
 
 use crate::participant::{Participant, Peer, Phase, Transaction};
-use crate::{Class, Proposal, Said, Timestamp, Word};
+use crate::{Class, Proposal, Said, Timestamp, Why, Word};
 
 /// Timestamps that are reserved at a time: a second, if timestamps follow a clock of microseconds. A new primary is ahead of the
 /// clock by as much.
@@ -14,7 +14,8 @@ const CEILING_STEP: u64 = 1_000_000;
 #[must_use]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Arrival {
-    /// Log it as a proposal of this timestamp, and call [`Participant::proposed`].
+    /// Log it as a proposal of this timestamp, and call [`Participant::proposed`]. If a check of it says no, log that instead, and
+    /// call [`Participant::aborted`].
     Propose(Timestamp),
     /// It conflicts. Log that, and call [`Participant::ended`].
     Conflict,
@@ -29,7 +30,7 @@ pub enum Step {
     /// Execute it, log that, and call [`Participant::executed`].
     Execute(RpcId, Timestamp),
     /// It does not happen: log that, and call [`Participant::ended`].
-    End(RpcId),
+    End(RpcId, Why),
     /// Log this ceiling, and call [`Participant::ceiling_logged`].
     RaiseCeiling(Timestamp),
 }
@@ -46,8 +47,8 @@ impl Transaction {
                 let settled = self.gate.is_none() || planted::is_on(Bug::SettledUngated);
                 Some(Said::Executed { at, recorded: is_there(self.outcome_until), settled })
             }
-            Phase::Against => {
-                (is_there(self.outcome_until) || planted::is_on(Bug::ConflictUnsynced)).then_some(Said::Against)
+            Phase::Against(why) => {
+                (is_there(self.outcome_until) || planted::is_on(Bug::ConflictUnsynced)).then_some(Said::Against(why))
             }
         }
     }
@@ -61,8 +62,14 @@ impl Transaction {
         self.peers.iter().try_fold(own, |highest, peer| Some(highest.max(peer.voted?)))
     }
 
-    fn is_refused(&self) -> bool {
-        self.peers.iter().any(|peer| peer.is_against || peer.says_never)
+    /// Why it cannot happen any more. A check that said no counts first: it is nobody else's to tell (R8.5).
+    fn refused(&self) -> Option<Why> {
+        let against = |why| self.peers.iter().any(|peer| peer.against == Some(why));
+        let is_never = || self.peers.iter().any(|peer| peer.says_never);
+        match against(Why::Abort) {
+            true => Some(Why::Abort),
+            false => (against(Why::Conflict) || is_never()).then_some(Why::Conflict),
+        }
     }
 
     /// Whether another participant has said all that this one needs.
@@ -70,7 +77,7 @@ impl Transaction {
         match self.phase {
             Phase::Pending(_) => peer.voted.is_some() || peer.executed.is_some(),
             Phase::Executed(_) => (peer.recorded && peer.settled) || peer.says_never,
-            Phase::Against => peer.recorded || peer.says_never,
+            Phase::Against(_) => peer.recorded || peer.says_never,
         }
     }
 }
@@ -123,8 +130,8 @@ impl Participant {
     fn step_of(&self, rpc: RpcId) -> Option<Step> {
         let known = self.transactions.get(&rpc)?;
         let Phase::Pending(_) = known.phase else { return None };
-        if known.is_refused() {
-            return Some(Step::End(rpc));
+        if let Some(why) = known.refused() {
+            return Some(Step::End(rpc, why));
         }
         let is_durable = known.proposed_until <= self.synced || planted::is_on(Bug::ExecutedUnsynced);
         let at = known.final_timestamp().filter(|_| is_durable)?;

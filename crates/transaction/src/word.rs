@@ -34,7 +34,17 @@ pub enum Said {
         settled: bool,
     },
     /// It does not happen: a vote against it was recorded there, or heard of. Every member of the shard holds that.
-    Against,
+    Against(Why),
     /// It never happens there any more, or is long over (R8.11): nothing is known of it, and nothing will be.
     Never,
+}
+
+/// Why a transaction does not happen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Why {
+    /// It met another one, or a participant that had never got its request. Any participant may tell the client.
+    Conflict,
+    /// One of its checks said no. That tells what the check has read, so only the participant whose check it was tells the client,
+    /// under its gate (R8.5 \[M\]).
+    Abort,
 }

@@ -23,7 +23,7 @@ const CAUGHT: &[(Bug, u64, &[&str])] = &[
     (Bug::AntiDependencyUngated, 200_000, &["T3"]),
     (Bug::GatesNotInherited, 200_000, &["T3"]),
     (Bug::ReadOnlyWithoutGate, 200_000, &["T3"]),
-    (Bug::CoordinatedWithoutGate, 200_000, &["T3"]),
+    (Bug::CoordinatedWithoutGate, 600_000, &["T3"]),
     (Bug::SettledUngated, 200_000, &["T3"]),
     (Bug::RunsAheadOfPending, 200_000, &["T3", "E2"]),
     (Bug::ForgottenUnrecorded, 200_000, &["T1"]),
@@ -32,6 +32,8 @@ const CAUGHT: &[(Bug, u64, &[&str])] = &[
     (Bug::ReplayedOverPending, 200_000, &["T3", "T4", "E2"]),
     (Bug::BodiesUncompared, 200_000, &["R8.11"]),
     (Bug::OtherBodyUnsynced, 400_000, &["T1"]),
+    (Bug::AbortUngated, 400_000, &["T3"]),
+    (Bug::AbortToldByOthers, 400_000, &["T3"]),
 ];
 
 /// What is found first, and in which run.

@@ -1,6 +1,6 @@
 //! One participant, word by word: what the search of random histories repairs, or cannot reach.
 
-use kasha_transaction::{Arrival, Class, Footprint, Origin, Participant, Proposal, Said, Step, Timestamp, Word};
+use kasha_transaction::{Arrival, Class, Footprint, Origin, Participant, Proposal, Said, Step, Timestamp, Why, Word};
 use kasha_types::{ClientId, KeyHash, LogEnd, RpcId, Sequence, ShardId};
 
 const OWN: ShardId = ShardId(0);
@@ -114,8 +114,8 @@ fn what_only_never_ends_frees_its_keys_when_that_is_synced() {
     here.proposed(rpc(1), proposal(&[OWN, PEER]), Timestamp(10), LogEnd(2));
     here.on_synced(LogEnd(2));
     assert_eq!(here.on_word(PEER, &word(1, Said::Never)), None);
-    assert_eq!(here.next_step(), Some(Step::End(rpc(1))));
-    here.ended(rpc(1), proposal(&[OWN, PEER]), LogEnd(3));
+    assert_eq!(here.next_step(), Some(Step::End(rpc(1), Why::Conflict)));
+    here.ended(rpc(1), proposal(&[OWN, PEER]), Why::Conflict, LogEnd(3));
     all_steps(&mut here);
     let footprint = Footprint::new([KEY], []);
     assert_eq!((here.blocked_by(&footprint), here.take_released()), (Some(rpc(1)), vec![]));

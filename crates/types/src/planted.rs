@@ -126,6 +126,10 @@ bugs! {
     BodiesUncompared = "bodies_uncompared",
     /// R8.11: a participant says *never* of a transaction because of another one with that id, which may get lost.
     OtherBodyUnsynced = "other_body_unsynced",
+    /// R8.5: that a check said no is told before what the check read is settled.
+    AbortUngated = "abort_ungated",
+    /// R8.5: participants whose check it was not tell the client that a check said no.
+    AbortToldByOthers = "abort_told_by_others",
     /// C1: whether an update overlaps is judged by the keys that it changes, and not by those that it reads.
     ReadsCommute = "reads_commute",
     /// R4.4, D4: a segment is freed before the entries that replaced its content, and the entry that says so, are

@@ -15,7 +15,12 @@ pub fn judge(world: &World) -> Result<(), String> {
 fn execution(world: &World, call: usize, shard: usize) -> Option<&Entry> {
     world.shards[shard].log.iter().find(|entry| match entry {
         Entry::Executed { txn, .. } | Entry::Single { txn, .. } => *txn == call,
-        Entry::Proposed(..) | Entry::Against(..) | Entry::Ceiling(_) | Entry::LetGo(_) | Entry::Freed => false,
+        Entry::Proposed(..)
+        | Entry::Against(..)
+        | Entry::Aborted { .. }
+        | Entry::Ceiling(_)
+        | Entry::LetGo(_)
+        | Entry::Freed => false,
     })
 }
 
@@ -80,7 +85,7 @@ fn strictly_serializable(world: &World) -> Result<(), String> {
     let mut before: Vec<BTreeSet<usize>> = (world.calls.iter().enumerate())
         .map(|(first, known)| {
             let is_behind = |second: &usize| {
-                let (ended, begun) = (known.committed, world.calls[*second].begun);
+                let (ended, begun) = (known.committed.or(known.aborted), world.calls[*second].begun);
                 *second != first && ended.zip(begun).is_some_and(|(ended, begun)| ended < begun)
             };
             (0..calls).filter(is_behind).collect()
@@ -94,12 +99,16 @@ fn strictly_serializable(world: &World) -> Result<(), String> {
         }
         for call in 0..calls {
             let known = &world.calls[call];
-            let told = known.told.get(&shard).filter(|_| known.committed.is_some());
+            let told = known.told.get(&shard).filter(|_| known.committed.or(known.aborted).is_some());
             let found = execution(world, call, shard).map(|entry| match entry {
                 Entry::Executed { seen, .. } | Entry::Single { seen, .. } => seen,
                 _ => unreachable!("an execution"),
             });
-            for (key, writer) in told.or(found).into_iter().flatten() {
+            let checked = there.log.iter().find_map(|entry| match entry {
+                Entry::Aborted { txn, seen, .. } if *txn == call && known.aborted.is_some() => Some(seen),
+                _ => None,
+            });
+            for (key, writer) in told.or(found).or(checked).into_iter().flatten() {
                 let writers = there.writers.get(key).map_or(&[][..], Vec::as_slice);
                 let next = match writer {
                     None => writers.first(),

@@ -53,6 +53,10 @@ pub enum Message {
     Answer(usize, usize, Seen),
     /// It was not committed.
     Refusal(usize),
+    /// Its check said no, at this shard and because of this.
+    Aborted(usize, usize, Seen),
+    /// Its check said no, says a participant whose check it was not.
+    AbortedElsewhere(usize),
 }
 
 #[derive(Clone, Debug, Default)]
@@ -61,6 +65,8 @@ pub struct Call {
     pub told: BTreeMap<usize, Seen>,
     pub committed: Option<u64>,
     pub refused: bool,
+    /// When its check was known to have said no. `told` says why.
+    pub aborted: Option<u64>,
     /// Its client sends nothing any more.
     pub is_dead: bool,
 }
@@ -225,6 +231,19 @@ impl World {
                 }
             }
             Message::Refusal(call) => self.calls[call].refused = true,
+            Message::AbortedElsewhere(call) => {
+                let now = self.now;
+                let call = &mut self.calls[call];
+                call.aborted.get_or_insert(now);
+                call.refused = true;
+            }
+            Message::Aborted(call, shard, seen) => {
+                let now = self.now;
+                let call = &mut self.calls[call];
+                call.told.insert(shard, seen);
+                call.aborted.get_or_insert(now);
+                call.refused = true;
+            }
         }
     }
 
@@ -257,7 +276,7 @@ impl World {
             }
             let is_distributed = |answer: &Message| match answer {
                 Message::Answer(call, ..) => self.program.plans[*call].class != program::Class::Single,
-                Message::Request(..) | Message::Word(..) | Message::Refusal(_) => true,
+                _ => true,
             };
             self.messages.extend(std::mem::take(&mut zombie.answers).into_iter().filter(is_distributed));
         }

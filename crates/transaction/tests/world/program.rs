@@ -25,6 +25,8 @@ pub struct Plan {
     pub parts: Vec<Part>,
     /// It begins when this one has ended.
     pub after: Option<usize>,
+    /// A check of its first part: what it reads there was written by nobody.
+    pub checks: bool,
     /// Its client asks for different things under its id.
     pub lies: bool,
 }
@@ -45,6 +47,12 @@ impl Part {
 impl Plan {
     pub fn part(&self, shard: usize) -> Option<&Part> {
         self.parts.iter().find(|part| part.shard == shard)
+    }
+
+    /// What its check reads at a shard.
+    pub fn checked(&self, shard: usize) -> Footprint {
+        let part = self.parts.first().filter(|part| part.shard == shard && self.checks);
+        Footprint::new(part.map(|part| part.reads.clone()).unwrap_or_default().into_iter().map(KeyHash), [])
     }
 
     pub fn footprint(&self, shard: usize) -> Footprint {
@@ -73,7 +81,7 @@ fn part(shard: usize, reads: &[u64], writes: &[u64]) -> Part {
 }
 
 fn plan<const N: usize>(class: Class, parts: [Part; N]) -> Plan {
-    Plan { class, parts: parts.into(), after: None, lies: false }
+    Plan { class, parts: parts.into(), after: None, checks: false, lies: false }
 }
 
 impl Plan {
@@ -127,6 +135,12 @@ fn directed(at: usize) -> Program {
             plan(Single, [part(0, &[X], &[])]),
             plan(Independent, [part(1, &[X], &[]), part(2, &[X], &[])]).after(1),
         ],
+        // A check that finds what is not settled, and what begins when it has said no.
+        7 => vec![
+            both(),
+            Plan { checks: true, ..plan(Coordinated, [part(0, &[X], &[Y]), part(2, &[], &[Y])]) },
+            plan(Independent, [part(1, &[X], &[]), part(3, &[X], &[])]).after(1),
+        ],
         // One after the other, and a crash between.
         _ => vec![both(), plan(Independent, [part(1, &[], &[X]), part(2, &[], &[X])]).after(0)],
     };
@@ -136,7 +150,7 @@ fn directed(at: usize) -> Program {
 impl Program {
     /// One of the directed programs.
     pub fn directed(rng: &mut Rng) -> Self {
-        directed(rng.below(8))
+        directed(rng.below(9))
     }
 
     pub fn draw(rng: &mut Rng) -> Self {
@@ -173,8 +187,9 @@ impl Program {
             }
             part
         });
-        let parts = parts.collect();
+        let parts: Vec<_> = parts.collect();
         let after = (at > 0 && rng.one_in(2)).then(|| rng.below(at));
-        Plan { class, parts, after, lies: class != Class::Single && rng.one_in(15) }
+        let checks = class == Class::Coordinated && rng.one_in(2);
+        Plan { class, parts, after, checks, lies: class != Class::Single && rng.one_in(15) }
     }
 }

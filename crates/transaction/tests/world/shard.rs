@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use kasha_transaction::{Arrival, GateId, Origin, Participant, Said, Step, Timestamp, Word};
+use kasha_transaction::{Arrival, GateId, Origin, Participant, Said, Step, Timestamp, Why, Word};
 use kasha_types::planted::{self, Bug};
 use kasha_types::{LogEnd, RpcId};
 
@@ -13,7 +13,13 @@ use super::{Message, Seen, rpc, shard_id, txn};
 pub enum Entry {
     /// What was asked for, and when it is to be.
     Proposed(usize, u64, Timestamp),
-    Against(usize, u64),
+    Against(usize, u64, Why),
+    Aborted {
+        txn: usize,
+        body: u64,
+        seen: Seen,
+        gate: Vec<RpcId>,
+    },
     /// `version`: the order in which it was executed.
     Executed {
         txn: usize,
@@ -91,7 +97,7 @@ impl Shard {
 
     fn entries_of(&self, call: usize) -> impl DoubleEndedIterator<Item = (usize, &Entry)> {
         self.log.iter().enumerate().filter(move |(_, entry)| match entry {
-            Entry::Proposed(txn, ..) | Entry::Against(txn, _) => *txn == call,
+            Entry::Proposed(txn, ..) | Entry::Against(txn, ..) | Entry::Aborted { txn, .. } => *txn == call,
             Entry::Executed { txn, .. } | Entry::Single { txn, .. } => *txn == call,
             Entry::Ceiling(_) | Entry::LetGo(_) | Entry::Freed => false,
         })
@@ -100,7 +106,11 @@ impl Shard {
     /// What was asked for under the call's id.
     pub fn body_of(&self, call: usize) -> Option<u64> {
         self.log.iter().find_map(|entry| match entry {
-            Entry::Proposed(txn, body, _) | Entry::Against(txn, body) if *txn == call => Some(*body),
+            Entry::Proposed(txn, body, _) | Entry::Against(txn, body, _) | Entry::Aborted { txn, body, .. }
+                if *txn == call =>
+            {
+                Some(*body)
+            }
             _ => None,
         })
     }
@@ -112,6 +122,18 @@ impl Shard {
     fn seen(&self, call: usize, program: &Program) -> Seen {
         let part = program.plans[call].part(self.shard).expect("a part");
         part.reads.iter().map(|key| (*key, self.writers.get(key).and_then(|all| all.last()).copied())).collect()
+    }
+
+    /// What the check of a transaction finds here.
+    fn checked(&self, call: usize, program: &Program) -> Seen {
+        let part =
+            program.plans[call].parts.first().filter(|part| part.shard == self.shard && program.plans[call].checks);
+        let reads = part.map(|part| &part.reads).into_iter().flatten();
+        reads.map(|key| (*key, self.writers.get(key).and_then(|all| all.last()).copied())).collect()
+    }
+
+    fn says_no(&self, call: usize, program: &Program) -> bool {
+        self.checked(call, program).values().any(Option::is_some)
     }
 
     fn write(&mut self, call: usize, program: &Program) {
@@ -137,13 +159,21 @@ impl Shard {
             Class::Independent | Class::Coordinated => {
                 let proposal = plan.proposal(self.shard, body);
                 match self.participant.on_request(rpc(call), &proposal, Timestamp(now + self.skew)) {
+                    Arrival::Propose(_) if self.says_no(call, program) => {
+                        let checked = plan.checked(self.shard);
+                        let end = LogEnd(self.log.len() as u64 + 1);
+                        let gate = self.participant.aborted(rpc(call), proposal, &checked, end, Origin::Now);
+                        self.gates.extend(gate.as_ref().map(|(gate, _)| (call, *gate)));
+                        let gate = gate.map(|(_, members)| members).unwrap_or_default();
+                        self.push(Entry::Aborted { txn: call, body, seen: self.checked(call, program), gate });
+                    }
                     Arrival::Propose(at) => {
                         let end = self.push(Entry::Proposed(call, body, at));
                         self.participant.proposed(rpc(call), proposal, at, end);
                     }
                     Arrival::Conflict => {
-                        let end = self.push(Entry::Against(call, body));
-                        self.participant.ended(rpc(call), proposal, end);
+                        let end = self.push(Entry::Against(call, body, Why::Conflict));
+                        self.participant.ended(rpc(call), proposal, Why::Conflict, end);
                     }
                     Arrival::Wait(by) => {
                         self.parked.insert(call, (by, body));
@@ -225,8 +255,9 @@ impl Shard {
             }
         } else if !matches!(word.said, Said::Never) {
             self.parked.remove(&call);
-            let end = self.push(Entry::Against(call, word.body));
-            self.participant.ended(asked, program.plans[call].proposal(self.shard, word.body), end);
+            let end = self.push(Entry::Against(call, word.body, Why::Conflict));
+            let proposal = program.plans[call].proposal(self.shard, word.body);
+            self.participant.ended(asked, proposal, Why::Conflict, end);
         }
     }
 
@@ -256,10 +287,10 @@ impl Shard {
                     let version = self.next_version();
                     self.push(Entry::Executed { txn: call, at, version, seen, gate });
                 }
-                Step::End(id) => {
+                Step::End(id, why) => {
                     let body = self.participant.body_of(id).expect("it is known");
-                    let end = self.push(Entry::Against(txn(id), body));
-                    self.participant.ended(id, program.plans[txn(id)].proposal(self.shard, body), end);
+                    let end = self.push(Entry::Against(txn(id), body, why));
+                    self.participant.ended(id, program.plans[txn(id)].proposal(self.shard, body), why, end);
                 }
                 Step::RaiseCeiling(to) => {
                     let end = self.push(Entry::Ceiling(to));
@@ -296,7 +327,13 @@ impl Shard {
                 Some((at, Entry::Single { seen, .. })) if at < self.synced => {
                     Some(Message::Answer(call, self.shard, seen.clone()))
                 }
-                Some((at, Entry::Against(..))) if at < self.synced => Some(Message::Refusal(call)),
+                Some((at, Entry::Against(_, _, why))) if at < self.synced => match why {
+                    Why::Conflict => Some(Message::Refusal(call)),
+                    Why::Abort => planted::is_on(Bug::AbortToldByOthers).then_some(Message::AbortedElsewhere(call)),
+                },
+                Some((at, Entry::Aborted { seen, .. })) if at < self.synced => {
+                    Some(Message::Aborted(call, self.shard, seen.clone()))
+                }
                 Some(_) => None,
                 None if is_single => self
                     .reads
@@ -321,8 +358,8 @@ impl Shard {
         }
         self.parked.remove(&call);
         self.asked.insert(call);
-        let end = self.push(Entry::Against(call, 0));
-        self.participant.ended(rpc(call), plan.proposal(self.shard, 0), end);
+        let end = self.push(Entry::Against(call, 0, Why::Conflict));
+        self.participant.ended(rpc(call), plan.proposal(self.shard, 0), Why::Conflict, end);
     }
 
     /// A new primary replays the log without so many entries that were not synced. Transactions that were forgotten may come back
@@ -356,9 +393,17 @@ impl Shard {
                     self.participant.proposed(rpc(call), program.plans[call].proposal(self.shard, body), at, end);
                 }
             }
-            &Entry::Against(call, body) if !self.forgotten.contains(&call) => {
+            &Entry::Against(call, body, why) if !self.forgotten.contains(&call) => {
                 if self.participant.is_pending(rpc(call)) || self.participant.body_of(rpc(call)).is_none() {
-                    self.participant.ended(rpc(call), program.plans[call].proposal(self.shard, body), end);
+                    self.participant.ended(rpc(call), program.plans[call].proposal(self.shard, body), why, end);
+                }
+            }
+            Entry::Aborted { txn: call, body, gate, .. } if !self.forgotten.contains(call) => {
+                if self.participant.body_of(rpc(*call)).is_none() {
+                    let plan = &program.plans[*call];
+                    let (proposal, checked) = (plan.proposal(self.shard, *body), plan.checked(self.shard));
+                    let gate = self.participant.aborted(rpc(*call), proposal, &checked, end, Origin::Log { gate });
+                    self.gates.extend(gate.map(|(gate, _)| (*call, gate)));
                 }
             }
             Entry::Executed { txn: call, at, gate, .. } => {
@@ -373,7 +418,12 @@ impl Shard {
                 self.gates.extend(gate.map(|(gate, _)| (*call, gate)));
             }
             &Entry::Ceiling(to) => self.participant.ceiling_logged(to, end),
-            Entry::Proposed(..) | Entry::Against(..) | Entry::Single { .. } | Entry::LetGo(_) | Entry::Freed => {}
+            Entry::Proposed(..)
+            | Entry::Against(..)
+            | Entry::Aborted { .. }
+            | Entry::Single { .. }
+            | Entry::LetGo(_)
+            | Entry::Freed => {}
         }
     }
 
