@@ -45,6 +45,12 @@ impl Footprint {
         reads.chain(self.writes.iter().map(|&key| (key, Access::Write)))
     }
 
+    /// Whether every key of the other is in this one.
+    pub(crate) fn covers(&self, other: &Self) -> bool {
+        let is_here = |key| self.reads.binary_search(&key).is_ok() || self.writes.binary_search(&key).is_ok();
+        other.keys().all(|(key, _)| is_here(key))
+    }
+
     /// Whether nothing is written.
     #[must_use]
     pub fn only_reads(&self) -> bool {

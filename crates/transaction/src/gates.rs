@@ -53,7 +53,7 @@ struct Holders {
 #[derive(Debug)]
 struct Closed {
     waits_for: Unsettled,
-    /// The distributed transaction whose gate it is; `None`: a single-shard operation's.
+    /// The distributed transaction whose gate it is; `None`: a single-shard operation's, or a check's.
     owner: Option<RpcId>,
 }
 

@@ -141,8 +141,8 @@ impl Participant {
         }
     }
 
-    /// That it does not happen is logged: a CONFLICT, an ABORT, or the end of what was pending. A replay of the log calls this,
-    /// too.
+    /// That it does not happen is logged: a CONFLICT, or the end of what was pending. A replay of the log calls this, too. (A check
+    /// of this shard that says no: see [`Self::aborted`].)
     ///
     /// If only *never* says so, its keys are free when the end is synced. Another primary may have executed it meanwhile, settled
     /// it and let it go; then its participants rightly say *never*. This one is deposed, does not know it, and will sync nothing.
@@ -169,9 +169,16 @@ impl Participant {
         }
     }
 
-    /// A check of a transaction that could be proposed says no, and that is logged as its outcome. `checked`: what the checks of
-    /// this shard read. Returns the gate of the answer, if it is closed, and what the gate waits for, which is logged with it (R8.5,
-    /// R8.15). A replay of the log calls this, too.
+    /// A check of a coordinated transaction that could be proposed says no, and that is logged as its outcome. `checked`: what the
+    /// checks of this shard read. Returns the gate of the answer, if it is closed, and what the gate waits for, which is logged with
+    /// it (R8.5, R8.15). A replay of the log calls this, too. The transaction may be forgotten before the gate opens: nobody waits
+    /// for its answer then.
+    ///
+    /// A check must not read what is pending: it would run ahead of it, and leave a gate that what is pending has to wait for, which
+    /// it may wait for itself. So only what holds locks has checks, on its own keys.
+    ///
+    /// # Panics
+    /// If the transaction is known or not coordinated, or if a check reads a key that is not in its footprint.
     pub fn aborted(
         &mut self,
         rpc: RpcId,
@@ -180,6 +187,9 @@ impl Participant {
         end: LogEnd,
         origin: Origin<'_>,
     ) -> Option<(GateId, Vec<RpcId>)> {
+        assert!(proposal.class == Class::Coordinated, "{rpc} holds no locks");
+        assert!(!self.transactions.contains_key(&rpc), "{rpc} has voted, or has an outcome");
+        assert!(proposal.footprint.covers(checked), "{rpc} checks what it has not locked");
         self.ended(rpc, proposal, Why::Abort, end);
         self.pass(checked, origin).filter(|_| !planted::is_on(Bug::AbortUngated))
     }
@@ -239,7 +249,7 @@ impl Participant {
         std::mem::take(&mut self.released)
     }
 
-    /// A single-shard operation executes now. Returns the gate of its answer, if it is closed, and what the gate waits for, which
+    /// A single-shard operation executes, or a check says no. Returns the gate of its answer, if it is closed, and what the gate waits for, which
     /// is logged with an update (R8.15). A replay of the log calls this, too.
     pub fn pass(&mut self, footprint: &Footprint, origin: Origin<'_>) -> Option<(GateId, Vec<RpcId>)> {
         let inherits = matches!(origin, Origin::Log { gate } if !gate.is_empty());

@@ -42,7 +42,8 @@ pub enum Said {
 /// Why a transaction does not happen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Why {
-    /// It met another one, or a participant that had never got its request. Any participant may tell the client.
+    /// It met another one, or a participant that had never got its request, or had heard something else under its id, or it was
+    /// cancelled. Any participant may tell the client.
     Conflict,
     /// One of its checks said no. That tells what the check has read, so only the participant whose check it was tells the client,
     /// under its gate (R8.5 \[M\]).

@@ -207,3 +207,28 @@ fn r8_15_what_is_replayed_in_another_order_waits_for_no_more_than_was_logged() {
     let gate = here.pass(&Footprint::new([KEY], []), Origin::Now);
     assert_eq!(gate.map(|(_, members)| members), Some(vec![first, second]), "a new reader waits for both");
 }
+
+#[test]
+fn r8_5_a_check_that_says_no_waits_for_what_it_read_and_only_its_answer_does() {
+    let mut here = participant();
+    here.proposed(rpc(1), proposal(&[OWN, PEER]), Timestamp(10), LogEnd(2));
+    here.on_synced(LogEnd(2));
+    assert_eq!(here.on_word(PEER, &word(1, Said::Proposed(Timestamp(10)))), None);
+    assert_eq!(here.next_step(), Some(Step::Execute(rpc(1), Timestamp(10))));
+    let _ = here.executed(rpc(1), Timestamp(10), LogEnd(3), Origin::Now);
+    all_steps(&mut here);
+    here.take_words();
+    let coordinated = Proposal { class: Class::Coordinated, ..proposal(&[OWN, PEER]) };
+    assert!(matches!(here.on_request(rpc(2), &coordinated, Timestamp(20)), Arrival::Propose(_)));
+    let gate = here.aborted(rpc(2), coordinated, &Footprint::new([KEY], []), LogEnd(4), Origin::Now);
+    let (gate, members) = gate.expect("the first is not settled");
+    assert_eq!(members, [rpc(1)]);
+    here.on_synced(LogEnd(4));
+    all_steps(&mut here);
+    assert!(here.take_words().contains(&(PEER, word(2, Said::Against(Why::Abort)))), "votes wait for no gate");
+    assert!(!here.is_open(gate));
+    let settled = Said::Executed { at: Timestamp(10), recorded: true, settled: true };
+    assert_eq!(here.on_word(PEER, &word(1, settled)), None);
+    all_steps(&mut here);
+    assert!(here.is_open(gate));
+}

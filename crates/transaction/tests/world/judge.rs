@@ -47,6 +47,15 @@ fn one_outcome(world: &World) -> Result<(), String> {
             return Err(format!("T1: call {call} is executed at {times:?}"));
         }
         let is_executed = times.first().is_some_and(Option::is_some);
+        for (shard, told) in known.told.iter().filter(|_| known.aborted.is_some()) {
+            let is_it =
+                |entry: &Entry| matches!(entry, Entry::Aborted { txn, seen, .. } if *txn == call && seen == told);
+            if !world.shards[*shard].log.iter().any(is_it) {
+                return Err(format!(
+                    "D1: call {call} was told that its check said no, and shard {shard} does not know"
+                ));
+            }
+        }
         let bodies: BTreeSet<_> = plan.parts.iter().filter_map(|part| world.shards[part.shard].body_of(call)).collect();
         if bodies.len() > 1 && is_executed {
             return Err(format!("R8.11: call {call} is executed, and its participants know different things"));
