@@ -23,7 +23,7 @@ const CAUGHT: &[(Bug, u64, &[&str])] = &[
     (Bug::AntiDependencyUngated, 200_000, &["T3"]),
     (Bug::GatesNotInherited, 200_000, &["T3"]),
     (Bug::ReadOnlyWithoutGate, 200_000, &["T3"]),
-    (Bug::CoordinatedWithoutGate, 600_000, &["T3"]),
+    (Bug::CoordinatedWithoutGate, 200_000, &["T3"]),
     (Bug::SettledUngated, 200_000, &["T3"]),
     (Bug::RunsAheadOfPending, 200_000, &["T3", "E2"]),
     (Bug::ForgottenUnrecorded, 200_000, &["T1"]),

@@ -125,6 +125,10 @@ impl World {
             0 => self.begin(),
             1..=6 if !self.messages.is_empty() => {
                 let at = self.rng.below(self.messages.len());
+                let is_late = self.program.is_slow && matches!(self.messages[at], Message::Word(0, 1, _));
+                if is_late && !self.rng.one_in(12) {
+                    return;
+                }
                 let is_doubled = self.rng.one_in(12);
                 let message = if is_doubled { self.messages[at].clone() } else { self.messages.swap_remove(at) };
                 if !self.rng.one_in(15) {

@@ -35,6 +35,8 @@ pub struct Plan {
 pub struct Program {
     pub shards: usize,
     pub plans: Vec<Plan>,
+    /// Words of the first shard to the second one are late: most of the directed programs need that.
+    pub is_slow: bool,
 }
 
 impl Part {
@@ -144,20 +146,21 @@ fn directed(at: usize) -> Program {
         // One after the other, and a crash between.
         _ => vec![both(), plan(Independent, [part(1, &[], &[X]), part(2, &[], &[X])]).after(0)],
     };
-    Program { shards: 4, plans }
+    Program { shards: 4, plans, is_slow: false }
 }
 
 impl Program {
     /// One of the directed programs.
     pub fn directed(rng: &mut Rng) -> Self {
-        directed(rng.below(9))
+        let program = directed(rng.below(9));
+        Self { is_slow: rng.one_in(2), ..program }
     }
 
     pub fn draw(rng: &mut Rng) -> Self {
         let shards = 2 + rng.below(2);
         let keys = 1 + rng.below(2) as u64;
         let plans = (0..4 + rng.below(4)).map(|at| Self::plan(rng, at, shards, keys)).collect();
-        Self { shards, plans }
+        Self { shards, plans, is_slow: false }
     }
 
     fn plan(rng: &mut Rng, at: usize, shards: usize, keys: u64) -> Plan {
