@@ -21,6 +21,7 @@ mod check;
 mod cluster;
 mod completion;
 mod dispatch;
+mod distributed;
 mod identities;
 mod identity;
 mod outcomes;
@@ -136,6 +137,7 @@ pub struct Session {
     completed: VecDeque<(CallId, Completion)>,
     kept: Kept,
     snapshots: Snapshots,
+    distributed: distributed::Open,
     spare: Vec<Vec<u8>>,
     /// Makes the ids of this session's reads different from those of other sessions.
     salt: u64,
@@ -167,6 +169,7 @@ impl Session {
             table_client: None,
             completed: VecDeque::new(),
             snapshots: Snapshots::default(),
+            distributed: distributed::Open::new(),
             kept: Kept::default(),
             spare: Vec::new(),
             salt: rng.next_u64(),

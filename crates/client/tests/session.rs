@@ -424,7 +424,6 @@ fn what_cannot_be_done_is_said_before_anything_is_sent() {
     let items = ItemsBuffer::keys([&b"a-low-slot-"[..], b"foo"]);
     assert!(slot_of(b"foo").0 >= 8192);
     for (update, why) in [
-        (Update::MultiDelete { keys: items.as_items() }, WhyNot::CrossShard),
         (Update::Delete { key: &[0; 70_000] }, WhyNot::KeyTooLarge),
         (Update::Put { key: b"k", value: &vec![0; 2 << 20] }, WhyNot::ValueTooLarge),
         (Update::MultiDelete { keys: ItemsBuffer::keys([]).as_items() }, WhyNot::KeyCount),
@@ -432,6 +431,9 @@ fn what_cannot_be_done_is_said_before_anything_is_sent() {
         let id = net.update(&update, &none);
         assert_eq!(net.completion_of(id), Completion::NotExecuted(why));
     }
+    let options = CallOptions { operation_key: Some((b"order-42", 1)), ..none };
+    let id = net.update(&Update::MultiDelete { keys: items.as_items() }, &options);
+    assert_eq!(net.completion_of(id), Completion::NotExecuted(WhyNot::CrossShard));
     let options = CallOptions { operation_key: Some((&[0; 200], 1)), ..none };
     let id = net.update(&Update::Delete { key: b"k" }, &options);
     assert_eq!(net.completion_of(id), Completion::NotExecuted(WhyNot::OperationKey));

@@ -70,8 +70,8 @@ impl Server {
         };
         self.results.insert(id, result.clone());
         self.not_after.push(body.head.not_after.0);
-        let (epoch, attempt) = (request.envelope.epoch, request.envelope.attempt);
-        AnswerView { rpc: body.head.rpc, epoch, attempt, synced: true, result: &result }.encode(&[], out);
+        let (epoch, attempt, shard) = (request.envelope.epoch, request.envelope.attempt, request.envelope.shard);
+        AnswerView { rpc: body.head.rpc, epoch, attempt, synced: true, shard, result: &result }.encode(&[], out);
     }
 
     fn on_message(configuration: &Configuration, message: AnyMessage, out: &mut Vec<u8>) {

@@ -213,6 +213,29 @@ impl Tracker {
         self.stats.in_progress += 1;
     }
 
+    /// The same for an update that a log says has begun, unless the log says more of it.
+    pub fn recover_begun(&mut self, request: &Request) {
+        let RpcId { client, sequence } = request.rpc;
+        let client = self.clients.get_or_create(client);
+        client.lease_expiry = client.lease_expiry.max(request.lease_expiry);
+        if sequence.0 < client.acknowledged.0 || client.outstanding.find(sequence).is_some() {
+            return;
+        }
+        let entry = Entry { sequence, body_hash: request.body_hash, state: State::InProgress };
+        client.outstanding.insert(entry, &mut self.spares);
+        self.stats.in_progress += 1;
+    }
+
+    /// Whether an update that has begun, or was never heard of, is still to get a record: its client has not acknowledged it.
+    #[must_use]
+    pub fn awaits_record(&self, rpc: RpcId) -> bool {
+        let Some(client) = self.clients.get(rpc.client) else { return true };
+        match client.outstanding.find(rpc.sequence) {
+            Some(entry) => entry.state == State::InProgress,
+            None => rpc.sequence.0 >= client.acknowledged.0,
+        }
+    }
+
     /// Forgets a running update that was refused after all: refusals are never recorded (R4.2). For transactions over
     /// several shards.
     ///

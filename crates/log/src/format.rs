@@ -57,8 +57,7 @@ impl fmt::Debug for GroupStart {
 
 macro_rules! entry_kinds {
     ($($(#[$doc:meta])* $name:ident = $number:literal,)*) => {
-        /// What an entry is. The numbers are on disk: never reuse one. 32 and above are reserved for transactions
-        /// (pending, prepared, final, timestamp ceiling).
+        /// What an entry is. The numbers are on disk: never reuse one.
         #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
         #[repr(u8)]
         pub enum EntryKind {
@@ -104,6 +103,16 @@ entry_kinds! {
     /// The log up to here holds every update that was answered under a witness list (R7.7). Payload: the list, a u64. Dead
     /// at once: the term that logs it frees nothing before it serves, and then under another list.
     Whole = 12,
+    /// A transaction over several shards, and the timestamp that this one proposed (R8.1). Dead when it has an outcome.
+    TransactionProposed = 32,
+    /// The outcome of a transaction over several shards (R8.1, R8.15). Lives until nobody needs the transaction (R8.9).
+    TransactionEnded = 33,
+    /// Nothing is executed above this timestamp before the entry is synced. Dead when a later one is logged.
+    TimestampCeiling = 34,
+    /// The transactions that are needed no more (R8.9). Dead when a later one is logged.
+    TransactionsForgotten = 35,
+    /// What the answer of an update of this shard alone waits for (R8.15). Dead when the gate has opened.
+    Gate = 36,
 }
 
 /// Bytes that an entry with this payload takes in a group, header and padding included.

@@ -65,6 +65,8 @@ pub struct Log {
     pub(crate) refused: u32,
     /// What live entries may take, for a digest of so many segments and epochs.
     pub(crate) live_max: Cell<Option<((usize, usize), u64)>>,
+    /// Bytes that [`crate::Purpose::Own`] will take, and nobody else may.
+    pub(crate) kept: u64,
 }
 
 /// What a log holds, for status.
@@ -121,6 +123,7 @@ impl Log {
             segments_freed: 0,
             refused: 0,
             live_max: Cell::new(None),
+            kept: 0,
         };
         assert!(log.segments_max() >= 2, "memory for two segments");
         assert!(log.digest_bytes_max() + u64::from(2 * GROUP_HEADER_BYTES) < u64::from(size), "a digest fits");

@@ -99,8 +99,17 @@ impl Log {
         found
     }
 
+    /// Keeps so many bytes for what was promised, and will be appended as [`Purpose::Own`].
+    pub fn keep_room(&mut self, bytes: u64) {
+        self.kept = bytes;
+    }
+
     fn find_room_for_live(&self, group: u32) -> Result<(), Full> {
-        if self.live_bytes + u64::from(group) > self.known_live_bytes_max() { Err(Full::Memory) } else { Ok(()) }
+        if self.live_bytes + self.kept + u64::from(group) > self.known_live_bytes_max() {
+            Err(Full::Memory)
+        } else {
+            Ok(())
+        }
     }
 
     /// The same as [`Log::live_bytes_max`], computed once for each size of a segment's digest: each update asks.
@@ -144,6 +153,14 @@ impl Log {
         }
     }
 
+    /// What of the kept room an append of this purpose must leave: the cleaner makes room, and whose they are takes them.
+    fn kept_from(&self, purpose: Purpose) -> u64 {
+        match purpose {
+            Purpose::Normal | Purpose::Freeing | Purpose::Shrinking => self.kept,
+            Purpose::Cleaning | Purpose::Own => 0,
+        }
+    }
+
     fn segments_max_of(&self, purpose: Purpose) -> u64 {
         match purpose {
             Purpose::Normal if planted::is_on(Bug::ReserveShared) => self.segments_max_of(Purpose::Own),
@@ -161,7 +178,7 @@ impl Log {
 
     fn has_memory(&self, group: u32, rolls: bool, purpose: Purpose) -> bool {
         let segment = u64::from(self.config.segment_bytes);
-        let (limit, held) = (self.limit_of(purpose), self.segments_held());
+        let (limit, held) = (self.limit_of(purpose).saturating_sub(self.kept_from(purpose)), self.segments_held());
         if rolls {
             let begun = self.next_digest_bytes() + u64::from(group);
             held < self.segments_max_of(purpose) && begun <= segment && held * segment + begun <= limit

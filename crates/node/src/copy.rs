@@ -36,6 +36,7 @@ use kasha_wire::message;
 use crate::NodeOptions;
 use crate::core::{Core, send};
 use crate::replica::Site;
+use crate::state::ShardState;
 
 /// A shard's log.
 #[derive(Debug)]
@@ -272,7 +273,8 @@ impl Site<'_> {
 
     /// The state is built anew from the log.
     fn forget_state(&mut self) {
-        self.core.options.trash.throw(std::mem::take(self.state));
+        let fresh = ShardState::new(self.copy.shard);
+        self.core.options.trash.throw(std::mem::replace(self.state, fresh));
         self.copy.replayed = Cursor::START;
         self.copy.log.reset_liveness();
     }

@@ -9,6 +9,7 @@ use kasha_types::{
     ClientId, ClusterTime, CoreId, Epoch, KeyHash, LocalPosition, LogSlice, NodeId, ShardId, TableId, Tick, Work,
     WorkSet,
 };
+use kasha_wire::message::Words;
 use kasha_wire::{Configuration, Durability, Message};
 
 use crate::NodeOptions;
@@ -41,6 +42,8 @@ pub(crate) struct Core {
     pub unflushed: bool,
     /// The operator asked this process to stop (R7.7).
     pub stopping: bool,
+    /// What primaries of this core say to one another.
+    pub words: Vec<Words>,
     /// What this turn did, for who measures it.
     pub work: WorkSet,
     pub scratch: Scratch,
@@ -76,6 +79,7 @@ impl Core {
             fsync: false,
             unflushed: false,
             stopping: false,
+            words: Vec::new(),
             work: WorkSet::default(),
             scratch: Scratch::default(),
         }

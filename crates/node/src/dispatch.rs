@@ -8,7 +8,7 @@ use kasha_wire::hot::{self, AppendView, Appended, ReadView, RequestView, SyncReq
 use kasha_wire::link::{Orders, ToMember, ToNode, ToPrimary, ToWitness};
 use kasha_wire::message::{
     Attach, Attached, ConfigurationIs, Fence, FetchLog, GetConfiguration, GetStatus, Goodbye, HeartbeatAnswer,
-    LeaseVerdict, LogPiece, Mismatch, Ping, Pong, SegmentCopied, StatusIs,
+    LeaseVerdict, LogPiece, Mismatch, Ping, Pong, SegmentCopied, StatusIs, Words,
 };
 use kasha_wire::{Message, Refusal, Refused};
 
@@ -95,7 +95,7 @@ impl Node {
                 Gate::Synced { shard, position }
             }
             None => {
-                let refused = Refused { rpc, attempt, epoch, why: Refusal::NotPrimary };
+                let refused = Refused { rpc, attempt, epoch, shard, why: Refusal::NotPrimary };
                 hot::encode_small(Kind::Refuse, &refused, out.arena());
                 Gate::Now
             }
@@ -240,12 +240,32 @@ impl Node {
                     primary.on_witness_holds(&mut site, answer, out);
                 }
             }
+            ToPrimary::Words(words) => self.on_words(words),
             ToPrimary::GcDone(done) => {
                 if let Some((mut site, role)) = self.parts(done.shard)
                     && let Ok((term, serving)) = role.serving()
                 {
                     serving.on_gc_done(term, &mut site, &done);
                 }
+            }
+        }
+    }
+
+    fn on_words(&mut self, words: Words) {
+        if let Some((mut site, role)) = self.parts(words.to)
+            && let Ok((term, serving)) = role.serving()
+        {
+            serving.on_words(term, &mut site, words);
+        }
+    }
+
+    /// Primaries of this core hear one another within the turn; each answer is a turn of its own.
+    pub(crate) fn hear_own_words(&mut self, now: Tick, out: &mut Effects) {
+        for words in std::mem::take(&mut self.core.words) {
+            let to = words.to;
+            self.on_words(words);
+            if let Some(replica) = self.replicas.get_mut(&to) {
+                replica.end_turn(&mut self.core, now, out);
             }
         }
     }

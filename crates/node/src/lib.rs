@@ -9,10 +9,10 @@
 //! | `operation_keys` | how a user's own keys name updates, and go |
 //! | `reads` | one read |
 //! | `primary` | a primary's term: fence, take the log, replay, sync, serve |
-//! | `serving`, `cleaner`, `relocation` | what a serving primary does besides: gc, expiry, freeing and cleaning segments |
+//! | `serving`, `cleaner`, `relocation` | what a serving primary does besides: gc, expiry, freeing, cleaning, transactions |
 //! | `backup` | the other end of replication |
 //! | `replica` | a shard's replica: its copy of the log, its state, its role |
-//! | `copy`, `state`, `replay`, `unfinished` | a shard's log, what is derived from it, and how that follows the log |
+//! | `copy`, `state`, `replay`, `unfinished`, `transactions` | a shard's log, what is derived from it, and how that follows the log |
 //! | `witnessing` | the witness instances of this core |
 //! | `ending` | the last turns of a process that was asked to stop |
 //! | `configure` | obeying the committed configuration |
@@ -45,6 +45,7 @@ mod replica;
 mod request_path;
 mod serving;
 mod state;
+mod transactions;
 mod unfinished;
 mod view;
 mod witnessing;

@@ -141,6 +141,7 @@ impl Machine for Node {
         for replica in self.replicas.values_mut() {
             replica.end_turn(&mut self.core, now, out);
         }
+        self.hear_own_words(now, out);
         self.witnesses.enter_begun(&mut self.core, out);
         self.tell_askers(out);
         self.heartbeat(now, out);

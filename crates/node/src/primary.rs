@@ -158,7 +158,7 @@ impl Primary {
         term.shipping.require_peers(fewest_peers(site.core));
         term.shipping.set_members(members_of(site.core, config));
         let end = site.copy.log.end().offset;
-        let mut serving = Serving::new(site.core, config, end);
+        let mut serving = Serving::new(site.core, site.state, config, end);
         if site.core.stopping {
             serving.begin_stop(site.core, config, end);
         }
@@ -244,6 +244,7 @@ impl Primary {
             Stage::Serving(serving) => {
                 serving.clean(term, site, out);
                 serving.run_those_that_wait_for_room(term, site, now, out);
+                serving.transact(term, site, now, out);
                 None
             }
         };
@@ -275,7 +276,7 @@ impl Primary {
         }
     }
 
-    pub fn next_deadline(&self, core: &Core) -> Option<Tick> {
+    pub fn next_deadline(&self, core: &Core, state: &ShardState) -> Option<Tick> {
         let shipping = &self.term.shipping;
         match &self.stage {
             Stage::Fetching(fetching) => fetching.next_deadline(core.options.pace.retry),
@@ -285,7 +286,9 @@ impl Primary {
             // The replica replays by itself; our promise comes from the disk.
             Stage::Replaying => None,
             Stage::Syncing(_) | Stage::Reporting => shipping.next_deadline(),
-            Stage::Serving(serving) => [shipping.next_deadline(), serving.next_deadline()].into_iter().flatten().min(),
+            Stage::Serving(serving) => {
+                [shipping.next_deadline(), serving.next_deadline(state)].into_iter().flatten().min()
+            }
         }
     }
 }

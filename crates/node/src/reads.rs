@@ -4,17 +4,20 @@
 
 use kasha_machine::{Effect, Effects, Endpoint, Gate};
 use kasha_store::ReadResult;
+use kasha_transaction::{Footprint, GateId, Origin};
 use kasha_types::planted::{self, Bug};
 use kasha_types::probe::{Probe, hit};
-use kasha_types::{LogPosition, LogSlice, Tick, key_hash};
+use kasha_types::{KeyHash, LogPosition, LogSlice, RpcId, Tick, key_hash};
 use kasha_wire::frame::Kind;
 use kasha_wire::hot::{self, ReadAnswerView, ReadRefused, ReadView};
+use kasha_wire::outcome::Shape;
 use kasha_wire::{OutcomeCode, Read, Refusal};
 
 use crate::Answers;
 use crate::primary::Term;
 use crate::replica::Site;
 use crate::serving::{Sees, Serving};
+use crate::state::ShardState;
 
 /// One read, from frame to answer.
 pub(crate) fn on_read(
@@ -29,13 +32,35 @@ pub(crate) fn on_read(
     if view.envelope.epoch != term.epoch {
         return Err(Refusal::NotPrimary);
     }
-    let (tail, gate) = execute(term, serving, site, now, view)?;
-    let mark = out.mark();
+    let (tail, gate) = match execute(term, serving, site, now, view)? {
+        Executed::Read { tail, gate } => (tail, gate),
+        Executed::MustWait(rpc) => {
+            hit(Probe::ReadMeetsPending);
+            return if serving.transacting.park_read(rpc, to, view) { Ok(()) } else { Err(Refusal::Busy) };
+        }
+    };
+    if let Some(behind) = gate_behind(site, view.code) {
+        let answer = ReadAnswerView { read_id: view.read_id, result: &site.core.scratch.result };
+        let tail = tail.map_or(&[][..], |slice| site.copy.log.slice(slice));
+        return match serving.transacting.hold_read(behind, to, (answer, tail), gate) {
+            true => Ok(()),
+            false => Err(Refusal::Busy),
+        };
+    }
     let answer = ReadAnswerView { read_id: view.read_id, result: &site.core.scratch.result };
+    let mark = out.mark();
     answer.encode(tail.map_or(&[][..], |slice| site.copy.log.slice(slice)), out.arena());
     let head = out.span_from(mark);
     out.push(Effect::Send { to, head, tail, gate });
     Ok(())
+}
+
+/// What came of a read.
+enum Executed {
+    /// Its result is in the scratch buffer, and behind it this.
+    Read { tail: Option<LogSlice>, gate: Gate },
+    /// It waits for this transaction.
+    MustWait(RpcId),
 }
 
 /// Executes a read into the scratch buffer and says when it may leave.
@@ -45,7 +70,7 @@ fn execute(
     site: &mut Site<'_>,
     now: Tick,
     view: &ReadView<'_>,
-) -> Result<(Option<LogSlice>, Gate), Refusal> {
+) -> Result<Executed, Refusal> {
     let Site { copy, state, core } = site;
     let read = Read::decode(view.code, view.arguments).map_err(|_| Refusal::BadRequest)?;
     let configuration = core.configuration.as_ref().ok_or(Refusal::NotPrimary)?;
@@ -57,6 +82,9 @@ fn execute(
     });
     if !owned {
         return Err(Refusal::WrongShard);
+    }
+    if let Some(rpc) = pending_before(state, &core.scratch.footprint) {
+        return Ok(Executed::MustWait(rpc));
     }
     let tail = match state.store.read(&copy.log, view.table, &read, &mut core.scratch.result) {
         ReadResult::Whole => None,
@@ -81,7 +109,33 @@ fn execute(
     } else {
         Gate::Now
     };
-    Ok((tail, gate))
+    Ok(Executed::Read { tail, gate })
+}
+
+/// A transaction over several shards that is pending, and writes one of these keys: the read would tell of a moment that is over for
+/// somebody else (R8.3).
+#[inline]
+fn pending_before(state: &ShardState, keys: &[KeyHash]) -> Option<RpcId> {
+    let participant = &state.transactions.participant;
+    if participant.is_quiet() {
+        return None; // nearly always
+    }
+    participant.blocked_by(&Footprint::new(keys.iter().copied(), []))
+}
+
+/// What the answer of the read that has just run must wait for besides (R8.4). Who comes after it waits for that, too, but for
+/// whoever comes after a read of two rounds (R8.16).
+#[inline]
+fn gate_behind(site: &mut Site<'_>, code: u8) -> Option<GateId> {
+    let participant = &mut site.state.transactions.participant;
+    if participant.is_quiet() {
+        return None; // nearly always
+    }
+    let footprint = Footprint::new(site.core.scratch.footprint.iter().copied(), []);
+    match Read::row_of(code).map(|row| row.shape) {
+        Some(Shape::Observed) => participant.wait_as(&footprint),
+        _ => participant.pass(&footprint, Origin::Now).map(|(gate, _)| gate),
+    }
 }
 
 /// Tells a client that its read ran nothing here.

@@ -11,6 +11,7 @@
 //! | operation key | the table of operation keys leads to it | the same |
 //! | operation key dropped, version floor, epoch start | it is the newest of its kind | the same |
 //! | expiry floor | it is the newest of its kind | the same time, and no clients (below) |
+//! | of transactions: proposed, ended, ceiling, forgotten, gate | `transactions` says so | the same |
 //! | digest, segment freed, table dropped, whole | it never does in a sealed segment | |
 //!
 //! **R5.8** An expiry floor's list of clients forgets what was recorded *before the entry*. At a later place the list would
@@ -45,6 +46,8 @@ enum What {
     VersionFloor,
     ExpiryFloor(ClusterTime),
     EpochStart,
+    /// An entry about transactions over several shards.
+    Transactions,
 }
 
 impl Moving {
@@ -57,6 +60,7 @@ impl Moving {
             | What::OperationKey(_)
             | What::DroppedOperationKey
             | What::VersionFloor
+            | What::Transactions
             | What::EpochStart => self.len as usize,
         })
     }
@@ -88,6 +92,7 @@ impl Moving {
             | What::OperationKey(_)
             | What::DroppedOperationKey
             | What::VersionFloor
+            | What::Transactions
             | What::EpochStart => group.entry_parts(self.kind, &[Part::Log { offset: payload, len: self.len }]),
         }
     }
@@ -151,6 +156,13 @@ impl ShardState {
             }
             EntryKind::VersionFloor => self.store.is_version_floor(at).then_some(What::VersionFloor)?,
             EntryKind::EpochStart => log.is_epoch_start(at).then_some(What::EpochStart)?,
+            EntryKind::TransactionProposed
+            | EntryKind::TransactionEnded
+            | EntryKind::TimestampCeiling
+            | EntryKind::TransactionsForgotten
+            | EntryKind::Gate => {
+                self.transactions.is_live(at, entry.kind, entry.payload).then_some(What::Transactions)?
+            }
             EntryKind::Digest | EntryKind::SegmentFreed | EntryKind::TableDropped | EntryKind::Whole => return None,
         };
         let len = u32::try_from(entry.payload.len()).expect("within a segment");
@@ -171,6 +183,10 @@ impl ShardState {
             What::DroppedOperationKey => self.dropped_key_entry = Some(to),
             What::VersionFloor => self.store.moved_version_floor(to),
             What::ExpiryFloor(_) => self.floor_entry = Some(to),
+            What::Transactions => {
+                let entry = log.entry(from);
+                self.transactions.relocate(from, to, (entry.kind, entry.payload));
+            }
             // The log, whose kind it is, has seen the newer one.
             What::EpochStart => return,
         }

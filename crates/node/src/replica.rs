@@ -80,7 +80,7 @@ impl Role {
 impl Replica {
     /// A replica that was never here.
     pub fn fresh(options: &NodeOptions, shard: ShardId) -> Self {
-        Self { copy: LogCopy::fresh(options, shard), state: ShardState::default(), role: Role::Idle }
+        Self { copy: LogCopy::fresh(options, shard), state: ShardState::new(shard), role: Role::Idle }
     }
 
     /// Reads a replica's files.
@@ -92,7 +92,7 @@ impl Replica {
         out: &mut Effects,
     ) -> Result<Self, StartError> {
         let copy = LogCopy::load(options, shard, segments, disk, out)?;
-        Ok(Self { copy, state: ShardState::default(), role: Role::Idle })
+        Ok(Self { copy, state: ShardState::new(shard), role: Role::Idle })
     }
 
     pub fn shard(&self) -> ShardId {
@@ -278,7 +278,7 @@ impl Replica {
         let executes = self.role.primary().is_some_and(|primary| primary.stage.executes());
         let replays = self.copy.meta.complete && !executes && !self.is_replayed();
         let goes_on = replays || self.has_more_to_free(core) || self.copy.has_file_to_remove(core);
-        let primary = self.role.primary().and_then(|primary| primary.next_deadline(core));
+        let primary = self.role.primary().and_then(|primary| primary.next_deadline(core, &self.state));
         goes_on.then_some(Tick(0)).into_iter().chain(primary).min()
     }
 

@@ -17,10 +17,12 @@
 //! | `order` | `expire`, `order`, `overlap` | C1, R4.9, R5.1, R5.2 |
 //! | `execute` | `draft`, `execute` | E4, R4.8 |
 //! | `record` | `record` | E4, R4.1, R4.5 |
-//! | `answer` | `answer`, `refuse` | C1, D3, R2.2, R4.6, R6.1 |
+//! | `answer` | `answer`, `refuse` | C1, D3, R2.2, R4.6, R6.1, R8.4 |
+//! | `distributed` | a transaction over several shards, up to its proposal | R8.3, R8.5, R8.11, R8.13, R8.14 |
 
 mod admit;
 mod answer;
+mod distributed;
 mod execute;
 mod order;
 mod record;
@@ -129,6 +131,9 @@ enum Why {
     BelowFloor { floor_end: LogEnd },
     /// It ran nothing, and may run when what it waits for has come. Nothing is recorded of it.
     Parked(WaitsFor),
+    /// R8.10 \[M\]: a witness held it, and it conflicts with a transaction that is pending in the recovered log. It was never
+    /// answered fast, and a new primary waits for nobody.
+    RunsAhead,
 }
 
 impl Why {
@@ -175,6 +180,10 @@ impl<'p> RequestPath<'p> {
             return refuse_undecoded(&caller, body, term.epoch, Refusal::BadRequest, out);
         };
         let (mut path, log) = RequestPath::new(term, Some(serving), site);
+        if received.body.participants.is_some() {
+            path.on_distributed(log, &caller, &mut received, out);
+            return path.core.spare(received.memory);
+        }
         match path.run(log, &mut received) {
             Ok(completed) | Err(Stop::Completed(completed)) => path.answer(log, &caller, completed, &received, out),
             Err(Stop::Nothing(why)) => path.turn_away(&caller, &received, &why, out),
@@ -201,7 +210,11 @@ impl<'p> RequestPath<'p> {
         // the witnesses, which still hold it, accept it again: no word of ours to drop it may be under way (C3). What a
         // new primary's configuration does not know its predecessor has not run.
         let may_become_ours = matches!(origin, Origin::Suspect) && self.names_newer_table(&received.body);
-        let outcome = self.run(log, &mut received);
+        let outcome = match received.body.participants {
+            // No witness is asked to hold one.
+            Some(_) => Err(Stop::refuse(Refusal::BadRequest)),
+            None => self.run(log, &mut received),
+        };
         note_replayed(origin, &outcome);
         self.core.spare(received.memory);
         match outcome {
@@ -218,6 +231,7 @@ impl Why {
             Self::Parked(_) if planted::is_on(Bug::ParkedIsRecorded) => Replayed::Completed,
             // It is no record of it that somebody waits for the same (R4.2).
             Self::Refused(Refusal::OutOfMemory) | Self::Parked(_) => Replayed::NotNow,
+            Self::RunsAhead => Replayed::Skipped,
             Self::Refused(Refusal::WrongShard) if may_become_ours => {
                 hit(Probe::SuspectOfNewerTable);
                 Replayed::NotNow

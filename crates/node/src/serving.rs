@@ -7,6 +7,7 @@
 //! | `garbage` | names to the witnesses what is synced |
 //! | `leases` | expiry of clients' leases |
 //! | `parking` | keeps updates that wait for something that will come |
+//! | `transacting` | transactions over several shards: steps, words, answers behind gates |
 //! | `house` | what is done now and then: freed segments, tombstones, expired operation keys, dropped tables |
 //!
 //! All of it is bounded per turn and delays no answer.
@@ -16,6 +17,7 @@ mod garbage;
 mod house;
 mod leases;
 mod parking;
+mod transacting;
 
 use kasha_log::Log;
 use kasha_machine::{Effect, Effects, Gate};
@@ -31,6 +33,8 @@ use self::house::House;
 use self::leases::Leases;
 pub(crate) use self::parking::WaitsFor;
 use self::parking::{Parked, Parking};
+use self::transacting::Transacting;
+pub(crate) use self::transacting::slots_of;
 use crate::cleaner::Cleaner;
 use crate::core::Core;
 use crate::primary::Term;
@@ -73,6 +77,7 @@ pub(crate) struct Serving {
     garbage: Garbage,
     pub leases: Leases,
     pub parking: Parking,
+    pub transacting: Transacting,
     house: House,
 }
 
@@ -81,7 +86,7 @@ fn has_enough_members(configuration: &Configuration, config: &ShardConfig) -> bo
 }
 
 impl Serving {
-    pub fn new(core: &Core, config: &ShardConfig, end: LogEnd) -> Self {
+    pub fn new(core: &Core, state: &ShardState, config: &ShardConfig, end: LogEnd) -> Self {
         let mut serving = Self {
             list: config.list,
             fast_path: false,
@@ -96,6 +101,7 @@ impl Serving {
             garbage: Garbage::new(core, config),
             leases: Leases::default(),
             parking: Parking::default(),
+            transacting: Transacting::begin(&state.transactions),
             house: House::default(),
         };
         serving.update(core, config, end);
@@ -156,8 +162,10 @@ impl Serving {
         self.garbage.unsynced()
     }
 
-    pub fn next_deadline(&self) -> Option<Tick> {
+    pub fn next_deadline(&self, state: &ShardState) -> Option<Tick> {
+        let transacting = self.transacting.next_deadline(&state.transactions);
         let room = self.parking.room_due_at();
+        let room = room.into_iter().chain(transacting).min();
         Some(if self.cleaner.is_busy() {
             Tick(0)
         } else {
@@ -213,7 +221,7 @@ impl Serving {
         let is_alive = |client: ClientId| alive.iter().any(|info| info.client == client);
         let is_for = |waits_for, is_it: &dyn Fn(ClientId) -> bool| match waits_for {
             WaitsFor::Lease(client) => is_it(client),
-            WaitsFor::Room => false,
+            WaitsFor::Room | WaitsFor::Transaction(_) => false,
         };
         for _ in 0..self.parking.len() {
             let Some(parked) = self.parking.take(|waits_for| is_for(waits_for, &is_alive)) else { break };

@@ -9,12 +9,13 @@ use kasha_exactly_once::{
 use kasha_log::{Entry, EntryKind, EntryOffset, Full, Log, Purpose};
 use kasha_store::Store;
 use kasha_types::planted::{self, Bug};
-use kasha_types::{ClusterTime, Epoch, KeyHash, LogEnd, SegmentId, Slot, TableId, operation_key_hash};
+use kasha_types::{ClusterTime, Epoch, KeyHash, LogEnd, SegmentId, ShardId, Slot, TableId, operation_key_hash};
 
+use crate::transactions::{self, Transactions};
 use crate::unfinished::Unfinished;
 
 /// A shard's state.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct ShardState {
     pub store: Store,
     pub tracker: Tracker,
@@ -26,6 +27,8 @@ pub(crate) struct ShardState {
     /// replay find them again, are known to have expired too.
     pub dropped_key_entry: Option<EntryOffset>,
     pub unfinished: VecDeque<Unfinished>,
+    /// What the log says of transactions over several shards.
+    pub transactions: Transactions,
 }
 
 /// Whether the owner of an entry's kind can read it: what comes from a peer is looked at before it is kept.
@@ -38,12 +41,31 @@ pub(crate) fn is_sound(kind: EntryKind, payload: &[u8]) -> bool {
         EntryKind::ExpiryFloor => ExpiryFloorEntryRef::decode(payload).is_some(),
         EntryKind::VersionFloor | EntryKind::Whole => payload.len() >= 8,
         EntryKind::TableDropped => payload.len() >= 4,
+        EntryKind::TransactionProposed
+        | EntryKind::TransactionEnded
+        | EntryKind::TimestampCeiling
+        | EntryKind::TransactionsForgotten
+        | EntryKind::Gate => transactions::is_sound(kind, payload),
         // The log's own, which checks them.
         EntryKind::EpochStart | EntryKind::Digest | EntryKind::SegmentFreed => true,
     }
 }
 
 impl ShardState {
+    /// The state of a shard with an empty log.
+    pub fn new(shard: ShardId) -> Self {
+        Self {
+            store: Store::default(),
+            tracker: Tracker::default(),
+            operation_keys: OperationKeys::default(),
+            cluster_time: ClusterTime(0),
+            floor_entry: None,
+            dropped_key_entry: None,
+            unfinished: VecDeque::new(),
+            transactions: Transactions::new(shard),
+        }
+    }
+
     /// A primary's own entry: appends it, whose payload `fill` writes, and applies it as each follower's replay will. Returns
     /// the end of its group. `dead` is scratch memory.
     pub fn append_own(
@@ -95,6 +117,13 @@ impl ShardState {
             EntryKind::SegmentFreed => {
                 let segment = entry.payload.first_chunk::<4>().expect("our own freed segment");
                 self.begin_forget(log, SegmentId(u32::from_le_bytes(*segment)));
+            }
+            EntryKind::TransactionProposed
+            | EntryKind::TransactionEnded
+            | EntryKind::TimestampCeiling
+            | EntryKind::TransactionsForgotten
+            | EntryKind::Gate => {
+                self.transactions.replay(log, &mut self.tracker, (at, entry.kind, entry.payload), dead);
             }
             EntryKind::Whole => dead.push(at),
             EntryKind::EpochStart | EntryKind::Digest => {}
@@ -176,7 +205,6 @@ pub(crate) fn is_operation_key(log: &Log, at: EntryOffset, slot: kasha_types::Sl
 mod tests {
     use kasha_log::{LogConfig, SEGMENT_BYTES_MIN, Screen};
     use kasha_store::SpareDraft;
-    use kasha_types::ShardId;
     use kasha_wire::Update;
 
     use super::*;
@@ -185,7 +213,7 @@ mod tests {
     #[test]
     fn r4_4_a_replay_forgets_what_the_log_says_is_freed() {
         let config = LogConfig { segment_bytes: SEGMENT_BYTES_MIN, memory_max_bytes: 1 << 18, reserve_percent: 5 };
-        let (mut log, mut state) = (Log::new(ShardId(0), config), ShardState::default());
+        let (mut log, mut state) = (Log::new(ShardId(0), config), ShardState::new(ShardId(0)));
         let update = |log: &mut Log, state: &mut ShardState, update: &Update<'_>| {
             let mut dead = Vec::new();
             let mut draft = state.store.draft(log, TableId(1), update, SpareDraft::default());
@@ -205,7 +233,7 @@ mod tests {
             for slice in primary.pieces(LogEnd::START, primary.end().offset, u32::MAX) {
                 log.append_raw(primary.slice(slice), Screen::NONE).expect("it follows");
             }
-            let (mut state, mut dead) = (ShardState::default(), Vec::new());
+            let (mut state, mut dead) = (ShardState::new(ShardId(0)), Vec::new());
             let entries = primary.groups().flat_map(|group| group.entries);
             for (at, _) in entries.filter(|(_, entry)| entry.kind != EntryKind::Tombstone) {
                 state.replay(&log, at, log.entry(at), &mut dead);
@@ -225,7 +253,7 @@ mod tests {
     /// A shard of so many keys in each of these tables.
     fn with_keys(keys: &[(u32, u32)]) -> (Log, ShardState) {
         let config = LogConfig { segment_bytes: 1 << 16, memory_max_bytes: 1 << 22, reserve_percent: 5 };
-        let (mut log, mut state) = (Log::new(ShardId(0), config), ShardState::default());
+        let (mut log, mut state) = (Log::new(ShardId(0), config), ShardState::new(ShardId(0)));
         for &(table, count) in keys {
             for number in 0..count {
                 let key = number.to_le_bytes();

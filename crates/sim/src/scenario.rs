@@ -57,6 +57,7 @@ pub enum Scenario {
     SharedSession,
     Transactions,
     Snapshots,
+    Distributed,
 }
 
 impl Scenario {
@@ -163,6 +164,11 @@ impl Scenario {
             Self::Snapshots,
             "snapshots",
             "keys of several shards that are read together, and updates of single ones of them; with any faults",
+        ),
+        (
+            Self::Distributed,
+            "distributed",
+            "transactions over several shards, and all other operations on their keys; with any faults",
         ),
     ];
 

@@ -300,7 +300,11 @@ impl<'r, 'a> Run<'r, 'a> {
                 | OutcomeCode::Overflow
                 | OutcomeCode::NotANumber
                 | OutcomeCode::TooLarge => planted::is_on(Bug::FailedPartPassed),
-                OutcomeCode::Cancelled | OutcomeCode::OperationKeyMismatch | OutcomeCode::NotCommitted => {
+                OutcomeCode::Cancelled
+                | OutcomeCode::OperationKeyMismatch
+                | OutcomeCode::NotCommitted
+                | OutcomeCode::Conflict
+                | OutcomeCode::RefusedElsewhere => {
                     unreachable!("no part answers so")
                 }
             };

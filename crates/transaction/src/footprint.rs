@@ -39,6 +39,18 @@ impl Footprint {
         Self { reads, writes }
     }
 
+    /// The keys that are only read.
+    #[must_use]
+    pub fn reads(&self) -> &[KeyHash] {
+        &self.reads
+    }
+
+    /// The keys that are written.
+    #[must_use]
+    pub fn writes(&self) -> &[KeyHash] {
+        &self.writes
+    }
+
     /// Every key, once, and whether it is written.
     pub(crate) fn keys(&self) -> impl Iterator<Item = (KeyHash, Access)> + '_ {
         let reads = self.reads.iter().map(|&key| (key, Access::Read));

@@ -90,7 +90,8 @@ impl Gates {
         gate
     }
 
-    fn inherited(&self, footprint: &Footprint) -> Unsettled {
+    /// What an operation with this footprint must wait for.
+    pub fn inherited(&self, footprint: &Footprint) -> Unsettled {
         let mut gate = Unsettled::new();
         for (key, access) in footprint.keys() {
             let Some(known) = self.keys.get(&key) else { continue };

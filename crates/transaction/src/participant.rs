@@ -63,8 +63,8 @@ pub(crate) struct Transaction {
     pub said: Option<Said>,
     /// Its end is not sure yet, and its keys are not free before it is: see [`Participant::ended`].
     pub lingers: bool,
-    /// The others have had time to speak.
-    pub is_old: bool,
+    /// How often the others had time to speak since it is here ([`Participant::ask_again`]).
+    pub age: u32,
     /// The next word to all asks for an answer: a new primary knows nothing of what was said before.
     pub asks: bool,
 }
@@ -261,6 +261,38 @@ impl Participant {
         (!gate.is_empty()).then(|| (self.gates.close(None, gate), members))
     }
 
+    /// What the answer of an operation would wait for that executed now. Nothing changes.
+    #[must_use]
+    pub fn gate_of(&self, footprint: &Footprint) -> Vec<RpcId> {
+        self.gates.inherited(footprint).into_iter().collect()
+    }
+
+    /// A gate for an answer that must wait as an operation would, and that nobody has to wait for (R8.16). `None`: it is open.
+    pub fn wait_as(&mut self, footprint: &Footprint) -> Option<GateId> {
+        let gate = self.gates.inherited(footprint);
+        (!gate.is_empty()).then(|| self.gates.close(None, gate))
+    }
+
+    /// The gate of a transaction's own answer, if it is closed.
+    #[must_use]
+    pub fn gate_of_answer(&self, rpc: RpcId) -> Option<GateId> {
+        self.transactions.get(&rpc)?.gate
+    }
+
+    /// Whether no operation of this shard alone has to look at anything here: nothing is pending or fresh, and all that was
+    /// executed is settled.
+    #[inline]
+    #[must_use]
+    pub fn is_quiet(&self) -> bool {
+        self.pending.is_empty() && self.fresh.is_empty() && self.gates.are_all_open()
+    }
+
+    /// What was proposed under this id, or was recorded to be refused.
+    #[must_use]
+    pub fn proposal_of(&self, rpc: RpcId) -> Option<&Proposal> {
+        self.transactions.get(&rpc).map(|known| &known.proposal)
+    }
+
     /// What an operation of this shard alone must wait for before it executes (R8.3, R8.7). An update that has waited long can be
     /// proposed as an independent transaction of this shard alone: then nothing that comes later goes before it.
     #[must_use]
@@ -455,7 +487,7 @@ impl Participant {
             is_settled: false,
             said: None,
             lingers: false,
-            is_old: false,
+            age: 0,
             asks: false,
         };
         let before = self.transactions.insert(rpc, known);

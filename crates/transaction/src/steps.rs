@@ -10,6 +10,9 @@ use crate::{Class, Proposal, Said, Timestamp, Why, Word};
 /// clock by as much.
 const CEILING_STEP: u64 = 1_000_000;
 
+/// Calls of [`Participant::ask_again`] between two questions about a transaction that has been here for long.
+const ASKED_AT_LEAST_EVERY: u32 = 32;
+
 /// What becomes of a request for a transaction that is new here.
 #[must_use]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -175,11 +178,13 @@ impl Participant {
     }
 
     /// Asks those that have not said all that is needed, of transactions that were here at the last call already (R8.11: after
-    /// a patience, which is the time between two calls).
+    /// a patience, which is the time between two calls). Of what has been here for long, they are asked less and less often.
     pub fn ask_again(&mut self) {
         self.age_early_words();
         for (&rpc, known) in &mut self.transactions {
-            if !std::mem::replace(&mut known.is_old, true) {
+            let age = known.age;
+            known.age = age.saturating_add(1);
+            if !(age.is_power_of_two() || age > 0 && age.is_multiple_of(ASKED_AT_LEAST_EVERY)) {
                 continue;
             }
             let Some(said) = known.word(self.synced) else { continue };

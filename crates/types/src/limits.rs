@@ -26,6 +26,9 @@ pub const RESULT_BYTES_MAX: usize = 8 * 1024 * 1024;
 /// Bytes of what a transaction writes and answers: with its completion record it must fit a segment.
 pub const TRANSACTION_BYTES_MAX: usize = 6 * 1024 * 1024;
 
+/// Shards that take part in one transaction: each of them speaks to each other one.
+pub const PARTICIPANTS_MAX: usize = 32;
+
 /// Bytes of a frame's payload: a full witness fetch or log chunk must fit.
 pub const FRAME_BYTES_MAX: usize = 16 * 1024 * 1024;
 

@@ -24,6 +24,34 @@ macro_rules! probes {
 }
 
 probes! {
+    /// Section 8: a transaction over several shards is proposed.
+    TransactionProposed = "transaction: proposed",
+    /// Section 8: it is executed.
+    TransactionExecuted = "transaction: executed",
+    /// R8.3: it meets a lock or something pending, and that is recorded.
+    TransactionConflict = "transaction: conflict",
+    /// R8.5: one of its checks says no here.
+    TransactionAborted = "transaction: aborted here",
+    /// What was proposed does not happen.
+    TransactionEnded = "transaction: ended against",
+    /// R8.3: an independent one waits for a lock before it is proposed.
+    TransactionWaits = "transaction: waits for a lock",
+    /// Its client asks again while it is pending.
+    TransactionAskedAgain = "transaction: asked again",
+    /// R8.11: a participant that never got it records a conflict.
+    ConflictForUnknown = "transaction: conflict for what is unknown",
+    /// R8.11: a participant asks about what is over here.
+    NeverSaid = "transaction: never",
+    /// R8.9: some are needed no more.
+    TransactionsForgotten = "transaction: forgotten",
+    /// A client's transaction met another one, and is tried again.
+    ConflictTriedAgain = "transaction: tried again under another id",
+    /// R8.4: an answer waits for a gate.
+    AnswerBehindGate = "transaction: answer behind a gate",
+    /// R8.4: an update of one shard inherits a gate.
+    UpdateBehindGate = "transaction: update behind a gate",
+    /// R8.3: a read meets something pending.
+    ReadMeetsPending = "transaction: read meets what is pending",
     /// A new primary takes another member's log, and keeps the part that both logs share.
     LogFetchedFromPrefix = "term: log fetched from the common prefix",
     /// A new primary takes another member's log, and keeps nothing of its own.

@@ -7,24 +7,31 @@
 //!     16      8  acknowledgement: every sequence below this one has its result
 //!     24      8  lease expiry (ClusterTime milliseconds)
 //!     32      8  not after (ClusterTime milliseconds; 0 = no operation key), R4.9
-//!     40      1  operation code (see the operation module)
+//!     40      1  operation code (see the operation module); 33: a transaction over several shards
 //!     41      1  bytes of the operation key, 0 = none
 //!     42      2  reserved, 0
 //!     44      4  table (of a transaction: its first part's)
 //!     48      …  operation key
+//!      …      …  of a transaction over several shards: its participants ([`Participants`])
 //!      …      …  the operation's arguments
 //! ```
 
 use kasha_types::limits::{BODY_BYTES_MAX, OPERATION_KEY_BYTES_MAX};
 use kasha_types::{
-    AckedBelow, BodyHash, ClientId, ClusterTime, KeyHash, RpcId, Sequence, Slot, TableId, key_hash, operation_key_hash,
-    slot_of,
+    AckedBelow, BodyHash, ClientId, ClusterTime, KeyHash, RpcId, Sequence, ShardId, Slot, TableId, key_hash,
+    operation_key_hash, slot_of,
 };
 
+use crate::operation::{Participants, Parts};
 use crate::{DecodeError, Reader, Update};
 
 /// Bytes before the operation key.
 pub const BODY_HEAD_BYTES: usize = 48;
+
+/// The code of a transaction over several shards. Its arguments are a transaction's, behind the participants.
+pub const DISTRIBUTED_CODE: u8 = 33;
+/// The code of a transaction.
+const TRANSACTION_CODE: u8 = 32;
 
 /// The fixed fields of a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,8 +62,10 @@ pub struct Body<'a> {
     pub head: BodyHead,
     /// The user's idempotency key.
     pub operation_key: Option<&'a [u8]>,
-    /// What to do.
+    /// What to do; of a transaction over several shards, at all of them.
     pub update: Update<'a>,
+    /// The participants, if it is a transaction over several shards. The list never changes (R8.11).
+    pub participants: Option<Participants<'a>>,
     bytes: &'a [u8],
 }
 
@@ -94,7 +103,10 @@ impl<'a> Body<'a> {
         if operation_key.is_some() != (not_after != ClusterTime(0)) {
             return Err(DecodeError::Invalid("an operation key without its time limit, or the reverse"));
         }
-        let update = Update::decode(code, arguments)?;
+        let (participants, update) = match code {
+            DISTRIBUTED_CODE => Participants::decode_before(arguments, TRANSACTION_CODE)?,
+            _ => (None, Update::decode(code, arguments)?),
+        };
         if let Update::Transaction { parts } = update
             && parts.first_table() != Some(table)
         {
@@ -104,6 +116,7 @@ impl<'a> Body<'a> {
             head: BodyHead { rpc, acknowledgement, lease_expiry, not_after, table },
             operation_key,
             update,
+            participants,
             bytes,
         })
     }
@@ -142,6 +155,13 @@ impl<'a> Body<'a> {
             place.copy_from_slice(&word.to_le_bytes());
         }
         debug_assert_eq!(Body::decode(body).map(|body| body.head), Ok(*head), "the rest of the head is the same");
+    }
+
+    /// What a transaction over several shards does at this one. `None`: it does nothing there, or is none.
+    #[must_use]
+    pub fn parts_at(&self, shard: ShardId) -> Option<Parts<'a>> {
+        let Update::Transaction { parts } = self.update else { return None };
+        self.participants?.parts_of(shard, parts)
     }
 
     /// The bytes it was decoded from.

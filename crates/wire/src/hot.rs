@@ -4,7 +4,7 @@
 //! Request, Record, Cancel   envelope (32), body …
 //! Read              envelope (32), read id u64, table u32, code u8, 3 reserved, arguments …
 //! envelope          shard u16, 2 reserved, epoch u32, list version u64, ClusterTime u64, attempt u32, 4 reserved
-//! Answer            rpc (16), epoch u32, attempt u32, synced u8 (0 or 1), 7 reserved, result …
+//! Answer            rpc (16), epoch u32, attempt u32, synced u8 (0 or 1), 1 reserved, shard u16, 4 reserved, result …
 //! ReadAnswer        read id u64, result …
 //! Append            shard u16, 2 reserved, epoch u32, attachment u32, 4 reserved, from u64, synced offset u64, round u64, log bytes …
 //! ```
@@ -91,6 +91,8 @@ pub struct AnswerView<'a> {
     pub attempt: u32,
     /// Whether the update is already synced: complete without witnesses.
     pub synced: bool,
+    /// Who answers: an update over several shards has an answer of each.
+    pub shard: ShardId,
     /// The result bytes.
     pub result: &'a [u8],
 }
@@ -103,8 +105,10 @@ impl<'a> AnswerView<'a> {
     pub fn decode(payload: &'a [u8]) -> Result<Self, DecodeError> {
         let mut reader = Reader::new(payload);
         let (rpc, epoch, attempt, synced) = (reader.take()?, reader.take()?, reader.take()?, reader.take()?);
-        reader.reserved(7)?;
-        Ok(Self { rpc, epoch, attempt, synced, result: reader.rest() })
+        reader.reserved(1)?;
+        let shard = reader.take()?;
+        reader.reserved(4)?;
+        Ok(Self { rpc, epoch, attempt, synced, shard, result: reader.rest() })
     }
 
     /// Appends a whole frame's head; `tail` is the end of the result, sent from elsewhere.
@@ -117,6 +121,7 @@ impl<'a> AnswerView<'a> {
         head[16..20].copy_from_slice(&self.epoch.0.to_le_bytes());
         head[20..24].copy_from_slice(&self.attempt.to_le_bytes());
         head[24] = u8::from(self.synced);
+        head[26..28].copy_from_slice(&self.shard.0.to_le_bytes());
         out.extend_from_slice(&head);
         out.extend_from_slice(self.result);
         frame::end(out, start, tail);
@@ -399,6 +404,8 @@ pub struct Refused {
     pub attempt: u32,
     /// The refuser's term.
     pub epoch: Epoch,
+    /// Who refuses.
+    pub shard: ShardId,
     /// Why.
     pub why: Refusal,
 }
@@ -419,7 +426,7 @@ wire_struct! {
     SyncRequest { shard, epoch, rpc, attempt }
     Synced { rpc, epoch, attempt }
     Recorded { rpc, list, attempt, node, verdict }
-    Refused { rpc, attempt, epoch, why }
+    Refused { rpc, attempt, epoch, shard, why }
     ReadRefused { read_id, epoch, why }
 }
 

@@ -21,6 +21,7 @@ pub mod operation;
 pub mod outcome;
 mod report;
 pub mod status;
+mod word;
 
 pub use body::{Body, BodyHead};
 pub use codec::{DecodeError, Reader, Wire};

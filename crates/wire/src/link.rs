@@ -140,8 +140,8 @@ carries! {
     ToMember { Fence, Attach, CopySegment, FetchLog }
     /// A primary to a witness.
     ToWitness { FreezeWitness, Gc }
-    /// Members and witnesses to their primary.
-    ToPrimary { FenceReport, Attached, Mismatch, SegmentCopied, LogPiece, WitnessHolds, GcDone }
+    /// Members and witnesses to their primary, and primaries of other shards.
+    ToPrimary { FenceReport, Attached, Mismatch, SegmentCopied, LogPiece, WitnessHolds, GcDone, Words }
     /// Everybody to a node.
     ToNode { Orders, GetConfiguration, GetStatus, Ping, Pong, ToMember, ToWitness, ToPrimary, Welcome, Goodbye }
 }

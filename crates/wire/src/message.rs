@@ -13,6 +13,7 @@ use crate::status::{CoreStatus, LoopTurns, LoopUsage};
 use crate::{Configuration, DecodeError, Reader, Served, Wire, wire_struct};
 
 pub use crate::report::Report;
+pub use crate::word::{Told, WordOf};
 
 /// Makes a struct of each row, and the enum of all of them.
 macro_rules! messages {
@@ -447,6 +448,15 @@ macro_rules! message_table {
                 node: NodeId,
                 /// Requests that survived three gcs: run them through `look_up` and sync.
                 suspects: Vec<Bytes>,
+            },
+            /// Participants of transactions over several shards to each other, batched by turn.
+            Words = 46 {
+                /// Whose primary is to hear it.
+                to: ShardId,
+                /// Whose primary speaks.
+                from: ShardId,
+                /// What it says.
+                words: Vec<WordOf>,
             },
         }
     };

@@ -6,11 +6,13 @@
 
 pub mod arguments;
 pub mod items;
+pub mod participants;
 pub mod parts;
 
 pub use arguments::Excess;
 use arguments::{Encoder, Keys, Limits, Shown, Source, Visitor};
 pub use items::{Item, ItemKind, Items, ItemsBuffer};
+pub use participants::{Participants, ParticipantsBuffer};
 pub use parts::{Part, PartOperation, Parts, PartsBuffer};
 
 use std::fmt;

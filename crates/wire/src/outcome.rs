@@ -17,6 +17,9 @@
 //! | values | count `u32`, (version `u64`, 0 = absent; length `u32`; value) each | |
 //! | observed | count `u32`, (version `u64`; has a value `u8`; length `u32`; value) each: the version of a key without a value grows with each change, too | |
 //! | parts | count `u32`, (operation code `u8`, length `u32`, the part's result) each | not committed: the part's index `u32`, its operation code `u8`, its result; nothing changed |
+//!
+//! Of a transaction over several shards each participant answers for its own parts: a result of the shape parts, or *conflict*,
+//! or *refused elsewhere*.
 
 use crate::operation::{Check, PartOperation};
 use crate::{DecodeError, Read, Reader, Update};
@@ -43,6 +46,10 @@ pub enum OutcomeCode {
     OperationKeyMismatch = 7,
     /// One part of a transaction failed; nothing changed.
     NotCommitted = 8,
+    /// A transaction over several shards met another one, and nothing changed: it may be tried again under another id.
+    Conflict = 9,
+    /// A transaction over several shards was refused by another participant, which says why; nothing changed.
+    RefusedElsewhere = 10,
 }
 
 impl OutcomeCode {
@@ -59,6 +66,8 @@ impl OutcomeCode {
             6 => Self::Cancelled,
             7 => Self::OperationKeyMismatch,
             8 => Self::NotCommitted,
+            9 => Self::Conflict,
+            10 => Self::RefusedElsewhere,
             _ => return None,
         })
     }
@@ -105,6 +114,10 @@ pub enum Outcome {
     Parts(Vec<Outcome>),
     /// Transaction: the index of the first part that failed, and what came of the part. Nothing changed.
     NotCommitted(u32, Box<Outcome>),
+    /// A transaction over several shards met another one. Nothing changed.
+    Conflict,
+    /// Another participant of the transaction refused it, and says why. Nothing changed.
+    RefusedElsewhere,
 }
 
 /// What a result with [`OutcomeCode::Done`] looks like.
@@ -235,9 +248,13 @@ impl Outcome {
             OutcomeCode::TooLarge => Self::TooLarge,
             OutcomeCode::Cancelled => Self::Cancelled,
             OutcomeCode::OperationKeyMismatch => Self::OperationKeyMismatch,
-            OutcomeCode::NotCommitted if shape != Shape::Parts => {
+            OutcomeCode::NotCommitted | OutcomeCode::Conflict | OutcomeCode::RefusedElsewhere
+                if shape != Shape::Parts =>
+            {
                 return Err(DecodeError::Invalid("an outcome of something that is no transaction"));
             }
+            OutcomeCode::Conflict => Self::Conflict,
+            OutcomeCode::RefusedElsewhere => Self::RefusedElsewhere,
             OutcomeCode::NotCommitted => {
                 let (index, code) = (r.take()?, r.take()?);
                 Self::NotCommitted(index, Box::new(Self::decode_part(code, r.bytes(r.rest().len())?)?))

@@ -13,11 +13,12 @@ use kasha_wire::operation::Check;
 use kasha_wire::{DecodeError, Message, OutcomeCode, Read, RecordedVerdict, Refusal, Update, Wire};
 
 const PAGE: &str = include_str!("../../../docs/wire.md");
-const SOURCES: [&str; 6] = [
+const SOURCES: [&str; 7] = [
     include_str!("../src/hot.rs"),
     include_str!("../src/message.rs"),
     include_str!("../src/configuration.rs"),
     include_str!("../src/status.rs"),
+    include_str!("../src/word.rs"),
     include_str!("../../types/src/ids.rs"),
     include_str!("../../types/src/position.rs"),
 ];
@@ -93,7 +94,7 @@ fn messages() {
 #[test]
 fn structures() {
     let rows = table("Structures");
-    assert_eq!(rows.len(), 26);
+    assert_eq!(rows.len(), 27);
     for row in rows {
         assert_eq!(row[1], declared(&format!("pub struct {} {{\n", row[0])), "{}", row[0]);
     }

@@ -1,4 +1,4 @@
-//! The bytes of wire version 3, a line for each thing that can be sent. `UPDATE=1 cargo test -p kasha-wire --test golden`
+//! The bytes of wire version 4, a line for each thing that can be sent. `UPDATE=1 cargo test -p kasha-wire --test golden`
 //! rewrites the files, which is wrong unless `WIRE_VERSION` changes too (or only lines were added).
 
 mod common;
@@ -50,8 +50,9 @@ fn frame_of(kind: Kind) -> Vec<u8> {
         Kind::Request | Kind::Record | Kind::Cancel => RequestView::encode(kind, &one(), &body, small),
         Kind::Answer => {
             let next = &mut Count(0);
-            let (rpc, epoch, attempt) = (Sample::one(next), Sample::one(next), Sample::one(next));
-            AnswerView { rpc, epoch, attempt, synced: true, result: b"res" }.encode(b"ult", small);
+            let (rpc, epoch, attempt, shard) =
+                (Sample::one(next), Sample::one(next), Sample::one(next), Sample::one(next));
+            AnswerView { rpc, epoch, attempt, synced: true, shard, result: b"res" }.encode(b"ult", small);
             tail = b"ult";
         }
         Kind::Refuse => hot::encode_small(kind, &one::<Refused>(), small),

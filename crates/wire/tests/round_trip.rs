@@ -13,7 +13,9 @@ use kasha_types::*;
 use kasha_wire::codec::Bytes;
 use kasha_wire::frame::{self, Kind};
 use kasha_wire::hot::*;
-use kasha_wire::message::{AttachAt, GcEntry, Holding, LeaseInfo, Missing, Report, TableCommand, TableOutcome};
+use kasha_wire::message::{
+    AttachAt, GcEntry, Holding, LeaseInfo, Missing, Report, TableCommand, TableOutcome, Told, WordOf,
+};
 use kasha_wire::operation::{ItemsBuffer, Row};
 use kasha_wire::outcome::Shape;
 use kasha_wire::status::{
@@ -159,15 +161,20 @@ fn every_hot_payload_comes_back() {
         }
         Ok(())
     });
-    check(128, (any(), any(), any(), any(), bytes(), bytes()), |(rpc, epoch, attempt, synced, head, tail)| {
-        let mut out = Vec::new();
-        AnswerView { rpc, epoch, attempt, synced, result: &head }.encode(&tail, &mut out);
-        let whole = [&out[..], &tail].concat();
-        let view = AnswerView::decode(payload(&whole, Kind::Answer)).unwrap();
-        prop_assert_eq!((view.rpc, view.epoch, view.attempt, view.synced), (rpc, epoch, attempt, synced));
-        prop_assert_eq!(view.result, [head, tail].concat());
-        Ok(())
-    });
+    check(
+        128,
+        (any(), any(), any(), any(), any(), bytes(), bytes()),
+        |(rpc, epoch, attempt, synced, shard, head, tail)| {
+            let mut out = Vec::new();
+            AnswerView { rpc, epoch, attempt, synced, shard, result: &head }.encode(&tail, &mut out);
+            let whole = [&out[..], &tail].concat();
+            let view = AnswerView::decode(payload(&whole, Kind::Answer)).unwrap();
+            prop_assert_eq!((view.rpc, view.epoch, view.attempt, view.synced), (rpc, epoch, attempt, synced));
+            prop_assert_eq!(view.shard, shard);
+            prop_assert_eq!(view.result, [head, tail].concat());
+            Ok(())
+        },
+    );
     check(128, (any(), any(), any(), any(), bytes()), |(envelope, read_id, table, code, arguments)| {
         let mut out = Vec::new();
         ReadView { envelope, read_id, table, code, arguments: &arguments }.encode(&mut out);

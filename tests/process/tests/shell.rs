@@ -55,7 +55,8 @@ fn the_shell_speaks_json() {
     };
     failed(&["incr", "a"], "executed", "no decimal 64-bit number");
     failed(&["--table", "nowhere", "put", "a", "x"], "not executed", "nowhere");
-    failed(&["mput", "a", "1", "b", "2"], "not executed", "{tag}");
+    assert_eq!(json_of(port, &["mput", "over", "1", "shards", "2"]), (Some(0), json!({ "versions": [1, 1] })));
+    failed(&["--once", "two", "mput", "a", "1", "b", "2"], "not executed", "{tag}");
     failed(&["--once", "key", "get", "a"], "failed", "--once is for updates");
     cli_says(port, &["--once", "key", "incr", "once"]);
     assert_eq!(json_of(port, &["incr", "once", "--once", "key"]).1["value"], 1, "options may stand behind, too");
@@ -79,7 +80,7 @@ fn the_shell_speaks_json() {
         }
     }
     let total: u64 = list(&status["shards"]).iter().map(|shard| shard["status"]["objects"].as_u64().unwrap()).sum();
-    assert_eq!(total, 7, "a, n, {{t}}a, {{t}}b, {{u}}credit, {{u}}log and once");
+    assert_eq!(total, 9, "a, n, {{t}}a, {{t}}b, {{u}}credit, {{u}}log, over, shards and once");
     let human = run(&["status", "--address", &format!("127.0.0.1:{port}")]);
     let human = String::from_utf8(human.stdout).unwrap();
     for word in ["NODE", "SHARD", "MEMBERS", "WITNESSES", "FAST PATH", "DUPLICATES", "DOING", "healthy", "reachable"] {

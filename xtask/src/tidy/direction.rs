@@ -23,7 +23,10 @@ const TABLE: &[(&str, Allowed)] = &[
     ("replication", Only(&["types", "machine", "wire", "log"])),
     ("store", Only(&["types", "wire", "log", "reference"])),
     ("coordinator", Only(&["types", "machine", "wire"])),
-    ("node", Only(&["types", "machine", "wire", "log", "exactly_once", "witness", "replication", "store"])),
+    (
+        "node",
+        Only(&["types", "machine", "wire", "log", "exactly_once", "witness", "replication", "store", "transaction"]),
+    ),
     ("client", Only(&["types", "machine", "wire", "exactly_once", "witness"])),
     ("runtime", Only(&["types", "machine", "wire"])),
     ("reference", Only(&["types", "wire"])),

@@ -100,6 +100,17 @@ impl Calls {
         self.free.push(Vacant { slot: u32::try_from(slot).expect("far below 2^32 calls"), bytes, result });
     }
 
+    /// Gives the call another body.
+    pub(super) fn set_bytes(&mut self, slot: usize, bytes: Vec<u8>) {
+        let call = self.slab[slot].call.as_mut().expect("a call that has not ended");
+        self.bytes = self.bytes - call.bytes.len() + bytes.len();
+        if let Some(shard) = call.owner {
+            let share = &mut self.shares[usize::from(shard.0)];
+            share.bytes = share.bytes - call.bytes.len() + bytes.len();
+        }
+        call.bytes = bytes;
+    }
+
     pub(super) fn id(&self, slot: usize) -> CallId {
         CallId::new(slot, self.slab[slot].generation)
     }

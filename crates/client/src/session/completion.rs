@@ -53,9 +53,17 @@ pub enum CoreAnswer {
 /// The reason why an update was certainly not executed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
 pub enum WhyNot {
-    /// Its keys live in several shards.
-    #[error("its keys live in several shards, which one update cannot span yet; give them a common {{tag}} (K0301)")]
+    /// Its keys live in several shards, and the operation, or its operation key, has to be of one.
+    #[error(
+        "its keys live in several shards, which this operation, or its operation key, cannot span yet; give them a common {{tag}} (K0301)"
+    )]
     CrossShard,
+    /// Its keys live in too many shards.
+    #[error("its keys live in more than {} shards; split it (K0316)", limits::PARTICIPANTS_MAX)]
+    TooManyShards,
+    /// It met other transactions again and again.
+    #[error("it met other transactions on the same keys until its deadline, and did not happen; try again (K0317)")]
+    Conflict,
     /// The coordinator knows no such table.
     #[error(
         "there is no such table; create it first, or look its name up again if it was dropped and created anew (K0302)"

@@ -100,6 +100,7 @@ impl Session {
         let part_of = part_of(call.kind);
         self.calls.remove(slot);
         self.drop_snapshot(id);
+        self.distributed.remove(&id);
         if let Some(whole) = part_of {
             return self.snapshots.note_end(whole, id, completion);
         }

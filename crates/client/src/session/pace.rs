@@ -82,6 +82,9 @@ impl Session {
 
     fn on_deadline(&mut self, slot: usize, now: Tick, out: &mut Effects) {
         match self.calls[slot].kind {
+            Kind::Update(_) if !self.calls[slot].is_sent() && self.met_others(slot) => {
+                self.end_undone(slot, WhyNot::Conflict);
+            }
             Kind::Update(_) | Kind::Table(_) if !self.calls[slot].is_sent() => {
                 let waits_for = self.waits_for(slot);
                 self.end_undone(slot, WhyNot::DeadlineBeforeSend(waits_for));

@@ -39,6 +39,10 @@ impl Session {
         let code = answer.result.first().copied().and_then(OutcomeCode::from_number);
         code.ok_or(DecodeError::Invalid("an outcome"))?;
         let Some(slot) = self.slot_of_rpc(answer.rpc) else { return Ok(Known::No) };
+        if answer.synced && self.is_distributed(slot) {
+            self.on_participant(slot, answer.shard, answer.result, now);
+            return Ok(Known::Yes);
+        }
         if answer.synced {
             // This answer is durable by itself, so it does not matter which attempt asked.
             self.take_result(slot, answer.result);

@@ -29,6 +29,8 @@ pub struct SessionStats {
     pub rejected: u64,
     /// Updates whose deadline passed while they were under way, so that the caller was told "unknown".
     pub unknown: u64,
+    /// Transactions that met another one, and were tried again under another id.
+    pub conflicts: u64,
     /// Updates that the session began to cancel.
     pub cancellations: u64,
     /// Client ids that were granted. A session of several shards survives one that stops once it has two ids (R4.10).

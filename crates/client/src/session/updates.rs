@@ -147,8 +147,31 @@ impl Session {
             Err(NoTarget::UnknownTable) if !is_sent => self.ask_coordinator(slot, now),
             // Table numbers are never used again, so nothing can execute the update any more.
             Err(NoTarget::UnknownTable) => self.end(slot, Completion::Unknown(WhyUnknown::TableDropped)),
-            Err(NoTarget::CrossShard) if !is_sent => self.end_undone(slot, WhyNot::CrossShard),
-            Err(NoTarget::CrossShard) => self.pause(slot, true, now),
+            Err(NoTarget::CrossShard) => self.start_distributed(slot, now, out),
+        }
+    }
+
+    /// The same for keys of several shards.
+    fn start_distributed(&mut self, slot: usize, now: Tick, out: &mut Effects) {
+        if !self.is_distributed(slot) {
+            if self.calls[slot].is_sent() {
+                return self.pause(slot, true, now);
+            }
+            if let Err(why) = self.distribute(slot) {
+                return self.end_undone(slot, why);
+            }
+        }
+        let targets = self.silent_participants(slot);
+        let Some(first) = targets.first() else { return self.pause(slot, true, now) };
+        let shard = first.shard;
+        let numbered = match self.calls[slot].update().rpc {
+            None => self.number(slot, shard, now),
+            Some(_) => Ok(()),
+        };
+        match numbered {
+            Ok(()) => self.send_to_participants(slot, &targets, now, out),
+            Err(NoNumber::NoRoom) => self.queue(slot),
+            Err(NoNumber::HeldUp) => self.hold_back(slot, shard),
         }
     }
 
@@ -303,7 +326,7 @@ impl Session {
     }
 
     /// What a client without exactly-once does: the server cannot distinguish the retry from a second request.
-    fn give_back_number(&mut self, slot: usize) {
+    pub(super) fn give_back_number(&mut self, slot: usize) {
         if let Some(rpc) = self.calls[slot].update().rpc.take() {
             self.identities.finish(rpc);
         }

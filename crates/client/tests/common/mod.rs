@@ -234,7 +234,8 @@ impl Net {
     pub(crate) fn answer(&mut self, request: &Sent, result: &[u8], synced: bool) {
         let (rpc, epoch, attempt) = (request.rpc(), request.epoch(), request.attempt());
         let mut bytes = Vec::new();
-        AnswerView { rpc, epoch, attempt, synced, result }.encode(&[], &mut bytes);
+        let shard = request.request().envelope.shard;
+        AnswerView { rpc, epoch, attempt, synced, shard, result }.encode(&[], &mut bytes);
         self.frame(request.to, &bytes);
     }
 
@@ -259,7 +260,11 @@ impl Net {
 
     pub(crate) fn refuse(&mut self, request: &Sent, why: Refusal) {
         let (rpc, epoch, attempt) = (request.rpc(), request.epoch(), request.attempt());
-        self.small(request.to, Kind::Refuse, &Refused { rpc, attempt, epoch, why });
+        self.small(
+            request.to,
+            Kind::Refuse,
+            &Refused { rpc, attempt, epoch, shard: request.request().envelope.shard, why },
+        );
     }
 
     pub(crate) fn sync(&mut self, sync: &Sent, change: impl FnOnce(&mut Synced)) {

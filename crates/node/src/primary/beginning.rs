@@ -51,6 +51,10 @@ impl Term {
             site.copy.stop_for_memory(out);
             return None;
         }
+        // What the log says of transactions is taken up before a witness adds to it (R8.10).
+        let end = site.copy.log.end().offset;
+        site.state.transactions.begin_serving(end);
+        site.copy.log.keep_room(site.state.transactions.reserved());
         let target = match self.take(site, requests, took) {
             true => site.copy.log.end().offset,
             false => {

@@ -11,8 +11,9 @@ use kasha_exactly_once::{LookUp, Request};
 use kasha_log::Log;
 use kasha_types::planted::{self, Bug};
 use kasha_types::probe::{Probe, hit};
-use kasha_types::{ListVersion, LogEnd};
+use kasha_types::{ListVersion, LogEnd, ShardId};
 use kasha_wire::hot::Envelope;
+use kasha_wire::operation::Part;
 use kasha_wire::{Configuration, Refusal, Update};
 
 use super::{Origin, Received, RequestPath, Stop, Why, Wish};
@@ -52,6 +53,32 @@ impl RequestPath<'_> {
             _ => slots.iter().all(|&slot| configuration.owner(table, slot) == Some(self.shard)),
         };
         if is_ours { Ok(Admitted(received)) } else { Err(Stop::refuse(Refusal::WrongShard)) }
+    }
+
+    /// The same for a transaction over several shards: it must take part with its own keys. Nobody but a client brings one.
+    #[cold]
+    pub(super) fn admit_distributed<'r, 'a>(
+        &mut self,
+        received: &'r mut Received<'a>,
+    ) -> Result<Admitted<'r, 'a>, Stop> {
+        let Origin::Client(caller) = &received.origin else { return Err(Stop::refuse(Refusal::BadRequest)) };
+        self.admit_envelope(&caller.envelope).map_err(Stop::refuse)?;
+        if received.body.operation_key.is_some() {
+            return Err(Stop::refuse(Refusal::BadRequest));
+        }
+        let configuration = self.core.configuration.as_deref().expect("a configuration promoted us");
+        let own = received.body.parts_at(self.shard).ok_or(Stop::refuse(Refusal::WrongShard))?;
+        let is_ours = |part: Part<'_>| {
+            configuration.owner(part.table, kasha_types::slot_of(part.operation.key())) == Some(self.shard)
+        };
+        let exists = |shard: ShardId| configuration.shard(shard).is_some();
+        let participants = received.body.participants.expect("checked by the caller");
+        let are_known = participants.iter().all(|(shard, _)| exists(shard));
+        if own.iter().all(is_ours) && are_known {
+            Ok(Admitted(received))
+        } else {
+            Err(Stop::refuse(Refusal::WrongShard))
+        }
     }
 
     /// The same for keys of several tables.

@@ -8,10 +8,12 @@
 
 use kasha_log::Log;
 use kasha_machine::{Effect, Effects, Gate};
+use kasha_transaction::GateId;
 use kasha_types::planted::{self, Bug};
 use kasha_types::probe::{Probe, hit};
 use kasha_types::{Epoch, ListVersion, LogEnd, LogPosition, RpcId};
 use kasha_wire::frame::Kind;
+use kasha_wire::hot::Envelope;
 use kasha_wire::{AnswerView, Reader, Refusal, Refused, hot};
 
 use super::order::Overlap;
@@ -43,6 +45,9 @@ impl RequestPath<'_> {
     ) {
         let release = self.release(caller, completed.overlap());
         let (shard, epoch) = (self.shard, self.epoch);
+        if let Some(behind) = self.state.transactions.gate_of_answer(completed.rpc()) {
+            return self.answer_behind(behind, log, caller, &completed, received);
+        }
         let gate = match release {
             Release::WhenHeld => {
                 self.serving().counters.fast_answers += 1;
@@ -63,6 +68,7 @@ impl RequestPath<'_> {
             rpc: completed.rpc(),
             epoch,
             attempt: caller.envelope.attempt,
+            shard,
             synced: match release {
                 Release::WhenHeld => false,
                 Release::NowAsSynced | Release::WhenSynced => true,
@@ -75,6 +81,30 @@ impl RequestPath<'_> {
         out.push(Effect::Send { to: caller.to, head, tail, gate });
     }
 
+    /// The same behind a gate (R8.4): what opens it, and a sync, it waits for. A saved answer, too (R8.6).
+    #[cold]
+    fn answer_behind(
+        &mut self,
+        behind: GateId,
+        log: &Log,
+        caller: &Caller,
+        completed: &Completed,
+        received: &Received<'_>,
+    ) {
+        let (shard, epoch) = (self.shard, self.epoch);
+        self.serving().counters.gated_answers += 1;
+        self.shipping.want_synced(completed.end());
+        let when = Gate::Synced { shard, position: LogPosition { epoch, offset: completed.end() } };
+        let (tail, result) = completed.result(&received.memory);
+        let result = tail.map_or(result, |slice| log.slice(slice));
+        let attempt = caller.envelope.attempt;
+        let view = AnswerView { rpc: completed.rpc(), epoch, attempt, synced: true, shard, result };
+        let mut frame = Vec::new();
+        view.encode(&[], &mut frame);
+        // Without room its client asks again.
+        self.serving().transacting.hold(behind, caller.to, frame, when);
+    }
+
     /// Tells the client, if it is to be told, that this delivery runs nothing; or parks it.
     pub(super) fn turn_away(&mut self, caller: &Caller, received: &Received<'_>, why: &Why, out: &mut Effects) {
         let rpc = received.request.rpc;
@@ -83,6 +113,7 @@ impl RequestPath<'_> {
             Why::Refused(why) => self.refuse(caller, rpc, why, out),
             Why::BelowFloor { floor_end } => self.refuse_below_floor(caller, rpc, floor_end, out),
             Why::Parked(waits_for) => self.park(caller, received, waits_for, out),
+            Why::RunsAhead => unreachable!("only what a witness held is skipped"),
         }
     }
 
@@ -148,7 +179,8 @@ impl RequestPath<'_> {
 
 pub(crate) fn refuse(caller: &Caller, rpc: RpcId, epoch: Epoch, why: Refusal, gate: Gate, out: &mut Effects) {
     let mark = out.mark();
-    let refused = Refused { rpc, attempt: caller.envelope.attempt, epoch, why };
+    let Envelope { attempt, shard, .. } = caller.envelope;
+    let refused = Refused { rpc, attempt, epoch, shard, why };
     hot::encode_small(Kind::Refuse, &refused, out.arena());
     let head = out.span_from(mark);
     out.push(Effect::Send { to: caller.to, head, tail: None, gate });

@@ -6,6 +6,7 @@
 
 use kasha_log::{GroupWriter, Log, Purpose, entry_bytes};
 use kasha_store::{Draft, SpareDraft};
+use kasha_transaction::Footprint;
 use kasha_types::limits::RESULT_BYTES_MAX;
 use kasha_wire::{OutcomeCode, Update};
 
@@ -13,6 +14,7 @@ use super::order::{Action, Ordered};
 use super::record::record_bytes;
 use super::{Origin, RequestPath, Stop, Why};
 use crate::operation_keys;
+use crate::transactions::Gated;
 
 /// It is known what it will change and answer, and what it touches.
 pub(super) struct Drafted<'r, 'a> {
@@ -25,6 +27,8 @@ pub(super) struct Executed<'l, 'r, 'a> {
     pub(super) ordered: Ordered<'r, 'a>,
     pub(super) draft: Draft<'a>,
     pub(super) group: GroupWriter<'l>,
+    /// What its answer waits for, if that is anything (R8.4).
+    pub(super) gated: Option<(Gated, Vec<u8>)>,
 }
 
 impl<'r, 'a> Drafted<'r, 'a> {
@@ -34,6 +38,12 @@ impl<'r, 'a> Drafted<'r, 'a> {
 
     pub(super) fn draft(&self) -> &Draft<'a> {
         &self.draft
+    }
+
+    /// What it reads and writes, for transactions over several shards.
+    pub(super) fn footprint(&self) -> Footprint {
+        let writes = self.draft.changed().map(|(key, _)| key);
+        Footprint::new(self.ordered.received().memory.footprint.iter().copied(), writes)
     }
 }
 
@@ -79,8 +89,10 @@ impl RequestPath<'_> {
         log: &'l mut Log,
         drafted: Drafted<'r, 'a>,
     ) -> Result<Executed<'l, 'r, 'a>, Stop> {
+        let gated = self.gated(&drafted);
         let Drafted { mut ordered, mut draft } = drafted;
-        let bytes = draft.bytes() + record_bytes(&ordered, draft.result().len());
+        let gate_bytes = gated.as_ref().map_or(0, |(_, encoded)| entry_bytes(encoded.len()));
+        let bytes = draft.bytes() + record_bytes(&ordered, draft.result().len()) + gate_bytes;
         let purpose = self.purpose(log, &ordered, &draft, bytes);
         let mut group = match log.begin(self.epoch, bytes, purpose) {
             Ok(group) => group,
@@ -92,7 +104,24 @@ impl RequestPath<'_> {
         let dead = &mut ordered.memory().dead;
         dead.clear();
         self.state.store.write(&mut group, &mut draft, dead);
-        Ok(Executed { ordered, draft, group })
+        Ok(Executed { ordered, draft, group, gated })
+    }
+
+    /// What its answer waits for, as the log is to say (R8.4, R8.15). What is given up touches nothing.
+    #[inline]
+    fn gated(&self, drafted: &Drafted<'_, '_>) -> Option<(Gated, Vec<u8>)> {
+        let participant = &self.state.transactions.participant;
+        if participant.is_quiet() || matches!(drafted.ordered.action(), Action::Cancel) {
+            return None; // nearly always
+        }
+        let footprint = drafted.footprint();
+        let gate = participant.gate_of(&footprint);
+        if gate.is_empty() {
+            return None;
+        }
+        let gated = Gated { rpc: drafted.ordered.received().request.rpc, footprint, gate };
+        let encoded = gated.encode();
+        Some((gated, encoded))
     }
 
     /// What its group, of so many bytes of entries, is for. Deletes and cancels whose records nobody acknowledges for a while

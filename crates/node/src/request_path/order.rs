@@ -8,16 +8,17 @@
 
 use kasha_exactly_once::OperationKeyCheck;
 use kasha_log::{EntryOffset, Log, Purpose};
+use kasha_transaction::Footprint;
 use kasha_types::planted::{self, Bug};
 use kasha_types::probe::{Probe, hit};
-use kasha_types::{ClusterTime, LogEnd};
+use kasha_types::{ClusterTime, LogEnd, RpcId, key_hash};
 use kasha_wire::{Body, Refusal};
 
 use super::admit::Fresh;
 use super::execute::Drafted;
 use super::{Caller, Memory, Origin, Received, RequestPath, Stop, Why, Wish};
 use crate::operation_keys::{self, OperationKey};
-use crate::serving::Sees;
+use crate::serving::{Sees, WaitsFor};
 
 /// What a request comes to. Each becomes a completion record.
 #[derive(Clone, Copy)]
@@ -128,6 +129,12 @@ impl RequestPath<'_> {
     /// What it comes to: what is chosen here is what runs, and runs at once.
     pub(super) fn order<'r, 'a>(&self, log: &Log, current: Current<'r, 'a>) -> Result<Ordered<'r, 'a>, Stop> {
         let Current { received, key, now } = current;
+        if let Some(pending) = self.pending_before(received) {
+            return Err(Stop::Nothing(match received.origin {
+                Origin::Replay => Why::RunsAhead,
+                Origin::Client(_) | Origin::Suspect => Why::Parked(WaitsFor::Transaction(pending)),
+            }));
+        }
         let action = match (received.origin, key) {
             (Origin::Client(Caller { wish: Wish::Cancel, .. }), _) => Action::Cancel,
             (Origin::Client(_) | Origin::Suspect | Origin::Replay, None) => Action::Execute { keep_under: None },
@@ -157,6 +164,22 @@ impl RequestPath<'_> {
         Ok(Ordered { received, action })
     }
 
+    /// A transaction over several shards that it must not run ahead of (R8.3, R8.10). What gives it up touches nothing.
+    #[inline]
+    fn pending_before(&self, received: &Received<'_>) -> Option<RpcId> {
+        let participant = &self.state.transactions.participant;
+        let is_cancel = matches!(received.origin, Origin::Client(Caller { wish: Wish::Cancel, .. }));
+        if participant.is_quiet() || is_cancel {
+            return None; // nearly always
+        }
+        if matches!(received.origin, Origin::Replay) && planted::is_on(Bug::ReplayedOverPending) {
+            return None;
+        }
+        let mut keys = Vec::new();
+        received.body.for_each_key(|table, key, _| keys.push(key_hash(table, key)));
+        participant.blocked_by(&Footprint::new([], keys))
+    }
+
     /// Does it touch anything that is not synced (C1)? Judged now, when it runs (R8.7). A repeat, a mismatch and
     /// a cancel read no key: they wait for a sync whatever is unsynced.
     pub(super) fn overlap(&self, drafted: &Drafted<'_, '_>) -> Overlap {
@@ -175,7 +198,18 @@ impl RequestPath<'_> {
                 // They read what the log says of the key, which may be unsynced (R4.9).
                 Action::Repeat(_) | Action::Mismatch => !planted::is_on(Bug::OperationKeyOverlapIgnored),
             };
+        let unsynced = unsynced || self.overlaps_transactions(drafted);
         if unsynced { Overlap::Unsynced } else { Overlap::None }
+    }
+}
+
+impl RequestPath<'_> {
+    /// R8.7 \[M\]: what a transaction over several shards has freed, whose outcome may be lost, and then the transaction is
+    /// pending again.
+    #[inline]
+    fn overlaps_transactions(&self, drafted: &Drafted<'_, '_>) -> bool {
+        let participant = &self.state.transactions.participant;
+        !participant.is_quiet() && participant.overlaps(&drafted.footprint())
     }
 }
 

@@ -10,7 +10,9 @@
 use kasha_exactly_once::{CompletionRecord, CompletionRecordRef, Request};
 use kasha_log::{EntryKind, EntryOffset, Log, entry_bytes};
 use kasha_store::Draft;
+use kasha_transaction::Origin as ExecutedWhen;
 use kasha_types::planted::{self, Bug};
+use kasha_types::probe::{Probe, hit};
 use kasha_types::{KeyHash, LogEnd, LogSlice, RpcId};
 
 use super::execute::Executed;
@@ -18,6 +20,7 @@ use super::order::{Ordered, Overlap};
 use super::wrong::record_apart;
 use super::{Memory, Origin, Received, RequestPath};
 use crate::ExactlyOnce;
+use crate::transactions::{Gated, Transactions};
 
 /// An update that has run.
 pub(super) struct Completed {
@@ -66,7 +69,7 @@ impl RequestPath<'_> {
         if self.core.options.exactly_once == ExactlyOnce::Off {
             return self.commit_unrecorded(executed, overlap);
         }
-        let Executed { ordered, draft, mut group } = executed;
+        let Executed { ordered, draft, mut group, gated } = executed;
         let (keep_under, received) = (ordered.keep_under(), ordered.into_received());
         let acknowledgement = self.acknowledgement(received);
         let Received { body, request, memory, .. } = received;
@@ -92,8 +95,16 @@ impl RequestPath<'_> {
             offset: at.payload() + completion.result_offset() as u64,
             len: result.len() as u32,
         };
+        let gate_at = gated.as_ref().map(|(_, encoded)| {
+            let (at, payload) = group.entry(EntryKind::Gate, encoded.len());
+            payload.copy_from_slice(encoded);
+            at
+        });
         let (log, appended) = group.commit_and_release(); // E4
         let end = appended.end.offset;
+        if let (Some((gated, _)), Some(at)) = (gated, gate_at) {
+            close_gate(&mut self.state.transactions, &gated, at, &mut memory.dead);
+        }
 
         let Memory { dead, footprint, .. } = &mut **memory;
         let (tracker, on_dead) = (&mut self.state.tracker, |at| dead.push(at));
@@ -116,7 +127,7 @@ impl RequestPath<'_> {
 
     /// What [`ExactlyOnce::Off`] does: the changes alone. One that changes nothing leaves nothing behind.
     fn commit_unrecorded(&mut self, executed: Executed<'_, '_, '_>, overlap: Overlap) -> Completed {
-        let Executed { ordered, draft, group } = executed;
+        let Executed { ordered, draft, group, .. } = executed;
         let Received { request: Request { rpc, .. }, memory, .. } = ordered.into_received();
         let end = if group.is_empty() {
             group.log().end().offset
@@ -154,6 +165,16 @@ impl RequestPath<'_> {
         let result = LogSlice { shard: self.shard, offset, len: len as u32 };
         let end = if planted::is_on(Bug::DuplicateUngated) { LogEnd::START } else { at.end_after() };
         Completed { rpc, result: Some(result), end, overlap: Overlap::Unsynced }
+    }
+}
+
+/// Its answer waits, and the answers of those that touch the same keys after it (R8.4).
+#[cold]
+fn close_gate(transactions: &mut Transactions, gated: &Gated, at: EntryOffset, dead: &mut Vec<EntryOffset>) {
+    hit(Probe::UpdateBehindGate);
+    match transactions.participant.pass(&gated.footprint, ExecutedWhen::Now) {
+        Some((gate, _)) => transactions.note_gate(gated.rpc, at, gate),
+        None => dead.push(at),
     }
 }
 

@@ -108,7 +108,9 @@ impl Serving {
     }
 
     pub(super) fn keep_house(&mut self, term: &mut Term, site: &mut Site<'_>, out: &mut Effects) {
-        if let Some(end) = self.house.raise_version_floor(term, site) {
+        if !self.transacting.has_inherited(&site.state.transactions)
+            && let Some(end) = self.house.raise_version_floor(term, site)
+        {
             self.conflicts.raise_version_floor(end);
         }
         self.drop_tables(term, site);

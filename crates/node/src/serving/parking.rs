@@ -1,4 +1,5 @@
-//! Updates that wait at the primary for something that will come: an answer of the coordinator, or room. A parked update
+//! Updates that wait at the primary for something that will come: an answer of the coordinator, room, or the outcome of a
+//! transaction. A parked update
 //! owns a copy of its body, and later comes in again as if it had just arrived: each stage decides anew, by what is true then.
 //!
 //! - **R4.2** Nothing is recorded of a parked update. It has not run, and a witness must not drop it (`Why::replayed`).
@@ -28,6 +29,8 @@ pub(crate) enum WaitsFor {
     Lease(ClientId),
     /// Memory that the cleaner can gain (section 5).
     Room,
+    /// The outcome of a transaction over several shards (R8.3).
+    Transaction(RpcId),
 }
 
 /// An update that came from a client, and waits.
@@ -52,7 +55,7 @@ impl WaitsFor {
     pub fn refusal(self) -> Refusal {
         match self {
             Self::Lease(_) => Refusal::LeaseUnproven,
-            Self::Room => Refusal::Busy,
+            Self::Room | Self::Transaction(_) => Refusal::Busy,
         }
     }
 }

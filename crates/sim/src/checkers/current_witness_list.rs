@@ -149,7 +149,8 @@ mod tests {
     use crate::checkers::records::tests::{RPC, SHARD, hold, segment, three_cores};
     use crate::configurations::tests::{configuration, tell};
 
-    const ANSWER: AnswerView<'_> = AnswerView { rpc: RPC, epoch: Epoch(1), attempt: 1, synced: false, result: &[] };
+    const ANSWER: AnswerView<'_> =
+        AnswerView { rpc: RPC, epoch: Epoch(1), attempt: 1, synced: false, shard: SHARD, result: &[] };
 
     fn watch() -> CurrentWitnessList {
         let mut watch = CurrentWitnessList::new(Configurations::default(), three_cores(), Records::default());

@@ -13,7 +13,8 @@ use kasha_types::{AckedBelow, ClientId, Epoch, ListVersion, RpcId, SegmentId, Sh
 use kasha_wire::frame::Kind;
 use kasha_wire::message::{Gc, GcDone, GcEntry, LeaseVerdict};
 use kasha_wire::{
-    AnswerView, AppendView, Appended, Body, Durability, Recorded, RecordedVerdict, RequestView, Synced, hot,
+    AnswerView, AppendView, Appended, Body, Durability, OutcomeCode, Recorded, RecordedVerdict, RequestView, Synced,
+    hot,
 };
 
 use crate::checkers::records::Records;
@@ -99,8 +100,10 @@ impl GatesRespected {
 
     /// A primary said `Synced`, or sent an answer that says so: all members that count for syncs in one committed set
     /// of that term hold the record.
-    fn on_synced(&mut self, rpc: RpcId, epoch: Epoch) {
-        let Some(&(shard, _)) = self.bodies.get(&rpc) else { return };
+    fn on_synced(&mut self, rpc: RpcId, (shard, epoch): (ShardId, Epoch)) {
+        if !self.bodies.contains_key(&rpc) {
+            return;
+        }
         self.synced += 1;
         if let Some(lacking) = self.records.lacked_in_all_sets(&self.configurations, &self.cores, (shard, epoch), rpc) {
             self.violations.push(format!(
@@ -108,6 +111,14 @@ impl GatesRespected {
                  all hold it (D3, R7.2): {lacking}"
             ));
         }
+    }
+
+    /// Whether this tells of a transaction over several shards that was executed: what is durable then is what all participants
+    /// have proposed, and with that what comes of it (R8.1).
+    fn is_executed_everywhere(&self, answer: &AnswerView<'_>) -> bool {
+        let body = self.bodies.get(&answer.rpc).and_then(|(_, body)| Body::decode(body).ok());
+        let is_distributed = body.is_some_and(|body| body.participants.is_some());
+        is_distributed && answer.result.first() == Some(&(OutcomeCode::Done as u8))
     }
 
     /// R2.1: a primary answers for the term in which the update ran.
@@ -256,8 +267,9 @@ impl Watch for GatesRespected {
             Some(Kind::Answer) => {
                 if let Ok(answer) = AnswerView::decode(sent.payload)
                     && answer.synced
+                    && !self.is_executed_everywhere(&answer)
                 {
-                    self.on_synced(answer.rpc, answer.epoch);
+                    self.on_synced(answer.rpc, (answer.shard, answer.epoch));
                 }
             }
             Some(Kind::Message) => {
@@ -272,7 +284,9 @@ impl Watch for GatesRespected {
             }
             Some(Kind::Synced) => {
                 if let Ok(synced) = hot::decode_small::<Synced>(sent.payload) {
-                    self.on_synced(synced.rpc, synced.epoch);
+                    if let Some(&(shard, _)) = self.bodies.get(&synced.rpc) {
+                        self.on_synced(synced.rpc, (shard, synced.epoch));
+                    }
                     self.on_confirmed(&synced, process);
                 }
             }
@@ -333,10 +347,10 @@ mod tests {
     fn synced_means_that_all_members_hold_the_record() {
         let mut gates = gates();
         hold(&gates.records, 1, segment(0), RPC);
-        gates.on_synced(RPC, Epoch(1));
+        gates.on_synced(RPC, (SHARD, Epoch(1)));
         assert_eq!(gates.take_violations().len(), 1, "the other member lacks it");
         hold(&gates.records, 2, segment(0), RPC);
-        gates.on_synced(RPC, Epoch(1));
+        gates.on_synced(RPC, (SHARD, Epoch(1)));
         assert_eq!(gates.take_violations(), Vec::<String>::new());
     }
 

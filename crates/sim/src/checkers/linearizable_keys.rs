@@ -291,9 +291,9 @@ mod tests {
 
     #[test]
     fn an_update_of_several_keys_appears_at_each() {
-        let keys = |a: &str, b: &str| Action::multi_put([(&b"k"[..], a.as_bytes()), (b"l", b.as_bytes())]);
+        let keys = |a: &str, b: &str| Action::multi_put([(&b"{k}k"[..], a.as_bytes()), (b"{k}l", b.as_bytes())]);
         let both = (keys("1", "2"), 0, 1, done(Outcome::Versions(vec![1, 1])));
-        let other = |told| (Action::get(b"l"), 2, 3, told);
+        let other = |told| (Action::get(b"{k}l"), 2, 3, told);
         assert!(is_fine(&[both.clone(), other(value(1, "2"))]));
         assert!(!is_fine(&[both, other(done(Outcome::NotFound))]));
     }

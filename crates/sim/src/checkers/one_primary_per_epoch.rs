@@ -140,10 +140,8 @@ impl Watch for OnePrimaryPerEpoch {
                 }
             }
             Some(Kind::Answer) => {
-                if let Ok(answer) = AnswerView::decode(sent.payload)
-                    && let Some(&shard) = self.shards.get(&answer.rpc)
-                {
-                    self.acts(life, shard, answer.epoch, "Answer");
+                if let Ok(answer) = AnswerView::decode(sent.payload) {
+                    self.acts(life, answer.shard, answer.epoch, "Answer");
                 }
             }
             Some(Kind::Synced) => {

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use kasha_types::{AckedBelow, ClientId, Epoch, ListVersion, NodeId, RpcId, ShardId, TableId};
 use kasha_wire::frame::Kind;
-use kasha_wire::{AnswerView, Body, Recorded, RecordedVerdict, RequestView, ShardConfig, Synced, hot};
+use kasha_wire::{AnswerView, Body, OutcomeCode, Recorded, RecordedVerdict, RequestView, ShardConfig, Synced, hot};
 
 use crate::configurations::Configurations;
 use crate::world::Sent;
@@ -28,6 +28,20 @@ pub(crate) struct Promises {
     pub(crate) updates: BTreeMap<RpcId, (ShardId, BTreeSet<TableId>)>,
     pub(crate) attempts: BTreeMap<(RpcId, u32), Attempt>,
     pub(crate) acknowledged: BTreeMap<ClientId, AckedBelow>,
+    /// Transactions over several shards, and the participants that have not said that it was executed.
+    pub(crate) distributed: BTreeMap<RpcId, BTreeSet<ShardId>>,
+}
+
+/// A participant answers. Whether that makes an outcome: all have executed it, or one of them says that it does not happen.
+fn told_by_all(silent: &mut BTreeSet<ShardId>, answer: &AnswerView<'_>) -> bool {
+    match answer.result.first().copied().and_then(OutcomeCode::from_number) {
+        Some(OutcomeCode::Done) => {
+            silent.remove(&answer.shard);
+            silent.is_empty()
+        }
+        Some(OutcomeCode::RefusedElsewhere) | None => false,
+        Some(_) => true,
+    }
 }
 
 impl Promises {
@@ -46,7 +60,10 @@ impl Promises {
             Some(Kind::Answer) => {
                 let answer = AnswerView::decode(sent.payload).ok()?;
                 if answer.synced {
-                    return Some(answer.rpc);
+                    return match self.distributed.get_mut(&answer.rpc) {
+                        Some(silent) => told_by_all(silent, &answer).then_some(answer.rpc),
+                        None => Some(answer.rpc),
+                    };
                 }
                 self.attempts.get_mut(&(answer.rpc, answer.attempt))?.answered = Some(answer.epoch);
                 self.judge(answer.rpc, answer.attempt)
@@ -69,6 +86,10 @@ impl Promises {
         let Ok(request) = RequestView::decode(payload) else { return };
         let Ok(body) = Body::decode(request.body) else { return };
         let (rpc, envelope) = (body.head.rpc, request.envelope);
+        if let Some(participants) = body.participants {
+            let all = || participants.iter().map(|(shard, _)| shard).collect();
+            self.distributed.entry(rpc).or_insert_with(all);
+        }
         let mut tables = BTreeSet::new();
         body.for_each_key(|table, _, _| _ = tables.insert(table));
         self.updates.insert(rpc, (envelope.shard, tables));

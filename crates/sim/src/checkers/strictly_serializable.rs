@@ -77,9 +77,18 @@ impl Whole<'_> {
         self.parts.len() > 1 || matches!(self.operation.action.update(), Some(Update::Transaction { .. }))
     }
 
+    /// Whether another part has failed, which may be of another shard: each shard tells which of its own parts failed first.
+    fn is_elsewhere(&self, at: usize) -> bool {
+        let slot = |at: usize| slot_of(&self.parts[at].0.1);
+        matches!(self.came_to, CameTo::Failed(failed, _) if slot(failed) != slot(at))
+    }
+
     fn run(&self, state: &Keys) -> Option<Keys> {
         let mut next = state.clone();
         for (at, (name, part)) in self.parts.iter().enumerate() {
+            if self.is_elsewhere(at) {
+                continue;
+            }
             let told = match &self.came_to {
                 CameTo::Unknown => None,
                 CameTo::Parts(outcomes) => Some(&outcomes[at]),
@@ -152,10 +161,10 @@ fn is_transaction(action: &Action) -> bool {
     matches!(action.update(), Some(Update::Transaction { .. }))
 }
 
-/// Whether it reads keys of several slots, and so perhaps of several shards.
-fn reads_several_slots(operation: &Operation) -> bool {
+/// Whether it has keys of several slots, and so perhaps of several shards.
+fn has_several_slots(operation: &Operation) -> bool {
     let slots: BTreeSet<Slot> = names_of(operation).iter().map(|(_, key)| slot_of(key)).collect();
-    operation.action.is_read() && slots.len() > 1
+    slots.len() > 1
 }
 
 fn names_of(operation: &Operation) -> Vec<Name> {
@@ -166,7 +175,7 @@ fn names_of(operation: &Operation) -> Vec<Name> {
 fn groups(history: &History) -> Groups {
     let mut all = Groups::default();
     history.operations().iter().for_each(|operation| all.connect(&names_of(operation)));
-    let connects = |operation: &&Operation| is_transaction(&operation.action) || reads_several_slots(operation);
+    let connects = |operation: &&Operation| is_transaction(&operation.action) || has_several_slots(operation);
     let transactions = history.operations().iter().filter(connects);
     let roots: BTreeSet<Name> = transactions.flat_map(names_of).map(|name| all.root(&name)).collect();
     let judged = all.0.keys().map(|name| (name.clone(), all.root(name))).filter(|(_, root)| roots.contains(root));

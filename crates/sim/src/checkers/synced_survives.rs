@@ -117,7 +117,10 @@ impl SyncedSurvives {
 
 impl Watch for SyncedSurvives {
     fn sent(&mut self, sent: &Sent<'_>, view: &View<'_>) {
-        if let Some(rpc) = self.promises.take_in(sent) {
+        // What a transaction over several shards came to follows from what all its participants have proposed.
+        if let Some(rpc) = self.promises.take_in(sent)
+            && !self.promises.distributed.contains_key(&rpc)
+        {
             self.promise(rpc, view.now);
         }
         if sent.is::<ConfigurationIs>()

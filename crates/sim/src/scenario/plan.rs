@@ -85,6 +85,10 @@ fn of_scenario(scenario: Scenario, rng: &mut Rng) -> (Shape, Intensity) {
         }
         Scenario::Transactions => transactions(rng, &mut shape, &mut intensity),
         Scenario::Snapshots => snapshots(rng, &mut shape, &mut intensity),
+        Scenario::Distributed => {
+            snapshots(rng, &mut shape, &mut intensity);
+            shape.kind = LoadKind::Distributed;
+        }
         Scenario::TornTurns => intensity.acts = Acts { torn_turn: 1, ..none },
         Scenario::WitnessLoss => {
             shape.faults = shape.faults.max(1);

@@ -6,6 +6,7 @@
 mod bulk;
 mod counters;
 mod crowd;
+mod distributed;
 mod drawn;
 mod operation_keys;
 mod registers;
@@ -22,6 +23,7 @@ use kasha_types::TableId;
 pub use bulk::Bulk;
 pub use counters::Counters;
 pub use crowd::Crowd;
+pub use distributed::Distributed;
 pub use operation_keys::OperationKeys;
 pub use registers::Registers;
 pub use rewritten::Rewritten;
@@ -157,6 +159,8 @@ pub enum LoadKind {
     Transactions,
     /// Keys of several shards that are read together.
     Snapshots,
+    /// Keys of several shards that are changed together.
+    Distributed,
     /// Tables that come and go, each with so many keys that two updates hardly ever meet.
     Tables,
 }
@@ -180,11 +184,12 @@ impl Mix {
             LoadKind::Churning => return alone(Box::new(Bulk::churning(CHURNING_KEYS))),
             LoadKind::Rewritten => return alone(Box::<Rewritten>::default()),
             LoadKind::Tables => return alone(Box::new(Tables::spread())),
-            LoadKind::Transactions | LoadKind::Snapshots => {
+            LoadKind::Transactions | LoadKind::Snapshots | LoadKind::Distributed => {
                 let short_deadlines = if rng.chance(1, 2) { rng.below(200) } else { 0 };
                 let abandoned = if rng.chance(1, 2) { rng.below(100) } else { 0 };
                 let part: Box<dyn Workload> = match kind {
                     LoadKind::Snapshots => Box::<Snapshots>::default(),
+                    LoadKind::Distributed => Box::<Distributed>::default(),
                     _ => Box::<Transactions>::default(),
                 };
                 return Self { short_deadlines, abandoned, ..alone(part) };

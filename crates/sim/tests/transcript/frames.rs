@@ -118,7 +118,7 @@ pub fn describe(kind: u8, payload: &[u8], names: &Names) -> String {
             format!("ReadAnswer {}", read_result(ReadAnswerView::decode(payload).expect("an answer").result))
         }
         Kind::Refuse => {
-            let Refused { rpc, attempt, epoch, why } = small(payload);
+            let Refused { rpc, attempt, epoch, why, .. } = small(payload);
             format!("Refuse {} epoch={} attempt={attempt} {why:?}", name(rpc), epoch.0)
         }
         Kind::ReadRefuse => format!("ReadRefuse {:?}", small::<ReadRefused>(payload).why),

@@ -105,6 +105,12 @@ impl<'a> PartOperation<'a> {
         }
     }
 
+    /// Whether it may change its key.
+    #[must_use]
+    pub fn changes_its_key(&self) -> bool {
+        matches!(self, Self::Update(_))
+    }
+
     /// The operation's key.
     ///
     /// # Panics
@@ -198,6 +204,35 @@ impl<'a> Parts<'a> {
     pub(super) fn encode(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(&self.count.to_le_bytes());
         out.extend_from_slice(self.bytes);
+    }
+
+    /// Bytes of all of them, encoded.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// So many parts behind the first ones.
+    pub(super) fn slice(&self, first: u32, count: u32) -> Self {
+        let mut reader = Reader::new(self.bytes);
+        let mut skip = |parts: u32| {
+            for _ in 0..parts {
+                take_part(&mut reader).expect("checked when decoded");
+            }
+            reader.rest().len()
+        };
+        let (from, to) = (self.bytes.len() - skip(first), self.bytes.len() - skip(count));
+        Self { count, bytes: &self.bytes[from..to] }
+    }
+
+    /// Whether nothing in these parts can fail, whatever their keys hold, and all of them answer a few bytes.
+    #[must_use]
+    pub fn cannot_fail(&self) -> bool {
+        self.iter().all(|part| match part.operation {
+            PartOperation::Update(Update::Put { .. } | Update::Delete { .. })
+            | PartOperation::Read(Read::Exists { .. }) => true,
+            PartOperation::Update(_) | PartOperation::Read(_) | PartOperation::Check(_) => false,
+        })
     }
 }
 

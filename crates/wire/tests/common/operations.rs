@@ -236,5 +236,7 @@ pub fn outcomes() -> Vec<(&'static str, Shape, Outcome)> {
         ("OperationKeyMismatch", Shape::Version, Outcome::OperationKeyMismatch),
         ("Parts", Shape::Parts, Outcome::Parts(vec![Outcome::Number(-2, 3), Outcome::NotFound])),
         ("NotCommitted", Shape::Parts, Outcome::NotCommitted(1, Box::new(Outcome::ConditionFailed(18)))),
+        ("Conflict", Shape::Parts, Outcome::Conflict),
+        ("RefusedElsewhere", Shape::Parts, Outcome::RefusedElsewhere),
     ]
 }

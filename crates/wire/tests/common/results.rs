@@ -57,6 +57,8 @@ pub fn encoded_outcome(shape: Shape, outcome: &Outcome) -> Vec<u8> {
         }
         Outcome::ConditionFailed(version) => put(OutcomeCode::ConditionFailed, &[&version.to_le_bytes()]),
         Outcome::NotFound => put(OutcomeCode::NotFound, &[]),
+        Outcome::Conflict => put(OutcomeCode::Conflict, &[]),
+        Outcome::RefusedElsewhere => put(OutcomeCode::RefusedElsewhere, &[]),
         Outcome::Overflow(index) => put(OutcomeCode::Overflow, &[&item(index)]),
         Outcome::NotANumber(index) => put(OutcomeCode::NotANumber, &[&item(index)]),
         Outcome::TooLarge => put(OutcomeCode::TooLarge, &[]),

@@ -4,7 +4,9 @@ use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use kasha_types::*;
 use kasha_wire::codec::Bytes;
-use kasha_wire::message::{AttachAt, GcEntry, Holding, LeaseInfo, Missing, Report, TableCommand, TableOutcome};
+use kasha_wire::message::{
+    AttachAt, GcEntry, Holding, LeaseInfo, Missing, Report, TableCommand, TableOutcome, Told, WordOf,
+};
 use kasha_wire::status::{
     CleanerState, Cleaning, CoreStatus, LongTurn, LoopTurns, LoopUsage, Memory, ReplicaStatus, WitnessStatus,
 };
@@ -86,7 +88,7 @@ structs! {
     SyncRequest { shard, epoch, rpc, attempt }
     Synced { rpc, epoch, attempt }
     Recorded { rpc, list, attempt, node, verdict }
-    Refused { rpc, attempt, epoch, why }
+    Refused { rpc, attempt, epoch, shard, why }
     ReadRefused { read_id, epoch, why }
     Member { node, state, since }
     Served { epoch, primary }
@@ -97,6 +99,7 @@ structs! {
     LeaseInfo { client, expiry }
     Missing { epoch, members, witnesses }
     GcEntry { key, rpc }
+    WordOf { rpc, body, lease_expiry, told, asks, participants }
     CoreStatus { core, incarnation, configuration, lease, replicas, witnesses }
     ReplicaStatus { shard, epoch, primary, state, end, synced, unsynced_operations, objects, memory_bytes,
         memory_max_bytes, memory, cleaning, clients, completion_records, updates, reads, fast_answers, gated_answers,
@@ -198,6 +201,15 @@ variants! {
         super::any().prop_map(TableOutcome::Dropped) => TableOutcome::Dropped(Sample::one(next)),
         Just(TableOutcome::NotFound) => TableOutcome::NotFound,
         super::any().prop_map(TableOutcome::Refused) => TableOutcome::Refused(Sample::one(next)),
+    ]
+    Told: |next| [
+        super::any().prop_map(Told::Proposed) => Told::Proposed(Sample::one(next)),
+        (super::any(), super::any(), super::any())
+            .prop_map(|(at, recorded, settled)| Told::Executed { at, recorded, settled })
+            => Told::Executed { at: Sample::one(next), recorded: Sample::one(next), settled: Sample::one(next) },
+        Just(Told::Conflict) => Told::Conflict,
+        Just(Told::Abort) => Told::Abort,
+        Just(Told::Never) => Told::Never,
     ]
     AttachAt: |next| [
         super::any().prop_map(AttachAt::Keep) => AttachAt::Keep(Sample::one(next)),
@@ -304,7 +316,7 @@ macro_rules! every_type {
             AttachId, ListVersion, NodeId, SegmentId, Sequence, ShardId, Slot, TableId, Tick, RpcId, CoreId, LogPosition,
             Envelope, Appended, SyncRequest, Synced, Recorded, RecordedVerdict, Refusal, Refused, ReadRefused,
             Durability, MemberState, ShardPhase, Memory, Member, ShardConfig, NodeInfo, TableInfo, Tablet, Configuration,
-            TableCommand, TableOutcome, Report, LeaseInfo, Missing, GcEntry, AttachAt, Holding, CoreStatus,
+            TableCommand, TableOutcome, Report, LeaseInfo, Missing, GcEntry, Told, WordOf, AttachAt, Holding, CoreStatus,
             ReplicaStatus, Cleaning, CleanerState, WitnessStatus, LoopUsage, LoopTurns, LongTurn, Work, AnyMessage)
     };
     ($each:ident: $($ty:ty),*) => { $($each::<$ty>(stringify!($ty));)* };

@@ -1,0 +1,308 @@
+//! Updates of keys of several shards (section 8): one body, which names all participants, goes to each of them; each answers for
+//! its own keys, and the answers become one outcome.
+//!
+//! ```text
+//! the update's keys, by shard ─▶ one transaction ─▶ to every participant that has not answered ─▶ all have ─▶ one result
+//!                                     ▲                                                        └▶ one refused it ─▶ not committed
+//!                                     └─ under a new id, after a pause ◀─ it met another one
+//! ```
+//!
+//! What fails at one participant happens nowhere. A *conflict* is an outcome, too: it did not happen, and is tried again under
+//! another id. The participants are part of the body, and stay what they are under one id (R8.11).
+
+use std::collections::BTreeMap;
+
+use kasha_machine::{Effects, Endpoint};
+use kasha_types::limits::PARTICIPANTS_MAX;
+use kasha_types::probe::{Probe, hit};
+use kasha_types::{ListVersion, ShardId, TableId, Tick, slot_of};
+use kasha_wire::body::DISTRIBUTED_CODE;
+use kasha_wire::operation::{Part, PartOperation, ParticipantsBuffer, PartsBuffer};
+use kasha_wire::{Body, Envelope, Kind as FrameKind, OutcomeCode, RequestView, Update};
+use kasha_witness::{Attempt, Path};
+
+use super::call::{Cancel, InFlight, Stage};
+use super::completion::WhyNot;
+use super::route::Target;
+use super::{CallId, Completion, Session, send};
+
+/// The updates of several shards that have not ended.
+pub(super) type Open = BTreeMap<CallId, Distributed>;
+
+/// One update, as its participants see it.
+#[derive(Debug)]
+pub(super) struct Distributed {
+    participants: Vec<Participant>,
+    asked_for: AskedFor,
+    parts: usize,
+    /// How often it met another one.
+    pub(super) conflicts: u32,
+}
+
+#[derive(Debug)]
+struct Participant {
+    shard: ShardId,
+    /// Which of the update's keys are its own.
+    places: Vec<usize>,
+    answer: Answer,
+}
+
+#[derive(Debug)]
+enum Answer {
+    None,
+    /// Another participant refuses the transaction, and tells why.
+    RefusedElsewhere,
+    /// The results of its parts.
+    Done(Vec<u8>),
+}
+
+/// The operation that became a transaction.
+#[derive(Clone, Copy, Debug)]
+enum AskedFor {
+    Transaction,
+    MultiPut,
+    MultiDelete,
+    MultiIncrement,
+}
+
+/// Calls `each` with the parts of a transaction that does what this update does. `None`: no transaction does.
+fn for_each_part<'a>(
+    table: TableId,
+    update: &Update<'a>,
+    mut each: impl FnMut(TableId, PartOperation<'a>),
+) -> Option<AskedFor> {
+    Some(match *update {
+        Update::Transaction { parts } => {
+            parts.iter().for_each(|part| each(part.table, part.operation));
+            AskedFor::Transaction
+        }
+        Update::MultiPut { pairs } => {
+            for item in pairs.iter() {
+                each(table, PartOperation::Update(Update::Put { key: item.key, value: item.value }));
+            }
+            AskedFor::MultiPut
+        }
+        Update::MultiDelete { keys } => {
+            keys.iter().for_each(|item| each(table, PartOperation::Update(Update::Delete { key: item.key })));
+            AskedFor::MultiDelete
+        }
+        Update::MultiIncrement { deltas } => {
+            for item in deltas.iter() {
+                each(table, PartOperation::Update(Update::Increment { key: item.key, delta: item.delta }));
+            }
+            AskedFor::MultiIncrement
+        }
+        _ => return None,
+    })
+}
+
+impl Session {
+    /// Makes a transaction over several shards of an update that has not been sent. `Err`: it cannot be one.
+    pub(super) fn distribute(&mut self, slot: usize) -> Result<(), WhyNot> {
+        let id = self.calls.id(slot);
+        let configuration = self.cluster.configuration.as_ref().expect("the keys are known to be of several shards");
+        let call = &self.calls[slot];
+        let body = Body::decode(&call.bytes).expect("encoded here");
+        if body.operation_key.is_some() {
+            return Err(WhyNot::CrossShard);
+        }
+        let mut by_shard: BTreeMap<ShardId, (Vec<usize>, Vec<Part<'_>>)> = BTreeMap::new();
+        let mut parts = 0;
+        let asked_for = for_each_part(body.head.table, &body.update, |table, part| {
+            let owner = configuration.owner(table, slot_of(part.key())).expect("every key has an owner");
+            let (places, own) = by_shard.entry(owner).or_default();
+            places.push(parts);
+            own.push(Part { table, operation: part });
+            parts += 1;
+        });
+        let asked_for = asked_for.ok_or(WhyNot::CrossShard)?;
+        if by_shard.len() > PARTICIPANTS_MAX {
+            return Err(WhyNot::TooManyShards);
+        }
+        let (mut list, mut all) = (ParticipantsBuffer::default(), PartsBuffer::default());
+        for (&shard, (_, own)) in &by_shard {
+            list.push(shard, u16::try_from(own.len()).expect("few keys"));
+            own.iter().for_each(|part| all.push(part.table, &part.operation));
+        }
+        let table = all.as_parts().first_table().expect("some part");
+        let head = kasha_wire::BodyHead { table, ..body.head };
+        let mut bytes = Vec::new();
+        Body::begin(&head, None, DISTRIBUTED_CODE, &mut bytes);
+        list.encode(&mut bytes);
+        Update::Transaction { parts: all.as_parts() }.encode_arguments(&mut bytes);
+        if bytes.len() > kasha_types::limits::BODY_BYTES_MAX {
+            return Err(WhyNot::RequestTooLarge);
+        }
+        let participant =
+            |(shard, (places, _)): (ShardId, (Vec<usize>, _))| Participant { shard, places, answer: Answer::None };
+        let participants = by_shard.into_iter().map(participant).collect();
+        self.calls.set_bytes(slot, bytes);
+        self.calls[slot].update().keys.table = table;
+        self.distributed.insert(id, Distributed { participants, asked_for, parts, conflicts: 0 });
+        Ok(())
+    }
+
+    pub(super) fn is_distributed(&self, slot: usize) -> bool {
+        !self.distributed.is_empty() && self.distributed.contains_key(&self.calls.id(slot))
+    }
+
+    /// The participants that have not answered, if they serve.
+    pub(super) fn silent_participants(&self, slot: usize) -> Vec<Target> {
+        let open = &self.distributed[&self.calls.id(slot)];
+        let silent = open.participants.iter().filter(|participant| matches!(participant.answer, Answer::None));
+        silent.filter_map(|participant| self.target_at(participant.shard).ok()).collect()
+    }
+
+    /// One attempt: the same body to all of these.
+    pub(super) fn send_to_participants(&mut self, slot: usize, targets: &[Target], now: Tick, out: &mut Effects) {
+        let first = targets[0];
+        let patience = self.patience_with(slot, &first);
+        let cluster_time = self.cluster.time(now);
+        let call = &mut self.calls[slot];
+        self.stats.attempts += 1;
+        self.stats.retries += u64::from(call.is_sent());
+        call.attempts += 1;
+        let is_cancelling = matches!(call.update().cancel, Cancel::Begun(_));
+        let kind = if is_cancelling { FrameKind::Cancel } else { FrameKind::Request };
+        for target in targets {
+            let (shard, epoch, list) = (target.shard, target.epoch, ListVersion::NONE);
+            let envelope = Envelope { shard, epoch, list, cluster_time, attempt: call.attempts };
+            let mark = out.mark();
+            RequestView::encode(kind, &envelope, &call.bytes, out.arena());
+            send(Endpoint::Core(target.primary), mark, out);
+        }
+        let attempt = Attempt::new(first.epoch, ListVersion::NONE, 0);
+        call.stage = Stage::InFlight(InFlight { target: first, attempt, sync_sent: false });
+        call.resume = now.after(patience);
+        self.timers.arm(&mut self.calls, slot);
+    }
+
+    /// A participant answers, for good.
+    pub(super) fn on_participant(&mut self, slot: usize, shard: ShardId, result: &[u8], now: Tick) {
+        let id = self.calls.id(slot);
+        let Some(open) = self.distributed.get_mut(&id) else { return };
+        let Some(participant) = open.participants.iter_mut().find(|participant| participant.shard == shard) else {
+            return;
+        };
+        match result.first().copied().and_then(OutcomeCode::from_number) {
+            Some(OutcomeCode::Done) => participant.answer = Answer::Done(result.to_vec()),
+            Some(OutcomeCode::RefusedElsewhere) => participant.answer = Answer::RefusedElsewhere,
+            Some(OutcomeCode::Conflict) => return self.on_conflict(slot, now),
+            Some(OutcomeCode::Cancelled) => return self.end_cancelled(slot),
+            Some(OutcomeCode::NotCommitted) => {
+                let failed = failure(open.asked_for, &participant.places, result);
+                return self.end_distributed(slot, failed);
+            }
+            _ => return, // no participant answers that
+        }
+        if open.participants.iter().all(|participant| matches!(participant.answer, Answer::Done(_))) {
+            let merged = open.merge();
+            self.end_distributed(slot, merged);
+        }
+    }
+
+    /// `None`: a participant answered what none answers. The update's outcome is not known then.
+    fn end_distributed(&mut self, slot: usize, result: Option<Vec<u8>>) {
+        let attempts = self.calls[slot].attempts;
+        self.stats.synced += 1;
+        let completion = match result {
+            Some(result) => Completion::Executed { result, path: Path::Synced, attempts },
+            None => Completion::Unknown(super::WhyUnknown::IdReused),
+        };
+        self.end(slot, completion);
+    }
+
+    fn end_cancelled(&mut self, slot: usize) {
+        let why = match self.calls[slot].update().cancel {
+            Cancel::Begun(why) => why,
+            Cancel::Never | Cancel::AtDeadline => WhyNot::Cancelled,
+        };
+        self.end(slot, Completion::NotExecuted(why));
+    }
+
+    /// It did not happen, because it met another one. It is tried again under another id, unless it was given up meanwhile.
+    fn on_conflict(&mut self, slot: usize, now: Tick) {
+        hit(Probe::ConflictTriedAgain);
+        self.stats.conflicts += 1;
+        if let Cancel::Begun(why) = self.calls[slot].update().cancel {
+            return self.end(slot, Completion::NotExecuted(why));
+        }
+        let id = self.calls.id(slot);
+        let open = self.distributed.get_mut(&id).expect("a participant answered");
+        open.conflicts += 1;
+        open.participants.iter_mut().for_each(|participant| participant.answer = Answer::None);
+        let conflicts = open.conflicts;
+        self.give_back_number(slot);
+        let call = &mut self.calls[slot];
+        // Under the next id nothing was sent yet.
+        (call.attempts, call.silent, call.refused) = (0, 0, conflicts.min(16));
+        if matches!(call.caller, super::Caller::Waits { .. }) {
+            self.pause(slot, false, now);
+        } else {
+            // Nobody waits for it any more: it is not begun again behind its caller's back.
+            self.end(slot, Completion::NotExecuted(WhyNot::Conflict));
+        }
+    }
+
+    /// Why an update that is under no id did not happen, if it was under one.
+    pub(super) fn met_others(&self, slot: usize) -> bool {
+        self.distributed.get(&self.calls.id(slot)).is_some_and(|open| open.conflicts > 0)
+    }
+}
+
+impl Distributed {
+    /// What one shard with all the keys would have answered.
+    fn merge(&self) -> Option<Vec<u8>> {
+        let mut results: Vec<Option<(u8, &[u8])>> = vec![None; self.parts];
+        for participant in &self.participants {
+            let Answer::Done(answer) = &participant.answer else { return None };
+            let mut rest = answer.get(5..)?;
+            for &place in &participant.places {
+                let (head, behind) = rest.split_first_chunk::<5>()?;
+                let len = u32::from_le_bytes([head[1], head[2], head[3], head[4]]);
+                let (result, behind) = behind.split_at_checked(len as usize)?;
+                results[place] = Some((head[0], result));
+                rest = behind;
+            }
+        }
+        let mut merged = vec![OutcomeCode::Done as u8];
+        merged.extend_from_slice(&u32::try_from(self.parts).ok()?.to_le_bytes());
+        for part in results {
+            let (code, result) = part?;
+            match self.asked_for {
+                AskedFor::Transaction => {
+                    merged.push(code);
+                    merged.extend_from_slice(&u32::try_from(result.len()).ok()?.to_le_bytes());
+                    merged.extend_from_slice(result);
+                }
+                AskedFor::MultiPut | AskedFor::MultiIncrement => merged.extend_from_slice(result.get(1..)?),
+                AskedFor::MultiDelete => {
+                    merged.push(u8::from(result.first() == Some(&(OutcomeCode::Done as u8))));
+                }
+            }
+        }
+        Some(merged)
+    }
+}
+
+/// The part of the update that failed, and how: of one participant's answer.
+fn failure(asked_for: AskedFor, places: &[usize], result: &[u8]) -> Option<Vec<u8>> {
+    let (head, rest) = result.split_first_chunk::<6>()?;
+    let own = u32::from_le_bytes([head[1], head[2], head[3], head[4]]);
+    let place = u32::try_from(*places.get(own as usize)?).ok()?.to_le_bytes();
+    let mut failed = Vec::new();
+    match asked_for {
+        AskedFor::Transaction => {
+            failed.push(head[0]);
+            failed.extend_from_slice(&place);
+            failed.push(head[5]);
+            failed.extend_from_slice(rest);
+        }
+        // As the operation itself would say it: what went wrong, and with which key.
+        AskedFor::MultiPut | AskedFor::MultiDelete | AskedFor::MultiIncrement => {
+            failed.push(*rest.first()?);
+            failed.extend_from_slice(&place);
+        }
+    }
+    Some(failed)
+}

@@ -1,0 +1,148 @@
+//! Logging outcomes of transactions over several shards: completion record and outcome in one group, with the changes if there
+//! are any (E4, R8.1).
+
+use kasha_exactly_once::{CompletionRecord, Request};
+use kasha_log::{EntryKind, EntryOffset, Full, GroupWriter, Log, Purpose, entry_bytes};
+use kasha_transaction::{GateId, Origin, Proposal};
+use kasha_types::{Epoch, LogEnd, RpcId, Slot};
+
+use super::record::{Ended, How, Number};
+use super::{Transactions, checked_by};
+use crate::state::ShardState;
+
+/// A transaction that ends, or runs, at this shard.
+#[derive(Debug)]
+pub(crate) struct Ending<'e> {
+    pub request: Request,
+    /// Whether the request has come, and with it its client's acknowledgement (R4.5).
+    pub has_come: bool,
+    /// Of the keys that it touches here; empty if this shard never had the request.
+    pub slots: &'e [Slot],
+    pub result: &'e [u8],
+    pub proposal: Proposal,
+    pub how: How,
+}
+
+/// An outcome that is in the log.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Outcome {
+    pub end: LogEnd,
+    /// What its answer waits for besides.
+    pub gate: Option<GateId>,
+}
+
+/// The entries of an outcome, before they are written.
+pub(crate) struct Entries<'e> {
+    ending: &'e Ending<'e>,
+    number: Number,
+    ended: Vec<u8>,
+    /// `None`: its client has acknowledged it, and asks no more.
+    completion: Option<CompletionRecord<'e>>,
+}
+
+/// Where they are.
+#[derive(Clone, Copy)]
+pub(crate) struct Places {
+    completion: Option<EntryOffset>,
+    ended: EntryOffset,
+}
+
+impl<'e> Entries<'e> {
+    pub fn new(state: &ShardState, ending: &'e Ending<'e>) -> Self {
+        let (transactions, rpc) = (&state.transactions, ending.request.rpc);
+        let footprint = &ending.proposal.footprint;
+        let gate = match ending.how {
+            How::Executed(_) => transactions.participant.gate_of(footprint),
+            How::AbortedHere => transactions.participant.gate_of(&checked_by(footprint)),
+            How::Against(_) => Vec::new(),
+        };
+        let number = transactions.entry_of(rpc).map_or(transactions.next_number(), |(_, number)| number);
+        let (how, proposal, lease_expiry) = (ending.how, ending.proposal.clone(), ending.request.lease_expiry);
+        let ended = Ended { number, rpc, lease_expiry, how, proposal, gate }.encode();
+        let mut request = ending.request;
+        if !ending.has_come {
+            request.acknowledgement = state.tracker.acknowledgement_of(rpc.client);
+        }
+        let record = CompletionRecord { request, slots: ending.slots, result: ending.result };
+        let completion = state.tracker.awaits_record(rpc).then_some(record);
+        Self { ending, number, ended, completion }
+    }
+
+    pub fn bytes(&self) -> usize {
+        let completion = self.completion.as_ref().map_or(0, |record| entry_bytes(record.encoded_len()));
+        completion + entry_bytes(self.ended.len())
+    }
+
+    pub fn write(&self, group: &mut GroupWriter<'_>) -> Places {
+        let completion = self.completion.as_ref().map(|record| {
+            let (at, payload) = group.entry(EntryKind::Completion, record.encoded_len());
+            record.encode_into(payload);
+            at
+        });
+        let (ended, payload) = group.entry(EntryKind::TransactionEnded, self.ended.len());
+        payload.copy_from_slice(&self.ended);
+        Places { completion, ended }
+    }
+
+    /// The group is in the log, and ends here.
+    pub fn apply(
+        &self,
+        state: &mut ShardState,
+        places: Places,
+        end: LogEnd,
+        dead: &mut Vec<EntryOffset>,
+    ) -> Option<GateId> {
+        let Ending { request, has_come, proposal, how, .. } = self.ending;
+        let ShardState { tracker, transactions, .. } = state;
+        match places.completion {
+            Some(at) if *has_come => tracker.complete(request, at, |at| dead.push(at)),
+            Some(at) => tracker.complete_replayed(request, at, |at| dead.push(at)),
+            None => {}
+        }
+        let gate = apply_to_participant(transactions, request.rpc, proposal, *how, end);
+        dead.extend(transactions.note(request.rpc, self.number, places.ended, request.lease_expiry, 0));
+        gate
+    }
+}
+
+fn apply_to_participant(
+    transactions: &mut Transactions,
+    rpc: RpcId,
+    proposal: &Proposal,
+    how: How,
+    end: LogEnd,
+) -> Option<GateId> {
+    let participant = &mut transactions.participant;
+    match how {
+        How::Executed(at) => participant.executed(rpc, at, end, Origin::Now).map(|(gate, _)| gate),
+        How::Against(why) => {
+            participant.ended(rpc, proposal.clone(), why, end);
+            None
+        }
+        How::AbortedHere => {
+            let checked = checked_by(&proposal.footprint);
+            let (gate, _) = participant.aborted(rpc, proposal.clone(), &checked, end, Origin::Now)?;
+            transactions.note_aborted(rpc, gate);
+            Some(gate)
+        }
+    }
+}
+
+/// Logs an outcome that changes nothing.
+pub(crate) fn log_ending(
+    log: &mut Log,
+    state: &mut ShardState,
+    epoch: Epoch,
+    ending: &Ending<'_>,
+    dead: &mut Vec<EntryOffset>,
+) -> Result<Outcome, Full> {
+    let entries = Entries::new(state, ending);
+    let mut group = log.begin(epoch, entries.bytes(), Purpose::Own)?;
+    let places = entries.write(&mut group);
+    let end = group.commit().end.offset;
+    dead.clear();
+    let gate = entries.apply(state, places, end, dead);
+    log.kill_all(dead);
+    log.keep_room(state.transactions.reserved());
+    Ok(Outcome { end, gate })
+}

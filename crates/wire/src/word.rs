@@ -1,0 +1,78 @@
+//! What participants of transactions over several shards tell each other (section 8).
+
+use kasha_types::{BodyHash, ClusterTime, RpcId, ShardId};
+
+use crate::{DecodeError, Reader, Wire, wire_struct};
+
+/// How far a transaction is at the participant that speaks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Told {
+    /// It proposed this timestamp: a vote to commit.
+    Proposed(u64),
+    /// It is executed.
+    Executed {
+        /// At this timestamp.
+        at: u64,
+        /// Every member of the shard holds the outcome.
+        recorded: bool,
+        /// And the gate there has opened.
+        settled: bool,
+    },
+    /// It met another one, was cancelled, or was never heard of.
+    Conflict,
+    /// A check said no.
+    Abort,
+    /// It never happens there any more, or is long over (R8.11).
+    Never,
+}
+
+/// One participant's word about one transaction.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WordOf {
+    /// Which transaction.
+    pub rpc: RpcId,
+    /// What its client asked the speaker for.
+    pub body: BodyHash,
+    /// When the client's lease ends as far as the speaker knows: who has never heard of the transaction judges by it whether the
+    /// transaction may still come (R8.11).
+    pub lease_expiry: ClusterTime,
+    /// How far it is.
+    pub told: Told,
+    /// The speaker has waited, and wants to hear how far it is at the hearer.
+    pub asks: bool,
+    /// All participants; empty unless the speaker asks.
+    pub participants: Vec<ShardId>,
+}
+
+wire_struct! { WordOf { rpc, body, lease_expiry, told, asks, participants } }
+
+impl Wire for Told {
+    fn put(&self, out: &mut Vec<u8>) {
+        match *self {
+            Self::Proposed(at) => {
+                out.push(1);
+                at.put(out);
+            }
+            Self::Executed { at, recorded, settled } => {
+                out.push(2);
+                at.put(out);
+                recorded.put(out);
+                settled.put(out);
+            }
+            Self::Conflict => out.push(3),
+            Self::Abort => out.push(4),
+            Self::Never => out.push(5),
+        }
+    }
+
+    fn take(from: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        Ok(match from.take::<u8>()? {
+            1 => Self::Proposed(from.take()?),
+            2 => Self::Executed { at: from.take()?, recorded: from.take()?, settled: from.take()? },
+            3 => Self::Conflict,
+            4 => Self::Abort,
+            5 => Self::Never,
+            _ => return Err(DecodeError::Invalid("how far a transaction is")),
+        })
+    }
+}
