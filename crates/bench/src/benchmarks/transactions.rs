@@ -1,5 +1,6 @@
 //! What transactions cost beside what they are made of. A transaction on one shard takes one round trip, as an update does,
-//! and more work at each end. A read of keys of two shards takes two round trips, as two reads in turn do.
+//! and more work at each end. A read of keys of two shards takes two round trips, as two reads in turn do. An update of two shards
+//! takes a proposal, a sync and a vote; an update that waits for its sync is one whose value no witness takes.
 //!
 //! Each cluster is asked in turns for each. A transaction checks, reads and writes keys of its own, so that nearly all take
 //! the fast path.
@@ -14,6 +15,8 @@ use crate::section::{Cell, Section, Table};
 
 const KEYS: u32 = 100_000;
 const VALUE_BYTES: usize = 100;
+/// More than a witness holds of a request.
+const SYNCED_VALUE_BYTES: usize = 2100;
 const FAULTS: u8 = 1;
 const OPERATIONS: u64 = 500;
 const LINK_DELAY: Duration = Duration::from_micros(200);
@@ -49,10 +52,21 @@ pub(super) fn run(options: &BenchOptions) -> anyhow::Result<Section> {
     let reads = Workload { reads: 100, ..puts.clone() };
     let both = Workload { operation: Operation::ReadOfBothHalves, ..puts.clone() };
     let mut on_two = [Point::new("read", reads), Point::new("read of both shards", both)];
+    let of_both = |is_checked| {
+        let operation = Operation::UpdateOfBothHalves { is_checked, value_bytes: VALUE_BYTES };
+        Workload { operation, ..puts.clone() }
+    };
+    let mut updates_on_two = [
+        Point::new("update", puts.clone()),
+        Point::new("update that waits for its sync", Workload::puts(SYNCED_VALUE_BYTES, Keys::Uniform(KEYS))),
+        Point::new("independent, of both shards", of_both(false)),
+        Point::new("coordinated, of both shards", of_both(true)),
+    ];
     run.say("starting");
     let rounds = measure(&run, &options, run.spec("one", faults), &puts, &mut on_one)?;
-    let two_shards = ClusterSpec { shards: 2, ..run.spec("two", faults) };
-    measure(&run, &options, two_shards, &puts, &mut on_two)?;
+    let two_shards = |name| ClusterSpec { shards: 2, ..run.spec(name, faults) };
+    measure(&run, &options, two_shards("two"), &puts, &mut on_two)?;
+    measure(&run, &options, two_shards("two-updates"), &puts, &mut updates_on_two)?;
     let about = format!(
         "transactions on one shard beside puts, and reads of two shards beside reads of one; {VALUE_BYTES} bytes, {KEYS} \
          keys, f = {faults}, {} µs each way; a transaction of n checks a key, reads a key and puts n",
@@ -61,6 +75,7 @@ pub(super) fn run(options: &BenchOptions) -> anyhow::Result<Section> {
     let mut section = Section::new("transactions", about);
     section.tables.push(table("On one shard", &on_one));
     section.tables.push(table("Reads, in a cluster of two shards", &on_two));
+    section.tables.push(table("Updates, in a cluster of two shards", &updates_on_two));
     let (update, transactions) = on_one.split_first().expect("the update is the first");
     for (point, writes) in transactions.iter().zip(WRITES) {
         let name = |figure: &str| format!("transactions.single{writes}/update.{figure}");
@@ -70,6 +85,13 @@ pub(super) fn run(options: &BenchOptions) -> anyhow::Result<Section> {
     let [read, both] = &on_two;
     let in_turn = both.alone.relative_to(&read.alone, |round| round.p50_us) / 2.0;
     section.ratio("transactions.reads2/in_turn.p50", in_turn);
+    let [update, synced, independent, coordinated] = &updates_on_two;
+    let p50 = |one: &Point, other: &Point| one.alone.relative_to(&other.alone, |round| round.p50_us);
+    section.ratio("transactions.independent2/update.p50", p50(independent, update));
+    section.ratio("transactions.independent2/synced.p50", p50(independent, synced));
+    section.ratio("transactions.coordinated2/independent2.p50", p50(coordinated, independent));
+    let throughput = independent.crowded.relative_to(&update.crowded, |round| round.throughput);
+    section.ratio("transactions.independent2/update.throughput", throughput);
     Ok(section.took(run.end()?, rounds))
 }
 

@@ -36,6 +36,13 @@ pub(crate) enum Operation {
     },
     /// Reads two keys together: one in the lower half of all slots, one in the upper half.
     ReadOfBothHalves,
+    /// Puts such two keys together.
+    UpdateOfBothHalves {
+        /// Whether it also checks that two others have no value, so that its participants have to agree.
+        is_checked: bool,
+        /// Bytes of each value.
+        value_bytes: usize,
+    },
 }
 
 /// The tags of two slots, one in each half of all slots.
@@ -153,6 +160,7 @@ impl<'w> Load<'w> {
     pub(crate) fn new(table: TableId, clients: usize, workload: &'w Workload, limit: Limit, rng: &'w mut Rng) -> Self {
         let value_bytes = match workload.operation {
             Operation::Put(bytes) | Operation::Transaction { value_bytes: bytes, .. } => bytes,
+            Operation::UpdateOfBothHalves { value_bytes, .. } => value_bytes,
             Operation::Increment | Operation::Delete | Operation::ReadOfBothHalves => 0,
         };
         let now = Clock::now();
@@ -238,6 +246,10 @@ impl<'w> Load<'w> {
             let keys = TAGS.map(|tag| format!("{{{tag}}}{}", self.key));
             let keys = ItemsBuffer::keys(keys.iter().map(String::as_bytes));
             session.read(now, self.table, &Read::MultiGet { keys: keys.as_items() }, None, out)
+        } else if let Operation::UpdateOfBothHalves { is_checked, .. } = self.workload.operation {
+            let parts = self.parts_of_both_halves(is_checked);
+            let update = Update::Transaction { parts: parts.as_parts() };
+            session.update(now, self.table, &update, &CallOptions::default(), out)
         } else if let Operation::Transaction { writes, .. } = self.workload.operation {
             let parts = self.parts(writes);
             let update = Update::Transaction { parts: parts.as_parts() };
@@ -247,7 +259,9 @@ impl<'w> Load<'w> {
                 Operation::Put(_) => Update::Put { key, value: &self.value },
                 Operation::Increment => Update::Increment { key, delta: 1 },
                 Operation::Delete => Update::Delete { key },
-                Operation::Transaction { .. } | Operation::ReadOfBothHalves => unreachable!("made before"),
+                Operation::Transaction { .. } | Operation::ReadOfBothHalves | Operation::UpdateOfBothHalves { .. } => {
+                    unreachable!("made before")
+                }
             };
             session.update(now, self.table, &update, &CallOptions::default(), out)
         };
@@ -263,6 +277,21 @@ impl<'w> Load<'w> {
         parts.push(self.table, &PartOperation::Read(Read::Get { key: seen.as_bytes() }));
         for number in 0..writes {
             let key = format!("{{{}}}{number}", self.key);
+            let put = Update::Put { key: key.as_bytes(), value: &self.value };
+            parts.push(self.table, &PartOperation::Update(put));
+        }
+        parts
+    }
+
+    fn parts_of_both_halves(&self, is_checked: bool) -> PartsBuffer {
+        let mut parts = PartsBuffer::default();
+        for tag in TAGS {
+            if is_checked {
+                let absent = format!("{{{tag}}}absent{}", self.key);
+                let check = Check::HasVersion { key: absent.as_bytes(), version: 0 };
+                parts.push(self.table, &PartOperation::Check(check));
+            }
+            let key = format!("{{{tag}}}{}", self.key);
             let put = Update::Put { key: key.as_bytes(), value: &self.value };
             parts.push(self.table, &PartOperation::Update(put));
         }
