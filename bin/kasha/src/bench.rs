@@ -31,7 +31,7 @@ enum Bench {
     Floor(BenchmarkArguments),
     /// All clients on one key, and keys by Zipf's law, against uniform keys.
     HotKey(BenchmarkArguments),
-    /// Transactions on one shard, against updates.
+    /// Transactions on one shard and over two, against updates.
     Transactions(BenchmarkArguments),
     /// How many unsynced bytes to gather before a sync that nobody waits for.
     Batch(BenchmarkArguments),

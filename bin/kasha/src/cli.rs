@@ -95,7 +95,7 @@ enum CliCommand {
         #[arg(allow_negative_numbers = true)]
         pairs: Vec<String>,
     },
-    /// Run a transaction: a script with one operation on each line, all of which take effect or none (keys of one shard).
+    /// Run a transaction: a script with one operation on each line, all of which take effect or none.
     Txn {
         /// The script; - for standard input.
         #[arg(default_value = "-")]

@@ -201,7 +201,7 @@ impl Table {
         self.update(&Update::Append { key: key.as_ref(), value: value.as_ref() }, appended_of)
     }
 
-    /// Sets several keys of one shard together. Returns their versions.
+    /// Sets several keys together, of whatever shards. Returns their versions.
     pub fn multi_put<K: AsRef<[u8]>, V: AsRef<[u8]>>(&self, pairs: &[(K, V)]) -> UpdateCall<Vec<u64>> {
         let items = checked(
             pairs,
@@ -218,7 +218,7 @@ impl Table {
         )
     }
 
-    /// Deletes several keys of one shard together. Returns for each whether it had a value.
+    /// Deletes several keys together, of whatever shards. Returns for each whether it had a value.
     pub fn multi_delete<K: AsRef<[u8]>>(&self, keys: &[K]) -> UpdateCall<Vec<bool>> {
         let items = checked(keys, K::as_ref, |keys| ItemsBuffer::keys(keys.iter().map(AsRef::as_ref)));
         self.multi(
@@ -231,7 +231,7 @@ impl Table {
         )
     }
 
-    /// Adds to several keys of one shard together. If one sum does not fit, none is changed.
+    /// Adds to several keys together, of whatever shards. If one sum does not fit, none is changed.
     pub fn multi_increment<K: AsRef<[u8]>>(&self, deltas: &[(K, i64)]) -> UpdateCall<Vec<Counter>> {
         let items = checked(
             deltas,
