@@ -1,4 +1,4 @@
-//! Money that moves between two keys in one transaction, and a counter of the moves.
+//! Money that moves between two keys in one transaction, and a counter of the moves; on one shard, and over several.
 //!
 //! Whatever fails: the two keys sum up to nothing in every answer, nobody sees half of a move, and the counter is at least
 //! the number of moves that were told and at most that plus the unknown ones.
@@ -23,8 +23,11 @@ pub struct Transfers {
     unknown: [AtomicI64; GROUPS],
 }
 
+/// In every other group the keys are of whatever shards.
 fn keys(group: usize) -> [String; 3] {
-    ["from", "to", "moves"].map(|name| format!("{{transfer:{group}}}:{name}"))
+    let tagged = |name| format!("{{transfer:{group}}}:{name}");
+    let untagged = |name| format!("transfer:{group}:{name}");
+    ["from", "to", "moves"].map(|name| if group.is_multiple_of(2) { tagged(name) } else { untagged(name) })
 }
 
 /// The two balances, as one answer shows them.
