@@ -226,6 +226,18 @@ impl Tracker {
         self.stats.in_progress += 1;
     }
 
+    /// An update that a log says has begun is over, or will never be asked about: nothing is kept of it if nothing is recorded.
+    pub fn forget_begun(&mut self, rpc: RpcId) {
+        let Some(client) = self.clients.get_mut(rpc.client) else { return };
+        if client.outstanding.find(rpc.sequence).is_some_and(|entry| entry.state == State::InProgress) {
+            client.outstanding.remove(rpc.sequence, &mut self.spares);
+            self.stats.in_progress -= 1;
+            if client.outstanding.iter().next().is_none() {
+                self.clients.remove(rpc.client);
+            }
+        }
+    }
+
     /// Whether an update that has begun, or was never heard of, is still to get a record: its client has not acknowledged it.
     #[must_use]
     pub fn awaits_record(&self, rpc: RpcId) -> bool {

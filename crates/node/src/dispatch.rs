@@ -240,7 +240,7 @@ impl Node {
                     primary.on_witness_holds(&mut site, answer, out);
                 }
             }
-            ToPrimary::Words(words) => self.on_words(words),
+            ToPrimary::Words(words) => self.on_words(now, words),
             ToPrimary::GcDone(done) => {
                 if let Some((mut site, role)) = self.parts(done.shard)
                     && let Ok((term, serving)) = role.serving()
@@ -251,11 +251,11 @@ impl Node {
         }
     }
 
-    fn on_words(&mut self, words: Words) {
+    fn on_words(&mut self, now: Tick, words: Words) {
         if let Some((mut site, role)) = self.parts(words.to)
             && let Ok((term, serving)) = role.serving()
         {
-            serving.on_words(term, &mut site, words);
+            serving.on_words(term, &mut site, now, words);
         }
     }
 
@@ -263,7 +263,7 @@ impl Node {
     pub(crate) fn hear_own_words(&mut self, now: Tick, out: &mut Effects) {
         for words in std::mem::take(&mut self.core.words) {
             let to = words.to;
-            self.on_words(words);
+            self.on_words(now, words);
             if let Some(replica) = self.replicas.get_mut(&to) {
                 replica.end_turn(&mut self.core, now, out);
             }

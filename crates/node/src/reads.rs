@@ -19,6 +19,9 @@ use crate::replica::Site;
 use crate::serving::{Sees, Serving};
 use crate::state::ShardState;
 
+/// Of a read's answer.
+const READ_ID_BYTES: usize = 8;
+
 /// One read, from frame to answer.
 pub(crate) fn on_read(
     term: &mut Term,
@@ -39,6 +42,10 @@ pub(crate) fn on_read(
             return if serving.transacting.park_read(rpc, to, view) { Ok(()) } else { Err(Refusal::Busy) };
         }
     };
+    let bytes = site.core.scratch.result.len() + tail.map_or(0, |slice| slice.len as usize);
+    if !site.state.transactions.participant.is_quiet() && !serving.transacting.has_room_for(bytes + READ_ID_BYTES) {
+        return Err(Refusal::Busy); // before somebody waits for the read
+    }
     if let Some(behind) = gate_behind(site, view.code) {
         let answer = ReadAnswerView { read_id: view.read_id, result: &site.core.scratch.result };
         let tail = tail.map_or(&[][..], |slice| site.copy.log.slice(slice));

@@ -17,19 +17,19 @@
 mod outcome;
 mod record;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use kasha_exactly_once::{Request, Tracker};
 use kasha_log::{EntryKind, EntryOffset, Log};
-use kasha_transaction::{Footprint, GateId, Origin, Participant, Timestamp};
-use kasha_types::{ClusterTime, LogEnd, RpcId, ShardId};
+use kasha_transaction::{Class, Footprint, GateId, Origin, Participant, Timestamp};
+use kasha_types::{ClusterTime, LogEnd, RpcId, ShardId, TableId};
 use kasha_wire::Body;
 
 pub(crate) use self::outcome::{Ending, Entries, log_ending};
 pub(crate) use self::record::{Ended, Forgotten, Gated, How, Number, Proposed, encode_ceiling, proposal_of};
 
-/// Transactions that a shard knows at a time. It bounds gates, too, which are logged.
-pub(crate) const KNOWN_MAX: usize = 16_384;
+/// Transactions that are pending at a time.
+const PENDING_MAX: usize = 16_384;
 
 /// What is known of a transaction beside what the participant knows.
 #[derive(Clone, Copy, Debug)]
@@ -60,6 +60,8 @@ pub(crate) struct Transactions {
     by_gate: BTreeMap<GateId, RpcId>,
     next: Number,
     reserved: u64,
+    /// Transactions without an outcome: those for which room is reserved.
+    pending: usize,
     ceiling: Option<(Timestamp, EntryOffset)>,
     forgotten: Option<(Forgotten, EntryOffset)>,
 }
@@ -74,6 +76,7 @@ impl Transactions {
             by_gate: BTreeMap::new(),
             next: Number(1),
             reserved: 0,
+            pending: 0,
             ceiling: None,
             forgotten: None,
         }
@@ -89,12 +92,23 @@ impl Transactions {
     }
 
     pub fn has_room(&self) -> bool {
-        self.known.len() < KNOWN_MAX
+        self.pending < PENDING_MAX
     }
 
     /// All that is known, and when the leases of their clients end.
     pub fn known(&self) -> impl Iterator<Item = (RpcId, ClusterTime)> {
         self.known.iter().map(|(&rpc, known)| (rpc, known.lease_expiry))
+    }
+
+    /// The tables of all that is pending here.
+    pub fn pending_tables(&self, log: &Log) -> BTreeSet<TableId> {
+        let pending = self.known.iter().filter(|(rpc, _)| self.participant.is_pending(**rpc));
+        let mut tables = BTreeSet::new();
+        for (_, known) in pending {
+            let (_, body) = Proposed::decode(log.entry(known.entry).payload).expect("our own proposal");
+            body.for_each_key(|table, _, _| _ = tables.insert(table));
+        }
+        tables
     }
 
     /// Up to when its client's lease lasts, as far as its body says.
@@ -119,11 +133,13 @@ impl Transactions {
     /// The gate behind which the answer of this update, of whatever kind, has to wait.
     pub fn gate_of_answer(&self, rpc: RpcId) -> Option<GateId> {
         let own = self.gated.get(&rpc).map(|waiting| waiting.gate);
-        own.or_else(|| self.aborted.get(&rpc).copied()).or_else(|| self.participant.gate_of_answer(rpc))
+        let gate = own.or_else(|| self.aborted.get(&rpc).copied()).or_else(|| self.participant.gate_of_answer(rpc));
+        gate.filter(|gate| !self.participant.is_open(*gate))
     }
 
     /// What has to be said of the transactions below the next number, once those were forgotten that nobody needs.
     pub fn forgotten_now(&self, gone: &[RpcId]) -> Forgotten {
+        let gone: BTreeSet<_> = gone.iter().collect();
         let left = self.known.iter().filter(|(rpc, _)| !gone.contains(rpc));
         let mut except: Vec<_> = left.map(|(_, known)| known.number).collect();
         except.sort_unstable();
@@ -142,8 +158,16 @@ impl Transactions {
         self.next = self.next.max(Number(number.0 + 1));
         let before = self.known.insert(rpc, Known { number, entry, lease_expiry, reserved });
         self.reserved += reserved;
-        self.reserved -= before.map_or(0, |known| known.reserved);
+        self.pending += usize::from(reserved > 0);
+        if let Some(before) = before {
+            self.release(&before);
+        }
         before.map(|known| known.entry)
+    }
+
+    fn release(&mut self, known: &Known) {
+        self.reserved -= known.reserved;
+        self.pending -= usize::from(known.reserved > 0);
     }
 
     /// The answer of an update waits behind this gate, and an entry says so.
@@ -171,8 +195,9 @@ impl Transactions {
     }
 
     /// A new primary takes up what the log says, all of which it goes on with (R8.6).
-    pub fn begin_serving(&mut self, end: LogEnd) {
+    pub fn begin_serving(&mut self, end: LogEnd, dead: &mut Vec<EntryOffset>) {
         self.participant.begin_serving(end);
+        drop(self.take_opened(dead));
     }
 
     fn is_forgotten(&self, number: Number) -> bool {
@@ -202,9 +227,9 @@ impl Transactions {
     ) {
         match kind {
             EntryKind::TransactionProposed => self.replay_proposed(log.shard(), tracker, at, payload, dead),
-            EntryKind::TransactionEnded => self.replay_ended(log.shard(), at, payload, dead),
+            EntryKind::TransactionEnded => self.replay_ended(log.shard(), tracker, at, payload, dead),
             EntryKind::TimestampCeiling => self.replay_ceiling(at, payload, dead),
-            EntryKind::TransactionsForgotten => self.replay_forgotten(at, payload, dead),
+            EntryKind::TransactionsForgotten => self.replay_forgotten(tracker, at, payload, dead),
             EntryKind::Gate => self.replay_gate(at, payload, dead),
             _ => unreachable!("{kind:?} is another owner's"),
         }
@@ -238,12 +263,21 @@ impl Transactions {
         }
     }
 
-    fn replay_ended(&mut self, shard: ShardId, at: EntryOffset, payload: &[u8], dead: &mut Vec<EntryOffset>) {
+    fn replay_ended(
+        &mut self,
+        shard: ShardId,
+        tracker: &mut Tracker,
+        at: EntryOffset,
+        payload: &[u8],
+        dead: &mut Vec<EntryOffset>,
+    ) {
         let Ended { number, rpc, lease_expiry, how, proposal, gate } = Ended::decode(payload).expect("our own outcome");
         self.next = self.next.max(Number(number.0 + 1));
         if self.is_forgotten(number) || !proposal.participants.contains(&shard) {
             return dead.push(at);
         }
+        // Its completion record stands before it, or is needed no more.
+        tracker.forget_begun(rpc);
         let is_pending = self.participant.is_pending(rpc);
         if !is_pending && let Some(known) = self.known.get_mut(&rpc) {
             dead.push(known.entry.min(at));
@@ -281,7 +315,13 @@ impl Transactions {
         }
     }
 
-    fn replay_forgotten(&mut self, at: EntryOffset, payload: &[u8], dead: &mut Vec<EntryOffset>) {
+    fn replay_forgotten(
+        &mut self,
+        tracker: &mut Tracker,
+        at: EntryOffset,
+        payload: &[u8],
+        dead: &mut Vec<EntryOffset>,
+    ) {
         let forgotten = Forgotten::decode(payload).expect("our own word");
         if self.forgotten.as_ref().is_some_and(|(known, _)| known.below > forgotten.below) {
             return dead.push(at);
@@ -291,7 +331,8 @@ impl Transactions {
             self.known.iter().filter(|(_, known)| forgotten.covers(known.number)).map(|(&rpc, _)| rpc).collect();
         for rpc in gone {
             let known = self.known.remove(&rpc).expect("just seen");
-            self.reserved -= known.reserved;
+            self.release(&known);
+            tracker.forget_begun(rpc);
             dead.push(known.entry);
             self.participant.forgotten(rpc);
             if let Some(gate) = self.aborted.remove(&rpc) {
@@ -371,7 +412,7 @@ impl Transactions {
                     _ => Ended::rpc_of(payload).expect("just read"),
                 };
                 let known = self.known.remove(&rpc).expect("just seen");
-                self.reserved -= known.reserved;
+                self.release(&known);
                 self.participant.forgotten(rpc);
             }
             EntryKind::Gate => {
@@ -386,12 +427,26 @@ impl Transactions {
     }
 }
 
-/// Whether the records can be read: what comes from a peer is looked at before it is kept.
+/// No number, timestamp or size in a record is above this: no clock says it, and no shard has so many.
+const NUMBER_MAX: u64 = 1 << 62;
+
+/// Whether the records can be read, and say what can be: what comes from a peer is looked at before it is kept.
 pub(crate) fn is_sound(kind: EntryKind, payload: &[u8]) -> bool {
     match kind {
-        EntryKind::TransactionProposed => Proposed::decode(payload).is_some(),
-        EntryKind::TransactionEnded => Ended::decode(payload).is_some(),
-        EntryKind::TimestampCeiling => record::ceiling_of(payload).is_some(),
+        EntryKind::TransactionProposed => Proposed::decode(payload).is_some_and(|(proposed, _)| {
+            let Proposed { number, at, reserved, .. } = proposed;
+            number.0 < NUMBER_MAX && at.0 < NUMBER_MAX && (1..1 << 40).contains(&reserved)
+        }),
+        EntryKind::TransactionEnded => Ended::decode(payload).is_some_and(|ended| {
+            let is_sound = match ended.how {
+                How::Executed(at) => at.0 < NUMBER_MAX,
+                How::AbortedHere => ended.proposal.class == Class::Coordinated,
+                How::Against(_) => true,
+            };
+            is_sound && ended.number.0 < NUMBER_MAX
+        }),
+        // It is reserved ahead of the timestamps.
+        EntryKind::TimestampCeiling => record::ceiling_of(payload).is_some_and(|ceiling| ceiling.0 <= 2 * NUMBER_MAX),
         EntryKind::TransactionsForgotten => Forgotten::decode(payload).is_some(),
         EntryKind::Gate => Gated::decode(payload).is_some(),
         _ => false,

@@ -122,6 +122,8 @@ bugs! {
     FreshIsNoOverlap = "fresh_is_no_overlap",
     /// R8.10: a request of a witness is executed although it conflicts with what is pending.
     ReplayedOverPending = "replayed_over_pending",
+    /// Section 8: a table is dropped although something pending names it.
+    DroppedUnderPending = "dropped_under_pending",
     /// R8.1: a new primary raises the version floor before it has executed what it found pending.
     FloorRaisedOverPending = "floor_raised_over_pending",
     /// R8.11: words of two transactions that have one id are taken for words of one.

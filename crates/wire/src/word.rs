@@ -1,8 +1,9 @@
 //! What participants of transactions over several shards tell each other (section 8).
 
-use kasha_types::{BodyHash, ClusterTime, RpcId, ShardId};
+use kasha_types::limits::PARTICIPANTS_MAX;
+use kasha_types::{BodyHash, ClientId, ClusterTime, RpcId, Sequence, ShardId};
 
-use crate::{DecodeError, Reader, Wire, wire_struct};
+use crate::{DecodeError, Reader, Wire};
 
 /// How far a transaction is at the participant that speaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,7 +45,29 @@ pub struct WordOf {
     pub participants: Vec<ShardId>,
 }
 
-wire_struct! { WordOf { rpc, body, lease_expiry, told, asks, participants } }
+impl Wire for WordOf {
+    fn put(&self, out: &mut Vec<u8>) {
+        self.rpc.put(out);
+        self.body.put(out);
+        self.lease_expiry.put(out);
+        self.told.put(out);
+        self.asks.put(out);
+        self.participants.put(out);
+    }
+
+    fn take(from: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        let rpc: RpcId = from.take()?;
+        if rpc.client == ClientId(0) || rpc.sequence == Sequence(0) {
+            return Err(DecodeError::Invalid("a request id of 0"));
+        }
+        let (body, lease_expiry, told, asks) = (from.take()?, from.take()?, from.take()?, from.take()?);
+        let participants: Vec<ShardId> = from.take()?;
+        if participants.len() > PARTICIPANTS_MAX {
+            return Err(DecodeError::TooLarge("the number of participants"));
+        }
+        Ok(Self { rpc, body, lease_expiry, told, asks, participants })
+    }
+}
 
 impl Wire for Told {
     fn put(&self, out: &mut Vec<u8>) {

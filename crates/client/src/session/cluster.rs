@@ -8,6 +8,7 @@ use kasha_types::{ClusterId, ClusterTime, ConfigVersion, CoreId, Tick};
 use kasha_wire::{Configuration, message};
 
 use super::call::{Keys, Kind, NEVER, ReadCall, Stage, UpdateCall};
+use super::route::Target;
 use super::{CallId, Completion, Known, Session, WhyNot, send_message};
 use crate::limits;
 
@@ -155,11 +156,11 @@ impl Session {
             match call.stage {
                 Stage::Backoff { for_configuration: true } if is_newer => self.start(slot, now, out),
                 Stage::InFlight(in_flight) if is_newer => {
-                    let target = in_flight.target;
-                    let shard = self.configuration().and_then(|have| have.shard(target.shard));
-                    let is_same =
-                        shard.is_some_and(|now| now.epoch == target.epoch && now.primary == target.primary.node);
-                    if !is_same {
+                    let is_same = |target: &Target| {
+                        let shard = self.configuration().and_then(|have| have.shard(target.shard));
+                        shard.is_some_and(|now| now.epoch == target.epoch && now.primary == target.primary.node)
+                    };
+                    if !is_same(&in_flight.target) || !self.asked(slot).iter().all(is_same) {
                         self.start(slot, now, out);
                     } else if self.calls[slot].silent > 0 {
                         // The news were about other shards, and they answered the question that this call had asked.

@@ -7,6 +7,7 @@ use kasha_wire::link::{ToClient, ToSession};
 use kasha_wire::{DecodeError, Kind as FrameKind, Message};
 
 use super::call::Stage;
+use super::route::Target;
 use super::{CoreAnswer, Session};
 
 /// Whether a frame was expected by some part of the session.
@@ -63,7 +64,8 @@ impl Session {
                     let Some(Stage::InFlight(in_flight)) = self.calls.get(slot).map(|call| call.stage) else {
                         continue;
                     };
-                    if in_flight.target.primary == core {
+                    let is_asked = |target: &Target| target.primary == core;
+                    if is_asked(&in_flight.target) || self.asked(slot).iter().any(is_asked) {
                         self.pause(slot, true, now);
                     } else {
                         self.on_witness_gone(slot, core, now, out);

@@ -22,7 +22,7 @@ use kasha_wire::{Body, Envelope, Kind as FrameKind, OutcomeCode, RequestView, Up
 use kasha_witness::{Attempt, Path};
 
 use super::call::{Cancel, InFlight, Stage};
-use super::completion::WhyNot;
+use super::completion::{WhyNot, WhyUnknown};
 use super::route::Target;
 use super::{CallId, Completion, Session, send};
 
@@ -37,6 +37,8 @@ pub(super) struct Distributed {
     parts: usize,
     /// How often it met another one.
     pub(super) conflicts: u32,
+    /// Who got the last attempt.
+    asked: Vec<Target>,
 }
 
 #[derive(Debug)]
@@ -109,6 +111,7 @@ impl Session {
         let mut by_shard: BTreeMap<ShardId, (Vec<usize>, Vec<Part<'_>>)> = BTreeMap::new();
         let mut parts = 0;
         let asked_for = for_each_part(body.head.table, &body.update, |table, part| {
+            // The caller looked.
             let owner = configuration.owner(table, slot_of(part.key())).expect("every key has an owner");
             let (places, own) = by_shard.entry(owner).or_default();
             places.push(parts);
@@ -138,8 +141,16 @@ impl Session {
         let participants = by_shard.into_iter().map(participant).collect();
         self.calls.set_bytes(slot, bytes);
         self.calls[slot].update().keys.table = table;
-        self.distributed.insert(id, Distributed { participants, asked_for, parts, conflicts: 0 });
+        self.distributed.insert(id, Distributed { participants, asked_for, parts, conflicts: 0, asked: Vec::new() });
         Ok(())
+    }
+
+    /// The receivers of the attempt that is under way, if it is one to several shards.
+    pub(super) fn asked(&self, slot: usize) -> &[Target] {
+        if self.distributed.is_empty() {
+            return &[]; // nearly always
+        }
+        self.distributed.get(&self.calls.id(slot)).map_or(&[], |open| &open.asked)
     }
 
     pub(super) fn is_distributed(&self, slot: usize) -> bool {
@@ -171,6 +182,10 @@ impl Session {
             RequestView::encode(kind, &envelope, &call.bytes, out.arena());
             send(Endpoint::Core(target.primary), mark, out);
         }
+        if let Some(open) = self.distributed.get_mut(&self.calls.id(slot)) {
+            open.asked = targets.to_vec();
+        }
+        let call = &mut self.calls[slot];
         let attempt = Attempt::new(first.epoch, ListVersion::NONE, 0);
         call.stage = Stage::InFlight(InFlight { target: first, attempt, sync_sent: false });
         call.resume = now.after(patience);
@@ -195,7 +210,8 @@ impl Session {
             }
             _ => return, // no participant answers that
         }
-        if open.participants.iter().all(|participant| matches!(participant.answer, Answer::Done(_))) {
+        if open.participants.iter().all(|participant| !matches!(participant.answer, Answer::None)) {
+            // If one is refused elsewhere, nobody has said why.
             let merged = open.merge();
             self.end_distributed(slot, merged);
         }
@@ -207,7 +223,7 @@ impl Session {
         self.stats.synced += 1;
         let completion = match result {
             Some(result) => Completion::Executed { result, path: Path::Synced, attempts },
-            None => Completion::Unknown(super::WhyUnknown::IdReused),
+            None => Completion::Unknown(WhyUnknown::IdReused),
         };
         self.end(slot, completion);
     }
@@ -224,6 +240,11 @@ impl Session {
     fn on_conflict(&mut self, slot: usize, now: Tick) {
         hit(Probe::ConflictTriedAgain);
         self.stats.conflicts += 1;
+        if !self.options.exactly_once {
+            // What it met may have been its own earlier attempt, under another id.
+            self.stats.unknown += 1;
+            return self.end(slot, Completion::Unknown(WhyUnknown::DeadlinePassed));
+        }
         if let Cancel::Begun(why) = self.calls[slot].update().cancel {
             return self.end(slot, Completion::NotExecuted(why));
         }

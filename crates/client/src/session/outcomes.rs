@@ -82,7 +82,9 @@ impl Session {
         if must_finish {
             call.caller.leave();
         } else {
-            self.drop_snapshot(self.calls.id(slot));
+            let id = self.calls.id(slot);
+            self.drop_snapshot(id);
+            self.distributed.remove(&id);
             self.calls.remove(slot);
         }
     }

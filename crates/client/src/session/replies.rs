@@ -39,7 +39,10 @@ impl Session {
         let code = answer.result.first().copied().and_then(OutcomeCode::from_number);
         code.ok_or(DecodeError::Invalid("an outcome"))?;
         let Some(slot) = self.slot_of_rpc(answer.rpc) else { return Ok(Known::No) };
-        if answer.synced && self.is_distributed(slot) {
+        if self.is_distributed(slot) {
+            if !answer.synced {
+                return Ok(Known::No); // no participant answers so
+            }
             self.on_participant(slot, answer.shard, answer.result, now);
             return Ok(Known::Yes);
         }

@@ -62,6 +62,8 @@ impl Session {
                     let owner = owner_of(table, slot_of(key));
                     found = Some(match (found, owner) {
                         (None, owner) | (Some(Ok(_)), owner @ Err(_)) => owner,
+                        // Of what has no owner nothing can be sent, whatever owns the other keys.
+                        (Some(Err(NoTarget::CrossShard)), Err(why)) => Err(why),
                         (Some(Ok(one)), Ok(other)) if one != other => Err(NoTarget::CrossShard),
                         (Some(before), _) => before,
                     });
@@ -78,10 +80,26 @@ impl Session {
     /// The shard that owns the call's keys, if it is known. From now on the call counts against that shard's limits.
     pub(super) fn admit(&mut self, slot: usize, keys: Keys) -> Result<ShardId, NoTarget> {
         let owner = self.owner(slot, keys);
-        if let Ok(shard) = owner {
-            self.calls.attribute(slot, shard);
+        match owner {
+            Ok(shard) => self.calls.attribute(slot, shard),
+            // One of them is as good as another, unless one is known not to serve.
+            Err(NoTarget::CrossShard) => {
+                if let Some(shard) = self.shard_in_doubt(slot) {
+                    self.calls.attribute(slot, shard);
+                }
+            }
+            Err(_) => {}
         }
         owner
+    }
+
+    /// Of the shards of a call's keys one that does not serve, as far as is known, or else the first.
+    pub(super) fn shard_in_doubt(&self, slot: usize) -> Option<ShardId> {
+        let configuration = self.configuration()?;
+        let mut shards = Vec::new();
+        self.calls[slot].for_each_key(|table, key| shards.extend(configuration.owner(table, slot_of(key))));
+        let is_away = |shard: &&ShardId| self.target_at(**shard).is_err();
+        shards.iter().find(is_away).or(shards.iter().min()).copied()
     }
 
     /// The receivers, without witnesses, of an attempt on keys of this shard.

@@ -95,10 +95,12 @@ impl Session {
             self.end_undone(slot, why);
             return id;
         }
-        let owner = self.admit(slot, call.keys);
         if self.calls[slot].bytes.len() > BODY_BYTES_MAX {
             self.end_undone(slot, WhyNot::RequestTooLarge);
-        } else if !self.calls.has_room_for(slot) {
+            return id;
+        }
+        let owner = self.admit(slot, call.keys);
+        if !self.calls.has_room_for(slot) {
             self.end_undone(slot, WhyNot::Overloaded);
         } else if self.calls[slot].caller.deadline() <= now {
             self.end_undone(slot, WhyNot::DeadlineBeforeSend(WaitsFor::Nothing));
@@ -162,8 +164,10 @@ impl Session {
             }
         }
         let targets = self.silent_participants(slot);
-        let Some(first) = targets.first() else { return self.pause(slot, true, now) };
-        let shard = first.shard;
+        if targets.is_empty() {
+            return self.pause(slot, true, now);
+        }
+        let shard = self.shard_in_doubt(slot).expect("the keys have owners");
         let numbered = match self.calls[slot].update().rpc {
             None => self.number(slot, shard, now),
             Some(_) => Ok(()),

@@ -53,7 +53,10 @@ impl Term {
         }
         // What the log says of transactions is taken up before a witness adds to it (R8.10).
         let end = site.copy.log.end().offset;
-        site.state.transactions.begin_serving(end);
+        let dead = &mut site.core.scratch.dead;
+        dead.clear();
+        site.state.transactions.begin_serving(end, dead);
+        site.copy.log.kill_all(dead);
         site.copy.log.keep_room(site.state.transactions.reserved());
         let target = match self.take(site, requests, took) {
             true => site.copy.log.end().offset,

@@ -120,7 +120,7 @@ impl RequestPath<'_> {
     ) -> Result<Fresh<'r, 'a>, Stop> {
         let request = &received.request;
         let found = match received.origin {
-            Origin::Client(_) if self.core.options.exactly_once == ExactlyOnce::Off => LookUp::New,
+            Origin::Client(_) if self.is_without_records(received) => LookUp::New,
             Origin::Client(_) => self.state.tracker.look_up(request),
             Origin::Suspect | Origin::Replay
                 if planted::is_on(Bug::ReplayWithoutLookUp) || planted::is_on(Bug::ReplayedTwice) =>
@@ -159,6 +159,11 @@ impl RequestPath<'_> {
                 Err(why) => Err(Stop::Nothing(why)),
             },
         }
+    }
+
+    /// With [`ExactlyOnce::Off`] no update has a record, but for what other shards ask about.
+    fn is_without_records(&self, received: &Received<'_>) -> bool {
+        self.core.options.exactly_once == ExactlyOnce::Off && received.body.participants.is_none()
     }
 
     /// Where the entry ends of a floor that refuses this request, and that the tracker does not know yet (R4.6).

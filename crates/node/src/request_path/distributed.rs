@@ -130,6 +130,7 @@ impl RequestPath<'_> {
         let transactions = &mut self.state.transactions;
         transactions.participant.proposed(rpc, proposal, at, end);
         transactions.note(rpc, number, entry, body.head.lease_expiry, reserved);
+        self.state.tracker.prove(rpc.client, body.head.lease_expiry);
         self.state.tracker.begin(rpc, received.request.body_hash);
         self.shipping.want_synced(end);
         self.serving().transacting.wait_for(rpc, *caller);
@@ -151,8 +152,8 @@ impl RequestPath<'_> {
         let request = request_of(&received.body);
         let ending = Ending { request, has_come: true, slots: &slots, result, proposal, how };
         let dead = &mut received.memory.dead;
-        let outcome =
-            log_ending(log, self.state, epoch, &ending, dead).map_err(|full| Stop::Nothing(Why::for_room(full)))?;
+        let outcome = log_ending(log, self.state, epoch, &ending, Purpose::Freeing, dead)
+            .map_err(|full| Stop::Nothing(Why::for_room(full)))?;
         self.shipping.want_synced(outcome.end);
         let when = Gate::Synced { shard, position: LogPosition { epoch, offset: outcome.end } };
         let transacting = &mut self.serving().transacting;

@@ -42,7 +42,9 @@ impl<'r, 'a> Drafted<'r, 'a> {
 
     /// What it reads and writes, for transactions over several shards.
     pub(super) fn footprint(&self) -> Footprint {
-        let writes = self.draft.changed().map(|(key, _)| key);
+        // Who finds the operation key used, or used otherwise, has seen this one.
+        let key = self.ordered.keep_under().and_then(|_| self.ordered.body().operation_key_hash());
+        let writes = self.draft.changed().map(|(key, _)| key).chain(key);
         Footprint::new(self.ordered.received().memory.footprint.iter().copied(), writes)
     }
 }

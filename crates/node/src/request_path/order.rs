@@ -209,7 +209,12 @@ impl RequestPath<'_> {
     #[inline]
     fn overlaps_transactions(&self, drafted: &Drafted<'_, '_>) -> bool {
         let participant = &self.state.transactions.participant;
-        !participant.is_quiet() && participant.overlaps(&drafted.footprint())
+        if participant.is_quiet() {
+            return false; // nearly always
+        }
+        // As a recovery judges it, which has no draft: every key counts as written (R8.10).
+        let keys = &drafted.ordered().received().memory.footprint;
+        participant.overlaps(&Footprint::new([], keys.iter().copied()))
     }
 }
 

@@ -1,6 +1,7 @@
 //! What a serving primary does now and then: it frees segments, drops tombstones that are needed no more, expires operation
 //! keys, and drops tables that the configuration no longer has.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use kasha_log::{EntryKind, Purpose, entry_bytes};
@@ -134,7 +135,16 @@ impl Serving {
             .filter(|&table| !configuration.has_table(table))
             .filter(|&table| !state.is_dropping(table))
             .collect();
-        for table in gone {
+        if gone.is_empty() {
+            return;
+        }
+        // What is pending was checked against what its tables hold, and comes to the same when it is executed. No later one can
+        // name the table, so the drop comes soon.
+        let pending = match planted::is_on(Bug::DroppedUnderPending) {
+            true => BTreeSet::new(),
+            false => state.transactions.pending_tables(&copy.log),
+        };
+        for table in gone.into_iter().filter(|table| !pending.contains(table)) {
             let (entry, dead) = ((EntryKind::TableDropped, 4), &mut core.scratch.dead);
             let fill = |payload: &mut [u8]| payload.copy_from_slice(&table.0.to_le_bytes());
             let Ok(end) = state.append_own(&mut copy.log, term.epoch, entry, dead, fill) else { return };

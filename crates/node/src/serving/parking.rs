@@ -108,6 +108,11 @@ impl Parking {
         is_due
     }
 
+    /// Whether an attempt of this update is parked.
+    pub fn holds(&self, rpc: RpcId) -> bool {
+        self.parked.iter().any(|parked| parked.rpc == rpc)
+    }
+
     /// Updates that are parked.
     pub fn len(&self) -> usize {
         self.parked.len()

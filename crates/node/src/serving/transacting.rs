@@ -34,13 +34,19 @@ use crate::transactions::{Ending, Entries, How, Proposed, Transactions, encode_c
 
 /// How long a participant waits before it asks the others again, and how often it looks for what its clients have let go.
 const PATIENCE: Duration = Duration::from_millis(25);
+/// How long a participant is asked about a transaction that never came before it records a conflict: the request may be on its
+/// way, and the way to one shard longer than to another.
+const PATIENCE_WITH_REQUESTS: Duration = Duration::from_millis(500);
+/// Transactions that never came, and that others ask about.
+const ASKED_ABOUT_MAX: usize = 4096;
 /// How often it is logged what is forgotten, and how many are worth it earlier.
 const FORGET_INTERVAL: Duration = Duration::from_millis(500);
 const FORGOTTEN_MANY: usize = 256;
 /// Bytes of answers that are kept behind gates.
 const HELD_BYTES_MAX: usize = 16 << 20;
-/// Reads that wait for transactions.
+/// Reads that wait for transactions, and bytes of one.
 const READS_MAX: usize = 1024;
+const READ_BYTES_MAX: usize = 64 << 10;
 
 /// An answer behind a gate.
 #[derive(Debug)]
@@ -75,6 +81,8 @@ pub(crate) struct Transacting {
     held_bytes: usize,
     /// By transaction and participant: it may ask again before it can be answered.
     nevers: BTreeMap<(RpcId, ShardId), Never>,
+    /// Since when others ask about transactions that never came.
+    asked_about: BTreeMap<RpcId, Tick>,
     /// Reads of keys that something pending writes.
     reads: VecDeque<WaitingRead>,
     /// Transactions that an earlier term has proposed, and that may still be pending.
@@ -92,6 +100,7 @@ impl Default for Transacting {
             held: BTreeMap::new(),
             held_bytes: 0,
             nevers: BTreeMap::new(),
+            asked_about: BTreeMap::new(),
             reads: VecDeque::new(),
             inherited: Vec::new(),
             gone: Vec::new(),
@@ -105,7 +114,10 @@ impl Transacting {
     /// A term begins to serve.
     pub fn begin(transactions: &Transactions) -> Self {
         let inherited = transactions.known().map(|(rpc, _)| rpc).collect();
-        Self { inherited, ..Self::default() }
+        // What an earlier term of this one has forgotten, and not logged.
+        let is_gone = |rpc: &RpcId| transactions.participant.proposal_of(*rpc).is_none();
+        let gone = transactions.known().map(|(rpc, _)| rpc).filter(is_gone).collect();
+        Self { inherited, gone, ..Self::default() }
     }
 
     /// Whether something is pending that an earlier term has proposed. It may have been executed there, and its client told of
@@ -142,13 +154,18 @@ impl Transacting {
 
     /// Keeps a read until this transaction is pending no more. False: there is no room.
     pub fn park_read(&mut self, rpc: RpcId, to: Endpoint, view: &ReadView<'_>) -> bool {
-        if self.reads.len() >= READS_MAX {
+        if self.reads.len() >= READS_MAX || view.arguments.len() > READ_BYTES_MAX {
             return false;
         }
         let mut frame = Vec::new();
         view.encode(&mut frame);
         self.reads.push_back(WaitingRead { rpc, to, payload: frame[FRAME_HEADER_BYTES..].into() });
         true
+    }
+
+    /// Whether an answer of so many bytes finds room.
+    pub fn has_room_for(&self, bytes: usize) -> bool {
+        self.held_bytes + bytes + FRAME_HEADER_BYTES <= HELD_BYTES_MAX
     }
 
     /// The same for the answer of a read, the end of whose result is `tail`.
@@ -228,7 +245,9 @@ impl Serving {
         }
         self.open_gates(site, out);
         if now >= self.transacting.ask_at {
-            self.transacting.ask_at = now.after(PATIENCE);
+            // Who only waits for its client waits for nobody else.
+            let is_quiet = site.state.transactions.participant.is_quiet();
+            self.transacting.ask_at = now.after(if is_quiet { FORGET_INTERVAL } else { PATIENCE });
             site.state.transactions.participant.ask_again();
             note_let_go(site);
         }
@@ -375,7 +394,8 @@ impl Serving {
         let slots = slots_of(&body, shard);
         let (request, how) = (request_of(&body), How::Against(why));
         let ending = Ending { request, has_come: true, slots: &slots, result: &result, proposal, how };
-        let Ok(outcome) = log_ending(log, state, epoch, &ending, &mut core.scratch.dead) else { return false };
+        let dead = &mut core.scratch.dead;
+        let Ok(outcome) = log_ending(log, state, epoch, &ending, Purpose::Own, dead) else { return false };
         hit(Probe::TransactionEnded);
         let when = self.synced_gate(term, shard, outcome.end);
         self.transacting.answer((shard, epoch, rpc), &result, (outcome.gate, when), out);
@@ -413,14 +433,28 @@ impl Serving {
     }
 
     /// Other participants speak.
-    pub fn on_words(&mut self, term: &mut Term, site: &mut Site<'_>, words: Words) {
+    pub fn on_words(&mut self, term: &mut Term, site: &mut Site<'_>, now: Tick, words: Words) {
         for word in words.words {
             let (lease_expiry, word) = (word.lease_expiry, word_of(word));
             let unknown = site.state.transactions.participant.on_word(words.from, &word);
             if unknown.is_some() {
-                self.on_unknown(term, site, words.from, word, lease_expiry);
+                self.on_unknown(term, site, now, (words.from, word, lease_expiry));
             }
         }
+    }
+
+    /// Whether a transaction that never came has had its time to come.
+    fn has_waited_for_request(&mut self, rpc: RpcId, now: Tick) -> bool {
+        let asked_about = &mut self.transacting.asked_about;
+        if asked_about.len() >= ASKED_ABOUT_MAX {
+            asked_about.clear(); // they ask again
+        }
+        let since = *asked_about.entry(rpc).or_insert(now);
+        let has_waited = now.since(since) >= PATIENCE_WITH_REQUESTS && !self.parking.holds(rpc);
+        if has_waited {
+            self.transacting.asked_about.remove(&rpc);
+        }
+        has_waited
     }
 
     /// R8.11 \[M\]: a participant asks about a transaction of which nothing is known here.
@@ -428,9 +462,8 @@ impl Serving {
         &mut self,
         term: &mut Term,
         site: &mut Site<'_>,
-        from: ShardId,
-        word: Word,
-        lease_expiry: ClusterTime,
+        now: Tick,
+        (from, word, lease_expiry): (ShardId, Word, ClusterTime),
     ) {
         let Site { copy, state, core } = site;
         let shard = copy.shard;
@@ -449,6 +482,9 @@ impl Serving {
         if !is_participant || word.participants.len() > kasha_types::limits::PARTICIPANTS_MAX {
             return;
         }
+        if !self.has_waited_for_request(word.rpc, now) {
+            return;
+        }
         hit(Probe::ConflictForUnknown);
         let Word { rpc, body, participants, .. } = word;
         let proposal = Proposal { class: Class::Coordinated, body, participants, footprint: Footprint::default() };
@@ -456,7 +492,8 @@ impl Serving {
         let how = How::Against(Why::Conflict);
         let ending = Ending { request, has_come: false, slots: &[], result: &result, proposal, how };
         // Without room it is asked again.
-        if let Ok(outcome) = log_ending(&mut copy.log, state, term.epoch, &ending, &mut core.scratch.dead) {
+        let (log, dead) = (&mut copy.log, &mut core.scratch.dead);
+        if let Ok(outcome) = log_ending(log, state, term.epoch, &ending, Purpose::Freeing, dead) {
             term.shipping.want_synced(outcome.end);
             let _ = rpc;
         }

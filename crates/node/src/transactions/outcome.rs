@@ -64,7 +64,9 @@ impl<'e> Entries<'e> {
             request.acknowledgement = state.tracker.acknowledgement_of(rpc.client);
         }
         let record = CompletionRecord { request, slots: ending.slots, result: ending.result };
-        let completion = state.tracker.awaits_record(rpc).then_some(record);
+        // Of a client whose lease is over, and whose transaction is the last that is known of it, nothing is kept.
+        let is_client_known = !ending.has_come || state.tracker.lease_expiry_of(rpc.client).is_some();
+        let completion = (is_client_known && state.tracker.awaits_record(rpc)).then_some(record);
         Self { ending, number, ended, completion }
     }
 
@@ -134,10 +136,11 @@ pub(crate) fn log_ending(
     state: &mut ShardState,
     epoch: Epoch,
     ending: &Ending<'_>,
+    purpose: Purpose,
     dead: &mut Vec<EntryOffset>,
 ) -> Result<Outcome, Full> {
     let entries = Entries::new(state, ending);
-    let mut group = log.begin(epoch, entries.bytes(), Purpose::Own)?;
+    let mut group = log.begin(epoch, entries.bytes(), purpose)?;
     let places = entries.write(&mut group);
     let end = group.commit().end.offset;
     dead.clear();

@@ -4,16 +4,21 @@
 //! All keys of a group are replaced together: the checker `strictly_serializable` searches the history of a group as a whole.
 
 use kasha_machine::Rng;
+use kasha_types::TableId;
 use kasha_wire::operation::{Check, Item, ItemKind, ItemsBuffer, PartOperation, PartsBuffer};
 use kasha_wire::{Read, Update};
 
 use super::{Ask, Workload};
-use crate::history::{Action, DEFAULT_TABLE, Key};
+use crate::history::{Action, DEFAULT_TABLE, Key, Told};
 
 /// Operations on one group of keys before the workload moves on to fresh ones.
 const GROUP_USES_MAX: u32 = 40;
 /// Keys of a group. They share no tag.
 const KEYS: u64 = 4;
+/// Operations between two drops of the second table, about.
+const LEDGER_USES: u64 = 100;
+/// The name of the second table.
+const LEDGER: &str = "distributed-ledger";
 
 /// The groups of keys.
 #[derive(Debug, Default)]
@@ -21,6 +26,8 @@ pub struct Distributed {
     /// How many groups were used up, and the uses of the present one.
     used: (u32, u32),
     values: u64,
+    /// A second table, which transactions use besides, and which comes and goes.
+    ledger: Option<TableId>,
 }
 
 impl Distributed {
@@ -47,7 +54,7 @@ impl Distributed {
     }
 
     fn part(&mut self, rng: &mut Rng, parts: &mut PartsBuffer) {
-        let (key, value) = (self.any_key(rng), self.value(rng));
+        let ((table, key), value) = (self.key_of_a_table(rng), self.value(rng));
         let key = &key[..];
         let operation = match rng.below(10) {
             0..3 => PartOperation::Update(Update::Put { key, value: &value }),
@@ -58,15 +65,25 @@ impl Distributed {
             7 | 8 => PartOperation::Read(Read::Get { key }),
             _ => PartOperation::Check(Check::HasVersion { key, version: rng.below(3) }),
         };
-        parts.push(DEFAULT_TABLE, &operation);
+        parts.push(table, &operation);
     }
 
-    fn transaction(&mut self, rng: &mut Rng) -> Action {
+    /// No key is in two tables.
+    fn key_of_a_table(&self, rng: &mut Rng) -> (TableId, Key) {
+        let key = self.any_key(rng);
+        match self.ledger.filter(|_| rng.chance(1, 4)) {
+            Some(ledger) => (ledger, [&key[..], format!("@{}", ledger.0).as_bytes()].concat()),
+            None => (DEFAULT_TABLE, key),
+        }
+    }
+
+    fn transaction(&mut self, rng: &mut Rng) -> Ask {
         let mut parts = PartsBuffer::default();
         for _ in 0..rng.between(2, 5) {
             self.part(rng, &mut parts);
         }
-        Update::Transaction { parts: parts.as_parts() }.into()
+        let table = parts.as_parts().first_table().expect("two at least");
+        Ask { table, ..Action::from(Update::Transaction { parts: parts.as_parts() }).into() }
     }
 
     /// What one key loses the other gains.
@@ -99,11 +116,17 @@ impl Workload for Distributed {
         if self.used.1 > GROUP_USES_MAX {
             self.used = (self.used.0 + 1, 1);
         }
+        if self.ledger.is_none() && rng.chance(1, 4) {
+            return Action::CreateTable(LEDGER.to_owned()).into();
+        }
+        if self.ledger.is_some() && rng.chance(1, LEDGER_USES) {
+            return Action::DropTable(LEDGER.to_owned()).into();
+        }
         let action = match rng.below(20) {
             0..4 => self.multi_put(rng),
             4 => self.multi_delete(rng),
             5 | 6 => Action::count_all(&self.some(rng)),
-            7..10 => self.transaction(rng),
+            7..10 => return self.transaction(rng),
             10 | 11 => self.transfer(rng),
             12..15 => Action::multi_get(&self.some(rng)),
             15 => Action::get(&self.any_key(rng)),
@@ -115,5 +138,14 @@ impl Workload for Distributed {
             }
         };
         action.into()
+    }
+
+    fn told(&mut self, action: &Action, told: &Told) {
+        if let (Action::CreateTable(_), Told::TableDone(table) | Told::TableExists(table)) = (action, told) {
+            self.ledger = Some(*table);
+        }
+        if let (Action::DropTable(_), Told::TableDone(table)) = (action, told) {
+            self.ledger = self.ledger.filter(|ledger| ledger != table);
+        }
     }
 }

@@ -1,0 +1,228 @@
+//! Transactions over several shards at one of their participants, whose other participant is played by the test.
+
+#[allow(dead_code, reason = "each test file uses a part")]
+mod common;
+
+use common::cluster::{Cluster, LIST};
+use common::{Core, Heard, SHARD, TABLE};
+use kasha_machine::Endpoint;
+use kasha_types::{
+    AckedBelow, ClientId, ClusterTime, ConnId, CoreId, ListVersion, NodeId, RpcId, Sequence, ShardId, Slot, TableId,
+    slot_of,
+};
+use kasha_wire::body::{BodyHead, DISTRIBUTED_CODE};
+use kasha_wire::frame::Kind;
+use kasha_wire::hot::RequestView;
+use kasha_wire::message::{Told, WordOf, Words};
+use kasha_wire::operation::{Check, PartOperation, ParticipantsBuffer, PartsBuffer};
+use kasha_wire::outcome::Shape;
+use kasha_wire::{Body, Outcome, Read, TableInfo, Tablet, Update};
+
+const LEDGER: TableId = TableId(9);
+/// The other participant: it has the upper half of the slots, and a primary that no test starts.
+const OTHER: ShardId = ShardId(1);
+const OTHERS_PRIMARY: NodeId = NodeId(9);
+
+fn two_shards() -> Cluster {
+    let mut cluster = Cluster::serving();
+    cluster.commit(|configuration| {
+        let mut other = configuration.shards[0].clone();
+        (other.shard, other.primary) = (OTHER, OTHERS_PRIMARY);
+        other.members.clear();
+        other.witnesses.clear();
+        configuration.shards.push(other);
+        configuration.tables.push(TableInfo { table: LEDGER, name: "ledger".into() });
+        configuration.tablets.clear();
+        for table in [TABLE, LEDGER] {
+            configuration.tablets.push(Tablet { table, first: Slot(0), last: Slot(8191), shard: SHARD });
+            configuration.tablets.push(Tablet { table, first: Slot(8192), last: Slot(16383), shard: OTHER });
+        }
+    });
+    cluster.it_is(1000);
+    cluster.settle();
+    cluster
+}
+
+/// A key of this shard, or of the other.
+fn key(prefix: &str, is_ours: bool) -> Vec<u8> {
+    let mut keys = (0..).map(|number: u32| format!("{prefix}{number}").into_bytes());
+    keys.find(|key| (slot_of(key).0 < 8192) == is_ours).expect("half of all keys")
+}
+
+type Part<'a> = (TableId, PartOperation<'a>);
+
+fn distributed(rpc: (u64, u64), own: &[Part<'_>], other: &[Part<'_>]) -> Vec<u8> {
+    let (mut list, mut all) = (ParticipantsBuffer::default(), PartsBuffer::default());
+    list.push(SHARD, own.len() as u16);
+    list.push(OTHER, other.len() as u16);
+    own.iter().chain(other).for_each(|(table, operation)| all.push(*table, operation));
+    let head = BodyHead {
+        rpc: RpcId { client: ClientId(rpc.0), sequence: Sequence(rpc.1) },
+        acknowledgement: AckedBelow(1),
+        lease_expiry: ClusterTime(200_000),
+        not_after: ClusterTime(0),
+        table: own[0].0,
+    };
+    let mut bytes = Vec::new();
+    Body::begin(&head, None, DISTRIBUTED_CODE, &mut bytes);
+    list.encode(&mut bytes);
+    Update::Transaction { parts: all.as_parts() }.encode_arguments(&mut bytes);
+    bytes
+}
+
+/// The other participant speaks.
+fn word(cluster: &mut Cluster, node: u16, body: &[u8], told: Told) {
+    let decoded = Body::decode(body).expect("made here");
+    let word = WordOf {
+        rpc: decoded.head.rpc,
+        body: decoded.hash(),
+        lease_expiry: ClusterTime(200_000),
+        told,
+        asks: false,
+        participants: vec![],
+    };
+    let from = Endpoint::Core(CoreId { node: OTHERS_PRIMARY, core: 0 });
+    cluster.on(node, |core| core.message_from(from, Words { to: SHARD, from: OTHER, words: vec![word] }));
+}
+
+fn put(key: &[u8]) -> PartOperation<'_> {
+    PartOperation::Update(Update::Put { key, value: b"v" })
+}
+
+/// A transaction has been executed already, and a ceiling is logged.
+fn begun() -> Cluster {
+    let mut cluster = two_shards();
+    let (ours, theirs) = (key("first", true), key("first", false));
+    let body = distributed((1, 1), &[(TABLE, put(&ours))], &[(TABLE, put(&theirs))]);
+    assert!(cluster.send(1, ListVersion::NONE, &body).is_empty(), "nothing is known of it before the other votes");
+    cluster.settle();
+    word(&mut cluster, 1, &body, Told::Proposed(1));
+    cluster.settle();
+    let heard = cluster.heard(1);
+    assert!(matches!(&heard[..], [Heard::Answer { synced: true, .. }]), "{heard:?}");
+    cluster
+}
+
+/// A new process without files takes the place of the first primary's, and another node becomes primary.
+fn lose_the_primary(cluster: &mut Cluster) {
+    cluster.on_the_way.clear();
+    cluster.cores[0] = Core::start_with(common::Files::default(), 1 << 26, |options| options.witness_slots = 64);
+    cluster.fail_over_to(2);
+    cluster.it_is(1000);
+}
+
+/// What recovery would skip is not answered fast: the two judge an update's keys alike.
+#[test]
+fn r8_7_an_update_that_is_answered_fast_is_not_skipped_by_a_recovery() {
+    let mut cluster = begun();
+    let (x, y, z) = (key("x", true), key("y", true), key("z", false));
+    let only_reads_x = [(TABLE, PartOperation::Read(Read::Exists { key: &x }))];
+    let transaction = distributed((2, 1), &only_reads_x, &[(TABLE, put(&z))]);
+    assert!(cluster.send(2, ListVersion::NONE, &transaction).is_empty());
+    cluster.settle();
+    word(&mut cluster, 1, &transaction, Told::Proposed(1)); // it is executed, and that is not synced
+    assert!(matches!(&cluster.heard(2)[..], [Heard::Answer { .. }]));
+    let mut parts = PartsBuffer::default();
+    parts.push(TABLE, &PartOperation::Read(Read::Get { key: &x }));
+    parts.push(TABLE, &put(&y));
+    let update = Core::body((3, 1), 1, None, &Update::Transaction { parts: parts.as_parts() });
+    let mut frame = Vec::new();
+    RequestView::encode(Kind::Record, &cluster.envelope(LIST), &update, &mut frame);
+    for node in [2, 3] {
+        cluster.on(node, |core| core.frame_from(Endpoint::Conn(ConnId(3)), Kind::Record, &frame));
+    }
+    let heard = cluster.send(3, LIST, &update);
+    let was_answered_fast = matches!(&heard[..], [Heard::Answer { synced: false, .. }]);
+    lose_the_primary(&mut cluster);
+    let mut ask = PartsBuffer::default();
+    ask.push(TABLE, &PartOperation::Read(Read::Get { key: &y }));
+    let ask = Core::body((4, 1), 1, None, &Update::Transaction { parts: ask.as_parts() });
+    let mut heard = cluster.send(4, ListVersion::NONE, &ask);
+    cluster.settle();
+    heard.append(&mut cluster.heard(4));
+    let Some(Heard::Answer { result, .. }) = heard.pop() else { panic!("{heard:?}") };
+    let found = Outcome::decode(Shape::Parts, &result).expect("a result");
+    let is_there = found == Outcome::Parts(vec![Outcome::Value(1, b"v".to_vec())]);
+    assert!(is_there || !was_answered_fast, "{found:?}");
+}
+
+/// Its check was made when it was proposed, and holds when it is executed, here and at a new primary.
+#[test]
+fn a_table_is_not_dropped_under_what_is_pending() {
+    let mut cluster = begun();
+    let (x, z) = (key("x", true), key("z", false));
+    let in_ledger = |head: &mut BodyHead| head.table = LEDGER;
+    let value = Core::body_with((2, 1), 1, None, &Update::Put { key: &x, value: b"1" }, in_ledger);
+    cluster.send(2, LIST, &value);
+    cluster.settle();
+    let check = PartOperation::Check(Check::HasVersion { key: &x, version: 1 });
+    let body = distributed((3, 1), &[(LEDGER, check)], &[(TABLE, put(&z))]);
+    assert!(cluster.send(3, ListVersion::NONE, &body).is_empty());
+    cluster.settle();
+    cluster.commit(|configuration| {
+        configuration.tables.retain(|info| info.table != LEDGER);
+        configuration.tablets.retain(|tablet| tablet.table != LEDGER);
+    });
+    cluster.settle();
+    word(&mut cluster, 1, &body, Told::Proposed(1));
+    assert!(matches!(&cluster.heard(3)[..], [Heard::Answer { .. }]));
+    lose_the_primary(&mut cluster);
+    word(&mut cluster, 2, &body, Told::Proposed(1));
+    cluster.settle();
+}
+
+/// Who finds that an operation key was used otherwise has seen the update that used it.
+#[test]
+fn r8_4_a_mismatch_of_operation_keys_waits_as_the_other_update_does() {
+    let mut cluster = begun();
+    assert!(slot_of(b"{tb}").0 < 8192);
+    let z = key("z", false);
+    let body = distributed((2, 1), &[(TABLE, put(b"{tb}k"))], &[(TABLE, put(&z))]);
+    cluster.send(2, ListVersion::NONE, &body);
+    cluster.settle();
+    word(&mut cluster, 1, &body, Told::Proposed(1));
+    cluster.settle();
+    let one = Core::body((3, 1), 1, Some(b"K"), &Update::Put { key: b"{tb}k", value: b"o" });
+    cluster.send(3, ListVersion::NONE, &one);
+    cluster.settle();
+    assert_eq!(cluster.heard(3), [], "the other participant has not said that it is executed there");
+    let other = Core::body((4, 1), 1, Some(b"K"), &Update::Put { key: b"{tb}other", value: b"m" });
+    let mut heard = cluster.send(4, ListVersion::NONE, &other);
+    cluster.settle();
+    heard.append(&mut cluster.heard(4));
+    assert_eq!(heard, []);
+}
+
+/// A primary of an earlier term knows that the transaction is settled. The term between does not.
+#[test]
+fn r8_6_a_gate_that_another_term_has_logged_opens_at_a_primary_that_is_promoted_again() {
+    for third in [3, 1] {
+        let mut cluster = begun();
+        let (k, z) = (key("k", true), key("z", false));
+        let body = distributed((2, 1), &[(TABLE, put(&k))], &[(TABLE, put(&z))]);
+        cluster.send(2, ListVersion::NONE, &body);
+        cluster.settle();
+        word(&mut cluster, 1, &body, Told::Proposed(1));
+        cluster.settle();
+        assert!(matches!(cluster.heard(2)[..], [Heard::Answer { .. }]));
+        // The clock says 1000 ms, and the transaction is the first above it.
+        let settled = Told::Executed { at: 1_000_001, recorded: true, settled: true };
+        word(&mut cluster, 1, &body, settled);
+        cluster.settle();
+        cluster.fail_over_to(2);
+        cluster.it_is(1000);
+        let update = Core::body((3, 1), 1, None, &Update::Put { key: &k, value: b"u" });
+        cluster.send(3, ListVersion::NONE, &update);
+        cluster.settle();
+        assert_eq!(cluster.heard(3), [], "a new primary takes nothing as settled");
+        cluster.fail_over_to(third);
+        cluster.it_is(1000);
+        let mut heard = cluster.send(3, ListVersion::NONE, &update);
+        cluster.settle();
+        word(&mut cluster, third, &body, settled);
+        cluster.settle();
+        cluster.settle();
+        heard.append(&mut cluster.heard(3));
+        assert!(!heard.is_empty(), "node {third}");
+    }
+}
