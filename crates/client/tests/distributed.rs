@@ -5,13 +5,14 @@ mod common;
 
 use std::time::Duration;
 
-use common::{Net, Sent, TABLE};
-use kasha_client::session::{CallId, CallOptions, Completion, WhyNot};
-use kasha_types::{ShardId, slot_of};
+use common::{Net, Sent, TABLE, core};
+use kasha_client::session::{CallId, CallOptions, Completion, WhyNot, WhyUnknown};
+use kasha_machine::Endpoint;
+use kasha_types::{ConfigVersion, NodeId, ShardId, Slot, TableId, slot_of};
 use kasha_wire::frame::Kind;
 use kasha_wire::operation::{Check, ItemsBuffer, PartOperation, PartsBuffer};
 use kasha_wire::outcome::Shape;
-use kasha_wire::{Outcome, Refusal, Update};
+use kasha_wire::{Outcome, Refusal, ShardPhase, TableInfo, Tablet, Update};
 
 const LOW: &[u8] = b"a-low-slot-";
 const HIGH: &[u8] = b"foo";
@@ -144,4 +145,101 @@ fn what_a_participant_never_takes_is_given_up_at_all() {
     assert_eq!(cancel.request().body, high.request().body);
     net.answer(&cancel, common::CANCELLED, true);
     assert_eq!(net.completion_of(id), Completion::NotExecuted(WhyNot::ResultTooLarge));
+}
+
+const SECOND: TableId = TableId(2);
+
+/// Two keys of a table, of both shards, and one of another table.
+fn of_two_tables(net: &mut Net) -> CallId {
+    let mut parts = PartsBuffer::default();
+    for (table, key) in [(TABLE, LOW), (TABLE, HIGH), (SECOND, HIGH)] {
+        parts.push(table, &PartOperation::Update(Update::Put { key, value: b"v" }));
+    }
+    net.update(&Update::Transaction { parts: parts.as_parts() }, &CallOptions::default())
+}
+
+fn change(net: &mut Net, change: impl FnOnce(&mut kasha_wire::Configuration)) {
+    net.configuration.version = ConfigVersion(net.configuration.version.0 + 1);
+    change(&mut net.configuration);
+    net.give_configuration(Endpoint::Coordinator);
+}
+
+#[test]
+fn a_table_that_is_unknown_or_gone_ends_it_whatever_the_other_keys_are() {
+    let mut net = Net::open(|_| ());
+    of_two_tables(&mut net);
+    assert!(net.take(Kind::Request).is_empty(), "the coordinator is asked first");
+    change(&mut net, |configuration| {
+        configuration.tables.push(TableInfo { table: SECOND, name: "second".into() });
+        configuration.tablets.push(Tablet { table: SECOND, first: Slot(0), last: Slot(16383), shard: ShardId(1) });
+    });
+    net.pass(Duration::from_millis(200));
+    net.take(Kind::Request);
+    let id = of_two_tables(&mut net);
+    let sent = requests(&mut net, Kind::Request);
+    change(&mut net, |configuration| {
+        configuration.tables.pop();
+        configuration.tablets.pop();
+    });
+    sent.iter().for_each(|request| net.refuse(request, Refusal::WrongShard));
+    net.pass(Duration::from_millis(200));
+    assert_eq!(net.completion_of(id), Completion::Unknown(WhyUnknown::TableDropped));
+}
+
+#[test]
+fn a_body_that_is_too_long_is_refused_before_anything_looks_into_it() {
+    let mut net = Net::open(|_| ());
+    let value = vec![0; 1_000_000];
+    let pairs = ItemsBuffer::pairs([HIGH, LOW, b"x", b"y", b"z"].map(|key| (key, &value[..])));
+    let id = net.update(&Update::MultiPut { pairs: pairs.as_items() }, &CallOptions::default());
+    assert_eq!(net.completion_of(id), Completion::NotExecuted(WhyNot::RequestTooLarge));
+}
+
+#[test]
+fn nothing_is_kept_of_one_that_is_abandoned_before_it_is_sent() {
+    let mut net = Net::open(|_| ());
+    change(&mut net, |configuration| {
+        configuration.shards.iter_mut().for_each(|shard| shard.phase = ShardPhase::Recovering);
+    });
+    let id = multi_put(&mut net, &CallOptions::default());
+    net.with(|session, _, _| session.abandon(id));
+    assert!(!format!("{:?}", net.session).contains("Distributed {"));
+}
+
+#[test]
+fn a_client_without_exactly_once_never_says_that_it_did_not_happen() {
+    let mut net = Net::open(|options| options.exactly_once = false);
+    let id = multi_put(&mut net, &CallOptions::default());
+    // Both participants commit it, and their answers are lost. The retry has another id, and meets it.
+    assert_eq!(net.take(Kind::Request).len(), 2);
+    net.pass(Duration::from_millis(100));
+    let retry = net.take(Kind::Request);
+    net.answer(&retry[0], CONFLICT, true);
+    assert_eq!(net.completion_of(id), Completion::Unknown(WhyUnknown::DeadlinePassed));
+}
+
+#[test]
+fn servers_that_say_what_none_says_do_not_make_a_result() {
+    let mut net = Net::open(|_| ());
+    let id = multi_put(&mut net, &CallOptions::default());
+    let [low, high] = requests(&mut net, Kind::Request);
+    net.answer(&low, &done(&[(1, &version(21))]), false);
+    assert!(net.take(Kind::Sync).is_empty(), "no participant answers before it is sure");
+    net.answer(&low, REFUSED_ELSEWHERE, true);
+    net.answer(&high, REFUSED_ELSEWHERE, true);
+    assert!(matches!(net.completion_of(id), Completion::Unknown(_)), "nobody says why");
+}
+
+#[test]
+fn a_new_primary_of_any_participant_is_asked_at_once() {
+    for shard in [0, 1] {
+        let mut net = Net::open(|_| ());
+        multi_put(&mut net, &CallOptions::default());
+        net.take(Kind::Request);
+        change(&mut net, |configuration| {
+            configuration.shards[shard].epoch.0 += 1;
+            configuration.shards[shard].primary = NodeId(4);
+        });
+        assert!(net.take(Kind::Request).iter().any(|request| request.to == core(4)), "of shard {shard}");
+    }
 }
