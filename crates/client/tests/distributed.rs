@@ -62,7 +62,7 @@ fn all_participants_get_one_body_and_their_answers_become_one() {
     assert_eq!(low.request().body, high.request().body);
     assert!(net.take(Kind::Record).is_empty(), "no witness holds one");
     let body = low.body();
-    let participants = body.participants.expect("a transaction over several shards");
+    let participants = body.participants().expect("a transaction over several shards");
     assert_eq!(participants.iter().collect::<Vec<_>>(), [(ShardId(0), 1), (ShardId(1), 2)]);
     assert_eq!(body.parts_at(ShardId(1)).expect("it takes part").count(), 2);
     assert_eq!(body.parts_at(ShardId(2)), None);

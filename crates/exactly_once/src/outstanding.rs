@@ -160,6 +160,7 @@ impl Outstanding {
 
     /// Drops the completed sequences below `acknowledged`. One still in progress stays, whatever its client claims: a
     /// transaction needs it (R4.6).
+    #[inline(always)]
     pub(crate) fn free_below(&mut self, acknowledged: AckedBelow, spares: &mut Spares, mut dead: impl FnMut(Place)) {
         match self {
             Self::None => {}

@@ -104,6 +104,7 @@ impl Log {
         self.kept = bytes;
     }
 
+    #[inline(always)]
     fn find_room_for_live(&self, group: u32) -> Result<(), Full> {
         if self.live_bytes + self.kept + u64::from(group) > self.known_live_bytes_max() {
             Err(Full::Memory)
@@ -178,7 +179,10 @@ impl Log {
 
     fn has_memory(&self, group: u32, rolls: bool, purpose: Purpose) -> bool {
         let segment = u64::from(self.config.segment_bytes);
-        let (limit, held) = (self.limit_of(purpose).saturating_sub(self.kept_from(purpose)), self.segments_held());
+        let (mut limit, held) = (self.limit_of(purpose), self.segments_held());
+        if self.kept > 0 {
+            limit = limit.saturating_sub(self.kept_from(purpose));
+        }
         if rolls {
             let begun = self.next_digest_bytes() + u64::from(group);
             held < self.segments_max_of(purpose) && begun <= segment && held * segment + begun <= limit

@@ -42,9 +42,11 @@ pub(crate) fn on_read(
             return if serving.transacting.park_read(rpc, to, view) { Ok(()) } else { Err(Refusal::Busy) };
         }
     };
-    let bytes = site.core.scratch.result.len() + tail.map_or(0, |slice| slice.len as usize);
-    if !site.state.transactions.participant.is_quiet() && !serving.transacting.has_room_for(bytes + READ_ID_BYTES) {
-        return Err(Refusal::Busy); // before somebody waits for the read
+    if !site.state.transactions.is_quiet() {
+        let bytes = site.core.scratch.result.len() + tail.map_or(0, |slice| slice.len as usize);
+        if !serving.transacting.has_room_for(bytes + READ_ID_BYTES) {
+            return Err(Refusal::Busy); // before somebody waits for the read
+        }
     }
     if let Some(behind) = gate_behind(site, view.code) {
         let answer = ReadAnswerView { read_id: view.read_id, result: &site.core.scratch.result };
@@ -123,21 +125,20 @@ fn execute(
 /// somebody else (R8.3).
 #[inline]
 fn pending_before(state: &ShardState, keys: &[KeyHash]) -> Option<RpcId> {
-    let participant = &state.transactions.participant;
-    if participant.is_quiet() {
+    if state.transactions.is_quiet() {
         return None; // nearly always
     }
-    participant.blocked_by(&Footprint::new(keys.iter().copied(), []))
+    state.transactions.participant.blocked_by(&Footprint::new(keys.iter().copied(), []))
 }
 
 /// What the answer of the read that has just run must wait for besides (R8.4). Who comes after it waits for that, too, but for
 /// whoever comes after a read of two rounds (R8.16).
 #[inline]
 fn gate_behind(site: &mut Site<'_>, code: u8) -> Option<GateId> {
-    let participant = &mut site.state.transactions.participant;
-    if participant.is_quiet() {
+    if site.state.transactions.is_quiet() {
         return None; // nearly always
     }
+    let participant = &mut site.state.transactions.participant;
     let footprint = Footprint::new(site.core.scratch.footprint.iter().copied(), []);
     match Read::row_of(code).map(|row| row.shape) {
         Some(Shape::Observed) => participant.wait_as(&footprint),

@@ -154,6 +154,8 @@ pub(crate) struct RequestPath<'p> {
     shard: ShardId,
     epoch: Epoch,
     state: &'p mut ShardState,
+    /// No transaction over several shards is to be looked at (nearly always).
+    is_quiet: bool,
     shipping: &'p mut Shipping,
     /// `None` while a new primary replays a witness.
     serving: Option<&'p mut Serving>,
@@ -164,7 +166,8 @@ impl<'p> RequestPath<'p> {
     fn new(term: &'p mut Term, serving: Option<&'p mut Serving>, site: &'p mut Site<'_>) -> (Self, &'p mut Log) {
         let Site { copy, state, core } = site;
         let (shard, epoch) = (copy.shard, term.epoch);
-        (Self { shard, epoch, state, shipping: &mut term.shipping, serving, core }, &mut copy.log)
+        let is_quiet = state.transactions.is_quiet();
+        (Self { shard, epoch, state, is_quiet, shipping: &mut term.shipping, serving, core }, &mut copy.log)
     }
 
     /// One update from a client, from frame to answer.
@@ -179,11 +182,10 @@ impl<'p> RequestPath<'p> {
         let Some(mut received) = Received::decode(site.core, Origin::Client(caller), body) else {
             return refuse_undecoded(&caller, body, term.epoch, Refusal::BadRequest, out);
         };
-        let (mut path, log) = RequestPath::new(term, Some(serving), site);
-        if received.body.participants.is_some() {
-            path.on_distributed(log, &caller, &mut received, out);
-            return path.core.spare(received.memory);
+        if received.body.is_distributed() {
+            return RequestPath::on_distributed(term, serving, site, received, out);
         }
+        let (mut path, log) = RequestPath::new(term, Some(serving), site);
         match path.run(log, &mut received) {
             Ok(completed) | Err(Stop::Completed(completed)) => path.answer(log, &caller, completed, &received, out),
             Err(Stop::Nothing(why)) => path.turn_away(&caller, &received, &why, out),
@@ -210,10 +212,10 @@ impl<'p> RequestPath<'p> {
         // the witnesses, which still hold it, accept it again: no word of ours to drop it may be under way (C3). What a
         // new primary's configuration does not know its predecessor has not run.
         let may_become_ours = matches!(origin, Origin::Suspect) && self.names_newer_table(&received.body);
-        let outcome = match received.body.participants {
+        let outcome = match received.body.is_distributed() {
             // No witness is asked to hold one.
-            Some(_) => Err(Stop::refuse(Refusal::BadRequest)),
-            None => self.run(log, &mut received),
+            true => Err(Stop::refuse(Refusal::BadRequest)),
+            false => self.run(log, &mut received),
         };
         note_replayed(origin, &outcome);
         self.core.spare(received.memory);

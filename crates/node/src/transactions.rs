@@ -87,6 +87,12 @@ impl Transactions {
         self.known.is_empty() && self.participant.is_idle()
     }
 
+    /// Whether no operation of this shard alone has to look at anything here.
+    #[inline(always)] // two words, for each update and each read
+    pub fn is_quiet(&self) -> bool {
+        (self.known.is_empty() && self.gated.is_empty()) || self.participant.is_quiet()
+    }
+
     pub fn knows(&self, rpc: RpcId) -> bool {
         self.known.contains_key(&rpc)
     }

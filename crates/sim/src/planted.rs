@@ -54,6 +54,7 @@ pub const CAUGHT: &[Caught] = &[
     caught(Bug::SkippedForTable, Scenario::Transactions, 300, "synced_survives"),
     caught(Bug::SnapshotUnvalidated, Scenario::Snapshots, 10, "strictly_serializable"),
     caught(Bug::AbsenceUnversioned, Scenario::Snapshots, 300, "strictly_serializable"),
+    caught(Bug::DroppedUnderPending, Scenario::Distributed, 150, "strictly_serializable"),
     caught(Bug::FloorRaisedOverPending, Scenario::Distributed, 300, "strictly_serializable"),
     caught(Bug::ExecutedUnsynced, Scenario::Distributed, 40, "strictly_serializable"),
     caught(Bug::ExecutedOutOfOrder, Scenario::Distributed, 10, "convergence"),

@@ -32,6 +32,8 @@ pub const BODY_HEAD_BYTES: usize = 48;
 pub const DISTRIBUTED_CODE: u8 = 33;
 /// The code of a transaction.
 const TRANSACTION_CODE: u8 = 32;
+/// Where the operation's code stands.
+const CODE_AT: usize = 40;
 
 /// The fixed fields of a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,8 +66,6 @@ pub struct Body<'a> {
     pub operation_key: Option<&'a [u8]>,
     /// What to do; of a transaction over several shards, at all of them.
     pub update: Update<'a>,
-    /// The participants, if it is a transaction over several shards. The list never changes (R8.11).
-    pub participants: Option<Participants<'a>>,
     bytes: &'a [u8],
 }
 
@@ -103,9 +103,9 @@ impl<'a> Body<'a> {
         if operation_key.is_some() != (not_after != ClusterTime(0)) {
             return Err(DecodeError::Invalid("an operation key without its time limit, or the reverse"));
         }
-        let (participants, update) = match code {
-            DISTRIBUTED_CODE => Participants::decode_before(arguments, TRANSACTION_CODE)?,
-            _ => (None, Update::decode(code, arguments)?),
+        let update = match code {
+            DISTRIBUTED_CODE => Participants::decode_before(arguments, TRANSACTION_CODE)?.1,
+            _ => Update::decode(code, arguments)?,
         };
         if let Update::Transaction { parts } = update
             && parts.first_table() != Some(table)
@@ -116,7 +116,6 @@ impl<'a> Body<'a> {
             head: BodyHead { rpc, acknowledgement, lease_expiry, not_after, table },
             operation_key,
             update,
-            participants,
             bytes,
         })
     }
@@ -157,11 +156,28 @@ impl<'a> Body<'a> {
         debug_assert_eq!(Body::decode(body).map(|body| body.head), Ok(*head), "the rest of the head is the same");
     }
 
+    /// Whether it is a transaction over several shards.
+    #[inline]
+    #[must_use]
+    pub fn is_distributed(&self) -> bool {
+        self.bytes[CODE_AT] == DISTRIBUTED_CODE
+    }
+
+    /// The participants, if it is a transaction over several shards. The list never changes (R8.11). It is decoded anew: few
+    /// bodies have one, and none carries its place.
+    #[must_use]
+    pub fn participants(&self) -> Option<Participants<'a>> {
+        let arguments = BODY_HEAD_BYTES + self.operation_key.map_or(0, <[u8]>::len);
+        let decoded =
+            self.is_distributed().then(|| Participants::decode_before(&self.bytes[arguments..], TRANSACTION_CODE));
+        decoded.map(|decoded| decoded.expect("checked when decoded").0)
+    }
+
     /// What a transaction over several shards does at this one. `None`: it does nothing there, or is none.
     #[must_use]
     pub fn parts_at(&self, shard: ShardId) -> Option<Parts<'a>> {
         let Update::Transaction { parts } = self.update else { return None };
-        self.participants?.parts_of(shard, parts)
+        self.participants()?.parts_of(shard, parts)
     }
 
     /// The bytes it was decoded from.
@@ -180,7 +196,7 @@ impl<'a> Body<'a> {
     #[must_use]
     pub fn fingerprint(&self) -> u64 {
         let arguments = BODY_HEAD_BYTES + self.operation_key.map_or(0, <[u8]>::len);
-        let code = u64::from(self.bytes[40]) << 32 | u64::from(self.head.table.0);
+        let code = u64::from(self.bytes[CODE_AT]) << 32 | u64::from(self.head.table.0);
         kasha_types::body_hash(&self.bytes[arguments..]).0 ^ code.wrapping_mul(0x9E37_79B9_7F4A_7C15)
     }
 

@@ -72,7 +72,7 @@ impl RequestPath<'_> {
             configuration.owner(part.table, kasha_types::slot_of(part.operation.key())) == Some(self.shard)
         };
         let exists = |shard: ShardId| configuration.shard(shard).is_some();
-        let participants = received.body.participants.expect("checked by the caller");
+        let participants = received.body.participants().expect("checked by the caller");
         let are_known = participants.iter().all(|(shard, _)| exists(shard));
         if own.iter().all(is_ours) && are_known {
             Ok(Admitted(received))
@@ -96,6 +96,7 @@ impl RequestPath<'_> {
         some_are_ours && !some_are_not
     }
 
+    #[inline(always)]
     fn admit_envelope(&mut self, envelope: &Envelope) -> Result<(), Refusal> {
         let (shard, epoch, serving) = (self.shard, self.epoch, self.serving());
         let is_another_list = envelope.list != ListVersion::NONE && envelope.list != serving.list;
@@ -113,6 +114,7 @@ impl RequestPath<'_> {
     }
 
     /// Has it run, or may it not run any more (E1)?
+    #[inline(always)] // its other callers are cold
     pub(super) fn look_up<'r, 'a>(
         &mut self,
         log: &Log,
@@ -155,15 +157,22 @@ impl RequestPath<'_> {
             LookUp::WindowExceeded => Err(Stop::refuse(Refusal::WindowExceeded)),
             LookUp::LeaseExpired => Err(Stop::refuse(Refusal::LeaseExpired)),
             LookUp::LeaseUnproven => match self.prove_lease(request) {
-                Ok(()) => self.look_up(log, Admitted(received)),
+                Ok(()) => self.look_up_again(log, Admitted(received)),
                 Err(why) => Err(Stop::Nothing(why)),
             },
         }
     }
 
+    /// Its client's lease is proven now.
+    #[cold]
+    #[inline(never)]
+    fn look_up_again<'r, 'a>(&mut self, log: &Log, admitted: Admitted<'r, 'a>) -> Result<Fresh<'r, 'a>, Stop> {
+        self.look_up(log, admitted)
+    }
+
     /// With [`ExactlyOnce::Off`] no update has a record, but for what other shards ask about.
     fn is_without_records(&self, received: &Received<'_>) -> bool {
-        self.core.options.exactly_once == ExactlyOnce::Off && received.body.participants.is_none()
+        self.core.options.exactly_once == ExactlyOnce::Off && !received.body.is_distributed()
     }
 
     /// Where the entry ends of a floor that refuses this request, and that the tracker does not know yet (R4.6).

@@ -35,6 +35,7 @@ enum Release {
 
 impl RequestPath<'_> {
     /// Answers, now or when it is safe.
+    #[inline(always)] // its second caller is cold
     pub(super) fn answer(
         &mut self,
         log: &Log,
@@ -45,8 +46,10 @@ impl RequestPath<'_> {
     ) {
         let release = self.release(caller, completed.overlap());
         let (shard, epoch) = (self.shard, self.epoch);
-        if let Some(behind) = self.state.transactions.gate_of_answer(completed.rpc()) {
-            return self.answer_behind(behind, log, caller, &completed, received);
+        if !self.is_quiet
+            && let Some(behind) = self.state.transactions.gate_of_answer(completed.rpc())
+        {
+            return self.answer_behind(behind, log, caller, completed, received);
         }
         let gate = match release {
             Release::WhenHeld => {
@@ -83,12 +86,13 @@ impl RequestPath<'_> {
 
     /// The same behind a gate (R8.4): what opens it, and a sync, it waits for. A saved answer, too (R8.6).
     #[cold]
+    #[inline(never)]
     fn answer_behind(
         &mut self,
         behind: GateId,
         log: &Log,
         caller: &Caller,
-        completed: &Completed,
+        completed: Completed,
         received: &Received<'_>,
     ) {
         let (shard, epoch) = (self.shard, self.epoch);

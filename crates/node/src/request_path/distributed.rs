@@ -15,8 +15,10 @@ use kasha_types::LogPosition;
 use kasha_types::probe::{Probe, hit};
 use kasha_wire::{OutcomeCode, Refusal, Update};
 
-use super::{Caller, Received, RequestPath, Stop, Why, Wish};
-use crate::serving::{WaitsFor, slots_of};
+use super::{Caller, Origin, Received, RequestPath, Stop, Why, Wish};
+use crate::primary::Term;
+use crate::replica::Site;
+use crate::serving::{Serving, WaitsFor, slots_of};
 use crate::transactions::{Ending, How, Proposed, log_ending, proposal_of, request_of};
 
 /// Bytes of entries that a part of an independent transaction adds at most besides its key and its value.
@@ -27,22 +29,26 @@ const OUTCOME_OVERHEAD_BYTES: usize = 512;
 impl RequestPath<'_> {
     /// One request for a transaction over several shards.
     #[cold]
+    #[inline(never)]
     pub(super) fn on_distributed(
-        &mut self,
-        log: &mut Log,
-        caller: &Caller,
-        received: &mut Received<'_>,
+        term: &mut Term,
+        serving: &mut Serving,
+        site: &mut Site<'_>,
+        mut received: Received<'_>,
         out: &mut Effects,
     ) {
-        match self.propose(log, caller, received, out) {
+        let Origin::Client(caller) = received.origin else { unreachable!("a client brought it") };
+        let (mut path, log) = RequestPath::new(term, Some(serving), site);
+        match path.propose(log, &caller, &mut received, out) {
             Ok(()) => {}
-            Err(Stop::Completed(completed)) => self.answer(log, caller, completed, received, out),
+            Err(Stop::Completed(completed)) => path.answer(log, &caller, completed, &received, out),
             Err(Stop::Nothing(Why::InProgress)) => {
                 hit(Probe::TransactionAskedAgain);
-                self.serving().transacting.wait_for(received.request.rpc, *caller);
+                path.serving().transacting.wait_for(received.request.rpc, caller);
             }
-            Err(Stop::Nothing(why)) => self.turn_away(caller, received, &why, out),
+            Err(Stop::Nothing(why)) => path.turn_away(&caller, &received, &why, out),
         }
+        path.core.spare(received.memory);
     }
 
     /// Proposes it, or records that it does not happen.

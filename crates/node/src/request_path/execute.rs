@@ -28,7 +28,7 @@ pub(super) struct Executed<'l, 'r, 'a> {
     pub(super) draft: Draft<'a>,
     pub(super) group: GroupWriter<'l>,
     /// What its answer waits for, if that is anything (R8.4).
-    pub(super) gated: Option<(Gated, Vec<u8>)>,
+    pub(super) gated: Option<Box<(Gated, Vec<u8>)>>,
 }
 
 impl<'r, 'a> Drafted<'r, 'a> {
@@ -93,7 +93,7 @@ impl RequestPath<'_> {
     ) -> Result<Executed<'l, 'r, 'a>, Stop> {
         let gated = self.gated(&drafted);
         let Drafted { mut ordered, mut draft } = drafted;
-        let gate_bytes = gated.as_ref().map_or(0, |(_, encoded)| entry_bytes(encoded.len()));
+        let gate_bytes = gated.as_ref().map_or(0, |gated| entry_bytes(gated.1.len()));
         let bytes = draft.bytes() + record_bytes(&ordered, draft.result().len()) + gate_bytes;
         let purpose = self.purpose(log, &ordered, &draft, bytes);
         let mut group = match log.begin(self.epoch, bytes, purpose) {
@@ -111,11 +111,17 @@ impl RequestPath<'_> {
 
     /// What its answer waits for, as the log is to say (R8.4, R8.15). What is given up touches nothing.
     #[inline]
-    fn gated(&self, drafted: &Drafted<'_, '_>) -> Option<(Gated, Vec<u8>)> {
-        let participant = &self.state.transactions.participant;
-        if participant.is_quiet() || matches!(drafted.ordered.action(), Action::Cancel) {
-            return None; // nearly always
+    fn gated(&self, drafted: &Drafted<'_, '_>) -> Option<Box<(Gated, Vec<u8>)>> {
+        if self.is_quiet { None } else { self.find_gate(drafted) }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn find_gate(&self, drafted: &Drafted<'_, '_>) -> Option<Box<(Gated, Vec<u8>)>> {
+        if matches!(drafted.ordered.action(), Action::Cancel) {
+            return None;
         }
+        let participant = &self.state.transactions.participant;
         let footprint = drafted.footprint();
         let gate = participant.gate_of(&footprint);
         if gate.is_empty() {
@@ -123,7 +129,7 @@ impl RequestPath<'_> {
         }
         let gated = Gated { rpc: drafted.ordered.received().request.rpc, footprint, gate };
         let encoded = gated.encode();
-        Some((gated, encoded))
+        Some(Box::new((gated, encoded)))
     }
 
     /// What its group, of so many bytes of entries, is for. Deletes and cancels whose records nobody acknowledges for a while

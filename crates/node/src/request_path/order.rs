@@ -167,10 +167,15 @@ impl RequestPath<'_> {
     /// A transaction over several shards that it must not run ahead of (R8.3, R8.10). What gives it up touches nothing.
     #[inline]
     fn pending_before(&self, received: &Received<'_>) -> Option<RpcId> {
+        if self.is_quiet { None } else { self.find_pending_before(received) }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn find_pending_before(&self, received: &Received<'_>) -> Option<RpcId> {
         let participant = &self.state.transactions.participant;
-        let is_cancel = matches!(received.origin, Origin::Client(Caller { wish: Wish::Cancel, .. }));
-        if participant.is_quiet() || is_cancel {
-            return None; // nearly always
+        if matches!(received.origin, Origin::Client(Caller { wish: Wish::Cancel, .. })) {
+            return None;
         }
         if matches!(received.origin, Origin::Replay) && planted::is_on(Bug::ReplayedOverPending) {
             return None;
@@ -208,13 +213,15 @@ impl RequestPath<'_> {
     /// pending again.
     #[inline]
     fn overlaps_transactions(&self, drafted: &Drafted<'_, '_>) -> bool {
-        let participant = &self.state.transactions.participant;
-        if participant.is_quiet() {
-            return false; // nearly always
-        }
+        !self.is_quiet && self.look_for_overlap(drafted)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn look_for_overlap(&self, drafted: &Drafted<'_, '_>) -> bool {
         // As a recovery judges it, which has no draft: every key counts as written (R8.10).
         let keys = &drafted.ordered().received().memory.footprint;
-        participant.overlaps(&Footprint::new([], keys.iter().copied()))
+        self.state.transactions.participant.overlaps(&Footprint::new([], keys.iter().copied()))
     }
 }
 

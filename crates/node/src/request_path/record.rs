@@ -95,15 +95,15 @@ impl RequestPath<'_> {
             offset: at.payload() + completion.result_offset() as u64,
             len: result.len() as u32,
         };
-        let gate_at = gated.as_ref().map(|(_, encoded)| {
-            let (at, payload) = group.entry(EntryKind::Gate, encoded.len());
-            payload.copy_from_slice(encoded);
+        let gate_at = gated.as_ref().map(|gated| {
+            let (at, payload) = group.entry(EntryKind::Gate, gated.1.len());
+            payload.copy_from_slice(&gated.1);
             at
         });
         let (log, appended) = group.commit_and_release(); // E4
         let end = appended.end.offset;
-        if let (Some((gated, _)), Some(at)) = (gated, gate_at) {
-            close_gate(&mut self.state.transactions, &gated, at, &mut memory.dead);
+        if let (Some(gated), Some(at)) = (gated, gate_at) {
+            close_gate(&mut self.state.transactions, &gated.0, at, &mut memory.dead);
         }
 
         let Memory { dead, footprint, .. } = &mut **memory;

@@ -66,6 +66,7 @@ impl Garbage {
     }
 
     /// What ends at `end` is to be named once it is synced.
+    #[inline(always)]
     pub fn add(&mut self, end: LogEnd, rpc: RpcId, footprint: &[KeyHash]) {
         self.touched.extend(footprint.iter().map(|&key| Touched { end, entry: GcEntry { key, rpc } }));
     }

@@ -63,7 +63,7 @@ pub(crate) struct Gated {
 
 /// What this participant is to know of a transaction. `None`: the body is none of a transaction in which the shard takes part.
 pub(crate) fn proposal_of(body: &Body<'_>, shard: ShardId) -> Option<Proposal> {
-    let (participants, own) = (body.participants?, body.parts_at(shard)?);
+    let (participants, own) = (body.participants()?, body.parts_at(shard)?);
     let Update::Transaction { parts } = body.update else { return None };
     let class = if parts.cannot_fail() { Class::Independent } else { Class::Coordinated };
     let (mut reads, mut writes) = (Vec::new(), Vec::new());
@@ -114,7 +114,7 @@ impl<'a> Proposed<'a> {
         let (number, at) = (reader.take().ok()?, Timestamp(reader.take().ok()?));
         let reserved = reader.take().ok()?;
         let body = Body::decode(reader.rest()).ok()?;
-        body.participants?;
+        body.participants()?;
         Some((Self { number, at, reserved, body: reader.rest() }, body))
     }
 }

@@ -117,7 +117,7 @@ impl GatesRespected {
     /// have proposed, and with that what comes of it (R8.1).
     fn is_executed_everywhere(&self, answer: &AnswerView<'_>) -> bool {
         let body = self.bodies.get(&answer.rpc).and_then(|(_, body)| Body::decode(body).ok());
-        let is_distributed = body.is_some_and(|body| body.participants.is_some());
+        let is_distributed = body.is_some_and(|body| body.is_distributed());
         is_distributed && answer.result.first() == Some(&(OutcomeCode::Done as u8))
     }
 

@@ -86,7 +86,7 @@ impl Promises {
         let Ok(request) = RequestView::decode(payload) else { return };
         let Ok(body) = Body::decode(request.body) else { return };
         let (rpc, envelope) = (body.head.rpc, request.envelope);
-        if let Some(participants) = body.participants {
+        if let Some(participants) = body.participants() {
             let all = || participants.iter().map(|(shard, _)| shard).collect();
             self.distributed.entry(rpc).or_insert_with(all);
         }

@@ -22,7 +22,7 @@ impl<'a> Participants<'a> {
     /// Takes the list, and the transaction's arguments behind it.
     #[cold]
     #[inline(never)]
-    pub(crate) fn decode_before(bytes: &'a [u8], transaction: u8) -> Result<(Option<Self>, Update<'a>), DecodeError> {
+    pub(crate) fn decode_before(bytes: &'a [u8], transaction: u8) -> Result<(Self, Update<'a>), DecodeError> {
         let mut reader = Reader::new(bytes);
         let count = usize::from(reader.take::<u16>()?);
         if count < 2 {
@@ -41,7 +41,7 @@ impl<'a> Participants<'a> {
         if !are_shared || list.iter().any(|(_, parts)| parts == 0) {
             return Err(DecodeError::Invalid("the number of a participant's parts"));
         }
-        Ok((Some(list), update))
+        Ok((list, update))
     }
 
     /// Each participant, and how many parts are its own.
