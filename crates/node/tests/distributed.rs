@@ -1,6 +1,5 @@
 //! Transactions over several shards at one of their participants, whose other participant is played by the test.
 
-#[allow(dead_code, reason = "each test file uses a part")]
 mod common;
 
 use common::cluster::{Cluster, LIST};

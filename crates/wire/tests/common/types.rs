@@ -99,7 +99,6 @@ structs! {
     LeaseInfo { client, expiry }
     Missing { epoch, members, witnesses }
     GcEntry { key, rpc }
-    WordOf { rpc, body, lease_expiry, told, asks, participants }
     CoreStatus { core, incarnation, configuration, lease, replicas, witnesses }
     ReplicaStatus { shard, epoch, primary, state, end, synced, unsynced_operations, objects, memory_bytes,
         memory_max_bytes, memory, cleaning, clients, completion_records, updates, reads, fast_answers, gated_answers,
@@ -304,6 +303,34 @@ impl Sample for String {
     }
     fn one(_: &mut Count) -> Self {
         "text".to_owned()
+    }
+}
+
+impl Sample for WordOf {
+    fn any() -> BoxedStrategy<Self> {
+        let rpc = (1..u64::MAX, 1..u64::MAX);
+        let rpc = rpc.prop_map(|(client, sequence)| RpcId { client: ClientId(client), sequence: Sequence(sequence) });
+        let words = (rpc, super::any(), super::any(), super::any(), super::any(), super::any());
+        words
+            .prop_map(|(rpc, body, lease_expiry, told, asks, participants)| Self {
+                rpc,
+                body,
+                lease_expiry,
+                told,
+                asks,
+                participants,
+            })
+            .boxed()
+    }
+    fn one(next: &mut Count) -> Self {
+        Self {
+            rpc: Sample::one(next),
+            body: Sample::one(next),
+            lease_expiry: Sample::one(next),
+            told: Sample::one(next),
+            asks: Sample::one(next),
+            participants: Sample::one(next),
+        }
     }
 }
 
