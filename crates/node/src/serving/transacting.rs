@@ -332,7 +332,8 @@ impl Serving {
         let parts = body.parts_at(shard).expect("we take part");
         let update = Update::Transaction { parts };
         let mut draft = state.store.draft(log, body.head.table, &update, SpareDraft::default());
-        assert_eq!(draft.result().first(), Some(&(OutcomeCode::Done as u8)), "{rpc} was checked when it was proposed");
+        let is_done = draft.result().first() == Some(&(OutcomeCode::Done as u8));
+        assert!(is_done, "R8.3: {rpc} was checked when it was proposed, and fails now");
         // A table that is gone stays empty; the others change with it.
         let configuration = core.configuration.as_deref().expect("a configuration promoted us");
         draft.withhold(|table| configuration.has_table(table));
