@@ -308,5 +308,6 @@ impl Replica {
             term.shipping.assert_invariants(self.copy.log.end().offset);
         }
         self.state.tracker.assert_invariants();
+        self.state.transactions.participant.assert_invariants();
     }
 }

@@ -97,6 +97,8 @@ pub struct Participant {
     /// Transactions that were pending, and are no more.
     pub(crate) released: Vec<RpcId>,
     pub(crate) words: Vec<(ShardId, Word)>,
+    /// Words that say another timestamp than the one at which a transaction was executed here.
+    contradicted: u64,
     pub(crate) opened: Vec<Opened>,
 }
 
@@ -121,6 +123,7 @@ impl Participant {
             early_older: BTreeMap::new(),
             released: Vec::new(),
             words: Vec::new(),
+            contradicted: 0,
             opened: Vec::new(),
         }
     }
@@ -404,8 +407,9 @@ impl Participant {
         match word.said {
             Said::Proposed(at) => peer.voted = Some(at),
             Said::Executed { at, recorded, settled } => {
-                // T1: nobody says another timestamp than the one that follows from all votes. Who does is no participant.
+                // T1: no honest participant says another timestamp than the one that follows from all votes. It is not believed.
                 if matches!(known.phase, Phase::Executed(own) if own != at) {
+                    self.contradicted += 1;
                     return None;
                 }
                 peer.executed = Some(at);
@@ -424,6 +428,14 @@ impl Participant {
             self.answer(from, word.rpc);
         }
         None
+    }
+
+    /// For the simulator and the search, where no participant lies.
+    ///
+    /// # Panics
+    /// If another participant has executed a transaction at another timestamp (T1).
+    pub fn assert_invariants(&self) {
+        assert_eq!(self.contradicted, 0, "T1: {} is told of other timestamps than its own", self.shard);
     }
 
     /// Tells a participant that nothing is known of the transaction here, and nothing will be: its id is stale (R8.11).

@@ -244,7 +244,9 @@ impl Shard {
     }
 
     pub fn on_word(&mut self, from: usize, word: &Word, program: &Program) {
-        let Some(asked) = self.participant.on_word(shard_id(from), word) else { return };
+        let asked = self.participant.on_word(shard_id(from), word);
+        self.participant.assert_invariants();
+        let Some(asked) = asked else { return };
         let call = txn(asked);
         let is_stale = self.forgotten.contains(&call) || self.is_let_go(call);
         if is_stale {
