@@ -62,8 +62,7 @@ impl Log {
     /// Bytes of entries (see [`entry_bytes`]) that a group can hold, whatever the log holds.
     #[must_use]
     pub fn group_payload_max(&self) -> usize {
-        let room = u64::from(self.config.segment_bytes - GROUP_HEADER_BYTES) - self.digest_bytes_max();
-        usize::try_from(room).expect("64-bit sizes") & !7
+        self.group_payload_max
     }
 
     /// Opens a group with room for `payload_bytes_max` bytes of entries; nothing fails once it is open. When the head

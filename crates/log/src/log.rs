@@ -67,6 +67,8 @@ pub struct Log {
     pub(crate) live_max: Cell<Option<((usize, usize), u64)>>,
     /// Bytes that [`crate::Purpose::Own`] will take, and nobody else may.
     pub(crate) kept: u64,
+    /// See [`Log::group_payload_max`]: each append asks.
+    pub(crate) group_payload_max: usize,
 }
 
 /// What a log holds, for status.
@@ -102,7 +104,7 @@ impl Log {
         let size = config.segment_bytes;
         assert!((SEGMENT_BYTES_MIN..=SEGMENT_BYTES_MAX).contains(&size) && size.is_multiple_of(8), "segment size");
         assert!(config.reserve_percent < 100, "reserve");
-        let log = Self {
+        let mut log = Self {
             shard,
             config,
             head: None,
@@ -124,9 +126,12 @@ impl Log {
             refused: 0,
             live_max: Cell::new(None),
             kept: 0,
+            group_payload_max: 0,
         };
         assert!(log.segments_max() >= 2, "memory for two segments");
-        assert!(log.digest_bytes_max() + u64::from(2 * GROUP_HEADER_BYTES) < u64::from(size), "a digest fits");
+        let beside_digest = u64::from(size).checked_sub(log.digest_bytes_max() + u64::from(GROUP_HEADER_BYTES));
+        let payload = beside_digest.filter(|&payload| payload > u64::from(GROUP_HEADER_BYTES)).expect("a digest fits");
+        log.group_payload_max = usize::try_from(payload).expect("64-bit sizes") & !7;
         log
     }
 

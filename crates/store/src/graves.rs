@@ -73,8 +73,12 @@ impl Graves {
         self.waiting.insert((waits_for, at));
     }
 
-    /// The index leads to the tombstone no more.
+    /// The index leads to this entry no more. If the entry is a tombstone, its grave goes.
+    #[inline]
     pub fn remove(&mut self, at: EntryOffset) -> Option<Grave> {
+        if self.graves.is_empty() {
+            return None; // each update that replaces a value asks
+        }
         let (grave, waits_for) = self.graves.remove(&at)?;
         assert!(self.waiting.remove(&(waits_for, at)), "the grave at {at:?} waits for {waits_for:?}");
         Some(grave)

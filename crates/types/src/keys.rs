@@ -4,6 +4,7 @@
 
 use std::fmt;
 
+use crc::{CRC_16_XMODEM, Crc, Table};
 use xxhash_rust::xxh3::{Xxh3, xxh3_64};
 
 use crate::limits::SLOTS;
@@ -23,6 +24,9 @@ impl fmt::Debug for KeyHash {
     }
 }
 
+/// Takes sixteen bytes of a key at a time: each step of a table of one byte waits for the one before.
+static SLOT_CRC: Crc<u16, Table<16>> = Crc::<u16, Table<16>>::new(&CRC_16_XMODEM);
+
 /// The slot of `key`. Only the part between the first `{` and the next `}` counts, if it is not empty.
 #[must_use]
 pub fn slot_of(key: &[u8]) -> Slot {
@@ -30,7 +34,7 @@ pub fn slot_of(key: &[u8]) -> Slot {
         let rest = &key[open + 1..];
         memchr::memchr(b'}', rest).filter(|&len| len > 0).map(|len| &rest[..len])
     });
-    Slot(crc16::State::<crc16::XMODEM>::calculate(tagged.unwrap_or(key)) % SLOTS)
+    Slot(SLOT_CRC.checksum(tagged.unwrap_or(key)) % SLOTS)
 }
 
 /// The hash of a key in a table.
@@ -67,6 +71,21 @@ mod tests {
         assert_eq!(slot_of(b"{user1000}.following"), slot_of(b"{user1000}.followers"));
         assert_ne!(slot_of(b"foo{}{bar}"), slot_of(b"bar"), "an empty tag does not count");
         assert_eq!(slot_of(b"foo{{bar}}zap"), slot_of(b"{bar"));
+    }
+
+    /// CRC16/XMODEM bit by bit, as its polynomial defines it.
+    fn crc_bit_by_bit(bytes: &[u8]) -> u16 {
+        bytes.iter().fold(0, |crc, &byte| {
+            (0..8).fold(crc ^ u16::from(byte) << 8, |crc, _| crc << 1 ^ if crc & 0x8000 == 0 { 0 } else { 0x1021 })
+        })
+    }
+
+    #[test]
+    fn slots_of_keys_of_any_length_are_those_of_the_polynomial() {
+        let bytes: Vec<u8> = (0..80).map(|at: u8| at.wrapping_mul(29) | 0x80).collect();
+        for len in 0..=bytes.len() {
+            assert_eq!(slot_of(&bytes[..len]), Slot(crc_bit_by_bit(&bytes[..len]) % SLOTS), "of {len} bytes");
+        }
     }
 
     #[test]

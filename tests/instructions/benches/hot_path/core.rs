@@ -60,6 +60,7 @@ impl Sink {
 }
 
 impl turn::Shell for Sink {
+    #[inline(always)] // no call of ours is counted
     fn send(&mut self, to: Endpoint, head: &[u8], tail: &[u8]) {
         self.frames[usize::from(kind_of(head))] += 1;
         self.bytes += (head.len() + tail.len()) as u64;
