@@ -39,19 +39,19 @@ pub(crate) fn on_read(
         Executed::Read { tail, gate } => (tail, gate),
         Executed::MustWait(rpc) => {
             hit(Probe::ReadMeetsPending);
-            return if serving.transacting.park_read(rpc, to, view) { Ok(()) } else { Err(Refusal::Busy) };
+            return if serving.transacting.waiting.park_read(rpc, to, view) { Ok(()) } else { Err(Refusal::Busy) };
         }
     };
     if !site.state.transactions.is_quiet() {
         let bytes = site.core.scratch.result.len() + tail.map_or(0, |slice| slice.len as usize);
-        if !serving.transacting.has_room_for(bytes + READ_ID_BYTES) {
+        if !serving.transacting.waiting.has_room_for(bytes + READ_ID_BYTES) {
             return Err(Refusal::Busy); // before somebody waits for the read
         }
     }
     if let Some(behind) = gate_behind(site, view.code) {
         let answer = ReadAnswerView { read_id: view.read_id, result: &site.core.scratch.result };
         let tail = tail.map_or(&[][..], |slice| site.copy.log.slice(slice));
-        return match serving.transacting.hold_read(behind, to, (answer, tail), gate) {
+        return match serving.transacting.waiting.hold_read(behind, to, (answer, tail), gate) {
             true => Ok(()),
             false => Err(Refusal::Busy),
         };

@@ -257,8 +257,7 @@ impl Transactions {
         };
         match self.known.get_mut(&rpc) {
             Some(known) if self.participant.is_pending(rpc) => {
-                dead.push(known.entry.min(at));
-                known.entry = known.entry.max(at);
+                keep_newer(&mut known.entry, at, dead);
             }
             Some(_) => dead.push(at),
             None => {
@@ -286,9 +285,7 @@ impl Transactions {
         tracker.forget_begun(rpc);
         let is_pending = self.participant.is_pending(rpc);
         if !is_pending && let Some(known) = self.known.get_mut(&rpc) {
-            dead.push(known.entry.min(at));
-            known.entry = known.entry.max(at);
-            return;
+            return keep_newer(&mut known.entry, at, dead);
         }
         let (end, origin) = (at.end_after(), Origin::Log { gate: &gate });
         match how {
@@ -351,9 +348,7 @@ impl Transactions {
     fn replay_gate(&mut self, at: EntryOffset, payload: &[u8], dead: &mut Vec<EntryOffset>) {
         let Gated { rpc, footprint, gate } = Gated::decode(payload).expect("our own gate");
         if let Some(waiting) = self.gated.get_mut(&rpc) {
-            dead.push(waiting.entry.min(at));
-            waiting.entry = waiting.entry.max(at);
-            return;
+            return keep_newer(&mut waiting.entry, at, dead);
         }
         match self.participant.pass(&footprint, Origin::Log { gate: &gate }) {
             Some((gate, _)) => self.note_gate(rpc, at, gate),
@@ -457,6 +452,12 @@ pub(crate) fn is_sound(kind: EntryKind, payload: &[u8]) -> bool {
         EntryKind::Gate => Gated::decode(payload).is_some(),
         _ => false,
     }
+}
+
+/// Of two copies of an entry the one further on stays.
+fn keep_newer(known: &mut EntryOffset, at: EntryOffset, dead: &mut Vec<EntryOffset>) {
+    dead.push(at.min(*known));
+    *known = at.max(*known);
 }
 
 /// What a check of a transaction may have read: whatever it has locked.

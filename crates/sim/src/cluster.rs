@@ -27,6 +27,7 @@ use crate::checkers::intact_members::IntactMembers;
 use crate::checkers::leases_lapse::LeasesLapse;
 use crate::checkers::one_group::OneGroup;
 use crate::checkers::one_primary_per_epoch::OnePrimaryPerEpoch;
+use crate::checkers::proposed_everywhere::ProposedEverywhere;
 use crate::checkers::reads_wait::ReadsWait;
 use crate::checkers::records::{Records, RecordsWatch};
 use crate::checkers::replay_equals_state::ReplayEqualsState;
@@ -230,6 +231,8 @@ fn watch(world: &mut World, shape: &Shape, all: &Configurations, cores: &Cores, 
     world.add_watcher(Box::new(gates));
     let (configurations, cores, records) = three();
     world.add_watcher(Box::new(CurrentWitnessList::new(configurations, cores, records)));
+    let (configurations, cores, records) = three();
+    world.add_watcher(Box::new(ProposedEverywhere::new(configurations, cores, records)));
     let (configurations, cores, _) = three();
     world.add_watcher(Box::new(Commutes::new(configurations.clone(), cores.clone(), shape.segment_bytes)));
     world.add_watcher(Box::new(ReadsWait::new(configurations.clone(), cores.clone(), shape.segment_bytes)));

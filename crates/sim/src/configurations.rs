@@ -35,6 +35,16 @@ impl Configurations {
         all.values().filter_map(of_shard).collect()
     }
 
+    /// All terms of a shard, oldest first.
+    #[must_use]
+    pub fn terms_of(&self, shard: ShardId) -> Vec<Epoch> {
+        let all = self.0.borrow();
+        let mut terms: Vec<_> =
+            all.values().filter_map(|configuration| Some(configuration.shard(shard)?.epoch)).collect();
+        terms.dedup();
+        terms
+    }
+
     /// Whether the newest configuration shows every shard serving with `f + 1` complete members and, if there are
     /// enough nodes, a full list of witnesses.
     #[must_use]

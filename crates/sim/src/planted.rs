@@ -56,7 +56,7 @@ pub const CAUGHT: &[Caught] = &[
     caught(Bug::AbsenceUnversioned, Scenario::Snapshots, 300, "strictly_serializable"),
     caught(Bug::DroppedUnderPending, Scenario::Distributed, 150, "strictly_serializable"),
     caught(Bug::FloorRaisedOverPending, Scenario::Distributed, 300, "strictly_serializable"),
-    caught(Bug::ExecutedUnsynced, Scenario::Distributed, 40, "strictly_serializable"),
+    caught(Bug::ExecutedUnsynced, Scenario::Distributed, 3, "proposed_everywhere"),
     caught(Bug::ExecutedOutOfOrder, Scenario::Distributed, 10, "convergence"),
     caught(Bug::PrepareIgnoresPending, Scenario::Distributed, 10, "R8.3: "),
     caught(Bug::RunsAheadOfPending, Scenario::Distributed, 10, "R8.3: "),

@@ -106,7 +106,7 @@ impl RequestPath<'_> {
         let mut frame = Vec::new();
         view.encode(&[], &mut frame);
         // Without room its client asks again.
-        self.serving().transacting.hold(behind, caller.to, frame, when);
+        self.serving().transacting.waiting.hold(behind, caller.to, frame, when);
     }
 
     /// Tells the client, if it is to be told, that this delivery runs nothing; or parks it.

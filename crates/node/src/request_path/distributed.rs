@@ -44,7 +44,7 @@ impl RequestPath<'_> {
             Err(Stop::Completed(completed)) => path.answer(log, &caller, completed, &received, out),
             Err(Stop::Nothing(Why::InProgress)) => {
                 hit(Probe::TransactionAskedAgain);
-                path.serving().transacting.wait_for(received.request.rpc, caller);
+                path.serving().transacting.waiting.wait_for(received.request.rpc, caller);
             }
             Err(Stop::Nothing(why)) => path.turn_away(&caller, &received, &why, out),
         }
@@ -139,7 +139,7 @@ impl RequestPath<'_> {
         self.state.tracker.prove(rpc.client, body.head.lease_expiry);
         self.state.tracker.begin(rpc, received.request.body_hash);
         self.shipping.want_synced(end);
-        self.serving().transacting.wait_for(rpc, *caller);
+        self.serving().transacting.waiting.wait_for(rpc, *caller);
         Ok(())
     }
 
@@ -162,9 +162,9 @@ impl RequestPath<'_> {
             .map_err(|full| Stop::Nothing(Why::for_room(full)))?;
         self.shipping.want_synced(outcome.end);
         let when = Gate::Synced { shard, position: LogPosition { epoch, offset: outcome.end } };
-        let transacting = &mut self.serving().transacting;
-        transacting.wait_for(rpc, *caller);
-        transacting.answer((shard, epoch, rpc), result, (outcome.gate, when), out);
+        let waiting = &mut self.serving().transacting.waiting;
+        waiting.wait_for(rpc, *caller);
+        waiting.answer((shard, epoch, rpc), result, (outcome.gate, when), out);
         Ok(())
     }
 }

@@ -1,16 +1,17 @@
 //! Acknowledged outcomes (R2.1, R2.2, E3): a client acknowledges an update only when it can know the outcome.
 //!
 //! It knows the outcome if one attempt has promised it (see `promises`), if the update was refused for good, or if its
-//! table is gone. A client that mixes two attempts, takes a refusal for an outcome, or gives an id up, acknowledges too
+//! table is gone. Of a transaction over several shards it knows the outcome if all participants have said that they
+//! executed it, or one of them why it does not happen. A client that mixes two attempts, takes a refusal for an outcome, or gives an id up, acknowledges too
 //! much: its update may be lost, or run later.
 
 use std::collections::BTreeSet;
 
-use kasha_types::{AckedBelow, RpcId, Sequence};
+use kasha_types::{AckedBelow, RpcId, Sequence, ShardId};
 use kasha_wire::frame::Kind;
-use kasha_wire::{Body, Refusal, Refused, RequestView, hot};
+use kasha_wire::{Body, OutcomeCode, Refusal, Refused, RequestView, hot};
 
-use crate::checkers::promises::Promises;
+use crate::checkers::promises::{Promise, Promises};
 use crate::configurations::Configurations;
 use crate::probes::Probes;
 use crate::world::{Sent, View, Watch};
@@ -21,6 +22,8 @@ pub struct AcknowledgedOutcomes {
     promises: Promises,
     /// Updates that were promised, or refused for good.
     known: BTreeSet<RpcId>,
+    /// Participants that have said that they executed a transaction.
+    executed: BTreeSet<(RpcId, ShardId)>,
     violations: Vec<String>,
     checked: u64,
 }
@@ -53,6 +56,24 @@ impl AcknowledgedOutcomes {
     }
 }
 
+impl AcknowledgedOutcomes {
+    fn on_promise(&mut self, promise: Promise) {
+        match promise {
+            Promise::Update(rpc) => _ = self.known.insert(rpc),
+            Promise::Outcome(rpc, shard, OutcomeCode::Done) => {
+                self.executed.insert((rpc, shard));
+                let mut participants = self.promises.participants[&rpc].iter();
+                if participants.all(|&shard| self.executed.contains(&(rpc, shard))) {
+                    self.known.insert(rpc);
+                }
+            }
+            // Another participant's answer says why.
+            Promise::Outcome(_, _, OutcomeCode::RefusedElsewhere) => {}
+            Promise::Outcome(rpc, ..) => _ = self.known.insert(rpc),
+        }
+    }
+}
+
 /// Whether this refusal means that the outcome will never be known.
 fn is_final(why: Refusal) -> bool {
     matches!(why, Refusal::LeaseExpired | Refusal::Stale | Refusal::Reused | Refusal::BadRequest)
@@ -77,7 +98,9 @@ impl Watch for AcknowledgedOutcomes {
             }
             _ => {}
         }
-        self.known.extend(self.promises.take_in(sent));
+        if let Some(promise) = self.promises.take_in(sent) {
+            self.on_promise(promise);
+        }
     }
 
     fn take_violations(&mut self) -> Vec<String> {

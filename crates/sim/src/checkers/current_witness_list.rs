@@ -11,7 +11,7 @@ use kasha_wire::frame::Kind;
 use kasha_wire::message::{ConfigurationIs, Gc, Heartbeat, Report};
 use kasha_wire::{AnswerView, Body, Configuration, RequestView};
 
-use crate::checkers::records::Records;
+use crate::checkers::records::{Record, Records};
 use crate::clock::SimTime;
 use crate::configurations::{Configurations, Cores};
 use crate::probes::Probes;
@@ -80,7 +80,12 @@ impl CurrentWitnessList {
                 // Lists of older terms do not matter: their witnesses were replayed instead.
                 for rpc in answered.into_iter().filter(|_| key.1 == config.epoch) {
                     let term = (config.shard, config.epoch);
-                    let lacked = self.records.lacked_in_all_sets(&self.configurations, &self.cores, term, rpc);
+                    let lacked = self.records.lacked_in_all_sets(
+                        &self.configurations,
+                        &self.cores,
+                        term,
+                        Record::Completion(rpc),
+                    );
                     if let Some(lacking) = lacked {
                         self.violations.push(format!(
                             "current_witness_list: {} {} replaced {} by {} before {rpc} was synced, which was answered \

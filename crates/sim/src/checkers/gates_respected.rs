@@ -17,7 +17,7 @@ use kasha_wire::{
     hot,
 };
 
-use crate::checkers::records::Records;
+use crate::checkers::records::{Record, Records};
 use crate::configurations::{Configurations, Cores};
 use crate::disk::{Content, SimDisk};
 use crate::network::ProcessId;
@@ -105,7 +105,9 @@ impl GatesRespected {
             return;
         }
         self.synced += 1;
-        if let Some(lacking) = self.records.lacked_in_all_sets(&self.configurations, &self.cores, (shard, epoch), rpc) {
+        if let Some(lacking) =
+            self.records.lacked_in_all_sets(&self.configurations, &self.cores, (shard, epoch), Record::Completion(rpc))
+        {
             self.violations.push(format!(
                 "gates_respected: {rpc} was called synced in {shard} {epoch}, but in no committed set of that term do \
                  all hold it (D3, R7.2): {lacking}"
@@ -114,7 +116,7 @@ impl GatesRespected {
     }
 
     /// Whether this tells of a transaction over several shards that was executed: what is durable then is what all participants
-    /// have proposed, and with that what comes of it (R8.1).
+    /// have proposed, and with that what comes of it (R8.1; see `proposed_everywhere`).
     fn is_executed_everywhere(&self, answer: &AnswerView<'_>) -> bool {
         let body = self.bodies.get(&answer.rpc).and_then(|(_, body)| Body::decode(body).ok());
         let is_distributed = body.is_some_and(|body| body.is_distributed());
@@ -141,19 +143,28 @@ impl GatesRespected {
         let replica = status.as_ref().and_then(|status| status.replicas.iter().find(|replica| replica.shard == shard));
         let Some(epoch) = replica.filter(|replica| replica.primary).map(|replica| replica.epoch) else { return };
         for rpc in entries.iter().map(|entry| entry.rpc) {
-            if self.suspects.contains(&rpc) && !self.records.ever_had(by, shard, rpc) && self.may_complete(rpc) {
+            if self.suspects.contains(&rpc)
+                && !self.records.ever_had(by, shard, Record::Completion(rpc))
+                && self.may_complete(rpc)
+            {
                 self.violations.push(format!(
                     "gates_respected: {} had witnesses drop the suspect {rpc} of {shard} {epoch}, which it has not run (C3)",
                     process.name
                 ));
             }
-            if !self.collected.insert(rpc) || self.suspects.contains(&rpc) || !self.records.has(by, shard, rpc) {
+            if !self.collected.insert(rpc)
+                || self.suspects.contains(&rpc)
+                || !self.records.has(by, shard, Record::Completion(rpc))
+            {
                 continue;
             }
             self.dropped += 1;
-            if let Some(lacking) =
-                self.records.lacked_in_all_sets(&self.configurations, &self.cores, (shard, epoch), rpc)
-            {
+            if let Some(lacking) = self.records.lacked_in_all_sets(
+                &self.configurations,
+                &self.cores,
+                (shard, epoch),
+                Record::Completion(rpc),
+            ) {
                 self.violations.push(format!(
                     "gates_respected: {} had witnesses drop {rpc} of {shard} {epoch} before it was synced (CURP 4.5): \
                      {lacking}",

@@ -24,6 +24,7 @@ pub mod one_group;
 pub mod one_primary_per_epoch;
 pub mod order;
 pub(crate) mod promises;
+pub mod proposed_everywhere;
 pub mod reads_wait;
 pub mod records;
 pub mod replay_equals_state;

@@ -28,20 +28,18 @@ pub(crate) struct Promises {
     pub(crate) updates: BTreeMap<RpcId, (ShardId, BTreeSet<TableId>)>,
     pub(crate) attempts: BTreeMap<(RpcId, u32), Attempt>,
     pub(crate) acknowledged: BTreeMap<ClientId, AckedBelow>,
-    /// Transactions over several shards, and the participants that have not said that it was executed.
-    pub(crate) distributed: BTreeMap<RpcId, BTreeSet<ShardId>>,
+    /// The participants of transactions over several shards.
+    pub(crate) participants: BTreeMap<RpcId, BTreeSet<ShardId>>,
 }
 
-/// A participant answers. Whether that makes an outcome: all have executed it, or one of them says that it does not happen.
-fn told_by_all(silent: &mut BTreeSet<ShardId>, answer: &AnswerView<'_>) -> bool {
-    match answer.result.first().copied().and_then(OutcomeCode::from_number) {
-        Some(OutcomeCode::Done) => {
-            silent.remove(&answer.shard);
-            silent.is_empty()
-        }
-        Some(OutcomeCode::RefusedElsewhere) | None => false,
-        Some(_) => true,
-    }
+/// What a frame promises.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Promise {
+    /// An update of one shard: its completion record stays.
+    Update(RpcId),
+    /// A participant's outcome of a transaction over several shards: that stays, and if it was executed, each participant
+    /// keeps all that it takes to come to the same (R8.1).
+    Outcome(RpcId, ShardId, OutcomeCode),
 }
 
 impl Promises {
@@ -50,8 +48,8 @@ impl Promises {
         Self { configurations, ..Self::default() }
     }
 
-    /// Adds a frame. Returns the update that the frame promises, if it does.
-    pub(crate) fn take_in(&mut self, sent: &Sent<'_>) -> Option<RpcId> {
+    /// Adds a frame. Returns what the frame promises.
+    pub(crate) fn take_in(&mut self, sent: &Sent<'_>) -> Option<Promise> {
         match Kind::from_number(sent.kind) {
             Some(Kind::Request | Kind::Cancel) => {
                 self.on_request(sent.payload);
@@ -60,13 +58,14 @@ impl Promises {
             Some(Kind::Answer) => {
                 let answer = AnswerView::decode(sent.payload).ok()?;
                 if answer.synced {
-                    return match self.distributed.get_mut(&answer.rpc) {
-                        Some(silent) => told_by_all(silent, &answer).then_some(answer.rpc),
-                        None => Some(answer.rpc),
-                    };
+                    if !self.participants.contains_key(&answer.rpc) {
+                        return Some(Promise::Update(answer.rpc));
+                    }
+                    let code = OutcomeCode::from_number(*answer.result.first()?)?;
+                    return Some(Promise::Outcome(answer.rpc, answer.shard, code));
                 }
                 self.attempts.get_mut(&(answer.rpc, answer.attempt))?.answered = Some(answer.epoch);
-                self.judge(answer.rpc, answer.attempt)
+                self.judge(answer.rpc, answer.attempt).map(Promise::Update)
             }
             Some(Kind::Recorded) => {
                 let recorded = hot::decode_small::<Recorded>(sent.payload).ok()?;
@@ -75,9 +74,9 @@ impl Promises {
                     return None;
                 }
                 attempt.accepted.insert(recorded.node);
-                self.judge(recorded.rpc, recorded.attempt)
+                self.judge(recorded.rpc, recorded.attempt).map(Promise::Update)
             }
-            Some(Kind::Synced) => Some(hot::decode_small::<Synced>(sent.payload).ok()?.rpc),
+            Some(Kind::Synced) => Some(Promise::Update(hot::decode_small::<Synced>(sent.payload).ok()?.rpc)),
             _ => None,
         }
     }
@@ -88,7 +87,7 @@ impl Promises {
         let (rpc, envelope) = (body.head.rpc, request.envelope);
         if let Some(participants) = body.participants() {
             let all = || participants.iter().map(|(shard, _)| shard).collect();
-            self.distributed.entry(rpc).or_insert_with(all);
+            self.participants.entry(rpc).or_insert_with(all);
         }
         let mut tables = BTreeSet::new();
         body.for_each_key(|table, _, _| _ = tables.insert(table));

@@ -1,5 +1,8 @@
-//! Which completion records are in which files: read from the bytes that processes write, by the log's documented
-//! layout, and not through the code that wrote them. The checkers that ask which process holds what share this.
+//! Which records are in which files: read from the bytes that processes write, by the log's documented layout, and not
+//! through the code that wrote them. The checkers that ask which process holds what share this.
+//!
+//! Two kinds of records count: an update's completion record, and a participant's part of a transaction over several
+//! shards, which is its proposal or, later, its outcome (R8.1).
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -19,6 +22,10 @@ const GROUP_HEADER: usize = 48;
 const ENTRY_HEADER: usize = 8;
 /// Kind of an entry that holds an update's result.
 pub(crate) const COMPLETION_ENTRY: u8 = 3;
+/// Kind of an entry with which a shard proposes a timestamp for a transaction over several shards.
+const PROPOSED_ENTRY: u8 = 32;
+/// Kind of an entry with a shard's outcome of a transaction over several shards.
+const ENDED_ENTRY: u8 = 33;
 /// Kind of an entry that says which clients' leases are over.
 pub(crate) const EXPIRY_FLOOR_ENTRY: u8 = 5;
 /// Kind of an entry with which a primary's term begins.
@@ -26,15 +33,24 @@ pub(crate) const EPOCH_START_ENTRY: u8 = 6;
 /// Kind of an entry that names a freed segment.
 pub(crate) const SEGMENT_FREED_ENTRY: u8 = 8;
 
-/// Completion records in each segment file, as the page cache has it, and in each replica, at any time so far.
+/// A record of an update.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Record {
+    /// Its completion record.
+    Completion(RpcId),
+    /// A participant's proposal or outcome of a transaction over several shards.
+    Part(RpcId),
+}
+
+/// Records in each segment file, as the page cache has it, and in each replica, at any time so far.
 #[derive(Clone, Debug, Default)]
 pub struct Records(Rc<RefCell<Index>>);
 
 #[derive(Debug, Default)]
 struct Index {
-    files: BTreeMap<(ProcessId, FileName), BTreeSet<RpcId>>,
+    files: BTreeMap<(ProcessId, FileName), BTreeSet<Record>>,
     /// A member may have lost synced records by now, with its power.
-    ever: BTreeMap<(ProcessId, ShardId), BTreeSet<RpcId>>,
+    ever: BTreeMap<(ProcessId, ShardId), BTreeSet<Record>>,
     /// The segment that was taken in last. A joiner that begins its copy anew has none for a moment.
     last: BTreeMap<(ProcessId, ShardId), FileName>,
     /// The greatest expiry floor that any replica of a shard ever held.
@@ -42,7 +58,7 @@ struct Index {
 }
 
 impl Index {
-    fn take_in(&mut self, process: ProcessId, file: FileName, found: BTreeSet<RpcId>) {
+    fn take_in(&mut self, process: ProcessId, file: FileName, found: BTreeSet<Record>) {
         let FileName::Segment { shard, .. } = file else { return };
         self.ever.entry((process, shard)).or_default().extend(&found);
         self.last.insert((process, shard), file);
@@ -59,19 +75,24 @@ fn half(bytes: &[u8], at: usize) -> Option<usize> {
     Some(u32::from_le_bytes(bytes.get(at..at + 4)?.try_into().ok()?) as usize)
 }
 
-/// The updates whose completion records stand in these groups; stops where no group begins.
-pub(crate) fn records_in(bytes: &[u8], found: &mut BTreeSet<RpcId>) {
+fn rpc_at(record: &[u8], at: usize) -> Option<RpcId> {
+    Some(RpcId { client: ClientId(word(record, at)?), sequence: Sequence(word(record, at + 8)?) })
+}
+
+/// The records that stand in these groups; stops where no group begins.
+pub(crate) fn records_in(bytes: &[u8], found: &mut BTreeSet<Record>) {
     entries_in(bytes, |kind, record| {
-        if kind == COMPLETION_ENTRY
-            && let (Some(client), Some(sequence)) = (word(record, 3), word(record, 11))
-        {
-            found.insert(RpcId { client: ClientId(client), sequence: Sequence(sequence) });
-        }
+        found.extend(match kind {
+            COMPLETION_ENTRY => rpc_at(record, 3).map(Record::Completion),
+            PROPOSED_ENTRY => rpc_at(record, 25).map(Record::Part),
+            ENDED_ENTRY => rpc_at(record, 9).map(Record::Part),
+            _ => None,
+        });
     });
 }
 
-/// The updates of a shard whose records would survive a loss of power.
-pub(crate) fn records_on(disk: &SimDisk, shard: ShardId) -> BTreeSet<RpcId> {
+/// The records of a shard that would survive a loss of power.
+pub(crate) fn records_on(disk: &SimDisk, shard: ShardId) -> BTreeSet<Record> {
     let mut found = BTreeSet::new();
     for (file, _) in disk.files() {
         if let (FileName::Segment { shard: of, .. }, Some(content)) = (file, disk.durable(file))
@@ -136,16 +157,16 @@ impl Records {
         }
     }
 
-    /// Whether a process's files hold the record of an update.
+    /// Whether a process's files hold this record.
     #[must_use]
-    pub fn has(&self, process: ProcessId, shard: ShardId, rpc: RpcId) -> bool {
-        self.0.borrow().files.range(segments_of(process, shard)).any(|(_, records)| records.contains(&rpc))
+    pub fn has(&self, process: ProcessId, shard: ShardId, record: Record) -> bool {
+        self.0.borrow().files.range(segments_of(process, shard)).any(|(_, records)| records.contains(&record))
     }
 
-    /// Whether a process's files ever held the record of an update.
+    /// Whether a process's files ever held this record.
     #[must_use]
-    pub fn ever_had(&self, process: ProcessId, shard: ShardId, rpc: RpcId) -> bool {
-        self.0.borrow().ever.get(&(process, shard)).is_some_and(|records| records.contains(&rpc))
+    pub fn ever_had(&self, process: ProcessId, shard: ShardId, record: Record) -> bool {
+        self.0.borrow().ever.get(&(process, shard)).is_some_and(|records| records.contains(&record))
     }
 
     /// The greatest expiry floor that any replica of a shard ever held (R4.6).
@@ -154,29 +175,28 @@ impl Records {
         self.0.borrow().floors.get(&shard).copied().unwrap_or_default()
     }
 
-    /// Where a process's files hold the record of an update.
-    fn segment_of(&self, process: ProcessId, shard: ShardId, rpc: RpcId) -> Option<FileName> {
+    /// Where a process's files hold this record.
+    fn segment_of(&self, process: ProcessId, shard: ShardId, record: Record) -> Option<FileName> {
         let index = self.0.borrow();
         let mut files = index.files.range(segments_of(process, shard));
-        files.find(|(_, records)| records.contains(&rpc)).map(|(&(_, file), _)| file)
+        files.find(|(_, records)| records.contains(&record)).map(|(&(_, file), _)| file)
     }
 
-    /// A member of this set that never held the record of an update in `primary`'s log, so that the update was not
-    /// synced. A joiner counts only from the beginning of its copy on, but for everything from there (R7.2).
+    /// A member of this set that never held this record of `primary`'s log, so that the record was not synced. A joiner counts only from the beginning of its copy on, but for everything from there (R7.2).
     #[must_use]
     fn lacking(
         &self,
         cores: &Cores,
         (configuration, config): (&Configuration, &ShardConfig),
         primary: Option<ProcessId>,
-        rpc: RpcId,
+        record: Record,
     ) -> Option<NodeId> {
         let shard = config.shard;
-        let at = primary.and_then(|primary| self.segment_of(primary, shard, rpc));
+        let at = primary.and_then(|primary| self.segment_of(primary, shard, record));
         let lacks = |member: &&kasha_wire::Member| {
             let Some(process) = cores.host_of(configuration, member.node, shard) else { return false };
             let index = self.0.borrow();
-            if index.ever.get(&(process, shard)).is_some_and(|records| records.contains(&rpc)) {
+            if index.ever.get(&(process, shard)).is_some_and(|records| records.contains(&record)) {
                 return false;
             }
             match member.state {
@@ -194,7 +214,7 @@ impl Records {
         config.members.iter().find(lacks).map(|member| member.node)
     }
 
-    /// A member that lacks the record, if there is one in each set that was committed in a term: then the update was
+    /// A member that lacks the record, if there is one in each set that was committed in a term: then the record was
     /// never synced in that term.
     #[must_use]
     pub fn lacked_in_all_sets(
@@ -202,7 +222,7 @@ impl Records {
         configurations: &Configurations,
         cores: &Cores,
         (shard, epoch): (ShardId, Epoch),
-        rpc: RpcId,
+        record: Record,
     ) -> Option<String> {
         let sets = configurations.of_term(shard, epoch);
         let mut lacking: Vec<String> = Vec::new();
@@ -214,7 +234,7 @@ impl Records {
                 continue;
             }
             let primary = cores.host_of(configuration, config.primary, shard);
-            let node = self.lacking(cores, (configuration, config), primary, rpc)?;
+            let node = self.lacking(cores, (configuration, config), primary, record)?;
             lacking.push(format!("{node} of {:?}", config.members));
         }
         lacking.dedup();
@@ -297,6 +317,15 @@ pub(crate) mod tests {
         bytes
     }
 
+    /// A group with one participant's outcome.
+    fn group_of_part(rpc: RpcId) -> Vec<u8> {
+        let mut bytes = group(rpc);
+        bytes[GROUP_HEADER] = ENDED_ENTRY;
+        let ids = GROUP_HEADER + ENTRY_HEADER + 3..GROUP_HEADER + ENTRY_HEADER + 19;
+        bytes.copy_within(ids, GROUP_HEADER + ENTRY_HEADER + 9);
+        bytes
+    }
+
     pub(crate) fn segment(segment: u32) -> FileName {
         FileName::Segment { shard: SHARD, segment: SegmentId(segment) }
     }
@@ -318,12 +347,20 @@ pub(crate) mod tests {
         records.rescan(ProcessId(process), file, &disk);
     }
 
+    /// Writes a participant's outcome to a process's log.
+    pub(crate) fn hold_part(records: &Records, process: usize, file: FileName, rpc: RpcId) {
+        let mut disk = SimDisk::new();
+        disk.write(file, 0, &group_of_part(rpc));
+        records.rescan(ProcessId(process), file, &disk);
+    }
+
     #[test]
     fn complete_members_hold_all_and_joiners_what_is_new() {
         let (records, cores) = (Records::default(), three_cores());
         let mut whole = configuration(1, 1, 1);
-        let lacking =
-            |whole: &Configuration| records.lacking(&cores, (whole, &whole.shards[0]), Some(ProcessId(1)), RPC);
+        let lacking = |whole: &Configuration| {
+            records.lacking(&cores, (whole, &whole.shards[0]), Some(ProcessId(1)), Record::Completion(RPC))
+        };
         hold(&records, 1, segment(3), RPC);
         assert_eq!(lacking(&whole), Some(NodeId(2)));
         whole.shards[0].members[1].state = MemberState::Joining;

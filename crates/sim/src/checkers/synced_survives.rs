@@ -1,7 +1,8 @@
 //! Synced survives (D1, D2): when a new primary serves, it holds every update that was promised to anybody before.
 //!
 //! A promise is an update that a primary called synced, or that it answered while all witnesses of the attempt's list
-//! had accepted it. A record may be gone if its client has acknowledged it or lost its lease, or with its table; and
+//! had accepted it; and a transaction over several shards that one of the participants called executed: then each of
+//! them holds the proposal or the outcome, from which all come to the same (R8.1). A record may be gone if its client has acknowledged it or lost its lease, or with its table; and
 //! under `replicated` durability, if the update was promised shortly before every machine lost power (section 5). So
 //! updates that were promised longer ago than that are on the new primary's disk: their witnesses are not needed any
 //! more.
@@ -10,10 +11,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use kasha_types::{ClientId, ConfigVersion, Epoch, RpcId, ShardId};
 use kasha_wire::message::{ConfigurationIs, LeaseVerdict};
-use kasha_wire::{Configuration, ShardPhase};
+use kasha_wire::{Configuration, OutcomeCode, ShardPhase};
 
-use crate::checkers::promises::Promises;
-use crate::checkers::records::{Records, records_on};
+use crate::checkers::promises::{Promise, Promises};
+use crate::checkers::records::{Record, Records, records_on};
 use crate::clock::SimTime;
 use crate::configurations::{Configurations, Cores};
 use crate::network::ProcessId;
@@ -50,10 +51,21 @@ impl SyncedSurvives {
         Self { forgets, ..self }
     }
 
-    fn promise(&mut self, rpc: RpcId, now: SimTime) {
-        if let Some(shard) = self.promises.updates.get(&rpc).map(|(shard, _)| *shard) {
+    fn promise(&mut self, promise: Promise, now: SimTime) {
+        let (rpc, shards) = match promise {
+            Promise::Update(rpc) => (rpc, self.promises.updates.get(&rpc).map(|(shard, _)| [*shard].into())),
+            Promise::Outcome(rpc, _, OutcomeCode::Done) => (rpc, self.promises.participants.get(&rpc).cloned()),
+            Promise::Outcome(rpc, shard, _) => (rpc, Some([shard].into())),
+        };
+        for shard in shards.into_iter().flatten() {
             self.promised.entry(shard).or_default().entry(rpc).or_insert(now);
         }
+    }
+
+    /// The records of which a shard must have one.
+    fn records_of(&self, rpc: RpcId) -> impl Iterator<Item = Record> {
+        let is_distributed = self.promises.participants.contains_key(&rpc);
+        std::iter::once(Record::Completion(rpc)).chain(is_distributed.then_some(Record::Part(rpc)))
     }
 
     fn on_blackout(&mut self, now: SimTime) {
@@ -61,12 +73,12 @@ impl SyncedSurvives {
         self.promised.values_mut().for_each(|promised| promised.retain(|_, at| at.after(forgets) < now));
     }
 
-    /// `on_disk`: the updates of a shard whose records a process would still have after a loss of power.
+    /// `on_disk`: the records of a shard that a process would still have after a loss of power.
     fn on_configuration(
         &mut self,
         configuration: &Configuration,
         now: SimTime,
-        on_disk: impl Fn(ProcessId, ShardId) -> BTreeSet<RpcId>,
+        on_disk: impl Fn(ProcessId, ShardId) -> BTreeSet<Record>,
     ) {
         self.seen = configuration.version;
         for config in configuration.shards.iter().filter(|config| config.phase == ShardPhase::Serving) {
@@ -80,10 +92,12 @@ impl SyncedSurvives {
                 let has_table = promises.updates[rpc].1.iter().any(|&table| configuration.has_table(table));
                 promises.is_unacknowledged(*rpc) && !expired.contains(&rpc.client) && has_table
             };
-            let promised = self.promised.entry(shard).or_default();
+            let mut promised = self.promised.remove(&shard).unwrap_or_default();
             promised.retain(|rpc, _| is_owed(rpc));
             self.checked += promised.len() as u64;
-            for rpc in promised.keys().filter(|&&rpc| !self.records.has(primary, shard, rpc)) {
+            let has = |rpc| self.records_of(rpc).any(|record| self.records.has(primary, shard, record));
+            let lost: Vec<_> = promised.keys().copied().filter(|&rpc| !has(rpc)).collect();
+            for rpc in lost {
                 self.violations.push(format!(
                     "synced_survives: {} serves {shard} {} without {rpc}, which was promised before (D1, D2)",
                     config.primary, config.epoch
@@ -91,7 +105,11 @@ impl SyncedSurvives {
             }
             if let Some(forgets) = self.forgets {
                 let flushed = on_disk(primary, shard);
-                for (rpc, _) in promised.iter().filter(|&(rpc, at)| at.after(forgets) < now && !flushed.contains(rpc)) {
+                let is_flushed = |rpc| self.records_of(rpc).any(|record| flushed.contains(&record));
+                let is_old = |at: &SimTime| at.after(forgets) < now;
+                let unflushed = promised.iter().filter(|&(&rpc, at)| is_old(at) && !is_flushed(rpc));
+                let unflushed: Vec<_> = unflushed.map(|(&rpc, _)| rpc).collect();
+                for rpc in unflushed {
                     self.violations.push(format!(
                         "synced_survives: {} serves {shard} {} and has {rpc}, which was promised long before, not on its disk \
                          (section 5)",
@@ -101,27 +119,27 @@ impl SyncedSurvives {
             }
             for &rpc in promised.keys() {
                 let term = (shard, config.epoch);
-                if let Some(lacking) =
-                    self.records.lacked_in_all_sets(&self.promises.configurations, &self.cores, term, rpc)
-                {
+                let lacked =
+                    |record| self.records.lacked_in_all_sets(&self.promises.configurations, &self.cores, term, record);
+                let lacking: Option<Vec<_>> = self.records_of(rpc).map(lacked).collect();
+                if let Some(lacking) = lacking {
                     self.violations.push(format!(
                         "synced_survives: {shard} {} is served, but {rpc}, which was promised before, is not synced \
-                         (section 7, step 5): {lacking}",
-                        config.epoch
+                         (section 7, step 5): {}",
+                        config.epoch,
+                        lacking.join("; ")
                     ));
                 }
             }
+            self.promised.insert(shard, promised);
         }
     }
 }
 
 impl Watch for SyncedSurvives {
     fn sent(&mut self, sent: &Sent<'_>, view: &View<'_>) {
-        // What a transaction over several shards came to follows from what all its participants have proposed.
-        if let Some(rpc) = self.promises.take_in(sent)
-            && !self.promises.distributed.contains_key(&rpc)
-        {
-            self.promise(rpc, view.now);
+        if let Some(promise) = self.promises.take_in(sent) {
+            self.promise(promise, view.now);
         }
         if sent.is::<ConfigurationIs>()
             && let Some(latest) = self.promises.configurations.latest().filter(|latest| latest.version > self.seen)
@@ -175,13 +193,13 @@ mod tests {
     #[test]
     fn a_new_primary_holds_what_was_promised() {
         let mut lost = watch();
-        lost.promise(RPC, SimTime(0));
+        lost.promise(Promise::Update(RPC), SimTime(0));
         configured(&mut lost, &configuration(2, 1, 1));
         assert_eq!(lost.take_violations(), Vec::<String>::new(), "the same term");
         configured(&mut lost, &configuration(3, 2, 2));
         assert_eq!(lost.take_violations().len(), 1);
         let mut kept = watch();
-        kept.promise(RPC, SimTime(0));
+        kept.promise(Promise::Update(RPC), SimTime(0));
         hold(&kept.records, 2, segment(0), RPC);
         configured(&mut kept, &configuration(2, 2, 2));
         assert_eq!(kept.take_violations(), Vec::<String>::new());
@@ -191,9 +209,9 @@ mod tests {
     fn what_was_promised_long_ago_is_on_a_new_primary_s_disk() {
         for (now, flushed, found) in [(150, false, 0), (151, false, 1), (151, true, 0)] {
             let mut watch = watch().forgetting(Some(100));
-            watch.promise(RPC, SimTime(50));
+            watch.promise(Promise::Update(RPC), SimTime(50));
             hold(&watch.records, 2, segment(0), RPC);
-            let on_disk = |_, _| if flushed { BTreeSet::from([RPC]) } else { BTreeSet::new() };
+            let on_disk = |_, _| if flushed { BTreeSet::from([Record::Completion(RPC)]) } else { BTreeSet::new() };
             watch.on_configuration(&configuration(2, 2, 2), SimTime(now), on_disk);
             assert_eq!(watch.take_violations().len(), found, "at {now}, flushed: {flushed}");
         }
@@ -203,7 +221,7 @@ mod tests {
     fn an_answer_that_all_witnesses_accepted_is_a_promise() {
         let mut watch = watch();
         let judged = |watch: &mut SyncedSurvives| {
-            watch.promises.judge(RPC, 1).into_iter().for_each(|rpc| watch.promise(rpc, SimTime(0)));
+            watch.promises.judge(RPC, 1).into_iter().for_each(|rpc| watch.promise(Promise::Update(rpc), SimTime(0)));
         };
         let attempt = |accepted| Attempt {
             list: ListVersion(1),
@@ -223,12 +241,12 @@ mod tests {
     #[test]
     fn acknowledged_or_expired_is_not_owed() {
         let mut watch = watch();
-        watch.promise(RPC, SimTime(0));
+        watch.promise(Promise::Update(RPC), SimTime(0));
         watch.promises.acknowledged.insert(RPC.client, AckedBelow(RPC.sequence.0 + 1));
         configured(&mut watch, &configuration(2, 2, 2));
         assert_eq!(watch.take_violations(), Vec::<String>::new());
         watch.promises.acknowledged.clear();
-        watch.promise(RPC, SimTime(0));
+        watch.promise(Promise::Update(RPC), SimTime(0));
         watch.expired.insert(RPC.client);
         configured(&mut watch, &configuration(3, 3, 1));
         assert_eq!(watch.take_violations(), Vec::<String>::new());
@@ -238,7 +256,7 @@ mod tests {
     fn a_blackout_takes_back_what_was_promised_shortly_before() {
         let lost_after = |now| {
             let mut watch = watch().forgetting(Some(100));
-            watch.promise(RPC, SimTime(50));
+            watch.promise(Promise::Update(RPC), SimTime(50));
             watch.on_blackout(SimTime(now));
             configured(&mut watch, &configuration(2, 2, 2));
             watch.take_violations().len()

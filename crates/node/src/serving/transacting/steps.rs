@@ -1,0 +1,152 @@
+//! The steps of transactions over several shards at a primary: what the participant says is to be done next is done here.
+//!
+//! - **R8.1** The timestamp is decided, so all proposals are durable: what follows from them needs no sync of its own.
+//! - **R8.13** Room is reserved for a step. Without room the node stops: the log is not what it must be.
+
+use kasha_log::{EntryKind, Purpose};
+use kasha_machine::{Effects, Gate};
+use kasha_store::SpareDraft;
+use kasha_transaction::{Proposal, Step, Timestamp, Why};
+use kasha_types::probe::{Probe, hit};
+use kasha_types::{LogEnd, LogPosition, RpcId, ShardId};
+use kasha_wire::{Body, OutcomeCode, Update};
+
+use super::super::{Sees, Serving};
+use super::slots_of;
+use crate::primary::Term;
+use crate::replica::Site;
+use crate::transactions::{Ending, Entries, How, Proposed, encode_ceiling, log_ending, request_of};
+
+/// A transaction that was proposed here, as the log has it.
+struct Pending {
+    /// Its entry: a copy, since the log changes with the transaction.
+    payload: Vec<u8>,
+    proposal: Proposal,
+}
+
+impl Pending {
+    fn of(site: &Site<'_>, rpc: RpcId) -> Self {
+        let transactions = &site.state.transactions;
+        let (entry, _) = transactions.entry_of(rpc).expect("what is pending has a proposal");
+        let proposal = transactions.participant.proposal_of(rpc).expect("it is pending").clone();
+        Self { payload: site.copy.log.entry(entry).payload.to_vec(), proposal }
+    }
+
+    fn body(&self) -> Body<'_> {
+        Proposed::decode(&self.payload).expect("our own proposal").1
+    }
+}
+
+impl Serving {
+    /// False: there is no room for it, though room was reserved or the purpose is our own.
+    pub(super) fn take_step(&mut self, term: &mut Term, site: &mut Site<'_>, step: Step, out: &mut Effects) -> bool {
+        match step {
+            Step::Execute(rpc, at) => self.execute_transaction(term, site, rpc, at, out),
+            Step::End(rpc, why) => self.end_transaction(term, site, rpc, why, out),
+            Step::RaiseCeiling(ceiling) => {
+                let payload = encode_ceiling(ceiling);
+                let (log, dead) = (&mut site.copy.log, &mut site.core.scratch.dead);
+                let entry = (EntryKind::TimestampCeiling, payload.len());
+                let appended = log.append_one(term.epoch, entry, Purpose::Own, |out| out.copy_from_slice(&payload));
+                let Ok((at, end)) = appended else { return false };
+                dead.clear();
+                let state = &mut *site.state;
+                state.transactions.apply(log, &mut state.tracker, (at, entry.0, &payload), dead);
+                log.kill_all(dead);
+                term.shipping.want_synced(end);
+                true
+            }
+        }
+    }
+
+    /// A transaction runs: nothing that conflicts can come before it any more (Granola 4.1).
+    fn execute_transaction(
+        &mut self,
+        term: &mut Term,
+        site: &mut Site<'_>,
+        rpc: RpcId,
+        at: Timestamp,
+        out: &mut Effects,
+    ) -> bool {
+        let pending = Pending::of(site, rpc);
+        let body = pending.body();
+        let Site { copy, state, core } = site;
+        let (shard, epoch, log) = (copy.shard, term.epoch, &mut copy.log);
+        let parts = body.parts_at(shard).expect("we take part");
+        let update = Update::Transaction { parts };
+        let mut draft = state.store.draft(log, body.head.table, &update, SpareDraft::default());
+        let is_done = draft.result().first() == Some(&(OutcomeCode::Done as u8));
+        assert!(is_done, "R8.3: {rpc} was checked when it was proposed, and fails now");
+        // A table that is gone stays empty; the others change with it.
+        let configuration = core.configuration.as_deref().expect("a configuration promoted us");
+        draft.withhold(|table| configuration.has_table(table));
+        let slots = slots_of(&body, shard);
+        let result = draft.result().to_vec();
+        let ending = Ending {
+            request: request_of(&body),
+            has_come: true,
+            slots: &slots,
+            result: &result,
+            proposal: pending.proposal.clone(),
+            how: How::Executed(at),
+        };
+        let entries = Entries::new(state, &ending);
+        let Ok(mut group) = log.begin(epoch, draft.bytes() + entries.bytes(), Purpose::Own) else { return false };
+        let dead = &mut core.scratch.dead;
+        dead.clear();
+        state.store.write(&mut group, &mut draft, dead);
+        let places = entries.write(&mut group);
+        let end = group.commit().end.offset;
+        let gate = entries.apply(state, places, end, dead);
+        log.kill_all(dead);
+        log.keep_room(state.transactions.reserved());
+        hit(Probe::TransactionExecuted);
+        let (changed, synced) = (draft.changed().map(|(key, _)| key), term.shipping.synced());
+        self.executed((end, synced), rpc, changed, &[]);
+        // Its proposal is durable at all participants, and with it what comes of it (R8.1), but for the version of a key that had
+        // no value: that comes from the version floor, whose entry may be lost.
+        let sees = || Sees::Absence;
+        let floor_until = self.conflicts.until([], sees, synced);
+        let when = match draft.sees_absence() && floor_until > synced {
+            true => self.synced_gate(term, shard, floor_until),
+            false => Gate::Now,
+        };
+        self.transacting.waiting.answer((shard, epoch, rpc), &result, (gate, when), out);
+        true
+    }
+
+    /// A transaction that was proposed here does not happen.
+    fn end_transaction(
+        &mut self,
+        term: &mut Term,
+        site: &mut Site<'_>,
+        rpc: RpcId,
+        why: Why,
+        out: &mut Effects,
+    ) -> bool {
+        let pending = Pending::of(site, rpc);
+        let body = pending.body();
+        let Site { copy, state, core } = site;
+        let (shard, epoch, log) = (copy.shard, term.epoch, &mut copy.log);
+        let result = [match why {
+            Why::Conflict => OutcomeCode::Conflict,
+            Why::Abort => OutcomeCode::RefusedElsewhere,
+        } as u8];
+        let slots = slots_of(&body, shard);
+        let (request, how) = (request_of(&body), How::Against(why));
+        let ending =
+            Ending { request, has_come: true, slots: &slots, result: &result, proposal: pending.proposal.clone(), how };
+        let dead = &mut core.scratch.dead;
+        let Ok(outcome) = log_ending(log, state, epoch, &ending, Purpose::Own, dead) else { return false };
+        hit(Probe::TransactionEnded);
+        let when = self.synced_gate(term, shard, outcome.end);
+        self.transacting.waiting.answer((shard, epoch, rpc), &result, (outcome.gate, when), out);
+        true
+    }
+
+    /// The gate of an outcome that nobody else has recorded: it is told when it is synced.
+    pub fn synced_gate(&self, term: &mut Term, shard: ShardId, end: LogEnd) -> Gate {
+        term.shipping.want_synced(end);
+        Gate::Synced { shard, position: LogPosition { epoch: term.epoch, offset: end } }
+    }
+}

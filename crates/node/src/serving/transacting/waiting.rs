@@ -1,0 +1,148 @@
+//! What waits at a primary for transactions over several shards: answers behind gates, clients, and reads.
+//!
+//! - **R8.4** An answer leaves when its gate has opened. All of it is bounded, and lost with the term: clients ask again.
+
+use std::collections::BTreeMap;
+
+use kasha_machine::{Effect, Effects, Endpoint, Gate};
+use kasha_transaction::GateId;
+use kasha_types::probe::{Probe, hit};
+use kasha_types::{Epoch, RpcId, ShardId};
+use kasha_wire::hot::{ReadAnswerView, ReadView};
+use kasha_wire::{AnswerView, FRAME_HEADER_BYTES};
+
+use crate::request_path::Caller;
+
+/// Bytes of answers that are kept behind gates.
+const HELD_BYTES_MAX: usize = 16 << 20;
+/// Reads that wait for transactions, and bytes of one.
+const READS_MAX: usize = 1024;
+const READ_BYTES_MAX: usize = 64 << 10;
+
+/// An answer behind a gate.
+#[derive(Debug)]
+struct Held {
+    to: Endpoint,
+    frame: Vec<u8>,
+    /// What it waits for when the gate has opened.
+    when: Gate,
+}
+
+/// A read that waits for a transaction.
+#[derive(Debug)]
+pub(super) struct WaitingRead {
+    rpc: RpcId,
+    pub to: Endpoint,
+    pub payload: Box<[u8]>,
+}
+
+/// See the module's header.
+#[derive(Debug, Default)]
+pub(crate) struct Waiting {
+    /// The newest attempt of each client that waits for a transaction's outcome.
+    callers: BTreeMap<RpcId, Caller>,
+    held: BTreeMap<GateId, Vec<Held>>,
+    held_bytes: usize,
+    /// Reads of keys that something pending writes.
+    reads: Vec<WaitingRead>,
+}
+
+impl Waiting {
+    /// A client waits for this transaction. Connections may deliver attempts out of order.
+    pub fn wait_for(&mut self, rpc: RpcId, caller: Caller) {
+        let known = self.callers.entry(rpc).or_insert(caller);
+        if known.envelope.attempt <= caller.envelope.attempt {
+            *known = caller;
+        }
+    }
+
+    /// Nobody waits for this transaction any more.
+    pub(super) fn forget(&mut self, rpc: RpcId) {
+        self.callers.remove(&rpc);
+    }
+
+    /// Keeps an answer until this gate has opened. False: there is no room for it.
+    pub fn hold(&mut self, gate: GateId, to: Endpoint, frame: Vec<u8>, when: Gate) -> bool {
+        hit(Probe::AnswerBehindGate);
+        if self.held_bytes + frame.len() > HELD_BYTES_MAX {
+            return false;
+        }
+        self.held_bytes += frame.len();
+        self.held.entry(gate).or_default().push(Held { to, frame, when });
+        true
+    }
+
+    /// Whether an answer of so many bytes finds room.
+    pub fn has_room_for(&self, bytes: usize) -> bool {
+        self.held_bytes + bytes + FRAME_HEADER_BYTES <= HELD_BYTES_MAX
+    }
+
+    /// The same for the answer of a read, the end of whose result is `tail`.
+    pub fn hold_read(
+        &mut self,
+        gate: GateId,
+        to: Endpoint,
+        (answer, tail): (ReadAnswerView<'_>, &[u8]),
+        when: Gate,
+    ) -> bool {
+        let mut frame = Vec::new();
+        answer.encode(tail, &mut frame);
+        frame.extend_from_slice(tail);
+        self.hold(gate, to, frame, when)
+    }
+
+    /// Keeps a read until this transaction is pending no more. False: there is no room.
+    pub fn park_read(&mut self, rpc: RpcId, to: Endpoint, view: &ReadView<'_>) -> bool {
+        if self.reads.len() >= READS_MAX || view.arguments.len() > READ_BYTES_MAX {
+            return false;
+        }
+        let mut frame = Vec::new();
+        view.encode(&mut frame);
+        self.reads.push(WaitingRead { rpc, to, payload: frame[FRAME_HEADER_BYTES..].into() });
+        true
+    }
+
+    /// The reads that waited for one of these transactions.
+    pub(super) fn take_reads(&mut self, released: &[RpcId]) -> Vec<WaitingRead> {
+        let reads = std::mem::take(&mut self.reads);
+        let (free, waiting) = reads.into_iter().partition(|read| released.contains(&read.rpc));
+        self.reads = waiting;
+        free
+    }
+
+    /// These gates have opened.
+    pub(super) fn release(&mut self, gates: &[GateId], out: &mut Effects) {
+        for held in gates.iter().filter_map(|gate| self.held.remove(gate)).flatten() {
+            self.held_bytes -= held.frame.len();
+            let mark = out.mark();
+            out.arena().extend_from_slice(&held.frame);
+            let head = out.span_from(mark);
+            out.push(Effect::Send { to: held.to, head, tail: None, gate: held.when });
+        }
+    }
+
+    /// Answers the client of a transaction, if one waits.
+    pub fn answer(
+        &mut self,
+        (shard, epoch, rpc): (ShardId, Epoch, RpcId),
+        result: &[u8],
+        (gate, when): (Option<GateId>, Gate),
+        out: &mut Effects,
+    ) {
+        let Some(caller) = self.callers.remove(&rpc) else { return };
+        let view = AnswerView { rpc, epoch, attempt: caller.envelope.attempt, synced: true, shard, result };
+        match gate {
+            Some(gate) => {
+                let mut frame = Vec::new();
+                view.encode(&[], &mut frame);
+                self.hold(gate, caller.to, frame, when);
+            }
+            None => {
+                let mark = out.mark();
+                view.encode(&[], out.arena());
+                let head = out.span_from(mark);
+                out.push(Effect::Send { to: caller.to, head, tail: None, gate: when });
+            }
+        }
+    }
+}
