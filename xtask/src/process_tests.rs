@@ -1,9 +1,9 @@
-//! `cargo xtask process-tests`: builds a server with test hooks, the judge, and the program that tests the one and asks
+//! `cargo xtask process-tests`: builds a server with test hooks, the judges, and the program that tests the one and asks
 //! the other, and runs that program (docs/testing.md).
 //!
 //! The server is built with the feature `test-faults` and moved away from the place where the real server is built. The
-//! real one is put back, so that nobody takes one for the other. The judge needs Go: Go is installed if possible;
-//! otherwise the judge is left out, and a notice says so.
+//! real one is put back, so that nobody takes one for the other. The judges need Go: Go is installed if possible;
+//! otherwise they are left out, and a notice says so.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -15,7 +15,8 @@ use anyhow::{Context, Result, ensure};
 use crate::watch::Watch;
 use crate::workspace::{Workspace, cargo};
 
-const JUDGE: &str = "tests/porcupine";
+/// The judges of histories, by the folders of their programs, and the variables that tell the campaign where those are.
+const JUDGES: [(&str, &str); 2] = [("porcupine", "KASHA_PORCUPINE"), ("cycles", "KASHA_CYCLES")];
 const PROGRAM: &str = "kasha-process-tests";
 
 /// Time limit of a run that a person started: in effect none.
@@ -33,7 +34,8 @@ pub(crate) fn run(workspace: &Workspace, words: &[String]) -> Result<ExitCode> {
 pub(crate) struct Built {
     program: PathBuf,
     server: PathBuf,
-    judge: Option<PathBuf>,
+    /// `None`: it could not be built.
+    judges: Vec<(&'static str, Option<PathBuf>)>,
 }
 
 impl Built {
@@ -50,18 +52,23 @@ impl Built {
         build_beside(&workspace.target.join("release/kasha"), &server, || {
             build(&["-p", "kasha", "--features", "test-faults"]).map(drop)
         })?;
-        let judge = judge(workspace, watch, folder.join("porcupine"))?;
-        Ok(Self { program: workspace.target.join("release").join(PROGRAM), server, judge })
+        let mut judges = Vec::new();
+        for (name, variable) in JUDGES {
+            judges.push((variable, judge(workspace, watch, name, folder.join(name))?));
+        }
+        Ok(Self { program: workspace.target.join("release").join(PROGRAM), server, judges })
     }
 
     /// The command that runs rounds.
     pub(crate) fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(&self.program);
         command.args(arguments).env("KASHA_BIN", &self.server);
-        match &self.judge {
-            Some(judge) => command.env("KASHA_PORCUPINE", judge),
-            None => command.env_remove("KASHA_PORCUPINE"),
-        };
+        for (variable, judge) in &self.judges {
+            match judge {
+                Some(judge) => command.env(variable, judge),
+                None => command.env_remove(variable),
+            };
+        }
         command
     }
 }
@@ -87,21 +94,21 @@ pub(crate) fn succeeds(program: &str, arguments: &[&str]) -> bool {
     command.status().is_ok_and(|status| status.success())
 }
 
-/// The judge's program, built and tested; `None`, with a notice, if it cannot be built.
-fn judge(workspace: &Workspace, watch: &Watch, program: PathBuf) -> Result<Option<PathBuf>> {
+/// A judge's program, built and tested; `None`, with a notice, if it cannot be built.
+fn judge(workspace: &Workspace, watch: &Watch, name: &str, program: PathBuf) -> Result<Option<PathBuf>> {
     if !succeeds("go", &["version"]) {
         println!("Go is not installed; trying: apt-get install golang-go");
         let _ = succeeds("apt-get", &["update"]) && succeeds("apt-get", &["install", "--yes", "golang-go"]);
     }
     let go = |arguments: &[&str]| {
         let mut command = Command::new("go");
-        command.current_dir(workspace.root.join(JUDGE)).args(arguments).env("GOTOOLCHAIN", "local");
+        command.current_dir(workspace.root.join("tests").join(name)).args(arguments).env("GOTOOLCHAIN", "local");
         command
     };
     let has_modules = go(&["mod", "download"]).status().is_ok_and(|status| status.success());
     if !has_modules {
-        println!("SKIPPED: porcupine. It needs Go (Debian: apt-get install golang-go) and its module proxy;");
-        println!("SKIPPED: histories are judged by their sums only");
+        println!("SKIPPED: {name}. It needs Go (Debian: apt-get install golang-go) and its module proxy;");
+        println!("SKIPPED: histories are not judged by it");
         return Ok(None);
     }
     watch.run(&mut go(&["test", "./..."]))?;

@@ -6,7 +6,7 @@ use anyhow::Result;
 use clap::Args;
 use kasha_bench::say;
 use kasha_types::CoreId;
-use kasha_wire::status::{CleanerState, CoreStatus, LongTurn, LoopTurns, Memory, ReplicaStatus};
+use kasha_wire::status::{CleanerState, CoreStatus, LongTurn, LoopTurns, Memory, PendingTransaction, ReplicaStatus};
 use kasha_wire::{Configuration, Durability, MemberState, ShardConfig, ShardPhase};
 use serde_json::{Value as Json, json};
 
@@ -165,6 +165,7 @@ fn print_human(configuration: &Configuration, coordinator: bool, cores: &[Core])
         );
     }
     print_cleaning(configuration, cores);
+    print_transactions(configuration, cores);
     say!("\nCORE     LONGEST TURN  IN IT");
     for (core, turns) in cores.iter().filter_map(|(core, turns)| Some((core, turns.as_ref()?))) {
         let turn = &turns.longest;
@@ -192,6 +193,41 @@ fn print_cleaning(configuration: &Configuration, cores: &[Core]) {
             cleaner_words(cleaning.cleaner)
         );
     }
+}
+
+/// Transactions over several shards, if there are any: they may hold others up.
+fn print_transactions(configuration: &Configuration, cores: &[Core]) {
+    let shards = configuration.shards.iter().filter_map(|shard| Some((shard.shard, primary_status(shard, cores)?)));
+    let busy: Vec<_> =
+        shards.filter(|(_, status)| status.transactions.pending + status.transactions.held_answers > 0).collect();
+    if busy.is_empty() {
+        return;
+    }
+    say!("\nSHARD    PENDING TRANSACTIONS  KEPT  HELD ANSWERS  OLDEST");
+    for (shard, status) in busy {
+        let transactions = &status.transactions;
+        say!(
+            "{:8} {:20} {:5} {:13}  {}",
+            shard.to_string(),
+            transactions.pending,
+            transactions.kept,
+            transactions.held_answers,
+            transactions.oldest.first().map_or_else(|| "-".to_owned(), pending_words)
+        );
+        for pending in transactions.oldest.iter().skip(1) {
+            say!("{:49}  {}", "", pending_words(pending));
+        }
+    }
+}
+
+fn pending_words(pending: &PendingTransaction) -> String {
+    let waits_for: Vec<_> = pending.waits_for.iter().map(ToString::to_string).collect();
+    let what = if waits_for.is_empty() { "earlier ones, a sync or room".to_owned() } else { waits_for.join(", ") };
+    let behind = match pending.waiting {
+        0 => String::new(),
+        waiting => format!("; {waiting} requests wait for it"),
+    };
+    format!("{} waits for {what}, {} ms{behind}", pending.rpc, pending.millis)
 }
 
 fn core_name(core: &CoreStatus) -> String {
@@ -238,6 +274,7 @@ fn replica_json(status: &ReplicaStatus) -> Json {
         "objects": status.objects, "memory_bytes": status.memory_bytes, "memory_max_bytes": status.memory_max_bytes,
         "memory": memory_words(status.memory).trim_start_matches("memory "),
         "cleaning": cleaning_json(status),
+        "transactions": transactions_json(status),
         "clients": status.clients, "completion_records": status.completion_records, "updates": status.updates,
         "reads": status.reads, "fast_answers": status.fast_answers, "gated_answers": status.gated_answers,
         "fast_path_rate": fast_path_rate(status), "duplicates_suppressed": status.duplicates_suppressed,
@@ -252,6 +289,20 @@ fn cleaning_json(status: &ReplicaStatus) -> Json {
         "segments": cleaning.segments, "leaving": cleaning.leaving, "unsynced": cleaning.unsynced,
         "dense": cleaning.dense, "cleaner": cleaner_words(cleaning.cleaner),
         "cleaned_segments": cleaning.cleaned_segments, "copied_bytes": cleaning.copied_bytes,
+    })
+}
+
+fn transactions_json(status: &ReplicaStatus) -> Json {
+    let transactions = &status.transactions;
+    let oldest = transactions.oldest.iter().map(|pending| {
+        json!({
+            "client": pending.rpc.client.0, "sequence": pending.rpc.sequence.0, "millis": pending.millis,
+            "waits_for": pending.waits_for.iter().map(|shard| shard.0).collect::<Vec<_>>(), "waiting": pending.waiting,
+        })
+    });
+    json!({
+        "pending": transactions.pending, "kept": transactions.kept, "held_answers": transactions.held_answers,
+        "oldest": oldest.collect::<Vec<_>>(),
     })
 }
 

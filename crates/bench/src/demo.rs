@@ -1,7 +1,8 @@
 //! The demo: nodes of a small cluster under load are killed and frozen, and messages are lost and doubled. Then
 //! everything is counted.
 //!
-//! The counters must hold what their clients were told, no more and no less (E1, E2). The same load from clients
+//! The counters and accounts must hold what their clients were told, no more and no less (E1, E2), and all accounts together
+//! must hold nothing at every moment, since money only moves (T3). The same load from clients
 //! without exactly-once shows what the numbers would be otherwise.
 
 mod faults;
@@ -28,7 +29,7 @@ use crate::client::{Connect, call, create_table};
 use crate::say;
 use crate::watch::Watch;
 use faults::{Director, Fault, Injury, Narrator};
-use load::{GROUP_COUNTERS, GROUP_PUTS, GROUPS, Load, Tally, counter_key, put_key};
+use load::{ACCOUNTS, GROUP_COUNTERS, GROUP_PUTS, GROUPS, Load, Tally, account_key, counter_key, number_in, put_key};
 
 const NODES: u16 = 3;
 const SHARDS: u16 = 3;
@@ -76,7 +77,8 @@ pub fn demo(options: DemoOptions) -> anyhow::Result<bool> {
     refuse_used_folder(&options.data)?;
     say!(
         "{NODES} processes, {SHARDS} shards, each with {FAULTS} backup and {FAULTS} witness; {} % of all messages are \
-         lost, {} % come twice.\n{} clients increment counters and put several keys at once (seed {}).\n",
+         lost, {} % come twice.\n{} clients increment counters, put several keys at once, and move money between accounts of all shards (seed \
+         {}).\n",
         DROP_PER_MILLE / 10,
         DUPLICATE_PER_MILLE / 10,
         options.clients,
@@ -101,16 +103,21 @@ pub fn demo(options: DemoOptions) -> anyhow::Result<bool> {
 
     let is_right = with.is_right();
     if is_right {
-        say!("Exactly once: {} updates, nothing lost, nothing doubled.", with.tally.updates);
+        say!(
+            "Exactly once: {} updates, nothing lost, nothing doubled; {} transfers, of which nobody saw a half.",
+            with.tally.updates,
+            with.tally.transfers
+        );
     } else {
         say!("Exactly once: WRONG. Keep {} and report it.", options.data.display());
     }
     let without = &without.verdict;
     say!(
-        "Without: {} of {} counters are wrong, {} too much in all.",
+        "Without: {} of {} counters are wrong, {} too much in all; {} of {ACCOUNTS} accounts are wrong.",
         without.too_small + without.too_great,
         without.too_small + without.too_great + without.equal,
-        without.held - without.told
+        without.held - without.told,
+        without.accounts_wrong
     );
     Ok(is_right)
 }
@@ -134,6 +141,11 @@ struct Verdict {
     told: i64,
     repeated_numbers: usize,
     torn_groups: u32,
+    /// Accounts that hold what acknowledged transfers moved, and other accounts.
+    accounts_right: u64,
+    accounts_wrong: u64,
+    /// What all accounts hold.
+    money: i64,
 }
 
 /// The result of a run.
@@ -149,9 +161,12 @@ struct Outcome {
 impl Outcome {
     /// No update was lost or doubled, and the outcome of every update is known.
     fn is_right(&self) -> bool {
-        let Verdict { too_small, too_great, repeated_numbers, torn_groups, .. } = self.verdict;
-        let wrong = too_small + too_great + repeated_numbers as u64 + u64::from(torn_groups) + self.tally.unresolved;
-        wrong == 0 && self.tally.absurd.is_empty()
+        let Verdict { too_small, too_great, repeated_numbers, torn_groups, accounts_wrong, money, .. } = self.verdict;
+        let counted = too_small + too_great + repeated_numbers as u64 + u64::from(torn_groups);
+        let moved = accounts_wrong + self.tally.wrong_sums + money.unsigned_abs();
+        // Without transfers and looks, nothing would be shown.
+        let is_shown = self.tally.transfers_over_shards > 0 && self.tally.looks > 0;
+        is_shown && counted + moved + self.tally.unresolved == 0 && self.tally.absurd.is_empty()
     }
 }
 
@@ -253,7 +268,7 @@ fn read_back(reader: &mut EventLoop<Session>, table: TableId, tally: &Tally) -> 
         let keys: Vec<String> = counters.clone().map(counter_key).collect();
         for (counter, value) in counters.zip(read(reader, table, &keys)?) {
             let told = tally.added[counter as usize];
-            let held = value.map_or(Ok(0), |value| String::from_utf8_lossy(&value).parse::<i64>());
+            let held = number_in(value.as_deref());
             let held = held.with_context(|| format!("{} holds no number", counter_key(counter)))?;
             (verdict.held, verdict.told) = (verdict.held + held, verdict.told + told);
             *match held.cmp(&told) {
@@ -265,6 +280,13 @@ fn read_back(reader: &mut EventLoop<Session>, table: TableId, tally: &Tally) -> 
         let keys: Vec<String> = (0..GROUP_PUTS).map(|index| put_key(group, index)).collect();
         let values = read(reader, table, &keys)?;
         verdict.torn_groups += u32::from(values.iter().any(|value| *value != values[0]));
+    }
+    let accounts: Vec<String> = (0..ACCOUNTS).map(account_key).collect();
+    for (account, value) in read(reader, table, &accounts)?.into_iter().enumerate() {
+        let held = number_in(value.as_deref()).with_context(|| format!("{} holds no number", accounts[account]))?;
+        verdict.money += held;
+        let is_right = held == tally.moved[account];
+        *if is_right { &mut verdict.accounts_right } else { &mut verdict.accounts_wrong } += 1;
     }
     Ok(verdict)
 }

@@ -7,12 +7,14 @@
 mod connection;
 mod driver;
 mod error;
+mod interactive;
 mod links;
 mod table;
 mod transaction;
 mod values;
 
 pub use error::{Error, Rejection, Resolved, UnknownCall};
+pub use interactive::*;
 pub use table::*;
 pub use transaction::*;
 
@@ -54,6 +56,8 @@ pub struct Client {
     commands: mpsc::Sender<Command>,
     abandoned: mpsc::Sender<Ticket>,
     tickets: Arc<AtomicU64>,
+    /// How long a call may take unless its caller says otherwise.
+    deadline: Duration,
 }
 
 /// Tells the session if a future is dropped before it has ended.
@@ -110,7 +114,7 @@ impl Client {
         (session.cluster, session.deadline) = (options.cluster, options.deadline);
         let driver = Driver::new(session, command_queue, abandoned_queue, Arc::clone(&problem));
         tokio::spawn(driver.run());
-        let client = Self { commands, abandoned, tickets: Arc::default() };
+        let client = Self { commands, abandoned, tickets: Arc::default(), deadline: options.deadline };
         let (reply, ready) = oneshot::channel();
         client.send(Command::Ready { reply }).await?;
         match tokio::time::timeout(options.connect_timeout, ready).await {

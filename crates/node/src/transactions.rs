@@ -97,6 +97,11 @@ impl Transactions {
         self.known.contains_key(&rpc)
     }
 
+    /// Transactions without an outcome.
+    pub fn pending(&self) -> u64 {
+        self.pending as u64
+    }
+
     pub fn has_room(&self) -> bool {
         self.pending < PENDING_MAX
     }

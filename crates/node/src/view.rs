@@ -2,13 +2,16 @@
 
 use kasha_log::MemoryLeft;
 use kasha_types::{LogEnd, Tick};
-use kasha_wire::status::{CleanerState, Cleaning, CoreStatus, Memory, ReplicaStatus, WitnessStatus};
+use kasha_wire::status::{
+    CleanerState, Cleaning, CoreStatus, Memory, ReplicaStatus, TransactionsStatus, WitnessStatus,
+};
 
 use crate::cleaner::Cleaner;
 use crate::copy::LogCopy;
 use crate::node::Node;
 use crate::primary::Primary;
 use crate::replica::{Replica, Role};
+use crate::serving::Serving;
 
 impl Node {
     /// Whether the coordinator answers, so that reads may be answered at once (F1).
@@ -73,6 +76,7 @@ fn status(replica: &Replica, memory_max_bytes: u64) -> ReplicaStatus {
             MemoryLeft::Nothing => Memory::Full,
         },
         cleaning: cleaning(copy, primary),
+        transactions: transactions(replica, serving),
         clients: tracker.clients,
         completion_records: tracker.records,
         updates: counters.updates,
@@ -82,6 +86,17 @@ fn status(replica: &Replica, memory_max_bytes: u64) -> ReplicaStatus {
         duplicates_suppressed: counters.duplicates_suppressed,
         refusals: counters.refusals,
         syncs: primary.map_or(0, |primary| primary.term.shipping.confirmed().0),
+    }
+}
+
+fn transactions(replica: &Replica, serving: Option<&Serving>) -> TransactionsStatus {
+    let known = &replica.state.transactions;
+    let (pending, all) = (known.pending(), known.known().count() as u64);
+    TransactionsStatus {
+        pending,
+        kept: all.saturating_sub(pending),
+        held_answers: serving.map_or(0, |serving| serving.transacting.waiting.held_answers()),
+        oldest: serving.map(|serving| serving.oldest_transactions(known)).unwrap_or_default(),
     }
 }
 

@@ -110,6 +110,23 @@ fn lose_the_primary(cluster: &mut Cluster) {
     cluster.it_is(1000);
 }
 
+/// A stranger, or a clock that is years ahead, would else be followed by every timestamp to come.
+#[test]
+fn a_timestamp_far_ahead_of_the_clock_is_not_heard() {
+    let mut cluster = two_shards();
+    let (ours, theirs) = (key("x", true), key("x", false));
+    let body = distributed((2, 1), &[(TABLE, put(&ours))], &[(TABLE, put(&theirs))]);
+    assert!(cluster.send(2, ListVersion::NONE, &body).is_empty());
+    cluster.settle();
+    word(&mut cluster, 1, &body, Told::Proposed(1 << 50));
+    cluster.settle();
+    assert!(cluster.heard(2).is_empty(), "it has no timestamp yet");
+    word(&mut cluster, 1, &body, Told::Proposed(7));
+    cluster.settle();
+    let heard = cluster.heard(2);
+    assert!(matches!(&heard[..], [Heard::Answer { synced: true, .. }]), "{heard:?}");
+}
+
 /// What recovery would skip is not answered fast: the two judge an update's keys alike.
 #[test]
 fn r8_7_an_update_that_is_answered_fast_is_not_skipped_by_a_recovery() {

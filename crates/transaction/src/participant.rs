@@ -87,6 +87,8 @@ pub struct Participant {
     pub(crate) synced: LogEnd,
     /// Transactions of which something has changed.
     pub(crate) changed: BTreeSet<RpcId>,
+    /// Of these, whose next step finds no room.
+    put_off: Vec<RpcId>,
     /// Transactions of which something is not synced.
     pub(crate) unsynced: BTreeSet<(LogEnd, RpcId)>,
     /// Transactions that nobody needs any more.
@@ -117,6 +119,7 @@ impl Participant {
             logged_ceiling: (Timestamp(0), LogEnd::START),
             synced: LogEnd::START,
             changed: BTreeSet::new(),
+            put_off: Vec::new(),
             unsynced: BTreeSet::new(),
             done: BTreeSet::new(),
             early: BTreeMap::new(),
@@ -322,6 +325,29 @@ impl Participant {
     #[must_use]
     pub fn is_pending(&self, rpc: RpcId) -> bool {
         self.transactions.get(&rpc).is_some_and(|known| matches!(known.phase, Phase::Pending(_)))
+    }
+
+    /// The step that was asked for last finds no room: the others go on, and it comes again after [`Self::take_up`].
+    pub fn put_off(&mut self) {
+        self.put_off.extend(self.changed.pop_first());
+    }
+
+    /// What was put off is looked at again.
+    pub fn take_up(&mut self) {
+        self.changed.extend(self.put_off.drain(..));
+    }
+
+    /// Everything without an outcome, and how often the others had time to speak since it is here ([`Self::ask_again`]).
+    pub fn pending(&self) -> impl Iterator<Item = (RpcId, u32)> {
+        let pending = self.transactions.iter().filter(|(_, known)| matches!(known.phase, Phase::Pending(_)));
+        pending.map(|(&rpc, known)| (rpc, known.age))
+    }
+
+    /// The participants that have not voted on a transaction.
+    #[must_use]
+    pub fn silent(&self, rpc: RpcId) -> Vec<ShardId> {
+        let peers = self.transactions.get(&rpc).into_iter().flat_map(|known| &known.peers);
+        peers.filter(|peer| peer.voted.is_none() && peer.executed.is_none()).map(|peer| peer.shard).collect()
     }
 
     /// An entry is logged that says: nothing is executed above this before the entry is synced. Of several, the highest counts:

@@ -1,6 +1,6 @@
 //! What a core tells of itself to whoever asks (`kasha status`). Costs nothing until asked.
 
-use kasha_types::{ConfigVersion, CoreId, Epoch, Incarnation, ListVersion, LogEnd, LogPosition, ShardId, Work};
+use kasha_types::{ConfigVersion, CoreId, Epoch, Incarnation, ListVersion, LogEnd, LogPosition, RpcId, ShardId, Work};
 
 use crate::configuration::wire_enum;
 use crate::wire_struct;
@@ -49,6 +49,8 @@ pub struct ReplicaStatus {
     pub memory: Memory,
     /// What of it lives, and what is done about the rest.
     pub cleaning: Cleaning,
+    /// Transactions over several shards.
+    pub transactions: TransactionsStatus,
     /// Clients with state here.
     pub clients: u64,
     /// Completion records here.
@@ -67,6 +69,32 @@ pub struct ReplicaStatus {
     pub refusals: u64,
     /// Syncs done.
     pub syncs: u64,
+}
+
+/// What a replica knows of transactions over several shards.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TransactionsStatus {
+    /// Proposed here, and without an outcome.
+    pub pending: u64,
+    /// With an outcome that somebody may still ask for.
+    pub kept: u64,
+    /// Answers that are held until what they have seen is settled everywhere.
+    pub held_answers: u64,
+    /// Those that are pending longest, the oldest first. Only a serving primary names them.
+    pub oldest: Vec<PendingTransaction>,
+}
+
+/// A transaction without an outcome.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PendingTransaction {
+    /// Its name.
+    pub rpc: RpcId,
+    /// How long this primary has known it, to about half a second.
+    pub millis: u64,
+    /// Participants that have not voted. If there are none, it waits for earlier ones, for a sync, or for room.
+    pub waits_for: Vec<ShardId>,
+    /// Updates and reads of this shard that wait for it.
+    pub waiting: u32,
 }
 
 /// How much memory new data finds in a replica's log.
@@ -226,7 +254,9 @@ wire_struct! {
     LoopUsage { cpu_nanos, allocations, heap_bytes, turns, frames_received, frames_sent }
     CoreStatus { core, incarnation, configuration, lease, replicas, witnesses }
     ReplicaStatus { shard, epoch, primary, state, end, synced, unsynced_operations, objects, memory_bytes,
-        memory_max_bytes, memory, cleaning, clients, completion_records, updates, reads, fast_answers, gated_answers,
+        memory_max_bytes, memory, cleaning, transactions, clients, completion_records, updates, reads, fast_answers, gated_answers,
         duplicates_suppressed, refusals, syncs }
+    TransactionsStatus { pending, kept, held_answers, oldest }
+    PendingTransaction { rpc, millis, waits_for, waiting }
     WitnessStatus { shard, list, frozen, held, accepted, rejected }
 }

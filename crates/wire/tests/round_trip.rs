@@ -19,7 +19,8 @@ use kasha_wire::message::{
 use kasha_wire::operation::{ItemsBuffer, Row};
 use kasha_wire::outcome::Shape;
 use kasha_wire::status::{
-    CleanerState, Cleaning, CoreStatus, LongTurn, LoopTurns, LoopUsage, Memory, ReplicaStatus, WitnessStatus,
+    CleanerState, Cleaning, CoreStatus, LongTurn, LoopTurns, LoopUsage, Memory, PendingTransaction, ReplicaStatus,
+    TransactionsStatus, WitnessStatus,
 };
 use kasha_wire::*;
 use proptest::collection::vec;

@@ -4,7 +4,7 @@
 //! of `net` and the disks of `power` and `damage`. `load` is the clients, which write every call and its answer into
 //! `book`. `alone` has the faults with a phase of their own, in which `probe` measures the seconds until service for
 //! `table`. `ballast` fills the shards of
-//! half of the rounds, so that their logs are cleaned. `sums` adds up the counters, and `judge` shows the history to porcupine. `round` is one round from
+//! half of the rounds, so that their logs are cleaned. `sums` adds up the counters, and `judge` shows the histories to porcupine and to `tests/cycles`. `round` is one round from
 //! beginning to end. See docs/testing.md, "Real processes, real faults".
 
 use std::thread::JoinHandle;
@@ -25,6 +25,7 @@ pub mod probe;
 pub mod round;
 pub mod sums;
 pub mod table;
+pub mod transactions;
 pub mod transfers;
 
 /// The reason why a round failed. Each has an exit code of its own.

@@ -1,7 +1,9 @@
-//! One client of the demo: counters and pairs of keys, with a tally of what it was told.
+//! One client of the demo: counters, pairs of keys, and money that moves between accounts of all shards, with a tally of what
+//! the client was told.
 //!
 //! Every increment is positive. So no two increments of one counter may have the same number as their answer, and at
-//! the end the counter must hold the sum of the acknowledged increments (E1, E2).
+//! the end the counter must hold the sum of the acknowledged increments (E1, E2). The accounts begin with nothing, and a transfer
+//! takes from one what it gives to another: whoever reads all accounts at one moment must find a sum of 0 (T3).
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -16,7 +18,7 @@ use kasha_runtime::{Application, Clock, Control};
 use kasha_types::{ShardId, TableId, Tick, slot_of};
 use kasha_wire::operation::ItemsBuffer;
 use kasha_wire::outcome::Shape;
-use kasha_wire::{Outcome, Update};
+use kasha_wire::{Outcome, Read, Update};
 
 use crate::limits;
 
@@ -28,6 +30,9 @@ pub(super) const GROUP_COUNTERS: u32 = 4;
 
 /// Keys of a group that are always put together.
 pub(super) const GROUP_PUTS: u32 = 3;
+
+/// Accounts, whose keys are spread over all shards.
+pub(super) const ACCOUNTS: u32 = 24;
 
 /// How often unknown outcomes are asked for again.
 const RESOLVE_INTERVAL: Duration = Duration::from_millis(20);
@@ -42,6 +47,16 @@ pub(super) fn put_key(group: u32, index: u32) -> String {
     format!("{{group-{group}}}:put-{index}")
 }
 
+/// The key of an account.
+pub(super) fn account_key(account: u32) -> String {
+    format!("account-{account}")
+}
+
+/// The number in a key's value, if the value is one. A key without a value holds 0.
+pub(super) fn number_in(value: Option<&[u8]>) -> Option<i64> {
+    value.map_or(Some(0), |value| std::str::from_utf8(value).ok()?.parse().ok())
+}
+
 /// What one client, or all clients, saw.
 #[derive(Debug)]
 pub(super) struct Tally {
@@ -53,6 +68,16 @@ pub(super) struct Tally {
     pub(super) added: Vec<i64>,
     /// Every number that an increment was answered with.
     pub(super) numbers: Vec<(u32, i64)>,
+    /// What acknowledged transfers gave to each account, less what they took.
+    pub(super) moved: Vec<i64>,
+    /// Acknowledged transfers, and those between accounts of different shards.
+    pub(super) transfers: u64,
+    pub(super) transfers_over_shards: u64,
+    /// Reads of all accounts at one moment, and those of them that found another sum than 0.
+    pub(super) looks: u64,
+    /// Looks that had no answer: a shard was away, or something changed all the time.
+    pub(super) looks_failed: u64,
+    pub(super) wrong_sums: u64,
     /// Updates that were certainly not executed.
     pub(super) not_executed: u64,
     /// Updates whose outcome was never learned.
@@ -75,6 +100,12 @@ impl Tally {
             retries: 0,
             added: vec![0; (GROUPS * GROUP_COUNTERS) as usize],
             numbers: Vec::new(),
+            moved: vec![0; ACCOUNTS as usize],
+            transfers: 0,
+            transfers_over_shards: 0,
+            looks: 0,
+            looks_failed: 0,
+            wrong_sums: 0,
             not_executed: 0,
             unresolved: 0,
             absurd: Vec::new(),
@@ -90,6 +121,12 @@ impl Tally {
         self.retries += other.retries;
         self.added.iter_mut().zip(other.added).for_each(|(all, added)| *all += added);
         self.numbers.extend(other.numbers);
+        self.moved.iter_mut().zip(other.moved).for_each(|(all, moved)| *all += moved);
+        self.transfers += other.transfers;
+        self.transfers_over_shards += other.transfers_over_shards;
+        self.looks += other.looks;
+        self.looks_failed += other.looks_failed;
+        self.wrong_sums += other.wrong_sums;
         self.not_executed += other.not_executed;
         self.unresolved += other.unresolved;
         self.absurd.extend(other.absurd);
@@ -111,9 +148,23 @@ impl Tally {
 
 #[derive(Clone, Copy, Debug)]
 enum Work {
-    Increment { counter: u32, delta: i64 },
-    IncrementBoth { counters: [u32; 2], deltas: [i64; 2] },
-    PutTogether { group: u32 },
+    Increment {
+        counter: u32,
+        delta: i64,
+    },
+    IncrementBoth {
+        counters: [u32; 2],
+        deltas: [i64; 2],
+    },
+    PutTogether {
+        group: u32,
+    },
+    Transfer {
+        accounts: [u32; 2],
+        amount: i64,
+    },
+    /// Reads all accounts.
+    Look,
 }
 
 impl Work {
@@ -122,14 +173,18 @@ impl Work {
             Self::Increment { .. } => Shape::Number,
             Self::IncrementBoth { .. } => Shape::Numbers,
             Self::PutTogether { .. } => Shape::Versions,
+            Self::Transfer { .. } => Shape::Numbers,
+            Self::Look => Shape::Values,
         }
     }
 
-    fn group(self) -> u32 {
+    /// The group of all its keys, if they have one.
+    fn group(self) -> Option<u32> {
         match self {
-            Self::Increment { counter, .. } => counter / GROUP_COUNTERS,
-            Self::IncrementBoth { counters, .. } => counters[0] / GROUP_COUNTERS,
-            Self::PutTogether { group } => group,
+            Self::Increment { counter, .. } => Some(counter / GROUP_COUNTERS),
+            Self::IncrementBoth { counters, .. } => Some(counters[0] / GROUP_COUNTERS),
+            Self::PutTogether { group } => Some(group),
+            Self::Transfer { .. } | Self::Look => None,
         }
     }
 }
@@ -154,7 +209,9 @@ pub(super) struct Load {
     under_way: BTreeMap<CallId, UnderWay>,
     /// Updates that were told "unknown"; their outcomes are asked for later.
     unknown: VecDeque<(CallId, UnderWay)>,
+    /// The shards of the groups, and of the accounts.
     shards: Vec<ShardId>,
+    account_shards: Vec<ShardId>,
     puts: u64,
     pub(super) tally: Tally,
 }
@@ -171,6 +228,7 @@ impl Load {
             under_way: BTreeMap::new(),
             unknown: VecDeque::new(),
             shards: Vec::new(),
+            account_shards: Vec::new(),
             puts: 0,
             tally: Tally::new(),
         }
@@ -196,22 +254,38 @@ impl Load {
                 let items = ItemsBuffer::pairs(keys.iter().map(|key| (key.as_bytes(), value.as_bytes())));
                 session.update(now, self.table, &Update::MultiPut { pairs: items.as_items() }, &options, out)
             }
+            Work::Transfer { accounts, amount } => {
+                let keys = accounts.map(account_key);
+                let items = ItemsBuffer::deltas(keys.iter().map(String::as_bytes).zip([-amount, amount]));
+                session.update(now, self.table, &Update::MultiIncrement { deltas: items.as_items() }, &options, out)
+            }
+            Work::Look => {
+                let keys: Vec<String> = (0..ACCOUNTS).map(account_key).collect();
+                let items = ItemsBuffer::keys(keys.iter().map(String::as_bytes));
+                session.read(now, self.table, &Read::MultiGet { keys: items.as_items() }, None, out)
+            }
         };
-        self.tally.updates += 1;
+        self.tally.updates += u64::from(!matches!(work, Work::Look));
         self.under_way.insert(call, UnderWay { work, sent: now });
     }
 
-    /// Six in ten increment one counter, two increment two at once, two put several keys at once.
+    /// Half increment one counter; some increment two at once, put several keys at once, or move money; a few look at it.
     fn draw(&mut self) -> Work {
         let group = self.rng.below(u64::from(GROUPS)) as u32;
         let first = self.rng.below(u64::from(GROUP_COUNTERS)) as u32;
         let counter = |index: u32| group * GROUP_COUNTERS + index % GROUP_COUNTERS;
         let mut delta = || self.rng.between(1, 9) as i64;
         let deltas = [delta(), delta()];
-        match self.rng.below(10) {
-            0..6 => Work::Increment { counter: counter(first), delta: deltas[0] },
-            6..8 => Work::IncrementBoth { counters: [counter(first), counter(first + 1)], deltas },
-            _ => Work::PutTogether { group },
+        match self.rng.below(20) {
+            0..10 => Work::Increment { counter: counter(first), delta: deltas[0] },
+            10..13 => Work::IncrementBoth { counters: [counter(first), counter(first + 1)], deltas },
+            13..16 => Work::PutTogether { group },
+            16..19 => {
+                let from = self.rng.below(u64::from(ACCOUNTS)) as u32;
+                let to = (from + self.rng.between(1, u64::from(ACCOUNTS) - 1) as u32) % ACCOUNTS;
+                Work::Transfer { accounts: [from, to], amount: deltas[0] }
+            }
+            _ => Work::Look,
         }
     }
 
@@ -225,10 +299,13 @@ impl Load {
                     Path::Synced => &mut self.tally.slow,
                 };
                 latency.saturating_record(u64::try_from(now.since(under_way.sent).as_nanos()).unwrap_or(u64::MAX));
-                let shard = self.shards[under_way.work.group() as usize];
-                self.tally.answers.entry(shard).or_default().push(now);
+                if let Some(group) = under_way.work.group() {
+                    self.tally.answers.entry(self.shards[group as usize]).or_default().push(now);
+                }
                 self.on_result(under_way.work, &result);
             }
+            Completion::Read { result } => self.on_result(under_way.work, &result),
+            Completion::ReadFailed(_) => self.tally.looks_failed += 1,
             Completion::NotExecuted(_) => self.tally.not_executed += 1,
             Completion::Unknown(WhyUnknown::DeadlinePassed) => self.unknown.push_back((call, under_way)),
             Completion::Unknown(_) => self.tally.unresolved += 1,
@@ -237,9 +314,10 @@ impl Load {
     }
 
     fn on_result(&mut self, work: Work, result: &[u8]) {
+        let tally = &mut self.tally;
         let mut on_number = |counter: u32, delta: i64, number: i64| {
-            self.tally.added[counter as usize] += delta;
-            self.tally.numbers.push((counter, number));
+            tally.added[counter as usize] += delta;
+            tally.numbers.push((counter, number));
         };
         match (work, Outcome::decode(work.shape(), result)) {
             (Work::Increment { counter, delta }, Ok(Outcome::Number(number, _))) => on_number(counter, delta, number),
@@ -249,8 +327,25 @@ impl Load {
                 }
             }
             (Work::PutTogether { .. }, Ok(Outcome::Versions(versions))) if versions.len() == GROUP_PUTS as usize => {}
+            (Work::Transfer { accounts: [from, to], amount }, Ok(Outcome::Numbers(numbers))) if numbers.len() == 2 => {
+                self.tally.moved[from as usize] -= amount;
+                self.tally.moved[to as usize] += amount;
+                self.tally.transfers += 1;
+                self.tally.transfers_over_shards += u64::from(self.is_of_two_shards([from, to]));
+            }
+            (Work::Look, Ok(Outcome::Values(values))) if values.len() == ACCOUNTS as usize => {
+                let number = |value: &Option<(u64, Vec<u8>)>| number_in(value.as_ref().map(|(_, bytes)| &bytes[..]));
+                let sum: Option<i64> = values.iter().map(number).sum();
+                self.tally.looks += 1;
+                self.tally.wrong_sums += u64::from(sum != Some(0));
+            }
             (_, outcome) => self.tally.absurd.push(format!("{outcome:?} to {work:?}")),
         }
+    }
+
+    fn is_of_two_shards(&self, accounts: [u32; 2]) -> bool {
+        let [from, to] = accounts.map(|account| self.account_shards[account as usize]);
+        from != to
     }
 
     fn resolve(&mut self, session: &mut Session) {
@@ -263,12 +358,14 @@ impl Load {
         }
     }
 
-    /// Which shard each group belongs to. Nothing moves between shards.
+    /// Which shard each group, and each account, belongs to. Nothing moves between shards.
     fn find_shards(&mut self, session: &Session) -> bool {
         let Some(configuration) = session.configuration() else { return false };
         let owner = |group| configuration.owner(self.table, slot_of(put_key(group, 0).as_bytes()));
         self.shards = (0..GROUPS).filter_map(owner).collect();
-        self.shards.len() == GROUPS as usize
+        let owner = |account| configuration.owner(self.table, slot_of(account_key(account).as_bytes()));
+        self.account_shards = (0..ACCOUNTS).filter_map(owner).collect();
+        self.shards.len() == GROUPS as usize && self.account_shards.len() == ACCOUNTS as usize
     }
 }
 

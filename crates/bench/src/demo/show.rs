@@ -5,7 +5,7 @@ use kasha_types::Tick;
 
 use super::Outcome;
 use super::faults::{Fault, away};
-use super::load::{GROUP_COUNTERS, GROUP_PUTS, GROUPS};
+use super::load::{ACCOUNTS, GROUP_COUNTERS, GROUP_PUTS, GROUPS};
 use crate::say;
 
 /// Upper bounds of the bars, in microseconds.
@@ -32,6 +32,14 @@ pub(super) fn show(outcome: &Outcome) {
     line("  sum of acknowledged increments", verdict.told);
     line("increments answered with the same number", verdict.repeated_numbers);
     line(&format!("groups of {GROUP_PUTS} keys put together, torn"), format!("{} of {GROUPS}", verdict.torn_groups));
+    say!("");
+    line("transfers of money, each with its result", tally.transfers);
+    line("  between accounts of different shards", tally.transfers_over_shards);
+    line("accounts that hold what was moved", format!("{} of {ACCOUNTS}", verdict.accounts_right));
+    line("money in all accounts (0 in the beginning)", verdict.money);
+    line("looks at all accounts at one moment", tally.looks);
+    line("  that found another sum than 0", tally.wrong_sums);
+    line("  without an answer", tally.looks_failed);
     for absurd in tally.absurd.iter().take(5) {
         say!("  impossible answer: {absurd}");
     }

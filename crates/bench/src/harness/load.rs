@@ -19,7 +19,7 @@ use super::keys::Keys;
 use crate::limits::LATENCY_MAX_NANOS;
 
 /// What an operation does, unless it is a plain read.
-#[derive(Clone, Debug)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) enum Operation {
     /// Puts a value of this many bytes.
     Put(usize),
@@ -53,6 +53,8 @@ const TAGS: [&str; 2] = ["b", "a"];
 pub(crate) struct Workload {
     pub(crate) operation: Operation,
     pub(crate) keys: Keys,
+    /// Of a thousand operations, how many are of another kind, on keys of their own. They are not in the tally.
+    pub(crate) beside: Option<(u64, Operation)>,
     /// Of a hundred operations, how many read.
     pub(crate) reads: u64,
     /// The text before each key: a `{tag}` places all keys in one shard.
@@ -76,7 +78,7 @@ impl Workload {
     }
 
     fn new(operation: Operation, keys: Keys, prefix: &str) -> Self {
-        Self { operation, keys, reads: 0, prefix: prefix.to_owned(), pace: None, counts_refusals: false }
+        Self { operation, keys, beside: None, reads: 0, prefix: prefix.to_owned(), pace: None, counts_refusals: false }
     }
 }
 
@@ -100,6 +102,8 @@ pub(crate) struct Tally {
     pub(crate) retried: u64,
     /// Updates that found no memory, if the workload counts them.
     pub(crate) refused: u64,
+    /// Updates that met others until their deadline, and did not happen.
+    pub(crate) conflicts: u64,
     /// Time from the first question to the last answer.
     pub(crate) elapsed: Duration,
     /// The longest time without any answer.
@@ -115,6 +119,7 @@ impl Tally {
             fast: 0,
             retried: 0,
             refused: 0,
+            conflicts: 0,
             elapsed: Duration::ZERO,
             longest_gap: Duration::ZERO,
         }
@@ -127,6 +132,7 @@ impl Tally {
         self.fast += other.fast;
         self.retried += other.retried;
         self.refused += other.refused;
+        self.conflicts += other.conflicts;
         self.elapsed += other.elapsed;
         self.longest_gap = self.longest_gap.max(other.longest_gap);
     }
@@ -136,6 +142,8 @@ impl Tally {
 struct UnderWay {
     call: CallId,
     sent: Tick,
+    /// It is of another kind than what is measured.
+    is_beside: bool,
 }
 
 /// The loop of some clients of a crowd.
@@ -203,9 +211,19 @@ impl<'w> Load<'w> {
         self.limit = Limit::Operations(0);
     }
 
-    fn on_completed(&mut self, sent: Tick, completion: Completion, session: &mut Session) {
+    fn on_completed(&mut self, done: UnderWay, completion: Completion, session: &mut Session) {
+        let UnderWay { sent, is_beside, .. } = done;
         let now = Clock::now();
         match completion {
+            Completion::Executed { result, .. } | Completion::Read { result } if is_beside => {
+                return session.recycle(result);
+            }
+            // It met others until its deadline.
+            Completion::NotExecuted(WhyNot::Conflict) => {
+                self.tally.conflicts += u64::from(!is_beside);
+                self.tally.elapsed = now.since(self.began);
+                return;
+            }
             Completion::Executed { result, path, attempts } => {
                 session.recycle(result);
                 self.tally.updates += 1;
@@ -235,27 +253,32 @@ impl<'w> Load<'w> {
     fn send(&mut self, session: &mut Session, out: &mut Effects) -> UnderWay {
         self.key.clear();
         let number = self.workload.keys.draw(self.sent, self.rng);
-        write!(self.key, "{}{number:08}", self.workload.prefix).expect("a string takes it");
+        let other = self.workload.beside.as_ref().filter(|&&(share, _)| self.rng.chance(share, 1000));
+        let (operation, prefix, is_beside) = match other {
+            Some((_, operation)) => (*operation, "beside-", true),
+            None => (self.workload.operation, self.workload.prefix.as_str(), false),
+        };
+        write!(self.key, "{prefix}{number:08}").expect("a string takes it");
         let now = Clock::now();
         let due = self.due().unwrap_or(now);
         self.sent += 1;
         let key = self.key.as_bytes();
-        let call = if self.workload.reads > 0 && self.rng.chance(self.workload.reads, 100) {
+        let call = if !is_beside && self.workload.reads > 0 && self.rng.chance(self.workload.reads, 100) {
             session.read(now, self.table, &Read::Get { key }, None, out)
-        } else if let Operation::ReadOfBothHalves = self.workload.operation {
+        } else if let Operation::ReadOfBothHalves = operation {
             let keys = TAGS.map(|tag| format!("{{{tag}}}{}", self.key));
             let keys = ItemsBuffer::keys(keys.iter().map(String::as_bytes));
             session.read(now, self.table, &Read::MultiGet { keys: keys.as_items() }, None, out)
-        } else if let Operation::UpdateOfBothHalves { is_checked, .. } = self.workload.operation {
+        } else if let Operation::UpdateOfBothHalves { is_checked, .. } = operation {
             let parts = self.parts_of_both_halves(is_checked);
             let update = Update::Transaction { parts: parts.as_parts() };
             session.update(now, self.table, &update, &CallOptions::default(), out)
-        } else if let Operation::Transaction { writes, .. } = self.workload.operation {
+        } else if let Operation::Transaction { writes, .. } = operation {
             let parts = self.parts(writes);
             let update = Update::Transaction { parts: parts.as_parts() };
             session.update(now, self.table, &update, &CallOptions::default(), out)
         } else {
-            let update = match self.workload.operation {
+            let update = match operation {
                 Operation::Put(_) => Update::Put { key, value: &self.value },
                 Operation::Increment => Update::Increment { key, delta: 1 },
                 Operation::Delete => Update::Delete { key },
@@ -265,7 +288,7 @@ impl<'w> Load<'w> {
             };
             session.update(now, self.table, &update, &CallOptions::default(), out)
         };
-        UnderWay { call, sent: due }
+        UnderWay { call, sent: due, is_beside }
     }
 
     /// The parts of a transaction: its keys are the operation's key with endings, and in one slot.
@@ -315,7 +338,7 @@ impl Application<Crowd> for Load<'_> {
         for (client, session) in crowd.sessions().iter_mut().take(self.under_way.len()).enumerate() {
             while let Some((call, completion)) = session.poll_completed() {
                 if let Some(done) = self.under_way[client].take_if(|ours| ours.call == call) {
-                    self.on_completed(done.sent, completion, session);
+                    self.on_completed(done, completion, session);
                 }
             }
             if self.under_way[client].is_none() && !self.is_over(now) && self.is_due() {

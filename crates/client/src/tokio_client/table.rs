@@ -70,7 +70,7 @@ pub enum Conditional {
     Failed(Option<u64>),
 }
 
-type Boxed<T> = Pin<Box<dyn Future<Output = Result<T, Error>> + Send>>;
+pub(super) type Boxed<T> = Pin<Box<dyn Future<Output = Result<T, Error>> + Send>>;
 
 /// An update that is made when it is awaited.
 #[must_use = "nothing is sent until it is awaited"]

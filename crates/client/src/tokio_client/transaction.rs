@@ -23,11 +23,20 @@ pub struct Transaction {
 }
 
 /// The place of a part in its transaction, by which the part's result is found.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 pub struct PartId<T> {
     index: u32,
     convert: Convert<T>,
 }
+
+// Not derived: that would ask the same of the result.
+impl<T> Clone for PartId<T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<T> Copy for PartId<T> {}
 
 /// What came of a transaction that was executed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -167,6 +176,14 @@ impl Transaction {
         let operation = wrong.map_or_else(|| update.to_owned_within_limits().map_err(WhyNot::from), Err);
         let table = Table::new(client, parts.first_table().unwrap_or(TableId(0)));
         UpdateCall::new(table, operation, outcome_of)
+    }
+}
+
+impl TransactionOutcome {
+    /// What a resolved outcome (`Resolved::Executed`) means, if it is one of a transaction.
+    #[must_use]
+    pub fn of(outcome: Outcome) -> Option<Self> {
+        outcome_of(outcome)
     }
 }
 

@@ -18,7 +18,7 @@ use kasha_wire::{OutcomeCode, Refusal, Update};
 use super::{Caller, Origin, Received, RequestPath, Stop, Why, Wish};
 use crate::primary::Term;
 use crate::replica::Site;
-use crate::serving::{Serving, WaitsFor, slots_of};
+use crate::serving::{Serving, WaitsFor, latest_timestamp, slots_of};
 use crate::transactions::{Ending, How, Proposed, log_ending, proposal_of, request_of};
 
 /// Bytes of entries that a part of an independent transaction adds at most besides its key and its value.
@@ -92,6 +92,8 @@ impl RequestPath<'_> {
                 let result = [OutcomeCode::Conflict as u8];
                 self.refuse_for_good(log, caller, received, proposal, (How::Against(Against::Conflict), &result), out)
             }
+            // The others would not hear it.
+            Arrival::Propose(at) if at > latest_timestamp(self.core.cluster_time) => Err(Stop::refuse(Refusal::Busy)),
             Arrival::Propose(at) => self.propose_at(log, caller, received, (proposal, at), out),
         }
     }

@@ -1,6 +1,6 @@
 //! Updates that wait at the primary for something that will come: an answer of the coordinator, room, or the outcome of a
-//! transaction. A parked update
-//! owns a copy of its body, and later comes in again as if it had just arrived: each stage decides anew, by what is true then.
+//! transaction. A parked update owns a copy of its body, and later comes in again as if it had just arrived: each stage decides
+//! anew, by what is true then.
 //!
 //! - **R4.2** Nothing is recorded of a parked update. It has not run, and a witness must not drop it (`Why::replayed`).
 //! - Its client may send it again meanwhile. The newest attempt is the one that is kept: no client waits for another. A copy of an
@@ -111,6 +111,11 @@ impl Parking {
     /// Whether an attempt of this update is parked.
     pub fn holds(&self, rpc: RpcId) -> bool {
         self.parked.iter().any(|parked| parked.rpc == rpc)
+    }
+
+    /// How many wait for this.
+    pub fn count(&self, what: WaitsFor) -> usize {
+        self.parked.iter().filter(|parked| parked.waits_for == what).count()
     }
 
     /// Updates that are parked.

@@ -23,8 +23,10 @@ use kasha_types::probe::{Probe, hit};
 use kasha_types::{ClusterTime, RpcId, ShardId, Tick};
 use kasha_wire::Body;
 use kasha_wire::hot::ReadView;
+use kasha_wire::status::PendingTransaction;
 
 use self::waiting::Waiting;
+pub(crate) use self::words::latest_timestamp;
 use self::words::{Unknown, speak};
 use super::{Serving, WaitsFor};
 use crate::primary::Term;
@@ -37,6 +39,8 @@ const PATIENCE: Duration = Duration::from_millis(25);
 /// How often it is logged what is forgotten, and how many are worth it earlier.
 const FORGET_INTERVAL: Duration = Duration::from_millis(500);
 const FORGOTTEN_MANY: usize = 256;
+/// Pending transactions that status names.
+const NAMED_MAX: usize = 8;
 
 /// What a term knows of transactions beside the shard's state.
 #[derive(Debug)]
@@ -93,7 +97,7 @@ impl Serving {
         loop {
             while let Some(step) = site.state.transactions.participant.next_step() {
                 if !self.take_step(term, site, step, out) {
-                    return site.copy.stop_for_memory(out);
+                    site.state.transactions.participant.put_off();
                 }
             }
             let released = site.state.transactions.participant.take_released();
@@ -106,6 +110,7 @@ impl Serving {
             // Who only waits for its client waits for nobody else.
             let is_quiet = site.state.transactions.participant.is_quiet();
             self.transacting.ask_at = now.after(if is_quiet { FORGET_INTERVAL } else { PATIENCE });
+            site.state.transactions.participant.take_up();
             site.state.transactions.participant.ask_again();
             note_let_go(site);
         }
@@ -171,6 +176,22 @@ impl Serving {
         state.transactions.apply(log, &mut state.tracker, (at, entry.0, &payload), dead);
         log.kill_all(dead);
         own.gone.clear();
+    }
+}
+
+impl Serving {
+    /// The transactions that are pending longest, for status.
+    pub fn oldest_transactions(&self, transactions: &Transactions) -> Vec<PendingTransaction> {
+        let mut pending: Vec<_> = transactions.participant.pending().collect();
+        pending.sort_unstable_by_key(|&(rpc, age)| (std::cmp::Reverse(age), rpc));
+        pending.truncate(NAMED_MAX);
+        let named = pending.into_iter().map(|(rpc, age)| {
+            let waits_for = transactions.participant.silent(rpc);
+            let waiting = self.parking.count(WaitsFor::Transaction(rpc)) + self.transacting.waiting.reads_of(rpc);
+            let millis = u64::from(age) * PATIENCE.as_millis() as u64;
+            PendingTransaction { rpc, millis, waits_for, waiting: waiting as u32 }
+        });
+        named.collect()
     }
 }
 

@@ -186,6 +186,7 @@ mod tests {
             memory_max_bytes: 0,
             memory: kasha_wire::status::Memory::Enough,
             cleaning: kasha_wire::status::Cleaning::default(),
+            transactions: kasha_wire::status::TransactionsStatus::default(),
             clients: 0,
             completion_records: 0,
             updates: 0,

@@ -8,7 +8,8 @@ use kasha_wire::message::{
     AttachAt, GcEntry, Holding, LeaseInfo, Missing, Report, TableCommand, TableOutcome, Told, WordOf,
 };
 use kasha_wire::status::{
-    CleanerState, Cleaning, CoreStatus, LongTurn, LoopTurns, LoopUsage, Memory, ReplicaStatus, WitnessStatus,
+    CleanerState, Cleaning, CoreStatus, LongTurn, LoopTurns, LoopUsage, Memory, PendingTransaction, ReplicaStatus,
+    TransactionsStatus, WitnessStatus,
 };
 use kasha_wire::*;
 use proptest::collection::vec;
@@ -101,9 +102,11 @@ structs! {
     GcEntry { key, rpc }
     CoreStatus { core, incarnation, configuration, lease, replicas, witnesses }
     ReplicaStatus { shard, epoch, primary, state, end, synced, unsynced_operations, objects, memory_bytes,
-        memory_max_bytes, memory, cleaning, clients, completion_records, updates, reads, fast_answers, gated_answers,
+        memory_max_bytes, memory, cleaning, transactions, clients, completion_records, updates, reads, fast_answers, gated_answers,
         duplicates_suppressed, refusals, syncs }
     Cleaning { live_bytes, live_max_bytes, segments, leaving, unsynced, dense, cleaner, cleaned_segments, copied_bytes }
+    TransactionsStatus { pending, kept, held_answers, oldest }
+    PendingTransaction { rpc, millis, waits_for, waiting }
     WitnessStatus { shard, list, frozen, held, accepted, rejected }
     LoopTurns { turns, long_turns, longest, longest_since_asked, busiest, busiest_since_asked }
     LongTurn { millis_ago, nanos, elapsed_nanos, hearing_nanos, closing_nanos, files_nanos, sending_nanos, blocked, frames,
@@ -344,7 +347,7 @@ macro_rules! every_type {
             Envelope, Appended, SyncRequest, Synced, Recorded, RecordedVerdict, Refusal, Refused, ReadRefused,
             Durability, MemberState, ShardPhase, Memory, Member, ShardConfig, NodeInfo, TableInfo, Tablet, Configuration,
             TableCommand, TableOutcome, Report, LeaseInfo, Missing, GcEntry, Told, WordOf, AttachAt, Holding, CoreStatus,
-            ReplicaStatus, Cleaning, CleanerState, WitnessStatus, LoopUsage, LoopTurns, LongTurn, Work, AnyMessage)
+            ReplicaStatus, TransactionsStatus, PendingTransaction, Cleaning, CleanerState, WitnessStatus, LoopUsage, LoopTurns, LongTurn, Work, AnyMessage)
     };
     ($each:ident: $($ty:ty),*) => { $($each::<$ty>(stringify!($ty));)* };
 }

@@ -1,8 +1,9 @@
 //! The clients of a round: several sessions of several tasks each, which write down their calls and the answers.
 //!
 //! All tasks use the same keys, and leave a key for a fresh one after some operations, so that each key has a history
-//! that can be searched. A few counters live through the whole round, and so does what `transfers` moves. Some calls have short deadlines, some are
-//! cancelled at their deadline, and some callers go away. An outcome that is unknown at first is resolved if possible.
+//! that can be searched. A few counters live through the whole round, and so does what `transfers` moves. `transactions` has a
+//! history of its own. Some calls have short deadlines, some are cancelled at their deadline, and some callers go away. An outcome
+//! that is unknown at first is resolved if possible.
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
@@ -17,6 +18,7 @@ use kasha_machine::Rng;
 
 use super::book::{Asked, Book, Ended, Told, told_late};
 use super::net::Net;
+use super::transactions::{Actor, Transactions};
 use super::transfers::Transfers;
 use super::{Failure, broken};
 
@@ -42,6 +44,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 struct Shared {
     book: Book,
     transfers: Transfers,
+    transactions: Transactions,
     stop: AtomicBool,
     /// Operations so far on the registers, counters and operation keys of each place.
     used: [[AtomicU64; KEYS as usize]; 3],
@@ -66,8 +69,8 @@ impl Load {
     pub fn start(net: &Net, seed: u64) -> Result<Self, Failure> {
         let done = (0..SESSIONS * TASKS).map(|_| AtomicU64::new(0)).collect();
         let (stop, open, used) = (AtomicBool::new(false), AtomicU64::new(0), Default::default());
-        let (book, transfers) = (Book::default(), Transfers::default());
-        let shared = Arc::new(Shared { book, transfers, stop, used, done, open });
+        let (book, transfers, transactions) = (Book::default(), Transfers::default(), Transactions::default());
+        let shared = Arc::new(Shared { book, transfers, transactions, stop, used, done, open });
         let mut rng = Rng::new(seed ^ 0x10AD);
         let mut sessions = Vec::new();
         for number in 0..SESSIONS {
@@ -123,6 +126,12 @@ impl Load {
         counters.map_err(Failure::Stuck)
     }
 
+    /// The transactions so far.
+    #[must_use]
+    pub fn transactions(&self) -> &Transactions {
+        &self.shared.transactions
+    }
+
     /// The history so far.
     #[must_use]
     pub fn book(&self) -> &Book {
@@ -170,8 +179,10 @@ async fn session(seeds: Vec<String>, number: u32, shared: Arc<Shared>, mut rng: 
 
 /// Reads every key that was ever used.
 async fn read_all(seeds: Vec<String>, shared: Arc<Shared>) -> Result<BTreeMap<String, i64>, String> {
-    let (_, table) = connect(&seeds).await?;
+    let (client, table) = connect(&seeds).await?;
     shared.transfers.check(&table, &shared.book).await?;
+    let actor = Actor { number: READER, client: &client, table: &table, book: &shared.book };
+    shared.transactions.read_all(actor).await?;
     let mut keys: BTreeMap<String, &'static str> = BTreeMap::new();
     for record in shared.book.records() {
         keys.insert(record.asked.key, record.asked.model);
@@ -217,11 +228,16 @@ enum Patience {
 impl Task {
     async fn run(mut self) {
         while !self.shared.stop.load(Ordering::Relaxed) {
-            match self.rng.below(20) {
+            match self.rng.below(24) {
                 0..8 => self.use_register().await,
                 8..13 => self.use_counter().await,
                 13..16 => self.use_operation_key().await,
                 16..18 => self.use_sum().await,
+                18..22 => {
+                    let Self { number, client, table, shared, rng, .. } = &mut self;
+                    let actor = Actor { number: *number, client, table, book: &shared.book };
+                    shared.transactions.use_some(actor, rng).await;
+                }
                 _ => {
                     let Self { client, table, shared, rng, .. } = &mut self;
                     shared.transfers.use_some(client, table, rng, &shared.book).await;

@@ -8,9 +8,9 @@ use serde_json::Value as Json;
 
 use super::alone::Kind;
 use super::ballast::Ballast;
-use super::book::{Book, Ended, Record, save};
+use super::book::{Ended, Record, save};
 use super::field::Field;
-use super::judge::judge;
+use super::judge::{judge, judge_transactions};
 use super::load::{Load, READER};
 use super::plan::{Event, Plan};
 use super::probe::{Probe, Seen};
@@ -34,7 +34,7 @@ pub fn run(plan: &Plan, folder: &Path, with_lab: bool, table: &mut Table) -> Res
     let mut load = Load::start(field.net(), plan.seed)?;
     if let Err(failure) = suffer(plan, &mut field, &load, table) {
         // The history up to the failure may show a worse error.
-        return Err(match verdict(load.book(), plan, folder) {
+        return Err(match verdict(&load, plan, folder) {
             Err(Failure::Wrong(why)) => Failure::Wrong(format!("{why}\nand besides: {failure}")),
             Ok(()) | Err(_) => failure,
         });
@@ -44,7 +44,7 @@ pub fn run(plan: &Plan, folder: &Path, with_lab: bool, table: &mut Table) -> Res
     }
     let counters = load.end(field.net())?;
     let (count, problems) = sums::check(&load.book().records(), &counters);
-    let verdict = verdict(load.book(), plan, folder);
+    let verdict = verdict(&load, plan, folder);
     if !problems.is_empty() {
         return Err(Failure::Wrong(few("sums", &problems)));
     }
@@ -133,7 +133,8 @@ fn membership(status: &Json) -> String {
     told.collect::<Vec<_>>().join("; ")
 }
 
-fn verdict(book: &Book, plan: &Plan, folder: &Path) -> Result<(), Failure> {
+fn verdict(load: &Load, plan: &Plan, folder: &Path) -> Result<(), Failure> {
+    let book = load.book();
     let records = book.records();
     let count = |outcome| records.iter().filter(|record| record.outcome == outcome).count();
     let (executed, not_executed) = (count(Ended::Executed), count(Ended::NotExecuted));
@@ -150,8 +151,19 @@ fn verdict(book: &Book, plan: &Plan, folder: &Path) -> Result<(), Failure> {
         record.asked.key.starts_with("sum:") || (plan.reads_unjudged && is_read)
     };
     save(records.iter().filter(|record| !is_left_out(record)), &history).map_err(broken("no history"))?;
-    println!("    porcupine: {}", judge(&history)?);
-    Ok(())
+    let transactions = folder.join("transactions.jsonl");
+    load.transactions().save(&transactions, !plan.reads_unjudged).map_err(broken("no history of transactions"))?;
+    // Both are asked: what one cannot decide the other may.
+    let (porcupine, cycles) = (judge(&history), judge_transactions(&transactions));
+    let said = [("porcupine", &porcupine), ("cycles", &cycles)];
+    for (name, said) in said.into_iter().filter_map(|(name, said)| Some((name, said.as_ref().ok()?))) {
+        println!("    {name}: {said}");
+    }
+    match (porcupine, cycles) {
+        (Err(Failure::Wrong(one)), Err(Failure::Wrong(other))) => Err(Failure::Wrong(format!("{one}\n{other}"))),
+        (_, Err(failure @ Failure::Wrong(_))) | (Err(failure), _) | (_, Err(failure)) => Err(failure),
+        (Ok(_), Ok(_)) => Ok(()),
+    }
 }
 
 /// The first of the problems, as text.

@@ -43,9 +43,10 @@ impl Transfers {
     /// Moves something, or tries what must not succeed, or looks.
     pub async fn use_some(&self, client: &Client, table: &Table, rng: &mut Rng, book: &Book) {
         let group = usize::try_from(rng.below(GROUPS as u64)).expect("few");
-        match rng.below(4) {
+        match rng.below(6) {
             0 => self.look(client, table, group, book).await,
             1 => self.fail(client, table, group, book).await,
+            2 | 3 => self.read_and_move(client, table, (group, rng), book).await,
             _ => self.do_move(client, table, (group, rng), book).await,
         }
     }
@@ -69,6 +70,40 @@ impl Transfers {
             Err(Error::NotExecuted(_)) => {}
             Err(Error::Unknown { .. }) => drop(self.unknown[group].fetch_add(1, Ordering::Relaxed)),
             other => book.complain(format!("transfers: a move of group {group} came to {other:?}")),
+        }
+    }
+
+    /// The same by hand: the balances are read, and written if nobody has changed them.
+    async fn read_and_move(&self, client: &Client, table: &Table, (group, rng): (usize, &mut Rng), book: &Book) {
+        let (all, amount) = (keys(group), i64::try_from(rng.between(1, 100)).expect("small"));
+        let in_one_read = rng.chance(1, 2);
+        let keys = &all;
+        let moved = client.in_transaction(|transaction| async move {
+            let values = if in_one_read {
+                transaction.get_many(table, keys).await?
+            } else {
+                let [from, to, moves] = keys;
+                let from = transaction.get(table, from).await?;
+                vec![from, transaction.get(table, to).await?, transaction.get(table, moves).await?]
+            };
+            let [from, to, moves] = [0, 1, 2].map(|at| values[at].as_deref().map_or(0, parsed));
+            for (key, number) in keys.iter().zip([from - amount, to + amount, moves + 1]) {
+                transaction.put(table, key, number.to_string());
+            }
+            Ok::<_, Error>((from + to, moves + 1))
+        });
+        match moved.await {
+            Ok((sum, number)) => {
+                let is_new = self.told(group).insert(number);
+                if sum != 0 || !is_new {
+                    book.complain(format!(
+                        "transfers: group {group} was read with sum {sum}; {number} is new: {is_new}"
+                    ));
+                }
+            }
+            Err(Error::NotExecuted(_) | Error::Failed(_)) => {}
+            Err(Error::Unknown { .. }) => drop(self.unknown[group].fetch_add(1, Ordering::Relaxed)),
+            Err(other) => book.complain(format!("transfers: a move by hand of group {group} came to {other:?}")),
         }
     }
 
@@ -132,5 +167,9 @@ impl Transfers {
 }
 
 fn number(value: Option<&Value>) -> i64 {
-    value.map_or(0, |value| String::from_utf8_lossy(&value.bytes).parse().unwrap_or(i64::MAX / 4))
+    value.map_or(0, |value| parsed(&value.bytes))
+}
+
+fn parsed(bytes: &[u8]) -> i64 {
+    String::from_utf8_lossy(bytes).parse().unwrap_or(i64::MAX / 4)
 }

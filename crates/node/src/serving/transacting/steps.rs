@@ -1,7 +1,8 @@
 //! The steps of transactions over several shards at a primary: what the participant says is to be done next is done here.
 //!
 //! - **R8.1** The timestamp is decided, so all proposals are durable: what follows from them needs no sync of its own.
-//! - **R8.13** Room is reserved for a step. Without room the node stops: the log is not what it must be.
+//! - **R8.13** Room is reserved for a step, in bytes. What segments lose at their ends may be missing all the same: then the step
+//!   waits until the cleaner has made room.
 
 use kasha_log::{EntryKind, Purpose};
 use kasha_machine::{Effects, Gate};
@@ -38,7 +39,7 @@ impl Pending {
 }
 
 impl Serving {
-    /// False: there is no room for it, though room was reserved or the purpose is our own.
+    /// False: there is no room for it now. Nothing has happened.
     pub(super) fn take_step(&mut self, term: &mut Term, site: &mut Site<'_>, step: Step, out: &mut Effects) -> bool {
         match step {
             Step::Execute(rpc, at) => self.execute_transaction(term, site, rpc, at, out),

@@ -72,6 +72,16 @@ impl Waiting {
         true
     }
 
+    /// Answers that wait for gates.
+    pub fn held_answers(&self) -> u64 {
+        self.held.values().map(Vec::len).sum::<usize>() as u64
+    }
+
+    /// How many reads wait for this transaction.
+    pub(super) fn reads_of(&self, rpc: RpcId) -> usize {
+        self.reads.iter().filter(|read| read.rpc == rpc).count()
+    }
+
     /// Whether an answer of so many bytes finds room.
     pub fn has_room_for(&self, bytes: usize) -> bool {
         self.held_bytes + bytes + FRAME_HEADER_BYTES <= HELD_BYTES_MAX

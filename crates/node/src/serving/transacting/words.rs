@@ -23,6 +23,9 @@ use crate::transactions::{Ending, How, log_ending};
 /// How long a participant is asked about a transaction that never came before it records a conflict: the request may be on its
 /// way, and the way to one shard longer than to another.
 const PATIENCE_WITH_REQUESTS: Duration = Duration::from_millis(500);
+/// How far a timestamp may be ahead of cluster time. Timestamps follow it, and the order needs few that are later. One from a
+/// stranger, or from a broken clock, would else be the floor of all that comes after it.
+const AHEAD_MILLIS_MAX: u64 = 24 * 60 * 60 * 1000;
 /// Transactions that never came, and that others ask about.
 const ASKED_ABOUT_MAX: usize = 4096;
 
@@ -52,7 +55,8 @@ impl Unknown {
 impl Serving {
     /// Other participants speak.
     pub fn on_words(&mut self, term: &mut Term, site: &mut Site<'_>, now: Tick, words: Words) {
-        for word in words.words {
+        let latest = latest_timestamp(site.core.cluster_time);
+        for word in words.words.into_iter().filter(|word| is_heard(word, latest)) {
             let (lease_expiry, word) = (word.lease_expiry, word_of(word));
             let unknown = site.state.transactions.participant.on_word(words.from, &word);
             if unknown.is_some() {
@@ -147,6 +151,18 @@ pub(super) fn speak(site: &mut Site<'_>, out: &mut Effects) {
         } else {
             send(Endpoint::Core(primary), &words, Gate::Now, out);
         }
+    }
+}
+
+/// Above it no timestamp is heard, and none is proposed.
+pub(crate) fn latest_timestamp(now: ClusterTime) -> Timestamp {
+    Timestamp(now.after_millis(AHEAD_MILLIS_MAX).0.saturating_mul(1000))
+}
+
+fn is_heard(word: &WordOf, latest: Timestamp) -> bool {
+    match word.told {
+        Told::Proposed(at) | Told::Executed { at, .. } => at <= latest.0,
+        Told::Conflict | Told::Abort | Told::Never => true,
     }
 }
 

@@ -1,0 +1,3 @@
+module kasha/cycles
+
+go 1.19

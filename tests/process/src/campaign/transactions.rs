@@ -1,0 +1,337 @@
+//! Transactions of lists and registers whose keys are of all shards, and their history, which `tests/cycles` judges as a whole:
+//! is there one order of all of them (T3)?
+//!
+//! A value is written once: so whoever reads a value says which transaction wrote it. A list is read whole, and says the order of
+//! all that was appended to it. Single operations, snapshots and interactive transactions are transactions of the history like all
+//! others.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::File;
+use std::io::{self, BufWriter, Write};
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use kasha_client::{Client, Commit, Error, PartId, Table, TransactionOutcome, Value};
+use kasha_machine::Rng;
+use serde::Serialize;
+
+use super::book::{Book, Ended};
+
+/// Lists, and registers, that are in use at once.
+const KEYS: u64 = 4;
+/// Uses of a list before another takes its place: whoever reads a list reads all of it.
+const USES: u64 = 120;
+
+/// One step of a transaction, as `tests/cycles/history.go` has it.
+#[derive(Clone, Debug, Default, Serialize)]
+struct Step {
+    op: &'static str,
+    key: String,
+    value: String,
+    version: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    values: Option<Vec<String>>,
+}
+
+#[derive(Clone, Debug, Serialize)]
+struct Line {
+    client: u32,
+    call: u64,
+    #[serde(rename = "return")]
+    told_at: u64,
+    outcome: Ended,
+    ops: Vec<Step>,
+}
+
+/// The transactions of a round.
+#[derive(Debug, Default)]
+pub struct Transactions {
+    lines: Mutex<Vec<Line>>,
+    /// Those that have not ended, by their calls. Nobody knows whether they happen.
+    open: Mutex<BTreeMap<u64, Line>>,
+    uses: AtomicU64,
+    values: AtomicU64,
+}
+
+/// What a transaction does with a key.
+enum Plan {
+    Read(String),
+    Append(String, String),
+    Write(String, String),
+}
+
+/// A part that was sent, and what its result is to be.
+enum Sent {
+    Value(PartId<Option<Value>>),
+    Version(PartId<u64>),
+    Nothing,
+}
+
+/// Who acts, and on what.
+#[derive(Clone, Copy)]
+pub struct Actor<'a> {
+    /// The task.
+    pub number: u32,
+    /// Its client.
+    pub client: &'a Client,
+    /// Where the keys are.
+    pub table: &'a Table,
+    /// The clock of the round, and where problems go.
+    pub book: &'a Book,
+}
+
+fn is_list(key: &str) -> bool {
+    key.starts_with("txn-list")
+}
+
+/// What a read of a key says.
+fn read_of(key: &str, bytes: Option<&[u8]>, version: u64) -> Step {
+    let text = bytes.map(|bytes| String::from_utf8_lossy(bytes).into_owned()).unwrap_or_default();
+    let values = is_list(key).then(|| text.split_whitespace().map(str::to_owned).collect());
+    let value = if is_list(key) { String::new() } else { text };
+    Step { op: "read", key: key.to_owned(), value, version, values }
+}
+
+fn read_of_value(key: &str, value: Option<&Value>) -> Step {
+    read_of(key, value.map(|value| &value.bytes[..]), value.map_or(0, |value| value.version))
+}
+
+impl Plan {
+    /// Without what only an answer says.
+    fn step(&self) -> Step {
+        match self {
+            Self::Read(key) => Step { op: "read", key: key.clone(), ..Step::default() },
+            Self::Append(key, value) => {
+                Step { op: "append", key: key.clone(), value: value.clone(), ..Step::default() }
+            }
+            Self::Write(key, value) => Step { op: "write", key: key.clone(), value: value.clone(), ..Step::default() },
+        }
+    }
+}
+
+fn writes_of(plans: &[Plan]) -> Vec<Step> {
+    plans.iter().filter(|plan| !matches!(plan, Plan::Read(_))).map(Plan::step).collect()
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Transactions {
+    /// Does something, whatever comes of it.
+    pub async fn use_some(&self, actor: Actor<'_>, rng: &mut Rng) {
+        match rng.below(10) {
+            0..3 => self.at_once(actor, rng).await,
+            3..5 => self.put_together(actor, rng).await,
+            5..7 => self.read_together(actor, rng).await,
+            7 => self.alone(actor, rng).await,
+            _ => self.interactive(actor, rng).await,
+        }
+    }
+
+    /// A few different keys that are in use now.
+    fn keys(&self, rng: &mut Rng, kind: &str) -> Vec<String> {
+        let generation = self.uses.fetch_add(1, Ordering::Relaxed) / (USES * KEYS);
+        let places: BTreeSet<u64> = (0..rng.between(1, 3)).map(|_| rng.below(KEYS)).collect();
+        places.into_iter().map(|place| format!("{kind}:{place}:{generation}")).collect()
+    }
+
+    fn value(&self) -> String {
+        self.values.fetch_add(1, Ordering::Relaxed).to_string()
+    }
+
+    /// A transaction begins now, with these writes. Returns its call, which is also its name.
+    fn begin(&self, actor: Actor<'_>, plans: &[Plan]) -> u64 {
+        let mut open = lock(&self.open);
+        let call = actor.book.now().max(open.keys().last().map_or(0, |last| last + 1));
+        let line = Line { client: actor.number, call, told_at: 0, outcome: Ended::Unknown, ops: writes_of(plans) };
+        open.insert(call, line);
+        call
+    }
+
+    /// An interactive one writes this.
+    fn plans(&self, call: u64, plans: &[Plan]) {
+        lock(&self.open).entry(call).and_modify(|line| line.ops = writes_of(plans));
+    }
+
+    fn write(&self, actor: Actor<'_>, call: u64, outcome: Ended, ops: Vec<Step>) {
+        let told_at = if outcome == Ended::Executed { actor.book.now().max(call) } else { 0 };
+        lock(&self.open).remove(&call);
+        lock(&self.lines).push(Line { client: actor.number, call, told_at, outcome, ops });
+    }
+
+    /// What became of a transaction that was not executed. Reads of it say nothing.
+    fn write_error(&self, actor: Actor<'_>, call: u64, error: &Error, plans: &[Plan]) {
+        let outcome = match error {
+            Error::NotExecuted(_) | Error::Failed(_) => Ended::NotExecuted,
+            Error::Unknown { .. } => Ended::Unknown,
+            other => return actor.book.complain(format!("transactions: {other}")),
+        };
+        self.write(actor, call, outcome, writes_of(plans));
+    }
+
+    /// One transaction of several parts, sent at once.
+    async fn at_once(&self, actor: Actor<'_>, rng: &mut Rng) {
+        let mut keys = self.keys(rng, "txn-list");
+        keys.extend(self.keys(rng, "txn-register"));
+        let plans: Vec<_> = keys.into_iter().map(|key| self.plan(key, rng)).collect();
+        let mut transaction = actor.client.transaction();
+        let table = actor.table;
+        let sent: Vec<_> = plans
+            .iter()
+            .map(|plan| match plan {
+                Plan::Read(key) => Sent::Value(transaction.get(table, key)),
+                Plan::Append(key, value) => {
+                    let _ = transaction.append(table, key, format!("{value} "));
+                    Sent::Nothing
+                }
+                Plan::Write(key, value) => Sent::Version(transaction.put(table, key, value)),
+            })
+            .collect();
+        let (call, mut commit) = (self.begin(actor, &plans), transaction.commit());
+        if rng.chance(1, 6) {
+            commit = commit.deadline(Duration::from_millis(rng.between(1, 60)));
+        }
+        match commit.await {
+            Ok(TransactionOutcome::Committed(results)) => {
+                let step = |(plan, sent): (&Plan, &Sent)| match (plan, sent) {
+                    (Plan::Read(key), Sent::Value(part)) => read_of_value(key, results.of(*part).as_ref()),
+                    (plan, Sent::Version(part)) => Step { version: results.of(*part), ..plan.step() },
+                    (plan, _) => plan.step(),
+                };
+                let steps = plans.iter().zip(&sent).map(step).collect();
+                self.write(actor, call, Ended::Executed, steps);
+            }
+            Ok(other) => actor.book.complain(format!("transactions: without a check came {other:?}")),
+            Err(error) => self.write_error(actor, call, &error, &plans),
+        }
+    }
+
+    fn plan(&self, key: String, rng: &mut Rng) -> Plan {
+        match (rng.chance(1, 2), is_list(&key)) {
+            (true, _) => Plan::Read(key),
+            (false, true) => Plan::Append(key, self.value()),
+            (false, false) => Plan::Write(key, self.value()),
+        }
+    }
+
+    /// Without locks: nothing of it can fail.
+    async fn put_together(&self, actor: Actor<'_>, rng: &mut Rng) {
+        let plans: Vec<_> =
+            self.keys(rng, "txn-register").into_iter().map(|key| Plan::Write(key, self.value())).collect();
+        let pairs: Vec<_> = plans
+            .iter()
+            .filter_map(|plan| match plan {
+                Plan::Write(key, value) => Some((key.as_str(), value.as_str())),
+                Plan::Read(_) | Plan::Append(..) => None,
+            })
+            .collect();
+        let (call, mut put) = (self.begin(actor, &plans), actor.table.multi_put(&pairs));
+        if rng.chance(1, 6) {
+            put = put.deadline(Duration::from_millis(rng.between(1, 60)));
+        }
+        match put.await {
+            Ok(versions) => {
+                let steps = plans.iter().zip(versions).map(|(plan, version)| Step { version, ..plan.step() });
+                self.write(actor, call, Ended::Executed, steps.collect());
+            }
+            Err(error) => self.write_error(actor, call, &error, &plans),
+        }
+    }
+
+    /// A snapshot.
+    async fn read_together(&self, actor: Actor<'_>, rng: &mut Rng) {
+        let mut keys = self.keys(rng, "txn-list");
+        keys.extend(self.keys(rng, "txn-register"));
+        let call = self.begin(actor, &[]);
+        match actor.table.multi_get(&keys).await {
+            Ok(values) => {
+                let steps = keys.iter().zip(&values).map(|(key, value)| read_of_value(key, value.as_ref()));
+                self.write(actor, call, Ended::Executed, steps.collect());
+            }
+            Err(error) => self.write_error(actor, call, &error, &[]),
+        }
+    }
+
+    /// One operation on one key.
+    async fn alone(&self, actor: Actor<'_>, rng: &mut Rng) {
+        let kind = if rng.chance(1, 2) { "txn-list" } else { "txn-register" };
+        let plan = self.plan(self.keys(rng, kind).swap_remove(0), rng);
+        let (call, table) = (self.begin(actor, std::slice::from_ref(&plan)), actor.table);
+        let done = match &plan {
+            Plan::Read(key) => table.get(key).await.map(|value| read_of_value(key, value.as_ref())),
+            Plan::Append(key, value) => table.append(key, format!("{value} ")).await.map(|_| plan.step()),
+            Plan::Write(key, value) => table.put(key, value).await.map(|version| Step { version, ..plan.step() }),
+        };
+        match done {
+            Ok(step) => self.write(actor, call, Ended::Executed, vec![step]),
+            Err(error) => self.write_error(actor, call, &error, &[plan]),
+        }
+    }
+
+    /// Reads, and then writes what it has read and more.
+    async fn interactive(&self, actor: Actor<'_>, rng: &mut Rng) {
+        let mut keys = self.keys(rng, "txn-list");
+        keys.extend(self.keys(rng, "txn-register"));
+        let (call, transaction) = (self.begin(actor, &[]), actor.client.begin());
+        let (mut steps, mut plans) = (Vec::new(), Vec::new());
+        for key in keys {
+            let value = match transaction.get(actor.table, &key).await {
+                Ok(value) => value,
+                Err(error @ Error::Failed(_)) => return self.write_error(actor, call, &error, &[]),
+                Err(error) => return actor.book.complain(format!("transactions: {error}")),
+            };
+            steps.push(read_of(&key, value.as_deref(), 0));
+            let plan = self.plan(key, rng);
+            match &plan {
+                Plan::Read(_) => continue,
+                Plan::Append(key, more) => {
+                    let before = value.map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).unwrap_or_default();
+                    transaction.put(actor.table, key, format!("{before}{more} "));
+                }
+                Plan::Write(key, value) => transaction.put(actor.table, key, value),
+            }
+            plans.push(plan);
+        }
+        steps.extend(plans.iter().map(Plan::step));
+        self.plans(call, &plans);
+        match transaction.commit().await {
+            Ok(Commit::Committed) => self.write(actor, call, Ended::Executed, steps),
+            Ok(Commit::Conflict(_)) => {
+                self.write(actor, call, Ended::NotExecuted, writes_of(&plans));
+            }
+            Err(error) => self.write_error(actor, call, &error, &plans),
+        }
+    }
+
+    /// Reads every key once more.
+    ///
+    /// # Errors
+    /// If one cannot be read.
+    pub async fn read_all(&self, actor: Actor<'_>) -> Result<(), String> {
+        let keys: BTreeSet<String> =
+            lock(&self.lines).iter().flat_map(|line| &line.ops).map(|step| step.key.clone()).collect();
+        for key in keys {
+            let call = self.begin(actor, &[]);
+            let value = actor.table.get(&key).await.map_err(|error| format!("reading {key} in the end: {error}"))?;
+            self.write(actor, call, Ended::Executed, vec![read_of_value(&key, value.as_ref())]);
+        }
+        Ok(())
+    }
+
+    /// Saves the history: all of it, or only what writes.
+    ///
+    /// # Errors
+    /// If the file cannot be written.
+    pub fn save(&self, path: &Path, with_reads: bool) -> io::Result<()> {
+        let mut file = BufWriter::new(File::create(path)?);
+        let is_saved = |line: &&Line| with_reads || line.ops.iter().any(|step| step.op != "read");
+        for line in lock(&self.lines).iter().chain(lock(&self.open).values()).filter(is_saved) {
+            serde_json::to_writer(&mut file, line)?;
+            file.write_all(b"\n")?;
+        }
+        file.flush()
+    }
+}
