@@ -33,6 +33,8 @@ enum Bench {
     HotKey(BenchmarkArguments),
     /// Transactions on one shard and over two, against updates.
     Transactions(BenchmarkArguments),
+    /// A service of counters on two shards: callers, shares of both shards, conflicts, locks.
+    Counters(BenchmarkArguments),
     /// How many unsynced bytes to gather before a sync that nobody waits for.
     Batch(BenchmarkArguments),
     /// Heap allocations of an update, on the primary's thread.
@@ -65,6 +67,7 @@ impl Bench {
             | Self::Floor(arguments)
             | Self::HotKey(arguments)
             | Self::Transactions(arguments)
+            | Self::Counters(arguments)
             | Self::Batch(arguments)
             | Self::Allocations(arguments)
             | Self::Witness(arguments)
@@ -246,6 +249,7 @@ pub fn run(arguments: &BenchArguments) -> Result<()> {
         Bench::Floor(arguments) => run_one("floor", arguments),
         Bench::HotKey(arguments) => run_one("hot-key", arguments),
         Bench::Transactions(arguments) => run_one("transactions", arguments),
+        Bench::Counters(arguments) => run_one("counters", arguments),
         Bench::Batch(arguments) => run_one("batch", arguments),
         Bench::Allocations(arguments) => run_one("allocations", arguments),
         Bench::Witness(arguments) => run_one("witness", arguments),

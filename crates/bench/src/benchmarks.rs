@@ -4,6 +4,7 @@ mod allocations;
 mod batch;
 mod cleaning;
 mod clients;
+mod counters;
 mod exactly_once;
 mod floor;
 mod hot_key;
@@ -78,6 +79,12 @@ pub const BENCHMARKS: &[Benchmark] = &[
         about: "transactions on one shard against updates, and reads of two shards against reads of one",
         share: 50,
         run: transactions::run,
+    },
+    Benchmark {
+        name: "counters",
+        about: "a service of counters on two shards: callers, shares of both shards, conflicts, locks",
+        share: 60,
+        run: counters::run,
     },
     Benchmark {
         name: "witness",

@@ -255,7 +255,7 @@ impl Arm {
         self.probe.turns()?; // what was long before the round is told with the next question
         let before = self.probe.usage()?;
         let tally = self.run(clients, workload, limit)?;
-        ensure!(tally.updates + tally.reads > 0, "nothing was done in a whole round; give longer rounds");
+        ensure!(tally.operations() > 0, "nothing was done in a whole round; give longer rounds");
         measured.add(&tally, before, self.probe.usage()?);
         measured.last_turns = self.probe.turns()?;
         turns::note(&mut measured.longest_turn, &measured.last_turns.longest_since_asked, turns::micros);

@@ -127,6 +127,36 @@ fn a_timestamp_far_ahead_of_the_clock_is_not_heard() {
     assert!(matches!(&heard[..], [Heard::Answer { synced: true, .. }]), "{heard:?}");
 }
 
+/// Room is reserved in bytes, and segments lose some at their ends: what finds none waits until some is freed, and the node lives.
+#[test]
+fn r8_13_an_execution_that_finds_no_room_waits() {
+    let mut cluster = two_shards();
+    let (large, theirs) = (vec![b'x'; 560_000], key("y", false));
+    let mut proposed = Vec::new();
+    for sequence in 1.. {
+        let ours = key(&format!("x{sequence}-"), true);
+        let part = (TABLE, PartOperation::Update(Update::Put { key: &ours, value: &large }));
+        let body = distributed((2, sequence), &[part], &[(TABLE, put(&theirs))]);
+        let refused = cluster.send(2, ListVersion::NONE, &body);
+        cluster.settle();
+        if !refused.is_empty() {
+            break;
+        }
+        proposed.push(body);
+    }
+    assert!(proposed.len() > 20, "{} large ones are pending", proposed.len());
+    // Nothing is synced between these.
+    for body in &proposed {
+        word(&mut cluster, 1, body, Told::Proposed(1));
+    }
+    let mut answers = 0;
+    for _ in 0..200 {
+        cluster.settle();
+        answers += cluster.heard(2).len();
+    }
+    assert_eq!(answers, proposed.len());
+}
+
 /// What recovery would skip is not answered fast: the two judge an update's keys alike.
 #[test]
 fn r8_7_an_update_that_is_answered_fast_is_not_skipped_by_a_recovery() {

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use crate::children::ClusterSpec;
 use crate::harness::keys::Keys;
-use crate::harness::load::{Limit, Operation, Workload};
+use crate::harness::load::{Beside, Limit, Operation, Workload};
 use crate::harness::{Arm, BenchOptions, Clients, Measured, Run, in_turns};
 use crate::section::{Cell, Section, Table};
 
@@ -115,7 +115,7 @@ impl Points {
 
     fn beside(puts: &Workload, independent: &Workload, coordinated: &Workload) -> [Point; 8] {
         let beside = |workload: &Workload, share, other: &Workload| Workload {
-            beside: Some((share, other.operation)),
+            beside: Some(Beside { share, operation: other.operation, keys: other.keys.clone(), prefix: "beside-" }),
             ..workload.clone()
         };
         let on_same = |workload: &Workload| Workload { keys: Keys::One, ..workload.clone() };

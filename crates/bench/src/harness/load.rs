@@ -12,7 +12,7 @@ use kasha_machine::{Effects, Rng};
 use kasha_runtime::{Application, Clock, Control};
 use kasha_types::{TableId, Tick};
 use kasha_wire::operation::{Check, ItemsBuffer, PartOperation, PartsBuffer};
-use kasha_wire::{Read, Update};
+use kasha_wire::{OutcomeCode, Read, Update};
 
 use super::crowd::Crowd;
 use super::keys::Keys;
@@ -36,6 +36,8 @@ pub(crate) enum Operation {
     },
     /// Reads two keys together: one in the lower half of all slots, one in the upper half.
     ReadOfBothHalves,
+    /// Adds one to such two counters together. The sums might not fit, so the participants have to agree.
+    IncrementBothHalves,
     /// Puts such two keys together.
     UpdateOfBothHalves {
         /// Whether it also checks that two others have no value, so that its participants have to agree.
@@ -53,8 +55,8 @@ const TAGS: [&str; 2] = ["b", "a"];
 pub(crate) struct Workload {
     pub(crate) operation: Operation,
     pub(crate) keys: Keys,
-    /// Of a thousand operations, how many are of another kind, on keys of their own. They are not in the tally.
-    pub(crate) beside: Option<(u64, Operation)>,
+    /// Other operations between these.
+    pub(crate) beside: Option<Beside>,
     /// Of a hundred operations, how many read.
     pub(crate) reads: u64,
     /// The text before each key: a `{tag}` places all keys in one shard.
@@ -64,6 +66,16 @@ pub(crate) struct Workload {
     pub(crate) pace: Option<Duration>,
     /// Whether updates that find no memory are counted. Otherwise the first one fails the benchmark.
     pub(crate) counts_refusals: bool,
+}
+
+/// Operations of another kind, on keys of their own. The tally counts them apart, without their latencies.
+#[derive(Clone, Debug)]
+pub(crate) struct Beside {
+    /// Of a thousand operations, how many.
+    pub(crate) share: u64,
+    pub(crate) operation: Operation,
+    pub(crate) keys: Keys,
+    pub(crate) prefix: &'static str,
 }
 
 impl Workload {
@@ -104,6 +116,8 @@ pub(crate) struct Tally {
     pub(crate) refused: u64,
     /// Updates that met others until their deadline, and did not happen.
     pub(crate) conflicts: u64,
+    /// Operations of [`Workload::beside`] that were done.
+    pub(crate) beside: u64,
     /// Time from the first question to the last answer.
     pub(crate) elapsed: Duration,
     /// The longest time without any answer.
@@ -120,9 +134,15 @@ impl Tally {
             retried: 0,
             refused: 0,
             conflicts: 0,
+            beside: 0,
             elapsed: Duration::ZERO,
             longest_gap: Duration::ZERO,
         }
+    }
+
+    /// All operations that were done.
+    pub(crate) fn operations(&self) -> u64 {
+        self.updates + self.reads + self.beside
     }
 
     pub(crate) fn add(&mut self, other: &Self) {
@@ -133,6 +153,7 @@ impl Tally {
         self.retried += other.retried;
         self.refused += other.refused;
         self.conflicts += other.conflicts;
+        self.beside += other.beside;
         self.elapsed += other.elapsed;
         self.longest_gap = self.longest_gap.max(other.longest_gap);
     }
@@ -169,7 +190,9 @@ impl<'w> Load<'w> {
         let value_bytes = match workload.operation {
             Operation::Put(bytes) | Operation::Transaction { value_bytes: bytes, .. } => bytes,
             Operation::UpdateOfBothHalves { value_bytes, .. } => value_bytes,
-            Operation::Increment | Operation::Delete | Operation::ReadOfBothHalves => 0,
+            Operation::Increment | Operation::IncrementBothHalves | Operation::Delete | Operation::ReadOfBothHalves => {
+                0
+            }
         };
         let now = Clock::now();
         Self {
@@ -216,6 +239,8 @@ impl<'w> Load<'w> {
         let now = Clock::now();
         match completion {
             Completion::Executed { result, .. } | Completion::Read { result } if is_beside => {
+                self.tally.beside += 1;
+                self.tally.elapsed = now.since(self.began);
                 return session.recycle(result);
             }
             // It met others until its deadline.
@@ -225,6 +250,9 @@ impl<'w> Load<'w> {
                 return;
             }
             Completion::Executed { result, path, attempts } => {
+                if !self.is_done(&result) {
+                    self.failure.get_or_insert_with(|| format!("{:?} changed nothing: {result:?}", self.workload));
+                }
                 session.recycle(result);
                 self.tally.updates += 1;
                 self.tally.fast += u64::from(path == Path::Fast);
@@ -250,14 +278,20 @@ impl<'w> Load<'w> {
         self.tally.elapsed = now.since(self.began);
     }
 
+    /// Whether an update did what it says. (Deletes may find nothing.)
+    fn is_done(&self, result: &[u8]) -> bool {
+        result.first() == Some(&(OutcomeCode::Done as u8)) || matches!(self.workload.operation, Operation::Delete)
+    }
+
     fn send(&mut self, session: &mut Session, out: &mut Effects) -> UnderWay {
         self.key.clear();
-        let number = self.workload.keys.draw(self.sent, self.rng);
-        let other = self.workload.beside.as_ref().filter(|&&(share, _)| self.rng.chance(share, 1000));
-        let (operation, prefix, is_beside) = match other {
-            Some((_, operation)) => (*operation, "beside-", true),
-            None => (self.workload.operation, self.workload.prefix.as_str(), false),
+        let workload = self.workload;
+        let beside = workload.beside.as_ref().filter(|beside| self.rng.chance(beside.share, 1000));
+        let (operation, keys, prefix) = match beside {
+            Some(beside) => (beside.operation, &beside.keys, beside.prefix),
+            None => (workload.operation, &workload.keys, workload.prefix.as_str()),
         };
+        let (number, is_beside) = (keys.draw(self.sent, self.rng), beside.is_some());
         write!(self.key, "{prefix}{number:08}").expect("a string takes it");
         let now = Clock::now();
         let due = self.due().unwrap_or(now);
@@ -269,6 +303,11 @@ impl<'w> Load<'w> {
             let keys = TAGS.map(|tag| format!("{{{tag}}}{}", self.key));
             let keys = ItemsBuffer::keys(keys.iter().map(String::as_bytes));
             session.read(now, self.table, &Read::MultiGet { keys: keys.as_items() }, None, out)
+        } else if let Operation::IncrementBothHalves = operation {
+            let keys = TAGS.map(|tag| format!("{{{tag}}}{}", self.key));
+            let deltas = ItemsBuffer::deltas(keys.iter().map(|key| (key.as_bytes(), 1)));
+            let update = Update::MultiIncrement { deltas: deltas.as_items() };
+            session.update(now, self.table, &update, &CallOptions::default(), out)
         } else if let Operation::UpdateOfBothHalves { is_checked, .. } = operation {
             let parts = self.parts_of_both_halves(is_checked);
             let update = Update::Transaction { parts: parts.as_parts() };
@@ -282,9 +321,10 @@ impl<'w> Load<'w> {
                 Operation::Put(_) => Update::Put { key, value: &self.value },
                 Operation::Increment => Update::Increment { key, delta: 1 },
                 Operation::Delete => Update::Delete { key },
-                Operation::Transaction { .. } | Operation::ReadOfBothHalves | Operation::UpdateOfBothHalves { .. } => {
-                    unreachable!("made before")
-                }
+                Operation::Transaction { .. }
+                | Operation::ReadOfBothHalves
+                | Operation::IncrementBothHalves
+                | Operation::UpdateOfBothHalves { .. } => unreachable!("made before"),
             };
             session.update(now, self.table, &update, &CallOptions::default(), out)
         };

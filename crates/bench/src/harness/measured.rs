@@ -38,7 +38,7 @@ impl Measured {
     }
 
     pub(crate) fn operations(&self) -> f64 {
-        (self.tally.updates + self.tally.reads) as f64
+        self.tally.operations() as f64
     }
 
     /// Operations a second.
@@ -80,7 +80,7 @@ impl Measured {
 
     /// Adds a round. Modes that are compared are measured in the same rounds.
     pub(crate) fn add(&mut self, tally: &Tally, before: LoopUsage, after: LoopUsage) {
-        let operations = (tally.updates + tally.reads) as f64;
+        let operations = tally.operations() as f64;
         self.rounds.push(Round {
             throughput: per(operations, tally.elapsed.as_secs_f64()),
             cpu_us: per((after.cpu_nanos - before.cpu_nanos) as f64 / 1000.0, operations),
