@@ -1,11 +1,12 @@
 //! Convergence: when messages flow and nothing fails, every call ends, every shard becomes whole, and the replicas of a
-//! shard hold the same segments with the same bytes. A segment that the log says is freed is freed at all replicas.
+//! shard hold the same segments with the same bytes. A segment that the log says is freed is freed at all replicas. Every
+//! transaction over several shards has an outcome everywhere, and no answer is held behind a gate (T4).
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use kasha_machine::FileName;
 use kasha_types::{NodeId, SegmentId, ShardId};
-use kasha_wire::status::ReplicaStatus;
+use kasha_wire::status::{ReplicaStatus, TransactionsStatus};
 use kasha_wire::{Configuration, MemberState};
 
 use crate::checkers::records::{SEGMENT_FREED_ENTRY, entries_in};
@@ -37,6 +38,9 @@ pub fn lacks(
             if member.node == shard.primary && replica.unsynced_operations > 0 {
                 return Some(format!("{} has unsynced operations", shard.shard));
             }
+            if let Some(unended) = unended(replica).filter(|_| member.node == shard.primary) {
+                return Some(format!("{}: {unended} (T4)", shard.shard));
+            }
             let end = replica.end.offset.0;
             let segments = segments(process, shard.shard);
             let Some((known_end, known_segments)) = &known else {
@@ -64,6 +68,13 @@ pub fn lacks(
             differing.map(|(id, _)| format!("{}: {} differs in {id:?}", shard.shard, member.node))
         })
     })
+}
+
+/// What of transactions over several shards has not ended at a primary.
+fn unended(replica: &ReplicaStatus) -> Option<String> {
+    let TransactionsStatus { pending, held_answers, oldest, .. } = &replica.transactions;
+    let is_over = *pending == 0 && *held_answers == 0;
+    (!is_over).then(|| format!("{pending} transactions have no outcome, {held_answers} answers are held: {oldest:?}"))
 }
 
 /// The segments that a log says are freed.
@@ -202,6 +213,19 @@ mod tests {
             Process::new(HostId(0), "core".to_owned(), address, Box::new(|_, _| Err("it runs".to_owned())));
         process.actor = Some(Running(Box::new(Says(replica))));
         process
+    }
+
+    #[test]
+    fn t4_a_primary_has_ended_every_transaction() {
+        let Some(CoreStatus { replicas, .. }) = process(true, "serves", 100).status() else { panic!("it runs") };
+        let [mut replica] = replicas.try_into().expect("one");
+        assert_eq!(unended(&replica), None);
+        replica.transactions.kept = 7;
+        assert_eq!(unended(&replica), None, "their clients may still ask");
+        replica.transactions.held_answers = 1;
+        assert!(unended(&replica).is_some());
+        (replica.transactions.held_answers, replica.transactions.pending) = (0, 1);
+        assert!(unended(&replica).is_some());
     }
 
     /// Found by a sweep (`damaged_files` 4810): by the end of its log such a member counted as whole, and then the only
