@@ -252,32 +252,63 @@ func (j *judgement) orderList(g *graph, name string, k *keyed) {
 	}
 }
 
-// orderRegister: versions are the order of the writes, as far as somebody was told them.
+// A place of a write in the order of a key: behind a version that somebody was told, so many writes further on.
+type place struct {
+	version uint64
+	behind  int
+}
+
+func (p place) less(other place) bool {
+	return p.version < other.version || p.version == other.version && p.behind < other.behind
+}
+
+// orderRegister: versions are the order of the writes, as far as somebody was told them. Who reads a value and writes the key comes
+// right behind that value.
 func (j *judgement) orderRegister(g *graph, name string, k *keyed) {
-	type write struct {
-		version uint64
-		by      int
-	}
-	var order []write
-	for value, version := range k.versions {
-		if by, known := k.writer[value]; known && j.counts[by] {
-			order = append(order, write{version, by})
-		}
-	}
-	sort.Slice(order, func(a, b int) bool { return order[a].version < order[b].version })
-	for n := 1; n < len(order); n++ {
-		if order[n-1].version == order[n].version {
-			j.wrong("%s has version %d twice: of line %d and of line %d", name, order[n].version, order[n-1].by+1, order[n].by+1)
-		}
-		g.add(order[n-1].by, order[n].by, ww, name)
-	}
-	// Who reads a value and writes the key comes right behind the value. Of who has replaced what is asked below.
 	replacers := map[string][]int{}
 	for i, reads := range k.reads {
 		if _, writes := k.written[i]; writes && j.counts[i] {
 			for _, op := range reads {
 				replacers[op.Value] = append(replacers[op.Value], i)
 			}
+		}
+	}
+	places := map[string]place{"": {}}
+	known := []string{""}
+	for value, version := range k.versions {
+		if by, is := k.writer[value]; is && j.counts[by] {
+			places[value] = place{version, 0}
+			known = append(known, value)
+		}
+	}
+	for n := 0; n < len(known); n++ {
+		for _, by := range replacers[known[n]] {
+			last := k.written[by][len(k.written[by])-1]
+			if _, is := places[last]; !is {
+				at := places[known[n]]
+				places[last] = place{at.version, at.behind + 1}
+				known = append(known, last)
+			}
+		}
+	}
+	type write struct {
+		at place
+		by int
+	}
+	var order []write
+	for value, at := range places {
+		if value != "" {
+			order = append(order, write{at, k.writer[value]})
+		}
+	}
+	sort.Slice(order, func(a, b int) bool {
+		return order[a].at.less(order[b].at) || order[a].at == order[b].at && order[a].by < order[b].by
+	})
+	for n := 1; n < len(order); n++ {
+		if order[n-1].at != order[n].at {
+			g.add(order[n-1].by, order[n].by, ww, name)
+		} else if order[n].at.behind == 0 {
+			j.wrong("%s has version %d twice: of line %d and of line %d", name, order[n].at.version, order[n-1].by+1, order[n].by+1)
 		}
 	}
 	for i, reads := range k.reads {
@@ -294,19 +325,16 @@ func (j *judgement) orderRegister(g *graph, name string, k *keyed) {
 				}
 				continue
 			}
-			if by, known := k.writer[op.Value]; known {
+			if by, is := k.writer[op.Value]; is {
 				g.add(by, i, wr, name)
 			}
-			version := k.versions[op.Value]
-			if version == 0 {
+			at, is := places[op.Value]
+			if !is {
 				continue // nobody knows its place
 			}
-			next := sort.Search(len(order), func(n int) bool { return order[n].version > version })
-			if next < len(order) {
-				g.add(i, order[next].by, rw, name)
-				for _, by := range replacers[op.Value] {
-					g.add(by, order[next].by, ww, name)
-				}
+			next := sort.Search(len(order), func(n int) bool { return at.less(order[n].at) })
+			for n := next; n < len(order) && order[n].at == order[next].at; n++ {
+				g.add(i, order[n].by, rw, name)
 			}
 		}
 	}

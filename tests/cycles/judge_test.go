@@ -83,6 +83,9 @@ func TestPlantedAnomalies(t *testing.T) {
 			txn(2, 9, sees("x", "a", 0), writes("x", "c", 0))}},
 		{"a committed write is lost", "real time", []Txn{
 			txn(0, 1, writes("x", "a", 5)), txn(2, 3, sees("x", "a", 0), writes("x", "b", 0)), txn(4, 5, sees("x", "a", 5))}},
+		{"a stale read of what was written by hand", "real time", []Txn{
+			txn(0, 1, writes("x", "a", 5)), txn(2, 3, sees("x", "a", 0), writes("x", "b", 0)), txn(4, 5, writes("x", "c", 7)),
+			txn(6, 7, sees("x", "b", 0))}},
 		{"a first write is lost", "real time", []Txn{txn(0, 1, writes("x", "a", 0)), txn(2, 3, sees("x", "", 0))}},
 		{"a replacement after its successor", "G", []Txn{
 			txn(0, 1, writes("x", "a", 5)), txn(2, 3, writes("x", "c", 7)), txn(4, 5, sees("x", "a", 0), writes("x", "b", 0))}},

@@ -16,6 +16,8 @@ pub enum Purpose {
     /// What leaves less alive than there was, when deletes have used up the reserve: the way back (R5.16). May use what the
     /// cleaner has, but for a segment.
     Shrinking,
+    /// What was promised, and for which room was kept ([`Log::keep_room`]). May use what the cleaner has, but for a segment.
+    Promised,
     /// Copies of live entries, so that the segment that holds them can be freed: may use the whole reserve and a little more
     /// than the limit (R5.16).
     Cleaning,

@@ -65,7 +65,7 @@ pub struct Log {
     pub(crate) refused: u32,
     /// What live entries may take, for a digest of so many segments and epochs.
     pub(crate) live_max: Cell<Option<((usize, usize), u64)>>,
-    /// Bytes that [`crate::Purpose::Own`] will take, and nobody else may.
+    /// Bytes that [`crate::Purpose::Promised`] will take, and nobody else may.
     pub(crate) kept: u64,
     /// See [`Log::group_payload_max`]: each append asks.
     pub(crate) group_payload_max: usize,

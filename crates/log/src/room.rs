@@ -87,7 +87,7 @@ impl Log {
     pub(crate) fn find_room(&mut self, group: u32, rolls: bool, purpose: Purpose) -> Result<(), Full> {
         let found = match purpose {
             Purpose::Normal => self.find_room_for_live(group),
-            Purpose::Freeing | Purpose::Shrinking | Purpose::Cleaning | Purpose::Own => Ok(()),
+            Purpose::Freeing | Purpose::Shrinking | Purpose::Promised | Purpose::Cleaning | Purpose::Own => Ok(()),
         };
         let found = found.and_then(|()| match self.has_memory(group, rolls, purpose) {
             true => Ok(()),
@@ -99,7 +99,7 @@ impl Log {
         found
     }
 
-    /// Keeps so many bytes for what was promised, and will be appended as [`Purpose::Own`].
+    /// Keeps so many bytes for what was promised, and will be appended as [`Purpose::Promised`].
     pub fn keep_room(&mut self, bytes: u64) {
         self.kept = bytes;
     }
@@ -148,17 +148,17 @@ impl Log {
             Purpose::Normal if planted::is_on(Bug::ReserveShared) => self.limit_of(Purpose::Cleaning),
             Purpose::Normal => max - self.reserve(),
             Purpose::Freeing => max,
-            Purpose::Shrinking => self.limit_of(Purpose::Cleaning) - segment,
+            Purpose::Shrinking | Purpose::Promised => self.limit_of(Purpose::Cleaning) - segment,
             Purpose::Cleaning => self.limit_of(Purpose::Own) - segment / 8,
             Purpose::Own => self.segments_max_of(Purpose::Own) * segment,
         }
     }
 
-    /// What of the kept room an append of this purpose must leave: the cleaner makes room, and whose they are takes them.
+    /// What of the kept room an append of this purpose must leave: the cleaner makes room, and what was promised takes it.
     fn kept_from(&self, purpose: Purpose) -> u64 {
         match purpose {
             Purpose::Normal | Purpose::Freeing | Purpose::Shrinking => self.kept,
-            Purpose::Cleaning | Purpose::Own => 0,
+            Purpose::Promised | Purpose::Cleaning | Purpose::Own => 0,
         }
     }
 
@@ -166,7 +166,7 @@ impl Log {
         match purpose {
             Purpose::Normal if planted::is_on(Bug::ReserveShared) => self.segments_max_of(Purpose::Own),
             Purpose::Normal | Purpose::Freeing => self.segments_max(),
-            Purpose::Shrinking => self.segments_max_of(Purpose::Own) - 1,
+            Purpose::Shrinking | Purpose::Promised => self.segments_max_of(Purpose::Own) - 1,
             Purpose::Cleaning | Purpose::Own => self.segments_max() + self.segments_max() / 16 + 2,
         }
     }

@@ -88,7 +88,7 @@ pub struct Participant {
     /// Transactions of which something has changed.
     pub(crate) changed: BTreeSet<RpcId>,
     /// Of these, whose next step finds no room.
-    put_off: Vec<RpcId>,
+    pub(crate) put_off: BTreeSet<RpcId>,
     /// Transactions of which something is not synced.
     pub(crate) unsynced: BTreeSet<(LogEnd, RpcId)>,
     /// Transactions that nobody needs any more.
@@ -119,7 +119,7 @@ impl Participant {
             logged_ceiling: (Timestamp(0), LogEnd::START),
             synced: LogEnd::START,
             changed: BTreeSet::new(),
-            put_off: Vec::new(),
+            put_off: BTreeSet::new(),
             unsynced: BTreeSet::new(),
             done: BTreeSet::new(),
             early: BTreeMap::new(),
@@ -329,12 +329,21 @@ impl Participant {
 
     /// The step that was asked for last finds no room: the others go on, and it comes again after [`Self::take_up`].
     pub fn put_off(&mut self) {
-        self.put_off.extend(self.changed.pop_first());
+        if let Some(rpc) = self.changed.pop_first() {
+            self.put_off.insert(rpc);
+            self.tell(rpc);
+        }
+    }
+
+    /// Whether a step has found no room, and has not come again.
+    #[must_use]
+    pub fn has_put_off(&self) -> bool {
+        !self.put_off.is_empty()
     }
 
     /// What was put off is looked at again.
     pub fn take_up(&mut self) {
-        self.changed.extend(self.put_off.drain(..));
+        self.changed.append(&mut self.put_off);
     }
 
     /// Everything without an outcome, and how often the others had time to speak since it is here ([`Self::ask_again`]).

@@ -117,6 +117,10 @@ impl Participant {
     /// The next thing to do, if there is one: to be asked until there is none. What was done makes more possible.
     pub fn next_step(&mut self) -> Option<Step> {
         while let Some(&rpc) = self.changed.first() {
+            if self.put_off.contains(&rpc) {
+                self.changed.remove(&rpc);
+                continue; // it is looked at again when it is taken up
+            }
             if let Some(step) = self.step_of(rpc) {
                 return Some(step); // and it is looked at again
             }
@@ -153,7 +157,7 @@ impl Participant {
     }
 
     /// Says to all what is new of it.
-    fn tell(&mut self, rpc: RpcId) {
+    pub(crate) fn tell(&mut self, rpc: RpcId) {
         let Some(known) = self.transactions.get_mut(&rpc) else { return };
         let Some(said) = known.word(self.synced) else { return };
         // That it is executed says nothing new to those that have this participant's vote.

@@ -154,7 +154,8 @@ pub(super) fn run(options: &BenchOptions) -> anyhow::Result<Section> {
     })?;
     drop(arm);
     let about = format!(
-        "counters on two shards, {KEYS} keys, f = {faults}, {} µs each way, {MANY} callers where nothing else is said",
+        "counters on two shards, {KEYS} keys, f = {faults}, {} µs each way, {MANY} callers where nothing else is said; where \
+         kinds are mixed, latencies are those of what the share is not of",
         options.link_delay.unwrap_or_default().as_micros()
     );
     let mut section = Section::new("counters", about);

@@ -47,6 +47,16 @@ pub(crate) enum Operation {
     },
 }
 
+impl Operation {
+    fn value_bytes(self) -> usize {
+        match self {
+            Self::Put(bytes) | Self::Transaction { value_bytes: bytes, .. } => bytes,
+            Self::UpdateOfBothHalves { value_bytes, .. } => value_bytes,
+            Self::Increment | Self::IncrementBothHalves | Self::Delete | Self::ReadOfBothHalves => 0,
+        }
+    }
+}
+
 /// The tags of two slots, one in each half of all slots.
 const TAGS: [&str; 2] = ["b", "a"];
 
@@ -114,7 +124,7 @@ pub(crate) struct Tally {
     pub(crate) retried: u64,
     /// Updates that found no memory, if the workload counts them.
     pub(crate) refused: u64,
-    /// Updates that met others until their deadline, and did not happen.
+    /// Operations of any kind that met others until their deadline, and did not happen.
     pub(crate) conflicts: u64,
     /// Operations of [`Workload::beside`] that were done.
     pub(crate) beside: u64,
@@ -187,13 +197,8 @@ pub(crate) struct Load<'w> {
 
 impl<'w> Load<'w> {
     pub(crate) fn new(table: TableId, clients: usize, workload: &'w Workload, limit: Limit, rng: &'w mut Rng) -> Self {
-        let value_bytes = match workload.operation {
-            Operation::Put(bytes) | Operation::Transaction { value_bytes: bytes, .. } => bytes,
-            Operation::UpdateOfBothHalves { value_bytes, .. } => value_bytes,
-            Operation::Increment | Operation::IncrementBothHalves | Operation::Delete | Operation::ReadOfBothHalves => {
-                0
-            }
-        };
+        let beside = workload.beside.as_ref().map_or(0, |beside| beside.operation.value_bytes());
+        let value_bytes = workload.operation.value_bytes().max(beside);
         let now = Clock::now();
         Self {
             table,
@@ -239,13 +244,16 @@ impl<'w> Load<'w> {
         let now = Clock::now();
         match completion {
             Completion::Executed { result, .. } | Completion::Read { result } if is_beside => {
+                if result.first() != Some(&(OutcomeCode::Done as u8)) {
+                    self.failure.get_or_insert_with(|| format!("beside others nothing changed: {result:?}"));
+                }
                 self.tally.beside += 1;
                 self.tally.elapsed = now.since(self.began);
                 return session.recycle(result);
             }
             // It met others until its deadline.
             Completion::NotExecuted(WhyNot::Conflict) => {
-                self.tally.conflicts += u64::from(!is_beside);
+                self.tally.conflicts += 1;
                 self.tally.elapsed = now.since(self.began);
                 return;
             }
@@ -308,17 +316,17 @@ impl<'w> Load<'w> {
             let deltas = ItemsBuffer::deltas(keys.iter().map(|key| (key.as_bytes(), 1)));
             let update = Update::MultiIncrement { deltas: deltas.as_items() };
             session.update(now, self.table, &update, &CallOptions::default(), out)
-        } else if let Operation::UpdateOfBothHalves { is_checked, .. } = operation {
-            let parts = self.parts_of_both_halves(is_checked);
+        } else if let Operation::UpdateOfBothHalves { is_checked, value_bytes } = operation {
+            let parts = self.parts_of_both_halves(is_checked, value_bytes);
             let update = Update::Transaction { parts: parts.as_parts() };
             session.update(now, self.table, &update, &CallOptions::default(), out)
-        } else if let Operation::Transaction { writes, .. } = operation {
-            let parts = self.parts(writes);
+        } else if let Operation::Transaction { writes, value_bytes } = operation {
+            let parts = self.parts(writes, value_bytes);
             let update = Update::Transaction { parts: parts.as_parts() };
             session.update(now, self.table, &update, &CallOptions::default(), out)
         } else {
             let update = match operation {
-                Operation::Put(_) => Update::Put { key, value: &self.value },
+                Operation::Put(bytes) => Update::Put { key, value: &self.value[..bytes] },
                 Operation::Increment => Update::Increment { key, delta: 1 },
                 Operation::Delete => Update::Delete { key },
                 Operation::Transaction { .. }
@@ -332,7 +340,7 @@ impl<'w> Load<'w> {
     }
 
     /// The parts of a transaction: its keys are the operation's key with endings, and in one slot.
-    fn parts(&self, writes: u32) -> PartsBuffer {
+    fn parts(&self, writes: u32, value_bytes: usize) -> PartsBuffer {
         let mut parts = PartsBuffer::default();
         let (absent, seen) = (format!("{{{}}}absent", self.key), format!("{{{}}}0", self.key));
         let check = Check::HasVersion { key: absent.as_bytes(), version: 0 };
@@ -340,13 +348,13 @@ impl<'w> Load<'w> {
         parts.push(self.table, &PartOperation::Read(Read::Get { key: seen.as_bytes() }));
         for number in 0..writes {
             let key = format!("{{{}}}{number}", self.key);
-            let put = Update::Put { key: key.as_bytes(), value: &self.value };
+            let put = Update::Put { key: key.as_bytes(), value: &self.value[..value_bytes] };
             parts.push(self.table, &PartOperation::Update(put));
         }
         parts
     }
 
-    fn parts_of_both_halves(&self, is_checked: bool) -> PartsBuffer {
+    fn parts_of_both_halves(&self, is_checked: bool, value_bytes: usize) -> PartsBuffer {
         let mut parts = PartsBuffer::default();
         for tag in TAGS {
             if is_checked {
@@ -355,7 +363,7 @@ impl<'w> Load<'w> {
                 parts.push(self.table, &PartOperation::Check(check));
             }
             let key = format!("{{{tag}}}{}", self.key);
-            let put = Update::Put { key: key.as_bytes(), value: &self.value };
+            let put = Update::Put { key: key.as_bytes(), value: &self.value[..value_bytes] };
             parts.push(self.table, &PartOperation::Update(put));
         }
         parts

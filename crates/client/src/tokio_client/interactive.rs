@@ -110,11 +110,11 @@ impl Client {
     /// does besides, it may do several times.
     ///
     /// If the body returns an error, nothing is written, and the error is returned once it is certain that all that the body had
-    /// read was so at one moment; or at once, if a read had no answer.
+    /// read was so at one moment; unless a read had no answer, and that check has none either.
     ///
     /// # Errors
     /// What the body returns, and what a commit may return. [`WhyNot::Conflict`] if the client's deadline has passed before a
-    /// commit without a conflict. The deadline is for everything together.
+    /// commit without a conflict. The deadline is for all reads and commits together.
     pub async fn in_transaction<T, E, Body>(&self, mut body: impl FnMut(Interactive) -> Body) -> Result<T, E>
     where
         E: From<Error>,
@@ -275,12 +275,11 @@ impl Begun {
 
     /// Commits what a program's part has come to. `Continue`: it is to run again.
     async fn end<T, E: From<Error>>(self, result: Result<T, E>, until: Option<Instant>) -> ControlFlow<Result<T, E>> {
+        let mut has_failed = false;
         if result.is_err() {
             let mut state = self.lock();
             state.keys.values_mut().for_each(|entry| entry.write = None);
-            if state.has_failed {
-                return ControlFlow::Break(result);
-            }
+            has_failed = state.has_failed;
         }
         let mut commit = self.commit();
         if let Some(left) = left(until) {
@@ -292,6 +291,8 @@ impl Begun {
             (Ok(Commit::Conflict(_)) | Err(Error::NotExecuted(WhyNot::Conflict)), _) => ControlFlow::Continue(()),
             // Nothing can have been written: to look again does no harm.
             (Err(Error::Unknown { .. }), _) if !has_writes => ControlFlow::Continue(()),
+            // Most likely the body says the same.
+            (Err(_), result @ Err(_)) if has_failed => ControlFlow::Break(result),
             (Err(error), _) => ControlFlow::Break(Err(error.into())),
         }
     }

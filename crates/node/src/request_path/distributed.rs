@@ -123,6 +123,9 @@ impl RequestPath<'_> {
                 outcome + draft.bytes() + entry_bytes(draft.result().len())
             }
         } as u64;
+        if reserved > log.group_payload_max() as u64 {
+            return Err(Stop::refuse(Refusal::TooLarge)); // its execution is one group
+        }
         let number = self.state.transactions.next_number();
         let proposed = Proposed { number, at, reserved, body: body.bytes() };
         // R8.13: what it writes later may not be refused then.

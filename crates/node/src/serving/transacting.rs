@@ -16,7 +16,7 @@ mod words;
 
 use std::time::Duration;
 
-use kasha_log::{EntryKind, Purpose};
+use kasha_log::{EntryKind, Full, Purpose};
 use kasha_machine::Effects;
 use kasha_types::planted::{self, Bug};
 use kasha_types::probe::{Probe, hit};
@@ -36,6 +36,8 @@ use crate::transactions::Transactions;
 
 /// How long a participant waits before it asks the others again, and how often it looks for what its clients have let go.
 const PATIENCE: Duration = Duration::from_millis(25);
+/// How long a step waits for room before the node stops, as one that cannot write its log.
+const ROOM_PATIENCE: Duration = Duration::from_secs(10);
 /// How often it is logged what is forgotten, and how many are worth it earlier.
 const FORGET_INTERVAL: Duration = Duration::from_millis(500);
 const FORGOTTEN_MANY: usize = 256;
@@ -51,6 +53,8 @@ pub(crate) struct Transacting {
     inherited: Vec<RpcId>,
     /// Transactions that nobody needs, which no entry says yet.
     gone: Vec<RpcId>,
+    /// Since when some step has found no room.
+    without_room_since: Option<Tick>,
     ask_at: Tick,
     forget_at: Tick,
 }
@@ -63,7 +67,7 @@ impl Transacting {
         let is_gone = |rpc: &RpcId| transactions.participant.proposal_of(*rpc).is_none();
         let gone = transactions.known().map(|(rpc, _)| rpc).filter(is_gone).collect();
         let (waiting, unknown) = (Waiting::default(), Unknown::default());
-        Self { waiting, unknown, inherited, gone, ask_at: Tick(0), forget_at: Tick(0) }
+        Self { waiting, unknown, inherited, gone, without_room_since: None, ask_at: Tick(0), forget_at: Tick(0) }
     }
 
     /// Whether something is pending that an earlier term has proposed. It may have been executed there, and its client told of
@@ -96,14 +100,20 @@ impl Serving {
         self.say_never(site, synced);
         loop {
             while let Some(step) = site.state.transactions.participant.next_step() {
-                if !self.take_step(term, site, step, out) {
-                    site.state.transactions.participant.put_off();
+                match self.take_step(term, site, step, out) {
+                    Ok(()) => {}
+                    // No segment ever takes it.
+                    Err(Full::Group) => return site.copy.stop_for_memory(out),
+                    Err(Full::Memory | Full::Cleaning) => site.state.transactions.participant.put_off(),
                 }
             }
             let released = site.state.transactions.participant.take_released();
             if !self.run_those_that_waited(term, site, &released, now, out) {
                 break;
             }
+        }
+        if self.waits_too_long_for_room(site, now) {
+            return site.copy.stop_for_memory(out);
         }
         self.open_gates(site, out);
         if now >= self.transacting.ask_at {
@@ -116,6 +126,16 @@ impl Serving {
         }
         self.forget(term, site, now);
         speak(site, out);
+    }
+
+    /// Whether a step has found no room for so long that the cleaner will not find it either.
+    fn waits_too_long_for_room(&mut self, site: &Site<'_>, now: Tick) -> bool {
+        let since = &mut self.transacting.without_room_since;
+        if !site.state.transactions.participant.has_put_off() {
+            *since = None;
+            return false;
+        }
+        now.since(*since.get_or_insert(now)) >= ROOM_PATIENCE
     }
 
     fn open_gates(&mut self, site: &mut Site<'_>, out: &mut Effects) {
@@ -169,7 +189,7 @@ impl Serving {
         let (log, dead) = (&mut copy.log, &mut core.scratch.dead);
         let payload = state.transactions.forgotten_now(&own.gone).encode();
         let entry = (EntryKind::TransactionsForgotten, payload.len());
-        let appended = log.append_one(term.epoch, entry, Purpose::Own, |out| out.copy_from_slice(&payload));
+        let appended = log.append_one(term.epoch, entry, Purpose::Promised, |out| out.copy_from_slice(&payload));
         let Ok((at, _)) = appended else { return };
         hit(Probe::TransactionsForgotten);
         dead.clear();

@@ -158,8 +158,10 @@ impl Transactions {
 
     fn write(&self, actor: Actor<'_>, call: u64, outcome: Ended, ops: Vec<Step>) {
         let told_at = if outcome == Ended::Executed { actor.book.now().max(call) } else { 0 };
+        // As `save` locks them, so that a line is always in one of the two.
+        let mut lines = lock(&self.lines);
         lock(&self.open).remove(&call);
-        lock(&self.lines).push(Line { client: actor.number, call, told_at, outcome, ops });
+        lines.push(Line { client: actor.number, call, told_at, outcome, ops });
     }
 
     /// What became of a transaction that was not executed. Reads of it say nothing.

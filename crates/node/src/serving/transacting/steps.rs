@@ -1,10 +1,10 @@
 //! The steps of transactions over several shards at a primary: what the participant says is to be done next is done here.
 //!
 //! - **R8.1** The timestamp is decided, so all proposals are durable: what follows from them needs no sync of its own.
-//! - **R8.13** Room is reserved for a step, in bytes. What segments lose at their ends may be missing all the same: then the step
-//!   waits until the cleaner has made room.
+//! - **R8.13** Room is kept for a step, in bytes. What segments lose at their ends may be missing all the same: then the step
+//!   waits until the cleaner has made room, which has a segment more.
 
-use kasha_log::{EntryKind, Purpose};
+use kasha_log::{EntryKind, Full, Purpose};
 use kasha_machine::{Effects, Gate};
 use kasha_store::SpareDraft;
 use kasha_transaction::{Proposal, Step, Timestamp, Why};
@@ -39,8 +39,17 @@ impl Pending {
 }
 
 impl Serving {
-    /// False: there is no room for it now. Nothing has happened.
-    pub(super) fn take_step(&mut self, term: &mut Term, site: &mut Site<'_>, step: Step, out: &mut Effects) -> bool {
+    /// Does what is next.
+    ///
+    /// # Errors
+    /// There is no room for it. Nothing has happened.
+    pub(super) fn take_step(
+        &mut self,
+        term: &mut Term,
+        site: &mut Site<'_>,
+        step: Step,
+        out: &mut Effects,
+    ) -> Result<(), Full> {
         match step {
             Step::Execute(rpc, at) => self.execute_transaction(term, site, rpc, at, out),
             Step::End(rpc, why) => self.end_transaction(term, site, rpc, why, out),
@@ -48,14 +57,14 @@ impl Serving {
                 let payload = encode_ceiling(ceiling);
                 let (log, dead) = (&mut site.copy.log, &mut site.core.scratch.dead);
                 let entry = (EntryKind::TimestampCeiling, payload.len());
-                let appended = log.append_one(term.epoch, entry, Purpose::Own, |out| out.copy_from_slice(&payload));
-                let Ok((at, end)) = appended else { return false };
+                let (at, end) =
+                    log.append_one(term.epoch, entry, Purpose::Promised, |out| out.copy_from_slice(&payload))?;
                 dead.clear();
                 let state = &mut *site.state;
                 state.transactions.apply(log, &mut state.tracker, (at, entry.0, &payload), dead);
                 log.kill_all(dead);
                 term.shipping.want_synced(end);
-                true
+                Ok(())
             }
         }
     }
@@ -68,7 +77,7 @@ impl Serving {
         rpc: RpcId,
         at: Timestamp,
         out: &mut Effects,
-    ) -> bool {
+    ) -> Result<(), Full> {
         let pending = Pending::of(site, rpc);
         let body = pending.body();
         let Site { copy, state, core } = site;
@@ -92,7 +101,7 @@ impl Serving {
             how: How::Executed(at),
         };
         let entries = Entries::new(state, &ending);
-        let Ok(mut group) = log.begin(epoch, draft.bytes() + entries.bytes(), Purpose::Own) else { return false };
+        let mut group = log.begin(epoch, draft.bytes() + entries.bytes(), Purpose::Promised)?;
         let dead = &mut core.scratch.dead;
         dead.clear();
         state.store.write(&mut group, &mut draft, dead);
@@ -113,7 +122,7 @@ impl Serving {
             false => Gate::Now,
         };
         self.transacting.waiting.answer((shard, epoch, rpc), &result, (gate, when), out);
-        true
+        Ok(())
     }
 
     /// A transaction that was proposed here does not happen.
@@ -124,7 +133,7 @@ impl Serving {
         rpc: RpcId,
         why: Why,
         out: &mut Effects,
-    ) -> bool {
+    ) -> Result<(), Full> {
         let pending = Pending::of(site, rpc);
         let body = pending.body();
         let Site { copy, state, core } = site;
@@ -138,11 +147,11 @@ impl Serving {
         let ending =
             Ending { request, has_come: true, slots: &slots, result: &result, proposal: pending.proposal.clone(), how };
         let dead = &mut core.scratch.dead;
-        let Ok(outcome) = log_ending(log, state, epoch, &ending, Purpose::Own, dead) else { return false };
+        let outcome = log_ending(log, state, epoch, &ending, Purpose::Promised, dead)?;
         hit(Probe::TransactionEnded);
         let when = self.synced_gate(term, shard, outcome.end);
         self.transacting.waiting.answer((shard, epoch, rpc), &result, (outcome.gate, when), out);
-        true
+        Ok(())
     }
 
     /// The gate of an outcome that nobody else has recorded: it is told when it is synced.

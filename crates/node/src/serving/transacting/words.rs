@@ -154,8 +154,11 @@ pub(super) fn speak(site: &mut Site<'_>, out: &mut Effects) {
     }
 }
 
-/// Above it no timestamp is heard, and none is proposed.
+/// Above it no timestamp is heard, and none is proposed. A core that has never heard the time has no such limit.
 pub(crate) fn latest_timestamp(now: ClusterTime) -> Timestamp {
+    if now == ClusterTime(0) {
+        return Timestamp(u64::MAX);
+    }
     Timestamp(now.after_millis(AHEAD_MILLIS_MAX).0.saturating_mul(1000))
 }
 
