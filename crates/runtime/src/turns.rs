@@ -1,8 +1,9 @@
 //! How long the turns of a loop take, and what the longest of them did (`GetTurns`).
 //!
-//! While a turn lasts, nothing else is heard or answered. The system may give the processor to others meanwhile, which
-//! tells nothing of the turn: the kernel counts that for each thread. To ask it costs a system call, so it is asked
-//! behind a turn that may be the longest, and otherwise now and then, so that the last count is never long ago.
+//! While a turn lasts, nothing else is heard or answered. The system may give the processor to others meanwhile, and its
+//! host may give it to another machine. That tells nothing of the turn, and the kernel's clock for a thread leaves both
+//! out. To ask it costs two system calls, so it is asked behind a turn that may be the longest, and otherwise now and
+//! then, so that the last count is never long ago.
 
 use kasha_types::{Tick, WorkSet};
 use kasha_wire::status::{LongTurn, LoopTurns};
@@ -167,10 +168,8 @@ fn nanos(from: Tick, to: Tick) -> u64 {
 /// other turns, perhaps, and so many sleeps between turns) and behind it.
 fn own_nanos(elapsed: u64, before: ThreadCounts, after: ThreadCounts, sleeps: u64) -> (u64, bool) {
     let blocked = after.waits.saturating_sub(before.waits) > sleeps;
-    if blocked || after.preemptions == before.preemptions {
-        return (elapsed, blocked);
-    }
-    (elapsed.min(after.cpu_nanos.saturating_sub(before.cpu_nanos)), false)
+    let own = if blocked { elapsed } else { elapsed.min(after.cpu_nanos.saturating_sub(before.cpu_nanos)) };
+    (own, blocked)
 }
 
 #[cfg(test)]
@@ -179,17 +178,17 @@ mod tests {
 
     use super::*;
 
-    fn counts(cpu_nanos: u64, waits: u64, preemptions: u64) -> ThreadCounts {
-        ThreadCounts { cpu_nanos, waits, preemptions }
+    fn counts(cpu_nanos: u64, waits: u64) -> ThreadCounts {
+        ThreadCounts { cpu_nanos, waits }
     }
 
     #[test]
     fn what_others_took_is_not_the_turn_s() {
-        let before = counts(1000, 5, 5);
-        assert_eq!(own_nanos(900, before, counts(1400, 6, 5), 1), (900, false), "nobody else ran");
-        assert_eq!(own_nanos(900, before, counts(1400, 6, 6), 1), (400, false), "somebody did");
-        assert_eq!(own_nanos(300, before, counts(1400, 6, 6), 1), (300, false), "it was another turn's processor time");
-        assert_eq!(own_nanos(900, before, counts(1400, 7, 6), 1), (900, true), "it waited: that is the turn's own");
+        let before = counts(1000, 5);
+        assert_eq!(own_nanos(900, before, counts(1900, 6), 1), (900, false), "nobody else ran");
+        assert_eq!(own_nanos(900, before, counts(1400, 6), 1), (400, false), "somebody did");
+        assert_eq!(own_nanos(300, before, counts(1400, 6), 1), (300, false), "it was another turn's processor time");
+        assert_eq!(own_nanos(900, before, counts(1400, 7), 1), (900, true), "it waited: that is the turn's own");
     }
 
     /// A turn of which the clock says this; the kernel is asked of the present thread.

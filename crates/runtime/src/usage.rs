@@ -44,11 +44,12 @@ pub(crate) struct ThreadCounts {
     pub(crate) cpu_nanos: u64,
     /// Times that the thread waited for something.
     pub(crate) waits: u64,
-    /// Times that the processor was given to others although the thread could have gone on.
-    pub(crate) preemptions: u64,
 }
 
 /// The counters of the present thread.
+///
+/// The processor time is the clock's. `rusage` has another, which grows only when the scheduler runs: at its tick, or when
+/// another thread gets the processor. Of a turn of half a millisecond `rusage` may say that it took four.
 #[expect(unsafe_code, reason = "a system call that rustix does not have")]
 pub(crate) fn thread_counts() -> ThreadCounts {
     let mut usage = std::mem::MaybeUninit::<libc::rusage>::zeroed();
@@ -57,14 +58,7 @@ pub(crate) fn thread_counts() -> ThreadCounts {
     assert_eq!(result, 0, "RUSAGE_THREAD is known to every kernel that Kasha runs on");
     // SAFETY: zeros are a valid `rusage`, and so is what the kernel wrote.
     let usage = unsafe { usage.assume_init() };
-    let nanos = |time: libc::timeval| {
-        u64::try_from(time.tv_sec).unwrap_or(0) * 1_000_000_000 + u64::try_from(time.tv_usec).unwrap_or(0) * 1000
-    };
-    ThreadCounts {
-        cpu_nanos: nanos(usage.ru_utime) + nanos(usage.ru_stime),
-        waits: u64::try_from(usage.ru_nvcsw).unwrap_or(0),
-        preemptions: u64::try_from(usage.ru_nivcsw).unwrap_or(0),
-    }
+    ThreadCounts { cpu_nanos: thread_cpu_nanos(), waits: u64::try_from(usage.ru_nvcsw).unwrap_or(0) }
 }
 
 #[cfg(test)]
@@ -76,6 +70,16 @@ mod tests {
         let before = thread_counts();
         std::thread::sleep(std::time::Duration::from_millis(1));
         assert!(thread_counts().waits > before.waits);
+    }
+
+    /// The processor time of `rusage` is that of the scheduler's last tick, and stands before the first of these two.
+    #[test]
+    fn processor_time_is_that_of_now() {
+        for _ in 0..100 {
+            let before = thread_cpu_nanos();
+            let counted = thread_counts().cpu_nanos;
+            assert!((before..=thread_cpu_nanos()).contains(&counted));
+        }
     }
 
     #[test]
