@@ -14,8 +14,8 @@ use kasha_types::{SegmentId, TableId, Work, operation_key_hash};
 
 use crate::state::ShardState;
 
-/// Entries that one turn looks at: a tenth of a millisecond, if each is a cache miss or two.
-pub(crate) const STEPS_PER_TURN: usize = 512;
+/// Entries that one turn looks at: a tenth of a millisecond or two, if each is a cache miss or two.
+pub(crate) const STEPS_PER_TURN: usize = 192;
 /// A bucket of the index holds about so many.
 const ENTRIES_OF_BUCKET: usize = 3;
 

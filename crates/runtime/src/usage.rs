@@ -7,6 +7,7 @@ use kasha_wire::status::LoopUsage;
 use rustix::time::{ClockId, clock_gettime};
 
 use crate::NetworkStats;
+use crate::memory::adopted_bytes;
 
 /// What the present thread has allocated, as the program's allocator counts it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -23,7 +24,7 @@ pub(crate) fn now(stats: &NetworkStats, turns: u64, heap: Option<fn() -> HeapUse
     LoopUsage {
         cpu_nanos: thread_cpu_nanos(),
         allocations: heap.allocations,
-        heap_bytes: heap.bytes,
+        heap_bytes: heap.bytes + adopted_bytes(),
         turns,
         frames_received: stats.frames_received,
         frames_sent: stats.frames_sent,

@@ -18,7 +18,7 @@ use crate::replica::Site;
 /// Segments that a turn says are freed.
 const FREED_WORDS_PER_TURN: usize = 8;
 /// Tombstones that a turn looks at or forgets.
-const GRAVES_PER_TURN: usize = 512;
+const GRAVES_PER_TURN: usize = 256;
 
 /// When, and what there is to do.
 #[derive(Debug)]
