@@ -45,7 +45,8 @@ impl WarmBuffers {
         let ((orders, ordered), (warmed, warm)) = (mpsc::channel::<usize>(), mpsc::channel());
         std::thread::Builder::new().name(format!("{name}-mem")).spawn(move || {
             for bytes in ordered {
-                let mut buffer = Vec::with_capacity(bytes);
+                let mut buffer = Vec::new();
+                buffer.reserve_exact(bytes);
                 buffer.resize(bytes, 0); // unlike `vec!`, which leaves new memory as it is
                 if warmed.send(buffer).is_err() {
                     return;
