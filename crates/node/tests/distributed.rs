@@ -79,6 +79,7 @@ fn word(cluster: &mut Cluster, node: u16, body: &[u8], told: Told) {
         told,
         asks: false,
         participants: vec![],
+        behind: vec![],
     };
     let from = Endpoint::Core(CoreId { node: OTHERS_PRIMARY, core: 0 });
     cluster.on(node, |core| core.message_from(from, Words { to: SHARD, from: OTHER, words: vec![word] }));

@@ -184,6 +184,8 @@ mod tests {
         Bug::ReadOnlyWithoutGate,
         Bug::CoordinatedWithoutGate,
         Bug::SettledUngated,
+        Bug::ToldGateIgnored,
+        Bug::GateToldInPart,
         Bug::RunsAheadOfPending,
         Bug::ForgottenUnrecorded,
         Bug::ForgottenUnsettled,

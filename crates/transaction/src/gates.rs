@@ -153,6 +153,11 @@ impl Gates {
         }
     }
 
+    /// What a closed gate waits for still.
+    pub fn waits_for(&self, gate: GateId) -> Option<&Unsettled> {
+        self.closed.get(&gate).map(|closed| &closed.waits_for)
+    }
+
     pub fn is_open(&self, gate: GateId) -> bool {
         !self.closed.contains_key(&gate)
     }

@@ -29,6 +29,7 @@ mod participant;
 mod pending;
 mod retention;
 mod steps;
+mod told_gates;
 mod word;
 
 use std::fmt;
@@ -37,7 +38,7 @@ pub use footprint::Footprint;
 pub use gates::{GateId, Origin};
 pub use participant::Participant;
 pub use steps::{Arrival, Step};
-pub use word::{Said, Why, Word};
+pub use word::{Behind, Said, Why, Word};
 
 /// A place in the order of distributed transactions: microseconds of cluster time, or more if the order needs it. Equal ones are
 /// ordered by request id.

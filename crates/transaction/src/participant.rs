@@ -8,7 +8,8 @@ use kasha_types::{LogEnd, RpcId, ShardId};
 use crate::fresh::Fresh;
 use crate::gates::{Gates, Opened};
 use crate::pending::{Pending, Place};
-use crate::{Class, Footprint, GateId, Origin, Proposal, Said, Timestamp, Why, Word};
+use crate::told_gates::ToldGates;
+use crate::{Behind, Class, Footprint, GateId, Origin, Proposal, Said, Timestamp, Why, Word};
 
 /// Transactions whose words came before their requests did. Beyond, the oldest half goes, and the participants ask again.
 const EARLY_MAX: usize = 4096;
@@ -27,7 +28,7 @@ pub(crate) enum Phase {
 }
 
 /// What another participant has said.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Peer {
     pub shard: ShardId,
     pub voted: Option<Timestamp>,
@@ -36,7 +37,10 @@ pub(crate) struct Peer {
     pub against: Option<Why>,
     pub says_never: bool,
     pub recorded: bool,
+    /// Its gate there has opened: the other said so, or what it waited for is known to be settled.
     pub settled: bool,
+    /// What its gate there waits for, as far as that was told and is not settled.
+    pub behind: Vec<Behind>,
 }
 
 /// A transaction that is known here.
@@ -61,6 +65,8 @@ pub(crate) struct Transaction {
     pub is_settled: bool,
     /// What was last said to all.
     pub said: Option<Said>,
+    /// All were told once what its gate waits for. That the outcome is recorded is said in any case, and says it again.
+    pub told_gate: bool,
     /// Its end is not sure yet, and its keys are not free before it is: see [`Participant::ended`].
     pub lingers: bool,
     /// How often the others had time to speak since it is here ([`Participant::ask_again`]).
@@ -79,6 +85,7 @@ pub struct Participant {
     pub(crate) pending: Pending,
     pub(crate) fresh: Fresh,
     pub(crate) gates: Gates,
+    pub(crate) told_gates: ToldGates,
     /// The greatest timestamp that was proposed or executed here.
     pub(crate) floor: Timestamp,
     /// Nothing is executed above the part of this that is synced.
@@ -114,6 +121,7 @@ impl Participant {
             pending: Pending::default(),
             fresh: Fresh::default(),
             gates: Gates::default(),
+            told_gates: ToldGates::default(),
             floor: Timestamp(0),
             ceiling: Timestamp(0),
             logged_ceiling: (Timestamp(0), LogEnd::START),
@@ -441,7 +449,7 @@ impl Participant {
         let peer = known.peers.iter_mut().find(|peer| peer.shard == from)?;
         match word.said {
             Said::Proposed(at) => peer.voted = Some(at),
-            Said::Executed { at, recorded, settled } => {
+            Said::Executed { at, recorded, .. } => {
                 // T1: no honest participant says another timestamp than the one that follows from all votes. It is not believed.
                 if matches!(known.phase, Phase::Executed(own) if own != at) {
                     self.contradicted += 1;
@@ -449,7 +457,6 @@ impl Participant {
                 }
                 peer.executed = Some(at);
                 peer.recorded |= recorded;
-                peer.settled |= settled;
             }
             Said::Against(why) => (peer.against, peer.recorded) = (Some(why), true),
             Said::Never => peer.says_never = true,
@@ -459,6 +466,7 @@ impl Participant {
         if let Some(at) = moves {
             self.move_to(word.rpc, at);
         }
+        self.on_behind(from, word.rpc, word.said, &word.behind);
         if word.asks {
             self.answer(from, word.rpc);
         }
@@ -475,7 +483,8 @@ impl Participant {
 
     /// Tells a participant that nothing is known of the transaction here, and nothing will be: its id is stale (R8.11).
     pub fn say_never(&mut self, to: ShardId, rpc: RpcId, body: u64) {
-        self.words.push((to, Word { rpc, body, said: Said::Never, asks: false, participants: Vec::new() }));
+        let (participants, behind) = (Vec::new(), Vec::new());
+        self.words.push((to, Word { rpc, body, said: Said::Never, asks: false, participants, behind }));
     }
 
     /// The words that are to leave now, and for whom. Each is durable.
@@ -501,6 +510,7 @@ impl Participant {
             && self.pending.is_empty()
             && self.fresh.is_empty()
             && self.gates.are_all_open()
+            && self.told_gates.is_empty()
             && self.unsynced.is_empty()
             && self.changed.is_empty()
     }
@@ -519,6 +529,7 @@ impl Participant {
             says_never: false,
             recorded: false,
             settled: false,
+            behind: Vec::new(),
         };
         let place = match phase {
             Phase::Pending(at) => at,
@@ -536,6 +547,7 @@ impl Participant {
             gate: None,
             is_settled: false,
             said: None,
+            told_gate: false,
             lingers: false,
             age: 0,
             asks: false,
@@ -555,7 +567,8 @@ impl Participant {
     fn keep_early(&mut self, from: ShardId, word: &Word) {
         let words = self.early.entry(word.rpc).or_default();
         words.retain(|(known, _)| *known != from);
-        words.push((from, Word { participants: Vec::new(), ..word.clone() }));
+        let Word { rpc, body, said, asks, .. } = *word;
+        words.push((from, Word { rpc, body, said, asks, participants: Vec::new(), behind: Vec::new() }));
         if self.early.len() >= EARLY_MAX / 2 {
             self.age_early_words();
         }

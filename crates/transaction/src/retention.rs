@@ -3,8 +3,8 @@
 use kasha_types::planted::{self, Bug};
 use kasha_types::{LogEnd, RpcId};
 
-use crate::Participant;
 use crate::participant::{Phase, Transaction};
+use crate::{Behind, Participant};
 
 impl Transaction {
     fn is_settled_everywhere(&self) -> bool {
@@ -33,7 +33,9 @@ impl Participant {
             return;
         }
         known.is_settled = true;
+        let settled = Behind { rpc, body: known.proposal.body };
         self.settle(rpc);
+        self.open_told_gates(settled);
     }
 
     pub(crate) fn settle(&mut self, rpc: RpcId) {
@@ -81,6 +83,10 @@ impl Participant {
             for end in [Some(known.outcome_until), Some(known.proposed_until), known.let_go_until].into_iter().flatten()
             {
                 self.unsynced.remove(&(end, rpc));
+            }
+            self.forget_told_gates(&known, rpc);
+            if let Phase::Executed(_) = known.phase {
+                self.open_told_gates(Behind { rpc, body: known.proposal.body }); // what is forgotten had settled
             }
         }
         self.changed.remove(&rpc);

@@ -4,7 +4,7 @@ use kasha_types::planted::{self, Bug};
 use kasha_types::{RpcId, ShardId};
 
 use crate::participant::{Participant, Peer, Phase, Transaction};
-use crate::{Class, Proposal, Said, Timestamp, Why, Word};
+use crate::{Behind, Class, Proposal, Said, Timestamp, Why, Word};
 
 /// Timestamps that are reserved at a time: a second, if timestamps follow a clock of microseconds. A new primary is ahead of the
 /// clock by as much.
@@ -158,19 +158,29 @@ impl Participant {
 
     /// Says to all what is new of it.
     pub(crate) fn tell(&mut self, rpc: RpcId) {
-        let Some(known) = self.transactions.get_mut(&rpc) else { return };
-        let Some(said) = known.word(self.synced) else { return };
-        // That it is executed says nothing new to those that have this participant's vote.
+        let Some(known) = self.transactions.get(&rpc) else { return };
+        let Some(said) = known.word(self.synced).filter(|&said| known.said != Some(said)) else { return };
+        let behind: Vec<_> = known.peers.iter().map(|peer| self.behind_for(known, peer.shard)).collect();
         let has_voted = known.said.is_some();
-        let is_news = !(has_voted && matches!(said, Said::Executed { recorded: false, settled: false, .. }));
-        if !is_news || known.said == Some(said) {
+        let is_news = |behind: &Vec<Behind>| match said {
+            // That it is executed says nothing new to those that have this participant's vote, but for what it is behind.
+            Said::Executed { recorded: false, settled: false, .. } => !has_voted || !behind.is_empty(),
+            // Who knows what its gate waited for knows that it has opened. Whoever does not (a new primary, or one that has
+            // missed a word) hears it soon, with the outcome's being recorded.
+            Said::Executed { recorded: false, settled: true, .. } => !known.told_gate,
+            Said::Executed { recorded: true, .. } | Said::Proposed(_) | Said::Against(_) | Said::Never => true,
+        };
+        let hears: Vec<_> = behind.iter().map(is_news).collect();
+        if !hears.contains(&true) {
             return;
         }
+        let known = self.transactions.get_mut(&rpc).expect("just seen");
         known.said = Some(said);
+        known.told_gate |= known.gate.is_some() && behind.iter().all(|behind| !behind.is_empty());
         let (asks, body) = (std::mem::take(&mut known.asks), known.proposal.body);
-        for peer in &known.peers {
+        for ((peer, behind), _) in known.peers.iter().zip(behind).zip(hears).filter(|(_, hears)| *hears) {
             let participants = if asks { known.proposal.participants.clone() } else { Vec::new() };
-            self.words.push((peer.shard, Word { rpc, body, said, asks, participants }));
+            self.words.push((peer.shard, Word { rpc, body, said, asks, participants, behind }));
         }
     }
 
@@ -178,24 +188,28 @@ impl Participant {
     pub(crate) fn answer(&mut self, to: ShardId, rpc: RpcId) {
         let known = &self.transactions[&rpc];
         let Some(said) = known.word(self.synced) else { return };
-        self.words.push((to, Word { rpc, body: known.proposal.body, said, asks: false, participants: Vec::new() }));
+        let (body, behind) = (known.proposal.body, self.behind_for(known, to));
+        self.words.push((to, Word { rpc, body, said, asks: false, participants: Vec::new(), behind }));
     }
 
     /// Asks those that have not said all that is needed, of transactions that were here at the last call already (R8.11: after
     /// a patience, which is the time between two calls). Of what has been here for long, they are asked less and less often.
     pub fn ask_again(&mut self) {
         self.age_early_words();
-        for (&rpc, known) in &mut self.transactions {
+        let mut words = Vec::new();
+        for (&rpc, known) in &self.transactions {
             let age = known.age;
-            known.age = age.saturating_add(1);
             if !(age.is_power_of_two() || age > 0 && age.is_multiple_of(ASKED_AT_LEAST_EVERY)) {
                 continue;
             }
             let Some(said) = known.word(self.synced) else { continue };
             for peer in known.peers.iter().filter(|peer| !known.has_said_all(peer)) {
                 let (body, participants) = (known.proposal.body, known.proposal.participants.clone());
-                self.words.push((peer.shard, Word { rpc, body, said, asks: true, participants }));
+                let behind = self.behind_for(known, peer.shard);
+                words.push((peer.shard, Word { rpc, body, said, asks: true, participants, behind }));
             }
         }
+        self.words.append(&mut words);
+        self.transactions.values_mut().for_each(|known| known.age = known.age.saturating_add(1));
     }
 }

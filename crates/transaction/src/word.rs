@@ -4,7 +4,8 @@ use kasha_types::{RpcId, ShardId};
 
 use crate::Timestamp;
 
-/// What a participant says of a transaction. Only what is durable at it is said, but for *settled*.
+/// What a participant says of a transaction. Only what is durable at it is said, but for an execution, what
+/// its gate waits for, and *settled*.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Word {
     /// The transaction.
@@ -17,6 +18,18 @@ pub struct Word {
     pub asks: bool,
     /// All participants: a receiver that never got its request must tell the others, too (R8.11).
     pub participants: Vec<ShardId>,
+    /// What the gate at the sender waits for, if it is executed there and the receiver takes part in all of that. Who knows that all
+    /// these are settled knows that the gate has opened. Empty: it is not told.
+    pub behind: Vec<Behind>,
+}
+
+/// A transaction that a gate waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Behind {
+    /// The transaction.
+    pub rpc: RpcId,
+    /// What its client asked the sender for: another one may have the same id elsewhere (R8.11).
+    pub body: u64,
 }
 
 /// How far a transaction is at a participant.

@@ -25,6 +25,8 @@ const CAUGHT: &[(Bug, u64, &[&str])] = &[
     (Bug::ReadOnlyWithoutGate, 200_000, &["T3"]),
     (Bug::CoordinatedWithoutGate, 200_000, &["T3"]),
     (Bug::SettledUngated, 200_000, &["T3"]),
+    (Bug::ToldGateIgnored, 400_000, &["T3"]),
+    (Bug::GateToldInPart, 400_000, &["T3"]),
     (Bug::RunsAheadOfPending, 200_000, &["T3", "E2"]),
     (Bug::ForgottenUnrecorded, 200_000, &["T1"]),
     (Bug::ForgottenUnsettled, 200_000, &["T3", "T4"]),

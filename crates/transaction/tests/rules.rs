@@ -1,6 +1,8 @@
 //! One participant, word by word: what the search of random histories repairs, or cannot reach.
 
-use kasha_transaction::{Arrival, Class, Footprint, Origin, Participant, Proposal, Said, Step, Timestamp, Why, Word};
+use kasha_transaction::{
+    Arrival, Behind, Class, Footprint, Origin, Participant, Proposal, Said, Step, Timestamp, Why, Word,
+};
 use kasha_types::{ClientId, KeyHash, LogEnd, RpcId, Sequence, ShardId};
 
 const OWN: ShardId = ShardId(0);
@@ -19,7 +21,7 @@ fn proposal(participants: &[ShardId]) -> Proposal {
 }
 
 fn word(number: u64, said: Said) -> Word {
-    Word { rpc: rpc(number), body: BODY, said, asks: false, participants: Vec::new() }
+    Word { rpc: rpc(number), body: BODY, said, asks: false, participants: Vec::new(), behind: Vec::new() }
 }
 
 /// A participant whose ceiling is far away, and a log of one entry.
@@ -231,4 +233,128 @@ fn r8_5_a_check_that_says_no_waits_for_what_it_read_and_only_its_answer_does() {
     assert_eq!(here.on_word(PEER, &word(1, settled)), None);
     all_steps(&mut here);
     assert!(here.is_open(gate));
+}
+
+/// A row of three independent transactions on one key, executed here, all behind the first.
+fn executed_row() -> (Participant, Vec<kasha_transaction::GateId>) {
+    let mut here = participant();
+    for number in 1..=3 {
+        here.proposed(rpc(number), proposal(&[OWN, PEER]), Timestamp(10 + number), LogEnd(2));
+        assert_eq!(here.on_word(PEER, &word(number, Said::Proposed(Timestamp(5)))), None);
+    }
+    here.on_synced(LogEnd(2));
+    let mut gates = Vec::new();
+    while let Some(step) = here.next_step() {
+        let Step::Execute(rpc, at) = step else { panic!("{step:?}") };
+        gates.extend(here.executed(rpc, at, LogEnd(3), Origin::Now).map(|(gate, _)| gate));
+    }
+    assert_eq!(gates.len(), 2, "the first waits for nothing");
+    (here, gates)
+}
+
+/// What a participant says that has executed a transaction behind another one.
+fn executed_behind(number: u64, behind: &[(u64, u64)]) -> Word {
+    let said = Said::Executed { at: Timestamp(10 + number), recorded: false, settled: behind.is_empty() };
+    let behind = behind.iter().map(|&(number, body)| Behind { rpc: rpc(number), body }).collect();
+    Word { behind, ..word(number, said) }
+}
+
+#[test]
+fn r8_4_a_row_settles_at_once_in_whatever_order_it_is_told() {
+    for order in [[1, 2, 3], [3, 2, 1], [2, 1, 3]] {
+        let (mut here, gates) = executed_row();
+        let told: Vec<_> = here.take_words().into_iter().map(|(_, word)| (word.rpc, word.behind)).collect();
+        let behind = |number| vec![Behind { rpc: rpc(number), body: BODY }];
+        assert_eq!(told, [(rpc(1), vec![]), (rpc(2), behind(1)), (rpc(3), behind(2))]);
+        for number in order {
+            let behind = (number > 1).then_some((number - 1, BODY));
+            assert_eq!(here.on_word(PEER, &executed_behind(number, behind.as_slice())), None);
+        }
+        assert!(all_steps(&mut here).is_empty() && gates.iter().all(|&gate| here.is_open(gate)), "{order:?}");
+        here.on_synced(LogEnd(3));
+        all_steps(&mut here);
+        let said: Vec<_> = here.take_words().into_iter().map(|(_, word)| (word.rpc, word.said)).collect();
+        let all = |number| (rpc(number), Said::Executed { at: Timestamp(10 + number), recorded: true, settled: true });
+        assert_eq!(
+            said,
+            [all(1), all(2), all(3)],
+            "that a gate has opened is known to whoever was told what it waits for"
+        );
+    }
+}
+
+#[test]
+fn r8_4_a_told_gate_opens_by_that_transaction_only_and_by_all_that_it_waits_for() {
+    let told: [&[(u64, u64)]; 3] = [&[(1, BODY + 1)], &[(9, BODY)], &[(1, BODY), (9, BODY)]];
+    for behind in told {
+        let (mut here, gates) = executed_row();
+        for word in [executed_behind(1, &[]), executed_behind(2, behind)] {
+            assert_eq!(here.on_word(PEER, &word), None);
+        }
+        all_steps(&mut here);
+        assert!(
+            here.is_open(gates[0]) && !here.is_open(gates[1]),
+            "the second is executed here, and settled nowhere: {behind:?}"
+        );
+        assert_eq!(here.on_word(PEER, &executed_behind(2, &[])), None);
+        all_steps(&mut here);
+        assert!(here.is_open(gates[1]), "the other participant knows better");
+    }
+}
+
+/// A participant that has executed a transaction behind these, and what it says of that.
+fn told_behind(participants_of_others: &[ShardId], others: u64) -> Vec<Behind> {
+    let mut here = participant();
+    let read = Footprint::new([KEY], []);
+    for number in 10..10 + others {
+        let reader = Proposal { footprint: read.clone(), ..proposal(participants_of_others) };
+        here.proposed(rpc(number), reader, Timestamp(number), LogEnd(2));
+    }
+    here.proposed(rpc(1), proposal(&[OWN, PEER]), Timestamp(100), LogEnd(2));
+    here.on_synced(LogEnd(2));
+    all_steps(&mut here);
+    here.take_words();
+    for number in (10..10 + others).chain([1]) {
+        for peer in [PEER, ShardId(2)] {
+            assert_eq!(here.on_word(peer, &word(number, Said::Proposed(Timestamp(5)))), None);
+        }
+    }
+    while let Some(Step::Execute(rpc, at)) = here.next_step() {
+        let _ = here.executed(rpc, at, LogEnd(3), Origin::Now);
+    }
+    here.take_words().into_iter().filter(|(_, word)| word.rpc == rpc(1)).flat_map(|(_, word)| word.behind).collect()
+}
+
+#[test]
+fn r8_4_a_gate_is_told_whole_or_not_at_all() {
+    assert_eq!(told_behind(&[OWN, PEER], 16).len(), 16);
+    assert_eq!(told_behind(&[OWN, PEER], 17), [], "too many");
+    assert_eq!(told_behind(&[OWN, ShardId(2)], 1), [], "the other one takes no part in it");
+    assert_eq!(told_behind(&[OWN, PEER, ShardId(2)], 1).len(), 1);
+}
+
+#[test]
+fn r8_4_who_was_told_a_gate_is_not_told_that_it_opens_but_when_it_asks() {
+    let (mut here, gates) = executed_row();
+    here.take_words();
+    for (number, behind) in [(1, &[][..]), (2, &[(1, BODY)])] {
+        assert_eq!(here.on_word(PEER, &executed_behind(number, behind)), None);
+    }
+    all_steps(&mut here);
+    assert!(here.is_open(gates[0]));
+    assert_eq!(here.take_words(), []);
+    let asks = Word { asks: true, participants: vec![OWN, PEER], ..executed_behind(2, &[(1, BODY)]) };
+    assert_eq!(here.on_word(PEER, &asks), None);
+    let said = Said::Executed { at: Timestamp(12), recorded: false, settled: true };
+    assert_eq!(here.take_words(), [(PEER, word(2, said))]);
+}
+
+#[test]
+fn r8_4_an_older_word_takes_nothing_back() {
+    let (mut here, gates) = executed_row();
+    for word in [executed_behind(1, &[]), executed_behind(2, &[]), executed_behind(2, &[(9, BODY)])] {
+        assert_eq!(here.on_word(PEER, &word), None);
+    }
+    all_steps(&mut here);
+    assert!(here.is_open(gates[1]), "what was open once stays open");
 }

@@ -29,6 +29,9 @@ pub const TRANSACTION_BYTES_MAX: usize = 6 * 1024 * 1024;
 /// Shards that take part in one transaction: each of them speaks to each other one.
 pub const PARTICIPANTS_MAX: usize = 32;
 
+/// Transactions that one is told to be behind, in a word between participants; of a longer list nothing is told.
+pub const BEHIND_MAX: usize = 16;
+
 /// Bytes of a frame's payload: a full witness fetch or log chunk must fit.
 pub const FRAME_BYTES_MAX: usize = 16 * 1024 * 1024;
 

@@ -112,6 +112,10 @@ bugs! {
     CoordinatedWithoutGate = "coordinated_without_gate",
     /// R8.4: a transaction counts as settled although its own gate is closed.
     SettledUngated = "settled_ungated",
+    /// R8.4: a participant takes the gate of another one for open because that one says what the gate waits for.
+    ToldGateIgnored = "told_gate_ignored",
+    /// R8.4: a participant is told a part of what a gate waits for.
+    GateToldInPart = "gate_told_in_part",
     /// R8.7: an operation on one shard runs ahead of a pending transaction that conflicts.
     RunsAheadOfPending = "runs_ahead_of_pending",
     /// R8.9: a participant forgets a transaction whose outcome another participant may lose.

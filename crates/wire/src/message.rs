@@ -13,7 +13,7 @@ use crate::status::{CoreStatus, LoopTurns, LoopUsage};
 use crate::{Configuration, DecodeError, Reader, Served, Wire, wire_struct};
 
 pub use crate::report::Report;
-pub use crate::word::{Told, WordOf};
+pub use crate::word::{BehindWhat, Told, WordOf};
 
 /// Makes a struct of each row, and the enum of all of them.
 macro_rules! messages {

@@ -1,6 +1,6 @@
 //! What participants of transactions over several shards tell each other (section 8).
 
-use kasha_types::limits::PARTICIPANTS_MAX;
+use kasha_types::limits::{BEHIND_MAX, PARTICIPANTS_MAX};
 use kasha_types::{BodyHash, ClientId, ClusterTime, RpcId, Sequence, ShardId};
 
 use crate::{DecodeError, Reader, Wire};
@@ -43,6 +43,36 @@ pub struct WordOf {
     pub asks: bool,
     /// All participants; empty unless the speaker asks.
     pub participants: Vec<ShardId>,
+    /// What the transaction's gate at the speaker waits for, at most [`BEHIND_MAX`]; empty: it is not told (R8.4).
+    pub behind: Vec<BehindWhat>,
+}
+
+/// A transaction that a gate waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BehindWhat {
+    /// Which transaction.
+    pub rpc: RpcId,
+    /// What its client asked the speaker for.
+    pub body: BodyHash,
+}
+
+fn take_id(from: &mut Reader<'_>) -> Result<RpcId, DecodeError> {
+    let rpc: RpcId = from.take()?;
+    if rpc.client == ClientId(0) || rpc.sequence == Sequence(0) {
+        return Err(DecodeError::Invalid("a request id of 0"));
+    }
+    Ok(rpc)
+}
+
+impl Wire for BehindWhat {
+    fn put(&self, out: &mut Vec<u8>) {
+        self.rpc.put(out);
+        self.body.put(out);
+    }
+
+    fn take(from: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        Ok(Self { rpc: take_id(from)?, body: from.take()? })
+    }
 }
 
 impl Wire for WordOf {
@@ -53,19 +83,21 @@ impl Wire for WordOf {
         self.told.put(out);
         self.asks.put(out);
         self.participants.put(out);
+        self.behind.put(out);
     }
 
     fn take(from: &mut Reader<'_>) -> Result<Self, DecodeError> {
-        let rpc: RpcId = from.take()?;
-        if rpc.client == ClientId(0) || rpc.sequence == Sequence(0) {
-            return Err(DecodeError::Invalid("a request id of 0"));
-        }
+        let rpc = take_id(from)?;
         let (body, lease_expiry, told, asks) = (from.take()?, from.take()?, from.take()?, from.take()?);
         let participants: Vec<ShardId> = from.take()?;
         if participants.len() > PARTICIPANTS_MAX {
             return Err(DecodeError::TooLarge("the number of participants"));
         }
-        Ok(Self { rpc, body, lease_expiry, told, asks, participants })
+        let behind: Vec<BehindWhat> = from.take()?;
+        if behind.len() > BEHIND_MAX {
+            return Err(DecodeError::TooLarge("the number of transactions that a gate waits for"));
+        }
+        Ok(Self { rpc, body, lease_expiry, told, asks, participants, behind })
     }
 }
 

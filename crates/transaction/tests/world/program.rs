@@ -143,6 +143,22 @@ fn directed(at: usize) -> Program {
             Plan { checks: true, ..plan(Coordinated, [part(0, &[X], &[Y]), part(2, &[], &[Y])]) },
             plan(Independent, [part(1, &[X], &[]), part(3, &[X], &[])]).after(1),
         ],
+        // A row of which the third shard knows the end, and not the beginning, which the second shard has not executed.
+        8 => vec![
+            both(),
+            plan(Independent, [part(0, &[X], &[X]), part(2, &[], &[Y])]),
+            plan(Independent, [part(0, &[X], &[X]), part(2, &[], &[X])]),
+            plan(Single, [part(2, &[X], &[])]),
+            plan(Independent, [part(1, &[X], &[]), part(3, &[X], &[])]).after(3),
+        ],
+        // One behind two others, of which the third shard knows one.
+        9 => vec![
+            both(),
+            plan(Independent, [part(0, &[], &[Y]), part(2, &[], &[Y])]),
+            plan(Independent, [part(0, &[X, Y], &[]), part(2, &[], &[X])]),
+            plan(Single, [part(2, &[X], &[])]),
+            plan(Independent, [part(1, &[X], &[]), part(3, &[X], &[])]).after(3),
+        ],
         // One after the other, and a crash between.
         _ => vec![both(), plan(Independent, [part(1, &[], &[X]), part(2, &[], &[X])]).after(0)],
     };
@@ -152,7 +168,7 @@ fn directed(at: usize) -> Program {
 impl Program {
     /// One of the directed programs.
     pub fn directed(rng: &mut Rng) -> Self {
-        let program = directed(rng.below(9));
+        let program = directed(rng.below(11));
         Self { is_slow: rng.one_in(2), ..program }
     }
 

@@ -5,7 +5,7 @@ use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use kasha_types::*;
 use kasha_wire::codec::Bytes;
 use kasha_wire::message::{
-    AttachAt, GcEntry, Holding, LeaseInfo, Missing, Report, TableCommand, TableOutcome, Told, WordOf,
+    AttachAt, BehindWhat, GcEntry, Holding, LeaseInfo, Missing, Report, TableCommand, TableOutcome, Told, WordOf,
 };
 use kasha_wire::status::{
     CleanerState, Cleaning, CoreStatus, LongTurn, LoopTurns, LoopUsage, Memory, PendingTransaction, ReplicaStatus,
@@ -313,15 +313,16 @@ impl Sample for WordOf {
     fn any() -> BoxedStrategy<Self> {
         let rpc = (1..u64::MAX, 1..u64::MAX);
         let rpc = rpc.prop_map(|(client, sequence)| RpcId { client: ClientId(client), sequence: Sequence(sequence) });
-        let words = (rpc, super::any(), super::any(), super::any(), super::any(), super::any());
+        let words = (rpc, super::any(), super::any(), super::any(), super::any(), super::any(), super::any());
         words
-            .prop_map(|(rpc, body, lease_expiry, told, asks, participants)| Self {
+            .prop_map(|(rpc, body, lease_expiry, told, asks, participants, behind)| Self {
                 rpc,
                 body,
                 lease_expiry,
                 told,
                 asks,
                 participants,
+                behind,
             })
             .boxed()
     }
@@ -333,7 +334,19 @@ impl Sample for WordOf {
             told: Sample::one(next),
             asks: Sample::one(next),
             participants: Sample::one(next),
+            behind: Sample::one(next),
         }
+    }
+}
+
+impl Sample for BehindWhat {
+    fn any() -> BoxedStrategy<Self> {
+        let rpc = (1..u64::MAX, 1..u64::MAX);
+        let rpc = rpc.prop_map(|(client, sequence)| RpcId { client: ClientId(client), sequence: Sequence(sequence) });
+        (rpc, super::any()).prop_map(|(rpc, body)| Self { rpc, body }).boxed()
+    }
+    fn one(next: &mut Count) -> Self {
+        Self { rpc: Sample::one(next), body: Sample::one(next) }
     }
 }
 
@@ -346,7 +359,7 @@ macro_rules! every_type {
             AttachId, ListVersion, NodeId, SegmentId, Sequence, ShardId, Slot, TableId, Tick, RpcId, CoreId, LogPosition,
             Envelope, Appended, SyncRequest, Synced, Recorded, RecordedVerdict, Refusal, Refused, ReadRefused,
             Durability, MemberState, ShardPhase, Memory, Member, ShardConfig, NodeInfo, TableInfo, Tablet, Configuration,
-            TableCommand, TableOutcome, Report, LeaseInfo, Missing, GcEntry, Told, WordOf, AttachAt, Holding, CoreStatus,
+            TableCommand, TableOutcome, Report, LeaseInfo, Missing, GcEntry, Told, WordOf, BehindWhat, AttachAt, Holding, CoreStatus,
             ReplicaStatus, TransactionsStatus, PendingTransaction, Cleaning, CleanerState, WitnessStatus, LoopUsage, LoopTurns, LongTurn, Work, AnyMessage)
     };
     ($each:ident: $($ty:ty),*) => { $($each::<$ty>(stringify!($ty));)* };

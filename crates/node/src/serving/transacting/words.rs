@@ -8,11 +8,11 @@ use std::time::Duration;
 use kasha_exactly_once::{LookUp, Request};
 use kasha_log::Purpose;
 use kasha_machine::{Effects, Endpoint, Gate};
-use kasha_transaction::{Class, Footprint, Proposal, Said, Timestamp, Why, Word};
+use kasha_transaction::{Behind, Class, Footprint, Proposal, Said, Timestamp, Why, Word};
 use kasha_types::probe::{Probe, hit};
 use kasha_types::{AckedBelow, BodyHash, ClusterTime, LogEnd, RpcId, ShardId, Tick};
 use kasha_wire::OutcomeCode;
-use kasha_wire::message::{Told, WordOf, Words};
+use kasha_wire::message::{BehindWhat, Told, WordOf, Words};
 
 use super::super::Serving;
 use crate::core::send;
@@ -26,6 +26,8 @@ const PATIENCE_WITH_REQUESTS: Duration = Duration::from_millis(500);
 /// How far a timestamp may be ahead of cluster time. Timestamps follow it, and the order needs few that are later. One from a
 /// stranger, or from a broken clock, would else be the floor of all that comes after it.
 const AHEAD_MILLIS_MAX: u64 = 24 * 60 * 60 * 1000;
+/// Words of one message, which a frame has to hold. A new primary speaks of all that it knows.
+const WORDS_PER_MESSAGE: usize = 4096;
 /// Transactions that never came, and that others ask about.
 const ASKED_ABOUT_MAX: usize = 4096;
 
@@ -142,14 +144,17 @@ pub(super) fn speak(site: &mut Site<'_>, out: &mut Effects) {
         by_shard.entry(to).or_default().push(told(word, lease_expiry));
     }
     let configuration = core.configuration.as_deref().expect("a configuration promoted us");
-    for (to, words) in by_shard {
+    for (to, mut words) in by_shard {
         let primary = configuration.shard(to).and_then(|config| configuration.core_of(config.primary, to));
         let Some(primary) = primary else { continue };
-        let words = Words { to, from: copy.shard, words };
-        if primary == core.id() {
-            core.words.push(words);
-        } else {
-            send(Endpoint::Core(primary), &words, Gate::Now, out);
+        while !words.is_empty() {
+            let left = words.split_off(words.len().min(WORDS_PER_MESSAGE));
+            let words = Words { to, from: copy.shard, words: std::mem::replace(&mut words, left) };
+            if primary == core.id() {
+                core.words.push(words);
+            } else {
+                send(Endpoint::Core(primary), &words, Gate::Now, out);
+            }
         }
     }
 }
@@ -177,8 +182,9 @@ fn told(word: Word, lease_expiry: ClusterTime) -> WordOf {
         Said::Against(Why::Abort) => Told::Abort,
         Said::Never => Told::Never,
     };
-    let Word { rpc, body, asks, participants, .. } = word;
-    WordOf { rpc, body: BodyHash(body), lease_expiry, told, asks, participants }
+    let Word { rpc, body, asks, participants, behind, .. } = word;
+    let behind = behind.into_iter().map(|Behind { rpc, body }| BehindWhat { rpc, body: BodyHash(body) }).collect();
+    WordOf { rpc, body: BodyHash(body), lease_expiry, told, asks, participants, behind }
 }
 
 fn word_of(word: WordOf) -> Word {
@@ -189,6 +195,7 @@ fn word_of(word: WordOf) -> Word {
         Told::Abort => Said::Against(Why::Abort),
         Told::Never => Said::Never,
     };
-    let WordOf { rpc, body, asks, participants, .. } = word;
-    Word { rpc, body: body.0, said, asks, participants }
+    let WordOf { rpc, body, asks, participants, behind, .. } = word;
+    let behind = behind.into_iter().map(|BehindWhat { rpc, body }| Behind { rpc, body: body.0 }).collect();
+    Word { rpc, body: body.0, said, asks, participants, behind }
 }
