@@ -47,7 +47,7 @@ use std::time::Duration;
 
 use kasha_machine::{Effect, Effects, Endpoint, Gate, Input, Machine, Rng};
 use kasha_types::limits::OUTSTANDING_MAX;
-use kasha_types::{ClientId, ClusterId, LogSlice, ShardId, Tick};
+use kasha_types::{ClientId, ClusterId, LogSlice, Tick};
 use kasha_wire::{Configuration, Message};
 
 use crate::limits;
@@ -56,7 +56,7 @@ use calls::Calls;
 use cluster::Cluster;
 use dispatch::Known;
 use identities::Identities;
-use identity::Identity;
+use identity::{Identity, Place};
 use outcomes::Kept;
 use snapshots::Snapshots;
 use timers::Timers;
@@ -129,7 +129,7 @@ pub struct Session {
     /// Updates that wait for a client id or for room in its window, oldest first. Entries of ended calls are skipped.
     queued: VecDeque<CallId>,
     /// Updates to shards that hold up a client id, oldest first (R4.10). Entries of ended calls are skipped.
-    held_back: BTreeMap<ShardId, VecDeque<CallId>>,
+    held_back: BTreeMap<Place, VecDeque<CallId>>,
     /// Table requests; the first is running. Entries of ended calls are skipped.
     tables: VecDeque<CallId>,
     /// The client id under which the running table request was sent.

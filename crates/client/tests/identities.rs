@@ -13,10 +13,13 @@ use kasha_machine::Endpoint;
 use kasha_types::limits::OUTSTANDING_MAX;
 use kasha_types::{AckedBelow, ClientId, ClusterTime, ConfigVersion, Epoch, NodeId, ShardId, TableId};
 use kasha_wire::message::TableOutcome;
+use kasha_wire::operation::ItemsBuffer;
 use kasha_wire::{AnyMessage, Kind, Read, Update, message};
 
 const SECOND: Duration = Duration::from_secs(1);
 const SPARE: ClientId = ClientId(8);
+/// A participant has put its part, whose version is 1.
+const DONE_PART: &[u8] = &[0, 1, 0, 0, 0, 1, 9, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0];
 
 /// An update of shard 1; those of [`Net::put`] are shard 0's.
 fn put_high(net: &mut Net) -> CallId {
@@ -25,10 +28,16 @@ fn put_high(net: &mut Net) -> CallId {
 
 /// Puts to shard 1, each answered at once. Every one of them is sent at once.
 fn put_high_and_answer(net: &mut Net, count: u64) -> Vec<Sent> {
+    put_and_answer(net, b"foo", count)
+}
+
+/// The same, of this key.
+fn put_and_answer(net: &mut Net, key: &[u8], count: u64) -> Vec<Sent> {
     let put = |net: &mut Net, number| {
-        let id = put_high(net);
+        let update = Update::Put { key, value: b"v" };
+        let id = net.update(&update, &CallOptions::default());
         let mut requests = net.take(Kind::Request);
-        requests.retain(|request| request.body().update == Update::Put { key: b"foo", value: b"v" });
+        requests.retain(|request| request.body().update == update);
         assert_eq!(requests.len(), 1, "put {number} to a shard that answers is sent at once");
         net.answer(&requests[0], DONE, true);
         assert!(net.completed().iter().any(|(call, how)| *call == id && matches!(how, Completion::Executed { .. })));
@@ -83,6 +92,35 @@ fn r4_10_one_stuck_update_stops_no_other_shard() {
         net.sent.clear();
     }
     assert_eq!(net.session.client(), Some(SPARE));
+}
+
+#[test]
+fn r4_10_an_update_of_several_shards_that_hangs_holds_back_its_like_and_no_shard() {
+    let mut net = busy();
+    let low = b"a-low-slot-";
+    let pairs = ItemsBuffer::pairs([(&low[..], &b"v"[..]), (b"foo", b"v")]);
+    let of_both = Update::MultiPut { pairs: pairs.as_items() };
+    // Shard 1 is away. So shard 0, which waits for its vote, does not answer either.
+    let stuck = net.update(&of_both, &CallOptions::default());
+    let requests = net.take(Kind::Request);
+    assert_eq!(requests.len(), 2);
+    put_and_answer(&mut net, low, 2 * OUTSTANDING_MAX);
+    assert_eq!(net.session.client(), Some(SPARE));
+    let second = net.update(&of_both, &CallOptions::default());
+    assert!(net.take(Kind::Request).is_empty(), "it would hold up another id");
+    put_high(&mut net);
+    assert_eq!(
+        net.take_one(Kind::Request).body().head.rpc.client,
+        CLIENT,
+        "whether shard 1 answers is tried out there"
+    );
+
+    for request in &requests {
+        net.answer(request, DONE_PART, true);
+    }
+    let ended: Vec<_> = net.completed().into_iter().map(|(call, _)| call).collect();
+    assert_eq!(ended, [stuck]);
+    assert_eq!(net.take(Kind::Request).len(), 2, "{second:?} is sent");
 }
 
 #[test]

@@ -23,6 +23,7 @@ use kasha_witness::{Attempt, Path};
 
 use super::call::{Cancel, InFlight, Stage};
 use super::completion::{WhyNot, WhyUnknown};
+use super::identity::Place;
 use super::route::Target;
 use super::{CallId, Completion, Session, send};
 
@@ -155,6 +156,11 @@ impl Session {
 
     pub(super) fn is_distributed(&self, slot: usize) -> bool {
         !self.distributed.is_empty() && self.distributed.contains_key(&self.calls.id(slot))
+    }
+
+    pub(super) fn place_of_distributed(&self, slot: usize) -> Place {
+        let participants = &self.distributed[&self.calls.id(slot)].participants;
+        Place::several(participants.iter().map(|participant| participant.shard))
     }
 
     /// The participants that have not answered, if they serve.

@@ -9,6 +9,8 @@
 //! - An id whose updates have all ended gets one more update to each shard that it had touched. These updates carry the
 //!   last acknowledgement.
 //!
+//! The same holds for updates of several shards: the shards of one update together are a [`Place`], as one shard is.
+//!
 //! Sequences, table requests and the loss of a lease belong to one id. The coordinator grants and renews ids. When an
 //! id is lost, the saved results are lost with it: its updates under way are unknown (R2.2), and updates that were
 //! never sent go on under another id.
@@ -18,11 +20,11 @@ use std::time::Duration;
 use kasha_machine::{Effects, Endpoint};
 use kasha_types::planted::{self, Bug};
 use kasha_types::probe::{Probe, hit};
-use kasha_types::{ClientId, ClusterTime, RpcId, ShardId, Tick};
+use kasha_types::{ClientId, ClusterTime, RpcId, Tick};
 use kasha_wire::message::{LeaseRenewed, OpenSession, RenewLease, SessionOpened};
 
 use super::call::{Kind, NEVER, Stage};
-use super::identity::{Ended, Identity};
+use super::identity::{Ended, Identity, Place};
 use super::{Completion, Known, Session, WhyUnknown, send_message};
 use crate::limits::IDENTITIES_MAX;
 
@@ -35,8 +37,8 @@ const RETRY_MAX: Duration = Duration::from_secs(1);
 pub(super) struct Identities {
     held: Vec<Identity>,
     opening: Option<Opening>,
-    /// Shards whose updates may be numbered again.
-    pub(super) released: Vec<ShardId>,
+    /// Places whose updates may be numbered again.
+    pub(super) released: Vec<Place>,
 }
 
 /// A request for a client id: `OpenSession` is repeated until it is answered.
@@ -58,7 +60,7 @@ impl Opening {
 pub(super) enum NoNumber {
     /// There is no client id, or its window is full.
     NoRoom,
-    /// The shard holds up another id.
+    /// The place holds up another id.
     HeldUp,
 }
 
@@ -90,32 +92,32 @@ impl Identities {
         self.opening.as_ref().map_or(renewal, |opening| opening.again_at.min(renewal))
     }
 
-    /// The id under which the next update of this shard is numbered.
-    pub(super) fn place_for(&mut self, shard: ShardId) -> Result<&mut Identity, NoNumber> {
+    /// The id under which the next update of this place is numbered.
+    pub(super) fn id_for(&mut self, place: Place) -> Result<&mut Identity, NoNumber> {
         let Some((current, others)) = self.held.split_first() else { return Err(NoNumber::NoRoom) };
-        let mut place = current.has_room().then_some(0);
+        let mut chosen = current.has_room().then_some(0);
         for (index, other) in others.iter().enumerate() {
-            if other.is_held_up && other.is_open_at(shard) && !planted::is_on(Bug::HeldUpShardNumbered) {
+            if other.is_held_up && other.is_open_at(place) && !planted::is_on(Bug::HeldUpShardNumbered) {
                 hit(Probe::ShardHeldUp);
                 return Err(NoNumber::HeldUp);
             }
-            if other.owes(shard) && other.has_room() {
-                place = Some(index + 1);
+            if other.owes(place) && other.has_room() {
+                chosen = Some(index + 1);
             }
         }
-        if place.is_none() {
+        if chosen.is_none() {
             hit(Probe::WindowFull);
         }
-        place.map(|index| &mut self.held[index]).ok_or(NoNumber::NoRoom)
+        chosen.map(|index| &mut self.held[index]).ok_or(NoNumber::NoRoom)
     }
 
     /// The outcome of this update is known, or never will be: its sequence may be acknowledged.
     pub(super) fn finish(&mut self, rpc: RpcId) {
         let identity = self.held.iter_mut().find(|identity| identity.client == rpc.client);
-        let Ended { shard, is_released } =
+        let Ended { place, is_released } =
             identity.unwrap_or_else(|| panic!("{rpc:?} outlived its client id")).finish(rpc.sequence);
         if is_released {
-            self.released.push(shard);
+            self.released.push(place);
         }
     }
 
@@ -126,9 +128,9 @@ impl Identities {
         Some(identity.client)
     }
 
-    /// Whether updates to this shard wait for an update of a held-up id.
-    pub(super) fn is_held_up(&self, shard: ShardId) -> bool {
-        self.held.iter().skip(1).any(|other| other.is_held_up && other.is_open_at(shard))
+    /// Whether updates to this place wait for an update of a held-up id.
+    pub(super) fn is_held_up(&self, place: Place) -> bool {
+        self.held.iter().skip(1).any(|other| other.is_held_up && other.is_open_at(place))
     }
 
     /// The youngest id, besides the current one, under which nothing is open.

@@ -1,4 +1,4 @@
-//! One client id: its lease, the sequences that calls hold under it (RIFL 3), and the shards of these calls.
+//! One client id: its lease, the sequences that calls hold under it (RIFL 3), and the places of these calls.
 //!
 //! Calls hold at most `OUTSTANDING_MAX` sequences. `identities` decides which id of the session an update gets.
 
@@ -21,7 +21,7 @@ pub(super) struct Identity {
     /// held.
     calls: Box<[Option<Held>]>,
     open: u64,
-    shards: Vec<OfShard>,
+    places: Vec<OfPlace>,
     /// Updates are numbered under another id, because some sequences of this one do not end (R4.10).
     pub(super) is_held_up: bool,
 }
@@ -30,25 +30,57 @@ pub(super) struct Identity {
 struct Held {
     sequence: Sequence,
     slot: u32,
+    /// The update's shard, or one of them, which is named if the update holds up others.
     shard: ShardId,
+    place: Place,
 }
 
-/// What an id keeps of one shard.
+/// Where an update is to be executed: updates of the same place end or hang together. An update of several shards hangs if one
+/// of them does, and nobody knows which one. So these shards together are a place of their own, and it is no reason to hold
+/// back what is for one of them alone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Place {
+    /// One shard.
+    Shard(ShardId),
+    /// Several shards, by a hash of their numbers. If two sets have the same hash, one waits for the other at worst.
+    Several(u8),
+}
+
+/// Places of several shards.
+const SEVERAL: usize = 1 << u8::BITS;
+
+impl Place {
+    pub(super) fn several(shards: impl Iterator<Item = ShardId>) -> Self {
+        const MULTIPLIER: u64 = 0x9e37_79b9_7f4a_7c15;
+        let hash =
+            shards.fold(0, |hash: u64, shard| (hash ^ u64::from(shard.0)).wrapping_add(1).wrapping_mul(MULTIPLIER));
+        Self::Several((hash >> 56) as u8)
+    }
+
+    fn index(self) -> usize {
+        match self {
+            Self::Several(hash) => usize::from(hash),
+            Self::Shard(shard) => SEVERAL + usize::from(shard.0),
+        }
+    }
+}
+
+/// What an id keeps of one place.
 #[derive(Clone, Copy, Debug, Default)]
-struct OfShard {
+struct OfPlace {
     /// Sequences whose updates have not ended.
     open: u16,
-    /// The shard has got an update under this id since it was last owed one.
+    /// The place has got an update under this id since it was last owed one.
     is_touched: bool,
-    /// The shard gets one more update under this id, although updates are numbered under another id.
+    /// The place gets one more update under this id, although updates are numbered under another id.
     is_owed: bool,
 }
 
 /// What the end of a sequence changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Ended {
-    pub(super) shard: ShardId,
-    /// The id was held up, and this shard does not hold it up any more.
+    pub(super) place: Place,
+    /// The id was held up, and this place does not hold it up any more.
     pub(super) is_released: bool,
 }
 
@@ -63,12 +95,12 @@ impl Identity {
             max,
             calls: Box::default(),
             open: 0,
-            shards: Vec::new(),
+            places: Vec::new(),
             is_held_up: false,
         }
     }
 
-    fn place(sequence: Sequence) -> usize {
+    fn index_of(sequence: Sequence) -> usize {
         (sequence.0 % OUTSTANDING_MAX) as usize
     }
 
@@ -77,28 +109,28 @@ impl Identity {
     }
 
     /// The next sequence, for the call in this slot; `None`: the window is full.
-    pub(super) fn assign(&mut self, slot: usize, shard: ShardId) -> Option<Assigned> {
+    pub(super) fn assign(&mut self, slot: usize, shard: ShardId, place: Place) -> Option<Assigned> {
         let assigned = self.window.assign()?;
         if self.calls.is_empty() {
             self.calls = vec![None; usize::try_from(OUTSTANDING_MAX).expect("512")].into_boxed_slice();
         }
         let slot = u32::try_from(slot).expect("far below 2^32 calls");
-        let held = Held { sequence: assigned.sequence, slot, shard };
-        let before = self.calls[Self::place(assigned.sequence)].replace(held);
+        let held = Held { sequence: assigned.sequence, slot, shard, place };
+        let before = self.calls[Self::index_of(assigned.sequence)].replace(held);
         assert!(before.is_none(), "{held:?} takes the place of {before:?}");
         self.open += 1;
-        let index = usize::from(shard.0);
-        if index >= self.shards.len() {
-            self.shards.resize(index + 1, OfShard::default());
+        let index = place.index();
+        if index >= self.places.len() {
+            self.places.resize(index + 1, OfPlace::default());
         }
-        let of_shard = &mut self.shards[index];
-        of_shard.open += 1;
-        (of_shard.is_touched, of_shard.is_owed) = (true, false);
+        let of_place = &mut self.places[index];
+        of_place.open += 1;
+        (of_place.is_touched, of_place.is_owed) = (true, false);
         Some(assigned)
     }
 
     fn held_at(&self, sequence: Sequence) -> Option<Held> {
-        self.calls.get(Self::place(sequence)).copied().flatten().filter(|held| held.sequence == sequence)
+        self.calls.get(Self::index_of(sequence)).copied().flatten().filter(|held| held.sequence == sequence)
     }
 
     pub(super) fn slot_of(&self, rpc: RpcId) -> Option<usize> {
@@ -108,17 +140,17 @@ impl Identity {
     /// The outcome of this sequence is known, or never will be: it may be acknowledged.
     pub(super) fn finish(&mut self, sequence: Sequence) -> Ended {
         let held = self.held_at(sequence).unwrap_or_else(|| panic!("{sequence} was not held"));
-        self.calls[Self::place(sequence)] = None;
+        self.calls[Self::index_of(sequence)] = None;
         self.window.finish(sequence);
         self.open -= 1;
-        let of_shard = &mut self.shards[usize::from(held.shard.0)];
-        of_shard.open -= 1;
-        let is_released = self.is_held_up && of_shard.open == 0;
+        let of_place = &mut self.places[held.place.index()];
+        of_place.open -= 1;
+        let is_released = self.is_held_up && of_place.open == 0;
         if self.open == 0 && self.is_held_up {
             self.is_held_up = false;
             self.owe_touched();
         }
-        Ended { shard: held.shard, is_released }
+        Ended { place: held.place, is_released }
     }
 
     /// Whether half of the window is free.
@@ -152,27 +184,27 @@ impl Identity {
         self.waiting_for_oldest() >= (self.max / one_in).max(1)
     }
 
-    /// Whether an update to this shard is under way.
-    pub(super) fn is_open_at(&self, shard: ShardId) -> bool {
-        self.shards.get(usize::from(shard.0)).is_some_and(|of_shard| of_shard.open > 0)
+    /// Whether an update to this place is under way.
+    pub(super) fn is_open_at(&self, place: Place) -> bool {
+        self.places.get(place.index()).is_some_and(|of_place| of_place.open > 0)
     }
 
-    pub(super) fn owes(&self, shard: ShardId) -> bool {
-        self.shards.get(usize::from(shard.0)).is_some_and(|of_shard| of_shard.is_owed)
+    pub(super) fn owes(&self, place: Place) -> bool {
+        self.places.get(place.index()).is_some_and(|of_place| of_place.is_owed)
     }
 
-    /// Each shard of the cluster with no open update here gets one more update, to see whether it answers.
+    /// Each place of a cluster of so many shards with no open update here gets one more update, to see whether it answers.
     pub(super) fn owe_untried(&mut self, shards: usize) {
-        self.shards.resize(self.shards.len().max(shards), OfShard::default());
-        self.shards.iter_mut().for_each(|of_shard| of_shard.is_owed = of_shard.open == 0);
+        self.places.resize(self.places.len().max(SEVERAL + shards), OfPlace::default());
+        self.places.iter_mut().for_each(|of_place| of_place.is_owed = of_place.open == 0);
     }
 
-    /// Each shard that had updates gets one more, which carries the last acknowledgement.
+    /// Each place that had updates gets one more, which carries the last acknowledgement.
     fn owe_touched(&mut self) {
-        self.shards.iter_mut().for_each(|of_shard| of_shard.is_owed = std::mem::take(&mut of_shard.is_touched));
+        self.places.iter_mut().for_each(|of_place| of_place.is_owed = std::mem::take(&mut of_place.is_touched));
     }
 
     pub(super) fn owe_nothing(&mut self) {
-        self.shards.iter_mut().for_each(|of_shard| of_shard.is_owed = false);
+        self.places.iter_mut().for_each(|of_place| of_place.is_owed = false);
     }
 }

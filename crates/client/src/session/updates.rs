@@ -17,7 +17,7 @@ use super::check::check_options;
 use super::identities::NoNumber;
 use super::route::{NoTarget, Target, slots_of};
 use super::wrong::mix_acceptances;
-use super::{CallId, CallOptions, Completion, Identity, Session, WaitsFor, WhyNot, WhyUnknown, send};
+use super::{CallId, CallOptions, Completion, Identity, Place, Session, WaitsFor, WhyNot, WhyUnknown, send};
 
 /// The fixed fields of a body that has no number yet: valid, and of no client.
 fn unnumbered(table: TableId, has_operation_key: bool) -> BodyHead {
@@ -108,9 +108,9 @@ impl Session {
             // No overtaking: updates that wait for room in the window go first.
             self.queue(slot);
         } else if let Ok(shard) = owner
-            && self.held_back.contains_key(&shard)
+            && self.held_back.contains_key(&Place::Shard(shard))
         {
-            self.hold_back(slot, shard);
+            self.hold_back(slot, Place::Shard(shard));
         } else {
             self.start_update_at(slot, owner.and_then(|shard| self.target_at(shard)), now, out);
         }
@@ -133,7 +133,7 @@ impl Session {
         let update = *self.calls[slot].update();
         let is_sent = self.calls[slot].is_sent();
         let numbered = match target {
-            Ok(target) if update.rpc.is_none() => self.number(slot, target.shard, now),
+            Ok(target) if update.rpc.is_none() => self.number(slot, target.shard, Place::Shard(target.shard), now),
             Ok(_) | Err(_) => Ok(()),
         };
         match target {
@@ -143,7 +143,7 @@ impl Session {
                     self.send_update(slot, target, now, out);
                 }
                 Err(NoNumber::NoRoom) => self.queue(slot),
-                Err(NoNumber::HeldUp) => self.hold_back(slot, target.shard),
+                Err(NoNumber::HeldUp) => self.hold_back(slot, Place::Shard(target.shard)),
             },
             Err(NoTarget::NoConfiguration | NoTarget::NotServing) => self.pause(slot, true, now),
             Err(NoTarget::UnknownTable) if !is_sent => self.ask_coordinator(slot, now),
@@ -167,22 +167,23 @@ impl Session {
         if targets.is_empty() {
             return self.pause(slot, true, now);
         }
-        let shard = self.shard_in_doubt(slot).expect("the keys have owners");
+        let (shard, place) =
+            (self.shard_in_doubt(slot).expect("the keys have owners"), self.place_of_distributed(slot));
         let numbered = match self.calls[slot].update().rpc {
-            None => self.number(slot, shard, now),
+            None => self.number(slot, shard, place, now),
             Some(_) => Ok(()),
         };
         match numbered {
             Ok(()) => self.send_to_participants(slot, &targets, now, out),
             Err(NoNumber::NoRoom) => self.queue(slot),
-            Err(NoNumber::HeldUp) => self.hold_back(slot, shard),
+            Err(NoNumber::HeldUp) => self.hold_back(slot, place),
         }
     }
 
     /// Gives the update its number, and with that its final body. From here on the body is frozen (R2.1).
-    fn number(&mut self, slot: usize, shard: ShardId, now: Tick) -> Result<(), NoNumber> {
-        let identity = self.identities.place_for(shard)?;
-        let assigned = identity.assign(slot, shard).expect("a place with room");
+    fn number(&mut self, slot: usize, shard: ShardId, place: Place, now: Tick) -> Result<(), NoNumber> {
+        let identity = self.identities.id_for(place)?;
+        let assigned = identity.assign(slot, shard, place).expect("an id with room");
         let rpc = RpcId { client: identity.client, sequence: assigned.sequence };
         let lease_expiry = identity.expiry;
         let call = &mut self.calls[slot];
@@ -281,17 +282,16 @@ impl Session {
         self.timers.arm(&mut self.calls, slot);
     }
 
-    /// The shard has not answered an earlier update, which holds up a client id. This update waits without a number
-    /// (R4.10).
-    fn hold_back(&mut self, slot: usize, shard: ShardId) {
-        self.calls.enqueue(slot, self.held_back.entry(shard).or_default());
+    /// An earlier update to the same place has no answer, and holds up a client id. This update waits without a number (R4.10).
+    fn hold_back(&mut self, slot: usize, place: Place) {
+        self.calls.enqueue(slot, self.held_back.entry(place).or_default());
         let call = &mut self.calls[slot];
         (call.stage, call.resume) = (Stage::Queued, NEVER);
         self.timers.arm(&mut self.calls, slot);
     }
 
-    /// Starts updates that were held back for shards that answer again: as long as half of the window is left for the
-    /// others, and one of each shard in any case, because others may never leave half of it. Then it starts queued updates
+    /// Starts updates that were held back for places that answer again: as long as half of the window is left for the
+    /// others, and one of each place in any case, because others may never leave half of it. Then it starts queued updates
     /// while the window has room.
     pub(super) fn start_queued(&mut self, now: Tick, out: &mut Effects) {
         self.start_held_back(now, out);
@@ -306,11 +306,11 @@ impl Session {
 
     fn start_held_back(&mut self, now: Tick, out: &mut Effects) {
         for _ in 0..self.identities.released.len() {
-            let Some(shard) = self.identities.released.pop() else { break };
-            let Some(mut waiting) = self.held_back.remove(&shard) else { continue };
+            let Some(place) = self.identities.released.pop() else { break };
+            let Some(mut waiting) = self.held_back.remove(&place) else { continue };
             let mut is_first = true;
             let has_place = |id: &Identity, is_first| id.is_half_free() || (is_first && id.has_room());
-            while !self.identities.is_held_up(shard)
+            while !self.identities.is_held_up(place)
                 && self.identities.current().is_some_and(|id| has_place(id, is_first))
                 && let Some(id) = waiting.pop_front()
             {
@@ -320,11 +320,11 @@ impl Session {
                 }
             }
             if !waiting.is_empty() {
-                if !self.identities.is_held_up(shard) {
-                    self.identities.released.insert(0, shard);
+                if !self.identities.is_held_up(place) {
+                    self.identities.released.insert(0, place);
                 }
-                waiting.extend(self.held_back.remove(&shard).into_iter().flatten());
-                self.held_back.insert(shard, waiting);
+                waiting.extend(self.held_back.remove(&place).into_iter().flatten());
+                self.held_back.insert(place, waiting);
             }
         }
     }
