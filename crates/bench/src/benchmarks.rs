@@ -9,6 +9,7 @@ mod exactly_once;
 mod floor;
 mod hot_key;
 mod outage;
+mod pending;
 mod recovery;
 mod rivals;
 mod stalls;

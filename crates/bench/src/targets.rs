@@ -71,6 +71,16 @@ pub const TARGETS: &[Target] = &[
     at_least("transactions.update_beside_independent20/update.fast", 0.98, "the same, how many take the fast path"),
     at_most("transactions.update_beside_coordinated20/update.p50", 1.05, "updates beside 20 % with locks, by none"),
     at_least("transactions.update_beside_coordinated20/update.fast", 0.98, "the same, how many take the fast path"),
+    at_least(
+        "transactions.c256.independent2/update.throughput",
+        0.5,
+        "updates of two shards by 256 callers, by updates of one",
+    ),
+    at_most(
+        "transactions.fail_over.between_answers/lease",
+        2.0,
+        "10,000 transactions that wait for the successor of a dead primary: last answer to first",
+    ),
     at_least("transactions.independent2_same/independent2.throughput", 0.9, "all on the same keys, by none in common"),
     at_least(
         "transactions.independent2_beside_coordinated1/independent2.throughput",

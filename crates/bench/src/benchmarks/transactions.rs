@@ -22,6 +22,8 @@ const OPERATIONS: u64 = 500;
 const LINK_DELAY: Duration = Duration::from_micros(200);
 /// For processor time.
 const CLIENTS: usize = 16;
+/// So many that latency does not limit them, but the processors do.
+const CROWD: usize = 256;
 /// Of updates that others are beside: so few that nothing but the others can make them wait.
 const FEW_CLIENTS: usize = 4;
 /// Writes of the transactions, each with a check and a read besides.
@@ -52,12 +54,13 @@ pub(super) fn run(options: &BenchOptions) -> anyhow::Result<Section> {
     let run = Run::begin("transactions", &options);
     let mut all = Points::new();
     run.say("starting");
-    let measure = |spec, points: &mut [Point]| measure(&run, &options, spec, &all.puts, points);
-    let rounds = measure(run.spec("one", faults), &mut all.on_one)?;
+    let measure = |spec, clients, points: &mut [Point]| measure(&run, &options, spec, clients, &all.puts, points);
+    let rounds = measure(run.spec("one", faults), CLIENTS, &mut all.on_one)?;
     let two_shards = |name| ClusterSpec { shards: 2, ..run.spec(name, faults) };
-    measure(two_shards("two"), &mut all.reads_on_two)?;
-    measure(two_shards("two-updates"), &mut all.updates_on_two)?;
-    measure(two_shards("two-beside"), &mut all.beside_others)?;
+    measure(two_shards("two"), CLIENTS, &mut all.reads_on_two)?;
+    measure(two_shards("two-updates"), CLIENTS, &mut all.updates_on_two)?;
+    measure(two_shards("two-beside"), CLIENTS, &mut all.beside_others)?;
+    measure(two_shards("two-crowded"), CROWD, &mut all.crowded_on_two)?;
     let about = format!(
         "transactions on one shard beside puts, and reads of two shards beside reads of one; {VALUE_BYTES} bytes, {KEYS} \
          keys, f = {faults}, {} µs each way; a transaction of n checks a key, reads a key and puts n",
@@ -68,7 +71,10 @@ pub(super) fn run(options: &BenchOptions) -> anyhow::Result<Section> {
     section.tables.push(table("Reads, in a cluster of two shards", &all.reads_on_two));
     section.tables.push(table("Updates, in a cluster of two shards", &all.updates_on_two));
     section.tables.push(table("Beside others, in a cluster of two shards", &all.beside_others));
+    section.tables.push(table(&format!("By {CROWD} callers, in a cluster of two shards"), &all.crowded_on_two));
     all.compare(&mut section);
+    run.say("failing over");
+    super::pending::measure(&run, &mut section)?;
     Ok(section.took(run.end()?, rounds))
 }
 
@@ -79,6 +85,7 @@ struct Points {
     reads_on_two: [Point; 2],
     updates_on_two: [Point; 4],
     beside_others: [Point; 8],
+    crowded_on_two: [Point; 4],
 }
 
 impl Points {
@@ -105,6 +112,12 @@ impl Points {
             updates_on_two: [
                 Point::new("update", puts.clone()),
                 Point::new("update that waits for its sync", synced),
+                Point::new("independent, of both shards", independent.clone()),
+                Point::new("coordinated, of both shards", coordinated.clone()),
+            ],
+            crowded_on_two: [
+                Point::new("update", puts.clone()),
+                Point::new("update that waits for its sync", Workload::puts(SYNCED_VALUE_BYTES, Keys::Uniform(KEYS))),
                 Point::new("independent, of both shards", independent.clone()),
                 Point::new("coordinated, of both shards", coordinated.clone()),
             ],
@@ -159,6 +172,11 @@ impl Points {
         section.ratio(beside_one, faster(with_locks, independent));
         section.ratio("transactions.independent2_same/coordinated2_same.throughput", faster(same, locked));
         section.ratio("transactions.coordinated2_same/coordinated2.throughput", faster(locked, coordinated));
+        let [update, synced, independent, coordinated] = &self.crowded_on_two;
+        for (point, name) in [(independent, "independent2"), (coordinated, "coordinated2")] {
+            section.ratio(format!("transactions.c{CROWD}.{name}/update.throughput"), faster(point, update));
+            section.ratio(format!("transactions.c{CROWD}.{name}/synced.throughput"), faster(point, synced));
+        }
     }
 }
 
@@ -167,16 +185,17 @@ fn measure(
     run: &Run,
     options: &BenchOptions,
     spec: ClusterSpec,
+    clients: usize,
     puts: &Workload,
     points: &mut [Point],
 ) -> anyhow::Result<u32> {
-    let mut arm = Arm::start("kasha", spec, Clients::new(CLIENTS, options.faults.unwrap_or(FAULTS) > 0))?;
-    arm.warm(CLIENTS, puts, KEYS)?;
+    let mut arm = Arm::start("kasha", spec, Clients::new(clients, options.faults.unwrap_or(FAULTS) > 0))?;
+    arm.warm(clients, puts, KEYS)?;
     let (few, time) = (Limit::Operations(OPERATIONS), Limit::Time(options.round));
     run.rounds(|round| {
         in_turns(round, points, |point| {
             arm.round_into(point.clients, &point.workload, few, &mut point.alone)?;
-            arm.round_into(CLIENTS, &point.workload, time, &mut point.crowded)
+            arm.round_into(clients, &point.workload, time, &mut point.crowded)
         })
     })
 }
