@@ -227,8 +227,13 @@ impl World {
             }
             Message::Answer(call, shard, seen) => {
                 let now = self.now;
-                let parts = self.program.plans[call].parts.len();
+                let plan = &self.program.plans[call];
+                let is_read = plan.class == program::Class::Single && plan.parts[0].writes.is_empty();
+                let parts = plan.parts.len();
                 let call = &mut self.calls[call];
+                if is_read && call.committed.is_some() {
+                    return; // a read that is repeated may find more, and its caller has an answer already
+                }
                 call.told.insert(shard, seen);
                 if call.told.len() == parts {
                     call.committed.get_or_insert(now);
