@@ -1,8 +1,8 @@
 //! A client program whose many callers share one session over all shards, while one shard is away for long (R4.10).
 //!
-//! Each caller updates a key of its own repeatedly, and soon gives up waiting. The updates are in no history: the
-//! program checks how long updates to shards that are not away take, and whether a lease is lost. The text of its
-//! violations begins with the program's name.
+//! Each caller updates a key of its own repeatedly, and soon gives up waiting; some update keys of two shards at once, which
+//! hang while one of the two is away. The updates are in no history: the program checks how long updates to one shard that is
+//! not away take, and whether a lease is lost. The text of its violations begins with the program's name.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -13,6 +13,7 @@ use kasha_client::session::{CallId, CallOptions, Completion, Session, SessionOpt
 use kasha_machine::Effects;
 use kasha_types::{ShardId, Tick, slot_of};
 use kasha_wire::Update;
+use kasha_wire::operation::ItemsBuffer;
 
 use crate::clients::Stage;
 use crate::clock::{SimTime, millis};
@@ -33,6 +34,11 @@ impl Callers {
             Self::Many => 4,
             Self::One(_) => 1,
         }
+    }
+
+    /// Whether there is a caller for each shard that updates a key of the next shard, too.
+    fn update_pairs(self) -> bool {
+        matches!(self, Self::Many)
     }
 
     fn pause(self) -> u64 {
@@ -77,8 +83,9 @@ pub struct Shards {
 }
 
 struct Caller {
-    shard: ShardId,
-    key: Vec<u8>,
+    /// The shard of the keys, if they are of one.
+    shard: Option<ShardId>,
+    keys: Vec<Vec<u8>>,
     waiting: Option<(CallId, SimTime)>,
     next_at: SimTime,
 }
@@ -91,7 +98,7 @@ pub struct Sharer {
     who: Callers,
     callers: Vec<Caller>,
     /// Updates whose callers gave up waiting, and when these callers had asked.
-    detached: Vec<(CallId, ShardId, SimTime)>,
+    detached: Vec<(CallId, Option<ShardId>, SimTime)>,
 }
 
 impl Sharer {
@@ -112,14 +119,24 @@ impl Sharer {
         let Some(configuration) = self.session.configuration() else { return };
         let Some(table) = configuration.tables.first().map(|info| info.table) else { return };
         let each = self.who.for_each_shard();
-        let all = configuration.shards.iter().filter(|config| self.who.call(config.shard)).count() * each;
+        let called: Vec<_> =
+            configuration.shards.iter().map(|config| config.shard).filter(|&it| self.who.call(it)).collect();
+        // One key for each caller, and two for those of two shards.
+        let mut keys: BTreeMap<ShardId, Vec<Vec<u8>>> = BTreeMap::new();
         let mut number = 0u32;
-        while self.callers.len() < all {
+        while called.iter().any(|shard| keys.get(shard).is_none_or(|found| found.len() < each + 2)) {
             let key = format!("shared-{number}").into_bytes();
             number += 1;
             let Some(shard) = configuration.owner(table, slot_of(&key)) else { return };
-            if self.who.call(shard) && self.callers.iter().filter(|caller| caller.shard == shard).count() < each {
-                self.callers.push(Caller { shard, key, waiting: None, next_at: SimTime(0) });
+            keys.entry(shard).or_default().push(key);
+        }
+        let new = |shard, keys| Caller { shard, keys, waiting: None, next_at: SimTime(0) };
+        for shard in &called {
+            self.callers.extend(keys[shard][..each].iter().map(|key| new(Some(*shard), vec![key.clone()])));
+        }
+        if self.who.update_pairs() && called.len() > 1 {
+            for (shard, next) in called.iter().zip(called.iter().cycle().skip(1)) {
+                self.callers.push(new(None, vec![keys[shard][each].clone(), keys[next][each + 1].clone()]));
             }
         }
     }
@@ -140,9 +157,7 @@ impl Sharer {
                 Completion::Unknown(why) => lost(stage, why),
                 _ => {}
             }
-            if shards.away.contains(&shard) {
-                continue;
-            }
+            let Some(shard) = shard.filter(|shard| !shards.away.contains(shard)) else { continue };
             if let Some(&back_at) = shards.back_at.get(&shard).filter(|&&back_at| back_at > asked) {
                 news_travel(stage, shard, back_at, at);
             } else if at.0 - asked.0 > LONGEST {
@@ -156,7 +171,9 @@ impl Sharer {
             None => true,
             Some(completion) => {
                 stage.unresolved -= 1;
-                if let Some(&back_at) = shards.back_at.get(&shard).filter(|&&back_at| back_at > asked) {
+                if let Some(shard) = shard
+                    && let Some(&back_at) = shards.back_at.get(&shard).filter(|&&back_at| back_at > asked)
+                {
                     news_travel(stage, shard, back_at, at);
                 }
                 stage.probes.hit("shared session: resolved");
@@ -213,7 +230,11 @@ impl Actor for Sharer {
             if caller.waiting.is_some() || caller.next_at > at {
                 continue;
             }
-            let update = Update::Increment { key: &caller.key, delta: 1 };
+            let pairs = ItemsBuffer::pairs(caller.keys.iter().map(|key| (&key[..], &b"v"[..])));
+            let update = match &caller.keys[..] {
+                [key] => Update::Increment { key, delta: 1 },
+                _ => Update::MultiPut { pairs: pairs.as_items() },
+            };
             let options = CallOptions { deadline: Some(now.after(self.who.patience())), ..CallOptions::default() };
             let call = self.session.update(now, table, &update, &options, out);
             stage.unresolved += 1;

@@ -39,6 +39,8 @@ pub(super) struct Identities {
     opening: Option<Opening>,
     /// Places whose updates may be numbered again.
     pub(super) released: Vec<Place>,
+    /// So may all updates.
+    pub(super) all_released: bool,
 }
 
 /// A request for a client id: `OpenSession` is repeated until it is answered.
@@ -66,7 +68,7 @@ pub(super) enum NoNumber {
 
 impl Identities {
     pub(super) fn opening(now: Tick) -> Self {
-        Self { held: Vec::new(), opening: Some(Opening::new(now)), released: Vec::new() }
+        Self { held: Vec::new(), opening: Some(Opening::new(now)), released: Vec::new(), all_released: false }
     }
 
     /// The id that numbers updates.
@@ -103,6 +105,9 @@ impl Identities {
             }
             if other.owes(place) && other.has_room() {
                 chosen = Some(index + 1);
+            } else if other.owes(place) && other.is_held_up && matches!(place, Place::Several(_)) {
+                // There are more sets of shards than the window has room for trials: with the one that is away, all others.
+                return Err(NoNumber::HeldUp);
             }
         }
         if chosen.is_none() {
@@ -111,11 +116,13 @@ impl Identities {
         chosen.map(|index| &mut self.held[index]).ok_or(NoNumber::NoRoom)
     }
 
-    /// The outcome of this update is known, or never will be: its sequence may be acknowledged.
-    pub(super) fn finish(&mut self, rpc: RpcId) {
+    /// The outcome of this update is known, or never will be: its sequence may be acknowledged. `is_trial_void`: it begins
+    /// again under another number, and tells nothing of its place.
+    pub(super) fn finish(&mut self, rpc: RpcId, is_trial_void: bool) {
         let identity = self.held.iter_mut().find(|identity| identity.client == rpc.client);
-        let Ended { place, is_released } =
-            identity.unwrap_or_else(|| panic!("{rpc:?} outlived its client id")).finish(rpc.sequence);
+        let Ended { place, is_released, is_over } =
+            identity.unwrap_or_else(|| panic!("{rpc:?} outlived its client id")).finish(rpc.sequence, is_trial_void);
+        self.all_released |= is_over;
         if is_released {
             self.released.push(place);
         }

@@ -82,6 +82,8 @@ pub(super) struct Ended {
     pub(super) place: Place,
     /// The id was held up, and this place does not hold it up any more.
     pub(super) is_released: bool,
+    /// Nothing holds up the id any more.
+    pub(super) is_over: bool,
 }
 
 impl Identity {
@@ -137,8 +139,9 @@ impl Identity {
         self.held_at(rpc.sequence).filter(|_| rpc.client == self.client).map(|held| held.slot as usize)
     }
 
-    /// The outcome of this sequence is known, or never will be: it may be acknowledged.
-    pub(super) fn finish(&mut self, sequence: Sequence) -> Ended {
+    /// The outcome of this sequence is known, or never will be: it may be acknowledged. `is_trial_void`: that tells nothing of
+    /// whether the place answers, which is tried again.
+    pub(super) fn finish(&mut self, sequence: Sequence, is_trial_void: bool) -> Ended {
         let held = self.held_at(sequence).unwrap_or_else(|| panic!("{sequence} was not held"));
         self.calls[Self::index_of(sequence)] = None;
         self.window.finish(sequence);
@@ -146,11 +149,13 @@ impl Identity {
         let of_place = &mut self.places[held.place.index()];
         of_place.open -= 1;
         let is_released = self.is_held_up && of_place.open == 0;
-        if self.open == 0 && self.is_held_up {
+        of_place.is_owed |= is_released && is_trial_void;
+        let is_over = self.open == 0 && self.is_held_up;
+        if is_over {
             self.is_held_up = false;
             self.owe_touched();
         }
-        Ended { place: held.place, is_released }
+        Ended { place: held.place, is_released, is_over }
     }
 
     /// Whether half of the window is free.

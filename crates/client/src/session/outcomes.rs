@@ -97,7 +97,7 @@ impl Session {
         if let Kind::Update(update) = call.kind
             && let Some(rpc) = update.rpc
         {
-            self.identities.finish(rpc);
+            self.identities.finish(rpc, false);
         }
         let part_of = part_of(call.kind);
         self.calls.remove(slot);

@@ -305,6 +305,9 @@ impl Session {
     }
 
     fn start_held_back(&mut self, now: Tick, out: &mut Effects) {
+        if std::mem::take(&mut self.identities.all_released) {
+            self.identities.released.extend(self.held_back.keys());
+        }
         for _ in 0..self.identities.released.len() {
             let Some(place) = self.identities.released.pop() else { break };
             let Some(mut waiting) = self.held_back.remove(&place) else { continue };
@@ -332,7 +335,7 @@ impl Session {
     /// What a client without exactly-once does: the server cannot distinguish the retry from a second request.
     pub(super) fn give_back_number(&mut self, slot: usize) {
         if let Some(rpc) = self.calls[slot].update().rpc.take() {
-            self.identities.finish(rpc);
+            self.identities.finish(rpc, true);
         }
     }
 }
