@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use std::time::Duration;
 
-use kasha_client::session::{CallId, CallOptions, Completion, Session, SessionOptions, WhyUnknown};
+use kasha_client::session::{CallId, CallOptions, Completion, Session, SessionOptions, WhyNot, WhyUnknown};
 use kasha_machine::Effects;
 use kasha_types::{ShardId, Tick, slot_of};
 use kasha_wire::Update;
@@ -85,6 +85,7 @@ pub struct Shards {
 struct Caller {
     /// The shard of the keys, if they are of one.
     shard: Option<ShardId>,
+    shards: Vec<ShardId>,
     keys: Vec<Vec<u8>>,
     waiting: Option<(CallId, SimTime)>,
     next_at: SimTime,
@@ -130,13 +131,16 @@ impl Sharer {
             let Some(shard) = configuration.owner(table, slot_of(&key)) else { return };
             keys.entry(shard).or_default().push(key);
         }
-        let new = |shard, keys| Caller { shard, keys, waiting: None, next_at: SimTime(0) };
+        let new = |shards: &[ShardId], keys| {
+            let (shard, shards) = (shards.first().copied().filter(|_| shards.len() == 1), shards.to_vec());
+            Caller { shard, shards, keys, waiting: None, next_at: SimTime(0) }
+        };
         for shard in &called {
-            self.callers.extend(keys[shard][..each].iter().map(|key| new(Some(*shard), vec![key.clone()])));
+            self.callers.extend(keys[shard][..each].iter().map(|key| new(&[*shard], vec![key.clone()])));
         }
         if self.who.update_pairs() && called.len() > 1 {
             for (shard, next) in called.iter().zip(called.iter().cycle().skip(1)) {
-                self.callers.push(new(None, vec![keys[shard][each].clone(), keys[next][each + 1].clone()]));
+                self.callers.push(new(&[*shard, *next], vec![keys[shard][each].clone(), keys[next][each + 1].clone()]));
             }
         }
     }
@@ -149,6 +153,12 @@ impl Sharer {
             caller.next_at = at.after(self.who.pause());
             let (shard, shards) = (caller.shard, self.away.borrow());
             stage.unresolved -= 1;
+            let is_touched = |shard: &ShardId| shards.away.contains(shard) || shards.back_at.contains_key(shard);
+            let is_held_back = matches!(completion, Completion::NotExecuted(WhyNot::DeadlineBeforeSend(_)));
+            if is_held_back && !caller.shards.iter().any(is_touched) {
+                let text = format!("an update of {:?}, none of which is away, was not sent", caller.shards);
+                stage.violations.push(format!("shared_session: {text} (R4.10)"));
+            }
             match completion {
                 Completion::Unknown(WhyUnknown::DeadlinePassed) => {
                     stage.unresolved += 1;

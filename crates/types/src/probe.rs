@@ -220,6 +220,8 @@ probes! {
     WindowFull = "client: window full",
     /// R4.10: another client id numbers updates, because the former one's window waits for its oldest update.
     FurtherIdentity = "client: further identity",
+    /// R4.10: an update of several shards, one of which may hold up a client id, finds no room for its trial under that id.
+    TrialWithoutRoom = "client: no room for a trial",
     /// R4.10: an update waits without a number, because its shard holds up a client id.
     ShardHeldUp = "client: shard held up",
     /// R4.10: a client id whose updates have all ended is given up.

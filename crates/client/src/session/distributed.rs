@@ -158,9 +158,10 @@ impl Session {
         !self.distributed.is_empty() && self.distributed.contains_key(&self.calls.id(slot))
     }
 
-    pub(super) fn place_of_distributed(&self, slot: usize) -> Place {
+    pub(super) fn place_of_distributed(&self, slot: usize) -> (Place, Vec<ShardId>) {
         let participants = &self.distributed[&self.calls.id(slot)].participants;
-        Place::several(participants.iter().map(|participant| participant.shard))
+        let shards: Vec<_> = participants.iter().map(|participant| participant.shard).collect();
+        (Place::several(shards.iter().copied()), shards)
     }
 
     /// The participants that have not answered, if they serve.
@@ -259,7 +260,7 @@ impl Session {
         open.conflicts += 1;
         open.participants.iter_mut().for_each(|participant| participant.answer = Answer::None);
         let conflicts = open.conflicts;
-        self.give_back_number(slot);
+        self.give_back_number(slot, true);
         let call = &mut self.calls[slot];
         // Under the next id nothing was sent yet.
         (call.attempts, call.silent, call.refused) = (0, 0, conflicts.min(16));

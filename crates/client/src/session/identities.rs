@@ -15,12 +15,13 @@
 //! id is lost, the saved results are lost with it: its updates under way are unknown (R2.2), and updates that were
 //! never sent go on under another id.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use kasha_machine::{Effects, Endpoint};
 use kasha_types::planted::{self, Bug};
 use kasha_types::probe::{Probe, hit};
-use kasha_types::{ClientId, ClusterTime, RpcId, Tick};
+use kasha_types::{ClientId, ClusterTime, RpcId, ShardId, Tick};
 use kasha_wire::message::{LeaseRenewed, OpenSession, RenewLease, SessionOpened};
 
 use super::call::{Kind, NEVER, Stage};
@@ -41,6 +42,8 @@ pub(super) struct Identities {
     pub(super) released: Vec<Place>,
     /// So may all updates.
     pub(super) all_released: bool,
+    /// The shards of each place of several. If two sets have one hash, those of both.
+    members: BTreeMap<Place, BTreeSet<ShardId>>,
 }
 
 /// A request for a client id: `OpenSession` is repeated until it is answered.
@@ -68,7 +71,13 @@ pub(super) enum NoNumber {
 
 impl Identities {
     pub(super) fn opening(now: Tick) -> Self {
-        Self { held: Vec::new(), opening: Some(Opening::new(now)), released: Vec::new(), all_released: false }
+        Self {
+            held: Vec::new(),
+            opening: Some(Opening::new(now)),
+            released: Vec::new(),
+            all_released: false,
+            members: BTreeMap::new(),
+        }
     }
 
     /// The id that numbers updates.
@@ -94,10 +103,14 @@ impl Identities {
         self.opening.as_ref().map_or(renewal, |opening| opening.again_at.min(renewal))
     }
 
-    /// The id under which the next update of this place is numbered.
-    pub(super) fn id_for(&mut self, place: Place) -> Result<&mut Identity, NoNumber> {
+    /// The id under which the next update of this place, which is these shards, is numbered.
+    pub(super) fn id_for(&mut self, place: Place, shards: &[ShardId]) -> Result<&mut Identity, NoNumber> {
+        if let Place::Several(_) = place {
+            self.members.entry(place).or_default().extend(shards);
+        }
         let Some((current, others)) = self.held.split_first() else { return Err(NoNumber::NoRoom) };
         let mut chosen = current.has_room().then_some(0);
+        let mut is_untried = false;
         for (index, other) in others.iter().enumerate() {
             if other.is_held_up && other.is_open_at(place) && !planted::is_on(Bug::HeldUpShardNumbered) {
                 hit(Probe::ShardHeldUp);
@@ -105,10 +118,15 @@ impl Identities {
             }
             if other.owes(place) && other.has_room() {
                 chosen = Some(index + 1);
-            } else if other.owes(place) && other.is_held_up && matches!(place, Place::Several(_)) {
-                // There are more sets of shards than the window has room for trials: with the one that is away, all others.
-                return Err(NoNumber::HeldUp);
+                is_untried = false;
+                break;
             }
+            // There are more sets of shards than the window has room for trials: one with each shard for the one that is away.
+            is_untried |= other.owes(place) && other.is_held_up && shards.len() > 1 && self.has_suspect(other, shards);
+        }
+        if is_untried {
+            hit(Probe::TrialWithoutRoom);
+            return Err(NoNumber::HeldUp);
         }
         if chosen.is_none() {
             hit(Probe::WindowFull);
@@ -116,13 +134,28 @@ impl Identities {
         chosen.map(|index| &mut self.held[index]).ok_or(NoNumber::NoRoom)
     }
 
+    /// Whether one of these shards may be what holds up this id: an update of the shard alone is open under the id, or one of
+    /// several shards is, and nothing shows that the shard answers.
+    fn has_suspect(&self, other: &Identity, shards: &[ShardId]) -> bool {
+        let hangs = |shard: &ShardId| {
+            let mut open = self.members.iter().filter(|(place, _)| other.is_open_at(**place));
+            open.any(|(_, members)| members.contains(shard))
+        };
+        let is_suspect = |shard: &ShardId| {
+            let alone = Place::Shard(*shard);
+            other.is_open_at(alone) || (other.owes(alone) && hangs(shard))
+        };
+        shards.iter().any(is_suspect)
+    }
+
     /// The outcome of this update is known, or never will be: its sequence may be acknowledged. `is_trial_void`: it begins
     /// again under another number, and tells nothing of its place.
     pub(super) fn finish(&mut self, rpc: RpcId, is_trial_void: bool) {
         let identity = self.held.iter_mut().find(|identity| identity.client == rpc.client);
-        let Ended { place, is_released, is_over } =
-            identity.unwrap_or_else(|| panic!("{rpc:?} outlived its client id")).finish(rpc.sequence, is_trial_void);
-        self.all_released |= is_over;
+        let identity = identity.unwrap_or_else(|| panic!("{rpc:?} outlived its client id"));
+        let had_room = identity.has_room();
+        let Ended { place, is_released, is_over } = identity.finish(rpc.sequence, is_trial_void);
+        self.all_released |= is_over || (identity.is_held_up && !had_room && identity.has_room());
         if is_released {
             self.released.push(place);
         }

@@ -42,7 +42,7 @@ struct Held {
 pub(super) enum Place {
     /// One shard.
     Shard(ShardId),
-    /// Several shards, by a hash of their numbers. If two sets have the same hash, one waits for the other at worst.
+    /// Several shards, by a hash of their numbers. Two sets with the same hash are one place.
     Several(u8),
 }
 

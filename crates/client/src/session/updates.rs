@@ -128,12 +128,14 @@ impl Session {
     fn start_update_at(&mut self, slot: usize, target: Result<Target, NoTarget>, now: Tick, out: &mut Effects) {
         let is_renamed = planted::is_on(Bug::RetryRenamed) && self.calls[slot].is_sent();
         if !self.options.exactly_once || is_renamed {
-            self.give_back_number(slot);
+            self.give_back_number(slot, false);
         }
         let update = *self.calls[slot].update();
         let is_sent = self.calls[slot].is_sent();
         let numbered = match target {
-            Ok(target) if update.rpc.is_none() => self.number(slot, target.shard, Place::Shard(target.shard), now),
+            Ok(target) if update.rpc.is_none() => {
+                self.number(slot, target.shard, (Place::Shard(target.shard), &[target.shard]), now)
+            }
             Ok(_) | Err(_) => Ok(()),
         };
         match target {
@@ -167,10 +169,10 @@ impl Session {
         if targets.is_empty() {
             return self.pause(slot, true, now);
         }
-        let (shard, place) =
-            (self.shard_in_doubt(slot).expect("the keys have owners"), self.place_of_distributed(slot));
+        let shard = self.shard_in_doubt(slot).expect("the keys have owners");
+        let (place, shards) = self.place_of_distributed(slot);
         let numbered = match self.calls[slot].update().rpc {
-            None => self.number(slot, shard, place, now),
+            None => self.number(slot, shard, (place, &shards), now),
             Some(_) => Ok(()),
         };
         match numbered {
@@ -181,8 +183,14 @@ impl Session {
     }
 
     /// Gives the update its number, and with that its final body. From here on the body is frozen (R2.1).
-    fn number(&mut self, slot: usize, shard: ShardId, place: Place, now: Tick) -> Result<(), NoNumber> {
-        let identity = self.identities.id_for(place)?;
+    fn number(
+        &mut self,
+        slot: usize,
+        shard: ShardId,
+        (place, shards): (Place, &[ShardId]),
+        now: Tick,
+    ) -> Result<(), NoNumber> {
+        let identity = self.identities.id_for(place, shards)?;
         let assigned = identity.assign(slot, shard, place).expect("an id with room");
         let rpc = RpcId { client: identity.client, sequence: assigned.sequence };
         let lease_expiry = identity.expiry;
@@ -333,9 +341,9 @@ impl Session {
     }
 
     /// What a client without exactly-once does: the server cannot distinguish the retry from a second request.
-    pub(super) fn give_back_number(&mut self, slot: usize) {
+    pub(super) fn give_back_number(&mut self, slot: usize, is_trial_void: bool) {
         if let Some(rpc) = self.calls[slot].update().rpc.take() {
-            self.identities.finish(rpc, true);
+            self.identities.finish(rpc, is_trial_void);
         }
     }
 }
