@@ -68,7 +68,8 @@ const SIM_SEEDS: u64 = 600;
 const PROCESS_MINUTES: &str = "0.4";
 
 const SIMULATOR: &str = "crates/sim";
-const PARTICIPANTS: &str = "crates/transaction";
+/// Packages with planted bugs that their own tests notice, and not the simulator.
+const PLANTED_ELSEWHERE: [&str; 2] = ["crates/transaction", "crates/node"];
 const BINARY: &str = "bin/kasha";
 const MODELS: &str = "spec";
 const RUNTIME: &str = "crates/runtime";
@@ -273,16 +274,22 @@ fn planted(workspace: &Workspace, watch: &Watch) -> Result<Outcome> {
     command.args(["test", "--release", "-p", &package.name, "--features", PLANTED_BUGS]);
     command.args(["--test", "planted", "--test", "transcripts"]);
     let mut passed = passed_in(&watch.run(&mut command)?);
-    if let Some(package) = workspace.package(PARTICIPANTS) {
-        let mut command = cargo(&workspace.root);
-        command.args(["test", "--release", "-p", &package.name, "--features", PLANTED_BUGS, "--test", "planted"]);
-        passed += passed_in(&watch.run(&mut command)?);
+    for package in PLANTED_ELSEWHERE.iter().filter_map(|package| workspace.package(package)) {
+        passed += passed_in(&watch.run(&mut planted_in(workspace, &package.name))?);
     }
     ensure!(passed > 0, "no test ran");
     Ok(Outcome::Passed(passed))
 }
 
-/// Plants every bug in turn, in one build. Its own program prints the table of which checker catches it.
+/// The test of a package that plants bugs and notices them.
+fn planted_in(workspace: &Workspace, package: &str) -> Command {
+    let mut command = cargo(&workspace.root);
+    command.args(["test", "--release", "-p", package, "--features", PLANTED_BUGS, "--test", "planted"]);
+    command
+}
+
+/// Plants every bug in turn, in one build. The program prints the table of which checker catches it. Without arguments, the bugs
+/// that are planted outside the simulator follow.
 pub(crate) fn mutants(workspace: &Workspace, arguments: &[String]) -> Result<()> {
     let package = workspace.package(SIMULATOR).ok_or_else(|| anyhow!("{SIMULATOR} is not in the workspace"))?;
     let mut command = cargo(&workspace.root);
@@ -290,6 +297,11 @@ pub(crate) fn mutants(workspace: &Workspace, arguments: &[String]) -> Result<()>
     let status = command.args(arguments).status()?;
     ensure!(status.code() != Some(2), "nothing was planted: see above");
     ensure!(status.success(), "not every planted bug is caught, or something was found without one");
+    let elsewhere = PLANTED_ELSEWHERE.iter().filter_map(|package| workspace.package(package));
+    for package in elsewhere.filter(|_| arguments.is_empty()) {
+        let status = planted_in(workspace, &package.name).args(["--", "--nocapture"]).status()?;
+        ensure!(status.success(), "a bug that is planted in {} is not noticed", package.name);
+    }
     Ok(())
 }
 

@@ -1,10 +1,11 @@
 //! The expiry floor (R4.6): leases that end at the floor or before it are over for good.
 //!
 //! Clients' records are dropped only after an [`ExpiryFloorEntry`] that covers their leases is in the log and synced.
-//! From then on, a request whose lease expires at the floor or before it is refused, whatever the shard still remembers
-//! of its client. So it is the floor that makes forgetting safe. The list of clients in an entry only repeats the
-//! forgetting at replay. So an older entry may be cleaned when a later one is synced. This module does not know which
-//! clients are expired: the coordinator decides that.
+//! From then on, a request that the shard does not know is refused if its lease expires at the floor or before it. So it
+//! is the floor that makes forgetting safe. The list of clients in an entry only repeats the forgetting at replay. So an
+//! older entry may be cleaned when a later one is synced, and a copy of an entry names no clients. A replay that finds a
+//! record of such a client again keeps the record, and its request is answered with the old result, which is true, instead
+//! of being refused. This module does not know which clients are expired: the coordinator decides that.
 //!
 //! Format 1, all numbers little-endian:
 //!
@@ -103,7 +104,7 @@ impl<'a> ExpiryFloorEntryRef<'a> {
         (count <= CLIENTS_PER_FLOOR_ENTRY_MAX && clients.len() == 8 * count).then_some(Self { floor, clients })
     }
 
-    /// Whose records go.
+    /// The clients whose completion records go.
     pub fn clients(&self) -> impl ExactSizeIterator<Item = ClientId> + use<'a> {
         self.clients.chunks_exact(8).map(|bytes| ClientId(u64::from_le_bytes(bytes.try_into().expect("8 bytes"))))
     }

@@ -54,7 +54,10 @@ impl Moving {
     /// Bytes that the copy takes in a group.
     pub fn bytes(&self) -> usize {
         entry_bytes(match self.what {
-            What::ExpiryFloor(floor) => ExpiryFloorEntry { floor, clients: &[] }.encoded_len(),
+            What::ExpiryFloor(floor) if !planted::is_on(Bug::FloorCopiedAsNew) => {
+                ExpiryFloorEntry { floor, clients: &[] }.encoded_len()
+            }
+            What::ExpiryFloor(_) => self.len as usize,
             What::Stored(_)
             | What::Record(_)
             | What::OperationKey(_)
@@ -73,6 +76,9 @@ impl Moving {
                 let head = Store::rewritten(group.log().entry(self.from).payload, movable);
                 let rest = Part::Log { offset: payload + head.len() as u64, len: self.len - head.len() as u32 };
                 group.entry_parts(self.kind, &[Part::Bytes(&head), rest])
+            }
+            What::ExpiryFloor(_) if planted::is_on(Bug::FloorCopiedAsNew) => {
+                group.entry_parts(self.kind, &[Part::Log { offset: payload, len: self.len }])
             }
             What::ExpiryFloor(floor) => {
                 let floor = if planted::is_on(Bug::FloorNotCopied) { ClusterTime(0) } else { floor };

@@ -114,7 +114,7 @@ impl Replica {
     fn may_come_back(&self, core: &Core, entry: &Entry<'_>, at: EntryOffset) -> bool {
         let state = &self.state;
         match entry.kind {
-            // The floor refuses the request, whatever the record says.
+            // Its client was forgotten, and the copy of a floor does not say so. The record tells what has happened.
             EntryKind::Completion => {
                 let record = CompletionRecordRef::decode(entry.payload).expect("our own completion record");
                 record.request.lease_expiry <= state.tracker.floor().time()

@@ -6,9 +6,12 @@ fn scenarios() -> Vec<Scenario> {
     Scenario::TABLE.iter().map(|row| row.0).collect()
 }
 
+/// Without optimizations a run takes ten times as long: then each third of them is done. CI does all of them, many times, in
+/// its stage `sim`.
 #[test]
 fn every_scenario_holds() {
-    let scenarios = scenarios();
+    let every = if cfg!(debug_assertions) { 3 } else { 1 };
+    let scenarios: Vec<_> = scenarios().into_iter().step_by(every).collect();
     let total = sweep(0..scenarios.len() as u64, &scenarios, 2, None, |_| true);
     let failed: Vec<_> = total.failed.iter().map(|report| (report.line(), &report.violations)).collect();
     assert!(failed.is_empty(), "{failed:#?}");

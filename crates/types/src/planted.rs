@@ -145,6 +145,10 @@ bugs! {
     FreedBeforeSynced = "freed_before_synced",
     /// R5.8: the copy of an expiry floor does not have the floor's time.
     FloorNotCopied = "floor_not_copied",
+    /// R5.8: the copy of an expiry floor names the clients of the original, as if they expired where the copy stands.
+    FloorCopiedAsNew = "floor_copied_as_new",
+    /// R5.12: a group of a segment that is cleaned is taken for whole, whatever its checksum says.
+    DamageCopied = "damage_copied",
     /// E1, R5.7: a completion record that is copied loses its name, so that no replay finds it.
     RecordNotCopied = "record_not_copied",
     /// R5.10: a copy says that nothing older of its key is in front of the copy's own segment.

@@ -44,21 +44,38 @@ pub struct Apart {
     coordinator: Option<Process>,
     nodes: BTreeMap<u16, Process>,
     size: Size,
+    memory_mib: u32,
     folder: Folder,
     port: u16,
 }
 
 impl Apart {
+    /// A cluster of which no process runs yet.
+    #[must_use]
+    pub fn new(name: &str, size: Size) -> Self {
+        let (coordinator, nodes) = (None, BTreeMap::new());
+        // Two more ports, for nodes that replace others.
+        let (folder, port) = (Folder::new(name), free_ports(size.nodes + 3));
+        Self { coordinator, nodes, size, memory_mib: 64, folder, port }
+    }
+
     /// Starts the whole cluster, and waits until it is healthy.
     #[must_use]
     pub fn start(name: &str, size: Size) -> Self {
-        let (coordinator, nodes) = (None, BTreeMap::new());
-        // Two more ports, for nodes that replace others.
-        let mut cluster =
-            Self { coordinator, nodes, size, folder: Folder::new(name), port: free_ports(size.nodes + 3) };
+        let mut cluster = Self::new(name, size);
         cluster.start_all();
-        crate::process::wait_until_healthy(cluster.port, usize::from(size.nodes));
+        cluster.wait_until_healthy();
         cluster
+    }
+
+    /// The nodes that are started from now on have this much memory for each log, instead of the least.
+    pub fn set_memory_mib(&mut self, mib: u32) {
+        self.memory_mib = mib;
+    }
+
+    /// Waits until every node is alive and every shard healthy.
+    pub fn wait_until_healthy(&self) -> Json {
+        crate::process::wait_until_healthy(self.port, usize::from(self.size.nodes))
     }
 
     /// Starts the first nodes and the coordinator, as far as they do not run.
@@ -81,8 +98,8 @@ impl Apart {
     }
 
     fn spawn_node(&self, node: u16) -> Process {
-        let listen = local(self.port + node).to_string();
-        self.spawn(node, &["--listen", &listen, "--memory-mib", "64"])
+        let (listen, memory) = (local(self.port + node).to_string(), self.memory_mib.to_string());
+        self.spawn(node, &["--listen", &listen, "--memory-mib", &memory])
     }
 
     /// Starts a node, and checks that it ends with an error that has these words.
@@ -136,9 +153,18 @@ impl Apart {
         self.nodes.get_mut(&node).expect("it runs")
     }
 
+    /// Takes a node's process.
+    ///
+    /// # Panics
+    /// If it was not started.
+    #[must_use]
+    pub fn take(&mut self, node: u16) -> Process {
+        self.nodes.remove(&node).expect("it was started")
+    }
+
     /// Kills a node with `kill -9`.
     pub fn kill(&mut self, node: u16) {
-        self.nodes.remove(&node).expect("it runs").kill();
+        self.take(node).kill();
     }
 
     /// Kills every process with `kill -9`.

@@ -4,11 +4,11 @@
 //!   group is open, nothing can fail.
 //! - **R4.8** What runs is the store's part, and depends on parameters and footprint only.
 
-use kasha_log::{GroupWriter, Log, Purpose, entry_bytes};
+use kasha_log::{Full, GroupWriter, Log, Purpose, entry_bytes};
 use kasha_store::{Draft, SpareDraft};
 use kasha_transaction::Footprint;
 use kasha_types::limits::RESULT_BYTES_MAX;
-use kasha_wire::{OutcomeCode, Update};
+use kasha_wire::{OutcomeCode, Refusal, Update};
 
 use super::order::{Action, Ordered};
 use super::record::record_bytes;
@@ -100,7 +100,11 @@ impl RequestPath<'_> {
             Ok(group) => group,
             Err(full) => {
                 ordered.memory().draft = draft.into_spare();
-                return Err(Stop::Nothing(Why::for_room(full)));
+                return Err(Stop::Nothing(match (ordered.action(), full) {
+                    // The operation has run: "not executed" would be untrue of it. The client asks again.
+                    (Action::Repeat(_), Full::Memory) => Why::Refused(Refusal::Busy),
+                    (_, full) => Why::for_room(full),
+                }));
             }
         };
         let dead = &mut ordered.memory().dead;

@@ -60,15 +60,7 @@ impl Cluster {
         (configuration.faults, configuration.min_backups) = (2, min_backups);
         configuration.nodes = (1..=3).map(node).collect();
         configuration.shards[0].members = (1..=3).map(member).collect();
-        let mut cluster = Self {
-            cores: (1..=3).map(core).collect(),
-            configuration,
-            on_the_way: VecDeque::new(),
-            heard: Vec::new(),
-            reports: Vec::new(),
-            beats: 0,
-            epoch: Epoch(1),
-        };
+        let mut cluster = Self::of((1..=3).map(core).collect(), configuration);
         cluster.commit(|_| ());
         cluster.settle();
         assert_eq!(cluster.reports.first(), Some(&Report::Recovered { shard: SHARD, epoch: Epoch(1) }));
@@ -79,6 +71,13 @@ impl Cluster {
         cluster.it_is(1000);
         cluster.settle();
         cluster
+    }
+
+    /// Three cores that were told nothing yet.
+    pub fn of(cores: Vec<Core>, configuration: Configuration) -> Self {
+        let (on_the_way, heard, reports) = (VecDeque::new(), Vec::new(), Vec::new());
+        let epoch = configuration.shards[0].epoch;
+        Self { cores, configuration, on_the_way, heard, reports, beats: 0, epoch }
     }
 
     /// The coordinator commits a change, and tells everybody.
@@ -242,7 +241,7 @@ impl Cluster {
     }
 }
 
-fn node(node: u16) -> NodeInfo {
+pub fn node(node: u16) -> NodeInfo {
     NodeInfo { node: NodeId(node), incarnation: kasha_types::Incarnation(1), cores: vec![address()], alive: true }
 }
 

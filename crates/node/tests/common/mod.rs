@@ -1,12 +1,16 @@
 //! One core driven by hand: frames in, frames out, a disk in memory.
 #![allow(dead_code, reason = "each test file uses a part")]
 
+pub mod cleaning_load;
 pub mod cluster;
+pub mod crashes;
+pub mod stories;
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use crashes::Step;
 use kasha_machine::{Disk, Effects, Endpoint, FileName, Held, Input, Machine, turn};
 use kasha_node::{Node, NodeOptions};
 use kasha_types::{
@@ -28,7 +32,7 @@ pub const TABLE: TableId = TableId(1);
 pub const CONN: Endpoint = Endpoint::Conn(ConnId(1));
 
 /// Files in memory; everything written is there at once.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Files(pub BTreeMap<FileName, Vec<u8>>);
 
 impl Disk for Files {
@@ -43,6 +47,8 @@ impl Disk for Files {
 #[derive(Default)]
 pub struct Shell {
     pub files: Files,
+    /// The steps, if somebody wants them.
+    pub journal: Option<Vec<Step>>,
     pub commits: Vec<LocalPosition>,
     /// Commits that were fsynced.
     pub fsyncs: u64,
@@ -50,26 +56,43 @@ pub struct Shell {
     pub stopped: Option<String>,
 }
 
+impl Shell {
+    fn note(&mut self, step: impl FnOnce() -> Step) {
+        if let Some(journal) = &mut self.journal {
+            journal.push(step());
+        }
+    }
+}
+
 impl turn::Shell for Shell {
     fn send(&mut self, to: Endpoint, head: &[u8], tail: &[u8]) {
-        self.sent.push((to, [head, tail].concat()));
+        let frame = [head, tail].concat();
+        if let (Endpoint::Conn(to), Some(journal)) = (to, &mut self.journal) {
+            journal.extend(Heard::of(&frame).map(|what| Step::Told { to, what }));
+        }
+        self.sent.push((to, frame));
     }
     fn write(&mut self, file: FileName, offset: u64, bytes: &[u8]) {
+        self.note(|| Step::Write { file, offset, bytes: bytes.to_vec() });
         let content = self.files.0.entry(file).or_default();
         let end = offset as usize + bytes.len();
         content.resize(content.len().max(end), 0);
         content[offset as usize..end].copy_from_slice(bytes);
     }
     fn replace(&mut self, file: FileName, bytes: &[u8]) {
+        self.note(|| Step::Replace { file, bytes: bytes.to_vec() });
         self.files.0.insert(file, bytes.to_vec());
     }
     fn truncate(&mut self, file: FileName, len: u64) {
+        self.note(|| Step::Truncate { file, len });
         self.files.0.entry(file).or_default().resize(len as usize, 0);
     }
     fn remove(&mut self, file: FileName) {
+        self.note(|| Step::Remove { file });
         self.files.0.remove(&file);
     }
     fn commit(&mut self, to: LocalPosition, fsync: bool) {
+        self.note(|| Step::Commit { fsync });
         self.fsyncs += u64::from(fsync);
         self.commits.push(to);
     }

@@ -28,7 +28,7 @@ pub struct ExpiryByVerdict {
     runs_until: BTreeMap<ClientId, SimTime>,
     /// The greatest floor that each replica ever held.
     floors: BTreeMap<(ProcessId, ShardId), ClusterTime>,
-    leases: BTreeMap<RpcId, (ShardId, ClusterTime)>,
+    leases: BTreeMap<RpcId, ClusterTime>,
     violations: Vec<String>,
     named: u64,
     told: u64,
@@ -71,10 +71,10 @@ impl ExpiryByVerdict {
         }
     }
 
-    /// In term `epoch` a client was told of a floor at or above this update's lease: a committed set of the term must
-    /// hold such a floor.
-    fn on_told(&mut self, rpc: RpcId, epoch: Epoch) {
-        let Some(&(shard, lease)) = self.leases.get(&rpc) else { return };
+    /// In term `epoch` of a shard a client was told of a floor at or above this update's lease: a committed set of the term
+    /// must hold such a floor. An update of several shards may be refused by any of them.
+    fn on_told(&mut self, rpc: RpcId, (shard, epoch): (ShardId, Epoch)) {
+        let Some(&lease) = self.leases.get(&rpc) else { return };
         let sets = self.configurations.of_term(shard, epoch);
         self.told += 1;
         let holds = |process| self.floors.get(&(process, shard)).is_some_and(|&floor| floor >= lease);
@@ -98,14 +98,14 @@ impl Watch for ExpiryByVerdict {
                 if let Ok(request) = RequestView::decode(sent.payload)
                     && let Ok(body) = Body::decode(request.body)
                 {
-                    self.leases.insert(body.head.rpc, (request.envelope.shard, body.head.lease_expiry));
+                    self.leases.insert(body.head.rpc, body.head.lease_expiry);
                 }
             }
             Some(Kind::Refuse) => {
                 if let Ok(refused) = hot::decode_small::<Refused>(sent.payload)
                     && refused.why == Refusal::LeaseExpired
                 {
-                    self.on_told(refused.rpc, refused.epoch);
+                    self.on_told(refused.rpc, (refused.shard, refused.epoch));
                 }
             }
             Some(Kind::Message) => {
@@ -185,12 +185,12 @@ mod tests {
     fn a_lost_lease_is_told_when_every_member_holds_the_floor() {
         let mut watch = ExpiryByVerdict::new(Configurations::default(), three_cores());
         tell(&watch.configurations, &configuration(1, 1, 1));
-        watch.leases.insert(RPC, (SHARD, ClusterTime(40)));
+        watch.leases.insert(RPC, ClusterTime(40));
         watch.on_floor(ProcessId(1), SHARD, ClusterTime(50), &[]);
-        watch.on_told(RPC, Epoch(1));
+        watch.on_told(RPC, (SHARD, Epoch(1)));
         assert_eq!(watch.take_violations().len(), 1, "the other member lacks it");
         watch.on_floor(ProcessId(2), SHARD, ClusterTime(50), &[]);
-        watch.on_told(RPC, Epoch(1));
+        watch.on_told(RPC, (SHARD, Epoch(1)));
         assert_eq!(watch.take_violations(), Vec::<String>::new());
     }
 }

@@ -38,21 +38,15 @@ impl ProposedEverywhere {
         let Some(participants) = self.participants.get(&rpc) else { return };
         for &shard in participants {
             self.checked += 1;
-            if let Some(lacking) = self.lacked_in_all_terms(shard, rpc) {
+            if let Some(lacking) =
+                self.records.lacked_in_all_terms(&self.configurations, &self.cores, shard, Record::Part(rpc))
+            {
                 self.violations.push(format!(
                     "proposed_everywhere: {by} said that {rpc} was executed, but in no committed set of any term of {shard} do \
                      all hold its proposal (R8.1): {lacking}"
                 ));
             }
         }
-    }
-
-    fn lacked_in_all_terms(&self, shard: ShardId, rpc: RpcId) -> Option<String> {
-        let lacked_in = |epoch| {
-            self.records.lacked_in_all_sets(&self.configurations, &self.cores, (shard, epoch), Record::Part(rpc))
-        };
-        let lacking: Option<Vec<_>> = self.configurations.terms_of(shard).into_iter().map(lacked_in).collect();
-        lacking.map(|lacking| lacking.join("; "))
     }
 }
 

@@ -1,17 +1,18 @@
 //! Which records are in which files: read from the bytes that processes write, by the log's documented layout, and not
 //! through the code that wrote them. The checkers that ask which process holds what share this.
 //!
-//! Two kinds of records count: an update's completion record, and a participant's part of a transaction over several
-//! shards, which is its proposal or, later, its outcome (R8.1).
+//! These records count: an update's completion record, and a participant's part of a transaction over several shards,
+//! which is its proposal or, later, its outcome (R8.1).
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 use kasha_machine::FileName;
-use kasha_types::{ClientId, ClusterTime, Epoch, NodeId, RpcId, SegmentId, Sequence, ShardId};
+use kasha_types::{ClusterTime, Epoch, NodeId, RpcId, SegmentId, ShardId};
 use kasha_wire::{Configuration, MemberState, ShardConfig, ShardPhase};
 
+use crate::checkers::endings::{ENDED_ENTRY, ENDED_RPC, PROPOSED_ENTRY, PROPOSED_RPC, is_executed, rpc_at};
 use crate::configurations::{Configurations, Cores};
 use crate::disk::SimDisk;
 use crate::network::ProcessId;
@@ -22,10 +23,8 @@ const GROUP_HEADER: usize = 48;
 const ENTRY_HEADER: usize = 8;
 /// Kind of an entry that holds an update's result.
 pub(crate) const COMPLETION_ENTRY: u8 = 3;
-/// Kind of an entry with which a shard proposes a timestamp for a transaction over several shards.
-const PROPOSED_ENTRY: u8 = 32;
-/// Kind of an entry with a shard's outcome of a transaction over several shards.
-const ENDED_ENTRY: u8 = 33;
+/// Where a completion record has the id of its update.
+const COMPLETION_RPC: usize = 3;
 /// Kind of an entry that says which clients' leases are over.
 pub(crate) const EXPIRY_FLOOR_ENTRY: u8 = 5;
 /// Kind of an entry with which a primary's term begins.
@@ -40,6 +39,10 @@ pub enum Record {
     Completion(RpcId),
     /// A participant's proposal or outcome of a transaction over several shards.
     Part(RpcId),
+    /// A participant's outcome: it has executed the transaction.
+    Executed(RpcId),
+    /// A participant's outcome: the transaction is not executed.
+    Against(RpcId),
 }
 
 /// Records in each segment file, as the page cache has it, and in each replica, at any time so far.
@@ -75,19 +78,18 @@ fn half(bytes: &[u8], at: usize) -> Option<usize> {
     Some(u32::from_le_bytes(bytes.get(at..at + 4)?.try_into().ok()?) as usize)
 }
 
-fn rpc_at(record: &[u8], at: usize) -> Option<RpcId> {
-    Some(RpcId { client: ClientId(word(record, at)?), sequence: Sequence(word(record, at + 8)?) })
-}
-
 /// The records that stand in these groups; stops where no group begins.
 pub(crate) fn records_in(bytes: &[u8], found: &mut BTreeSet<Record>) {
-    entries_in(bytes, |kind, record| {
-        found.extend(match kind {
-            COMPLETION_ENTRY => rpc_at(record, 3).map(Record::Completion),
-            PROPOSED_ENTRY => rpc_at(record, 25).map(Record::Part),
-            ENDED_ENTRY => rpc_at(record, 9).map(Record::Part),
-            _ => None,
-        });
+    entries_in(bytes, |kind, record| match kind {
+        COMPLETION_ENTRY => found.extend(rpc_at(record, COMPLETION_RPC).map(Record::Completion)),
+        PROPOSED_ENTRY => found.extend(rpc_at(record, PROPOSED_RPC).map(Record::Part)),
+        ENDED_ENTRY => {
+            if let (Some(rpc), Some(is_executed)) = (rpc_at(record, ENDED_RPC), is_executed(record)) {
+                found.insert(Record::Part(rpc));
+                found.insert(if is_executed { Record::Executed(rpc) } else { Record::Against(rpc) });
+            }
+        }
+        _ => {}
     });
 }
 
@@ -240,6 +242,38 @@ impl Records {
         lacking.dedup();
         (!sets.is_empty()).then(|| lacking.join("; "))
     }
+
+    /// Whether all members of the newest set hold the record at this moment, and are enough to sync anything: then no later
+    /// primary lacks it.
+    #[must_use]
+    pub fn is_held_by_all(
+        &self,
+        configurations: &Configurations,
+        cores: &Cores,
+        shard: ShardId,
+        record: Record,
+    ) -> bool {
+        let Some(latest) = configurations.latest() else { return false };
+        let Some(config) = latest.shard(shard) else { return false };
+        let mut hosts = config.members.iter().map(|member| cores.host_of(&latest, member.node, shard));
+        config.members.len() > usize::from(latest.min_backups)
+            && hosts.all(|host| host.is_some_and(|process| self.has(process, shard, record)))
+    }
+
+    /// For each term of a shard, a member of each committed set that lacks the record: then the record was never synced
+    /// in any term, and perhaps never will be.
+    #[must_use]
+    pub fn lacked_in_all_terms(
+        &self,
+        configurations: &Configurations,
+        cores: &Cores,
+        shard: ShardId,
+        record: Record,
+    ) -> Option<String> {
+        let lacked_in = |epoch| self.lacked_in_all_sets(configurations, cores, (shard, epoch), record);
+        let lacking: Option<Vec<_>> = configurations.terms_of(shard).into_iter().map(lacked_in).collect();
+        lacking.map(|lacking| lacking.join("; "))
+    }
 }
 
 /// Keeps [`Records`] up to date. It is the first watcher, so that the others see what the turn wrote.
@@ -295,7 +329,7 @@ impl Watch for RecordsWatch {
 
 #[cfg(test)]
 pub(crate) mod tests {
-    use kasha_types::CoreId;
+    use kasha_types::{ClientId, CoreId, Sequence};
 
     use super::*;
     use crate::configurations::tests::configuration;
@@ -344,6 +378,13 @@ pub(crate) mod tests {
         let mut disk = SimDisk::new();
         disk.write(file, 0, &group(RpcId { sequence: Sequence(8), ..RPC }));
         disk.write(file, 104, &group(rpc));
+        records.rescan(ProcessId(process), file, &disk);
+    }
+
+    /// Writes these groups to a process's log.
+    pub(crate) fn hold_bytes(records: &Records, process: usize, file: FileName, bytes: &[u8]) {
+        let mut disk = SimDisk::new();
+        disk.write(file, 0, bytes);
         records.rescan(ProcessId(process), file, &disk);
     }
 

@@ -45,6 +45,9 @@ pub struct Ballast {
     thread: JoinHandle<Result<(), String>>,
 }
 
+/// What the client's thread does.
+type Job = Box<dyn FnOnce() -> Result<(), String> + Send>;
+
 /// What a key may hold: numbers of values.
 #[derive(Debug, Default)]
 struct Values {
@@ -58,15 +61,34 @@ impl Ballast {
     /// # Errors
     /// If the shards are not filled.
     pub fn start(net: &Net, shape: &Shape, seed: u64) -> Result<Self, Failure> {
-        let keys = u64::from(shape.shards) * (LIVE_MIB << 20) / VALUE_BYTES;
         let pause = if shape.fsync { PAUSE_FSYNC } else { PAUSE };
+        Self::fill(net.seeds(), shape.shards, pause, seed, |job| net.thread("ballast", job))
+    }
+
+    /// The same for a test of its own on loopback, with hardly a pause.
+    ///
+    /// # Errors
+    /// If the shards are not filled.
+    pub fn on_loopback(addresses: Vec<String>, shards: u16, seed: u64) -> Result<Self, Failure> {
+        let pause = Duration::from_millis(2);
+        Self::fill(addresses, shards, pause, seed, |job| std::thread::Builder::new().spawn(job))
+    }
+
+    fn fill(
+        seeds: Vec<String>,
+        shards: u16,
+        pause: Duration,
+        seed: u64,
+        spawn: impl FnOnce(Job) -> std::io::Result<JoinHandle<Result<(), String>>>,
+    ) -> Result<Self, Failure> {
+        let keys = u64::from(shards) * (LIVE_MIB << 20) / VALUE_BYTES;
         let shared = Arc::new(Shared::default());
-        let (seeds, theirs) = (net.seeds(), Arc::clone(&shared));
+        let theirs = Arc::clone(&shared);
         let job = move || {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
             runtime.block_on(fill_and_overwrite(seeds, keys, pause, Rng::new(seed ^ 0xBA11), theirs))
         };
-        let thread = net.thread("ballast", job).map_err(broken("no thread"))?;
+        let thread = spawn(Box::new(job)).map_err(broken("no thread"))?;
         let ballast = Self { shared, keys, thread };
         let is_filled = || ballast.shared.filled.load(Ordering::Relaxed) == keys;
         match wait_for(&ballast.thread, PATIENCE, "the shards are not filled", is_filled)? {

@@ -1,0 +1,112 @@
+//! Stories that a test tells as they should end, and `planted.rs` with a rule left out.
+
+use kasha_types::{ClientId, ClusterTime};
+use kasha_wire::message::LeaseInfo;
+use kasha_wire::status::{Cleaning, ReplicaStatus};
+use kasha_wire::{BodyHead, Update, message};
+
+use super::cluster::{Cluster, LIST};
+use super::{Core, Heard, SHARD};
+
+/// More segments than there are up to the record of client 1. (Others die before they are cleaned.)
+const CLEANED_MIN: u64 = 30;
+/// So many updates take more than a segment.
+const UPDATES_OF_A_SEGMENT: u64 = 60;
+/// The cleaner rests while so much of the log's 64 MiB is free, and begins at a little less.
+const RESTS_WITH: u64 = 7 << 20;
+const UPDATES_MAX: u64 = 2000;
+
+/// Of each segment a little lives, so that none is freed before it is cleaned.
+pub struct Filler {
+    pub sequence: u64,
+    large: Vec<u8>,
+}
+
+impl Filler {
+    pub fn update(&mut self, cluster: &mut Cluster) {
+        self.sequence += 1;
+        let own = format!("own {}", self.sequence);
+        let key = if self.sequence.is_multiple_of(4) { own.as_bytes() } else { b"the same" };
+        let value = if self.sequence.is_multiple_of(4) { &b"v"[..] } else { &self.large };
+        cluster.update((9, self.sequence), LIST, &Update::Put { key, value });
+    }
+}
+
+fn replica(cluster: &Cluster) -> ReplicaStatus {
+    let primary = &cluster.cores[0];
+    primary.node.status(primary.now).replicas.swap_remove(0)
+}
+
+pub fn cleaning(cluster: &Cluster) -> Cleaning {
+    replica(cluster).cleaning
+}
+
+/// A cluster whose cleaner is about to begin, in whose oldest segment the record of client 1 lives.
+pub fn about_to_clean(first: &[u8]) -> (Cluster, Filler) {
+    let mut cluster = Cluster::serving();
+    assert!(matches!(cluster.send(1, LIST, first)[..], [Heard::Answer { .. }]));
+    let mut filler = Filler { sequence: 0, large: vec![b'x'; 200_000] };
+    while replica(&cluster).memory_bytes + RESTS_WITH < replica(&cluster).memory_max_bytes {
+        filler.update(&mut cluster);
+        cluster.carry();
+        assert!(filler.sequence < UPDATES_MAX, "the log never fills up");
+    }
+    (cluster, filler)
+}
+
+/// The lease of client 1 is over, and then client 1 comes back with a later lease. What it does then is not forgotten where
+/// the floor's copy stands (R5.8).
+pub fn the_copy_of_a_floor_forgets_nobody() {
+    let shorter = |head: &mut BodyHead| head.lease_expiry = ClusterTime(150_000);
+    let renewed = |head: &mut BodyHead| head.lease_expiry = ClusterTime(900_000);
+    let increment = Update::Increment { key: b"a", delta: 1 };
+    let first = Core::body_with((1, 1), 1, None, &increment, shorter);
+    let second = Core::body_with((1, 2), 1, None, &increment, renewed);
+    let (mut cluster, mut filler) = about_to_clean(&first);
+    cluster.it_is(600_000);
+    cluster.settle();
+    let (cluster_time, expired) = (ClusterTime(600_000), vec![ClientId(1)]);
+    cluster.on(1, |core| core.message(message::LeaseVerdict { cluster_time, expired, alive: Vec::new() }));
+    for _ in 0..UPDATES_OF_A_SEGMENT {
+        filler.update(&mut cluster);
+        cluster.carry();
+    }
+    let mut heard = cluster.send(1, LIST, &second);
+    let alive = vec![LeaseInfo { client: ClientId(1), expiry: ClusterTime(900_000) }];
+    cluster.on(1, |core| core.message(message::LeaseVerdict { cluster_time, expired: Vec::new(), alive }));
+    cluster.settle();
+    heard.append(&mut cluster.heard(1));
+    assert!(matches!(heard[..], [Heard::Answer { .. }]), "{heard:?}");
+
+    // The floor's segment is cleaned, and later that of the record.
+    let before = cleaning(&cluster).cleaned_segments;
+    let mut compared = before;
+    while cleaning(&cluster).cleaned_segments < before + CLEANED_MIN {
+        filler.update(&mut cluster);
+        cluster.carry();
+        assert!(filler.sequence < UPDATES_MAX, "{:?}", cleaning(&cluster));
+        if compared < cleaning(&cluster).cleaned_segments {
+            compared = cleaning(&cluster).cleaned_segments;
+            cluster.cores[0].node.replay_equals_state().expect("a replay knows what its member knows");
+        }
+    }
+}
+
+/// A bit of a sealed segment flips in memory. It is found before it is copied under a new checksum (R5.12).
+pub fn a_damaged_segment_stops_its_node() {
+    let mut core = Core::serving_with(64 << 20);
+    let filler = vec![b'x'; 50_000];
+    let mut sequence = 1;
+    core.update((1, sequence), sequence, &Update::Put { key: b"cold", value: &filler });
+    assert!(core.node.flip_log_bit(SHARD, 300, 4), "that is in the log");
+    for number in 0..4_000_u32 {
+        sequence += 1;
+        let key = if number % 8 == 0 { format!("cold {number}") } else { format!("k{}", number % 7) };
+        let _ = core.update((1, sequence), sequence, &Update::Put { key: key.as_bytes(), value: &filler });
+        core.tick(5);
+        if let Some(why) = &core.shell.stopped {
+            return assert!(why.contains("K0115"), "{why}");
+        }
+    }
+    panic!("it was not found");
+}
