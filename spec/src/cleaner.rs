@@ -65,7 +65,7 @@ pub enum Action {
     OnLeaseVerdict,
     /// node `leases::settle_floor`.
     SettleFloor,
-    /// node `house::drop_tombstones`.
+    /// node `house::raise_version_floor`.
     DropTombstones,
     /// log `Log::roll`: the head is full.
     Roll,

@@ -79,7 +79,7 @@ impl Tell for Cleaner {
             Action::ExpireOperationKey => primary("drop_some_expired", last()),
             Action::OnLeaseVerdict => primary("leases::on_verdict", format!("logs {}", last())),
             Action::SettleFloor => primary("leases::settle_floor", "the floor is synced, and in force".into()),
-            Action::DropTombstones => primary("house::drop_tombstones", format!("{} takes over", last())),
+            Action::DropTombstones => primary("house::raise_version_floor", format!("{} takes over", last())),
             Action::Roll => primary("Log::roll", format!("segment {} is the head", segment(after.head))),
             Action::Copy(origin) => {
                 let from = before.log[usize::from(origin)].segment;

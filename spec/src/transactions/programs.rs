@@ -81,6 +81,16 @@ pub static CHAIN_RECOVERED: Program = Program {
     ..CHAIN
 };
 
+/// The chain, and a crash of the participant that told what a gate waits for (0030).
+pub static CHAIN_TOLD: Program = Program {
+    name: "chain-told",
+    about: "the chain; s0 may crash",
+    crashes: 1,
+    crash_at: 1 << 0,
+    is_small: false,
+    ..CHAIN
+};
+
 /// A lock between two independent transactions.
 pub static LOCK_AWAITED: Program = Program {
     name: "lock-awaited",
@@ -526,6 +536,7 @@ pub static PROGRAMS: &[&Program] = &[
     &LOCKED_CHAIN,
     &LOCAL_CHAIN,
     &CHAIN_RECOVERED,
+    &CHAIN_TOLD,
     &LATE_ARRIVAL,
     &LOCK_AWAITED,
     &ANTI_DEPENDENCY,

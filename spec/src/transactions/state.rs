@@ -161,6 +161,9 @@ pub struct Votes {
     pub against: Set,
     /// Shards that have executed it and whose gate there is open.
     pub settled: Set,
+    /// For each shard that has executed it and whose gate there was shut: what others were told that the gate waits for.
+    /// A primary that fails over takes nothing of that back.
+    pub behind: [Option<Set>; SHARDS_MAX],
     /// Shards whose outcome is on every member.
     pub recorded: Set,
     /// Shards that say: it never happens here, or it is long over.

@@ -301,6 +301,11 @@ impl Transactions {
         }
     }
 
+    /// 0030: whether those who were told of a gate take it for open.
+    fn is_open_to_others(&self, unsettled: Set) -> bool {
+        unsettled == 0 || !self.keeps(Rule::ToldGateHeeded)
+    }
+
     /// R8.4: true if something has settled.
     fn settle(&self, state: &mut State) -> bool {
         let mut is_new = false;
@@ -311,8 +316,15 @@ impl Transactions {
                 there.gates[usize::from(txn)] &= !settled;
                 let is_open = there.gates[usize::from(txn)] == 0 || !self.keeps(Rule::SettledGated);
                 let is_executed = matches!(there.progress(txn), Progress::Executed(_));
+                let gate = there.gates[usize::from(txn)];
                 let votes = state.votes_mut(txn);
-                if is_executed && is_open && votes.settled & 1 << shard == 0 {
+                let behind = &mut votes.behind[usize::from(shard)];
+                if is_executed && !is_open && behind.is_none() {
+                    *behind = Some(gate);
+                }
+                let is_open =
+                    is_executed && is_open || behind.is_some_and(|behind| self.is_open_to_others(behind & !settled));
+                if is_open && votes.settled & 1 << shard == 0 {
                     votes.settled |= 1 << shard;
                     is_new = true;
                 }
