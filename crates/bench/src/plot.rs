@@ -42,7 +42,7 @@ pub enum Axis {
 pub struct Plot {
     /// The name of its file, without `.svg`.
     pub file: String,
-    /// What it shows.
+    /// The title above the plot.
     pub title: String,
     /// The label of the horizontal axis, with its unit.
     pub x: &'static str,

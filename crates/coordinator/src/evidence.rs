@@ -65,7 +65,7 @@ struct Patience {
     next: Duration,
 }
 
-/// All recent reports.
+/// What nodes have reported of one another lately, and what follows from it.
 #[derive(Debug)]
 pub(crate) struct Evidence {
     lease: Duration,

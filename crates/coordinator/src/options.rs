@@ -13,11 +13,11 @@ use crate::limits::{ALONE_LEASES, PROMOTIONS_MAX};
 /// A coordinator's options. `cluster`, `shards`, `faults` and `durability` are fixed when the cluster is created.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CoordinatorOptions {
-    /// The cluster.
+    /// The cluster's id.
     pub cluster: ClusterId,
     /// The number of nodes that must have registered before the shards are first placed: at least `faults + 1`.
     pub nodes: u16,
-    /// Shards, from 1.
+    /// The number of shards, at least 1.
     pub shards: u16,
     /// `f`: backups and witnesses of each shard.
     pub faults: u8,

@@ -63,7 +63,7 @@ pub struct OperationKeys {
 }
 
 impl OperationKeys {
-    /// Holds none.
+    /// A table that holds no operation key.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
@@ -170,7 +170,7 @@ impl OperationKeys {
         entry.is_some()
     }
 
-    /// What is kept.
+    /// How much the table holds.
     #[must_use]
     pub fn stats(&self) -> OperationKeysStats {
         // A B-tree's leaves are between half and wholly full.

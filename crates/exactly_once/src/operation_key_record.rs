@@ -30,7 +30,7 @@ const DROPPED_HEADER_BYTES: usize = 11;
 pub struct OperationKeyRecord<'a> {
     /// Slot of the operation's first key: with the operation key, its identity.
     pub slot: Slot,
-    /// At most `OPERATION_KEY_BYTES_MAX`.
+    /// The operation key, at most `OPERATION_KEY_BYTES_MAX` bytes.
     pub operation_key: &'a [u8],
     /// Hash of the operation and its keys; another one under the same key is an error.
     pub fingerprint: Fingerprint,
@@ -101,7 +101,7 @@ pub struct OperationKeyDropped<'a> {
     pub slot: Slot,
     /// When it was found expired.
     pub at: ClusterTime,
-    /// At most `OPERATION_KEY_BYTES_MAX`.
+    /// The operation key, at most `OPERATION_KEY_BYTES_MAX` bytes.
     pub operation_key: &'a [u8],
 }
 

@@ -132,7 +132,7 @@ impl fmt::Debug for Tracker {
 }
 
 impl Tracker {
-    /// Knows nobody.
+    /// A tracker that knows no client.
     #[must_use]
     pub fn new() -> Self {
         let (clients, spares) = (Clients::new(), Spares::default());

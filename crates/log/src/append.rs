@@ -1,4 +1,11 @@
 //! The primary's appends: one group at a time, written in place.
+//!
+//! [`Log::begin`] finds room for a group, and begins a new segment if the head has too little. [`GroupWriter`] then
+//! takes entries, and its `commit` writes the group's header with length and checksum: until then the group is not part
+//! of the log, and a writer that is dropped leaves no group (**E4**, **R4.1**). Each append names its [`Purpose`],
+//! which decides how much of the memory it may use (**R5.16**, `room`).
+//!
+//! A backup's appends, which take bytes as they come, are in `raw`.
 
 use kasha_types::{ENTRY_HEADER_BYTES, EntryOffset, Epoch, LogEnd, LogPosition, SegmentId};
 
@@ -9,7 +16,7 @@ use crate::history::Digest;
 /// What an append is for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Purpose {
-    /// New data.
+    /// New data: may use all memory but the reserves.
     Normal,
     /// Deletes, which in the end give memory back: may use the reserve, but for what the cleaner needs.
     Freeing,
@@ -40,7 +47,7 @@ pub enum Full {
 /// Where a group went.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Appended {
-    /// The group.
+    /// Where the group begins: the next group names it as its predecessor.
     pub start: GroupStart,
     /// Behind its last byte: what a gate waits for.
     pub end: LogPosition,
@@ -49,13 +56,13 @@ pub struct Appended {
 /// A piece of an entry's payload.
 #[derive(Clone, Copy, Debug)]
 pub enum Part<'b> {
-    /// These bytes.
+    /// Bytes of the caller, which are copied.
     Bytes(&'b [u8]),
     /// Bytes of the log, or of an earlier entry of the open group: an old value within a new one, a relocated entry.
     Log {
-        /// Offset of the first.
+        /// Offset of the first byte.
         offset: u64,
-        /// How many.
+        /// The number of bytes.
         len: u32,
     },
 }

@@ -24,7 +24,7 @@ const COPIES_BYTES_MAX: u32 = 16 * 1024;
 /// A segment to be cleaned.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Victim {
-    /// Its name.
+    /// The number of the segment.
     pub segment: SegmentId,
     /// Bytes of live entries in it.
     pub live_bytes: u32,
@@ -35,7 +35,7 @@ pub struct Victim {
 /// Segments in memory, and why some of them cannot be cleaned.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Census {
-    /// All of them.
+    /// All segments in memory.
     pub segments: u64,
     /// Nothing lives there, and their freeing is under way.
     pub leaving: u64,
@@ -48,7 +48,7 @@ pub struct Census {
 /// Memory that does not hold what was written: the group that begins at this offset.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct DamagedGroup {
-    /// Where it begins.
+    /// The offset at which the group begins.
     pub at: u64,
 }
 

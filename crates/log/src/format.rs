@@ -129,7 +129,7 @@ pub(crate) struct GroupHeader {
     pub(crate) epoch: Epoch,
     /// The group before this one.
     pub(crate) previous: GroupStart,
-    /// It holds copies.
+    /// The group holds copies that the cleaner made.
     pub(crate) is_copies: bool,
 }
 

@@ -152,7 +152,7 @@ impl Index {
         until == self.first.count()
     }
 
-    /// Entries.
+    /// The number of entries in the index.
     #[must_use]
     pub fn len(&self) -> usize {
         self.entries

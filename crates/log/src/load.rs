@@ -17,7 +17,7 @@ use crate::segment::{freed_segments, live_segments};
 use crate::verify::{GroupFault, check_group, is_cut_short};
 use crate::{Log, LogConfig, Screen};
 
-/// What [`Log::load`] found.
+/// How much of the files [`Log::load`] kept, and why it dropped the rest.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct LoadReport {
     /// End of what was kept.
@@ -38,7 +38,7 @@ pub struct LoadReport {
 pub struct Damage {
     /// Offset from which on nothing was kept.
     pub at: u64,
-    /// What is there.
+    /// What kind of damage begins there.
     pub kind: DamageKind,
 }
 

@@ -1,4 +1,11 @@
 //! The log itself: what it holds, and reading it.
+//!
+//! A log is its sealed segments, the head segment that is being filled, and the numbers that describe them: the end,
+//! the history of epochs, the live bytes of each segment. Offsets map to segments by division; they never restart.
+//! Bytes that effects of a turn may still name stay in the graveyard until [`Log::bury`].
+//!
+//! Changes of a log are in modules of their own: `append` and `raw` add groups, `truncate` cuts, `liveness` notes what
+//! is dead, `cleaning` copies, `room` says what finds memory, `load` rebuilds a log from files.
 
 use std::cell::Cell;
 use std::collections::VecDeque;
@@ -54,7 +61,7 @@ pub struct Log {
     /// Segments here that the log says are freed, and the end of the group that says so. Ends ascend.
     pub(crate) retired: VecDeque<(SegmentId, LogEnd)>,
     pub(crate) history: EpochHistory,
-    /// The last group.
+    /// The last group: the next one names it as its predecessor.
     pub(crate) last: GroupStart,
     pub(crate) end: LogPosition,
     pub(crate) epoch_start: Option<EntryOffset>,
@@ -74,7 +81,7 @@ pub struct Log {
 /// What a log holds, for status.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LogStats {
-    /// Its end.
+    /// The position behind the last entry.
     pub end: LogPosition,
     /// Segments that hold the log.
     pub segments: usize,
@@ -154,7 +161,7 @@ impl Log {
         Self { buffers, ..self }
     }
 
-    /// Whose log.
+    /// The shard of the log.
     #[must_use]
     pub fn shard(&self) -> ShardId {
         self.shard
@@ -305,7 +312,7 @@ impl Log {
         self.live_bytes
     }
 
-    /// For status.
+    /// What the log holds, in numbers for status output.
     #[must_use]
     pub fn stats(&self) -> LogStats {
         LogStats {

@@ -15,17 +15,17 @@ pub enum AppendError {
     Group {
         /// Where it should be.
         at: u64,
-        /// What is wrong.
+        /// What is wrong with the group.
         fault: GroupFault,
     },
     /// The bytes begin behind our end: something is missing in between.
     Gap {
-        /// Our end.
+        /// The end of our log, where the next bytes must begin.
         expected: LogEnd,
     },
     /// The bytes begin before our end: sent again, or ours diverged.
     Overlap {
-        /// Our end.
+        /// The end of our log.
         end: LogEnd,
     },
     /// The bytes begin at our end and follow another group than ours: ours diverged.

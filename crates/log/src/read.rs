@@ -25,14 +25,14 @@ pub struct Group<'a> {
     pub epoch: Epoch,
     /// Offset of its first byte.
     pub start: u64,
-    /// Its end.
+    /// Offset behind its last byte.
     pub end: LogEnd,
-    /// What it holds.
+    /// The entries of the group.
     pub entries: Entries<'a>,
 }
 
 impl Group<'_> {
-    /// Bytes of it.
+    /// Bytes of the group, its header included.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         self.end.0 - self.start
@@ -52,7 +52,7 @@ impl Log {
         Some(Group { epoch: group.epoch, start: at, end: group.end(), entries: segment.entries(&group) })
     }
 
-    /// All groups.
+    /// All groups, from the beginning of the log.
     pub fn groups(&self) -> impl Iterator<Item = Group<'_>> {
         self.groups_from(LogEnd::START)
     }

@@ -26,7 +26,7 @@ use crate::{Full, Log, Purpose, limits};
 pub enum MemoryLeft {
     /// A fifth of what live entries may take, or more.
     Enough,
-    /// Less.
+    /// Less than a fifth.
     Little,
     /// Less than was refused last, or than a small update needs.
     Nothing,

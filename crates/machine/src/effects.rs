@@ -38,7 +38,7 @@ pub enum Gate {
     Confirmed {
         /// The shard whose sync round it is.
         shard: ShardId,
-        /// The round.
+        /// The number of the sync round.
         round: Round,
     },
     /// Our own files hold everything up to this commit. Used by witnesses and the coordinator.
@@ -106,7 +106,7 @@ pub enum Effect {
     Truncate {
         /// The file to cut.
         file: FileName,
-        /// Its new length.
+        /// The new length of the file in bytes.
         len: u64,
     },
     /// Remove a file. A file that does not exist is fine.
@@ -131,7 +131,7 @@ pub enum Effect {
     Route {
         /// The endpoint to dial.
         to: Endpoint,
-        /// Its address.
+        /// The address to dial.
         address: SocketAddr,
     },
     /// Close a connection after everything that was sent on it has left.

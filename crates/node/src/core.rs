@@ -1,4 +1,10 @@
 //! What all replicas and witnesses of a core share: files, clocks, configuration, scratch memory.
+//!
+//! [`Core`] collects what a turn writes into files, ends the turn with one commit, and knows which commits hold: an
+//! answer that depends on our own files is gated on a commit ([`Core::durable_gate`], **D3**, **R5.3**). It also keeps
+//! the lease of this node (section 7) and ClusterTime, which only the coordinator and the log may move (**R4.7**).
+//!
+//! It knows nothing of a shard's log or state.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -52,7 +58,7 @@ pub(crate) struct Core {
 /// Memory that is used again.
 #[derive(Debug, Default)]
 pub(crate) struct Scratch {
-    /// Of reads.
+    /// The result of the read that runs.
     pub result: Vec<u8>,
     /// The keys of a read.
     pub footprint: Vec<KeyHash>,

@@ -1,4 +1,12 @@
-//! What comes from outside, and whom it concerns.
+//! Hands each frame that arrives to the replica, witness or part of the core that it concerns.
+//!
+//! A request, a read or a message of a shard goes to the replica or witness of that shard. A message to a primary also
+//! names an epoch, and reaches only the primary of that term. Where there is no such replica, clients are refused, and
+//! messages of other nodes are ignored. Bytes that cannot be decoded end the connection (K0206).
+//!
+//! Two checks that concern every receiver are made here: orders are taken from the coordinator alone, and nothing is
+//! done for a primary of an earlier epoch than the committed configuration names (**F2**). The receivers check the
+//! rest: attachments, lists, promises.
 
 use kasha_machine::{Effect, Effects, Endpoint, Gate};
 use kasha_types::planted::{self, Bug};

@@ -36,13 +36,13 @@ pub enum ExactlyOnce {
 /// A core's options.
 #[derive(Clone, Debug)]
 pub struct NodeOptions {
-    /// The cluster.
+    /// The cluster. Files of another cluster are refused.
     pub cluster: ClusterId,
-    /// This core.
+    /// The node, and which of its cores this is.
     pub core: CoreId,
-    /// This process.
+    /// The start of the process that runs this core. It is greater than every earlier one of the node.
     pub incarnation: Incarnation,
-    /// The machine's boot.
+    /// The boot id of the machine: a new one means that its page cache was lost (R5.5).
     pub boot: BootId,
     /// Addresses of all cores of this node.
     pub addresses: Vec<SocketAddr>,

@@ -210,7 +210,7 @@ impl Replica {
         }
     }
 
-    /// One read.
+    /// Answers one read, or refuses it.
     pub fn on_read(&mut self, core: &mut Core, now: Tick, to: Endpoint, view: &ReadView<'_>, out: &mut Effects) {
         let (mut site, role) = self.parts(core);
         let promised = site.copy.meta.promised;
@@ -257,7 +257,7 @@ impl Replica {
         }
     }
 
-    /// Once a turn.
+    /// Ends a turn: what the role and the copy have to write and send.
     pub fn end_turn(&mut self, core: &mut Core, now: Tick, out: &mut Effects) {
         self.copy.remove_freed_files(core, out);
         let (mut site, role) = self.parts(core);

@@ -109,9 +109,9 @@ pub(crate) struct Memory {
 
 /// This delivery goes no further.
 enum Stop {
-    /// It has run before.
+    /// The update has run before: this is its recorded result.
     Completed(Completed),
-    /// It runs nothing.
+    /// The delivery runs nothing.
     Nothing(Why),
 }
 

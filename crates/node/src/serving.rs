@@ -282,7 +282,7 @@ impl Serving {
         }
     }
 
-    /// Once a turn.
+    /// Ends a turn: sends gcs, asks about leases, and tidies up.
     pub fn end_turn(&mut self, term: &mut Term, site: &mut Site<'_>, now: Tick, out: &mut Effects) {
         let synced = term.shipping.synced();
         self.garbage.note_synced(if planted::is_on(Bug::GcBeforeSync) { LogEnd::MAX } else { synced });

@@ -30,7 +30,7 @@ use kasha_witness::{Identity, Ledger, LoadError, Mode, Sizes, Why, Witness};
 use crate::StartError;
 use crate::core::{Core, send};
 
-/// One instance.
+/// The witness of one version of a shard's witness list, and its files.
 #[derive(Debug)]
 pub(crate) struct Instance {
     pub witness: Witness,

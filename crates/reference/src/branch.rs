@@ -14,14 +14,14 @@ pub struct Branch {
     pub requires: Requires,
     /// The effect on the key.
     pub effect: Effect,
-    /// The result.
+    /// What the operation's result says.
     pub says: Says,
 }
 
 /// A condition on the version of the key's value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Requires {
-    /// No condition.
+    /// The branch has no condition.
     Nothing,
     /// The version is this one.
     Version(u64),

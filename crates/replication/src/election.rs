@@ -17,17 +17,17 @@ use kasha_types::{Epoch, LogPosition, NodeId};
 /// What a member of the fenced set holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FenceReport {
-    /// Who.
+    /// The member that reports.
     pub node: NodeId,
-    /// Its last entry's epoch, and its end.
+    /// The epoch of the member's last log entry, and the end of its log.
     pub end: LogPosition,
-    /// Where each epoch begins in its log.
+    /// Where each epoch begins in the member's log, in order of epochs.
     pub history: Vec<LogPosition>,
-    /// It surely holds all that it ever acknowledged (R5.5).
+    /// The member surely holds all that it ever acknowledged (R5.5).
     pub intact: bool,
-    /// Its older data is all there.
+    /// The member's copy is complete: no older segment is still to be copied.
     pub complete: bool,
-    /// Its log surely holds every update that was answered (R7.7).
+    /// The member's log surely holds every update that was answered (R7.7).
     pub whole: bool,
 }
 
@@ -42,7 +42,7 @@ impl FenceReport {
 /// What is known of an election.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Choice {
-    /// Nobody yet: wait for more reports. Never fall through.
+    /// No log can be taken yet: wait for more reports.
     Wait,
     /// This member's log.
     Take(NodeId),

@@ -24,9 +24,9 @@ const BYTES: usize = 60;
 /// A replica's durable marks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReplicaMeta {
-    /// Whose log.
+    /// The shard of the log.
     pub shard: ShardId,
-    /// Whose shard.
+    /// The cluster of the shard.
     pub cluster: ClusterId,
     /// No message of a smaller epoch is obeyed. Only grows (F2).
     pub promised: Epoch,
@@ -52,9 +52,9 @@ pub enum MetaError {
     Damaged,
     /// Written by another version of this program.
     Format(u8),
-    /// Another cluster's.
+    /// The file belongs to this other cluster.
     Cluster(ClusterId),
-    /// Another shard's.
+    /// The file belongs to this other shard.
     Shard(ShardId),
 }
 

@@ -14,17 +14,17 @@ use kasha_wire::message::AttachAt;
 
 use crate::progress::MemberPositions;
 
-/// See [`Peer::patience`].
+/// The longest wait for an answer before a frame is sent again ([`Peer::patience`]).
 const PATIENCE_MAX: Duration = Duration::from_secs(1);
 
 /// Where a member is on its way to being shipped to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PeerState {
-    /// Its history is wanted.
+    /// The member was asked for the history of its log.
     Asking,
-    /// It was told where its log joins ours.
+    /// The member was told where its log joins ours.
     Attaching(AttachAt),
-    /// It takes appends.
+    /// The member takes appends.
     Attached,
 }
 
@@ -83,7 +83,7 @@ pub struct Peer {
     pub(crate) touched: Option<Tick>,
     /// How often what it was sent had to be sent again since it last got on.
     pub(crate) retries: u32,
-    /// Of this attachment.
+    /// What the member holds in this attachment.
     pub(crate) positions: MemberPositions,
     pub(crate) older: Older,
 }
@@ -111,7 +111,7 @@ impl Peer {
         (retry * (1 << self.retries.min(10))).min(PATIENCE_MAX.max(retry))
     }
 
-    /// Where it is.
+    /// How far the member is on its way to being shipped to.
     #[must_use]
     pub fn state(&self) -> PeerState {
         self.state
@@ -151,7 +151,7 @@ impl Peer {
 pub struct PeerProgress {
     /// Something is wanted of it and has not been answered.
     pub waits: bool,
-    /// It takes appends.
+    /// The member takes appends.
     pub attached: bool,
     /// It holds the log up to here.
     pub held: LogEnd,

@@ -48,7 +48,7 @@ pub struct Pace {
 }
 
 impl Default for Pace {
-    /// What servers use.
+    /// The values that servers use.
     fn default() -> Self {
         Self {
             retry: Duration::from_millis(25),

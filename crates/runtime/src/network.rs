@@ -64,9 +64,9 @@ pub fn listen(address: SocketAddr) -> Result<(std::net::TcpListener, SocketAddr)
 /// Counters of a loop's connections.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct NetworkStats {
-    /// Connections accepted.
+    /// Connections accepted since the loop began.
     pub accepted: u64,
-    /// Connections dialled.
+    /// Connections dialled since the loop began.
     pub dialled: u64,
     /// Frames received, handshakes excepted.
     pub frames_received: u64,

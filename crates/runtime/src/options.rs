@@ -84,6 +84,6 @@ pub struct LoopOptions {
     pub heap: Option<fn() -> HeapUse>,
     /// The thread that frees the content of removed files; `None`: the loop waits for that.
     pub trash: Option<TrashThread>,
-    /// Limits.
+    /// The limits of this loop's connections, files and queues.
     pub limits: Limits,
 }

@@ -39,7 +39,7 @@ impl Output {
         self.blocked
     }
 
-    /// Queues bytes.
+    /// Queues bytes behind those that wait for the socket.
     pub(crate) fn push(&mut self, bytes: &[u8]) {
         if self.sent > self.bytes.len() / 2 {
             self.bytes.drain(..self.sent);

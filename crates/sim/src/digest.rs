@@ -14,7 +14,7 @@ impl Digest {
         self.0 = (mixed ^ (mixed >> 29)).wrapping_add(0xD1B5_4A32_D192_ED03);
     }
 
-    /// Adds bytes.
+    /// Adds bytes, by their hash.
     pub fn mix_bytes(&mut self, bytes: &[u8]) {
         self.mix(body_hash(bytes).0);
     }

@@ -1,4 +1,11 @@
 //! One turn of a process: its inputs, its machine, and what happens to the effects.
+//!
+//! This is the simulator's shell. It steps the machine with everything that has arrived, calls the same
+//! `kasha_machine::turn::finish` as the event loop of `runtime`, and carries the performed effects into the world:
+//! frames onto the network, writes into the simulated page cache, commits that hold after a drawn time or never.
+//!
+//! Which faults strike is drawn elsewhere (`intensity`, `faults`). Watchers see each frame as it is sent and each write
+//! as it is made.
 
 use std::rc::Rc;
 

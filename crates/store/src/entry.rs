@@ -29,7 +29,7 @@ pub(crate) const OLDEST_AT: usize = 16;
 /// A key's value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Object<'a> {
-    /// The table.
+    /// The table of the key.
     pub table: TableId,
     /// The key.
     pub key: &'a [u8],
@@ -44,7 +44,7 @@ pub struct Object<'a> {
 /// A deleted key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tombstone<'a> {
-    /// The table.
+    /// The table of the key.
     pub table: TableId,
     /// The key.
     pub key: &'a [u8],

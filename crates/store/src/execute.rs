@@ -1,4 +1,12 @@
 //! Updates: what each of them changes and answers, as a draft.
+//!
+//! [`Store::draft`] runs an update against the store and writes nothing. The draft has the changes, the result and its
+//! size. [`Store::write`] then puts the changes into an open entry group and points the index at them. An operation
+//! that fails (a condition, an overflow, a limit) drafts a result and no change; a transaction of which a part fails
+//! drops the changes of the other parts too.
+//!
+//! Results depend only on the arguments and the objects touched (**R4.8**), so that a witness's replay gives the same
+//! bytes. Clients, completion records and syncs are not known here.
 
 use kasha_log::{EntryKind, EntryOffset, GroupWriter, Log, Part};
 use kasha_types::TableId;

@@ -8,7 +8,7 @@
 //! the completion record goes into the same one (R4.1, E4), and says what is dead afterwards. This crate knows nothing of
 //! clients, replication or gates.
 //!
-//! Whether a key is unsynced is a comparison of positions (CURP 4.3), also for keys just deleted.
+//! Whether a key is unsynced (CURP 4.3) is not known here: the node notes it by key (decision 0019).
 
 mod draft;
 mod entry;

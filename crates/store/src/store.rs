@@ -1,4 +1,11 @@
-//! The index over a shard's objects and tombstones.
+//! The index over a shard's objects and tombstones, and what replay and freeing do to it.
+//!
+//! The index maps a key's hash to the newest entry of the key, an object or a tombstone. [`Store::replay`] rebuilds it
+//! from the log, entry by entry. Tombstones and entries of dropped tables are let go in slices, so that no call takes
+//! long. The store says which entries are dead; the caller tells the log.
+//!
+//! Rules kept here: versions of a key grow across deletes, and keys without an entry go on above the version floor
+//! (**R4.8**). What an operation does is in `execute`.
 
 use std::collections::BTreeMap;
 

@@ -74,7 +74,7 @@ pub enum Class {
 /// A distributed transaction, as one participant gets it. The participants are in the body, and never change (R8.11).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Proposal {
-    /// Its class.
+    /// Whether the participants need votes and locks.
     pub class: Class,
     /// A checksum of all that the client asks for, which is the same at each participant. If a client asks for different things
     /// under one id, a participant takes part in one of them at most.

@@ -1,4 +1,12 @@
 //! What one shard knows of distributed transactions, and how it comes to know it.
+//!
+//! [`Participant`] has a [`Transaction`] for each transaction that it needs: its phase here, and what each other
+//! participant has said of it. This module takes in facts: what the caller has logged (`proposed`, `ended`,
+//! `executed`), what is synced, and the words of other participants. What follows from the facts is in `steps`; which
+//! transaction may be next is in `pending`; what an answer waits for is in `gates`.
+//!
+//! Rules kept here: a word may come before its request, late or twice; a word about another body is about another
+//! transaction (**R8.11**); a word with another final timestamp than follows from the votes is not believed (**T1**).
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,4 +1,10 @@
-//! What is to be done next, by what is known.
+//! What a participant does next, by what it knows.
+//!
+//! Three decisions are made here, each from the facts in `participant` alone: what becomes of a new request
+//! ([`Arrival`]), what the caller must log or execute now ([`Step`]), and which words go to other participants, and
+//! when they are repeated. A transaction is executed only when its proposal is durable here and its final timestamp is
+//! known (**R8.1**), and an independent one only when nothing that conflicts can still come before it (**T2**, Granola
+//! 4.1). A ceiling is logged ahead of the timestamps that need it.
 
 use kasha_types::planted::{self, Bug};
 use kasha_types::{RpcId, ShardId};

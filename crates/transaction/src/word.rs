@@ -8,7 +8,7 @@ use crate::Timestamp;
 /// its gate waits for, and *settled*.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Word {
-    /// The transaction.
+    /// The request id of the transaction.
     pub rpc: RpcId,
     /// What the client asked the sender for: see [`crate::Proposal::body`]. A word about another body is not for this transaction.
     pub body: u64,
@@ -26,7 +26,7 @@ pub struct Word {
 /// A transaction that a gate waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Behind {
-    /// The transaction.
+    /// The request id of the transaction.
     pub rpc: RpcId,
     /// What its client asked the sender for: another one may have the same id elsewhere (R8.11).
     pub body: u64,

@@ -44,7 +44,7 @@ impl Work {
         Self::Clean,
     ];
 
-    /// For people.
+    /// A short name, for status output and reports.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {

@@ -60,9 +60,9 @@ impl BodyHead {
 /// A decoded body that borrows its bytes.
 #[derive(Clone, Copy, Debug)]
 pub struct Body<'a> {
-    /// Fixed fields.
+    /// The fields that every body has.
     pub head: BodyHead,
-    /// The user's idempotency key.
+    /// The user's name for the update, if it has one: 1 to `OPERATION_KEY_BYTES_MAX` bytes.
     pub operation_key: Option<&'a [u8]>,
     /// What to do; of a transaction over several shards, at all of them.
     pub update: Update<'a>,

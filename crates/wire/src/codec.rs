@@ -70,7 +70,7 @@ impl<'a> Reader<'a> {
         if bits == 0 { Ok(()) } else { Err(DecodeError::Invalid("a reserved field")) }
     }
 
-    /// What is left.
+    /// The bytes that were not read yet.
     #[must_use]
     pub fn rest(&self) -> &'a [u8] {
         self.rest

@@ -50,22 +50,22 @@ pub enum ShardPhase {
 /// The term that last served, and whose it was (R7.7).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Served {
-    /// The term.
+    /// The epoch of the term.
     pub epoch: Epoch,
-    /// Its primary. Only this node's own file must hold every update that the term answered.
+    /// The primary of that term. Only this node's own file must hold every update that the term answered.
     pub primary: NodeId,
 }
 
 /// One shard's committed configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ShardConfig {
-    /// Which.
+    /// The shard's number.
     pub shard: ShardId,
-    /// Its term.
+    /// The epoch of the present term.
     pub epoch: Epoch,
-    /// Who executes in this term.
+    /// The node that executes requests in this term.
     pub primary: NodeId,
-    /// Where it is.
+    /// Whether the primary serves already.
     pub phase: ShardPhase,
     /// The committed replica set: syncs count against it and nothing else (R7.2).
     pub members: Vec<Member>,
@@ -74,7 +74,7 @@ pub struct ShardConfig {
     pub recover_from: Vec<NodeId>,
     /// The witness list; exactly `faults` nodes, or empty: no fast path and nothing to replay (R6.1).
     pub witnesses: Vec<NodeId>,
-    /// Its version.
+    /// The version of the witness list.
     pub list: ListVersion,
     /// The list is being changed: the primary refuses it, syncs, and reports `ListClosed` (R6.2).
     pub closing: bool,
@@ -85,52 +85,52 @@ pub struct ShardConfig {
 /// What is known of a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeInfo {
-    /// Which.
+    /// The node's number.
     pub node: NodeId,
-    /// Its running process.
+    /// The node's running process, as far as the coordinator has heard.
     pub incarnation: Incarnation,
     /// One address per core.
     pub cores: Vec<SocketAddr>,
-    /// Whether its lease runs.
+    /// Whether the coordinator counts on the node: false once it has declared the node lost.
     pub alive: bool,
 }
 
 /// A named table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TableInfo {
-    /// Its number, never reused.
+    /// The table's number, never used again for another table.
     pub table: TableId,
-    /// Its name.
+    /// The table's name, at most `TABLE_NAME_BYTES_MAX` bytes.
     pub name: String,
 }
 
 /// A table's slot range, owned by one shard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tablet {
-    /// The table.
+    /// The table whose slots these are.
     pub table: TableId,
-    /// The first slot.
+    /// The first slot of the range.
     pub first: Slot,
-    /// The last slot.
+    /// The last slot of the range, which belongs to it.
     pub last: Slot,
-    /// The owner.
+    /// The shard that owns the keys of these slots.
     pub shard: ShardId,
 }
 
 /// Everything that nodes and clients need to know. Sent whole: it is small.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Configuration {
-    /// Whose.
+    /// The cluster that is configured.
     pub cluster: ClusterId,
-    /// Which.
+    /// Grows by one with each committed change.
     pub version: ConfigVersion,
     /// `f`: backups and witnesses of each shard.
     pub faults: u8,
-    /// What "hold" means.
+    /// When a member counts as holding the log (R5.3).
     pub durability: Durability,
     /// Fewest members beside the primary for updates to be taken (section 7).
     pub min_backups: u8,
-    /// The coordinator's address.
+    /// Where the coordinator listens.
     pub coordinator: SocketAddr,
     /// In order of node.
     pub nodes: Vec<NodeInfo>,

@@ -8,7 +8,7 @@ use crate::frame::{FRAME_HEADER_BYTES, FrameError, FrameHeader};
 /// What the handler of a frame wants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// The next one.
+    /// The next frame is wanted at once.
     Continue,
     /// The next one later: keep the rest.
     Pause,

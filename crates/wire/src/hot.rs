@@ -83,17 +83,17 @@ impl<'a> RequestView<'a> {
 /// Payload of `Answer`.
 #[derive(Clone, Copy, Debug)]
 pub struct AnswerView<'a> {
-    /// Which update.
+    /// The update that is answered.
     pub rpc: RpcId,
     /// The primary's term.
     pub epoch: Epoch,
     /// The attempt that asked.
     pub attempt: u32,
-    /// Whether the update is already synced: complete without witnesses.
+    /// Whether the update is synced, so that the client needs no witness.
     pub synced: bool,
-    /// Who answers: an update over several shards has an answer of each.
+    /// The shard that answers. Each participant of an update over several shards answers by itself.
     pub shard: ShardId,
-    /// The result bytes.
+    /// The result: an outcome and what belongs to it.
     pub result: &'a [u8],
 }
 
@@ -133,13 +133,13 @@ impl<'a> AnswerView<'a> {
 pub struct ReadView<'a> {
     /// This attempt's part; the list version does not matter.
     pub envelope: Envelope,
-    /// Echoed in the answer; the client's own.
+    /// A number that the client chooses; the answer repeats it.
     pub read_id: u64,
-    /// The table.
+    /// The table of the keys.
     pub table: TableId,
-    /// The operation's code.
+    /// The code of the operation ([`crate::Read`]).
     pub code: u8,
-    /// Its arguments ([`crate::Read::decode`]).
+    /// The operation's arguments, encoded ([`crate::Read::decode`]).
     pub arguments: &'a [u8],
 }
 
@@ -170,9 +170,9 @@ impl<'a> ReadView<'a> {
 /// Payload of `ReadAnswer`.
 #[derive(Clone, Copy, Debug)]
 pub struct ReadAnswerView<'a> {
-    /// Which read.
+    /// The number that the client gave to the read.
     pub read_id: u64,
-    /// The result bytes.
+    /// The result: an outcome and what belongs to it.
     pub result: &'a [u8],
 }
 
@@ -198,7 +198,7 @@ impl<'a> ReadAnswerView<'a> {
 /// Payload of `Append`: log bytes of one segment, from a primary to a member of its replica set.
 #[derive(Clone, Copy, Debug)]
 pub struct AppendView<'a> {
-    /// Whose log.
+    /// The shard of the log.
     pub shard: ShardId,
     /// The primary's term.
     pub epoch: Epoch,
@@ -247,7 +247,7 @@ impl<'a> AppendView<'a> {
 /// A replica holds the log up to `end`, on its file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Appended {
-    /// Whose log.
+    /// The shard of the log.
     pub shard: ShardId,
     /// The term in which it was taken.
     pub epoch: Epoch,
@@ -255,7 +255,7 @@ pub struct Appended {
     pub node: kasha_types::NodeId,
     /// The attachment in which it was taken.
     pub attach: AttachId,
-    /// Up to where.
+    /// Up to here the replica's file holds the log.
     pub end: LogEnd,
     /// The round of the append that this answers.
     pub round: Round,
@@ -264,24 +264,24 @@ pub struct Appended {
 /// "Is this update synced, in this epoch?" (CURP's sync RPC; R2.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SyncRequest {
-    /// Whose primary.
+    /// The shard whose primary is asked.
     pub shard: ShardId,
     /// The epoch whose answer the client holds. Refused in any other \[M\].
     pub epoch: Epoch,
-    /// Which update.
+    /// The update that the client asks about.
     pub rpc: RpcId,
-    /// Echoed.
+    /// The attempt that asks; the answer repeats it.
     pub attempt: u32,
 }
 
-/// It is.
+/// Answer to [`SyncRequest`]: the update is synced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Synced {
-    /// Which update.
+    /// The update that is synced.
     pub rpc: RpcId,
-    /// In which epoch.
+    /// The epoch of the primary that says so.
     pub epoch: Epoch,
-    /// Which attempt asked.
+    /// The attempt that asked.
     pub attempt: u32,
 }
 
@@ -329,15 +329,15 @@ impl Wire for RecordedVerdict {
 /// A witness's answer to `Record`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Recorded {
-    /// Which update.
+    /// The update that was to be recorded.
     pub rpc: RpcId,
-    /// On which list it was recorded.
+    /// The witness list of the record.
     pub list: ListVersion,
-    /// Which attempt asked.
+    /// The attempt that sent the record.
     pub attempt: u32,
-    /// The witness.
+    /// The node of the witness.
     pub node: kasha_types::NodeId,
-    /// What it did.
+    /// Whether the witness holds the request, or why it does not.
     pub verdict: RecordedVerdict,
 }
 
@@ -398,26 +398,26 @@ refusals! {
 /// Payload of `Refuse`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Refused {
-    /// Which update.
+    /// The update that was refused.
     pub rpc: RpcId,
-    /// Which attempt.
+    /// The attempt that was refused.
     pub attempt: u32,
-    /// The refuser's term.
+    /// The term of the replica that refuses.
     pub epoch: Epoch,
-    /// Who refuses.
+    /// The shard whose replica refuses.
     pub shard: ShardId,
-    /// Why.
+    /// The reason of the refusal.
     pub why: Refusal,
 }
 
 /// Payload of `ReadRefuse`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReadRefused {
-    /// Which read.
+    /// The number that the client gave to the read.
     pub read_id: u64,
-    /// The refuser's term.
+    /// The term of the replica that refuses.
     pub epoch: Epoch,
-    /// Why.
+    /// The reason of the refusal.
     pub why: Refusal,
 }
 

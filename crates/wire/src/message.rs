@@ -1,4 +1,11 @@
-//! Every message that is not hot, in one table, and what messages hold.
+//! Every message that is not on the hot path, in one table, and the structures that messages hold.
+//!
+//! A message is one row: name, number, fields. The macro makes a struct and its codec of each row; docs/wire.md is
+//! compared with the table by a test. A number is never used again for another message. Which machine takes which
+//! message is in `link`; payloads of the hot path are in `hot`.
+//!
+//! A *nonce* or *id* in a question is chosen by the asker and repeated in the answer. `shard` and `epoch` name the
+//! shard and the term that a message is about. A receiver of another term ignores or refuses the message.
 
 use std::net::SocketAddr;
 
@@ -78,10 +85,10 @@ macro_rules! message_table {
                 cluster: ClusterId,
                 /// The listener; `None`: the coordinator.
                 core: Option<CoreId>,
-                /// Its process.
+                /// The process of the listener.
                 incarnation: Incarnation,
             },
-            /// The connection ends: why, for a person.
+            /// The sender closes the connection. The text is for a person.
             Goodbye = 3 {
                 /// What, why, what to do.
                 reason: String,
@@ -94,99 +101,99 @@ macro_rules! message_table {
             },
             /// The configuration; answer or push.
             ConfigurationIs = 9 {
-                /// It.
+                /// The whole configuration, in the version that the sender obeys.
                 configuration: Configuration,
             },
             /// Client to coordinator: a client id and a lease. Safe to repeat: an unused id costs nothing.
             OpenSession = 10 {
-                /// Echoed.
+                /// A number that the client draws; `SessionOpened` repeats it.
                 nonce: u64,
             },
-            /// Coordinator to client.
+            /// Coordinator to client: answer to `OpenSession`.
             SessionOpened = 11 {
-                /// Of the request.
+                /// The number of the request.
                 nonce: u64,
-                /// The new identity.
+                /// The client id that was granted.
                 client: ClientId,
-                /// When its lease ends.
+                /// When the lease of this client id ends.
                 lease_expiry: ClusterTime,
-                /// Now.
+                /// The coordinator's ClusterTime when it answered.
                 cluster_time: ClusterTime,
             },
             /// Client to coordinator, in the background.
             RenewLease = 12 {
-                /// Whose.
+                /// The client id whose lease is to be renewed.
                 client: ClientId,
             },
-            /// Coordinator to client.
+            /// Coordinator to client: answer to `RenewLease`.
             LeaseRenewed = 13 {
-                /// Whose.
+                /// The client id whose lease was renewed.
                 client: ClientId,
-                /// When it ends now.
+                /// When the renewed lease ends.
                 lease_expiry: ClusterTime,
-                /// Now.
+                /// The coordinator's ClusterTime when it answered.
                 cluster_time: ClusterTime,
             },
             /// Coordinator to client: the lease has ended; what is outstanding is unknown.
             LeaseLost = 14 {
-                /// Whose.
+                /// The client id whose lease has ended.
                 client: ClientId,
             },
             /// Client to coordinator: create or drop a table. Exactly once by (client, sequence), one at a time per client.
             TableRequest = 15 {
-                /// Who asks.
+                /// The client id under which the request is numbered.
                 client: ClientId,
-                /// Its own count of table requests, from 1.
+                /// The number of the request among the client's table requests, from 1.
                 sequence: u64,
-                /// What.
+                /// Create or drop, and the table's name.
                 command: TableCommand,
             },
-            /// Coordinator to client.
+            /// Coordinator to client: answer to `TableRequest`.
             TableAnswer = 16 {
-                /// Who asked.
+                /// The client id of the request.
                 client: ClientId,
-                /// Which request.
+                /// The number of the request that is answered.
                 sequence: u64,
-                /// What came of it.
+                /// What the request has changed, or why it changed nothing.
                 outcome: TableOutcome,
             },
-            /// Anyone to a core: how are you?
+            /// Any process to a core: asks for the core's status.
             GetStatus = 17 {
-                /// Echoed.
+                /// A number that the asker chooses; `StatusIs` repeats it.
                 id: u64,
             },
-            /// A core's status.
+            /// Core to asker: answer to `GetStatus`.
             StatusIs = 18 {
-                /// Of the request.
+                /// The number of the request.
                 id: u64,
-                /// It.
+                /// The core's replicas and witnesses, and their counters.
                 status: CoreStatus,
             },
             /// Anyone to an event loop: what have you used up? Answered by the loop itself, whatever its machine is.
             GetUsage = 19 {
-                /// Echoed.
+                /// A number that the asker chooses; `UsageIs` repeats it.
                 id: u64,
             },
-            /// What the event loop's thread has used up so far.
+            /// Answer to `GetUsage`.
             UsageIs = 20 {
-                /// Of the request.
+                /// The number of the request.
                 id: u64,
-                /// It.
+                /// What the event loop's thread has used up since it began.
                 usage: LoopUsage,
             },
 
             /// Operator to coordinator: the recovery of this shard is to go on without what it waits for. Updates may be lost (R7.7).
             GiveUp = 21 {
-                /// Echoed.
+                /// A number that the operator's program chooses; `GivenUp` repeats it.
                 nonce: u64,
-                /// Which shard.
+                /// The shard that is recovering.
                 shard: ShardId,
                 /// What the operator was told that it waits for, and gives up. `None`: only asks what it is.
                 seen: Option<Missing>,
             },
-            /// Coordinator to operator.
+            /// Coordinator to operator: answer to `GiveUp`.
             GivenUp = 22 {
-                /// Of the request.
+                /// The number of the request.
                 nonce: u64,
                 /// What the recovery waits for; if the operator had seen it, it is given up now. `None`: refused.
                 missing: Option<Missing>,
@@ -197,17 +204,17 @@ macro_rules! message_table {
             /// Core to coordinator, every eighth of a lease: alive; and what it wants committed. Reports are repeated until the
             /// configuration shows them.
             Heartbeat = 24 {
-                /// Who.
+                /// The core that sends the heartbeat.
                 core: CoreId,
-                /// Its process.
+                /// The process of that core.
                 incarnation: Incarnation,
-                /// Its machine's boot.
+                /// The boot id of that core's machine.
                 boot: BootId,
                 /// When it was sent, by the sender's clock; echoed.
                 sent: Tick,
-                /// The newest heartbeat that was answered, by when it was sent; at first, when the process began.
+                /// When the newest answered heartbeat was sent; at first, when the process began.
                 answered: Tick,
-                /// The configuration it obeys.
+                /// The version of the configuration that the core obeys.
                 have: ConfigVersion,
                 /// The greatest ClusterTime it has seen.
                 cluster_time: ClusterTime,
@@ -218,25 +225,25 @@ macro_rules! message_table {
                 /// What it wants committed.
                 reports: Vec<Report>,
             },
-            /// Coordinator to core.
+            /// Coordinator to core: answer to `Heartbeat`.
             HeartbeatAnswer = 25 {
-                /// Of the heartbeat.
+                /// When the heartbeat was sent, by its sender's clock.
                 sent: Tick,
                 /// How long the lease runs from then, in milliseconds, drift bound already taken off; 0 = no lease.
                 lease_millis: u64,
-                /// Now.
+                /// The coordinator's ClusterTime when it answered.
                 cluster_time: ClusterTime,
                 /// Every client id that was ever granted is below this (R4.3: what a lease's claim is checked against).
                 clients_below: ClientId,
             },
             /// Primary to coordinator: which of these clients have lost their lease?
             LeaseQuery = 26 {
-                /// Whom it has not heard of for long.
+                /// Client ids of which the primary has heard nothing for long.
                 clients: Vec<ClientId>,
             },
             /// The coordinator's verdict (R4.6).
             LeaseVerdict = 27 {
-                /// Now.
+                /// The coordinator's ClusterTime when it answered.
                 cluster_time: ClusterTime,
                 /// Those of the asked that will never be renewed again.
                 expired: Vec<ClientId>,
@@ -250,27 +257,27 @@ macro_rules! message_table {
             },
             /// Answer to `Ping`.
             Pong = 29 {
-                /// Of the ping.
+                /// When the ping was sent, by its sender's clock.
                 sent: Tick,
-                /// Who answers.
+                /// The node that answers.
                 node: NodeId,
             },
             /// Anyone to an event loop: which were your longest turns? Answered by the loop itself, as `GetUsage` is.
             GetTurns = 30 {
-                /// Echoed.
+                /// A number that the asker chooses; `TurnsAre` repeats it.
                 id: u64,
             },
-            /// The longest turns.
+            /// Answer to `GetTurns`.
             TurnsAre = 31 {
-                /// Of the request.
+                /// The number of the request.
                 id: u64,
-                /// Them.
+                /// The longest turns of the event loop.
                 turns: Box<LoopTurns>,
             },
 
             /// New primary to a replica: take no older epoch, and report (section 7, step 2).
             Fence = 32 {
-                /// Whose log.
+                /// The shard whose log is fenced.
                 shard: ShardId,
                 /// The new term.
                 epoch: Epoch,
@@ -285,13 +292,13 @@ macro_rules! message_table {
             },
             /// Replica to new primary.
             FenceReport = 33 {
-                /// Whose log.
+                /// The shard whose log is fenced.
                 shard: ShardId,
-                /// The term it promised.
+                /// The term that the replica has promised.
                 epoch: Epoch,
-                /// Who reports.
+                /// The node of the replica.
                 node: NodeId,
-                /// As it was asked.
+                /// The number of the attempt, as in the `Fence`.
                 attach: AttachId,
                 /// Whether it holds anything of this shard.
                 exists: bool,
@@ -308,11 +315,11 @@ macro_rules! message_table {
             },
             /// Primary to replica: from now on appends of this epoch; cut your log to where we agree.
             Attach = 34 {
-                /// Whose log.
+                /// The shard of the log.
                 shard: ShardId,
-                /// The term.
+                /// The primary's term.
                 epoch: Epoch,
-                /// The primary.
+                /// The core of the primary.
                 primary: CoreId,
                 /// Which attempt this is. An earlier one is not obeyed.
                 attach: AttachId,
@@ -322,38 +329,38 @@ macro_rules! message_table {
                 expected: LogPosition,
                 /// Where the primary's log ends: what was ever synced lies below. Who lost something holds all again from there on.
                 must_hold: LogEnd,
-                /// What to keep.
+                /// Which part of the replica's log stays.
                 start: AttachAt,
             },
             /// Replica to primary: attached; its file holds the log to where it joins.
             Attached = 35 {
-                /// Whose log.
+                /// The shard of the log.
                 shard: ShardId,
-                /// The term.
+                /// The primary's term.
                 epoch: Epoch,
-                /// Who.
+                /// The node of the replica.
                 node: NodeId,
-                /// As it was asked.
+                /// The number of the attempt, as in the `Attach`.
                 attach: AttachId,
             },
             /// Replica to primary: an append or attach does not fit what it holds.
             Mismatch = 36 {
-                /// Whose log.
+                /// The shard of the log.
                 shard: ShardId,
                 /// The term of what does not fit.
                 epoch: Epoch,
-                /// Who.
+                /// The node of the replica.
                 node: NodeId,
-                /// Of what does not fit.
+                /// The number of the attempt to which the refused frame belongs.
                 attach: AttachId,
             },
             /// Primary to joiner: part of an older segment.
             CopySegment = 37 {
-                /// Whose log.
+                /// The shard of the log.
                 shard: ShardId,
-                /// The term.
+                /// The primary's term.
                 epoch: Epoch,
-                /// The attachment.
+                /// The number of the attempt to attach the joiner.
                 attach: AttachId,
                 /// Which segment; `u32::MAX` with a `total` of 0.
                 segment: SegmentId,
@@ -361,18 +368,18 @@ macro_rules! message_table {
                 total: u32,
                 /// Where this part begins.
                 offset: u32,
-                /// The part.
+                /// The bytes of this part.
                 bytes: Bytes,
             },
             /// Joiner to primary: the segment's file holds it up to here.
             SegmentCopied = 38 {
-                /// Whose log.
+                /// The shard of the log.
                 shard: ShardId,
-                /// The term.
+                /// The primary's term.
                 epoch: Epoch,
-                /// Who.
+                /// The node of the joiner.
                 node: NodeId,
-                /// The attachment.
+                /// The number of the attempt to attach the joiner.
                 attach: AttachId,
                 /// Which segment; `u32::MAX`: all of them, the joiner's copy is complete.
                 segment: SegmentId,
@@ -381,42 +388,42 @@ macro_rules! message_table {
             },
             /// New primary to the member with the greatest log: give me what I lack.
             FetchLog = 39 {
-                /// Whose log.
+                /// The shard of the log.
                 shard: ShardId,
-                /// The term.
+                /// The term of the new primary.
                 epoch: Epoch,
                 /// From where; [`LogEnd::MAX`]: from the head segment's beginning.
                 from: LogEnd,
             },
             /// Part of a log; empty at its end.
             LogPiece = 40 {
-                /// Whose log.
+                /// The shard of the log.
                 shard: ShardId,
-                /// The term.
+                /// The term of the new primary.
                 epoch: Epoch,
                 /// The position that the bytes follow (a later segment's base, if the asked for one ends).
                 from: LogEnd,
-                /// Whole groups.
+                /// Whole entry groups of one segment; empty at the end of the log.
                 bytes: Bytes,
             },
             /// New primary to a witness: freeze, and hand out what you hold (CURP's getRecoveryData).
             FreezeWitness = 41 {
-                /// Whose.
+                /// The shard that is recovering.
                 shard: ShardId,
-                /// Which list.
+                /// The version of the witness list.
                 list: ListVersion,
                 /// The term that recovers.
                 epoch: Epoch,
             },
             /// Witness to new primary.
             WitnessHolds = 42 {
-                /// Whose.
+                /// The shard that is recovering.
                 shard: ShardId,
-                /// Which list.
+                /// The version of the witness list.
                 list: ListVersion,
                 /// The term that recovers.
                 epoch: Epoch,
-                /// Who.
+                /// The node of the witness.
                 node: NodeId,
                 /// Whether these are surely all that it accepted (R5.5).
                 holding: Holding,
@@ -425,37 +432,37 @@ macro_rules! message_table {
             },
             /// Primary to witness: these are synced (CURP 4.5).
             Gc = 43 {
-                /// Whose.
+                /// The shard whose updates are synced.
                 shard: ShardId,
-                /// Which list.
+                /// The version of the witness list.
                 list: ListVersion,
                 /// Counts the primary's gcs; one in flight.
                 round: u64,
                 /// Refuse leases that end at or below it (R4.6).
                 floor: ClusterTime,
-                /// What to drop.
+                /// The slots to empty.
                 entries: Vec<GcEntry>,
             },
-            /// Witness to primary.
+            /// Witness to primary: answer to `Gc`.
             GcDone = 44 {
-                /// Whose.
+                /// The shard.
                 shard: ShardId,
-                /// Which list.
+                /// The version of the witness list.
                 list: ListVersion,
-                /// Of the gc.
+                /// The number of the gc, as in the `Gc`.
                 round: u64,
-                /// Who.
+                /// The node of the witness.
                 node: NodeId,
                 /// Requests that survived three gcs: run them through `look_up` and sync.
                 suspects: Vec<Bytes>,
             },
             /// Participants of transactions over several shards to each other, batched by turn.
             Words = 46 {
-                /// Whose primary is to hear it.
+                /// The shard whose primary the words are for.
                 to: ShardId,
-                /// Whose primary speaks.
+                /// The shard whose primary sends the words.
                 from: ShardId,
-                /// What it says.
+                /// One entry for each transaction.
                 words: Vec<WordOf>,
             },
         }
@@ -466,22 +473,22 @@ message_table!(messages);
 /// What to do with a table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TableCommand {
-    /// Create it.
+    /// Create a table of this name.
     Create(String),
-    /// Drop it with all it holds.
+    /// Drop the table of this name, with all keys in it.
     Drop(String),
 }
 
-/// What came of it.
+/// What a table request has changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TableOutcome {
-    /// Created now.
+    /// The table was created, and has this number.
     Created(TableId),
-    /// There is one of this name.
+    /// Nothing was created: a table of this name exists, and has this number.
     Exists(TableId),
-    /// Dropped now.
+    /// The table with this number was dropped.
     Dropped(TableId),
-    /// There is none of this name.
+    /// Nothing was dropped: no table has this name.
     NotFound,
     /// Not possible: why, and what to do.
     Refused(String),
@@ -501,18 +508,18 @@ pub struct Missing {
 /// One client's lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LeaseInfo {
-    /// Whose.
+    /// The client id that has the lease.
     pub client: ClientId,
-    /// When it ends.
+    /// When the lease ends.
     pub expiry: ClusterTime,
 }
 
 /// One slot to drop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GcEntry {
-    /// The key.
+    /// The hash of the key whose slot is to be emptied.
     pub key: KeyHash,
-    /// The request.
+    /// The request that the slot must hold. A slot with another request stays.
     pub rpc: RpcId,
 }
 
@@ -535,7 +542,7 @@ pub enum Holding {
     PowerLost = 1,
     /// Its files are gone or damaged, or nobody knows whether it had any.
     Damaged = 2,
-    /// Nobody told it to serve this list, so far.
+    /// It was never told to serve this list.
     NeverHad = 3,
 }
 

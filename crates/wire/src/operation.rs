@@ -70,7 +70,7 @@ macro_rules! operations {
         }
 
         impl<'a> $name<'a> {
-            /// All of them.
+            /// All rows, in the order of the table.
             pub const ALL: &'static [Row] = &[$(
                 Row { code: $code, name: $text, shape: Shape::$shape, only_frees: only_frees!($($frees)?) },
             )+];
@@ -255,13 +255,13 @@ impl OwnedOperation {
         Read::decode(self.code, &self.arguments).ok()
     }
 
-    /// Its code.
+    /// The operation's code on the wire.
     #[must_use]
     pub fn code(&self) -> u8 {
         self.code
     }
 
-    /// Its arguments, encoded.
+    /// The operation's arguments, encoded.
     #[must_use]
     pub fn arguments(&self) -> &[u8] {
         &self.arguments

@@ -82,17 +82,17 @@ pub enum Outcome {
     Number(i64, u64),
     /// Append: the new length, and the version.
     Length(u64, u64),
-    /// Multi-put.
+    /// Multi-put: the new version of each key, in the order of the request.
     Versions(Vec<u64>),
-    /// Exists and multi-delete.
+    /// Exists and multi-delete: for each key whether it has, or had, a value.
     Flags(Vec<bool>),
-    /// Multi-increment.
+    /// Multi-increment: for each key the new value, and its version.
     Numbers(Vec<(i64, u64)>),
     /// Get and get-and-delete: version and value.
     Value(u64, Vec<u8>),
     /// Get-and-put: the new version; version and value of what was there.
     Replaced(u64, Option<(u64, Vec<u8>)>),
-    /// Multi-get.
+    /// Multi-get: for each key the version and the value, if it has one.
     Values(Vec<Option<(u64, Vec<u8>)>>),
     /// Observe: for each key its version, and its value if it has one.
     Observed(Vec<(u64, Option<Vec<u8>>)>),
@@ -123,29 +123,29 @@ pub enum Outcome {
 /// What a result with [`OutcomeCode::Done`] looks like.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shape {
-    /// Put, delete.
+    /// A version: put, delete.
     Version,
-    /// Increment.
+    /// A number and a version: increment.
     Number,
-    /// Append.
+    /// A length and a version: append.
     Length,
-    /// Multi-put.
+    /// A version for each key: multi-put.
     Versions,
-    /// Multi-delete.
+    /// A byte, 0 or 1, for each key: multi-delete.
     Flags,
-    /// Exists.
+    /// One byte, 0 or 1: exists.
     Flag,
-    /// Multi-increment.
+    /// A number and a version for each key: multi-increment.
     Numbers,
-    /// Get, get-and-delete.
+    /// A version and a value: get, get-and-delete.
     Value,
-    /// Get-and-put.
+    /// The new version, and what the key had before: get-and-put.
     Replaced,
-    /// Multi-get.
+    /// A version and a value for each key that has one: multi-get.
     Values,
-    /// Observe.
+    /// A version for each key, and the value if the key has one: observe.
     Observed,
-    /// Transaction.
+    /// The result of each part: transaction.
     Parts,
 }
 

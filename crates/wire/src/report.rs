@@ -9,60 +9,60 @@ use crate::{DecodeError, Reader, Wire};
 pub enum Report {
     /// Steps 1–4 of a fail-over are done and synced: serve under a fresh witness list (step 5).
     Recovered {
-        /// Which shard.
+        /// The shard that was recovered.
         shard: ShardId,
-        /// In which term.
+        /// The term whose primary reports.
         epoch: Epoch,
     },
     /// A joiner's copy is complete (R7.2).
     Copied {
-        /// Which shard.
+        /// The shard of the copy.
         shard: ShardId,
-        /// In which term.
+        /// The term whose primary reports.
         epoch: Epoch,
-        /// Who joined.
+        /// The joiner whose copy is complete.
         node: NodeId,
     },
     /// The list is refused, every answer gated, and everything synced (R6.2).
     ListClosed {
-        /// Which shard.
+        /// The shard of the list.
         shard: ShardId,
-        /// In which term.
+        /// The term whose primary reports.
         epoch: Epoch,
-        /// The old list.
+        /// The list that is closed.
         list: ListVersion,
     },
     /// A member or witness has answered the primary nothing for its patience: the shard needs another one.
     Unanswered {
-        /// Which shard.
+        /// The shard that needs another member or witness.
         shard: ShardId,
-        /// In which term.
+        /// The term whose primary reports.
         epoch: Epoch,
-        /// Who does not answer.
+        /// The node that does not answer.
         node: NodeId,
     },
     /// The recovery has waited for long for a log or a witness that it cannot reach: another may.
     Stuck {
-        /// Which shard.
+        /// The shard that is recovering.
         shard: ShardId,
-        /// In which term.
+        /// The term whose primary reports.
         epoch: Epoch,
     },
     /// The primary's process is asked to stop. The list is refused, every answer of the rest of the term is gated, and
     /// everything is synced: the list can be emptied, so that no recovery needs its witnesses (R7.7).
     Stopping {
-        /// Which shard.
+        /// The shard of the list.
         shard: ShardId,
-        /// In which term.
+        /// The term whose primary reports.
         epoch: Epoch,
-        /// The list.
+        /// The list that can be emptied.
         list: ListVersion,
     },
     /// The recovery has no whole log, and waits for a witness (R7.7).
     NeedsWitness {
-        /// Which shard.
+        /// The shard that is recovering.
         shard: ShardId,
-        /// In which term.
+        /// The term whose primary reports.
         epoch: Epoch,
         /// Members that have not said in this term that their logs are not whole: one of them may need no witness.
         unheard_members: Vec<NodeId>,
@@ -71,20 +71,20 @@ pub enum Report {
     },
     /// No log can be taken before these members have said what they hold (R5.5, R7.7).
     NeedsMembers {
-        /// Which shard.
+        /// The shard that is recovering.
         shard: ShardId,
-        /// In which term.
+        /// The term whose primary reports.
         epoch: Epoch,
         /// Members that have said nothing in this term.
         unheard: Vec<NodeId>,
         /// Another member has said that it holds a complete copy, so that there is something to go on with.
         has_copy: bool,
     },
-    /// A witness's own word: its instance of this list is damaged or gone, so a recovery would wait for it in vain.
+    /// A witness reports that its own instance of this list is damaged or gone: a recovery would wait in vain.
     WitnessLost {
-        /// Which shard.
+        /// The shard of the list.
         shard: ShardId,
-        /// Which list.
+        /// The list whose instance is lost.
         list: ListVersion,
     },
 }

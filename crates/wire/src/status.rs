@@ -8,9 +8,9 @@ use crate::wire_struct;
 /// One core's status.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CoreStatus {
-    /// Which core.
+    /// The core that answers.
     pub core: CoreId,
-    /// Its process.
+    /// The process of the core.
     pub incarnation: Incarnation,
     /// The configuration it obeys.
     pub configuration: ConfigVersion,
@@ -25,13 +25,13 @@ pub struct CoreStatus {
 /// One replica's status. Counters are zero at members that are not the primary.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReplicaStatus {
-    /// Whose.
+    /// The shard of the replica.
     pub shard: ShardId,
-    /// Its term.
+    /// The newest epoch that the replica has promised.
     pub epoch: Epoch,
     /// Whether it is the primary.
     pub primary: bool,
-    /// What it is doing, in words.
+    /// What the replica is doing, in words for a person.
     pub state: String,
     /// End of its log.
     pub end: LogPosition,
@@ -39,15 +39,15 @@ pub struct ReplicaStatus {
     pub synced: LogEnd,
     /// Operations above the synced position.
     pub unsynced_operations: u64,
-    /// Live keys.
+    /// Keys that have a value.
     pub objects: u64,
     /// Bytes of segments in memory.
     pub memory_bytes: u64,
-    /// Its limit.
+    /// The memory limit of the log in bytes (`memory_mib`).
     pub memory_max_bytes: u64,
-    /// What of it new data finds.
+    /// How much of that memory new data finds.
     pub memory: Memory,
-    /// What of it lives, and what is done about the rest.
+    /// How much of the log lives, and what the cleaner does about the rest.
     pub cleaning: Cleaning,
     /// Transactions over several shards.
     pub transactions: TransactionsStatus,
@@ -55,9 +55,9 @@ pub struct ReplicaStatus {
     pub clients: u64,
     /// Completion records here.
     pub completion_records: u64,
-    /// Updates executed.
+    /// Updates executed since this primary began to serve.
     pub updates: u64,
-    /// Reads executed.
+    /// Reads executed since this primary began to serve.
     pub reads: u64,
     /// Answers that left without waiting for a sync.
     pub fast_answers: u64,
@@ -65,9 +65,9 @@ pub struct ReplicaStatus {
     pub gated_answers: u64,
     /// Requests answered from a completion record.
     pub duplicates_suppressed: u64,
-    /// Requests refused.
+    /// Updates refused since this primary began to serve.
     pub refusals: u64,
-    /// Syncs done.
+    /// Sync rounds that have ended in this term.
     pub syncs: u64,
 }
 
@@ -87,7 +87,7 @@ pub struct TransactionsStatus {
 /// A transaction without an outcome.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PendingTransaction {
-    /// Its name.
+    /// The request id of the transaction.
     pub rpc: RpcId,
     /// How long this primary has known it, to about half a second.
     pub millis: u64,
@@ -155,17 +155,17 @@ pub enum CleanerState {
 /// One witness instance's status.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WitnessStatus {
-    /// Whose.
+    /// The shard whose updates the witness records.
     pub shard: ShardId,
-    /// Which list.
+    /// The version of the witness list.
     pub list: ListVersion,
-    /// Whether a recovery read it.
+    /// Whether a recovery has read the instance, which then takes nothing more.
     pub frozen: bool,
-    /// Requests held.
+    /// Slots in use: a request takes one for each of its keys.
     pub held: u64,
-    /// Records accepted.
+    /// Requests newly held since the instance was made or loaded.
     pub accepted: u64,
-    /// Records rejected.
+    /// Requests rejected since the instance was made or loaded, for any reason.
     pub rejected: u64,
 }
 
@@ -225,7 +225,7 @@ pub struct LongTurn {
     pub blocked: bool,
     /// Frames that it handled.
     pub frames: u32,
-    /// What it did.
+    /// The kinds of work that the turn did.
     pub work: Vec<Work>,
 }
 

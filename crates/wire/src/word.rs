@@ -10,13 +10,13 @@ use crate::{DecodeError, Reader, Wire};
 pub enum Told {
     /// It proposed this timestamp: a vote to commit.
     Proposed(u64),
-    /// It is executed.
+    /// The transaction is executed at the speaker.
     Executed {
-        /// At this timestamp.
+        /// The timestamp at which it is executed.
         at: u64,
         /// Every member of the shard holds the outcome.
         recorded: bool,
-        /// And the gate there has opened.
+        /// The transaction's gate at the speaker has opened.
         settled: bool,
     },
     /// It met another one, was cancelled, or was never heard of.
@@ -30,7 +30,7 @@ pub enum Told {
 /// One participant's word about one transaction.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WordOf {
-    /// Which transaction.
+    /// The request id of the transaction.
     pub rpc: RpcId,
     /// What its client asked the speaker for.
     pub body: BodyHash,
@@ -50,7 +50,7 @@ pub struct WordOf {
 /// A transaction that a gate waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BehindWhat {
-    /// Which transaction.
+    /// The request id of the transaction.
     pub rpc: RpcId,
     /// What its client asked the speaker for.
     pub body: BodyHash,

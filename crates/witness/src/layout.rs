@@ -42,9 +42,9 @@ const _: () = assert!(REQUEST_KEYS_MAX <= u8::MAX as usize);
 /// Whose requests an instance holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Identity {
-    /// The cluster.
+    /// The cluster of the shard.
     pub cluster: ClusterId,
-    /// The shard.
+    /// The shard whose updates are recorded.
     pub shard: ShardId,
     /// The version of the shard's witness list.
     pub list: ListVersion,

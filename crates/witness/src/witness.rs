@@ -180,7 +180,7 @@ impl Witness {
         self.sizes
     }
 
-    /// Counters.
+    /// What the instance has done since it was made or loaded.
     #[must_use]
     pub fn stats(&self) -> &Stats {
         &self.stats

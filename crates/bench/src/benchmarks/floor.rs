@@ -18,7 +18,7 @@ use crate::{ClusterSpec, limits};
 const KEYS: u32 = 10_000;
 const VALUE_BYTES: usize = 100;
 
-/// Whom it asks.
+/// The process that is asked.
 const NODE: Endpoint = Endpoint::Seed(0);
 
 /// Sends one ping after the other.

@@ -30,7 +30,7 @@ const VALUE: [u8; 100] = [b'v'; 100];
 const SENDING: Duration = Duration::from_millis(200);
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// One fail-over.
+/// What was measured in one fail-over.
 struct FailOver {
     /// Pending at the other primary, shortly before the fail-over.
     pending: u64,

@@ -20,7 +20,7 @@ const SYNCED_VALUE_BYTES: usize = 2100;
 const FAULTS: u8 = 1;
 const OPERATIONS: u64 = 500;
 const LINK_DELAY: Duration = Duration::from_micros(200);
-/// For processor time.
+/// Clients at once, where processor time is measured.
 const CLIENTS: usize = 16;
 /// So many that latency does not limit them, but the processors do.
 const CROWD: usize = 256;

@@ -17,7 +17,7 @@ use crate::watch::Watch;
 /// How long a killed node stays away if another one is to take over.
 const AWAY: Duration = Duration::from_secs(3);
 
-/// One fault.
+/// A fault that the demo causes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fault {
     /// `kill -9`; the node comes back long after another node has taken over.

@@ -25,11 +25,11 @@ pub(crate) enum Operation {
     Put(usize),
     /// Adds one, and gets the sum.
     Increment,
-    /// Deletes.
+    /// Deletes a key.
     Delete,
     /// A transaction: checks that a key has no value, reads a key, and puts so many others.
     Transaction {
-        /// How many.
+        /// The number of keys that are put.
         writes: u32,
         /// Bytes of each value.
         value_bytes: usize,

@@ -85,7 +85,7 @@ pub(super) enum Kind {
 /// What is asked of a core.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CoreQuestion {
-    /// How it is.
+    /// A question for a core's status.
     Status,
     /// Which its longest turns were.
     Turns,

@@ -28,7 +28,7 @@ pub enum Completion {
     Unknown(WhyUnknown),
     /// The read's result bytes.
     Read {
-        /// As in [`Completion::Executed`].
+        /// The result, as in [`Completion::Executed`].
         result: Vec<u8>,
     },
     /// A read or a status question has no answer.
@@ -44,7 +44,7 @@ pub enum Completion {
 /// What a core says of itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CoreAnswer {
-    /// How it is.
+    /// The status of the core that was asked.
     Status(Box<CoreStatus>),
     /// Its event loop's longest turns.
     Turns(Box<LoopTurns>),
@@ -127,7 +127,7 @@ pub enum WaitsFor {
     /// The shard of its keys.
     #[error("{shard}, whose primary is {primary}")]
     Shard {
-        /// The shard.
+        /// The shard of the call's keys.
         shard: ShardId,
         /// The shard's primary, as far as the client knows.
         primary: NodeId,

@@ -40,7 +40,7 @@ struct Held {
 /// back what is for one of them alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Place {
-    /// One shard.
+    /// All keys are of this shard.
     Shard(ShardId),
     /// Several shards, by a hash of their numbers. Two sets with the same hash are one place.
     Several(u8),

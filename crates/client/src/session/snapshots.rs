@@ -103,7 +103,7 @@ impl Session {
         self.read_all(id, now, out);
     }
 
-    /// One round.
+    /// Reads all keys once.
     fn read_all(&mut self, id: CallId, now: Tick, out: &mut Effects) {
         let Some(mut snapshot) = self.snapshots.open.remove(&id) else { return };
         let slot = self.calls.find(id).expect("an open snapshot is of an open call");

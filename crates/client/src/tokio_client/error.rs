@@ -19,7 +19,7 @@ pub enum Error {
     /// The update may or may not have been executed. Do not send it again as a new update: resolve it.
     #[error("it is unknown whether the update was executed: {why}")]
     Unknown {
-        /// The reason.
+        /// Why the outcome is unknown.
         why: WhyUnknown,
         /// The call, with which the outcome can be resolved.
         call: UnknownCall,

@@ -76,9 +76,9 @@ pub enum Commit {
 /// A key that has changed since it was read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Conflict {
-    /// Its table.
+    /// The table of the key.
     pub table: TableId,
-    /// The key.
+    /// The key that has changed.
     pub key: Vec<u8>,
     /// The version that was read, if the key had a value.
     pub read: Option<u64>,

@@ -56,7 +56,7 @@ pub struct Results(Vec<Outcome>);
 pub struct Failure {
     /// Its index, from 0, in the order in which the parts were added.
     pub part: usize,
-    /// Why it failed.
+    /// Why the part failed.
     pub why: WhyPartFailed,
 }
 

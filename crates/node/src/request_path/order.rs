@@ -40,7 +40,7 @@ pub(super) struct Current<'r, 'a> {
     now: ClusterTime,
 }
 
-/// It runs now.
+/// A request that runs now, and what is to be done for it.
 pub(super) struct Ordered<'r, 'a> {
     received: &'r mut Received<'a>,
     action: Action<'a>,

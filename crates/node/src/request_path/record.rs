@@ -54,7 +54,7 @@ impl Completed {
     }
 }
 
-/// Whose acknowledgement counts.
+/// Which acknowledgement of the client counts.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Acknowledgement {
     /// The request's: its client sent it just now.

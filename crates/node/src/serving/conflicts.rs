@@ -34,13 +34,13 @@ impl Default for Whose {
 /// What an operation's result depends on, besides the keys that have a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Sees {
-    /// Only values.
+    /// On values of keys only.
     Values,
-    /// Also that a key has none: the key's next version comes from the version floor (R4.8).
+    /// Also on a key's having no value: its next version comes from the version floor (R4.8).
     Absence,
 }
 
-/// Everything unsynced.
+/// What an operation must not be answered ahead of: keys and tables whose last change is not synced (C1).
 #[derive(Debug)]
 pub(crate) struct Conflicts {
     keys: Box<[Changed; PLACES]>,

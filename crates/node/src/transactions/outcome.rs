@@ -40,7 +40,7 @@ pub(crate) struct Entries<'e> {
     completion: Option<CompletionRecord<'e>>,
 }
 
-/// Where they are.
+/// Where these log entries begin.
 #[derive(Clone, Copy)]
 pub(crate) struct Places {
     completion: Option<EntryOffset>,

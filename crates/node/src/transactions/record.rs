@@ -49,7 +49,7 @@ pub(crate) struct Ended {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Forgotten {
     pub below: Number,
-    /// Ascending.
+    /// Numbers below `below` that are still needed, ascending.
     pub except: Vec<Number>,
 }
 
@@ -164,7 +164,7 @@ impl Gated {
     }
 }
 
-/// `TimestampCeiling`.
+/// The timestamp in a `TimestampCeiling`, above which nothing is executed. `None`: the bytes are no such record.
 pub(crate) fn ceiling_of(payload: &[u8]) -> Option<Timestamp> {
     decoded(payload).map(Timestamp)
 }

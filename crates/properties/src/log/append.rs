@@ -17,9 +17,9 @@ fn is_sound(kind: EntryKind, payload: &[u8]) -> bool {
 /// Where the groups that are sent begin.
 #[derive(Debug)]
 enum Place {
-    /// At this one.
+    /// At the beginning of this group of the primary's log.
     Group(u8),
-    /// At a segment.
+    /// At the beginning of this segment.
     Segment(SegmentId),
     /// Where the backup's log ends.
     End,

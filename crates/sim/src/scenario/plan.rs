@@ -1,4 +1,8 @@
 //! The cluster and the faults of each scenario.
+//!
+//! [`plan`] draws the shape of the cluster and of the load ([`Shape`]), and the faults ([`Intensity`]), from the seed
+//! of a run. A scenario starts from the general draw and narrows it to what the scenario is for. docs/testing.md says
+//! what each scenario is about.
 
 use kasha_machine::Rng;
 use kasha_types::limits::OUTSTANDING_MAX;
@@ -110,7 +114,7 @@ fn is_general(scenario: Scenario, shape: &Shape) -> bool {
     !has_its_own && shape.kind == LoadKind::Mixed && !shape.prober && !shape.sharer
 }
 
-/// Nothing happens.
+/// No faults: nearly all updates must take one round trip.
 fn fast_path(shape: &mut Shape, intensity: &mut Intensity) {
     *intensity = Intensity::calm();
     shape.faults = shape.faults.max(1);

@@ -1,4 +1,9 @@
 //! Where an operation's arguments come from, and where they go: a method for each kind that a row may name.
+//!
+//! The table of operations names the arguments of each operation once. A [`Source`] gives them in that order: the bytes
+//! of a request, or a generator of tests. A [`Visitor`] is shown them in that order: the encoder, the check of limits,
+//! the text of an operation. So a new operation of known kinds needs no code here, and a new kind needs one method in
+//! each.
 
 use std::fmt;
 
@@ -12,7 +17,7 @@ use crate::{DecodeError, Reader};
 /// Gives arguments in their order.
 #[expect(missing_docs, reason = "named by what they give")]
 pub trait Source<'a> {
-    /// Why it cannot.
+    /// Why an argument cannot be given.
     type Error;
 
     /// There is no operation with the code that was asked for.
@@ -192,11 +197,11 @@ impl<'a> Visitor<'a> for Shown<'_, '_> {
 /// A limit of operations that is exceeded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Excess {
-    /// `KEY_BYTES_MAX`.
+    /// A key is longer than `KEY_BYTES_MAX`.
     Key,
-    /// `VALUE_BYTES_MAX`.
+    /// A value is longer than `VALUE_BYTES_MAX`.
     Value,
-    /// `OPERATION_KEYS_MAX`, or no key at all.
+    /// There are more keys than `OPERATION_KEYS_MAX`, or none.
     KeyCount,
 }
 

@@ -8,11 +8,11 @@ use crate::{DecodeError, Reader};
 /// What the items of a list hold beside their key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ItemKind {
-    /// Nothing.
+    /// A key alone.
     Key,
-    /// A value.
+    /// A key and a value.
     KeyValue,
-    /// A delta.
+    /// A key and a delta, which is added to its number.
     KeyDelta,
 }
 
@@ -86,7 +86,7 @@ impl<'a> Items<'a> {
         Ok(Self { kind, count, bytes: &bytes[..bytes.len() - reader.rest().len()] })
     }
 
-    /// How many.
+    /// The number of items.
     #[must_use]
     pub fn count(&self) -> u32 {
         self.count
@@ -146,7 +146,7 @@ impl ItemsBuffer {
         buffer
     }
 
-    /// Keys alone.
+    /// A list of keys alone.
     pub fn keys<'k>(keys: impl IntoIterator<Item = &'k [u8]>) -> Self {
         Self::all(ItemKind::Key, keys.into_iter().map(|key| Item { key, value: &[], delta: 0 }))
     }

@@ -26,7 +26,7 @@ pub enum PartOperation<'a> {
 pub struct Part<'a> {
     /// The table of the part's key.
     pub table: TableId,
-    /// What it does.
+    /// What the part does to the key, or demands of the key.
     pub operation: PartOperation<'a>,
 }
 
@@ -56,7 +56,7 @@ impl<'a> PartOperation<'a> {
         row.filter(|row| row.has_one_key())
     }
 
-    /// Its number.
+    /// The operation's code on the wire.
     #[must_use]
     pub fn code(&self) -> u8 {
         match self {
@@ -164,7 +164,7 @@ impl<'a> Parts<'a> {
         Ok(Self { count, bytes: &bytes[..bytes.len() - reader.rest().len()] })
     }
 
-    /// How many.
+    /// The number of parts.
     #[must_use]
     pub fn count(&self) -> u32 {
         self.count

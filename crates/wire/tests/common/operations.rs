@@ -101,7 +101,7 @@ impl<'a> Source<'a> for &'a Operation {
     }
 }
 
-/// Its code.
+/// The code of a transaction.
 pub const TRANSACTION: u8 = 32;
 
 /// A body that owns its parts.

@@ -55,7 +55,7 @@ impl Unknown {
 }
 
 impl Serving {
-    /// Other participants speak.
+    /// Takes the words of another participant's primary.
     pub fn on_words(&mut self, term: &mut Term, site: &mut Site<'_>, now: Tick, words: Words) {
         let latest = latest_timestamp(site.core.cluster_time);
         for word in words.words.into_iter().filter(|word| is_heard(word, latest)) {
