@@ -102,7 +102,11 @@ pub const TARGETS: &[Target] = &[
     at_least("cleaning.live80_zipf/ample.throughput", 0.60, "80 % of the memory lives, keys by Zipf's law"),
     at_least("cleaning.few/ample.throughput", 0.97, "few keys, written again and again"),
     at_most("cleaning.few.refused", 0.0, "few keys never find no memory"),
-    at_most("cleaning.live70_uniform/ample.bytes", 2.99, "1.15 times what a model of such a cleaner logs, which is 2.6"),
+    at_most(
+        "cleaning.live70_uniform/ample.bytes",
+        2.99,
+        "1.15 times what a model of such a cleaner logs, which is 2.6",
+    ),
     at_most("cleaning.live80_uniform/ample.bytes", 4.83, "1.15 times what that model logs, which is 4.2"),
     at_most("cleaning.live80_zipf/ample.bytes", 5.75, "1.15 times what that model logs, which is 5.0"),
     at_most("cleaning.live80_paced/ample.p99", 1.5, "80 % of the memory lives, at 60 % of what that shard can take"),
