@@ -62,6 +62,7 @@ pub const CAUGHT: &[Caught] = &[
     caught(Bug::RunsAheadOfPending, Scenario::Distributed, 10, "R8.3: "),
     caught(Bug::ForgottenUnsettled, Scenario::Distributed, 20, "convergence"),
     caught(Bug::ForgottenUnrecorded, Scenario::Distributed, 20, "retained"),
+    caught(Bug::ForgottenUnrecorded, Scenario::Distributed, 60, "one_timestamp"),
     caught(Bug::ConflictUnsynced, Scenario::Distributed, 60, "retained"),
     caught(Bug::ReadsCommute, Scenario::Transactions, 10, "commutes"),
     caught(Bug::FreedBeforeSynced, Scenario::Rebuild, 40, "freed_when_synced"),

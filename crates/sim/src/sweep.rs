@@ -59,6 +59,9 @@ pub const MUST_REACH: &[&str] = &[
     "nemesis: coordinator away for a minute",
     "nemesis: primary and witnesses apart",
     "claims checked: reads of something unsynced",
+    "claims checked: executed at one timestamp",
+    "claims checked: executed in the order of timestamps",
+    "claims checked: forgotten when recorded everywhere",
     "table names searched",
 ];
 

@@ -51,12 +51,14 @@ fn wait_for_another_primary(cluster: &Apart, before: u16) {
     });
 }
 
-/// Waits until the cleaner of the present primary has copied something.
+/// Waits until the cleaner of the present primary copies something. (Its count begins anew with each term.)
 fn wait_until_it_cleans(cluster: &Apart) -> u16 {
+    let mut first = None;
     wait_for("cleaning", || {
         let status = cluster.status()?;
         let cleaning = &shard(&status)["status"]["cleaning"];
-        let is_cleaning = cleaning["copied_bytes"].as_u64().is_some_and(|bytes| bytes > 0);
+        let copied = cleaning["copied_bytes"].as_u64().unwrap_or_default();
+        let is_cleaning = copied > *first.get_or_insert(copied);
         if is_cleaning { Ok(primary(&status)) } else { Err(cleaning.to_string()) }
     })
 }
@@ -299,9 +301,13 @@ fn flip_in_memory(process: i32, marker: &[u8]) -> Option<usize> {
             // Memory may have gone meanwhile.
             let Ok(read) = memory.read_at(&mut piece[..wanted], at) else { continue };
             for found in positions(&piece[..read], marker) {
-                let place = at + u64::try_from(found).unwrap() + 20;
-                memory.write_all_at(&[marker[20] ^ 4], place).unwrap();
-                flipped += 1;
+                let place = at + u64::try_from(found).unwrap();
+                let mut again = vec![0; marker.len()];
+                // It may have gone since it was found.
+                if memory.read_exact_at(&mut again, place).is_ok() && again == marker {
+                    memory.write_all_at(&[marker[20] ^ 4], place + 20).unwrap();
+                    flipped += 1;
+                }
             }
         }
     }

@@ -244,7 +244,7 @@ impl Records {
     }
 
     /// Whether all members of the newest set hold the record at this moment, and are enough to sync anything: then no later
-    /// primary lacks it.
+    /// primary lacks it, but for a loss of power.
     #[must_use]
     pub fn is_held_by_all(
         &self,

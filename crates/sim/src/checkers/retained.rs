@@ -1,8 +1,10 @@
-//! Retained until recorded everywhere (R8.9): a participant forgets a transaction only when the outcome of every other
-//! participant that has proposed is on all members of one of its sets. Until then that participant may ask for it.
+//! Retained until recorded everywhere (R8.9): a participant forgets a transaction only when every other participant that has
+//! proposed has an outcome, which all members of one of its sets have held, in any term. Until then that participant may
+//! ask for it.
 //!
 //! A proposal counts once all members of its shard hold it. A participant that lost its proposal may hear that the
-//! transaction is long over, and that needs no outcome there.
+//! transaction is long over, and that needs no outcome there. What a process has written before it started anew is not
+//! known here.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -124,7 +126,7 @@ impl Watch for Retained {
 
     fn blackout(&mut self, _view: &View<'_>) {
         let known = self.numbered.values().flat_map(BTreeMap::values).map(|outcome| outcome.rpc);
-        self.excused.extend(known);
+        self.excused.extend(known.chain(self.proposed.iter().map(|&(_, rpc)| rpc)));
     }
 
     fn take_violations(&mut self) -> Vec<String> {

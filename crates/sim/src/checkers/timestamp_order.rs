@@ -1,8 +1,8 @@
 //! Timestamp order (T2): in each log, transactions over several shards that conflict are executed in the order of their
 //! timestamps, and of their ids where these are equal (Granola 4.2; R8.1, R8.3).
 //!
-//! Each log is looked at alone, that of a deposed primary, too, and the cleaner's copies are left out: nothing happened
-//! in them.
+//! Each log is looked at alone, that of a deposed primary, too, as far as its process has written it since it started. The
+//! cleaner's copies are left out: nothing happened in them.
 
 use std::collections::BTreeMap;
 
