@@ -55,6 +55,11 @@ struct Values {
     unknown: Vec<u64>,
 }
 
+/// Keys whose values take so much.
+fn keys(live_mib: u64) -> u64 {
+    (live_mib << 20) / VALUE_BYTES
+}
+
 impl Ballast {
     /// Fills the shards, and goes on to overwrite.
     ///
@@ -62,26 +67,26 @@ impl Ballast {
     /// If the shards are not filled.
     pub fn start(net: &Net, shape: &Shape, seed: u64) -> Result<Self, Failure> {
         let pause = if shape.fsync { PAUSE_FSYNC } else { PAUSE };
-        Self::fill(net.seeds(), shape.shards, pause, seed, |job| net.thread("ballast", job))
+        let keys = keys(u64::from(shape.shards) * LIVE_MIB);
+        Self::fill(net.seeds(), keys, pause, seed, |job| net.thread("ballast", job))
     }
 
-    /// The same for a test of its own on loopback, with hardly a pause.
+    /// The same for a test of its own on loopback: so many MiB live, and there is hardly a pause.
     ///
     /// # Errors
     /// If the shards are not filled.
-    pub fn on_loopback(addresses: Vec<String>, shards: u16, seed: u64) -> Result<Self, Failure> {
+    pub fn on_loopback(addresses: Vec<String>, live_mib: u64, seed: u64) -> Result<Self, Failure> {
         let pause = Duration::from_millis(2);
-        Self::fill(addresses, shards, pause, seed, |job| std::thread::Builder::new().spawn(job))
+        Self::fill(addresses, keys(live_mib), pause, seed, |job| std::thread::Builder::new().spawn(job))
     }
 
     fn fill(
         seeds: Vec<String>,
-        shards: u16,
+        keys: u64,
         pause: Duration,
         seed: u64,
         spawn: impl FnOnce(Job) -> std::io::Result<JoinHandle<Result<(), String>>>,
     ) -> Result<Self, Failure> {
-        let keys = u64::from(shards) * (LIVE_MIB << 20) / VALUE_BYTES;
         let shared = Arc::new(Shared::default());
         let theirs = Arc::clone(&shared);
         let job = move || {
