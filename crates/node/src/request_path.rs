@@ -232,7 +232,7 @@ impl Why {
             Self::InProgress => Replayed::Completed,
             Self::Parked(_) if planted::is_on(Bug::ParkedIsRecorded) => Replayed::Completed,
             // It is no record of it that somebody waits for the same (R4.2).
-            Self::Refused(Refusal::OutOfMemory | Refusal::Busy) | Self::Parked(_) => Replayed::NotNow,
+            Self::Refused(Refusal::OutOfMemory) | Self::Parked(_) => Replayed::NotNow,
             Self::RunsAhead => Replayed::Skipped,
             Self::Refused(Refusal::WrongShard) if may_become_ours => {
                 hit(Probe::SuspectOfNewerTable);

@@ -4,17 +4,22 @@
 //!   group is open, nothing can fail.
 //! - **R4.8** What runs is the store's part, and depends on parameters and footprint only.
 
-use kasha_log::{Full, GroupWriter, Log, Purpose, entry_bytes};
+use kasha_log::{GroupWriter, Log, Purpose, entry_bytes};
 use kasha_store::{Draft, SpareDraft};
 use kasha_transaction::Footprint;
 use kasha_types::limits::RESULT_BYTES_MAX;
-use kasha_wire::{OutcomeCode, Refusal, Update};
+use kasha_wire::{OutcomeCode, Update};
 
 use super::order::{Action, Ordered};
 use super::record::record_bytes;
 use super::{Origin, RequestPath, Stop, Why};
 use crate::operation_keys;
 use crate::transactions::Gated;
+
+/// A repeat under an operation key whose result is no longer finds room where a cancel does. Otherwise its client would
+/// hear that there is no room, take the repeat back by a cancel, which takes as much, and report as not executed what has
+/// been executed under the key.
+const REPEATED_BYTES_MAX: usize = 64;
 
 /// It is known what it will change and answer, and what it touches.
 pub(super) struct Drafted<'r, 'a> {
@@ -100,11 +105,7 @@ impl RequestPath<'_> {
             Ok(group) => group,
             Err(full) => {
                 ordered.memory().draft = draft.into_spare();
-                return Err(Stop::Nothing(match (ordered.action(), full) {
-                    // The operation has run: "not executed" would be untrue of it. The client asks again.
-                    (Action::Repeat(_), Full::Memory) => Why::Refused(Refusal::Busy),
-                    (_, full) => Why::for_room(full),
-                }));
+                return Err(Stop::Nothing(Why::for_room(full)));
             }
         };
         let dead = &mut ordered.memory().dead;
@@ -140,7 +141,10 @@ impl RequestPath<'_> {
     /// may use up the reserve. Then those go on that leave no more alive than there was, and with them their clients'
     /// acknowledgements arrive: without that, only the end of a lease would make room (R5.16).
     fn purpose(&self, log: &Log, ordered: &Ordered<'_, '_>, draft: &Draft<'_>, bytes: usize) -> Purpose {
-        let purpose = ordered.purpose();
+        let purpose = match (ordered.purpose(), ordered.action()) {
+            (Purpose::Normal, Action::Repeat(_)) if draft.result().len() <= REPEATED_BYTES_MAX => Purpose::Freeing,
+            (purpose, _) => purpose,
+        };
         if purpose != Purpose::Freeing || log.has_room_for(bytes, purpose) {
             return purpose;
         }
