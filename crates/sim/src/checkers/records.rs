@@ -243,7 +243,7 @@ impl Records {
         (!sets.is_empty()).then(|| lacking.join("; "))
     }
 
-    /// Whether all members of the newest set hold the record at this moment, and are enough to sync anything: then no later
+    /// Whether all members of the newest set, which serves, hold the record at this moment, and are enough to sync anything: then no later
     /// primary lacks it, but for a loss of power.
     #[must_use]
     pub fn is_held_by_all(
@@ -256,7 +256,9 @@ impl Records {
         let Some(latest) = configurations.latest() else { return false };
         let Some(config) = latest.shard(shard) else { return false };
         let mut hosts = config.members.iter().map(|member| cores.host_of(&latest, member.node, shard));
-        config.members.len() > usize::from(latest.min_backups)
+        // A term that never served may be given up, with all that its members took over.
+        config.phase == ShardPhase::Serving
+            && config.members.len() > usize::from(latest.min_backups)
             && hosts.all(|host| host.is_some_and(|process| self.has(process, shard, record)))
     }
 
