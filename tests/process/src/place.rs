@@ -1,6 +1,7 @@
 //! Folders, small disks and ports that belong to one test.
 
-use std::fs;
+use std::fs::{self, File};
+use std::io::Write;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -51,6 +52,17 @@ impl Drop for Folder {
 #[derive(Debug)]
 pub struct SmallDisk {
     path: PathBuf,
+}
+
+/// Fills all the room that is left where this file is.
+///
+/// # Panics
+/// If the file cannot be opened.
+pub fn fill(path: &Path) {
+    let mut file = File::options().create(true).append(true).open(path).expect("a file on the disk");
+    for size in [1 << 20, 1 << 12] {
+        while file.write_all(&vec![1; size]).is_ok() {}
+    }
 }
 
 impl SmallDisk {

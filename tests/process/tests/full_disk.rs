@@ -2,22 +2,12 @@
 //! there is room.
 #![allow(missing_docs)]
 
-use std::fs::{self, File};
-use std::io::Write;
-use std::path::Path;
+use std::fs;
 
 use kasha_process_tests::cluster::Cluster;
 use kasha_process_tests::load::Load;
-use kasha_process_tests::place::SmallDisk;
+use kasha_process_tests::place::{SmallDisk, fill};
 use kasha_process_tests::process::Process;
-
-/// Fills all the room that is left.
-fn fill(path: &Path) {
-    let mut file = File::options().create(true).append(true).open(path).unwrap();
-    for size in [1 << 20, 1 << 12] {
-        while file.write_all(&vec![1; size]).is_ok() {}
-    }
-}
 
 #[test]
 fn the_node_stops_and_says_so_and_nothing_is_lost() {

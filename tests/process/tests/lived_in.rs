@@ -8,16 +8,15 @@
 #![allow(clippy::disallowed_methods, clippy::disallowed_types)]
 
 use std::fs::{self, File};
-use std::io::Write;
 use std::os::unix::fs::FileExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use kasha_client::{Client, ClientOptions, Error, Table};
 use kasha_machine::Rng;
 use kasha_process_tests::apart::{Apart, Size, block_on, waiting};
 use kasha_process_tests::campaign::ballast::Ballast;
 use kasha_process_tests::load::Load;
-use kasha_process_tests::place::SmallDisk;
+use kasha_process_tests::place::{SmallDisk, fill};
 use kasha_process_tests::process::list;
 use kasha_process_tests::{PATIENCE, wait_for};
 use serde_json::Value as Json;
@@ -101,13 +100,6 @@ fn end_for_want_of_room(cluster: &mut Apart, nodes: &[u16]) {
 
 fn filler(cluster: &Apart, node: u16) -> PathBuf {
     cluster.data(node).join("filler")
-}
-
-fn fill(path: &Path) {
-    let mut file = File::options().create(true).append(true).open(path).unwrap();
-    for size in [1 << 20, 1 << 12] {
-        while file.write_all(&vec![1; size]).is_ok() {}
-    }
 }
 
 /// First the disk of the primary alone, while its cleaner copies. Then the disks of both members at once, so that what
