@@ -26,6 +26,7 @@ mod identities;
 mod identity;
 mod outcomes;
 mod pace;
+mod participants;
 mod reads;
 mod replies;
 mod route;

@@ -6,13 +6,14 @@ mod common;
 use std::time::Duration;
 
 use common::{Net, Sent, TABLE, core};
+use kasha_client::Path;
 use kasha_client::session::{CallId, CallOptions, Completion, WhyNot, WhyUnknown};
-use kasha_machine::Endpoint;
-use kasha_types::{ConfigVersion, NodeId, ShardId, Slot, TableId, slot_of};
+use kasha_machine::{Endpoint, Input};
+use kasha_types::{ConfigVersion, ListVersion, NodeId, ShardId, Slot, TableId, slot_of};
 use kasha_wire::frame::Kind;
 use kasha_wire::operation::{Check, ItemsBuffer, PartOperation, PartsBuffer};
 use kasha_wire::outcome::Shape;
-use kasha_wire::{Outcome, Refusal, ShardPhase, TableInfo, Tablet, Update};
+use kasha_wire::{Outcome, RecordedVerdict, Refusal, ShardPhase, TableInfo, Tablet, Update};
 
 const LOW: &[u8] = b"a-low-slot-";
 const HIGH: &[u8] = b"foo";
@@ -60,7 +61,7 @@ fn all_participants_get_one_body_and_their_answers_become_one() {
     let id = multi_put(&mut net, &CallOptions::default());
     let [low, high] = requests(&mut net, Kind::Request);
     assert_eq!(low.request().body, high.request().body);
-    assert!(net.take(Kind::Record).is_empty(), "no witness holds one");
+    assert!(net.take(Kind::Record).is_empty(), "no witness holds what cannot fail");
     let body = low.body();
     let participants = body.participants().expect("a transaction over several shards");
     assert_eq!(participants.iter().collect::<Vec<_>>(), [(ShardId(0), 1), (ShardId(1), 2)]);
@@ -242,4 +243,208 @@ fn a_new_primary_of_any_participant_is_asked_at_once() {
         });
         assert!(net.take(Kind::Request).iter().any(|request| request.to == core(4)), "of shard {shard}");
     }
+}
+
+/// What a participant answers as long as others may be against.
+fn prepared(parts: &[(u8, &[u8])]) -> Vec<u8> {
+    let mut result = done(parts);
+    result[0] = 11;
+    result
+}
+
+#[test]
+fn r8_8_it_is_committed_when_each_participant_has_prepared_or_executed_it() {
+    for (of_low, of_high) in [(11, 11), (11, 0), (0, 11)] {
+        let mut net = Net::open(|_| ());
+        let id = multi_put(&mut net, &CallOptions::default());
+        let [low, high] = requests(&mut net, Kind::Request);
+        let answer = |code, parts: &[(u8, &[u8])]| if code == 0 { done(parts) } else { prepared(parts) };
+        net.answer(&high, &answer(of_high, &[(1, &version(11)), (1, &version(12))]), true);
+        assert_eq!(net.session.poll_completed(), None, "the other may be against");
+        net.answer(&low, &answer(of_low, &[(1, &version(21))]), true);
+        assert_eq!(outcome(Shape::Versions, net.completion_of(id)), Outcome::Versions(vec![11, 21, 12]));
+    }
+}
+
+#[test]
+fn r8_8_a_participant_that_has_prepared_answers_again_when_it_executes() {
+    let mut net = Net::open(|_| ());
+    let id = multi_put(&mut net, &CallOptions::default());
+    let [low, high] = requests(&mut net, Kind::Request);
+    for code in [prepared, done] {
+        net.answer(&high, &code(&[(1, &version(11)), (1, &version(12))]), true);
+    }
+    net.answer(&high, &prepared(&[(1, &version(11)), (1, &version(12))]), true); // an older attempt
+    net.refuse(&low, Refusal::Busy);
+    net.pass(Duration::from_millis(100));
+    let again = net.take(Kind::Request);
+    assert!(again.iter().all(|request| request.to == low.to), "the other has executed it");
+    net.answer(&again[0], &prepared(&[(1, &version(21))]), true);
+    assert_eq!(outcome(Shape::Versions, net.completion_of(id)), Outcome::Versions(vec![11, 21, 12]));
+}
+
+#[test]
+fn r8_8_that_one_has_prepared_does_not_help_where_another_is_against() {
+    let mut net = Net::open(|_| ());
+    let id = multi_put(&mut net, &CallOptions::default());
+    let [low, high] = requests(&mut net, Kind::Request);
+    net.answer(&high, &prepared(&[(1, &version(11)), (1, &version(12))]), true);
+    net.answer(&low, CONFLICT, true);
+    net.pass(Duration::from_millis(30));
+    let [low_again, high_again] = requests(&mut net, Kind::Request);
+    net.answer(&low_again, &prepared(&[(1, &version(31))]), true);
+    net.answer(&high, &prepared(&[(1, &version(11)), (1, &version(12))]), true);
+    assert_eq!(net.session.poll_completed(), None, "the participant has not answered under this id");
+    net.answer(&high_again, &done(&[(1, &version(32)), (1, &version(33))]), true);
+    assert_eq!(outcome(Shape::Versions, net.completion_of(id)), Outcome::Versions(vec![32, 31, 33]));
+}
+
+/// The one that is against, and knows why, may be gone.
+#[test]
+fn r8_8_a_participant_that_has_prepared_is_asked_again_when_another_one_is_silent() {
+    let mut net = Net::open(|_| ());
+    let id = multi_put(&mut net, &CallOptions::default());
+    let [low, high] = requests(&mut net, Kind::Request);
+    net.answer(&high, &prepared(&[(1, &version(11)), (1, &version(12))]), true);
+    net.refuse(&low, Refusal::Busy);
+    net.pass(Duration::from_millis(100));
+    let again = net.take(Kind::Request);
+    let high_again = again.iter().find(|request| request.to == high.to).expect("it is asked, too");
+    net.answer(high_again, REFUSED_ELSEWHERE, true);
+    assert_eq!(net.session.poll_completed(), None, "who refuses says why");
+    net.answer(&low, CONFLICT, true);
+    net.pass(Duration::from_millis(30));
+    let [low_again, high_again] = requests(&mut net, Kind::Request);
+    net.answer(&low_again, &prepared(&[(1, &version(31))]), true);
+    net.answer(&high_again, &prepared(&[(1, &version(32)), (1, &version(33))]), true);
+    assert_eq!(outcome(Shape::Versions, net.completion_of(id)), Outcome::Versions(vec![32, 31, 33]));
+}
+
+/// A put of shard 0, and a check of shard 1.
+fn checked(net: &mut Net) -> CallId {
+    let mut parts = PartsBuffer::default();
+    parts.push(TABLE, &PartOperation::Update(Update::Put { key: LOW, value: b"v" }));
+    parts.push(TABLE, &PartOperation::Check(Check::HasVersion { key: HIGH, version: 4 }));
+    net.update(&Update::Transaction { parts: parts.as_parts() }, &CallOptions::default())
+}
+
+/// The records of both shards, shard 0 first.
+fn records(net: &mut Net) -> [Vec<Sent>; 2] {
+    let (low, high) =
+        net.take(Kind::Record).into_iter().partition(|record| record.request().envelope.shard == ShardId(0));
+    [low, high]
+}
+
+fn path(completion: &Completion) -> Path {
+    let Completion::Executed { path, .. } = completion else { panic!("{completion:?}") };
+    *path
+}
+
+#[test]
+fn one_round_trip_takes_all_participants_and_all_their_witnesses() {
+    let mut net = Net::open(|_| ());
+    let id = checked(&mut net);
+    let [low, high] = requests(&mut net, Kind::Request);
+    let [of_low, of_high] = records(&mut net);
+    assert!(!of_low.is_empty() && of_low.len() == of_high.len());
+    assert!(of_low.iter().chain(&of_high).all(|record| record.request().body == low.request().body));
+    net.answer(&low, &prepared(&[(1, &version(21))]), false);
+    net.answer(&high, &prepared(&[(96, &version(4))]), false);
+    for record in of_low.iter().chain(&of_high) {
+        assert_eq!(net.session.poll_completed(), None, "a witness has not answered");
+        net.record(record, RecordedVerdict::Accepted);
+    }
+    assert_eq!(path(&net.completion_of(id)), Path::Fast);
+}
+
+#[test]
+fn a_participant_whose_witness_rejects_is_asked_again_and_the_other_is_not() {
+    let mut net = Net::open(|_| ());
+    let id = checked(&mut net);
+    let [low, high] = requests(&mut net, Kind::Request);
+    let [of_low, of_high] = records(&mut net);
+    of_low.iter().for_each(|record| net.record(record, RecordedVerdict::Accepted));
+    of_high.iter().for_each(|record| net.record(record, RecordedVerdict::Conflict));
+    net.answer(&low, &prepared(&[(1, &version(21))]), false);
+    net.answer(&high, &prepared(&[(96, &version(4))]), false);
+    let again = net.take(Kind::Request);
+    assert_eq!(again.iter().map(|request| request.to).collect::<Vec<_>>(), [high.to]);
+    assert_eq!(again[0].request().envelope.list, ListVersion::NONE);
+    assert!(net.take(Kind::Record).is_empty());
+    net.answer(&high, &prepared(&[(96, &version(4))]), false);
+    assert_eq!(net.session.poll_completed(), None, "an older attempt");
+    net.answer(&again[0], &done(&[(96, &version(4))]), true);
+    assert_eq!(path(&net.completion_of(id)), Path::Synced);
+}
+
+#[test]
+fn r2_1_an_answer_and_acceptances_of_different_attempts_do_not_count_together() {
+    let mut net = Net::open(|_| ());
+    let id = checked(&mut net);
+    let [low, high] = requests(&mut net, Kind::Request);
+    let [of_low, _] = records(&mut net);
+    net.answer(&low, &prepared(&[(1, &version(21))]), false);
+    net.refuse(&high, Refusal::Busy);
+    net.pass(Duration::from_millis(30));
+    let [low_again, high_again] = requests(&mut net, Kind::Request);
+    let [of_low_again, of_high_again] = records(&mut net);
+    net.answer(&high_again, &prepared(&[(96, &version(4))]), false);
+    let late = of_low.iter().chain(&of_low_again).chain(&of_high_again);
+    late.for_each(|record| net.record(record, RecordedVerdict::Accepted));
+    net.answer(&low, &prepared(&[(1, &version(21))]), false);
+    assert_eq!(net.session.poll_completed(), None, "shard 0 has not answered the second attempt");
+    net.answer(&low_again, &prepared(&[(1, &version(21))]), false);
+    assert_eq!(path(&net.completion_of(id)), Path::Fast);
+}
+
+#[test]
+fn a_participant_whose_witness_is_gone_is_asked_again_without_witnesses() {
+    let mut net = Net::open(|_| ());
+    let id = checked(&mut net);
+    let [low, high] = requests(&mut net, Kind::Request);
+    let [of_low, of_high] = records(&mut net);
+    net.answer(&low, &prepared(&[(1, &version(21))]), false);
+    net.answer(&high, &prepared(&[(96, &version(4))]), false);
+    // Node 4 is a witness of shard 1 alone.
+    let alive = |record: &&Sent| record.to != core(4);
+    of_low.iter().chain(&of_high).filter(alive).for_each(|record| net.record(record, RecordedVerdict::Accepted));
+    net.input(Input::Unreachable(core(4)));
+    let again = net.take(Kind::Request);
+    assert_eq!(again.iter().map(|request| request.to).collect::<Vec<_>>(), [high.to]);
+    net.answer(&again[0], &done(&[(96, &version(4))]), true);
+    assert_eq!(path(&net.completion_of(id)), Path::Synced);
+}
+
+/// Node 3 is a witness of both shards, whose lists have the same version.
+#[test]
+fn a_witness_of_two_participants_counts_for_each() {
+    let mut net = Net::open(|_| ());
+    let id = checked(&mut net);
+    let [low, high] = requests(&mut net, Kind::Request);
+    let [of_low, of_high] = records(&mut net);
+    net.answer(&low, &prepared(&[(1, &version(21))]), false);
+    net.answer(&high, &prepared(&[(96, &version(4))]), false);
+    of_low.iter().for_each(|record| net.record(record, RecordedVerdict::Accepted));
+    let (of_node_3, others): (Vec<_>, Vec<_>) = of_high.iter().partition(|record| record.to == core(3));
+    others.iter().for_each(|record| net.record(record, RecordedVerdict::Accepted));
+    assert_eq!(net.session.poll_completed(), None, "node 3 has accepted it for shard 0 only");
+    of_node_3.iter().for_each(|record| net.record(record, RecordedVerdict::Accepted));
+    assert_eq!(path(&net.completion_of(id)), Path::Fast);
+}
+
+#[test]
+fn what_is_given_up_is_recorded_nowhere() {
+    let mut net = Net::open(|_| ());
+    let mut parts = PartsBuffer::default();
+    parts.push(TABLE, &PartOperation::Update(Update::Put { key: LOW, value: b"v" }));
+    parts.push(TABLE, &PartOperation::Check(Check::HasVersion { key: HIGH, version: 4 }));
+    let deadline = Some(net.now.after(Duration::from_millis(50)));
+    let options = CallOptions { deadline, cancel_on_deadline: true, ..CallOptions::default() };
+    net.update(&Update::Transaction { parts: parts.as_parts() }, &options);
+    net.take(Kind::Record);
+    net.pass(Duration::from_millis(60));
+    net.take(Kind::Record);
+    net.pass(Duration::from_millis(300));
+    assert!(!net.take(Kind::Cancel).is_empty());
+    assert!(net.take(Kind::Record).is_empty());
 }

@@ -18,7 +18,7 @@
 //! | `execute` | `draft`, `execute` | E4, R4.8 |
 //! | `record` | `record` | E4, R4.1, R4.5 |
 //! | `answer` | `answer`, `refuse` | C1, D3, R2.2, R4.6, R6.1, R8.4 |
-//! | `distributed` | a transaction over several shards, up to its proposal | R8.3, R8.5, R8.11, R8.13, R8.14 |
+//! | `distributed` | a transaction over several shards, up to its proposal | R8.3, R8.5, R8.8, R8.11, R8.13, R8.14 |
 
 mod admit;
 mod answer;
@@ -78,9 +78,9 @@ enum Origin {
 #[must_use]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Replayed {
-    /// Its completion record is in the log, now or already.
+    /// Its completion record is in the log, or its proposal, now or already.
     Completed,
-    /// Stale, expired, unprovable, or with a key that is not ours. That is for good in this term: it may be forgotten.
+    /// Stale, expired, unprovable, with a key that is not ours, or behind what it must not run ahead of. That is for good in this term: it may be forgotten.
     Skipped,
     /// It cannot be executed now, and must not be forgotten.
     NotNow,
@@ -131,8 +131,8 @@ enum Why {
     BelowFloor { floor_end: LogEnd },
     /// It ran nothing, and may run when what it waits for has come. Nothing is recorded of it.
     Parked(WaitsFor),
-    /// R8.10 \[M\]: a witness held it, and it conflicts with a transaction that is pending in the recovered log. It was never
-    /// answered fast, and a new primary waits for nobody.
+    /// R8.10 \[M\]: a witness held it, and it conflicts with a transaction that is pending in the recovered log, or its checks fail
+    /// there. So no client was told of it before it was durable, and a new primary waits for nobody.
     RunsAhead,
 }
 
@@ -213,26 +213,28 @@ impl<'p> RequestPath<'p> {
         // new primary's configuration does not know its predecessor has not run.
         let may_become_ours = matches!(origin, Origin::Suspect) && self.names_newer_table(&received.body);
         let outcome = match received.body.is_distributed() {
-            // No witness is asked to hold one.
-            true => Err(Stop::refuse(Refusal::BadRequest)),
-            false => self.run(log, &mut received),
+            true if planted::is_on(Bug::PrepareNotReplayed) => return Replayed::Skipped,
+            true => self.propose(log, &mut received).map(|_| ()),
+            false => self.run(log, &mut received).map(|_| ()),
         };
         note_replayed(origin, &outcome);
         self.core.spare(received.memory);
         match outcome {
-            Ok(_) | Err(Stop::Completed(_)) => Replayed::Completed,
-            Err(Stop::Nothing(why)) => why.replayed(may_become_ours),
+            Ok(()) | Err(Stop::Completed(_)) => Replayed::Completed,
+            Err(Stop::Nothing(why)) => why.replayed(origin, may_become_ours),
         }
     }
 }
 
 impl Why {
-    fn replayed(&self, may_become_ours: bool) -> Replayed {
+    fn replayed(&self, origin: Origin, may_become_ours: bool) -> Replayed {
         match self {
             Self::InProgress => Replayed::Completed,
             Self::Parked(_) if planted::is_on(Bug::ParkedIsRecorded) => Replayed::Completed,
-            // It is no record of it that somebody waits for the same (R4.2).
-            Self::Refused(Refusal::OutOfMemory) | Self::Parked(_) => Replayed::NotNow,
+            // There may be room later. And that somebody waits for the same is no record of it (R4.2).
+            Self::Refused(Refusal::OutOfMemory | Refusal::Busy) | Self::Parked(_) => Replayed::NotNow,
+            // Values may be shorter later, and then its client may be told fast: the witness must keep it until then (C3).
+            Self::Refused(Refusal::TooLarge) if matches!(origin, Origin::Suspect) => Replayed::NotNow,
             Self::RunsAhead => Replayed::Skipped,
             Self::Refused(Refusal::WrongShard) if may_become_ours => {
                 hit(Probe::SuspectOfNewerTable);
@@ -244,13 +246,13 @@ impl Why {
 }
 
 /// Counts what the door of the witnesses leads to.
-fn note_replayed(origin: Origin, outcome: &Result<Completed, Stop>) {
+fn note_replayed(origin: Origin, outcome: &Result<(), Stop>) {
     match (origin, outcome) {
         (Origin::Replay, Err(Stop::Completed(_))) => hit(Probe::ReplayCompleted),
         (Origin::Replay, Err(Stop::Nothing(Why::Refused(Refusal::Stale)))) => hit(Probe::ReplayStale),
         (Origin::Replay, Err(Stop::Nothing(Why::Refused(Refusal::LeaseExpired)))) => hit(Probe::ReplayBelowFloor),
-        (Origin::Suspect, Ok(_)) => hit(Probe::SuspectExecuted),
-        (Origin::Client(_) | Origin::Replay | Origin::Suspect, Ok(_) | Err(_)) => {}
+        (Origin::Suspect, Ok(())) => hit(Probe::SuspectExecuted),
+        (Origin::Client(_) | Origin::Replay | Origin::Suspect, Ok(()) | Err(_)) => {}
     }
 }
 
@@ -269,7 +271,8 @@ impl<'a> Received<'a> {
 }
 
 impl RequestPath<'_> {
-    /// Every update of every client, and every one that a witness held, runs here and nowhere else.
+    /// Every update of one shard runs here and nowhere else, from clients and from witnesses. (Of several shards:
+    /// [`RequestPath::propose`].)
     fn run(&mut self, log: &mut Log, received: &mut Received<'_>) -> Result<Completed, Stop> {
         let admitted = self.admit(received)?;
         let fresh = self.look_up(log, admitted)?;

@@ -187,6 +187,11 @@ impl Serving {
         self.garbage.add(end, rpc, footprint);
     }
 
+    /// Witnesses hold this request under these keys. A gc names it when the log is synced up to `end`.
+    pub fn name_when_synced(&mut self, end: LogEnd, rpc: RpcId, footprint: &[KeyHash]) {
+        self.garbage.add(end, rpc, footprint);
+    }
+
     /// A witness dropped what was named, and names suspects (CURP 4.5): they go through `look_up`, are synced, and are
     /// named in a later gc. One that is stale, expired or not ours can be dropped at once.
     pub fn on_gc_done(&mut self, term: &mut Term, site: &mut Site<'_>, done: &GcDone) {
@@ -201,7 +206,7 @@ impl Serving {
             // Recorded or not, it goes with the next gc after a sync: what made it stale may itself not be synced yet.
             let Ok(body) = Body::decode(&suspect.0) else { continue };
             let mut hashes = Vec::new();
-            body.footprint(&mut hashes);
+            body.footprint_at(site.copy.shard, &mut hashes);
             self.garbage.add(site.copy.log.end().offset, body.head.rpc, &hashes);
         }
     }

@@ -188,7 +188,7 @@ impl Witnesses {
     pub fn on_record(&mut self, core: &mut Core, to: Endpoint, view: &RequestView<'_>, out: &mut Effects) {
         let Ok(body) = Body::decode(view.body) else { return };
         let mut hashes = std::mem::take(&mut core.scratch.hashes);
-        body.footprint(&mut hashes);
+        body.footprint_at(view.envelope.shard, &mut hashes);
         if body.operation_key.is_some() && planted::is_on(Bug::OperationKeyNotRecorded) {
             hashes.pop();
         }
@@ -198,6 +198,7 @@ impl Witnesses {
         core.scratch.hashes = hashes;
         let recorded = Recorded {
             rpc: body.head.rpc,
+            shard: view.envelope.shard,
             list: view.envelope.list,
             attempt: view.envelope.attempt,
             node: core.id().node,

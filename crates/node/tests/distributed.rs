@@ -15,7 +15,7 @@ use kasha_wire::hot::RequestView;
 use kasha_wire::message::{Told, WordOf, Words};
 use kasha_wire::operation::{Check, PartOperation, ParticipantsBuffer, PartsBuffer};
 use kasha_wire::outcome::Shape;
-use kasha_wire::{Body, Outcome, Read, TableInfo, Tablet, Update};
+use kasha_wire::{Body, Outcome, OutcomeCode, Read, TableInfo, Tablet, Update};
 
 const LEDGER: TableId = TableId(9);
 /// The other participant: it has the upper half of the slots, and a primary that no test starts.
@@ -83,6 +83,15 @@ fn word(cluster: &mut Cluster, node: u16, body: &[u8], told: Told) {
     };
     let from = Endpoint::Core(CoreId { node: OTHERS_PRIMARY, core: 0 });
     cluster.on(node, |core| core.message_from(from, Words { to: SHARD, from: OTHER, words: vec![word] }));
+}
+
+/// Both witnesses hold it.
+fn record(cluster: &mut Cluster, body: &[u8]) {
+    let mut frame = Vec::new();
+    RequestView::encode(Kind::Record, &cluster.envelope(LIST), body, &mut frame);
+    for node in [2, 3] {
+        cluster.on(node, |core| core.frame_from(Endpoint::Conn(ConnId(3)), Kind::Record, &frame));
+    }
 }
 
 fn put(key: &[u8]) -> PartOperation<'_> {
@@ -173,11 +182,7 @@ fn r8_7_an_update_that_is_answered_fast_is_not_skipped_by_a_recovery() {
     parts.push(TABLE, &PartOperation::Read(Read::Get { key: &x }));
     parts.push(TABLE, &put(&y));
     let update = Core::body((3, 1), 1, None, &Update::Transaction { parts: parts.as_parts() });
-    let mut frame = Vec::new();
-    RequestView::encode(Kind::Record, &cluster.envelope(LIST), &update, &mut frame);
-    for node in [2, 3] {
-        cluster.on(node, |core| core.frame_from(Endpoint::Conn(ConnId(3)), Kind::Record, &frame));
-    }
+    record(&mut cluster, &update);
     let heard = cluster.send(3, LIST, &update);
     let was_answered_fast = matches!(&heard[..], [Heard::Answer { synced: false, .. }]);
     lose_the_primary(&mut cluster);
@@ -204,15 +209,19 @@ fn a_table_is_not_dropped_under_what_is_pending() {
     cluster.settle();
     let check = PartOperation::Check(Check::HasVersion { key: &x, version: 1 });
     let body = distributed((3, 1), &[(LEDGER, check)], &[(TABLE, put(&z))]);
-    assert!(cluster.send(3, ListVersion::NONE, &body).is_empty());
+    cluster.send(3, ListVersion::NONE, &body);
     cluster.settle();
+    let (code, rest) = told(&cluster.heard(3)).expect("it is prepared");
+    assert_eq!(code, OutcomeCode::Prepared as u8);
+    assert!(cluster.send(3, ListVersion::NONE, &body).is_empty(), "it waits for the outcome");
     cluster.commit(|configuration| {
         configuration.tables.retain(|info| info.table != LEDGER);
         configuration.tablets.retain(|tablet| tablet.table != LEDGER);
     });
     cluster.settle();
     word(&mut cluster, 1, &body, Told::Proposed(1));
-    assert!(matches!(&cluster.heard(3)[..], [Heard::Answer { .. }]));
+    cluster.settle();
+    assert_eq!(told(&cluster.heard(3)), Some((OutcomeCode::Done as u8, rest)));
     lose_the_primary(&mut cluster);
     word(&mut cluster, 2, &body, Told::Proposed(1));
     cluster.settle();
@@ -272,4 +281,93 @@ fn r8_6_a_gate_that_another_term_has_logged_opens_at_a_primary_that_is_promoted_
         heard.append(&mut cluster.heard(3));
         assert!(!heard.is_empty(), "node {third}");
     }
+}
+
+fn told(heard: &[Heard]) -> Option<(u8, Vec<u8>)> {
+    match heard {
+        [Heard::Answer { synced: true, result }] => Some((result[0], result[1..].to_vec())),
+        [] => None,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// The client hears what its transaction comes to when that is durable, and hears it again only if it asks.
+#[test]
+fn r8_8_a_client_is_told_when_its_transaction_is_prepared() {
+    let mut cluster = begun();
+    let body = increments(&mut cluster);
+    assert_eq!(told(&cluster.send(3, ListVersion::NONE, &body)), None, "it is not synced");
+    cluster.settle();
+    let (code, rest) = told(&cluster.heard(3)).expect("it is prepared");
+    assert_eq!(code, OutcomeCode::Prepared as u8);
+    word(&mut cluster, 1, &body, Told::Proposed(1));
+    cluster.settle();
+    assert_eq!(told(&cluster.heard(3)), None);
+    let mut asked = cluster.send(3, ListVersion::NONE, &body);
+    cluster.settle();
+    asked.append(&mut cluster.heard(3));
+    assert_eq!(told(&asked), Some((OutcomeCode::Done as u8, rest)));
+}
+
+/// What it has seen may not have happened yet everywhere: then its client has to wait for that.
+#[test]
+fn r8_8_what_has_seen_something_unsettled_is_not_told_early() {
+    let mut cluster = begun();
+    let (x, z) = (key("x", true), key("z", false));
+    let first = distributed((2, 1), &[(TABLE, put(&x))], &[(TABLE, put(&z))]);
+    cluster.send(2, ListVersion::NONE, &first);
+    cluster.settle();
+    word(&mut cluster, 1, &first, Told::Proposed(1)); // executed here, and not settled
+    cluster.settle();
+    let check = PartOperation::Check(Check::HasValue { key: &x, expected: b"v" });
+    let second = distributed((3, 1), &[(TABLE, check)], &[(TABLE, put(&z))]);
+    cluster.send(3, ListVersion::NONE, &second);
+    cluster.settle();
+    assert_eq!(told(&cluster.heard(3)), None);
+    word(&mut cluster, 1, &second, Told::Proposed(1));
+    cluster.settle();
+    assert_eq!(told(&cluster.heard(3)), None, "the gate of the first is closed");
+    word(&mut cluster, 1, &first, Told::Executed { at: 1_000_001, recorded: true, settled: true });
+    cluster.settle();
+    let (code, _) = told(&cluster.heard(3)).expect("all that it has seen is settled");
+    assert_eq!(code, OutcomeCode::Done as u8);
+}
+
+/// An increment of a counter here, which has a value, and one of a counter of the other participant.
+fn increments(cluster: &mut Cluster) -> Vec<u8> {
+    let (n, z) = (key("n", true), key("z", false));
+    cluster.update((2, 1), LIST, &Update::Increment { key: &n, delta: 5 });
+    cluster.settle();
+    let increment = |key| PartOperation::Update(Update::Increment { key, delta: 1 });
+    distributed((3, 1), &[(TABLE, increment(&n))], &[(TABLE, increment(&z))])
+}
+
+/// Section 8, one round trip (c): the new primary proposes it again, and its results are those that were told.
+#[test]
+fn what_is_prepared_is_told_at_once_if_witnesses_hold_it_and_survives_the_primary() {
+    let mut cluster = begun();
+    let body = increments(&mut cluster);
+    record(&mut cluster, &body);
+    let heard = cluster.send(3, LIST, &body);
+    let [Heard::Answer { synced: false, result }] = &heard[..] else { panic!("{heard:?}") };
+    assert_eq!(result[0], OutcomeCode::Prepared as u8);
+    lose_the_primary(&mut cluster);
+    let mut again = cluster.send(3, ListVersion::NONE, &body);
+    word(&mut cluster, 2, &body, Told::Proposed(1));
+    cluster.settle();
+    again.append(&mut cluster.heard(3));
+    assert_eq!(told(&again), Some((OutcomeCode::Done as u8, result[1..].to_vec())));
+}
+
+/// Section 8, one round trip (a).
+#[test]
+fn what_overlaps_with_something_unsynced_is_told_when_it_is_synced() {
+    let mut cluster = begun();
+    let body = increments(&mut cluster);
+    cluster.update((4, 1), LIST, &Update::Increment { key: &key("n", true), delta: 1 });
+    record(&mut cluster, &body);
+    assert_eq!(cluster.send(3, LIST, &body), []);
+    cluster.settle();
+    let (code, _) = told(&cluster.heard(3)).expect("it is synced");
+    assert_eq!(code, OutcomeCode::Prepared as u8);
 }

@@ -28,6 +28,7 @@ use crate::checkers::leases_lapse::LeasesLapse;
 use crate::checkers::one_group::OneGroup;
 use crate::checkers::one_primary_per_epoch::OnePrimaryPerEpoch;
 use crate::checkers::one_timestamp::OneTimestamp;
+use crate::checkers::prepared_kept::PreparedKept;
 use crate::checkers::proposed_everywhere::ProposedEverywhere;
 use crate::checkers::reads_wait::ReadsWait;
 use crate::checkers::records::{Records, RecordsWatch};
@@ -238,6 +239,8 @@ fn watch(world: &mut World, shape: &Shape, all: &Configurations, cores: &Cores, 
     world.add_watcher(Box::new(ProposedEverywhere::new(configurations, cores, records)));
     let (configurations, cores, records) = three();
     world.add_watcher(Box::new(OneTimestamp::new(configurations, cores, records)));
+    let (configurations, cores, records) = three();
+    world.add_watcher(Box::new(PreparedKept::new(configurations, cores, records)));
     let (configurations, cores, records) = three();
     world.add_watcher(Box::new(Retained::new(configurations, cores, records, shape.segment_bytes)));
     world.add_watcher(Box::new(TimestampOrder::new(shape.segment_bytes)));

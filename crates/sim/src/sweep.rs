@@ -62,6 +62,7 @@ pub const MUST_REACH: &[&str] = &[
     "claims checked: executed at one timestamp",
     "claims checked: executed in the order of timestamps",
     "claims checked: forgotten when recorded everywhere",
+    "claims checked: what is prepared is kept",
     "table names searched",
 ];
 

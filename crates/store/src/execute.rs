@@ -312,7 +312,8 @@ impl<'r, 'a> Run<'r, 'a> {
                 | OutcomeCode::OperationKeyMismatch
                 | OutcomeCode::NotCommitted
                 | OutcomeCode::Conflict
-                | OutcomeCode::RefusedElsewhere => {
+                | OutcomeCode::RefusedElsewhere
+                | OutcomeCode::Prepared => {
                     unreachable!("no part answers so")
                 }
             };

@@ -15,9 +15,9 @@
 //! tells it to, says when that is synced, carries [`Word`]s between participants, executes, and sends answers when their gates
 //! have opened. What is unknown here, the caller looks up: only it knows which ids are stale (R8.11).
 //!
-//! Rules kept here: R8.1, R8.3 to R8.7, R8.9 and R8.11 of the design, and its invariants T1 (one timestamp), T2 (conflicts execute
-//! in the order of timestamps), T3 (what was answered is strictly serializable), T4 (everything ends). Not here yet: votes that
-//! imply others (R8.2), decisions of a client (R8.8).
+//! Rules kept here: R8.1, R8.3 to R8.9 and R8.11 of the design, and its invariants T1 (one timestamp), T2 (conflicts execute
+//! in the order of timestamps), T3 (what was answered is strictly serializable), T4 (everything ends). Not here: votes that
+//! imply others (R8.2). A client never decides (0032).
 //!
 //! `tests/` has the search that judges it, and the rules that are left out one at a time. The model of the same rules is `spec`,
 //! `transactions`.

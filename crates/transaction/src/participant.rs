@@ -295,6 +295,16 @@ impl Participant {
         (!gate.is_empty()).then(|| self.gates.close(None, gate))
     }
 
+    /// Whether its client may be told what the transaction comes to here as soon as the proposal is durable (R8.8 \[M\]): its
+    /// keys are locked, so that it will find what it finds now, and all that it has seen is settled.
+    #[must_use]
+    pub fn may_tell_prepared(&self, rpc: RpcId) -> bool {
+        let Some(known) = self.transactions.get(&rpc) else { return false };
+        let is_prepared = known.proposal.class == Class::Coordinated && matches!(known.phase, Phase::Pending(_));
+        let is_open = || self.gates.inherited(&known.proposal.footprint).is_empty();
+        is_prepared && (is_open() || planted::is_on(Bug::PreparedUngated))
+    }
+
     /// The gate of a transaction's own answer, if it is closed.
     #[must_use]
     pub fn gate_of_answer(&self, rpc: RpcId) -> Option<GateId> {

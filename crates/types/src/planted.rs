@@ -118,6 +118,16 @@ bugs! {
     GateToldInPart = "gate_told_in_part",
     /// R8.7: an operation on one shard runs ahead of a pending transaction that conflicts.
     RunsAheadOfPending = "runs_ahead_of_pending",
+    /// R8.8: a client is told that a transaction is prepared although its gate is closed.
+    PreparedUngated = "prepared_ungated",
+    /// R8.8: a client is told that a transaction is prepared before the proposal is synced.
+    PreparedUnsynced = "prepared_unsynced",
+    /// Section 8, one round trip (a): a transaction is told before it is durable although it overlaps with something unsynced.
+    PreparedOverOverlap = "prepared_over_overlap",
+    /// Section 8, one round trip (b): what a participant told one attempt counts with what witnesses accept of the next.
+    PartAttemptsMixed = "part_attempts_mixed",
+    /// Section 8, one round trip (c): a recovery skips the transactions that a witness holds.
+    PrepareNotReplayed = "prepare_not_replayed",
     /// R8.9: a participant forgets a transaction whose outcome another participant may lose.
     ForgottenUnrecorded = "forgotten_unrecorded",
     /// R8.9: a participant forgets a transaction that is not settled.
@@ -128,7 +138,7 @@ bugs! {
     ReplayedOverPending = "replayed_over_pending",
     /// Section 8: a table is dropped although something pending names it.
     DroppedUnderPending = "dropped_under_pending",
-    /// R8.1: a new primary raises the version floor before it has executed what it found pending.
+    /// R8.1, R8.8: a primary raises the version floor although it has not executed something whose client may know its result.
     FloorRaisedOverPending = "floor_raised_over_pending",
     /// R8.11: words of two transactions that have one id are taken for words of one.
     BodiesUncompared = "bodies_uncompared",

@@ -26,6 +26,10 @@ macro_rules! probes {
 probes! {
     /// Section 8: a transaction over several shards is proposed.
     TransactionProposed = "transaction: proposed",
+    /// R8.8: its client is told what it comes to as soon as it is durable here.
+    TransactionPrepared = "transaction: told when prepared",
+    /// Section 8, one round trip: it is told before it is durable here, for witnesses hold it.
+    TransactionPreparedFast = "transaction: told before it is durable",
     /// Section 8: it is executed.
     TransactionExecuted = "transaction: executed",
     /// R8.3: it meets a lock or something pending, and that is recorded.

@@ -225,6 +225,16 @@ impl<'a> Body<'a> {
         self.update.for_each_key(self.head.table, |table, key| hashes.push(key_hash(table, key)));
         hashes.extend(self.operation_key_hash());
     }
+
+    /// The same of what it does at one shard: what that shard's witnesses hold it under.
+    pub fn footprint_at(&self, shard: ShardId, hashes: &mut Vec<KeyHash>) {
+        if !self.is_distributed() {
+            return self.footprint(hashes);
+        }
+        hashes.clear();
+        let own = self.parts_at(shard).into_iter().flat_map(|parts| parts.iter());
+        hashes.extend(own.map(|part| key_hash(part.table, part.operation.key())));
+    }
 }
 
 #[cfg(test)]

@@ -89,7 +89,7 @@ pub struct AnswerView<'a> {
     pub epoch: Epoch,
     /// The attempt that asked.
     pub attempt: u32,
-    /// Whether the update is synced, so that the client needs no witness.
+    /// Whether the update (of *prepared*: the proposal) is synced, so that the client needs no witness.
     pub synced: bool,
     /// The shard that answers. Each participant of an update over several shards answers by itself.
     pub shard: ShardId,
@@ -331,6 +331,8 @@ impl Wire for RecordedVerdict {
 pub struct Recorded {
     /// The update that was to be recorded.
     pub rpc: RpcId,
+    /// The shard whose witness answers: a node may be witness of several that take part in one transaction.
+    pub shard: ShardId,
     /// The witness list of the record.
     pub list: ListVersion,
     /// The attempt that sent the record.
@@ -425,7 +427,7 @@ wire_struct! {
     Appended { shard, epoch, node, attach, end, round }
     SyncRequest { shard, epoch, rpc, attempt }
     Synced { rpc, epoch, attempt }
-    Recorded { rpc, list, attempt, node, verdict }
+    Recorded { rpc, shard, list, attempt, node, verdict }
     Refused { rpc, attempt, epoch, shard, why }
     ReadRefused { read_id, epoch, why }
 }

@@ -18,8 +18,8 @@
 //! | observed | count `u32`, (version `u64`; has a value `u8`; length `u32`; value) each: the version of a key without a value grows with each change, too | |
 //! | parts | count `u32`, (operation code `u8`, length `u32`, the part's result) each | not committed: the part's index `u32`, its operation code `u8`, its result; nothing changed |
 //!
-//! Of a transaction over several shards each participant answers for its own parts: a result of the shape parts, or *conflict*,
-//! or *refused elsewhere*.
+//! Of a transaction over several shards each participant answers for its own parts: a result of the shape parts, *conflict*,
+//! *refused elsewhere*, or *prepared*, which is no outcome.
 
 use crate::operation::{Check, PartOperation};
 use crate::{DecodeError, Read, Reader, Update};
@@ -50,6 +50,9 @@ pub enum OutcomeCode {
     Conflict = 9,
     /// A transaction over several shards was refused by another participant, which says why; nothing changed.
     RefusedElsewhere = 10,
+    /// This participant of a transaction over several shards has proposed. The results that follow are those of its later *done*.
+    /// The transaction is committed when all participants have said so and that counts (R8.8). No log holds this code.
+    Prepared = 11,
 }
 
 impl OutcomeCode {
@@ -68,6 +71,7 @@ impl OutcomeCode {
             8 => Self::NotCommitted,
             9 => Self::Conflict,
             10 => Self::RefusedElsewhere,
+            11 => Self::Prepared,
             _ => return None,
         })
     }
@@ -253,6 +257,7 @@ impl Outcome {
             {
                 return Err(DecodeError::Invalid("an outcome of something that is no transaction"));
             }
+            OutcomeCode::Prepared => return Err(DecodeError::Invalid("the outcome of what has none yet")),
             OutcomeCode::Conflict => Self::Conflict,
             OutcomeCode::RefusedElsewhere => Self::RefusedElsewhere,
             OutcomeCode::NotCommitted => {

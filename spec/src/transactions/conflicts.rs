@@ -174,6 +174,11 @@ impl Transactions {
         peers.filter(is_missing).map(by).max().unwrap_or(0)
     }
 
+    /// In one round trip: what it proposes is recorded at witnesses, so that its client may count on that before it is durable.
+    pub(super) fn is_recorded(&self, txn: TxnIx) -> bool {
+        self.program.one_trip && self.plan(txn).locks()
+    }
+
     /// Votes leave only when somebody worries, and until then the client's decision counts.
     pub(super) fn is_by_client(&self, txn: TxnIx) -> bool {
         self.program.one_trip && self.plan(txn).class == Class::Interactive

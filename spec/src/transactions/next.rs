@@ -42,7 +42,7 @@ impl Transactions {
         for part in plan.parts {
             let shard = part.shard;
             let there = state.shard(shard);
-            let is_witnessed = plan.class == Class::Single && plan.writes() || self.is_by_client(txn);
+            let is_witnessed = plan.class == Class::Single && plan.writes() || self.is_recorded(txn);
             if is_witnessed && self.may_record(state, txn, shard) {
                 actions.push(Action::OnRecord(txn, shard));
             }
@@ -78,7 +78,7 @@ impl Transactions {
     fn may_record(&self, state: &State, txn: TxnIx, shard: ShardIx) -> bool {
         let there = state.shard(shard);
         let is_held = |&held: &TxnIx| !there.is_synced(held) && self.conflicts(txn, held, shard);
-        let may_have_crashed = self.is_by_client(txn) && self.program.crash_at & 1 << shard != 0;
+        let may_have_crashed = self.is_recorded(txn) && self.program.crash_at & 1 << shard != 0;
         let is_used = self.program.witnesses && self.may_crash(state, shard) || may_have_crashed;
         is_used
             && there.witness & 1 << txn == 0
@@ -107,7 +107,7 @@ impl Transactions {
         if members(votes.against).any(|shard| !state.shard(shard).log.iter().any(decided)) {
             actions.push(Action::AnswerConflict(txn));
         }
-        if plan.class == Class::Interactive && votes.against == 0 && self.have_all_prepared(state, txn) {
+        if plan.locks() && votes.against == 0 && self.have_all_prepared(state, txn) {
             let older =
                 (0..).zip(&votes.older).filter(|(_, said)| said.is_some()).map(|(shard, _)| 1 << shard).sum::<Set>();
             let subsets = (0..=older).filter(|some| some & !older == 0);
@@ -133,7 +133,7 @@ impl Transactions {
 
     /// Every proposal is durable, and every gate is open.
     fn have_all_prepared(&self, state: &State, txn: TxnIx) -> bool {
-        if self.is_by_client(txn) {
+        if self.is_recorded(txn) {
             return members(self.plan(txn).participants())
                 .all(|shard| state.votes(txn).promised[usize::from(shard)].is_some());
         }
@@ -272,7 +272,7 @@ impl Transactions {
             for kept in there.synced..=there.log.len() as u8 {
                 let is_kept = |txn: u8| there.log.iter().take(usize::from(kept)).any(|entry| entry.txn() == txn);
                 let lost: Vec<_> = members(there.witness).filter(|&txn| !is_kept(txn)).collect();
-                let has_prepares = lost.iter().any(|&txn| self.is_by_client(txn)) && self.program.ahead > 1;
+                let has_prepares = lost.iter().any(|&txn| self.is_recorded(txn)) && self.program.ahead > 1;
                 for order in orders(lost.iter().copied()) {
                     if has_prepares {
                         actions.push(Action::Crash(shard, kept, order.clone(), true));

@@ -9,9 +9,9 @@ pub enum Class {
     Single,
     /// Each participant comes to the same decision alone.
     Independent,
-    /// Participants vote, under locks.
+    /// Participants vote, under locks. The client has its answer when every participant has prepared or executed it.
     Coordinated,
-    /// Coordinated by the client, who has its answer when every participant has prepared.
+    /// The same. In one round trip the client decides instead of the participants.
     Interactive,
     /// Reads of several shards, each of them twice, without a vote.
     Reads,
@@ -146,7 +146,7 @@ pub struct Program {
     pub witnesses: bool,
     /// Whether votes arrive one by one, so that one of them may imply others.
     pub implies: bool,
-    /// Whether interactive transactions commit in one round trip: their prepares are recorded at witnesses.
+    /// Whether coordinated and interactive transactions commit in one round trip: their prepares are recorded at witnesses.
     pub one_trip: bool,
     /// What may be forgotten.
     pub forgets: Forgets,

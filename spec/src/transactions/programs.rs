@@ -403,6 +403,58 @@ pub static TWO_TIMESTAMPS: Program = Program {
     ..PLAIN
 };
 
+/// [`ONE_TRIP`], decided by votes.
+pub static VOTED_TRIP: Program = Program {
+    name: "voted-trip",
+    about: "T0 coordinated on s0 s1 in one round trip; then T1 reads s0; one crash",
+    plans: &[coordinated(&[part(0, X, X), part(1, X, X)]), single(&[part(0, X, 0)]).after(0)],
+    ..ONE_TRIP
+};
+
+/// [`TWO_TRIPS`], decided by votes.
+pub static TWO_VOTED_TRIPS: Program = Program {
+    name: "two-voted-trips",
+    about: "T0 and T1 coordinated on s0 s1, each in one round trip; one crash",
+    plans: &[coordinated(&[part(0, X, X), part(1, X, X)]), coordinated(&[part(0, X, X), part(1, X, X)])],
+    ..TWO_TRIPS
+};
+
+/// [`ONE_TRIP_EARLY`], decided by votes.
+pub static VOTED_TRIP_EARLY: Program = Program {
+    name: "voted-trip-early",
+    about: "T0 writes s0 s1; T1 coordinated in one round trip: reads s0, writes s2; then T2 reads s1 and s3",
+    plans: &[
+        independent(BOTH),
+        coordinated(&[part(0, X, 0), part(2, 0, X)]),
+        independent(&[part(1, X, 0), part(3, X, 0)]).after(1),
+    ],
+    ..ONE_TRIP_EARLY
+};
+
+/// [`ONE_TRIP_DEAD`], decided by votes.
+pub static VOTED_TRIP_DEAD: Program = Program {
+    name: "voted-trip-dead",
+    about: "T0 coordinated on s0 s1 in one round trip, and its client may die at any time; clocks run apart; one crash",
+    plans: &[coordinated(&[part(0, X, X), part(1, X, X)])],
+    ..ONE_TRIP_DEAD
+};
+
+/// [`ONE_TRIP_MIXED`], decided by votes.
+pub static VOTED_TRIP_MIXED: Program = Program {
+    name: "voted-trip-mixed",
+    about: "T0 coordinated on s0 s1 in one round trip; T1 writes s0 s1; s0 may crash",
+    plans: &[coordinated(&[part(0, X, X), part(1, X, X)]), independent(BOTH)],
+    ..ONE_TRIP_MIXED
+};
+
+/// [`PREPARED_AGAIN`], decided by votes.
+pub static VOTED_AGAIN: Program = Program {
+    name: "voted-again",
+    about: "T0 coordinated on s0 s1 in one round trip; T1 writes s0; s0 may crash",
+    plans: &[coordinated(&[part(0, X, X), part(1, X, X)]), single(&[part(0, 0, X)])],
+    ..PREPARED_AGAIN
+};
+
 /// Votes that imply others.
 pub static IMPLIED: Program = Program {
     name: "implied",
@@ -566,6 +618,12 @@ pub static PROGRAMS: &[&Program] = &[
     &ONE_TRIP_DEAD,
     &ONE_TRIP_MIXED,
     &TWO_TIMESTAMPS,
+    &VOTED_TRIP,
+    &TWO_VOTED_TRIPS,
+    &VOTED_AGAIN,
+    &VOTED_TRIP_EARLY,
+    &VOTED_TRIP_DEAD,
+    &VOTED_TRIP_MIXED,
     &IMPLIED,
     &IMPLIED_OUT_OF_ORDER,
     &RETENTION,

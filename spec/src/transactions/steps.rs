@@ -223,7 +223,7 @@ impl Transactions {
             let is_skipped = self.keeps(Rule::ReplaySkips) && self.waits(&new, txn, shard);
             match self.plan(txn).class {
                 Class::Single if !is_skipped => self.run_single(&mut new, txn, shard),
-                Class::Interactive if !is_skipped && self.keeps(Rule::PrepareReplayed) => {
+                Class::Coordinated | Class::Interactive if !is_skipped && self.keeps(Rule::PrepareReplayed) => {
                     let at = self.floor(&new) + if is_ahead { self.program.ahead } else { 1 };
                     self.prepare(&mut new, txn, shard, at);
                 }
@@ -233,7 +233,7 @@ impl Transactions {
         new.synced = new.log.len() as u8;
         *state.shard_mut(shard) = new;
         if self.program.one_trip {
-            self.txns().filter(|&txn| self.plan(txn).locks()).for_each(|txn| self.send_vote(state, txn, shard));
+            self.txns().filter(|&txn| self.is_by_client(txn)).for_each(|txn| self.send_vote(state, txn, shard));
         }
     }
 
@@ -272,7 +272,7 @@ impl Transactions {
                     votes.recorded |= 1 << shard;
                     votes.outcome = votes.outcome.max(outcome);
                 }
-                if self.is_by_client(txn) {
+                if self.is_recorded(txn) {
                     self.promise(state, txn, shard);
                 }
             }

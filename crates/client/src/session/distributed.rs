@@ -12,20 +12,20 @@
 
 use std::collections::BTreeMap;
 
-use kasha_machine::{Effects, Endpoint};
 use kasha_types::limits::PARTICIPANTS_MAX;
 use kasha_types::probe::{Probe, hit};
-use kasha_types::{ListVersion, ShardId, TableId, Tick, slot_of};
+use kasha_types::{ShardId, TableId, Tick, slot_of};
 use kasha_wire::body::DISTRIBUTED_CODE;
 use kasha_wire::operation::{Part, PartOperation, ParticipantsBuffer, PartsBuffer};
-use kasha_wire::{Body, Envelope, Kind as FrameKind, OutcomeCode, RequestView, Update};
-use kasha_witness::{Attempt, Path};
+use kasha_wire::{Body, OutcomeCode, Update};
+use kasha_witness::Path;
 
-use super::call::{Cancel, InFlight, Stage};
+use super::call::Cancel;
 use super::completion::{WhyNot, WhyUnknown};
 use super::identity::Place;
+use super::participants::{Answer, Participant};
 use super::route::Target;
-use super::{CallId, Completion, Session, send};
+use super::{CallId, Completion, Session};
 
 /// The updates of several shards that have not ended.
 pub(super) type Open = BTreeMap<CallId, Distributed>;
@@ -33,30 +33,15 @@ pub(super) type Open = BTreeMap<CallId, Distributed>;
 /// One update, as its participants see it.
 #[derive(Debug)]
 pub(super) struct Distributed {
-    participants: Vec<Participant>,
+    pub(super) participants: Vec<Participant>,
     asked_for: AskedFor,
     parts: usize,
+    /// A part can fail: the participants take locks and prepare it.
+    pub(super) is_coordinated: bool,
     /// How often it met another one.
     pub(super) conflicts: u32,
-    /// Who got the last attempt.
-    asked: Vec<Target>,
-}
-
-#[derive(Debug)]
-struct Participant {
-    shard: ShardId,
-    /// Which of the update's keys are its own.
-    places: Vec<usize>,
-    answer: Answer,
-}
-
-#[derive(Debug)]
-enum Answer {
-    None,
-    /// Another participant refuses the transaction, and tells why.
-    RefusedElsewhere,
-    /// The results of its parts.
-    Done(Vec<u8>),
+    /// The receivers of the last attempt, without witnesses.
+    pub(super) asked: Vec<Target>,
 }
 
 /// The operation that became a transaction.
@@ -137,12 +122,19 @@ impl Session {
         if bytes.len() > kasha_types::limits::BODY_BYTES_MAX {
             return Err(WhyNot::RequestTooLarge);
         }
-        let participant =
-            |(shard, (places, _)): (ShardId, (Vec<usize>, _))| Participant { shard, places, answer: Answer::None };
+        let participant = |(shard, (places, _)): (ShardId, (Vec<usize>, _))| Participant {
+            shard,
+            places,
+            answer: Answer::None,
+            asked: None,
+        };
         let participants = by_shard.into_iter().map(participant).collect();
+        let is_coordinated = !all.as_parts().cannot_fail();
         self.calls.set_bytes(slot, bytes);
         self.calls[slot].update().keys.table = table;
-        self.distributed.insert(id, Distributed { participants, asked_for, parts, conflicts: 0, asked: Vec::new() });
+        let asked = Vec::new();
+        let open = Distributed { participants, asked_for, parts, is_coordinated, conflicts: 0, asked };
+        self.distributed.insert(id, open);
         Ok(())
     }
 
@@ -164,41 +156,6 @@ impl Session {
         (Place::several(shards.iter().copied()), shards)
     }
 
-    /// The participants that have not answered, if they serve.
-    pub(super) fn silent_participants(&self, slot: usize) -> Vec<Target> {
-        let open = &self.distributed[&self.calls.id(slot)];
-        let silent = open.participants.iter().filter(|participant| matches!(participant.answer, Answer::None));
-        silent.filter_map(|participant| self.target_at(participant.shard).ok()).collect()
-    }
-
-    /// One attempt: the same body to all of these.
-    pub(super) fn send_to_participants(&mut self, slot: usize, targets: &[Target], now: Tick, out: &mut Effects) {
-        let first = targets[0];
-        let patience = self.patience_with(slot, &first);
-        let cluster_time = self.cluster.time(now);
-        let call = &mut self.calls[slot];
-        self.stats.attempts += 1;
-        self.stats.retries += u64::from(call.is_sent());
-        call.attempts += 1;
-        let is_cancelling = matches!(call.update().cancel, Cancel::Begun(_));
-        let kind = if is_cancelling { FrameKind::Cancel } else { FrameKind::Request };
-        for target in targets {
-            let (shard, epoch, list) = (target.shard, target.epoch, ListVersion::NONE);
-            let envelope = Envelope { shard, epoch, list, cluster_time, attempt: call.attempts };
-            let mark = out.mark();
-            RequestView::encode(kind, &envelope, &call.bytes, out.arena());
-            send(Endpoint::Core(target.primary), mark, out);
-        }
-        if let Some(open) = self.distributed.get_mut(&self.calls.id(slot)) {
-            open.asked = targets.to_vec();
-        }
-        let call = &mut self.calls[slot];
-        let attempt = Attempt::new(first.epoch, ListVersion::NONE, 0);
-        call.stage = Stage::InFlight(InFlight { target: first, attempt, sync_sent: false });
-        call.resume = now.after(patience);
-        self.timers.arm(&mut self.calls, slot);
-    }
-
     /// A participant answers, for good.
     pub(super) fn on_participant(&mut self, slot: usize, shard: ShardId, result: &[u8], now: Tick) {
         let id = self.calls.id(slot);
@@ -208,7 +165,19 @@ impl Session {
         };
         match result.first().copied().and_then(OutcomeCode::from_number) {
             Some(OutcomeCode::Done) => participant.answer = Answer::Done(result.to_vec()),
-            Some(OutcomeCode::RefusedElsewhere) => participant.answer = Answer::RefusedElsewhere,
+            Some(OutcomeCode::Prepared) => {
+                if let Answer::None | Answer::Speculative(_) = participant.answer {
+                    participant.answer = Answer::Prepared(result.to_vec(), Path::Synced);
+                }
+            }
+            Some(OutcomeCode::RefusedElsewhere) => {
+                participant.answer = Answer::RefusedElsewhere;
+                // Those that have prepared will hear of it, too, and one of them may know why.
+                let prepared = |participant: &&mut Participant| {
+                    matches!(participant.answer, Answer::Speculative(_) | Answer::Prepared(..))
+                };
+                open.participants.iter_mut().filter(prepared).for_each(|participant| participant.answer = Answer::None);
+            }
             Some(OutcomeCode::Conflict) => return self.on_conflict(slot, now),
             Some(OutcomeCode::Cancelled) => return self.end_cancelled(slot),
             Some(OutcomeCode::NotCommitted) => {
@@ -217,7 +186,13 @@ impl Session {
             }
             _ => return, // no participant answers that
         }
-        if open.participants.iter().all(|participant| !matches!(participant.answer, Answer::None)) {
+        self.end_if_all_say_so(slot);
+    }
+
+    pub(super) fn end_if_all_say_so(&mut self, slot: usize) {
+        let open = &self.distributed[&self.calls.id(slot)];
+        let has_said = |participant: &Participant| !matches!(participant.answer, Answer::None | Answer::Speculative(_));
+        if open.participants.iter().all(has_said) {
             // If one is refused elsewhere, nobody has said why.
             let merged = open.merge();
             self.end_distributed(slot, merged);
@@ -227,9 +202,15 @@ impl Session {
     /// `None`: a participant answered what none answers. The update's outcome is not known then.
     fn end_distributed(&mut self, slot: usize, result: Option<Vec<u8>>) {
         let attempts = self.calls[slot].attempts;
-        self.stats.synced += 1;
+        let open = &self.distributed[&self.calls.id(slot)];
+        let is_fast = |participant: &Participant| matches!(participant.answer, Answer::Prepared(_, Path::Fast));
+        let path = if open.participants.iter().all(is_fast) { Path::Fast } else { Path::Synced };
+        match path {
+            Path::Fast => self.stats.fast += 1,
+            Path::Synced => self.stats.synced += 1,
+        }
         let completion = match result {
-            Some(result) => Completion::Executed { result, path: Path::Synced, attempts },
+            Some(result) => Completion::Executed { result, path, attempts },
             None => Completion::Unknown(WhyUnknown::IdReused),
         };
         self.end(slot, completion);
@@ -258,7 +239,7 @@ impl Session {
         let id = self.calls.id(slot);
         let open = self.distributed.get_mut(&id).expect("a participant answered");
         open.conflicts += 1;
-        open.participants.iter_mut().for_each(|participant| participant.answer = Answer::None);
+        open.forget_answers();
         let conflicts = open.conflicts;
         self.give_back_number(slot, true);
         let call = &mut self.calls[slot];
@@ -279,11 +260,17 @@ impl Session {
 }
 
 impl Distributed {
+    pub(super) fn forget_answers(&mut self) {
+        for participant in &mut self.participants {
+            (participant.answer, participant.asked) = (Answer::None, None);
+        }
+    }
+
     /// What one shard with all the keys would have answered.
     fn merge(&self) -> Option<Vec<u8>> {
         let mut results: Vec<Option<(u8, &[u8])>> = vec![None; self.parts];
         for participant in &self.participants {
-            let Answer::Done(answer) = &participant.answer else { return None };
+            let (Answer::Done(answer) | Answer::Prepared(answer, _)) = &participant.answer else { return None };
             let mut rest = answer.get(5..)?;
             for &place in &participant.places {
                 let (head, behind) = rest.split_first_chunk::<5>()?;

@@ -41,7 +41,7 @@ impl Session {
         let Some(slot) = self.slot_of_rpc(answer.rpc) else { return Ok(Known::No) };
         if self.is_distributed(slot) {
             if !answer.synced {
-                return Ok(Known::No); // no participant answers so
+                return Ok(self.on_speculative(slot, &answer, now, out));
             }
             self.on_participant(slot, answer.shard, answer.result, now);
             return Ok(Known::Yes);
@@ -80,27 +80,41 @@ impl Session {
     ) -> Result<Known, DecodeError> {
         let recorded: Recorded = decode_small(payload)?;
         let Some(slot) = self.slot_of_rpc(recorded.rpc) else { return Ok(Known::No) };
-        let Some(in_flight) = self.in_flight(slot, recorded.attempt) else { return Ok(Known::No) };
-        let Some(witness) = in_flight.target.witnesses.number_of(recorded.node) else { return Ok(Known::No) };
         if from.node != recorded.node {
             return Ok(Known::No);
         }
         let accepted = recorded.verdict == RecordedVerdict::Accepted;
+        if self.is_distributed(slot) {
+            let known = self.on_part_recorded(slot, &recorded, now, out);
+            if known == Known::Yes {
+                self.note_verdict(recorded.verdict);
+            }
+            return Ok(known);
+        }
+        let Some(in_flight) = self.in_flight(slot, recorded.attempt) else { return Ok(Known::No) };
+        let Some(witness) = in_flight.target.witnesses.number_of(recorded.node) else { return Ok(Known::No) };
         in_flight.attempt.on_recorded(recorded.list, witness, accepted);
-        if accepted {
-            self.stats.accepted += 1;
-        } else {
-            self.stats.rejected += 1;
-        }
-        if matches!(recorded.verdict, RecordedVerdict::WrongList | RecordedVerdict::Frozen) {
-            self.cluster.want_configuration();
-        }
+        self.note_verdict(recorded.verdict);
         self.judge(slot, now, out);
         Ok(Known::Yes)
     }
 
+    fn note_verdict(&mut self, verdict: RecordedVerdict) {
+        if verdict == RecordedVerdict::Accepted {
+            self.stats.accepted += 1;
+        } else {
+            self.stats.rejected += 1;
+        }
+        if matches!(verdict, RecordedVerdict::WrongList | RecordedVerdict::Frozen) {
+            self.cluster.want_configuration();
+        }
+    }
+
     /// A witness that cannot be reached will not accept, so the attempt does not wait for it.
     pub(super) fn on_witness_gone(&mut self, slot: usize, core: CoreId, now: Tick, out: &mut Effects) {
+        if self.is_distributed(slot) {
+            return self.on_witness_of_some_gone(slot, core, now, out);
+        }
         let Stage::InFlight(in_flight) = &mut self.calls[slot].stage else { return };
         let target = &in_flight.target;
         let configuration = self.cluster.configuration.as_ref().expect("something is in flight");
@@ -159,7 +173,13 @@ impl Session {
     pub(super) fn on_refused(&mut self, payload: &[u8], now: Tick, out: &mut Effects) -> Result<Known, DecodeError> {
         let refused: Refused = decode_small(payload)?;
         let Some(slot) = self.slot_of_rpc(refused.rpc) else { return Ok(Known::No) };
-        let Some(&mut in_flight) = self.in_flight(slot, refused.attempt) else { return Ok(Known::No) };
+        let (attempt, is_distributed) = (self.calls[slot].attempts, self.is_distributed(slot));
+        // Each participant has attempts of its own.
+        let attempt = match is_distributed && self.is_last_attempt(slot, refused.shard, refused.attempt) {
+            true => attempt,
+            false => refused.attempt,
+        };
+        let Some(&mut in_flight) = self.in_flight(slot, attempt) else { return Ok(Known::No) };
         self.stats.refused(refused.why);
         match advice(refused.why) {
             Advice::Refresh => self.try_later(slot, true, now),
@@ -173,8 +193,10 @@ impl Session {
     /// The update would be refused again and again. It is cancelled, and the cancellation is repeated until there is an
     /// outcome.
     fn on_hopeless(&mut self, slot: usize, in_flight: InFlight, why: WhyNot, now: Tick, out: &mut Effects) {
+        // Of a transaction over several shards other participants, or witnesses, may have got it.
+        let is_of_one = !self.is_distributed(slot);
         let call = &mut self.calls[slot];
-        let is_only_delivery = call.attempts == 1 && in_flight.target.witnesses.count() == 0;
+        let is_only_delivery = is_of_one && call.attempts == 1 && in_flight.target.witnesses.count() == 0;
         let update = call.update();
         update.out_of_memory += u32::from(why == WhyNot::OutOfMemory);
         let may_pass = why == WhyNot::OutOfMemory && update.out_of_memory < limits::OUT_OF_MEMORY_REFUSALS_MAX;

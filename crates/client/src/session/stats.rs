@@ -17,7 +17,7 @@ pub struct SessionStats {
     pub retries: u64,
     /// Attempts that got no answer in time.
     pub timeouts: u64,
-    /// Updates that were complete because all witnesses accepted: one round trip.
+    /// Updates that were complete because all witnesses accepted (of several shards: all of all shards): one round trip.
     pub fast: u64,
     /// Updates that were complete because they were synced.
     pub synced: u64,

@@ -12,7 +12,7 @@ use kasha_wire::operation::{Excess, OwnedOperation};
 use kasha_wire::{Body, BodyHead, Envelope, Kind as FrameKind, RequestView, SyncRequest, Update};
 use kasha_witness::Attempt;
 
-use super::call::{Cancel, InFlight, Keys, Kind, NEVER, Slots, Stage, UpdateCall};
+use super::call::{Cancel, InFlight, Keys, Kind, NEVER, Slots, Stage, UpdateCall, Witnesses};
 use super::check::check_options;
 use super::identities::NoNumber;
 use super::route::{NoTarget, Target, slots_of};
@@ -129,6 +129,7 @@ impl Session {
         let is_renamed = planted::is_on(Bug::RetryRenamed) && self.calls[slot].is_sent();
         if !self.options.exactly_once || is_renamed {
             self.give_back_number(slot, false);
+            self.forget_answers(slot);
         }
         let update = *self.calls[slot].update();
         let is_sent = self.calls[slot].is_sent();
@@ -238,16 +239,8 @@ impl Session {
         let mark = out.mark();
         RequestView::encode(kind, &envelope, &call.bytes, out.arena());
         send(Endpoint::Core(primary), mark, out);
-        if witnesses.count() > 0 {
-            let mark = out.mark();
-            RequestView::encode(FrameKind::Record, &envelope, &call.bytes, out.arena());
-            let head = out.span_from(mark);
-            let configuration = self.cluster.configuration.as_ref().expect("there is a target");
-            for &node in witnesses.nodes() {
-                let core = configuration.core_of(node, shard).expect("checked with the target");
-                out.push(Effect::Send { to: Endpoint::Core(core), head, tail: None, gate: Gate::Now });
-            }
-        }
+        self.send_records(slot, &envelope, &witnesses, out);
+        let call = &mut self.calls[slot];
         let mut attempt = Attempt::new(epoch, list, witnesses.count());
         if keeps_answer {
             attempt.on_answer(epoch, false);
@@ -258,6 +251,22 @@ impl Session {
         call.stage = Stage::InFlight(InFlight { target, attempt, sync_sent: false });
         call.resume = now.after(patience);
         self.timers.arm(&mut self.calls, slot);
+    }
+
+    /// The same body to every witness.
+    #[inline]
+    pub(super) fn send_records(&self, slot: usize, envelope: &Envelope, witnesses: &Witnesses, out: &mut Effects) {
+        if witnesses.count() == 0 {
+            return;
+        }
+        let mark = out.mark();
+        RequestView::encode(FrameKind::Record, envelope, &self.calls[slot].bytes, out.arena());
+        let head = out.span_from(mark);
+        let configuration = self.cluster.configuration.as_ref().expect("there is a target");
+        for &node in witnesses.nodes() {
+            let core = configuration.core_of(node, envelope.shard).expect("checked with the target");
+            out.push(Effect::Send { to: Endpoint::Core(core), head, tail: None, gate: Gate::Now });
+        }
     }
 
     /// Asks the primary to make its answer durable, since the witnesses do not.

@@ -254,8 +254,9 @@ impl Net {
 
     pub(crate) fn record(&mut self, record: &Sent, verdict: RecordedVerdict) {
         let Endpoint::Core(core) = record.to else { panic!("witnesses are cores") };
-        let (rpc, list, attempt) = (record.rpc(), record.request().envelope.list, record.attempt());
-        self.small(record.to, Kind::Recorded, &Recorded { rpc, list, attempt, node: core.node, verdict });
+        let (rpc, attempt, envelope) = (record.rpc(), record.attempt(), record.request().envelope);
+        let (shard, list, node) = (envelope.shard, envelope.list, core.node);
+        self.small(record.to, Kind::Recorded, &Recorded { rpc, shard, list, attempt, node, verdict });
     }
 
     pub(crate) fn refuse(&mut self, request: &Sent, why: Refusal) {

@@ -55,21 +55,30 @@ impl RequestPath<'_> {
         if is_ours { Ok(Admitted(received)) } else { Err(Stop::refuse(Refusal::WrongShard)) }
     }
 
-    /// The same for a transaction over several shards: it must take part with its own keys. Nobody but a client brings one.
+    /// The same for a transaction over several shards: the shard must take part with its own keys. Witnesses hold coordinated
+    /// transactions only (0032).
     #[cold]
     pub(super) fn admit_distributed<'r, 'a>(
         &mut self,
         received: &'r mut Received<'a>,
     ) -> Result<Admitted<'r, 'a>, Stop> {
-        let Origin::Client(caller) = &received.origin else { return Err(Stop::refuse(Refusal::BadRequest)) };
-        self.admit_envelope(&caller.envelope).map_err(Stop::refuse)?;
+        let is_coordinated = matches!(received.body.update, Update::Transaction { parts } if !parts.cannot_fail());
+        match &received.origin {
+            Origin::Client(caller) => self.admit_envelope(&caller.envelope).map_err(Stop::refuse)?,
+            Origin::Suspect | Origin::Replay if is_coordinated => {}
+            Origin::Suspect | Origin::Replay => return Err(Stop::refuse(Refusal::BadRequest)),
+        }
         if received.body.operation_key.is_some() {
             return Err(Stop::refuse(Refusal::BadRequest));
         }
         let configuration = self.core.configuration.as_deref().expect("a configuration promoted us");
         let own = received.body.parts_at(self.shard).ok_or(Stop::refuse(Refusal::WrongShard))?;
-        let is_ours = |part: Part<'_>| {
-            configuration.owner(part.table, kasha_types::slot_of(part.operation.key())) == Some(self.shard)
+        let is_replay = matches!(received.origin, Origin::Replay);
+        let is_ours = |part: Part<'_>| match configuration.owner(part.table, kasha_types::slot_of(part.operation.key()))
+        {
+            Some(owner) => owner == self.shard,
+            // It may have been proposed, and its client told, before one of its tables was dropped.
+            None => is_replay && !configuration.has_table(part.table),
         };
         let exists = |shard: ShardId| configuration.shard(shard).is_some();
         let participants = received.body.participants().expect("checked by the caller");
@@ -179,6 +188,19 @@ impl RequestPath<'_> {
     fn pending_floor_above(&self, request: &Request) -> Option<LogEnd> {
         let (floor, end) = self.serving.as_ref()?.leases.pending_floor()?;
         (request.lease_expiry <= floor).then_some(end)
+    }
+
+    /// R4.3: a suspect over several shards would take locks, and leave something at all of them.
+    pub(super) fn prove_lease_of_suspect(&mut self, received: &Received<'_>) -> Result<(), Stop> {
+        let client = received.request.rpc.client;
+        let is_known = self.state.tracker.lease_expiry_of(client).is_some();
+        if is_known || !matches!(received.origin, Origin::Suspect) {
+            return Ok(());
+        }
+        self.prove_lease(&received.request).map_err(|why| {
+            self.serving().leases.ask_about(client);
+            Stop::Nothing(why)
+        })
     }
 
     /// A client that this shard does not know (R4.3). Its claim is enough if the coordinator has granted such an id and

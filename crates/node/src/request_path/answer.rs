@@ -24,7 +24,7 @@ use crate::serving::WaitsFor;
 
 /// When an answer leaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Release {
+pub(super) enum Release {
     /// When our own file holds its record: until the record is synced, witnesses vouch for the update.
     WhenHeld,
     /// At once, as if it were synced ([`Answers::Unreplicated`]).
@@ -136,7 +136,7 @@ impl RequestPath<'_> {
     }
 
     /// The commit of this turn, in which our file takes everything that is logged so far.
-    fn gate_of_own_file(&mut self) -> Gate {
+    pub(super) fn gate_of_own_file(&mut self) -> Gate {
         if planted::is_on(Bug::FileLagsAnswers) {
             return Gate::Now;
         }
@@ -145,7 +145,7 @@ impl RequestPath<'_> {
         self.core.durable_gate_as(self.shard)
     }
 
-    fn release(&mut self, caller: &Caller, overlap: Overlap) -> Release {
+    pub(super) fn release(&mut self, caller: &Caller, overlap: Overlap) -> Release {
         let commutes = match overlap {
             Overlap::None => true,
             Overlap::Unsynced => planted::is_on(Bug::OverlapIgnored),

@@ -3,6 +3,8 @@
 //! - **R8.3** \[M\] A coordinated one that conflicts is refused, and that is recorded; an independent one waits for a lock before it
 //!   is proposed.
 //! - **R8.5** A check that says no is told here, behind the gate of what it has read.
+//! - **R8.8** \[M\] A client is told what a coordinated one comes to as soon as that is settled, and durable here or at the
+//!   witnesses.
 //! - **R8.11** The participants are in the body. A refusal is for the client alone.
 //! - **R8.13** A proposal finds room for itself and for its execution, or is refused.
 //! - **R8.14** \[M\] Giving it up before it is proposed is a recorded vote against it.
@@ -10,11 +12,14 @@
 use kasha_log::{EntryKind, Log, Purpose, entry_bytes};
 use kasha_machine::{Effects, Gate};
 use kasha_store::SpareDraft;
-use kasha_transaction::{Arrival, Class, Proposal, Timestamp, Why as Against};
-use kasha_types::LogPosition;
+use kasha_transaction::{Arrival, Class, GateId, Proposal, Timestamp, Why as Against};
+use kasha_types::planted::{self, Bug};
 use kasha_types::probe::{Probe, hit};
+use kasha_types::{ListVersion, LogEnd, LogPosition, RpcId};
 use kasha_wire::{OutcomeCode, Refusal, Update};
 
+use super::answer::Release;
+use super::order::Overlap;
 use super::{Caller, Origin, Received, RequestPath, Stop, Why, Wish};
 use crate::primary::Term;
 use crate::replica::Site;
@@ -25,6 +30,26 @@ use crate::transactions::{Ending, How, Proposed, log_ending, proposal_of, reques
 const PART_OVERHEAD_BYTES: usize = 128;
 /// Bytes of an outcome besides its lists.
 const OUTCOME_OVERHEAD_BYTES: usize = 512;
+
+/// What is logged of it now. The entry ends at `end`.
+#[must_use]
+pub(super) enum Logged {
+    Proposed {
+        end: LogEnd,
+        /// Of a coordinated one.
+        prepared: Option<Prepared>,
+    },
+    /// It does not happen.
+    Refused { end: LogEnd, gate: Option<GateId>, result: Vec<u8> },
+}
+
+/// What a coordinated transaction comes to here, if the others agree.
+pub(super) struct Prepared {
+    result: Vec<u8>,
+    /// A version in the result comes from the version floor (R4.8).
+    sees_absence: bool,
+    overlap: Overlap,
+}
 
 impl RequestPath<'_> {
     /// One request for a transaction over several shards.
@@ -38,13 +63,14 @@ impl RequestPath<'_> {
         out: &mut Effects,
     ) {
         let Origin::Client(caller) = received.origin else { unreachable!("a client brought it") };
+        let rpc = received.request.rpc;
         let (mut path, log) = RequestPath::new(term, Some(serving), site);
-        match path.propose(log, &caller, &mut received, out) {
-            Ok(()) => {}
+        match path.propose(log, &mut received) {
+            Ok(logged) => path.tell(&caller, rpc, logged, out),
             Err(Stop::Completed(completed)) => path.answer(log, &caller, completed, &received, out),
             Err(Stop::Nothing(Why::InProgress)) => {
                 hit(Probe::TransactionAskedAgain);
-                path.serving().transacting.waiting.wait_for(received.request.rpc, caller);
+                path.serving().transacting.waiting.wait_for(rpc, caller);
             }
             Err(Stop::Nothing(why)) => path.turn_away(&caller, &received, &why, out),
         }
@@ -52,33 +78,23 @@ impl RequestPath<'_> {
     }
 
     /// Proposes it, or records that it does not happen.
-    fn propose(
-        &mut self,
-        log: &mut Log,
-        caller: &Caller,
-        received: &mut Received<'_>,
-        out: &mut Effects,
-    ) -> Result<(), Stop> {
+    pub(super) fn propose(&mut self, log: &mut Log, received: &mut Received<'_>) -> Result<Logged, Stop> {
         let admitted = self.admit_distributed(received)?;
         let received = self.look_up(log, admitted)?.into_received();
         let rpc = received.request.rpc;
+        self.prove_lease_of_suspect(received)?;
         let proposal = proposal_of(&received.body, self.shard).expect("we take part, or were not admitted");
         if self.state.transactions.knows(rpc) {
             // Its record is gone, so its client has the outcome: only a stranger asks.
             return Err(Stop::refuse(Refusal::Stale));
         }
-        if caller.wish == Wish::Cancel {
-            let result = [OutcomeCode::Cancelled as u8];
-            return self.refuse_for_good(
-                log,
-                caller,
-                received,
-                proposal,
-                (How::Against(Against::Conflict), &result),
-                out,
-            );
+        if matches!(received.origin, Origin::Client(Caller { wish: Wish::Cancel, .. })) {
+            let result = vec![OutcomeCode::Cancelled as u8];
+            return self.refuse_for_good(log, received, proposal, (How::Against(Against::Conflict), result));
         }
-        if !self.state.transactions.has_room() {
+        // A new primary proposes whatever its predecessor may have told a client of.
+        let is_replay = matches!(received.origin, Origin::Replay);
+        if !is_replay && !self.state.transactions.has_room() {
             return Err(Stop::refuse(Refusal::Busy));
         }
         let clock = Timestamp(self.core.cluster_time.0.saturating_mul(1000));
@@ -87,40 +103,50 @@ impl RequestPath<'_> {
                 hit(Probe::TransactionWaits);
                 Err(Stop::Nothing(Why::Parked(WaitsFor::Transaction(locked))))
             }
+            Arrival::Conflict if is_replay => Err(Stop::Nothing(Why::RunsAhead)),
             Arrival::Conflict => {
                 hit(Probe::TransactionConflict);
-                let result = [OutcomeCode::Conflict as u8];
-                self.refuse_for_good(log, caller, received, proposal, (How::Against(Against::Conflict), &result), out)
+                let result = vec![OutcomeCode::Conflict as u8];
+                self.refuse_for_good(log, received, proposal, (How::Against(Against::Conflict), result))
             }
             // The others would not hear it.
-            Arrival::Propose(at) if at > latest_timestamp(self.core.cluster_time) => Err(Stop::refuse(Refusal::Busy)),
-            Arrival::Propose(at) => self.propose_at(log, caller, received, (proposal, at), out),
+            Arrival::Propose(at) if !is_replay && at > latest_timestamp(self.core.cluster_time) => {
+                Err(Stop::refuse(Refusal::Busy))
+            }
+            Arrival::Propose(at) => self.propose_at(log, received, proposal, at),
         }
     }
 
     fn propose_at(
         &mut self,
         log: &mut Log,
-        caller: &Caller,
         received: &mut Received<'_>,
-        (proposal, at): (Proposal, Timestamp),
-        out: &mut Effects,
-    ) -> Result<(), Stop> {
+        proposal: Proposal,
+        at: Timestamp,
+    ) -> Result<Logged, Stop> {
         let (rpc, body) = (received.request.rpc, received.body);
+        let is_replay = matches!(received.origin, Origin::Replay);
         let parts = body.parts_at(self.shard).expect("we take part");
         let lists = 16 * parts.count() as usize + 2 * proposal.participants.len();
         let outcome = OUTCOME_OVERHEAD_BYTES + lists;
+        let mut prepared = None;
         let reserved = match proposal.class {
             Class::Independent => outcome + parts.bytes() + PART_OVERHEAD_BYTES * parts.count() as usize,
             Class::Coordinated => {
                 let update = Update::Transaction { parts };
                 let draft = self.state.store.draft(log, body.head.table, &update, SpareDraft::default());
-                if draft.result().first() != Some(&(OutcomeCode::Done as u8)) {
+                let result = draft.result().to_vec();
+                if result.first() != Some(&(OutcomeCode::Done as u8)) {
+                    if is_replay {
+                        return Err(Stop::Nothing(Why::RunsAhead));
+                    }
                     hit(Probe::TransactionAborted);
-                    let result = draft.result().to_vec();
-                    return self.refuse_for_good(log, caller, received, proposal, (How::AbortedHere, &result), out);
+                    return self.refuse_for_good(log, received, proposal, (How::AbortedHere, result));
                 }
-                outcome + draft.bytes() + entry_bytes(draft.result().len())
+                let bytes = outcome + draft.bytes() + entry_bytes(result.len());
+                let (sees_absence, overlap) = (draft.sees_absence(), self.overlap_of_prepared(&draft));
+                prepared = Some(Prepared { result, sees_absence, overlap });
+                bytes
             }
         } as u64;
         if reserved > log.group_payload_max() as u64 {
@@ -132,7 +158,8 @@ impl RequestPath<'_> {
         let before = self.state.transactions.reserved();
         log.keep_room(before + reserved);
         let entry = (EntryKind::TransactionProposed, proposed.encoded_len());
-        let appended = log.append_one(self.epoch, entry, Purpose::Normal, |out| proposed.encode_into(out));
+        let purpose = if is_replay { Purpose::Own } else { Purpose::Normal };
+        let appended = log.append_one(self.epoch, entry, purpose, |out| proposed.encode_into(out));
         let (entry, end) = appended.map_err(|full| {
             log.keep_room(before);
             Stop::Nothing(Why::for_room(full))
@@ -144,32 +171,86 @@ impl RequestPath<'_> {
         self.state.tracker.prove(rpc.client, body.head.lease_expiry);
         self.state.tracker.begin(rpc, received.request.body_hash);
         self.shipping.want_synced(end);
-        self.serving().transacting.waiting.wait_for(rpc, *caller);
-        Ok(())
+        self.name_to_witnesses(received, end);
+        Ok(Logged::Proposed { end, prepared })
     }
 
-    /// Records that it does not happen, and says so when that cannot be lost any more.
+    /// What a client has recorded at witnesses is named to them when it is synced.
+    fn name_to_witnesses(&mut self, received: &mut Received<'_>, end: LogEnd) {
+        if let Origin::Client(Caller { envelope, .. }) = received.origin
+            && envelope.list != ListVersion::NONE
+        {
+            let footprint = &mut received.memory.footprint;
+            received.body.footprint_at(self.shard, footprint);
+            self.serving().name_when_synced(end, received.request.rpc, footprint);
+        }
+    }
+
+    /// The client hears what is logged, now or when it is safe.
+    fn tell(&mut self, caller: &Caller, rpc: RpcId, logged: Logged, out: &mut Effects) {
+        let (shard, epoch) = (self.shard, self.epoch);
+        self.serving().transacting.waiting.wait_for(rpc, *caller);
+        match logged {
+            Logged::Proposed { prepared: None, .. } => {}
+            Logged::Proposed { end, prepared: Some(prepared) } => self.tell_prepared(caller, rpc, prepared, end, out),
+            Logged::Refused { end, gate, result } => {
+                let when = Gate::Synced { shard, position: LogPosition { epoch, offset: end } };
+                let waiting = &mut self.serving().transacting.waiting;
+                waiting.answer((shard, epoch, rpc), (&result, true), (gate, when), out);
+            }
+        }
+    }
+
+    /// R8.8: the client is told the results before the votes are there. The results stay true: the transaction holds its locks until
+    /// it is executed.
+    fn tell_prepared(&mut self, caller: &Caller, rpc: RpcId, prepared: Prepared, end: LogEnd, out: &mut Effects) {
+        let Prepared { mut result, sees_absence, overlap } = prepared;
+        // Otherwise the client is answered when the transaction is executed.
+        if !self.state.transactions.participant.may_tell_prepared(rpc) {
+            return;
+        }
+        if sees_absence && !self.serving().transacting.try_hold_floor(rpc) {
+            return;
+        }
+        hit(Probe::TransactionPrepared);
+        let (shard, epoch) = (self.shard, self.epoch);
+        result[0] = OutcomeCode::Prepared as u8;
+        let synced = Gate::Synced { shard, position: LogPosition { epoch, offset: end } };
+        let (is_synced, when) = match self.release(caller, overlap) {
+            Release::WhenHeld => {
+                hit(Probe::TransactionPreparedFast);
+                self.serving().counters.fast_answers += 1;
+                (false, self.gate_of_own_file())
+            }
+            Release::NowAsSynced => (true, Gate::Now),
+            Release::WhenSynced if planted::is_on(Bug::PreparedUnsynced) => (true, Gate::Now),
+            Release::WhenSynced => {
+                self.serving().counters.gated_answers += 1;
+                (true, synced)
+            }
+        };
+        let waiting = &mut self.serving().transacting.waiting;
+        waiting.answer((shard, epoch, rpc), (&result, is_synced), (None, when), out);
+    }
+
+    /// Records that it does not happen.
     fn refuse_for_good(
         &mut self,
         log: &mut Log,
-        caller: &Caller,
         received: &mut Received<'_>,
         proposal: Proposal,
-        (how, result): (How, &[u8]),
-        out: &mut Effects,
-    ) -> Result<(), Stop> {
-        let (shard, epoch, rpc) = (self.shard, self.epoch, received.request.rpc);
-        let slots = slots_of(&received.body, shard);
+        (how, result): (How, Vec<u8>),
+    ) -> Result<Logged, Stop> {
+        let slots = slots_of(&received.body, self.shard);
         let request = request_of(&received.body);
-        let ending = Ending { request, has_come: true, slots: &slots, result, proposal, how };
+        // A suspect's client may not be known here.
+        let has_come = matches!(received.origin, Origin::Client(_));
+        let ending = Ending { request, has_come, slots: &slots, result: &result, proposal, how };
         let dead = &mut received.memory.dead;
-        let outcome = log_ending(log, self.state, epoch, &ending, Purpose::Freeing, dead)
+        let outcome = log_ending(log, self.state, self.epoch, &ending, Purpose::Freeing, dead)
             .map_err(|full| Stop::Nothing(Why::for_room(full)))?;
         self.shipping.want_synced(outcome.end);
-        let when = Gate::Synced { shard, position: LogPosition { epoch, offset: outcome.end } };
-        let waiting = &mut self.serving().transacting.waiting;
-        waiting.wait_for(rpc, *caller);
-        waiting.answer((shard, epoch, rpc), result, (outcome.gate, when), out);
-        Ok(())
+        self.name_to_witnesses(received, outcome.end);
+        Ok(Logged::Refused { end: outcome.end, gate: outcome.gate, result })
     }
 }

@@ -8,6 +8,7 @@
 
 use kasha_exactly_once::OperationKeyCheck;
 use kasha_log::{EntryOffset, Log, Purpose};
+use kasha_store::Draft;
 use kasha_transaction::Footprint;
 use kasha_types::planted::{self, Bug};
 use kasha_types::probe::{Probe, hit};
@@ -18,7 +19,7 @@ use super::admit::Fresh;
 use super::execute::Drafted;
 use super::{Caller, Memory, Origin, Received, RequestPath, Stop, Why, Wish};
 use crate::operation_keys::{self, OperationKey};
-use crate::serving::{Sees, WaitsFor};
+use crate::serving::{Conflicts, Sees, WaitsFor};
 
 /// What a request comes to. Each becomes a completion record.
 #[derive(Clone, Copy)]
@@ -191,12 +192,7 @@ impl RequestPath<'_> {
         // Nobody waits for what a new primary replays.
         let Some(serving) = &self.serving else { return Overlap::Unsynced };
         let (synced, draft, conflicts) = (self.shipping.synced(), drafted.draft(), &serving.conflicts);
-        let sees = || if draft.sees_absence() { Sees::Absence } else { Sees::Values };
-        let until = match planted::is_on(Bug::ReadsCommute) {
-            true => conflicts.until(draft.changed().map(|(key, _)| key), sees, synced),
-            false => conflicts.until(draft.footprint().iter().copied(), sees, synced),
-        };
-        let unsynced = until > synced
+        let unsynced = self.sees_unsynced(draft, conflicts)
             || match drafted.ordered().action {
                 Action::Execute { keep_under: None } | Action::Cancel => false,
                 Action::Execute { keep_under: Some(_) } => conflicts.has_dropped_operation_keys(synced), // R5.2
@@ -209,6 +205,28 @@ impl RequestPath<'_> {
 }
 
 impl RequestPath<'_> {
+    /// Whether what it touches was changed by something that is not synced.
+    #[inline(always)] // its second caller is cold
+    fn sees_unsynced(&self, draft: &Draft<'_>, conflicts: &Conflicts) -> bool {
+        let synced = self.shipping.synced();
+        let sees = || if draft.sees_absence() { Sees::Absence } else { Sees::Values };
+        let until = match planted::is_on(Bug::ReadsCommute) {
+            true => conflicts.until(draft.changed().map(|(key, _)| key), sees, synced),
+            false => conflicts.until(draft.footprint().iter().copied(), sees, synced),
+        };
+        until > synced
+    }
+
+    /// The same as [`Self::overlap`] for what a coordinated transaction prepares.
+    #[cold]
+    pub(super) fn overlap_of_prepared(&self, draft: &Draft<'_>) -> Overlap {
+        let Some(serving) = &self.serving else { return Overlap::Unsynced };
+        let keys = Footprint::new([], draft.footprint().iter().copied());
+        let unsynced =
+            self.sees_unsynced(draft, &serving.conflicts) || self.state.transactions.participant.overlaps(&keys);
+        if unsynced && !planted::is_on(Bug::PreparedOverOverlap) { Overlap::Unsynced } else { Overlap::None }
+    }
+
     /// R8.7 \[M\]: what a transaction over several shards has freed, whose outcome may be lost, and then the transaction is
     /// pending again.
     #[inline]

@@ -68,12 +68,16 @@ impl House {
         }
     }
 
+    fn wanted_version_floor(&self, site: &Site<'_>) -> Option<u64> {
+        self.graves_due.then(|| site.state.store.wanted_version_floor()).flatten()
+    }
+
     /// For tombstones that name only segments that are gone: a version floor takes over, and whoever is told a version that
     /// it decides waits for its entry, whose end is returned (R4.8).
     fn raise_version_floor(&mut self, term: &mut Term, site: &mut Site<'_>) -> Option<LogEnd> {
-        let Site { copy, state, core } = site;
-        let floor = state.store.wanted_version_floor().filter(|_| self.graves_due)?;
+        let floor = self.wanted_version_floor(site)?;
         self.graves_due = false;
+        let Site { copy, state, core } = site;
         let (entry, dead) = ((EntryKind::VersionFloor, 8), &mut core.scratch.dead);
         let fill = |payload: &mut [u8]| payload.copy_from_slice(&floor.to_le_bytes());
         let end = state.append_own(&mut copy.log, term.epoch, entry, dead, fill).ok()?;
@@ -109,7 +113,8 @@ impl Serving {
     }
 
     pub(super) fn keep_house(&mut self, term: &mut Term, site: &mut Site<'_>, out: &mut Effects) {
-        if !self.transacting.has_inherited(&site.state.transactions)
+        let is_wanted = self.house.wanted_version_floor(site).is_some();
+        if self.transacting.lets_floor_rise(&site.state.transactions, is_wanted)
             && let Some(end) = self.house.raise_version_floor(term, site)
         {
             self.conflicts.raise_version_floor(end);

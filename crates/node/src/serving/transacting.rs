@@ -49,8 +49,10 @@ const NAMED_MAX: usize = 8;
 pub(crate) struct Transacting {
     pub waiting: Waiting,
     unknown: Unknown,
-    /// Transactions that an earlier term has proposed, and that may still be pending.
-    inherited: Vec<RpcId>,
+    /// Transactions that may still be pending, and whose clients may have been told versions that the version floor decides.
+    hold_floor: Vec<RpcId>,
+    /// The version floor is to rise. Until it has, no client is told a version that the floor decides.
+    floor_waits: bool,
     /// Transactions that nobody needs, which no entry says yet.
     gone: Vec<RpcId>,
     /// Since when some step has found no room.
@@ -62,20 +64,40 @@ pub(crate) struct Transacting {
 impl Transacting {
     /// A term begins to serve.
     pub fn begin(transactions: &Transactions) -> Self {
-        let inherited = transactions.known().map(|(rpc, _)| rpc).collect();
+        // An earlier term may have executed what it has proposed.
+        let hold_floor = transactions.known().map(|(rpc, _)| rpc).collect();
         // What an earlier term of this one has forgotten, and not logged.
         let is_gone = |rpc: &RpcId| transactions.participant.proposal_of(*rpc).is_none();
         let gone = transactions.known().map(|(rpc, _)| rpc).filter(is_gone).collect();
         let (waiting, unknown) = (Waiting::default(), Unknown::default());
-        Self { waiting, unknown, inherited, gone, without_room_since: None, ask_at: Tick(0), forget_at: Tick(0) }
+        Self {
+            waiting,
+            unknown,
+            hold_floor,
+            floor_waits: false,
+            gone,
+            without_room_since: None,
+            ask_at: Tick(0),
+            forget_at: Tick(0),
+        }
     }
 
-    /// Whether something is pending that an earlier term has proposed. It may have been executed there, and its client told of
-    /// it: it must come to the same here. So until then the version floor stays, from which a key without a value gets its
-    /// version (R4.8).
-    pub fn has_inherited(&mut self, transactions: &Transactions) -> bool {
-        self.inherited.retain(|&rpc| transactions.participant.is_pending(rpc));
-        !self.inherited.is_empty() && !planted::is_on(Bug::FloorRaisedOverPending)
+    /// Whether the client of what is prepared may be told versions that the version floor decides: from there a key without a value
+    /// gets its version (R4.8). The floor stays until the transaction is pending no more.
+    pub fn try_hold_floor(&mut self, rpc: RpcId) -> bool {
+        if !self.floor_waits {
+            self.hold_floor.push(rpc);
+        }
+        !self.floor_waits
+    }
+
+    /// Whether the version floor may rise: nothing that holds it is pending. `is_wanted`: the floor is to rise. If it may not yet, no
+    /// further transaction may hold it back.
+    pub fn lets_floor_rise(&mut self, transactions: &Transactions, is_wanted: bool) -> bool {
+        self.hold_floor.retain(|&rpc| transactions.participant.is_pending(rpc));
+        let may_rise = self.hold_floor.is_empty() || planted::is_on(Bug::FloorRaisedOverPending);
+        self.floor_waits = is_wanted && !may_rise;
+        may_rise
     }
 
     /// When its next turn is, if the shard knows transactions.

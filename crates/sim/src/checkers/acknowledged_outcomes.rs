@@ -2,7 +2,7 @@
 //!
 //! It knows the outcome if one attempt has promised it (see `promises`), if the update was refused for good, or if its
 //! table is gone. Of a transaction over several shards it knows the outcome if all participants have said that they
-//! executed it, or one of them why it does not happen. A client that mixes two attempts, takes a refusal for an outcome, or gives an id up, acknowledges too
+//! executed it, or have prepared it (R8.8), or one of them why it does not happen. A client that mixes two attempts, takes a refusal for an outcome, or gives an id up, acknowledges too
 //! much: its update may be lost, or run later.
 
 use std::collections::BTreeSet;
@@ -22,7 +22,7 @@ pub struct AcknowledgedOutcomes {
     promises: Promises,
     /// Updates that were promised, or refused for good.
     known: BTreeSet<RpcId>,
-    /// Participants that have said that they executed a transaction.
+    /// Participants that have said that they executed a transaction, or prepared it.
     executed: BTreeSet<(RpcId, ShardId)>,
     violations: Vec<String>,
     checked: u64,
@@ -60,7 +60,7 @@ impl AcknowledgedOutcomes {
     fn on_promise(&mut self, promise: Promise) {
         match promise {
             Promise::Update(rpc) => _ = self.known.insert(rpc),
-            Promise::Outcome(rpc, shard, OutcomeCode::Done) => {
+            Promise::Outcome(rpc, shard, OutcomeCode::Done | OutcomeCode::Prepared) => {
                 self.executed.insert((rpc, shard));
                 let mut participants = self.promises.participants[&rpc].iter();
                 if participants.all(|&shard| self.executed.contains(&(rpc, shard))) {

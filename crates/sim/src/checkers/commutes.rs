@@ -5,9 +5,9 @@
 //! operation key included, must have been synced when the answer left. (An update that changed nothing, for example
 //! because a condition failed, has no such entry, and no result depends on it.) The same is true for a version floor
 //! that has decided a key's version (R4.8). The acknowledgements that members had sent show how far the log was synced
-//! at most.
+//! at most. A transaction over several shards counts where it is proposed.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use kasha_machine::FileName;
 use kasha_types::{ClientId, Epoch, KeyHash, RpcId, Sequence, ShardId};
@@ -17,6 +17,7 @@ use kasha_wire::{AnswerView, Body, RequestView};
 use crate::checkers::changes::{
     SyncedAtMost, TABLE_DROPPED_ENTRY, VERSION_FLOOR_ENTRY, Wrote, changed_key, version_in, wrote,
 };
+use crate::checkers::endings::{PROPOSED_ENTRY, PROPOSED_RPC, rpc_at};
 use crate::checkers::records::{COMPLETION_ENTRY, Group, groups_in, word};
 use crate::configurations::{Configurations, Cores};
 use crate::network::ProcessId;
@@ -37,15 +38,16 @@ struct Last {
 /// A key that a group changes. If such keys have versions, also the version, and whether the key has a value then.
 type Change = (KeyHash, Option<(u64, bool)>);
 
-/// An update in the log of a term's primary.
-type Run = (ProcessId, Epoch, RpcId);
+/// An update in a shard's log of a term's primary.
+type Run = (ProcessId, ShardId, Epoch, RpcId);
 
 /// Watches fast answers and logs.
 #[derive(Debug, Default)]
 pub struct Commutes {
     segment_bytes: u64,
     synced: SyncedAtMost,
-    bodies: BTreeMap<RpcId, (ShardId, Vec<KeyHash>)>,
+    /// The keys of each update.
+    bodies: BTreeMap<RpcId, Vec<KeyHash>>,
     /// The fast answers of each primary, and up to where the log was synced at most when the answer left.
     answered: BTreeMap<Run, u64>,
     last: BTreeMap<(ProcessId, ShardId, KeyHash), Last>,
@@ -55,6 +57,8 @@ pub struct Commutes {
     dropped: BTreeMap<(ProcessId, ShardId), u64>,
     /// Up to where the last version floor's entry ends (R4.8).
     floors: BTreeMap<(ProcessId, ShardId), u64>,
+    /// Transactions over several shards, each where it was proposed.
+    proposed: BTreeSet<Run>,
     /// The last change of one of an update's keys before the update.
     before: BTreeMap<Run, (u64, String)>,
     violations: Vec<String>,
@@ -69,17 +73,19 @@ impl Commutes {
         Self { segment_bytes: u64::from(segment_bytes), synced, ..Self::default() }
     }
 
-    fn on_fast_answer(&mut self, by: ProcessId, rpc: RpcId, epoch: Epoch) {
-        let Some(&(shard, _)) = self.bodies.get(&rpc) else { return };
+    fn on_fast_answer(&mut self, by: ProcessId, rpc: RpcId, (shard, epoch): (ShardId, Epoch)) {
+        if !self.bodies.contains_key(&rpc) {
+            return;
+        }
         let synced = self.synced.of(shard, epoch);
-        self.answered.entry((by, epoch, rpc)).or_insert(synced);
-        self.judge((by, epoch, rpc));
+        self.answered.entry((by, shard, epoch, rpc)).or_insert(synced);
+        self.judge((by, shard, epoch, rpc));
     }
 
     /// A group of a log changes these keys. If an update wrote the group, `run` names it.
     fn on_group(&mut self, run: (ProcessId, Epoch, Option<RpcId>), shard: ShardId, end: u64, changed: &[Change]) {
         let (by, epoch, rpc) = run;
-        let touched = rpc.and_then(|rpc| self.bodies.get(&rpc)).map_or(&[][..], |(_, keys)| keys);
+        let touched = rpc.and_then(|rpc| self.bodies.get(&rpc)).map_or(&[][..], Vec::as_slice);
         let last = touched.iter().filter_map(|&key| self.last.get(&(by, shard, key)));
         let last = last.map(|last| (last.end, last.name.clone()));
         let dropped = self.dropped.get(&(by, shard)).map(|&at| (at, "a table's drop".to_owned()));
@@ -92,7 +98,10 @@ impl Commutes {
         });
         let floor =
             self.floors.get(&(by, shard)).filter(|_| is_of_floor).map(|&at| (at, "the version floor".to_owned()));
-        let before = last.chain(dropped).chain(floor).filter(|(at, _)| *at < end).max();
+        // What a transaction over several shards finds, it finds when it is proposed. Only versions show when it is executed.
+        let is_proposed = rpc.is_some_and(|rpc| self.proposed.contains(&(by, shard, epoch, rpc)));
+        let found = last.chain(dropped).filter(|_| !is_proposed);
+        let before = found.chain(floor).filter(|(at, _)| *at < end).max();
         let name = rpc.map_or("an operation key's expiry".to_owned(), |rpc| rpc.to_string());
         for &(key, version) in changed {
             let deleted_at = version.filter(|&(_, has_value)| !has_value).map(|(version, _)| version);
@@ -104,8 +113,11 @@ impl Commutes {
             }
         }
         if let (Some(rpc), Some(before)) = (rpc, before) {
-            self.before.entry((by, epoch, rpc)).or_insert(before);
-            self.judge((by, epoch, rpc));
+            let known = self.before.entry((by, shard, epoch, rpc)).or_default();
+            if *known < before {
+                *known = before;
+            }
+            self.judge((by, shard, epoch, rpc));
         }
     }
 
@@ -127,7 +139,7 @@ impl Commutes {
             self.violations.push(format!(
                 "commutes: {} was answered at once, though {name} decided something of its keys before it, up to {end}, and the log \
                  was synced to {synced} at most (C1)",
-                run.2
+                run.3
             ));
         }
     }
@@ -137,7 +149,7 @@ impl Commutes {
             if is_copies {
                 return self.on_copies((by, shard), entries);
             }
-            let (mut changed, mut rpc) = (Vec::new(), None);
+            let (mut changed, mut rpc, mut proposed) = (Vec::new(), None, None);
             for &(kind, entry) in entries {
                 changed.extend(changed_key(kind, entry).map(|key| (key, version_in(kind, entry))));
                 if kind == COMPLETION_ENTRY
@@ -145,8 +157,10 @@ impl Commutes {
                 {
                     rpc = Some(RpcId { client: ClientId(client), sequence: Sequence(sequence) });
                 }
+                proposed = proposed.or((kind == PROPOSED_ENTRY).then(|| rpc_at(entry, PROPOSED_RPC)).flatten());
             }
-            self.on_group((by, epoch, rpc), shard, base + end, &changed);
+            self.on_group((by, epoch, rpc.or(proposed)), shard, base + end, &changed);
+            self.proposed.extend(proposed.map(|rpc| (by, shard, epoch, rpc)));
             if entries.iter().any(|&(kind, _)| kind == TABLE_DROPPED_ENTRY) {
                 let last = self.dropped.entry((by, shard)).or_default();
                 *last = (base + end).max(*last);
@@ -168,14 +182,14 @@ impl Watch for Commutes {
                 {
                     let mut keys = Vec::new();
                     body.footprint(&mut keys);
-                    self.bodies.entry(body.head.rpc).or_insert((request.envelope.shard, keys));
+                    self.bodies.entry(body.head.rpc).or_insert(keys);
                 }
             }
             Some(Kind::Answer) => {
                 if let Ok(answer) = AnswerView::decode(sent.payload)
                     && !answer.synced
                 {
-                    self.on_fast_answer(sent.from, answer.rpc, answer.epoch);
+                    self.on_fast_answer(sent.from, answer.rpc, (answer.shard, answer.epoch));
                 }
             }
             _ => self.synced.on_sent(sent),
@@ -230,7 +244,7 @@ mod tests {
         let configurations = Configurations::default();
         let mut watch = Commutes::new(configurations.clone(), three_cores(), 1 << 16);
         tell(&configurations, &configuration(1, 1, 1));
-        watch.bodies.insert(RPC, (SHARD, vec![KeyHash(1)]));
+        watch.bodies.insert(RPC, vec![KeyHash(1)]);
         watch.synced.acks(SHARD, Epoch(1), NodeId(2), acked);
         watch
     }
@@ -238,7 +252,7 @@ mod tests {
     fn found(acked: u64, key: u64) -> usize {
         let mut watch = watch(acked);
         watch.on_group((BY, Epoch(1), Some(OTHER)), SHARD, 100, &[(KeyHash(key), None)]);
-        watch.on_fast_answer(BY, RPC, Epoch(1));
+        watch.on_fast_answer(BY, RPC, (SHARD, Epoch(1)));
         watch.synced.acks(SHARD, Epoch(1), NodeId(2), 200);
         watch.on_group((BY, Epoch(1), Some(RPC)), SHARD, 200, &[(KeyHash(1), None)]);
         watch.take_violations().len()
@@ -259,7 +273,7 @@ mod tests {
         watch.on_group((BY, Epoch(1), Some(OTHER)), SHARD, 50, &[(KeyHash(1), Some((4, false)))]);
         watch.floors.insert((BY, SHARD), 150);
         watch.synced.acks(SHARD, Epoch(1), NodeId(2), 100);
-        watch.on_fast_answer(BY, RPC, Epoch(1));
+        watch.on_fast_answer(BY, RPC, (SHARD, Epoch(1)));
         watch.on_group((BY, Epoch(1), Some(RPC)), SHARD, 200, &[(KeyHash(1), Some((6, true)))]);
         assert_eq!(watch.take_violations(), Vec::<String>::new());
     }
@@ -275,7 +289,7 @@ mod tests {
             watch.on_group((BY, Epoch(1), Some(OTHER)), SHARD, 50, &[(key, Some((40, false)))]);
             (0..copies).for_each(|_| watch.on_copies((BY, SHARD), &[(1, &object)]));
             watch.floors.insert((BY, SHARD), 150);
-            watch.on_fast_answer(BY, RPC, Epoch(1));
+            watch.on_fast_answer(BY, RPC, (SHARD, Epoch(1)));
             watch.on_group((BY, Epoch(1), Some(RPC)), SHARD, 200, &[(key, Some((47, true)))]);
             assert_eq!(watch.take_violations().len(), found);
         }
@@ -287,7 +301,7 @@ mod tests {
             let mut watch = watch(acked);
             watch.on_group((BY, Epoch(1), Some(OTHER)), SHARD, 50, &[(KeyHash(1), Some((4, false)))]);
             watch.floors.insert((BY, SHARD), 100);
-            watch.on_fast_answer(BY, RPC, Epoch(1));
+            watch.on_fast_answer(BY, RPC, (SHARD, Epoch(1)));
             watch.on_group((BY, Epoch(1), Some(RPC)), SHARD, 200, &[(KeyHash(1), Some((version, true)))]);
             assert_eq!(watch.take_violations().len(), found, "version {version}, synced to {acked}");
         }

@@ -4,12 +4,12 @@
 //! for a list that its primary has reported closed, or that has a successor in the same term. When a successor is
 //! committed, the committed set holds everything that was answered in this way under the list before.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use kasha_types::{ConfigVersion, Epoch, ListVersion, RpcId, ShardId};
 use kasha_wire::frame::Kind;
 use kasha_wire::message::{ConfigurationIs, Gc, Heartbeat, Report};
-use kasha_wire::{AnswerView, Body, Configuration, RequestView};
+use kasha_wire::{AnswerView, Body, Configuration, OutcomeCode, RequestView};
 
 use crate::checkers::records::{Record, Records};
 use crate::clock::SimTime;
@@ -24,10 +24,10 @@ pub struct CurrentWitnessList {
     cores: Cores,
     records: Records,
     seen: ConfigVersion,
-    /// The shard and list of each attempt.
-    attempts: BTreeMap<(RpcId, u32), (ShardId, ListVersion)>,
+    /// The list of each attempt.
+    attempts: BTreeMap<(RpcId, ShardId, u32), ListVersion>,
     /// Updates that were answered under a list, and are not known to be synced.
-    unsynced: BTreeMap<(ShardId, Epoch, ListVersion), BTreeSet<RpcId>>,
+    unsynced: BTreeMap<(ShardId, Epoch, ListVersion), BTreeMap<RpcId, Record>>,
     /// When a primary first reported that a list is closed. An answer that leaves at the same moment may have waited
     /// for the same file as the sync.
     closed_at: BTreeMap<(ShardId, Epoch, ListVersion), SimTime>,
@@ -51,8 +51,8 @@ impl CurrentWitnessList {
     }
 
     fn on_fast_answer(&mut self, now: SimTime, answer: &AnswerView<'_>) {
-        let &AnswerView { rpc, attempt, epoch, .. } = answer;
-        let Some(&(shard, list)) = self.attempts.get(&(rpc, attempt)) else { return };
+        let &AnswerView { rpc, attempt, epoch, shard, .. } = answer;
+        let Some(&list) = self.attempts.get(&(rpc, shard, attempt)) else { return };
         if self.closed_at.get(&(shard, epoch, list)).is_some_and(|&closed| closed < now) {
             self.violations.push(format!(
                 "current_witness_list: {shard} {epoch} answered {rpc} under {list}, which it has reported closed (R6.2)"
@@ -66,7 +66,9 @@ impl CurrentWitnessList {
             ));
         }
         self.checked += 1;
-        self.unsynced.entry((shard, epoch, list)).or_default().insert(rpc);
+        let is_prepared = answer.result.first() == Some(&(OutcomeCode::Prepared as u8));
+        let record = if is_prepared { Record::Part(rpc) } else { Record::Completion(rpc) };
+        self.unsynced.entry((shard, epoch, list)).or_default().insert(rpc, record);
     }
 
     fn on_configuration(&mut self, configuration: &Configuration) {
@@ -78,14 +80,9 @@ impl CurrentWitnessList {
             for key in old {
                 let answered = self.unsynced.remove(&key).expect("just seen");
                 // Lists of older terms do not matter: their witnesses were replayed instead.
-                for rpc in answered.into_iter().filter(|_| key.1 == config.epoch) {
+                for (rpc, record) in answered.into_iter().filter(|_| key.1 == config.epoch) {
                     let term = (config.shard, config.epoch);
-                    let lacked = self.records.lacked_in_all_sets(
-                        &self.configurations,
-                        &self.cores,
-                        term,
-                        Record::Completion(rpc),
-                    );
+                    let lacked = self.records.lacked_in_all_sets(&self.configurations, &self.cores, term, record);
                     if let Some(lacking) = lacked {
                         self.violations.push(format!(
                             "current_witness_list: {} {} replaced {} by {} before {rpc} was synced, which was answered \
@@ -106,8 +103,8 @@ impl Watch for CurrentWitnessList {
                 if let Ok(request) = RequestView::decode(sent.payload)
                     && let Ok(body) = Body::decode(request.body)
                 {
-                    let at = (request.envelope.shard, request.envelope.list);
-                    self.attempts.insert((body.head.rpc, request.envelope.attempt), at);
+                    let envelope = request.envelope;
+                    self.attempts.insert((body.head.rpc, envelope.shard, envelope.attempt), envelope.list);
                 }
             }
             Some(Kind::Answer) => {
@@ -118,10 +115,10 @@ impl Watch for CurrentWitnessList {
                 }
             }
             Some(Kind::Message) => {
-                if let Some(Gc { entries, .. }) = sent.message() {
+                if let Some(Gc { shard, entries, .. }) = sent.message() {
                     // Everything that a gc names is synced.
-                    for set in self.unsynced.values_mut() {
-                        set.retain(|rpc| entries.iter().all(|entry| entry.rpc != *rpc));
+                    for (_, unsynced) in self.unsynced.iter_mut().filter(|((of, ..), _)| *of == shard) {
+                        unsynced.retain(|rpc, _| entries.iter().all(|entry| entry.rpc != *rpc));
                     }
                 } else if let Some(Heartbeat { reports, .. }) = sent.message() {
                     self.on_reports(view.now, &reports);
@@ -159,7 +156,7 @@ mod tests {
 
     fn watch() -> CurrentWitnessList {
         let mut watch = CurrentWitnessList::new(Configurations::default(), three_cores(), Records::default());
-        watch.attempts.insert((RPC, 1), (SHARD, ListVersion(1)));
+        watch.attempts.insert((RPC, SHARD, 1), ListVersion(1));
         watch
     }
 

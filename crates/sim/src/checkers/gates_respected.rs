@@ -1,7 +1,8 @@
 //! Gates respected (D1, D3, R5.3): a process that says that something is held is checked against the disks.
 //!
 //! "Accepted": the witness's file holds the body. "Appended": the replica's files hold the bytes. "Synced", or an
-//! answer that says so: in one committed set of that term, every complete member's log holds the completion record.
+//! answer that says so: in one committed set of that term, every complete member's log holds the completion record, or
+//! what a participant of a transaction over several shards has proposed.
 //! Under fsync durability the checker looks at the platters instead of the page cache. It reads files by their
 //! documented layouts, not through the code that wrote them.
 
@@ -49,9 +50,9 @@ pub struct GatesRespected {
     /// The pieces that each process was sent last, for each shard.
     pieces: BTreeMap<(ProcessId, ShardId), VecDeque<Piece>>,
     /// Requests that a primary has told witnesses to drop.
-    collected: BTreeSet<RpcId>,
+    collected: BTreeSet<(ShardId, RpcId)>,
     /// Requests that a witness named as suspects. Some of them are dropped although nobody ran them.
-    suspects: BTreeSet<RpcId>,
+    suspects: BTreeSet<(ShardId, RpcId)>,
     acknowledged: BTreeMap<ClientId, AckedBelow>,
     expired: BTreeSet<ClientId>,
     violations: Vec<String>,
@@ -98,15 +99,15 @@ impl GatesRespected {
         }
     }
 
-    /// A primary said `Synced`, or sent an answer that says so: all members that count for syncs in one committed set
-    /// of that term hold the record.
-    fn on_synced(&mut self, rpc: RpcId, (shard, epoch): (ShardId, Epoch)) {
+    /// A primary said `Synced`, or sent an answer that says so, or that the transaction is prepared (R8.8): all members that
+    /// count for syncs in one committed set of that term hold the record, or the proposal.
+    fn on_synced(&mut self, rpc: RpcId, record: Record, (shard, epoch): (ShardId, Epoch)) {
         if !self.bodies.contains_key(&rpc) {
             return;
         }
         self.synced += 1;
         if let Some(lacking) =
-            self.records.lacked_in_all_sets(&self.configurations, &self.cores, (shard, epoch), Record::Completion(rpc))
+            self.records.lacked_in_all_sets(&self.configurations, &self.cores, (shard, epoch), record)
         {
             self.violations.push(format!(
                 "gates_respected: {rpc} was called synced in {shard} {epoch}, but in no committed set of that term do \
@@ -118,9 +119,12 @@ impl GatesRespected {
     /// Whether this tells of a transaction over several shards that was executed: what is durable then is what all participants
     /// have proposed, and with that what comes of it (R8.1; see `proposed_everywhere`).
     fn is_executed_everywhere(&self, answer: &AnswerView<'_>) -> bool {
-        let body = self.bodies.get(&answer.rpc).and_then(|(_, body)| Body::decode(body).ok());
-        let is_distributed = body.is_some_and(|body| body.is_distributed());
-        is_distributed && answer.result.first() == Some(&(OutcomeCode::Done as u8))
+        self.is_distributed(answer.rpc) && answer.result.first() == Some(&(OutcomeCode::Done as u8))
+    }
+
+    fn is_distributed(&self, rpc: RpcId) -> bool {
+        let body = self.bodies.get(&rpc).and_then(|(_, body)| Body::decode(body).ok());
+        body.is_some_and(|body| body.is_distributed())
     }
 
     /// R2.1: a primary answers for the term in which the update ran.
@@ -143,8 +147,10 @@ impl GatesRespected {
         let replica = status.as_ref().and_then(|status| status.replicas.iter().find(|replica| replica.shard == shard));
         let Some(epoch) = replica.filter(|replica| replica.primary).map(|replica| replica.epoch) else { return };
         for rpc in entries.iter().map(|entry| entry.rpc) {
-            if self.suspects.contains(&rpc)
-                && !self.records.ever_had(by, shard, Record::Completion(rpc))
+            // A transaction over several shards is synced when its proposal is.
+            let record = if self.is_distributed(rpc) { Record::Part(rpc) } else { Record::Completion(rpc) };
+            if self.suspects.contains(&(shard, rpc))
+                && !self.records.ever_had(by, shard, record)
                 && self.may_complete(rpc)
             {
                 self.violations.push(format!(
@@ -152,19 +158,15 @@ impl GatesRespected {
                     process.name
                 ));
             }
-            if !self.collected.insert(rpc)
-                || self.suspects.contains(&rpc)
-                || !self.records.has(by, shard, Record::Completion(rpc))
+            if !self.collected.insert((shard, rpc))
+                || self.suspects.contains(&(shard, rpc))
+                || !self.records.has(by, shard, record)
             {
                 continue;
             }
             self.dropped += 1;
-            if let Some(lacking) = self.records.lacked_in_all_sets(
-                &self.configurations,
-                &self.cores,
-                (shard, epoch),
-                Record::Completion(rpc),
-            ) {
+            let term = (shard, epoch);
+            if let Some(lacking) = self.records.lacked_in_all_sets(&self.configurations, &self.cores, term, record) {
                 self.violations.push(format!(
                     "gates_respected: {} had witnesses drop {rpc} of {shard} {epoch} before it was synced (CURP 4.5): \
                      {lacking}",
@@ -188,9 +190,10 @@ impl GatesRespected {
     }
 
     fn on_recorded(&mut self, recorded: &Recorded, disk: &SimDisk, name: &str) {
-        let Some((shard, body)) = self.bodies.get(&recorded.rpc) else { return };
+        let Some((_, body)) = self.bodies.get(&recorded.rpc) else { return };
+        let shard = &recorded.shard;
         // It may be dropped in the turn in which it was accepted, or before the acceptance is durable.
-        if recorded.verdict != RecordedVerdict::Accepted || self.collected.contains(&recorded.rpc) {
+        if recorded.verdict != RecordedVerdict::Accepted || self.collected.contains(&(*shard, recorded.rpc)) {
             return;
         }
         self.accepted += 1;
@@ -280,15 +283,17 @@ impl Watch for GatesRespected {
                     && answer.synced
                     && !self.is_executed_everywhere(&answer)
                 {
-                    self.on_synced(answer.rpc, (answer.shard, answer.epoch));
+                    let is_prepared = answer.result.first() == Some(&(OutcomeCode::Prepared as u8));
+                    let record = if is_prepared { Record::Part(answer.rpc) } else { Record::Completion(answer.rpc) };
+                    self.on_synced(answer.rpc, record, (answer.shard, answer.epoch));
                 }
             }
             Some(Kind::Message) => {
                 if let Some(Gc { shard, entries, .. }) = sent.message() {
                     self.on_gc(sent.from, (process, shard), &entries);
-                } else if let Some(GcDone { suspects, .. }) = sent.message() {
+                } else if let Some(GcDone { shard, suspects, .. }) = sent.message() {
                     let bodies = suspects.iter().filter_map(|body| Body::decode(&body.0).ok());
-                    self.suspects.extend(bodies.map(|body| body.head.rpc));
+                    self.suspects.extend(bodies.map(|body| (shard, body.head.rpc)));
                 } else if let Some(LeaseVerdict { expired, .. }) = sent.message() {
                     self.expired.extend(expired);
                 }
@@ -296,7 +301,7 @@ impl Watch for GatesRespected {
             Some(Kind::Synced) => {
                 if let Ok(synced) = hot::decode_small::<Synced>(sent.payload) {
                     if let Some(&(shard, _)) = self.bodies.get(&synced.rpc) {
-                        self.on_synced(synced.rpc, (shard, synced.epoch));
+                        self.on_synced(synced.rpc, Record::Completion(synced.rpc), (shard, synced.epoch));
                     }
                     self.on_confirmed(&synced, process);
                 }
@@ -358,10 +363,10 @@ mod tests {
     fn synced_means_that_all_members_hold_the_record() {
         let mut gates = gates();
         hold(&gates.records, 1, segment(0), RPC);
-        gates.on_synced(RPC, (SHARD, Epoch(1)));
+        gates.on_synced(RPC, Record::Completion(RPC), (SHARD, Epoch(1)));
         assert_eq!(gates.take_violations().len(), 1, "the other member lacks it");
         hold(&gates.records, 2, segment(0), RPC);
-        gates.on_synced(RPC, (SHARD, Epoch(1)));
+        gates.on_synced(RPC, Record::Completion(RPC), (SHARD, Epoch(1)));
         assert_eq!(gates.take_violations(), Vec::<String>::new());
     }
 
@@ -371,6 +376,7 @@ mod tests {
         let mut disk = SimDisk::new();
         let recorded = Recorded {
             rpc: RPC,
+            shard: SHARD,
             list: ListVersion(1),
             attempt: 1,
             node: NodeId(3),

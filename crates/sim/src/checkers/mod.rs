@@ -25,6 +25,7 @@ pub mod one_group;
 pub mod one_primary_per_epoch;
 pub mod one_timestamp;
 pub mod order;
+pub mod prepared_kept;
 pub(crate) mod promises;
 pub mod proposed_everywhere;
 pub mod reads_wait;

@@ -1,7 +1,7 @@
 //! What clients were promised, read from frames; shared by the checkers that hold the cluster to it.
 //!
 //! A promise is an update that a primary called synced, or that it answered while all witnesses of the list accepted
-//! it, within one attempt (CURP 3.2.1, R2.1).
+//! it, within one attempt (CURP 3.2.1, R2.1). Of a transaction over several shards each participant promises its own part so.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -26,7 +26,8 @@ pub(crate) struct Promises {
     pub(crate) configurations: Configurations,
     /// The shard of each, and the tables of its keys.
     pub(crate) updates: BTreeMap<RpcId, (ShardId, BTreeSet<TableId>)>,
-    pub(crate) attempts: BTreeMap<(RpcId, u32), Attempt>,
+    /// Of a transaction over several shards, each participant has its own.
+    pub(crate) attempts: BTreeMap<(RpcId, ShardId, u32), Attempt>,
     pub(crate) acknowledged: BTreeMap<ClientId, AckedBelow>,
     /// The participants of transactions over several shards.
     pub(crate) participants: BTreeMap<RpcId, BTreeSet<ShardId>>,
@@ -38,7 +39,7 @@ pub(crate) enum Promise {
     /// An update of one shard: its completion record stays.
     Update(RpcId),
     /// A participant's outcome of a transaction over several shards: that stays, and if it was executed, each participant
-    /// keeps all that it takes to come to the same (R8.1).
+    /// keeps all that it takes to come to the same (R8.1). If it was prepared, the one that said so keeps its proposal.
     Outcome(RpcId, ShardId, OutcomeCode),
 }
 
@@ -64,17 +65,19 @@ impl Promises {
                     let code = OutcomeCode::from_number(*answer.result.first()?)?;
                     return Some(Promise::Outcome(answer.rpc, answer.shard, code));
                 }
-                self.attempts.get_mut(&(answer.rpc, answer.attempt))?.answered = Some(answer.epoch);
-                self.judge(answer.rpc, answer.attempt).map(Promise::Update)
+                let key = (answer.rpc, answer.shard, answer.attempt);
+                self.attempts.get_mut(&key)?.answered = Some(answer.epoch);
+                self.judge(key)
             }
             Some(Kind::Recorded) => {
                 let recorded = hot::decode_small::<Recorded>(sent.payload).ok()?;
-                let attempt = self.attempts.get_mut(&(recorded.rpc, recorded.attempt))?;
+                let key = (recorded.rpc, recorded.shard, recorded.attempt);
+                let attempt = self.attempts.get_mut(&key)?;
                 if recorded.verdict != RecordedVerdict::Accepted || attempt.list != recorded.list {
                     return None;
                 }
                 attempt.accepted.insert(recorded.node);
-                self.judge(recorded.rpc, recorded.attempt).map(Promise::Update)
+                self.judge(key)
             }
             Some(Kind::Synced) => Some(Promise::Update(hot::decode_small::<Synced>(sent.payload).ok()?.rpc)),
             _ => None,
@@ -92,21 +95,26 @@ impl Promises {
         let mut tables = BTreeSet::new();
         body.for_each_key(|table, _, _| _ = tables.insert(table));
         self.updates.insert(rpc, (envelope.shard, tables));
-        self.attempts.entry((rpc, envelope.attempt)).or_default().list = envelope.list;
+        self.attempts.entry((rpc, envelope.shard, envelope.attempt)).or_default().list = envelope.list;
         let acknowledged = self.acknowledged.entry(rpc.client).or_insert(AckedBelow(1));
         *acknowledged = body.head.acknowledgement.max(*acknowledged);
     }
 
     /// Whether an attempt has its answer and every witness of its list.
-    pub(crate) fn judge(&self, rpc: RpcId, attempt: u32) -> Option<RpcId> {
-        let Attempt { list, answered, accepted } = self.attempts.get(&(rpc, attempt))?;
-        let shard = self.updates.get(&rpc)?.0;
+    pub(crate) fn judge(&self, (rpc, shard, attempt): (RpcId, ShardId, u32)) -> Option<Promise> {
+        let Attempt { list, answered, accepted } = self.attempts.get(&(rpc, shard, attempt))?;
         let is_whole = |config: &ShardConfig| {
             config.list == *list
                 && !config.witnesses.is_empty()
                 && config.witnesses.iter().all(|w| accepted.contains(w))
         };
-        self.configurations.of_term(shard, (*answered)?).iter().any(|(_, config)| is_whole(config)).then_some(rpc)
+        self.configurations.of_term(shard, (*answered)?).iter().any(|(_, config)| is_whole(config)).then(|| match self
+            .participants
+            .contains_key(&rpc)
+        {
+            true => Promise::Outcome(rpc, shard, OutcomeCode::Prepared),
+            false => Promise::Update(rpc),
+        })
     }
 
     /// Whether the client may still ask for the update: it has not acknowledged it.

@@ -1,11 +1,11 @@
 //! Synced survives (D1, D2): when a new primary serves, it holds every update that was promised to anybody before.
 //!
 //! A promise is an update that a primary called synced, or that it answered while all witnesses of the attempt's list
-//! had accepted it; and a transaction over several shards that one of the participants called executed: then each of
-//! them holds the proposal or the outcome, from which all come to the same (R8.1). A record may be gone if its client has acknowledged it or lost its lease, or with its table; and
-//! under `replicated` durability, if the update was promised shortly before every machine lost power (section 5). So
-//! updates that were promised longer ago than that are on the new primary's disk: their witnesses are not needed any
-//! more.
+//! had accepted it. Of a transaction over several shards that is what a participant has prepared. And if one of the
+//! participants called it executed, each of them holds the proposal or the outcome, from which all come to the same
+//! (R8.1). A record may be gone if its client has acknowledged it or lost its lease, or with its table; and under
+//! `replicated` durability, if the update was promised shortly before every machine lost power (section 5). So updates
+//! that were promised longer ago than that are on the new primary's disk: their witnesses are not needed any more.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -221,18 +221,19 @@ mod tests {
     fn an_answer_that_all_witnesses_accepted_is_a_promise() {
         let mut watch = watch();
         let judged = |watch: &mut SyncedSurvives| {
-            watch.promises.judge(RPC, 1).into_iter().for_each(|rpc| watch.promise(Promise::Update(rpc), SimTime(0)));
+            let promise = watch.promises.judge((RPC, SHARD, 1));
+            promise.into_iter().for_each(|promise| watch.promise(promise, SimTime(0)));
         };
         let attempt = |accepted| Attempt {
             list: ListVersion(1),
             answered: Some(Epoch(1)),
             accepted: BTreeSet::from_iter(accepted),
         };
-        watch.promises.attempts.insert((RPC, 1), attempt(None));
+        watch.promises.attempts.insert((RPC, SHARD, 1), attempt(None));
         judged(&mut watch);
         configured(&mut watch, &configuration(2, 2, 2));
         assert_eq!(watch.take_violations(), Vec::<String>::new(), "promised nothing");
-        watch.promises.attempts.insert((RPC, 1), attempt(Some(NodeId(3))));
+        watch.promises.attempts.insert((RPC, SHARD, 1), attempt(Some(NodeId(3))));
         judged(&mut watch);
         configured(&mut watch, &configuration(3, 3, 1));
         assert_eq!(watch.take_violations().len(), 1);

@@ -61,10 +61,11 @@ pub struct WitnessKeeps {
 
 impl WitnessKeeps {
     fn on_recorded(&mut self, by: ProcessId, recorded: &Recorded) {
-        // The shard of the list is that of the slot which holds the request.
-        let mut instances = self.slots.iter().filter(|((of, _, list), _)| (*of, *list) == (by, recorded.list));
+        let instance = (by, recorded.shard, recorded.list);
         let is_it = |slot: &Slot| slot.rpc == recorded.rpc;
-        let Some((&instance, _)) = instances.find(|(_, slots)| slots.values().any(is_it)) else { return };
+        if !self.slots.get(&instance).is_some_and(|slots| slots.values().any(is_it)) {
+            return;
+        }
         if self.handed_out.contains(&instance) {
             let (rpc, list) = (recorded.rpc, recorded.list);
             self.violations.push(format!(
@@ -218,7 +219,7 @@ mod tests {
         watch.on_block(INSTANCE, 3, one_of(RPC, 0, 1));
         let node = kasha_types::NodeId(1);
         let (list, verdict) = (ListVersion(1), RecordedVerdict::Accepted);
-        watch.on_recorded(ProcessId(1), &Recorded { rpc: RPC, list, attempt: 1, node, verdict });
+        watch.on_recorded(ProcessId(1), &Recorded { rpc: RPC, shard: SHARD, list, attempt: 1, node, verdict });
         watch
     }
 

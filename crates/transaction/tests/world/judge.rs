@@ -37,9 +37,8 @@ fn one_outcome(world: &World) -> Result<(), String> {
                 _ => (None, None),
             };
             times.insert(at);
-            if let (Some(told), Some(seen)) = (known.told.get(&part.shard), seen)
-                && told != seen
-            {
+            let mut told = [known.told.get(&part.shard), known.prepared.get(&part.shard)].into_iter().flatten();
+            if let Some(told) = told.find(|told| seen.is_some_and(|seen| seen != *told)) {
                 return Err(format!("E2: call {call} was told {told:?}, and shard {} has {seen:?}", part.shard));
             }
         }

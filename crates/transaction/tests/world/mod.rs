@@ -5,7 +5,7 @@ mod judge;
 mod program;
 mod shard;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use kasha_transaction::Word;
 use kasha_types::{ClientId, RpcId, Sequence, ShardId};
@@ -51,6 +51,8 @@ pub enum Message {
     Word(usize, usize, Word),
     /// A participant's result.
     Answer(usize, usize, Seen),
+    /// What a participant's result will be, if all agree.
+    Prepared(usize, usize, Seen),
     /// It was not committed.
     Refusal(usize),
     /// Its check said no, at this shard and because of this.
@@ -63,12 +65,26 @@ pub enum Message {
 pub struct Call {
     pub begun: Option<u64>,
     pub told: BTreeMap<usize, Seen>,
+    /// What shards have said that the results will be.
+    pub prepared: BTreeMap<usize, Seen>,
     pub committed: Option<u64>,
     pub refused: bool,
     /// When its check was known to have said no. `told` says why.
     pub aborted: Option<u64>,
     /// Its client sends nothing any more.
     pub is_dead: bool,
+}
+
+impl Call {
+    fn commit_if_all_say_so(&mut self, parts: usize, now: u64) {
+        let shards: BTreeSet<usize> = self.told.keys().chain(self.prepared.keys()).copied().collect();
+        if shards.len() == parts && !self.refused {
+            self.committed.get_or_insert(now);
+            for (&shard, seen) in &self.prepared {
+                self.told.entry(shard).or_insert_with(|| seen.clone());
+            }
+        }
+    }
 }
 
 pub struct World {
@@ -235,9 +251,15 @@ impl World {
                     return; // a read that is repeated may find more, and its caller has an answer already
                 }
                 call.told.insert(shard, seen);
-                if call.told.len() == parts {
-                    call.committed.get_or_insert(now);
-                }
+                call.commit_if_all_say_so(parts, now);
+            }
+            // Who asks different things of different shards learns nothing from that.
+            Message::Prepared(call, ..) if self.program.plans[call].lies || self.calls[call].refused => {}
+            Message::Prepared(call, shard, seen) => {
+                let (now, parts) = (self.now, self.program.plans[call].parts.len());
+                let call = &mut self.calls[call];
+                call.prepared.insert(shard, seen);
+                call.commit_if_all_say_so(parts, now);
             }
             Message::Refusal(call) => self.calls[call].refused = true,
             Message::AbortedElsewhere(call) => {

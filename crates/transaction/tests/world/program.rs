@@ -143,6 +143,15 @@ fn directed(at: usize) -> Program {
             Plan { checks: true, ..plan(Coordinated, [part(0, &[X], &[Y]), part(2, &[], &[Y])]) },
             plan(Independent, [part(1, &[X], &[]), part(3, &[X], &[])]).after(1),
         ],
+        _ => later_directed(at),
+    };
+    Program { shards: 4, plans, is_slow: false }
+}
+
+fn later_directed(at: usize) -> Vec<Plan> {
+    use Class::{Coordinated, Independent, Single};
+    let both = || plan(Independent, [part(0, &[], &[X]), part(1, &[], &[X])]);
+    match at {
         // A row of which the third shard knows the end, and not the beginning, which the second shard has not executed.
         8 => vec![
             both(),
@@ -160,15 +169,20 @@ fn directed(at: usize) -> Program {
             plan(Independent, [part(1, &[X], &[]), part(3, &[X], &[])]).after(3),
         ],
         // One after the other, and a crash between.
-        _ => vec![both(), plan(Independent, [part(1, &[], &[X]), part(2, &[], &[X])]).after(0)],
-    };
-    Program { shards: 4, plans, is_slow: false }
+        10 => vec![both(), plan(Independent, [part(1, &[], &[X]), part(2, &[], &[X])]).after(0)],
+        // What a client is told when its transaction is prepared, which has seen what is not settled.
+        _ => vec![
+            both(),
+            plan(Coordinated, [part(0, &[X], &[]), part(2, &[], &[X])]),
+            plan(Independent, [part(1, &[X], &[]), part(3, &[X], &[])]).after(1),
+        ],
+    }
 }
 
 impl Program {
     /// One of the directed programs.
     pub fn directed(rng: &mut Rng) -> Self {
-        let program = directed(rng.below(11));
+        let program = directed(rng.below(12));
         Self { is_slow: rng.one_in(2), ..program }
     }
 

@@ -53,6 +53,8 @@ pub struct Shard {
     pub writers: BTreeMap<u64, Vec<usize>>,
     /// Gates of what was executed.
     gates: BTreeMap<usize, GateId>,
+    /// Prepared transactions whose clients may be told what the transactions come to, once the proposals are synced.
+    prepared: BTreeMap<usize, Seen>,
     /// Somebody waits for the answer of these.
     asked: BTreeSet<usize>,
     /// Reads that are executed, and up to where what they saw must be synced.
@@ -79,6 +81,7 @@ impl Shard {
             forgotten: BTreeSet::new(),
             writers: BTreeMap::new(),
             gates: BTreeMap::new(),
+            prepared: BTreeMap::new(),
             asked: BTreeSet::new(),
             reads: BTreeMap::new(),
             parked: BTreeMap::new(),
@@ -170,6 +173,9 @@ impl Shard {
                     Arrival::Propose(at) => {
                         let end = self.push(Entry::Proposed(call, body, at));
                         self.participant.proposed(rpc(call), proposal, at, end);
+                        if self.participant.may_tell_prepared(rpc(call)) {
+                            self.prepared.insert(call, self.seen(call, program));
+                        }
                     }
                     Arrival::Conflict => {
                         let end = self.push(Entry::Against(call, body, Why::Conflict));
@@ -317,7 +323,19 @@ impl Shard {
         self.answer(program);
     }
 
+    /// R8.8: their clients hear what they come to, unless that is known already.
+    fn tell_prepared(&mut self) {
+        let synced = &self.log[..self.synced];
+        let is_durable =
+            |call: usize| synced.iter().any(|entry| matches!(entry, Entry::Proposed(txn, ..) if *txn == call));
+        let told = |call: &usize, _: &mut Seen| is_durable(*call) || planted::is_on(Bug::PreparedUnsynced);
+        for (call, seen) in self.prepared.extract_if(.., told).collect::<Vec<_>>() {
+            self.answers.push(Message::Prepared(call, self.shard, seen));
+        }
+    }
+
     fn answer(&mut self, program: &Program) {
+        self.tell_prepared();
         for call in self.asked.clone() {
             if self.gates.get(&call).is_some_and(|gate| !self.opened.contains(gate)) {
                 continue;

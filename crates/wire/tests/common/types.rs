@@ -88,7 +88,7 @@ structs! {
     Appended { shard, epoch, node, attach, end, round }
     SyncRequest { shard, epoch, rpc, attempt }
     Synced { rpc, epoch, attempt }
-    Recorded { rpc, list, attempt, node, verdict }
+    Recorded { rpc, shard, list, attempt, node, verdict }
     Refused { rpc, attempt, epoch, shard, why }
     ReadRefused { read_id, epoch, why }
     Member { node, state, since }

@@ -121,7 +121,7 @@ impl Serving {
             true => self.synced_gate(term, shard, floor_until),
             false => Gate::Now,
         };
-        self.transacting.waiting.answer((shard, epoch, rpc), &result, (gate, when), out);
+        self.transacting.waiting.answer((shard, epoch, rpc), (&result, true), (gate, when), out);
         Ok(())
     }
 
@@ -150,7 +150,7 @@ impl Serving {
         let outcome = log_ending(log, state, epoch, &ending, Purpose::Promised, dead)?;
         hit(Probe::TransactionEnded);
         let when = self.synced_gate(term, shard, outcome.end);
-        self.transacting.waiting.answer((shard, epoch, rpc), &result, (outcome.gate, when), out);
+        self.transacting.waiting.answer((shard, epoch, rpc), (&result, true), (outcome.gate, when), out);
         Ok(())
     }
 

@@ -131,16 +131,16 @@ impl Waiting {
         }
     }
 
-    /// Answers the client of a transaction, if one waits.
+    /// Answers the client of a transaction, if one waits. `synced`: the result cannot be lost when it leaves.
     pub fn answer(
         &mut self,
         (shard, epoch, rpc): (ShardId, Epoch, RpcId),
-        result: &[u8],
+        (result, synced): (&[u8], bool),
         (gate, when): (Option<GateId>, Gate),
         out: &mut Effects,
     ) {
         let Some(caller) = self.callers.remove(&rpc) else { return };
-        let view = AnswerView { rpc, epoch, attempt: caller.envelope.attempt, synced: true, shard, result };
+        let view = AnswerView { rpc, epoch, attempt: caller.envelope.attempt, synced, shard, result };
         match gate {
             Some(gate) => {
                 let mut frame = Vec::new();
