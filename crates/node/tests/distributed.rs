@@ -51,6 +51,10 @@ fn key(prefix: &str, is_ours: bool) -> Vec<u8> {
 type Part<'a> = (TableId, PartOperation<'a>);
 
 fn distributed(rpc: (u64, u64), own: &[Part<'_>], other: &[Part<'_>]) -> Vec<u8> {
+    with_lease(200_000, rpc, own, other)
+}
+
+fn with_lease(lease_expiry: u64, rpc: (u64, u64), own: &[Part<'_>], other: &[Part<'_>]) -> Vec<u8> {
     let (mut list, mut all) = (ParticipantsBuffer::default(), PartsBuffer::default());
     list.push(SHARD, own.len() as u16);
     list.push(OTHER, other.len() as u16);
@@ -58,7 +62,7 @@ fn distributed(rpc: (u64, u64), own: &[Part<'_>], other: &[Part<'_>]) -> Vec<u8>
     let head = BodyHead {
         rpc: RpcId { client: ClientId(rpc.0), sequence: Sequence(rpc.1) },
         acknowledgement: AckedBelow(1),
-        lease_expiry: ClusterTime(200_000),
+        lease_expiry: ClusterTime(lease_expiry),
         not_after: ClusterTime(0),
         table: own[0].0,
     };
@@ -370,4 +374,58 @@ fn what_overlaps_with_something_unsynced_is_told_when_it_is_synced() {
     cluster.settle();
     let (code, _) = told(&cluster.heard(3)).expect("it is synced");
     assert_eq!(code, OutcomeCode::Prepared as u8);
+}
+
+/// Witnesses name what no gc has dropped; the updates beside it cause gcs.
+fn let_witnesses_name_suspects(cluster: &mut Cluster) {
+    for sequence in 1..=8 {
+        let aside = key(&format!("aside{sequence}-"), true);
+        cluster.update((9, sequence), LIST, &Update::Put { key: &aside, value: b"a" });
+        cluster.settle();
+    }
+    cluster.heard(9);
+}
+
+/// Its client's request is lost, and its witnesses have it (section 6): it is proposed, and executed once.
+#[test]
+fn what_only_witnesses_have_is_proposed() {
+    let mut cluster = begun();
+    let body = increments(&mut cluster);
+    record(&mut cluster, &body);
+    let_witnesses_name_suspects(&mut cluster);
+    word(&mut cluster, 1, &body, Told::Proposed(1));
+    cluster.settle();
+    let heard = cluster.send(3, ListVersion::NONE, &body);
+    assert!(matches!(told(&heard), Some((code, _)) if code == OutcomeCode::Done as u8), "{heard:?}");
+}
+
+/// The same, but it meets a lock. That is an outcome, which its client hears when its request comes.
+#[test]
+fn what_only_witnesses_have_and_meets_a_lock_is_a_conflict() {
+    let mut cluster = begun();
+    let body = increments(&mut cluster);
+    let increment = |key| PartOperation::Update(Update::Increment { key, delta: 1 });
+    let (n, z) = (key("n", true), key("z", false));
+    let holder = distributed((4, 1), &[(TABLE, increment(&n))], &[(TABLE, increment(&z))]);
+    cluster.send(4, ListVersion::NONE, &holder);
+    record(&mut cluster, &body);
+    let_witnesses_name_suspects(&mut cluster);
+    let heard = cluster.send(3, ListVersion::NONE, &body);
+    assert!(matches!(told(&heard), Some((code, _)) if code == OutcomeCode::Conflict as u8), "{heard:?}");
+}
+
+/// R4.3: nobody has granted this lease.
+#[test]
+fn r4_3_what_only_witnesses_have_of_an_unproven_client_takes_no_lock() {
+    let mut cluster = begun();
+    let body = increments(&mut cluster);
+    let increment = |key| PartOperation::Update(Update::Increment { key, delta: 1 });
+    let (n, z) = (key("n", true), key("z", false));
+    let hostile = with_lease(u64::MAX, (1 << 40, 1), &[(TABLE, increment(&n))], &[(TABLE, increment(&z))]);
+    record(&mut cluster, &hostile);
+    let_witnesses_name_suspects(&mut cluster);
+    cluster.send(3, ListVersion::NONE, &body);
+    cluster.settle();
+    let heard = cluster.heard(3);
+    assert!(matches!(told(&heard), Some((code, _)) if code == OutcomeCode::Prepared as u8), "{heard:?}");
 }
