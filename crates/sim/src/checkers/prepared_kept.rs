@@ -14,7 +14,7 @@ use kasha_wire::{AnswerView, Body, OutcomeCode, Recorded, RequestView, hot};
 
 use crate::checkers::endings::{ENDED_ENTRY, ended};
 use crate::checkers::promises::{Promise, Promises};
-use crate::checkers::records::{Record, Records, entries_in};
+use crate::checkers::records::{COMPLETION_ENTRY, Record, Records, entries_in, result_of};
 use crate::configurations::{Configurations, Cores};
 use crate::network::ProcessId;
 use crate::probes::Probes;
@@ -28,7 +28,7 @@ struct Known {
     participants: BTreeSet<ShardId>,
     /// Participants that have told, so that it counts, that it is prepared or executed.
     told: BTreeSet<ShardId>,
-    /// What each participant has told when that was durable there, without the code before it.
+    /// What each participant has told, when that was durable, or has logged, without the code before it.
     results: BTreeMap<ShardId, Vec<u8>>,
     /// A participant has told a client that it does not happen.
     is_refused: bool,
@@ -75,7 +75,7 @@ impl PreparedKept {
             self.checked += 1;
             if first != results {
                 self.violations.push(format!(
-                    "prepared_kept: {shard} has told {first:?} of {rpc}, and tells {results:?} now (R8.8)"
+                    "prepared_kept: {shard} has told {first:?} of {rpc}, and tells or logs {results:?} now (R8.8)"
                 ));
             }
         }
@@ -91,11 +91,16 @@ impl PreparedKept {
     }
 
     fn on_bytes(&mut self, shard: ShardId, bytes: &[u8]) {
-        let mut ends = Vec::new();
+        let (mut ends, mut results) = (Vec::new(), Vec::new());
         entries_in(bytes, |kind, entry| {
             let outcome = (kind == ENDED_ENTRY).then(|| ended(entry)).flatten();
             ends.extend(outcome.filter(|outcome| outcome.executed.is_none()).map(|outcome| outcome.rpc));
+            let record = (kind == COMPLETION_ENTRY).then(|| result_of(entry)).flatten();
+            results.extend(record.map(|(rpc, result)| (rpc, result.to_vec())));
         });
+        for (rpc, result) in results {
+            self.on_answer(rpc, shard, &result); // what the log has is what every later answer says
+        }
         for rpc in ends {
             if let Some(known) = self.transactions.get_mut(&rpc) {
                 known.against.insert(shard);
@@ -184,7 +189,7 @@ mod tests {
     use kasha_types::{ClientId, Sequence};
 
     use super::*;
-    use crate::checkers::endings::Ended;
+    use crate::checkers::endings::{Ended, tests::group};
     use crate::checkers::records::tests::{hold_bytes, segment, three_cores};
     use crate::configurations::tests::{configuration, tell};
 
@@ -203,13 +208,22 @@ mod tests {
     }
 
     #[test]
-    fn r8_8_a_participant_tells_what_it_has_told() {
+    fn r8_8_a_participant_tells_and_logs_what_it_has_told() {
         let (mut watch, _) = watch();
         watch.on_answer(RPC, ShardId(0), PREPARED);
         watch.on_answer(RPC, ShardId(0), DONE);
         assert_eq!(watch.take_violations(), Vec::<String>::new());
         watch.on_answer(RPC, ShardId(0), &[0, 0, 0, 0, 1]);
         assert_eq!(watch.take_violations().len(), 1);
+        for (result, found) in [(DONE, 0), (&[0, 0, 0, 0, 1][..], 1), (&[9], 0)] {
+            let mut record = vec![1, 0, 0];
+            record.extend_from_slice(&RPC.client.0.to_le_bytes());
+            record.extend_from_slice(&RPC.sequence.0.to_le_bytes());
+            record.resize(43, 0);
+            record.extend_from_slice(result);
+            watch.on_bytes(ShardId(0), &group(COMPLETION_ENTRY, &record));
+            assert_eq!(watch.take_violations().len(), found, "{result:?}");
+        }
     }
 
     #[test]

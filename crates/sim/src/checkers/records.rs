@@ -69,6 +69,12 @@ impl Index {
     }
 }
 
+/// The id and the result of a completion record.
+pub(crate) fn result_of(record: &[u8]) -> Option<(RpcId, &[u8])> {
+    let slots = u16::from_le_bytes(*record.get(1..)?.first_chunk()?);
+    Some((rpc_at(record, COMPLETION_RPC)?, record.get(43 + 2 * usize::from(slots)..)?))
+}
+
 /// The number at this offset.
 pub(crate) fn word(bytes: &[u8], at: usize) -> Option<u64> {
     Some(u64::from_le_bytes(bytes.get(at..at + 8)?.try_into().ok()?))
