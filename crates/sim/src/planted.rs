@@ -55,7 +55,6 @@ pub const CAUGHT: &[Caught] = &[
     caught(Bug::SnapshotUnvalidated, Scenario::Snapshots, 10, "strictly_serializable"),
     caught(Bug::AbsenceUnversioned, Scenario::Snapshots, 300, "strictly_serializable"),
     caught(Bug::DroppedUnderPending, Scenario::Distributed, 150, "prepared_kept"),
-    caught(Bug::FloorRaisedOverPending, Scenario::Distributed, 300, "strictly_serializable"),
     caught(Bug::FloorRaisedOverPending, Scenario::Distributed, 40, "prepared_kept"),
     caught(Bug::ExecutedUnsynced, Scenario::Distributed, 3, "proposed_everywhere"),
     caught(Bug::ExecutedOutOfOrder, Scenario::Distributed, 10, "timestamp_order"),
