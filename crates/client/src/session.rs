@@ -20,6 +20,7 @@ mod calls;
 mod check;
 mod cluster;
 mod completion;
+mod contention;
 mod dispatch;
 mod distributed;
 mod identities;
@@ -86,6 +87,20 @@ pub struct SessionOptions {
     pub exactly_once: bool,
     /// `false`: record on no witness, and wait for the sync each time. For comparisons.
     pub fast_path: bool,
+    /// When participants of transactions over several shards take locks. Comparisons set it.
+    pub locking: Locking,
+}
+
+/// When participants of transactions over several shards take locks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Locking {
+    /// Where a part can fail; and where nothing can fail as long as nobody else uses the keys.
+    #[default]
+    WhenFree,
+    /// Only where a part can fail.
+    WhenNeeded,
+    /// In any case.
+    Always,
 }
 
 impl SessionOptions {
@@ -102,6 +117,7 @@ impl SessionOptions {
             keeps_spare: true,
             exactly_once: true,
             fast_path: true,
+            locking: Locking::default(),
         }
     }
 }
@@ -139,6 +155,7 @@ pub struct Session {
     kept: Kept,
     snapshots: Snapshots,
     distributed: distributed::Open,
+    contention: contention::Contention,
     spare: Vec<Vec<u8>>,
     /// Makes the ids of this session's reads different from those of other sessions.
     salt: u64,
@@ -171,6 +188,7 @@ impl Session {
             completed: VecDeque::new(),
             snapshots: Snapshots::default(),
             distributed: distributed::Open::new(),
+            contention: contention::Contention::default(),
             kept: Kept::default(),
             spare: Vec::new(),
             salt: rng.next_u64(),

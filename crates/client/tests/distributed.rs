@@ -7,13 +7,13 @@ use std::time::Duration;
 
 use common::{Net, Sent, TABLE, core};
 use kasha_client::Path;
-use kasha_client::session::{CallId, CallOptions, Completion, WhyNot, WhyUnknown};
+use kasha_client::session::{CallId, CallOptions, Completion, Locking, WhyNot, WhyUnknown};
 use kasha_machine::{Endpoint, Input};
 use kasha_types::{ConfigVersion, ListVersion, NodeId, ShardId, Slot, TableId, slot_of};
 use kasha_wire::frame::Kind;
 use kasha_wire::operation::{Check, ItemsBuffer, PartOperation, PartsBuffer};
 use kasha_wire::outcome::Shape;
-use kasha_wire::{Outcome, RecordedVerdict, Refusal, ShardPhase, TableInfo, Tablet, Update};
+use kasha_wire::{Outcome, OutcomeCode, RecordedVerdict, Refusal, ShardPhase, TableInfo, Tablet, Update};
 
 const LOW: &[u8] = b"a-low-slot-";
 const HIGH: &[u8] = b"foo";
@@ -57,7 +57,7 @@ fn outcome(shape: Shape, completion: Completion) -> Outcome {
 
 #[test]
 fn all_participants_get_one_body_and_their_answers_become_one() {
-    let mut net = Net::open(|_| ());
+    let mut net = Net::open(|options| options.locking = Locking::WhenNeeded);
     let id = multi_put(&mut net, &CallOptions::default());
     let [low, high] = requests(&mut net, Kind::Request);
     assert_eq!(low.request().body, high.request().body);
@@ -106,7 +106,7 @@ fn after_a_conflict_it_is_tried_under_another_id_and_no_answer_of_the_first_coun
 
 #[test]
 fn what_meets_others_until_its_deadline_did_not_happen() {
-    let mut net = Net::open(|_| ());
+    let mut net = Net::open(|options| options.locking = Locking::WhenNeeded);
     let deadline = Some(net.now.after(Duration::from_millis(300)));
     let id = multi_put(&mut net, &CallOptions { deadline, ..CallOptions::default() });
     for _ in 0..40 {
@@ -447,4 +447,137 @@ fn what_is_given_up_is_recorded_nowhere() {
     net.pass(Duration::from_millis(300));
     assert!(!net.take(Kind::Cancel).is_empty());
     assert!(net.take(Kind::Record).is_empty());
+}
+
+/// What a participant recorded under the operation key.
+fn repeated(kept: &[u8]) -> Vec<u8> {
+    repeated_of(1, kept)
+}
+
+/// The same of another run.
+fn repeated_of(run: u8, kept: &[u8]) -> Vec<u8> {
+    [&[12], &[run; 16][..], kept].concat()
+}
+
+fn under_a_key(net: &mut Net) -> CallId {
+    multi_put(net, &CallOptions { operation_key: Some((b"order-42", 60_000)), ..CallOptions::default() })
+}
+
+#[test]
+fn r4_9_an_operation_key_goes_to_all_participants_and_lives_in_the_slot_that_was_named_first() {
+    let mut net = Net::open(|_| ());
+    under_a_key(&mut net);
+    let [low, high] = requests(&mut net, Kind::Request);
+    assert_eq!(low.request().body, high.request().body);
+    let body = low.body();
+    assert_eq!(body.operation_key, Some(&b"order-42"[..]));
+    assert_eq!(body.first_slot(), slot_of(HIGH), "though the parts of the other participant come first");
+    assert!(body.is_coordinated(), "one of them may know the key");
+    let mut recorded = net.take(Kind::Record);
+    recorded.retain(|record| record.request().body == low.request().body);
+    assert!(!recorded.is_empty(), "one round trip is tried");
+}
+
+#[test]
+fn r4_9_what_all_participants_have_kept_is_the_result() {
+    let mut net = Net::open(|_| ());
+    let id = under_a_key(&mut net);
+    let [low, high] = requests(&mut net, Kind::Request);
+    net.answer(&high, &repeated(&done(&[(1, &version(11)), (1, &version(12))])), true);
+    assert_eq!(net.session.poll_completed(), None, "the other has not answered");
+    net.answer(&low, &repeated(&done(&[(1, &version(21))])), true);
+    assert_eq!(outcome(Shape::Versions, net.completion_of(id)), Outcome::Versions(vec![11, 21, 12]));
+}
+
+/// The earlier one is executed at one participant, and not yet at the other.
+#[test]
+fn r4_9_what_one_participant_has_kept_and_another_waits_for_is_asked_for_again() {
+    for last in [CONFLICT, REFUSED_ELSEWHERE] {
+        let mut net = Net::open(|_| ());
+        let id = under_a_key(&mut net);
+        let [low, high] = requests(&mut net, Kind::Request);
+        net.answer(&high, &repeated(&done(&[(1, &version(11)), (1, &version(12))])), true);
+        net.answer(&low, &prepared(&[(1, &version(21))]), true); // an older answer
+        net.answer(&low, last, true);
+        assert_eq!(net.session.poll_completed(), None, "it has not happened under this id");
+        net.pass(Duration::from_millis(30));
+        let [low_again, high_again] = requests(&mut net, Kind::Request);
+        assert_ne!(low_again.rpc(), low.rpc());
+        net.answer(&low_again, &repeated(&done(&[(1, &version(21))])), true);
+        net.answer(&high_again, &repeated(&done(&[(1, &version(11)), (1, &version(12))])), true);
+        assert_eq!(outcome(Shape::Versions, net.completion_of(id)), Outcome::Versions(vec![11, 21, 12]));
+    }
+}
+
+#[test]
+fn r4_9_what_was_not_committed_or_was_something_else_is_told_by_one_participant() {
+    let mut net = Net::open(|_| ());
+    let id = under_a_key(&mut net);
+    let [_, high] = requests(&mut net, Kind::Request);
+    // The last of all parts, which are ordered by shard.
+    let failed = [8, 2, 0, 0, 0, 1, OutcomeCode::TooLarge as u8];
+    net.answer(&high, &repeated(&failed), true);
+    let Completion::Executed { result, .. } = net.completion_of(id) else { panic!("an outcome") };
+    assert_eq!(result, [OutcomeCode::TooLarge as u8, 2, 0, 0, 0], "the third pair");
+    let id = under_a_key(&mut net);
+    let [low, _] = requests(&mut net, Kind::Request);
+    net.answer(&low, &[OutcomeCode::OperationKeyMismatch as u8], true);
+    assert_eq!(outcome(Shape::Versions, net.completion_of(id)), Outcome::OperationKeyMismatch);
+}
+
+/// One that is against leaves it to the keeper of the operation key to say why, and may be faster.
+#[test]
+fn r4_9_an_older_prepared_answer_counts_for_nothing_when_another_participant_is_against() {
+    let mut net = Net::open(|_| ());
+    let id = under_a_key(&mut net);
+    let [low, high] = requests(&mut net, Kind::Request);
+    net.answer(&low, REFUSED_ELSEWHERE, true);
+    net.answer(&high, &prepared(&[(1, &version(11)), (1, &version(12))]), true);
+    assert_eq!(net.session.poll_completed(), None, "the keeper says why");
+    let failed = [8, 0, 0, 0, 0, 1, OutcomeCode::TooLarge as u8];
+    net.answer(&high, &failed, true);
+    let Completion::Executed { result, .. } = net.completion_of(id) else { panic!("an outcome") };
+    assert_eq!(result, [OutcomeCode::TooLarge as u8, 1, 0, 0, 0], "the second pair is the first part of the body");
+}
+
+/// 0034: with locks, and so in one round trip, as long as it meets nobody.
+#[test]
+fn what_cannot_fail_tries_locks_and_goes_on_without_them_when_it_meets_another() {
+    let mut net = Net::open(|_| ());
+    let id = multi_put(&mut net, &CallOptions::default());
+    let [low, high] = requests(&mut net, Kind::Request);
+    assert!(low.body().is_coordinated());
+    assert!(!net.take(Kind::Record).is_empty());
+    net.answer(&high, &prepared(&[(1, &version(11)), (1, &version(12))]), true);
+    net.answer(&low, CONFLICT, true);
+    net.pass(Duration::ZERO);
+    let [low_again, high_again] = requests(&mut net, Kind::Request);
+    assert_ne!(low_again.rpc(), low.rpc());
+    assert!(!low_again.body().is_coordinated() && low_again.body().bytes() == high_again.body().bytes());
+    assert!(net.take(Kind::Record).is_empty(), "no witness holds what is not coordinated");
+    net.answer(&low_again, &done(&[(1, &version(21))]), true);
+    net.answer(&high_again, &done(&[(1, &version(11)), (1, &version(12))]), true);
+    assert_eq!(outcome(Shape::Versions, net.completion_of(id)), Outcome::Versions(vec![11, 21, 12]));
+    // The next ones on these keys go without locks at once.
+    for takes_locks in [false, false, true] {
+        multi_put(&mut net, &CallOptions::default());
+        let [low, _] = requests(&mut net, Kind::Request);
+        assert_eq!(low.body().is_coordinated(), takes_locks);
+    }
+}
+
+/// The time of the key was over meanwhile, and the transaction has run again.
+#[test]
+fn r4_9_results_of_two_runs_are_no_result() {
+    let mut net = Net::open(|_| ());
+    let id = under_a_key(&mut net);
+    let [low, high] = requests(&mut net, Kind::Request);
+    net.answer(&high, &repeated(&done(&[(1, &version(11)), (1, &version(12))])), true);
+    net.answer(&low, &repeated_of(2, &done(&[(1, &version(31))])), true);
+    assert_eq!(net.session.poll_completed(), None, "they did not happen together");
+    net.pass(Duration::from_millis(30));
+    let [low, high] = requests(&mut net, Kind::Request);
+    net.answer(&high, &repeated_of(2, &done(&[(1, &version(32)), (1, &version(33))])), true);
+    net.answer(&low, &repeated_of(2, &done(&[(1, &version(31))])), true);
+    assert_eq!(outcome(Shape::Versions, net.completion_of(id)), Outcome::Versions(vec![32, 31, 33]));
 }

@@ -421,8 +421,6 @@ fn a_call_without_an_answer_waits_for_the_next_news_when_the_last_were_about_oth
 fn what_cannot_be_done_is_said_before_anything_is_sent() {
     let mut net = Net::open(|_| ());
     let none = CallOptions::default();
-    let items = ItemsBuffer::keys([&b"a-low-slot-"[..], b"foo"]);
-    assert!(slot_of(b"foo").0 >= 8192);
     for (update, why) in [
         (Update::Delete { key: &[0; 70_000] }, WhyNot::KeyTooLarge),
         (Update::Put { key: b"k", value: &vec![0; 2 << 20] }, WhyNot::ValueTooLarge),
@@ -431,9 +429,6 @@ fn what_cannot_be_done_is_said_before_anything_is_sent() {
         let id = net.update(&update, &none);
         assert_eq!(net.completion_of(id), Completion::NotExecuted(why));
     }
-    let options = CallOptions { operation_key: Some((b"order-42", 1)), ..none };
-    let id = net.update(&Update::MultiDelete { keys: items.as_items() }, &options);
-    assert_eq!(net.completion_of(id), Completion::NotExecuted(WhyNot::CrossShard));
     let options = CallOptions { operation_key: Some((&[0; 200], 1)), ..none };
     let id = net.update(&Update::Delete { key: b"k" }, &options);
     assert_eq!(net.completion_of(id), Completion::NotExecuted(WhyNot::OperationKey));

@@ -203,9 +203,15 @@ async fn an_unknown_update_is_resolved_and_an_abandoned_one_is_finished() {
     let (address, server) = start(2).await;
     let client = Client::connect([address.to_string()]).await.expect("a cluster");
     let table = client.table("default").await.expect("a table");
-    let patience = Duration::from_millis(1);
-    let unknown = table.increment("a", 3).deadline(patience).await.expect_err("two deliveries are lost");
-    let Error::Unknown { call, .. } = unknown else { panic!("{unknown}") };
+    let call = loop {
+        let patience = Duration::from_millis(1);
+        match table.increment("a", 3).deadline(patience).await.expect_err("two deliveries are lost") {
+            Error::Unknown { call, .. } => break call,
+            // On a busy machine nothing has left before the deadline.
+            Error::NotExecuted(_) => {}
+            other => panic!("{other}"),
+        }
+    };
     let resolved = call.resolve().await.expect("the driver runs");
     assert_eq!(resolved, Resolved::Executed(kasha_wire::Outcome::Number(3, 1)));
 

@@ -34,7 +34,7 @@ use self::leases::Leases;
 pub(crate) use self::parking::WaitsFor;
 use self::parking::{Parked, Parking};
 use self::transacting::Transacting;
-pub(crate) use self::transacting::{latest_timestamp, slots_of};
+pub(crate) use self::transacting::{as_kept, latest_timestamp, slots_of};
 use crate::cleaner::Cleaner;
 use crate::core::Core;
 use crate::primary::Term;

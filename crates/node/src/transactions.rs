@@ -26,7 +26,7 @@ use kasha_types::{ClusterTime, LogEnd, RpcId, ShardId, TableId};
 use kasha_wire::Body;
 
 pub(crate) use self::outcome::{Ending, Entries, log_ending};
-pub(crate) use self::record::{Ended, Forgotten, Gated, How, Number, Proposed, encode_ceiling, proposal_of};
+pub(crate) use self::record::{Ended, Forgotten, Gated, How, Number, Proposed, Reason, encode_ceiling, proposal_of};
 
 /// Transactions that are pending at a time.
 const PENDING_MAX: usize = 16_384;
@@ -57,6 +57,8 @@ pub(crate) struct Transactions {
     gated: BTreeMap<RpcId, Waiting>,
     /// The gates of transactions that were aborted here, whose participant keeps none.
     aborted: BTreeMap<RpcId, GateId>,
+    /// What the keepers of operation keys have to hear of transactions that were aborted here.
+    reasons: BTreeMap<RpcId, Reason>,
     by_gate: BTreeMap<GateId, RpcId>,
     next: Number,
     reserved: u64,
@@ -73,6 +75,7 @@ impl Transactions {
             known: BTreeMap::new(),
             gated: BTreeMap::new(),
             aborted: BTreeMap::new(),
+            reasons: BTreeMap::new(),
             by_gate: BTreeMap::new(),
             next: Number(1),
             reserved: 0,
@@ -193,6 +196,18 @@ impl Transactions {
         self.by_gate.insert(gate, rpc);
     }
 
+    pub fn note_reason(&mut self, rpc: RpcId, reason: Option<&Reason>) {
+        if let Some(reason) = reason {
+            self.reasons.insert(rpc, reason.clone());
+        }
+    }
+
+    /// Why a transaction was aborted here, if this participant is the one to hear it, and it may be told (R8.5).
+    pub fn reason_for(&self, to: ShardId, rpc: RpcId) -> Option<&[u8]> {
+        let reason = self.reasons.get(&rpc).filter(|reason| reason.keeper == to)?;
+        self.gate_of_answer(rpc).is_none().then_some(&reason.result[..])
+    }
+
     /// Gates have opened: the entries that tell of them are dead. Returns the gates.
     pub fn take_opened(&mut self, dead: &mut Vec<EntryOffset>) -> Vec<GateId> {
         let opened = self.participant.take_opened();
@@ -281,7 +296,8 @@ impl Transactions {
         payload: &[u8],
         dead: &mut Vec<EntryOffset>,
     ) {
-        let Ended { number, rpc, lease_expiry, how, proposal, gate } = Ended::decode(payload).expect("our own outcome");
+        let ended = Ended::decode(payload).expect("our own outcome");
+        let Ended { number, rpc, lease_expiry, how, proposal, gate, reason } = ended;
         self.next = self.next.max(Number(number.0 + 1));
         if self.is_forgotten(number) || !proposal.participants.contains(&shard) {
             return dead.push(at);
@@ -308,6 +324,7 @@ impl Transactions {
                 }
             }
         }
+        self.note_reason(rpc, reason.as_ref());
         dead.extend(self.note(rpc, number, at, lease_expiry, 0));
     }
 
@@ -343,6 +360,7 @@ impl Transactions {
             tracker.forget_begun(rpc);
             dead.push(known.entry);
             self.participant.forgotten(rpc);
+            self.reasons.remove(&rpc);
             if let Some(gate) = self.aborted.remove(&rpc) {
                 self.by_gate.remove(&gate);
             }
@@ -420,6 +438,7 @@ impl Transactions {
                 let known = self.known.remove(&rpc).expect("just seen");
                 self.release(&known);
                 self.participant.forgotten(rpc);
+                self.reasons.remove(&rpc);
             }
             EntryKind::Gate => {
                 let waiting = self.gated.remove(&Gated::rpc_of(payload).expect("just read")).expect("just seen");

@@ -9,13 +9,13 @@ use kasha_types::{
     AckedBelow, ClientId, ClusterTime, ConnId, CoreId, ListVersion, NodeId, RpcId, Sequence, ShardId, Slot, TableId,
     slot_of,
 };
-use kasha_wire::body::{BodyHead, DISTRIBUTED_CODE};
+use kasha_wire::body::BodyHead;
 use kasha_wire::frame::Kind;
 use kasha_wire::hot::RequestView;
 use kasha_wire::message::{Told, WordOf, Words};
 use kasha_wire::operation::{Check, PartOperation, ParticipantsBuffer, PartsBuffer};
 use kasha_wire::outcome::Shape;
-use kasha_wire::{Body, Outcome, OutcomeCode, Read, TableInfo, Tablet, Update};
+use kasha_wire::{Body, Coordination, Outcome, OutcomeCode, Read, TableInfo, Tablet, Update};
 
 const LEDGER: TableId = TableId(9);
 /// The other participant: it has the upper half of the slots, and a primary that no test starts.
@@ -55,6 +55,27 @@ fn distributed(rpc: (u64, u64), own: &[Part<'_>], other: &[Part<'_>]) -> Vec<u8>
 }
 
 fn with_lease(lease_expiry: u64, rpc: (u64, u64), own: &[Part<'_>], other: &[Part<'_>]) -> Vec<u8> {
+    under((None, lease_expiry), rpc, own, other)
+}
+
+/// Under an operation key; the other participant's part was named first.
+fn under_key(key: &[u8], rpc: (u64, u64), own: &[Part<'_>], other: &[Part<'_>]) -> Vec<u8> {
+    under((Some(key), 200_000), rpc, own, other)
+}
+
+/// Under an operation key; this shard's first part was named first.
+fn first_here(key: &[u8], rpc: (u64, u64), own: &[Part<'_>], other: &[Part<'_>]) -> Vec<u8> {
+    let mut bytes = under_key(key, rpc, own, other);
+    bytes[42] = 0;
+    bytes
+}
+
+fn under(
+    (operation_key, lease_expiry): (Option<&[u8]>, u64),
+    rpc: (u64, u64),
+    own: &[Part<'_>],
+    other: &[Part<'_>],
+) -> Vec<u8> {
     let (mut list, mut all) = (ParticipantsBuffer::default(), PartsBuffer::default());
     list.push(SHARD, own.len() as u16);
     list.push(OTHER, other.len() as u16);
@@ -63,18 +84,21 @@ fn with_lease(lease_expiry: u64, rpc: (u64, u64), own: &[Part<'_>], other: &[Par
         rpc: RpcId { client: ClientId(rpc.0), sequence: Sequence(rpc.1) },
         acknowledgement: AckedBelow(1),
         lease_expiry: ClusterTime(lease_expiry),
-        not_after: ClusterTime(0),
+        not_after: ClusterTime(if operation_key.is_some() { 100_000 } else { 0 }),
         table: own[0].0,
     };
     let mut bytes = Vec::new();
-    Body::begin(&head, None, DISTRIBUTED_CODE, &mut bytes);
-    list.encode(&mut bytes);
-    Update::Transaction { parts: all.as_parts() }.encode_arguments(&mut bytes);
+    let arguments = (&list, all.as_parts(), own.len());
+    Body::encode_distributed(&head, operation_key, Coordination::AsPartsNeed, arguments, &mut bytes);
     bytes
 }
 
 /// The other participant speaks.
 fn word(cluster: &mut Cluster, node: u16, body: &[u8], told: Told) {
+    word_with_reason(cluster, node, body, (told, &[]));
+}
+
+fn word_with_reason(cluster: &mut Cluster, node: u16, body: &[u8], (told, reason): (Told, &[u8])) {
     let decoded = Body::decode(body).expect("made here");
     let word = WordOf {
         rpc: decoded.head.rpc,
@@ -84,6 +108,7 @@ fn word(cluster: &mut Cluster, node: u16, body: &[u8], told: Told) {
         asks: false,
         participants: vec![],
         behind: vec![],
+        reason: reason.to_vec(),
     };
     let from = Endpoint::Core(CoreId { node: OTHERS_PRIMARY, core: 0 });
     cluster.on(node, |core| core.message_from(from, Words { to: SHARD, from: OTHER, words: vec![word] }));
@@ -428,4 +453,94 @@ fn r4_3_what_only_witnesses_have_of_an_unproven_client_takes_no_lock() {
     cluster.settle();
     let heard = cluster.heard(3);
     assert!(matches!(told(&heard), Some((code, _)) if code == OutcomeCode::Prepared as u8), "{heard:?}");
+}
+
+/// Asks under an operation key, and is told what comes of it here.
+fn told_under_key(cluster: &mut Cluster, client: u64, body: &[u8]) -> Vec<(u8, Vec<u8>)> {
+    let mut heard = cluster.send(client, ListVersion::NONE, body);
+    cluster.settle();
+    heard.append(&mut cluster.heard(client));
+    heard.iter().map(|heard| told(std::slice::from_ref(heard)).expect("an answer")).collect()
+}
+
+/// The request that ran.
+fn run((client, sequence): (u64, u64)) -> Vec<u8> {
+    [client.to_le_bytes(), sequence.to_le_bytes()].concat()
+}
+
+#[test]
+fn r4_9_each_participant_keeps_its_result_under_the_operation_key() {
+    let mut cluster = begun();
+    let (x, z) = (key("x", true), key("z", false));
+    let parts = (&[(TABLE, put(&x))][..], &[(TABLE, put(&z))][..]);
+    let first = under_key(b"order", (2, 1), parts.0, parts.1);
+    let [(prepared, rest)] = &told_under_key(&mut cluster, 2, &first)[..] else { panic!("it is prepared") };
+    assert_eq!(*prepared, OutcomeCode::Prepared as u8);
+    // The key is locked until the first is decided.
+    let second = under_key(b"order", (3, 1), parts.0, parts.1);
+    let conflict = (OutcomeCode::Conflict as u8, vec![]);
+    assert_eq!(told_under_key(&mut cluster, 3, &second), [conflict]);
+    word(&mut cluster, 1, &first, Told::Proposed(1));
+    let settled = Told::Executed { at: 1_000_001, recorded: true, settled: true };
+    word(&mut cluster, 1, &first, settled);
+    cluster.settle();
+    let kept = (OutcomeCode::Repeated as u8, [&run((2, 1))[..], &[OutcomeCode::Done as u8], rest].concat());
+    let third = under_key(b"order", (3, 2), parts.0, parts.1);
+    assert_eq!(told_under_key(&mut cluster, 3, &third), std::slice::from_ref(&kept));
+    // Another transaction, under the same name.
+    let other = under_key(b"order", (4, 1), &[(TABLE, put(&x)), (TABLE, put(&x))], parts.1);
+    let mismatch = (OutcomeCode::OperationKeyMismatch as u8, vec![]);
+    assert_eq!(told_under_key(&mut cluster, 4, &other), [mismatch]);
+    // It is in the log, as the result is.
+    lose_the_primary(&mut cluster);
+    let fourth = under_key(b"order", (5, 1), parts.0, parts.1);
+    let mut heard = Vec::new();
+    cluster.send(5, ListVersion::NONE, &fourth);
+    for _ in 0..10 {
+        word(&mut cluster, 2, &first, settled);
+        cluster.settle();
+        heard.append(&mut cluster.heard(5));
+    }
+    assert_eq!(told(&heard), Some(kept));
+}
+
+/// As for an update of one shard: what did not hold is not tried anew. The participant of the part that was named first keeps that.
+#[test]
+fn r4_9_a_check_that_failed_is_kept_by_the_participant_that_was_named_first() {
+    let mut cluster = begun();
+    let (x, z) = (key("x", true), key("z", false));
+    let check = PartOperation::Check(Check::HasVersion { key: &x, version: 7 });
+    // The other participant's part was named first: it hears why, and the client hears it from there.
+    let body = under_key(b"order", (2, 1), &[(TABLE, check)], &[(TABLE, put(&z))]);
+    cluster.on_the_way.clear();
+    let elsewhere = (OutcomeCode::RefusedElsewhere as u8, vec![]);
+    assert_eq!(told_under_key(&mut cluster, 2, &body), [elsewhere]);
+    // Here the first part is this shard's own.
+    let own = |client| first_here(b"other", (client, 1), &[(TABLE, check)], &[(TABLE, put(&z))]);
+    let [(code, rest)] = &told_under_key(&mut cluster, 3, &own(3))[..] else { panic!("it fails") };
+    assert_eq!(*code, OutcomeCode::NotCommitted as u8);
+    let kept = (OutcomeCode::Repeated as u8, [&run((3, 1))[..], &[*code], rest].concat());
+    assert_eq!(told_under_key(&mut cluster, 4, &own(4)), [kept]);
+}
+
+#[test]
+fn r4_9_who_was_named_first_hears_why_and_keeps_it() {
+    let mut cluster = begun();
+    let (y, z) = (key("y", true), key("z", false));
+    let body = |client| first_here(b"order", (client, 1), &[(TABLE, put(&y))], &[(TABLE, put(&z))]);
+    assert_eq!(told_under_key(&mut cluster, 2, &body(2))[0].0, OutcomeCode::Prepared as u8);
+    let too_large = [OutcomeCode::NotCommitted as u8, 0, 0, 0, 0, 1, OutcomeCode::TooLarge as u8];
+    word_with_reason(&mut cluster, 1, &body(2), (Told::Abort, &too_large));
+    cluster.settle();
+    // The second part of all is the first of the other participant.
+    let told_first = (OutcomeCode::NotCommitted as u8, vec![1, 0, 0, 0, 1, OutcomeCode::TooLarge as u8]);
+    assert_eq!(told(&cluster.heard(2)), Some(told_first.clone()));
+    let kept = (OutcomeCode::Repeated as u8, [&run((2, 1))[..], &[told_first.0], &told_first.1].concat());
+    assert_eq!(told_under_key(&mut cluster, 3, &body(3)), [kept]);
+    // Without a reason nothing is kept, and the client tries again.
+    let other = first_here(b"another", (4, 1), &[(TABLE, put(&y))], &[(TABLE, put(&z))]);
+    assert_eq!(told_under_key(&mut cluster, 4, &other)[0].0, OutcomeCode::Prepared as u8);
+    word(&mut cluster, 1, &other, Told::Abort);
+    cluster.settle();
+    assert_eq!(told(&cluster.heard(4)), Some((OutcomeCode::Conflict as u8, vec![])));
 }

@@ -62,6 +62,8 @@ pub const CAUGHT: &[Caught] = &[
     caught(Bug::RunsAheadOfPending, Scenario::Distributed, 10, "R8.3: "),
     caught(Bug::PreparedOverOverlap, Scenario::Distributed, 10, "commutes"),
     caught(Bug::PartAttemptsMixed, Scenario::Distributed, 60, "acknowledged_outcomes"),
+    caught(Bug::PartKeyUnlocked, Scenario::Distributed, 60, "replay_equals_state"),
+    caught(Bug::PartResultUnkept, Scenario::Distributed, 3, "executed_once"),
     caught(Bug::PrepareNotReplayed, Scenario::Distributed, 60, "synced_survives"),
     caught(Bug::PreparedUnsynced, Scenario::Distributed, 10, "gates_respected"),
     caught(Bug::ForgottenUnsettled, Scenario::Distributed, 20, "convergence"),

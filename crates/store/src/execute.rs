@@ -313,7 +313,8 @@ impl<'r, 'a> Run<'r, 'a> {
                 | OutcomeCode::NotCommitted
                 | OutcomeCode::Conflict
                 | OutcomeCode::RefusedElsewhere
-                | OutcomeCode::Prepared => {
+                | OutcomeCode::Prepared
+                | OutcomeCode::Repeated => {
                     unreachable!("no part answers so")
                 }
             };

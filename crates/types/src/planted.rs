@@ -126,6 +126,10 @@ bugs! {
     PreparedOverOverlap = "prepared_over_overlap",
     /// Section 8, one round trip (b): what a participant told one attempt counts with what witnesses accept of the next.
     PartAttemptsMixed = "part_attempts_mixed",
+    /// R4.9: a participant does not lock the operation key of a transaction over several shards.
+    PartKeyUnlocked = "part_key_unlocked",
+    /// R4.9: a participant executes a transaction over several shards, and keeps nothing under its operation key.
+    PartResultUnkept = "part_result_unkept",
     /// Section 8, one round trip (c): a recovery skips the transactions that a witness holds.
     PrepareNotReplayed = "prepare_not_replayed",
     /// R8.9: a participant forgets a transaction whose outcome another participant may lose.

@@ -30,6 +30,10 @@ probes! {
     TransactionPrepared = "transaction: told when prepared",
     /// Section 8, one round trip: it is told before it is durable here, for witnesses hold it.
     TransactionPreparedFast = "transaction: told before it is durable",
+    /// R4.9: its operation key was used before, and a participant says what it recorded then.
+    TransactionRepeated = "transaction: repeated under its operation key",
+    /// 0034: nothing in it can fail, and it leaves locks that others have.
+    LocksLeft = "transaction: goes on without locks",
     /// Section 8: it is executed.
     TransactionExecuted = "transaction: executed",
     /// R8.3: it meets a lock or something pending, and that is recorded.

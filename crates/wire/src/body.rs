@@ -7,9 +7,9 @@
 //!     16      8  acknowledgement: every sequence below this one has its result
 //!     24      8  lease expiry (ClusterTime milliseconds)
 //!     32      8  not after (ClusterTime milliseconds; 0 = no operation key), R4.9
-//!     40      1  operation code (see the operation module); 33: a transaction over several shards
+//!     40      1  operation code (see the operation module); 33, 34: a transaction over several shards
 //!     41      1  bytes of the operation key, 0 = none
-//!     42      2  reserved, 0
+//!     42      2  of a transaction over several shards with an operation key: which part its client named first; else 0
 //!     44      4  table (of a transaction: its first part's)
 //!     48      …  operation key
 //!      …      …  of a transaction over several shards: its participants ([`Participants`])
@@ -22,18 +22,35 @@ use kasha_types::{
     operation_key_hash, slot_of,
 };
 
-use crate::operation::{Participants, Parts};
+use crate::operation::{Participants, ParticipantsBuffer, Parts};
 use crate::{DecodeError, Reader, Update};
 
 /// Bytes before the operation key.
 pub const BODY_HEAD_BYTES: usize = 48;
 
 /// The code of a transaction over several shards. Its arguments are a transaction's, behind the participants.
-pub const DISTRIBUTED_CODE: u8 = 33;
+const DISTRIBUTED_CODE: u8 = 33;
+/// The same, if participants take locks whatever the parts are.
+const COORDINATED_CODE: u8 = 34;
 /// The code of a transaction.
 const TRANSACTION_CODE: u8 = 32;
 /// Where the operation's code stands.
 const CODE_AT: usize = 40;
+/// Where it stands which part was named first.
+const FIRST_PART_AT: usize = 42;
+
+fn is_distributed(code: u8) -> bool {
+    matches!(code, DISTRIBUTED_CODE | COORDINATED_CODE)
+}
+
+/// When the participants of a transaction over several shards take locks and vote.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Coordination {
+    /// If a part can fail, or there is an operation key.
+    AsPartsNeed,
+    /// In any case.
+    Always,
+}
 
 /// The fixed fields of a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -84,16 +101,13 @@ impl<'a> Body<'a> {
         let rpc = RpcId { client: reader.take()?, sequence: reader.take()? };
         let acknowledgement: AckedBelow = reader.take()?;
         let (lease_expiry, not_after) = (reader.take()?, reader.take()?);
-        let (code, key_len, reserved): (u8, u8, u16) = (reader.take()?, reader.take()?, reader.take()?);
+        let (code, key_len, first_part): (u8, u8, u16) = (reader.take()?, reader.take()?, reader.take()?);
         let table = reader.take()?;
         if rpc.client == ClientId(0) || rpc.sequence == Sequence(0) {
             return Err(DecodeError::Invalid("a request id of 0"));
         }
         if acknowledgement.0 > rpc.sequence.0 {
             return Err(DecodeError::Invalid("an acknowledgement above its own sequence"));
-        }
-        if reserved != 0 {
-            return Err(DecodeError::Invalid("a reserved field"));
         }
         if usize::from(key_len) > OPERATION_KEY_BYTES_MAX {
             return Err(DecodeError::TooLarge("the operation key"));
@@ -104,9 +118,18 @@ impl<'a> Body<'a> {
             return Err(DecodeError::Invalid("an operation key without its time limit, or the reverse"));
         }
         let update = match code {
-            DISTRIBUTED_CODE => Participants::decode_before(arguments, TRANSACTION_CODE)?.1,
+            DISTRIBUTED_CODE | COORDINATED_CODE => Participants::decode_before(arguments, TRANSACTION_CODE)?.1,
             _ => Update::decode(code, arguments)?,
         };
+        if first_part != 0 {
+            let parts = match update {
+                Update::Transaction { parts } if is_distributed(code) && operation_key.is_some() => parts.count(),
+                _ => 0,
+            };
+            if u32::from(first_part) >= parts {
+                return Err(DecodeError::Invalid("the part that was named first"));
+            }
+        }
         if let Update::Transaction { parts } = update
             && parts.first_table() != Some(table)
         {
@@ -127,6 +150,44 @@ impl<'a> Body<'a> {
     pub fn encode(head: &BodyHead, operation_key: Option<&[u8]>, update: &Update<'_>, out: &mut Vec<u8>) {
         Self::begin(head, operation_key, update.code(), out);
         update.encode_arguments(out);
+    }
+
+    /// Encodes a transaction over several shards at the end of `out`. `parts` are those of the participants in `list`, in its
+    /// order. `first_part`: which of them the client named first.
+    ///
+    /// # Panics
+    /// If the operation key exceeds its limit, or a number its field: the client checks them first.
+    pub fn encode_distributed(
+        head: &BodyHead,
+        operation_key: Option<&[u8]>,
+        class: Coordination,
+        (list, parts, first_part): (&ParticipantsBuffer, Parts<'_>, usize),
+        out: &mut Vec<u8>,
+    ) {
+        let begin = out.len();
+        let code = match class {
+            Coordination::AsPartsNeed => DISTRIBUTED_CODE,
+            Coordination::Always => COORDINATED_CODE,
+        };
+        Self::begin(head, operation_key, code, out);
+        if operation_key.is_some() {
+            let first_part = u16::try_from(first_part).expect("few parts");
+            out[begin + FIRST_PART_AT..][..2].copy_from_slice(&first_part.to_le_bytes());
+        }
+        list.encode(out);
+        Update::Transaction { parts }.encode_arguments(out);
+    }
+
+    /// Changes whether participants take locks, in an encoded transaction over several shards that nobody was sent under its id.
+    ///
+    /// # Panics
+    /// If `body` is shorter than a head.
+    pub fn set_coordination(body: &mut [u8], class: Coordination) {
+        debug_assert!(is_distributed(body[CODE_AT]), "no other body has a class");
+        body[CODE_AT] = match class {
+            Coordination::AsPartsNeed => DISTRIBUTED_CODE,
+            Coordination::Always => COORDINATED_CODE,
+        };
     }
 
     /// Encodes a body up to the arguments, which are to follow.
@@ -160,7 +221,15 @@ impl<'a> Body<'a> {
     #[inline]
     #[must_use]
     pub fn is_distributed(&self) -> bool {
-        self.bytes[CODE_AT] == DISTRIBUTED_CODE
+        is_distributed(self.bytes[CODE_AT])
+    }
+
+    /// Whether it is a transaction over several shards whose participants take locks and vote, since one of them might refuse it.
+    #[must_use]
+    pub fn is_coordinated(&self) -> bool {
+        let Update::Transaction { parts } = self.update else { return false };
+        self.is_distributed()
+            && (self.bytes[CODE_AT] == COORDINATED_CODE || self.operation_key.is_some() || !parts.cannot_fail())
     }
 
     /// The participants, if it is a transaction over several shards. The list never changes (R8.11). It is decoded anew: few
@@ -171,6 +240,32 @@ impl<'a> Body<'a> {
         let decoded =
             self.is_distributed().then(|| Participants::decode_before(&self.bytes[arguments..], TRANSACTION_CODE));
         decoded.map(|decoded| decoded.expect("checked when decoded").0)
+    }
+
+    /// The participant that keeps the operation key of a transaction over several shards: the owner of the key that was named first.
+    #[must_use]
+    pub fn keeper(&self) -> Option<ShardId> {
+        let mut first_part = u32::from(u16::from_le_bytes([self.bytes[FIRST_PART_AT], self.bytes[FIRST_PART_AT + 1]]));
+        let mut participants = self.participants().filter(|_| self.operation_key.is_some())?.iter();
+        let has_it = |&(_, parts): &(ShardId, u32)| {
+            let has_it = first_part < parts;
+            first_part = first_part.saturating_sub(parts);
+            has_it
+        };
+        participants.find(has_it).map(|(shard, _)| shard)
+    }
+
+    /// How many parts stand before those of this participant.
+    #[must_use]
+    pub fn parts_before(&self, shard: ShardId) -> Option<u32> {
+        let mut before = 0;
+        for (participant, parts) in self.participants()?.iter() {
+            if participant == shard {
+                return Some(before);
+            }
+            before += parts;
+        }
+        None
     }
 
     /// What a transaction over several shards does at this one. `None`: it does nothing there, or is none.
@@ -205,11 +300,17 @@ impl<'a> Body<'a> {
         self.update.for_each_key(self.head.table, |table, key| each(table, key, slot_of(key)));
     }
 
-    /// The slot of the operation's first key: where an operation key lives.
+    /// The slot of the operation's first key, as the client named them: where an operation key lives.
     #[must_use]
     pub fn first_slot(&self) -> Slot {
-        let mut first = None;
-        self.for_each_key(|_, _, slot| first = first.or(Some(slot)));
+        let first_part = u16::from_le_bytes([self.bytes[FIRST_PART_AT], self.bytes[FIRST_PART_AT + 1]]);
+        let (mut first, mut before) = (None, first_part);
+        self.for_each_key(|_, _, slot| {
+            if before == 0 {
+                first = first.or(Some(slot));
+            }
+            before = before.saturating_sub(1);
+        });
         first.expect("every update has a key")
     }
 
@@ -234,6 +335,7 @@ impl<'a> Body<'a> {
         hashes.clear();
         let own = self.parts_at(shard).into_iter().flat_map(|parts| parts.iter());
         hashes.extend(own.map(|part| key_hash(part.table, part.operation.key())));
+        hashes.extend(self.operation_key_hash());
     }
 }
 

@@ -23,7 +23,7 @@ mod report;
 pub mod status;
 mod word;
 
-pub use body::{Body, BodyHead};
+pub use body::{Body, BodyHead, Coordination};
 pub use codec::{DecodeError, Reader, Wire};
 pub use configuration::{
     Configuration, Durability, Member, MemberState, NodeInfo, Served, ShardConfig, ShardPhase, TableInfo, Tablet,

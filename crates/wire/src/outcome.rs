@@ -19,7 +19,7 @@
 //! | parts | count `u32`, (operation code `u8`, length `u32`, the part's result) each | not committed: the part's index `u32`, its operation code `u8`, its result; nothing changed |
 //!
 //! Of a transaction over several shards each participant answers for its own parts: a result of the shape parts, *conflict*,
-//! *refused elsewhere*, or *prepared*, which is no outcome.
+//! *refused elsewhere*, *repeated*, or *prepared*, which is no outcome.
 
 use crate::operation::{Check, PartOperation};
 use crate::{DecodeError, Read, Reader, Update};
@@ -53,6 +53,9 @@ pub enum OutcomeCode {
     /// This participant of a transaction over several shards has proposed. The results that follow are those of its later *done*.
     /// The transaction is committed when all participants have said so and that counts (R8.8). No log holds this code.
     Prepared = 11,
+    /// The operation key was used with the same transaction over several shards. What follows is the id of the request that ran then
+    /// (client, sequence), and the result that this participant recorded: *done* with the results of its parts, or *not committed*.
+    Repeated = 12,
 }
 
 impl OutcomeCode {
@@ -72,6 +75,7 @@ impl OutcomeCode {
             9 => Self::Conflict,
             10 => Self::RefusedElsewhere,
             11 => Self::Prepared,
+            12 => Self::Repeated,
             _ => return None,
         })
     }
@@ -252,12 +256,24 @@ impl Outcome {
             OutcomeCode::TooLarge => Self::TooLarge,
             OutcomeCode::Cancelled => Self::Cancelled,
             OutcomeCode::OperationKeyMismatch => Self::OperationKeyMismatch,
-            OutcomeCode::NotCommitted | OutcomeCode::Conflict | OutcomeCode::RefusedElsewhere
+            OutcomeCode::NotCommitted
+            | OutcomeCode::Conflict
+            | OutcomeCode::RefusedElsewhere
+            | OutcomeCode::Repeated
                 if shape != Shape::Parts =>
             {
                 return Err(DecodeError::Invalid("an outcome of something that is no transaction"));
             }
             OutcomeCode::Prepared => return Err(DecodeError::Invalid("the outcome of what has none yet")),
+            // It is what it was.
+            OutcomeCode::Repeated => {
+                let (_, _): (u64, u64) = (r.take()?, r.take()?);
+                let kept = r.bytes(r.rest().len())?;
+                match kept.first().copied().and_then(OutcomeCode::from_number) {
+                    Some(OutcomeCode::Done | OutcomeCode::NotCommitted) => Self::decode(shape, kept)?,
+                    _ => return Err(DecodeError::Invalid("what no operation key keeps")),
+                }
+            }
             OutcomeCode::Conflict => Self::Conflict,
             OutcomeCode::RefusedElsewhere => Self::RefusedElsewhere,
             OutcomeCode::NotCommitted => {

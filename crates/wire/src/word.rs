@@ -1,6 +1,6 @@
 //! What participants of transactions over several shards tell each other (section 8).
 
-use kasha_types::limits::{BEHIND_MAX, PARTICIPANTS_MAX};
+use kasha_types::limits::{BEHIND_MAX, PARTICIPANTS_MAX, REASON_BYTES_MAX};
 use kasha_types::{BodyHash, ClientId, ClusterTime, RpcId, Sequence, ShardId};
 
 use crate::{DecodeError, Reader, Wire};
@@ -45,6 +45,9 @@ pub struct WordOf {
     pub participants: Vec<ShardId>,
     /// What the transaction's gate at the speaker waits for, at most [`BEHIND_MAX`]; empty: it is not told (R8.4).
     pub behind: Vec<BehindWhat>,
+    /// Of [`Told::Abort`], for the participant that keeps the operation key: the result of the speaker, whose check it was, at most
+    /// [`REASON_BYTES_MAX`]; empty: it is not told, or not yet.
+    pub reason: Vec<u8>,
 }
 
 /// A transaction that a gate waits for.
@@ -84,6 +87,7 @@ impl Wire for WordOf {
         self.asks.put(out);
         self.participants.put(out);
         self.behind.put(out);
+        self.reason.put(out);
     }
 
     fn take(from: &mut Reader<'_>) -> Result<Self, DecodeError> {
@@ -97,7 +101,11 @@ impl Wire for WordOf {
         if behind.len() > BEHIND_MAX {
             return Err(DecodeError::TooLarge("the number of transactions that a gate waits for"));
         }
-        Ok(Self { rpc, body, lease_expiry, told, asks, participants, behind })
+        let reason: Vec<u8> = from.take()?;
+        if reason.len() > REASON_BYTES_MAX {
+            return Err(DecodeError::TooLarge("why a transaction does not happen"));
+        }
+        Ok(Self { rpc, body, lease_expiry, told, asks, participants, behind, reason })
     }
 }
 

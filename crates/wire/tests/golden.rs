@@ -1,4 +1,4 @@
-//! The bytes of wire version 7, a line for each thing that can be sent. `UPDATE=1 cargo test -p kasha-wire --test golden`
+//! The bytes of wire version 8, a line for each thing that can be sent. `UPDATE=1 cargo test -p kasha-wire --test golden`
 //! rewrites the files, which is wrong unless `WIRE_VERSION` changes too (or only lines were added).
 
 mod common;
@@ -14,7 +14,8 @@ use kasha_wire::codec::Bytes;
 use kasha_wire::frame::Kind;
 use kasha_wire::hot::{self, *};
 use kasha_wire::message::{AttachAt, Holding, Report, TableCommand, TableOutcome};
-use kasha_wire::operation::Row;
+use kasha_wire::operation::{ParticipantsBuffer, Row};
+use kasha_wire::outcome::Shape;
 use kasha_wire::status::{CoreStatus, Memory};
 use kasha_wire::*;
 
@@ -152,6 +153,26 @@ fn operations() {
             lines.push((format!("{name}{what}"), bytes));
         }
     }
+    let transaction = OwnedBody::one(32, Some(b"my-key"));
+    let Update::Transaction { parts } = transaction.operation.update() else {
+        unreachable!("the code of a transaction")
+    };
+    let mut list = ParticipantsBuffer::default();
+    list.push(ShardId(1), 1);
+    list.push(ShardId(3), u16::try_from(parts.count() - 1).expect("few parts"));
+    for (what, key, class) in [
+        ("over several shards", None, Coordination::AsPartsNeed),
+        ("over several shards, coordinated", None, Coordination::Always),
+        ("over several shards, operation key", Some(&b"my-key"[..]), Coordination::AsPartsNeed),
+    ] {
+        let not_after = if key.is_some() { transaction.head.not_after } else { ClusterTime(0) };
+        let (head, mut bytes) = (BodyHead { not_after, ..transaction.head }, Vec::new());
+        Body::encode_distributed(&head, key, class, (&list, parts, 1), &mut bytes);
+        let body = Body::decode(&bytes).unwrap();
+        assert_eq!((body.head, body.operation_key, body.update), (head, key, Update::Transaction { parts }));
+        assert_eq!(body.parts_at(ShardId(1)).unwrap().count(), 1);
+        lines.push((format!("transaction {what}"), bytes));
+    }
     for &Row { code, name, .. } in Read::ALL {
         let operation = common::operations::Operation::one(code);
         let mut bytes = vec![operation.read().code()];
@@ -170,11 +191,20 @@ fn results() {
         assert_eq!(Outcome::decode(shape, &bytes), Ok(outcome));
         lines.push((name.to_owned(), bytes));
     }
+    let kept = Outcome::NotCommitted(1, Box::new(Outcome::ConditionFailed(9)));
+    let mut repeated = vec![OutcomeCode::Repeated as u8];
+    repeated.extend(7u64.to_le_bytes());
+    repeated.extend(8u64.to_le_bytes());
+    repeated.extend(encoded_outcome(Shape::Parts, &kept));
+    assert_eq!(Outcome::decode(Shape::Parts, &repeated), Ok(kept));
+    let twice = [&repeated[..17], &repeated[..]].concat();
+    assert!(Outcome::decode(Shape::Parts, &twice).is_err());
+    lines.push(("repeated".to_owned(), repeated));
     let codes: std::collections::BTreeSet<u8> = lines.iter().map(|line| line.1[0]).collect();
     // Nothing comes to *prepared*.
     let is_outcome = |&code: &u8| OutcomeCode::from_number(code).is_some_and(|code| code != OutcomeCode::Prepared);
     assert!(codes.into_iter().eq((0..=u8::MAX).filter(is_outcome)));
-    assert!(Outcome::decode(kasha_wire::outcome::Shape::Parts, &[OutcomeCode::Prepared as u8, 0, 0, 0, 0]).is_err());
+    assert!(Outcome::decode(Shape::Parts, &[OutcomeCode::Prepared as u8, 0, 0, 0, 0]).is_err());
     compare("outcomes", &lines);
 }
 

@@ -54,9 +54,7 @@ pub enum CoreAnswer {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
 pub enum WhyNot {
     /// Its keys live in several shards, and the operation, or its operation key, has to be of one.
-    #[error(
-        "its keys live in several shards, which this operation, or its operation key, cannot span yet; give them a common {{tag}} (K0301)"
-    )]
+    #[error("its keys live in several shards, which this operation cannot span; give them a common {{tag}} (K0301)")]
     CrossShard,
     /// Its keys live in too many shards.
     #[error("its keys live in more than {} shards; split it (K0316)", limits::PARTICIPANTS_MAX)]

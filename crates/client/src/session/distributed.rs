@@ -14,18 +14,17 @@ use std::collections::BTreeMap;
 
 use kasha_types::limits::PARTICIPANTS_MAX;
 use kasha_types::probe::{Probe, hit};
-use kasha_types::{ShardId, TableId, Tick, slot_of};
-use kasha_wire::body::DISTRIBUTED_CODE;
+use kasha_types::{KeyHash, ShardId, TableId, Tick, key_hash, slot_of};
 use kasha_wire::operation::{Part, PartOperation, ParticipantsBuffer, PartsBuffer};
-use kasha_wire::{Body, OutcomeCode, Update};
+use kasha_wire::{Body, BodyHead, Coordination, OutcomeCode, Update};
 use kasha_witness::Path;
 
-use super::call::Cancel;
+use super::call::{Cancel, Stage};
 use super::completion::{WhyNot, WhyUnknown};
 use super::identity::Place;
 use super::participants::{Answer, Participant};
 use super::route::Target;
-use super::{CallId, Completion, Session};
+use super::{CallId, Completion, Locking, Session};
 
 /// The updates of several shards that have not ended.
 pub(super) type Open = BTreeMap<CallId, Distributed>;
@@ -36,8 +35,11 @@ pub(super) struct Distributed {
     pub(super) participants: Vec<Participant>,
     asked_for: AskedFor,
     parts: usize,
-    /// A part can fail: the participants take locks and prepare it.
+    has_operation_key: bool,
+    /// The participants take locks and prepare it.
     pub(super) is_coordinated: bool,
+    /// It would go without locks, too: nothing in it can fail.
+    tries_locks: bool,
     /// How often it met another one.
     pub(super) conflicts: u32,
     /// The receivers of the last attempt, without witnesses.
@@ -91,9 +93,6 @@ impl Session {
         let configuration = self.cluster.configuration.as_ref().expect("the keys are known to be of several shards");
         let call = &self.calls[slot];
         let body = Body::decode(&call.bytes).expect("encoded here");
-        if body.operation_key.is_some() {
-            return Err(WhyNot::CrossShard);
-        }
         let mut by_shard: BTreeMap<ShardId, (Vec<usize>, Vec<Part<'_>>)> = BTreeMap::new();
         let mut parts = 0;
         let asked_for = for_each_part(body.head.table, &body.update, |table, part| {
@@ -114,11 +113,24 @@ impl Session {
             own.iter().for_each(|part| all.push(part.table, &part.operation));
         }
         let table = all.as_parts().first_table().expect("some part");
-        let head = kasha_wire::BodyHead { table, ..body.head };
+        let head = BodyHead { table, ..body.head };
+        let mut places = by_shard.values().flat_map(|(places, _)| places);
+        let first_part = places.position(|&place| place == 0).expect("some part was named first");
         let mut bytes = Vec::new();
-        Body::begin(&head, None, DISTRIBUTED_CODE, &mut bytes);
-        list.encode(&mut bytes);
-        Update::Transaction { parts: all.as_parts() }.encode_arguments(&mut bytes);
+        let (has_operation_key, arguments) = (body.operation_key.is_some(), (&list, all.as_parts(), first_part));
+        let needs_locks = has_operation_key || !all.as_parts().cannot_fail();
+        let takes_locks = match self.options.locking {
+            Locking::WhenNeeded => false,
+            Locking::WhenFree if needs_locks || !self.options.exactly_once => false,
+            Locking::WhenFree => {
+                let keys = all.as_parts();
+                let hashes: Vec<_> = keys.iter().map(|part| key_hash(part.table, part.operation.key())).collect();
+                self.contention.tries_locks(&hashes)
+            }
+            Locking::Always => true,
+        };
+        let class = if takes_locks { Coordination::Always } else { Coordination::AsPartsNeed };
+        Body::encode_distributed(&head, body.operation_key, class, arguments, &mut bytes);
         if bytes.len() > kasha_types::limits::BODY_BYTES_MAX {
             return Err(WhyNot::RequestTooLarge);
         }
@@ -129,11 +141,21 @@ impl Session {
             asked: None,
         };
         let participants = by_shard.into_iter().map(participant).collect();
-        let is_coordinated = !all.as_parts().cannot_fail();
+        let tries_locks = takes_locks && !needs_locks && self.options.locking == Locking::WhenFree;
+        let is_coordinated = Body::decode(&bytes).expect("encoded here").is_coordinated();
         self.calls.set_bytes(slot, bytes);
         self.calls[slot].update().keys.table = table;
         let asked = Vec::new();
-        let open = Distributed { participants, asked_for, parts, is_coordinated, conflicts: 0, asked };
+        let open = Distributed {
+            participants,
+            asked_for,
+            parts,
+            has_operation_key,
+            is_coordinated,
+            tries_locks,
+            conflicts: 0,
+            asked,
+        };
         self.distributed.insert(id, open);
         Ok(())
     }
@@ -169,33 +191,56 @@ impl Session {
                 if let Answer::None | Answer::Speculative(_) = participant.answer {
                     participant.answer = Answer::Prepared(result.to_vec(), Path::Synced);
                 }
+                open.forget_what_does_not_happen();
             }
             Some(OutcomeCode::RefusedElsewhere) => {
                 participant.answer = Answer::RefusedElsewhere;
                 // Those that have prepared will hear of it, too, and one of them may know why.
-                let prepared = |participant: &&mut Participant| {
-                    matches!(participant.answer, Answer::Speculative(_) | Answer::Prepared(..))
-                };
-                open.participants.iter_mut().filter(prepared).for_each(|participant| participant.answer = Answer::None);
+                open.forget_what_does_not_happen();
             }
+            Some(OutcomeCode::Repeated) => {
+                let Some((run, kept)) = result[1..].split_first_chunk::<16>() else { return };
+                match kept.first().copied().and_then(OutcomeCode::from_number) {
+                    Some(OutcomeCode::Done) => {
+                        participant.answer = Answer::Repeated(*run, kept.to_vec());
+                        open.forget_what_does_not_happen();
+                    }
+                    Some(OutcomeCode::NotCommitted) => {
+                        let failed = open.failure(shard, kept);
+                        return self.end_distributed(slot, failed);
+                    }
+                    _ => return, // nothing else is kept
+                }
+            }
+            Some(OutcomeCode::OperationKeyMismatch) => return self.end_distributed(slot, Some(result.to_vec())),
             Some(OutcomeCode::Conflict) => return self.on_conflict(slot, now),
             Some(OutcomeCode::Cancelled) => return self.end_cancelled(slot),
             Some(OutcomeCode::NotCommitted) => {
-                let failed = failure(open.asked_for, &participant.places, result);
+                let failed = open.failure(shard, result);
                 return self.end_distributed(slot, failed);
             }
             _ => return, // no participant answers that
         }
-        self.end_if_all_say_so(slot);
+        self.end_if_all_say_so(slot, now);
     }
 
-    pub(super) fn end_if_all_say_so(&mut self, slot: usize) {
+    pub(super) fn end_if_all_say_so(&mut self, slot: usize, now: Tick) {
         let open = &self.distributed[&self.calls.id(slot)];
         let has_said = |participant: &Participant| !matches!(participant.answer, Answer::None | Answer::Speculative(_));
-        if open.participants.iter().all(has_said) {
+        if !open.participants.iter().all(has_said) {
+            return;
+        }
+        let mut runs = open.participants.iter().map(|participant| match participant.answer {
+            Answer::Repeated(run, _) => Some(run),
+            _ => None,
+        });
+        let first = runs.next().expect("some participant");
+        if runs.all(|run| run == first) {
             // If one is refused elsewhere, nobody has said why.
-            let merged = open.merge();
-            self.end_distributed(slot, merged);
+            self.end_distributed(slot, open.merge());
+        } else {
+            // The time of the operation key is over for some of them, and in a moment for all (R5.2). It may have run again.
+            self.on_conflict(slot, now);
         }
     }
 
@@ -208,6 +253,10 @@ impl Session {
         match path {
             Path::Fast => self.stats.fast += 1,
             Path::Synced => self.stats.synced += 1,
+        }
+        if open.tries_locks {
+            let keys = self.hashes_of(slot);
+            self.contention.met_nobody(&keys);
         }
         let completion = match result {
             Some(result) => Completion::Executed { result, path, attempts },
@@ -238,19 +287,42 @@ impl Session {
         }
         let id = self.calls.id(slot);
         let open = self.distributed.get_mut(&id).expect("a participant answered");
-        open.conflicts += 1;
+        let leaves_locks = std::mem::take(&mut open.tries_locks);
+        open.conflicts += u32::from(!leaves_locks);
         open.forget_answers();
         let conflicts = open.conflicts;
         self.give_back_number(slot, true);
         let call = &mut self.calls[slot];
         // Under the next id nothing was sent yet.
         (call.attempts, call.silent, call.refused) = (0, 0, conflicts.min(16));
-        if matches!(call.caller, super::Caller::Waits { .. }) {
-            self.pause(slot, false, now);
-        } else {
+        if !matches!(call.caller, super::Caller::Waits { .. }) {
             // Nobody waits for it any more: it is not begun again behind its caller's back.
-            self.end(slot, Completion::NotExecuted(WhyNot::Conflict));
+            return self.end(slot, Completion::NotExecuted(WhyNot::Conflict));
         }
+        if leaves_locks {
+            self.leave_locks(slot, now);
+        } else {
+            self.pause(slot, false, now);
+        }
+    }
+
+    /// Nothing in it can fail, and somebody else has locks: it is sent without, at once.
+    fn leave_locks(&mut self, slot: usize, now: Tick) {
+        hit(Probe::LocksLeft);
+        let keys = self.hashes_of(slot);
+        self.contention.met_others(&keys);
+        let id = self.calls.id(slot);
+        self.distributed.get_mut(&id).expect("it has met others").is_coordinated = false;
+        let call = &mut self.calls[slot];
+        Body::set_coordination(&mut call.bytes, Coordination::AsPartsNeed);
+        (call.stage, call.resume) = (Stage::Backoff { for_configuration: false }, now);
+        self.timers.arm(&mut self.calls, slot);
+    }
+
+    fn hashes_of(&self, slot: usize) -> Vec<KeyHash> {
+        let mut hashes = Vec::new();
+        self.calls[slot].for_each_key(|table, key| hashes.push(key_hash(table, key)));
+        hashes
     }
 
     /// Why an update that is under no id did not happen, if it was under one.
@@ -260,6 +332,31 @@ impl Session {
 }
 
 impl Distributed {
+    /// What failed, as this participant tells it. Without an operation key it counts its own parts. With one it is the keeper of the key, and
+    /// counts all parts in the body's order.
+    fn failure(&self, shard: ShardId, result: &[u8]) -> Option<Vec<u8>> {
+        let counted =
+            self.participants.iter().filter(|participant| self.has_operation_key || participant.shard == shard);
+        let places: Vec<_> = counted.flat_map(|participant| participant.places.iter().copied()).collect();
+        failure(self.asked_for, &places, result)
+    }
+
+    /// If a participant does not agree, what others have prepared does not happen.
+    pub(super) fn forget_what_does_not_happen(&mut self) {
+        let is_against = |participant: &Participant| match participant.answer {
+            Answer::RefusedElsewhere | Answer::Repeated(..) => true,
+            Answer::None | Answer::Speculative(_) | Answer::Prepared(..) | Answer::Done(_) => false,
+        };
+        if !self.participants.iter().any(is_against) {
+            return;
+        }
+        for participant in &mut self.participants {
+            if let Answer::Speculative(_) | Answer::Prepared(..) = participant.answer {
+                participant.answer = Answer::None;
+            }
+        }
+    }
+
     pub(super) fn forget_answers(&mut self) {
         for participant in &mut self.participants {
             (participant.answer, participant.asked) = (Answer::None, None);
@@ -270,7 +367,11 @@ impl Distributed {
     fn merge(&self) -> Option<Vec<u8>> {
         let mut results: Vec<Option<(u8, &[u8])>> = vec![None; self.parts];
         for participant in &self.participants {
-            let (Answer::Done(answer) | Answer::Prepared(answer, _)) = &participant.answer else { return None };
+            let (Answer::Done(answer) | Answer::Repeated(_, answer) | Answer::Prepared(answer, _)) =
+                &participant.answer
+            else {
+                return None;
+            };
             let mut rest = answer.get(5..)?;
             for &place in &participant.places {
                 let (head, behind) = rest.split_first_chunk::<5>()?;
@@ -300,7 +401,7 @@ impl Distributed {
     }
 }
 
-/// The part of the update that failed, and how: of one participant's answer.
+/// The part of the update that failed, and how: of one participant's answer. `places`: of the parts that the answer counts.
 fn failure(asked_for: AskedFor, places: &[usize], result: &[u8]) -> Option<Vec<u8>> {
     let (head, rest) = result.split_first_chunk::<6>()?;
     let own = u32::from_le_bytes([head[1], head[2], head[3], head[4]]);

@@ -45,6 +45,9 @@ pub(super) enum Answer {
     Prepared(Vec<u8>, Path),
     /// The results of its parts.
     Done(Vec<u8>),
+    /// What it has recorded under the operation key before: the request that ran, and the results of its parts. Counts if all others
+    /// name the same request.
+    Repeated([u8; 16], Vec<u8>),
 }
 
 impl Session {
@@ -63,7 +66,7 @@ impl Session {
         let silent = open.participants.iter().filter(|participant| match participant.answer {
             Answer::None | Answer::Speculative(_) => true,
             Answer::Prepared(..) => !is_first,
-            Answer::RefusedElsewhere | Answer::Done(_) => false,
+            Answer::RefusedElsewhere | Answer::Done(_) | Answer::Repeated(..) => false,
         });
         silent.filter_map(|participant| self.target_at(participant.shard).ok()).collect()
     }
@@ -193,7 +196,8 @@ impl Session {
         match asked.attempt.verdict() {
             Verdict::Complete(path) => {
                 participant.answer = Answer::Prepared(std::mem::take(result), path);
-                self.end_if_all_say_so(slot);
+                open.forget_what_does_not_happen();
+                self.end_if_all_say_so(slot, now);
             }
             // The participant answers the next attempt when it has executed the transaction (0032).
             Verdict::NeedSync => {

@@ -11,9 +11,9 @@ use crate::session::WhyNot;
 /// A transaction that is being put together: its parts run in this order, and each sees what the parts before it did.
 ///
 /// Nothing is sent before [`Transaction::commit`]. Keys may be of any tables and shards. If all are of one shard, as keys with a
-/// common `{tag}` are, the transaction takes one round trip. If not, and if a part can fail, it takes locks at each shard. That
-/// takes one round trip if nobody else uses its keys; else it may meet others until its deadline ([`WhyNot::Conflict`]). A transaction that reads and checks only is recorded as well, so that
-/// its result is the same however often it is sent.
+/// common `{tag}` are, the transaction takes one round trip. If not, it takes one if nobody else uses its keys. If a part can fail, it
+/// takes locks at each shard, and may meet others until its deadline ([`WhyNot::Conflict`]). A transaction that reads and checks
+/// only is recorded as well, so that its result is the same however often it is sent.
 #[derive(Clone, Debug)]
 #[must_use = "nothing is sent until it is committed"]
 pub struct Transaction {

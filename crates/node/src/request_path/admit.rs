@@ -62,14 +62,10 @@ impl RequestPath<'_> {
         &mut self,
         received: &'r mut Received<'a>,
     ) -> Result<Admitted<'r, 'a>, Stop> {
-        let is_coordinated = matches!(received.body.update, Update::Transaction { parts } if !parts.cannot_fail());
         match &received.origin {
             Origin::Client(caller) => self.admit_envelope(&caller.envelope).map_err(Stop::refuse)?,
-            Origin::Suspect | Origin::Replay if is_coordinated => {}
+            Origin::Suspect | Origin::Replay if received.body.is_coordinated() => {}
             Origin::Suspect | Origin::Replay => return Err(Stop::refuse(Refusal::BadRequest)),
-        }
-        if received.body.operation_key.is_some() {
-            return Err(Stop::refuse(Refusal::BadRequest));
         }
         let configuration = self.core.configuration.as_deref().expect("a configuration promoted us");
         let own = received.body.parts_at(self.shard).ok_or(Stop::refuse(Refusal::WrongShard))?;

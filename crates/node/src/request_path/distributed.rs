@@ -9,22 +9,25 @@
 //! - **R8.13** A proposal finds room for itself and for its execution, or is refused.
 //! - **R8.14** \[M\] Giving it up before it is proposed is a recorded vote against it.
 
+use kasha_exactly_once::OperationKeyCheck;
 use kasha_log::{EntryKind, Log, Purpose, entry_bytes};
 use kasha_machine::{Effects, Gate};
 use kasha_store::SpareDraft;
-use kasha_transaction::{Arrival, Class, GateId, Proposal, Timestamp, Why as Against};
+use kasha_transaction::{Arrival, Class, Footprint, GateId, Proposal, Timestamp, Why as Against};
 use kasha_types::planted::{self, Bug};
 use kasha_types::probe::{Probe, hit};
-use kasha_types::{ListVersion, LogEnd, LogPosition, RpcId};
-use kasha_wire::{OutcomeCode, Refusal, Update};
+use kasha_types::{ClusterTime, ListVersion, LogEnd, LogPosition, RpcId};
+use kasha_wire::{Body, OutcomeCode, Refusal, Update};
 
 use super::answer::Release;
+use super::execute::REPEATED_BYTES_MAX;
 use super::order::Overlap;
 use super::{Caller, Origin, Received, RequestPath, Stop, Why, Wish};
+use crate::operation_keys::{self, OperationKey};
 use crate::primary::Term;
 use crate::replica::Site;
-use crate::serving::{Serving, WaitsFor, latest_timestamp, slots_of};
-use crate::transactions::{Ending, How, Proposed, log_ending, proposal_of, request_of};
+use crate::serving::{Serving, WaitsFor, as_kept, latest_timestamp, slots_of};
+use crate::transactions::{Ending, How, Proposed, Reason, log_ending, proposal_of, request_of};
 
 /// Bytes of entries that a part of an independent transaction adds at most besides its key and its value.
 const PART_OVERHEAD_BYTES: usize = 128;
@@ -41,6 +44,15 @@ pub(super) enum Logged {
     },
     /// It does not happen.
     Refused { end: LogEnd, gate: Option<GateId>, result: Vec<u8> },
+}
+
+/// What is recorded with a refusal.
+enum Keep<'a> {
+    Nothing,
+    /// The result, for whoever comes with the same operation key.
+    Result(OperationKey<'a>),
+    /// The result, for the participant that keeps the operation key.
+    Reason(Reason),
 }
 
 /// What a coordinated transaction comes to here, if the others agree.
@@ -66,7 +78,7 @@ impl RequestPath<'_> {
         let rpc = received.request.rpc;
         let (mut path, log) = RequestPath::new(term, Some(serving), site);
         match path.propose(log, &mut received) {
-            Ok(logged) => path.tell(&caller, rpc, logged, out),
+            Ok(logged) => path.tell(&caller, &received.body, logged, out),
             Err(Stop::Completed(completed)) => path.answer(log, &caller, completed, &received, out),
             Err(Stop::Nothing(Why::InProgress)) => {
                 hit(Probe::TransactionAskedAgain);
@@ -90,10 +102,24 @@ impl RequestPath<'_> {
         }
         if matches!(received.origin, Origin::Client(Caller { wish: Wish::Cancel, .. })) {
             let result = vec![OutcomeCode::Cancelled as u8];
-            return self.refuse_for_good(log, received, proposal, (How::Against(Against::Conflict), result));
+            return self.refuse_for_good(
+                log,
+                received,
+                proposal,
+                (How::Against(Against::Conflict), result),
+                Keep::Nothing,
+            );
         }
         // A new primary proposes whatever its predecessor may have told a client of.
         let is_replay = matches!(received.origin, Origin::Replay);
+        let (key, now) = self.current_key(log, received)?;
+        if let Some(key) = &key
+            && let Some(result) = self.find_repeated(log, received, key, now)?
+        {
+            // Who is told this has seen nothing but what is kept.
+            let proposal = Proposal { footprint: Footprint::new([key.hash], []), ..proposal };
+            return self.refuse_for_good(log, received, proposal, (How::AbortedHere, result), Keep::Nothing);
+        }
         if !is_replay && !self.state.transactions.has_room() {
             return Err(Stop::refuse(Refusal::Busy));
         }
@@ -107,21 +133,55 @@ impl RequestPath<'_> {
             Arrival::Conflict => {
                 hit(Probe::TransactionConflict);
                 let result = vec![OutcomeCode::Conflict as u8];
-                self.refuse_for_good(log, received, proposal, (How::Against(Against::Conflict), result))
+                self.refuse_for_good(log, received, proposal, (How::Against(Against::Conflict), result), Keep::Nothing)
             }
             // The others would not hear it.
             Arrival::Propose(at) if !is_replay && at > latest_timestamp(self.core.cluster_time) => {
                 Err(Stop::refuse(Refusal::Busy))
             }
-            Arrival::Propose(at) => self.propose_at(log, received, proposal, at),
+            Arrival::Propose(at) => self.propose_at(log, received, (proposal, key), at),
         }
+    }
+
+    /// What this participant answers if the operation key was used before: with the same transaction, or with something else.
+    fn find_repeated(
+        &self,
+        log: &Log,
+        received: &Received<'_>,
+        key: &OperationKey<'_>,
+        now: ClusterTime,
+    ) -> Result<Option<Vec<u8>>, Stop> {
+        let is_replay = matches!(received.origin, Origin::Replay);
+        let found = self.state.find_operation_key(log, key.hash, key.fingerprint, key.slot, key.key);
+        let result = match found {
+            OperationKeyCheck::Miss if now > received.body.head.not_after => {
+                return Err(Stop::refuse(Refusal::Unprovable));
+            }
+            OperationKeyCheck::Miss => return Ok(None),
+            // No client was told fast what is kept already.
+            OperationKeyCheck::Hit(_) | OperationKeyCheck::Mismatch if is_replay => {
+                return Err(Stop::Nothing(Why::RunsAhead));
+            }
+            OperationKeyCheck::Hit(place) => {
+                hit(Probe::TransactionRepeated);
+                let kept = operation_keys::record_at(log, place);
+                let RpcId { client, sequence } = kept.rpc;
+                let run = [client.0.to_le_bytes(), sequence.0.to_le_bytes()].concat();
+                [&[OutcomeCode::Repeated as u8], &run[..], kept.result].concat()
+            }
+            OperationKeyCheck::Mismatch => {
+                hit(Probe::OperationKeyMismatch);
+                vec![OutcomeCode::OperationKeyMismatch as u8]
+            }
+        };
+        Ok(Some(result))
     }
 
     fn propose_at(
         &mut self,
         log: &mut Log,
         received: &mut Received<'_>,
-        proposal: Proposal,
+        (proposal, key): (Proposal, Option<OperationKey<'_>>),
         at: Timestamp,
     ) -> Result<Logged, Stop> {
         let (rpc, body) = (received.request.rpc, received.body);
@@ -141,10 +201,19 @@ impl RequestPath<'_> {
                         return Err(Stop::Nothing(Why::RunsAhead));
                     }
                     hit(Probe::TransactionAborted);
-                    return self.refuse_for_good(log, received, proposal, (How::AbortedHere, result));
+                    return self.abort_here(log, received, (proposal, key), result);
                 }
-                let bytes = outcome + draft.bytes() + entry_bytes(result.len());
-                let (sees_absence, overlap) = (draft.sees_absence(), self.overlap_of_prepared(&draft));
+                // The version of a key that has none comes from the version floor (R4.8), which must be the same at the execution.
+                let depends_on_floor = draft.sees_absence() && parts.check_own_versions();
+                if depends_on_floor
+                    && !is_replay
+                    && !self.serving.as_mut().is_none_or(|it| it.transacting.try_hold_floor(rpc))
+                {
+                    return Err(Stop::refuse(Refusal::Busy));
+                }
+                let kept = key.map_or(0, |key| entry_bytes(key.record(&body, &result).encoded_len()));
+                let bytes = outcome + draft.bytes() + entry_bytes(result.len()) + kept;
+                let (sees_absence, overlap) = (draft.sees_absence(), self.overlap_of_prepared(&draft, key.as_ref()));
                 prepared = Some(Prepared { result, sees_absence, overlap });
                 bytes
             }
@@ -187,12 +256,18 @@ impl RequestPath<'_> {
     }
 
     /// The client hears what is logged, now or when it is safe.
-    fn tell(&mut self, caller: &Caller, rpc: RpcId, logged: Logged, out: &mut Effects) {
-        let (shard, epoch) = (self.shard, self.epoch);
+    fn tell(&mut self, caller: &Caller, body: &Body<'_>, logged: Logged, out: &mut Effects) {
+        let (shard, epoch, rpc) = (self.shard, self.epoch, body.head.rpc);
         self.serving().transacting.waiting.wait_for(rpc, *caller);
         match logged {
             Logged::Proposed { prepared: None, .. } => {}
-            Logged::Proposed { end, prepared: Some(prepared) } => self.tell_prepared(caller, rpc, prepared, end, out),
+            Logged::Proposed { end, prepared: Some(prepared) } => {
+                self.tell_prepared(caller, rpc, prepared, end, out);
+                if body.keeper() == Some(shard) {
+                    // If a check of another participant says no, the client hears that here.
+                    self.serving().transacting.waiting.wait_for(rpc, *caller);
+                }
+            }
             Logged::Refused { end, gate, result } => {
                 let when = Gate::Synced { shard, position: LogPosition { epoch, offset: end } };
                 let waiting = &mut self.serving().transacting.waiting;
@@ -233,6 +308,31 @@ impl RequestPath<'_> {
         waiting.answer((shard, epoch, rpc), (&result, is_synced), (None, when), out);
     }
 
+    /// One of its checks says no here. With an operation key, it is the keeper of the key that tells the client, and keeps the reason.
+    fn abort_here(
+        &mut self,
+        log: &mut Log,
+        received: &mut Received<'_>,
+        (proposal, key): (Proposal, Option<OperationKey<'_>>),
+        result: Vec<u8>,
+    ) -> Result<Logged, Stop> {
+        let (body, shard) = (received.body, self.shard);
+        let how = How::AbortedHere;
+        match body.keeper() {
+            None => self.refuse_for_good(log, received, proposal, (how, result), Keep::Nothing),
+            Some(keeper) if keeper == shard => {
+                let kept = as_kept(&body, shard, &result).expect("our own result");
+                let key = key.expect("what has a keeper has a key");
+                self.refuse_for_good(log, received, proposal, (how, kept), Keep::Result(key))
+            }
+            Some(keeper) => {
+                let elsewhere = vec![OutcomeCode::RefusedElsewhere as u8];
+                let reason = Reason { keeper, result };
+                self.refuse_for_good(log, received, proposal, (how, elsewhere), Keep::Reason(reason))
+            }
+        }
+    }
+
     /// Records that it does not happen.
     fn refuse_for_good(
         &mut self,
@@ -240,14 +340,24 @@ impl RequestPath<'_> {
         received: &mut Received<'_>,
         proposal: Proposal,
         (how, result): (How, Vec<u8>),
+        keep: Keep<'_>,
     ) -> Result<Logged, Stop> {
         let slots = slots_of(&received.body, self.shard);
         let request = request_of(&received.body);
         // A suspect's client may not be known here.
         let has_come = matches!(received.origin, Origin::Client(_));
-        let ending = Ending { request, has_come, slots: &slots, result: &result, proposal, how };
+        let body = received.body;
+        // What an operation key keeps lives for long, and a long answer is no small matter (R5.16).
+        let is_small = !matches!(keep, Keep::Result(_)) && result.len() <= REPEATED_BYTES_MAX;
+        let purpose = if is_small { Purpose::Freeing } else { Purpose::Normal };
+        let (keep_under, reason) = match keep {
+            Keep::Nothing => (None, None),
+            Keep::Result(key) => (Some((key, &body)), None),
+            Keep::Reason(reason) => (None, Some(reason)),
+        };
+        let ending = Ending { request, has_come, slots: &slots, result: &result, keep_under, proposal, how, reason };
         let dead = &mut received.memory.dead;
-        let outcome = log_ending(log, self.state, self.epoch, &ending, Purpose::Freeing, dead)
+        let outcome = log_ending(log, self.state, self.epoch, &ending, purpose, dead)
             .map_err(|full| Stop::Nothing(Why::for_room(full)))?;
         self.shipping.want_synced(outcome.end);
         self.name_to_witnesses(received, outcome.end);

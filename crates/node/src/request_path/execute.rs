@@ -19,7 +19,7 @@ use crate::transactions::Gated;
 /// A repeat under an operation key whose result is no longer finds room where a cancel does. Otherwise its client would
 /// hear that there is no room, take the repeat back by a cancel, which takes as much, and report as not executed what has
 /// been executed under the key.
-const REPEATED_BYTES_MAX: usize = 64;
+pub(super) const REPEATED_BYTES_MAX: usize = 64;
 
 /// It is known what it will change and answer, and what it touches.
 pub(super) struct Drafted<'r, 'a> {

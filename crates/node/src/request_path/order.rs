@@ -104,6 +104,16 @@ impl RequestPath<'_> {
     /// Drops the operation key that it names if the key's time is over (R5.2).
     pub(super) fn expire<'r, 'a>(&mut self, log: &mut Log, fresh: Fresh<'r, 'a>) -> Result<Current<'r, 'a>, Stop> {
         let received = fresh.into_received();
+        let (key, now) = self.current_key(log, received)?;
+        Ok(Current { received, key, now })
+    }
+
+    /// Its operation key, which is dropped if its time is over, and the time that says so.
+    pub(super) fn current_key<'a>(
+        &mut self,
+        log: &mut Log,
+        received: &mut Received<'a>,
+    ) -> Result<(Option<OperationKey<'a>>, ClusterTime), Stop> {
         let (key, now) = match received.origin {
             Origin::Client(Caller { wish: Wish::Cancel, .. }) => (None, self.core.cluster_time),
             Origin::Client(_) | Origin::Suspect => (OperationKey::of(&received.body), self.core.cluster_time),
@@ -117,7 +127,7 @@ impl RequestPath<'_> {
                 Err(full) => return Err(Stop::Nothing(Why::for_room(full))),
             }
         }
-        Ok(Current { received, key, now })
+        Ok((key, now))
     }
 
     fn note_dropped(&mut self, dropped: Option<LogEnd>) {
@@ -183,6 +193,7 @@ impl RequestPath<'_> {
         }
         let mut keys = Vec::new();
         received.body.for_each_key(|table, key, _| keys.push(key_hash(table, key)));
+        keys.extend(received.body.operation_key_hash());
         participant.blocked_by(&Footprint::new([], keys))
     }
 
@@ -219,11 +230,12 @@ impl RequestPath<'_> {
 
     /// The same as [`Self::overlap`] for what a coordinated transaction prepares.
     #[cold]
-    pub(super) fn overlap_of_prepared(&self, draft: &Draft<'_>) -> Overlap {
+    pub(super) fn overlap_of_prepared(&self, draft: &Draft<'_>, key: Option<&OperationKey<'_>>) -> Overlap {
         let Some(serving) = &self.serving else { return Overlap::Unsynced };
-        let keys = Footprint::new([], draft.footprint().iter().copied());
-        let unsynced =
-            self.sees_unsynced(draft, &serving.conflicts) || self.state.transactions.participant.overlaps(&keys);
+        let keys = draft.footprint().iter().copied().chain(key.map(|key| key.hash));
+        let unsynced = self.sees_unsynced(draft, &serving.conflicts)
+            || self.state.transactions.participant.overlaps(&Footprint::new([], keys))
+            || key.is_some_and(|_| serving.conflicts.has_dropped_operation_keys(self.shipping.synced())); // R5.2
         if unsynced && !planted::is_on(Bug::PreparedOverOverlap) { Overlap::Unsynced } else { Overlap::None }
     }
 

@@ -3,6 +3,7 @@
 //!
 //! | file | its part |
 //! |---|---|
+//! | `reasons` | why a transaction with an operation key was not committed |
 //! | `steps` | what the participant says is to be done next: executions and refusals |
 //! | `words` | what participants tell one another |
 //! | `waiting` | answers behind gates, clients and reads that wait |
@@ -10,6 +11,7 @@
 //! - **R8.1** A proposal is synced at once: the votes wait for it.
 //! - **R8.9** What nobody needs any more is forgotten, many at a time, with one entry.
 
+mod reasons;
 mod steps;
 mod waiting;
 mod words;
@@ -25,6 +27,8 @@ use kasha_wire::Body;
 use kasha_wire::hot::ReadView;
 use kasha_wire::status::PendingTransaction;
 
+use self::reasons::Reasons;
+pub(crate) use self::reasons::as_kept;
 use self::waiting::Waiting;
 pub(crate) use self::words::latest_timestamp;
 use self::words::{Unknown, speak};
@@ -49,6 +53,7 @@ const NAMED_MAX: usize = 8;
 pub(crate) struct Transacting {
     pub waiting: Waiting,
     unknown: Unknown,
+    reasons: Reasons,
     /// Transactions that may still be pending, and whose clients may have been told versions that the version floor decides.
     hold_floor: Vec<RpcId>,
     /// The version floor is to rise. Until it has, no client is told a version that the floor decides.
@@ -73,6 +78,7 @@ impl Transacting {
         Self {
             waiting,
             unknown,
+            reasons: Reasons::default(),
             hold_floor,
             floor_waits: false,
             gone,

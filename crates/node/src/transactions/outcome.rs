@@ -1,13 +1,15 @@
 //! Logging outcomes of transactions over several shards: completion record and outcome in one group, with the changes if there
 //! are any (E4, R8.1).
 
-use kasha_exactly_once::{CompletionRecord, Request};
+use kasha_exactly_once::{CompletionRecord, OperationKeyRecord, Request};
 use kasha_log::{EntryKind, EntryOffset, Full, GroupWriter, Log, Purpose, entry_bytes};
 use kasha_transaction::{GateId, Origin, Proposal};
 use kasha_types::{Epoch, LogEnd, RpcId, Slot};
+use kasha_wire::Body;
 
-use super::record::{Ended, How, Number};
+use super::record::{Ended, How, Number, Reason};
 use super::{Transactions, checked_by};
+use crate::operation_keys::OperationKey;
 use crate::state::ShardState;
 
 /// A transaction that ends, or runs, at this shard.
@@ -19,8 +21,12 @@ pub(crate) struct Ending<'e> {
     /// Of the keys that it touches here; empty if this shard never had the request.
     pub slots: &'e [Slot],
     pub result: &'e [u8],
+    /// Under which the result is kept, and the body that came with it (R4.9).
+    pub keep_under: Option<(OperationKey<'e>, &'e Body<'e>)>,
     pub proposal: Proposal,
     pub how: How,
+    /// What the keeper of its operation key has to hear.
+    pub reason: Option<Reason>,
 }
 
 /// An outcome that is in the log.
@@ -38,12 +44,14 @@ pub(crate) struct Entries<'e> {
     ended: Vec<u8>,
     /// `None`: its client has acknowledged it, and asks no more.
     completion: Option<CompletionRecord<'e>>,
+    kept: Option<OperationKeyRecord<'e>>,
 }
 
 /// Where these log entries begin.
 #[derive(Clone, Copy)]
 pub(crate) struct Places {
     completion: Option<EntryOffset>,
+    kept: Option<EntryOffset>,
     ended: EntryOffset,
 }
 
@@ -58,7 +66,8 @@ impl<'e> Entries<'e> {
         };
         let number = transactions.entry_of(rpc).map_or(transactions.next_number(), |(_, number)| number);
         let (how, proposal, lease_expiry) = (ending.how, ending.proposal.clone(), ending.request.lease_expiry);
-        let ended = Ended { number, rpc, lease_expiry, how, proposal, gate }.encode();
+        let reason = ending.reason.clone();
+        let ended = Ended { number, rpc, lease_expiry, how, proposal, gate, reason }.encode();
         let mut request = ending.request;
         if !ending.has_come {
             request.acknowledgement = state.tracker.acknowledgement_of(rpc.client);
@@ -67,12 +76,14 @@ impl<'e> Entries<'e> {
         // Of a client whose lease is over, and whose transaction is the last that is known of it, nothing is kept.
         let is_client_known = !ending.has_come || state.tracker.lease_expiry_of(rpc.client).is_some();
         let completion = (is_client_known && state.tracker.awaits_record(rpc)).then_some(record);
-        Self { ending, number, ended, completion }
+        let kept = ending.keep_under.as_ref().map(|(key, body)| key.record(body, ending.result));
+        Self { ending, number, ended, completion, kept }
     }
 
     pub fn bytes(&self) -> usize {
         let completion = self.completion.as_ref().map_or(0, |record| entry_bytes(record.encoded_len()));
-        completion + entry_bytes(self.ended.len())
+        let kept = self.kept.as_ref().map_or(0, |record| entry_bytes(record.encoded_len()));
+        completion + kept + entry_bytes(self.ended.len())
     }
 
     pub fn write(&self, group: &mut GroupWriter<'_>) -> Places {
@@ -81,9 +92,14 @@ impl<'e> Entries<'e> {
             record.encode_into(payload);
             at
         });
+        let kept = self.kept.as_ref().map(|record| {
+            let (at, payload) = group.entry(EntryKind::OperationKey, record.encoded_len());
+            record.encode_into(payload);
+            at
+        });
         let (ended, payload) = group.entry(EntryKind::TransactionEnded, self.ended.len());
         payload.copy_from_slice(&self.ended);
-        Places { completion, ended }
+        Places { completion, kept, ended }
     }
 
     /// The group is in the log, and ends here.
@@ -95,12 +111,17 @@ impl<'e> Entries<'e> {
         dead: &mut Vec<EntryOffset>,
     ) -> Option<GateId> {
         let Ending { request, has_come, proposal, how, .. } = self.ending;
-        let ShardState { tracker, transactions, .. } = state;
+        let ShardState { tracker, transactions, operation_keys, .. } = state;
+        if let (Some((key, body)), Some(at)) = (&self.ending.keep_under, places.kept) {
+            // It was looked up when the transaction was proposed, and locked until now: nothing is kept under it.
+            operation_keys.insert(key.hash, key.fingerprint, body.head.not_after, at, |_| false);
+        }
         match places.completion {
             Some(at) if *has_come => tracker.complete(request, at, |at| dead.push(at)),
             Some(at) => tracker.complete_replayed(request, at, |at| dead.push(at)),
             None => {}
         }
+        transactions.note_reason(request.rpc, self.ending.reason.as_ref());
         let gate = apply_to_participant(transactions, request.rpc, proposal, *how, end);
         dead.extend(transactions.note(request.rpc, self.number, places.ended, request.lease_expiry, 0));
         gate

@@ -2,8 +2,9 @@
 //! follow one another in the order below (little endian, a list behind its `u32` count). A [`Proposed`] ends with the body.
 
 use kasha_transaction::{Class, Footprint, Proposal, Timestamp, Why};
+use kasha_types::planted::{self, Bug};
 use kasha_types::{BodyHash, ClusterTime, KeyHash, RpcId, ShardId};
-use kasha_wire::{Body, DecodeError, Reader, Update, Wire, wire_struct};
+use kasha_wire::{Body, DecodeError, Reader, Wire, wire_struct};
 
 /// Every record begins with it.
 const FORMAT: u8 = 1;
@@ -43,6 +44,15 @@ pub(crate) struct Ended {
     pub proposal: Proposal,
     /// What the answer waits for (R8.15).
     pub gate: Vec<RpcId>,
+    /// Of what was aborted here: what the keeper of its operation key has to hear.
+    pub reason: Option<Reason>,
+}
+
+/// Which check said no, for the participant that keeps the operation key (R4.9).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Reason {
+    pub keeper: ShardId,
+    pub result: Vec<u8>,
 }
 
 /// `TransactionsForgotten`: nobody needs the transactions below this number any more, but for these.
@@ -64,13 +74,13 @@ pub(crate) struct Gated {
 /// What this participant is to know of a transaction. `None`: the body is none of a transaction in which the shard takes part.
 pub(crate) fn proposal_of(body: &Body<'_>, shard: ShardId) -> Option<Proposal> {
     let (participants, own) = (body.participants()?, body.parts_at(shard)?);
-    let Update::Transaction { parts } = body.update else { return None };
-    let class = if parts.cannot_fail() { Class::Independent } else { Class::Coordinated };
+    let class = if body.is_coordinated() { Class::Coordinated } else { Class::Independent };
     let (mut reads, mut writes) = (Vec::new(), Vec::new());
     for part in own.iter() {
         let keys = if part.operation.changes_its_key() { &mut writes } else { &mut reads };
         keys.push(kasha_types::key_hash(part.table, part.operation.key()));
     }
+    writes.extend(body.operation_key_hash().filter(|_| !planted::is_on(Bug::PartKeyUnlocked)));
     let participants = participants.iter().map(|(shard, _)| shard).collect();
     Some(Proposal { class, body: body.hash().0, participants, footprint: Footprint::new(reads, writes) })
 }
@@ -204,6 +214,7 @@ impl Wire for Ended {
             How::Executed(at) => (1u8, at.0),
             How::Against(Why::Conflict) => (2, 0),
             How::Against(Why::Abort) => (3, 0),
+            How::AbortedHere if self.reason.is_some() => (5, 0),
             How::AbortedHere => (4, 0),
         };
         how.put(out);
@@ -213,22 +224,31 @@ impl Wire for Ended {
         self.proposal.participants.put(out);
         put_footprint(&self.proposal.footprint, out);
         self.gate.put(out);
+        if let (How::AbortedHere, Some(Reason { keeper, result })) = (self.how, &self.reason) {
+            keeper.put(out);
+            result.put(out);
+        }
     }
     fn take(from: &mut Reader<'_>) -> Result<Self, DecodeError> {
         let (number, rpc, lease_expiry) = (from.take()?, from.take()?, from.take()?);
-        let (how, at) = (from.take::<u8>()?, Timestamp(from.take()?));
-        let how = match how {
+        let (code, at) = (from.take::<u8>()?, Timestamp(from.take()?));
+        let how = match code {
             1 => How::Executed(at),
             2 => How::Against(Why::Conflict),
             3 => How::Against(Why::Abort),
-            4 => How::AbortedHere,
+            4 | 5 => How::AbortedHere,
             _ => return Err(DecodeError::Invalid("how a transaction ended")),
         };
         let class = if from.take()? { Class::Coordinated } else { Class::Independent };
         let body: BodyHash = from.take()?;
         let (participants, footprint) = (from.take()?, take_footprint(from)?);
         let proposal = Proposal { class, body: body.0, participants, footprint };
-        Ok(Self { number, rpc, lease_expiry, how, proposal, gate: from.take()? })
+        let gate = from.take()?;
+        let reason = match code {
+            5 => Some(Reason { keeper: from.take()?, result: from.take()? }),
+            _ => None,
+        };
+        Ok(Self { number, rpc, lease_expiry, how, proposal, gate, reason })
     }
 }
 

@@ -28,7 +28,7 @@ struct Known {
     participants: BTreeSet<ShardId>,
     /// Participants that have told, so that it counts, that it is prepared or executed.
     told: BTreeSet<ShardId>,
-    /// What each participant has told, when that was durable, or has logged, without the code before it.
+    /// What each participant has told, when that was durable, without the code before it.
     results: BTreeMap<ShardId, Vec<u8>>,
     /// A participant has told a client that it does not happen.
     is_refused: bool,
@@ -36,6 +36,12 @@ struct Known {
     against: BTreeSet<ShardId>,
     /// A client asks different things of different shards under this id, or all machines have lost power: it proves nothing.
     is_excused: bool,
+}
+
+/// The results that follow *prepared* or *done*.
+fn results_in(result: &[u8]) -> Option<&[u8]> {
+    let (&code, results) = result.split_first()?;
+    [OutcomeCode::Prepared as u8, OutcomeCode::Done as u8].contains(&code).then_some(results)
 }
 
 /// Watches the answers of participants, and segment files.
@@ -69,15 +75,21 @@ impl PreparedKept {
     /// A participant tells what is durable there, or at its witnesses.
     fn on_answer(&mut self, rpc: RpcId, shard: ShardId, result: &[u8]) {
         let Some(known) = self.transactions.get_mut(&rpc).filter(|known| !known.is_excused) else { return };
-        let Some((&code, results)) = result.split_first() else { return };
-        if [OutcomeCode::Prepared as u8, OutcomeCode::Done as u8].contains(&code) {
-            let first = known.results.entry(shard).or_insert_with(|| results.to_vec());
-            self.checked += 1;
-            if first != results {
-                self.violations.push(format!(
-                    "prepared_kept: {shard} has told {first:?} of {rpc}, and tells or logs {results:?} now (R8.8)"
-                ));
-            }
+        if let Some(results) = results_in(result) {
+            known.results.entry(shard).or_insert_with(|| results.to_vec());
+        }
+        self.compare(rpc, shard, result);
+    }
+
+    /// What the log has is what every later answer says. What was logged and told to nobody may be lost, and come to something else.
+    fn compare(&mut self, rpc: RpcId, shard: ShardId, result: &[u8]) {
+        let Some(known) = self.transactions.get_mut(&rpc).filter(|known| !known.is_excused) else { return };
+        let (Some(first), Some(results)) = (known.results.get(&shard), results_in(result)) else { return };
+        self.checked += 1;
+        if first != results {
+            self.violations.push(format!(
+                "prepared_kept: {shard} has told {first:?} of {rpc}, and tells or logs {results:?} now (R8.8)"
+            ));
         }
     }
 
@@ -99,7 +111,7 @@ impl PreparedKept {
             results.extend(record.map(|(rpc, result)| (rpc, result.to_vec())));
         });
         for (rpc, result) in results {
-            self.on_answer(rpc, shard, &result); // what the log has is what every later answer says
+            self.compare(rpc, shard, &result);
         }
         for rpc in ends {
             if let Some(known) = self.transactions.get_mut(&rpc) {

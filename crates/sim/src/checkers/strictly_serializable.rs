@@ -157,6 +157,38 @@ impl Groups {
     }
 }
 
+/// The runs of what was asked for under operation keys (R4.9). Operations with one key and one action are one run, which began when
+/// the first of them was asked for, and was over when the first was told. If the key expires, there is a run for each result,
+/// and one more may be behind each operation that has none.
+fn runs(history: &History) -> Vec<Operation> {
+    let mut first_asked: BTreeMap<(u64, &Action), SimTime> = BTreeMap::new();
+    let mut told: BTreeMap<(u64, &Action), BTreeMap<&[u8], Operation>> = BTreeMap::new();
+    let mut unknown: Vec<&Operation> = Vec::new();
+    for operation in history.operations() {
+        let Some(group) = operation.group else { continue };
+        let key = (group, &operation.action);
+        let asked = *first_asked.entry(key).or_insert(operation.asked);
+        match &operation.told {
+            // Another action ran under the key.
+            told if told.is_mismatch() => {}
+            Told::Executed { bytes, .. } => {
+                let runs = told.entry(key).or_default();
+                let run = runs.entry(&bytes[..]).or_insert_with(|| Operation { asked, ..operation.clone() });
+                run.told_at = run.told_at.min(operation.told_at);
+            }
+            Told::Unknown => unknown.push(operation),
+            Told::NotExecuted | Told::TableDone(_) | Told::TableExists(_) | Told::TableNotFound => {}
+        }
+    }
+    let has_run = |operation: &&&Operation| {
+        let key = (operation.group.expect("seen above"), &operation.action);
+        told.contains_key(&key) && !operation.expiring
+    };
+    let unknown: Vec<Operation> =
+        unknown.iter().filter(|operation| !has_run(operation)).map(|&it| it.clone()).collect();
+    told.into_values().flat_map(BTreeMap::into_values).chain(unknown).collect()
+}
+
 fn is_transaction(action: &Action) -> bool {
     matches!(action.update(), Some(Update::Transaction { .. }))
 }
@@ -191,9 +223,10 @@ pub fn keys(history: &History) -> BTreeSet<Name> {
 /// Checks every group of keys that transactions connect.
 #[must_use]
 pub fn check(history: &History) -> Checked {
-    let (mut checked, groups) = (Checked::default(), groups(history));
+    let (mut checked, groups, runs) = (Checked::default(), groups(history), runs(history));
     let mut by_group: BTreeMap<Name, Vec<Whole<'_>>> = BTreeMap::new();
-    for operation in history.operations() {
+    let without_key = history.operations().iter().filter(|operation| operation.group.is_none());
+    for operation in without_key.chain(&runs) {
         let Some(name) = names_of(operation).into_iter().next() else { continue };
         let Some(group) = groups.0.get(&name) else { continue };
         let may_have_run = matches!(operation.told, Told::Executed { .. } | Told::Unknown);

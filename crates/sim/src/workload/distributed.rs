@@ -17,6 +17,10 @@ const GROUP_USES_MAX: u32 = 40;
 const KEYS: u64 = 4;
 /// Operations between two drops of the second table, about.
 const LEDGER_USES: u64 = 100;
+/// Recent updates under operation keys, which may be repeated.
+const REPEATABLE_MAX: usize = 8;
+/// The longest of the short times to live of operation keys, in milliseconds.
+const SHORT_MILLIS_MAX: u64 = 200;
 /// The name of the second table.
 const LEDGER: &str = "distributed-ledger";
 
@@ -28,6 +32,9 @@ pub struct Distributed {
     values: u64,
     /// A second table, which transactions use besides, and which comes and goes.
     ledger: Option<TableId>,
+    /// What was asked for under operation keys, and how many there were.
+    repeatable: Vec<Ask>,
+    operation_keys: u64,
 }
 
 impl Distributed {
@@ -103,6 +110,33 @@ impl Distributed {
         Update::MultiPut { pairs: pairs.as_items() }.into()
     }
 
+    /// Now and then with an operation key.
+    fn maybe_under_key(&mut self, rng: &mut Rng, ask: Ask) -> Ask {
+        if !rng.chance(1, 4) {
+            return ask;
+        }
+        self.operation_keys += 1;
+        let time_to_live_millis = rng.chance(1, 5).then(|| rng.between(1, SHORT_MILLIS_MAX));
+        let ask = Ask { operation_key: Some(self.operation_keys), time_to_live_millis, ..ask };
+        if self.repeatable.len() == REPEATABLE_MAX {
+            self.repeatable.remove(usize::try_from(rng.below(REPEATABLE_MAX as u64)).expect("small"));
+        }
+        self.repeatable.push(ask.clone());
+        ask
+    }
+
+    /// The same again, or something else under the same operation key (R4.9). The newest is often still under way.
+    fn repeat(&mut self, rng: &mut Rng) -> Ask {
+        let newest = self.repeatable.last().expect("the caller looked");
+        let ask = if rng.chance(1, 2) { newest.clone() } else { rng.pick(&self.repeatable).clone() };
+        if ask.time_to_live_millis.is_some() || rng.chance(3, 4) {
+            return ask;
+        }
+        let first = ask.action.keys().first().map(|key| key.to_vec()).expect("it has keys");
+        let action = Action::put(&first, &self.value(rng));
+        Ask { action, ..ask }
+    }
+
     fn multi_delete(&self, rng: &mut Rng) -> Action {
         let mut keys = ItemsBuffer::new(ItemKind::Key);
         self.some(rng).iter().for_each(|key| keys.push(&Item { key, value: &[], delta: 0 }));
@@ -122,12 +156,27 @@ impl Workload for Distributed {
         if self.ledger.is_some() && rng.chance(1, LEDGER_USES) {
             return Action::DropTable(LEDGER.to_owned()).into();
         }
+        if !self.repeatable.is_empty() && rng.chance(1, 10) {
+            return self.repeat(rng);
+        }
         let action = match rng.below(20) {
-            0..4 => self.multi_put(rng),
+            0..4 => {
+                let action = self.multi_put(rng);
+                return self.maybe_under_key(rng, action.into());
+            }
             4 => self.multi_delete(rng),
-            5 | 6 => Action::count_all(&self.some(rng)),
-            7..10 => return self.transaction(rng),
-            10 | 11 => self.transfer(rng),
+            5 | 6 => {
+                let action = Action::count_all(&self.some(rng));
+                return self.maybe_under_key(rng, action.into());
+            }
+            7..10 => {
+                let ask = self.transaction(rng);
+                return self.maybe_under_key(rng, ask);
+            }
+            10 | 11 => {
+                let action = self.transfer(rng);
+                return self.maybe_under_key(rng, action.into());
+            }
             12..15 => Action::multi_get(&self.some(rng)),
             15 => Action::get(&self.any_key(rng)),
             16 => Update::Delete { key: &self.any_key(rng) }.into(),

@@ -1,6 +1,8 @@
 //! The parts of a transaction: operations on one key each, in the order in which they run. A list of parts begins with a
 //! `u32` count; a part is its table (`u32`), the operation's code (`u8`) and the operation's arguments.
 
+use std::collections::BTreeSet;
+
 use kasha_types::TableId;
 use kasha_types::limits::OPERATION_KEYS_MAX;
 
@@ -223,6 +225,25 @@ impl<'a> Parts<'a> {
         };
         let (from, to) = (self.bytes.len() - skip(first), self.bytes.len() - skip(count));
         Self { count, bytes: &self.bytes[from..to] }
+    }
+
+    /// Whether a condition is about the version that a part before it gives its key.
+    #[must_use]
+    pub fn check_own_versions(&self) -> bool {
+        let mut changed = BTreeSet::new();
+        self.iter().any(|part| {
+            let (operation, key) = (part.operation, (part.table, part.operation.key()));
+            let has_condition = matches!(
+                operation,
+                PartOperation::Check(Check::HasVersion { .. })
+                    | PartOperation::Update(Update::PutIfVersion { .. } | Update::DeleteIfVersion { .. })
+            );
+            let is_own = has_condition && changed.contains(&key);
+            if operation.changes_its_key() {
+                changed.insert(key);
+            }
+            is_own
+        })
     }
 
     /// Whether nothing in these parts can fail, whatever their keys hold, and all of them answer a few bytes.

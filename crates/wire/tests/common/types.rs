@@ -313,9 +313,10 @@ impl Sample for WordOf {
     fn any() -> BoxedStrategy<Self> {
         let rpc = (1..u64::MAX, 1..u64::MAX);
         let rpc = rpc.prop_map(|(client, sequence)| RpcId { client: ClientId(client), sequence: Sequence(sequence) });
-        let words = (rpc, super::any(), super::any(), super::any(), super::any(), super::any(), super::any());
+        let reason = vec(proptest::prelude::any::<u8>(), 0..limits::REASON_BYTES_MAX);
+        let words = (rpc, super::any(), super::any(), super::any(), super::any(), super::any(), super::any(), reason);
         words
-            .prop_map(|(rpc, body, lease_expiry, told, asks, participants, behind)| Self {
+            .prop_map(|(rpc, body, lease_expiry, told, asks, participants, behind, reason)| Self {
                 rpc,
                 body,
                 lease_expiry,
@@ -323,6 +324,7 @@ impl Sample for WordOf {
                 asks,
                 participants,
                 behind,
+                reason,
             })
             .boxed()
     }
@@ -335,6 +337,7 @@ impl Sample for WordOf {
             asks: Sample::one(next),
             participants: Sample::one(next),
             behind: Sample::one(next),
+            reason: Sample::one(next),
         }
     }
 }

@@ -8,12 +8,14 @@ use kasha_log::{EntryKind, Full, Purpose};
 use kasha_machine::{Effects, Gate};
 use kasha_store::SpareDraft;
 use kasha_transaction::{Proposal, Step, Timestamp, Why};
+use kasha_types::planted::{self, Bug};
 use kasha_types::probe::{Probe, hit};
 use kasha_types::{LogEnd, LogPosition, RpcId, ShardId};
 use kasha_wire::{Body, OutcomeCode, Update};
 
 use super::super::{Sees, Serving};
 use super::slots_of;
+use crate::operation_keys::OperationKey;
 use crate::primary::Term;
 use crate::replica::Site;
 use crate::transactions::{Ending, Entries, How, Proposed, encode_ceiling, log_ending, request_of};
@@ -92,13 +94,16 @@ impl Serving {
         draft.withhold(|table| configuration.has_table(table));
         let slots = slots_of(&body, shard);
         let result = draft.result().to_vec();
+        let keep_under = OperationKey::of(&body).filter(|_| !planted::is_on(Bug::PartResultUnkept));
         let ending = Ending {
             request: request_of(&body),
             has_come: true,
             slots: &slots,
             result: &result,
+            keep_under: keep_under.map(|key| (key, &body)),
             proposal: pending.proposal.clone(),
             how: How::Executed(at),
+            reason: None,
         };
         let entries = Entries::new(state, &ending);
         let mut group = log.begin(epoch, draft.bytes() + entries.bytes(), Purpose::Promised)?;
@@ -114,10 +119,10 @@ impl Serving {
         let (changed, synced) = (draft.changed().map(|(key, _)| key), term.shipping.synced());
         self.executed((end, synced), rpc, changed, &[]);
         // Its proposal is durable at all participants, and with it what comes of it (R8.1), but for the version of a key that had
-        // no value: that comes from the version floor, whose entry may be lost.
+        // no value: that comes from the version floor, whose entry may be lost. So do the versions that follow it.
         let sees = || Sees::Absence;
         let floor_until = self.conflicts.until([], sees, synced);
-        let when = match draft.sees_absence() && floor_until > synced {
+        let when = match floor_until > synced {
             true => self.synced_gate(term, shard, floor_until),
             false => Gate::Now,
         };
@@ -138,14 +143,28 @@ impl Serving {
         let body = pending.body();
         let Site { copy, state, core } = site;
         let (shard, epoch, log) = (copy.shard, term.epoch, &mut copy.log);
-        let result = [match why {
-            Why::Conflict => OutcomeCode::Conflict,
-            Why::Abort => OutcomeCode::RefusedElsewhere,
-        } as u8];
+        let key = OperationKey::of(&body).filter(|_| body.keeper() == Some(shard));
+        let reason = key.and_then(|_| self.transacting.reasons.take(&body)).filter(|_| why == Why::Abort);
+        let keep_under = key.filter(|_| reason.is_some()).map(|key| (key, &body));
+        let result = match (why, reason) {
+            (Why::Abort, Some(kept)) => kept,
+            // It is not known what is to be kept. Nothing has happened, so the client may try again.
+            (Why::Abort, None) if key.is_some() => vec![OutcomeCode::Conflict as u8],
+            (Why::Abort, None) => vec![OutcomeCode::RefusedElsewhere as u8],
+            (Why::Conflict, _) => vec![OutcomeCode::Conflict as u8],
+        };
         let slots = slots_of(&body, shard);
         let (request, how) = (request_of(&body), How::Against(why));
-        let ending =
-            Ending { request, has_come: true, slots: &slots, result: &result, proposal: pending.proposal.clone(), how };
+        let ending = Ending {
+            request,
+            has_come: true,
+            slots: &slots,
+            result: &result,
+            keep_under,
+            proposal: pending.proposal.clone(),
+            how,
+            reason: None,
+        };
         let dead = &mut core.scratch.dead;
         let outcome = log_ending(log, state, epoch, &ending, Purpose::Promised, dead)?;
         hit(Probe::TransactionEnded);

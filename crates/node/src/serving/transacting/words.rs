@@ -59,6 +59,7 @@ impl Serving {
     pub fn on_words(&mut self, term: &mut Term, site: &mut Site<'_>, now: Tick, words: Words) {
         let latest = latest_timestamp(site.core.cluster_time);
         for word in words.words.into_iter().filter(|word| is_heard(word, latest)) {
+            self.transacting.reasons.hear(words.from, &word);
             let (lease_expiry, word) = (word.lease_expiry, word_of(word));
             let unknown = site.state.transactions.participant.on_word(words.from, &word);
             if unknown.is_some() {
@@ -114,7 +115,16 @@ impl Serving {
         let proposal = Proposal { class: Class::Coordinated, body, participants, footprint: Footprint::default() };
         let result = [OutcomeCode::Conflict as u8];
         let how = How::Against(Why::Conflict);
-        let ending = Ending { request, has_come: false, slots: &[], result: &result, proposal, how };
+        let ending = Ending {
+            request,
+            has_come: false,
+            slots: &[],
+            result: &result,
+            keep_under: None,
+            proposal,
+            how,
+            reason: None,
+        };
         // Without room it is asked again.
         let (log, dead) = (&mut copy.log, &mut core.scratch.dead);
         if let Ok(outcome) = log_ending(log, state, term.epoch, &ending, Purpose::Freeing, dead) {
@@ -141,7 +151,11 @@ pub(super) fn speak(site: &mut Site<'_>, out: &mut Effects) {
     let mut by_shard: BTreeMap<ShardId, Vec<WordOf>> = BTreeMap::new();
     for (to, word) in state.transactions.participant.take_words() {
         let lease_expiry = state.transactions.lease_expiry_of(word.rpc).unwrap_or(ClusterTime(0));
-        by_shard.entry(to).or_default().push(told(word, lease_expiry));
+        let mut word = told(word, lease_expiry);
+        if word.told == Told::Abort {
+            word.reason.extend_from_slice(state.transactions.reason_for(to, word.rpc).unwrap_or_default());
+        }
+        by_shard.entry(to).or_default().push(word);
     }
     let configuration = core.configuration.as_deref().expect("a configuration promoted us");
     for (to, mut words) in by_shard {
@@ -184,7 +198,7 @@ fn told(word: Word, lease_expiry: ClusterTime) -> WordOf {
     };
     let Word { rpc, body, asks, participants, behind, .. } = word;
     let behind = behind.into_iter().map(|Behind { rpc, body }| BehindWhat { rpc, body: BodyHash(body) }).collect();
-    WordOf { rpc, body: BodyHash(body), lease_expiry, told, asks, participants, behind }
+    WordOf { rpc, body: BodyHash(body), lease_expiry, told, asks, participants, behind, reason: Vec::new() }
 }
 
 fn word_of(word: WordOf) -> Word {
