@@ -34,6 +34,7 @@ mod snapshots;
 mod stats;
 mod tables;
 mod timers;
+mod two_phase;
 mod updates;
 mod wrong;
 
@@ -86,6 +87,9 @@ pub struct SessionOptions {
     pub exactly_once: bool,
     /// `false`: record on no witness, and wait for the sync each time. For comparisons.
     pub fast_path: bool,
+    /// `true`: the session is the master of a two-phase commit for each transaction over several shards that can fail. The nodes
+    /// have to be of that mode, too (`kasha_node::Votes::ByClients`). For comparisons.
+    pub two_phase: bool,
 }
 
 impl SessionOptions {
@@ -102,6 +106,7 @@ impl SessionOptions {
             keeps_spare: true,
             exactly_once: true,
             fast_path: true,
+            two_phase: false,
         }
     }
 }

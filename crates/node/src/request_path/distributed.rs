@@ -145,6 +145,7 @@ impl RequestPath<'_> {
                 }
                 let bytes = outcome + draft.bytes() + entry_bytes(result.len());
                 let (sees_absence, overlap) = (draft.sees_absence(), self.overlap_of_prepared(&draft));
+                let result = self.with_vote(result, at);
                 prepared = Some(Prepared { result, sees_absence, overlap });
                 bytes
             }
@@ -206,7 +207,7 @@ impl RequestPath<'_> {
     fn tell_prepared(&mut self, caller: &Caller, rpc: RpcId, prepared: Prepared, end: LogEnd, out: &mut Effects) {
         let Prepared { mut result, sees_absence, overlap } = prepared;
         // Otherwise the client is answered when the transaction is executed.
-        if !self.state.transactions.participant.may_tell_prepared(rpc) {
+        if !self.is_two_phase() && !self.state.transactions.participant.may_tell_prepared(rpc) {
             return;
         }
         if sees_absence && !self.serving().transacting.try_hold_floor(rpc) {
@@ -231,6 +232,7 @@ impl RequestPath<'_> {
         };
         let waiting = &mut self.serving().transacting.waiting;
         waiting.answer((shard, epoch, rpc), (&result, is_synced), (None, when), out);
+        self.wait_for_decision(caller, rpc);
     }
 
     /// Records that it does not happen.
