@@ -179,7 +179,7 @@ impl BenchmarkArguments {
 #[derive(Args)]
 struct AllArguments {
     /// How long all benchmarks may take together; at most a minute more for those that have begun by then.
-    #[arg(long, default_value = "11m", value_parser = parse)]
+    #[arg(long, default_value = "14m", value_parser = parse)]
     time: Duration,
     #[command(flatten)]
     each: BenchmarkArguments,
