@@ -31,9 +31,9 @@ enum Bench {
     Floor(BenchmarkArguments),
     /// All clients on one key, and keys by Zipf's law, against uniform keys.
     HotKey(BenchmarkArguments),
-    /// Transactions on one shard and over two, against updates.
+    /// Transactions on one shard and over several, against updates and against two-phase commit.
     Transactions(BenchmarkArguments),
-    /// A service of counters on two shards: callers, shares of both shards, conflicts, locks.
+    /// A service of counters on several shards: timestamps, locks and two-phase commit.
     Counters(BenchmarkArguments),
     /// How many unsynced bytes to gather before a sync that nobody waits for.
     Batch(BenchmarkArguments),
@@ -179,7 +179,7 @@ impl BenchmarkArguments {
 #[derive(Args)]
 struct AllArguments {
     /// How long all benchmarks may take together; at most a minute more for those that have begun by then.
-    #[arg(long, default_value = "11m", value_parser = parse)]
+    #[arg(long, default_value = "14m", value_parser = parse)]
     time: Duration,
     #[command(flatten)]
     each: BenchmarkArguments,

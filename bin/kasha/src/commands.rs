@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use anyhow::{Result, bail};
 use clap::Args;
-use kasha_node::{Answers, ExactlyOnce};
+use kasha_node::{Answers, ExactlyOnce, Votes};
 use kasha_replication::Pace;
 use kasha_runtime::FrameFaults;
 use kasha_types::NodeId;
@@ -55,6 +55,9 @@ pub struct InternalNodeArguments {
     /// Keeps no completion records, to see what they cost.
     #[arg(long)]
     without_records: bool,
+    /// Leaves the votes on transactions over several shards to clients, to compare with two-phase commit.
+    #[arg(long)]
+    two_phase: bool,
     /// Number of unsynced bytes that begin a sync although nobody waits.
     #[arg(long)]
     sync_bytes: Option<u64>,
@@ -110,6 +113,7 @@ pub fn internal_node(arguments: &InternalNodeArguments) -> Result<()> {
         injected: Injected {
             answers: arguments.answers,
             exactly_once: if arguments.without_records { ExactlyOnce::Off } else { ExactlyOnce::On },
+            votes: if arguments.two_phase { Votes::ByClients } else { Votes::BetweenParticipants },
             pace: Pace { sync_bytes: arguments.sync_bytes.unwrap_or(pace.sync_bytes), ..pace },
             link_delay: arguments.link_delay,
             faults: faulty.then_some(FrameFaults {

@@ -13,7 +13,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use kasha_coordinator::{Coordinator, CoordinatorOptions};
 use kasha_machine::Trash;
-use kasha_node::{Answers, Buffers, ExactlyOnce, Node, NodeOptions};
+use kasha_node::{Answers, Buffers, ExactlyOnce, Node, NodeOptions, Votes};
 use kasha_replication::Pace;
 use kasha_runtime::limits::Limits;
 use kasha_runtime::{
@@ -66,6 +66,7 @@ pub struct ClusterSpec {
 pub struct Injected {
     pub answers: Answers,
     pub exactly_once: ExactlyOnce,
+    pub votes: Votes,
     pub pace: Pace,
     pub link_delay: Duration,
     pub faults: Option<FrameFaults>,
@@ -261,6 +262,7 @@ impl RunningNode {
             flush_interval: spec.flush_interval,
             answers: spec.injected.answers,
             exactly_once: spec.injected.exactly_once,
+            votes: spec.injected.votes,
             pace: spec.injected.pace,
             seed: random_u64(),
             ..NodeOptions::new(cluster, core, spec.advertise.clone(), spec.coordinator)

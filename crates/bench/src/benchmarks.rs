@@ -8,11 +8,13 @@ mod counters;
 mod exactly_once;
 mod floor;
 mod hot_key;
+mod modes;
 mod outage;
 mod pending;
 mod recovery;
 mod rivals;
 mod stalls;
+mod sweeps;
 pub(crate) mod throughput;
 mod transactions;
 mod witness;
@@ -77,14 +79,14 @@ pub const BENCHMARKS: &[Benchmark] = &[
     },
     Benchmark {
         name: "transactions",
-        about: "transactions on one shard against updates, and reads of two shards against reads of one",
-        share: 50,
+        about: "transactions on one shard and on several, against updates and against two-phase commit",
+        share: 150,
         run: transactions::run,
     },
     Benchmark {
         name: "counters",
-        about: "a service of counters on two shards: callers, shares of both shards, conflicts, locks",
-        share: 60,
+        about: "a service of counters on several shards: timestamps, locks and two-phase commit, as in Granola's thesis",
+        share: 110,
         run: counters::run,
     },
     Benchmark {

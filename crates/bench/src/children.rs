@@ -71,6 +71,8 @@ pub struct ClusterSpec {
     pub memory_mib: Option<u64>,
     /// Keep no completion records, to see what they cost.
     pub without_records: bool,
+    /// Leave the votes on transactions over several shards to clients, as in a two-phase commit.
+    pub two_phase: bool,
     /// Unsynced bytes that begin a sync although nobody waits; `None`: the default.
     pub sync_bytes: Option<u64>,
 }
@@ -95,6 +97,7 @@ impl ClusterSpec {
             lease: kasha_types::limits::NODE_LEASE,
             memory_mib: None,
             without_records: false,
+            two_phase: false,
             sync_bytes: None,
         }
     }
@@ -143,6 +146,9 @@ impl ClusterSpec {
         }
         if self.without_records {
             arguments.push("--without-records".to_owned());
+        }
+        if self.two_phase {
+            arguments.push("--two-phase".to_owned());
         }
         if node == COORDINATOR {
             arguments.push("--host-coordinator".to_owned());

@@ -9,6 +9,7 @@ pub(crate) mod crowd;
 pub(crate) mod keys;
 pub(crate) mod load;
 mod measured;
+pub(crate) mod operation;
 pub(crate) mod probe;
 pub(crate) mod turns;
 
@@ -123,12 +124,25 @@ impl<'o> Run<'o> {
     }
 
     /// Does each round: as many as were asked for, or as many as the time allows, but two at least. Returns how many.
-    pub(crate) fn rounds(&self, mut each: impl FnMut(u32) -> anyhow::Result<()>) -> anyhow::Result<u32> {
+    pub(crate) fn rounds(&self, each: impl FnMut(u32) -> anyhow::Result<()>) -> anyhow::Result<u32> {
+        self.rounds_until(self.began.after(self.options.patience), each)
+    }
+
+    /// The same for a part of a benchmark, in this percentage of the benchmark's time.
+    pub(crate) fn rounds_within(
+        &self,
+        percent: u32,
+        each: impl FnMut(u32) -> anyhow::Result<()>,
+    ) -> anyhow::Result<u32> {
+        self.rounds_until(Clock::now().after(self.options.patience / 100 * percent), each)
+    }
+
+    fn rounds_until(&self, end: Tick, mut each: impl FnMut(u32) -> anyhow::Result<()>) -> anyhow::Result<u32> {
         self.bar.set_length(u64::from(self.options.rounds));
         self.bar.set_position(0);
         let mut done = 0;
         while done < self.options.rounds {
-            if done >= limits::ROUNDS_MIN && self.is_out_of_patience() {
+            if done >= limits::ROUNDS_MIN && Clock::now() >= end {
                 break;
             }
             self.say(&format!("round {} of {}", done + 1, self.options.rounds));
@@ -213,7 +227,7 @@ impl Arm {
     }
 
     fn try_start(name: &str, spec: ClusterSpec, clients: Clients) -> anyhow::Result<Self> {
-        let link_delay = spec.link_delay;
+        let (link_delay, two_phase) = (spec.link_delay, spec.two_phase);
         let children = Children::start(spec)?;
         let seeds = children.seeds();
         let (table, configuration) = prepare(seeds.clone())?;
@@ -221,7 +235,7 @@ impl Arm {
         let mut connect = Connect::new(name, seeds);
         connect.link_delay = link_delay;
         (connect.session.fast_path, connect.session.deadline) = (clients.fast_path, clients.deadline);
-        connect.session.keeps_spare = clients.keeps_spare;
+        (connect.session.keeps_spare, connect.session.two_phase) = (clients.keeps_spare, two_phase);
         Ok(Self {
             name: name.to_owned(),
             event_loop: open_crowd(connect, clients.count)?,

@@ -35,6 +35,7 @@ mod snapshots;
 mod stats;
 mod tables;
 mod timers;
+mod two_phase;
 mod updates;
 mod wrong;
 
@@ -87,8 +88,11 @@ pub struct SessionOptions {
     pub exactly_once: bool,
     /// `false`: record on no witness, and wait for the sync each time. For comparisons.
     pub fast_path: bool,
-    /// When participants of transactions over several shards take locks. Comparisons set it.
+    /// When participants of transactions over several shards take locks. For comparisons.
     pub locking: Locking,
+    /// `true`: the session is the master of a two-phase commit for each transaction over several shards that can fail. The nodes
+    /// have to be of that mode, too (`kasha_node::Votes::ByClients`). For comparisons.
+    pub two_phase: bool,
 }
 
 /// When participants of transactions over several shards take locks.
@@ -118,6 +122,7 @@ impl SessionOptions {
             exactly_once: true,
             fast_path: true,
             locking: Locking::default(),
+            two_phase: false,
         }
     }
 }
@@ -204,6 +209,14 @@ impl Session {
         if self.spare.len() < SPARE_MAX && buffer.capacity() <= limits::BUFFER_KEPT_BYTES {
             buffer.clear();
             self.spare.push(buffer);
+        }
+    }
+
+    /// Changes when participants take locks, and forgets whom the session has met. For comparisons.
+    pub fn set_locking(&mut self, locking: Locking) {
+        if self.options.locking != locking {
+            self.options.locking = locking;
+            self.contention = contention::Contention::default();
         }
     }
 

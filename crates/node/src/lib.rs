@@ -53,4 +53,4 @@ mod witnessing;
 pub use kasha_log::Buffers;
 pub use kasha_replication::Pace;
 pub use node::Node;
-pub use options::{Answers, ExactlyOnce, NodeOptions, StartError};
+pub use options::{Answers, ExactlyOnce, NodeOptions, StartError, Votes};

@@ -33,6 +33,17 @@ pub enum ExactlyOnce {
     Off,
 }
 
+/// Who carries the votes on a transaction over several shards that can fail.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Votes {
+    /// As the design says: participants tell each other.
+    #[default]
+    BetweenParticipants,
+    /// The client does, as the master of a two-phase commit. Its session has to be of that mode, too
+    /// (`SessionOptions::two_phase`). For benchmarks only; no server configuration reaches it.
+    ByClients,
+}
+
 /// A core's options.
 #[derive(Clone, Debug)]
 pub struct NodeOptions {
@@ -75,6 +86,8 @@ pub struct NodeOptions {
     pub answers: Answers,
     /// Whether updates have completion records.
     pub exactly_once: ExactlyOnce,
+    /// Who carries the votes on transactions over several shards.
+    pub votes: Votes,
     /// Seed of this core's draws.
     pub seed: u64,
 }
@@ -103,6 +116,7 @@ impl NodeOptions {
             client_lease_millis: limits::CLIENT_LEASE_MILLIS,
             answers: Answers::Speculative,
             exactly_once: ExactlyOnce::On,
+            votes: Votes::BetweenParticipants,
             seed: 0,
         }
     }

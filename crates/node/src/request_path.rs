@@ -26,6 +26,7 @@ mod distributed;
 mod execute;
 mod order;
 mod record;
+mod two_phase;
 mod wrong;
 
 pub(crate) use answer::{refuse, refuse_undecoded};

@@ -30,6 +30,7 @@ mod pending;
 mod retention;
 mod steps;
 mod told_gates;
+mod two_phase;
 mod word;
 
 use std::fmt;

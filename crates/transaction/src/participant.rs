@@ -117,6 +117,8 @@ pub struct Participant {
     /// Words that say another timestamp than the one at which a transaction was executed here.
     contradicted: u64,
     pub(crate) opened: Vec<Opened>,
+    /// See [`Self::leave_votes_to_clients`].
+    pub(crate) votes_are_clients: bool,
 }
 
 impl Participant {
@@ -144,6 +146,7 @@ impl Participant {
             words: Vec::new(),
             contradicted: 0,
             opened: Vec::new(),
+            votes_are_clients: false,
         }
     }
 

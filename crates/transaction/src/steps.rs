@@ -166,6 +166,10 @@ impl Participant {
     pub(crate) fn tell(&mut self, rpc: RpcId) {
         let Some(known) = self.transactions.get(&rpc) else { return };
         let Some(said) = known.word(self.synced).filter(|&said| known.said != Some(said)) else { return };
+        if self.is_clients_to_tell(known, said) {
+            self.transactions.get_mut(&rpc).expect("just seen").said = Some(said);
+            return;
+        }
         let behind: Vec<_> = known.peers.iter().map(|peer| self.behind_for(known, peer.shard)).collect();
         let has_voted = known.said.is_some();
         let is_news = |behind: &Vec<Behind>| match said {

@@ -358,3 +358,23 @@ fn r8_4_an_older_word_takes_nothing_back() {
     all_steps(&mut here);
     assert!(here.is_open(gates[1]), "what was open once stays open");
 }
+
+/// For comparisons with two-phase commit: the client hears the vote, and tells the others. If it does not, they ask.
+#[test]
+fn a_vote_that_is_left_to_the_client_is_told_by_a_question_only() {
+    let mut here = participant();
+    here.leave_votes_to_clients();
+    let coordinated = || Proposal { class: Class::Coordinated, ..proposal(&[OWN, PEER]) };
+    here.proposed(rpc(1), coordinated(), Timestamp(10), LogEnd(2));
+    here.ended(rpc(2), coordinated(), Why::Conflict, LogEnd(3));
+    here.on_synced(LogEnd(3));
+    all_steps(&mut here);
+    assert_eq!(here.take_words(), []);
+    here.ask_again();
+    here.ask_again();
+    let asked = |number, said| (PEER, Word { asks: true, participants: vec![OWN, PEER], ..word(number, said) });
+    let all = [asked(1, Said::Proposed(Timestamp(10))), asked(2, Said::Against(Why::Conflict))];
+    assert_eq!(here.take_words(), all);
+    assert_eq!(here.on_word(PEER, &word(1, Said::Proposed(Timestamp(20)))), None);
+    assert_eq!(here.next_step(), Some(Step::Execute(rpc(1), Timestamp(20))));
+}

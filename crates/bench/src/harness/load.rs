@@ -7,58 +7,16 @@ use std::time::Duration;
 
 use hdrhistogram::Histogram;
 use kasha_client::Path;
-use kasha_client::session::{CallId, CallOptions, Completion, Session, WhyNot};
+use kasha_client::session::{CallId, Completion, Locking, Session, WhyNot};
 use kasha_machine::{Effects, Rng};
 use kasha_runtime::{Application, Clock, Control};
 use kasha_types::{TableId, Tick};
-use kasha_wire::operation::{Check, ItemsBuffer, PartOperation, PartsBuffer};
-use kasha_wire::{OutcomeCode, Read, Update};
+use kasha_wire::OutcomeCode;
 
 use super::crowd::Crowd;
 use super::keys::Keys;
+use super::operation::{Asked, Operation};
 use crate::limits::LATENCY_MAX_NANOS;
-
-/// What an operation does, unless it is a plain read.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Operation {
-    /// Puts a value of this many bytes.
-    Put(usize),
-    /// Adds one, and gets the sum.
-    Increment,
-    /// Deletes a key.
-    Delete,
-    /// A transaction: checks that a key has no value, reads a key, and puts so many others.
-    Transaction {
-        /// The number of keys that are put.
-        writes: u32,
-        /// Bytes of each value.
-        value_bytes: usize,
-    },
-    /// Reads two keys together: one in the lower half of all slots, one in the upper half.
-    ReadOfBothHalves,
-    /// Adds one to such two counters together. The sums might not fit, so the participants have to agree.
-    IncrementBothHalves,
-    /// Puts such two keys together.
-    UpdateOfBothHalves {
-        /// Whether it also checks that two others have no value, so that its participants have to agree.
-        is_checked: bool,
-        /// Bytes of each value.
-        value_bytes: usize,
-    },
-}
-
-impl Operation {
-    fn value_bytes(self) -> usize {
-        match self {
-            Self::Put(bytes) | Self::Transaction { value_bytes: bytes, .. } => bytes,
-            Self::UpdateOfBothHalves { value_bytes, .. } => value_bytes,
-            Self::Increment | Self::IncrementBothHalves | Self::Delete | Self::ReadOfBothHalves => 0,
-        }
-    }
-}
-
-/// The tags of two slots, one in each half of all slots.
-const TAGS: [&str; 2] = ["b", "a"];
 
 /// The operations that clients make.
 #[derive(Clone, Debug)]
@@ -76,6 +34,8 @@ pub(crate) struct Workload {
     pub(crate) pace: Option<Duration>,
     /// Whether updates that find no memory are counted. Otherwise the first one fails the benchmark.
     pub(crate) counts_refusals: bool,
+    /// When participants of transactions over several shards take locks.
+    pub(crate) locking: Locking,
 }
 
 /// Operations of another kind, on keys of their own. The tally counts them apart, without their latencies.
@@ -100,7 +60,8 @@ impl Workload {
     }
 
     fn new(operation: Operation, keys: Keys, prefix: &str) -> Self {
-        Self { operation, keys, beside: None, reads: 0, prefix: prefix.to_owned(), pace: None, counts_refusals: false }
+        let (prefix, locking) = (prefix.to_owned(), Locking::WhenNeeded);
+        Self { operation, keys, beside: None, reads: 0, prefix, pace: None, counts_refusals: false, locking }
     }
 }
 
@@ -124,7 +85,7 @@ pub(crate) struct Tally {
     pub(crate) retried: u64,
     /// Updates that found no memory, if the workload counts them.
     pub(crate) refused: u64,
-    /// Operations of any kind that met others until their deadline, and did not happen.
+    /// Operations of any kind that met others until their deadline, or until the load was over, and did not happen.
     pub(crate) conflicts: u64,
     /// Operations of [`Workload::beside`] that were done.
     pub(crate) beside: u64,
@@ -173,8 +134,14 @@ impl Tally {
 struct UnderWay {
     call: CallId,
     sent: Tick,
+    /// The number of its key.
+    number: u64,
     /// It is of another kind than what is measured.
     is_beside: bool,
+}
+
+fn is_not_committed(result: &[u8]) -> bool {
+    result.first() == Some(&(OutcomeCode::NotCommitted as u8))
 }
 
 /// The loop of some clients of a crowd.
@@ -252,10 +219,9 @@ impl<'w> Load<'w> {
                 return session.recycle(result);
             }
             // It met others until its deadline.
-            Completion::NotExecuted(WhyNot::Conflict) => {
-                self.tally.conflicts += 1;
-                self.tally.elapsed = now.since(self.began);
-                return;
+            Completion::NotExecuted(WhyNot::Conflict) => return self.note_conflict(now),
+            Completion::Executed { result, .. } if self.is_interactive() && is_not_committed(&result) => {
+                return self.note_conflict(now);
             }
             Completion::Executed { result, path, attempts } => {
                 if !self.is_done(&result) {
@@ -286,87 +252,71 @@ impl<'w> Load<'w> {
         self.tally.elapsed = now.since(self.began);
     }
 
+    fn note_conflict(&mut self, now: Tick) {
+        self.tally.conflicts += 1;
+        self.tally.elapsed = now.since(self.began);
+    }
+
+    fn is_interactive(&self) -> bool {
+        matches!(self.workload.operation, Operation::Interactive { .. })
+    }
+
     /// Whether an update did what it says. (Deletes may find nothing.)
     fn is_done(&self, result: &[u8]) -> bool {
         result.first() == Some(&(OutcomeCode::Done as u8)) || matches!(self.workload.operation, Operation::Delete)
     }
 
     fn send(&mut self, session: &mut Session, out: &mut Effects) -> UnderWay {
-        self.key.clear();
         let workload = self.workload;
         let beside = workload.beside.as_ref().filter(|beside| self.rng.chance(beside.share, 1000));
-        let (operation, keys, prefix) = match beside {
-            Some(beside) => (beside.operation, &beside.keys, beside.prefix),
-            None => (workload.operation, &workload.keys, workload.prefix.as_str()),
-        };
+        let keys = beside.map_or(&workload.keys, |beside| &beside.keys);
         let (number, is_beside) = (keys.draw(self.sent, self.rng), beside.is_some());
-        write!(self.key, "{prefix}{number:08}").expect("a string takes it");
+        let is_read = !is_beside && workload.reads > 0 && self.rng.chance(workload.reads, 100);
+        let due = self.due();
         let now = Clock::now();
-        let due = self.due().unwrap_or(now);
         self.sent += 1;
-        let key = self.key.as_bytes();
-        let call = if !is_beside && self.workload.reads > 0 && self.rng.chance(self.workload.reads, 100) {
-            session.read(now, self.table, &Read::Get { key }, None, out)
-        } else if let Operation::ReadOfBothHalves = operation {
-            let keys = TAGS.map(|tag| format!("{{{tag}}}{}", self.key));
-            let keys = ItemsBuffer::keys(keys.iter().map(String::as_bytes));
-            session.read(now, self.table, &Read::MultiGet { keys: keys.as_items() }, None, out)
-        } else if let Operation::IncrementBothHalves = operation {
-            let keys = TAGS.map(|tag| format!("{{{tag}}}{}", self.key));
-            let deltas = ItemsBuffer::deltas(keys.iter().map(|key| (key.as_bytes(), 1)));
-            let update = Update::MultiIncrement { deltas: deltas.as_items() };
-            session.update(now, self.table, &update, &CallOptions::default(), out)
-        } else if let Operation::UpdateOfBothHalves { is_checked, value_bytes } = operation {
-            let parts = self.parts_of_both_halves(is_checked, value_bytes);
-            let update = Update::Transaction { parts: parts.as_parts() };
-            session.update(now, self.table, &update, &CallOptions::default(), out)
-        } else if let Operation::Transaction { writes, value_bytes } = operation {
-            let parts = self.parts(writes, value_bytes);
-            let update = Update::Transaction { parts: parts.as_parts() };
-            session.update(now, self.table, &update, &CallOptions::default(), out)
-        } else {
-            let update = match operation {
-                Operation::Put(bytes) => Update::Put { key, value: &self.value[..bytes] },
-                Operation::Increment => Update::Increment { key, delta: 1 },
-                Operation::Delete => Update::Delete { key },
-                Operation::Transaction { .. }
-                | Operation::ReadOfBothHalves
-                | Operation::IncrementBothHalves
-                | Operation::UpdateOfBothHalves { .. } => unreachable!("made before"),
-            };
-            session.update(now, self.table, &update, &CallOptions::default(), out)
-        };
-        UnderWay { call, sent: due, is_beside }
+        let operation = beside.map_or(workload.operation, |beside| beside.operation);
+        let mut asked = self.asked(session, number, is_beside, out);
+        let call = if is_read { asked.read() } else { asked.begin(operation) };
+        UnderWay { call, sent: due.unwrap_or(now), number, is_beside }
     }
 
-    /// The parts of a transaction: its keys are the operation's key with endings, and in one slot.
-    fn parts(&self, writes: u32, value_bytes: usize) -> PartsBuffer {
-        let mut parts = PartsBuffer::default();
-        let (absent, seen) = (format!("{{{}}}absent", self.key), format!("{{{}}}0", self.key));
-        let check = Check::HasVersion { key: absent.as_bytes(), version: 0 };
-        parts.push(self.table, &PartOperation::Check(check));
-        parts.push(self.table, &PartOperation::Read(Read::Get { key: seen.as_bytes() }));
-        for number in 0..writes {
-            let key = format!("{{{}}}{number}", self.key);
-            let put = Update::Put { key: key.as_bytes(), value: &self.value[..value_bytes] };
-            parts.push(self.table, &PartOperation::Update(put));
+    fn asked<'a>(
+        &'a mut self,
+        session: &'a mut Session,
+        number: u64,
+        is_beside: bool,
+        out: &'a mut Effects,
+    ) -> Asked<'a> {
+        let beside = self.workload.beside.as_ref().filter(|_| is_beside);
+        let prefix = beside.map_or(self.workload.prefix.as_str(), |beside| beside.prefix);
+        self.key.clear();
+        write!(self.key, "{prefix}{number:08}").expect("a string takes it");
+        Asked { session, out, table: self.table, key: &self.key, number, value: &self.value }
+    }
+
+    /// What an interactive transaction does next: it commits what it has read, or reads again what others have changed.
+    fn next_step(
+        &mut self,
+        done: &UnderWay,
+        completion: &Completion,
+        session: &mut Session,
+        out: &mut Effects,
+    ) -> Option<CallId> {
+        let operation = self.workload.operation;
+        let Operation::Interactive { spread, value_bytes } = operation else { return None };
+        if done.is_beside {
+            return None;
         }
-        parts
-    }
-
-    fn parts_of_both_halves(&self, is_checked: bool, value_bytes: usize) -> PartsBuffer {
-        let mut parts = PartsBuffer::default();
-        for tag in TAGS {
-            if is_checked {
-                let absent = format!("{{{tag}}}absent{}", self.key);
-                let check = Check::HasVersion { key: absent.as_bytes(), version: 0 };
-                parts.push(self.table, &PartOperation::Check(check));
+        match completion {
+            Completion::Read { result } => {
+                Some(self.asked(session, done.number, false, out).commit(spread, value_bytes, result))
             }
-            let key = format!("{{{tag}}}{}", self.key);
-            let put = Update::Put { key: key.as_bytes(), value: &self.value[..value_bytes] };
-            parts.push(self.table, &PartOperation::Update(put));
+            Completion::Executed { result, .. } if is_not_committed(result) && !self.is_over(Clock::now()) => {
+                Some(self.asked(session, done.number, false, out).begin(operation))
+            }
+            _ => None,
         }
-        parts
     }
 
     /// When the next operation is due, if the load is paced.
@@ -384,9 +334,12 @@ impl Application<Crowd> for Load<'_> {
     fn turn(&mut self, now: Tick, crowd: &mut Crowd, out: &mut Effects) -> Control {
         let mut busy = false;
         for (client, session) in crowd.sessions().iter_mut().take(self.under_way.len()).enumerate() {
+            session.set_locking(self.workload.locking);
             while let Some((call, completion)) = session.poll_completed() {
-                if let Some(done) = self.under_way[client].take_if(|ours| ours.call == call) {
-                    self.on_completed(done, completion, session);
+                let Some(done) = self.under_way[client].take_if(|ours| ours.call == call) else { continue };
+                match self.next_step(&done, &completion, session, out) {
+                    Some(call) => self.under_way[client] = Some(UnderWay { call, ..done }),
+                    None => self.on_completed(done, completion, session),
                 }
             }
             if self.under_way[client].is_none() && !self.is_over(now) && self.is_due() {
@@ -399,19 +352,5 @@ impl Application<Crowd> for Load<'_> {
 
     fn next_wake(&self) -> Option<Tick> {
         self.due().filter(|_| self.under_way.iter().any(Option::is_none))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use kasha_types::limits::SLOTS;
-    use kasha_types::slot_of;
-
-    use super::*;
-
-    #[test]
-    fn the_tags_are_of_both_halves() {
-        let is_upper = TAGS.map(|tag| slot_of(format!("{{{tag}}}key").as_bytes()).0 >= SLOTS / 2);
-        assert_eq!(is_upper, [false, true]);
     }
 }

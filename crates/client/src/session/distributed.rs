@@ -226,7 +226,12 @@ impl Session {
 
     pub(super) fn end_if_all_say_so(&mut self, slot: usize, now: Tick) {
         let open = &self.distributed[&self.calls.id(slot)];
-        let has_said = |participant: &Participant| !matches!(participant.answer, Answer::None | Answer::Speculative(_));
+        let has_said = |participant: &Participant| match participant.answer {
+            Answer::None | Answer::Speculative(_) => false,
+            // The master of a two-phase commit waits for the executions.
+            Answer::Prepared(..) => !self.options.two_phase,
+            Answer::RefusedElsewhere | Answer::Done(_) | Answer::Repeated(..) => true,
+        };
         if !open.participants.iter().all(has_said) {
             return;
         }

@@ -83,7 +83,11 @@ impl Session {
         let update = *call.update();
         let is_coordinated = self.distributed[&self.calls.id(slot)].is_coordinated;
         for &target in targets {
-            let target = if is_coordinated { self.with_witnesses(target, slot, &update) } else { target };
+            let target = if is_coordinated && !self.options.two_phase {
+                self.with_witnesses(target, slot, &update)
+            } else {
+                target
+            };
             self.send_to_participant(slot, target, now, out);
         }
         if let Some(open) = self.distributed.get_mut(&self.calls.id(slot)) {

@@ -43,7 +43,10 @@ impl Session {
             if !answer.synced {
                 return Ok(self.on_speculative(slot, &answer, now, out));
             }
-            self.on_participant(slot, answer.shard, answer.result, now);
+            match self.options.two_phase {
+                true => self.on_participant_as_master(slot, &answer, now, out),
+                false => self.on_participant(slot, answer.shard, answer.result, now),
+            }
             return Ok(Known::Yes);
         }
         if answer.synced {

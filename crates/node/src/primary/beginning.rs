@@ -11,6 +11,7 @@ use kasha_wire::codec::Bytes;
 use super::witnesses::{Asking, Took};
 use super::{Stage, Term};
 use crate::copy::LogCopy;
+use crate::options::Votes;
 use crate::replica::Site;
 use crate::request_path::{Replayed, RequestPath};
 
@@ -56,6 +57,9 @@ impl Term {
         let dead = &mut site.core.scratch.dead;
         dead.clear();
         site.state.transactions.begin_serving(end, dead);
+        if site.core.options.votes == Votes::ByClients {
+            site.state.transactions.participant.leave_votes_to_clients();
+        }
         site.copy.log.kill_all(dead);
         site.copy.log.keep_room(site.state.transactions.reserved());
         let target = match self.take(site, requests, took) {

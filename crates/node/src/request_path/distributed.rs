@@ -214,6 +214,7 @@ impl RequestPath<'_> {
                 let kept = key.map_or(0, |key| entry_bytes(key.record(&body, &result).encoded_len()));
                 let bytes = outcome + draft.bytes() + entry_bytes(result.len()) + kept;
                 let (sees_absence, overlap) = (draft.sees_absence(), self.overlap_of_prepared(&draft, key.as_ref()));
+                let result = self.with_vote(result, at);
                 prepared = Some(Prepared { result, sees_absence, overlap });
                 bytes
             }
@@ -281,7 +282,7 @@ impl RequestPath<'_> {
     fn tell_prepared(&mut self, caller: &Caller, rpc: RpcId, prepared: Prepared, end: LogEnd, out: &mut Effects) {
         let Prepared { mut result, sees_absence, overlap } = prepared;
         // Otherwise the client is answered when the transaction is executed.
-        if !self.state.transactions.participant.may_tell_prepared(rpc) {
+        if !self.is_two_phase() && !self.state.transactions.participant.may_tell_prepared(rpc) {
             return;
         }
         if sees_absence && !self.serving().transacting.try_hold_floor(rpc) {
@@ -306,6 +307,7 @@ impl RequestPath<'_> {
         };
         let waiting = &mut self.serving().transacting.waiting;
         waiting.answer((shard, epoch, rpc), (&result, is_synced), (None, when), out);
+        self.wait_for_decision(caller, rpc);
     }
 
     /// One of its checks says no here. With an operation key, it is the keeper of the key that tells the client, and keeps the reason.

@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 
 use kasha_log::{EntryKind, Log, LogConfig};
 use kasha_machine::{Endpoint, FileName};
+use kasha_node::NodeOptions;
 use kasha_types::{ClusterTime, ConfigVersion, ConnId, CoreId, Epoch, ListVersion, NodeId, SegmentId, TableId};
 use kasha_wire::frame::{FRAME_HEADER_BYTES, Kind};
 use kasha_wire::hot::{Envelope, ReadView, RequestView};
@@ -49,11 +50,17 @@ impl Cluster {
 
     /// A cluster that takes updates with so many backups or more.
     pub fn serving_of(min_backups: u8) -> Self {
+        Self::serving_with(min_backups, |_| ())
+    }
+
+    /// The same with other options.
+    pub fn serving_with(min_backups: u8, change: impl Fn(&mut NodeOptions)) -> Self {
         let core = |node| {
             Core::start_with(Files::default(), 1 << 26, |options| {
                 options.core.node = NodeId(node);
                 options.segment_bytes = SEGMENT_BYTES;
                 options.witness_slots = 64;
+                change(options);
             })
         };
         let mut configuration = configuration(0, 1, ShardPhase::Recovering);
