@@ -107,6 +107,18 @@ pub enum Locking {
     Always,
 }
 
+impl Locking {
+    /// Whether a transaction asks for locks whatever its parts are. `has_no_choice`: its parts decide. `is_free`: nobody was met on its
+    /// keys.
+    fn takes_locks(self, has_no_choice: bool, is_free: impl FnOnce() -> bool) -> bool {
+        match self {
+            Self::WhenNeeded => false,
+            Self::WhenFree => !has_no_choice && is_free(),
+            Self::Always => true,
+        }
+    }
+}
+
 impl SessionOptions {
     /// The defaults: exactly once, with the fast path, 30 s to a deadline.
     #[must_use]

@@ -221,34 +221,7 @@ impl Outcome {
             | Shape::Parts => Ok(0),
         };
         let outcome = match code {
-            OutcomeCode::Done => match shape {
-                Shape::Version => Self::Version(r.take()?),
-                Shape::Number => Self::Number(r.take()?, r.take()?),
-                Shape::Length => Self::Length(r.take()?, r.take()?),
-                Shape::Versions => Self::Versions(take_list(r, |r| r.take())?),
-                Shape::Flags => Self::Flags(take_list(r, |r| r.take())?),
-                Shape::Flag => Self::Flags(vec![r.take()?]),
-                Shape::Numbers => Self::Numbers(take_list(r, |r| Ok((r.take()?, r.take()?)))?),
-                Shape::Value => {
-                    let version = r.take()?;
-                    let value = r.bytes(r.rest().len())?.to_vec();
-                    Self::Value(version, value)
-                }
-                Shape::Replaced => {
-                    let (version, old): (u64, u64) = (r.take()?, r.take()?);
-                    let value = r.bytes(r.rest().len())?;
-                    if old == 0 && !value.is_empty() {
-                        return Err(DecodeError::Invalid("the value of an absent key"));
-                    }
-                    Self::Replaced(version, (old != 0).then(|| (old, value.to_vec())))
-                }
-                Shape::Values => Self::Values(take_list(r, take_value)?),
-                Shape::Observed => Self::Observed(take_list(r, take_observed)?),
-                Shape::Parts => Self::Parts(take_list(r, |r| {
-                    let (code, len): (u8, u32) = (r.take()?, r.take()?);
-                    Self::decode_part(code, r.bytes(len as usize)?)
-                })?),
-            },
+            OutcomeCode::Done => Self::decode_done(shape, r)?,
             OutcomeCode::ConditionFailed => Self::ConditionFailed(r.take()?),
             OutcomeCode::NotFound => Self::NotFound,
             OutcomeCode::Overflow => Self::Overflow(index(r)?),
@@ -265,15 +238,7 @@ impl Outcome {
                 return Err(DecodeError::Invalid("an outcome of something that is no transaction"));
             }
             OutcomeCode::Prepared => return Err(DecodeError::Invalid("the outcome of what has none yet")),
-            // It is what it was.
-            OutcomeCode::Repeated => {
-                let (_, _): (u64, u64) = (r.take()?, r.take()?);
-                let kept = r.bytes(r.rest().len())?;
-                match kept.first().copied().and_then(OutcomeCode::from_number) {
-                    Some(OutcomeCode::Done | OutcomeCode::NotCommitted) => Self::decode(shape, kept)?,
-                    _ => return Err(DecodeError::Invalid("what no operation key keeps")),
-                }
-            }
+            OutcomeCode::Repeated => Self::decode_repeated(shape, r)?,
             OutcomeCode::Conflict => Self::Conflict,
             OutcomeCode::RefusedElsewhere => Self::RefusedElsewhere,
             OutcomeCode::NotCommitted => {
@@ -283,6 +248,47 @@ impl Outcome {
         };
         reader.finish()?;
         Ok(outcome)
+    }
+
+    fn decode_done(shape: Shape, r: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        Ok(match shape {
+            Shape::Version => Self::Version(r.take()?),
+            Shape::Number => Self::Number(r.take()?, r.take()?),
+            Shape::Length => Self::Length(r.take()?, r.take()?),
+            Shape::Versions => Self::Versions(take_list(r, |r| r.take())?),
+            Shape::Flags => Self::Flags(take_list(r, |r| r.take())?),
+            Shape::Flag => Self::Flags(vec![r.take()?]),
+            Shape::Numbers => Self::Numbers(take_list(r, |r| Ok((r.take()?, r.take()?)))?),
+            Shape::Value => {
+                let version = r.take()?;
+                let value = r.bytes(r.rest().len())?.to_vec();
+                Self::Value(version, value)
+            }
+            Shape::Replaced => {
+                let (version, old): (u64, u64) = (r.take()?, r.take()?);
+                let value = r.bytes(r.rest().len())?;
+                if old == 0 && !value.is_empty() {
+                    return Err(DecodeError::Invalid("the value of an absent key"));
+                }
+                Self::Replaced(version, (old != 0).then(|| (old, value.to_vec())))
+            }
+            Shape::Values => Self::Values(take_list(r, take_value)?),
+            Shape::Observed => Self::Observed(take_list(r, take_observed)?),
+            Shape::Parts => Self::Parts(take_list(r, |r| {
+                let (code, len): (u8, u32) = (r.take()?, r.take()?);
+                Self::decode_part(code, r.bytes(len as usize)?)
+            })?),
+        })
+    }
+
+    /// It is what it was.
+    fn decode_repeated(shape: Shape, r: &mut Reader<'_>) -> Result<Self, DecodeError> {
+        let (_, _): (u64, u64) = (r.take()?, r.take()?);
+        let kept = r.bytes(r.rest().len())?;
+        match kept.first().copied().and_then(OutcomeCode::from_number) {
+            Some(OutcomeCode::Done | OutcomeCode::NotCommitted) => Self::decode(shape, kept),
+            _ => Err(DecodeError::Invalid("what no operation key keeps")),
+        }
     }
 
     /// Whether a transaction of which a part came to this changes nothing.

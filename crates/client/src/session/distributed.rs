@@ -119,16 +119,11 @@ impl Session {
         let mut bytes = Vec::new();
         let (has_operation_key, arguments) = (body.operation_key.is_some(), (&list, all.as_parts(), first_part));
         let needs_locks = has_operation_key || !all.as_parts().cannot_fail();
-        let takes_locks = match self.options.locking {
-            Locking::WhenNeeded => false,
-            Locking::WhenFree if needs_locks || !self.options.exactly_once => false,
-            Locking::WhenFree => {
-                let keys = all.as_parts();
-                let hashes: Vec<_> = keys.iter().map(|part| key_hash(part.table, part.operation.key())).collect();
-                self.contention.tries_locks(&hashes)
-            }
-            Locking::Always => true,
-        };
+        let takes_locks = self.options.locking.takes_locks(needs_locks || !self.options.exactly_once, || {
+            let keys = all.as_parts();
+            let hashes: Vec<_> = keys.iter().map(|part| key_hash(part.table, part.operation.key())).collect();
+            self.contention.tries_locks(&hashes)
+        });
         let class = if takes_locks { Coordination::Always } else { Coordination::AsPartsNeed };
         Body::encode_distributed(&head, body.operation_key, class, arguments, &mut bytes);
         if bytes.len() > kasha_types::limits::BODY_BYTES_MAX {

@@ -44,11 +44,7 @@ pub fn check(history: &History) -> Vec<String> {
     let updates = distinct_updates(history, &mut violations);
     let mut counters: BTreeMap<&[u8], Counter> = BTreeMap::new();
     let mut tokens: BTreeMap<&[u8], Tokens> = BTreeMap::new();
-    // How often these ran is another check's, and only of counters of their own.
-    for key in history.operations().iter().filter(|operation| operation.expiring).flat_map(|it| it.action.keys()) {
-        counters.entry(key).or_default().mixed = true;
-        tokens.entry(key).or_default().mixed = true;
-    }
+    leave_expiring(history, &mut counters, &mut tokens);
     for (action, told) in updates {
         let Some(update) = action.update() else { continue };
         match update {
@@ -109,6 +105,18 @@ pub fn check(history: &History) -> Vec<String> {
         }
     }
     violations
+}
+
+/// How often these ran is another check's, and only of counters of their own.
+fn leave_expiring<'h>(
+    history: &'h History,
+    counters: &mut BTreeMap<&'h [u8], Counter>,
+    tokens: &mut BTreeMap<&'h [u8], Tokens>,
+) {
+    for key in history.operations().iter().filter(|operation| operation.expiring).flat_map(|it| it.action.keys()) {
+        counters.entry(key).or_default().mixed = true;
+        tokens.entry(key).or_default().mixed = true;
+    }
 }
 
 fn count(counter: &mut Counter, delta: i64, number: Option<i64>) {

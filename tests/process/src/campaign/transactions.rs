@@ -6,6 +6,7 @@
 //! others.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Debug;
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::path::Path;
@@ -13,7 +14,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use kasha_client::{Client, Commit, Error, PartId, Table, TransactionOutcome, Value};
+use kasha_client::{Client, Commit, Error, PartId, Table, TransactionOutcome, UpdateCall, Value};
 use kasha_machine::Rng;
 use serde::Serialize;
 
@@ -115,6 +116,36 @@ fn writes_of(plans: &[Plan]) -> Vec<Step> {
     plans.iter().filter(|plan| !matches!(plan, Plan::Read(_))).map(Plan::step).collect()
 }
 
+/// Asks for a transaction: now and then under an operation key, and then perhaps again. Both times the answer must be the same, and
+/// the transaction happens once (R4.9).
+async fn once_or_twice<T: PartialEq + Debug + Send + 'static>(
+    actor: Actor<'_>,
+    rng: &mut Rng,
+    call: u64,
+    ask: impl Fn() -> UpdateCall<T>,
+) -> Result<T, Error> {
+    let key = rng.chance(1, 3).then(|| format!("txn-once-{}-{call}", actor.number));
+    let mut ask = || {
+        let update = ask();
+        let update = if let Some(key) = &key { update.once(key) } else { update };
+        if rng.chance(1, 6) { update.deadline(Duration::from_millis(rng.between(1, 60))) } else { update }
+    };
+    let first = ask().await;
+    if key.is_none() {
+        return first;
+    }
+    match (first, ask().await) {
+        (Ok(first), Ok(again)) => {
+            if first != again {
+                actor.book.complain(format!("transactions: under one operation key came {first:?} and {again:?}"));
+            }
+            Ok(first)
+        }
+        (Ok(done), Err(_)) | (Err(_), Ok(done)) => Ok(done),
+        (Err(unknown @ Error::Unknown { .. }), Err(_)) | (Err(_), Err(unknown)) => Err(unknown),
+    }
+}
+
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -179,24 +210,22 @@ impl Transactions {
         let mut keys = self.keys(rng, "txn-list");
         keys.extend(self.keys(rng, "txn-register"));
         let plans: Vec<_> = keys.into_iter().map(|key| self.plan(key, rng)).collect();
-        let mut transaction = actor.client.transaction();
-        let table = actor.table;
-        let sent: Vec<_> = plans
-            .iter()
-            .map(|plan| match plan {
+        let build = || {
+            let mut transaction = actor.client.transaction();
+            let table = actor.table;
+            let part = |plan: &Plan| match plan {
                 Plan::Read(key) => Sent::Value(transaction.get(table, key)),
                 Plan::Append(key, value) => {
                     let _ = transaction.append(table, key, format!("{value} "));
                     Sent::Nothing
                 }
                 Plan::Write(key, value) => Sent::Version(transaction.put(table, key, value)),
-            })
-            .collect();
-        let (call, mut commit) = (self.begin(actor, &plans), transaction.commit());
-        if rng.chance(1, 6) {
-            commit = commit.deadline(Duration::from_millis(rng.between(1, 60)));
-        }
-        match commit.await {
+            };
+            let sent: Vec<_> = plans.iter().map(part).collect();
+            (transaction.commit(), sent)
+        };
+        let (call, sent) = (self.begin(actor, &plans), build().1);
+        match once_or_twice(actor, rng, call, || build().0).await {
             Ok(TransactionOutcome::Committed(results)) => {
                 let step = |(plan, sent): (&Plan, &Sent)| match (plan, sent) {
                     (Plan::Read(key), Sent::Value(part)) => read_of_value(key, results.of(*part).as_ref()),
@@ -230,11 +259,8 @@ impl Transactions {
                 Plan::Read(_) | Plan::Append(..) => None,
             })
             .collect();
-        let (call, mut put) = (self.begin(actor, &plans), actor.table.multi_put(&pairs));
-        if rng.chance(1, 6) {
-            put = put.deadline(Duration::from_millis(rng.between(1, 60)));
-        }
-        match put.await {
+        let call = self.begin(actor, &plans);
+        match once_or_twice(actor, rng, call, || actor.table.multi_put(&pairs)).await {
             Ok(versions) => {
                 let steps = plans.iter().zip(versions).map(|(plan, version)| Step { version, ..plan.step() });
                 self.write(actor, call, Ended::Executed, steps.collect());
