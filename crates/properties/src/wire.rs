@@ -7,8 +7,11 @@ use kasha_wire::hot::{
     AnswerView, AppendView, Appended, ReadAnswerView, ReadRefused, ReadView, Recorded, Refused, RequestView,
     SyncRequest, Synced, decode_small,
 };
+use kasha_wire::operation::ParticipantsBuffer;
 use kasha_wire::outcome::Shape;
-use kasha_wire::{AnyMessage, Body, DecodeError, FRAME_HEADER_BYTES, Kind, Message, Outcome, Read, Update, Wire};
+use kasha_wire::{
+    AnyMessage, Body, Coordination, DecodeError, FRAME_HEADER_BYTES, Kind, Message, Outcome, Read, Update, Wire,
+};
 
 use crate::{Property, draw, golden};
 
@@ -134,7 +137,25 @@ fn body_again(bytes: &[u8]) -> std::result::Result<Vec<u8>, DecodeError> {
     assert_eq!(footprint.len(), keys + usize::from(body.operation_key.is_some()), "R4.9");
     assert_eq!(footprint.last().copied().filter(|_| body.operation_key.is_some()), body.operation_key_hash());
     let _ = (body.hash(), body.fingerprint(), body.first_slot());
-    Body::encode(&body.head, body.operation_key, &body.update, &mut out);
+    let Some(participants) = body.participants() else {
+        Body::encode(&body.head, body.operation_key, &body.update, &mut out);
+        return Ok(out);
+    };
+    let (mut list, mut before) = (ParticipantsBuffer::default(), 0);
+    for (shard, parts) in participants.iter() {
+        list.push(shard, u16::try_from(parts).expect("it was one"));
+        assert_eq!(body.parts_before(shard), Some(before));
+        body.footprint_at(shard, &mut footprint);
+        assert_eq!(footprint.len(), parts as usize + usize::from(body.operation_key.is_some()), "R4.9");
+        before += parts;
+    }
+    assert_eq!(body.keeper().is_some(), body.operation_key.is_some());
+    assert!(body.is_coordinated() || body.operation_key.is_none());
+    // As the module's header places them.
+    let class = if bytes[40] == 34 { Coordination::Always } else { Coordination::AsPartsNeed };
+    let first_part = usize::from(u16::from_le_bytes([bytes[42], bytes[43]]));
+    let Update::Transaction { parts } = body.update else { panic!("{:?} has participants", body.update) };
+    Body::encode_distributed(&body.head, body.operation_key, class, (&list, parts, first_part), &mut out);
     Ok(out)
 }
 
