@@ -196,10 +196,21 @@ impl Transactions {
         self.by_gate.insert(gate, rpc);
     }
 
+    /// Whether the answer of a transaction that was aborted here waits. Until then others may come to know of it, and have to wait
+    /// for the same.
+    pub fn is_aborted_behind_gate(&self, rpc: RpcId) -> bool {
+        self.aborted.contains_key(&rpc)
+    }
+
     pub fn note_reason(&mut self, rpc: RpcId, reason: Option<&Reason>) {
         if let Some(reason) = reason {
             self.reasons.insert(rpc, reason.clone());
         }
+    }
+
+    /// Whether this participant is to hear why a transaction was aborted here.
+    pub fn has_reason_for(&self, to: ShardId, rpc: RpcId) -> bool {
+        self.reasons.get(&rpc).is_some_and(|reason| reason.keeper == to)
     }
 
     /// Why a transaction was aborted here, if this participant is the one to hear it, and it may be told (R8.5).
@@ -318,7 +329,7 @@ impl Transactions {
             }
             How::Against(why) => self.participant.ended(rpc, proposal, why, end),
             How::AbortedHere => {
-                let checked = checked_by(&proposal.footprint);
+                let checked = proposal.footprint.clone();
                 if let Some((gate, _)) = self.participant.aborted(rpc, proposal, &checked, end, origin) {
                     self.note_aborted(rpc, gate);
                 }
@@ -484,7 +495,7 @@ fn keep_newer(known: &mut EntryOffset, at: EntryOffset, dead: &mut Vec<EntryOffs
     *known = at.max(*known);
 }
 
-/// What a check of a transaction may have read: whatever it has locked.
+/// What a check of a transaction may have read: whatever it would lock.
 pub(crate) fn checked_by(footprint: &Footprint) -> Footprint {
     Footprint::new(footprint.reads().iter().chain(footprint.writes()).copied(), [])
 }

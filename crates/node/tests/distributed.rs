@@ -544,3 +544,28 @@ fn r4_9_who_was_named_first_hears_why_and_keeps_it() {
     cluster.settle();
     assert_eq!(told(&cluster.heard(4)), Some((OutcomeCode::Conflict as u8, vec![])));
 }
+
+/// W has written what the check read, and is not settled: whoever learns what was kept comes after W.
+#[test]
+fn r8_4_what_is_kept_of_a_check_that_failed_waits_for_what_the_check_has_seen() {
+    let mut cluster = begun();
+    let (x, z) = (key("x", true), key("z", false));
+    let w = distributed((2, 1), &[(TABLE, put(&x))], &[(TABLE, put(&z))]);
+    cluster.send(2, ListVersion::NONE, &w);
+    cluster.settle();
+    word(&mut cluster, 1, &w, Told::Proposed(1));
+    cluster.settle();
+    cluster.heard(2);
+    let check = PartOperation::Check(Check::HasVersion { key: &x, version: 7 });
+    let body = |client| first_here(b"order", (client, 1), &[(TABLE, check)], &[(TABLE, put(&z))]);
+    assert_eq!(told_under_key(&mut cluster, 3, &body(3)), []);
+    assert_eq!(told_under_key(&mut cluster, 4, &body(4)), [], "the same again");
+    let other = first_here(b"order", (5, 1), &[(TABLE, check), (TABLE, check)], &[(TABLE, put(&z))]);
+    assert_eq!(told_under_key(&mut cluster, 5, &other), [], "another one under this key");
+    word(&mut cluster, 1, &w, Told::Executed { at: 1_000_001, recorded: true, settled: true });
+    cluster.settle();
+    cluster.settle();
+    assert_eq!(told(&cluster.heard(3)).map(|(code, _)| code), Some(OutcomeCode::NotCommitted as u8));
+    assert_eq!(told(&cluster.heard(4)).map(|(code, _)| code), Some(OutcomeCode::Repeated as u8));
+    assert_eq!(told(&cluster.heard(5)).map(|(code, _)| code), Some(OutcomeCode::OperationKeyMismatch as u8));
+}

@@ -196,8 +196,8 @@ impl Participant {
 
     /// A check of a coordinated transaction that could be proposed says no, and that is logged as its outcome. `checked`: what the
     /// checks of this shard read. Returns the gate of the answer, if it is closed, and what the gate waits for, which is logged with
-    /// it (R8.5, R8.15). A replay of the log calls this, too. The transaction may be forgotten before the gate opens: nobody waits
-    /// for its answer then.
+    /// it (R8.5, R8.15). A replay of the log calls this, too. The transaction may be forgotten before the gate opens, if it is let go
+    /// (see [`Self::let_go`]): nobody waits for its answer then. What `checked` writes is what others find of it, its operation key.
     ///
     /// A check must not read what is pending: it would run ahead of it, and leave a gate that what is pending has to wait for, which
     /// it may wait for itself. So only what holds locks has checks, on its own keys.

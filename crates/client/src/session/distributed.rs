@@ -124,7 +124,8 @@ impl Session {
             let hashes: Vec<_> = keys.iter().map(|part| key_hash(part.table, part.operation.key())).collect();
             self.contention.tries_locks(&hashes)
         });
-        let class = if takes_locks { Coordination::Always } else { Coordination::AsPartsNeed };
+        // The class is no part of what an operation key stands for.
+        let class = if takes_locks && !has_operation_key { Coordination::Always } else { Coordination::AsPartsNeed };
         Body::encode_distributed(&head, body.operation_key, class, arguments, &mut bytes);
         if bytes.len() > kasha_types::limits::BODY_BYTES_MAX {
             return Err(WhyNot::RequestTooLarge);

@@ -27,7 +27,7 @@ use crate::operation_keys::{self, OperationKey};
 use crate::primary::Term;
 use crate::replica::Site;
 use crate::serving::{Serving, WaitsFor, as_kept, latest_timestamp, slots_of};
-use crate::transactions::{Ending, How, Proposed, Reason, log_ending, proposal_of, request_of};
+use crate::transactions::{Ending, How, Proposed, Reason, checked_by, log_ending, proposal_of, request_of};
 
 /// Bytes of entries that a part of an independent transaction adds at most besides its key and its value.
 const PART_OVERHEAD_BYTES: usize = 128;
@@ -53,6 +53,8 @@ enum Keep<'a> {
     Result(OperationKey<'a>),
     /// The result, for the participant that keeps the operation key.
     Reason(Reason),
+    /// Nothing; it repeats a run that has seen this.
+    Seen(Footprint),
 }
 
 /// What a coordinated transaction comes to here, if the others agree.
@@ -116,9 +118,11 @@ impl RequestPath<'_> {
         if let Some(key) = &key
             && let Some(result) = self.find_repeated(log, received, key, now)?
         {
-            // Who is told this has seen nothing but what is kept.
+            // It has seen what is kept, and what that has seen. Something that is pending may be in its way on other keys, and must
+            // not wait for it.
+            let seen = checked_by(&proposal.footprint);
             let proposal = Proposal { footprint: Footprint::new([key.hash], []), ..proposal };
-            return self.refuse_for_good(log, received, proposal, (How::AbortedHere, result), Keep::Nothing);
+            return self.refuse_for_good(log, received, proposal, (How::AbortedHere, result), Keep::Seen(seen));
         }
         if !is_replay && !self.state.transactions.has_room() {
             return Err(Stop::refuse(Refusal::Busy));
@@ -266,7 +270,7 @@ impl RequestPath<'_> {
                 self.tell_prepared(caller, rpc, prepared, end, out);
                 if body.keeper() == Some(shard) {
                     // If a check of another participant says no, the client hears that here.
-                    self.serving().transacting.waiting.wait_for(rpc, *caller);
+                    self.serving().transacting.waiting.wait_for_end(rpc, *caller);
                 }
             }
             Logged::Refused { end, gate, result } => {
@@ -320,6 +324,11 @@ impl RequestPath<'_> {
     ) -> Result<Logged, Stop> {
         let (body, shard) = (received.body, self.shard);
         let how = How::AbortedHere;
+        // Whoever finds the operation key used has seen this one.
+        let kept_under = key.filter(|_| body.keeper() == Some(shard)).map(|key| key.hash);
+        let reads = checked_by(&proposal.footprint).reads().to_vec();
+        let reads = reads.into_iter().filter(|read| Some(*read) != kept_under);
+        let proposal = Proposal { footprint: Footprint::new(reads, kept_under), ..proposal };
         match body.keeper() {
             None => self.refuse_for_good(log, received, proposal, (how, result), Keep::Nothing),
             Some(keeper) if keeper == shard => {
@@ -352,17 +361,20 @@ impl RequestPath<'_> {
         // What an operation key keeps lives for long, and a long answer is no small matter (R5.16).
         let is_small = !matches!(keep, Keep::Result(_)) && result.len() <= REPEATED_BYTES_MAX;
         let purpose = if is_small { Purpose::Freeing } else { Purpose::Normal };
-        let (keep_under, reason) = match keep {
-            Keep::Nothing => (None, None),
-            Keep::Result(key) => (Some((key, &body)), None),
-            Keep::Reason(reason) => (None, Some(reason)),
-        };
-        let ending = Ending { request, has_come, slots: &slots, result: &result, keep_under, proposal, how, reason };
+        let (mut keep_under, mut reason, mut seen) = (None, None, None);
+        match keep {
+            Keep::Nothing => {}
+            Keep::Result(key) => keep_under = Some((key, &body)),
+            Keep::Reason(why) => reason = Some(why),
+            Keep::Seen(footprint) => seen = Some(footprint),
+        }
+        let (slots, result) = (&slots[..], &result[..]);
+        let ending = Ending { request, has_come, slots, result, keep_under, proposal, how, reason, seen };
         let dead = &mut received.memory.dead;
         let outcome = log_ending(log, self.state, self.epoch, &ending, purpose, dead)
             .map_err(|full| Stop::Nothing(Why::for_room(full)))?;
         self.shipping.want_synced(outcome.end);
         self.name_to_witnesses(received, outcome.end);
-        Ok(Logged::Refused { end: outcome.end, gate: outcome.gate, result })
+        Ok(Logged::Refused { end: outcome.end, gate: outcome.gate, result: result.to_vec() })
     }
 }

@@ -108,7 +108,8 @@ impl Transacting {
 
     /// When its next turn is, if the shard knows transactions.
     pub fn next_deadline(&self, transactions: &Transactions) -> Option<Tick> {
-        (!transactions.is_idle()).then_some(self.ask_at)
+        let late = self.reasons.next_late().unwrap_or(self.ask_at);
+        (!transactions.is_idle()).then_some(self.ask_at.min(late))
     }
 }
 
@@ -153,7 +154,7 @@ impl Serving {
             note_let_go(site);
         }
         self.forget(term, site, now);
-        speak(site, out);
+        speak(&mut self.transacting.reasons, site, now, out);
     }
 
     /// Whether a step has found no room for so long that the cleaner will not find it either.
@@ -249,7 +250,8 @@ fn note_let_go(site: &mut Site<'_>) {
     let floor = state.tracker.floor();
     let is_let_go = |rpc: RpcId, lease_expiry: ClusterTime| {
         let acknowledged = state.tracker.acknowledgement_of(rpc.client);
-        rpc.sequence.0 < acknowledged.0 || floor.refuses(lease_expiry)
+        let is_over = rpc.sequence.0 < acknowledged.0 || floor.refuses(lease_expiry);
+        is_over && !state.transactions.is_aborted_behind_gate(rpc)
     };
     let let_go: Vec<_> = state.transactions.known().filter(|&(rpc, expiry)| is_let_go(rpc, expiry)).collect();
     for (rpc, _) in let_go {

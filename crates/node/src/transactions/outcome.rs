@@ -3,12 +3,12 @@
 
 use kasha_exactly_once::{CompletionRecord, OperationKeyRecord, Request};
 use kasha_log::{EntryKind, EntryOffset, Full, GroupWriter, Log, Purpose, entry_bytes};
-use kasha_transaction::{GateId, Origin, Proposal};
+use kasha_transaction::{Footprint, GateId, Origin, Proposal};
 use kasha_types::{Epoch, LogEnd, RpcId, Slot};
 use kasha_wire::Body;
 
+use super::Transactions;
 use super::record::{Ended, How, Number, Reason};
-use super::{Transactions, checked_by};
 use crate::operation_keys::OperationKey;
 use crate::state::ShardState;
 
@@ -27,6 +27,8 @@ pub(crate) struct Ending<'e> {
     pub how: How,
     /// What the keeper of its operation key has to hear.
     pub reason: Option<Reason>,
+    /// Of a repeat: what the run has seen. The answer waits for that, and leaves no gate there.
+    pub seen: Option<Footprint>,
 }
 
 /// An outcome that is in the log.
@@ -42,6 +44,8 @@ pub(crate) struct Entries<'e> {
     ending: &'e Ending<'e>,
     number: Number,
     ended: Vec<u8>,
+    /// What its answer waits for.
+    gate: Vec<RpcId>,
     /// `None`: its client has acknowledged it, and asks no more.
     completion: Option<CompletionRecord<'e>>,
     kept: Option<OperationKeyRecord<'e>>,
@@ -61,12 +65,20 @@ impl<'e> Entries<'e> {
         let footprint = &ending.proposal.footprint;
         let gate = match ending.how {
             How::Executed(_) => transactions.participant.gate_of(footprint),
-            How::AbortedHere => transactions.participant.gate_of(&checked_by(footprint)),
+            How::AbortedHere => {
+                let participant = &transactions.participant;
+                let seen = ending.seen.as_ref().map(|seen| participant.gate_of(seen));
+                let mut gate = participant.gate_of(footprint);
+                gate.extend(seen.unwrap_or_default());
+                gate.sort_unstable();
+                gate.dedup();
+                gate
+            }
             How::Against(_) => Vec::new(),
         };
         let number = transactions.entry_of(rpc).map_or(transactions.next_number(), |(_, number)| number);
         let (how, proposal, lease_expiry) = (ending.how, ending.proposal.clone(), ending.request.lease_expiry);
-        let reason = ending.reason.clone();
+        let (reason, told) = (ending.reason.clone(), gate.clone());
         let ended = Ended { number, rpc, lease_expiry, how, proposal, gate, reason }.encode();
         let mut request = ending.request;
         if !ending.has_come {
@@ -77,7 +89,7 @@ impl<'e> Entries<'e> {
         let is_client_known = !ending.has_come || state.tracker.lease_expiry_of(rpc.client).is_some();
         let completion = (is_client_known && state.tracker.awaits_record(rpc)).then_some(record);
         let kept = ending.keep_under.as_ref().map(|(key, body)| key.record(body, ending.result));
-        Self { ending, number, ended, completion, kept }
+        Self { ending, number, ended, gate: told, completion, kept }
     }
 
     pub fn bytes(&self) -> usize {
@@ -122,7 +134,11 @@ impl<'e> Entries<'e> {
             None => {}
         }
         transactions.note_reason(request.rpc, self.ending.reason.as_ref());
-        let gate = apply_to_participant(transactions, request.rpc, proposal, *how, end);
+        let origin = match self.ending.seen {
+            Some(_) => Origin::Log { gate: &self.gate },
+            None => Origin::Now,
+        };
+        let gate = apply_to_participant(transactions, request.rpc, proposal, *how, (end, origin));
         dead.extend(transactions.note(request.rpc, self.number, places.ended, request.lease_expiry, 0));
         gate
     }
@@ -133,7 +149,7 @@ fn apply_to_participant(
     rpc: RpcId,
     proposal: &Proposal,
     how: How,
-    end: LogEnd,
+    (end, origin): (LogEnd, Origin<'_>),
 ) -> Option<GateId> {
     let participant = &mut transactions.participant;
     match how {
@@ -143,8 +159,7 @@ fn apply_to_participant(
             None
         }
         How::AbortedHere => {
-            let checked = checked_by(&proposal.footprint);
-            let (gate, _) = participant.aborted(rpc, proposal.clone(), &checked, end, Origin::Now)?;
+            let (gate, _) = participant.aborted(rpc, proposal.clone(), &proposal.footprint, end, origin)?;
             transactions.note_aborted(rpc, gate);
             Some(gate)
         }

@@ -1,16 +1,22 @@
-//! Why transactions with operation keys do not happen, at the participant that keeps the key (R4.9).
+//! Why transactions with operation keys do not happen (R4.9).
 //!
 //! What was not committed under an operation key stays not committed, for the same reason. One participant keeps that: the one
-//! that owns the key named first. It hears the reason from the participant whose check said no, once that may be told (R8.5).
+//! that owns the key named first. It hears the reason from the participant whose check said no, once that may be told (R8.5 \[M\]).
+//! The vote waits for that for a moment, not for long: what the reason waits for may wait for the vote.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
-use kasha_types::{BodyHash, RpcId, ShardId};
+use kasha_types::{BodyHash, RpcId, ShardId, Tick};
 use kasha_wire::message::{Told, WordOf};
 use kasha_wire::{Body, OutcomeCode};
 
-/// Reasons of transactions that never came, or have ended already, go when there are so many.
+use crate::transactions::Transactions;
+
+/// Reasons of transactions that never came go when there are so many, the older half first.
 const REASONS_MAX: usize = 4096;
+/// How long a vote waits for its reason.
+const PATIENCE_WITH_GATES: Duration = Duration::from_millis(50);
 
 /// What another participant has said.
 #[derive(Debug)]
@@ -20,25 +26,79 @@ struct Heard {
     result: Vec<u8>,
 }
 
+/// A vote against a transaction whose reason may not be told yet.
+#[derive(Debug)]
+struct Late {
+    until: Tick,
+    to: ShardId,
+    word: WordOf,
+}
+
 /// By transaction.
 #[derive(Debug, Default)]
-pub(crate) struct Reasons(BTreeMap<RpcId, Heard>);
+pub(crate) struct Reasons {
+    heard: BTreeMap<RpcId, Heard>,
+    older: BTreeMap<RpcId, Heard>,
+    late: BTreeMap<RpcId, Late>,
+}
 
 impl Reasons {
-    pub fn hear(&mut self, from: ShardId, word: &WordOf) {
-        if word.told != Told::Abort || word.reason.is_empty() {
+    /// Another participant says why, of what is pending here or has not come yet.
+    pub fn hear(&mut self, from: ShardId, word: &WordOf, transactions: &Transactions) {
+        let is_over = transactions.knows(word.rpc) && !transactions.participant.is_pending(word.rpc);
+        if word.told != Told::Abort || word.reason.is_empty() || is_over {
             return;
         }
-        if self.0.len() >= REASONS_MAX {
-            self.0.clear(); // who has not ended yet asks again
+        if self.heard.len() >= REASONS_MAX / 2 {
+            self.older = std::mem::take(&mut self.heard);
         }
-        self.0.insert(word.rpc, Heard { body: word.body, from, result: word.reason.clone() });
+        self.heard.insert(word.rpc, Heard { body: word.body, from, result: word.reason.clone() });
     }
 
     /// What the keeper answers, and keeps. `None`: nobody has said why.
-    pub fn take(&mut self, body: &Body<'_>) -> Option<Vec<u8>> {
-        let heard = self.0.remove(&body.head.rpc).filter(|heard| heard.body == body.hash())?;
+    pub fn of(&self, body: &Body<'_>) -> Option<Vec<u8>> {
+        let rpc = body.head.rpc;
+        let heard = self.heard.get(&rpc).or_else(|| self.older.get(&rpc));
+        let heard = heard.filter(|heard| heard.body == body.hash())?;
         as_kept(body, heard.from, &heard.result)
+    }
+
+    pub fn forget(&mut self, rpc: RpcId) {
+        self.heard.remove(&rpc);
+        self.older.remove(&rpc);
+    }
+
+    /// A word of this participant leaves, with its reason if it has one, unless it is kept for a moment.
+    pub fn pass(&mut self, to: ShardId, mut word: WordOf, transactions: &Transactions, now: Tick) -> Option<WordOf> {
+        if word.told != Told::Abort || !transactions.has_reason_for(to, word.rpc) {
+            return Some(word);
+        }
+        if let Some(reason) = transactions.reason_for(to, word.rpc) {
+            word.reason.extend_from_slice(reason);
+            return Some(word);
+        }
+        let until = now.after(PATIENCE_WITH_GATES);
+        let late = self.late.entry(word.rpc).or_insert(Late { until, to, word: word.clone() });
+        (now >= late.until).then_some(word)
+    }
+
+    /// The votes that have waited long enough.
+    pub fn take_late(&mut self, transactions: &Transactions, now: Tick) -> Vec<(ShardId, WordOf)> {
+        let is_ready = |rpc: &RpcId, late: &mut Late| {
+            now >= late.until || transactions.reason_for(late.to, *rpc).is_some() || !transactions.knows(*rpc)
+        };
+        let ready: Vec<_> = self.late.extract_if(.., is_ready).collect();
+        let with_reason = |(rpc, late): (RpcId, Late)| {
+            let mut word = late.word;
+            word.reason.extend_from_slice(transactions.reason_for(late.to, rpc).unwrap_or_default());
+            (late.to, word)
+        };
+        ready.into_iter().map(with_reason).collect()
+    }
+
+    /// When the first of them has waited long enough.
+    pub fn next_late(&self) -> Option<Tick> {
+        self.late.values().map(|late| late.until).min()
     }
 }
 

@@ -4,20 +4,22 @@
 //! - **R8.13** Room is kept for a step, in bytes. What segments lose at their ends may be missing all the same: then the step
 //!   waits until the cleaner has made room, which has a segment more.
 
-use kasha_log::{EntryKind, Full, Purpose};
+use kasha_log::{EntryKind, Full, Log, Purpose};
 use kasha_machine::{Effects, Gate};
 use kasha_store::SpareDraft;
 use kasha_transaction::{Proposal, Step, Timestamp, Why};
 use kasha_types::planted::{self, Bug};
 use kasha_types::probe::{Probe, hit};
-use kasha_types::{LogEnd, LogPosition, RpcId, ShardId};
+use kasha_types::{Epoch, LogEnd, LogPosition, RpcId, ShardId};
 use kasha_wire::{Body, OutcomeCode, Update};
 
-use super::super::{Sees, Serving};
+use super::super::{Conflicts, Sees, Serving};
 use super::slots_of;
-use crate::operation_keys::OperationKey;
+use crate::core::Core;
+use crate::operation_keys::{self, OperationKey};
 use crate::primary::Term;
 use crate::replica::Site;
+use crate::state::ShardState;
 use crate::transactions::{Ending, Entries, How, Proposed, encode_ceiling, log_ending, request_of};
 
 /// A transaction that was proposed here, as the log has it.
@@ -38,6 +40,22 @@ impl Pending {
     fn body(&self) -> Body<'_> {
         Proposed::decode(&self.payload).expect("our own proposal").1
     }
+}
+
+/// A replay may have found a record again whose time was over when the transaction was proposed.
+fn drop_earlier_run(
+    conflicts: &mut Conflicts,
+    (log, state): (&mut Log, &mut ShardState),
+    epoch: Epoch,
+    core: &mut Core,
+    key: &OperationKey<'_>,
+) -> Result<(), Full> {
+    let (now, dead) = (core.cluster_time, &mut core.scratch.dead);
+    if let Some(end) = operation_keys::drop_if_expired(log, state, epoch, now, key, dead)? {
+        hit(Probe::ExpiredKeyUsed);
+        conflicts.drop_operation_keys(end);
+    }
+    Ok(())
 }
 
 impl Serving {
@@ -95,6 +113,9 @@ impl Serving {
         let slots = slots_of(&body, shard);
         let result = draft.result().to_vec();
         let keep_under = OperationKey::of(&body).filter(|_| !planted::is_on(Bug::PartResultUnkept));
+        if let Some(key) = &keep_under {
+            drop_earlier_run(&mut self.conflicts, (log, state), epoch, core, key)?;
+        }
         let ending = Ending {
             request: request_of(&body),
             has_come: true,
@@ -104,6 +125,7 @@ impl Serving {
             proposal: pending.proposal.clone(),
             how: How::Executed(at),
             reason: None,
+            seen: None,
         };
         let entries = Entries::new(state, &ending);
         let mut group = log.begin(epoch, draft.bytes() + entries.bytes(), Purpose::Promised)?;
@@ -126,6 +148,7 @@ impl Serving {
             true => self.synced_gate(term, shard, floor_until),
             false => Gate::Now,
         };
+        self.transacting.waiting.decided(rpc, true);
         self.transacting.waiting.answer((shard, epoch, rpc), (&result, true), (gate, when), out);
         Ok(())
     }
@@ -144,8 +167,12 @@ impl Serving {
         let Site { copy, state, core } = site;
         let (shard, epoch, log) = (copy.shard, term.epoch, &mut copy.log);
         let key = OperationKey::of(&body).filter(|_| body.keeper() == Some(shard));
-        let reason = key.and_then(|_| self.transacting.reasons.take(&body)).filter(|_| why == Why::Abort);
-        let keep_under = key.filter(|_| reason.is_some()).map(|key| (key, &body));
+        let reason = key.and_then(|_| self.transacting.reasons.of(&body)).filter(|_| why == Why::Abort);
+        let keep_under = key.filter(|_| reason.is_some());
+        if let Some(key) = &keep_under {
+            drop_earlier_run(&mut self.conflicts, (log, state), epoch, core, key)?;
+        }
+        let keep_under = keep_under.map(|key| (key, &body));
         let result = match (why, reason) {
             (Why::Abort, Some(kept)) => kept,
             // It is not known what is to be kept. Nothing has happened, so the client may try again.
@@ -164,10 +191,13 @@ impl Serving {
             proposal: pending.proposal.clone(),
             how,
             reason: None,
+            seen: None,
         };
         let dead = &mut core.scratch.dead;
         let outcome = log_ending(log, state, epoch, &ending, Purpose::Promised, dead)?;
         hit(Probe::TransactionEnded);
+        self.transacting.reasons.forget(rpc);
+        self.transacting.waiting.decided(rpc, false);
         let when = self.synced_gate(term, shard, outcome.end);
         self.transacting.waiting.answer((shard, epoch, rpc), (&result, true), (outcome.gate, when), out);
         Ok(())

@@ -41,6 +41,8 @@ pub(super) struct WaitingRead {
 pub(crate) struct Waiting {
     /// The newest attempt of each client that waits for a transaction's outcome.
     callers: BTreeMap<RpcId, Caller>,
+    /// Of clients that were told that a transaction is prepared, and are to hear it if it does not happen.
+    callers_of_ends: BTreeMap<RpcId, Caller>,
     held: BTreeMap<GateId, Vec<Held>>,
     held_bytes: usize,
     /// Reads of keys that something pending writes.
@@ -56,9 +58,22 @@ impl Waiting {
         }
     }
 
+    /// A client waits for this transaction if it does not happen.
+    pub fn wait_for_end(&mut self, rpc: RpcId, caller: Caller) {
+        self.callers_of_ends.insert(rpc, caller);
+    }
+
+    /// The transaction is decided.
+    pub(super) fn decided(&mut self, rpc: RpcId, happens: bool) {
+        if let Some(caller) = self.callers_of_ends.remove(&rpc).filter(|_| !happens) {
+            self.wait_for(rpc, caller);
+        }
+    }
+
     /// Nobody waits for this transaction any more.
     pub(super) fn forget(&mut self, rpc: RpcId) {
         self.callers.remove(&rpc);
+        self.callers_of_ends.remove(&rpc);
     }
 
     /// Keeps an answer until this gate has opened. False: there is no room for it.

@@ -15,6 +15,7 @@ use kasha_wire::OutcomeCode;
 use kasha_wire::message::{BehindWhat, Told, WordOf, Words};
 
 use super::super::Serving;
+use super::reasons::Reasons;
 use crate::core::send;
 use crate::primary::Term;
 use crate::replica::Site;
@@ -59,7 +60,7 @@ impl Serving {
     pub fn on_words(&mut self, term: &mut Term, site: &mut Site<'_>, now: Tick, words: Words) {
         let latest = latest_timestamp(site.core.cluster_time);
         for word in words.words.into_iter().filter(|word| is_heard(word, latest)) {
-            self.transacting.reasons.hear(words.from, &word);
+            self.transacting.reasons.hear(words.from, &word, &site.state.transactions);
             let (lease_expiry, word) = (word.lease_expiry, word_of(word));
             let unknown = site.state.transactions.participant.on_word(words.from, &word);
             if unknown.is_some() {
@@ -124,6 +125,7 @@ impl Serving {
             proposal,
             how,
             reason: None,
+            seen: None,
         };
         // Without room it is asked again.
         let (log, dead) = (&mut copy.log, &mut core.scratch.dead);
@@ -146,15 +148,16 @@ impl Serving {
 }
 
 /// The participant's words leave, one message for each shard that hears some.
-pub(super) fn speak(site: &mut Site<'_>, out: &mut Effects) {
+pub(super) fn speak(reasons: &mut Reasons, site: &mut Site<'_>, now: Tick, out: &mut Effects) {
     let Site { copy, state, core } = site;
     let mut by_shard: BTreeMap<ShardId, Vec<WordOf>> = BTreeMap::new();
     for (to, word) in state.transactions.participant.take_words() {
         let lease_expiry = state.transactions.lease_expiry_of(word.rpc).unwrap_or(ClusterTime(0));
-        let mut word = told(word, lease_expiry);
-        if word.told == Told::Abort {
-            word.reason.extend_from_slice(state.transactions.reason_for(to, word.rpc).unwrap_or_default());
+        if let Some(word) = reasons.pass(to, told(word, lease_expiry), &state.transactions, now) {
+            by_shard.entry(to).or_default().push(word);
         }
+    }
+    for (to, word) in reasons.take_late(&state.transactions, now) {
         by_shard.entry(to).or_default().push(word);
     }
     let configuration = core.configuration.as_deref().expect("a configuration promoted us");
