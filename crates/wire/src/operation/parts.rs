@@ -281,3 +281,30 @@ impl PartsBuffer {
         Parts { count: self.count, bytes: &self.bytes }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PUT: PartOperation<'_> = PartOperation::Update(Update::Put { key: b"k", value: b"v" });
+    const OTHER: PartOperation<'_> = PartOperation::Update(Update::Put { key: b"other", value: b"v" });
+    const HAS: PartOperation<'_> = PartOperation::Check(Check::HasVersion { key: b"k", version: 1 });
+    const PUT_IF: PartOperation<'_> =
+        PartOperation::Update(Update::PutIfVersion { key: b"k", version: 1, value: b"v" });
+
+    fn check_own_versions(parts: &[(u32, PartOperation<'_>)]) -> bool {
+        let mut buffer = PartsBuffer::default();
+        parts.iter().for_each(|(table, operation)| buffer.push(TableId(*table), operation));
+        buffer.as_parts().check_own_versions()
+    }
+
+    #[test]
+    fn a_condition_on_a_version_of_its_own_is_one_behind_a_change_of_the_same_key() {
+        assert!(check_own_versions(&[(1, PUT), (1, HAS)]));
+        assert!(check_own_versions(&[(1, PUT), (1, OTHER), (1, PUT_IF)]));
+        assert!(!check_own_versions(&[(1, HAS), (1, PUT)]), "it is about the version before");
+        assert!(!check_own_versions(&[(1, OTHER), (1, HAS)]));
+        assert!(!check_own_versions(&[(1, PUT), (2, HAS)]), "another table");
+        assert!(check_own_versions(&[(1, PUT_IF), (1, HAS)]));
+    }
+}
