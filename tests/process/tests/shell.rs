@@ -57,10 +57,10 @@ fn the_shell_speaks_json() {
     failed(&["--table", "nowhere", "put", "a", "x"], "not executed", "nowhere");
     assert_eq!(json_of(port, &["mput", "over", "1", "shards", "2"]), (Some(0), json!({ "versions": [1, 1] })));
     for _ in 0..2 {
-        let told = json_of(port, &["--once", "two", "mput", "a", "1", "b", "2"]);
-        assert_eq!(told, (Some(0), json!({ "versions": [2, 1] })), "it happens once, over shards, too");
+        let told = json_of(port, &["--once", "two", "mput", "over", "3", "shards", "4"]);
+        assert_eq!(told, (Some(0), json!({ "versions": [2, 2] })), "it happens once, over shards, too");
     }
-    failed(&["--once", "two", "mput", "a", "1", "b", "3"], "executed", "operation key");
+    failed(&["--once", "two", "mput", "over", "3", "shards", "5"], "executed", "operation key");
     failed(&["--once", "key", "get", "a"], "failed", "--once is for updates");
     cli_says(port, &["--once", "key", "incr", "once"]);
     assert_eq!(json_of(port, &["incr", "once", "--once", "key"]).1["value"], 1, "options may stand behind, too");
