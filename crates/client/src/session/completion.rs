@@ -53,7 +53,7 @@ pub enum CoreAnswer {
 /// The reason why an update was certainly not executed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
 pub enum WhyNot {
-    /// Its keys live in several shards, and the operation, or its operation key, has to be of one.
+    /// Its keys live in several shards, and the operation has to be of one.
     #[error("its keys live in several shards, which this operation cannot span; give them a common {{tag}} (K0301)")]
     CrossShard,
     /// Its keys live in too many shards.

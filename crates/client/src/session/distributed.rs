@@ -138,7 +138,7 @@ impl Session {
         };
         let participants = by_shard.into_iter().map(participant).collect();
         let tries_locks = takes_locks && !needs_locks && self.options.locking == Locking::WhenFree;
-        let is_coordinated = Body::decode(&bytes).expect("encoded here").is_coordinated();
+        let is_coordinated = takes_locks || needs_locks;
         self.calls.set_bytes(slot, bytes);
         self.calls[slot].update().keys.table = table;
         let asked = Vec::new();

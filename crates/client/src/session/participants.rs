@@ -1,6 +1,6 @@
 //! Attempts at the participants of a transaction over several shards, and when what a participant says counts.
 //!
-//! A transaction that can fail is committed when every participant has *prepared* it (R8.8). The session records it at the
+//! A transaction that takes locks is committed when every participant has *prepared* it (R8.8). The session records it at the
 //! witnesses of each participant, too. What a participant says before the proposal is durable there counts when all witnesses of
 //! that participant have accepted the same attempt (R2.1; section 8, one round trip).
 

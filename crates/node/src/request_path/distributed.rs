@@ -210,8 +210,8 @@ impl RequestPath<'_> {
                 // The version of a key that has none comes from the version floor (R4.8), which must be the same at the execution.
                 let depends_on_floor = draft.sees_absence() && parts.check_own_versions();
                 if depends_on_floor
-                    && !is_replay
-                    && !self.serving.as_mut().is_none_or(|it| it.transacting.try_hold_floor(rpc))
+                    && let Some(serving) = &mut self.serving // a new primary leaves the floor as it is
+                    && !serving.transacting.try_hold_floor(rpc)
                 {
                     return Err(Stop::refuse(Refusal::Busy));
                 }

@@ -78,8 +78,8 @@ impl Reasons {
             return Some(word);
         }
         let until = now.after(PATIENCE_WITH_GATES);
-        let late = self.late.entry(word.rpc).or_insert(Late { until, to, word: word.clone() });
-        (now >= late.until).then_some(word)
+        self.late.entry(word.rpc).or_insert(Late { until, to, word });
+        None
     }
 
     /// The votes that have waited long enough.
