@@ -305,7 +305,7 @@ impl Machine for Session {
                 self.go_on_with_snapshots(now, out);
             }
             Input::Unreachable(endpoint) => self.on_unreachable(endpoint, now, out),
-            Input::Closed(_) | Input::Durable(_) | Input::Tick => {}
+            Input::Closed(_) | Input::Durable(_) | Input::LogsFlushed | Input::Tick => {}
         }
     }
 

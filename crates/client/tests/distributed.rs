@@ -279,7 +279,7 @@ fn r8_8_a_participant_that_has_prepared_answers_again_when_it_executes() {
     net.pass(Duration::from_millis(100));
     let again = net.take(Kind::Request);
     assert!(again.iter().all(|request| request.to == low.to), "the other has executed it");
-    net.answer(&again[0], &prepared(&[(1, &version(21))]), true);
+    net.answer(again.last().expect("asked again"), &prepared(&[(1, &version(21))]), true);
     assert_eq!(outcome(Shape::Versions, net.completion_of(id)), Outcome::Versions(vec![11, 21, 12]));
 }
 
@@ -580,4 +580,50 @@ fn r4_9_results_of_two_runs_are_no_result() {
     net.answer(&high, &repeated_of(2, &done(&[(1, &version(32)), (1, &version(33))])), true);
     net.answer(&low, &repeated_of(2, &done(&[(1, &version(31))])), true);
     assert_eq!(outcome(Shape::Versions, net.completion_of(id)), Outcome::Versions(vec![32, 31, 33]));
+}
+
+/// A second is long: the machines of a participant may have lost power since, and with that what it had prepared.
+#[test]
+fn r8_17_what_was_prepared_long_ago_is_asked_again() {
+    let mut net = Net::open(|_| ());
+    let id = checked(&mut net);
+    let [low, high] = requests(&mut net, Kind::Request);
+    net.answer(&low, &prepared(&[(1, &version(21))]), true);
+    let last_of = |net: &mut Net, first: &Sent| {
+        net.pass(Duration::from_millis(600));
+        net.take(Kind::Request).into_iter().rfind(|request| request.to == first.to).expect("asked again")
+    };
+    let _ = last_of(&mut net, &high);
+    let high_again = last_of(&mut net, &high);
+    net.answer(&high_again, &prepared(&[(96, &version(4))]), true);
+    assert_eq!(net.session.poll_completed(), None, "the other one prepared it 1200 ms ago");
+    let low_again = last_of(&mut net, &low);
+    net.answer(&low_again, &prepared(&[(1, &version(22))]), true);
+    assert!(matches!(net.completion_of(id), Completion::Executed { .. }));
+}
+
+#[test]
+fn r8_17_what_a_participant_prepares_anew_counts_and_not_what_it_has_lost() {
+    let mut net = Net::open(|options| options.locking = Locking::Always);
+    let id = multi_put(&mut net, &CallOptions::default());
+    let [low, high] = requests(&mut net, Kind::Request);
+    net.answer(&low, &prepared(&[(1, &version(21))]), true);
+    net.refuse(&high, Refusal::Busy);
+    net.pass(Duration::from_millis(30));
+    let [low_again, high_again] = requests(&mut net, Kind::Request);
+    net.answer(&low_again, &prepared(&[(1, &version(22))]), true);
+    net.answer(&high_again, &prepared(&[(1, &version(11)), (1, &version(12))]), true);
+    assert_eq!(outcome(Shape::Versions, net.completion_of(id)), Outcome::Versions(vec![11, 22, 12]));
+}
+
+#[test]
+fn r8_17_what_was_executed_long_ago_stays_so() {
+    let mut net = Net::open(|_| ());
+    let id = checked(&mut net);
+    let [low, high] = requests(&mut net, Kind::Request);
+    net.answer(&low, &done(&[(1, &version(21))]), true);
+    net.pass(Duration::from_millis(2_000));
+    let high_again = net.take(Kind::Request).into_iter().rfind(|request| request.to == high.to).expect("asked again");
+    net.answer(&high_again, &prepared(&[(96, &version(4))]), true);
+    assert!(matches!(net.completion_of(id), Completion::Executed { .. }));
 }

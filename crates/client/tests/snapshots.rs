@@ -148,3 +148,24 @@ fn an_abandoned_call_ends_with_its_reads() {
     assert!(net.take(Kind::Read).is_empty() && net.completed().is_empty());
     net.with(|session, _, _| assert_eq!(session.outstanding(), 0));
 }
+
+/// A second is long: the machines of a shard may have lost power since, and with that what it had answered.
+#[test]
+fn r8_17_answers_of_one_round_are_of_one_time() {
+    let mut net = Net::open(|_| ());
+    let id = multi_get(&mut net);
+    let first = round(&mut net);
+    answer(&mut net, &first, 3);
+    let second = round(&mut net);
+    net.answer_read(&second[0], &observed(&[(7, Some(b"v")), (7, Some(b"v"))]));
+    net.pass(Duration::from_millis(1_500));
+    let again = net.take(Kind::Read).pop().expect("asked again");
+    net.answer_read(&again, &observed(&[(3, None)]));
+    assert!(net.completed().is_empty(), "the other one answered 1500 ms ago");
+    let third = round(&mut net);
+    answer(&mut net, &third, 3);
+    assert!(net.completed().is_empty(), "the round before began more than a second ago");
+    let fourth = round(&mut net);
+    answer(&mut net, &fourth, 3);
+    assert_eq!(values(net.completion_of(id))[1], None);
+}

@@ -724,7 +724,7 @@ impl Machine for Coordinator {
                 self.log.on_durable(position, out);
                 self.frames_held = 0;
             }
-            Input::Tick => {}
+            Input::LogsFlushed | Input::Tick => {}
         }
     }
 
@@ -750,7 +750,9 @@ impl Machine for Coordinator {
         match gate {
             Gate::Now => true,
             Gate::Durable(position) | Gate::DurableAs { position, .. } => self.log.is_open(position),
-            Gate::Synced { .. } | Gate::Confirmed { .. } => unreachable!("the coordinator has no shard"),
+            Gate::Synced { .. } | Gate::Flushed { .. } | Gate::Confirmed { .. } => {
+                unreachable!("the coordinator has no shard")
+            }
         }
     }
 

@@ -34,6 +34,14 @@ pub enum Gate {
         /// The end of what must be held.
         position: LogPosition,
     },
+    /// The same, and the sender's own log file survives a loss of power up to there ([`Effect::FlushLogs`]): then no loss of power of
+    /// all machines takes it back (R8.17).
+    Flushed {
+        /// The shard whose log it is.
+        shard: ShardId,
+        /// The end of what must be held.
+        position: LogPosition,
+    },
     /// A sync round that began after the effect was made has ended: nobody else was primary meanwhile (section 6).
     Confirmed {
         /// The shard whose sync round it is.
@@ -125,6 +133,9 @@ pub enum Effect {
     },
     /// Start fsyncing everything written so far in the background; nothing waits for it (`flush_interval`).
     Flush,
+    /// Start fsyncing in the background what was written to log segments so far. When it survives a loss of power, report
+    /// [`crate::Input::LogsFlushed`]. No commit waits for it. One at a time.
+    FlushLogs,
     /// A role was lost: drop everything that is held for this shard's gates (R3.1).
     DropHeld(ShardId),
     /// Tell the shell the address at which to dial an endpoint from now on.

@@ -13,6 +13,7 @@ use crate::{Endpoint, Gate};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum LaneKey {
     Synced(ShardId),
+    Flushed(ShardId),
     Confirmed(ShardId),
     DurableAs(ShardId),
     Durable,
@@ -67,6 +68,7 @@ fn lane_of(gate: Gate) -> LaneKey {
     match gate {
         Gate::Now => unreachable!("an open gate holds nothing"),
         Gate::Synced { shard, .. } => LaneKey::Synced(shard),
+        Gate::Flushed { shard, .. } => LaneKey::Flushed(shard),
         Gate::Confirmed { shard, .. } => LaneKey::Confirmed(shard),
         Gate::DurableAs { shard, .. } => LaneKey::DurableAs(shard),
         Gate::Durable(_) => LaneKey::Durable,
@@ -113,7 +115,8 @@ impl Held {
     /// Drops the frames of a shard whose role was lost (R3.1), and reports for each receiver how many bytes it will not
     /// get. Frames that wait for our own files only ([`Gate::Durable`]) stay.
     pub fn drop_shard(&mut self, shard: ShardId, mut let_go: impl FnMut(Endpoint, usize)) {
-        let gone = [LaneKey::Synced(shard), LaneKey::Confirmed(shard), LaneKey::DurableAs(shard)];
+        let of_shard = [LaneKey::Synced, LaneKey::Flushed, LaneKey::Confirmed, LaneKey::DurableAs];
+        let gone = of_shard.map(|lane| lane(shard));
         for lane in self.lanes.extract_if(.., |lane| gone.contains(&lane.key)) {
             lane.frames.iter().for_each(|frame| let_go(frame.to, frame.len()));
         }

@@ -43,6 +43,8 @@ pub enum Input<'a> {
     Unreachable(Endpoint),
     /// Everything up to this commit is on its file (see [`Effect::Commit`]).
     Durable(LocalPosition),
+    /// What was written to log segments before the last [`Effect::FlushLogs`] survives a loss of power.
+    LogsFlushed,
     /// Time passed, and nothing else happened: `next_deadline` is reached.
     Tick,
 }

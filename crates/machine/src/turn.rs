@@ -29,6 +29,8 @@ pub trait Shell {
     fn commit(&mut self, to: LocalPosition, fsync: bool);
     /// Fsync everything written so far in the background.
     fn flush(&mut self);
+    /// Fsync what was written to log segments so far in the background, and report it.
+    fn flush_logs(&mut self);
     /// Learn the address of an endpoint.
     fn route(&mut self, to: Endpoint, address: std::net::SocketAddr);
     /// Close a connection after flushing it.
@@ -66,6 +68,7 @@ pub fn finish<M: Machine>(now: Tick, machine: &mut M, effects: &mut Effects, hel
             Effect::Remove { file } => shell.remove(file),
             Effect::Commit { to, fsync } => shell.commit(to, fsync),
             Effect::Flush => shell.flush(),
+            Effect::FlushLogs => shell.flush_logs(),
             Effect::DropHeld(shard) => held.drop_shard(shard, |to, bytes| shell.let_go(to, bytes)),
             Effect::Route { to, address } => shell.route(to, address),
             Effect::Disconnect(to) => shell.disconnect(to),

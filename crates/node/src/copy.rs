@@ -13,6 +13,9 @@
 //!                └ on file       └ given to the file
 //! ```
 //!
+//! `flushed`, up to where the file survives a loss of power, is at most what is written, too: a primary asks for that where
+//! transactions over several shards need it. Under `fsync` what is held is flushed.
+//!
 //! `replayed`, up to where a follower's state has followed the log, is at most the end, too. `known_synced` may be anywhere:
 //! a primary says how far all members hold *its* log, and a member that is being attached or copied lags.
 //!
@@ -53,6 +56,10 @@ pub(crate) struct LogCopy {
     written: LogEnd,
     /// Up to where the file holds the log.
     pub held: LogEnd,
+    /// Up to where this file's log survives a loss of power, as far as that was asked for (R8.17).
+    pub flushed: LogEnd,
+    /// Up to where a flush covers it that is under way.
+    flushing: Option<LogEnd>,
     /// Up to where every member is known to hold the log.
     pub known_synced: LogEnd,
     /// Ends of the log at commits that are not known to hold yet.
@@ -89,6 +96,8 @@ impl LogCopy {
             replayed: Cursor::START,
             written: LogEnd::START,
             held: LogEnd::START,
+            flushed: LogEnd::START,
+            flushing: None,
             known_synced: LogEnd::START,
             commits: VecDeque::new(),
             stray: Vec::new(),
@@ -203,6 +212,7 @@ impl LogCopy {
         self.meta.base = base;
         self.meta.acknowledged = LogEnd::START;
         (self.written, self.held, self.known_synced) = (base, base, LogEnd::START);
+        (self.flushed, self.flushing) = (base, None);
         self.commits.clear();
     }
 
@@ -234,6 +244,8 @@ impl LogCopy {
         self.meta.acknowledged = self.meta.acknowledged.min(at);
         self.written = self.written.min(at);
         self.held = self.held.min(at);
+        self.flushed = self.flushed.min(at);
+        self.flushing = self.flushing.map(|end| end.min(at));
         // What stands there from now on is another log's.
         self.known_synced = self.known_synced.min(at);
         for (_, end) in &mut self.commits {
@@ -248,6 +260,7 @@ impl LogCopy {
     pub fn assert_invariants(&self) {
         let end = self.log.end().offset;
         assert!(self.held <= self.written && self.written <= end, "{}: file ahead of log", self.shard);
+        assert!(self.flushed.max(self.flushing.unwrap_or(LogEnd::START)) <= self.written, "{}: R8.17", self.shard);
         assert!(self.replayed.offset <= end || end == LogEnd::START, "{}", self.shard);
     }
 }

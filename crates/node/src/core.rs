@@ -46,6 +46,7 @@ pub(crate) struct Core {
     pub fsync: bool,
     /// Something was written since the last background flush.
     pub unflushed: bool,
+    pub log_flush: LogFlush,
     /// The operator asked this process to stop (R7.7).
     pub stopping: bool,
     /// What primaries of this core say to one another.
@@ -53,6 +54,49 @@ pub(crate) struct Core {
     /// What this turn did, for who measures it.
     pub work: WorkSet,
     pub scratch: Scratch,
+}
+
+/// How much longer than a commit a flush of logs may take before the disk counts as hung.
+const FLUSH_PATIENCE: u32 = 8;
+
+/// Flushes of log segments, for what transactions over several shards wait for (R8.17): one at a time, and with a pause in between
+/// unless somebody waits.
+#[derive(Debug, Default)]
+pub(crate) struct LogFlush {
+    /// When the one that is under way began.
+    began: Option<Tick>,
+    /// The next is not to wait for the pause.
+    at_once: bool,
+    not_before: Tick,
+}
+
+impl LogFlush {
+    /// Much can share a flush that nobody waits for: what was told when it was prepared.
+    const PAUSE: Duration = Duration::from_millis(3);
+
+    /// Somebody waits for what is not flushed yet.
+    pub fn hurry(&mut self) {
+        self.at_once = true;
+    }
+
+    /// Whether a flush begins, if one is wanted.
+    pub fn begins(&mut self, now: Tick, is_wanted: bool) -> bool {
+        let begins = is_wanted && self.began.is_none() && (self.at_once || now >= self.not_before);
+        if begins {
+            self.began = Some(now);
+        }
+        self.at_once &= is_wanted && !begins;
+        begins
+    }
+
+    pub fn ends(&mut self, now: Tick) {
+        (self.began, self.not_before) = (None, now.after(Self::PAUSE));
+    }
+
+    /// When a flush that is wanted may begin; `None`: when the one that is under way has ended.
+    pub fn next(&self) -> Option<Tick> {
+        self.began.is_none().then_some(self.not_before)
+    }
 }
 
 /// Memory that is used again.
@@ -84,6 +128,7 @@ impl Core {
             dirty: false,
             fsync: false,
             unflushed: false,
+            log_flush: LogFlush::default(),
             stopping: false,
             words: Vec::new(),
             work: WorkSet::default(),
@@ -175,8 +220,14 @@ impl Core {
         self.dirty = true;
     }
 
-    /// Whether a commit has waited for the disk for `most` or longer. To be asked again and again.
+    /// Whether a commit has waited for the disk for `most` or longer, or a flush of logs for so long that the disk does not only
+    /// have much to do: all other answers go on meanwhile. To be asked again and again.
     pub fn disk_hangs(&mut self, now: Tick, most: Duration) -> bool {
+        let flush_hangs = self.log_flush.began.is_some_and(|began| now.since(began) >= most * FLUSH_PATIENCE);
+        self.commit_hangs(now, most) || flush_hangs
+    }
+
+    fn commit_hangs(&mut self, now: Tick, most: Duration) -> bool {
         let waits = self.local_durable < self.local;
         match self.disk_waits {
             Some((commit, since)) if waits && self.local_durable < commit => now.since(since) >= most,

@@ -119,6 +119,23 @@ impl Node {
     }
 }
 
+impl Node {
+    /// Whether a primary wants something to survive a loss of power that does not yet.
+    fn wants_log_flush(&self) -> bool {
+        self.replicas.values().any(|replica| replica.wants_flush(&self.core))
+    }
+
+    /// What a primary wants to survive a loss of power is flushed, with all that the logs of this core got so far. What is wanted
+    /// while a flush is under way is in the next one: group commit, as for fsyncs that somebody waits for.
+    fn flush_logs(&mut self, now: Tick, out: &mut Effects) {
+        let is_wanted = self.wants_log_flush();
+        if self.core.log_flush.begins(now, is_wanted) {
+            self.replicas.values_mut().for_each(|replica| replica.copy.begin_flush());
+            out.push(Effect::FlushLogs);
+        }
+    }
+}
+
 impl Machine for Node {
     fn step(&mut self, now: Tick, input: Input<'_>, out: &mut Effects) {
         if !std::mem::replace(&mut self.turn_open, true) {
@@ -135,6 +152,10 @@ impl Machine for Node {
                 for replica in self.replicas.values_mut() {
                     replica.copy.on_durable(to);
                 }
+            }
+            Input::LogsFlushed => {
+                self.core.log_flush.ends(now);
+                self.replicas.values_mut().for_each(|replica| replica.copy.on_flushed());
             }
             Input::Closed(conn) => self.askers.forget(conn),
             Input::Tick => {}
@@ -166,6 +187,7 @@ impl Machine for Node {
             self.core.unflushed = false;
             self.next_flush = now.after(self.core.options.flush_interval);
         }
+        self.flush_logs(now, out);
         self.turn_open = false;
     }
 
@@ -175,8 +197,14 @@ impl Machine for Node {
         }
         let flush = self.core.unflushed.then_some(self.next_flush);
         let replicas = self.replicas.values().filter_map(|replica| replica.next_deadline(&self.core));
+        let flush_logs = self.wants_log_flush().then(|| self.core.log_flush.next()).flatten();
         let told = self.askers.is_telling().then_some(Tick(0));
-        replicas.chain(flush).chain(told).chain([self.next_heartbeat, self.links.next_deadline()]).min()
+        replicas
+            .chain(flush)
+            .chain(flush_logs)
+            .chain(told)
+            .chain([self.next_heartbeat, self.links.next_deadline()])
+            .min()
     }
 
     fn is_open(&self, gate: Gate) -> bool {
@@ -188,6 +216,13 @@ impl Machine for Node {
                 .map(Term::synced)
                 .filter(|synced| synced.epoch == position.epoch || planted::is_on(Bug::HeldEffectsKept))
                 .is_some_and(|synced| synced.offset >= position.offset),
+            Gate::Flushed { shard, position } => self.replicas.get(&shard).is_some_and(|replica| {
+                let term = replica.role.primary().map(|primary| &primary.term);
+                let durable = term
+                    .filter(|term| term.epoch == position.epoch)
+                    .map(|term| term.durable(&self.core, &replica.copy));
+                durable.is_some_and(|durable| durable >= position.offset)
+            }),
             Gate::Confirmed { shard, round } => self.term(shard).is_some_and(|term| term.shipping.confirmed() >= round),
         }
     }

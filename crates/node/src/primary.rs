@@ -271,7 +271,7 @@ impl Primary {
         shipping.want_synced(wanted);
         shipping.pump(now, &copy.log, out);
         // Our own file is a member's, and gets the round's bytes with the others; what is answered at once, at once (R7.7).
-        if shipping.is_in_flight() || answers_wait {
+        if shipping.is_in_flight() || answers_wait || self.term.wants_flush(core, copy) {
             copy.write_log(core, out);
         }
     }

@@ -38,6 +38,7 @@ pub(crate) fn on_read(
     let (tail, gate) = match execute(term, serving, site, now, view)? {
         Executed::Read { tail, gate } => (tail, gate),
         Executed::MustWait(rpc) => {
+            site.core.log_flush.hurry();
             hit(Probe::ReadMeetsPending);
             return if serving.transacting.waiting.park_read(rpc, to, view) { Ok(()) } else { Err(Refusal::Busy) };
         }

@@ -269,6 +269,14 @@ impl Replica {
         self.copy.note_acknowledged(core, out);
     }
 
+    /// Whether our log is to survive a loss of power, and does not yet (R8.17).
+    pub fn wants_flush(&self, core: &Core) -> bool {
+        match self.role.primary() {
+            Some(Primary { term, stage: Stage::Serving(_) }) => term.wants_flush(core, &self.copy),
+            Some(_) | None => false,
+        }
+    }
+
     /// Whether a follower's state has followed the log to its end.
     pub fn is_replayed(&self) -> bool {
         self.copy.is_followed() && !self.state.has_unfinished()

@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::cluster::{Cluster, LIST};
+use common::cluster::{Cluster, LIST, node};
 use common::{Core, Heard, SHARD, TABLE};
 use kasha_machine::Endpoint;
 use kasha_types::{
@@ -15,7 +15,7 @@ use kasha_wire::hot::RequestView;
 use kasha_wire::message::{Told, WordOf, Words};
 use kasha_wire::operation::{Check, PartOperation, ParticipantsBuffer, PartsBuffer};
 use kasha_wire::outcome::Shape;
-use kasha_wire::{Body, Coordination, Outcome, OutcomeCode, Read, TableInfo, Tablet, Update};
+use kasha_wire::{Body, Coordination, Message as _, Outcome, OutcomeCode, Read, TableInfo, Tablet, Update};
 
 const LEDGER: TableId = TableId(9);
 /// The other participant: it has the upper half of the slots, and a primary that no test starts.
@@ -164,6 +164,52 @@ fn a_timestamp_far_ahead_of_the_clock_is_not_heard() {
     cluster.settle();
     let heard = cluster.heard(2);
     assert!(matches!(&heard[..], [Heard::Answer { synced: true, .. }]), "{heard:?}");
+}
+
+/// A loss of power takes nothing that a participant has said or executed.
+#[test]
+fn r8_17_a_participant_says_and_executes_what_its_own_disk_has() {
+    let mut cluster = two_shards();
+    cluster.commit(|configuration| configuration.nodes.push(node(OTHERS_PRIMARY.0)));
+    cluster.settle();
+    cluster.to_strangers.clear();
+    cluster.cores[0].slow_flushes = true;
+    let (ours, theirs) = (key("x", true), key("x", false));
+    let body = distributed((2, 1), &[(TABLE, put(&ours))], &[(TABLE, put(&theirs))]);
+    assert!(cluster.send(2, ListVersion::NONE, &body).is_empty());
+    word(&mut cluster, 1, &body, Told::Proposed(7));
+    cluster.settle();
+    let has_answered = !cluster.heard(2).is_empty();
+    let has_voted =
+        |cluster: &Cluster| cluster.to_strangers.iter().any(|(kind, payload)| Words::is_in(*kind as u8, payload));
+    assert!(!has_answered && !has_voted(&cluster), "all members hold its proposal, and that is not enough");
+    cluster.cores[0].slow_flushes = false;
+    cluster.settle();
+    assert!(has_voted(&cluster));
+    let heard = cluster.heard(2);
+    assert!(matches!(&heard[..], [Heard::Answer { synced: true, .. }]), "{heard:?}");
+}
+
+/// Its client goes on under another id. If a loss of power took the refusal, this one could happen too.
+#[test]
+fn r8_17_a_refusal_is_told_when_no_loss_of_power_takes_it() {
+    let mut cluster = two_shards();
+    cluster.cores[0].slow_flushes = true;
+    let (ours, theirs) = (key("x", true), key("x", false));
+    let with_check = (TABLE, PartOperation::Check(Check::HasVersion { key: &ours, version: 0 }));
+    for (client, times) in [(2, 1), (3, 2)] {
+        let body = distributed((client, 1), &[with_check, (TABLE, put(&ours))], &[(TABLE, put(&theirs))]);
+        for _ in 0..times {
+            let heard = cluster.send(client, ListVersion::NONE, &body);
+            assert!(heard.is_empty(), "{heard:?}");
+            cluster.settle();
+        }
+    }
+    assert!(cluster.heard(3).is_empty(), "all members hold the conflict");
+    cluster.cores[0].slow_flushes = false;
+    cluster.settle();
+    let conflict = Heard::Answer { synced: true, result: vec![OutcomeCode::Conflict as u8] };
+    assert_eq!(cluster.heard(3), [conflict.clone(), conflict]);
 }
 
 /// Room is reserved in bytes, and segments lose some at their ends: what finds none waits until some is freed, and the node lives.

@@ -82,6 +82,7 @@ impl turn::Shell for Uncounted<'_> {
         uncounted(|| self.0.commit(to, fsync));
     }
     fn flush(&mut self) {}
+    fn flush_logs(&mut self) {}
     fn route(&mut self, _: Endpoint, _: SocketAddr) {}
     fn disconnect(&mut self, _: Endpoint) {}
     fn stop(&mut self, why: &str) {

@@ -93,6 +93,8 @@ pub struct Shipping {
     round_is_new: bool,
     /// Whether somebody waits for a round that has not begun yet.
     confirm_wanted: bool,
+    /// Up to where somebody waits for our own file to survive a loss of power.
+    flush_wanted: LogEnd,
     /// Since when there are bytes that no round covers.
     unsynced_since: Option<Tick>,
 }
@@ -112,6 +114,7 @@ impl Shipping {
             fewest: 0,
             round_is_new: false,
             confirm_wanted: false,
+            flush_wanted: LogEnd::START,
             unsynced_since: None,
         }
     }
@@ -189,6 +192,18 @@ impl Shipping {
     /// Somebody waits until the log is synced up to here: the next round begins as soon as none is in flight.
     pub fn want_synced(&mut self, end: LogEnd) {
         self.progress.want(end);
+    }
+
+    /// Somebody waits until the log is synced up to here, and our own file survives a loss of power (R8.17).
+    pub fn want_durable(&mut self, end: LogEnd) {
+        self.want_synced(end);
+        self.flush_wanted = self.flush_wanted.max(end);
+    }
+
+    /// Up to where our own file is to survive a loss of power.
+    #[must_use]
+    pub fn flush_wanted(&self) -> LogEnd {
+        self.flush_wanted
     }
 
     /// Joiners whose copy is complete, for the coordinator (R7.2).

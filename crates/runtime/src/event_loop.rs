@@ -17,12 +17,13 @@ use kasha_types::{LocalPosition, Tick};
 use mio::{Events, Poll, Token, Waker};
 
 use crate::Clock;
+use crate::FolderDisk;
 use crate::files::StorageError;
 use crate::inbound::Inbound;
 use crate::limits::{TURN_COMMIT_ROUNDS, TURN_OUTPUT_BYTES};
 use crate::network::{Network, NetworkStats};
 use crate::options::LoopOptions;
-use crate::storage::{FolderDisk, Storage};
+use crate::storage::Storage;
 use crate::timer::Timer;
 
 const WAKER: Token = Token(usize::MAX - 1);
@@ -215,6 +216,9 @@ impl<M: Machine> EventLoop<M> {
         while let Some(to) = storage.next_durable() {
             machine.step(now, Input::Durable(to), effects);
         }
+        if storage.take_logs_flushed() {
+            machine.step(now, Input::LogsFlushed, effects);
+        }
         network.accept(now);
         let (mut load, mut frames) = (Load::default(), 0);
         let mut deliver = |now, input: Input<'_>| {
@@ -268,7 +272,7 @@ impl<M: Machine> EventLoop<M> {
     /// Fills `events`: polls for a bounded time, then blocks until an event or a deadline.
     fn wait(&mut self, mut now: Tick, application: Option<Tick>) -> Result<(), LoopError> {
         let none = Some(Duration::ZERO);
-        if self.network.has_work() || self.storage.has_durable() || !self.effects.is_empty() {
+        if self.network.has_work() || self.storage.has_news() || !self.effects.is_empty() {
             return self.poll(none);
         }
         let deadline = [application, self.machine.next_deadline(), self.network.next_deadline()];
@@ -374,6 +378,9 @@ impl Shell for System<'_> {
     }
     fn flush(&mut self) {
         self.on_files(Storage::flush);
+    }
+    fn flush_logs(&mut self) {
+        self.storage.flush_logs();
     }
     fn route(&mut self, to: Endpoint, address: SocketAddr) {
         self.network.route(self.now, to, address);

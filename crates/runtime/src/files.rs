@@ -162,12 +162,24 @@ impl Files {
 
     /// Hands out what is to be fsynced, and forgets it.
     pub(crate) fn take_dirty(&mut self) -> Dirty {
-        for (name, _) in &self.dirty.files {
+        self.take_dirty_of(|_| true)
+    }
+
+    /// The same of log segments, and of the folders that name them.
+    pub(crate) fn take_dirty_logs(&mut self) -> Dirty {
+        self.take_dirty_of(|name| matches!(name, FileName::Segment { .. }))
+    }
+
+    fn take_dirty_of(&mut self, is_one: impl Fn(FileName) -> bool) -> Dirty {
+        let (taken, left) = std::mem::take(&mut self.dirty.files).into_iter().partition(|(name, _)| is_one(*name));
+        self.dirty.files = left;
+        let taken = Dirty { files: taken, folders: std::mem::take(&mut self.dirty.folders) };
+        for (name, _) in &taken.files {
             if let Some(open) = self.open.get_mut(name) {
                 open.dirty = false;
             }
         }
-        std::mem::take(&mut self.dirty)
+        taken
     }
 
     pub(crate) fn root(&self) -> &Path {

@@ -25,6 +25,7 @@ pub(crate) enum Job {
     Map(ToMap),
     Commit { to: LocalPosition, fsync: bool },
     Flush,
+    FlushLogs,
 }
 
 /// What the thread tells the loop.
@@ -34,6 +35,8 @@ pub(crate) struct News {
     pub(crate) done: u64,
     /// The last commit that holds.
     pub(crate) durable: Option<LocalPosition>,
+    /// The log segments are fsynced that were written when the loop asked for that.
+    pub(crate) logs_flushed: bool,
     /// The mappings that the loop had asked for.
     pub(crate) made: Vec<Made>,
     /// The error that ended the thread.
@@ -109,8 +112,8 @@ impl LogThread {
             return None;
         }
         let mut news = lock(&self.shared.news);
-        let made = std::mem::take(&mut news.made);
-        Some(News { done: news.done, durable: news.durable.take(), made, failed: news.failed.take() })
+        let (made, logs_flushed) = (std::mem::take(&mut news.made), std::mem::take(&mut news.logs_flushed));
+        Some(News { done: news.done, durable: news.durable.take(), logs_flushed, made, failed: news.failed.take() })
     }
 }
 
@@ -133,6 +136,7 @@ const ROUNDS_MAX: usize = 64;
 struct Batch {
     durable: Option<LocalPosition>,
     fsync: bool,
+    flush_logs: bool,
     to_map: Vec<ToMap>,
     made: Vec<Made>,
 }
@@ -153,6 +157,7 @@ fn run_batch(shared: &Shared, files: &Mutex<Files>, applied: &mut u64) -> bool {
         Ok(batch) => {
             news.done = *applied;
             news.durable = batch.durable.or(news.durable);
+            news.logs_flushed |= batch.flush_logs;
             news.made.extend(batch.made);
         }
         Err(error) => news.failed = Some(error),
@@ -182,10 +187,11 @@ fn run_jobs<'a>(
     shared.applied.store(*applied, Ordering::Release);
     drop(queue);
     batch.map(files)?;
-    if batch.fsync {
+    if batch.fsync || batch.flush_logs {
         let (dirty, root) = {
             let mut files = lock(files);
-            (files.take_dirty(), files.root().to_owned())
+            let dirty = if batch.fsync { files.take_dirty() } else { files.take_dirty_logs() };
+            (dirty, files.root().to_owned())
         };
         dirty.sync(&root)?;
     }
@@ -210,6 +216,7 @@ impl Batch {
                     self.fsync |= fsync;
                 }
                 Job::Flush => self.fsync = true,
+                Job::FlushLogs => self.flush_logs = true,
             }
         }
         Ok(())

@@ -7,20 +7,17 @@
 //! it until it is done, so that commits are reported in order.
 
 use std::collections::VecDeque;
-use std::fs;
-use std::io::{self, Read as _};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
-use kasha_machine::{Disk, FileName};
+use kasha_machine::FileName;
 use kasha_types::LocalPosition;
-use rustix::fs::{Advice, fadvise};
 
-use crate::files::{Files, StorageError, failed, sync_folder};
+use crate::TrashThread;
+use crate::files::{Files, StorageError, failed};
 use crate::limits::Limits;
 use crate::log_thread::{Job, LogThread, lock};
 use crate::mapped_files::{MappedFiles, is_mapped};
-use crate::{TrashThread, faults, paths};
 
 /// Files that the loop removes in one turn itself.
 const REMOVALS_IN_TURN: u32 = 4;
@@ -51,11 +48,12 @@ struct Folder {
 pub struct Storage {
     folder: Option<Folder>,
     durable: VecDeque<LocalPosition>,
+    logs_flushed: bool,
     failed: Option<StorageError>,
 }
 
 impl Storage {
-    /// Starts the log thread, named after the loop, for the files below `root`, which [`FolderDisk::open`] has made. It calls
+    /// Starts the log thread, named after the loop, for the files below `root`, which [`crate::FolderDisk::open`] has made. It calls
     /// `wake` whenever it has news for [`Storage::collect`].
     ///
     /// # Errors
@@ -92,7 +90,7 @@ impl Storage {
                 Some(counts)
             }
         };
-        Ok(Self { folder, durable: VecDeque::new(), failed: None })
+        Ok(Self { folder, durable: VecDeque::new(), logs_flushed: false, failed: None })
     }
 
     /// Whether an effect failed: nothing may leave any more.
@@ -117,6 +115,7 @@ impl Storage {
         {
             folder.done = news.done;
             self.durable.extend(news.durable);
+            self.logs_flushed |= news.logs_flushed;
             news.made.into_iter().for_each(|made| folder.mapped.put(made));
             if self.failed.is_none() {
                 self.failed = news.failed;
@@ -133,6 +132,11 @@ impl Storage {
     /// Whether a commit holds that was not reported.
     pub(crate) fn has_durable(&self) -> bool {
         !self.durable.is_empty()
+    }
+
+    /// Whether the machine has to be told something.
+    pub(crate) fn has_news(&self) -> bool {
+        self.has_durable() || self.logs_flushed
     }
 
     /// Performs [`kasha_machine::Effect::Write`]. A failure is told by [`Storage::collect`], here and below.
@@ -207,6 +211,20 @@ impl Storage {
         }
     }
 
+    /// Performs [`kasha_machine::Effect::FlushLogs`].
+    pub fn flush_logs(&mut self) {
+        match &mut self.folder {
+            // An earlier fsync may be under way, which has forgotten what it covers. So the thread is asked in any case.
+            Some(folder) => _ = folder.give(Job::FlushLogs),
+            None => self.logs_flushed = true,
+        }
+    }
+
+    /// Whether the logs that [`Self::flush_logs`] was asked for are fsynced. Says so once.
+    pub fn take_logs_flushed(&mut self) -> bool {
+        std::mem::take(&mut self.logs_flushed)
+    }
+
     fn folder_mut(&mut self) -> &mut Folder {
         self.folder.as_mut().expect("a machine with files is given a data folder")
     }
@@ -266,117 +284,20 @@ impl Folder {
     }
 }
 
-/// One core's folder, as its machine reads it before it runs.
-#[derive(Debug)]
-pub struct FolderDisk {
-    root: Option<PathBuf>,
-    names: Vec<FileName>,
-}
-
-impl FolderDisk {
-    /// Lists the folder, which is created if need be. Replacements and removals that a crash left unfinished go; files
-    /// that are not ours are left alone and logged. The folder is fsynced, as the files are that are read: a killed
-    /// process may have made files whose names are not on the disk yet, and from now on they are vouched for.
-    ///
-    /// # Errors
-    /// If the folder cannot be read or written.
-    pub fn open(root: &Path) -> Result<Self, StorageError> {
-        make_durably(root)?;
-        let mut names = Vec::new();
-        sync_folder(root)?;
-        for (name, path) in entries(root)? {
-            match paths::shard(&name) {
-                Some(shard) if path.is_dir() => {
-                    sync_folder(&path)?;
-                    for (name, path) in entries(&path)? {
-                        sort_out(paths::file(Some(shard), &name), &name, &path, &mut names)?;
-                    }
-                }
-                _ => sort_out(paths::file(None, &name), &name, &path, &mut names)?,
-            }
-        }
-        names.sort_unstable();
-        Ok(Self { root: Some(root.to_owned()), names })
-    }
-
-    /// A folder of nothing, for machines that have no files.
-    #[must_use]
-    pub fn none() -> Self {
-        Self { root: None, names: Vec::new() }
-    }
-}
-
-/// Creates a folder so that what is fsynced in it is found again after a loss of power.
-fn make_durably(folder: &Path) -> Result<(), StorageError> {
-    if folder.is_dir() {
-        return Ok(());
-    }
-    fs::create_dir_all(folder).map_err(failed("create the folder", folder))?;
-    match folder.canonicalize().ok().as_deref().and_then(Path::parent) {
-        Some(parent) => sync_folder(parent),
-        None => Ok(()),
-    }
-}
-
-fn entries(folder: &Path) -> Result<Vec<(String, PathBuf)>, StorageError> {
-    let list = || -> io::Result<Vec<(String, PathBuf)>> {
-        fs::read_dir(folder)?
-            .map(|entry| entry.map(|entry| (entry.file_name().to_string_lossy().into_owned(), entry.path())))
-            .collect()
-    };
-    list().map_err(failed("list", folder))
-}
-
-fn sort_out(file: Option<FileName>, name: &str, path: &Path, names: &mut Vec<FileName>) -> Result<(), StorageError> {
-    match file {
-        Some(file) => names.push(file),
-        None if name.ends_with(paths::REPLACEMENT) || paths::is_gone(name) => match faults::remove(path) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(failed("remove", path)(error)),
-            Ok(()) | Err(_) => {}
-        },
-        None => tracing::warn!(path = %path.display(), "not a file of Kasha's: left alone"),
-    }
-    Ok(())
-}
-
-impl Disk for FolderDisk {
-    fn list(&self) -> Vec<FileName> {
-        self.names.clone()
-    }
-
-    fn read(&self, file: FileName) -> io::Result<Option<Vec<u8>>> {
-        let Some(root) = &self.root else { return Ok(None) };
-        let path = paths::path(root, file).1;
-        let read_durably = || -> io::Result<Vec<u8>> {
-            let mut bytes = Vec::new();
-            let mut opened = fs::File::open(&path)?;
-            faults::sync(&opened)?;
-            if is_mapped(file) {
-                // Reading ahead would leave large folios in the page cache, each of which a store makes dirty as a whole.
-                let _ = fadvise(&opened, 0, None, Advice::Random);
-            }
-            opened.read_to_end(&mut bytes)?;
-            Ok(bytes)
-        };
-        match read_durably() {
-            Ok(bytes) => Ok(Some(bytes)),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-            Err(error) => Err(io::Error::new(error.kind(), failed("read", &path)(error))),
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeMap;
+    use std::fs;
     use std::sync::mpsc::{Receiver, channel};
 
+    use kasha_machine::Disk as _;
     use kasha_types::{ListVersion, SegmentId, ShardId};
     use proptest::prelude::*;
 
     use super::*;
     use crate::mapping::Mapping;
     use crate::mapping::tests::SmallDisk;
+    use crate::{FolderDisk, faults, paths};
 
     struct Bench {
         root: PathBuf,
@@ -657,6 +578,32 @@ mod tests {
             assert_eq!(bench.storage.next_durable(), None);
             fs::remove_dir_all(&bench.root).unwrap();
         }
+    }
+
+    #[test]
+    fn r8_17_a_flush_of_logs_is_told_and_leaves_other_files() {
+        let mut bench = Bench::new("flush-logs");
+        begin_witness(&mut bench.storage);
+        bench.durable_to(LocalPosition(1));
+        let failing = faults::failing::Failing::new(&paths::path(&bench.root, SLOTS).1);
+        bench.storage.write(SLOTS, 4096, b"a slot");
+        bench.storage.write(segment(1), 0, b"group");
+        // The second finds nothing to fsync.
+        for _ in 0..2 {
+            bench.storage.flush_logs();
+            while !bench.storage.take_logs_flushed() {
+                bench.woken.recv().unwrap();
+                bench.storage.collect().unwrap();
+            }
+        }
+        drop(failing);
+        let _failing = faults::failing::Failing::new(&paths::path(&bench.root, segment(1)).1);
+        bench.storage.write(segment(1), 5, b"group");
+        bench.storage.flush_logs();
+        let text = failure(&mut bench);
+        assert!(text.contains("cannot fsync") && text.contains("(K0108)"), "{text}");
+        assert!(!bench.storage.take_logs_flushed());
+        fs::remove_dir_all(&bench.root).unwrap();
     }
 
     #[test]

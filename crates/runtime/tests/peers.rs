@@ -24,7 +24,7 @@ impl Machine for Sink {
         match input {
             Input::Frame { payload, .. } => self.got.push(payload.to_vec()),
             Input::Unreachable(peer) => self.unreachable.push(peer),
-            Input::Closed(_) | Input::Durable(_) | Input::Tick => {}
+            Input::Closed(_) | Input::Durable(_) | Input::LogsFlushed | Input::Tick => {}
         }
     }
     fn end_turn(&mut self, _: Tick, _: &mut Effects) {}

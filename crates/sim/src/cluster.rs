@@ -18,6 +18,7 @@ use crate::checkers::acknowledged_outcomes::AcknowledgedOutcomes;
 use crate::checkers::commutes::Commutes;
 use crate::checkers::counts_grow::CountsGrow;
 use crate::checkers::current_witness_list::CurrentWitnessList;
+use crate::checkers::durable_everywhere::DurableEverywhere;
 use crate::checkers::expiry_by_verdict::ExpiryByVerdict;
 use crate::checkers::floors_bind::FloorsBind;
 use crate::checkers::flushed_in_time::{self, Blackouts, FlushedInTime};
@@ -238,6 +239,7 @@ fn watch(world: &mut World, shape: &Shape, all: &Configurations, cores: &Cores, 
     let (configurations, cores, records) = three();
     world.add_watcher(Box::new(ProposedEverywhere::new(configurations, cores, records)));
     let (configurations, cores, records) = three();
+    world.add_watcher(Box::new(DurableEverywhere::default()));
     world.add_watcher(Box::new(OneTimestamp::new(configurations, cores, records)));
     let (configurations, cores, records) = three();
     world.add_watcher(Box::new(PreparedKept::new(configurations, cores, records)));

@@ -116,6 +116,17 @@ enum Change {
     Remove { file: FileName },
 }
 
+impl Change {
+    fn file(&self) -> FileName {
+        match self {
+            Self::Write { file, .. }
+            | Self::Replace { file, .. }
+            | Self::Truncate { file, .. }
+            | Self::Remove { file } => *file,
+        }
+    }
+}
+
 type Image = BTreeMap<FileName, Content>;
 
 fn apply(image: &mut Image, change: &Change) {
@@ -190,6 +201,17 @@ impl SimDisk {
             let change = self.waiting.pop_front().expect("marked changes are there");
             apply(&mut self.durable, &change);
             self.covered += 1;
+        }
+    }
+
+    /// An fsync of the log segments that began at `mark` has ended. Other files wait for an fsync as before.
+    pub fn synced_logs(&mut self, mark: Mark) {
+        let marked = usize::try_from(mark.0.saturating_sub(self.covered)).expect("in memory");
+        for change in self.waiting.iter_mut().take(marked) {
+            let FileName::Segment { .. } = change.file() else { continue };
+            // What is done twice would change nothing, unless something else came between. An empty write keeps the marks.
+            let nothing = Change::Write { file: change.file(), offset: 0, bytes: Rc::new([]) };
+            apply(&mut self.durable, &std::mem::replace(change, nothing));
         }
     }
 
@@ -347,7 +369,7 @@ impl Disk for SimDisk {
 
 #[cfg(test)]
 mod tests {
-    use kasha_types::ShardId;
+    use kasha_types::{SegmentId, ShardId};
 
     use super::*;
 
@@ -391,6 +413,24 @@ mod tests {
             disk.synced(mark);
             disk.lose_power(&mut rng);
             assert_eq!(content(&disk)[..2000], [1; 2000]);
+        }
+    }
+
+    #[test]
+    fn an_fsync_of_logs_covers_nothing_else() {
+        let log = FileName::Segment { shard: ShardId(1), segment: SegmentId(0) };
+        for seed in 0..200 {
+            let (mut disk, mut rng) = (SimDisk::new(), Rng::new(seed));
+            disk.write(FILE, 0, &[1; 600]);
+            disk.write(log, 0, &[1; 600]);
+            disk.truncate(log, 500);
+            let mark = disk.mark();
+            disk.write(log, 500, &[2; 600]);
+            disk.synced_logs(mark);
+            assert_eq!((disk.mark(), disk.durable(FILE).is_none()), (Mark(4), true), "marks stay as they are");
+            disk.lose_power(&mut rng);
+            let bytes = disk.read(log).expect("readable").expect("it is there");
+            assert_eq!(bytes[..500], [1; 500], "{seed}");
         }
     }
 

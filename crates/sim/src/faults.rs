@@ -7,7 +7,7 @@
 mod orderly_stop;
 mod without_witness;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use kasha_machine::{FileName, Rng};
 use kasha_types::{ConfigVersion, Epoch, NodeId, ShardId};
@@ -294,6 +294,7 @@ impl Nemesis {
                 true => self.blackout_after_recovery(world),
                 false => self.blackout(world),
             },
+            Act::ShardBlackout if self.all_up(world) => self.shard_blackout(world),
             Act::KillAll => self.kill_all(world),
             Act::KillAllCopying => self.kill_all_copying(world),
             Act::Zombie => self.zombie(world, node, time),
@@ -329,6 +330,7 @@ impl Nemesis {
             | Act::Power
             | Act::Blackout
             | Act::BlackoutReplicated
+            | Act::ShardBlackout
             | Act::CoordinatorMinute => {}
         }
     }
@@ -447,8 +449,21 @@ impl Nemesis {
     fn blackout(&mut self, world: &mut World) {
         world.probes.hit("nemesis: blackout");
         let coordinator_too = self.rng.chance(1, 2).then_some(self.hosts.coordinator);
+        let hosts = self.hosts.nodes.clone().into_iter().chain(coordinator_too).collect();
+        self.black_out(world, hosts);
+    }
+
+    /// Every machine that has something of one shard loses power. Other shards go on.
+    fn shard_blackout(&mut self, world: &mut World) {
+        let Some(Parts { primary, backups, witnesses, .. }) = self.parts() else { return };
+        world.probes.hit("nemesis: blackout of a shard");
+        let hosts: BTreeSet<HostId> = [primary].into_iter().chain(backups).chain(witnesses).collect();
+        self.black_out(world, hosts.into_iter().collect());
+    }
+
+    fn black_out(&mut self, world: &mut World, hosts: Vec<HostId>) {
         world.announce_blackout();
-        for host in self.hosts.nodes.clone().into_iter().chain(coordinator_too) {
+        for host in hosts {
             world.lose_power(host);
             let time = self.a_while();
             self.later(world.now.after(time), Step::Start(host));

@@ -6,7 +6,7 @@
 use std::collections::BTreeSet;
 
 use kasha_reference::Part;
-use kasha_types::TableId;
+use kasha_types::{Slot, TableId, slot_of};
 use kasha_wire::operation::{ItemsBuffer, OwnedOperation, Read, Update};
 use kasha_wire::outcome::Outcome;
 
@@ -203,6 +203,15 @@ pub struct Operation {
     pub told: Told,
     /// When the client was told; `None` as long as it was told nothing.
     pub told_at: Option<SimTime>,
+}
+
+impl Operation {
+    /// Whether it has keys of several slots, and so perhaps of several shards.
+    #[must_use]
+    pub fn has_several_slots(&self) -> bool {
+        let slots: BTreeSet<Slot> = self.action.keys_in(self.table).into_iter().map(|(_, key)| slot_of(key)).collect();
+        slots.len() > 1
+    }
 }
 
 /// All operations of a run.

@@ -51,6 +51,8 @@ pub struct Acts {
     pub blackout: u64,
     /// Every machine loses power although nothing but the flushes in the background is fsynced.
     pub blackout_replicated: u64,
+    /// Every machine of one shard, and no other, loses power in the same way.
+    pub shard_blackout: u64,
     /// Every process is killed, disks stay.
     pub kill_all: u64,
     /// A member is lost, and every process is killed while a joiner copies what it had.
@@ -104,6 +106,7 @@ pub enum Act {
     Power,
     Blackout,
     BlackoutReplicated,
+    ShardBlackout,
     KillAll,
     KillAllCopying,
     Zombie,
@@ -129,7 +132,7 @@ pub enum Act {
 impl Acts {
     /// The acts and their weights.
     #[must_use]
-    pub fn weights(&self) -> [(Act, u64); 26] {
+    pub fn weights(&self) -> [(Act, u64); 27] {
         [
             (Act::Crash, self.crash),
             (Act::FastRestart, self.fast_restart),
@@ -137,6 +140,7 @@ impl Acts {
             (Act::Power, self.power),
             (Act::Blackout, self.blackout),
             (Act::BlackoutReplicated, self.blackout_replicated),
+            (Act::ShardBlackout, self.shard_blackout),
             (Act::KillAll, self.kill_all),
             (Act::KillAllCopying, self.kill_all_copying),
             (Act::Zombie, self.zombie),
@@ -246,6 +250,7 @@ impl Intensity {
             unheard: weight(2),
             // Drawn only where a scenario asks for them.
             blackout_replicated: 0,
+            shard_blackout: 0,
             kill_all_copying: 0,
             apart: 0,
             coordinator_minute: 0,

@@ -56,6 +56,8 @@ pub const CAUGHT: &[Caught] = &[
     caught(Bug::AbsenceUnversioned, Scenario::Snapshots, 300, "strictly_serializable"),
     caught(Bug::DroppedUnderPending, Scenario::Distributed, 150, "prepared_kept"),
     caught(Bug::FloorRaisedOverPending, Scenario::Distributed, 40, "prepared_kept"),
+    caught(Bug::DurableUnflushed, Scenario::DistributedBlackout, 3, "durable_everywhere"),
+    caught(Bug::FlushedWhenBegun, Scenario::DistributedBlackout, 3, "durable_everywhere"),
     caught(Bug::ExecutedUnsynced, Scenario::Distributed, 3, "proposed_everywhere"),
     caught(Bug::ExecutedOutOfOrder, Scenario::Distributed, 10, "timestamp_order"),
     caught(Bug::PrepareIgnoresPending, Scenario::Distributed, 10, "prepared_kept"),

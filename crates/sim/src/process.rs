@@ -122,6 +122,23 @@ pub(crate) enum Inbound {
     Closed(ConnId),
     Unreachable(Endpoint),
     Durable(LocalPosition),
+    LogsFlushed,
+}
+
+impl Inbound {
+    /// As the machine gets it.
+    pub(crate) fn input(&self) -> Input<'_> {
+        match self {
+            Self::Frame { from, bytes } => {
+                let (kind, payload) = kind_and_payload(bytes);
+                Input::Frame { from: *from, kind, payload }
+            }
+            Self::Closed(conn) => Input::Closed(*conn),
+            Self::Unreachable(endpoint) => Input::Unreachable(*endpoint),
+            Self::Durable(to) => Input::Durable(*to),
+            Self::LogsFlushed => Input::LogsFlushed,
+        }
+    }
 }
 
 /// A commit that is not yet reported.
@@ -264,6 +281,7 @@ pub(crate) enum Performed {
     Removed { file: FileName },
     Commit { to: LocalPosition, fsync: bool, mark: Mark },
     Flush { mark: Mark },
+    FlushLogs { mark: Mark },
     Route { to: Endpoint, address: SocketAddr },
     Disconnect(Endpoint),
     Stop(String),
@@ -370,6 +388,13 @@ impl Shell for SimShell<'_> {
         if self.lives() {
             let mark = self.disk.mark();
             self.performed.push(Performed::Flush { mark });
+        }
+    }
+
+    fn flush_logs(&mut self) {
+        if self.lives() {
+            let mark = self.disk.mark();
+            self.performed.push(Performed::FlushLogs { mark });
         }
     }
 

@@ -58,6 +58,7 @@ pub enum Scenario {
     Transactions,
     Snapshots,
     Distributed,
+    DistributedBlackout,
 }
 
 impl Scenario {
@@ -169,6 +170,11 @@ impl Scenario {
             Self::Distributed,
             "distributed",
             "transactions over several shards, and all other operations on their keys; with any faults",
+        ),
+        (
+            Self::DistributedBlackout,
+            "distributed_blackout",
+            "the same, while all machines, or those of one shard, lose power at once; only flushes in the background are fsynced",
         ),
     ];
 

@@ -16,7 +16,7 @@ use kasha_wire::frame::{FRAME_HEADER_BYTES, FrameHeader};
 use crate::clock::{micros, millis};
 use crate::network::{ConnectionId, Frame, Life, ProcessId, Way};
 use crate::planted::{self, Bug};
-use crate::process::{Commit, Inbound, Performed, SimShell, kind_and_payload};
+use crate::process::{Commit, Inbound, Performed, SimShell};
 use crate::world::{Sent, What, World};
 
 /// The longest time until a process is started again after its disk has failed.
@@ -37,15 +37,7 @@ impl World {
         let mut held = std::mem::take(&mut process.held);
         let mut shell = SimShell::new(&mut process.disk, process.dies_after_effects, process.tears);
         for inbound in std::mem::take(&mut process.inbox) {
-            match inbound {
-                Inbound::Frame { from, bytes } => {
-                    let (kind, payload) = kind_and_payload(&bytes);
-                    actor.step(now, Input::Frame { from, kind, payload }, &mut effects);
-                }
-                Inbound::Closed(conn) => actor.step(now, Input::Closed(conn), &mut effects),
-                Inbound::Unreachable(endpoint) => actor.step(now, Input::Unreachable(endpoint), &mut effects),
-                Inbound::Durable(to) => actor.step(now, Input::Durable(to), &mut effects),
-            }
+            actor.step(now, inbound.input(), &mut effects);
         }
         if actor.next_deadline().is_some_and(|deadline| deadline <= now) {
             actor.step(now, Input::Tick, &mut effects);
@@ -128,6 +120,10 @@ impl World {
                 Performed::Flush { mark } => {
                     let took = self.rng.between(self.intensity.fsync.0, self.intensity.fsync.1);
                     self.push(self.now.after(took), What::Flushed(life, *mark));
+                }
+                Performed::FlushLogs { mark } => {
+                    let took = self.rng.between(self.intensity.fsync.0, self.intensity.fsync.1);
+                    self.push(self.now.after(took), What::LogsFlushed(life, *mark));
                 }
                 Performed::Route { to, address } => {
                     let process = &mut self.processes[id.0];

@@ -117,6 +117,7 @@ pub(crate) enum What {
     Turn(Life),
     Committed(Life),
     Flushed(Life, Mark),
+    LogsFlushed(Life, Mark),
     Start(HostId),
 }
 
@@ -493,6 +494,15 @@ impl World {
             }
             What::Committed(life) => self.committed(life),
             What::Start(host) => self.start(host),
+            What::LogsFlushed(life, mark) => {
+                let process = &mut self.processes[life.process.0];
+                if process.life == life.life && process.disk.mark() >= mark && !planted::is_on(Bug::FsyncLies) {
+                    process.disk.synced_logs(mark);
+                }
+                if self.lives(life) {
+                    self.deliver(life.process, Inbound::LogsFlushed);
+                }
+            }
             What::Flushed(life, mark) => {
                 // A flush that the process asked for goes on when the process dies. After a loss of power there is
                 // nothing left to flush.
@@ -515,7 +525,9 @@ impl World {
                 process.dialed.remove(&endpoint);
             }
             Inbound::Unreachable(_) => {}
-            Inbound::Frame { .. } | Inbound::Durable(_) => unreachable!("nobody informs of these"),
+            Inbound::Frame { .. } | Inbound::Durable(_) | Inbound::LogsFlushed => {
+                unreachable!("nobody informs of these")
+            }
         }
         self.deliver(life.process, inbound);
     }

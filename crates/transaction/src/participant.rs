@@ -96,16 +96,21 @@ pub struct Participant {
     pub(crate) told_gates: ToldGates,
     /// The greatest timestamp that was proposed or executed here.
     pub(crate) floor: Timestamp,
-    /// Nothing is executed above the part of this that is synced.
+    /// Nothing is executed above the part of this that is durable.
     pub(crate) ceiling: Timestamp,
     pub(crate) logged_ceiling: (Timestamp, LogEnd),
+    /// Every member holds the log up to here.
     pub(crate) synced: LogEnd,
+    /// Up to here nothing of the log is lost any more, also if every machine loses power (R8.17).
+    pub(crate) durable: LogEnd,
     /// Transactions of which something has changed.
     pub(crate) changed: BTreeSet<RpcId>,
     /// Of these, whose next step finds no room.
     pub(crate) put_off: BTreeSet<RpcId>,
-    /// Transactions of which something is not synced.
+    /// Transactions whose outcome is not synced.
     pub(crate) unsynced: BTreeSet<(LogEnd, RpcId)>,
+    /// Transactions of which something is not durable.
+    pub(crate) not_durable: BTreeSet<(LogEnd, RpcId)>,
     /// Transactions that nobody needs any more.
     pub(crate) done: BTreeSet<RpcId>,
     /// Words that came before their requests, and the older ones of them.
@@ -116,6 +121,8 @@ pub struct Participant {
     pub(crate) words: Vec<(ShardId, Word)>,
     /// Words that say another timestamp than the one at which a transaction was executed here.
     contradicted: u64,
+    /// See [`Self::torn`].
+    torn: u64,
     pub(crate) opened: Vec<Opened>,
     /// See [`Self::leave_votes_to_clients`].
     pub(crate) votes_are_clients: bool,
@@ -136,15 +143,18 @@ impl Participant {
             ceiling: Timestamp(0),
             logged_ceiling: (Timestamp(0), LogEnd::START),
             synced: LogEnd::START,
+            durable: LogEnd::START,
             changed: BTreeSet::new(),
             put_off: BTreeSet::new(),
             unsynced: BTreeSet::new(),
+            not_durable: BTreeSet::new(),
             done: BTreeSet::new(),
             early: BTreeMap::new(),
             early_older: BTreeMap::new(),
             released: Vec::new(),
             words: Vec::new(),
             contradicted: 0,
+            torn: 0,
             opened: Vec::new(),
             votes_are_clients: false,
         }
@@ -188,7 +198,7 @@ impl Participant {
                 } else {
                     self.release(rpc);
                 }
-                self.note_unsynced(end, rpc);
+                self.note_logged(end, rpc);
             }
             None => self.insert(rpc, proposal, Phase::Against(why), end),
         }
@@ -242,7 +252,7 @@ impl Participant {
         let gate = (!gate.is_empty()).then(|| self.gates.close(Some(rpc), gate));
         self.transactions.get_mut(&rpc).expect("just seen").gate = gate;
         self.release(rpc);
-        self.note_unsynced(end, rpc);
+        self.note_logged(end, rpc);
         gate.map(|gate| (gate, members))
     }
 
@@ -388,7 +398,7 @@ impl Participant {
         peers.filter(|peer| peer.voted.is_none() && peer.executed.is_none()).map(|peer| peer.shard).collect()
     }
 
-    /// An entry is logged that says: nothing is executed above this before the entry is synced. Of several, the highest counts:
+    /// An entry is logged that says: nothing is executed above this before the entry is durable. Of several, the highest counts:
     /// an old one may be copied to the end of the log.
     pub fn ceiling_logged(&mut self, ceiling: Timestamp, end: LogEnd) {
         if ceiling > self.logged_ceiling.0 {
@@ -396,19 +406,37 @@ impl Participant {
         }
     }
 
-    /// The log is synced up to here.
-    pub fn on_synced(&mut self, synced: LogEnd) {
-        self.synced = self.synced.max(synced);
+    /// The log is durable up to here: it is synced, and nothing of it is lost any more, also if every machine loses power. Words say
+    /// only what is durable (R8.17 \[M\]), and nothing is executed or forgotten before.
+    pub fn on_durable(&mut self, durable: LogEnd) {
+        self.on_synced(durable);
+        self.durable = self.durable.max(durable);
         let (ceiling, end) = self.logged_ceiling;
-        if end <= self.synced && ceiling > self.ceiling {
+        if end <= self.durable && ceiling > self.ceiling {
             self.ceiling = ceiling;
             self.look_at_all();
         }
+        while let Some(&(end, rpc)) = self.not_durable.first()
+            && end <= self.durable
+        {
+            self.not_durable.pop_first();
+            self.changed.insert(rpc);
+        }
+    }
+
+    /// Whether something that was logged is not durable.
+    #[must_use]
+    pub fn waits_to_be_durable(&self) -> bool {
+        !self.not_durable.is_empty()
+    }
+
+    /// The log is synced up to here: what an outcome has freed is free of it.
+    pub fn on_synced(&mut self, synced: LogEnd) {
+        self.synced = self.synced.max(synced);
         while let Some(&(end, rpc)) = self.unsynced.first()
             && end <= self.synced
         {
             self.unsynced.pop_first();
-            self.changed.insert(rpc);
             let Some(known) = self.transactions.get_mut(&rpc).filter(|known| known.outcome_until <= self.synced) else {
                 continue;
             };
@@ -421,10 +449,10 @@ impl Participant {
         }
     }
 
-    /// A new primary begins to serve with what the log says, all of which is synced. It starts above the ceiling that it found,
+    /// A new primary begins to serve with what the log says, all of which is durable before it says a word. It starts above the ceiling that it found,
     /// takes nothing as settled (R8.6), and votes again.
-    pub fn begin_serving(&mut self, synced: LogEnd) {
-        self.on_synced(synced);
+    pub fn begin_serving(&mut self, end: LogEnd) {
+        self.on_durable(end);
         if !planted::is_on(Bug::CeilingIgnored) {
             self.floor = self.floor.max(self.ceiling).max(self.logged_ceiling.0);
         }
@@ -461,7 +489,7 @@ impl Participant {
         if known.proposal.body != word.body && !planted::is_on(Bug::BodiesUncompared) {
             // Its client has told them different things. What the other asks about never happens here, once it is sure that this
             // does not get lost.
-            if word.asks && (known.proposed_until <= self.synced || planted::is_on(Bug::OtherBodyUnsynced)) {
+            if word.asks && (known.proposed_until <= self.durable || planted::is_on(Bug::OtherBodyUnsynced)) {
                 self.say_never(from, word.rpc, word.body);
             }
             return None;
@@ -479,6 +507,11 @@ impl Participant {
                 peer.executed = Some(at);
                 peer.recorded |= recorded;
             }
+            // It has lost what it said before, and knows no more than one that never says anything.
+            Said::Against(_) if matches!(known.phase, Phase::Executed(_)) => {
+                self.torn += u64::from(!peer.says_never);
+                peer.says_never = true;
+            }
             Said::Against(why) => (peer.against, peer.recorded) = (Some(why), true),
             Said::Never => peer.says_never = true,
         }
@@ -494,12 +527,20 @@ impl Participant {
         None
     }
 
+    /// How often another participant was against what is executed here: it has lost its proposal, more than a loss of power takes
+    /// (R8.17). Nobody waits for it.
+    #[must_use]
+    pub fn torn(&self) -> u64 {
+        self.torn
+    }
+
     /// For the simulator and the search, where no participant lies.
     ///
     /// # Panics
-    /// If another participant has executed a transaction at another timestamp (T1).
+    /// If another participant has executed a transaction at another timestamp, or is against what is executed here (T1).
     pub fn assert_invariants(&self) {
         assert_eq!(self.contradicted, 0, "T1: {} is told of other timestamps than its own", self.shard);
+        assert_eq!(self.torn, 0, "T1: others are against what {} has executed", self.shard);
     }
 
     /// Tells a participant that nothing is known of the transaction here, and nothing will be: its id is stale (R8.11).
@@ -532,7 +573,7 @@ impl Participant {
             && self.fresh.is_empty()
             && self.gates.are_all_open()
             && self.told_gates.is_empty()
-            && self.unsynced.is_empty()
+            && self.not_durable.is_empty()
             && self.changed.is_empty()
     }
 
@@ -575,13 +616,16 @@ impl Participant {
         };
         let before = self.transactions.insert(rpc, known);
         assert!(before.is_none(), "E1: {rpc} was known");
-        self.note_unsynced(end, rpc);
+        self.note_logged(end, rpc);
     }
 
-    pub(crate) fn note_unsynced(&mut self, end: LogEnd, rpc: RpcId) {
+    pub(crate) fn note_logged(&mut self, end: LogEnd, rpc: RpcId) {
         self.changed.insert(rpc);
         if end > self.synced {
             self.unsynced.insert((end, rpc));
+        }
+        if end > self.durable {
+            self.not_durable.insert((end, rpc));
         }
     }
 

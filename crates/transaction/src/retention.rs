@@ -23,7 +23,7 @@ impl Participant {
             && known.let_go_until.is_none()
         {
             known.let_go_until = Some(end);
-            self.note_unsynced(end, rpc);
+            self.note_logged(end, rpc);
         }
     }
 
@@ -63,10 +63,10 @@ impl Participant {
     pub(crate) fn is_done(&self, rpc: RpcId) -> bool {
         let Some(known) = self.transactions.get(&rpc) else { return false };
         let is_pending = matches!(known.phase, Phase::Pending(_));
-        let is_over = !is_pending && known.outcome_until <= self.synced;
+        let is_over = !is_pending && known.outcome_until <= self.durable;
         let is_recorded = known.peers.iter().all(|peer| peer.recorded || peer.says_never);
         let is_settled = known.is_settled || matches!(known.phase, Phase::Against(_));
-        let is_let_go = known.let_go_until.is_some_and(|end| end <= self.synced);
+        let is_let_go = known.let_go_until.is_some_and(|end| end <= self.durable);
         is_let_go
             && is_over
             && (is_recorded || planted::is_on(Bug::ForgottenUnrecorded))
@@ -83,6 +83,7 @@ impl Participant {
             for end in [Some(known.outcome_until), Some(known.proposed_until), known.let_go_until].into_iter().flatten()
             {
                 self.unsynced.remove(&(end, rpc));
+                self.not_durable.remove(&(end, rpc));
             }
             self.forget_told_gates(&known, rpc);
             if let Phase::Executed(_) = known.phase {

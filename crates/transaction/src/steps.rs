@@ -45,9 +45,9 @@ pub enum Step {
 }
 
 impl Transaction {
-    /// What may be said of it, if anything is durable (R8.1).
-    fn word(&self, synced: kasha_types::LogEnd) -> Option<Said> {
-        let is_there = |end| end <= synced;
+    /// What may be said of it, if anything is durable (R8.1, R8.17).
+    fn word(&self, durable: kasha_types::LogEnd) -> Option<Said> {
+        let is_there = |end| end <= durable;
         match self.phase {
             Phase::Pending(at) => {
                 (is_there(self.proposed_until) || planted::is_on(Bug::VoteUnsynced)).then_some(Said::Proposed(at))
@@ -71,8 +71,12 @@ impl Transaction {
         self.peers.iter().try_fold(own, |highest, peer| Some(highest.max(peer.voted?)))
     }
 
-    /// Why it cannot happen any more. A check that said no counts first: it is nobody else's to tell (R8.5).
+    /// Why it cannot happen any more. A check that said no counts first: it is nobody else's to tell (R8.5). What another
+    /// participant has executed has happened, though one that has lost its proposal be against it (see [`Participant::torn`]).
     fn refused(&self) -> Option<Why> {
+        if self.peers.iter().any(|peer| peer.executed.is_some()) {
+            return None;
+        }
         let against = |why| self.peers.iter().any(|peer| peer.against == Some(why));
         let is_never = || self.peers.iter().any(|peer| peer.says_never);
         match against(Why::Abort) {
@@ -146,7 +150,7 @@ impl Participant {
         if let Some(why) = known.refused() {
             return Some(Step::End(rpc, why));
         }
-        let is_durable = known.proposed_until <= self.synced || planted::is_on(Bug::ExecutedUnsynced);
+        let is_durable = known.proposed_until <= self.durable || planted::is_on(Bug::ExecutedUnsynced);
         let at = known.final_timestamp().filter(|_| is_durable)?;
         // Granola 4.1: nothing that conflicts can be executed before this timestamp any more.
         if known.proposal.class == Class::Independent
@@ -165,7 +169,7 @@ impl Participant {
     /// Says to all what is new of it.
     pub(crate) fn tell(&mut self, rpc: RpcId) {
         let Some(known) = self.transactions.get(&rpc) else { return };
-        let Some(said) = known.word(self.synced).filter(|&said| known.said != Some(said)) else { return };
+        let Some(said) = known.word(self.durable).filter(|&said| known.said != Some(said)) else { return };
         if self.is_clients_to_tell(known, said) {
             self.transactions.get_mut(&rpc).expect("just seen").said = Some(said);
             return;
@@ -197,7 +201,7 @@ impl Participant {
     /// Answers a participant that asks. What is not durable yet is said when it is.
     pub(crate) fn answer(&mut self, to: ShardId, rpc: RpcId) {
         let known = &self.transactions[&rpc];
-        let Some(said) = known.word(self.synced) else { return };
+        let Some(said) = known.word(self.durable) else { return };
         let (body, behind) = (known.proposal.body, self.behind_for(known, to));
         self.words.push((to, Word { rpc, body, said, asks: false, participants: Vec::new(), behind }));
     }
@@ -212,7 +216,7 @@ impl Participant {
             if !(age.is_power_of_two() || age > 0 && age.is_multiple_of(ASKED_AT_LEAST_EVERY)) {
                 continue;
             }
-            let Some(said) = known.word(self.synced) else { continue };
+            let Some(said) = known.word(self.durable) else { continue };
             for peer in known.peers.iter().filter(|peer| !known.has_said_all(peer)) {
                 let (body, participants) = (known.proposal.body, known.proposal.participants.clone());
                 let behind = self.behind_for(known, peer.shard);

@@ -28,7 +28,7 @@ fn word(number: u64, said: Said) -> Word {
 fn participant() -> Participant {
     let mut participant = Participant::new(OWN);
     participant.ceiling_logged(Timestamp(1_000_000), LogEnd(1));
-    participant.on_synced(LogEnd(1));
+    participant.on_durable(LogEnd(1));
     participant
 }
 
@@ -44,7 +44,7 @@ fn r8_1_a_vote_leaves_although_the_transaction_is_executed_at_once() {
     assert_eq!(all_steps(&mut here), [], "its own proposal is not synced");
     assert_eq!(here.take_words(), []);
     // Its gate is closed, so that there is no word of settlement either.
-    here.on_synced(LogEnd(2));
+    here.on_durable(LogEnd(2));
     assert_eq!(here.next_step(), Some(Step::Execute(rpc(1), Timestamp(20))));
     let gate = here.executed(rpc(1), Timestamp(20), LogEnd(3), Origin::Log { gate: &[rpc(9)] });
     assert_eq!(gate.map(|(_, members)| members), Some(vec![rpc(9)]));
@@ -58,7 +58,7 @@ fn words_that_come_before_the_request_count() {
     let mut here = participant();
     assert_eq!(here.on_word(PEER, &word(1, Said::Proposed(Timestamp(20)))), None);
     here.proposed(rpc(1), proposal(&[OWN, PEER]), Timestamp(10), LogEnd(2));
-    here.on_synced(LogEnd(2));
+    here.on_durable(LogEnd(2));
     assert_eq!(here.next_step(), Some(Step::Execute(rpc(1), Timestamp(20))));
 }
 
@@ -70,7 +70,7 @@ fn words_whose_requests_never_come_do_not_push_out_the_others() {
     }
     assert_eq!(here.on_word(PEER, &word(1, Said::Proposed(Timestamp(20)))), None, "the smallest id of all");
     here.proposed(rpc(1), proposal(&[OWN, PEER]), Timestamp(10), LogEnd(2));
-    here.on_synced(LogEnd(2));
+    here.on_durable(LogEnd(2));
     assert_eq!(here.next_step(), Some(Step::Execute(rpc(1), Timestamp(20))));
 }
 
@@ -79,7 +79,7 @@ fn r8_11_others_are_asked_after_a_patience_and_only_for_what_they_have_not_said(
     let third = ShardId(2);
     let mut here = participant();
     here.proposed(rpc(1), proposal(&[OWN, PEER, third]), Timestamp(10), LogEnd(2));
-    here.on_synced(LogEnd(2));
+    here.on_durable(LogEnd(2));
     all_steps(&mut here);
     here.take_words();
     assert_eq!(here.on_word(third, &word(1, Said::Proposed(Timestamp(20)))), None);
@@ -114,14 +114,14 @@ fn r8_1_the_highest_ceiling_counts_wherever_it_stands_in_the_log() {
 fn what_only_never_ends_frees_its_keys_when_that_is_synced() {
     let mut here = participant();
     here.proposed(rpc(1), proposal(&[OWN, PEER]), Timestamp(10), LogEnd(2));
-    here.on_synced(LogEnd(2));
+    here.on_durable(LogEnd(2));
     assert_eq!(here.on_word(PEER, &word(1, Said::Never)), None);
     assert_eq!(here.next_step(), Some(Step::End(rpc(1), Why::Conflict)));
     here.ended(rpc(1), proposal(&[OWN, PEER]), Why::Conflict, LogEnd(3));
     all_steps(&mut here);
     let footprint = Footprint::new([KEY], []);
     assert_eq!((here.blocked_by(&footprint), here.take_released()), (Some(rpc(1)), vec![]));
-    here.on_synced(LogEnd(3));
+    here.on_durable(LogEnd(3));
     assert_eq!((here.blocked_by(&footprint), here.take_released()), (None, vec![rpc(1)]));
 }
 
@@ -129,7 +129,7 @@ fn what_only_never_ends_frees_its_keys_when_that_is_synced() {
 fn a_timestamp_that_no_clock_says_is_not_heard() {
     let mut here = participant();
     here.proposed(rpc(1), proposal(&[OWN, PEER]), Timestamp(10), LogEnd(2));
-    here.on_synced(LogEnd(2));
+    here.on_durable(LogEnd(2));
     for at in [u64::MAX, u64::MAX - 5] {
         assert_eq!(here.on_word(PEER, &word(1, Said::Proposed(Timestamp(at)))), None);
         assert_eq!(all_steps(&mut here), []);
@@ -140,7 +140,7 @@ fn a_timestamp_that_no_clock_says_is_not_heard() {
 fn a_participant_that_is_named_twice_speaks_once() {
     let mut here = participant();
     here.proposed(rpc(1), proposal(&[OWN, PEER, PEER]), Timestamp(10), LogEnd(2));
-    here.on_synced(LogEnd(2));
+    here.on_durable(LogEnd(2));
     assert_eq!(here.on_word(PEER, &word(1, Said::Proposed(Timestamp(20)))), None);
     assert_eq!(here.next_step(), Some(Step::Execute(rpc(1), Timestamp(20))));
 }
@@ -151,14 +151,14 @@ fn r8_7_an_update_overlaps_with_what_has_an_unsynced_outcome() {
     let other = KeyHash(8);
     let proposal = Proposal { footprint: Footprint::new([other], [KEY]), ..proposal(&[OWN]) };
     here.proposed(rpc(1), proposal, Timestamp(10), LogEnd(2));
-    here.on_synced(LogEnd(2));
+    here.on_durable(LogEnd(2));
     assert_eq!(here.next_step(), Some(Step::Execute(rpc(1), Timestamp(10))));
     assert!(here.executed(rpc(1), Timestamp(10), LogEnd(3), Origin::Now).is_none());
     let update = |key| Footprint::new([], [key]);
     assert_eq!(here.blocked_by(&update(KEY)), None);
     assert!(here.overlaps(&update(KEY)) && here.overlaps(&update(other)), "what it read counts, too");
     assert!(!here.overlaps(&Footprint::new([other], [])) && !here.overlaps(&update(KeyHash(9))));
-    here.on_synced(LogEnd(3));
+    here.on_durable(LogEnd(3));
     assert!(!here.overlaps(&update(KEY)) && !here.overlaps(&update(other)));
 }
 
@@ -168,7 +168,7 @@ fn what_has_waited_long_goes_before_all_that_comes_later_as_a_transaction_of_its
     here.proposed(rpc(1), proposal(&[OWN, PEER]), Timestamp(10), LogEnd(2));
     here.proposed(rpc(2), proposal(&[OWN]), Timestamp(11), LogEnd(3));
     here.proposed(rpc(3), proposal(&[OWN, PEER]), Timestamp(12), LogEnd(4));
-    here.on_synced(LogEnd(4));
+    here.on_durable(LogEnd(4));
     assert_eq!(all_steps(&mut here), []);
     assert_eq!(here.on_word(PEER, &word(3, Said::Proposed(Timestamp(12)))), None);
     assert_eq!(all_steps(&mut here), [], "it has both votes, and two are before it");
@@ -182,7 +182,7 @@ fn what_has_waited_long_goes_before_all_that_comes_later_as_a_transaction_of_its
 fn r8_11_a_participant_takes_part_in_one_thing_under_one_id() {
     let mut here = participant();
     here.proposed(rpc(1), proposal(&[OWN, PEER]), Timestamp(10), LogEnd(2));
-    here.on_synced(LogEnd(2));
+    here.on_durable(LogEnd(2));
     all_steps(&mut here);
     here.take_words();
     let stranger = ShardId(5);
@@ -214,7 +214,7 @@ fn r8_15_what_is_replayed_in_another_order_waits_for_no_more_than_was_logged() {
 fn r8_5_a_check_that_says_no_waits_for_what_it_read_and_only_its_answer_does() {
     let mut here = participant();
     here.proposed(rpc(1), proposal(&[OWN, PEER]), Timestamp(10), LogEnd(2));
-    here.on_synced(LogEnd(2));
+    here.on_durable(LogEnd(2));
     assert_eq!(here.on_word(PEER, &word(1, Said::Proposed(Timestamp(10)))), None);
     assert_eq!(here.next_step(), Some(Step::Execute(rpc(1), Timestamp(10))));
     let _ = here.executed(rpc(1), Timestamp(10), LogEnd(3), Origin::Now);
@@ -225,7 +225,7 @@ fn r8_5_a_check_that_says_no_waits_for_what_it_read_and_only_its_answer_does() {
     let gate = here.aborted(rpc(2), coordinated, &Footprint::new([KEY], []), LogEnd(4), Origin::Now);
     let (gate, members) = gate.expect("the first is not settled");
     assert_eq!(members, [rpc(1)]);
-    here.on_synced(LogEnd(4));
+    here.on_durable(LogEnd(4));
     all_steps(&mut here);
     assert!(here.take_words().contains(&(PEER, word(2, Said::Against(Why::Abort)))), "votes wait for no gate");
     assert!(!here.is_open(gate));
@@ -242,7 +242,7 @@ fn executed_row() -> (Participant, Vec<kasha_transaction::GateId>) {
         here.proposed(rpc(number), proposal(&[OWN, PEER]), Timestamp(10 + number), LogEnd(2));
         assert_eq!(here.on_word(PEER, &word(number, Said::Proposed(Timestamp(5)))), None);
     }
-    here.on_synced(LogEnd(2));
+    here.on_durable(LogEnd(2));
     let mut gates = Vec::new();
     while let Some(step) = here.next_step() {
         let Step::Execute(rpc, at) = step else { panic!("{step:?}") };
@@ -271,7 +271,7 @@ fn r8_4_a_row_settles_at_once_in_whatever_order_it_is_told() {
             assert_eq!(here.on_word(PEER, &executed_behind(number, behind.as_slice())), None);
         }
         assert!(all_steps(&mut here).is_empty() && gates.iter().all(|&gate| here.is_open(gate)), "{order:?}");
-        here.on_synced(LogEnd(3));
+        here.on_durable(LogEnd(3));
         all_steps(&mut here);
         let said: Vec<_> = here.take_words().into_iter().map(|(_, word)| (word.rpc, word.said)).collect();
         let all = |number| (rpc(number), Said::Executed { at: Timestamp(10 + number), recorded: true, settled: true });
@@ -311,7 +311,7 @@ fn told_behind(participants_of_others: &[ShardId], others: u64) -> Vec<Behind> {
         here.proposed(rpc(number), reader, Timestamp(number), LogEnd(2));
     }
     here.proposed(rpc(1), proposal(&[OWN, PEER]), Timestamp(100), LogEnd(2));
-    here.on_synced(LogEnd(2));
+    here.on_durable(LogEnd(2));
     all_steps(&mut here);
     here.take_words();
     for number in (10..10 + others).chain([1]) {
@@ -367,7 +367,7 @@ fn a_vote_that_is_left_to_the_client_is_told_by_a_question_only() {
     let coordinated = || Proposal { class: Class::Coordinated, ..proposal(&[OWN, PEER]) };
     here.proposed(rpc(1), coordinated(), Timestamp(10), LogEnd(2));
     here.ended(rpc(2), coordinated(), Why::Conflict, LogEnd(3));
-    here.on_synced(LogEnd(3));
+    here.on_durable(LogEnd(3));
     all_steps(&mut here);
     assert_eq!(here.take_words(), []);
     here.ask_again();

@@ -134,6 +134,10 @@ bugs! {
     PrepareNotReplayed = "prepare_not_replayed",
     /// R8.9: a participant forgets a transaction whose outcome another participant may lose.
     ForgottenUnrecorded = "forgotten_unrecorded",
+    /// R8.17: a participant says and executes what its own file may lose with the power.
+    DurableUnflushed = "durable_unflushed",
+    /// R8.17: a log counts as flushed as soon as its flush begins.
+    FlushedWhenBegun = "flushed_when_begun",
     /// R8.9: a participant forgets a transaction that is not settled.
     ForgottenUnsettled = "forgotten_unsettled",
     /// R8.7: an update may be answered fast although a transaction on its keys has an outcome that is not synced.

@@ -35,6 +35,8 @@ pub enum Failure {
     Broken(String),
     /// An update was lost, doubled, or told differently.
     Wrong(String),
+    /// Half of a transaction is there. No loss of power excuses that.
+    Half(String),
     /// No fault was left, and something still did not happen.
     Stuck(String),
     /// A process ended by itself.
@@ -49,7 +51,7 @@ impl Failure {
     pub fn code(&self) -> u8 {
         match self {
             Self::Broken(_) => 1,
-            Self::Wrong(_) => 3,
+            Self::Wrong(_) | Self::Half(_) => 3,
             Self::Stuck(_) => 4,
             Self::Crashed(_) => 5,
             Self::Undecided(_) => 6,
@@ -62,6 +64,7 @@ impl std::fmt::Display for Failure {
         match self {
             Self::Broken(why) => write!(f, "THE TEST IS BROKEN: {why}"),
             Self::Wrong(why) => write!(f, "WRONG: {why}"),
+            Self::Half(why) => write!(f, "HALF OF A TRANSACTION: {why}"),
             Self::Stuck(why) => write!(f, "NO PROGRESS: {why}"),
             Self::Crashed(why) => write!(f, "CRASH: {why}"),
             Self::Undecided(why) => write!(f, "UNDECIDED: {why}"),

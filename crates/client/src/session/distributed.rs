@@ -11,12 +11,13 @@
 //! another id. The participants are part of the body, and stay what they are under one id (R8.11).
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use kasha_types::limits::PARTICIPANTS_MAX;
 use kasha_types::probe::{Probe, hit};
 use kasha_types::{KeyHash, ShardId, TableId, Tick, key_hash, slot_of};
 use kasha_wire::operation::{Part, PartOperation, ParticipantsBuffer, PartsBuffer};
-use kasha_wire::{Body, BodyHead, Coordination, OutcomeCode, Update};
+use kasha_wire::{AnswerView, Body, BodyHead, Coordination, OutcomeCode, Update};
 use kasha_witness::Path;
 
 use super::call::{Cancel, Stage};
@@ -25,6 +26,10 @@ use super::identity::Place;
 use super::participants::{Answer, Participant};
 use super::route::Target;
 use super::{CallId, Completion, Locking, Session};
+
+/// How much older than the last answer of a shard the others may be of which one outcome, or one snapshot, is made. The machines of
+/// one shard may have lost power in between, and with that what it said last; so this bounds what a caller is told of it later.
+pub const ANSWERS_APART_MAX: Duration = Duration::from_secs(1);
 
 /// The updates of several shards that have not ended.
 pub(super) type Open = BTreeMap<CallId, Distributed>;
@@ -175,8 +180,8 @@ impl Session {
     }
 
     /// A participant answers, for good.
-    pub(super) fn on_participant(&mut self, slot: usize, shard: ShardId, result: &[u8], now: Tick) {
-        let id = self.calls.id(slot);
+    pub(super) fn on_participant(&mut self, slot: usize, answer: &AnswerView<'_>, now: Tick) {
+        let (id, shard, result) = (self.calls.id(slot), answer.shard, answer.result);
         let Some(open) = self.distributed.get_mut(&id) else { return };
         let Some(participant) = open.participants.iter_mut().find(|participant| participant.shard == shard) else {
             return;
@@ -184,8 +189,15 @@ impl Session {
         match result.first().copied().and_then(OutcomeCode::from_number) {
             Some(OutcomeCode::Done) => participant.answer = Answer::Done(result.to_vec()),
             Some(OutcomeCode::Prepared) => {
-                if let Answer::None | Answer::Speculative(_) = participant.answer {
-                    participant.answer = Answer::Prepared(result.to_vec(), Path::Synced);
+                // Of an older attempt it is not known how old it is: it may have been on the way for long.
+                let Some(sent) = participant.sent_as(answer.attempt) else { return };
+                match &mut participant.answer {
+                    Answer::Prepared(known, _, said) if known == result => *said = sent,
+                    // What it said before, it has lost with its power.
+                    Answer::None | Answer::Speculative(_) | Answer::Prepared(..) => {
+                        participant.answer = Answer::Prepared(result.to_vec(), Path::Synced, sent);
+                    }
+                    Answer::RefusedElsewhere | Answer::Done(_) | Answer::Repeated(..) => {}
                 }
                 open.forget_what_does_not_happen();
             }
@@ -221,7 +233,8 @@ impl Session {
     }
 
     pub(super) fn end_if_all_say_so(&mut self, slot: usize, now: Tick) {
-        let open = &self.distributed[&self.calls.id(slot)];
+        let id = self.calls.id(slot);
+        let open = self.distributed.get_mut(&id).expect("a participant answered");
         let has_said = |participant: &Participant| match participant.answer {
             Answer::None | Answer::Speculative(_) => false,
             // The master of a two-phase commit waits for the executions.
@@ -231,6 +244,10 @@ impl Session {
         if !open.participants.iter().all(has_said) {
             return;
         }
+        if open.forget_what_is_old(now) {
+            return self.send_soon(slot, now);
+        }
+        let open = &self.distributed[&id];
         let mut runs = open.participants.iter().map(|participant| match participant.answer {
             Answer::Repeated(run, _) => Some(run),
             _ => None,
@@ -249,7 +266,7 @@ impl Session {
     fn end_distributed(&mut self, slot: usize, result: Option<Vec<u8>>) {
         let attempts = self.calls[slot].attempts;
         let open = &self.distributed[&self.calls.id(slot)];
-        let is_fast = |participant: &Participant| matches!(participant.answer, Answer::Prepared(_, Path::Fast));
+        let is_fast = |participant: &Participant| matches!(participant.answer, Answer::Prepared(_, Path::Fast, _));
         let path = if open.participants.iter().all(is_fast) { Path::Fast } else { Path::Synced };
         match path {
             Path::Fast => self.stats.fast += 1,
@@ -314,8 +331,13 @@ impl Session {
         self.contention.met_others(&keys);
         let id = self.calls.id(slot);
         self.distributed.get_mut(&id).expect("it has met others").is_coordinated = false;
+        Body::set_coordination(&mut self.calls[slot].bytes, Coordination::AsPartsNeed);
+        self.send_soon(slot, now);
+    }
+
+    /// The next attempt begins without a pause.
+    fn send_soon(&mut self, slot: usize, now: Tick) {
         let call = &mut self.calls[slot];
-        Body::set_coordination(&mut call.bytes, Coordination::AsPartsNeed);
         (call.stage, call.resume) = (Stage::Backoff { for_configuration: false }, now);
         self.timers.arm(&mut self.calls, slot);
     }
@@ -358,6 +380,20 @@ impl Distributed {
         }
     }
 
+    /// What is prepared may be lost with the power of all machines of the participant (section 5): after a while it has to say that
+    /// again. False: none is old.
+    fn forget_what_is_old(&mut self, now: Tick) -> bool {
+        let mut any = false;
+        for participant in &mut self.participants {
+            if let Answer::Prepared(_, _, said) = participant.answer
+                && now.since(said) > ANSWERS_APART_MAX
+            {
+                (participant.answer, any) = (Answer::None, true);
+            }
+        }
+        any
+    }
+
     pub(super) fn forget_answers(&mut self) {
         for participant in &mut self.participants {
             (participant.answer, participant.asked) = (Answer::None, None);
@@ -368,7 +404,7 @@ impl Distributed {
     fn merge(&self) -> Option<Vec<u8>> {
         let mut results: Vec<Option<(u8, &[u8])>> = vec![None; self.parts];
         for participant in &self.participants {
-            let (Answer::Done(answer) | Answer::Repeated(_, answer) | Answer::Prepared(answer, _)) =
+            let (Answer::Done(answer) | Answer::Repeated(_, answer) | Answer::Prepared(answer, ..)) =
                 &participant.answer
             else {
                 return None;

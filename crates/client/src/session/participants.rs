@@ -32,6 +32,15 @@ pub(super) struct Asked {
     target: Target,
     number: u32,
     attempt: Attempt,
+    /// When it was sent.
+    pub(super) sent: Tick,
+}
+
+impl Participant {
+    /// When the last attempt was sent, if it has this number.
+    pub(super) fn sent_as(&self, number: u32) -> Option<Tick> {
+        self.asked.filter(|asked| asked.number == number).map(|asked| asked.sent)
+    }
 }
 
 #[derive(Debug)]
@@ -41,8 +50,9 @@ pub(super) enum Answer {
     RefusedElsewhere,
     /// Prepared, but not durable there: counts as `Prepared` once all witnesses of this participant have accepted the last attempt.
     Speculative(Vec<u8>),
-    /// The results of its parts, if no other participant refuses the transaction (R8.8), and how that became durable.
-    Prepared(Vec<u8>, Path),
+    /// The results of its parts, if no other participant refuses the transaction (R8.8), how that became durable, and when the
+    /// participant was asked.
+    Prepared(Vec<u8>, Path, Tick),
     /// The results of its parts.
     Done(Vec<u8>),
     /// What it has recorded under the operation key before: the request that ran, and the results of its parts. Counts if all others
@@ -111,8 +121,12 @@ impl Session {
         RequestView::encode(kind, &envelope, &call.bytes, out.arena());
         send(Endpoint::Core(primary), mark, out);
         self.send_records(slot, &envelope, &witnesses, out);
-        let mut asked =
-            Asked { target, number: envelope.attempt, attempt: Attempt::new(epoch, list, witnesses.count()) };
+        let mut asked = Asked {
+            target,
+            number: envelope.attempt,
+            attempt: Attempt::new(epoch, list, witnesses.count()),
+            sent: now,
+        };
         let open = self.distributed.get_mut(&self.calls.id(slot)).expect("it is sent");
         let participant = open.participants.iter_mut().find(|participant| participant.shard == shard);
         let participant = participant.expect("one of its own");
@@ -199,7 +213,7 @@ impl Session {
         let (Answer::Speculative(result), Some(asked)) = (&mut participant.answer, participant.asked) else { return };
         match asked.attempt.verdict() {
             Verdict::Complete(path) => {
-                participant.answer = Answer::Prepared(std::mem::take(result), path);
+                participant.answer = Answer::Prepared(std::mem::take(result), path, asked.sent);
                 open.forget_what_does_not_happen();
                 self.end_if_all_say_so(slot, now);
             }

@@ -45,7 +45,7 @@ impl Session {
             }
             match self.options.two_phase {
                 true => self.on_participant_as_master(slot, &answer, now, out),
-                false => self.on_participant(slot, answer.shard, answer.result, now),
+                false => self.on_participant(slot, &answer, now),
             }
             return Ok(Known::Yes);
         }

@@ -24,6 +24,7 @@ use kasha_wire::outcome::Shape;
 use kasha_wire::{Outcome, OutcomeCode, Read, Refusal};
 
 use super::call::{Caller, Kind, NEVER, ReadCall, Stage};
+use super::distributed::ANSWERS_APART_MAX;
 use super::{CallId, Completion, Session, WhyFailed, WhyNot};
 
 /// Rounds before a call pauses.
@@ -46,6 +47,9 @@ struct Snapshot {
     keys: usize,
     parts: Vec<Part>,
     rounds: u32,
+    /// When the first shard answered in this round, and in the one before.
+    first_answer: Option<Tick>,
+    first_before: Option<Tick>,
 }
 
 /// The keys of one shard.
@@ -93,7 +97,14 @@ impl Session {
         if by_shard.contains_key(&None) {
             return self.pause(slot, true, now);
         }
-        let snapshot = Snapshot { table, keys, parts: by_shard.into_values().collect(), rounds: 0 };
+        let snapshot = Snapshot {
+            table,
+            keys,
+            parts: by_shard.into_values().collect(),
+            rounds: 0,
+            first_answer: None,
+            first_before: None,
+        };
         let id = self.calls.id(slot);
         let call = &mut self.calls[slot];
         (call.stage, call.resume) = (Stage::Gathering, NEVER);
@@ -112,6 +123,7 @@ impl Session {
             Caller::WasToldUnknown | Caller::IsGone { .. } => None,
         };
         snapshot.rounds += 1;
+        snapshot.first_before = snapshot.first_answer.take();
         for part in &mut snapshot.parts {
             let read = Read::Observe { keys: part.keys.as_items() };
             part.before = std::mem::take(&mut part.now).into_iter().map(|(version, _)| version).collect();
@@ -127,6 +139,7 @@ impl Session {
             let Some(snapshot) = self.snapshots.open.get_mut(&id) else { continue };
             let Some(read) = snapshot.parts.iter_mut().find(|known| known.running == Some(part)) else { continue };
             read.running = None;
+            snapshot.first_answer.get_or_insert(now);
             match completion {
                 Completion::Read { result } => {
                     let observed = Outcome::decode(Shape::Observed, &result);
@@ -166,7 +179,9 @@ impl Session {
             return self.end(slot, Completion::ReadFailed(WhyFailed::Refused(Refusal::TooLarge)));
         }
         let is_first = snapshot.rounds == 1 && !planted::is_on(Bug::SnapshotUnvalidated);
-        if is_first || snapshot.parts.iter().any(Part::has_changed) {
+        // A loss of power may give a version to another value in between.
+        let takes_long = snapshot.first_before.is_some_and(|first| now.since(first) > ANSWERS_APART_MAX);
+        if is_first || takes_long || snapshot.parts.iter().any(Part::has_changed) {
             if !is_first {
                 hit(Probe::SnapshotChanged);
             }

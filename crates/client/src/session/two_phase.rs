@@ -35,7 +35,7 @@ impl Session {
             self.tell_others(slot, answer.shard, told, out);
         }
         let id = self.calls.id(slot);
-        self.on_participant(slot, answer.shard, answer.result, now);
+        self.on_participant(slot, answer, now);
         if code == Some(OutcomeCode::Prepared)
             && let Some(votes) = self.distributed.get(&id).and_then(|open| votes(&open.participants))
         {
@@ -60,7 +60,7 @@ impl Session {
 /// The votes of all, if all have prepared.
 fn votes(participants: &[Participant]) -> Option<Vec<(ShardId, u64)>> {
     let vote = |participant: &Participant| match &participant.answer {
-        Answer::Prepared(result, _) => Some((participant.shard, vote_behind(result)?)),
+        Answer::Prepared(result, ..) => Some((participant.shard, vote_behind(result)?)),
         Answer::None | Answer::Speculative(_) | Answer::RefusedElsewhere | Answer::Done(_) | Answer::Repeated(..) => {
             None
         }

@@ -139,6 +139,9 @@ impl Shell for Links {
     fn flush(&mut self) {
         unreachable!("a client has no files");
     }
+    fn flush_logs(&mut self) {
+        unreachable!("a client has no files");
+    }
     fn stop(&mut self, why: &str) {
         unreachable!("a session never stops its process: {why}");
     }

@@ -93,6 +93,7 @@ impl turn::Shell for MemoryDisk {
         self.commits.push((to, self.since.len()));
     }
     fn flush(&mut self) {}
+    fn flush_logs(&mut self) {}
     fn route(&mut self, _: Endpoint, _: SocketAddr) {
         unreachable!()
     }

@@ -1,7 +1,8 @@
 //! What goes to a log's files, and which files go.
 
 use kasha_machine::{Effect, Effects, FileName};
-use kasha_types::{LocalPosition, LogSlice, SegmentId};
+use kasha_types::planted::{self, Bug};
+use kasha_types::{LocalPosition, LogEnd, LogSlice, SegmentId};
 
 use super::LogCopy;
 use crate::core::Core;
@@ -37,6 +38,24 @@ impl LogCopy {
             self.held = self.held.max(end);
             self.commits.pop_front();
         }
+    }
+
+    /// A flush of log segments begins.
+    pub fn begin_flush(&mut self) {
+        self.flushing = Some(self.written);
+        if planted::is_on(Bug::FlushedWhenBegun) {
+            self.flushed = self.written;
+        }
+    }
+
+    /// The flush is done.
+    pub fn on_flushed(&mut self) {
+        self.flushed = self.flushed.max(self.flushing.take().unwrap_or(LogEnd::START));
+    }
+
+    /// An fsync covers the log up to here.
+    pub fn fsynced_to(&mut self, end: LogEnd) {
+        self.flushed = self.flushed.max(end.min(self.held));
     }
 
     /// Gives an older segment, which was copied from another node, to its file.

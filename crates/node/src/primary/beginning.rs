@@ -110,6 +110,9 @@ impl Syncing {
             core.fsynced_commit()
         });
         let is_flushed = core.local_durable >= commit || planted::is_on(Bug::RecoveredUnflushed);
+        if is_flushed {
+            copy.fsynced_to(self.target);
+        }
         is_flushed.then_some(Stage::Reporting)
     }
 }

@@ -2,14 +2,17 @@
 
 use kasha_machine::{Effects, Endpoint, Gate};
 use kasha_replication::{Election, MemberCore, Quorum, Shipping};
+use kasha_types::planted::{self, Bug};
 use kasha_types::probe::{Probe, hit};
 use kasha_types::{AttachId, CoreId, Epoch, ListVersion, LocalPosition, LogEnd, LogPosition, NodeId, ShardId, Tick};
 use kasha_wire::message;
-use kasha_wire::{MemberState, Served, ShardConfig};
+use kasha_wire::{Durability, MemberState, Served, ShardConfig};
 
 use super::Stage;
 use super::fencing::Fencing;
+use crate::copy::LogCopy;
 use crate::core::{Core, send};
+use crate::options::Votes;
 
 /// What is true in every stage of a term.
 #[derive(Debug)]
@@ -60,6 +63,23 @@ impl Term {
     /// What every member holds, as a position of this term.
     pub fn synced(&self) -> LogPosition {
         LogPosition { epoch: self.epoch, offset: self.shipping.synced() }
+    }
+
+    /// Up to where our log is synced, and our own file survives a loss of power (R8.17 \[M\]). Whatever every machine loses then, a
+    /// recovery finds so much of it.
+    pub fn durable(&self, core: &Core, copy: &LogCopy) -> LogEnd {
+        let synced = self.shipping.synced();
+        match core.durability() {
+            Durability::Replicated if planted::is_on(Bug::DurableUnflushed) => synced,
+            Durability::Replicated if core.options.votes == Votes::ByClients => synced, // Sinfonia promises no more
+            Durability::Replicated => synced.min(copy.flushed),
+            Durability::Fsync => synced, // what our own file holds is fsynced
+        }
+    }
+
+    /// Whether our own file is to survive a loss of power, and does not yet.
+    pub fn wants_flush(&self, core: &Core, copy: &LogCopy) -> bool {
+        core.durability() == Durability::Replicated && copy.flushed < self.shipping.flush_wanted()
     }
 
     /// An election without reports.

@@ -62,8 +62,7 @@ impl RequestPath<'_> {
             }
             Release::WhenSynced => {
                 self.serving().counters.gated_answers += 1;
-                self.shipping.want_synced(completed.end());
-                Gate::Synced { shard, position: LogPosition { epoch, offset: completed.end() } }
+                self.gate_of_saved(&completed, received)
             }
         };
         let (tail, result) = completed.result(&received.memory);
@@ -84,6 +83,16 @@ impl RequestPath<'_> {
         out.push(Effect::Send { to: caller.to, head, tail, gate });
     }
 
+    /// The gate of an answer that must be held by all members.
+    fn gate_of_saved(&mut self, completed: &Completed, received: &Received<'_>) -> Gate {
+        let end = completed.end();
+        if received.body.is_distributed() {
+            return self.durable_gate(end);
+        }
+        self.shipping.want_synced(end);
+        Gate::Synced { shard: self.shard, position: LogPosition { epoch: self.epoch, offset: end } }
+    }
+
     /// The same behind a gate (R8.4): what opens it, and a sync, it waits for. A saved answer, too (R8.6).
     #[cold]
     #[inline(never)]
@@ -97,8 +106,7 @@ impl RequestPath<'_> {
     ) {
         let (shard, epoch) = (self.shard, self.epoch);
         self.serving().counters.gated_answers += 1;
-        self.shipping.want_synced(completed.end());
-        let when = Gate::Synced { shard, position: LogPosition { epoch, offset: completed.end() } };
+        let when = self.gate_of_saved(&completed, received);
         let (tail, result) = completed.result(&received.memory);
         let result = tail.map_or(result, |slice| log.slice(slice));
         let attempt = caller.envelope.attempt;
@@ -124,10 +132,12 @@ impl RequestPath<'_> {
     #[cold]
     fn park(&mut self, caller: &Caller, received: &Received<'_>, waits_for: WaitsFor, out: &mut Effects) {
         hit(Probe::RequestParked);
-        let serving = self.serving();
-        if let WaitsFor::Lease(client) = waits_for {
-            serving.leases.ask_about(client);
+        match waits_for {
+            WaitsFor::Lease(client) => self.serving().leases.ask_about(client),
+            WaitsFor::Transaction(_) => self.core.log_flush.hurry(),
+            WaitsFor::Room => {}
         }
+        let serving = self.serving();
         let mut refused = Vec::new();
         serving.parking.park(*caller, received.request.rpc, received.body.bytes(), waits_for, &mut refused);
         for parked in refused {

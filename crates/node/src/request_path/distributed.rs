@@ -84,6 +84,7 @@ impl RequestPath<'_> {
             Err(Stop::Completed(completed)) => path.answer(log, &caller, completed, &received, out),
             Err(Stop::Nothing(Why::InProgress)) => {
                 hit(Probe::TransactionAskedAgain);
+                path.core.log_flush.hurry();
                 path.serving().transacting.waiting.wait_for(rpc, caller);
             }
             Err(Stop::Nothing(why)) => path.turn_away(&caller, &received, &why, out),
@@ -136,6 +137,7 @@ impl RequestPath<'_> {
             Arrival::Conflict if is_replay => Err(Stop::Nothing(Why::RunsAhead)),
             Arrival::Conflict => {
                 hit(Probe::TransactionConflict);
+                self.core.log_flush.hurry(); // it is tried again soon
                 let result = vec![OutcomeCode::Conflict as u8];
                 self.refuse_for_good(log, received, proposal, (How::Against(Against::Conflict), result), Keep::Nothing)
             }
@@ -244,7 +246,7 @@ impl RequestPath<'_> {
         transactions.note(rpc, number, entry, body.head.lease_expiry, reserved);
         self.state.tracker.prove(rpc.client, body.head.lease_expiry);
         self.state.tracker.begin(rpc, received.request.body_hash);
-        self.shipping.want_synced(end);
+        self.shipping.want_durable(end);
         self.name_to_witnesses(received, end);
         Ok(Logged::Proposed { end, prepared })
     }
@@ -260,21 +262,31 @@ impl RequestPath<'_> {
         }
     }
 
+    /// The gate of an outcome that may be a refusal. A client that hears one goes on under another id; so this one must never happen
+    /// (R8.17): a loss of power must not take the refusal, and leave the proposals of the others and what a witness holds.
+    pub(super) fn durable_gate(&mut self, end: LogEnd) -> Gate {
+        self.shipping.want_durable(end);
+        self.core.log_flush.hurry();
+        Gate::Flushed { shard: self.shard, position: LogPosition { epoch: self.epoch, offset: end } }
+    }
+
     /// The client hears what is logged, now or when it is safe.
     fn tell(&mut self, caller: &Caller, body: &Body<'_>, logged: Logged, out: &mut Effects) {
         let (shard, epoch, rpc) = (self.shard, self.epoch, body.head.rpc);
         self.serving().transacting.waiting.wait_for(rpc, *caller);
         match logged {
-            Logged::Proposed { prepared: None, .. } => {}
+            Logged::Proposed { prepared: None, .. } => self.core.log_flush.hurry(),
             Logged::Proposed { end, prepared: Some(prepared) } => {
-                self.tell_prepared(caller, rpc, prepared, end, out);
+                if !self.tell_prepared(caller, rpc, prepared, end, out) {
+                    self.core.log_flush.hurry(); // the client is answered when the transaction is executed
+                }
                 if body.keeper() == Some(shard) {
                     // If a check of another participant says no, the client hears that here.
                     self.serving().transacting.waiting.wait_for_end(rpc, *caller);
                 }
             }
             Logged::Refused { end, gate, result } => {
-                let when = Gate::Synced { shard, position: LogPosition { epoch, offset: end } };
+                let when = self.durable_gate(end);
                 let waiting = &mut self.serving().transacting.waiting;
                 waiting.answer((shard, epoch, rpc), (&result, true), (gate, when), out);
             }
@@ -282,15 +294,21 @@ impl RequestPath<'_> {
     }
 
     /// R8.8: the client is told the results before the votes are there. The results stay true: the transaction holds its locks until
-    /// it is executed.
-    fn tell_prepared(&mut self, caller: &Caller, rpc: RpcId, prepared: Prepared, end: LogEnd, out: &mut Effects) {
+    /// it is executed. False: the client may not be told before that.
+    fn tell_prepared(
+        &mut self,
+        caller: &Caller,
+        rpc: RpcId,
+        prepared: Prepared,
+        end: LogEnd,
+        out: &mut Effects,
+    ) -> bool {
         let Prepared { mut result, sees_absence, overlap } = prepared;
-        // Otherwise the client is answered when the transaction is executed.
         if !self.is_two_phase() && !self.state.transactions.participant.may_tell_prepared(rpc) {
-            return;
+            return false;
         }
         if sees_absence && !self.serving().transacting.try_hold_floor(rpc) {
-            return;
+            return false;
         }
         hit(Probe::TransactionPrepared);
         let (shard, epoch) = (self.shard, self.epoch);
@@ -312,6 +330,7 @@ impl RequestPath<'_> {
         let waiting = &mut self.serving().transacting.waiting;
         waiting.answer((shard, epoch, rpc), (&result, is_synced), (None, when), out);
         self.wait_for_decision(caller, rpc);
+        true
     }
 
     /// One of its checks says no here. With an operation key, it is the keeper of the key that tells the client, and keeps the reason.
@@ -373,7 +392,7 @@ impl RequestPath<'_> {
         let dead = &mut received.memory.dead;
         let outcome = log_ending(log, self.state, self.epoch, &ending, purpose, dead)
             .map_err(|full| Stop::Nothing(Why::for_room(full)))?;
-        self.shipping.want_synced(outcome.end);
+        self.shipping.want_durable(outcome.end);
         self.name_to_witnesses(received, outcome.end);
         Ok(Logged::Refused { end: outcome.end, gate: outcome.gate, result: result.to_vec() })
     }

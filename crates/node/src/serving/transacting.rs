@@ -124,9 +124,11 @@ impl Serving {
 
     #[cold]
     fn transact_some(&mut self, term: &mut Term, site: &mut Site<'_>, now: Tick, out: &mut Effects) {
-        let synced = term.shipping.synced();
-        site.state.transactions.participant.on_synced(synced);
-        self.say_never(site, synced);
+        let durable = term.durable(site.core, site.copy);
+        let participant = &mut site.state.transactions.participant;
+        participant.on_synced(term.shipping.synced());
+        participant.on_durable(durable);
+        self.say_never(site, durable);
         loop {
             while let Some(step) = site.state.transactions.participant.next_step() {
                 match self.take_step(term, site, step, out) {
@@ -152,6 +154,10 @@ impl Serving {
             site.state.transactions.participant.take_up();
             site.state.transactions.participant.ask_again();
             note_let_go(site);
+            // Nobody waits for these outcomes, so that they need no flush of their own.
+            if site.state.transactions.participant.waits_to_be_durable() {
+                term.shipping.want_durable(site.copy.log.end().offset);
+            }
         }
         self.forget(term, site, now);
         speak(&mut self.transacting.reasons, site, now, out);

@@ -38,6 +38,8 @@ pub struct Cluster {
     heard: Vec<(u64, Heard)>,
     /// What the last heartbeat of node 1 asked the coordinator to commit.
     pub reports: Vec<Report>,
+    /// Frames to nodes that no test starts.
+    pub to_strangers: Vec<(Kind, Vec<u8>)>,
     /// Heartbeats of node 1.
     pub beats: u64,
     pub epoch: Epoch,
@@ -84,7 +86,7 @@ impl Cluster {
     pub fn of(cores: Vec<Core>, configuration: Configuration) -> Self {
         let (on_the_way, heard, reports) = (VecDeque::new(), Vec::new(), Vec::new());
         let epoch = configuration.shards[0].epoch;
-        Self { cores, configuration, on_the_way, heard, reports, beats: 0, epoch }
+        Self { cores, configuration, on_the_way, heard, reports, to_strangers: Vec::new(), beats: 0, epoch }
     }
 
     /// The coordinator commits a change, and tells everybody.
@@ -119,7 +121,9 @@ impl Cluster {
             let kind = Kind::from_number(frame[11]).expect("a frame");
             match to {
                 // Whoever lies may name nodes that there are not.
-                Endpoint::Core(to) if !(1..=3).contains(&to.node.0) => {}
+                Endpoint::Core(to) if !(1..=3).contains(&to.node.0) => {
+                    self.to_strangers.push((kind, frame[FRAME_HEADER_BYTES..].to_vec()));
+                }
                 Endpoint::Core(to) => {
                     self.on_the_way.push_back(Carried { from: NodeId(node), to: to.node, kind, frame });
                 }

@@ -52,6 +52,8 @@ pub struct Shell {
     pub commits: Vec<LocalPosition>,
     /// Commits that were fsynced.
     pub fsyncs: u64,
+    /// A flush of logs is under way.
+    pub flushes_logs: bool,
     pub sent: Vec<(Endpoint, Vec<u8>)>,
     pub stopped: Option<String>,
 }
@@ -97,6 +99,9 @@ impl turn::Shell for Shell {
         self.commits.push(to);
     }
     fn flush(&mut self) {}
+    fn flush_logs(&mut self) {
+        assert!(!std::mem::replace(&mut self.flushes_logs, true), "one at a time");
+    }
     fn route(&mut self, _: Endpoint, _: SocketAddr) {}
     fn disconnect(&mut self, _: Endpoint) {}
     fn stop(&mut self, why: &str) {
@@ -173,6 +178,8 @@ pub struct Core {
     pub memory_max_bytes: u64,
     /// The disk is slow: commits wait in the shell until it is not.
     pub slow_disk: bool,
+    /// The same of flushes of logs.
+    pub slow_flushes: bool,
 }
 
 impl Core {
@@ -194,7 +201,7 @@ impl Core {
         let node = Node::start(options, &files, Tick(1), &mut effects).expect("its own files");
         let shell = Shell { files, ..Shell::default() };
         let (now, held, epoch) = (Tick(1_000_000_000), Held::new(), Epoch(1));
-        Self { node, shell, now, effects, held, epoch, memory_max_bytes, slow_disk: false }
+        Self { node, shell, now, effects, held, epoch, memory_max_bytes, slow_disk: false, slow_flushes: false }
     }
 
     /// A core that serves, alone.
@@ -250,6 +257,9 @@ impl Core {
         for _ in 0..8 {
             turn::finish(self.now, &mut self.node, &mut self.effects, &mut self.held, &mut self.shell);
             self.node.assert_invariants();
+            if !self.slow_flushes && std::mem::take(&mut self.shell.flushes_logs) {
+                self.node.step(self.now, Input::LogsFlushed, &mut self.effects);
+            }
             if self.slow_disk {
                 continue;
             }

@@ -71,7 +71,7 @@ impl Machine for Echo {
             Input::Closed(_) => {
                 self.closed.fetch_add(1, Ordering::SeqCst);
             }
-            Input::Unreachable(_) | Input::Durable(_) | Input::Tick => {}
+            Input::Unreachable(_) | Input::Durable(_) | Input::LogsFlushed | Input::Tick => {}
         }
     }
     fn end_turn(&mut self, _: Tick, _: &mut Effects) {}
@@ -118,7 +118,7 @@ impl Machine for Gated {
                 assert!(to > self.durable, "in order");
                 self.durable = to;
             }
-            Input::Closed(_) | Input::Unreachable(_) | Input::Tick => {}
+            Input::Closed(_) | Input::Unreachable(_) | Input::LogsFlushed | Input::Tick => {}
         }
     }
     fn end_turn(&mut self, _: Tick, out: &mut Effects) {

@@ -24,6 +24,8 @@ pub const SLACK: u64 = millis(5);
 
 /// A client may have received an answer, and handle it this much later.
 const HEARD_LATE: u64 = millis(10);
+/// A client makes an outcome of answers of several shards, of which one may come this much earlier than the last.
+const ANSWERS_APART_MAX: u64 = millis(1_000);
 
 /// The moments at which every machine lost power; shared with the run.
 pub type Blackouts = Rc<RefCell<Vec<SimTime>>>;
@@ -116,10 +118,14 @@ pub fn weakened(history: &History, blackouts: &[SimTime], age_max: u64) -> Histo
     let mut weak = history.clone();
     weak.untell(|operation| {
         let of_table = matches!(operation.action, Action::CreateTable(_) | Action::DropTable(_));
+        let late = match operation.has_several_slots() {
+            true => HEARD_LATE + ANSWERS_APART_MAX,
+            false => HEARD_LATE,
+        };
         let within = |told_at: SimTime| {
             blackouts
                 .iter()
-                .any(|at| operation.asked <= *at && told_at.after(age_max) >= *at && told_at <= at.after(HEARD_LATE))
+                .any(|at| operation.asked <= *at && told_at.after(age_max) >= *at && told_at <= at.after(late))
         };
         if of_table || !operation.told_at.is_some_and(within) {
             return None;

@@ -10,6 +10,7 @@ pub mod commutes;
 pub mod convergence;
 pub mod counts_grow;
 pub mod current_witness_list;
+pub mod durable_everywhere;
 pub(crate) mod endings;
 pub mod executed_once;
 pub mod expiry_by_verdict;

@@ -2,7 +2,7 @@
 //! transaction is executed at one shard and against at another.
 //!
 //! A timestamp is compared wherever an execution was ever written, in the log of a deposed primary, too: it comes from
-//! proposals that are durable (R8.1). That a participant is against counts once all its members hold that: of what a deposed
+//! proposals that are durable (R8.1), also if every machine loses power (R8.17). That a participant is against counts once all its members hold that: of what a deposed
 //! primary alone has written, nobody was told (R8.1, R8.11).
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use kasha_machine::FileName;
 use kasha_types::{RpcId, ShardId};
 
-use crate::checkers::endings::{ENDED_ENTRY, Ended, PROPOSED_ENTRY, PROPOSED_RPC, ended, rpc_at};
+use crate::checkers::endings::{ENDED_ENTRY, Ended, ended};
 use crate::checkers::records::{Record, Records, entries_in};
 use crate::configurations::{Configurations, Cores};
 use crate::network::ProcessId;
@@ -28,9 +28,6 @@ pub struct OneTimestamp {
     records: Records,
     executed: BTreeMap<Txn, (u64, ShardId)>,
     against: BTreeMap<Txn, BTreeSet<ShardId>>,
-    /// Transactions that were known when all machines lost power. What is lost then is an exception of the guarantees.
-    excused: BTreeSet<RpcId>,
-    known: BTreeSet<RpcId>,
     violations: Vec<String>,
     checked: u64,
 }
@@ -44,9 +41,6 @@ impl OneTimestamp {
 
     fn on_ended(&mut self, shard: ShardId, ended: &Ended) {
         let txn = (ended.rpc, ended.body);
-        if self.excused.contains(&ended.rpc) {
-            return;
-        }
         match ended.executed {
             Some(at) => {
                 let &mut (first, by) = self.executed.entry(txn).or_insert((at, shard));
@@ -76,15 +70,10 @@ impl OneTimestamp {
     }
 
     fn on_bytes(&mut self, shard: ShardId, bytes: &[u8]) {
-        entries_in(bytes, |kind, entry| match kind {
-            ENDED_ENTRY => {
-                if let Some(ended) = ended(entry) {
-                    self.known.insert(ended.rpc);
-                    self.on_ended(shard, &ended);
-                }
+        entries_in(bytes, |kind, entry| {
+            if let Some(ended) = (kind == ENDED_ENTRY).then(|| ended(entry)).flatten() {
+                self.on_ended(shard, &ended);
             }
-            PROPOSED_ENTRY => self.known.extend(rpc_at(entry, PROPOSED_RPC)),
-            _ => {}
         });
     }
 }
@@ -95,10 +84,6 @@ impl Watch for OneTimestamp {
         if let Some(content) = view.processes[by.0].disk.cached(file) {
             self.on_bytes(shard, &content.read(offset, len));
         }
-    }
-
-    fn blackout(&mut self, _view: &View<'_>) {
-        self.excused.append(&mut self.known);
     }
 
     fn take_violations(&mut self) -> Vec<String> {
@@ -135,9 +120,6 @@ mod tests {
         assert_eq!(watch.take_violations(), Vec::<String>::new(), "another body is another transaction");
         watch.on_bytes(ShardId(1), &Ended::of(9, Some(5)).encode());
         assert_eq!(watch.take_violations().len(), 1);
-        watch.excused.append(&mut watch.known);
-        watch.on_bytes(ShardId(1), &Ended::of(9, Some(5)).encode());
-        assert_eq!(watch.take_violations(), Vec::<String>::new(), "known when all machines lost power");
     }
 
     #[test]

@@ -41,8 +41,6 @@ pub struct Retained {
     numbered: BTreeMap<(ProcessId, ShardId), BTreeMap<u64, Numbered>>,
     /// Proposals that all members of a shard held at once.
     proposed: BTreeSet<(ShardId, RpcId)>,
-    /// Transactions that were known when all machines lost power: parts of them may be lost.
-    excused: BTreeSet<RpcId>,
     violations: Vec<String>,
     checked: u64,
 }
@@ -88,8 +86,7 @@ impl Retained {
             .into_iter()
             .partition::<BTreeMap<_, _>, _>(|(number, _)| *number < below && !except.contains(number));
         *numbered = kept;
-        let forgotten = forgotten.into_values().filter(|outcome| !self.excused.contains(&outcome.rpc));
-        for Numbered { rpc, participants, .. } in forgotten.collect::<Vec<_>>() {
+        for Numbered { rpc, participants, .. } in forgotten.into_values() {
             for other in participants.into_iter().filter(|&other| other != log.1) {
                 self.checked += 1;
                 let is_lacking = |record| {
@@ -124,9 +121,9 @@ impl Watch for Retained {
         self.numbered.retain(|(of, _), _| *of != process);
     }
 
+    /// What was proposed may be lost, and then needs no outcome.
     fn blackout(&mut self, _view: &View<'_>) {
-        let known = self.numbered.values().flat_map(BTreeMap::values).map(|outcome| outcome.rpc);
-        self.excused.extend(known.chain(self.proposed.iter().map(|&(_, rpc)| rpc)));
+        self.proposed.clear();
     }
 
     fn take_violations(&mut self) -> Vec<String> {

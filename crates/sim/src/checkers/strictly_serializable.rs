@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use kasha_reference::{Part, Told as KeyTold, parts_in, split};
-use kasha_types::{Slot, TableId, slot_of};
+use kasha_types::{TableId, slot_of};
 use kasha_wire::Update;
 use kasha_wire::outcome::Outcome;
 
@@ -193,12 +193,6 @@ fn is_transaction(action: &Action) -> bool {
     matches!(action.update(), Some(Update::Transaction { .. }))
 }
 
-/// Whether it has keys of several slots, and so perhaps of several shards.
-fn has_several_slots(operation: &Operation) -> bool {
-    let slots: BTreeSet<Slot> = names_of(operation).iter().map(|(_, key)| slot_of(key)).collect();
-    slots.len() > 1
-}
-
 fn names_of(operation: &Operation) -> Vec<Name> {
     operation.action.keys_in(operation.table).into_iter().map(|(table, key)| (table, key.to_vec())).collect()
 }
@@ -207,7 +201,7 @@ fn names_of(operation: &Operation) -> Vec<Name> {
 fn groups(history: &History) -> Groups {
     let mut all = Groups::default();
     history.operations().iter().for_each(|operation| all.connect(&names_of(operation)));
-    let connects = |operation: &&Operation| is_transaction(&operation.action) || has_several_slots(operation);
+    let connects = |operation: &&Operation| is_transaction(&operation.action) || operation.has_several_slots();
     let transactions = history.operations().iter().filter(connects);
     let roots: BTreeSet<Name> = transactions.flat_map(names_of).map(|name| all.root(&name)).collect();
     let judged = all.0.keys().map(|name| (name.clone(), all.root(name))).filter(|(_, root)| roots.contains(root));

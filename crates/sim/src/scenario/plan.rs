@@ -89,10 +89,8 @@ fn of_scenario(scenario: Scenario, rng: &mut Rng) -> (Shape, Intensity) {
         }
         Scenario::Transactions => transactions(rng, &mut shape, &mut intensity),
         Scenario::Snapshots => snapshots(rng, &mut shape, &mut intensity),
-        Scenario::Distributed => {
-            snapshots(rng, &mut shape, &mut intensity);
-            shape.kind = LoadKind::Distributed;
-        }
+        Scenario::Distributed => distributed(rng, &mut shape, &mut intensity),
+        Scenario::DistributedBlackout => distributed_blackout(rng, &mut shape, &mut intensity),
         Scenario::TornTurns => intensity.acts = Acts { torn_turn: 1, ..none },
         Scenario::WitnessLoss => {
             shape.faults = shape.faults.max(1);
@@ -135,6 +133,21 @@ fn transactions(rng: &mut Rng, shape: &mut Shape, intensity: &mut Intensity) {
 fn snapshots(rng: &mut Rng, shape: &mut Shape, intensity: &mut Intensity) {
     transactions(rng, shape, intensity);
     (shape.kind, shape.shards) = (LoadKind::Snapshots, u16::try_from(rng.between(2, 4)).expect("few"));
+}
+
+/// The same, and transactions over the shards.
+fn distributed(rng: &mut Rng, shape: &mut Shape, intensity: &mut Intensity) {
+    snapshots(rng, shape, intensity);
+    shape.kind = LoadKind::Distributed;
+}
+
+/// Much is under way to the disks whenever the power is lost, of flushes too.
+fn distributed_blackout(rng: &mut Rng, shape: &mut Shape, intensity: &mut Intensity) {
+    distributed(rng, shape, intensity);
+    shape.durability = Durability::Replicated;
+    intensity.fsync = (millis(1), millis(rng.between(2, 30)));
+    shape.pause = (millis(1), millis(rng.between(2, 8)));
+    intensity.acts = Acts { blackout_replicated: 3, shard_blackout: 3, crash: 1, depose: 1, ..Acts::default() };
 }
 
 /// A minute is longer than every lease except those of clients. The load is small.

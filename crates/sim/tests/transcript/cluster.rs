@@ -128,6 +128,7 @@ impl Cluster {
         let host = self.host(party);
         (host.running, host.held, host.frozen) = (None, Held::new(), false);
         host.commits.clear();
+        host.flushing_logs = None;
     }
 
     /// The machine loses power: everything that was not fsynced is gone, and the next boot is another one.
@@ -159,8 +160,15 @@ impl Cluster {
             assert!(round < ROUNDS_MAX, "{party}: a turn that does not end");
             let host = self.host(party);
             let (disk, files) = (&mut host.disk, std::mem::take(&mut turn.files));
-            let mut shell =
-                HostShell { disk, sent: Vec::new(), files, commits: Vec::new(), flushes: false, stopped: None };
+            let mut shell = HostShell {
+                disk,
+                sent: Vec::new(),
+                files,
+                commits: Vec::new(),
+                flushes: false,
+                flushes_logs: None,
+                stopped: None,
+            };
             let holds = !held.is_empty();
             let mut machine = Watched { machine: running.machine(), gated: Vec::new(), loses_role: false };
             turn::finish(now, &mut machine, &mut out, &mut held, &mut shell);
@@ -169,8 +177,9 @@ impl Cluster {
             sent.append(&mut shell.sent);
             turn.files = shell.files;
             turn.stopped = turn.stopped.or(shell.stopped);
-            let (commits, flushes) = (shell.commits, shell.flushes);
+            let (commits, flushes, flushes_logs) = (shell.commits, shell.flushes, shell.flushes_logs);
             host.commits.extend(commits);
+            host.flushing_logs = flushes_logs.or(host.flushing_logs);
             if flushes && !slow {
                 let all = host.disk.mark();
                 host.disk.synced(all);

@@ -90,6 +90,8 @@ pub struct HostShell<'d> {
     pub files: Vec<(FileName, bool)>,
     pub commits: Vec<Commit>,
     pub flushes: bool,
+    /// Log segments are to be flushed up to here.
+    pub flushes_logs: Option<Mark>,
     pub stopped: Option<String>,
 }
 
@@ -128,6 +130,9 @@ impl Shell for HostShell<'_> {
     fn flush(&mut self) {
         self.flushes = true;
     }
+    fn flush_logs(&mut self) {
+        self.flushes_logs = Some(self.disk.mark());
+    }
     fn route(&mut self, _: Endpoint, _: std::net::SocketAddr) {}
     fn disconnect(&mut self, _: Endpoint) {}
     fn stop(&mut self, why: &str) {
@@ -155,11 +160,12 @@ impl Host {
             slow_disk: false,
             held: Held::new(),
             commits: VecDeque::new(),
+            flushing_logs: None,
         }
     }
 
-    /// Reports, in order, the commits that are complete now: all of them, or those that need no fsync. Returns whether
-    /// there was one.
+    /// Reports, in order, the commits that are complete now, and a flush of logs: all of them, or those that need no fsync.
+    /// Returns whether there was one.
     pub fn report_commits(&mut self, running: &mut Running, now: Tick, slow: bool, out: &mut Effects) -> bool {
         let mut reported = false;
         while let Some(commit) = self.commits.front().copied().filter(|commit| !(commit.fsync && slow)) {
@@ -168,6 +174,11 @@ impl Host {
             }
             self.commits.pop_front();
             running.machine().step(now, Input::Durable(commit.to), out);
+            reported = true;
+        }
+        if let Some(mark) = self.flushing_logs.take_if(|_| !slow) {
+            self.disk.synced_logs(mark);
+            running.machine().step(now, Input::LogsFlushed, out);
             reported = true;
         }
         reported
@@ -185,4 +196,6 @@ pub struct Host {
     pub slow_disk: bool,
     pub held: Held,
     pub commits: VecDeque<Commit>,
+    /// A flush of log segments that is under way.
+    pub flushing_logs: Option<Mark>,
 }

@@ -82,6 +82,7 @@ impl Script {
             let gate = match gate {
                 Gate::Now => unreachable!("it is open"),
                 Gate::Synced { position, .. } => format!("synced {}", position.offset),
+                Gate::Flushed { position, .. } => format!("synced and flushed {}", position.offset),
                 Gate::Confirmed { round, .. } => format!("round {round} has ended"),
                 Gate::Durable(_) | Gate::DurableAs { .. } => "its own disk has it".into(),
             };

@@ -271,7 +271,7 @@ impl Shard {
 
     pub fn sync(&mut self, more: usize) {
         self.synced += more;
-        self.participant.on_synced(LogEnd(self.synced as u64));
+        self.participant.on_durable(LogEnd(self.synced as u64));
         for (_, old) in self.copied.extract_if(.., |(end, _)| *end <= self.synced) {
             old.into_iter().for_each(|at| self.log[at] = Entry::Freed);
         }

@@ -76,6 +76,7 @@ impl turn::Shell for Sink {
     }
     fn truncate(&mut self, _: FileName, _: u64) {}
     fn remove(&mut self, _: FileName) {}
+    fn flush_logs(&mut self) {}
     fn commit(&mut self, to: LocalPosition, _: bool) {
         self.commits.push(to);
     }

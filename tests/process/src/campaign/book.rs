@@ -95,6 +95,7 @@ pub struct Book {
     /// Operations that have not ended yet.
     open: Mutex<BTreeMap<u64, Asked>>,
     problems: Mutex<Vec<String>>,
+    halves: Mutex<Vec<String>>,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -103,7 +104,13 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl Default for Book {
     fn default() -> Self {
-        Self { opened: Instant::now(), records: Mutex::default(), open: Mutex::default(), problems: Mutex::default() }
+        Self {
+            opened: Instant::now(),
+            records: Mutex::default(),
+            open: Mutex::default(),
+            problems: Mutex::default(),
+            halves: Mutex::default(),
+        }
     }
 }
 
@@ -133,6 +140,17 @@ impl Book {
         let told_at = if outcome == Ended::Executed { self.now().max(asked.call) } else { 0 };
         lock(&self.open).remove(&asked.call);
         lock(&self.records).push(Record { asked, told_at, outcome, told });
+    }
+
+    /// Writes down that half of a transaction was seen, which nothing excuses.
+    pub fn note_half(&self, what: String) {
+        lock(&self.halves).push(what);
+    }
+
+    /// The halves that were seen.
+    #[must_use]
+    pub fn halves(&self) -> Vec<String> {
+        lock(&self.halves).clone()
     }
 
     /// Writes down a problem that is an error whatever else is in the history.

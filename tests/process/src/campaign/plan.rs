@@ -195,16 +195,19 @@ impl Plan {
         Self { seed, shape, phases, measured, reads_unjudged: false }
     }
 
-    /// Every machine loses power under `replicated`, with flushes that are too rare. That is more than Kasha survives,
-    /// so that the judges must say that something is lost.
+    /// Every machine loses power under `replicated`, several times, with flushes that are too rare. That is more than Kasha
+    /// survives, so that the judges must say that something is lost; but no transaction may be lost by half.
     #[must_use]
     pub fn beyond_promise(seed: u64) -> Self {
         let mut shape = Shape::draw(&mut Rng::new(seed));
         (shape.fsync, shape.own_coordinator, shape.small_disk) = (false, true, None);
         shape.flush_interval = Duration::from_secs(3600);
-        let fault = Fault::PowerLoss((1..=shape.nodes).map(Who::Node).collect(), Kept::Nothing);
-        let event = Event { at: Duration::from_secs(2), lasts: Duration::from_millis(500), fault };
-        Self { seed, shape, phases: vec![vec![event]], measured: BTreeMap::new(), reads_unjudged: false }
+        let phase = |kept| {
+            let fault = Fault::PowerLoss((1..=shape.nodes).map(Who::Node).collect(), kept);
+            vec![Event { at: Duration::from_secs(2), lasts: Duration::from_millis(500), fault }]
+        };
+        let phases = [Kept::Nothing, Kept::Some, Kept::Nothing, Kept::Some, Kept::Nothing].map(phase).into();
+        Self { seed, shape, phases, measured: BTreeMap::new(), reads_unjudged: false }
     }
 }
 

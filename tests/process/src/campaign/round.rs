@@ -36,6 +36,7 @@ pub fn run(plan: &Plan, folder: &Path, with_lab: bool, table: &mut Table) -> Res
         // The history up to the failure may show a worse error.
         return Err(match verdict(&load, plan, folder) {
             Err(Failure::Wrong(why)) => Failure::Wrong(format!("{why}\nand besides: {failure}")),
+            Err(Failure::Half(why)) => Failure::Half(format!("{why}\nand besides: {failure}")),
             Ok(()) | Err(_) => failure,
         });
     }
@@ -45,7 +46,7 @@ pub fn run(plan: &Plan, folder: &Path, with_lab: bool, table: &mut Table) -> Res
     let counters = load.end(field.net())?;
     let (count, problems) = sums::check(&load.book().records(), &counters);
     let verdict = verdict(&load, plan, folder);
-    if !problems.is_empty() {
+    if !problems.is_empty() && !matches!(verdict, Err(Failure::Half(_))) {
         return Err(Failure::Wrong(few("sums", &problems)));
     }
     println!("    sums: {count} counters are what their callers were told");
@@ -140,6 +141,10 @@ fn verdict(load: &Load, plan: &Plan, folder: &Path) -> Result<(), Failure> {
     let (executed, not_executed) = (count(Ended::Executed), count(Ended::NotExecuted));
     let unknown = count(Ended::Unknown);
     println!("    {} operations: {executed} executed, {not_executed} not executed, {unknown} unknown", records.len());
+    let halves = book.halves();
+    if !halves.is_empty() {
+        return Err(Failure::Half(few("of transfers", &halves)));
+    }
     let problems = book.problems();
     if !problems.is_empty() {
         return Err(Failure::Wrong(few("answers", &problems)));
