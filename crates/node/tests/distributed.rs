@@ -615,3 +615,84 @@ fn r8_4_what_is_kept_of_a_check_that_failed_waits_for_what_the_check_has_seen() 
     assert_eq!(told(&cluster.heard(4)).map(|(code, _)| code), Some(OutcomeCode::Repeated as u8));
     assert_eq!(told(&cluster.heard(5)).map(|(code, _)| code), Some(OutcomeCode::OperationKeyMismatch as u8));
 }
+
+/// What this participant has told the other of a transaction that does not happen: the reasons that it gave.
+fn refusals(cluster: &mut Cluster, client: u64) -> Vec<Vec<u8>> {
+    let sent = std::mem::take(&mut cluster.to_strangers);
+    let words =
+        sent.iter().filter_map(|(kind, payload)| Words::from_frame(*kind as u8, payload)).flat_map(|all| all.words);
+    let refusals = words.filter(|word| word.rpc.client == ClientId(client) && word.told == Told::Abort);
+    refusals.map(|word| word.reason).collect()
+}
+
+/// The participant that keeps the reason would else be the first to tell it, and tell more than may be known.
+#[test]
+fn r8_4_a_vote_waits_for_the_gate_of_its_reason_and_not_for_long() {
+    for opens in [true, false] {
+        let mut cluster = begun();
+        cluster.commit(|configuration| configuration.nodes.push(node(OTHERS_PRIMARY.0)));
+        let (x, z) = (key("x", true), key("z", false));
+        let w = distributed((2, 1), &[(TABLE, put(&x))], &[(TABLE, put(&z))]);
+        cluster.send(2, ListVersion::NONE, &w);
+        cluster.settle();
+        word(&mut cluster, 1, &w, Told::Proposed(1));
+        cluster.settle();
+        let check = PartOperation::Check(Check::HasVersion { key: &x, version: 7 });
+        let body = under_key(b"order", (3, 1), &[(TABLE, check)], &[(TABLE, put(&z))]);
+        cluster.send(3, ListVersion::NONE, &body);
+        for _ in 0..3 {
+            cluster.tick(5);
+            cluster.carry();
+        }
+        assert_eq!(refusals(&mut cluster, 3), [[0u8; 0]; 0], "W, which the check has seen, is not settled");
+        if opens {
+            word(&mut cluster, 1, &w, Told::Executed { at: 1_000_001, recorded: true, settled: true });
+        } else {
+            cluster.tick(50);
+        }
+        cluster.tick(5);
+        let told = refusals(&mut cluster, 3);
+        assert!(!told.is_empty() && told.iter().all(|reason| reason.is_empty() != opens), "{opens}: {told:?}");
+    }
+}
+
+/// No client was told of it, and a new primary waits for nobody.
+#[test]
+fn r8_10_what_a_witness_holds_and_what_conflicts_with_something_pending_is_skipped() {
+    let mut cluster = begun();
+    let body = increments(&mut cluster);
+    let pending = distributed((4, 1), &[(TABLE, put(&key("n", true)))], &[(TABLE, put(&key("z", false)))]);
+    assert!(cluster.send(4, ListVersion::NONE, &pending).is_empty());
+    cluster.settle();
+    record(&mut cluster, &body);
+    lose_the_primary(&mut cluster);
+    let mut heard = cluster.send(3, ListVersion::NONE, &body);
+    cluster.settle();
+    heard.append(&mut cluster.heard(3));
+    assert_eq!(told(&heard), Some((OutcomeCode::Conflict as u8, vec![])));
+    word(&mut cluster, 2, &pending, Told::Proposed(1));
+    cluster.settle();
+    let read = cluster.update((5, 1), ListVersion::NONE, &Update::Increment { key: &key("free", true), delta: 1 });
+    cluster.settle();
+    assert!(read.len() + cluster.heard(5).len() == 1, "the shard goes on");
+}
+
+/// Its client has heard nothing, since the primary that would have told it never got the request.
+#[test]
+fn what_a_witness_holds_of_a_table_that_is_dropped_does_not_stop_a_recovery() {
+    let mut cluster = begun();
+    let body = distributed((3, 1), &[(LEDGER, put(&key("l", true)))], &[(LEDGER, put(&key("z", false)))]);
+    record(&mut cluster, &body);
+    cluster.commit(|configuration| {
+        configuration.tables.retain(|table| table.table != LEDGER);
+        configuration.tablets.retain(|tablet| tablet.table != LEDGER);
+    });
+    lose_the_primary(&mut cluster);
+    let mut heard = cluster.send(3, ListVersion::NONE, &body);
+    cluster.settle();
+    heard.append(&mut cluster.heard(3));
+    assert!(matches!(&heard[..], [Heard::Refused(_)]), "{heard:?}");
+    cluster.update((5, 1), ListVersion::NONE, &Update::Increment { key: &key("free", true), delta: 1 });
+    cluster.settle();
+    assert_eq!(cluster.heard(5).len(), 1, "the shard goes on");
+}
