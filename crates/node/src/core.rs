@@ -10,10 +10,11 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use kasha_machine::{Data, Effect, Effects, Endpoint, FileName, Gate};
+use kasha_replication::Shipping;
 use kasha_types::planted::{self, Bug};
 use kasha_types::{
-    ClientId, ClusterTime, CoreId, Epoch, KeyHash, LocalPosition, LogSlice, NodeId, ShardId, TableId, Tick, Work,
-    WorkSet,
+    ClientId, ClusterTime, CoreId, Epoch, KeyHash, LocalPosition, LogEnd, LogSlice, NodeId, ShardId, TableId, Tick,
+    Work, WorkSet,
 };
 use kasha_wire::message::Words;
 use kasha_wire::{Configuration, Durability, Message};
@@ -63,6 +64,8 @@ const FLUSH_PATIENCE: u32 = 8;
 /// unless somebody waits.
 #[derive(Debug, Default)]
 pub(crate) struct LogFlush {
+    /// Some primary of this core may want one.
+    wanted: bool,
     /// When the one that is under way began.
     began: Option<Tick>,
     /// The next is not to wait for the pause.
@@ -79,8 +82,15 @@ impl LogFlush {
         self.at_once = true;
     }
 
-    /// Whether a flush begins, if one is wanted.
+    /// Whether some primary may want one. To be asked every turn.
+    #[inline]
+    pub fn may_be_wanted(&self) -> bool {
+        self.wanted
+    }
+
+    /// Whether a flush begins, if a primary wants one.
     pub fn begins(&mut self, now: Tick, is_wanted: bool) -> bool {
+        self.wanted = is_wanted;
         let begins = is_wanted && self.began.is_none() && (self.at_once || now >= self.not_before);
         if begins {
             self.began = Some(now);
@@ -93,9 +103,9 @@ impl LogFlush {
         (self.began, self.not_before) = (None, now.after(Self::PAUSE));
     }
 
-    /// When a flush that is wanted may begin; `None`: when the one that is under way has ended.
+    /// When the next begins, if that depends on the time.
     pub fn next(&self) -> Option<Tick> {
-        self.began.is_none().then_some(self.not_before)
+        (self.wanted && self.began.is_none()).then_some(self.not_before)
     }
 }
 
@@ -175,6 +185,12 @@ impl Core {
 
     pub fn has_lease(&self, now: Tick) -> bool {
         now < self.lease_until
+    }
+
+    /// Others wait until the log of this primary is durable up to here (R8.17).
+    pub fn want_durable(&mut self, shipping: &mut Shipping, end: LogEnd) {
+        shipping.want_durable(end);
+        self.log_flush.wanted = true;
     }
 
     /// The gate of a word about what has been written so far.

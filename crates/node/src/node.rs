@@ -120,15 +120,10 @@ impl Node {
 }
 
 impl Node {
-    /// Whether a primary wants something to survive a loss of power that does not yet.
-    fn wants_log_flush(&self) -> bool {
-        self.replicas.values().any(|replica| replica.wants_flush(&self.core))
-    }
-
     /// What a primary wants to survive a loss of power is flushed, with all that the logs of this core got so far. What is wanted
     /// while a flush is under way is in the next one: group commit, as for fsyncs that somebody waits for.
     fn flush_logs(&mut self, now: Tick, out: &mut Effects) {
-        let is_wanted = self.wants_log_flush();
+        let is_wanted = self.replicas.values().any(|replica| replica.wants_flush(&self.core));
         if self.core.log_flush.begins(now, is_wanted) {
             self.replicas.values_mut().for_each(|replica| replica.copy.begin_flush());
             out.push(Effect::FlushLogs);
@@ -187,7 +182,9 @@ impl Machine for Node {
             self.core.unflushed = false;
             self.next_flush = now.after(self.core.options.flush_interval);
         }
-        self.flush_logs(now, out);
+        if self.core.log_flush.may_be_wanted() {
+            self.flush_logs(now, out);
+        }
         self.turn_open = false;
     }
 
@@ -196,15 +193,11 @@ impl Machine for Node {
             return matches!(ending, Ending::Begun).then_some(Tick(0));
         }
         let flush = self.core.unflushed.then_some(self.next_flush);
-        let replicas = self.replicas.values().filter_map(|replica| replica.next_deadline(&self.core));
-        let flush_logs = self.wants_log_flush().then(|| self.core.log_flush.next()).flatten();
         let told = self.askers.is_telling().then_some(Tick(0));
-        replicas
-            .chain(flush)
-            .chain(flush_logs)
-            .chain(told)
-            .chain([self.next_heartbeat, self.links.next_deadline()])
-            .min()
+        let own = [flush, self.core.log_flush.next(), told].into_iter().flatten();
+        let always = self.next_heartbeat.min(self.links.next_deadline());
+        let replicas = self.replicas.values().filter_map(|replica| replica.next_deadline(&self.core));
+        Some(replicas.chain(own).fold(always, Tick::min))
     }
 
     fn is_open(&self, gate: Gate) -> bool {

@@ -436,7 +436,7 @@ mod tests {
         let mut bench = Bench::new("vouched");
         bench.storage.write(segment(1), 0, b"abc");
         let (folder, path) = paths::path(&bench.root, segment(1));
-        let inode = |path: &Path| fs::metadata(path).unwrap().ino();
+        let inode = |path: &std::path::Path| fs::metadata(path).unwrap().ino();
         faults::fsynced::take();
         let disk = FolderDisk::open(&bench.root).unwrap();
         assert_eq!(faults::fsynced::take(), [inode(&bench.root), inode(&folder)], "its name is read, too");

@@ -79,7 +79,7 @@ impl Term {
 
     /// Whether our own file is to survive a loss of power, and does not yet.
     pub fn wants_flush(&self, core: &Core, copy: &LogCopy) -> bool {
-        core.durability() == Durability::Replicated && copy.flushed < self.shipping.flush_wanted()
+        copy.flushed < self.shipping.flush_wanted() && core.durability() == Durability::Replicated
     }
 
     /// An election without reports.

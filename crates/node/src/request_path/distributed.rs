@@ -246,7 +246,7 @@ impl RequestPath<'_> {
         transactions.note(rpc, number, entry, body.head.lease_expiry, reserved);
         self.state.tracker.prove(rpc.client, body.head.lease_expiry);
         self.state.tracker.begin(rpc, received.request.body_hash);
-        self.shipping.want_durable(end);
+        self.core.want_durable(self.shipping, end);
         self.name_to_witnesses(received, end);
         Ok(Logged::Proposed { end, prepared })
     }
@@ -265,7 +265,7 @@ impl RequestPath<'_> {
     /// The gate of an outcome that may be a refusal. A client that hears one goes on under another id; so this one must never happen
     /// (R8.17): a loss of power must not take the refusal, and leave the proposals of the others and what a witness holds.
     pub(super) fn durable_gate(&mut self, end: LogEnd) -> Gate {
-        self.shipping.want_durable(end);
+        self.core.want_durable(self.shipping, end);
         self.core.log_flush.hurry();
         Gate::Flushed { shard: self.shard, position: LogPosition { epoch: self.epoch, offset: end } }
     }
@@ -392,7 +392,7 @@ impl RequestPath<'_> {
         let dead = &mut received.memory.dead;
         let outcome = log_ending(log, self.state, self.epoch, &ending, purpose, dead)
             .map_err(|full| Stop::Nothing(Why::for_room(full)))?;
-        self.shipping.want_durable(outcome.end);
+        self.core.want_durable(self.shipping, outcome.end);
         self.name_to_witnesses(received, outcome.end);
         Ok(Logged::Refused { end: outcome.end, gate: outcome.gate, result: result.to_vec() })
     }

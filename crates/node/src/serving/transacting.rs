@@ -156,7 +156,7 @@ impl Serving {
             note_let_go(site);
             // Nobody waits for these outcomes, so that they need no flush of their own.
             if site.state.transactions.participant.waits_to_be_durable() {
-                term.shipping.want_durable(site.copy.log.end().offset);
+                site.core.want_durable(&mut term.shipping, site.copy.log.end().offset);
             }
         }
         self.forget(term, site, now);

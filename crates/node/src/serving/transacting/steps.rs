@@ -83,7 +83,7 @@ impl Serving {
                 let state = &mut *site.state;
                 state.transactions.apply(log, &mut state.tracker, (at, entry.0, &payload), dead);
                 log.kill_all(dead);
-                term.shipping.want_durable(end);
+                site.core.want_durable(&mut term.shipping, end);
                 Ok(())
             }
         }
@@ -198,7 +198,7 @@ impl Serving {
         hit(Probe::TransactionEnded);
         self.transacting.reasons.forget(rpc);
         self.transacting.waiting.decided(rpc, false);
-        term.shipping.want_durable(outcome.end); // others hear of it then
+        site.core.want_durable(&mut term.shipping, outcome.end); // others hear of it then
         let when = self.synced_gate(term, shard, outcome.end);
         self.transacting.waiting.answer((shard, epoch, rpc), (&result, true), (outcome.gate, when), out);
         Ok(())

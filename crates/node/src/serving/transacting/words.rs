@@ -101,7 +101,7 @@ impl Serving {
         let is_participant = word.participants.contains(&shard) && word.participants.contains(&from);
         if !is_new {
             hit(Probe::NeverSaid);
-            term.shipping.want_durable(end);
+            site.core.want_durable(&mut term.shipping, end);
             self.transacting.unknown.nevers.entry((word.rpc, from)).or_insert(Never { end, body: word.body });
             return;
         }
@@ -130,7 +130,7 @@ impl Serving {
         // Without room it is asked again.
         let (log, dead) = (&mut copy.log, &mut core.scratch.dead);
         if let Ok(outcome) = log_ending(log, state, term.epoch, &ending, Purpose::Freeing, dead) {
-            term.shipping.want_durable(outcome.end);
+            site.core.want_durable(&mut term.shipping, outcome.end);
             let _ = rpc;
         }
     }
