@@ -61,6 +61,8 @@ pub struct Commutes {
     proposed: BTreeSet<Run>,
     /// The last change of one of an update's keys before the update.
     before: BTreeMap<Run, (u64, String)>,
+    /// Versions of values that any log of the shard ever had. A joiner may lack the segment of the one that a value follows.
+    versions: BTreeSet<(ShardId, KeyHash, u64)>,
     violations: Vec<String>,
     checked: u64,
 }
@@ -94,8 +96,14 @@ impl Commutes {
             let deleted_at = self.last.get(&(by, shard, key)).and_then(|last| last.deleted_at);
             let deleted_at =
                 deleted_at.filter(|at| self.copied.get(&(by, shard, key)).is_none_or(|copied| copied <= at));
-            version.is_some_and(|(version, has_value)| has_value && deleted_at.is_some_and(|at| version > at + 1))
+            let follows = |version| self.versions.contains(&(shard, key, version - 1));
+            let skips = |version| deleted_at.is_some_and(|at| version > at + 1) && !follows(version);
+            version.is_some_and(|(version, has_value)| has_value && skips(version))
         });
+        let values = changed
+            .iter()
+            .filter_map(|&(key, version)| Some((shard, key, version.filter(|&(_, has_value)| has_value)?.0)));
+        self.versions.extend(values);
         let floor =
             self.floors.get(&(by, shard)).filter(|_| is_of_floor).map(|&at| (at, "the version floor".to_owned()));
         // What a transaction over several shards finds, it finds when it is proposed. Only versions show when it is executed.
