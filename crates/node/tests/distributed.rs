@@ -384,16 +384,22 @@ fn r8_8_a_client_is_told_when_its_transaction_is_prepared() {
     assert_eq!(told(&asked), Some((OutcomeCode::Done as u8, rest)));
 }
 
+/// Client 2 puts both keys in one transaction, which is executed here, and not settled.
+fn unsettled(cluster: &mut Cluster, ours: &[u8], theirs: &[u8]) -> Vec<u8> {
+    let body = distributed((2, 1), &[(TABLE, put(ours))], &[(TABLE, put(theirs))]);
+    cluster.send(2, ListVersion::NONE, &body);
+    cluster.settle();
+    word(cluster, 1, &body, Told::Proposed(1));
+    cluster.settle();
+    body
+}
+
 /// What it has seen may not have happened yet everywhere: then its client has to wait for that.
 #[test]
 fn r8_8_what_has_seen_something_unsettled_is_not_told_early() {
     let mut cluster = begun();
     let (x, z) = (key("x", true), key("z", false));
-    let first = distributed((2, 1), &[(TABLE, put(&x))], &[(TABLE, put(&z))]);
-    cluster.send(2, ListVersion::NONE, &first);
-    cluster.settle();
-    word(&mut cluster, 1, &first, Told::Proposed(1)); // executed here, and not settled
-    cluster.settle();
+    let first = unsettled(&mut cluster, &x, &z);
     let check = PartOperation::Check(Check::HasValue { key: &x, expected: b"v" });
     let second = distributed((3, 1), &[(TABLE, check)], &[(TABLE, put(&z))]);
     cluster.send(3, ListVersion::NONE, &second);
@@ -596,11 +602,7 @@ fn r4_9_who_was_named_first_hears_why_and_keeps_it() {
 fn r8_4_what_is_kept_of_a_check_that_failed_waits_for_what_the_check_has_seen() {
     let mut cluster = begun();
     let (x, z) = (key("x", true), key("z", false));
-    let w = distributed((2, 1), &[(TABLE, put(&x))], &[(TABLE, put(&z))]);
-    cluster.send(2, ListVersion::NONE, &w);
-    cluster.settle();
-    word(&mut cluster, 1, &w, Told::Proposed(1));
-    cluster.settle();
+    let w = unsettled(&mut cluster, &x, &z);
     cluster.heard(2);
     let check = PartOperation::Check(Check::HasVersion { key: &x, version: 7 });
     let body = |client| first_here(b"order", (client, 1), &[(TABLE, check)], &[(TABLE, put(&z))]);
@@ -632,11 +634,7 @@ fn r8_4_a_vote_waits_for_the_gate_of_its_reason_and_not_for_long() {
         let mut cluster = begun();
         cluster.commit(|configuration| configuration.nodes.push(node(OTHERS_PRIMARY.0)));
         let (x, z) = (key("x", true), key("z", false));
-        let w = distributed((2, 1), &[(TABLE, put(&x))], &[(TABLE, put(&z))]);
-        cluster.send(2, ListVersion::NONE, &w);
-        cluster.settle();
-        word(&mut cluster, 1, &w, Told::Proposed(1));
-        cluster.settle();
+        let w = unsettled(&mut cluster, &x, &z);
         let check = PartOperation::Check(Check::HasVersion { key: &x, version: 7 });
         let body = under_key(b"order", (3, 1), &[(TABLE, check)], &[(TABLE, put(&z))]);
         cluster.send(3, ListVersion::NONE, &body);

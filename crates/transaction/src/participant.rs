@@ -121,7 +121,8 @@ pub struct Participant {
     pub(crate) words: Vec<(ShardId, Word)>,
     /// Words that say another timestamp than the one at which a transaction was executed here.
     contradicted: u64,
-    /// See [`Self::torn`].
+    /// How often another participant was against what is executed here: it has lost its proposal, more than a loss of power takes
+    /// (R8.17). Nobody waits for it.
     torn: u64,
     pub(crate) opened: Vec<Opened>,
     /// See [`Self::leave_votes_to_clients`].
@@ -449,8 +450,8 @@ impl Participant {
         }
     }
 
-    /// A new primary begins to serve with what the log says, all of which is durable before it says a word. It starts above the ceiling that it found,
-    /// takes nothing as settled (R8.6), and votes again.
+    /// A new primary begins to serve with what the log says, all of which is durable before it says a word. It starts above the
+    /// ceiling that it found, takes nothing as settled (R8.6), and votes again.
     pub fn begin_serving(&mut self, end: LogEnd) {
         self.on_durable(end);
         if !planted::is_on(Bug::CeilingIgnored) {
@@ -525,13 +526,6 @@ impl Participant {
             self.answer(from, word.rpc);
         }
         None
-    }
-
-    /// How often another participant was against what is executed here: it has lost its proposal, more than a loss of power takes
-    /// (R8.17). Nobody waits for it.
-    #[must_use]
-    pub fn torn(&self) -> u64 {
-        self.torn
     }
 
     /// For the simulator and the search, where no participant lies.

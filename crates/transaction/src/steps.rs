@@ -72,7 +72,7 @@ impl Transaction {
     }
 
     /// Why it cannot happen any more. A check that said no counts first: it is nobody else's to tell (R8.5). What another
-    /// participant has executed has happened, though one that has lost its proposal be against it (see [`Participant::torn`]).
+    /// participant has executed has happened, though one that has lost its proposal be against it.
     fn refused(&self) -> Option<Why> {
         if self.peers.iter().any(|peer| peer.executed.is_some()) {
             return None;

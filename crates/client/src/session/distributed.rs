@@ -27,9 +27,9 @@ use super::participants::{Answer, Participant};
 use super::route::Target;
 use super::{CallId, Completion, Locking, Session};
 
-/// How much older than the last answer of a shard the others may be of which one outcome, or one snapshot, is made. The machines of
-/// one shard may have lost power in between, and with that what it said last; so this bounds what a caller is told of it later.
-pub const ANSWERS_APART_MAX: Duration = Duration::from_secs(1);
+/// How long ago a shard may have been asked whose answer is a part of one outcome, or of one snapshot. Its machines may have lost power
+/// since, and with that what it said; so this bounds for how long a caller may still be told of it (R8.17).
+pub(super) const ANSWERS_APART_MAX: Duration = Duration::from_secs(1);
 
 /// The updates of several shards that have not ended.
 pub(super) type Open = BTreeMap<CallId, Distributed>;
@@ -192,7 +192,7 @@ impl Session {
                 // Of an older attempt it is not known how old it is: it may have been on the way for long.
                 let Some(sent) = participant.sent_as(answer.attempt) else { return };
                 match &mut participant.answer {
-                    Answer::Prepared(known, _, said) if known == result => *said = sent,
+                    Answer::Prepared(known, _, asked) if known == result => *asked = sent,
                     // What it said before, it has lost with its power.
                     Answer::None | Answer::Speculative(_) | Answer::Prepared(..) => {
                         participant.answer = Answer::Prepared(result.to_vec(), Path::Synced, sent);
@@ -385,8 +385,8 @@ impl Distributed {
     fn forget_what_is_old(&mut self, now: Tick) -> bool {
         let mut any = false;
         for participant in &mut self.participants {
-            if let Answer::Prepared(_, _, said) = participant.answer
-                && now.since(said) > ANSWERS_APART_MAX
+            if let Answer::Prepared(_, _, asked) = participant.answer
+                && now.since(asked) > ANSWERS_APART_MAX
             {
                 (participant.answer, any) = (Answer::None, true);
             }

@@ -62,7 +62,7 @@ impl RequestPath<'_> {
             }
             Release::WhenSynced => {
                 self.serving().counters.gated_answers += 1;
-                self.gate_of_saved(&completed, received)
+                self.gate_of_synced(&completed, received)
             }
         };
         let (tail, result) = completed.result(&received.memory);
@@ -84,7 +84,7 @@ impl RequestPath<'_> {
     }
 
     /// The gate of an answer that must be held by all members.
-    fn gate_of_saved(&mut self, completed: &Completed, received: &Received<'_>) -> Gate {
+    fn gate_of_synced(&mut self, completed: &Completed, received: &Received<'_>) -> Gate {
         let end = completed.end();
         if received.body.is_distributed() {
             return self.durable_gate(end);
@@ -106,7 +106,7 @@ impl RequestPath<'_> {
     ) {
         let (shard, epoch) = (self.shard, self.epoch);
         self.serving().counters.gated_answers += 1;
-        let when = self.gate_of_saved(&completed, received);
+        let when = self.gate_of_synced(&completed, received);
         let (tail, result) = completed.result(&received.memory);
         let result = tail.map_or(result, |slice| log.slice(slice));
         let attempt = caller.envelope.attempt;
