@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use clap::{Args, Subcommand};
 use kasha_bench::say;
-use kasha_client::{Client, ClientOptions, Conditional, Error, Replaced, Table, UpdateCall, Value};
+use kasha_client::{Bounded, Client, ClientOptions, Conditional, Counter, Error, Replaced, Table, UpdateCall, Value};
 use serde_json::{Value as Json, json};
 
 use crate::txn;
@@ -79,6 +79,12 @@ enum CliCommand {
         key: String,
         #[arg(default_value_t = 1, allow_negative_numbers = true)]
         by: i64,
+        /// Reject it, with the number as it is, if the sum would be above this.
+        #[arg(long, allow_negative_numbers = true)]
+        at_most: Option<i64>,
+        /// Reject it, with the number as it is, if the sum would be below this.
+        #[arg(long, allow_negative_numbers = true)]
+        at_least: Option<i64>,
     },
     /// Append to a key's value.
     Append { key: String, value: String },
@@ -320,9 +326,20 @@ async fn on_table(table: &Table, arguments: &CliArguments) -> Result<Told> {
         CliCommand::DeleteIfVersion { key, version } => {
             return Ok(conditional(update(table.delete_if_version(key, *version), arguments).await?, "deleted"));
         }
-        CliCommand::Incr { key, by } => {
-            let counter = update(table.increment(key, *by), arguments).await?;
-            (counter.value.to_string(), json!({ "value": counter.value, "version": counter.version }))
+        CliCommand::Incr { key, by, at_most: None, at_least: None } => {
+            counted(update(table.increment(key, *by), arguments).await?)
+        }
+        CliCommand::Incr { key, by, at_most, at_least } => {
+            let (least, most) = (at_least.unwrap_or(i64::MIN), at_most.unwrap_or(i64::MAX));
+            let call = table.increment(key, *by).at_least(least).at_most(most);
+            match update(call, arguments).await? {
+                Bounded::Done(counter) => counted(counter),
+                Bounded::Rejected { value, version } => {
+                    done = Done::No;
+                    let json = json!({ "outcome": "rejected", "value": value, "version": version });
+                    (format!("rejected: the number is {value}"), json)
+                }
+            }
         }
         CliCommand::Append { key, value } => {
             let appended = update(table.append(key, value), arguments).await?;
@@ -336,6 +353,10 @@ async fn on_table(table: &Table, arguments: &CliArguments) -> Result<Told> {
         }
     };
     Ok((human, json, done))
+}
+
+fn counted(Counter { value, version }: Counter) -> (String, Json) {
+    (value.to_string(), json!({ "value": value, "version": version }))
 }
 
 /// Several keys, as one operation.

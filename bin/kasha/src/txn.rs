@@ -101,7 +101,7 @@ fn add(transaction: &mut Transaction, table: &Table, text: &str) -> Result<()> {
         "exists" => _ = transaction.exists(table, key),
         "put" => _ = transaction.put(table, key, value),
         "delete" => _ = transaction.delete(table, key),
-        "increment" | "incr" => _ = transaction.increment(table, key, number("delta")?),
+        "increment" | "incr" => increment(transaction, table, key, value)?,
         "append" => _ = transaction.append(table, key, value),
         "get-and-put" => _ = transaction.get_and_put(table, key, value),
         "get-and-delete" => _ = transaction.get_and_delete(table, key),
@@ -112,6 +112,28 @@ fn add(transaction: &mut Transaction, table: &Table, text: &str) -> Result<()> {
         "check-value" => _ = transaction.check_value(table, key, value),
         "check-absent" => transaction.check_absent(table, key),
         other => bail!("{other:?} is no operation: use one of {OPERATIONS} (K0403)"),
+    }
+    Ok(())
+}
+
+/// `delta`, and perhaps `at-most number` and `at-least number` behind it.
+fn increment(transaction: &mut Transaction, table: &Table, key: &str, arguments: &str) -> Result<()> {
+    let number = |text: &str| text.parse::<i64>().with_context(|| format!("{text:?} is no number (K0403)"));
+    let mut words = arguments.split_whitespace();
+    let delta = number(words.next().unwrap_or_default())?;
+    let (mut least, mut most) = (i64::MIN, i64::MAX);
+    while let Some(word) = words.next() {
+        let bound = number(words.next().unwrap_or_default());
+        match word {
+            "at-most" => most = bound?,
+            "at-least" => least = bound?,
+            other => bail!("{other:?} is no bound: write `increment key {delta} at-least 0` or `at-most 10` (K0403)"),
+        }
+    }
+    if (least, most) == (i64::MIN, i64::MAX) {
+        transaction.increment(table, key, delta);
+    } else {
+        transaction.increment_within(table, key, delta, least..=most);
     }
     Ok(())
 }

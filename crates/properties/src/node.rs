@@ -12,7 +12,7 @@ mod common;
 use arbitrary::{Result, Unstructured};
 use kasha_types::{LogPosition, TableId};
 use kasha_wire::operation::arguments::Source;
-use kasha_wire::operation::{ItemKind, Items, ItemsBuffer, PartOperation, Parts, PartsBuffer};
+use kasha_wire::operation::{Bounds, ItemKind, Items, ItemsBuffer, PartOperation, Parts, PartsBuffer};
 use kasha_wire::{Read, Update};
 
 use self::common::Heard;
@@ -82,6 +82,9 @@ impl<'a> Source<'a> for Drawn<'_, '_, 'a> {
     }
     fn delta(&mut self) -> Result<i64> {
         self.u.arbitrary()
+    }
+    fn bounds(&mut self) -> Result<Bounds> {
+        Ok(Bounds::new(self.u.arbitrary()?, self.u.arbitrary()?).unwrap_or(Bounds::NONE))
     }
     fn items(&mut self, kind: ItemKind) -> Result<Items<'a>> {
         Ok(self.lists[kind as usize].as_items())

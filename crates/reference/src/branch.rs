@@ -65,6 +65,8 @@ pub enum Says {
     Overflow,
     /// The value is no number.
     NotANumber,
+    /// The sum would be outside its bounds: the number as it is, and its version, 0 if there was no value.
+    OutOfBounds(i64),
     /// The value would be too long.
     TooLarge,
 }
@@ -137,6 +139,13 @@ fn of_update(update: &Update<'_>, now: Option<&[u8]>) -> Vec<Branch> {
             Some(None) => Branch::always(Effect::Keep, Says::Overflow),
             None => Branch::always(Effect::Keep, Says::NotANumber),
         },
+        Update::IncrementWithin { delta, bounds, .. } => match number(now) {
+            Some(before) => match within(before, delta, (bounds.least(), bounds.most())) {
+                Some(sum) => Branch::always(Effect::Put(sum.to_string().into_bytes()), Says::Number(sum)),
+                None => Branch::always(Effect::Keep, Says::OutOfBounds(before)),
+            },
+            None => Branch::always(Effect::Keep, Says::NotANumber),
+        },
         Update::Append { value, .. } => {
             let all = [now.unwrap_or_default(), value].concat();
             match all.len() {
@@ -164,12 +173,20 @@ fn number(value: Option<&[u8]>) -> Option<i64> {
     text.parse().ok().filter(|number: &i64| number.to_string() == text)
 }
 
+/// A sum that leaves the bounds on no side that it moves to.
+fn within(before: i64, delta: i64, (least, most): (i64, i64)) -> Option<i64> {
+    let sum = i128::from(before) + i128::from(delta);
+    let is_too_much = delta > 0 && sum > i128::from(most);
+    let is_too_little = delta < 0 && sum < i128::from(least);
+    if is_too_much || is_too_little { None } else { i64::try_from(sum).ok() }
+}
+
 impl Says {
     /// Whether a transaction of which a part says this changes nothing.
     #[must_use]
     pub fn is_failure(&self) -> bool {
         match self {
-            Self::Failed | Self::Overflow | Self::NotANumber | Self::TooLarge => true,
+            Self::Failed | Self::Overflow | Self::NotANumber | Self::OutOfBounds(_) | Self::TooLarge => true,
             Self::NewVersion
             | Self::OldVersion
             | Self::Number(_)
@@ -196,6 +213,7 @@ impl Says {
             Self::NotFound => Outcome::NotFound,
             Self::Overflow => Outcome::Overflow(0),
             Self::NotANumber => Outcome::NotANumber(0),
+            Self::OutOfBounds(number) => Outcome::OutOfBounds(number, old),
             Self::TooLarge => Outcome::TooLarge,
         }
     }
@@ -209,6 +227,7 @@ impl Says {
             | (Self::Length(_), &Outcome::Length(_, new)) => (None, Some(new)),
             (Self::OldVersion, &Outcome::Version(old))
             | (Self::Value(_), &Outcome::Value(old, _))
+            | (Self::OutOfBounds(_), &Outcome::OutOfBounds(_, old))
             | (Self::Failed, &Outcome::ConditionFailed(old)) => (Some(old), None),
             (Self::Replaced(_), &Outcome::Replaced(new, ref was)) => (was.as_ref().map(|(old, _)| *old), Some(new)),
             _ => (None, None),

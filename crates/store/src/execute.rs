@@ -12,7 +12,7 @@ use kasha_log::{EntryKind, EntryOffset, GroupWriter, Log, Part};
 use kasha_types::TableId;
 use kasha_types::limits::{TRANSACTION_BYTES_MAX, VALUE_BYTES_MAX};
 use kasha_types::planted::{self, Bug};
-use kasha_wire::operation::{self, Check, Item, Items, PartOperation, Parts};
+use kasha_wire::operation::{self, Bounds, Check, Item, Items, PartOperation, Parts};
 use kasha_wire::{OutcomeCode, Read, Update};
 
 use crate::Store;
@@ -120,6 +120,7 @@ impl<'r, 'a> Run<'r, 'a> {
             Update::Delete { key } => self.delete(key, None),
             Update::DeleteIfVersion { key, version } => self.delete(key, Some(version)),
             Update::Increment { key, delta } => self.increment_one(key, delta),
+            Update::IncrementWithin { key, delta, bounds } => self.increment_within(key, delta, bounds),
             Update::Append { key, value } => self.append(key, value),
             Update::GetAndPut { key, value } => self.get_and_put(key, value),
             Update::GetAndDelete { key } => self.get_and_delete(key),
@@ -201,6 +202,23 @@ impl<'r, 'a> Run<'r, 'a> {
                 self.tell_number(value, version);
             }
             Err(failed) => self.failed(&failed),
+        }
+    }
+
+    fn increment_within(&mut self, key: &'a [u8], delta: i64, bounds: Bounds) {
+        let seen = self.see(key);
+        let number = |current| self.draft.number(self.log, current);
+        let Some(old) = seen.value().map_or(Some(0), number) else { return self.failed(&Failed::NotANumber) };
+        match bounds.add(old, delta) {
+            Some(new) => {
+                let version = self.put_seen(key, seen, Value::Number(Number::new(new)));
+                self.done();
+                self.tell_number(new, version);
+            }
+            None => {
+                self.draft.answer(OutcomeCode::OutOfBounds);
+                self.tell_number(old, seen.version());
+            }
         }
     }
 
@@ -307,6 +325,7 @@ impl<'r, 'a> Run<'r, 'a> {
                 OutcomeCode::ConditionFailed
                 | OutcomeCode::Overflow
                 | OutcomeCode::NotANumber
+                | OutcomeCode::OutOfBounds
                 | OutcomeCode::TooLarge => planted::is_on(Bug::FailedPartPassed),
                 OutcomeCode::Cancelled
                 | OutcomeCode::OperationKeyMismatch

@@ -6,7 +6,7 @@ use common::Replica;
 use kasha_reference::Model;
 use kasha_types::TableId;
 use kasha_wire::operation::arguments::Source;
-use kasha_wire::operation::{Check, Item, ItemKind, Items, ItemsBuffer, PartOperation, Parts, PartsBuffer};
+use kasha_wire::operation::{Bounds, Check, Item, ItemKind, Items, ItemsBuffer, PartOperation, Parts, PartsBuffer};
 use kasha_wire::{Read, Update};
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -133,6 +133,7 @@ struct Given {
     version: u64,
     expected: Vec<u8>,
     delta: i64,
+    bounds: Bounds,
     lists: [ItemsBuffer; 3],
     parts: PartsBuffer,
 }
@@ -157,6 +158,9 @@ impl<'a> Source<'a> for &'a Given {
     }
     fn delta(&mut self) -> Result<i64, &'static str> {
         Ok(self.delta)
+    }
+    fn bounds(&mut self) -> Result<Bounds, &'static str> {
+        Ok(self.bounds)
     }
     fn items(&mut self, kind: ItemKind) -> Result<Items<'a>, &'static str> {
         Ok(self.lists[kind as usize].as_items())
@@ -206,6 +210,7 @@ impl World {
                 Expected::Other(value) => value.bytes(),
             },
             delta,
+            bounds: Bounds::new(-(drawn.items.len() as i64), 3).expect("in order"),
             lists: [ItemKind::Key, ItemKind::KeyValue, ItemKind::KeyDelta].map(|kind| {
                 let mut list = ItemsBuffer::new(kind);
                 for (key, value, delta) in &drawn.items {

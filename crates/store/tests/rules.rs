@@ -6,7 +6,7 @@ use common::Replica;
 use kasha_store::SpareDraft;
 use kasha_types::TableId;
 use kasha_types::limits::VALUE_BYTES_MAX;
-use kasha_wire::operation::ItemsBuffer;
+use kasha_wire::operation::{Bounds, ItemsBuffer};
 use kasha_wire::outcome::Shape;
 use kasha_wire::{Outcome, Read, Update};
 
@@ -152,6 +152,26 @@ fn a_failed_multi_increment_changes_nothing() {
     let again = replica.restarted();
     assert_eq!(again.values(T, &[b"n", b"new", b"text"]), replica.values(T, &[b"n", b"new", b"text"]));
     assert_eq!(again.log.live_bytes(), replica.log.live_bytes());
+}
+
+#[test]
+fn an_increment_that_would_leave_its_bounds_changes_nothing() {
+    let mut replica = Replica::default();
+    let mut within = |key: &[u8], delta, least, most| {
+        let bounds = Bounds::new(least, most).expect("in order");
+        let (result, changes) = replica.execute_raw(T, &Update::IncrementWithin { key, delta, bounds });
+        (Outcome::decode(Shape::Number, &result).unwrap(), changes)
+    };
+    assert_eq!(within(b"n", 3, 0, 2), (Outcome::OutOfBounds(0, 0), false), "without a value it is 0");
+    assert_eq!(within(b"n", 2, 0, 2), (Outcome::Number(2, 1), true));
+    assert_eq!(within(b"n", 1, 0, 2), (Outcome::OutOfBounds(2, 1), false));
+    assert_eq!(within(b"n", -1, 5, 9), (Outcome::OutOfBounds(2, 1), false));
+    assert_eq!(
+        within(b"n", -1, 0, 0),
+        (Outcome::Number(1, 2), true),
+        "it falls, and the greatest number holds only what grows"
+    );
+    assert_eq!(within(b"n", i64::MAX, i64::MIN, i64::MAX), (Outcome::OutOfBounds(1, 2), false));
 }
 
 #[test]

@@ -2,15 +2,17 @@
 //! memory back. The enums, the codec and whoever goes through arguments follow from the rows.
 //!
 //! Arguments are encoded in the row's order: `key`, `value` and `expected` (another value) by length and bytes, `version` as
-//! a `u64`, `delta` as an `i64`; `keys`, `pairs` and `deltas` are lists ([`items`]), and so is `parts` ([`parts`]).
+//! a `u64`, `delta` as an `i64`, `bounds` as two of these; `keys`, `pairs` and `deltas` are lists ([`items`]), and so is `parts` ([`parts`]).
 
 pub mod arguments;
+pub mod bounds;
 pub mod items;
 pub mod participants;
 pub mod parts;
 
 pub use arguments::Excess;
 use arguments::{Encoder, Keys, Limits, Shown, Source, Visitor};
+pub use bounds::Bounds;
 pub use items::{Item, ItemKind, Items, ItemsBuffer};
 pub use participants::{Participants, ParticipantsBuffer};
 pub use parts::{Part, PartOperation, Parts, PartsBuffer};
@@ -42,6 +44,7 @@ macro_rules! argument {
     ($a:lifetime expected) => { &$a [u8] };
     ($a:lifetime version) => { u64 };
     ($a:lifetime delta) => { i64 };
+    ($a:lifetime bounds) => { Bounds };
     ($a:lifetime parts) => { Parts<$a> };
     ($a:lifetime $list:ident) => { Items<$a> };
 }
@@ -195,6 +198,7 @@ operations! {
     8 GetAndPut "get-and-put" (key, value) => Replaced;
     9 GetAndDelete "get-and-delete" (key) => Value;
     10 CompareAndPut "compare-and-put" (key, expected, value) => Version;
+    11 IncrementWithin "increment-within" (key, delta, bounds) => Number;
     16 MultiPut "multi-put" (pairs) => Versions;
     17 MultiDelete "multi-delete" (keys) => Flags, frees;
     18 MultiIncrement "multi-increment" (deltas) => Numbers;

@@ -6,7 +6,7 @@
 //! | shape | done | other outcomes |
 //! |---|---|---|
 //! | version | version `u64` | condition failed: current version `u64`, 0 = absent; not found |
-//! | number | value `i64`, version `u64` | overflow; not a number |
+//! | number | value `i64`, version `u64` | overflow; not a number; out of bounds: the value `i64` and its version `u64`, 0 = absent |
 //! | length | length `u64`, version `u64` | too large |
 //! | value | version `u64`, the value | not found |
 //! | replaced | version `u64`, version of what was there `u64` (0 = nothing), its value | |
@@ -56,6 +56,8 @@ pub enum OutcomeCode {
     /// The operation key was used with the same transaction over several shards. What follows is the id of the request that ran then
     /// (client, sequence), and the result that this participant recorded: *done* with the results of its parts, or *not committed*.
     Repeated = 12,
+    /// The sum would be outside its bounds; nothing changed.
+    OutOfBounds = 13,
 }
 
 impl OutcomeCode {
@@ -76,6 +78,7 @@ impl OutcomeCode {
             10 => Self::RefusedElsewhere,
             11 => Self::Prepared,
             12 => Self::Repeated,
+            13 => Self::OutOfBounds,
             _ => return None,
         })
     }
@@ -112,6 +115,8 @@ pub enum Outcome {
     Overflow(u32),
     /// Index of the item that is no number; 0 for a single increment.
     NotANumber(u32),
+    /// The sum would be outside its bounds: the number as it is, and its version, 0 = there is no value, which counts as 0.
+    OutOfBounds(i64, u64),
     /// The value would exceed its limit.
     TooLarge,
     /// Cancelled before it ran.
@@ -226,6 +231,8 @@ impl Outcome {
             OutcomeCode::NotFound => Self::NotFound,
             OutcomeCode::Overflow => Self::Overflow(index(r)?),
             OutcomeCode::NotANumber => Self::NotANumber(index(r)?),
+            OutcomeCode::OutOfBounds if shape == Shape::Number => Self::OutOfBounds(r.take()?, r.take()?),
+            OutcomeCode::OutOfBounds => return Err(DecodeError::Invalid("bounds of something that is no increment")),
             OutcomeCode::TooLarge => Self::TooLarge,
             OutcomeCode::Cancelled => Self::Cancelled,
             OutcomeCode::OperationKeyMismatch => Self::OperationKeyMismatch,
@@ -294,7 +301,8 @@ impl Outcome {
     /// Whether a transaction of which a part came to this changes nothing.
     #[must_use]
     pub fn is_failure(&self) -> bool {
-        matches!(self, Self::ConditionFailed(_) | Self::Overflow(_) | Self::NotANumber(_) | Self::TooLarge)
+        let is_bound = matches!(self, Self::Overflow(_) | Self::OutOfBounds(..) | Self::TooLarge);
+        is_bound || matches!(self, Self::ConditionFailed(_) | Self::NotANumber(_))
     }
 
     /// No part has parts.

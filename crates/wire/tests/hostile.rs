@@ -55,7 +55,7 @@ fn a_header_says_what_is_wrong() {
     };
     assert_eq!(FrameHeader::parse(&frame[..15]), Ok(None));
     assert_eq!(changed(8, 0), Err(FrameError::Magic));
-    assert_eq!(changed(10, 9), Err(FrameError::Version(9)));
+    assert_eq!(changed(10, 99), Err(FrameError::Version(99)));
     assert_eq!(changed(15, 1), Err(FrameError::Magic), "reserved");
     assert_eq!(changed(3, 1), Err(FrameError::TooLarge((1 << 24) + 9)));
     assert_eq!(changed(4, frame[4] ^ 1), Ok(Some(false)));

@@ -24,6 +24,9 @@ fn a_script_is_a_transaction(port: u16, folder: &Folder) {
     let (code, told) = run("put {u}credit 0\ncheck-version {u}credit 9\n");
     assert_eq!((code, &told["committed"], &told["line"]), (Some(3), &json!(false), &json!(2)), "{told}");
     assert_eq!(json_of(port, &["get", "{u}credit"]).1["value"], "-5", "nothing changed");
+    let (code, told) = run("incr {u}points 5 at-most 9\nincr {u}credit -1 at-least 0\n");
+    assert_eq!((code, &told["line"]), (Some(3), &json!(2)), "{told}");
+    assert!(told["why"].as_str().unwrap().contains("outside its bounds: the number is -5"), "{told}");
     for (script, word) in [("", "no operation"), ("put\n", "a key is missing"), ("sing a\n", "is no operation")] {
         let (code, told) = run(script);
         assert!(code == Some(1) && told["error"].as_str().unwrap().contains(word), "{told}");
@@ -44,6 +47,9 @@ fn the_shell_speaks_json() {
     assert_eq!((code, &told["done"]), (Some(3), &json!(false)), "the condition failed");
     assert_eq!(json_of(port, &["exists", "none"]).0, Some(3));
     assert_eq!(json_of(port, &["incr", "n", "-3"]).1["value"], -3);
+    assert_eq!(json_of(port, &["incr", "quota", "2", "--at-most", "3"]).1["value"], 2);
+    let rejected = json!({ "outcome": "rejected", "value": 2, "version": 1 });
+    assert_eq!(json_of(port, &["incr", "quota", "2", "--at-most", "3"]), (Some(3), rejected));
     assert_eq!(json_of(port, &["mincr", "{t}a", "1", "{t}b", "2"]).1, json!({ "values": [1, 2] }));
     assert_eq!(json_of(port, &["tables"]).1, json!(["default"]));
     a_script_is_a_transaction(port, &folder);
@@ -54,6 +60,7 @@ fn the_shell_speaks_json() {
         assert!(told["error"].as_str().unwrap().contains(word), "{told}");
     };
     failed(&["incr", "a"], "executed", "no decimal 64-bit number");
+    failed(&["incr", "n", "--at-least", "1", "--at-most", "0"], "not executed", "contradict each other");
     failed(&["--table", "nowhere", "put", "a", "x"], "not executed", "nowhere");
     assert_eq!(json_of(port, &["mput", "over", "1", "shards", "2"]), (Some(0), json!({ "versions": [1, 1] })));
     for _ in 0..2 {

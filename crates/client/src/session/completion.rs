@@ -62,6 +62,9 @@ pub enum WhyNot {
     /// It met other transactions again and again.
     #[error("it met other transactions on the same keys until its deadline, and did not happen; try again (K0317)")]
     Conflict,
+    /// The least number that it may lead to is above the greatest.
+    #[error("its bounds contradict each other: the least is above the greatest; swap them (K0318)")]
+    Bounds,
     /// The coordinator knows no such table.
     #[error(
         "there is no such table; create it first, or look its name up again if it was dropped and created anew (K0302)"

@@ -8,12 +8,13 @@ use std::time::Duration;
 
 use kasha_types::TableId;
 use kasha_types::limits::KEY_BYTES_MAX;
-use kasha_wire::operation::{ItemsBuffer, OwnedOperation};
+use kasha_wire::operation::{Bounds, ItemsBuffer, OwnedOperation};
 use kasha_wire::{Outcome, Read, Update};
 
 use super::driver::{Ask, Options};
 use super::values::{
-    Convert, appended_of, conditional, counter_of, deleted_of, exists_of, found, replaced_of, value_of, version_of,
+    Convert, appended_of, bounded_of, conditional, counter_of, deleted_of, exists_of, found, replaced_of, value_of,
+    version_of,
 };
 use super::{Client, Error};
 use crate::session::{Completion, WhyFailed, WhyNot};
@@ -41,6 +42,21 @@ pub struct Counter {
     pub value: i64,
     /// The key's new version.
     pub version: u64,
+}
+
+/// The result of an increment with bounds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Bounded {
+    /// The number after the increment, and the key's new version.
+    Done(Counter),
+    /// The sum would be outside the bounds, and nothing changed. That is the outcome under an operation key, too, however the number
+    /// changes later.
+    Rejected {
+        /// The number as it is; 0 if the key has no value.
+        value: i64,
+        /// The key's version, if the key has a value.
+        version: Option<u64>,
+    },
 }
 
 /// The result of an append.
@@ -191,7 +207,8 @@ impl Table {
         self.update(&Update::CompareAndPut { key, expected, value }, conditional)
     }
 
-    /// Adds to the decimal number in the key; a missing key counts as 0.
+    /// Adds to the decimal number in the key; a missing key counts as 0. [`UpdateCall::at_most`] and [`UpdateCall::at_least`] say where
+    /// it must not lead.
     pub fn increment(&self, key: impl AsRef<[u8]>, delta: i64) -> UpdateCall<Counter> {
         self.update(&Update::Increment { key: key.as_ref(), delta }, counter_of)
     }
@@ -271,6 +288,47 @@ fn checked<I>(
 ) -> Result<ItemsBuffer, WhyNot> {
     let is_too_large = items.iter().any(|item| key(item).len() > KEY_BYTES_MAX);
     if is_too_large { Err(WhyNot::KeyTooLarge) } else { Ok(build(items)) }
+}
+
+impl<T> UpdateCall<T> {
+    /// The same increment with other bounds.
+    fn within(self, bounds: impl FnOnce(Bounds) -> Option<Bounds>) -> UpdateCall<Bounded> {
+        let Self { table, operation, options, convert: _ } = self;
+        let operation = operation.and_then(|operation| {
+            let (key, delta, before) = match operation.update() {
+                Some(Update::Increment { key, delta }) => (key, delta, Bounds::NONE),
+                Some(Update::IncrementWithin { key, delta, bounds }) => (key, delta, bounds),
+                other => unreachable!("{other:?} is no increment"),
+            };
+            let bounds = bounds(before).ok_or(WhyNot::Bounds)?;
+            Ok(OwnedOperation::from(&Update::IncrementWithin { key, delta, bounds }))
+        });
+        UpdateCall { table, operation, options, convert: bounded_of }
+    }
+}
+
+impl UpdateCall<Counter> {
+    /// An increment that would lead above this number is rejected, and changes nothing: for quotas. One that falls is not held by it.
+    pub fn at_most(self, most: i64) -> UpdateCall<Bounded> {
+        self.within(|bounds| Bounds::new(bounds.least(), most))
+    }
+
+    /// An increment that would lead below this number is rejected, and changes nothing: for wallets. One that grows is not held by it.
+    pub fn at_least(self, least: i64) -> UpdateCall<Bounded> {
+        self.within(|bounds| Bounds::new(least, bounds.most()))
+    }
+}
+
+impl UpdateCall<Bounded> {
+    /// See [`UpdateCall::at_most`] of an increment without bounds.
+    pub fn at_most(self, most: i64) -> Self {
+        self.within(|bounds| Bounds::new(bounds.least(), most))
+    }
+
+    /// See [`UpdateCall::at_least`] of an increment without bounds.
+    pub fn at_least(self, least: i64) -> Self {
+        self.within(|bounds| Bounds::new(least, bounds.most()))
+    }
 }
 
 impl<T> UpdateCall<T> {

@@ -1,7 +1,9 @@
 //! Transactions: operations on keys of several tables, sent together, which take effect together or not at all.
 
+use std::ops::{Bound, RangeBounds};
+
 use kasha_types::TableId;
-use kasha_wire::operation::{Check, PartOperation, PartsBuffer};
+use kasha_wire::operation::{Bounds, Check, PartOperation, PartsBuffer};
 use kasha_wire::{Outcome, Read, Update};
 
 use super::values::{Convert, appended_of, counter_of, deleted_of, exists_of, found, replaced_of, version_of};
@@ -69,6 +71,9 @@ pub enum WhyPartFailed {
     /// The sum does not fit 64 bits.
     #[error("the sum does not fit 64 bits (K0331)")]
     Overflow,
+    /// The sum would be outside its bounds: the number as it is.
+    #[error("the sum would be outside its bounds: the number is {0}")]
+    OutOfBounds(i64),
     /// The value is not a number.
     #[error("the value is no decimal 64-bit number (K0332)")]
     NotANumber,
@@ -150,6 +155,23 @@ impl Transaction {
         self.update(table, Update::Increment { key, delta }, counter_of)
     }
 
+    /// The same, if the sum is in this range: if not, the transaction is not committed ([`WhyPartFailed::OutOfBounds`]). An increment
+    /// that grows is held by the end of the range alone, one that falls by its beginning: `0..` for a wallet.
+    pub fn increment_within(
+        &mut self,
+        table: &Table,
+        key: impl AsRef<[u8]>,
+        delta: i64,
+        range: impl RangeBounds<i64>,
+    ) -> PartId<Counter> {
+        let key = key.as_ref();
+        let bounds = bounds_of(&range).unwrap_or_else(|| {
+            self.wrong.get_or_insert(WhyNot::Bounds);
+            Bounds::NONE
+        });
+        self.update(table, Update::IncrementWithin { key, delta, bounds }, counter_of)
+    }
+
     /// Appends to the key's value; a missing key counts as empty.
     pub fn append(&mut self, table: &Table, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> PartId<Appended> {
         let (key, value) = (key.as_ref(), value.as_ref());
@@ -187,11 +209,27 @@ impl TransactionOutcome {
     }
 }
 
+/// The least and the greatest number of a range; `None`: nothing is in it.
+fn bounds_of(range: &impl RangeBounds<i64>) -> Option<Bounds> {
+    let least = match range.start_bound() {
+        Bound::Included(&least) => least,
+        Bound::Excluded(&below) => below.checked_add(1)?,
+        Bound::Unbounded => i64::MIN,
+    };
+    let most = match range.end_bound() {
+        Bound::Included(&most) => most,
+        Bound::Excluded(&above) => above.checked_sub(1)?,
+        Bound::Unbounded => i64::MAX,
+    };
+    Bounds::new(least, most)
+}
+
 fn outcome_of(outcome: Outcome) -> Option<TransactionOutcome> {
     let why = |outcome: &Outcome| {
         Some(match *outcome {
             Outcome::ConditionFailed(version) => WhyPartFailed::Check((version != 0).then_some(version)),
             Outcome::Overflow(_) => WhyPartFailed::Overflow,
+            Outcome::OutOfBounds(value, _) => WhyPartFailed::OutOfBounds(value),
             Outcome::NotANumber(_) => WhyPartFailed::NotANumber,
             Outcome::TooLarge => WhyPartFailed::TooLarge,
             _ => return None,
@@ -221,5 +259,20 @@ impl Results {
     #[must_use]
     pub fn outcomes(&self) -> &[Outcome] {
         &self.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_range_is_two_bounds_or_none() {
+        let bounds = |least, most| Bounds::new(least, most);
+        assert_eq!(bounds_of(&(0..)), bounds(0, i64::MAX));
+        assert_eq!(bounds_of(&(..=5)), bounds(i64::MIN, 5));
+        assert_eq!(bounds_of(&(1..5)), bounds(1, 4));
+        assert_eq!(bounds_of(&(..)), Some(Bounds::NONE));
+        assert_eq!([bounds_of(&(5..5)), bounds_of(&(..i64::MIN))], [None, None], "no number is in them");
     }
 }

@@ -3,7 +3,7 @@
 use kasha_wire::outcome::Shape;
 use kasha_wire::{DecodeError, Outcome};
 
-use super::{Appended, Conditional, Counter, Error, Rejection, Replaced, Value};
+use super::{Appended, Bounded, Conditional, Counter, Error, Rejection, Replaced, Value};
 
 pub(super) type Convert<T> = fn(Outcome) -> Option<T>;
 
@@ -33,6 +33,16 @@ pub(super) fn deleted_of(outcome: Outcome) -> Option<Option<u64>> {
 pub(super) fn counter_of(outcome: Outcome) -> Option<Counter> {
     match outcome {
         Outcome::Number(value, version) => Some(Counter { value, version }),
+        _ => None,
+    }
+}
+
+pub(super) fn bounded_of(outcome: Outcome) -> Option<Bounded> {
+    match outcome {
+        Outcome::Number(value, version) => Some(Bounded::Done(Counter { value, version })),
+        Outcome::OutOfBounds(value, version) => {
+            Some(Bounded::Rejected { value, version: (version != 0).then_some(version) })
+        }
         _ => None,
     }
 }

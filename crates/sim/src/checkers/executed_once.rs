@@ -48,7 +48,7 @@ pub fn check(history: &History) -> Vec<String> {
     for (action, told) in updates {
         let Some(update) = action.update() else { continue };
         match update {
-            Update::Increment { key, delta } => {
+            Update::Increment { key, delta } | Update::IncrementWithin { key, delta, .. } => {
                 let number = match told {
                     Told::Executed { outcome: Outcome::Number(value, _), .. } => Some(*value),
                     Told::Executed { .. } | Told::NotExecuted => continue,

@@ -1,7 +1,14 @@
 //! The arguments of any operation, where the code of the operation is drawn.
 
+use kasha_machine::Rng;
 use kasha_wire::operation::arguments::Source;
-use kasha_wire::operation::{ItemKind, Items, ItemsBuffer, Parts};
+use kasha_wire::operation::{Bounds, ItemKind, Items, ItemsBuffer, Parts};
+
+/// Bounds that some numbers of a run are at.
+pub(super) fn bounds(rng: &mut Rng) -> Bounds {
+    let most = i64::try_from(rng.below(8)).expect("small");
+    Bounds::new(most.min(2) - 2, most).expect("in order")
+}
 
 pub(super) struct Drawn<'a> {
     pub key: &'a [u8],
@@ -9,6 +16,7 @@ pub(super) struct Drawn<'a> {
     pub expected: &'a [u8],
     pub version: u64,
     pub delta: i64,
+    pub bounds: Bounds,
     /// By [`ItemKind`]. `None`: only operations on one key are drawn.
     pub lists: Option<&'a [ItemsBuffer; 3]>,
 }
@@ -33,6 +41,9 @@ impl<'a> Source<'a> for Drawn<'a> {
     }
     fn delta(&mut self) -> Result<i64, &'static str> {
         Ok(self.delta)
+    }
+    fn bounds(&mut self) -> Result<Bounds, &'static str> {
+        Ok(self.bounds)
     }
     fn items(&mut self, kind: ItemKind) -> Result<Items<'a>, &'static str> {
         self.lists.map(|lists| lists[kind as usize].as_items()).ok_or("an operation on one key")

@@ -7,7 +7,7 @@ use kasha_wire::operation::{Item, ItemKind, ItemsBuffer};
 use kasha_wire::outcome::{Outcome, Shape};
 use kasha_wire::{Read, Update};
 
-use super::drawn::Drawn;
+use super::drawn::{Drawn, bounds};
 use super::{Ask, HotKeys, Workload};
 use crate::history::{Action, Key, Told, Value};
 
@@ -49,7 +49,8 @@ impl Registers {
         });
         let codes: Vec<u8> = Update::ALL.iter().filter(|row| row.shape != Shape::Parts).map(|row| row.code).collect();
         let code = *rng.pick(&codes);
-        let mut drawn = Drawn { key, value: &value, expected, version, delta: 1, lists: Some(&lists) };
+        let (bounds, lists) = (bounds(rng), Some(&lists));
+        let mut drawn = Drawn { key, value: &value, expected, version, delta: 1, bounds, lists };
         Update::build(code, &mut drawn).expect("a code of the table").into()
     }
 

@@ -8,7 +8,7 @@ use kasha_types::TableId;
 use kasha_wire::operation::{Check, Item, ItemKind, ItemsBuffer, PartOperation, PartsBuffer, Row};
 use kasha_wire::{Read, Update};
 
-use super::drawn::Drawn;
+use super::drawn::{Drawn, bounds};
 use super::{Ask, TAGS, Workload};
 use crate::history::{Action, DEFAULT_TABLE, Key, Told};
 
@@ -65,7 +65,8 @@ impl Transactions {
         let ((table, key), value) = (self.key(rng, tag), self.value(rng));
         // The version of a key that is about to be written first is 1.
         let (version, delta) = (rng.below(5), if rng.chance(1, 30) { i64::MAX } else { 1 });
-        let mut drawn = Drawn { key: &key, value: &value, expected: &value, version, delta, lists: None };
+        let mut drawn =
+            Drawn { key: &key, value: &value, expected: &value, version, delta, bounds: bounds(rng), lists: None };
         let rows = match rng.below(10) {
             0..6 => Update::ALL,
             6..9 => Read::ALL,

@@ -2,7 +2,7 @@
 
 use kasha_wire::Update;
 use kasha_wire::operation::arguments::Source;
-use kasha_wire::operation::{ItemKind, Items, Parts};
+use kasha_wire::operation::{Bounds, ItemKind, Items, Parts};
 
 /// The update that these words name. Operations on several keys cannot be named.
 pub fn update<'a>(words: &[&'a str]) -> Update<'a> {
@@ -39,6 +39,9 @@ impl<'a> Source<'a> for Arguments<'_, 'a> {
     }
     fn delta(&mut self) -> Result<i64, &'static str> {
         self.number()
+    }
+    fn bounds(&mut self) -> Result<Bounds, &'static str> {
+        Bounds::new(self.number()?, self.number()?).ok_or("bounds that agree")
     }
     fn items(&mut self, _: ItemKind) -> Result<Items<'a>, &'static str> {
         Err("an update of one key")

@@ -10,6 +10,7 @@ use std::fmt;
 use kasha_types::TableId;
 use kasha_types::limits::{KEY_BYTES_MAX, OPERATION_KEYS_MAX, VALUE_BYTES_MAX};
 
+use super::bounds::Bounds;
 use super::items::{ItemKind, Items, put_key, put_value, take_key, take_value};
 use super::parts::Parts;
 use crate::{DecodeError, Reader};
@@ -27,6 +28,7 @@ pub trait Source<'a> {
     fn value(&mut self) -> Result<&'a [u8], Self::Error>;
     fn version(&mut self) -> Result<u64, Self::Error>;
     fn delta(&mut self) -> Result<i64, Self::Error>;
+    fn bounds(&mut self) -> Result<Bounds, Self::Error>;
     fn items(&mut self, kind: ItemKind) -> Result<Items<'a>, Self::Error>;
     fn parts(&mut self) -> Result<Parts<'a>, Self::Error>;
 
@@ -62,6 +64,9 @@ impl<'a> Source<'a> for Reader<'a> {
     fn delta(&mut self) -> Result<i64, DecodeError> {
         self.take()
     }
+    fn bounds(&mut self) -> Result<Bounds, DecodeError> {
+        Bounds::decode(self)
+    }
     fn items(&mut self, kind: ItemKind) -> Result<Items<'a>, DecodeError> {
         Items::decode(kind, self)
     }
@@ -77,6 +82,7 @@ pub trait Visitor<'a> {
     fn value(&mut self, _: &'a [u8]) {}
     fn version(&mut self, _: u64) {}
     fn delta(&mut self, _: i64) {}
+    fn bounds(&mut self, _: Bounds) {}
     fn items(&mut self, kind: ItemKind, items: Items<'a>);
     fn parts(&mut self, parts: Parts<'a>);
 
@@ -109,6 +115,10 @@ impl<'a> Visitor<'a> for Encoder<'_> {
     }
     fn delta(&mut self, delta: i64) {
         self.0.extend_from_slice(&delta.to_le_bytes());
+    }
+    fn bounds(&mut self, bounds: Bounds) {
+        self.delta(bounds.least());
+        self.delta(bounds.most());
     }
     fn items(&mut self, kind: ItemKind, items: Items<'a>) {
         items.encode(kind, self.0);
@@ -174,6 +184,9 @@ impl<'a> Visitor<'a> for Shown<'_, '_> {
     }
     fn delta(&mut self, delta: i64) {
         self.show(format_args!("{delta}"));
+    }
+    fn bounds(&mut self, bounds: Bounds) {
+        self.show(format_args!("within {}..={}", bounds.least(), bounds.most()));
     }
     fn items(&mut self, kind: ItemKind, items: Items<'a>) {
         for item in items.iter() {

@@ -2,7 +2,9 @@
 
 use kasha_types::{ClientId, RpcId, Sequence, TableId};
 use kasha_wire::operation::arguments::Source;
-use kasha_wire::operation::{Check, Item, ItemKind, Items, ItemsBuffer, PartOperation, Parts, PartsBuffer, Row};
+use kasha_wire::operation::{
+    Bounds, Check, Item, ItemKind, Items, ItemsBuffer, PartOperation, Parts, PartsBuffer, Row,
+};
 use kasha_wire::outcome::Shape;
 use kasha_wire::{Body, BodyHead, Outcome, Read, Update};
 use proptest::collection::vec;
@@ -92,6 +94,9 @@ impl<'a> Source<'a> for &'a Operation {
     }
     fn delta(&mut self) -> Result<i64, &'static str> {
         Ok(self.items[0].2)
+    }
+    fn bounds(&mut self) -> Result<Bounds, &'static str> {
+        Ok(Bounds::new(-7, self.items[0].2.max(-7)).expect("in order"))
     }
     fn items(&mut self, kind: ItemKind) -> Result<Items<'a>, &'static str> {
         Ok(self.lists[kind as usize].as_items())
@@ -231,6 +236,7 @@ pub fn outcomes() -> Vec<(&'static str, Shape, Outcome)> {
         ("Overflow.item", Shape::Numbers, Outcome::Overflow(1)),
         ("NotANumber", Shape::Number, Outcome::NotANumber(0)),
         ("NotANumber.item", Shape::Numbers, Outcome::NotANumber(1)),
+        ("OutOfBounds", Shape::Number, Outcome::OutOfBounds(-19, 20)),
         ("TooLarge", Shape::Length, Outcome::TooLarge),
         ("Cancelled", Shape::Version, Outcome::Cancelled),
         ("OperationKeyMismatch", Shape::Version, Outcome::OperationKeyMismatch),

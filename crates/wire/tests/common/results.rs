@@ -60,6 +60,9 @@ pub fn encoded_outcome(shape: Shape, outcome: &Outcome) -> Vec<u8> {
         Outcome::Conflict => put(OutcomeCode::Conflict, &[]),
         Outcome::RefusedElsewhere => put(OutcomeCode::RefusedElsewhere, &[]),
         Outcome::Overflow(index) => put(OutcomeCode::Overflow, &[&item(index)]),
+        Outcome::OutOfBounds(value, version) => {
+            put(OutcomeCode::OutOfBounds, &[&value.to_le_bytes(), &version.to_le_bytes()]);
+        }
         Outcome::NotANumber(index) => put(OutcomeCode::NotANumber, &[&item(index)]),
         Outcome::TooLarge => put(OutcomeCode::TooLarge, &[]),
         Outcome::Cancelled => put(OutcomeCode::Cancelled, &[]),
@@ -84,7 +87,9 @@ pub fn encoded_outcome(shape: Shape, outcome: &Outcome) -> Vec<u8> {
 /// The code of an operation that can come to this, and the result bytes.
 fn encoded_part(part: &Outcome) -> (u8, Vec<u8>) {
     let (code, shape) = match part {
-        Outcome::Number(..) | Outcome::Overflow(_) | Outcome::NotANumber(_) => (6, Shape::Number),
+        Outcome::Number(..) | Outcome::OutOfBounds(..) | Outcome::Overflow(_) | Outcome::NotANumber(_) => {
+            (6, Shape::Number)
+        }
         Outcome::Length(..) | Outcome::TooLarge => (7, Shape::Length),
         Outcome::Value(..) | Outcome::NotFound => (64, Shape::Value),
         Outcome::Replaced(..) => (8, Shape::Replaced),
