@@ -7,7 +7,9 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use clap::{Args, Subcommand};
 use kasha_bench::say;
-use kasha_client::{Bounded, Client, ClientOptions, Conditional, Counter, Error, Replaced, Table, UpdateCall, Value};
+use kasha_client::{
+    Bounded, Client, ClientOptions, Conditional, Counter, Error, Replaced, Table, TimeToLive, UpdateCall, Value,
+};
 use serde_json::{Value as Json, json};
 
 use crate::txn;
@@ -27,7 +29,7 @@ pub struct CliArguments {
     once: Option<String>,
     /// How long the operation key is remembered.
     #[arg(long, global = true, value_parser = crate::duration::parse, requires = "once")]
-    ttl: Option<Duration>,
+    remember_for: Option<Duration>,
     /// How long to wait.
     #[arg(long, global = true, default_value = "30s", value_parser = crate::duration::parse)]
     deadline: Duration,
@@ -58,13 +60,46 @@ enum CliCommand {
     /// Print a key's value.
     Get { key: String },
     /// Set a key's value.
-    Put { key: String, value: String },
+    Put {
+        key: String,
+        value: String,
+        #[command(flatten)]
+        ends: Ends,
+    },
     /// Set a key's value only if its version is this one.
-    PutIfVersion { key: String, version: u64, value: String },
+    PutIfVersion {
+        key: String,
+        version: u64,
+        value: String,
+        #[command(flatten)]
+        ends: Ends,
+    },
     /// Set a key's value only if it has none.
-    PutIfAbsent { key: String, value: String },
+    PutIfAbsent {
+        key: String,
+        value: String,
+        #[command(flatten)]
+        ends: Ends,
+    },
     /// Set a key's value only if it has this value now.
-    CompareAndPut { key: String, expected: String, value: String },
+    CompareAndPut {
+        key: String,
+        expected: String,
+        value: String,
+        #[command(flatten)]
+        ends: Ends,
+    },
+    /// Give a key's value another time to live, counted from now.
+    Expire {
+        key: String,
+        #[arg(value_parser = crate::duration::parse)]
+        time: Duration,
+    },
+    /// Let a key's value live on without end.
+    Persist { key: String },
+    /// Print how long a key's value still lives.
+    #[command(alias = "ttl")]
+    TimeToLive { key: String },
     /// Set a key's value and print the value that it had.
     GetAndPut { key: String, value: String },
     /// Delete a key and print the value that it had.
@@ -85,6 +120,8 @@ enum CliCommand {
         /// Reject it, with the number as it is, if the sum would be below this.
         #[arg(long, allow_negative_numbers = true)]
         at_least: Option<i64>,
+        #[command(flatten)]
+        ends: Ends,
     },
     /// Append to a key's value.
     Append { key: String, value: String },
@@ -113,6 +150,23 @@ enum CliCommand {
     DropTable { name: String },
     /// List the tables.
     Tables,
+}
+
+/// When a value ends.
+#[derive(Args)]
+struct Ends {
+    /// Delete the value after this time. Of a number: after this time from the first increment, and the next begins at 0.
+    #[arg(long, value_parser = crate::duration::parse)]
+    expires_in: Option<Duration>,
+}
+
+impl Ends {
+    fn of<T>(&self, call: UpdateCall<T>, with: impl FnOnce(UpdateCall<T>, Duration) -> UpdateCall<T>) -> UpdateCall<T> {
+        match self.expires_in {
+            Some(time) => with(call, time),
+            None => call,
+        }
+    }
 }
 
 /// Prints to standard error. Nobody may be reading it.
@@ -233,6 +287,7 @@ fn check(arguments: &CliArguments) -> Result<()> {
         arguments.command,
         CliCommand::Get { .. }
             | CliCommand::Exists { .. }
+            | CliCommand::TimeToLive { .. }
             | CliCommand::Mget { .. }
             | CliCommand::CreateTable { .. }
             | CliCommand::DropTable { .. }
@@ -241,15 +296,15 @@ fn check(arguments: &CliArguments) -> Result<()> {
     if arguments.once.is_some() && !is_update {
         bail!("--once is for updates of keys: leave it away here (K0403)");
     }
-    if arguments.ttl.is_some_and(|ttl| ttl.is_zero()) {
-        bail!("--ttl 0 remembers nothing: give a longer time, or leave --once away (K0403)");
+    if arguments.remember_for.is_some_and(|time| time.is_zero()) {
+        bail!("--remember-for 0 remembers nothing: give a longer time, or leave --once away (K0403)");
     }
     Ok(())
 }
 
 fn update<T>(call: UpdateCall<T>, arguments: &CliArguments) -> UpdateCall<T> {
-    match (&arguments.once, arguments.ttl) {
-        (Some(key), Some(ttl)) => call.once(key).ttl(ttl),
+    match (&arguments.once, arguments.remember_for) {
+        (Some(key), Some(time)) => call.once(key).remember_for(time),
         (Some(key), None) => call.once(key),
         (None, _) => call,
     }
@@ -293,18 +348,41 @@ async fn on_table(table: &Table, arguments: &CliArguments) -> Result<Told> {
             done = if_so(exists);
             (exists.to_string(), json!(exists))
         }
-        CliCommand::Put { key, value } => {
-            let version = update(table.put(key, value), arguments).await?;
+        CliCommand::Put { key, value, ends } => {
+            let put = ends.of(table.put(key, value), UpdateCall::<u64>::expires_in);
+            let version = update(put, arguments).await?;
             (format!("done (version {version})"), json!({ "version": version }))
         }
-        CliCommand::PutIfVersion { key, version, value } => {
-            return Ok(conditional(update(table.put_if_version(key, *version, value), arguments).await?, "done"));
+        CliCommand::PutIfVersion { key, version, value, ends } => {
+            let put = ends.of(table.put_if_version(key, *version, value), UpdateCall::<Conditional>::expires_in);
+            return Ok(conditional(update(put, arguments).await?, "done"));
         }
-        CliCommand::PutIfAbsent { key, value } => {
-            return Ok(conditional(update(table.put_if_absent(key, value), arguments).await?, "done"));
+        CliCommand::PutIfAbsent { key, value, ends } => {
+            let put = ends.of(table.put_if_absent(key, value), UpdateCall::<Conditional>::expires_in);
+            return Ok(conditional(update(put, arguments).await?, "done"));
         }
-        CliCommand::CompareAndPut { key, expected, value } => {
-            return Ok(conditional(update(table.compare_and_put(key, expected, value), arguments).await?, "done"));
+        CliCommand::CompareAndPut { key, expected, value, ends } => {
+            let put = ends.of(table.compare_and_put(key, expected, value), UpdateCall::<Conditional>::expires_in);
+            return Ok(conditional(update(put, arguments).await?, "done"));
+        }
+        CliCommand::Expire { key, time } => {
+            let version = update(table.expire(key, *time), arguments).await?;
+            done = if_so(version.is_some());
+            (told_version(version), json!({ "version": version }))
+        }
+        CliCommand::Persist { key } => {
+            let version = update(table.persist(key), arguments).await?;
+            done = if_so(version.is_some());
+            (told_version(version), json!({ "version": version }))
+        }
+        CliCommand::TimeToLive { key } => {
+            let left = table.time_to_live(key).await?;
+            done = if_so(left.is_some());
+            match left {
+                None => ("(no value)".to_owned(), Json::Null),
+                Some(TimeToLive::Forever) => ("no end".to_owned(), json!({ "millis": null })),
+                Some(TimeToLive::For(time)) => (format!("{time:?}"), json!({ "millis": time.as_millis() as u64 })),
+            }
         }
         CliCommand::GetAndPut { key, value } => {
             let Replaced { version, old } = update(table.get_and_put(key, value), arguments).await?;
@@ -326,12 +404,14 @@ async fn on_table(table: &Table, arguments: &CliArguments) -> Result<Told> {
         CliCommand::DeleteIfVersion { key, version } => {
             return Ok(conditional(update(table.delete_if_version(key, *version), arguments).await?, "deleted"));
         }
-        CliCommand::Incr { key, by, at_most: None, at_least: None } => {
-            counted(update(table.increment(key, *by), arguments).await?)
+        CliCommand::Incr { key, by, at_most: None, at_least: None, ends } => {
+            let call = ends.of(table.increment(key, *by), UpdateCall::<Counter>::expires_in);
+            counted(update(call, arguments).await?)
         }
-        CliCommand::Incr { key, by, at_most, at_least } => {
+        CliCommand::Incr { key, by, at_most, at_least, ends } => {
             let (least, most) = (at_least.unwrap_or(i64::MIN), at_most.unwrap_or(i64::MAX));
             let call = table.increment(key, *by).at_least(least).at_most(most);
+            let call = ends.of(call, UpdateCall::<Bounded>::expires_in);
             match update(call, arguments).await? {
                 Bounded::Done(counter) => counted(counter),
                 Bounded::Rejected { value, version } => {
@@ -353,6 +433,10 @@ async fn on_table(table: &Table, arguments: &CliArguments) -> Result<Told> {
         }
     };
     Ok((human, json, done))
+}
+
+fn told_version(version: Option<u64>) -> String {
+    version.map_or_else(|| "there was no value".to_owned(), |version| format!("done (version {version})"))
 }
 
 fn counted(Counter { value, version }: Counter) -> (String, Json) {

@@ -20,8 +20,8 @@ use serde_json::{Value as Json, json};
 use crate::cli::{Done, Told, json_value, show};
 
 /// The operations, for the message about one that there is not.
-const OPERATIONS: &str = "get, exists, put, delete, increment, append, get-and-put, get-and-delete, check-version, \
-                          check-value, check-absent";
+const OPERATIONS: &str = "get, exists, put, delete, increment, append, get-and-put, get-and-delete, expire, persist, \
+                          check-version, check-value, check-absent";
 
 /// A line that is a part of the transaction, as it is shown.
 struct Line {
@@ -92,7 +92,7 @@ fn add(transaction: &mut Transaction, table: &Table, text: &str) -> Result<()> {
     if key.is_empty() {
         bail!("a key is missing: write `{operation} key …` (K0403)");
     }
-    let takes_more = !matches!(operation, "get" | "exists" | "delete" | "get-and-delete" | "check-absent");
+    let takes_more = !matches!(operation, "get" | "exists" | "delete" | "get-and-delete" | "persist" | "check-absent");
     if !takes_more && !value.trim().is_empty() {
         bail!("{operation} takes a key and nothing else, not {value:?} (K0403)");
     }
@@ -105,6 +105,11 @@ fn add(transaction: &mut Transaction, table: &Table, text: &str) -> Result<()> {
         "append" => _ = transaction.append(table, key, value),
         "get-and-put" => _ = transaction.get_and_put(table, key, value),
         "get-and-delete" => _ = transaction.get_and_delete(table, key),
+        "expire" => {
+            let time = crate::duration::parse(value.trim()).map_err(anyhow::Error::msg)?;
+            _ = transaction.expire(table, key, time);
+        }
+        "persist" => _ = transaction.persist(table, key),
         "check-version" => {
             let version = u64::try_from(number("version")?).context("a version is not negative (K0403)")?;
             transaction.check_version(table, key, version);

@@ -70,7 +70,7 @@ async fn main() -> Result<(), Error> {
             .wallets
             .increment(&customer, 3 * PRICE)
             .once(format!("gift:{customer}"))
-            .ttl(Duration::from_secs(60))
+            .remember_for(Duration::from_secs(60))
             .await?;
         let concert = concert.clone();
         customers.push(tokio::spawn(async move {

@@ -16,7 +16,7 @@
 //! table.put_if_version("alice", version, "90").await?;
 //!
 //! // If this program crashes and sends the update again, the update still happens once, with the same answer.
-//! let spent = table.increment("spent:alice", 10).once("order-42").ttl(Duration::from_secs(3600)).await?;
+//! let spent = table.increment("spent:alice", 10).once("order-42").remember_for(Duration::from_secs(3600)).await?;
 //! println!("{} spent so far", spent.value);
 //!
 //! match table.append("journal", "a line").deadline(Duration::from_millis(200)).await {

@@ -7,6 +7,7 @@
 mod connection;
 mod driver;
 mod error;
+mod expiry;
 mod interactive;
 mod links;
 mod table;
@@ -14,6 +15,7 @@ mod transaction;
 mod values;
 
 pub use error::{Error, Rejection, Resolved, UnknownCall};
+pub use expiry::TimeToLive;
 pub use interactive::*;
 pub use table::*;
 pub use transaction::*;
@@ -23,7 +25,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use kasha_types::{ClusterId, CoreId};
+use kasha_types::{ClusterId, ClusterTime, CoreId};
 use kasha_wire::Configuration;
 use kasha_wire::message::TableOutcome;
 use kasha_wire::outcome::Shape;
@@ -31,7 +33,7 @@ use kasha_wire::status::{CoreStatus, LoopTurns};
 use tokio::sync::{mpsc, oneshot};
 
 use crate::session::{Completion, CoreAnswer, CoreQuestion, SessionOptions, SessionStats};
-use driver::{Ask, Command, Driver, Ticket};
+use driver::{Ask, Command, Driver, Ended, Ticket};
 
 /// Options of a client, besides the addresses.
 #[derive(Clone, Debug)]
@@ -238,11 +240,16 @@ impl Client {
 
     /// Makes a call and waits for its end. Errors are separated here, so that only success is returned.
     async fn call(&self, what: Ask, shape: Option<Shape>) -> Result<Completion, Error> {
+        self.call_timed(what, shape).await.map(|(completion, _)| completion)
+    }
+
+    /// The same, with an estimate of ClusterTime at the end of the call.
+    async fn call_timed(&self, what: Ask, shape: Option<Shape>) -> Result<(Completion, ClusterTime), Error> {
         let ticket = self.tickets.fetch_add(1, Ordering::Relaxed);
         let (reply, answer) = oneshot::channel();
         self.send(Command::Call { ticket, what, reply }).await?;
         let mut abandon = Abandon { ticket, abandoned: Some(&self.abandoned) };
-        let (call, completion) = answer.await.map_err(|_| Error::Stopped)?;
+        let Ended { call, completion, time } = answer.await.map_err(|_| Error::Stopped)?;
         abandon.abandoned = None;
         match completion {
             Completion::NotExecuted(why) => Err(Error::NotExecuted(why)),
@@ -255,7 +262,7 @@ impl Client {
             | Completion::Read { .. }
             | Completion::Table(_)
             | Completion::Status(_)
-            | Completion::Refreshed) => Ok(completion),
+            | Completion::Refreshed) => Ok((completion, time)),
         }
     }
 }

@@ -189,8 +189,8 @@ async fn time_to_live_and_operation_key_are_told_in_any_order() {
     let (address, server) = start(0).await;
     let table = Client::connect([address.to_string()]).await.expect("a cluster").table("default").await.expect("there");
     let hour = Duration::from_secs(3600);
-    table.increment("a", 1).ttl(hour).once("order-42").await.expect("executed");
-    table.increment("b", 1).once("order-43").ttl(hour).await.expect("executed");
+    table.increment("a", 1).remember_for(hour).once("order-42").await.expect("executed");
+    table.increment("b", 1).once("order-43").remember_for(hour).await.expect("executed");
     table.increment("c", 1).once("order-44").await.expect("executed");
     let limits = server.lock().expect("no panic").not_after.clone();
     let (hour, day) = (3_600_000, 24 * 3_600_000);

@@ -61,10 +61,10 @@ mod tests {
         let mut clock = ClusterClock::start(ClusterTime(100), start);
         let later = start.after(Duration::from_secs(60));
         assert_eq!(clock.now(later, ClusterTime(100)), ClusterTime(100));
-        assert_eq!(clock.reservation_due(later, ClusterTime(100)), Some(ClusterTime(70_100)));
-        assert_eq!(clock.now(later, ClusterTime(70_100)), ClusterTime(60_100));
-        assert_eq!(clock.now(start, ClusterTime(70_100)), ClusterTime(60_100));
-        assert_eq!(clock.reservation_due(later, ClusterTime(70_100)), None);
+        assert_eq!(clock.reservation_due(later, ClusterTime(100)), Some(ClusterTime(61_100)));
+        assert_eq!(clock.now(later, ClusterTime(61_100)), ClusterTime(60_100));
+        assert_eq!(clock.now(start, ClusterTime(61_100)), ClusterTime(60_100));
+        assert_eq!(clock.reservation_due(later, ClusterTime(61_100)), None);
     }
 
     #[test]

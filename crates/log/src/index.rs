@@ -6,7 +6,9 @@
 //! `split` buckets have been divided by one more bit of their hashes than those of the others.
 
 mod lines;
+mod scan;
 
+pub use self::scan::ScanPosition;
 use kasha_types::KeyHash;
 
 use self::lines::{Line, LineId, Lines};

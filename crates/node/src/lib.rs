@@ -7,6 +7,7 @@
 //! |---|---|
 //! | `request_path` | one update, from frame to answer, as one function |
 //! | `operation_keys` | how a user's own keys name updates, and go |
+//! | `expiry` | how values go whose time is over |
 //! | `reads` | one read |
 //! | `primary` | a primary's term: fence, take the log, replay, sync, serve |
 //! | `serving`, `cleaner`, `relocation` | what a serving primary does besides: gc, expiry, freeing, cleaning, transactions |
@@ -31,6 +32,7 @@ mod copy;
 mod core;
 mod dispatch;
 mod ending;
+mod expiry;
 mod heartbeat;
 mod links;
 mod node;

@@ -14,6 +14,7 @@ use kasha_wire::outcome::Shape;
 use kasha_wire::{OutcomeCode, Read, Refusal};
 
 use crate::Answers;
+use crate::expiry;
 use crate::primary::Term;
 use crate::replica::Site;
 use crate::serving::{Sees, Serving};
@@ -96,7 +97,27 @@ fn execute(
     if let Some(rpc) = pending_before(state, &core.scratch.footprint) {
         return Ok(Executed::MustWait(rpc));
     }
+    let (now_in_cluster, mut is_due) = (core.cluster_time, false);
+    if state.store.has_due(now_in_cluster) {
+        let store = &state.store;
+        read.for_each_key(view.table, |table, key| is_due |= store.is_due(&copy.log, table, key, now_in_cluster));
+    }
+    let is_looked_over = planted::is_on(Bug::ExpiryInRead) && is_due && matches!(read, Read::Get { .. });
+    if is_due && !is_looked_over {
+        // R5.2: whoever finds the key gone finds the delete in the log.
+        let mut keys = Vec::new();
+        read.for_each_key(view.table, |table, key| keys.push((table, key)));
+        let at = (term.epoch, term.shipping.synced());
+        if expiry::delete_due(&mut copy.log, state, core, &mut serving.conflicts, at, keys.into_iter()) {
+            hit(Probe::ExpiredValueSeen);
+        }
+    }
     let tail = match state.store.read(&copy.log, view.table, &read, &mut core.scratch.result) {
+        _ if is_looked_over => {
+            core.scratch.result.clear();
+            core.scratch.result.push(OutcomeCode::NotFound as u8);
+            None
+        }
         ReadResult::Whole => None,
         ReadResult::Tail(slice) => Some(slice),
         ReadResult::TooLarge => return Err(Refusal::TooLarge),

@@ -294,8 +294,10 @@ impl Replica {
     fn has_more_to_free(&self, core: &Core) -> bool {
         let Self { copy, state, role } = self;
         let up_to = match role.primary() {
-            Some(Primary { term, stage: Stage::Serving(_) }) => {
-                let has_expired = operation_keys::have_expired(state, core.cluster_time);
+            Some(Primary { term, stage: Stage::Serving(serving) }) => {
+                let now = core.cluster_time;
+                let has_expired = operation_keys::have_expired(state, now)
+                    || serving.expiry.is_due(state, now, term.shipping.synced());
                 if state.has_unfinished() || state.store.has_graves_to_tend() || has_expired {
                     return true;
                 }

@@ -8,7 +8,7 @@
 //! | `leases` | expiry of clients' leases |
 //! | `parking` | keeps updates that wait for something that will come |
 //! | `transacting` | transactions over several shards: steps, words, answers behind gates |
-//! | `house` | what is done now and then: freed segments, tombstones, expired operation keys, dropped tables |
+//! | `house` | what is done now and then: freed segments, tombstones, expired operation keys and values, dropped tables |
 //!
 //! All of it is bounded per turn and delays no answer.
 
@@ -37,6 +37,7 @@ use self::transacting::Transacting;
 pub(crate) use self::transacting::{as_kept, latest_timestamp, slots_of};
 use crate::cleaner::Cleaner;
 use crate::core::Core;
+use crate::expiry::Expiry;
 use crate::primary::Term;
 use crate::replica::Site;
 use crate::request_path::{Replayed, RequestPath, refuse};
@@ -78,6 +79,7 @@ pub(crate) struct Serving {
     pub leases: Leases,
     pub parking: Parking,
     pub transacting: Transacting,
+    pub expiry: Expiry,
     house: House,
 }
 
@@ -102,6 +104,7 @@ impl Serving {
             leases: Leases::default(),
             parking: Parking::default(),
             transacting: Transacting::begin(&state.transactions),
+            expiry: Expiry::default(),
             house: House::default(),
         };
         serving.update(core, config, end);

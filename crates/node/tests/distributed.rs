@@ -4,6 +4,7 @@ mod common;
 
 use common::cluster::{Cluster, LIST, node};
 use common::{Core, Heard, SHARD, TABLE};
+use kasha_log::EntryKind;
 use kasha_machine::Endpoint;
 use kasha_types::{
     AckedBelow, ClientId, ClusterTime, ConnId, CoreId, ListVersion, NodeId, RpcId, Sequence, ShardId, Slot, TableId,
@@ -13,7 +14,7 @@ use kasha_wire::body::BodyHead;
 use kasha_wire::frame::Kind;
 use kasha_wire::hot::RequestView;
 use kasha_wire::message::{Told, WordOf, Words};
-use kasha_wire::operation::{Check, PartOperation, ParticipantsBuffer, PartsBuffer};
+use kasha_wire::operation::{Check, Lifetime, PartOperation, ParticipantsBuffer, PartsBuffer};
 use kasha_wire::outcome::Shape;
 use kasha_wire::{Body, Coordination, Message as _, Outcome, OutcomeCode, Read, TableInfo, Tablet, Update};
 
@@ -66,7 +67,7 @@ fn under_key(key: &[u8], rpc: (u64, u64), own: &[Part<'_>], other: &[Part<'_>]) 
 /// Under an operation key; this shard's first part was named first.
 fn first_here(key: &[u8], rpc: (u64, u64), own: &[Part<'_>], other: &[Part<'_>]) -> Vec<u8> {
     let mut bytes = under_key(key, rpc, own, other);
-    bytes[42] = 0;
+    bytes[50] = 0;
     bytes
 }
 
@@ -85,6 +86,7 @@ fn under(
         acknowledgement: AckedBelow(1),
         lease_expiry: ClusterTime(lease_expiry),
         not_after: ClusterTime(if operation_key.is_some() { 100_000 } else { 0 }),
+        begun: ClusterTime(0),
         table: own[0].0,
     };
     let mut bytes = Vec::new();
@@ -303,6 +305,29 @@ fn a_table_is_not_dropped_under_what_is_pending() {
 }
 
 /// Who finds that an operation key was used otherwise has seen the update that used it.
+#[test]
+fn r5_2_a_value_does_not_end_under_what_is_pending() {
+    let mut cluster = begun();
+    let (ours, theirs) = (key("k", true), key("k", false));
+    let lifetime = Lifetime::from_millis(100_000).expect("not 0");
+    cluster.update((3, 1), LIST, &Update::PutExpiring { key: &ours, lifetime, value: b"v" });
+    cluster.settle();
+    let has_value = Check::HasValue { key: &ours, expected: b"v" };
+    let body = distributed((2, 1), &[(TABLE, PartOperation::Check(has_value))], &[(TABLE, put(&theirs))]);
+    cluster.send(2, LIST, &body);
+    cluster.settle();
+    cluster.it_is(150_000);
+    (0..5).for_each(|_| cluster.tick(50));
+    let tombstones =
+        |cluster: &Cluster| cluster.entries_on_file(1).iter().filter(|kind| **kind == EntryKind::Tombstone).count();
+    assert_eq!(tombstones(&cluster), 0, "what is pending has seen the value");
+    word(&mut cluster, 1, &body, Told::Proposed(1));
+    cluster.settle();
+    (0..5).for_each(|_| cluster.tick(50));
+    cluster.settle();
+    assert_eq!(tombstones(&cluster), 1);
+}
+
 #[test]
 fn r8_4_a_mismatch_of_operation_keys_waits_as_the_other_update_does() {
     let mut cluster = begun();

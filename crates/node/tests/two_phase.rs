@@ -50,6 +50,7 @@ fn increments(client: u64) -> Vec<u8> {
         acknowledgement: AckedBelow(1),
         lease_expiry: ClusterTime(200_000),
         not_after: ClusterTime(0),
+        begun: ClusterTime(0),
         table: TABLE,
     };
     let mut bytes = Vec::new();

@@ -12,7 +12,7 @@ mod common;
 use arbitrary::{Result, Unstructured};
 use kasha_types::{LogPosition, TableId};
 use kasha_wire::operation::arguments::Source;
-use kasha_wire::operation::{Bounds, ItemKind, Items, ItemsBuffer, PartOperation, Parts, PartsBuffer};
+use kasha_wire::operation::{Bounds, ItemKind, Items, ItemsBuffer, Lifetime, PartOperation, Parts, PartsBuffer};
 use kasha_wire::{Read, Update};
 
 use self::common::Heard;
@@ -86,6 +86,9 @@ impl<'a> Source<'a> for Drawn<'_, '_, 'a> {
     fn bounds(&mut self) -> Result<Bounds> {
         Ok(Bounds::new(self.u.arbitrary()?, self.u.arbitrary()?).unwrap_or(Bounds::NONE))
     }
+    fn lifetime(&mut self) -> Result<Lifetime> {
+        Ok(Lifetime::from_millis(self.u.arbitrary()?).unwrap_or(Lifetime::LONGEST))
+    }
     fn items(&mut self, kind: ItemKind) -> Result<Items<'a>> {
         Ok(self.lists[kind as usize].as_items())
     }
@@ -110,7 +113,7 @@ fn some_body(u: &mut Unstructured<'_>) -> Result<Vec<u8>> {
     let odd = draw::one_in(u, 4)?.then_some(u.arbitrary::<[u64; 2]>()?);
     Ok(common::Core::body_with((client, sequence), acknowledged, operation_key, &update, |head| {
         if let Some([lease, table]) = odd {
-            head.lease_expiry.0 = lease;
+            (head.lease_expiry.0, head.begun.0) = (lease, lease);
             head.table.0 = (table % 3) as u32;
         }
     }))

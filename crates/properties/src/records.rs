@@ -52,7 +52,9 @@ fn check_exactly_once(bytes: &[u8]) {
 
 fn check_store(bytes: &[u8]) {
     if let Some(object) = Object::decode(bytes) {
-        assert_eq!(&bytes[object.value_offset()..], object.value);
+        let (value, ends) = bytes[object.value_offset()..].split_at(object.value.len());
+        assert_eq!(value, object.value);
+        assert_eq!(ends, object.ends.map(|ends| ends.0.to_le_bytes()).as_ref().map_or(&[][..], |ends| &ends[..]));
         assert_eq!(&bytes[object.value_offset() - object.key.len()..object.value_offset()], object.key);
     }
     if let Some(tombstone) = Tombstone::decode(bytes) {

@@ -1,8 +1,9 @@
 //! The specification of each operation on one key: a list of branches. A branch says what must hold of the key's
 //! version, what the operation then does to the key, and what its result says.
 
+use kasha_types::ClusterTime;
 use kasha_types::limits::VALUE_BYTES_MAX;
-use kasha_wire::operation::Check;
+use kasha_wire::operation::{Check, Lifetime};
 use kasha_wire::{Outcome, Read, Update};
 
 use crate::Part;
@@ -34,10 +35,21 @@ pub enum Requires {
 pub enum Effect {
     /// The key does not change.
     Keep,
-    /// The key has this value now.
-    Put(Vec<u8>),
+    /// The key has this value now, which ends as this says.
+    Put(Vec<u8>, Ends),
     /// The key has no value now.
     Remove,
+}
+
+/// When a new value ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ends {
+    /// Never.
+    Never,
+    /// When the value before would have ended.
+    AsBefore,
+    /// So long after its update began.
+    After(Lifetime),
 }
 
 /// The part of a result that is about one key.
@@ -57,6 +69,8 @@ pub enum Says {
     Replaced(Option<Vec<u8>>),
     /// Whether there was a value.
     Flag(bool),
+    /// The version of the value that was there, and when it ends.
+    Expiry,
     /// The condition failed: the version of the value that was there, 0 if there was none.
     Failed,
     /// There was no value.
@@ -105,6 +119,10 @@ pub fn branches(part: &Part<'_>, value: Option<&[u8]>) -> Vec<Branch> {
             None => Branch::always(Effect::Keep, Says::NotFound),
         },
         Part::Read(Read::Exists { .. }) => Branch::always(Effect::Keep, Says::Flag(value.is_some())),
+        Part::Read(Read::TimeToLive { .. }) => match value {
+            Some(_) => Branch::always(Effect::Keep, Says::Expiry),
+            None => Branch::always(Effect::Keep, Says::NotFound),
+        },
         Part::Read(Read::MultiGet { .. } | Read::Observe { .. }) => unreachable!("a part has one key"),
         Part::Check(Check::HasVersion { version, .. }) => {
             Branch::if_version(version, value, (Effect::Keep, Says::OldVersion))
@@ -120,7 +138,9 @@ pub fn branches(part: &Part<'_>, value: Option<&[u8]>) -> Vec<Branch> {
 }
 
 fn of_update(update: &Update<'_>, now: Option<&[u8]>) -> Vec<Branch> {
-    let put = |value: &[u8]| (Effect::Put(value.to_vec()), Says::NewVersion);
+    let put_ending = |value: &[u8], ends| (Effect::Put(value.to_vec(), ends), Says::NewVersion);
+    let put = |value: &[u8]| put_ending(value, Ends::Never);
+    let count = |sum: i64, ends| Branch::always(Effect::Put(sum.to_string().into_bytes(), ends), Says::Number(sum));
     let found = |effect, says| match now {
         Some(_) => Branch::always(effect, says),
         None => Branch::always(Effect::Keep, Says::NotFound),
@@ -135,22 +155,44 @@ fn of_update(update: &Update<'_>, now: Option<&[u8]>) -> Vec<Branch> {
             _ => Branch::if_version(version, now, (Effect::Remove, Says::OldVersion)),
         },
         Update::Increment { delta, .. } => match number(now).map(|before| before.checked_add(delta)) {
-            Some(Some(sum)) => Branch::always(Effect::Put(sum.to_string().into_bytes()), Says::Number(sum)),
+            Some(Some(sum)) => count(sum, Ends::AsBefore),
             Some(None) => Branch::always(Effect::Keep, Says::Overflow),
             None => Branch::always(Effect::Keep, Says::NotANumber),
         },
         Update::IncrementWithin { delta, bounds, .. } => match number(now) {
             Some(before) => match within(before, delta, (bounds.least(), bounds.most())) {
-                Some(sum) => Branch::always(Effect::Put(sum.to_string().into_bytes()), Says::Number(sum)),
+                Some(sum) => count(sum, Ends::AsBefore),
                 None => Branch::always(Effect::Keep, Says::OutOfBounds(before)),
             },
             None => Branch::always(Effect::Keep, Says::NotANumber),
         },
+        Update::PutExpiring { lifetime, value, .. } => {
+            let (effect, says) = put_ending(value, Ends::After(lifetime));
+            Branch::always(effect, says)
+        }
+        Update::PutIfAbsentExpiring { lifetime, value, .. } => {
+            Branch::if_version(0, now, put_ending(value, Ends::After(lifetime)))
+        }
+        Update::IncrementExpiring { key, delta, bounds, lifetime } => match now {
+            Some(_) => of_update(&Update::IncrementWithin { key, delta, bounds }, now),
+            None => match within(0, delta, (bounds.least(), bounds.most())) {
+                Some(sum) => count(sum, Ends::After(lifetime)),
+                None => Branch::always(Effect::Keep, Says::OutOfBounds(0)),
+            },
+        },
+        Update::Expire { lifetime, .. } => {
+            let (effect, says) = put_ending(now.unwrap_or_default(), Ends::After(lifetime));
+            found(effect, says)
+        }
+        Update::Persist { .. } => {
+            let (effect, says) = put(now.unwrap_or_default());
+            found(effect, says)
+        }
         Update::Append { value, .. } => {
             let all = [now.unwrap_or_default(), value].concat();
             match all.len() {
                 len if len > VALUE_BYTES_MAX => Branch::always(Effect::Keep, Says::TooLarge),
-                len => Branch::always(Effect::Put(all), Says::Length(len as u64)),
+                len => Branch::always(Effect::Put(all, Ends::AsBefore), Says::Length(len as u64)),
             }
         }
         Update::GetAndPut { value, .. } => Branch::always(put(value).0, Says::Replaced(now.map(<[u8]>::to_vec))),
@@ -194,13 +236,14 @@ impl Says {
             | Self::Value(_)
             | Self::Replaced(_)
             | Self::Flag(_)
+            | Self::Expiry
             | Self::NotFound => false,
         }
     }
 
-    /// The result, if the value before has version `old` and the value after has version `new`.
+    /// The result, if the value before has version `old` and ends then, and the value after has version `new`.
     #[must_use]
-    pub fn with(self, old: u64, new: u64) -> Outcome {
+    pub fn with(self, (old, ends): (u64, Option<ClusterTime>), new: u64) -> Outcome {
         match self {
             Self::NewVersion => Outcome::Version(new),
             Self::OldVersion => Outcome::Version(old),
@@ -209,6 +252,7 @@ impl Says {
             Self::Value(value) => Outcome::Value(old, value),
             Self::Replaced(value) => Outcome::Replaced(new, value.map(|value| (old, value))),
             Self::Flag(flag) => Outcome::Flags(vec![flag]),
+            Self::Expiry => Outcome::Expiry(old, ends),
             Self::Failed => Outcome::ConditionFailed(old),
             Self::NotFound => Outcome::NotFound,
             Self::Overflow => Outcome::Overflow(0),
@@ -227,12 +271,14 @@ impl Says {
             | (Self::Length(_), &Outcome::Length(_, new)) => (None, Some(new)),
             (Self::OldVersion, &Outcome::Version(old))
             | (Self::Value(_), &Outcome::Value(old, _))
+            | (Self::Expiry, &Outcome::Expiry(old, _))
             | (Self::OutOfBounds(_), &Outcome::OutOfBounds(_, old))
             | (Self::Failed, &Outcome::ConditionFailed(old)) => (Some(old), None),
             (Self::Replaced(_), &Outcome::Replaced(new, ref was)) => (was.as_ref().map(|(old, _)| *old), Some(new)),
             _ => (None, None),
         };
-        let says = self.clone().with(old.unwrap_or(0), new.unwrap_or(0));
+        let ends = if let &Outcome::Expiry(_, ends) = told { ends } else { None };
+        let says = self.clone().with((old.unwrap_or(0), ends), new.unwrap_or(0));
         (says == *told).then_some((old, new))
     }
 }

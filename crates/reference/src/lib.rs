@@ -8,6 +8,6 @@ mod branch;
 mod model;
 mod parts;
 
-pub use branch::{Branch, Effect, Requires, Says, branches};
+pub use branch::{Branch, Effect, Ends, Requires, Says, branches};
 pub use model::{Cell, Model};
 pub use parts::{Part, Told, parts, parts_in, split};

@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use kasha_types::TableId;
+use kasha_types::{ClusterTime, TableId};
 use kasha_wire::outcome::Shape;
 use kasha_wire::{Outcome, Read, Update};
 
-use crate::{Branch, Effect, Part, Requires, branches, parts, parts_in};
+use crate::{Branch, Effect, Ends, Part, Requires, branches, parts, parts_in};
 
 /// A key that was ever written. A key whose value was deleted keeps its version.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -15,6 +15,8 @@ pub struct Cell {
     pub version: u64,
     /// The key's value, if it has one.
     pub value: Option<Vec<u8>>,
+    /// When the value ends; `None`: never.
+    pub ends: Option<ClusterTime>,
 }
 
 impl Cell {
@@ -32,18 +34,23 @@ impl Cell {
     }
 
     /// The outcome on this key, and the key afterwards.
-    fn after(&self, part: &Part<'_>, floor: u64) -> (Outcome, Self) {
+    fn after(&self, part: &Part<'_>, floor: u64, begun: ClusterTime) -> (Outcome, Self) {
         let mut branches = branches(part, self.value.as_deref()).into_iter();
         let Branch { effect, says, .. } = branches.find(|branch| self.takes(branch)).expect("something comes of it");
         let next = match effect {
             Effect::Keep => self.clone(),
-            Effect::Put(value) => {
+            Effect::Put(value, ends) => {
                 let before = if self.value.is_some() { self.version } else { self.version.max(floor) };
-                Self { version: before + 1, value: Some(value) }
+                let ends = match ends {
+                    Ends::Never => None,
+                    Ends::AsBefore => self.ends,
+                    Ends::After(lifetime) => Some(ClusterTime(begun.0.saturating_add(lifetime.millis()))),
+                };
+                Self { version: before + 1, value: Some(value), ends }
             }
-            Effect::Remove => Self { version: self.version + 1, value: None },
+            Effect::Remove => Self { version: self.version + 1, value: None, ends: None },
         };
-        (says.with(self.current(), next.version), next)
+        (says.with((self.current(), self.ends), next.version), next)
     }
 }
 
@@ -54,6 +61,8 @@ pub struct Model {
     pub cells: BTreeMap<(TableId, Vec<u8>), Cell>,
     /// A caller that forgets versions of deleted keys may raise this.
     pub floor: u64,
+    /// When the updates begin that are executed from now on.
+    pub begun: ClusterTime,
 }
 
 impl Model {
@@ -74,7 +83,7 @@ impl Model {
         let mut told = Vec::new();
         for (index, (key, part)) in (0..).zip(parts(&Part::Update(*update))) {
             let cell = self.cell(table, key);
-            let (outcome, next) = cell.after(&part, self.floor);
+            let (outcome, next) = cell.after(&part, self.floor, self.begun);
             let failed = match outcome {
                 Outcome::Overflow(_) => Outcome::Overflow(index),
                 Outcome::NotANumber(_) => Outcome::NotANumber(index),
@@ -97,7 +106,7 @@ impl Model {
         let mut results = Vec::new();
         for (index, (table, key, part)) in (0..).zip(parts_in(table, &Part::Update(*update))) {
             let cell = self.cell(table, key);
-            let (outcome, next) = cell.after(&part, self.floor);
+            let (outcome, next) = cell.after(&part, self.floor, self.begun);
             if outcome.is_failure() {
                 self.cells = before;
                 return Outcome::NotCommitted(index, Box::new(outcome));
@@ -110,10 +119,20 @@ impl Model {
         Outcome::Parts(results)
     }
 
+    /// Deletes the values whose time is over.
+    pub fn expire(&mut self, now: ClusterTime) {
+        for cell in self.cells.values_mut().filter(|cell| cell.ends.is_some_and(|ends| ends <= now)) {
+            *cell = Cell { version: cell.version + 1, value: None, ends: None };
+        }
+    }
+
     /// Executes a read.
     #[must_use]
     pub fn read(&self, table: TableId, read: &Read<'_>) -> Outcome {
-        let told = parts(&Part::Read(*read)).iter().map(|(key, part)| self.cell(table, key).after(part, 0).0).collect();
+        let told = parts(&Part::Read(*read))
+            .iter()
+            .map(|(key, part)| self.cell(table, key).after(part, 0, self.begun).0)
+            .collect();
         joined(Shape::of(read.code()).expect("a read"), told)
     }
 }

@@ -185,6 +185,7 @@ impl Rogue {
             acknowledgement: AckedBelow(1),
             lease_expiry,
             not_after: ClusterTime(0),
+            begun: ClusterTime(0),
             table: self.configuration.as_ref().expect("asked when there is one").tables[0].table,
         };
         let (mut value, mut operation_key, mut wrong) = (&b"honest"[..], None, None);

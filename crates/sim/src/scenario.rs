@@ -44,6 +44,7 @@ pub enum Scenario {
     ListChange,
     ClientLeases,
     OperationKeys,
+    Expiring,
     Tables,
     Rebuild,
     SmallMemory,
@@ -133,6 +134,11 @@ impl Scenario {
             "short client leases, clients that stop or die, frames that come very late",
         ),
         (Self::OperationKeys, "operation_keys", "operation keys: repeated, used twice, expiring; with crashes"),
+        (
+            Self::Expiring,
+            "expiring",
+            "values that end, on a few hot keys; with crashes and primaries that are replaced",
+        ),
         (Self::Tables, "tables", "tables are created, used and dropped; with crashes, or with primaries cut off"),
         (Self::Rebuild, "rebuild", "long logs in small segments, and losses that need new copies"),
         (

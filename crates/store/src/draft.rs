@@ -6,11 +6,11 @@
 
 use hashbrown::HashTable;
 use kasha_log::{EntryOffset, IndexBucket, Log, entry_bytes};
-use kasha_types::{KeyHash, SegmentId, TableId, key_hash};
+use kasha_types::{ClusterTime, KeyHash, SegmentId, TableId, key_hash};
 use kasha_wire::OutcomeCode;
 
 use crate::Store;
-use crate::entry::{Found, HEAD_BYTES};
+use crate::entry::{Found, HEAD_BYTES, ends_bytes};
 use crate::number::Number;
 
 /// What one operation will change and answer.
@@ -60,6 +60,8 @@ pub(crate) struct Change<'a> {
     pub prior: Prior,
     pub version: u64,
     pub next: Next<'a>,
+    /// When the value that it leaves ends.
+    pub ends: Option<ClusterTime>,
     /// Where the entry is, once it is written.
     pub at: EntryOffset,
     /// First segment that may hold an older entry of the key, once this one is written.
@@ -120,12 +122,24 @@ pub(crate) enum Prior {
         bucket: IndexBucket,
         is_object: bool,
         oldest: SegmentId,
+        ends: Option<ClusterTime>,
     },
     /// The change with this number in the same draft.
     Drafted {
         change: usize,
         is_object: bool,
     },
+}
+
+impl Change<'_> {
+    /// Where the entry is that it replaces, and when that one's value would have ended. `before`: the changes before it.
+    pub fn replaces(&self, before: &[Self]) -> (Option<EntryOffset>, Option<ClusterTime>) {
+        match self.prior {
+            Prior::None => (None, None),
+            Prior::Logged { at, ends, .. } => (Some(at), ends),
+            Prior::Drafted { change, .. } => (Some(before[change].at), before[change].ends),
+        }
+    }
 }
 
 impl Prior {
@@ -145,6 +159,7 @@ pub(crate) struct Seen<'l> {
     /// The key's versions go on above it.
     last: u64,
     value: Option<Current<'l>>,
+    ends: Option<ClusterTime>,
 }
 
 /// Where the value is that an operation sees.
@@ -174,6 +189,11 @@ impl<'l> Seen<'l> {
 
     pub fn value(&self) -> Option<Current<'l>> {
         self.value
+    }
+
+    /// When the value ends; `None`: never, or there is none.
+    pub fn ends(&self) -> Option<ClusterTime> {
+        self.ends
     }
 
     /// With versions that go on above this one, too.
@@ -283,23 +303,25 @@ impl<'a> Draft<'a> {
             self.more.sees_absence |= !is_object;
             let prior = Prior::Drafted { change: number, is_object };
             let last = if is_object { change.version } else { change.version.max(store.version_floor()) };
-            return Seen { hash, prior, last, value: is_object.then_some(Current::Drafted(number)) };
+            let (value, ends) = (is_object.then_some(Current::Drafted(number)), change.ends);
+            return Seen { hash, prior, last, value, ends };
         }
         let found = store.find_hashed(log, hash, table, key);
         self.more.sees_absence |= !matches!(found, Some((Found::Object(..), _)));
         // R4.8: whether this replica still has a key's tombstone, or another one let it go, must not show.
         let floor = store.version_floor();
         match found {
-            None => Seen { hash, prior: Prior::None, last: floor, value: None },
+            None => Seen { hash, prior: Prior::None, last: floor, value: None, ends: None },
             Some((Found::Tombstone(at, tombstone), bucket)) => {
-                let prior = Prior::Logged { at, bucket, is_object: false, oldest: tombstone.oldest };
-                Seen { hash, prior, last: tombstone.version.max(floor), value: None }
+                let prior = Prior::Logged { at, bucket, is_object: false, oldest: tombstone.oldest, ends: None };
+                Seen { hash, prior, last: tombstone.version.max(floor), value: None, ends: None }
             }
             Some((Found::Object(at, object), bucket)) => {
-                let prior = Prior::Logged { at, bucket, is_object: true, oldest: object.oldest };
+                let ends = object.ends;
+                let prior = Prior::Logged { at, bucket, is_object: true, oldest: object.oldest, ends };
                 let offset = at.payload() + object.value_offset() as u64;
                 let value = Some(Current::Logged { offset, bytes: object.value });
-                Seen { hash, prior, last: object.version, value }
+                Seen { hash, prior, last: object.version, value, ends }
             }
         }
     }
@@ -350,24 +372,36 @@ impl<'a> Draft<'a> {
         }
     }
 
-    /// Gives a key its next value. Returns the value's version.
-    pub(crate) fn put(&mut self, table: TableId, key: &'a [u8], seen: &Seen<'_>, value: Value<'a>) -> u64 {
-        self.more.bytes += entry_bytes(HEAD_BYTES + key.len() + value.len());
-        self.change(table, key, seen, Next::Value(value))
+    /// Gives a key its next value, and the value its end. Returns the value's version.
+    pub(crate) fn put(
+        &mut self,
+        table: TableId,
+        key: &'a [u8],
+        seen: &Seen<'_>,
+        (value, ends): (Value<'a>, Option<ClusterTime>),
+    ) -> u64 {
+        self.more.bytes += entry_bytes(HEAD_BYTES + key.len() + value.len() + ends_bytes(ends));
+        self.change(table, key, seen, (Next::Value(value), ends))
     }
 
     /// Deletes a key that has a value.
     pub(crate) fn remove(&mut self, table: TableId, key: &'a [u8], seen: &Seen<'_>) {
         assert!(seen.value.is_some(), "there is something to delete");
         self.more.bytes += entry_bytes(HEAD_BYTES + key.len());
-        self.change(table, key, seen, Next::Nothing);
+        self.change(table, key, seen, (Next::Nothing, None));
     }
 
-    fn change(&mut self, table: TableId, key: &'a [u8], seen: &Seen<'_>, next: Next<'a>) -> u64 {
+    fn change(
+        &mut self,
+        table: TableId,
+        key: &'a [u8],
+        seen: &Seen<'_>,
+        (next, ends): (Next<'a>, Option<ClusterTime>),
+    ) -> u64 {
         let (version, unwritten) = (seen.last + 1, EntryOffset(u64::MAX));
         let Seen { hash, prior, .. } = *seen;
         let (at, oldest) = (unwritten, SegmentId(u32::MAX));
-        self.changes.push(Change { table, key, hash, prior, version, next, at, oldest });
+        self.changes.push(Change { table, key, hash, prior, version, next, ends, at, oldest });
         version
     }
 

@@ -5,7 +5,7 @@
 //!  0  4 table      0  4 table
 //!  4  2 key bytes  4  2 key bytes
 //!  6  1 format 1   6  1 format 1
-//!  7  1 0          7  1 0
+//!  7  1 ends        7  1 0
 //!  8  8 version    8  8 version
 //! 16  4 oldest    16  4 oldest
 //! 20  4 value len 20  4 killed: segment of what it kills
@@ -13,11 +13,13 @@
 //!  …  … value
 //! ```
 //!
+//! `ends`: 1 = the value ends at a ClusterTime (`u64`) that stands behind the value; 0 = it does not.
+//!
 //! `oldest` is the first segment that may still hold an older entry of the key. A tombstone is needed until every
 //! segment from `oldest` to `killed` but its own is gone, on the backups too: else a replay would bring an old version back.
 
 use kasha_log::EntryOffset;
-use kasha_types::{SegmentId, TableId};
+use kasha_types::{ClusterTime, SegmentId, TableId};
 
 const FORMAT: u8 = 1;
 
@@ -39,6 +41,8 @@ pub struct Object<'a> {
     pub oldest: SegmentId,
     /// The value.
     pub value: &'a [u8],
+    /// When the value ends; `None`: never.
+    pub ends: Option<ClusterTime>,
 }
 
 /// A deleted key.
@@ -71,6 +75,22 @@ fn split(payload: &[u8]) -> Option<(&[u8; HEAD_BYTES], &[u8], &[u8])> {
     (head[6] == FORMAT).then_some((head, key, rest))
 }
 
+/// The end of a value, behind the value.
+const ENDS_BYTES: usize = 8;
+/// Where it stands whether there is one.
+const ENDS_AT: usize = 7;
+
+/// Bytes behind the value.
+pub(crate) fn ends_bytes(ends: Option<ClusterTime>) -> usize {
+    if ends.is_some() { ENDS_BYTES } else { 0 }
+}
+
+/// The head of an object whose value ends.
+pub(crate) fn ending(mut head: [u8; HEAD_BYTES]) -> [u8; HEAD_BYTES] {
+    head[ENDS_AT] = 1;
+    head
+}
+
 pub(crate) fn head(table: TableId, key: &[u8], version: u64, oldest: SegmentId, last: u32) -> [u8; HEAD_BYTES] {
     let mut head = [0; HEAD_BYTES];
     head[..4].copy_from_slice(&table.0.to_le_bytes());
@@ -86,13 +106,19 @@ impl<'a> Object<'a> {
     /// Reads an object's payload.
     #[must_use]
     pub fn decode(payload: &'a [u8]) -> Option<Self> {
-        let (head, key, value) = split(payload)?;
+        let (head, key, rest) = split(payload)?;
+        let (value, ends) = match head[ENDS_AT] {
+            0 => (rest, None),
+            1 => rest.split_last_chunk().map(|(value, ends)| (value, Some(ClusterTime(u64::from_le_bytes(*ends)))))?,
+            _ => return None,
+        };
         let object = Self {
             table: TableId(u32_at(head, 0)),
             key,
             version: u64_at(head, 8),
             oldest: SegmentId(u32_at(head, OLDEST_AT)),
             value,
+            ends,
         };
         (u32_at(head, 20) as usize == value.len()).then_some(object)
     }
@@ -128,6 +154,14 @@ pub(crate) enum Found<'a> {
 }
 
 impl<'a> Found<'a> {
+    /// When the value ends, if it has an end.
+    pub(crate) fn ends(&self) -> Option<ClusterTime> {
+        match self {
+            Self::Object(_, object) => object.ends,
+            Self::Tombstone(..) => None,
+        }
+    }
+
     pub(crate) fn table(&self) -> TableId {
         match self {
             Self::Object(_, object) => object.table,

@@ -9,15 +9,15 @@
 //! bytes. Clients, completion records and syncs are not known here.
 
 use kasha_log::{EntryKind, EntryOffset, GroupWriter, Log, Part};
-use kasha_types::TableId;
 use kasha_types::limits::{TRANSACTION_BYTES_MAX, VALUE_BYTES_MAX};
 use kasha_types::planted::{self, Bug};
-use kasha_wire::operation::{self, Bounds, Check, Item, Items, PartOperation, Parts};
+use kasha_types::{ClusterTime, TableId};
+use kasha_wire::operation::{self, Bounds, Check, Item, Items, Lifetime, PartOperation, Parts};
 use kasha_wire::{OutcomeCode, Read, Update};
 
 use crate::Store;
 use crate::draft::{Change, Draft, Next, Prior, Seen, SpareDraft, Value};
-use crate::entry::head;
+use crate::entry::{ending, head};
 use crate::graves::Grave;
 use crate::number::Number;
 
@@ -26,6 +26,8 @@ struct Run<'r, 'a> {
     store: &'r Store,
     log: &'r Log,
     table: TableId,
+    /// What lifetimes count from.
+    begun: ClusterTime,
     draft: Draft<'a>,
 }
 
@@ -36,9 +38,15 @@ enum Failed {
 }
 
 impl Store {
-    /// What an update will change and answer. Nothing is written.
-    pub fn draft<'a>(&self, log: &Log, table: TableId, update: &Update<'a>, spare: SpareDraft) -> Draft<'a> {
-        let mut run = Run { store: self, log, table, draft: Draft::new(spare) };
+    /// What an update will change and answer. Nothing is written. Lifetimes count from when the update was `begun`.
+    pub fn draft<'a>(
+        &self,
+        log: &Log,
+        (table, begun): (TableId, ClusterTime),
+        update: &Update<'a>,
+        spare: SpareDraft,
+    ) -> Draft<'a> {
+        let mut run = Run { store: self, log, table, begun, draft: Draft::new(spare) };
         match *update {
             Update::Transaction { parts } => run.transaction(parts),
             _ => run.update(update),
@@ -60,20 +68,21 @@ impl Store {
         for number in 0..changes.len() {
             let (before, rest) = changes.split_at_mut(number);
             let change = &mut rest[0];
-            let (old, oldest) = match change.prior {
-                Prior::None => (None, here),
-                Prior::Logged { at, oldest, .. } => (Some(at), oldest),
-                Prior::Drafted { change, .. } => (Some(before[change].at), before[change].oldest),
+            let (old, old_ends) = change.replaces(before);
+            change.oldest = match change.prior {
+                Prior::None => here,
+                Prior::Logged { oldest, .. } => oldest,
+                Prior::Drafted { change, .. } => before[change].oldest,
             };
-            change.oldest = oldest;
             change.at = match &change.next {
                 Next::Withheld => continue,
                 Next::Value(value) => write_object(group, change, value, made),
                 Next::Nothing => {
                     let killed = group.log().segment_of(old.expect("what is deleted is there"));
-                    let head = head(change.table, change.key, change.version, oldest, killed.0);
+                    let head = head(change.table, change.key, change.version, change.oldest, killed.0);
                     let at = group.entry_parts(EntryKind::Tombstone, &[Part::Bytes(&head), Part::Bytes(change.key)]);
-                    let grave = Grave { hash: change.hash, version: change.version, oldest, killed };
+                    let Change { hash, version, oldest, .. } = *change;
+                    let grave = Grave { hash, version, oldest, killed };
                     self.graves.bury(group.log(), at, grave);
                     at
                 }
@@ -84,9 +93,11 @@ impl Store {
             }
             let (was_object, is_object) = (change.prior.is_object(), matches!(change.next, Next::Value(_)));
             self.count(change.table, i64::from(is_object) - i64::from(was_object));
+            self.expiries.add(change.at, change.ends);
             // The new entry names the oldest segment that a tombstone names, so that the tombstone is needed no more.
             if let Some(old) = old {
                 self.graves.remove(old);
+                self.expiries.remove(old, old_ends);
                 dead.push(old);
             }
         }
@@ -96,6 +107,9 @@ impl Store {
 fn write_object(group: &mut GroupWriter<'_>, change: &Change<'_>, value: &Value<'_>, made: &[u8]) -> EntryOffset {
     let value_len = u32::try_from(value.len()).expect("a value is small");
     let head = head(change.table, change.key, change.version, change.oldest, value_len);
+    if let Some(ends) = change.ends {
+        return write_ending(group, change.key, (&ending(head), &ends.0.to_le_bytes()), value, made);
+    }
     let (head, key) = (Part::Bytes(&head), Part::Bytes(change.key));
     match *value {
         Value::Bytes(bytes) => group.entry_parts(EntryKind::Object, &[head, key, Part::Bytes(bytes)]),
@@ -110,6 +124,25 @@ fn write_object(group: &mut GroupWriter<'_>, change: &Change<'_>, value: &Value<
     }
 }
 
+/// The same with a value that ends: apart, so that the values that do not pay nothing.
+#[cold]
+#[inline(never)]
+fn write_ending(
+    group: &mut GroupWriter<'_>,
+    key: &[u8],
+    (head, ends): (&[u8], &[u8]),
+    value: &Value<'_>,
+    made: &[u8],
+) -> EntryOffset {
+    let [first, second] = match *value {
+        Value::Bytes(bytes) => [Part::Bytes(bytes), Part::Bytes(&[])],
+        Value::Number(ref number) => [Part::Bytes(number.as_bytes()), Part::Bytes(&[])],
+        Value::Appended { offset, len, added } => [Part::Log { offset, len }, Part::Bytes(added)],
+        Value::Made { from, len } => [Part::Bytes(&made[from as usize..][..len as usize]), Part::Bytes(&[])],
+    };
+    group.entry_parts(EntryKind::Object, &[Part::Bytes(head), Part::Bytes(key), first, second, Part::Bytes(ends)])
+}
+
 impl<'r, 'a> Run<'r, 'a> {
     #[inline(always)]
     fn update(&mut self, update: &Update<'a>) {
@@ -120,11 +153,18 @@ impl<'r, 'a> Run<'r, 'a> {
             Update::Delete { key } => self.delete(key, None),
             Update::DeleteIfVersion { key, version } => self.delete(key, Some(version)),
             Update::Increment { key, delta } => self.increment_one(key, delta),
-            Update::IncrementWithin { key, delta, bounds } => self.increment_within(key, delta, bounds),
+            Update::IncrementWithin { key, delta, bounds } => self.increment_within(key, delta, bounds, None),
             Update::Append { key, value } => self.append(key, value),
             Update::GetAndPut { key, value } => self.get_and_put(key, value),
             Update::GetAndDelete { key } => self.get_and_delete(key),
             Update::CompareAndPut { key, expected, value } => self.compare_and_put(key, expected, value),
+            Update::PutExpiring { key, lifetime, value } => self.put_expiring(key, lifetime, value),
+            Update::PutIfAbsentExpiring { key, lifetime, value } => self.put_if_absent_expiring(key, lifetime, value),
+            Update::IncrementExpiring { key, delta, bounds, lifetime } => {
+                self.increment_within(key, delta, bounds, Some(lifetime));
+            }
+            Update::Expire { key, lifetime } => self.end_at(key, Some(lifetime.ends(self.begun))),
+            Update::Persist { key } => self.end_at(key, None),
             Update::MultiPut { pairs: items } => self.multi_put(items),
             Update::MultiDelete { keys: items } => self.multi_delete(items),
             Update::MultiIncrement { deltas: items } => self.multi_increment(items),
@@ -136,13 +176,18 @@ impl<'r, 'a> Run<'r, 'a> {
         self.draft.see(self.store, self.log, self.table, key)
     }
 
-    /// Gives a key its next value. Returns the value's version.
+    /// Gives a key its next value, without end. Returns the value's version.
     fn put_seen(&mut self, key: &'a [u8], seen: Seen<'r>, value: Value<'a>) -> u64 {
+        self.put_ending(key, seen, value, None)
+    }
+
+    /// The same with a value that ends then.
+    fn put_ending(&mut self, key: &'a [u8], seen: Seen<'r>, value: Value<'a>, ends: Option<ClusterTime>) -> u64 {
         let seen = match planted::is_on(Bug::VersionFromPosition) {
             true => seen.above(self.log.end().offset.0),
             false => seen,
         };
-        self.draft.put(self.table, key, &seen, value)
+        self.draft.put(self.table, key, &seen, (value, ends))
     }
 
     fn put(&mut self, key: &'a [u8], value: &'a [u8]) {
@@ -160,6 +205,37 @@ impl<'r, 'a> Run<'r, 'a> {
 
     fn put_done(&mut self, key: &'a [u8], seen: Seen<'r>, value: &'a [u8]) {
         let version = self.put_seen(key, seen, Value::Bytes(value));
+        self.done();
+        self.tell(version);
+    }
+
+    fn put_expiring(&mut self, key: &'a [u8], lifetime: Lifetime, value: &'a [u8]) {
+        let seen = self.see(key);
+        self.put_expiring_done(key, seen, lifetime, value);
+    }
+
+    fn put_expiring_done(&mut self, key: &'a [u8], seen: Seen<'r>, lifetime: Lifetime, value: &'a [u8]) {
+        let version = self.put_ending(key, seen, Value::Bytes(value), Some(lifetime.ends(self.begun)));
+        self.done();
+        self.tell(version);
+    }
+
+    fn put_if_absent_expiring(&mut self, key: &'a [u8], lifetime: Lifetime, value: &'a [u8]) {
+        let seen = self.see(key);
+        match seen.version() {
+            0 => self.put_expiring_done(key, seen, lifetime, value),
+            current => self.condition_failed(current),
+        }
+    }
+
+    /// Gives the value that is there another end, or none.
+    fn end_at(&mut self, key: &'a [u8], ends: Option<ClusterTime>) {
+        let seen = self.see(key);
+        if seen.value().is_none() {
+            return self.draft.answer(OutcomeCode::NotFound);
+        }
+        let same = self.draft.appended(self.log, seen.value(), &[]);
+        let version = self.put_ending(key, seen, same, ends);
         self.done();
         self.tell(version);
     }
@@ -192,7 +268,7 @@ impl<'r, 'a> Run<'r, 'a> {
         let number = |current| self.draft.number(self.log, current);
         let old = seen.value().map_or(Some(0), number).ok_or(Failed::NotANumber)?;
         let new = old.checked_add(delta).ok_or(Failed::Overflow)?;
-        Ok((new, self.put_seen(key, seen, Value::Number(Number::new(new)))))
+        Ok((new, self.put_ending(key, seen, Value::Number(Number::new(new)), seen.ends())))
     }
 
     fn increment_one(&mut self, key: &'a [u8], delta: i64) {
@@ -205,13 +281,16 @@ impl<'r, 'a> Run<'r, 'a> {
         }
     }
 
-    fn increment_within(&mut self, key: &'a [u8], delta: i64, bounds: Bounds) {
+    /// `lifetime`: of a counter that it makes; one that is there keeps its end.
+    fn increment_within(&mut self, key: &'a [u8], delta: i64, bounds: Bounds, lifetime: Option<Lifetime>) {
         let seen = self.see(key);
         let number = |current| self.draft.number(self.log, current);
         let Some(old) = seen.value().map_or(Some(0), number) else { return self.failed(&Failed::NotANumber) };
         match bounds.add(old, delta) {
             Some(new) => {
-                let version = self.put_seen(key, seen, Value::Number(Number::new(new)));
+                let begins = lifetime.filter(|_| seen.value().is_none());
+                let ends = begins.map_or(seen.ends(), |lifetime| Some(lifetime.ends(self.begun)));
+                let version = self.put_ending(key, seen, Value::Number(Number::new(new)), ends);
                 self.done();
                 self.tell_number(new, version);
             }
@@ -230,7 +309,7 @@ impl<'r, 'a> Run<'r, 'a> {
             return self.draft.answer(OutcomeCode::TooLarge);
         }
         let appended = self.draft.appended(self.log, seen.value(), value);
-        let version = self.put_seen(key, seen, appended);
+        let version = self.put_ending(key, seen, appended, seen.ends());
         self.done();
         self.tell(total as u64);
         self.tell(version);
@@ -365,6 +444,17 @@ impl<'r, 'a> Run<'r, 'a> {
                 let exists = self.see(key).value().is_some();
                 self.done();
                 self.draft.answer_bytes(&[u8::from(exists)]);
+            }
+            PartOperation::Read(Read::TimeToLive { key }) => {
+                let seen = self.see(key);
+                match seen.value() {
+                    Some(_) => {
+                        self.done();
+                        self.tell(seen.version());
+                        self.tell(seen.ends().map_or(0, |ends| ends.0));
+                    }
+                    None => self.draft.answer(OutcomeCode::NotFound),
+                }
             }
             PartOperation::Read(Read::MultiGet { .. } | Read::Observe { .. }) => unreachable!("a part has one key"),
             PartOperation::Check(Check::HasVersion { key, version }) => {

@@ -13,6 +13,7 @@
 mod draft;
 mod entry;
 mod execute;
+mod expiries;
 mod graves;
 mod number;
 mod read;
@@ -21,6 +22,7 @@ mod store;
 
 pub use draft::{Draft, SpareDraft};
 pub use entry::{Object, Tombstone};
+pub use expiries::Ending;
 pub use read::ReadResult;
 pub use relocation::{LookUp, Movable, REWRITTEN_BYTES};
 pub use store::{Store, StoreStats, is_sound};

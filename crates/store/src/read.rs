@@ -51,6 +51,17 @@ impl Store {
                 result.extend_from_slice(&[OutcomeCode::Done as u8, u8::from(exists)]);
                 ReadResult::Whole
             }
+            Read::TimeToLive { key } => {
+                match self.find(log, table, key) {
+                    Some(Found::Object(_, object)) => {
+                        result.push(OutcomeCode::Done as u8);
+                        result.extend_from_slice(&object.version.to_le_bytes());
+                        result.extend_from_slice(&object.ends.map_or(0, |ends| ends.0).to_le_bytes());
+                    }
+                    Some(Found::Tombstone(..)) | None => result.push(OutcomeCode::NotFound as u8),
+                }
+                ReadResult::Whole
+            }
             Read::MultiGet { keys: items } => {
                 result.push(OutcomeCode::Done as u8);
                 result.extend_from_slice(&items.count().to_le_bytes());

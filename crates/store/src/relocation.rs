@@ -8,7 +8,7 @@
 //! range that begins with them would only grow longer.
 
 use kasha_log::{Entry, EntryKind, EntryOffset, IndexBucket, Log};
-use kasha_types::{KeyHash, SegmentId, key_hash};
+use kasha_types::{ClusterTime, KeyHash, SegmentId, key_hash};
 
 use crate::Store;
 use crate::entry::{OLDEST_AT, Object, Tombstone};
@@ -21,6 +21,7 @@ pub struct LookUp {
     at: EntryOffset,
     hash: KeyHash,
     oldest: SegmentId,
+    ends: Option<ClusterTime>,
     /// The first place in the index that has this hash, nearly always the key's.
     first: Option<(IndexBucket, EntryOffset)>,
 }
@@ -30,6 +31,7 @@ pub struct LookUp {
 pub struct Movable {
     hash: KeyHash,
     oldest: SegmentId,
+    ends: Option<ClusterTime>,
     bucket: IndexBucket,
 }
 
@@ -40,18 +42,18 @@ impl LookUp {
     /// The first step: reads the entry, and hashes the key.
     #[must_use]
     pub fn begin(at: EntryOffset, entry: &Entry<'_>) -> Self {
-        let (table, key, oldest) = match entry.kind {
+        let (table, key, oldest, ends) = match entry.kind {
             EntryKind::Object => {
                 let object = Object::decode(entry.payload).expect("our own object");
-                (object.table, object.key, object.oldest)
+                (object.table, object.key, object.oldest, object.ends)
             }
             EntryKind::Tombstone => {
                 let tombstone = Tombstone::decode(entry.payload).expect("our own tombstone");
-                (tombstone.table, tombstone.key, tombstone.oldest)
+                (tombstone.table, tombstone.key, tombstone.oldest, None)
             }
             other => unreachable!("{other:?} is not the store's"),
         };
-        Self { at, hash: key_hash(table, key), oldest, first: None }
+        Self { at, hash: key_hash(table, key), oldest, ends, first: None }
     }
 
     /// The second step: reads the index.
@@ -69,13 +71,13 @@ impl Store {
     /// The last step: whether the entry is one that the index leads to. `held`: the oldest segment of the log.
     #[must_use]
     pub fn movable(&self, look_up: &LookUp, held: SegmentId) -> Option<Movable> {
-        let &LookUp { at, hash, oldest, first } = look_up;
+        let &LookUp { at, hash, oldest, ends, first } = look_up;
         let bucket = match first {
             Some((bucket, known)) if known == at => bucket,
             // Another key may have the same hash.
             Some(_) | None => self.index.find(hash, |known| known == at)?,
         };
-        Some(Movable { hash, oldest: oldest.max(held), bucket })
+        Some(Movable { hash, oldest: oldest.max(held), ends, bucket })
     }
 
     /// The first bytes of a copy; the others are the original's.
@@ -92,6 +94,8 @@ impl Store {
     /// If the index does not lead to the original.
     pub fn moved(&mut self, log: &Log, movable: Movable, from: EntryOffset, to: EntryOffset) {
         self.point_from(movable.bucket, movable.hash, from, to);
+        self.expiries.remove(from, movable.ends);
+        self.expiries.add(to, movable.ends);
         if let Some(grave) = self.graves.remove(from) {
             self.graves.bury(log, to, Grave { oldest: movable.oldest, ..grave });
         }

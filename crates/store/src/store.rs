@@ -13,6 +13,7 @@ use kasha_log::{Entry, EntryKind, EntryOffset, Index, IndexBucket, IndexCursor, 
 use kasha_types::{KeyHash, SegmentId, TableId, key_hash};
 
 use crate::entry::{Found, Object, Tombstone};
+use crate::expiries::Expiries;
 use crate::graves::{Floor, Grave, Graves};
 
 /// Numbers for status.
@@ -20,6 +21,8 @@ use crate::graves::{Floor, Grave, Graves};
 pub struct StoreStats {
     /// Keys with a value.
     pub objects: u64,
+    /// Of these, keys whose value ends.
+    pub ending: u64,
     /// Deleted keys whose tombstone is still needed.
     pub tombstones: u64,
     /// Bytes of the index.
@@ -33,6 +36,7 @@ pub struct Store {
     /// Keys with a value, by table.
     tables: BTreeMap<TableId, u64>,
     pub(crate) graves: Graves,
+    pub(crate) expiries: Expiries,
     pub(crate) floor: Floor,
 }
 
@@ -123,7 +127,10 @@ impl Store {
         }
         let was_object = matches!(old, Some((Found::Object(..), _)));
         match found {
-            Found::Object(..) => self.count(table, i64::from(!was_object)),
+            Found::Object(_, object) => {
+                self.count(table, i64::from(!was_object));
+                self.expiries.add(at, object.ends);
+            }
             Found::Tombstone(_, tombstone) => {
                 self.count(table, -i64::from(was_object));
                 let (oldest, killed) = (tombstone.oldest, tombstone.killed);
@@ -132,6 +139,7 @@ impl Store {
         }
         if let Some((old, _)) = old {
             self.graves.remove(old.at());
+            self.expiries.remove(old.at(), old.ends());
             dead(old.at());
         }
     }
@@ -193,6 +201,7 @@ impl Store {
         let (table, hash) = (object.table, key_hash(object.table, object.key));
         let was_known = self.index.remove(hash, |known| known == at).is_some();
         self.count(table, -i64::from(was_known));
+        self.expiries.remove(at, object.ends.filter(|_| was_known));
         was_known
     }
 
@@ -219,10 +228,11 @@ impl Store {
         buckets: usize,
         mut dead: impl FnMut(EntryOffset),
     ) -> bool {
-        let Self { index, tables, .. } = self;
+        let Self { index, tables, expiries, .. } = self;
         let keep = |at: EntryOffset| match decode(log.entry(at), at) {
             Found::Object(_, object) if is_dropped(object.table) => {
                 dead(at);
+                expiries.remove(at, object.ends);
                 count(tables, object.table, -1);
                 false
             }
@@ -253,6 +263,7 @@ impl Store {
     pub fn stats(&self) -> StoreStats {
         StoreStats {
             objects: self.tables.values().sum(),
+            ending: self.expiries.count(),
             tombstones: self.graves.count(),
             index_bytes: self.index.memory_bytes() as u64,
         }

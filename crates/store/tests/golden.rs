@@ -6,15 +6,16 @@ use std::fmt::Write;
 
 use kasha_log::{EntryKind, Log, LogConfig, Purpose};
 use kasha_store::{Object, SpareDraft, Store, Tombstone, is_sound};
-use kasha_types::{Epoch, SegmentId, ShardId, TableId};
+use kasha_types::{ClusterTime, Epoch, SegmentId, ShardId, TableId};
 use kasha_wire::Update;
+use kasha_wire::operation::Lifetime;
 
 const TABLE: TableId = TableId(0x0102_0304);
 const SEGMENT: u32 = 64 * 1024;
 
 fn update(log: &mut Log, store: &mut Store, update: &Update<'_>) {
     let mut dead = Vec::new();
-    let mut draft = store.draft(log, TABLE, update, SpareDraft::default());
+    let mut draft = store.draft(log, (TABLE, ClusterTime(0x0102_0304)), update, SpareDraft::default());
     let mut group = log.begin(Epoch(1), draft.bytes(), Purpose::Normal).expect("room");
     store.write(&mut group, &mut draft, &mut dead);
     group.commit();
@@ -36,6 +37,8 @@ fn sample() -> Log {
     update(&mut log, &mut store, &put(b"filler", &filler));
     update(&mut log, &mut store, &Update::Delete { key: b"key" });
     update(&mut log, &mut store, &put(b"key", b"again"));
+    let lifetime = Lifetime::from_millis(1000).expect("not 0");
+    update(&mut log, &mut store, &Update::PutExpiring { key: b"key", lifetime, value: b"ends" });
     log
 }
 

@@ -4,9 +4,11 @@ mod common;
 
 use common::Replica;
 use kasha_reference::Model;
-use kasha_types::TableId;
+use kasha_types::{ClusterTime, TableId};
 use kasha_wire::operation::arguments::Source;
-use kasha_wire::operation::{Bounds, Check, Item, ItemKind, Items, ItemsBuffer, PartOperation, Parts, PartsBuffer};
+use kasha_wire::operation::{
+    Bounds, Check, Item, ItemKind, Items, ItemsBuffer, Lifetime, PartOperation, Parts, PartsBuffer,
+};
 use kasha_wire::{Read, Update};
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -62,6 +64,8 @@ const FOUND_VALUE_BYTES_MAX: usize = 2500;
 #[derive(Clone, Debug)]
 enum Step {
     Update(Drawn),
+    Wait(u64),
+    Expire,
     DropTable,
     Free,
     RaiseFloor,
@@ -115,7 +119,9 @@ fn select_code() -> impl Strategy<Value = u8> {
 
 fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
-        86 => update(),
+        78 => update(),
+        4 => (1..4_u64).prop_map(Step::Wait),
+        4 => Just(Step::Expire),
         1 => Just(Step::DropTable),
         6 => Just(Step::Free),
         4 => Just(Step::RaiseFloor),
@@ -134,6 +140,7 @@ struct Given {
     expected: Vec<u8>,
     delta: i64,
     bounds: Bounds,
+    lifetime: Lifetime,
     lists: [ItemsBuffer; 3],
     parts: PartsBuffer,
 }
@@ -161,6 +168,9 @@ impl<'a> Source<'a> for &'a Given {
     }
     fn bounds(&mut self) -> Result<Bounds, &'static str> {
         Ok(self.bounds)
+    }
+    fn lifetime(&mut self) -> Result<Lifetime, &'static str> {
+        Ok(self.lifetime)
     }
     fn items(&mut self, kind: ItemKind) -> Result<Items<'a>, &'static str> {
         Ok(self.lists[kind as usize].as_items())
@@ -211,6 +221,7 @@ impl World {
             },
             delta,
             bounds: Bounds::new(-(drawn.items.len() as i64), 3).expect("in order"),
+            lifetime: Lifetime::from_millis(1 + delta.unsigned_abs() % 8).expect("not 0"),
             lists: [ItemKind::Key, ItemKind::KeyValue, ItemKind::KeyDelta].map(|kind| {
                 let mut list = ItemsBuffer::new(kind);
                 for (key, value, delta) in &drawn.items {
@@ -262,6 +273,15 @@ impl World {
     fn step(&mut self, step: &Step) {
         match step {
             Step::Update(drawn) => self.update(drawn),
+            Step::Wait(millis) => {
+                self.model.begun.0 += millis;
+                self.primary.now = self.model.begun;
+            }
+            Step::Expire => {
+                self.model.expire(self.model.begun);
+                self.primary.expire();
+                assert!(!self.primary.store.has_due(self.primary.now));
+            }
             Step::DropTable => self.drop_table(),
             Step::Free => {
                 self.backup.follow(&self.primary.log); // a segment goes only when everything is synced
@@ -301,7 +321,8 @@ impl World {
         for &table in &self.tables {
             let all = ItemsBuffer::keys(KEYS);
             let all = Read::MultiGet { keys: all.as_items() };
-            let each = KEYS.into_iter().flat_map(|key| [Read::Exists { key }, Read::Get { key }]);
+            let each =
+                KEYS.into_iter().flat_map(|key| [Read::Exists { key }, Read::Get { key }, Read::TimeToLive { key }]);
             for read in each.chain([all]) {
                 assert_eq!(replica.read(table, &read), self.model.read(table, &read), "{read:?}");
             }
@@ -327,6 +348,14 @@ impl World {
         self.check_reads(replica);
         let objects = self.model.cells.values().filter(|cell| cell.value.is_some()).count();
         assert_eq!(replica.store.stats().objects, objects as u64);
+        let ending: Vec<_> = self.model.cells.values().filter_map(|cell| cell.ends).collect();
+        assert_eq!(replica.store.stats().ending, ending.len() as u64);
+        let first = ending.into_iter().min();
+        assert!(
+            first.is_none_or(|first| {
+                replica.store.has_due(first) && !replica.store.has_due(ClusterTime(first.0 - 1))
+            })
+        );
         assert!(replica.store.tables().all(|table| self.tables.contains(&table)));
     }
 

@@ -198,13 +198,13 @@ fn a_dropped_table_takes_its_objects_and_no_others() {
 #[test]
 fn an_append_stops_at_the_limit_of_values() {
     use kasha_log::{EntryKind, Log, LogConfig, Purpose, entry_bytes};
-    use kasha_types::{Epoch, ShardId};
+    use kasha_types::{ClusterTime, Epoch, ShardId};
     let mut log = Log::new(ShardId(0), LogConfig::new(64 * 1024 * 1024));
     let (mut store, mut spare, mut dead) = (kasha_store::Store::new(), SpareDraft::default(), Vec::new());
     let half = vec![1; VALUE_BYTES_MAX / 2];
     let mut append = |value: &[u8]| {
         let update = Update::Append { key: b"k", value };
-        let mut draft = store.draft(&log, T, &update, std::mem::take(&mut spare));
+        let mut draft = store.draft(&log, (T, ClusterTime(0)), &update, std::mem::take(&mut spare));
         let mut group = log.begin(Epoch(1), draft.bytes() + entry_bytes(64), Purpose::Normal).unwrap();
         store.write(&mut group, &mut draft, &mut dead);
         spare = draft.into_spare();

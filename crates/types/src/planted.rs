@@ -224,6 +224,12 @@ bugs! {
     /// R5.2: an update that observes that an operation key has expired is answered before the entry that drops it is
     /// synced.
     DroppedKeyUngated = "dropped_key_ungated",
+    /// R5.2: a read finds that the time of a value is over, and logs no delete.
+    ExpiryInRead = "expiry_in_read",
+    /// R5.2: an operation that finds an ended value gone is answered before the delete is synced.
+    ExpiryUngated = "expiry_ungated",
+    /// R5.2: a new primary ends values by its clock before it runs what a witness holds.
+    ExpiryInReplay = "expiry_in_replay",
     /// R5.3: a repeated record is answered before the first one's write is flushed.
     DuplicateRecordEarly = "duplicate_record_early",
     /// Section 5, R5.3: a recovery is reported, and its witnesses' files are deleted, before what they held is flushed.

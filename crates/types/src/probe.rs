@@ -170,6 +170,10 @@ probes! {
     Unprovable = "primary: unprovable",
     /// R5.2: an operation key whose time is over is used again.
     ExpiredKeyUsed = "primary: expired operation key dropped on use",
+    /// R5.2: values whose time is over are deleted.
+    ValueExpired = "primary: expired values deleted",
+    /// R5.2: an operation finds that the time of a value is over.
+    ExpiredValueSeen = "primary: expired value deleted on use",
     /// Section 6: a read without a lease waits for a sync round.
     ReadConfirmed = "primary: read waits for a round",
     /// R2.1: a client asks for the sync of an update of another term.

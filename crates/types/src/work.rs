@@ -27,11 +27,13 @@ pub enum Work {
     Configure,
     /// Live entries were moved (the log cleaner).
     Clean,
+    /// Values whose time was over were deleted.
+    Expire,
 }
 
 impl Work {
     /// All of them, in order.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::Replay,
         Self::Free,
         Self::Forget,
@@ -42,6 +44,7 @@ impl Work {
         Self::Role,
         Self::Configure,
         Self::Clean,
+        Self::Expire,
     ];
 
     /// A short name, for status output and reports.
@@ -58,6 +61,7 @@ impl Work {
             Self::Role => "role",
             Self::Configure => "configure",
             Self::Clean => "clean",
+            Self::Expire => "expire",
         }
     }
 }

@@ -7,11 +7,12 @@
 //!     16      8  acknowledgement: every sequence below this one has its result
 //!     24      8  lease expiry (ClusterTime milliseconds)
 //!     32      8  not after (ClusterTime milliseconds; 0 = no operation key), R4.9
-//!     40      1  operation code (see the operation module); 33, 34: a transaction over several shards
-//!     41      1  bytes of the operation key, 0 = none
-//!     42      2  of a transaction over several shards with an operation key: which part its client named first; else 0
-//!     44      4  table (of a transaction: its first part's)
-//!     48      …  operation key
+//!     40      8  begun (ClusterTime milliseconds): what lifetimes of keys count from (R5.2)
+//!     48      1  operation code (see the operation module); 33, 34: a transaction over several shards
+//!     49      1  bytes of the operation key, 0 = none
+//!     50      2  of a transaction over several shards with an operation key: which part its client named first; else 0
+//!     52      4  table (of a transaction: its first part's)
+//!     56      …  operation key
 //!      …      …  of a transaction over several shards: its participants ([`Participants`])
 //!      …      …  the operation's arguments
 //! ```
@@ -26,7 +27,7 @@ use crate::operation::{Participants, ParticipantsBuffer, Parts};
 use crate::{DecodeError, Reader, Update};
 
 /// Bytes before the operation key.
-pub const BODY_HEAD_BYTES: usize = 48;
+pub const BODY_HEAD_BYTES: usize = 56;
 
 /// The code of a transaction over several shards. Its arguments are a transaction's, behind the participants.
 const DISTRIBUTED_CODE: u8 = 33;
@@ -35,9 +36,9 @@ const COORDINATED_CODE: u8 = 34;
 /// The code of a transaction.
 const TRANSACTION_CODE: u8 = 32;
 /// Where the operation's code stands.
-const CODE_AT: usize = 40;
+const CODE_AT: usize = 48;
 /// Where it stands which part was named first.
-const FIRST_PART_AT: usize = 42;
+const FIRST_PART_AT: usize = 50;
 
 fn is_distributed(code: u8) -> bool {
     matches!(code, DISTRIBUTED_CODE | COORDINATED_CODE)
@@ -63,14 +64,18 @@ pub struct BodyHead {
     pub lease_expiry: ClusterTime,
     /// Past this time the request is refused as unprovable; 0 without an operation key (R4.9).
     pub not_after: ClusterTime,
+    /// When the client gave the update its number, by what it knew of ClusterTime. Lifetimes of keys count from here: it is no
+    /// part of the operation, so that the same operation under the same operation key is the same at any time.
+    pub begun: ClusterTime,
     /// The table of all keys; of a transaction, whose parts name their tables, that of the first part.
     pub table: TableId,
 }
 
 impl BodyHead {
     /// What a body begins with.
-    fn words(&self) -> [u64; 5] {
-        [self.rpc.client.0, self.rpc.sequence.0, self.acknowledgement.0, self.lease_expiry.0, self.not_after.0]
+    fn words(&self) -> [u64; 6] {
+        let RpcId { client, sequence } = self.rpc;
+        [client.0, sequence.0, self.acknowledgement.0, self.lease_expiry.0, self.not_after.0, self.begun.0]
     }
 }
 
@@ -100,7 +105,7 @@ impl<'a> Body<'a> {
         let mut reader = Reader::new(head);
         let rpc = RpcId { client: reader.take()?, sequence: reader.take()? };
         let acknowledgement: AckedBelow = reader.take()?;
-        let (lease_expiry, not_after) = (reader.take()?, reader.take()?);
+        let (lease_expiry, not_after, begun) = (reader.take()?, reader.take()?, reader.take()?);
         let (code, key_len, first_part): (u8, u8, u16) = (reader.take()?, reader.take()?, reader.take()?);
         let table = reader.take()?;
         if rpc.client == ClientId(0) || rpc.sequence == Sequence(0) {
@@ -136,7 +141,7 @@ impl<'a> Body<'a> {
             return Err(DecodeError::Invalid("a transaction's table"));
         }
         Ok(Self {
-            head: BodyHead { rpc, acknowledgement, lease_expiry, not_after, table },
+            head: BodyHead { rpc, acknowledgement, lease_expiry, not_after, begun, table },
             operation_key,
             update,
             bytes,
@@ -205,8 +210,8 @@ impl<'a> Body<'a> {
         out.extend_from_slice(operation_key);
     }
 
-    /// Replaces what a client learns only when it sends an encoded body: its id, acknowledgement, lease expiry and time
-    /// limit. Everything else stays, the table too.
+    /// Replaces what a client learns only when it sends an encoded body: its id, acknowledgement, lease expiry, time
+    /// limit and beginning. Everything else stays, the table too.
     ///
     /// # Panics
     /// If `body` is shorter than a head.
@@ -350,6 +355,7 @@ mod tests {
             acknowledgement: AckedBelow(number),
             lease_expiry: ClusterTime(number + 2),
             not_after: ClusterTime(number + 3),
+            begun: ClusterTime(number + 4),
             table: TableId(3),
         };
         let update = Update::Put { key: b"k", value: b"v" };

@@ -2,11 +2,12 @@
 //! memory back. The enums, the codec and whoever goes through arguments follow from the rows.
 //!
 //! Arguments are encoded in the row's order: `key`, `value` and `expected` (another value) by length and bytes, `version` as
-//! a `u64`, `delta` as an `i64`, `bounds` as two of these; `keys`, `pairs` and `deltas` are lists ([`items`]), and so is `parts` ([`parts`]).
+//! a `u64`, `delta` as an `i64`, `bounds` as two of these, `lifetime` as milliseconds in a `u64`; `keys`, `pairs` and `deltas` are lists ([`items`]), and so is `parts` ([`parts`]).
 
 pub mod arguments;
 pub mod bounds;
 pub mod items;
+pub mod lifetime;
 pub mod participants;
 pub mod parts;
 
@@ -14,6 +15,7 @@ pub use arguments::Excess;
 use arguments::{Encoder, Keys, Limits, Shown, Source, Visitor};
 pub use bounds::Bounds;
 pub use items::{Item, ItemKind, Items, ItemsBuffer};
+pub use lifetime::Lifetime;
 pub use participants::{Participants, ParticipantsBuffer};
 pub use parts::{Part, PartOperation, Parts, PartsBuffer};
 
@@ -45,6 +47,7 @@ macro_rules! argument {
     ($a:lifetime version) => { u64 };
     ($a:lifetime delta) => { i64 };
     ($a:lifetime bounds) => { Bounds };
+    ($a:lifetime lifetime) => { Lifetime };
     ($a:lifetime parts) => { Parts<$a> };
     ($a:lifetime $list:ident) => { Items<$a> };
 }
@@ -199,9 +202,14 @@ operations! {
     9 GetAndDelete "get-and-delete" (key) => Value;
     10 CompareAndPut "compare-and-put" (key, expected, value) => Version;
     11 IncrementWithin "increment-within" (key, delta, bounds) => Number;
+    12 PutExpiring "put-expiring" (key, lifetime, value) => Version;
+    13 PutIfAbsentExpiring "put-if-absent-expiring" (key, lifetime, value) => Version;
+    14 IncrementExpiring "increment-expiring" (key, delta, bounds, lifetime) => Number;
     16 MultiPut "multi-put" (pairs) => Versions;
     17 MultiDelete "multi-delete" (keys) => Flags, frees;
     18 MultiIncrement "multi-increment" (deltas) => Numbers;
+    19 Expire "expire" (key, lifetime) => Version;
+    20 Persist "persist" (key) => Version;
     32 Transaction "transaction" (parts) => Parts;
 }
 
@@ -210,6 +218,7 @@ operations! {
     Read: "a read's code";
     64 Get "get" (key) => Value;
     65 Exists "exists" (key) => Flag;
+    66 TimeToLive "time-to-live" (key) => Expiry;
     80 MultiGet "multi-get" (keys) => Values;
     81 Observe "observe" (keys) => Observed;
 }

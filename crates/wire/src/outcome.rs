@@ -15,11 +15,14 @@
 //! | flags | count `u32`, flag `u8` each: was there | |
 //! | numbers | count `u32`, (value `i64`, version `u64`) each | overflow, not a number: index `u32`; nothing changed |
 //! | values | count `u32`, (version `u64`, 0 = absent; length `u32`; value) each | |
+//! | expiry | version `u64`, when the value ends `u64` (ClusterTime milliseconds, 0 = never) | not found |
 //! | observed | count `u32`, (version `u64`; has a value `u8`; length `u32`; value) each: the version of a key without a value grows with each change, too | |
 //! | parts | count `u32`, (operation code `u8`, length `u32`, the part's result) each | not committed: the part's index `u32`, its operation code `u8`, its result; nothing changed |
 //!
 //! Of a transaction over several shards each participant answers for its own parts: a result of the shape parts, *conflict*,
 //! *refused elsewhere*, *repeated*, or *prepared*, which is no outcome.
+
+use kasha_types::ClusterTime;
 
 use crate::operation::{Check, PartOperation};
 use crate::{DecodeError, Read, Reader, Update};
@@ -107,6 +110,8 @@ pub enum Outcome {
     Values(Vec<Option<(u64, Vec<u8>)>>),
     /// Observe: for each key its version, and its value if it has one.
     Observed(Vec<(u64, Option<Vec<u8>>)>),
+    /// Time-to-live: version, and when the value ends; `None`: never.
+    Expiry(u64, Option<ClusterTime>),
     /// The condition did not hold; the key's version, 0 = absent.
     ConditionFailed(u64),
     /// There is no such key.
@@ -158,6 +163,8 @@ pub enum Shape {
     Values,
     /// A version for each key, and the value if the key has one: observe.
     Observed,
+    /// A version, and when the value ends: time-to-live.
+    Expiry,
     /// The result of each part: transaction.
     Parts,
 }
@@ -223,6 +230,7 @@ impl Outcome {
             | Shape::Replaced
             | Shape::Values
             | Shape::Observed
+            | Shape::Expiry
             | Shape::Parts => Ok(0),
         };
         let outcome = match code {
@@ -281,6 +289,10 @@ impl Outcome {
             }
             Shape::Values => Self::Values(take_list(r, take_value)?),
             Shape::Observed => Self::Observed(take_list(r, take_observed)?),
+            Shape::Expiry => {
+                let (version, ends): (u64, ClusterTime) = (r.take()?, r.take()?);
+                Self::Expiry(version, (ends != ClusterTime(0)).then_some(ends))
+            }
             Shape::Parts => Self::Parts(take_list(r, |r| {
                 let (code, len): (u8, u32) = (r.take()?, r.take()?);
                 Self::decode_part(code, r.bytes(len as usize)?)

@@ -231,7 +231,7 @@ pub struct LongTurn {
 
 wire_enum! {
     Work, "a kind of work" { Replay = 0, Free = 1, Forget = 2, Graves = 3, DropTable = 4, Remove = 5, Copy = 6, Role = 7,
-        Configure = 8, Clean = 9 }
+        Configure = 8, Clean = 9, Expire = 10 }
     Memory, "a state of memory" { Enough = 0, Low = 1, Full = 2 }
 }
 

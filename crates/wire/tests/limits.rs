@@ -73,7 +73,7 @@ fn operation_keys() {
     };
     assert_eq!(fault(&with_key(OPERATION_KEY_BYTES_MAX)), None);
     let mut bytes = with_key(OPERATION_KEY_BYTES_MAX).encoded();
-    bytes[41] += 1;
+    bytes[49] += 1;
     assert_eq!(Body::decode(&bytes).err(), Some(DecodeError::TooLarge("the operation key")));
     let without_its_other_half = Some(DecodeError::Invalid("an operation key without its time limit, or the reverse"));
     let mut body = with_key(3);
@@ -106,7 +106,7 @@ fn names_and_acknowledgements() {
         }),
         no_name
     );
-    for at in [42, 43] {
+    for at in [50, 51] {
         let mut bytes = OwnedBody::one(1, None).encoded();
         bytes[at] = 1;
         let wrong = Some(DecodeError::Invalid("the part that was named first"));

@@ -64,6 +64,7 @@ impl Multitude {
             acknowledgement: AckedBelow(1),
             lease_expiry,
             not_after: ClusterTime(0),
+            begun: ClusterTime(0),
             table: self.table,
         };
         let key = (index as u64 % MANY_KEYS).to_le_bytes();

@@ -86,6 +86,12 @@ impl Session {
         }
     }
 
+    /// An estimate of ClusterTime now.
+    #[must_use]
+    pub fn cluster_time(&self, now: Tick) -> ClusterTime {
+        self.cluster.time(now)
+    }
+
     /// When the next of the session's own tasks is due.
     pub(super) fn next_errand(&self) -> Tick {
         let ask = self.cluster.next_errand();

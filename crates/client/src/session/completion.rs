@@ -65,6 +65,11 @@ pub enum WhyNot {
     /// The least number that it may lead to is above the greatest.
     #[error("its bounds contradict each other: the least is above the greatest; swap them (K0318)")]
     Bounds,
+    /// There is no lifetime, or no value that could have one.
+    #[error(
+        "a lifetime is longer than nothing, and of an update that leaves a value; give one, or delete the key (K0319)"
+    )]
+    Lifetime,
     /// The coordinator knows no such table.
     #[error(
         "there is no such table; create it first, or look its name up again if it was dropped and created anew (K0302)"

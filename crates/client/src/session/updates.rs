@@ -26,6 +26,7 @@ fn unnumbered(table: TableId, has_operation_key: bool) -> BodyHead {
         acknowledgement: AckedBelow(1),
         lease_expiry: ClusterTime(0),
         not_after: ClusterTime(u64::from(has_operation_key)),
+        begun: ClusterTime(0),
         table,
     }
 }
@@ -198,12 +199,14 @@ impl Session {
         let call = &mut self.calls[slot];
         let update = call.update();
         update.rpc = Some(rpc);
-        let not_after = update.operation_key_ttl.map_or(0, |ttl| self.cluster.time(now).after_millis(ttl).0.max(1));
+        let begun = self.cluster.time(now);
+        let not_after = update.operation_key_ttl.map_or(0, |ttl| begun.after_millis(ttl).0.max(1));
         let head = BodyHead {
             rpc,
             acknowledgement: assigned.acknowledgement,
             lease_expiry,
             not_after: ClusterTime(not_after),
+            begun,
             table: update.keys.table,
         };
         Body::renumber(&mut call.bytes, &head);

@@ -6,8 +6,8 @@ use std::future::{Future, IntoFuture};
 use std::pin::Pin;
 use std::time::Duration;
 
-use kasha_types::TableId;
 use kasha_types::limits::KEY_BYTES_MAX;
+use kasha_types::{ClusterTime, TableId};
 use kasha_wire::operation::{Bounds, ItemsBuffer, OwnedOperation};
 use kasha_wire::{Outcome, Read, Update};
 
@@ -92,10 +92,10 @@ pub(super) type Boxed<T> = Pin<Box<dyn Future<Output = Result<T, Error>> + Send>
 #[must_use = "nothing is sent until it is awaited"]
 #[derive(Debug)]
 pub struct UpdateCall<T> {
-    table: Table,
-    operation: Result<OwnedOperation, WhyNot>,
-    options: Options,
-    convert: Convert<T>,
+    pub(super) table: Table,
+    pub(super) operation: Result<OwnedOperation, WhyNot>,
+    pub(super) options: Options,
+    pub(super) convert: Convert<T>,
 }
 
 /// A read that is made when it is awaited.
@@ -105,7 +105,15 @@ pub struct ReadCall<T> {
     table: Table,
     operation: Result<OwnedOperation, WhyNot>,
     deadline: Option<Duration>,
-    convert: Convert<T>,
+    convert: ConvertRead<T>,
+}
+
+/// How a read's outcome becomes its value.
+#[derive(Debug)]
+enum ConvertRead<T> {
+    Of(Convert<T>),
+    /// With ClusterTime at the end of the call.
+    At(fn(Outcome, ClusterTime) -> Option<T>),
 }
 
 impl Table {
@@ -119,14 +127,20 @@ impl Table {
         self.id
     }
 
-    fn update<T>(&self, update: &Update<'_>, convert: Convert<T>) -> UpdateCall<T> {
+    pub(super) fn update<T>(&self, update: &Update<'_>, convert: Convert<T>) -> UpdateCall<T> {
         let operation = update.to_owned_within_limits().map_err(WhyNot::from);
         UpdateCall::new(self.clone(), operation, convert)
     }
 
     fn read<T>(&self, read: &Read<'_>, convert: Convert<T>) -> ReadCall<T> {
         let operation = read.to_owned_within_limits().map_err(WhyNot::from);
-        ReadCall { table: self.clone(), operation, deadline: None, convert }
+        ReadCall { table: self.clone(), operation, deadline: None, convert: ConvertRead::Of(convert) }
+    }
+
+    /// A read whose value depends on when the answer comes.
+    pub(super) fn read_at<T>(&self, read: &Read<'_>, convert: fn(Outcome, ClusterTime) -> Option<T>) -> ReadCall<T> {
+        let operation = read.to_owned_within_limits().map_err(WhyNot::from);
+        ReadCall { table: self.clone(), operation, deadline: None, convert: ConvertRead::At(convert) }
     }
 
     /// The key's value.
@@ -152,7 +166,10 @@ impl Table {
         };
         match items {
             Ok(items) => self.read(&Read::MultiGet { keys: items.as_items() }, convert),
-            Err(why) => ReadCall { table: self.clone(), operation: Err(why), deadline: None, convert },
+            Err(why) => {
+                let convert = ConvertRead::Of(convert);
+                ReadCall { table: self.clone(), operation: Err(why), deadline: None, convert }
+            }
         }
     }
 
@@ -297,11 +314,19 @@ impl<T> UpdateCall<T> {
         let operation = operation.and_then(|operation| {
             let (key, delta, before) = match operation.update() {
                 Some(Update::Increment { key, delta }) => (key, delta, Bounds::NONE),
-                Some(Update::IncrementWithin { key, delta, bounds }) => (key, delta, bounds),
+                Some(
+                    Update::IncrementWithin { key, delta, bounds }
+                    | Update::IncrementExpiring { key, delta, bounds, .. },
+                ) => (key, delta, bounds),
                 other => unreachable!("{other:?} is no increment"),
             };
             let bounds = bounds(before).ok_or(WhyNot::Bounds)?;
-            Ok(OwnedOperation::from(&Update::IncrementWithin { key, delta, bounds }))
+            Ok(OwnedOperation::from(&match operation.update() {
+                Some(Update::IncrementExpiring { lifetime, .. }) => {
+                    Update::IncrementExpiring { key, delta, bounds, lifetime }
+                }
+                _ => Update::IncrementWithin { key, delta, bounds },
+            }))
         });
         UpdateCall { table, operation, options, convert: bounded_of }
     }
@@ -336,7 +361,7 @@ impl<T> UpdateCall<T> {
         Self { table, operation, options: Options::default(), convert }
     }
 
-    /// Makes the update at most once under this operation key, for a day (see [`UpdateCall::ttl`]), whoever sends it
+    /// Makes the update at most once under this operation key, for a day (see [`UpdateCall::remember_for`]), whoever sends it
     /// again. The same request gets the original result; another request gets an error. The scope of the key is the
     /// slot of the operation's first key.
     pub fn once(mut self, operation_key: impl AsRef<[u8]>) -> Self {
@@ -346,8 +371,8 @@ impl<T> UpdateCall<T> {
 
     /// How long the operation key of [`UpdateCall::once`] is remembered, in milliseconds precision. Without such a key
     /// it has no effect.
-    pub fn ttl(mut self, ttl: Duration) -> Self {
-        self.options.operation_key_ttl = Some(ttl);
+    pub fn remember_for(mut self, time: Duration) -> Self {
+        self.options.operation_key_ttl = Some(time);
         self
     }
 
@@ -398,9 +423,13 @@ impl<T: Send + 'static> IntoFuture for ReadCall<T> {
             let Self { table, operation, deadline, convert } = self;
             let operation = operation.map_err(|why| Error::Failed(WhyFailed::NotPossible(why)))?;
             let shape = operation.row().shape;
-            match table.client.call(Ask::Read { table: table.id, operation, deadline }, Some(shape)).await? {
-                Completion::Read { result } => value_of(shape, &result, convert),
-                other => unreachable!("{other:?} of a read"),
+            let ask = Ask::Read { table: table.id, operation, deadline };
+            match table.client.call_timed(ask, Some(shape)).await? {
+                (Completion::Read { result }, time) => value_of(shape, &result, |outcome| match convert {
+                    ConvertRead::Of(convert) => convert(outcome),
+                    ConvertRead::At(convert) => convert(outcome, time),
+                }),
+                (other, _) => unreachable!("{other:?} of a read"),
             }
         })
     }

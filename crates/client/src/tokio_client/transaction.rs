@@ -98,13 +98,17 @@ impl Transaction {
         let index = self.parts.as_parts().count();
         match operation.check_limits() {
             Ok(()) => self.parts.push(table.id(), operation),
-            // It is never committed.
-            Err(excess) => drop(self.wrong.get_or_insert(excess.into())),
+            Err(excess) => self.is_wrong(excess.into()),
         }
         PartId { index, convert }
     }
 
-    fn update<T>(&mut self, table: &Table, update: Update<'_>, convert: Convert<T>) -> PartId<T> {
+    /// It is never committed.
+    pub(super) fn is_wrong(&mut self, why: WhyNot) {
+        self.wrong.get_or_insert(why);
+    }
+
+    pub(super) fn update<T>(&mut self, table: &Table, update: Update<'_>, convert: Convert<T>) -> PartId<T> {
         self.push(table, &PartOperation::Update(update), convert)
     }
 
@@ -166,7 +170,7 @@ impl Transaction {
     ) -> PartId<Counter> {
         let key = key.as_ref();
         let bounds = bounds_of(&range).unwrap_or_else(|| {
-            self.wrong.get_or_insert(WhyNot::Bounds);
+            self.is_wrong(WhyNot::Bounds);
             Bounds::NONE
         });
         self.update(table, Update::IncrementWithin { key, delta, bounds }, counter_of)

@@ -80,7 +80,7 @@ pub(super) fn conditional(outcome: Outcome) -> Option<Conditional> {
     }
 }
 
-pub(super) fn value_of<T>(shape: Shape, result: &[u8], convert: Convert<T>) -> Result<T, Error> {
+pub(super) fn value_of<T>(shape: Shape, result: &[u8], convert: impl FnOnce(Outcome) -> Option<T>) -> Result<T, Error> {
     let outcome = Outcome::decode(shape, result).map_err(Error::Answer)?;
     match outcome {
         Outcome::Overflow(item) => Err(Error::Rejected(Rejection::Overflow(item))),

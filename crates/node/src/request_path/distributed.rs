@@ -116,6 +116,7 @@ impl RequestPath<'_> {
         // A new primary proposes whatever its predecessor may have told a client of.
         let is_replay = matches!(received.origin, Origin::Replay);
         let (key, now) = self.current_key(log, received)?;
+        self.expire_values(log, received);
         if let Some(key) = &key
             && let Some(result) = self.find_repeated(log, received, key, now)?
         {
@@ -200,7 +201,8 @@ impl RequestPath<'_> {
             Class::Independent => outcome + parts.bytes() + PART_OVERHEAD_BYTES * parts.count() as usize,
             Class::Coordinated => {
                 let update = Update::Transaction { parts };
-                let draft = self.state.store.draft(log, body.head.table, &update, SpareDraft::default());
+                let draft =
+                    self.state.store.draft(log, (body.head.table, body.head.begun), &update, SpareDraft::default());
                 let result = draft.result().to_vec();
                 if result.first() != Some(&(OutcomeCode::Done as u8)) {
                     if is_replay {

@@ -3,8 +3,8 @@
 //! - **R4.9** An operation key that was used gives its result again, or an error: nothing runs twice under it.
 //! - **C1**, R8.7: whether it overlaps with something unsynced is judged when it runs, not when it arrived.
 //! - **R5.1** Everything overlaps with an unsynced change of everything.
-//! - **R5.2** An operation key's expiry is logged before it is observed, and overlaps with who observes it. `expire` does that;
-//!   what follows only reads, until the group is opened.
+//! - **R5.2** The end of an operation key or a value is logged before it is observed, and overlaps with who observes it.
+//!   `expire` does that; what follows only reads, until the group is opened.
 
 use kasha_exactly_once::OperationKeyCheck;
 use kasha_log::{EntryOffset, Log, Purpose};
@@ -18,6 +18,7 @@ use kasha_wire::{Body, Refusal};
 use super::admit::Fresh;
 use super::execute::Drafted;
 use super::{Caller, Memory, Origin, Received, RequestPath, Stop, Why, Wish};
+use crate::expiry;
 use crate::operation_keys::{self, OperationKey};
 use crate::serving::{Conflicts, Sees, WaitsFor};
 
@@ -34,7 +35,7 @@ pub(super) enum Action<'a> {
     Cancel,
 }
 
-/// Its operation key, if it has one, is held or gone, whatever a clock says.
+/// Its operation key and the values of its keys are held or gone, whatever a clock says.
 pub(super) struct Current<'r, 'a> {
     received: &'r mut Received<'a>,
     key: Option<OperationKey<'a>>,
@@ -101,10 +102,11 @@ impl<'r, 'a> Ordered<'r, 'a> {
 }
 
 impl RequestPath<'_> {
-    /// Drops the operation key that it names if the key's time is over (R5.2).
+    /// Drops the operation key that it names, and values of its keys, if their time is over (R5.2).
     pub(super) fn expire<'r, 'a>(&mut self, log: &mut Log, fresh: Fresh<'r, 'a>) -> Result<Current<'r, 'a>, Stop> {
         let received = fresh.into_received();
         let (key, now) = self.current_key(log, received)?;
+        self.expire_values(log, received);
         Ok(Current { received, key, now })
     }
 
@@ -128,6 +130,39 @@ impl RequestPath<'_> {
             }
         }
         Ok((key, now))
+    }
+
+    /// Deletes the values of its keys whose time is over. A replay runs what was completed in time, however late it is now.
+    #[inline]
+    pub(super) fn expire_values(&mut self, log: &mut Log, received: &Received<'_>) {
+        let now = self.core.cluster_time;
+        if self.state.store.has_due(now) {
+            let (mut is_due, store) = (false, &self.state.store);
+            received.body.for_each_key(|table, key, _| is_due |= store.is_due(log, table, key, now));
+            if is_due {
+                self.delete_due(log, received);
+            }
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn delete_due(&mut self, log: &mut Log, received: &Received<'_>) {
+        let mut of_replay;
+        let conflicts = match self.serving.as_deref_mut() {
+            Some(serving) => &mut serving.conflicts,
+            None if planted::is_on(Bug::ExpiryInReplay) => {
+                of_replay = Conflicts::default();
+                &mut of_replay
+            }
+            None => return,
+        };
+        let mut keys = Vec::new();
+        received.body.for_each_key(|table, key, _| keys.push((table, key)));
+        let at = (self.epoch, self.shipping.synced());
+        if expiry::delete_due(log, self.state, self.core, conflicts, at, keys.into_iter()) {
+            hit(Probe::ExpiredValueSeen);
+        }
     }
 
     fn note_dropped(&mut self, dropped: Option<LogEnd>) {

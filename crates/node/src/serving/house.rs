@@ -1,5 +1,5 @@
 //! What a serving primary does now and then: it frees segments, drops tombstones that are needed no more, expires operation
-//! keys, and drops tables that the configuration no longer has.
+//! keys and values, and drops tables that the configuration no longer has.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -109,6 +109,7 @@ impl Serving {
         // The cleaner waits for it (R5.11).
         self.leases.settle_floor(site, synced);
         self.expire_operation_keys(term, site);
+        self.expiry.go_on(term, site, &mut self.conflicts);
         tidy_up(site);
     }
 

@@ -222,7 +222,8 @@ impl Cluster {
         read.encode_arguments(&mut arguments);
         let envelope = self.envelope(ListVersion::NONE);
         ReadView { envelope, read_id: 1, table, code: read.code(), arguments: &arguments }.encode(&mut frame);
-        self.on(1, |core| core.frame_from(Endpoint::Conn(ConnId(client)), Kind::Read, &frame));
+        let primary = self.configuration.shards[0].primary;
+        self.on(primary.0, |core| core.frame_from(Endpoint::Conn(ConnId(client)), Kind::Read, &frame));
         self.heard(client)
     }
 

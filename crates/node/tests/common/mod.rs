@@ -297,6 +297,7 @@ impl Core {
             acknowledgement: AckedBelow(ack),
             lease_expiry: ClusterTime(200_000),
             not_after: ClusterTime(if key.is_some() { 100_000 } else { 0 }),
+            begun: ClusterTime(0),
             table: match update {
                 Update::Transaction { parts } => parts.first_table().expect("one part at least"),
                 _ => TABLE,

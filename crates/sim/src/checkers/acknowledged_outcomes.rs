@@ -137,6 +137,7 @@ mod tests {
             acknowledgement: AckedBelow(2),
             lease_expiry: ClusterTime(9),
             not_after: ClusterTime(0),
+            begun: ClusterTime(0),
             table: TableId(1),
         };
         let mut bytes = Vec::new();

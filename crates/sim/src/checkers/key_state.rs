@@ -1,6 +1,6 @@
 //! A key as the searches for an order see it: the versions of unknown changes are known only as far as reads tell them.
 
-use kasha_reference::{Branch, Effect, Part, Requires, Says, branches};
+use kasha_reference::{Branch, Effect, Ends, Part, Requires, Says, branches};
 use kasha_wire::outcome::Outcome;
 
 use crate::history::Value;
@@ -41,23 +41,30 @@ impl Version {
 pub(crate) struct KeyState {
     value: Option<Value>,
     version: Version,
+    /// The number of the operation that gave the value an end.
+    ends: Option<usize>,
 }
 
 impl Default for KeyState {
     /// A key that was never written.
     fn default() -> Self {
-        Self { value: None, version: Version::Exactly(0) }
+        Self { value: None, version: Version::Exactly(0), ends: None }
     }
 }
 
 impl KeyState {
-    fn with(&self, value: Option<Value>, version: Option<u64>) -> Option<Self> {
-        Some(Self { value, version: self.version.changed(version)? })
+    fn with(&self, value: Option<Value>, version: Option<u64>, ends: Option<usize>) -> Option<Self> {
+        Some(Self { value, version: self.version.changed(version)?, ends })
+    }
+
+    /// The state after the end that this operation gave the value. `None`: the value ends otherwise, or never.
+    pub(crate) fn ended(&self, by: usize) -> Option<Self> {
+        if self.ends == Some(by) { self.with(None, None, None) } else { None }
     }
 
     fn bound(&self, version: u64) -> Option<Self> {
         let may_be = self.version.may_be(version);
-        may_be.then(|| Self { value: self.value.clone(), version: Version::Exactly(version) })
+        may_be.then(|| Self { value: self.value.clone(), version: Version::Exactly(version), ends: self.ends })
     }
 
     /// The state, if this requirement on its version can hold in it.
@@ -69,9 +76,14 @@ impl KeyState {
         }
     }
 
-    /// The state after an operation on the key, and what the operation says. `told`: its result, if it is known. `None`: the
-    /// operation cannot have this result here.
-    pub(crate) fn after(&self, part: &Part<'_>, told: Option<&Outcome>) -> Option<(Self, Says)> {
+    /// The state after the operation of this number on the key, and what the operation says. `told`: its result, if it is
+    /// known. `None`: the operation cannot have this result here.
+    pub(crate) fn after(&self, number: usize, part: &Part<'_>, told: Option<&Outcome>) -> Option<(Self, Says)> {
+        if let Some(Outcome::Expiry(_, ends)) = told
+            && ends.is_some() != self.ends.is_some()
+        {
+            return None;
+        }
         branches(part, self.value.as_deref()).into_iter().find_map(|Branch { requires, effect, says }| {
             let (old, new) = told.map_or(Some((None, None)), |outcome| says.versions(outcome))?;
             let before = self.meeting(requires)?;
@@ -85,8 +97,15 @@ impl KeyState {
             };
             let after = match effect {
                 Effect::Keep => Some(before),
-                Effect::Put(value) => before.with(Some(value), new),
-                Effect::Remove => before.with(None, new),
+                Effect::Put(value, ends) => {
+                    let ends = match ends {
+                        Ends::Never => None,
+                        Ends::AsBefore => before.ends,
+                        Ends::After(_) => Some(number),
+                    };
+                    before.with(Some(value), new, ends)
+                }
+                Effect::Remove => before.with(None, new, None),
             }?;
             Some((after, says))
         })

@@ -4,10 +4,14 @@
 //! Linearizability is local, so each key is searched alone. An update of several keys appears at each key, with its
 //! part of the result. The version of each change is greater than all before it. The version of an unknown change is
 //! unknown until a read tells it.
+//!
+//! A value that ends does so at any moment after the operation that gave it the end was asked for, once, or never: like an
+//! unknown update. (When it ends is for tests of a node, where the clock is known.)
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use kasha_reference::{Part, Told as KeyTold, parts, split};
+use kasha_wire::Update;
 use kasha_wire::outcome::{Outcome, Shape};
 
 use crate::checkers::key_state::{KeyState, printable};
@@ -24,6 +28,23 @@ struct KeyOperation<'h> {
     client: usize,
     asked: SimTime,
     told_at: Option<SimTime>,
+    /// Among the key's operations.
+    number: usize,
+    /// It stands for the end that the operation gave the value.
+    is_end: bool,
+}
+
+/// Whether an operation may give its key's value an end.
+fn gives_end(part: &Part<'_>) -> bool {
+    matches!(
+        part,
+        Part::Update(
+            Update::PutExpiring { .. }
+                | Update::PutIfAbsentExpiring { .. }
+                | Update::IncrementExpiring { .. }
+                | Update::Expire { .. }
+        )
+    )
 }
 
 impl Step for KeyOperation<'_> {
@@ -38,11 +59,13 @@ impl Step for KeyOperation<'_> {
     }
 
     fn after(&self, state: &KeyState) -> Option<KeyState> {
-        match &self.told {
-            KeyTold::FailedElsewhere => Some(state.clone()),
-            KeyTold::Unknown => state.after(&self.part, None).map(|(after, _)| after),
-            KeyTold::Outcome(outcome) => state.after(&self.part, Some(outcome)).map(|(after, _)| after),
-        }
+        let told = match &self.told {
+            _ if self.is_end => return state.ended(self.number),
+            KeyTold::FailedElsewhere => return Some(state.clone()),
+            KeyTold::Unknown => None,
+            KeyTold::Outcome(outcome) => Some(outcome),
+        };
+        state.after(self.number, &self.part, told).map(|(after, _)| after)
     }
 }
 
@@ -54,7 +77,7 @@ fn check_key(operations: &[KeyOperation<'_>]) -> Found {
 /// The operations as text for a person.
 fn described(operations: &[KeyOperation<'_>]) -> String {
     let mut text = String::new();
-    for operation in operations {
+    for operation in operations.iter().filter(|operation| !operation.is_end) {
         let told_at = operation.told_at.map_or("unknown".to_owned(), |at| at.to_string());
         let part = match &operation.part {
             Part::Update(update) => update.to_string(),
@@ -138,6 +161,10 @@ pub fn check(history: &History) -> Checked {
     }
     for (key, mut operations) in by_key {
         operations.sort_by_key(|operation| operation.asked);
+        (0..).zip(&mut operations).for_each(|(number, operation)| operation.number = number);
+        let giving = operations.iter().filter(|operation| gives_end(&operation.part));
+        let ends: Vec<_> = giving.map(|by| KeyOperation { told_at: None, is_end: true, ..by.clone() }).collect();
+        operations.extend(ends);
         checked.add(&check_key(&operations), || {
             let key = String::from_utf8_lossy(key).into_owned();
             format!("linearizable_keys: no order explains key {key}:{}", described(&operations))
@@ -178,7 +205,8 @@ fn add<'h>(
     match key_parts(action, outcome) {
         Some(parts) => {
             for (key, part, told) in parts {
-                by_key.entry(key).or_default().push(KeyOperation { part, told, client, asked, told_at });
+                let operation = KeyOperation { part, told, client, asked, told_at, number: 0, is_end: false };
+                by_key.entry(key).or_default().push(operation);
             }
         }
         None => checked.violations.push(format!("linearizable_keys: {action:?} cannot come to {outcome:?}")),
@@ -187,8 +215,6 @@ fn add<'h>(
 
 #[cfg(test)]
 mod tests {
-    use kasha_wire::Update;
-
     use super::*;
 
     fn done(outcome: Outcome) -> Told {
@@ -276,6 +302,24 @@ mod tests {
         let first = again[0].clone();
         assert!(!is_fine(&[first.clone(), delete.clone(), (put("c"), 4, 5, done(Outcome::Version(1)))]));
         assert!(is_fine(&[first, delete, (put("c"), 4, 5, done(Outcome::Version(7)))]));
+    }
+
+    #[test]
+    fn a_value_that_ends_does_so_once_and_for_good() {
+        let lifetime = kasha_wire::operation::Lifetime::from_millis(5).expect("not 0");
+        let put = Action::from(Update::PutExpiring { key: b"k", lifetime, value: b"a" });
+        let first = (put, 0, 1, done(Outcome::Version(1)));
+        let read = |asked, told| (get(), asked, asked + 1, told);
+        let (there, gone) = (|at| read(at, value(1, "a")), |at| read(at, done(Outcome::NotFound)));
+        assert!(is_fine(&[first.clone(), there(2), gone(4), gone(6)]));
+        assert!(is_fine(&[first.clone(), there(2), there(4)]));
+        assert!(!is_fine(&[first.clone(), gone(2), there(4)]), "it came back");
+        let kept = (Action::from(Update::Persist { key: b"k" }), 2, 3, done(Outcome::Version(2)));
+        assert!(!is_fine(&[first.clone(), kept, gone(4)]), "it has no end any more");
+        let ttl =
+            |ends| (Action::from(kasha_wire::Read::TimeToLive { key: b"k" }), 2, 3, done(Outcome::Expiry(1, ends)));
+        assert!(is_fine(&[first.clone(), ttl(Some(kasha_types::ClusterTime(9)))]));
+        assert!(!is_fine(&[first, ttl(None)]));
     }
 
     #[test]

@@ -3,14 +3,15 @@
 //!
 //! Read from the bytes that are written to segment files. Whatever changes an object or keeps an operation key's result is
 //! an update, or the cleaner's copy of what an update wrote: a group of copies holds nothing that some log of the shard did not
-//! hold before, byte for byte, but for the oldest segment that an object or a tombstone names (R5.10).
+//! hold before, byte for byte, but for the oldest segment that an object or a tombstone names (R5.10). A group of
+//! tombstones may have no record if each deletes a value that ends (R5.2).
 
 use std::collections::BTreeSet;
 
 use kasha_machine::FileName;
 use kasha_types::ShardId;
 
-use crate::checkers::records::{COMPLETION_ENTRY, groups_in};
+use crate::checkers::records::{COMPLETION_ENTRY, groups_in, word};
 use crate::network::ProcessId;
 use crate::probes::Probes;
 use crate::world::{View, Watch};
@@ -32,7 +33,18 @@ pub struct OneGroup {
     copies: u64,
     /// What logs of a shard have said.
     known: BTreeSet<(ShardId, Said)>,
+    /// Values that end: the shard, the key with its table, and the version.
+    ending: BTreeSet<(ShardId, Vec<u8>, u64)>,
 }
+
+/// The key of an object or a tombstone, its table before it, and the version.
+fn key_in(payload: &[u8]) -> Option<(Vec<u8>, u64)> {
+    let len = usize::from(u16::from_le_bytes(payload.get(4..6)?.try_into().ok()?));
+    Some(([payload.get(..4)?, payload.get(24..24 + len)?].concat(), word(payload, 8)?))
+}
+
+/// Where an object says whether its value ends.
+const ENDS: usize = 7;
 
 fn said(kind: u8, payload: &[u8]) -> Said {
     let mut bytes = payload.to_vec();
@@ -45,6 +57,14 @@ fn said(kind: u8, payload: &[u8]) -> Said {
 }
 
 impl OneGroup {
+    /// Whether these are deletes of values that end, and nothing else.
+    fn are_ends(&self, shard: ShardId, entries: &[(u8, &[u8])]) -> bool {
+        entries.iter().all(|&(kind, entry)| {
+            let deleted = key_in(entry).filter(|_| kind == TOMBSTONE_ENTRY);
+            deleted.is_some_and(|(key, version)| self.ending.contains(&(shard, key, version.wrapping_sub(1))))
+        })
+    }
+
     fn on_bytes(&mut self, by: &str, file: FileName, bytes: &[u8]) {
         let FileName::Segment { shard, .. } = file else { return };
         groups_in(bytes, |group| {
@@ -62,12 +82,16 @@ impl OneGroup {
                         "one_group: {by} wrote a group of copies to {file:?}, {new} of which are copies of nothing (E4)"
                     ));
                 }
-            } else if records > 1 || (records == 0 && changes > 0) {
+            } else if records > 1 || (records == 0 && changes > 0 && !self.are_ends(shard, &group.entries)) {
                 self.violations.push(format!(
                     "one_group: {by} wrote a group with {changes} changes and {records} completion records to {file:?} \
                      (E4, R4.1)"
                 ));
             }
+            let ending =
+                group.entries.iter().filter(|(kind, entry)| *kind == OBJECT_ENTRY && entry.get(ENDS) == Some(&1));
+            let ending = ending.filter_map(|(_, entry)| key_in(entry)).map(|(key, version)| (shard, key, version));
+            self.ending.extend(ending);
             self.known.extend(entries);
         });
     }

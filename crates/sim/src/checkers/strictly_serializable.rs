@@ -95,7 +95,7 @@ impl Whole<'_> {
                 CameTo::Failed(failed, outcome) => (at == *failed).then_some(outcome),
             };
             let cell = next.entry(name.clone()).or_default();
-            let (after, says) = cell.after(part, told)?;
+            let (after, says) = cell.after(0, part, told)?; // no operation here gives an end
             let has_failed = self.is_one() && says.is_failure();
             match &self.came_to {
                 // A failed part that was expected: nothing changed. Of a key that no part before it names, it tells the version.

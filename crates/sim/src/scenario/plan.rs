@@ -207,6 +207,12 @@ fn directed(scenario: Scenario, rng: &mut Rng, shape: &mut Shape, intensity: &mu
             (shape.clients, shape.pause) = (5, (millis(1), millis(6)));
             intensity.acts = Acts { crash: 1, torn_turn: 1, depose: 6, client: 1, ..none };
         }
+        Scenario::Expiring => {
+            (shape.kind, shape.duration) = (LoadKind::Expiring, millis(10_000));
+            intensity.nemesis_every = millis(rng.between(400, 1200));
+            (shape.clients, shape.pause) = (5, (millis(1), millis(6)));
+            intensity.acts = Acts { crash: 2, torn_turn: 1, depose: 6, coordinator: 1, client_pause: 1, ..none };
+        }
         Scenario::Tables => {
             shape.load = (30, 0);
             let lost = Acts { unheard: 2, zombie: 1, partition: 2, depose: 2, ..none };

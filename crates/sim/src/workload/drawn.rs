@@ -1,13 +1,24 @@
-//! The arguments of any operation, where the code of the operation is drawn.
+//! The arguments of any operation, where the code of the operation is drawn. None of them lets a value end (`expiring`).
 
 use kasha_machine::Rng;
+use kasha_wire::Update;
 use kasha_wire::operation::arguments::Source;
-use kasha_wire::operation::{Bounds, ItemKind, Items, ItemsBuffer, Parts};
+use kasha_wire::operation::{Bounds, ItemKind, Items, ItemsBuffer, Lifetime, Parts, Row};
+use kasha_wire::outcome::Shape;
 
 /// Bounds that some numbers of a run are at.
 pub(super) fn bounds(rng: &mut Rng) -> Bounds {
     let most = i64::try_from(rng.below(8)).expect("small");
     Bounds::new(most.min(2) - 2, most).expect("in order")
+}
+
+/// Whether the operation can be drawn. Checkers of several keys do not know of ends.
+pub(super) fn may_be_drawn(row: &Row) -> bool {
+    let lists = [ItemKind::Key, ItemKind::KeyValue, ItemKind::KeyDelta].map(ItemsBuffer::new);
+    let (bounds, lists) = (Bounds::NONE, Some(&lists));
+    let mut drawn = Drawn { key: b"k", value: b"v", expected: b"v", version: 1, delta: 1, bounds, lists };
+    let update = Update::row_of(row.code).map(|_| Update::build(row.code, &mut drawn).is_ok());
+    update.unwrap_or(row.shape != Shape::Expiry)
 }
 
 pub(super) struct Drawn<'a> {
@@ -44,6 +55,9 @@ impl<'a> Source<'a> for Drawn<'a> {
     }
     fn bounds(&mut self) -> Result<Bounds, &'static str> {
         Ok(self.bounds)
+    }
+    fn lifetime(&mut self) -> Result<Lifetime, &'static str> {
+        Err("a value that ends")
     }
     fn items(&mut self, kind: ItemKind) -> Result<Items<'a>, &'static str> {
         self.lists.map(|lists| lists[kind as usize].as_items()).ok_or("an operation on one key")

@@ -8,6 +8,7 @@ mod counters;
 mod crowd;
 mod distributed;
 mod drawn;
+mod expiring;
 mod operation_keys;
 mod registers;
 mod rewritten;
@@ -24,6 +25,7 @@ pub use bulk::Bulk;
 pub use counters::Counters;
 pub use crowd::Crowd;
 pub use distributed::Distributed;
+pub use expiring::Expiring;
 pub use operation_keys::OperationKeys;
 pub use registers::Registers;
 pub use rewritten::Rewritten;
@@ -161,6 +163,8 @@ pub enum LoadKind {
     Snapshots,
     /// Keys of several shards that are changed together.
     Distributed,
+    /// Values that end.
+    Expiring,
     /// Tables that come and go, each with so many keys that two updates hardly ever meet.
     Tables,
 }
@@ -184,12 +188,13 @@ impl Mix {
             LoadKind::Churning => return alone(Box::new(Bulk::churning(CHURNING_KEYS))),
             LoadKind::Rewritten => return alone(Box::<Rewritten>::default()),
             LoadKind::Tables => return alone(Box::new(Tables::spread())),
-            LoadKind::Transactions | LoadKind::Snapshots | LoadKind::Distributed => {
+            LoadKind::Transactions | LoadKind::Snapshots | LoadKind::Distributed | LoadKind::Expiring => {
                 let short_deadlines = if rng.chance(1, 2) { rng.below(200) } else { 0 };
                 let abandoned = if rng.chance(1, 2) { rng.below(100) } else { 0 };
                 let part: Box<dyn Workload> = match kind {
                     LoadKind::Snapshots => Box::<Snapshots>::default(),
                     LoadKind::Distributed => Box::<Distributed>::default(),
+                    LoadKind::Expiring => Box::new(Expiring::new(rng.between(1, 3))),
                     _ => Box::<Transactions>::default(),
                 };
                 return Self { short_deadlines, abandoned, ..alone(part) };
@@ -198,13 +203,14 @@ impl Mix {
         }
         let per_tag = rng.between(1, 3);
         let mut weight = |least: u64| least + rng.below(10);
-        let weights = [weight(2), weight(1), weight(1), operation_keys + weight(0)];
+        let weights = [weight(2), weight(1), weight(1), operation_keys + weight(0), weight(0)];
         let tables = if rng.chance(1, 3) { tables.max(1) } else { tables };
         let mut parts: Vec<(u64, Box<dyn Workload>)> = vec![
             (weights[0], Box::new(Registers::new(per_tag))),
             (weights[1], Box::new(Counters::new(per_tag))),
             (weights[2], Box::new(Tokens::new(per_tag))),
             (weights[3], Box::new(OperationKeys::new(per_tag))),
+            (weights[4], Box::new(Expiring::new(per_tag))),
             (tables, Box::new(Tables::new())),
         ];
         if let LoadKind::Crowded { bytes, weight } = kind {

@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 
 use kasha_machine::Rng;
 use kasha_wire::operation::{Item, ItemKind, ItemsBuffer};
-use kasha_wire::outcome::{Outcome, Shape};
+use kasha_wire::outcome::Outcome;
 use kasha_wire::{Read, Update};
 
-use super::drawn::{Drawn, bounds};
+use super::drawn::{Drawn, bounds, may_be_drawn};
 use super::{Ask, HotKeys, Workload};
 use crate::history::{Action, Key, Told, Value};
 
@@ -47,7 +47,7 @@ impl Registers {
             keys.iter().for_each(|key| list.push(&Item { key, value: &value, delta: 1 }));
             list
         });
-        let codes: Vec<u8> = Update::ALL.iter().filter(|row| row.shape != Shape::Parts).map(|row| row.code).collect();
+        let codes: Vec<u8> = Update::ALL.iter().filter(|row| may_be_drawn(row)).map(|row| row.code).collect();
         let code = *rng.pick(&codes);
         let (bounds, lists) = (bounds(rng), Some(&lists));
         let mut drawn = Drawn { key, value: &value, expected, version, delta: 1, bounds, lists };

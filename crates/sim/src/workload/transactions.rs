@@ -8,7 +8,7 @@ use kasha_types::TableId;
 use kasha_wire::operation::{Check, Item, ItemKind, ItemsBuffer, PartOperation, PartsBuffer, Row};
 use kasha_wire::{Read, Update};
 
-use super::drawn::{Drawn, bounds};
+use super::drawn::{Drawn, bounds, may_be_drawn};
 use super::{Ask, TAGS, Workload};
 use crate::history::{Action, DEFAULT_TABLE, Key, Told};
 
@@ -35,7 +35,7 @@ pub struct Transactions {
 fn pick<'r>(rng: &mut Rng, rows: &'r [Row]) -> &'r Row {
     loop {
         let row = rng.pick(rows);
-        if row.has_one_key() {
+        if row.has_one_key() && may_be_drawn(row) {
             return row;
         }
     }

@@ -166,6 +166,7 @@ impl Script {
                 Some(_) => session.time.after_millis(options.number("for").unwrap_or(60_000)),
                 None => ClusterTime(0),
             },
+            begun: session.time,
             table: TableId(1),
         };
         let mut body = Vec::new();

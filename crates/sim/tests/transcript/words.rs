@@ -2,7 +2,7 @@
 
 use kasha_wire::Update;
 use kasha_wire::operation::arguments::Source;
-use kasha_wire::operation::{Bounds, ItemKind, Items, Parts};
+use kasha_wire::operation::{Bounds, ItemKind, Items, Lifetime, Parts};
 
 /// The update that these words name. Operations on several keys cannot be named.
 pub fn update<'a>(words: &[&'a str]) -> Update<'a> {
@@ -42,6 +42,9 @@ impl<'a> Source<'a> for Arguments<'_, 'a> {
     }
     fn bounds(&mut self) -> Result<Bounds, &'static str> {
         Bounds::new(self.number()?, self.number()?).ok_or("bounds that agree")
+    }
+    fn lifetime(&mut self) -> Result<Lifetime, &'static str> {
+        Lifetime::from_millis(self.number()?).ok_or("more than nothing")
     }
     fn items(&mut self, _: ItemKind) -> Result<Items<'a>, &'static str> {
         Err("an update of one key")

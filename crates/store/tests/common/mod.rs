@@ -3,7 +3,7 @@
 
 use kasha_log::{Cursor, EntryKind, EntryOffset, IndexCursor, Log, LogConfig, Purpose, Screen, entry_bytes};
 use kasha_store::{ReadResult, SpareDraft, Store};
-use kasha_types::{Epoch, LogEnd, SegmentId, ShardId, TableId};
+use kasha_types::{ClusterTime, Epoch, LogEnd, SegmentId, ShardId, TableId};
 use kasha_wire::operation::ItemsBuffer;
 use kasha_wire::outcome::Shape;
 use kasha_wire::{Outcome, Read, Update};
@@ -27,6 +27,8 @@ pub struct Replica {
     replayed: Cursor,
     /// Of the last draft: whatever it held must not show.
     spare: SpareDraft,
+    /// When its updates begin, and what values that end are compared with.
+    pub now: ClusterTime,
 }
 
 impl Default for Replica {
@@ -37,7 +39,14 @@ impl Default for Replica {
 
 impl Replica {
     fn of(log: Log) -> Self {
-        Self { log, store: Store::new(), completion: None, replayed: Cursor::START, spare: SpareDraft::default() }
+        Self {
+            log,
+            store: Store::new(),
+            completion: None,
+            replayed: Cursor::START,
+            spare: SpareDraft::default(),
+            now: ClusterTime(0),
+        }
     }
 
     /// What a process finds that has only this replica's files.
@@ -47,7 +56,7 @@ impl Replica {
         let files: Vec<_> = files.collect();
         let (log, report) = Log::load(SHARD, config(), files.into_iter());
         assert_eq!((report.damage, report.valid_end), (None, self.log.end()));
-        let mut replica = Self::of(log);
+        let mut replica = Self { now: self.now, ..Self::of(log) };
         replica.replay();
         replica
     }
@@ -116,7 +125,7 @@ impl Replica {
     /// Executes an update with its completion record; gives the result, and whether anything changed.
     pub fn execute_raw(&mut self, table: TableId, update: &Update<'_>) -> (Vec<u8>, bool) {
         let mut dead = Vec::new();
-        let mut draft = self.store.draft(&self.log, table, update, std::mem::take(&mut self.spare));
+        let mut draft = self.store.draft(&self.log, (table, self.now), update, std::mem::take(&mut self.spare));
         let (result, changes) = (draft.result().to_vec(), !draft.is_empty());
         let needed = draft.bytes() + entry_bytes(result.len());
         let mut group = self.log.begin(EPOCH, needed, Purpose::Normal).expect("memory");
@@ -130,6 +139,27 @@ impl Replica {
         dead.into_iter().for_each(|at| self.log.kill(at));
         self.replayed.offset = self.log.end().offset;
         (result, changes)
+    }
+
+    /// Deletes all values whose time is over, some at a time.
+    pub fn expire(&mut self) {
+        let mut after = None;
+        loop {
+            let due = self.store.due(&self.log, after, self.now).take(SLICE);
+            let due: Vec<_> = due.map(|(ending, table, key)| (ending, table, key.to_vec())).collect();
+            let Some(&(last, ..)) = due.last() else { return };
+            after = Some(last);
+            let keys = due.iter().map(|(_, table, key)| (*table, &key[..]));
+            let mut draft = self.store.draft_expired(&self.log, keys, self.now, std::mem::take(&mut self.spare));
+            let (mut dead, changes) = (Vec::new(), draft.changed().count());
+            assert_eq!(changes, due.len(), "each of them goes");
+            let mut group = self.log.begin(EPOCH, draft.bytes(), Purpose::Freeing).expect("memory");
+            self.store.write(&mut group, &mut draft, &mut dead);
+            assert_eq!(group.room(), 0, "a draft knows its size");
+            group.commit();
+            dead.into_iter().for_each(|at| self.log.kill(at));
+            self.replayed.offset = self.log.end().offset;
+        }
     }
 
     pub fn execute(&mut self, table: TableId, update: &Update<'_>) -> (Outcome, bool) {

@@ -12,6 +12,7 @@ use kasha_types::limits::{KEY_BYTES_MAX, OPERATION_KEYS_MAX, VALUE_BYTES_MAX};
 
 use super::bounds::Bounds;
 use super::items::{ItemKind, Items, put_key, put_value, take_key, take_value};
+use super::lifetime::Lifetime;
 use super::parts::Parts;
 use crate::{DecodeError, Reader};
 
@@ -29,6 +30,7 @@ pub trait Source<'a> {
     fn version(&mut self) -> Result<u64, Self::Error>;
     fn delta(&mut self) -> Result<i64, Self::Error>;
     fn bounds(&mut self) -> Result<Bounds, Self::Error>;
+    fn lifetime(&mut self) -> Result<Lifetime, Self::Error>;
     fn items(&mut self, kind: ItemKind) -> Result<Items<'a>, Self::Error>;
     fn parts(&mut self) -> Result<Parts<'a>, Self::Error>;
 
@@ -67,6 +69,9 @@ impl<'a> Source<'a> for Reader<'a> {
     fn bounds(&mut self) -> Result<Bounds, DecodeError> {
         Bounds::decode(self)
     }
+    fn lifetime(&mut self) -> Result<Lifetime, DecodeError> {
+        Lifetime::from_millis(self.take()?).ok_or(DecodeError::Invalid("a lifetime of nothing"))
+    }
     fn items(&mut self, kind: ItemKind) -> Result<Items<'a>, DecodeError> {
         Items::decode(kind, self)
     }
@@ -83,6 +88,7 @@ pub trait Visitor<'a> {
     fn version(&mut self, _: u64) {}
     fn delta(&mut self, _: i64) {}
     fn bounds(&mut self, _: Bounds) {}
+    fn lifetime(&mut self, _: Lifetime) {}
     fn items(&mut self, kind: ItemKind, items: Items<'a>);
     fn parts(&mut self, parts: Parts<'a>);
 
@@ -119,6 +125,9 @@ impl<'a> Visitor<'a> for Encoder<'_> {
     fn bounds(&mut self, bounds: Bounds) {
         self.delta(bounds.least());
         self.delta(bounds.most());
+    }
+    fn lifetime(&mut self, lifetime: Lifetime) {
+        self.version(lifetime.millis());
     }
     fn items(&mut self, kind: ItemKind, items: Items<'a>) {
         items.encode(kind, self.0);
@@ -187,6 +196,9 @@ impl<'a> Visitor<'a> for Shown<'_, '_> {
     }
     fn bounds(&mut self, bounds: Bounds) {
         self.show(format_args!("within {}..={}", bounds.least(), bounds.most()));
+    }
+    fn lifetime(&mut self, lifetime: Lifetime) {
+        self.show(format_args!("for {} ms", lifetime.millis()));
     }
     fn items(&mut self, kind: ItemKind, items: Items<'a>) {
         for item in items.iter() {

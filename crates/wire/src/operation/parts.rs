@@ -44,7 +44,13 @@ impl Row {
     #[must_use]
     pub fn has_one_key(&self) -> bool {
         match self.shape {
-            Shape::Version | Shape::Number | Shape::Length | Shape::Flag | Shape::Value | Shape::Replaced => true,
+            Shape::Version
+            | Shape::Number
+            | Shape::Length
+            | Shape::Flag
+            | Shape::Value
+            | Shape::Replaced
+            | Shape::Expiry => true,
             Shape::Versions | Shape::Flags | Shape::Numbers | Shape::Values | Shape::Observed | Shape::Parts => false,
         }
     }

@@ -1,9 +1,9 @@
 //! Bodies, operations and results.
 
-use kasha_types::{ClientId, RpcId, Sequence, TableId};
+use kasha_types::{ClientId, ClusterTime, RpcId, Sequence, TableId};
 use kasha_wire::operation::arguments::Source;
 use kasha_wire::operation::{
-    Bounds, Check, Item, ItemKind, Items, ItemsBuffer, PartOperation, Parts, PartsBuffer, Row,
+    Bounds, Check, Item, ItemKind, Items, ItemsBuffer, Lifetime, PartOperation, Parts, PartsBuffer, Row,
 };
 use kasha_wire::outcome::Shape;
 use kasha_wire::{Body, BodyHead, Outcome, Read, Update};
@@ -98,6 +98,9 @@ impl<'a> Source<'a> for &'a Operation {
     fn bounds(&mut self) -> Result<Bounds, &'static str> {
         Ok(Bounds::new(-7, self.items[0].2.max(-7)).expect("in order"))
     }
+    fn lifetime(&mut self) -> Result<Lifetime, &'static str> {
+        Ok(Lifetime::from_millis(self.version.max(1)).expect("not 0"))
+    }
     fn items(&mut self, kind: ItemKind) -> Result<Items<'a>, &'static str> {
         Ok(self.lists[kind as usize].as_items())
     }
@@ -125,7 +128,7 @@ impl OwnedBody {
     }
 
     pub fn any() -> BoxedStrategy<Self> {
-        let head = fields_any!(BodyHead { rpc, acknowledgement, lease_expiry, not_after, table });
+        let head = fields_any!(BodyHead { rpc, acknowledgement, lease_expiry, not_after, begun, table });
         let key = proptest::option::of(vec(proptest::prelude::any::<u8>(), 1..20));
         let operation = Operation::any(Update::ALL);
         (head, key, operation)
@@ -144,7 +147,7 @@ impl OwnedBody {
 
     pub fn one(code: u8, operation_key: Option<&[u8]>) -> Self {
         let next = &mut Count(0);
-        let mut head = fields_one!(next, BodyHead { rpc, acknowledgement, lease_expiry, not_after, table });
+        let mut head = fields_one!(next, BodyHead { rpc, acknowledgement, lease_expiry, not_after, begun, table });
         head.rpc = RpcId { client: ClientId(0x0807_0605_0403_0201), sequence: Sequence(0x1817_1615_1413_1211) };
         head.acknowledgement.0 = 0x1817_1615_1413_1201;
         if operation_key.is_none() {
@@ -157,7 +160,7 @@ impl OwnedBody {
     }
 }
 
-pub const SHAPES: [(Shape, &str); 12] = [
+pub const SHAPES: [(Shape, &str); 13] = [
     (Shape::Version, "put"),
     (Shape::Number, "increment"),
     (Shape::Length, "append"),
@@ -169,6 +172,7 @@ pub const SHAPES: [(Shape, &str); 12] = [
     (Shape::Flag, "exists"),
     (Shape::Values, "multi-get"),
     (Shape::Observed, "observe"),
+    (Shape::Expiry, "time-to-live"),
     (Shape::Parts, "transaction"),
 ];
 
@@ -188,6 +192,9 @@ fn done(shape: Shape) -> BoxedStrategy<Outcome> {
             .boxed(),
         Shape::Values => vec(proptest::option::of((1..u64::MAX, value())), 0..5).prop_map(Outcome::Values).boxed(),
         Shape::Observed => vec((1..u64::MAX, proptest::option::of(value())), 0..5).prop_map(Outcome::Observed).boxed(),
+        Shape::Expiry => (any(), proptest::option::of((1..u64::MAX).prop_map(ClusterTime)))
+            .prop_map(|(version, ends)| Outcome::Expiry(version, ends))
+            .boxed(),
         Shape::Parts => {
             let shapes = [Shape::Version, Shape::Number, Shape::Length, Shape::Value, Shape::Replaced, Shape::Flag];
             let part = Union::new(shapes.map(done));
@@ -230,6 +237,8 @@ pub fn outcomes() -> Vec<(&'static str, Shape, Outcome)> {
         ("Replaced.nothing", Shape::Replaced, Outcome::Replaced(17, None)),
         ("Values", Shape::Values, Outcome::Values(vec![Some((13, b"v".to_vec())), None])),
         ("Observed", Shape::Observed, Outcome::Observed(vec![(19, Some(b"v".to_vec())), (20, None)])),
+        ("Expiry", Shape::Expiry, Outcome::Expiry(21, Some(ClusterTime(22)))),
+        ("Expiry.never", Shape::Expiry, Outcome::Expiry(23, None)),
         ("ConditionFailed", Shape::Version, Outcome::ConditionFailed(14)),
         ("NotFound", Shape::Value, Outcome::NotFound),
         ("Overflow", Shape::Number, Outcome::Overflow(0)),

@@ -55,6 +55,9 @@ pub fn encoded_outcome(shape: Shape, outcome: &Outcome) -> Vec<u8> {
                 out.extend(value.iter().flatten());
             }
         }
+        Outcome::Expiry(version, ends) => {
+            put(done, &[&version.to_le_bytes(), &ends.map_or(0, |ends| ends.0).to_le_bytes()]);
+        }
         Outcome::ConditionFailed(version) => put(OutcomeCode::ConditionFailed, &[&version.to_le_bytes()]),
         Outcome::NotFound => put(OutcomeCode::NotFound, &[]),
         Outcome::Conflict => put(OutcomeCode::Conflict, &[]),

@@ -56,6 +56,7 @@ impl Nth {
             acknowledgement: AckedBelow(sequence.saturating_sub(unacknowledged).max(1)),
             lease_expiry: ClusterTime(200_000),
             not_after: ClusterTime(0),
+            begun: ClusterTime(0),
             table: TABLE,
         };
         let key = self.key(operation);

@@ -104,7 +104,7 @@ impl Serving {
         let (shard, epoch, log) = (copy.shard, term.epoch, &mut copy.log);
         let parts = body.parts_at(shard).expect("we take part");
         let update = Update::Transaction { parts };
-        let mut draft = state.store.draft(log, body.head.table, &update, SpareDraft::default());
+        let mut draft = state.store.draft(log, (body.head.table, body.head.begun), &update, SpareDraft::default());
         let is_done = draft.result().first() == Some(&(OutcomeCode::Done as u8));
         assert!(is_done, "R8.3: {rpc} was checked when it was proposed, and fails now");
         // A table that is gone stays empty; the others change with it.

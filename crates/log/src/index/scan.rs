@@ -1,0 +1,126 @@
+//! A walk through an index that goes on anywhere: at this index after it has grown, or at another replica's.
+//!
+//! A bucket holds the entries whose tags end in certain bits. In the order of the *mirrored* tags, the last bit first, these
+//! are neighbours, into however many buckets a table divides them. So a place in that order says what has been visited,
+//! whatever table is walked through next: an entry that stays is visited once. (Redis' SCAN goes the same way, with
+//! tables of a power of two.)
+
+use super::{Index, LineId};
+use crate::EntryOffset;
+
+/// How far a walk has come, in the order of mirrored tags. What lies before it was visited.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
+pub struct ScanPosition(pub u32);
+
+/// The entries of a bucket, as a part of the order of mirrored tags.
+struct Part {
+    bucket: usize,
+    /// Where the next bucket's begin. `None`: this is the last one.
+    end: Option<u32>,
+}
+
+impl Index {
+    /// The bucket in which this place is.
+    fn part_at(&self, position: u32) -> Part {
+        let (tag, buckets) = (position.reverse_bits() as usize, self.first.count());
+        // Each bucket below `half` stands for itself and for one above, until it is split.
+        let half = buckets.next_power_of_two() / 2;
+        let low = tag & half.saturating_sub(1);
+        let is_split = half > 0 && low + half < buckets;
+        let (bucket, bits) = match is_split {
+            true => (tag & (2 * half - 1), half.ilog2() + 1),
+            false => (low, half.max(1).ilog2()),
+        };
+        let begin = (bucket as u32).reverse_bits();
+        let end = u64::from(begin) + (1 << (u32::BITS - bits));
+        Part { bucket, end: u32::try_from(end).ok() }
+    }
+
+    /// Visits entries from a position on, whole buckets of them, until there were `most` or more. Returns where to go on;
+    /// `None`: there are no more.
+    pub fn scan(&self, from: ScanPosition, most: usize, mut visit: impl FnMut(EntryOffset)) -> Option<ScanPosition> {
+        let (mut position, mut visited) = (from.0, 0);
+        loop {
+            let Part { bucket, end } = self.part_at(position);
+            let mut id = Some(LineId::first(bucket));
+            while let Some(line) = id.map(|id| self.line(id)) {
+                let entries = (0..line.len()).filter_map(|place| line.get(place));
+                for (_, at) in entries.filter(|(tag, _)| tag.reverse_bits() >= position) {
+                    visit(at);
+                    visited += 1;
+                }
+                visited += 1; // an empty bucket is work, too
+                id = line.next();
+            }
+            position = end?;
+            if visited >= most {
+                return Some(ScanPosition(position));
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use kasha_types::KeyHash;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn hash_of(key: u64) -> KeyHash {
+        KeyHash((key / 2).wrapping_mul(0x9E37_79B9_7F4A_7C15))
+    }
+
+    fn of(keys: impl IntoIterator<Item = u64>) -> Index {
+        let mut index = Index::new();
+        keys.into_iter().for_each(|key| index.insert(hash_of(key), EntryOffset(key)));
+        index
+    }
+
+    #[test]
+    fn the_parts_of_a_table_follow_one_another_whatever_its_size() {
+        for keys in 0..200 {
+            let index = of(0..keys);
+            let (mut position, mut buckets) = (0, Vec::new());
+            loop {
+                let Part { bucket, end } = index.part_at(position);
+                buckets.push(bucket);
+                let Some(end) = end else { break };
+                assert_eq!(index.part_at(end - 1).bucket, bucket);
+                assert!(end > position);
+                position = end;
+            }
+            buckets.sort_unstable();
+            assert_eq!(buckets, Vec::from_iter(0..index.first.count()), "{keys} keys");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn what_stays_is_visited_once_on_whichever_replica(
+            keys in 0..300_u64,
+            pages in prop::collection::vec((1..20_usize, 0..60_u64, any::<bool>()), 1..60),
+        ) {
+            let (mut index, mut fresh) = (of(0..keys), keys);
+            let (mut seen, mut position): (BTreeMap<u64, u32>, _) = (BTreeMap::new(), Some(ScanPosition::default()));
+            let mut pages = pages.into_iter().cycle();
+            while let Some(from) = position {
+                let (most, grows, is_elsewhere) = pages.next().expect("it cycles");
+                position = index.scan(from, most, |at| *seen.entry(at.0).or_insert(0) += 1);
+                if fresh < 4 * keys {
+                    (fresh..fresh + grows).for_each(|key| index.insert(hash_of(key), EntryOffset(key)));
+                    fresh += grows;
+                }
+                if is_elsewhere {
+                    // A replica that never had the others.
+                    index = of(0..keys);
+                    fresh = keys;
+                }
+            }
+            prop_assert!((0..keys).all(|key| seen.get(&key) == Some(&1)), "{:?}", seen);
+            prop_assert!(seen.values().all(|&times| times == 1));
+        }
+    }
+}
