@@ -102,8 +102,9 @@ fn execute(
         let store = &state.store;
         read.for_each_key(view.table, |table, key| is_due |= store.is_due(&copy.log, table, key, now_in_cluster));
     }
-    let is_looked_over = planted::is_on(Bug::ExpiryInRead) && is_due && matches!(read, Read::Get { .. });
-    if is_due && !is_looked_over {
+    let compares = planted::is_on(Bug::ExpiryInRead);
+    let is_looked_over = compares && is_due && matches!(read, Read::Get { .. });
+    if is_due && !compares {
         // R5.2: whoever finds the key gone finds the delete in the log.
         let mut keys = Vec::new();
         read.for_each_key(view.table, |table, key| keys.push((table, key)));

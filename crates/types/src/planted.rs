@@ -224,7 +224,7 @@ bugs! {
     /// R5.2: an update that observes that an operation key has expired is answered before the entry that drops it is
     /// synced.
     DroppedKeyUngated = "dropped_key_ungated",
-    /// R5.2: a read finds that the time of a value is over, and logs no delete.
+    /// R5.2: a read of one key compares clocks, and logs no delete; other reads do not compare.
     ExpiryInRead = "expiry_in_read",
     /// R5.2: an operation that finds an ended value gone is answered before the delete is synced.
     ExpiryUngated = "expiry_ungated",
