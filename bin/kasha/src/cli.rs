@@ -353,36 +353,12 @@ async fn on_table(table: &Table, arguments: &CliArguments) -> Result<Told> {
             let version = update(put, arguments).await?;
             (format!("done (version {version})"), json!({ "version": version }))
         }
-        CliCommand::PutIfVersion { key, version, value, ends } => {
-            let put = ends.of(table.put_if_version(key, *version, value), UpdateCall::<Conditional>::expires_in);
-            return Ok(conditional(update(put, arguments).await?, "done"));
-        }
-        CliCommand::PutIfAbsent { key, value, ends } => {
-            let put = ends.of(table.put_if_absent(key, value), UpdateCall::<Conditional>::expires_in);
-            return Ok(conditional(update(put, arguments).await?, "done"));
-        }
-        CliCommand::CompareAndPut { key, expected, value, ends } => {
-            let put = ends.of(table.compare_and_put(key, expected, value), UpdateCall::<Conditional>::expires_in);
-            return Ok(conditional(update(put, arguments).await?, "done"));
-        }
-        CliCommand::Expire { key, time } => {
-            let version = update(table.expire(key, *time), arguments).await?;
-            done = if_so(version.is_some());
-            (told_version(version), json!({ "version": version }))
-        }
-        CliCommand::Persist { key } => {
-            let version = update(table.persist(key), arguments).await?;
-            done = if_so(version.is_some());
-            (told_version(version), json!({ "version": version }))
-        }
-        CliCommand::TimeToLive { key } => {
-            let left = table.time_to_live(key).await?;
-            done = if_so(left.is_some());
-            match left {
-                None => ("(no value)".to_owned(), Json::Null),
-                Some(TimeToLive::Forever) => ("no end".to_owned(), json!({ "millis": null })),
-                Some(TimeToLive::For(time)) => (format!("{time:?}"), json!({ "millis": time.as_millis() as u64 })),
-            }
+        CliCommand::PutIfVersion { .. }
+        | CliCommand::PutIfAbsent { .. }
+        | CliCommand::CompareAndPut { .. }
+        | CliCommand::DeleteIfVersion { .. } => return on_condition(table, arguments).await,
+        CliCommand::Expire { .. } | CliCommand::Persist { .. } | CliCommand::TimeToLive { .. } => {
+            return on_end(table, arguments).await;
         }
         CliCommand::GetAndPut { key, value } => {
             let Replaced { version, old } = update(table.get_and_put(key, value), arguments).await?;
@@ -401,26 +377,11 @@ async fn on_table(table: &Table, arguments: &CliArguments) -> Result<Told> {
                 json!({ "deleted": deleted.is_some() }),
             )
         }
-        CliCommand::DeleteIfVersion { key, version } => {
-            return Ok(conditional(update(table.delete_if_version(key, *version), arguments).await?, "deleted"));
-        }
         CliCommand::Incr { key, by, at_most: None, at_least: None, ends } => {
             let call = ends.of(table.increment(key, *by), UpdateCall::<Counter>::expires_in);
             counted(update(call, arguments).await?)
         }
-        CliCommand::Incr { key, by, at_most, at_least, ends } => {
-            let (least, most) = (at_least.unwrap_or(i64::MIN), at_most.unwrap_or(i64::MAX));
-            let call = table.increment(key, *by).at_least(least).at_most(most);
-            let call = ends.of(call, UpdateCall::<Bounded>::expires_in);
-            match update(call, arguments).await? {
-                Bounded::Done(counter) => counted(counter),
-                Bounded::Rejected { value, version } => {
-                    done = Done::No;
-                    let json = json!({ "outcome": "rejected", "value": value, "version": version });
-                    (format!("rejected: the number is {value}"), json)
-                }
-            }
-        }
+        CliCommand::Incr { .. } => return on_bounds(table, arguments).await,
         CliCommand::Append { key, value } => {
             let appended = update(table.append(key, value), arguments).await?;
             (format!("{} bytes", appended.length), json!({ "length": appended.length, "version": appended.version }))
@@ -435,8 +396,58 @@ async fn on_table(table: &Table, arguments: &CliArguments) -> Result<Told> {
     Ok((human, json, done))
 }
 
-fn told_version(version: Option<u64>) -> String {
-    version.map_or_else(|| "there was no value".to_owned(), |version| format!("done (version {version})"))
+/// An update with a condition.
+async fn on_condition(table: &Table, arguments: &CliArguments) -> Result<Told> {
+    let ending = UpdateCall::<Conditional>::expires_in;
+    let (call, what) = match &arguments.command {
+        CliCommand::PutIfVersion { key, version, value, ends } => {
+            (ends.of(table.put_if_version(key, *version, value), ending), "done")
+        }
+        CliCommand::PutIfAbsent { key, value, ends } => (ends.of(table.put_if_absent(key, value), ending), "done"),
+        CliCommand::CompareAndPut { key, expected, value, ends } => {
+            (ends.of(table.compare_and_put(key, expected, value), ending), "done")
+        }
+        CliCommand::DeleteIfVersion { key, version } => (table.delete_if_version(key, *version), "deleted"),
+        _ => unreachable!("no condition"),
+    };
+    Ok(conditional(update(call, arguments).await?, what))
+}
+
+/// What is about the end of a value.
+async fn on_end(table: &Table, arguments: &CliArguments) -> Result<Told> {
+    let version = match &arguments.command {
+        CliCommand::Expire { key, time } => update(table.expire(key, *time), arguments).await?,
+        CliCommand::Persist { key } => update(table.persist(key), arguments).await?,
+        CliCommand::TimeToLive { key } => {
+            return Ok(match table.time_to_live(key).await? {
+                None => ("(no value)".to_owned(), Json::Null, Done::No),
+                Some(TimeToLive::Forever) => ("no end".to_owned(), json!({ "millis": null }), Done::Yes),
+                Some(TimeToLive::For(time)) => {
+                    (format!("{time:?}"), json!({ "millis": time.as_millis() as u64 }), Done::Yes)
+                }
+            });
+        }
+        _ => unreachable!("no end"),
+    };
+    let human = version.map_or_else(|| "there was no value".to_owned(), |version| format!("done (version {version})"));
+    Ok((human, json!({ "version": version }), if_so(version.is_some())))
+}
+
+/// An increment with bounds.
+async fn on_bounds(table: &Table, arguments: &CliArguments) -> Result<Told> {
+    let CliCommand::Incr { key, by, at_most, at_least, ends } = &arguments.command else { unreachable!("no bounds") };
+    let (least, most) = (at_least.unwrap_or(i64::MIN), at_most.unwrap_or(i64::MAX));
+    let call = ends.of(table.increment(key, *by).at_least(least).at_most(most), UpdateCall::<Bounded>::expires_in);
+    Ok(match update(call, arguments).await? {
+        Bounded::Done(counter) => {
+            let (human, json) = counted(counter);
+            (human, json, Done::Yes)
+        }
+        Bounded::Rejected { value, version } => {
+            let json = json!({ "outcome": "rejected", "value": value, "version": version });
+            (format!("rejected: the number is {value}"), json, Done::No)
+        }
+    })
 }
 
 fn counted(Counter { value, version }: Counter) -> (String, Json) {

@@ -6,8 +6,7 @@
 //! | file | what it is |
 //! |---|---|
 //! | `request_path` | one update, from frame to answer, as one function |
-//! | `operation_keys` | how a user's own keys name updates, and go |
-//! | `expiry` | how values go whose time is over |
+//! | `operation_keys`, `expiry` | how a user's own keys name updates, and go; how values go whose time is over |
 //! | `reads` | one read |
 //! | `primary` | a primary's term: fence, take the log, replay, sync, serve |
 //! | `serving`, `cleaner`, `relocation` | what a serving primary does besides: gc, expiry, freeing, cleaning, transactions |

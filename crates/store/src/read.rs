@@ -52,14 +52,7 @@ impl Store {
                 ReadResult::Whole
             }
             Read::TimeToLive { key } => {
-                match self.find(log, table, key) {
-                    Some(Found::Object(_, object)) => {
-                        result.push(OutcomeCode::Done as u8);
-                        result.extend_from_slice(&object.version.to_le_bytes());
-                        result.extend_from_slice(&object.ends.map_or(0, |ends| ends.0).to_le_bytes());
-                    }
-                    Some(Found::Tombstone(..)) | None => result.push(OutcomeCode::NotFound as u8),
-                }
+                self.tell_end(log, table, key, result);
                 ReadResult::Whole
             }
             Read::MultiGet { keys: items } => {
@@ -104,5 +97,14 @@ impl Store {
                 ReadResult::Whole
             }
         }
+    }
+
+    fn tell_end(&self, log: &Log, table: TableId, key: &[u8], result: &mut Vec<u8>) {
+        let Some(Found::Object(_, object)) = self.find(log, table, key) else {
+            return result.push(OutcomeCode::NotFound as u8);
+        };
+        result.push(OutcomeCode::Done as u8);
+        result.extend_from_slice(&object.version.to_le_bytes());
+        result.extend_from_slice(&object.ends.map_or(0, |ends| ends.0).to_le_bytes());
     }
 }

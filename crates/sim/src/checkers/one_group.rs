@@ -82,7 +82,7 @@ impl OneGroup {
                         "one_group: {by} wrote a group of copies to {file:?}, {new} of which are copies of nothing (E4)"
                     ));
                 }
-            } else if records > 1 || (records == 0 && changes > 0 && !self.are_ends(shard, &group.entries)) {
+            } else if records > 1 || (records == 0 && changes > 0 && !self.are_ends(shard, group.entries)) {
                 self.violations.push(format!(
                     "one_group: {by} wrote a group with {changes} changes and {records} completion records to {file:?} \
                      (E4, R4.1)"

@@ -159,6 +159,23 @@ fn a_minute_without_coordinator(rng: &mut Rng, shape: &mut Shape, intensity: &mu
     intensity.acts = Acts { coordinator_minute: 2, crash: rng.below(2), ..Acts::default() };
 }
 
+/// Primaries are replaced while operation keys are used again.
+fn operation_keys(rng: &mut Rng, shape: &mut Shape, intensity: &mut Intensity) {
+    (shape.load, shape.duration) = ((0, 40), millis(10_000));
+    intensity.nemesis_every = millis(rng.between(400, 1200));
+    (shape.clients, shape.pause) = (5, (millis(1), millis(6)));
+    intensity.acts = Acts { crash: 1, torn_turn: 1, depose: 6, client: 1, ..Acts::default() };
+}
+
+/// Primaries are replaced while values end.
+fn values_end(rng: &mut Rng, shape: &mut Shape, intensity: &mut Intensity) {
+    (shape.kind, shape.duration) = (LoadKind::Expiring, millis(10_000));
+    (shape.clients, shape.pause) = (5, (millis(1), millis(6)));
+    intensity.nemesis_every = millis(rng.between(400, 1200));
+    let lost = Acts { crash: 2, torn_turn: 1, depose: 6, ..Acts::default() };
+    intensity.acts = Acts { coordinator: 1, client_pause: 1, ..lost };
+}
+
 /// Scenarios that aim at one part of the protocol.
 fn directed(scenario: Scenario, rng: &mut Rng, shape: &mut Shape, intensity: &mut Intensity) {
     let none = Acts::default();
@@ -201,18 +218,8 @@ fn directed(scenario: Scenario, rng: &mut Rng, shape: &mut Shape, intensity: &mu
             intensity.nemesis_every = millis(rng.between(150, 500));
             intensity.acts = Acts { client: 3, client_pause: 3, crash: 1, ..none };
         }
-        Scenario::OperationKeys => {
-            (shape.load, shape.duration) = ((0, 40), millis(10_000));
-            intensity.nemesis_every = millis(rng.between(400, 1200));
-            (shape.clients, shape.pause) = (5, (millis(1), millis(6)));
-            intensity.acts = Acts { crash: 1, torn_turn: 1, depose: 6, client: 1, ..none };
-        }
-        Scenario::Expiring => {
-            (shape.kind, shape.duration) = (LoadKind::Expiring, millis(10_000));
-            intensity.nemesis_every = millis(rng.between(400, 1200));
-            (shape.clients, shape.pause) = (5, (millis(1), millis(6)));
-            intensity.acts = Acts { crash: 2, torn_turn: 1, depose: 6, coordinator: 1, client_pause: 1, ..none };
-        }
+        Scenario::OperationKeys => operation_keys(rng, shape, intensity),
+        Scenario::Expiring => values_end(rng, shape, intensity),
         Scenario::Tables => {
             shape.load = (30, 0);
             let lost = Acts { unheard: 2, zombie: 1, partition: 2, depose: 2, ..none };

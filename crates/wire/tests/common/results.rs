@@ -9,6 +9,18 @@ fn encoded(value: &impl Wire) -> Vec<u8> {
     out
 }
 
+/// Each with its version, 0 for a key that has none.
+fn encoded_values(values: &[Option<(u64, Vec<u8>)>]) -> Vec<u8> {
+    let mut out = (values.len() as u32).to_le_bytes().to_vec();
+    for value in values {
+        let (version, value) = value.as_ref().map_or((0, &[][..]), |(version, value)| (*version, value));
+        out.extend(version.to_le_bytes());
+        out.extend((value.len() as u32).to_le_bytes());
+        out.extend(value);
+    }
+    out
+}
+
 /// Result bytes as a store writes them.
 pub fn encoded_outcome(shape: Shape, outcome: &Outcome) -> Vec<u8> {
     let mut out = Vec::new();
@@ -37,15 +49,7 @@ pub fn encoded_outcome(shape: Shape, outcome: &Outcome) -> Vec<u8> {
             let (old, value) = old.as_ref().map_or((0, &[][..]), |(old, value)| (*old, value));
             put(done, &[&version.to_le_bytes(), &old.to_le_bytes(), value])
         }
-        Outcome::Values(values) => {
-            put(done, &[&(values.len() as u32).to_le_bytes()]);
-            for value in values {
-                let (version, value) = value.as_ref().map_or((0, &[][..]), |(version, value)| (*version, value));
-                out.extend(version.to_le_bytes());
-                out.extend((value.len() as u32).to_le_bytes());
-                out.extend(value);
-            }
-        }
+        Outcome::Values(values) => put(done, &[&encoded_values(values)]),
         Outcome::Observed(observed) => {
             put(done, &[&(observed.len() as u32).to_le_bytes()]);
             for (version, value) in observed {
