@@ -8,7 +8,7 @@ use anyhow::{Context, Result, bail};
 use clap::{Args, Subcommand};
 use kasha_bench::say;
 use kasha_client::{
-    Bounded, Client, ClientOptions, Conditional, Counter, Error, Replaced, Table, TimeToLive, UpdateCall, Value,
+    Bounded, Client, ClientOptions, Conditional, Counter, Cursor, Error, Replaced, Table, TimeToLive, UpdateCall, Value,
 };
 use serde_json::{Value as Json, json};
 
@@ -144,6 +144,20 @@ enum CliCommand {
         #[arg(default_value = "-")]
         script: PathBuf,
     },
+    /// List a table's keys, in no order.
+    Scan {
+        /// Only keys that begin with this.
+        #[arg(long, default_value = "")]
+        prefix: String,
+        /// Go on where another listing ended: its last line, or "cursor" of its JSON.
+        #[arg(long)]
+        cursor: Option<Cursor>,
+        /// Stop after about so many keys, and say where to go on.
+        #[arg(long)]
+        limit: Option<u32>,
+    },
+    /// Print how many keys of a table have a value.
+    Count,
     /// Create a table.
     CreateTable { name: String },
     /// Drop a table with everything in it.
@@ -252,6 +266,14 @@ fn show_value(value: Option<&Value>) -> String {
     value.map_or_else(|| "(no value)".to_owned(), |value| show(&value.bytes))
 }
 
+/// Text as it is, and other bytes as an object, as values are.
+fn json_bytes(bytes: &[u8]) -> Json {
+    match std::str::from_utf8(bytes) {
+        Ok(text) => json!(text),
+        Err(_) => json!({ "escaped": bytes.escape_ascii().to_string() }),
+    }
+}
+
 pub fn json_value(value: Option<&Value>) -> Json {
     match value {
         None => Json::Null,
@@ -288,6 +310,8 @@ fn check(arguments: &CliArguments) -> Result<()> {
         CliCommand::Get { .. }
             | CliCommand::Exists { .. }
             | CliCommand::TimeToLive { .. }
+            | CliCommand::Scan { .. }
+            | CliCommand::Count
             | CliCommand::Mget { .. }
             | CliCommand::CreateTable { .. }
             | CliCommand::DropTable { .. }
@@ -386,6 +410,11 @@ async fn on_table(table: &Table, arguments: &CliArguments) -> Result<Told> {
             let appended = update(table.append(key, value), arguments).await?;
             (format!("{} bytes", appended.length), json!({ "length": appended.length, "version": appended.version }))
         }
+        CliCommand::Scan { prefix, cursor, limit } => return list(table, prefix, *cursor, *limit).await,
+        CliCommand::Count => {
+            let count = table.count().await?;
+            (count.to_string(), json!(count))
+        }
         CliCommand::Mget { .. } | CliCommand::Mput { .. } | CliCommand::Mdelete { .. } | CliCommand::Mincr { .. } => {
             on_keys(table, arguments).await?
         }
@@ -394,6 +423,29 @@ async fn on_table(table: &Table, arguments: &CliArguments) -> Result<Told> {
         }
     };
     Ok((human, json, done))
+}
+
+/// Keys, one on each line, and where to go on if there may be more.
+async fn list(table: &Table, prefix: &str, cursor: Option<Cursor>, limit: Option<u32>) -> Result<Told> {
+    let mut scan = table.scan().prefix(prefix);
+    if let Some(limit) = limit {
+        scan = scan.page(limit);
+    }
+    if let Some(cursor) = cursor {
+        scan = scan.resume(cursor)?;
+    }
+    let mut keys = Vec::new();
+    while limit.is_none_or(|limit| keys.len() < limit as usize)
+        && let Some(page) = scan.next_page().await?
+    {
+        keys.extend(page.into_iter().map(|key| key.key));
+    }
+    let cursor = scan.cursor().map(|cursor| cursor.to_string());
+    let lines =
+        keys.iter().map(|key| show(key)).chain(cursor.iter().map(|cursor| format!("(more: --cursor {cursor})")));
+    let human = lines.collect::<Vec<_>>().join("\n");
+    let keys: Vec<_> = keys.iter().map(|key| json_bytes(key)).collect();
+    Ok((human, json!({ "keys": keys, "cursor": cursor }), Done::Yes))
 }
 
 /// An update with a condition.

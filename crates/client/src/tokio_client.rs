@@ -10,6 +10,7 @@ mod error;
 mod expiry;
 mod interactive;
 mod links;
+mod scan;
 mod table;
 mod transaction;
 mod values;
@@ -17,6 +18,7 @@ mod values;
 pub use error::{Error, Rejection, Resolved, UnknownCall};
 pub use expiry::TimeToLive;
 pub use interactive::*;
+pub use scan::{Cursor, NoCursor, Scan, ScannedKey};
 pub use table::*;
 pub use transaction::*;
 

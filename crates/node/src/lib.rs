@@ -7,7 +7,7 @@
 //! |---|---|
 //! | `request_path` | one update, from frame to answer, as one function |
 //! | `operation_keys`, `expiry` | how a user's own keys name updates, and go; how values go whose time is over |
-//! | `reads` | one read |
+//! | `reads`, `scan` | one read; one page of a listing |
 //! | `primary` | a primary's term: fence, take the log, replay, sync, serve |
 //! | `serving`, `cleaner`, `relocation` | what a serving primary does besides: gc, expiry, freeing, cleaning, transactions |
 //! | `backup` | the other end of replication |
@@ -44,6 +44,7 @@ mod replay;
 mod replay_check;
 mod replica;
 mod request_path;
+mod scan;
 mod serving;
 mod state;
 mod transactions;

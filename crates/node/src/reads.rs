@@ -7,7 +7,7 @@ use kasha_store::ReadResult;
 use kasha_transaction::{Footprint, GateId, Origin};
 use kasha_types::planted::{self, Bug};
 use kasha_types::probe::{Probe, hit};
-use kasha_types::{KeyHash, LogPosition, LogSlice, RpcId, Tick, key_hash};
+use kasha_types::{KeyHash, LogEnd, LogPosition, LogSlice, RpcId, TableId, Tick, key_hash};
 use kasha_wire::frame::Kind;
 use kasha_wire::hot::{self, ReadAnswerView, ReadRefused, ReadView};
 use kasha_wire::outcome::Shape;
@@ -17,6 +17,7 @@ use crate::Answers;
 use crate::expiry;
 use crate::primary::Term;
 use crate::replica::Site;
+use crate::scan::{Wanted, scan};
 use crate::serving::{Sees, Serving};
 use crate::state::ShardState;
 
@@ -82,8 +83,14 @@ fn execute(
     now: Tick,
     view: &ReadView<'_>,
 ) -> Result<Executed, Refusal> {
-    let Site { copy, state, core } = site;
     let read = Read::decode(view.code, view.arguments).map_err(|_| Refusal::BadRequest)?;
+    if let Read::Scan { cursor, most, prefix } = read {
+        scan(term, serving, site, Wanted { table: view.table, from: cursor, most, prefix })?;
+        serving.counters.reads += 1;
+        let end = site.copy.log.end().offset;
+        return Ok(Executed::Read { tail: None, gate: gate_at(term, site, now, end) });
+    }
+    let Site { copy, state, core } = site;
     let configuration = core.configuration.as_ref().ok_or(Refusal::NotPrimary)?;
     let (mut owned, footprint) = (true, &mut core.scratch.footprint);
     footprint.clear();
@@ -97,41 +104,36 @@ fn execute(
     if let Some(rpc) = pending_before(state, &core.scratch.footprint) {
         return Ok(Executed::MustWait(rpc));
     }
-    let (now_in_cluster, mut is_due) = (core.cluster_time, false);
-    if state.store.has_due(now_in_cluster) {
-        let store = &state.store;
-        read.for_each_key(view.table, |table, key| is_due |= store.is_due(&copy.log, table, key, now_in_cluster));
-    }
-    let compares = planted::is_on(Bug::ExpiryInRead);
-    let is_looked_over = compares && is_due && matches!(read, Read::Get { .. });
-    if is_due && !compares {
-        // R5.2: whoever finds the key gone finds the delete in the log.
-        let mut keys = Vec::new();
-        read.for_each_key(view.table, |table, key| keys.push((table, key)));
-        let at = (term.epoch, term.shipping.synced());
-        if expiry::delete_due(&mut copy.log, state, core, &mut serving.conflicts, at, keys.into_iter()) {
-            hit(Probe::ExpiredValueSeen);
-        }
-    }
+    let is_over = state.store.has_due(core.cluster_time) && expire(term, serving, site, view.table, &read);
+    let Site { copy, state, core } = site;
     let tail = match state.store.read(&copy.log, view.table, &read, &mut core.scratch.result) {
-        _ if is_looked_over => {
-            core.scratch.result.clear();
-            core.scratch.result.push(OutcomeCode::NotFound as u8);
-            None
-        }
         ReadResult::Whole => None,
         ReadResult::Tail(slice) => Some(slice),
         ReadResult::TooLarge => return Err(Refusal::TooLarge),
     };
     serving.counters.reads += 1;
-    let (shard, epoch, synced) = (copy.shard, term.epoch, term.shipping.synced());
+    if is_over && planted::is_on(Bug::ExpiryInRead) && matches!(read, Read::Get { .. }) {
+        core.scratch.result.clear();
+        core.scratch.result.push(OutcomeCode::NotFound as u8);
+        return Ok(Executed::Read { tail: None, gate: Gate::Now });
+    }
     // Only who observes a key is told a version of the key while it has no value.
     let sees = || if matches!(read, Read::Observe { .. }) { Sees::Absence } else { Sees::Values };
-    let until = serving.conflicts.until(core.scratch.footprint.iter().copied(), sees, synced);
+    let until = serving.conflicts.until(core.scratch.footprint.iter().copied(), sees, term.shipping.synced());
     let absent = core.scratch.result.first() == Some(&(OutcomeCode::NotFound as u8));
-    let gate = if core.options.answers == Answers::Unreplicated || absent && planted::is_on(Bug::NotFoundUngated) {
+    let gate = match absent && planted::is_on(Bug::NotFoundUngated) {
+        true => Gate::Now,
+        false => gate_at(term, site, now, until),
+    };
+    Ok(Executed::Read { tail, gate })
+}
+
+/// When a read may leave that has seen changes up to here.
+fn gate_at(term: &mut Term, site: &Site<'_>, now: Tick, until: LogEnd) -> Gate {
+    let (shard, epoch, synced) = (site.copy.shard, term.epoch, term.shipping.synced());
+    if site.core.options.answers == Answers::Unreplicated {
         Gate::Now
-    } else if !core.has_lease(now) && !planted::is_on(Bug::ReadWithoutLease) {
+    } else if !site.core.has_lease(now) && !planted::is_on(Bug::ReadWithoutLease) {
         // A round that begins from now on also covers everything unsynced.
         hit(Probe::ReadConfirmed);
         Gate::Confirmed { shard, round: term.shipping.want_confirmation() }
@@ -140,8 +142,26 @@ fn execute(
         Gate::Synced { shard, position: LogPosition { epoch, offset: until } }
     } else {
         Gate::Now
-    };
-    Ok(Executed::Read { tail, gate })
+    }
+}
+
+/// R5.2: whoever finds a key gone finds the delete in the log. Says whether the time of a value was over.
+#[cold]
+fn expire(term: &Term, serving: &mut Serving, site: &mut Site<'_>, table: TableId, read: &Read<'_>) -> bool {
+    let Site { copy, state, core } = site;
+    let (now, mut is_due, mut keys) = (core.cluster_time, false, Vec::new());
+    read.for_each_key(table, |table, key| {
+        is_due |= state.store.is_due(&copy.log, table, key, now);
+        keys.push((table, key));
+    });
+    let at = (term.epoch, term.shipping.synced());
+    if is_due
+        && !planted::is_on(Bug::ExpiryInRead)
+        && expiry::delete_due(&mut copy.log, state, core, &mut serving.conflicts, at, keys.into_iter())
+    {
+        hit(Probe::ExpiredValueSeen);
+    }
+    is_due
 }
 
 /// A transaction over several shards that is pending, and writes one of these keys: the read would tell of a moment that is over for

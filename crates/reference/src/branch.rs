@@ -123,7 +123,9 @@ pub fn branches(part: &Part<'_>, value: Option<&[u8]>) -> Vec<Branch> {
             Some(_) => Branch::always(Effect::Keep, Says::Expiry),
             None => Branch::always(Effect::Keep, Says::NotFound),
         },
-        Part::Read(Read::MultiGet { .. } | Read::Observe { .. }) => unreachable!("a part has one key"),
+        Part::Read(Read::MultiGet { .. } | Read::Observe { .. } | Read::Scan { .. }) => {
+            unreachable!("a part has one key")
+        }
         Part::Check(Check::HasVersion { version, .. }) => {
             Branch::if_version(version, value, (Effect::Keep, Says::OldVersion))
         }

@@ -13,7 +13,9 @@ use kasha_machine::Rng;
 use kasha_types::probe::{self, Probe};
 
 use crate::bad_links::{BadLinks, CutRun};
-use crate::checkers::{convergence, executed_once, flushed_in_time, linearizable_keys, strictly_serializable, tables};
+use crate::checkers::{
+    convergence, executed_once, flushed_in_time, linearizable_keys, listed_once, strictly_serializable, tables,
+};
 use crate::clients::Stage;
 use crate::clock::{SimTime, millis};
 use crate::cluster::{self, BOOT_MAX, Cluster};
@@ -328,6 +330,9 @@ impl Run {
         probes.add("keys searched", checked.searched);
         probes.add("keys inconclusive", checked.inconclusive);
         violations.extend(checked.violations);
+        let (listed, whole_listings) = listed_once::check(history);
+        probes.add("listings checked", whole_listings);
+        violations.extend(listed);
         let checked = strictly_serializable::check(history);
         probes.add("groups of keys searched", checked.searched);
         probes.add("groups of keys inconclusive", checked.inconclusive);

@@ -45,6 +45,7 @@ pub enum Scenario {
     ClientLeases,
     OperationKeys,
     Expiring,
+    Listing,
     Tables,
     Rebuild,
     SmallMemory,
@@ -139,6 +140,7 @@ impl Scenario {
             "expiring",
             "values that end, on a few hot keys; with crashes and primaries that are replaced",
         ),
+        (Self::Listing, "listing", "a table is listed while keys come and go, and while primaries are replaced"),
         (Self::Tables, "tables", "tables are created, used and dropped; with crashes, or with primaries cut off"),
         (Self::Rebuild, "rebuild", "long logs in small segments, and losses that need new copies"),
         (

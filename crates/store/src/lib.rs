@@ -18,6 +18,7 @@ mod graves;
 mod number;
 mod read;
 mod relocation;
+mod scan;
 mod store;
 
 pub use draft::{Draft, SpareDraft};

@@ -242,6 +242,12 @@ impl Store {
         index.retain_slice(cursor, buckets, keep)
     }
 
+    /// How many keys of this table have a value.
+    #[must_use]
+    pub fn keys_of(&self, table: TableId) -> u64 {
+        self.tables.get(&table).copied().unwrap_or(0)
+    }
+
     /// Whether a key of this table has a value.
     #[must_use]
     pub fn has_keys_of(&self, table: TableId) -> bool {

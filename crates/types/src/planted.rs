@@ -230,6 +230,8 @@ bugs! {
     ExpiryUngated = "expiry_ungated",
     /// R5.2: a new primary ends values by its clock before it runs what a witness holds.
     ExpiryInReplay = "expiry_in_replay",
+    /// Section 10: a page of a listing ends, and the next one begins further on.
+    CursorSkips = "cursor_skips",
     /// R5.3: a repeated record is answered before the first one's write is flushed.
     DuplicateRecordEarly = "duplicate_record_early",
     /// Section 5, R5.3: a recovery is reported, and its witnesses' files are deleted, before what they held is flushed.

@@ -175,6 +175,12 @@ impl Configuration {
         self.tablets.get(index).filter(|t| t.table == table && t.first <= slot).map(|t| t.shard)
     }
 
+    /// The tablets of a table, in the order of their slots.
+    pub fn tablets_of(&self, table: TableId) -> impl Iterator<Item = &Tablet> {
+        let index = self.tablets.partition_point(|tablet| tablet.table < table);
+        self.tablets[index..].iter().take_while(move |tablet| tablet.table == table)
+    }
+
     /// Whether there is this table.
     #[must_use]
     pub fn has_table(&self, table: TableId) -> bool {

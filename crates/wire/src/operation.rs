@@ -2,10 +2,12 @@
 //! memory back. The enums, the codec and whoever goes through arguments follow from the rows.
 //!
 //! Arguments are encoded in the row's order: `key`, `value` and `expected` (another value) by length and bytes, `version` as
-//! a `u64`, `delta` as an `i64`, `bounds` as two of these, `lifetime` as milliseconds in a `u64`; `keys`, `pairs` and `deltas` are lists ([`items`]), and so is `parts` ([`parts`]).
+//! a `u64`, `delta` as an `i64`, `bounds` as two of these, `lifetime` as milliseconds in a `u64`, `cursor` as a
+//! `u64`, `most` as a `u32`, `prefix` as a key; `keys`, `pairs` and `deltas` are lists ([`items`]), and so is `parts` ([`parts`]).
 
 pub mod arguments;
 pub mod bounds;
+pub mod cursor;
 pub mod items;
 pub mod lifetime;
 pub mod participants;
@@ -14,6 +16,7 @@ pub mod parts;
 pub use arguments::Excess;
 use arguments::{Encoder, Keys, Limits, Shown, Source, Visitor};
 pub use bounds::Bounds;
+pub use cursor::ScanCursor;
 pub use items::{Item, ItemKind, Items, ItemsBuffer};
 pub use lifetime::Lifetime;
 pub use participants::{Participants, ParticipantsBuffer};
@@ -48,6 +51,9 @@ macro_rules! argument {
     ($a:lifetime delta) => { i64 };
     ($a:lifetime bounds) => { Bounds };
     ($a:lifetime lifetime) => { Lifetime };
+    ($a:lifetime cursor) => { ScanCursor };
+    ($a:lifetime most) => { u32 };
+    ($a:lifetime prefix) => { &$a [u8] };
     ($a:lifetime parts) => { Parts<$a> };
     ($a:lifetime $list:ident) => { Items<$a> };
 }
@@ -221,6 +227,7 @@ operations! {
     66 TimeToLive "time-to-live" (key) => Expiry;
     80 MultiGet "multi-get" (keys) => Values;
     81 Observe "observe" (keys) => Observed;
+    82 Scan "scan" (cursor, most, prefix) => Keys;
 }
 
 operations! {

@@ -16,6 +16,7 @@
 //! | numbers | count `u32`, (value `i64`, version `u64`) each | overflow, not a number: index `u32`; nothing changed |
 //! | values | count `u32`, (version `u64`, 0 = absent; length `u32`; value) each | |
 //! | expiry | version `u64`, when the value ends `u64` (ClusterTime milliseconds, 0 = never) | not found |
+//! | keys | cursor of what follows `u64` (0 = nothing does), keys with a value here `u64`, count `u32`, (version `u64`, key) each | |
 //! | observed | count `u32`, (version `u64`; has a value `u8`; length `u32`; value) each: the version of a key without a value grows with each change, too | |
 //! | parts | count `u32`, (operation code `u8`, length `u32`, the part's result) each | not committed: the part's index `u32`, its operation code `u8`, its result; nothing changed |
 //!
@@ -24,7 +25,7 @@
 
 use kasha_types::ClusterTime;
 
-use crate::operation::{Check, PartOperation};
+use crate::operation::{Check, PartOperation, ScanCursor};
 use crate::{DecodeError, Read, Reader, Update};
 
 /// What came of an operation. Recorded, gated and replayed like any result (R4.2).
@@ -112,6 +113,8 @@ pub enum Outcome {
     Observed(Vec<(u64, Option<Vec<u8>>)>),
     /// Time-to-live: version, and when the value ends; `None`: never.
     Expiry(u64, Option<ClusterTime>),
+    /// Scan: a page of keys.
+    Keys(ScannedPage),
     /// The condition did not hold; the key's version, 0 = absent.
     ConditionFailed(u64),
     /// There is no such key.
@@ -136,6 +139,18 @@ pub enum Outcome {
     Conflict,
     /// Another participant of the transaction refused it, and says why. Nothing changed.
     RefusedElsewhere,
+}
+
+/// A page of a listing of a table's keys.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ScannedPage {
+    /// Where the listing goes on; `None`: it is at its end.
+    pub next: Option<ScanCursor>,
+    /// How many keys of the table have a value at the shard, of whatever slots and names. Of a shard that owns several tablets of the
+    /// table only the first says so; the others say 0.
+    pub in_shard: u64,
+    /// The keys, each with its version.
+    pub keys: Vec<(u64, Vec<u8>)>,
 }
 
 /// What a result with [`OutcomeCode::Done`] looks like.
@@ -165,6 +180,8 @@ pub enum Shape {
     Observed,
     /// A version, and when the value ends: time-to-live.
     Expiry,
+    /// A version for each key, and where to go on: scan.
+    Keys,
     /// The result of each part: transaction.
     Parts,
 }
@@ -231,6 +248,7 @@ impl Outcome {
             | Shape::Values
             | Shape::Observed
             | Shape::Expiry
+            | Shape::Keys
             | Shape::Parts => Ok(0),
         };
         let outcome = match code {
@@ -289,6 +307,15 @@ impl Outcome {
             }
             Shape::Values => Self::Values(take_list(r, take_value)?),
             Shape::Observed => Self::Observed(take_list(r, take_observed)?),
+            Shape::Keys => {
+                let next = ScanCursor::from_number(r.take()?).ok_or(DecodeError::Invalid("a cursor"))?;
+                let (next, in_shard) = ((next != ScanCursor::START).then_some(next), r.take()?);
+                let keys = take_list(r, |r| {
+                    let (version, len): (u64, u16) = (r.take()?, r.take()?);
+                    Ok((version, r.bytes(usize::from(len))?.to_vec()))
+                })?;
+                Self::Keys(ScannedPage { next, in_shard, keys })
+            }
             Shape::Expiry => {
                 let (version, ends): (u64, ClusterTime) = (r.take()?, r.take()?);
                 Self::Expiry(version, (ends != ClusterTime(0)).then_some(ends))

@@ -70,6 +70,9 @@ pub enum WhyNot {
         "a lifetime is longer than nothing, and of an update that leaves a value; give one, or delete the key (K0319)"
     )]
     Lifetime,
+    /// A cursor belongs to another table.
+    #[error("the cursor is of another table, or of one that was dropped; begin the listing anew (K0320)")]
+    Cursor,
     /// The coordinator knows no such table.
     #[error(
         "there is no such table; create it first, or look its name up again if it was dropped and created anew (K0302)"

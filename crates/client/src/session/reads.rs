@@ -84,9 +84,11 @@ impl Session {
         out: &mut Effects,
     ) -> CallId {
         let checked = checked.map_err(WhyNot::from);
-        let slots = match checked {
-            Ok(()) => slots_of(|each| read.for_each_key(table, each)).0,
-            Err(_) => Slots::Several,
+        let slots = match (checked, read) {
+            // It names no key, and is for whoever owns this slot.
+            (Ok(()), Read::Scan { cursor, .. }) => Slots::One(cursor.slot),
+            (Ok(()), _) => slots_of(|each| read.for_each_key(table, each)).0,
+            (Err(_), _) => Slots::Several,
         };
         let call = ReadCall { keys: Keys { table, slots }, code: read.code(), part_of };
         let slot = self.insert(Kind::Read(call), now, deadline, |arguments| {

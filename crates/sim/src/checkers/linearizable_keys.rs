@@ -106,6 +106,9 @@ fn is_shaped(action: &Action, outcome: &Outcome) -> bool {
 fn key_parts<'h>(action: &'h Action, outcome: Option<&Outcome>) -> Option<Vec<(&'h [u8], Part<'h>, KeyTold)>> {
     let Some(operation) = action.operation() else { return Some(Vec::new()) };
     let parts = parts(&operation);
+    if parts.is_empty() {
+        return Some(Vec::new()); // a listing, which is no operation on keys
+    }
     if outcome.is_none() && matches!(operation, Part::Read(_)) {
         return Some(Vec::new());
     }

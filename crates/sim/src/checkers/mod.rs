@@ -22,6 +22,7 @@ pub mod intact_members;
 pub(crate) mod key_state;
 pub mod leases_lapse;
 pub mod linearizable_keys;
+pub mod listed_once;
 pub mod one_group;
 pub mod one_primary_per_epoch;
 pub mod one_timestamp;

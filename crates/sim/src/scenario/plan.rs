@@ -167,9 +167,9 @@ fn operation_keys(rng: &mut Rng, shape: &mut Shape, intensity: &mut Intensity) {
     intensity.acts = Acts { crash: 1, torn_turn: 1, depose: 6, client: 1, ..Acts::default() };
 }
 
-/// Primaries are replaced while values end.
-fn values_end(rng: &mut Rng, shape: &mut Shape, intensity: &mut Intensity) {
-    (shape.kind, shape.duration) = (LoadKind::Expiring, millis(10_000));
+/// Often, by whatever takes their place.
+fn primaries_are_replaced(rng: &mut Rng, shape: &mut Shape, intensity: &mut Intensity) {
+    shape.duration = millis(10_000);
     (shape.clients, shape.pause) = (5, (millis(1), millis(6)));
     intensity.nemesis_every = millis(rng.between(400, 1200));
     let lost = Acts { crash: 2, torn_turn: 1, depose: 6, ..Acts::default() };
@@ -219,7 +219,10 @@ fn directed(scenario: Scenario, rng: &mut Rng, shape: &mut Shape, intensity: &mu
             intensity.acts = Acts { client: 3, client_pause: 3, crash: 1, ..none };
         }
         Scenario::OperationKeys => operation_keys(rng, shape, intensity),
-        Scenario::Expiring => values_end(rng, shape, intensity),
+        Scenario::Expiring | Scenario::Listing => {
+            shape.kind = if scenario == Scenario::Expiring { LoadKind::Expiring } else { LoadKind::Listing };
+            primaries_are_replaced(rng, shape, intensity);
+        }
         Scenario::Tables => {
             shape.load = (30, 0);
             let lost = Acts { unheard: 2, zombie: 1, partition: 2, depose: 2, ..none };

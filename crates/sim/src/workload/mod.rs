@@ -9,6 +9,7 @@ mod crowd;
 mod distributed;
 mod drawn;
 mod expiring;
+mod listing;
 mod operation_keys;
 mod registers;
 mod rewritten;
@@ -26,6 +27,7 @@ pub use counters::Counters;
 pub use crowd::Crowd;
 pub use distributed::Distributed;
 pub use expiring::Expiring;
+pub use listing::Listing;
 pub use operation_keys::OperationKeys;
 pub use registers::Registers;
 pub use rewritten::Rewritten;
@@ -165,6 +167,8 @@ pub enum LoadKind {
     Distributed,
     /// Values that end.
     Expiring,
+    /// A table that is listed while keys come and go.
+    Listing,
     /// Tables that come and go, each with so many keys that two updates hardly ever meet.
     Tables,
 }
@@ -188,12 +192,17 @@ impl Mix {
             LoadKind::Churning => return alone(Box::new(Bulk::churning(CHURNING_KEYS))),
             LoadKind::Rewritten => return alone(Box::<Rewritten>::default()),
             LoadKind::Tables => return alone(Box::new(Tables::spread())),
-            LoadKind::Transactions | LoadKind::Snapshots | LoadKind::Distributed | LoadKind::Expiring => {
+            LoadKind::Transactions
+            | LoadKind::Snapshots
+            | LoadKind::Distributed
+            | LoadKind::Expiring
+            | LoadKind::Listing => {
                 let short_deadlines = if rng.chance(1, 2) { rng.below(200) } else { 0 };
                 let abandoned = if rng.chance(1, 2) { rng.below(100) } else { 0 };
                 let part: Box<dyn Workload> = match kind {
                     LoadKind::Snapshots => Box::<Snapshots>::default(),
                     LoadKind::Distributed => Box::<Distributed>::default(),
+                    LoadKind::Listing => Box::<Listing>::default(),
                     LoadKind::Expiring => Box::new(Expiring::new(rng.between(1, 3))),
                     _ => Box::<Transactions>::default(),
                 };
@@ -203,7 +212,7 @@ impl Mix {
         }
         let per_tag = rng.between(1, 3);
         let mut weight = |least: u64| least + rng.below(10);
-        let weights = [weight(2), weight(1), weight(1), operation_keys + weight(0), weight(0)];
+        let weights = [weight(2), weight(1), weight(1), operation_keys + weight(0), weight(0), weight(0)];
         let tables = if rng.chance(1, 3) { tables.max(1) } else { tables };
         let mut parts: Vec<(u64, Box<dyn Workload>)> = vec![
             (weights[0], Box::new(Registers::new(per_tag))),
@@ -211,6 +220,7 @@ impl Mix {
             (weights[2], Box::new(Tokens::new(per_tag))),
             (weights[3], Box::new(OperationKeys::new(per_tag))),
             (weights[4], Box::new(Expiring::new(per_tag))),
+            (weights[5], Box::<Listing>::default()),
             (tables, Box::new(Tables::new())),
         ];
         if let LoadKind::Crowded { bytes, weight } = kind {

@@ -11,6 +11,7 @@ use kasha_types::TableId;
 use kasha_types::limits::{KEY_BYTES_MAX, OPERATION_KEYS_MAX, VALUE_BYTES_MAX};
 
 use super::bounds::Bounds;
+use super::cursor::ScanCursor;
 use super::items::{ItemKind, Items, put_key, put_value, take_key, take_value};
 use super::lifetime::Lifetime;
 use super::parts::Parts;
@@ -36,6 +37,16 @@ pub trait Source<'a> {
 
     fn expected(&mut self) -> Result<&'a [u8], Self::Error> {
         self.value()
+    }
+    // Of a listing, which whoever draws operations on keys does not draw.
+    fn cursor(&mut self) -> Result<ScanCursor, Self::Error> {
+        Err(Self::no_such_operation("a cursor"))
+    }
+    fn most(&mut self) -> Result<u32, Self::Error> {
+        Err(Self::no_such_operation("a number of keys"))
+    }
+    fn prefix(&mut self) -> Result<&'a [u8], Self::Error> {
+        self.key()
     }
     fn keys(&mut self) -> Result<Items<'a>, Self::Error> {
         self.items(ItemKind::Key)
@@ -72,6 +83,12 @@ impl<'a> Source<'a> for Reader<'a> {
     fn lifetime(&mut self) -> Result<Lifetime, DecodeError> {
         Lifetime::from_millis(self.take()?).ok_or(DecodeError::Invalid("a lifetime of nothing"))
     }
+    fn cursor(&mut self) -> Result<ScanCursor, DecodeError> {
+        ScanCursor::from_number(self.take()?).ok_or(DecodeError::Invalid("a cursor"))
+    }
+    fn most(&mut self) -> Result<u32, DecodeError> {
+        self.take()
+    }
     fn items(&mut self, kind: ItemKind) -> Result<Items<'a>, DecodeError> {
         Items::decode(kind, self)
     }
@@ -89,6 +106,9 @@ pub trait Visitor<'a> {
     fn delta(&mut self, _: i64) {}
     fn bounds(&mut self, _: Bounds) {}
     fn lifetime(&mut self, _: Lifetime) {}
+    fn cursor(&mut self, _: ScanCursor) {}
+    fn most(&mut self, _: u32) {}
+    fn prefix(&mut self, _: &'a [u8]) {}
     fn items(&mut self, kind: ItemKind, items: Items<'a>);
     fn parts(&mut self, parts: Parts<'a>);
 
@@ -128,6 +148,15 @@ impl<'a> Visitor<'a> for Encoder<'_> {
     }
     fn lifetime(&mut self, lifetime: Lifetime) {
         self.version(lifetime.millis());
+    }
+    fn cursor(&mut self, cursor: ScanCursor) {
+        self.version(cursor.number());
+    }
+    fn most(&mut self, most: u32) {
+        self.0.extend_from_slice(&most.to_le_bytes());
+    }
+    fn prefix(&mut self, prefix: &'a [u8]) {
+        put_key(prefix, self.0);
     }
     fn items(&mut self, kind: ItemKind, items: Items<'a>) {
         items.encode(kind, self.0);
@@ -200,6 +229,15 @@ impl<'a> Visitor<'a> for Shown<'_, '_> {
     fn lifetime(&mut self, lifetime: Lifetime) {
         self.show(format_args!("for {} ms", lifetime.millis()));
     }
+    fn cursor(&mut self, cursor: ScanCursor) {
+        self.show(format_args!("from {}", cursor.number()));
+    }
+    fn most(&mut self, most: u32) {
+        self.show(format_args!("at most {most}"));
+    }
+    fn prefix(&mut self, prefix: &'a [u8]) {
+        self.show(format_args!("{}…", prefix.escape_ascii()));
+    }
     fn items(&mut self, kind: ItemKind, items: Items<'a>) {
         for item in items.iter() {
             self.key(item.key);
@@ -242,6 +280,9 @@ impl Limits {
 }
 
 impl<'a> Visitor<'a> for Limits {
+    fn prefix(&mut self, prefix: &'a [u8]) {
+        self.key(prefix);
+    }
     fn key(&mut self, key: &'a [u8]) {
         self.check(key.len() <= KEY_BYTES_MAX, Excess::Key);
     }

@@ -51,7 +51,13 @@ impl Row {
             | Shape::Value
             | Shape::Replaced
             | Shape::Expiry => true,
-            Shape::Versions | Shape::Flags | Shape::Numbers | Shape::Values | Shape::Observed | Shape::Parts => false,
+            Shape::Versions
+            | Shape::Flags
+            | Shape::Numbers
+            | Shape::Values
+            | Shape::Observed
+            | Shape::Keys
+            | Shape::Parts => false,
         }
     }
 }

@@ -3,9 +3,9 @@
 use kasha_types::{ClientId, ClusterTime, RpcId, Sequence, TableId};
 use kasha_wire::operation::arguments::Source;
 use kasha_wire::operation::{
-    Bounds, Check, Item, ItemKind, Items, ItemsBuffer, Lifetime, PartOperation, Parts, PartsBuffer, Row,
+    Bounds, Check, Item, ItemKind, Items, ItemsBuffer, Lifetime, PartOperation, Parts, PartsBuffer, Row, ScanCursor,
 };
-use kasha_wire::outcome::Shape;
+use kasha_wire::outcome::{ScannedPage, Shape};
 use kasha_wire::{Body, BodyHead, Outcome, Read, Update};
 use proptest::collection::vec;
 use proptest::prelude::{Just, Strategy};
@@ -101,6 +101,12 @@ impl<'a> Source<'a> for &'a Operation {
     fn lifetime(&mut self) -> Result<Lifetime, &'static str> {
         Ok(Lifetime::from_millis(self.version.max(1)).expect("not 0"))
     }
+    fn cursor(&mut self) -> Result<ScanCursor, &'static str> {
+        Ok(ScanCursor::from_number(self.version % (1 << 40)).expect("a slot"))
+    }
+    fn most(&mut self) -> Result<u32, &'static str> {
+        Ok(self.version as u32)
+    }
     fn items(&mut self, kind: ItemKind) -> Result<Items<'a>, &'static str> {
         Ok(self.lists[kind as usize].as_items())
     }
@@ -160,7 +166,7 @@ impl OwnedBody {
     }
 }
 
-pub const SHAPES: [(Shape, &str); 13] = [
+pub const SHAPES: [(Shape, &str); 14] = [
     (Shape::Version, "put"),
     (Shape::Number, "increment"),
     (Shape::Length, "append"),
@@ -173,6 +179,7 @@ pub const SHAPES: [(Shape, &str); 13] = [
     (Shape::Values, "multi-get"),
     (Shape::Observed, "observe"),
     (Shape::Expiry, "time-to-live"),
+    (Shape::Keys, "scan"),
     (Shape::Parts, "transaction"),
 ];
 
@@ -195,6 +202,13 @@ fn done(shape: Shape) -> BoxedStrategy<Outcome> {
         Shape::Expiry => (any(), proptest::option::of((1..u64::MAX).prop_map(ClusterTime)))
             .prop_map(|(version, ends)| Outcome::Expiry(version, ends))
             .boxed(),
+        Shape::Keys => {
+            let next =
+                proptest::option::of((1..1u64 << 46).prop_map(|next| ScanCursor::from_number(next).expect("a slot")));
+            (next, any(), vec((any(), value()), 0..5))
+                .prop_map(|(next, in_shard, keys)| Outcome::Keys(ScannedPage { next, in_shard, keys }))
+                .boxed()
+        }
         Shape::Parts => {
             let shapes = [Shape::Version, Shape::Number, Shape::Length, Shape::Value, Shape::Replaced, Shape::Flag];
             let part = Union::new(shapes.map(done));
@@ -239,6 +253,16 @@ pub fn outcomes() -> Vec<(&'static str, Shape, Outcome)> {
         ("Observed", Shape::Observed, Outcome::Observed(vec![(19, Some(b"v".to_vec())), (20, None)])),
         ("Expiry", Shape::Expiry, Outcome::Expiry(21, Some(ClusterTime(22)))),
         ("Expiry.never", Shape::Expiry, Outcome::Expiry(23, None)),
+        (
+            "Keys",
+            Shape::Keys,
+            Outcome::Keys(ScannedPage {
+                next: ScanCursor::from_number(24),
+                in_shard: 25,
+                keys: vec![(26, b"k".to_vec()), (27, vec![])],
+            }),
+        ),
+        ("Keys.end", Shape::Keys, Outcome::Keys(ScannedPage { next: None, in_shard: 0, keys: vec![] })),
         ("ConditionFailed", Shape::Version, Outcome::ConditionFailed(14)),
         ("NotFound", Shape::Value, Outcome::NotFound),
         ("Overflow", Shape::Number, Outcome::Overflow(0)),

@@ -1,6 +1,6 @@
 //! Result bytes as a store writes them; also included by `crates/properties`.
 
-use kasha_wire::outcome::Shape;
+use kasha_wire::outcome::{ScannedPage, Shape};
 use kasha_wire::{Outcome, OutcomeCode, Wire};
 
 fn encoded(value: &impl Wire) -> Vec<u8> {
@@ -17,6 +17,18 @@ fn encoded_values(values: &[Option<(u64, Vec<u8>)>]) -> Vec<u8> {
         out.extend(version.to_le_bytes());
         out.extend((value.len() as u32).to_le_bytes());
         out.extend(value);
+    }
+    out
+}
+
+fn encoded_page(page: &ScannedPage) -> Vec<u8> {
+    let mut out = page.next.map_or(0, |next| next.number()).to_le_bytes().to_vec();
+    out.extend(page.in_shard.to_le_bytes());
+    out.extend((page.keys.len() as u32).to_le_bytes());
+    for (version, key) in &page.keys {
+        out.extend(version.to_le_bytes());
+        out.extend((key.len() as u16).to_le_bytes());
+        out.extend(key);
     }
     out
 }
@@ -59,6 +71,7 @@ pub fn encoded_outcome(shape: Shape, outcome: &Outcome) -> Vec<u8> {
                 out.extend(value.iter().flatten());
             }
         }
+        Outcome::Keys(page) => put(done, &[&encoded_page(page)]),
         Outcome::Expiry(version, ends) => {
             put(done, &[&version.to_le_bytes(), &ends.map_or(0, |ends| ends.0).to_le_bytes()]);
         }

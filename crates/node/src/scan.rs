@@ -1,0 +1,119 @@
+//! One page of a listing of a table's keys.
+//!
+//! A listing is no snapshot: each key that has a value throughout comes once, and a key that comes or goes meanwhile may come or
+//! not. What a page shows is durable: it leaves when everything is synced that was in the log. (What a transaction over several
+//! shards has not executed here yet does not show.)
+
+use kasha_log::ScanPosition;
+use kasha_types::planted::{self, Bug};
+use kasha_types::{KeyHash, TableId, key_hash, slot_of};
+use kasha_wire::operation::ScanCursor;
+use kasha_wire::{OutcomeCode, Refusal};
+
+use crate::expiry;
+use crate::primary::Term;
+use crate::replica::Site;
+use crate::serving::Serving;
+
+/// Entries of the index that a page looks at, of all tables: each may be a cache miss or two. Most pages of a small table beside
+/// large ones are empty.
+const ENTRIES_PER_PAGE: usize = 192;
+/// Entries that are looked at before the page may be full.
+const ENTRIES_PER_STEP: usize = 16;
+/// The page is full with so many bytes of keys.
+const PAGE_BYTES: usize = 64 * 1024;
+
+/// What a page is of.
+#[derive(Clone, Copy)]
+pub(crate) struct Wanted<'a> {
+    pub table: TableId,
+    pub from: ScanCursor,
+    /// Keys; 0: none, only how many there are.
+    pub most: u32,
+    pub prefix: &'a [u8],
+}
+
+/// A result that is being written.
+struct Page {
+    result: Vec<u8>,
+    count: u32,
+    /// Of the keys, if somebody asks.
+    hashes: Option<Vec<KeyHash>>,
+}
+
+impl Page {
+    /// The outcome, where to go on, keys at the shard, and how many keys follow.
+    const HEAD_BYTES: usize = 1 + 8 + 8 + 4;
+
+    fn begin(mut result: Vec<u8>, hashes: Option<Vec<KeyHash>>) -> Self {
+        result.clear();
+        result.resize(Self::HEAD_BYTES, 0);
+        Self { result, count: 0, hashes }
+    }
+
+    fn add(&mut self, table: TableId, version: u64, key: &[u8]) {
+        self.result.extend_from_slice(&version.to_le_bytes());
+        self.result.extend_from_slice(&u16::try_from(key.len()).expect("a key is short").to_le_bytes());
+        self.result.extend_from_slice(key);
+        self.count += 1;
+        if let Some(hashes) = &mut self.hashes {
+            hashes.push(key_hash(table, key));
+        }
+    }
+
+    fn end(&mut self, next: Option<ScanCursor>, in_shard: u64) {
+        self.result[0] = OutcomeCode::Done as u8;
+        self.result[1..9].copy_from_slice(&next.map_or(0, ScanCursor::number).to_le_bytes());
+        self.result[9..17].copy_from_slice(&in_shard.to_le_bytes());
+        self.result[17..Self::HEAD_BYTES].copy_from_slice(&self.count.to_le_bytes());
+    }
+}
+
+/// Puts a page into the scratch buffer as a read's result, and its keys into the scratch footprint.
+pub(crate) fn scan(term: &Term, serving: &mut Serving, site: &mut Site<'_>, wanted: Wanted<'_>) -> Result<(), Refusal> {
+    let Site { copy, state, core } = site;
+    let Wanted { table, from, most, prefix } = wanted;
+    let configuration = core.configuration.clone().ok_or(Refusal::NotPrimary)?;
+    let mut ours = configuration.tablets_of(table).filter(|tablet| tablet.shard == copy.shard).peekable();
+    let first = ours.peek().map(|tablet| tablet.first);
+    let tablet = ours.find(|tablet| (tablet.first..=tablet.last).contains(&from.slot)).ok_or(Refusal::WrongShard)?;
+    let in_shard = if first == Some(tablet.first) { state.store.keys_of(table) } else { 0 };
+    // The index has the keys of all our tablets.
+    let is_only = first == Some(from.slot) && ours.next().is_none();
+    let is_wanted =
+        |key: &[u8]| key.starts_with(prefix) && (is_only || (from.slot..=tablet.last).contains(&slot_of(key)));
+    let hashes = (!state.transactions.is_quiet()).then(Vec::new);
+    let mut page = Page::begin(std::mem::take(&mut core.scratch.result), hashes);
+    let (now, mut due) = (core.cluster_time, Vec::new());
+    let (mut next, mut looked_at) = (Some(ScanPosition(from.position)), 0);
+    while let Some(position) = next.filter(|_| page.count < most)
+        && looked_at < ENTRIES_PER_PAGE
+        && page.result.len() < PAGE_BYTES
+    {
+        next = state.store.scan(&copy.log, table, position, ENTRIES_PER_STEP, |object| match object.ends {
+            Some(ends) if ends <= now && is_wanted(object.key) => due.push((object.version, object.key.to_vec())),
+            Some(_) | None if is_wanted(object.key) => page.add(table, object.version, object.key),
+            Some(_) | None => {}
+        });
+        looked_at += ENTRIES_PER_STEP;
+    }
+    if !due.is_empty() {
+        // R5.2: what is left out is gone in the log. What cannot go now is still there.
+        let (at, keys) = ((term.epoch, term.shipping.synced()), due.iter().map(|(_, key)| (table, &key[..])));
+        expiry::delete_due(&mut copy.log, state, core, &mut serving.conflicts, at, keys);
+        let stay = due.iter().filter(|(_, key)| state.store.is_due(&copy.log, table, key, now));
+        stay.for_each(|(version, key)| page.add(table, *version, key));
+    }
+    let next = match next {
+        Some(ScanPosition(position)) if most > 0 && planted::is_on(Bug::CursorSkips) => {
+            Some(ScanCursor { slot: from.slot, position: position.saturating_add(1 << 26) })
+        }
+        Some(position) if most > 0 => Some(ScanCursor { slot: from.slot, position: position.0 }),
+        Some(_) | None => ScanCursor::behind(tablet.last),
+    };
+    page.end(next, in_shard);
+    core.scratch.result = page.result;
+    core.scratch.footprint.clear();
+    core.scratch.footprint.extend(page.hashes.into_iter().flatten());
+    Ok(())
+}

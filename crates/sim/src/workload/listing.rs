@@ -1,0 +1,61 @@
+//! A table is listed, page after page, while keys come and go.
+
+use kasha_machine::Rng;
+use kasha_wire::operation::{Lifetime, ScanCursor};
+use kasha_wire::outcome::Outcome;
+use kasha_wire::{Read, Update};
+
+use super::{Ask, Workload};
+use crate::history::{Action, Told};
+
+/// Keys that are put and never deleted, of all slots. The checker `listed_once` knows them by their names.
+const STAYING: u64 = 60;
+/// Keys that come and go.
+const CHANGING: u64 = 200;
+
+/// Listings, and what they list.
+#[derive(Debug)]
+pub struct Listing {
+    cursor: ScanCursor,
+    /// A page is under way.
+    waits: bool,
+}
+
+impl Default for Listing {
+    fn default() -> Self {
+        Self { cursor: ScanCursor::START, waits: false }
+    }
+}
+
+impl Workload for Listing {
+    fn next(&mut self, rng: &mut Rng) -> Ask {
+        if !self.waits && rng.chance(2, 3) {
+            self.waits = true;
+            let most = u32::try_from(rng.between(1, 40)).expect("small");
+            return Action::from(Read::Scan { cursor: self.cursor, most, prefix: b"l" }).into();
+        }
+        if rng.chance(1, 4) {
+            return Action::put(format!("ls{}", rng.below(STAYING)).as_bytes(), b"stays").into();
+        }
+        let key = format!("lc{}", rng.below(CHANGING)).into_bytes();
+        match rng.below(5) {
+            0 | 1 => Action::put(&key, b"goes"),
+            2 => {
+                let lifetime = Lifetime::from_millis(rng.between(1, 300)).expect("not 0");
+                Update::PutExpiring { key: &key, lifetime, value: b"ends" }.into()
+            }
+            _ => Update::Delete { key: &key }.into(),
+        }
+        .into()
+    }
+
+    fn told(&mut self, action: &Action, told: &Told) {
+        let Some(Read::Scan { cursor, .. }) = action.read() else { return };
+        if cursor == self.cursor {
+            self.waits = false;
+            if let Told::Executed { outcome: Outcome::Keys(page), .. } = told {
+                self.cursor = page.next.unwrap_or(ScanCursor::START);
+            }
+        }
+    }
+}
