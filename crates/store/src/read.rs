@@ -4,6 +4,7 @@ use kasha_log::Log;
 use kasha_types::limits::RESULT_BYTES_MAX;
 use kasha_types::planted::{self, Bug};
 use kasha_types::{LogSlice, TableId};
+use kasha_wire::operation::Items;
 use kasha_wire::{OutcomeCode, Read};
 
 use crate::Store;
@@ -74,30 +75,32 @@ impl Store {
                 }
                 ReadResult::Whole
             }
-            Read::Observe { keys: items } => {
-                result.push(OutcomeCode::Done as u8);
-                result.extend_from_slice(&items.count().to_le_bytes());
-                for item in items.iter() {
-                    let (version, value) = match self.find(log, table, item.key) {
-                        Some(Found::Object(_, object)) => (object.version, Some(object.value)),
-                        // R4.8: the next value gets a version above both.
-                        Some(Found::Tombstone(_, tombstone)) => (tombstone.version.max(self.version_floor()), None),
-                        None => (self.version_floor(), None),
-                    };
-                    let is_told = value.is_some() || !planted::is_on(Bug::AbsenceUnversioned);
-                    let version = if is_told { version } else { 0 };
-                    let len = value.map_or(0, <[u8]>::len);
-                    if result.len() + OBSERVED_HEAD_BYTES + len > RESULT_BYTES_MAX {
-                        return ReadResult::TooLarge;
-                    }
-                    result.extend_from_slice(&version.to_le_bytes());
-                    result.push(u8::from(value.is_some()));
-                    result.extend_from_slice(&(len as u32).to_le_bytes());
-                    result.extend_from_slice(value.unwrap_or_default());
-                }
-                ReadResult::Whole
-            }
+            Read::Observe { keys: items } => self.observe(log, table, items, result),
         }
+    }
+
+    fn observe(&self, log: &Log, table: TableId, items: Items<'_>, result: &mut Vec<u8>) -> ReadResult {
+        result.push(OutcomeCode::Done as u8);
+        result.extend_from_slice(&items.count().to_le_bytes());
+        for item in items.iter() {
+            let (version, value) = match self.find(log, table, item.key) {
+                Some(Found::Object(_, object)) => (object.version, Some(object.value)),
+                // R4.8: the next value gets a version above both.
+                Some(Found::Tombstone(_, tombstone)) => (tombstone.version.max(self.version_floor()), None),
+                None => (self.version_floor(), None),
+            };
+            let is_told = value.is_some() || !planted::is_on(Bug::AbsenceUnversioned);
+            let version = if is_told { version } else { 0 };
+            let len = value.map_or(0, <[u8]>::len);
+            if result.len() + OBSERVED_HEAD_BYTES + len > RESULT_BYTES_MAX {
+                return ReadResult::TooLarge;
+            }
+            result.extend_from_slice(&version.to_le_bytes());
+            result.push(u8::from(value.is_some()));
+            result.extend_from_slice(&(len as u32).to_le_bytes());
+            result.extend_from_slice(value.unwrap_or_default());
+        }
+        ReadResult::Whole
     }
 
     fn tell_end(&self, log: &Log, table: TableId, key: &[u8], result: &mut Vec<u8>) {

@@ -33,6 +33,58 @@ fn a_script_is_a_transaction(port: u16, folder: &Folder) {
     }
 }
 
+fn values_end(port: u16) {
+    let told = |arguments: &[&str]| json_of(port, arguments);
+    assert_eq!(told(&["put", "session", "v", "--expires-in", "1h"]), (Some(0), json!({ "version": 1 })));
+    let millis = told(&["ttl", "session"]).1["millis"].as_u64().unwrap();
+    assert!((1..=3_600_000).contains(&millis), "{millis}");
+    assert_eq!(told(&["persist", "session"]).1, json!({ "version": 2 }));
+    assert_eq!(told(&["time-to-live", "session"]), (Some(0), json!({ "millis": null })));
+    assert_eq!(told(&["expire", "session", "1ms"]).1, json!({ "version": 3 }));
+    assert!((0..2_000).any(|_| told(&["exists", "session"]).0 == Some(3)), "it ends soon");
+    for gone in [&["ttl", "session"][..], &["persist", "session"], &["expire", "session", "1h"]] {
+        assert_eq!(told(gone).0, Some(3), "{gone:?}");
+    }
+    let (code, lock) = told(&["put-if-absent", "lock", "me", "--expires-in", "1h"]);
+    assert_eq!((code, &lock["done"]), (Some(0), &json!(true)));
+    let (code, renewed) = told(&["put-if-version", "lock", "1", "me", "--expires-in", "2h"]);
+    assert_eq!((code, &renewed["done"]), (Some(0), &json!(true)), "{renewed}");
+    assert_eq!(told(&["put-if-version", "lock", "1", "me", "--expires-in", "2h"]).0, Some(3));
+    assert!(told(&["ttl", "lock"]).1["millis"].as_u64().unwrap() > 3_600_000);
+    assert_eq!(told(&["incr", "minute", "--at-most", "1", "--expires-in", "1h"]).1["value"], 1);
+    assert_eq!(told(&["incr", "minute", "--at-most", "1", "--expires-in", "1h"]).0, Some(3));
+    let (code, wrong) = told(&["put", "a", "x", "--expires-in", "0s"]);
+    assert!(code == Some(1) && wrong["error"].as_str().unwrap().contains("K0319"), "{wrong}");
+}
+
+fn keys_are_listed(port: u16) {
+    let names: Vec<String> = (0..40).map(|number| format!("list:{number}")).collect();
+    let pairs = names.iter().flat_map(|name| [name.as_str(), "v"]);
+    json_of(port, &["mput"].into_iter().chain(pairs).collect::<Vec<_>>());
+    let (mut listed, mut cursor, mut pages) = (Vec::new(), None, 0);
+    loop {
+        let mut words = vec!["scan", "--prefix", "list:", "--limit", "7"];
+        words.extend(cursor.iter().flat_map(|cursor: &String| ["--cursor", cursor.as_str()]));
+        let (code, page) = json_of(port, &words);
+        assert_eq!(code, Some(0), "{page}");
+        listed.extend(page["keys"].as_array().unwrap().iter().map(|key| key.as_str().unwrap().to_owned()));
+        pages += 1;
+        match page["cursor"].as_str() {
+            Some(next) => cursor = Some(next.to_owned()),
+            None => break,
+        }
+    }
+    listed.sort_unstable();
+    let mut wanted = names.clone();
+    wanted.sort_unstable();
+    assert_eq!(listed, wanted, "each once, in {pages} pages");
+    assert!(pages > 1);
+    let all = json_of(port, &["scan"]).1["keys"].as_array().unwrap().len();
+    assert_eq!(json_of(port, &["count"]), (Some(0), json!(all)));
+    let (code, wrong) = json_of(port, &["scan", "--cursor", "99-0"]);
+    assert!(code == Some(1) && wrong["error"].as_str().unwrap().contains("K0320"), "{wrong}");
+}
+
 #[test]
 fn the_shell_speaks_json() {
     let (folder, port) = (Folder::new("shell"), free_ports(4));
@@ -53,6 +105,8 @@ fn the_shell_speaks_json() {
     assert_eq!(json_of(port, &["mincr", "{t}a", "1", "{t}b", "2"]).1, json!({ "values": [1, 2] }));
     assert_eq!(json_of(port, &["tables"]).1, json!(["default"]));
     a_script_is_a_transaction(port, &folder);
+    values_end(port);
+    keys_are_listed(port);
 
     let failed = |arguments: &[&str], outcome: &str, word: &str| {
         let (code, told) = json_of(port, arguments);
