@@ -89,6 +89,11 @@ pub enum Conditional {
 pub(super) type Boxed<T> = Pin<Box<dyn Future<Output = Result<T, Error>> + Send>>;
 
 /// An update that is made when it is awaited.
+///
+/// **A dropped future goes on.** Whoever drops the future (`tokio::time::timeout`, `select!`, a task that is aborted) stops
+/// waiting, and the update may still take effect: nearly all do. To stop waiting, use [`UpdateCall::deadline`]; to have the update
+/// taken back if that is still possible, [`UpdateCall::cancel_on_deadline`] too; to learn the outcome later, keep the
+/// [`Error::Unknown`] that a deadline returns, and resolve it.
 #[must_use = "nothing is sent until it is awaited"]
 #[derive(Debug)]
 pub struct UpdateCall<T> {
@@ -362,8 +367,9 @@ impl<T> UpdateCall<T> {
     }
 
     /// Makes the update at most once under this operation key, for a day (see [`UpdateCall::remember_for`]), whoever sends it
-    /// again. The same request gets the original result; another request gets an error. The scope of the key is the
-    /// slot of the operation's first key.
+    /// again. The same request gets the original result; another request gets an error. That a condition did not hold or a bound
+    /// would be crossed is a result, too: the same request is not tried anew, so that what is to be tried again needs another
+    /// operation key. The scope of the key is the slot of the operation's first key.
     pub fn once(mut self, operation_key: impl AsRef<[u8]>) -> Self {
         self.options.operation_key = Some(operation_key.as_ref().to_vec());
         self

@@ -5,6 +5,7 @@ use kasha_types::{AckedBelow, ClientId, ClusterTime, ConnId, Epoch, ListVersion,
 use kasha_wire::body::BodyHead;
 use kasha_wire::frame::Kind;
 use kasha_wire::hot::{Envelope, ReadView, RequestView};
+use kasha_wire::operation::{Bounds, Lifetime};
 use kasha_wire::{Body, Read, Update};
 
 pub const SHARD: ShardId = ShardId(0);
@@ -27,6 +28,10 @@ const VALUE: [u8; 100] = [b'v'; 100];
 pub enum Operation {
     Put,
     Increment,
+    /// An increment of the same keys that has bounds.
+    Bounded,
+    /// A put of a value that ends.
+    Expiring,
     Read,
 }
 
@@ -44,7 +49,8 @@ impl Nth {
     }
 
     fn key(self, operation: Operation) -> String {
-        let prefix = if operation == Operation::Increment { "count" } else { "user" };
+        let is_counter = matches!(operation, Operation::Increment | Operation::Bounded);
+        let prefix = if is_counter { "count" } else { "user" };
         format!("{prefix}{:012}", self.0 * STEP % KEYS)
     }
 
@@ -63,6 +69,14 @@ impl Nth {
         let update = match operation {
             Operation::Put => Update::Put { key: key.as_bytes(), value: &VALUE },
             Operation::Increment => Update::Increment { key: key.as_bytes(), delta: 1 },
+            Operation::Bounded => {
+                let bounds = Bounds::new(0, 1_000_000).expect("in order");
+                Update::IncrementWithin { key: key.as_bytes(), delta: 1, bounds }
+            }
+            Operation::Expiring => {
+                let lifetime = Lifetime::from_millis(3_600_000).expect("not 0");
+                Update::PutExpiring { key: key.as_bytes(), lifetime, value: &VALUE }
+            }
             Operation::Read => unreachable!("a read has no body"),
         };
         let mut body = Vec::new();

@@ -92,6 +92,16 @@ fn increment() -> Run {
     run.expecting(&[(Kind::Answer, ALL)])
 }
 
+fn bounded() -> Run {
+    let run = alone(Operation::Bounded, 0, |load| load.update(Operation::Bounded, OPERATIONS, BATCH, 0));
+    run.expecting(&[(Kind::Answer, ALL)])
+}
+
+fn expiring() -> Run {
+    let run = alone(Operation::Expiring, 0, |load| load.update(Operation::Expiring, OPERATIONS, BATCH, 0));
+    run.expecting(&[(Kind::Answer, ALL)])
+}
+
 fn read() -> Run {
     alone(Operation::Put, 0, |load| load.read(OPERATIONS, BATCH)).expecting(&[(Kind::ReadAnswer, ALL)])
 }
@@ -129,6 +139,8 @@ fn check(run: Run) {
 #[bench::update_batch(setup = update_batch, teardown = check)]
 #[bench::update_kasha(setup = update_kasha, teardown = check)]
 #[bench::increment(setup = increment, teardown = check)]
+#[bench::bounded(setup = bounded, teardown = check)]
+#[bench::expiring(setup = expiring, teardown = check)]
 #[bench::read(setup = read, teardown = check)]
 #[bench::retry(setup = retry, teardown = check)]
 #[bench::record(setup = record, teardown = check)]
