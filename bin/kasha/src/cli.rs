@@ -12,6 +12,7 @@ use kasha_client::{
 };
 use serde_json::{Value as Json, json};
 
+use crate::argument::Argument;
 use crate::txn;
 
 #[derive(Args)]
@@ -24,6 +25,9 @@ pub struct CliArguments {
     /// Print JSON
     #[arg(long, global = true)]
     json: bool,
+    /// Print a value's bytes as they are, and nothing else.
+    #[arg(long, global = true, conflicts_with = "json")]
+    raw: bool,
     /// An operation key: if the command is sent again under the same key, by anyone, the update still happens once.
     #[arg(long, global = true)]
     once: Option<String>,
@@ -58,60 +62,60 @@ pub struct Address {
 #[derive(Subcommand)]
 enum CliCommand {
     /// Print a key's value.
-    Get { key: String },
-    /// Set a key's value.
+    Get { key: Argument },
+    /// Set a key's value; - is standard input, here and wherever a value stands.
     Put {
-        key: String,
-        value: String,
+        key: Argument,
+        value: Argument,
         #[command(flatten)]
         ends: Ends,
     },
     /// Set a key's value only if its version is this one.
     PutIfVersion {
-        key: String,
+        key: Argument,
         version: u64,
-        value: String,
+        value: Argument,
         #[command(flatten)]
         ends: Ends,
     },
     /// Set a key's value only if it has none.
     PutIfAbsent {
-        key: String,
-        value: String,
+        key: Argument,
+        value: Argument,
         #[command(flatten)]
         ends: Ends,
     },
     /// Set a key's value only if it has this value now.
     CompareAndPut {
-        key: String,
-        expected: String,
-        value: String,
+        key: Argument,
+        expected: Argument,
+        value: Argument,
         #[command(flatten)]
         ends: Ends,
     },
     /// Give a key's value another time to live, counted from now.
     Expire {
-        key: String,
+        key: Argument,
         #[arg(value_parser = crate::duration::parse)]
         time: Duration,
     },
     /// Let a key's value live on without end.
-    Persist { key: String },
+    Persist { key: Argument },
     /// Print how long a key's value still lives.
     #[command(alias = "ttl")]
-    TimeToLive { key: String },
+    TimeToLive { key: Argument },
     /// Set a key's value and print the value that it had.
-    GetAndPut { key: String, value: String },
+    GetAndPut { key: Argument, value: Argument },
     /// Delete a key and print the value that it had.
-    GetAndDelete { key: String },
+    GetAndDelete { key: Argument },
     /// Delete a key.
-    Delete { key: String },
+    Delete { key: Argument },
     /// Delete a key only if its version is this one.
-    DeleteIfVersion { key: String, version: u64 },
+    DeleteIfVersion { key: Argument, version: u64 },
     /// Add to a number and print the sum.
     #[command(alias = "increment")]
     Incr {
-        key: String,
+        key: Argument,
         #[arg(default_value_t = 1, allow_negative_numbers = true)]
         by: i64,
         /// Reject it, with the number as it is, if the sum would be above this.
@@ -124,19 +128,19 @@ enum CliCommand {
         ends: Ends,
     },
     /// Append to a key's value.
-    Append { key: String, value: String },
+    Append { key: Argument, value: Argument },
     /// Print whether a key has a value.
-    Exists { key: String },
+    Exists { key: Argument },
     /// Print several keys' values, which were there together at one moment.
-    Mget { keys: Vec<String> },
+    Mget { keys: Vec<Argument> },
     /// Set several keys together: key value key value …
-    Mput { pairs: Vec<String> },
+    Mput { pairs: Vec<Argument> },
     /// Delete several keys together.
-    Mdelete { keys: Vec<String> },
+    Mdelete { keys: Vec<Argument> },
     /// Add to several numbers together: key delta key delta …
     Mincr {
         #[arg(allow_negative_numbers = true)]
-        pairs: Vec<String>,
+        pairs: Vec<Argument>,
     },
     /// Run a transaction: a script with one operation on each line, all of which take effect or none.
     Txn {
@@ -148,7 +152,7 @@ enum CliCommand {
     Scan {
         /// Only keys that begin with this.
         #[arg(long, default_value = "")]
-        prefix: String,
+        prefix: Argument,
         /// Go on where another listing ended: its last line, or "cursor" of its JSON.
         #[arg(long)]
         cursor: Option<Cursor>,
@@ -229,6 +233,8 @@ pub fn run(arguments: &CliArguments) -> Result<Done> {
         Ok((human, json, done)) => {
             match (&done, arguments.json) {
                 (_, true) => say!("{json}"),
+                // Written already.
+                (Done::Yes, false) if arguments.raw => {}
                 (Done::Yes, false) => say!("{human}"),
                 // The text is not printed on standard output, where it could be taken for a value.
                 (Done::No, false) => complain(&human),
@@ -239,7 +245,15 @@ pub fn run(arguments: &CliArguments) -> Result<Done> {
             if arguments.json {
                 say!("{}", json!({ "error": format!("{error:#}"), "outcome": outcome_of(&error) }));
             }
-            Err(error)
+            match error.downcast_ref::<Error>() {
+                // An answer: the update was executed, and changed nothing.
+                Some(Error::Rejected(_)) => {
+                    complain(&format!("kasha: {error:#}"));
+                    crate::explain::hint(&format!("{error:#}")).iter().for_each(|hint| complain(hint));
+                    Ok(Done::No)
+                }
+                _ => Err(error),
+            }
         }
     }
 }
@@ -248,7 +262,7 @@ pub fn run(arguments: &CliArguments) -> Result<Done> {
 fn outcome_of(error: &anyhow::Error) -> &'static str {
     match error.downcast_ref::<Error>() {
         Some(Error::Unknown { .. }) => "unknown",
-        Some(Error::Rejected(_)) => "executed",
+        Some(Error::Rejected(_)) => "rejected",
         Some(Error::NotExecuted(_) | Error::NoTable(_) | Error::TableRefused(_) | Error::Connect(_)) => "not executed",
         Some(Error::Failed(_) | Error::Stopped | Error::Answer(_)) | None => "failed",
     }
@@ -262,26 +276,38 @@ pub fn show(bytes: &[u8]) -> String {
     }
 }
 
-fn show_value(value: Option<&Value>) -> String {
-    value.map_or_else(|| "(no value)".to_owned(), |value| show(&value.bytes))
+/// A value for people. With `--raw`, its bytes are written at once.
+fn show_value(value: Option<&Value>, arguments: &CliArguments) -> Result<String> {
+    use std::io::Write;
+    let Some(value) = value else { return Ok("(no value)".to_owned()) };
+    if arguments.raw {
+        let mut out = std::io::stdout().lock();
+        out.write_all(&value.bytes).and_then(|()| out.flush()).context("standard output cannot be written (K0403)")?;
+    }
+    Ok(show(&value.bytes))
 }
 
-/// Text as it is, and other bytes as an object, as values are.
-fn json_bytes(bytes: &[u8]) -> Json {
+/// Bytes for scripts: text, or else base64, and which of the two.
+fn encoded(bytes: &[u8]) -> (String, &'static str) {
+    use base64::Engine;
     match std::str::from_utf8(bytes) {
-        Ok(text) => json!(text),
-        Err(_) => json!({ "escaped": bytes.escape_ascii().to_string() }),
+        Ok(text) => (text.to_owned(), "utf-8"),
+        Err(_) => (base64::engine::general_purpose::STANDARD.encode(bytes), "base64"),
+    }
+}
+
+/// A key of a listing: its text, or an object if it has none.
+fn json_bytes(bytes: &[u8]) -> Json {
+    match encoded(bytes) {
+        (text, "utf-8") => json!(text),
+        (key, encoding) => json!({ "key": key, "encoding": encoding }),
     }
 }
 
 pub fn json_value(value: Option<&Value>) -> Json {
-    match value {
-        None => Json::Null,
-        Some(value) => match std::str::from_utf8(&value.bytes) {
-            Ok(text) => json!({ "value": text, "version": value.version }),
-            Err(_) => json!({ "value_escaped": value.bytes.escape_ascii().to_string(), "version": value.version }),
-        },
-    }
+    let Some(value) = value else { return Json::Null };
+    let (text, encoding) = encoded(&value.bytes);
+    json!({ "value": text, "encoding": encoding, "version": value.version })
 }
 
 fn conditional(outcome: Conditional, what: &str) -> Told {
@@ -291,11 +317,13 @@ fn conditional(outcome: Conditional, what: &str) -> Told {
         }
         Conditional::Failed(Some(version)) => {
             let human = format!("not {what}: the key has version {version}");
-            (human, json!({ "done": false, "version": version }), Done::No)
+            (human, json!({ "done": false, "outcome": "rejected", "version": version }), Done::No)
         }
-        Conditional::Failed(None) => {
-            (format!("not {what}: the key has no value"), json!({ "done": false, "version": null }), Done::No)
-        }
+        Conditional::Failed(None) => (
+            format!("not {what}: the key has no value"),
+            json!({ "done": false, "outcome": "rejected", "version": null }),
+            Done::No,
+        ),
     }
 }
 
@@ -319,6 +347,13 @@ fn check(arguments: &CliArguments) -> Result<()> {
     );
     if arguments.once.is_some() && !is_update {
         bail!("--once is for updates of keys: leave it away here (K0403)");
+    }
+    let shows_a_value = matches!(
+        arguments.command,
+        CliCommand::Get { .. } | CliCommand::GetAndPut { .. } | CliCommand::GetAndDelete { .. }
+    );
+    if arguments.raw && !shows_a_value {
+        bail!("--raw is for commands that print one value: leave it away here (K0403)");
     }
     if arguments.remember_for.is_some_and(|time| time.is_zero()) {
         bail!("--remember-for 0 remembers nothing: give a longer time, or leave --once away (K0403)");
@@ -365,7 +400,7 @@ async fn on_table(table: &Table, arguments: &CliArguments) -> Result<Told> {
         CliCommand::Get { key } => {
             let value = table.get(key).await?;
             done = if_so(value.is_some());
-            (show_value(value.as_ref()), json_value(value.as_ref()))
+            (show_value(value.as_ref(), arguments)?, json_value(value.as_ref()))
         }
         CliCommand::Exists { key } => {
             let exists = table.exists(key).await?;
@@ -373,7 +408,7 @@ async fn on_table(table: &Table, arguments: &CliArguments) -> Result<Told> {
             (exists.to_string(), json!(exists))
         }
         CliCommand::Put { key, value, ends } => {
-            let put = ends.of(table.put(key, value), UpdateCall::<u64>::expires_in);
+            let put = ends.of(table.put(key, value.value()?), UpdateCall::<u64>::expires_in);
             let version = update(put, arguments).await?;
             (format!("done (version {version})"), json!({ "version": version }))
         }
@@ -385,13 +420,13 @@ async fn on_table(table: &Table, arguments: &CliArguments) -> Result<Told> {
             return on_end(table, arguments).await;
         }
         CliCommand::GetAndPut { key, value } => {
-            let Replaced { version, old } = update(table.get_and_put(key, value), arguments).await?;
-            (show_value(old.as_ref()), json!({ "version": version, "old": json_value(old.as_ref()) }))
+            let Replaced { version, old } = update(table.get_and_put(key, value.value()?), arguments).await?;
+            (show_value(old.as_ref(), arguments)?, json!({ "version": version, "old": json_value(old.as_ref()) }))
         }
         CliCommand::GetAndDelete { key } => {
             let old = update(table.get_and_delete(key), arguments).await?;
             done = if_so(old.is_some());
-            (show_value(old.as_ref()), json_value(old.as_ref()))
+            (show_value(old.as_ref(), arguments)?, json_value(old.as_ref()))
         }
         CliCommand::Delete { key } => {
             let deleted = update(table.delete(key), arguments).await?;
@@ -407,7 +442,7 @@ async fn on_table(table: &Table, arguments: &CliArguments) -> Result<Told> {
         }
         CliCommand::Incr { .. } => return on_bounds(table, arguments).await,
         CliCommand::Append { key, value } => {
-            let appended = update(table.append(key, value), arguments).await?;
+            let appended = update(table.append(key, value.value()?), arguments).await?;
             (format!("{} bytes", appended.length), json!({ "length": appended.length, "version": appended.version }))
         }
         CliCommand::Scan { prefix, cursor, limit } => return list(table, prefix, *cursor, *limit).await,
@@ -426,7 +461,7 @@ async fn on_table(table: &Table, arguments: &CliArguments) -> Result<Told> {
 }
 
 /// Keys, one on each line, and where to go on if there may be more.
-async fn list(table: &Table, prefix: &str, cursor: Option<Cursor>, limit: Option<u32>) -> Result<Told> {
+async fn list(table: &Table, prefix: &Argument, cursor: Option<Cursor>, limit: Option<u32>) -> Result<Told> {
     let mut scan = table.scan().prefix(prefix);
     if let Some(limit) = limit {
         scan = scan.page(limit);
@@ -453,11 +488,13 @@ async fn on_condition(table: &Table, arguments: &CliArguments) -> Result<Told> {
     let ending = UpdateCall::<Conditional>::expires_in;
     let (call, what) = match &arguments.command {
         CliCommand::PutIfVersion { key, version, value, ends } => {
-            (ends.of(table.put_if_version(key, *version, value), ending), "done")
+            (ends.of(table.put_if_version(key, *version, value.value()?), ending), "done")
         }
-        CliCommand::PutIfAbsent { key, value, ends } => (ends.of(table.put_if_absent(key, value), ending), "done"),
+        CliCommand::PutIfAbsent { key, value, ends } => {
+            (ends.of(table.put_if_absent(key, value.value()?), ending), "done")
+        }
         CliCommand::CompareAndPut { key, expected, value, ends } => {
-            (ends.of(table.compare_and_put(key, expected, value), ending), "done")
+            (ends.of(table.compare_and_put(key, expected, value.value()?), ending), "done")
         }
         CliCommand::DeleteIfVersion { key, version } => (table.delete_if_version(key, *version), "deleted"),
         _ => unreachable!("no condition"),
@@ -513,8 +550,8 @@ async fn on_keys(table: &Table, arguments: &CliArguments) -> Result<(String, Jso
             let values = table.multi_get(keys).await?;
             let lines = keys.iter().zip(&values);
             let human = lines.map(|(key, value)| match value {
-                Some(value) => format!("{key}\t{}", show(&value.bytes)),
-                None => format!("{key}\t(no value)"),
+                Some(value) => format!("{}\t{}", key.shown(), show(&value.bytes)),
+                None => format!("{}\t(no value)", key.shown()),
             });
             (human.collect::<Vec<_>>().join("\n"), values.iter().map(|value| json_value(value.as_ref())).collect())
         }
@@ -529,7 +566,8 @@ async fn on_keys(table: &Table, arguments: &CliArguments) -> Result<(String, Jso
         }
         CliCommand::Mincr { pairs } => {
             let pairs = in_pairs(pairs, "delta")?;
-            let deltas = pairs.iter().map(|(key, delta)| Ok((key, delta.parse::<i64>()?)));
+            let deltas =
+                pairs.iter().map(|(key, delta)| Ok((key, std::str::from_utf8(delta.as_ref())?.parse::<i64>()?)));
             let deltas = deltas.collect::<Result<Vec<_>>>().context(NO_NUMBER)?;
             let counters = update(table.multi_increment(&deltas), arguments).await?;
             let values: Vec<_> = counters.iter().map(|counter| counter.value).collect();
@@ -541,7 +579,7 @@ async fn on_keys(table: &Table, arguments: &CliArguments) -> Result<(String, Jso
 
 const NO_NUMBER: &str = "a delta is no 64-bit number: write it as digits (K0403)";
 
-fn in_pairs(words: &[String], second: &str) -> Result<Vec<(String, String)>> {
+fn in_pairs(words: &[Argument], second: &str) -> Result<Vec<(Argument, Argument)>> {
     if words.is_empty() || !words.len().is_multiple_of(2) {
         bail!("the words are not pairs: write key {second} key {second} … (K0403)");
     }

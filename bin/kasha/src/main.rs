@@ -6,10 +6,12 @@
 
 mod admin;
 mod allocator;
+mod argument;
 mod bench;
 mod cli;
 mod commands;
 mod duration;
+mod explain;
 mod host;
 mod server;
 mod sim;
@@ -46,6 +48,8 @@ enum Command {
     Status(status::StatusArguments),
     /// Decide what only an operator may decide: give up members or witnesses that are lost for good.
     Admin(admin::AdminArguments),
+    /// Print the page of an error's code.
+    Explain(explain::ExplainArguments),
     /// Kill, freeze and disturb a small cluster under load, and show that no update is lost or doubled.
     Demo(commands::DemoArguments),
     /// Measure, as ratios within one run.
@@ -101,13 +105,16 @@ fn main() {
         }),
         Command::Status(arguments) => status::run(&arguments),
         Command::Admin(arguments) => admin::run(&arguments),
+        Command::Explain(arguments) => explain::run(&arguments),
         Command::Demo(arguments) => commands::demo(&arguments),
         Command::Bench(arguments) => bench::run(&arguments),
         Command::Sim(arguments) => sim::run(&arguments),
         Command::InternalNode(arguments) => commands::internal_node(&arguments),
     };
     if let Err(error) = result {
-        let _ = writeln!(Log, "kasha: {error:#}");
+        let text = format!("{error:#}");
+        let _ = writeln!(Log, "kasha: {text}");
+        explain::hint(&text).iter().for_each(|hint| drop(writeln!(Log, "{hint}")));
         std::process::exit(1);
     }
 }

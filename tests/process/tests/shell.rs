@@ -57,6 +57,23 @@ fn values_end(port: u16) {
     assert!(code == Some(1) && wrong["error"].as_str().unwrap().contains("K0319"), "{wrong}");
 }
 
+/// Standard input, bytes that are no text, and the page of an error.
+fn any_bytes_go_through(port: u16) {
+    use std::io::Write;
+    let words = ["cli", "--address", &format!("127.0.0.1:{port}"), "put", "bytes", "-"];
+    let mut put =
+        command(&words).stdin(std::process::Stdio::piped()).stdout(std::process::Stdio::null()).spawn().unwrap();
+    put.stdin.take().unwrap().write_all(b"\xff\0\n").unwrap();
+    assert!(put.wait().unwrap().success());
+    assert_eq!(cli(port, &["--raw", "get", "bytes"]).stdout, b"\xff\0\n");
+    let told = json_of(port, &["get", "bytes"]).1;
+    assert_eq!((&told["value"], &told["encoding"]), (&json!("/wAK"), &json!("base64")));
+    let page = command(&["explain", "k0312"]).output().unwrap();
+    assert!(String::from_utf8(page.stdout).unwrap().starts_with("# K0312: memory is full"));
+    let failed = cli(port, &["--table", "nowhere", "get", "a"]);
+    assert!(String::from_utf8(failed.stderr).unwrap().contains("`kasha explain K0"));
+}
+
 fn keys_are_listed(port: u16) {
     let names: Vec<String> = (0..40).map(|number| format!("list:{number}")).collect();
     let pairs = names.iter().flat_map(|name| [name.as_str(), "v"]);
@@ -93,7 +110,7 @@ fn the_shell_speaks_json() {
     process.wait_until_it_says("ready");
 
     assert_eq!(json_of(port, &["put", "a", "x"]), (Some(0), json!({ "version": 1 })));
-    assert_eq!(json_of(port, &["get", "a"]), (Some(0), json!({ "value": "x", "version": 1 })));
+    assert_eq!(json_of(port, &["get", "a"]), (Some(0), json!({ "value": "x", "encoding": "utf-8", "version": 1 })));
     assert_eq!(json_of(port, &["get", "none"]), (Some(3), Json::Null), "no value");
     let (code, told) = json_of(port, &["put-if-absent", "a", "y"]);
     assert_eq!((code, &told["done"]), (Some(3), &json!(false)), "the condition failed");
@@ -107,13 +124,19 @@ fn the_shell_speaks_json() {
     a_script_is_a_transaction(port, &folder);
     values_end(port);
     keys_are_listed(port);
+    any_bytes_go_through(port);
 
     let failed = |arguments: &[&str], outcome: &str, word: &str| {
         let (code, told) = json_of(port, arguments);
         assert_eq!((code, &told["outcome"]), (Some(1), &json!(outcome)), "{told}");
         assert!(told["error"].as_str().unwrap().contains(word), "{told}");
     };
-    failed(&["incr", "a"], "executed", "no decimal 64-bit number");
+    let rejected = |arguments: &[&str], word: &str| {
+        let (code, told) = json_of(port, arguments);
+        assert_eq!((code, &told["outcome"]), (Some(3), &json!("rejected")), "{told}");
+        assert!(told["error"].as_str().unwrap().contains(word), "{told}");
+    };
+    rejected(&["incr", "a"], "no decimal 64-bit number");
     failed(&["incr", "n", "--at-least", "1", "--at-most", "0"], "not executed", "contradict each other");
     failed(&["--table", "nowhere", "put", "a", "x"], "not executed", "nowhere");
     assert_eq!(json_of(port, &["mput", "over", "1", "shards", "2"]), (Some(0), json!({ "versions": [1, 1] })));
@@ -121,11 +144,11 @@ fn the_shell_speaks_json() {
         let told = json_of(port, &["--once", "two", "mput", "over", "3", "shards", "4"]);
         assert_eq!(told, (Some(0), json!({ "versions": [2, 2] })), "it happens once, over shards, too");
     }
-    failed(&["--once", "two", "mput", "over", "3", "shards", "5"], "executed", "operation key");
+    rejected(&["--once", "two", "mput", "over", "3", "shards", "5"], "operation key");
     failed(&["--once", "key", "get", "a"], "failed", "--once is for updates");
     cli_says(port, &["--once", "key", "incr", "once"]);
     assert_eq!(json_of(port, &["incr", "once", "--once", "key"]).1["value"], 1, "options may stand behind, too");
-    failed(&["--once", "key", "incr", "once", "2"], "executed", "operation key");
+    rejected(&["--once", "key", "incr", "once", "2"], "operation key");
     let (code, told) = json_of(free_ports(1), &["--deadline", "300ms", "put", "a", "x"]);
     assert_eq!((code, &told["outcome"]), (Some(1), &json!("not executed")), "nobody was reached: {told}");
     let complaint = String::from_utf8(cli(port, &["incr", "a"]).stderr).unwrap();
