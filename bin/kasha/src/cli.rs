@@ -153,7 +153,7 @@ enum CliCommand {
         /// Only keys that begin with this.
         #[arg(long, default_value = "")]
         prefix: Argument,
-        /// Go on where another listing ended: its last line, or "cursor" of its JSON.
+        /// Go on where another listing ended: its last line says where, and "cursor" of its JSON.
         #[arg(long)]
         cursor: Option<Cursor>,
         /// Stop after about so many keys, and say where to go on.

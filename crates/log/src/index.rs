@@ -8,7 +8,7 @@
 mod lines;
 mod scan;
 
-pub use self::scan::ScanPosition;
+pub use self::scan::{Enough, ScanPosition};
 use kasha_types::KeyHash;
 
 use self::lines::{Line, LineId, Lines};

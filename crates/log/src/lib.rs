@@ -35,7 +35,7 @@ pub use append::{Appended, Full, GroupWriter, Part, Purpose};
 pub use cleaning::{Census, DamagedGroup, Victim};
 pub use format::{EntryKind, FORMAT_VERSION, GROUP_HEADER_BYTES, GroupStart, entry_bytes};
 pub use history::common_prefix;
-pub use index::{Index, IndexBucket, IndexCursor, ScanPosition};
+pub use index::{Enough, Index, IndexBucket, IndexCursor, ScanPosition};
 pub use kasha_types::{ENTRY_HEADER_BYTES, EntryOffset};
 pub use limits::{BACKUP_SLACK_PART, EPOCH_HISTORY_MAX, SEGMENT_BYTES_MAX, SEGMENT_BYTES_MIN};
 pub use load::{Damage, DamageKind, LoadReport};

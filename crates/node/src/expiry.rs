@@ -6,7 +6,7 @@
 //!
 //! What is pending over several shards was told what its keys hold: a value that it touches ends when it is done.
 
-use kasha_log::{Log, Purpose};
+use kasha_log::{Full, Log, Purpose};
 use kasha_store::{Ending, SpareDraft};
 use kasha_transaction::Footprint;
 use kasha_types::planted::{self, Bug};
@@ -19,47 +19,80 @@ use crate::replica::Site;
 use crate::serving::Conflicts;
 use crate::state::ShardState;
 
-/// Values whose time is over that a turn looks at.
+/// Values whose time is over that a turn of the walk looks at.
 const LOOKED_AT_PER_TURN: usize = 32;
-/// Nobody waits for the deletes, so nothing else keeps them from running ahead of the backups.
-const UNSYNCED_BYTES_MAX: u64 = 1 << 20;
+/// Deletes of the walk that are not synced: nobody waits for them, and they must not fill the table of conflicts, in which others
+/// would meet them.
+const UNSYNCED_MAX: u32 = 256;
+/// Bytes of the keys that are deleted in one group.
+const GROUP_KEY_BYTES: usize = 256 * 1024;
 
-/// Deletes those of these keys whose time is over, in one group. What is pending, and a lack of room, let them live on. Says
-/// whether some are gone.
+/// Deletes those of these keys whose time is over. What is pending, and a lack of room, let them live on. Returns how many are gone.
 #[cold]
 pub(crate) fn delete_due<'k>(
     log: &mut Log,
     state: &mut ShardState,
     core: &mut Core,
     conflicts: &mut Conflicts,
-    (epoch, synced): (Epoch, LogEnd),
+    at: (Epoch, LogEnd),
     keys: impl Iterator<Item = (TableId, &'k [u8])>,
-) -> bool {
+) -> Result<u32, Full> {
     let participant = &state.transactions.participant;
     let is_free = |&(table, key): &(TableId, &[u8])| {
         participant.blocked_by(&Footprint::new([], [key_hash(table, key)])).is_none()
     };
-    let spare = SpareDraft::default();
-    let mut draft = state.store.draft_expired(log, keys.filter(is_free), core.cluster_time, spare);
+    let keys: Vec<_> = keys.filter(is_free).collect();
+    let (mut rest, mut gone) = (&keys[..], 0);
+    while !rest.is_empty() {
+        let mut bytes = 0;
+        let fits = |(_, key): &&(TableId, &[u8])| {
+            bytes += key.len();
+            bytes <= GROUP_KEY_BYTES
+        };
+        let (group, others) = rest.split_at(rest.iter().take_while(fits).count().max(1));
+        gone += delete_group(log, state, core, conflicts, at, group)?;
+        rest = others;
+    }
+    if gone > 0 {
+        hit(Probe::ValueExpired);
+    }
+    Ok(gone)
+}
+
+/// An operation found values whose time was over. Without room for their deletes they live on.
+pub(crate) fn note_seen(gone: Result<u32, Full>) {
+    if matches!(gone, Ok(1..)) {
+        hit(Probe::ExpiredValueSeen);
+    }
+}
+
+fn delete_group(
+    log: &mut Log,
+    state: &mut ShardState,
+    core: &mut Core,
+    conflicts: &mut Conflicts,
+    (epoch, synced): (Epoch, LogEnd),
+    keys: &[(TableId, &[u8])],
+) -> Result<u32, Full> {
+    let mut draft = state.store.draft_expired(log, keys.iter().copied(), core.cluster_time, SpareDraft::default());
     if draft.is_empty() {
-        return false;
+        return Ok(0);
     }
     // Each tombstone is shorter than what it deletes.
     let purpose = match log.has_room_for(draft.bytes(), Purpose::Freeing) {
         true => Purpose::Freeing,
         false => Purpose::Shrinking,
     };
-    let Ok(mut group) = log.begin(epoch, draft.bytes(), purpose) else { return false };
+    let mut group = log.begin(epoch, draft.bytes(), purpose)?;
     let dead = &mut core.scratch.dead;
     dead.clear();
     state.store.write(&mut group, &mut draft, dead);
     let end = group.commit().end.offset;
     log.kill_all(dead);
-    hit(Probe::ValueExpired);
     if !planted::is_on(Bug::ExpiryUngated) {
         draft.changed().for_each(|(key, _)| conflicts.change(key, end, synced));
     }
-    true
+    Ok(u32::try_from(draft.changed().count()).expect("few"))
 }
 
 /// The walk of a primary through the values whose time is over.
@@ -67,6 +100,8 @@ pub(crate) fn delete_due<'k>(
 pub(crate) struct Expiry {
     /// Where it goes on.
     after: Option<Ending>,
+    /// Deletes since all were synced, and up to where the log must be synced for that.
+    unsynced: (u32, LogEnd),
     /// It found nothing more to do then, and synced up to there.
     rests: Option<(ClusterTime, LogEnd)>,
 }
@@ -83,23 +118,30 @@ impl Expiry {
         if !self.is_due(site.state, now, synced) {
             return;
         }
+        if synced >= self.unsynced.1 {
+            self.unsynced.0 = 0;
+        }
+        if self.unsynced.0 >= UNSYNCED_MAX {
+            self.rests = Some((now, synced));
+            return;
+        }
         let Site { copy, state, core } = site;
-        let unsynced = copy.log.end().offset.0.saturating_sub(synced.0);
         // The log, which is about to grow, has the keys.
         let (mut bytes, mut looked_at) = (Vec::new(), Vec::new());
-        if unsynced < UNSYNCED_BYTES_MAX {
-            for (ending, table, key) in state.store.due(&copy.log, self.after, now).take(LOOKED_AT_PER_TURN) {
-                self.after = Some(ending);
-                bytes.extend_from_slice(key);
-                looked_at.push((table, bytes.len() - key.len()..bytes.len()));
-            }
+        for (ending, table, key) in state.store.due(&copy.log, self.after, now).take(LOOKED_AT_PER_TURN) {
+            self.after = Some(ending);
+            bytes.extend_from_slice(key);
+            looked_at.push((table, bytes.len() - key.len()..bytes.len()));
         }
-        if looked_at.len() < LOOKED_AT_PER_TURN {
+        let is_last = looked_at.len() < LOOKED_AT_PER_TURN;
+        let keys = looked_at.into_iter().map(|(table, key)| (table, &bytes[key]));
+        let gone = delete_due(&mut copy.log, state, core, conflicts, (term.epoch, synced), keys);
+        if is_last || gone.is_err() {
             self.after = None;
             self.rests = Some((now, synced));
         }
-        let keys = looked_at.into_iter().map(|(table, key)| (table, &bytes[key]));
-        if delete_due(&mut copy.log, state, core, conflicts, (term.epoch, synced), keys) {
+        if let Ok(gone @ 1..) = gone {
+            self.unsynced = (self.unsynced.0 + gone, copy.log.end().offset);
             core.work.add(Work::Expire);
         }
     }

@@ -155,11 +155,9 @@ fn expire(term: &Term, serving: &mut Serving, site: &mut Site<'_>, table: TableI
         keys.push((table, key));
     });
     let at = (term.epoch, term.shipping.synced());
-    if is_due
-        && !planted::is_on(Bug::ExpiryInRead)
-        && expiry::delete_due(&mut copy.log, state, core, &mut serving.conflicts, at, keys.into_iter())
-    {
-        hit(Probe::ExpiredValueSeen);
+    if is_due && !planted::is_on(Bug::ExpiryInRead) {
+        let gone = expiry::delete_due(&mut copy.log, state, core, &mut serving.conflicts, at, keys.into_iter());
+        expiry::note_seen(gone);
     }
     is_due
 }

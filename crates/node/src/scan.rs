@@ -4,7 +4,8 @@
 //! not. What a page shows is durable: it leaves when everything is synced that was in the log. (What a transaction over several
 //! shards has not executed here yet does not show.)
 
-use kasha_log::ScanPosition;
+use kasha_log::{Enough, ScanPosition};
+use kasha_types::limits::RESULT_BYTES_MAX;
 use kasha_types::planted::{self, Bug};
 use kasha_types::{KeyHash, TableId, key_hash, slot_of};
 use kasha_wire::operation::ScanCursor;
@@ -18,9 +19,7 @@ use crate::serving::Serving;
 /// Entries of the index that a page looks at, of all tables: each may be a cache miss or two. Most pages of a small table beside
 /// large ones are empty.
 const ENTRIES_PER_PAGE: usize = 192;
-/// Entries that are looked at before the page may be full.
-const ENTRIES_PER_STEP: usize = 16;
-/// The page is full with so many bytes of keys.
+/// The page is full with so many bytes of keys. (Keys whose tags are the same come together, so it may be longer.)
 const PAGE_BYTES: usize = 64 * 1024;
 
 /// What a page is of.
@@ -44,6 +43,8 @@ struct Page {
 impl Page {
     /// The outcome, where to go on, keys at the shard, and how many keys follow.
     const HEAD_BYTES: usize = 1 + 8 + 8 + 4;
+    /// Version and length of a key.
+    const KEY_HEAD_BYTES: usize = 8 + 2;
 
     fn begin(mut result: Vec<u8>, hashes: Option<Vec<KeyHash>>) -> Self {
         result.clear();
@@ -84,33 +85,38 @@ pub(crate) fn scan(term: &Term, serving: &mut Serving, site: &mut Site<'_>, want
         |key: &[u8]| key.starts_with(prefix) && (is_only || (from.slot..=tablet.last).contains(&slot_of(key)));
     let hashes = (!state.transactions.is_quiet()).then(Vec::new);
     let mut page = Page::begin(std::mem::take(&mut core.scratch.result), hashes);
-    let (now, mut due) = (core.cluster_time, Vec::new());
-    let (mut next, mut looked_at) = (Some(ScanPosition(from.position)), 0);
-    while let Some(position) = next.filter(|_| page.count < most)
-        && looked_at < ENTRIES_PER_PAGE
-        && page.result.len() < PAGE_BYTES
-    {
-        next = state.store.scan(&copy.log, table, position, ENTRIES_PER_STEP, |object| match object.ends {
-            Some(ends) if ends <= now && is_wanted(object.key) => due.push((object.version, object.key.to_vec())),
-            Some(_) | None if is_wanted(object.key) => page.add(table, object.version, object.key),
-            Some(_) | None => {}
-        });
-        looked_at += ENTRIES_PER_STEP;
-    }
+    let (now, mut due, mut left) = (core.cluster_time, Vec::new(), PAGE_BYTES);
+    let next = match most {
+        0 => None,
+        _ => state.store.scan(&copy.log, table, ScanPosition(from.position), ENTRIES_PER_PAGE, |object| {
+            if is_wanted(object.key) {
+                left = left.saturating_sub(object.key.len() + Page::KEY_HEAD_BYTES);
+                match object.ends {
+                    Some(ends) if ends <= now => due.push((object.version, object.key.to_vec())),
+                    Some(_) | None => page.add(table, object.version, object.key),
+                }
+            }
+            if left == 0 || page.count as usize + due.len() >= most as usize { Enough::Yes } else { Enough::No }
+        }),
+    };
     if !due.is_empty() {
         // R5.2: what is left out is gone in the log. What cannot go now is still there.
         let (at, keys) = ((term.epoch, term.shipping.synced()), due.iter().map(|(_, key)| (table, &key[..])));
-        expiry::delete_due(&mut copy.log, state, core, &mut serving.conflicts, at, keys);
+        expiry::note_seen(expiry::delete_due(&mut copy.log, state, core, &mut serving.conflicts, at, keys));
         let stay = due.iter().filter(|(_, key)| state.store.is_due(&copy.log, table, key, now));
         stay.for_each(|(version, key)| page.add(table, *version, key));
     }
     let next = match next {
-        Some(ScanPosition(position)) if most > 0 && planted::is_on(Bug::CursorSkips) => {
+        Some(ScanPosition(position)) if planted::is_on(Bug::CursorSkips) => {
             Some(ScanCursor { slot: from.slot, position: position.saturating_add(1 << 26) })
         }
-        Some(position) if most > 0 => Some(ScanCursor { slot: from.slot, position: position.0 }),
-        Some(_) | None => ScanCursor::behind(tablet.last),
+        Some(position) => Some(ScanCursor { slot: from.slot, position: position.0 }),
+        None => ScanCursor::behind(tablet.last),
     };
+    if page.result.len() > RESULT_BYTES_MAX {
+        core.scratch.result = page.result;
+        return Err(Refusal::TooLarge);
+    }
     page.end(next, in_shard);
     core.scratch.result = page.result;
     core.scratch.footprint.clear();

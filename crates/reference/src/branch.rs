@@ -162,6 +162,7 @@ fn of_update(update: &Update<'_>, now: Option<&[u8]>) -> Vec<Branch> {
             None => Branch::always(Effect::Keep, Says::NotANumber),
         },
         Update::IncrementWithin { delta, bounds, .. } => match number(now) {
+            Some(before) if before.checked_add(delta).is_none() => Branch::always(Effect::Keep, Says::Overflow),
             Some(before) => match within(before, delta, (bounds.least(), bounds.most())) {
                 Some(sum) => count(sum, Ends::AsBefore),
                 None => Branch::always(Effect::Keep, Says::OutOfBounds(before)),

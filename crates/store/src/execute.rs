@@ -286,6 +286,9 @@ impl<'r, 'a> Run<'r, 'a> {
         let seen = self.see(key);
         let number = |current| self.draft.number(self.log, current);
         let Some(old) = seen.value().map_or(Some(0), number) else { return self.failed(&Failed::NotANumber) };
+        if old.checked_add(delta).is_none() {
+            return self.failed(&Failed::Overflow);
+        }
         match bounds.add(old, delta) {
             Some(new) => {
                 let begins = lifetime.filter(|_| seen.value().is_none());

@@ -1,6 +1,6 @@
 //! Listing a table's keys, a part at a time.
 
-use kasha_log::{Log, ScanPosition};
+use kasha_log::{Enough, Log, ScanPosition};
 use kasha_types::TableId;
 
 use crate::Store;
@@ -8,19 +8,19 @@ use crate::entry::{Found, Object};
 use crate::store::decode;
 
 impl Store {
-    /// Visits the objects of a table among about so many entries of the index, of all tables, from a position on. Returns where to
-    /// go on; `None`: there are no more. Each object that stays is visited once, on whichever replica each part is.
+    /// Visits the objects of a table among about so many entries of the index, of all tables, from a position on, until `visit` has
+    /// enough. Returns where to go on; `None`: there are no more. Each object that stays is visited once, on whichever replica each part is.
     pub fn scan<'l>(
         &self,
         log: &'l Log,
         table: TableId,
         from: ScanPosition,
         entries: usize,
-        mut visit: impl FnMut(&Object<'l>),
+        mut visit: impl FnMut(&Object<'l>) -> Enough,
     ) -> Option<ScanPosition> {
         self.index.scan(from, entries, |at| match decode(log.entry(at), at) {
             Found::Object(_, object) if object.table == table => visit(&object),
-            Found::Object(..) | Found::Tombstone(..) => {}
+            Found::Object(..) | Found::Tombstone(..) => Enough::No,
         })
     }
 }

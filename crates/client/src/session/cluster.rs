@@ -20,8 +20,11 @@ const RETRY: Duration = Duration::from_millis(100);
 pub(super) struct Cluster {
     id: Option<ClusterId>,
     pub(super) configuration: Option<Configuration>,
-    /// The greatest ClusterTime that was received, and when.
+    /// The greatest ClusterTime that it can be by now, as of some moment: for what must not outlive its term.
     time: (ClusterTime, Tick),
+    /// The greatest ClusterTime that was heard, and when: ClusterTime stands still while the coordinator is away, and our clock does
+    /// not.
+    heard: (ClusterTime, Tick),
     /// Some call needs a newer configuration.
     wanted: bool,
     /// Some call needs the coordinator's own answer, even if the configuration is not newer.
@@ -38,6 +41,7 @@ impl Cluster {
             id,
             configuration: None,
             time: (ClusterTime(0), now),
+            heard: (ClusterTime(0), now),
             wanted: true,
             wanted_from_coordinator: false,
             ask_at: now,
@@ -61,17 +65,28 @@ impl Cluster {
         if self.wanted { self.ask_at } else { NEVER }
     }
 
-    /// An estimate of ClusterTime now.
+    /// An estimate of ClusterTime now, which never goes back.
     pub(super) fn time(&self, now: Tick) -> ClusterTime {
-        let (heard, at) = self.time;
-        heard.after_millis(u64::try_from(now.since(at).as_millis()).unwrap_or(u64::MAX))
+        since(self.time, now)
+    }
+
+    /// The same, corrected by whatever was heard last: what lifetimes of values count from.
+    pub(super) fn time_heard(&self, now: Tick) -> ClusterTime {
+        since(self.heard, now)
     }
 
     pub(super) fn heard_time(&mut self, time: ClusterTime, now: Tick) {
+        if time >= self.heard.0 {
+            self.heard = (time, now);
+        }
         if time > self.time(now) {
             self.time = (time, now);
         }
     }
+}
+
+fn since((time, at): (ClusterTime, Tick), now: Tick) -> ClusterTime {
+    time.after_millis(u64::try_from(now.since(at).as_millis()).unwrap_or(u64::MAX))
 }
 
 impl Session {
@@ -89,7 +104,7 @@ impl Session {
     /// An estimate of ClusterTime now.
     #[must_use]
     pub fn cluster_time(&self, now: Tick) -> ClusterTime {
-        self.cluster.time(now)
+        self.cluster.time_heard(now)
     }
 
     /// When the next of the session's own tasks is due.

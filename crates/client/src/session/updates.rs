@@ -199,8 +199,8 @@ impl Session {
         let call = &mut self.calls[slot];
         let update = call.update();
         update.rpc = Some(rpc);
-        let begun = self.cluster.time(now);
-        let not_after = update.operation_key_ttl.map_or(0, |ttl| begun.after_millis(ttl).0.max(1));
+        let (begun, time) = (self.cluster.time_heard(now), self.cluster.time(now));
+        let not_after = update.operation_key_ttl.map_or(0, |ttl| time.after_millis(ttl).0.max(1));
         let head = BodyHead {
             rpc,
             acknowledgement: assigned.acknowledgement,

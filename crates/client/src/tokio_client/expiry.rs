@@ -81,7 +81,9 @@ impl UpdateCall<u64> {
     /// one without end.
     pub fn expires_in(self, time: Duration) -> Self {
         self.ending(time, |update, lifetime| match update {
-            Update::Put { key, value } => Ok((&Update::PutExpiring { key, lifetime, value }).into()),
+            Update::Put { key, value } | Update::PutExpiring { key, value, .. } => {
+                Ok((&Update::PutExpiring { key, lifetime, value }).into())
+            }
             _ => Err(WhyNot::Lifetime),
         })
     }
@@ -93,7 +95,9 @@ impl UpdateCall<Conditional> {
     pub fn expires_in(self, time: Duration) -> Self {
         let table = self.table.id();
         let mut call = self.ending(time, |update, lifetime| match update {
-            Update::PutIfAbsent { key, value } => Ok((&Update::PutIfAbsentExpiring { key, lifetime, value }).into()),
+            Update::PutIfAbsent { key, value } | Update::PutIfAbsentExpiring { key, value, .. } => {
+                Ok((&Update::PutIfAbsentExpiring { key, lifetime, value }).into())
+            }
             Update::PutIfVersion { key, .. } | Update::CompareAndPut { key, .. } => {
                 let mut parts = PartsBuffer::default();
                 parts.push(table, &PartOperation::Update(update));

@@ -36,27 +36,56 @@ impl Index {
         Part { bucket, end: u32::try_from(end).ok() }
     }
 
-    /// Visits entries from a position on, whole buckets of them, until there were `most` or more. Returns where to go on;
-    /// `None`: there are no more.
-    pub fn scan(&self, from: ScanPosition, most: usize, mut visit: impl FnMut(EntryOffset)) -> Option<ScanPosition> {
-        let (mut position, mut visited) = (from.0, 0);
+    /// Visits entries from a position on, in the order of mirrored tags, until `visit` says that it is enough, or there were
+    /// `most` or more. Returns where to go on; `None`: there are no more. Entries with one tag are visited together.
+    pub fn scan(
+        &self,
+        from: ScanPosition,
+        most: usize,
+        mut visit: impl FnMut(EntryOffset) -> Enough,
+    ) -> Option<ScanPosition> {
+        let (mut position, mut visited, mut bucket_entries) = (from.0, 0, Vec::new());
         loop {
             let Part { bucket, end } = self.part_at(position);
+            bucket_entries.clear();
             let mut id = Some(LineId::first(bucket));
             while let Some(line) = id.map(|id| self.line(id)) {
                 let entries = (0..line.len()).filter_map(|place| line.get(place));
-                for (_, at) in entries.filter(|(tag, _)| tag.reverse_bits() >= position) {
-                    visit(at);
-                    visited += 1;
-                }
+                bucket_entries.extend(entries.map(|(tag, at)| (tag.reverse_bits(), at)));
                 visited += 1; // an empty bucket is work, too
                 id = line.next();
             }
+            bucket_entries.retain(|&(mirrored, _)| mirrored >= position);
+            bucket_entries.sort_unstable();
+            visited += bucket_entries.len();
+            let (mut enough, mut last) = (Enough::No, position);
+            for &(mirrored, at) in &bucket_entries {
+                if enough == Enough::Yes && mirrored != last {
+                    return Some(ScanPosition(mirrored));
+                }
+                enough = enough.or(visit(at));
+                last = mirrored;
+            }
             position = end?;
-            if visited >= most {
+            if visited >= most || enough == Enough::Yes {
                 return Some(ScanPosition(position));
             }
         }
+    }
+}
+
+/// Whether a visitor of entries has enough of them.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Enough {
+    /// It goes on.
+    No,
+    /// It stops as soon as a position names what is left.
+    Yes,
+}
+
+impl Enough {
+    fn or(self, other: Self) -> Self {
+        if self == Self::Yes { self } else { other }
     }
 }
 
@@ -108,7 +137,12 @@ mod tests {
             let mut pages = pages.into_iter().cycle();
             while let Some(from) = position {
                 let (most, grows, is_elsewhere) = pages.next().expect("it cycles");
-                position = index.scan(from, most, |at| *seen.entry(at.0).or_insert(0) += 1);
+                let mut left = most;
+                position = index.scan(from, 3 * most, |at| {
+                    *seen.entry(at.0).or_insert(0) += 1;
+                    left = left.saturating_sub(1);
+                    if left == 0 { Enough::Yes } else { Enough::No }
+                });
                 if fresh < 4 * keys {
                     (fresh..fresh + grows).for_each(|key| index.insert(hash_of(key), EntryOffset(key)));
                     fresh += grows;

@@ -160,9 +160,7 @@ impl RequestPath<'_> {
         let mut keys = Vec::new();
         received.body.for_each_key(|table, key, _| keys.push((table, key)));
         let at = (self.epoch, self.shipping.synced());
-        if expiry::delete_due(log, self.state, self.core, conflicts, at, keys.into_iter()) {
-            hit(Probe::ExpiredValueSeen);
-        }
+        expiry::note_seen(expiry::delete_due(log, self.state, self.core, conflicts, at, keys.into_iter()));
     }
 
     fn note_dropped(&mut self, dropped: Option<LogEnd>) {
