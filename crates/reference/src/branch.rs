@@ -142,7 +142,6 @@ pub fn branches(part: &Part<'_>, value: Option<&[u8]>) -> Vec<Branch> {
 fn of_update(update: &Update<'_>, now: Option<&[u8]>) -> Vec<Branch> {
     let put_ending = |value: &[u8], ends| (Effect::Put(value.to_vec(), ends), Says::NewVersion);
     let put = |value: &[u8]| put_ending(value, Ends::Never);
-    let count = |sum: i64, ends| Branch::always(Effect::Put(sum.to_string().into_bytes(), ends), Says::Number(sum));
     let found = |effect, says| match now {
         Some(_) => Branch::always(effect, says),
         None => Branch::always(Effect::Keep, Says::NotFound),
@@ -156,19 +155,9 @@ fn of_update(update: &Update<'_>, now: Option<&[u8]>) -> Vec<Branch> {
             None if version == 0 => Branch::always(Effect::Keep, Says::NotFound),
             _ => Branch::if_version(version, now, (Effect::Remove, Says::OldVersion)),
         },
-        Update::Increment { delta, .. } => match number(now).map(|before| before.checked_add(delta)) {
-            Some(Some(sum)) => count(sum, Ends::AsBefore),
-            Some(None) => Branch::always(Effect::Keep, Says::Overflow),
-            None => Branch::always(Effect::Keep, Says::NotANumber),
-        },
-        Update::IncrementWithin { delta, bounds, .. } => match number(now) {
-            Some(before) if before.checked_add(delta).is_none() => Branch::always(Effect::Keep, Says::Overflow),
-            Some(before) => match within(before, delta, (bounds.least(), bounds.most())) {
-                Some(sum) => count(sum, Ends::AsBefore),
-                None => Branch::always(Effect::Keep, Says::OutOfBounds(before)),
-            },
-            None => Branch::always(Effect::Keep, Says::NotANumber),
-        },
+        Update::Increment { .. } | Update::IncrementWithin { .. } | Update::IncrementExpiring { .. } => {
+            of_increment(update, now)
+        }
         Update::PutExpiring { lifetime, value, .. } => {
             let (effect, says) = put_ending(value, Ends::After(lifetime));
             Branch::always(effect, says)
@@ -176,13 +165,6 @@ fn of_update(update: &Update<'_>, now: Option<&[u8]>) -> Vec<Branch> {
         Update::PutIfAbsentExpiring { lifetime, value, .. } => {
             Branch::if_version(0, now, put_ending(value, Ends::After(lifetime)))
         }
-        Update::IncrementExpiring { key, delta, bounds, lifetime } => match now {
-            Some(_) => of_update(&Update::IncrementWithin { key, delta, bounds }, now),
-            None => match within(0, delta, (bounds.least(), bounds.most())) {
-                Some(sum) => count(sum, Ends::After(lifetime)),
-                None => Branch::always(Effect::Keep, Says::OutOfBounds(0)),
-            },
-        },
         Update::Expire { lifetime, .. } => {
             let (effect, says) = put_ending(now.unwrap_or_default(), Ends::After(lifetime));
             found(effect, says)
@@ -208,6 +190,33 @@ fn of_update(update: &Update<'_>, now: Option<&[u8]>) -> Vec<Branch> {
         | Update::MultiDelete { .. }
         | Update::MultiIncrement { .. }
         | Update::Transaction { .. } => unreachable!("a part has one key"),
+    }
+}
+
+fn of_increment(update: &Update<'_>, now: Option<&[u8]>) -> Vec<Branch> {
+    let count = |sum: i64, ends| Branch::always(Effect::Put(sum.to_string().into_bytes(), ends), Says::Number(sum));
+    match *update {
+        Update::Increment { delta, .. } => match number(now).map(|before| before.checked_add(delta)) {
+            Some(Some(sum)) => count(sum, Ends::AsBefore),
+            Some(None) => Branch::always(Effect::Keep, Says::Overflow),
+            None => Branch::always(Effect::Keep, Says::NotANumber),
+        },
+        Update::IncrementWithin { delta, bounds, .. } => match number(now) {
+            Some(before) if before.checked_add(delta).is_none() => Branch::always(Effect::Keep, Says::Overflow),
+            Some(before) => match within(before, delta, (bounds.least(), bounds.most())) {
+                Some(sum) => count(sum, Ends::AsBefore),
+                None => Branch::always(Effect::Keep, Says::OutOfBounds(before)),
+            },
+            None => Branch::always(Effect::Keep, Says::NotANumber),
+        },
+        Update::IncrementExpiring { key, delta, bounds, lifetime } => match now {
+            Some(_) => of_increment(&Update::IncrementWithin { key, delta, bounds }, now),
+            None => match within(0, delta, (bounds.least(), bounds.most())) {
+                Some(sum) => count(sum, Ends::After(lifetime)),
+                None => Branch::always(Effect::Keep, Says::OutOfBounds(0)),
+            },
+        },
+        _ => unreachable!("no increment"),
     }
 }
 

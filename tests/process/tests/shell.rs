@@ -102,6 +102,12 @@ fn keys_are_listed(port: u16) {
     assert!(code == Some(1) && wrong["error"].as_str().unwrap().contains("K0320"), "{wrong}");
 }
 
+fn has_so_many_objects(status: &Json) {
+    let total: u64 = list(&status["shards"]).iter().map(|shard| shard["status"]["objects"].as_u64().unwrap()).sum();
+    let listed = 1 + 2 + 40; // a value that is no text, a lock and a counter that end, and what was listed
+    assert_eq!(total, 10 + listed, "a, n, quota, {{t}}a, {{t}}b, {{u}}credit, {{u}}log, over, shards and once");
+}
+
 #[test]
 fn the_shell_speaks_json() {
     let (folder, port) = (Folder::new("shell"), free_ports(4));
@@ -122,9 +128,8 @@ fn the_shell_speaks_json() {
     assert_eq!(json_of(port, &["mincr", "{t}a", "1", "{t}b", "2"]).1, json!({ "values": [1, 2] }));
     assert_eq!(json_of(port, &["tables"]).1, json!(["default"]));
     a_script_is_a_transaction(port, &folder);
-    values_end(port);
-    keys_are_listed(port);
-    any_bytes_go_through(port);
+    let parts: [fn(u16); 3] = [values_end, keys_are_listed, any_bytes_go_through];
+    parts.iter().for_each(|part| part(port));
 
     let failed = |arguments: &[&str], outcome: &str, word: &str| {
         let (code, told) = json_of(port, arguments);
@@ -167,9 +172,7 @@ fn the_shell_speaks_json() {
             assert!(!shard["status"][field].is_null(), "{field} is missing in {shard:#}");
         }
     }
-    let total: u64 = list(&status["shards"]).iter().map(|shard| shard["status"]["objects"].as_u64().unwrap()).sum();
-    let listed = 1 + 2 + 40; // a value that is no text, a lock and a counter that end, and what was listed
-    assert_eq!(total, 10 + listed, "a, n, quota, {{t}}a, {{t}}b, {{u}}credit, {{u}}log, over, shards and once");
+    has_so_many_objects(&status);
     let human = run(&["status", "--address", &format!("127.0.0.1:{port}")]);
     let human = String::from_utf8(human.stdout).unwrap();
     for word in ["NODE", "SHARD", "MEMBERS", "WITNESSES", "FAST PATH", "DUPLICATES", "DOING", "healthy", "reachable"] {
