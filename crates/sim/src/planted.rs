@@ -162,7 +162,7 @@ pub const CAUGHT: &[Caught] = &[
     caught(Bug::JoinerElected, Scenario::Rebuild, 20, "an incomplete primary"),
     caught(Bug::JoinerElected, Scenario::ColdStartWhileCopying, 20, "convergence"),
     caught(Bug::TooFewMembersSync, Scenario::DivergentTail, 10, "gates_respected"),
-    caught(Bug::ChosenTooEarly, Scenario::PowerLoss, 40, "linearizable_keys"),
+    caught(Bug::ChosenTooEarly, Scenario::PowerLoss, 120, "linearizable_keys"),
 ];
 
 /// Gives all machines of this thread a bug, or none.
