@@ -233,3 +233,23 @@ fn route_all(old: Option<&Configuration>, new: &Configuration, out: &mut Effects
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Found by a reading: after an outage of the coordinator, in which ClusterTime stands still, a client that ran on by its own clock
+    /// was ahead for ever, and its values lived longer by that.
+    #[test]
+    fn lifetimes_count_from_a_clock_that_whatever_is_heard_corrects() {
+        let seconds = |seconds| Tick(0).after(Duration::from_secs(seconds));
+        let mut cluster = Cluster::new(None, seconds(0));
+        cluster.heard_time(ClusterTime(1_000), seconds(1));
+        assert_eq!(cluster.time_heard(seconds(61)), ClusterTime(61_000));
+        cluster.heard_time(ClusterTime(2_000), seconds(61));
+        assert_eq!(cluster.time_heard(seconds(62)), ClusterTime(3_000));
+        assert_eq!(cluster.time(seconds(62)), ClusterTime(62_000), "what ends a lease never goes back");
+        cluster.heard_time(ClusterTime(1_500), seconds(62));
+        assert_eq!(cluster.time_heard(seconds(62)), ClusterTime(3_000), "a frame that comes late");
+    }
+}
