@@ -123,6 +123,8 @@ pub const TARGETS: &[Target] = &[
     at_most("cleaning.live80_zipf/ample.bytes", 5.75, "1.15 times what that model logs, which is 5.0"),
     at_most("cleaning.live80_paced/ample.p99", 1.5, "80 % of the memory lives, at 60 % of what that shard can take"),
     at_most("cleaning.longest_cleaning_turn_us", 250.0, "nobody waits longer because the log is cleaned"),
+    at_most("stalls.ending.longest_us", 250.0, "nobody waits longer because values end"),
+    at_most("stalls.ending.during/before.p99", 1.5, "an update while all values end at once, by one before"),
     at_most("stalls.freeing.longest_us", 250.0, "nobody waits longer because something is freed or forgotten"),
     at_most("rivals.500us.kasha-fsync/etcd.p50", 0.5, "on two disks of three: one round trip, and no leader's log"),
     at_most("rivals.500us.kasha-f1/redis-wait1.p50", 0.55, "on two machines of three: one round trip instead of two"),

@@ -40,7 +40,7 @@ fn everything_is_there_after_kill_9() {
         );
     }
     let other = cli(port, &["--once", "order-42", "incr", "visits", "6"]);
-    assert_eq!(other.status.code(), Some(1), "another request under the same key");
+    assert_eq!(other.status.code(), Some(3), "another request under the same key");
     wait_until_healthy(port, 3);
 
     // Killed again at once, and again while it starts.

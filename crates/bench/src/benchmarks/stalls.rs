@@ -1,5 +1,5 @@
-//! For how long an event loop hears and answers nobody while its shard frees what it holds: overwritten, deleted, a table
-//! dropped, under a light load.
+//! For how long an event loop hears and answers nobody while its shard frees what it holds: ended all at once, overwritten, deleted,
+//! a table dropped, under a light load.
 //!
 //! Two nodes, one the primary and one its backup, which holds the log and follows it. Each phase is followed by a pause in
 //! which a client goes on, so that what is freed late counts too. The loops measure their turns themselves, without the
@@ -10,7 +10,8 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use kasha_client::session::Completion;
-use kasha_types::{CoreId, ShardId, TableId};
+use kasha_runtime::Clock;
+use kasha_types::{CoreId, ShardId, TableId, Tick};
 use kasha_wire::message::TableOutcome;
 use kasha_wire::status::LoopTurns;
 
@@ -64,6 +65,15 @@ pub(super) fn run(options: &BenchOptions) -> anyhow::Result<Section> {
         anyhow::Ok(())
     };
     let puts = Workload::puts(VALUE_BYTES, Keys::Each);
+    let ends = Clock::now().after(Duration::from_secs(12 + u64::from(keys) / 25_000));
+    let ending = Operation::PutEnding { value_bytes: VALUE_BYTES, ends };
+    let ending = Workload { operation: ending, prefix: "ending-".to_owned(), ..puts.clone() };
+    let mut ended = (0.0, 0.0);
+    phase(&run, &mut arm, "filling what ends", &mut |arm| arm.warm(CLIENTS, &ending, keys))?;
+    phase(&run, &mut arm, "ending", &mut |arm| {
+        ended = let_end(arm, ends)?;
+        Ok(())
+    })?;
     let deletes = Workload { operation: Operation::Delete, ..puts.clone() };
     phase(&run, &mut arm, "filling", &mut |arm| arm.warm(CLIENTS, &puts, keys))?;
     phase(&run, &mut arm, "overwriting", &mut |arm| arm.warm(CLIENTS, &puts, keys))?;
@@ -76,10 +86,15 @@ pub(super) fn run(options: &BenchOptions) -> anyhow::Result<Section> {
     drop(arm);
 
     let about = format!(
-        "{keys} keys of {VALUE_BYTES} bytes, overwritten, deleted, put again, their table dropped, by {CLIENTS} clients; the \
+        "{keys} keys of {VALUE_BYTES} bytes that end in one moment; as many, overwritten, deleted, put again, their table dropped, by {CLIENTS} clients; the \
          longest turn of the event loops of the primary and of its backup"
     );
     let mut section = Section::new("stalls", about);
+    let ending = longest.iter().filter(|(phase, ..)| phase == "ending");
+    let busy = ending.map(|(.., turns)| turns::busy_micros(&turns.busiest_since_asked));
+    section.ratio("stalls.ending.longest_us", busy.fold(0.0, f64::max));
+    section.ratio("stalls.ending.during/before.p99", ended.0);
+    section.ratio("stalls.ending.seconds", ended.1);
     let freeing = longest.iter().filter(|(phase, ..)| !phase.starts_with("filling"));
     let busy = freeing.map(|(.., turns)| turns::busy_micros(&turns.busiest_since_asked));
     section.ratio("stalls.freeing.longest_us", busy.fold(0.0, f64::max));
@@ -126,6 +141,27 @@ fn go_on(arm: &mut Arm) -> anyhow::Result<()> {
 fn another_table(arm: &Arm, name: &str) -> anyhow::Result<TableId> {
     let mut event_loop = Connect::new(name, arm.children.seeds()).open()?;
     create_table(&mut event_loop, name)
+}
+
+/// All values end in one moment. Returns the p99 of the light load while they end, by that before, and the seconds after which all were
+/// gone.
+fn let_end(arm: &mut Arm, ends: Tick) -> anyhow::Result<(f64, f64)> {
+    let light = Workload { prefix: "light-".to_owned(), ..Workload::puts(VALUE_BYTES, Keys::Uniform(LIGHT_KEYS)) };
+    let left = ends.since(Clock::now());
+    if left < PAUSE {
+        bail!("the values were not put before they end: ask for fewer with --keys");
+    }
+    let before = arm.run(LIGHT, &light, Limit::Time(left))?;
+    let during = arm.run(LIGHT, &light, Limit::Time(PAUSE / 4))?;
+    for _ in 0..4 * PAUSES_MAX {
+        let objects: u64 = arm.probe.status()?.replicas.iter().map(|replica| replica.objects).sum();
+        if objects <= u64::from(LIGHT_KEYS) {
+            let [before, during] = [before, during].map(|tally| tally.latency.value_at_percentile(99.0) as f64);
+            return Ok((during / before, Clock::now().since(ends).as_secs_f64()));
+        }
+        arm.run(LIGHT, &light, Limit::Time(PAUSE / 8))?;
+    }
+    bail!("values that have ended are not gone");
 }
 
 /// Drops the table, and goes on until the primary has done so.

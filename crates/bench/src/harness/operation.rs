@@ -6,8 +6,8 @@
 use kasha_client::session::{CallId, CallOptions, Session};
 use kasha_machine::Effects;
 use kasha_runtime::Clock;
-use kasha_types::TableId;
-use kasha_wire::operation::{Check, ItemsBuffer, PartOperation, PartsBuffer};
+use kasha_types::{TableId, Tick};
+use kasha_wire::operation::{Check, ItemsBuffer, Lifetime, PartOperation, PartsBuffer};
 use kasha_wire::outcome::Shape;
 use kasha_wire::{Outcome, Read, Update};
 
@@ -16,6 +16,13 @@ use kasha_wire::{Outcome, Read, Update};
 pub(crate) enum Operation {
     /// Puts a value of this many bytes.
     Put(usize),
+    /// Puts a value of so many bytes that ends then.
+    PutEnding {
+        /// Bytes of the value.
+        value_bytes: usize,
+        /// When all of them end, by the clock of this process.
+        ends: Tick,
+    },
     /// Adds one, and gets the sum.
     Increment,
     /// Deletes a key.
@@ -69,6 +76,7 @@ impl Operation {
     pub(crate) fn value_bytes(self) -> usize {
         match self {
             Self::Put(bytes) | Self::Transaction { value_bytes: bytes, .. } => bytes,
+            Self::PutEnding { value_bytes, .. } => value_bytes,
             Self::PutOnEach { value_bytes, .. } | Self::Interactive { value_bytes, .. } => value_bytes,
             Self::Increment | Self::IncrementOnEach(_) | Self::Delete | Self::ReadOfTwoShards => 0,
         }
@@ -77,7 +85,7 @@ impl Operation {
     /// The shards on which it does something: so many operations it is by the count of Granola's thesis (6.4).
     pub(crate) fn shards(self) -> u8 {
         match self {
-            Self::Put(_) | Self::Increment | Self::Delete | Self::Transaction { .. } => 1,
+            Self::Put(_) | Self::PutEnding { .. } | Self::Increment | Self::Delete | Self::Transaction { .. } => 1,
             Self::ReadOfTwoShards => 2,
             Self::IncrementOnEach(spread) | Self::PutOnEach { spread, .. } | Self::Interactive { spread, .. } => {
                 spread.shards
@@ -114,6 +122,11 @@ impl Asked<'_> {
         let key = self.key.as_bytes();
         match operation {
             Operation::Put(bytes) => self.update(&Update::Put { key, value: &self.value[..bytes] }),
+            Operation::PutEnding { value_bytes, ends } => {
+                let millis = u64::try_from(ends.since(Clock::now()).as_millis()).unwrap_or(u64::MAX).max(1);
+                let lifetime = Lifetime::from_millis(millis).expect("not 0");
+                self.update(&Update::PutExpiring { key, lifetime, value: &self.value[..value_bytes] })
+            }
             Operation::Increment => self.update(&Update::Increment { key, delta: 1 }),
             Operation::Delete => self.update(&Update::Delete { key }),
             Operation::Transaction { writes, value_bytes } => {
