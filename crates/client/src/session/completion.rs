@@ -67,7 +67,7 @@ pub enum WhyNot {
     Bounds,
     /// There is no lifetime, or no value that could have one.
     #[error(
-        "a lifetime is longer than nothing, and of an update that leaves a value; give one, or delete the key (K0319)"
+        "its lifetime is 0, or it leaves no value that could have one; give at least a millisecond, or none (K0319)"
     )]
     Lifetime,
     /// A cursor belongs to another table.
