@@ -63,7 +63,7 @@ pub struct Address {
 enum CliCommand {
     /// Print a key's value.
     Get { key: Argument },
-    /// Set a key's value; - is standard input, here and wherever a value stands.
+    /// Set a key's value. The value - is standard input, here and in every other command that writes one value.
     Put {
         key: Argument,
         value: Argument,
@@ -248,8 +248,7 @@ pub fn run(arguments: &CliArguments) -> Result<Done> {
             match error.downcast_ref::<Error>() {
                 // An answer: the update was executed, and changed nothing.
                 Some(Error::Rejected(_)) => {
-                    complain(&format!("kasha: {error:#}"));
-                    crate::explain::hint(&format!("{error:#}")).iter().for_each(|hint| complain(hint));
+                    complain(&crate::explain::told(&error));
                     Ok(Done::No)
                 }
                 _ => Err(error),

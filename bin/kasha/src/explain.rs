@@ -30,8 +30,17 @@ fn title(page: &str) -> &str {
     page.lines().next().unwrap_or_default().trim_start_matches("# ")
 }
 
+/// An error for people: its text, and what to type to read its page.
+pub fn told(error: &anyhow::Error) -> String {
+    let text = format!("kasha: {error:#}");
+    match hint(&text) {
+        Some(hint) => format!("{text}\n{hint}"),
+        None => text,
+    }
+}
+
 /// What to type to read the page of the error that this text ends with.
-pub fn hint(error: &str) -> Option<String> {
+fn hint(error: &str) -> Option<String> {
     let code = error.rsplit_once("(K")?.1.get(..4)?;
     let is_code = code.bytes().all(|byte| byte.is_ascii_digit());
     is_code.then(|| format!("       `kasha explain K{code}` says what to do"))

@@ -112,9 +112,7 @@ fn main() {
         Command::InternalNode(arguments) => commands::internal_node(&arguments),
     };
     if let Err(error) = result {
-        let text = format!("{error:#}");
-        let _ = writeln!(Log, "kasha: {text}");
-        explain::hint(&text).iter().for_each(|hint| drop(writeln!(Log, "{hint}")));
+        let _ = writeln!(Log, "{}", explain::told(&error));
         std::process::exit(1);
     }
 }
