@@ -261,7 +261,7 @@ pub fn run(arguments: &CliArguments) -> Result<Done> {
 fn outcome_of(error: &anyhow::Error) -> &'static str {
     match error.downcast_ref::<Error>() {
         Some(Error::Unknown { .. }) => "unknown",
-        Some(Error::Rejected(_)) => "rejected",
+        Some(Error::Rejected(_) | Error::NotCommitted(_)) => "rejected",
         Some(Error::NotExecuted(_) | Error::NoTable(_) | Error::TableRefused(_) | Error::Connect(_)) => "not executed",
         Some(Error::Failed(_) | Error::Stopped | Error::Answer(_)) | None => "failed",
     }

@@ -1,4 +1,4 @@
-//! What the README shows, as a program: `cargo run -p kasha-client --example readme`, next to a running `kasha start`.
+//! What the README shows, as a program: `cargo run --release --example readme`, next to a running `kasha start`.
 
 use std::time::Duration;
 

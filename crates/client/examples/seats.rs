@@ -1,4 +1,4 @@
-//! Sells the seats of a concert: `cargo run -p kasha-client --example seats`, next to a running `kasha start`.
+//! Sells the seats of a concert: `cargo run --release --example seats`, next to a running `kasha start`.
 //!
 //! Seats, wallets and tickets are in three tables, and their keys in whatever shards. Many customers want the same seats at the same
 //! time. No seat is sold twice, nobody pays twice for one order, and no wallet goes below zero.
@@ -31,10 +31,6 @@ impl From<Error> for NoSale {
     }
 }
 
-fn number(value: Option<Vec<u8>>) -> i64 {
-    value.and_then(|bytes| String::from_utf8(bytes).ok()?.parse().ok()).unwrap_or(0)
-}
-
 impl Concert {
     /// Sells a free seat to the customer, unless this order has one already. Returns the seat.
     async fn sell(&self, customer: &str, order: &str) -> Result<String, NoSale> {
@@ -43,7 +39,7 @@ impl Concert {
             if let Some(seat) = transaction.get(&self.tickets, order).await? {
                 return Ok(String::from_utf8_lossy(&seat).into_owned());
             }
-            let money = number(transaction.get(&self.wallets, customer).await?);
+            let money = transaction.get_number(&self.wallets, customer).await?.unwrap_or(0);
             if money < PRICE {
                 return Err(NoSale::NotEnoughMoney);
             }

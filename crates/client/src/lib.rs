@@ -7,7 +7,7 @@
 //! ```no_run
 //! # #[cfg(feature = "tokio")]
 //! # async fn example() -> Result<(), kasha_client::Error> {
-//! use kasha_client::{Client, Error};
+//! use kasha_client::{Answer, Client};
 //! use std::time::Duration;
 //!
 //! let client = Client::connect(["127.0.0.1:7400"]).await?;
@@ -19,11 +19,10 @@
 //! let spent = table.increment("spent:alice", 10).once("order-42").remember_for(Duration::from_secs(3600)).await?;
 //! println!("{} spent so far", spent.value);
 //!
-//! match table.append("journal", "a line").deadline(Duration::from_millis(200)).await {
-//!     Ok(appended) => println!("{} bytes", appended.length),
-//!     Err(Error::NotExecuted(why)) => println!("nothing happened: {why}"),
-//!     Err(Error::Unknown { call, .. }) => println!("in the end: {:?}", call.resolve().await?),
-//!     Err(other) => return Err(other),
+//! match table.append("journal", "a line").deadline(Duration::from_millis(200)).answer().await? {
+//!     Answer::Known(appended) => println!("{} bytes", appended.length),
+//!     // Later, or in another task: the same result, or the same error.
+//!     Answer::Unknown(call) => println!("in the end: {} bytes", call.resolve().await?.length),
 //! }
 //! # Ok(())
 //! # }
@@ -34,6 +33,22 @@ pub mod session;
 #[cfg(feature = "tokio")]
 mod tokio_client;
 
+/// What a cluster tells of itself: [`Configuration`], and the status of its cores.
+pub mod cluster {
+    pub use kasha_types::{
+        ClusterId, ConfigVersion, CoreId, Epoch, Incarnation, ListVersion, LogEnd, LogPosition, NodeId, RpcId, SegmentId,
+        ShardId, Slot, Work, WorkSet,
+    };
+    pub use kasha_wire::configuration::*;
+    pub use kasha_wire::status::*;
+}
+
+pub use cluster::Configuration;
+pub use kasha_types::{ClusterId, CoreId, TableId};
+pub use kasha_wire::message::TableOutcome;
+pub use kasha_wire::outcome::ScannedPage;
+pub use kasha_wire::{DecodeError, Outcome};
 pub use kasha_witness::Path;
+pub use session::{SessionStats, WaitsFor, WhyFailed, WhyNot, WhyUnknown};
 #[cfg(feature = "tokio")]
 pub use tokio_client::*;

@@ -15,7 +15,7 @@ mod table;
 mod transaction;
 mod values;
 
-pub use error::{Error, Rejection, Resolved, UnknownCall};
+pub use error::{Answer, Error, Rejection, Resolved, UnknownCall, Unresolved};
 pub use expiry::TimeToLive;
 pub use interactive::*;
 pub use scan::{Cursor, NoCursor, Scan, ScannedKey};

@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use common::configuration;
-use kasha_client::{Client, ClientOptions, Conditional, Counter, Error, Rejection, Resolved};
+use kasha_client::{Answer, Client, ClientOptions, Conditional, Counter, Error, Rejection, Resolved};
 use kasha_types::{ClientId, ClusterTime, Incarnation, ListVersion, NodeId, RpcId, TableId};
 use kasha_wire::message::{TableCommand, TableOutcome};
 use kasha_wire::{
@@ -219,6 +219,26 @@ async fn an_unknown_update_is_resolved_and_an_abandoned_one_is_finished() {
     until(|| server.lock().expect("no panic").lost.len() == 2).await;
     dropped.abort();
     until(|| server.lock().expect("no panic").counters.contains_key(&b"b"[..])).await;
+}
+
+#[tokio::test]
+async fn an_answer_that_comes_late_has_the_type_of_the_call() {
+    let (address, _server) = start(2).await;
+    let client = Client::connect([address.to_string()]).await.expect("a cluster");
+    let table = client.table("default").await.expect("a table");
+    let late = async |key: &str| loop {
+        match table.increment(key, 3).deadline(Duration::from_millis(1)).answer().await {
+            Ok(Answer::Unknown(call)) => break call.resolve().await,
+            // On a busy machine nothing has left before the deadline.
+            Err(Error::NotExecuted(_)) => {}
+            other => panic!("two deliveries are lost: {other:?}"),
+        }
+    };
+    assert_eq!(late("a").await.expect("executed"), Counter { value: 3, version: 1 });
+    let rejected = late("text").await.expect_err("it is no number");
+    assert!(matches!(rejected, Error::Rejected(Rejection::NotANumber(_))), "{rejected}");
+    let Answer::Known(counter) = table.increment("a", 1).answer().await.expect("executed") else { panic!("in time") };
+    assert_eq!(counter.value, 4);
 }
 
 /// Waits for the background.

@@ -3,10 +3,13 @@
 //! **R2.2** The types keep the three outcomes apart: [`Error::NotExecuted`], [`Error::Unknown`], and success or
 //! [`Error::Rejected`] for an update that was executed.
 
+use std::fmt;
+
 use kasha_wire::Outcome;
 use kasha_wire::outcome::Shape;
 use tokio::sync::{mpsc, oneshot};
 
+use super::Failure;
 use super::driver::Command;
 use crate::session::{CallId, Completion, WhyFailed, WhyNot, WhyUnknown};
 
@@ -27,6 +30,9 @@ pub enum Error {
     /// The update was executed, and changed nothing.
     #[error("the update changed nothing: {0}")]
     Rejected(Rejection),
+    /// The transaction was executed, and changed nothing: for programs to which that is an error.
+    #[error("the transaction changed nothing: {0}; read again, and decide anew (K0335)")]
+    NotCommitted(#[from] Failure),
     /// A read or a question has no answer.
     #[error("no answer: {0}")]
     Failed(WhyFailed),
@@ -73,10 +79,12 @@ pub struct UnknownCall {
     pub(super) commands: mpsc::Sender<Command>,
 }
 
-/// The outcome of a resolved call.
+/// The outcome of a resolved call of whatever type.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Resolved {
-    /// The update was executed, with this result.
+    /// The update was executed, with this result. [`UpdateCall::answer`] leads to a typed one.
+    ///
+    /// [`UpdateCall::answer`]: super::UpdateCall::answer
     Executed(Outcome),
     /// The table request was executed.
     Table(kasha_wire::message::TableOutcome),
@@ -94,19 +102,9 @@ impl UnknownCall {
     /// # Errors
     /// If the client has stopped, or the server's answer cannot be decoded.
     pub async fn resolve(&self) -> Result<Resolved, Error> {
-        match self.why {
-            WhyUnknown::DeadlinePassed => {}
-            why @ (WhyUnknown::LeaseLost | WhyUnknown::IdReused | WhyUnknown::TableDropped | WhyUnknown::Forgotten) => {
-                return Ok(Resolved::Never(why));
-            }
-        }
-        let (reply, answer) = oneshot::channel();
-        let command = Command::Resolve { call: self.call, reply };
-        self.commands.send(command).await.map_err(|_| Error::Stopped)?;
-        Ok(match answer.await.map_err(|_| Error::Stopped)? {
+        Ok(match self.completion().await? {
             Completion::Executed { result, .. } => {
-                let shape = self.shape.ok_or(Error::Answer(kasha_wire::DecodeError::Invalid("an operation")))?;
-                Resolved::Executed(Outcome::decode(shape, &result).map_err(Error::Answer)?)
+                Resolved::Executed(Outcome::decode(self.shape()?, &result).map_err(Error::Answer)?)
             }
             Completion::Table(outcome) => Resolved::Table(outcome),
             Completion::NotExecuted(why) => Resolved::NotExecuted(why),
@@ -115,6 +113,84 @@ impl UnknownCall {
                 unreachable!("only what changes something is resolved")
             }
         })
+    }
+
+    /// How the call ended, once that is known.
+    async fn completion(&self) -> Result<Completion, Error> {
+        match self.why {
+            WhyUnknown::DeadlinePassed => {}
+            why @ (WhyUnknown::LeaseLost | WhyUnknown::IdReused | WhyUnknown::TableDropped | WhyUnknown::Forgotten) => {
+                return Ok(Completion::Unknown(why));
+            }
+        }
+        let (reply, answer) = oneshot::channel();
+        let command = Command::Resolve { call: self.call, reply };
+        self.commands.send(command).await.map_err(|_| Error::Stopped)?;
+        answer.await.map_err(|_| Error::Stopped)
+    }
+
+    /// The shape of the update's result.
+    fn shape(&self) -> Result<Shape, Error> {
+        self.shape.ok_or(Error::Answer(kasha_wire::DecodeError::Invalid("an operation")))
+    }
+}
+
+/// What a call came to, if a deadline is no error to its caller.
+#[derive(Debug)]
+pub enum Answer<T> {
+    /// The update was executed, with this result.
+    Known(T),
+    /// It is unknown whether the update was executed.
+    Unknown(Unresolved<T>),
+}
+
+/// How the bytes of a result become a value.
+type Convert<T> = Box<dyn Fn(Shape, &[u8]) -> Result<T, Error> + Send + Sync>;
+
+/// An update whose outcome is unknown, with the type of its result.
+pub struct Unresolved<T> {
+    call: UnknownCall,
+    convert: Convert<T>,
+}
+
+impl<T> fmt::Debug for Unresolved<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Unresolved").field("call", &self.call).finish_non_exhaustive()
+    }
+}
+
+impl<T> Answer<T> {
+    /// What the end of a call is to a caller who can wait for its outcome.
+    pub(super) fn of(
+        result: Result<T, Error>,
+        convert: impl Fn(Shape, &[u8]) -> Result<T, Error> + Send + Sync + 'static,
+    ) -> Result<Self, Error> {
+        match result {
+            Ok(value) => Ok(Self::Known(value)),
+            Err(Error::Unknown { call, .. }) => Ok(Self::Unknown(Unresolved { call, convert: Box::new(convert) })),
+            Err(other) => Err(other),
+        }
+    }
+}
+
+impl<T> Unresolved<T> {
+    /// Why the outcome is unknown.
+    #[must_use]
+    pub fn why(&self) -> WhyUnknown {
+        self.call.why
+    }
+
+    /// Waits until the outcome is known, as [`UnknownCall::resolve`] does, and returns what the call itself would have returned.
+    ///
+    /// # Errors
+    /// Those of the call. [`Error::Unknown`] if the outcome will never be known.
+    pub async fn resolve(&self) -> Result<T, Error> {
+        match self.call.completion().await? {
+            Completion::Executed { result, .. } => (self.convert)(self.call.shape()?, &result),
+            Completion::NotExecuted(why) => Err(Error::NotExecuted(why)),
+            Completion::Unknown(why) => Err(Error::Unknown { why, call: UnknownCall { why, ..self.call.clone() } }),
+            other => unreachable!("{other:?} of an update"),
+        }
     }
 }
 

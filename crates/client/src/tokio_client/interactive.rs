@@ -14,9 +14,10 @@ use kasha_types::TableId;
 use kasha_wire::DecodeError;
 use tokio::time::Instant;
 
-use super::table::Boxed;
+use super::table::{Boxed, number_in};
+use super::values::value_of;
 use super::{
-    Client, Error, Rejection, Table, Transaction, TransactionOutcome, UpdateCall, Value, WhyPartFailed, random,
+    Answer, Client, Error, Rejection, Table, Transaction, TransactionOutcome, UpdateCall, Value, WhyPartFailed, random,
 };
 use crate::limits::{BACKOFF, BACKOFF_MAX};
 use crate::session::WhyNot;
@@ -61,6 +62,8 @@ struct Entry {
 #[derive(Clone, Debug)]
 enum Write {
     Put(Vec<u8>),
+    /// A value that ends.
+    Ending(Vec<u8>, Duration),
     Delete,
 }
 
@@ -88,8 +91,8 @@ pub struct Conflict {
 
 /// A commit, which is made when it is awaited.
 ///
-/// If its outcome is unknown and is resolved later, [`TransactionOutcome::of`] says what it was: a commit that was resolved may
-/// turn out not to have happened, because of what others had changed.
+/// If its outcome is unknown, [`CommitCall::answer`] leads to what it was, and [`TransactionOutcome::of`] does so for a
+/// [`super::Resolved`] one: a commit that was resolved may turn out not to have happened, because of what others had changed.
 #[derive(Debug)]
 #[must_use = "nothing is sent until it is awaited"]
 pub struct CommitCall {
@@ -171,6 +174,19 @@ impl Interactive {
         Ok(state.seen(table, key).flatten())
     }
 
+    /// The number in the key, if it has a value.
+    ///
+    /// # Errors
+    /// As [`Self::get`]; [`Rejection::NotANumber`] if the value is no number.
+    ///
+    /// # Panics
+    /// If the transaction has ended.
+    pub async fn get_number(&self, table: &Table, key: impl AsRef<[u8]>) -> Result<Option<i64>, Error> {
+        let value = self.get(table, key).await?;
+        let number = |bytes: Vec<u8>| number_in(&bytes).ok_or(Error::Rejected(Rejection::NotANumber(0)));
+        value.map(number).transpose()
+    }
+
     /// The values of several keys. Those that this transaction had not read before are read at one moment.
     ///
     /// # Errors
@@ -209,6 +225,14 @@ impl Interactive {
     /// If the transaction has ended.
     pub fn put(&self, table: &Table, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) {
         self.under_way().entry(table, key.as_ref()).write = Some(Write::Put(value.as_ref().to_vec()));
+    }
+
+    /// Sets the key, at the commit, to a value that ends after this time, which counts from the commit.
+    ///
+    /// # Panics
+    /// If the transaction has ended.
+    pub fn put_expiring(&self, table: &Table, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>, time: Duration) {
+        self.under_way().entry(table, key.as_ref()).write = Some(Write::Ending(value.as_ref().to_vec(), time));
     }
 
     /// Deletes the key, at the commit.
@@ -307,7 +331,7 @@ impl State {
     fn seen(&self, table: &Table, key: &[u8]) -> Option<Option<Vec<u8>>> {
         let entry = self.keys.get(&(table.id(), key.to_vec()))?;
         match &entry.write {
-            Some(Write::Put(value)) => Some(Some(value.clone())),
+            Some(Write::Put(value) | Write::Ending(value, _)) => Some(Some(value.clone())),
             Some(Write::Delete) => Some(None),
             None => Some(entry.read.as_ref()?.as_ref().map(|value| value.bytes.clone())),
         }
@@ -318,6 +342,7 @@ impl Write {
     fn join(&self, transaction: &mut Transaction, table: &Table, key: &[u8]) {
         match self {
             Self::Put(value) => _ = transaction.put(table, key, value),
+            Self::Ending(value, time) => _ = transaction.put_expiring(table, key, value, *time),
             Self::Delete => _ = transaction.delete(table, key),
         }
     }
@@ -337,6 +362,36 @@ impl CommitCall {
     }
 }
 
+/// What the outcome of a commit means, whose first parts made these checks.
+fn commit_of(outcome: TransactionOutcome, checks: &[(Key, u64)]) -> Result<Commit, Error> {
+    let failure = match outcome {
+        TransactionOutcome::Committed(_) => return Ok(Commit::Committed),
+        TransactionOutcome::NotCommitted(failure) => failure,
+    };
+    match (failure.why, checks.get(failure.part)) {
+        (WhyPartFailed::Check(found), Some(((table, key), version))) => {
+            let (table, key) = (*table, key.clone());
+            Ok(Commit::Conflict(Conflict { table, key, read: (*version != 0).then_some(*version), found }))
+        }
+        (WhyPartFailed::TooLarge, _) => Err(Error::Rejected(Rejection::TooLarge)),
+        _ => Err(Error::Answer(DecodeError::Invalid("the outcome of a commit"))),
+    }
+}
+
+impl CommitCall {
+    /// As [`UpdateCall::answer`].
+    ///
+    /// # Errors
+    /// Those of the commit, but for [`Error::Unknown`].
+    pub async fn answer(self) -> Result<Answer<Commit>, Error> {
+        let Self { call, checks, .. } = self;
+        let Some(call) = call else { return Ok(Answer::Known(Commit::Committed)) };
+        let convert = call.convert;
+        let result = call.await.and_then(|outcome| commit_of(outcome, &checks));
+        Answer::of(result, move |shape, result| commit_of(value_of(shape, result, convert)?, &checks))
+    }
+}
+
 impl IntoFuture for CommitCall {
     type Output = Result<Commit, Error>;
     type IntoFuture = Boxed<Commit>;
@@ -344,18 +399,9 @@ impl IntoFuture for CommitCall {
     fn into_future(self) -> Boxed<Commit> {
         Box::pin(async move {
             let Self { call, checks, .. } = self;
-            let Some(call) = call else { return Ok(Commit::Committed) };
-            let failure = match call.await? {
-                TransactionOutcome::Committed(_) => return Ok(Commit::Committed),
-                TransactionOutcome::NotCommitted(failure) => failure,
-            };
-            let check = checks.into_iter().nth(failure.part);
-            match (failure.why, check) {
-                (WhyPartFailed::Check(found), Some(((table, key), version))) => {
-                    Ok(Commit::Conflict(Conflict { table, key, read: (version != 0).then_some(version), found }))
-                }
-                (WhyPartFailed::TooLarge, _) => Err(Error::Rejected(Rejection::TooLarge)),
-                _ => Err(Error::Answer(DecodeError::Invalid("the outcome of a commit"))),
+            match call {
+                Some(call) => commit_of(call.await?, &checks),
+                None => Ok(Commit::Committed),
             }
         })
     }

@@ -9,14 +9,14 @@ use std::time::Duration;
 use kasha_types::limits::KEY_BYTES_MAX;
 use kasha_types::{ClusterTime, TableId};
 use kasha_wire::operation::{Bounds, ItemsBuffer, OwnedOperation};
-use kasha_wire::{Outcome, Read, Update};
+use kasha_wire::{DecodeError, Outcome, Read, Update};
 
 use super::driver::{Ask, Options};
 use super::values::{
     Convert, appended_of, bounded_of, conditional, counter_of, deleted_of, exists_of, found, replaced_of, value_of,
     version_of,
 };
-use super::{Client, Error};
+use super::{Answer, Client, Error, Rejection};
 use crate::session::{Completion, WhyFailed, WhyNot};
 
 /// A table of a cluster.
@@ -33,6 +33,26 @@ pub struct Value {
     pub version: u64,
     /// The value's bytes.
     pub bytes: Vec<u8>,
+}
+
+impl Value {
+    /// The value as text, if it is UTF-8.
+    #[must_use]
+    pub fn as_str(&self) -> Option<&str> {
+        std::str::from_utf8(&self.bytes).ok()
+    }
+
+    /// The value as a number, if it is one that [`Table::increment`] would add to: decimal, of 64 bits, without leading zeros.
+    #[must_use]
+    pub fn as_i64(&self) -> Option<i64> {
+        number_in(&self.bytes)
+    }
+}
+
+/// A counter's number.
+pub(super) fn number_in(bytes: &[u8]) -> Option<i64> {
+    let number: i64 = std::str::from_utf8(bytes).ok()?.parse().ok()?;
+    (number.to_string().as_bytes() == bytes).then_some(number)
 }
 
 /// The result of an increment.
@@ -119,6 +139,8 @@ enum ConvertRead<T> {
     Of(Convert<T>),
     /// With ClusterTime at the end of the call.
     At(fn(Outcome, ClusterTime) -> Option<T>),
+    /// If the value is what the caller says.
+    If(fn(Outcome) -> Result<T, Error>),
 }
 
 impl Table {
@@ -151,6 +173,12 @@ impl Table {
     /// The key's value.
     pub fn get(&self, key: impl AsRef<[u8]>) -> ReadCall<Option<Value>> {
         self.read(&Read::Get { key: key.as_ref() }, found)
+    }
+
+    /// The number in the key, as [`Table::increment`] leaves it; [`Rejection::NotANumber`] if there is something else.
+    pub fn get_number(&self, key: impl AsRef<[u8]>) -> ReadCall<Option<Counter>> {
+        let operation = Read::Get { key: key.as_ref() }.to_owned_within_limits().map_err(WhyNot::from);
+        ReadCall { table: self.clone(), operation, deadline: None, convert: ConvertRead::If(number_of) }
     }
 
     /// Whether the key has a value.
@@ -302,6 +330,17 @@ impl Table {
     }
 }
 
+fn number_of(outcome: Outcome) -> Result<Option<Counter>, Error> {
+    match outcome {
+        Outcome::NotFound => Ok(None),
+        Outcome::Value(version, bytes) => match number_in(&bytes) {
+            Some(value) => Ok(Some(Counter { value, version })),
+            None => Err(Error::Rejected(Rejection::NotANumber(0))),
+        },
+        _ => Err(Error::Answer(DecodeError::Invalid("an outcome of this operation"))),
+    }
+}
+
 /// The list of an operation; an error if a key is too long to be encoded in it.
 fn checked<I>(
     items: &[I],
@@ -403,6 +442,18 @@ impl<T> ReadCall<T> {
     }
 }
 
+impl<T: Send + 'static> UpdateCall<T> {
+    /// Makes the update. If its deadline passes first, or the lease is lost, that is no error but an answer, which resolves to the
+    /// same result as the call would have had, whoever waits for it and for how long.
+    ///
+    /// # Errors
+    /// Those of the call, but for [`Error::Unknown`].
+    pub async fn answer(self) -> Result<Answer<T>, Error> {
+        let convert = self.convert;
+        Answer::of(self.await, move |shape, result| value_of(shape, result, convert))
+    }
+}
+
 impl<T: Send + 'static> IntoFuture for UpdateCall<T> {
     type Output = Result<T, Error>;
     type IntoFuture = Boxed<T>;
@@ -431,10 +482,11 @@ impl<T: Send + 'static> IntoFuture for ReadCall<T> {
             let shape = operation.row().shape;
             let ask = Ask::Read { table: table.id, operation, deadline };
             match table.client.call_timed(ask, Some(shape)).await? {
-                (Completion::Read { result }, time) => value_of(shape, &result, |outcome| match convert {
-                    ConvertRead::Of(convert) => convert(outcome),
-                    ConvertRead::At(convert) => convert(outcome, time),
-                }),
+                (Completion::Read { result }, time) => match convert {
+                    ConvertRead::Of(convert) => value_of(shape, &result, convert),
+                    ConvertRead::At(convert) => value_of(shape, &result, |outcome| convert(outcome, time)),
+                    ConvertRead::If(convert) => value_of(shape, &result, Some).and_then(convert),
+                },
                 (other, _) => unreachable!("{other:?} of a read"),
             }
         })

@@ -53,8 +53,9 @@ pub enum TransactionOutcome {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Results(Vec<Outcome>);
 
-/// The first part that failed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// The first part that failed. As an error, it is [`super::Error::NotCommitted`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("part {part}: {why}")]
 pub struct Failure {
     /// Its index, from 0, in the order in which the parts were added.
     pub part: usize,
