@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use anyhow::{Result, bail};
 use clap::Args;
+use kasha_coordinator::Unchosen;
 use kasha_node::{Answers, ExactlyOnce, Votes};
 use kasha_replication::Pace;
 use kasha_runtime::FrameFaults;
@@ -103,6 +104,7 @@ pub fn internal_node(arguments: &InternalNodeArguments) -> Result<()> {
             faults: arguments.faults,
             durability: arguments.durability,
             min_backups: None,
+            unchosen: Unchosen::default(),
             own_nodes: [NodeId(arguments.node)].into(),
         }),
         memory_bytes: memory_bytes(arguments.memory_mib)?,

@@ -11,7 +11,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use kasha_coordinator::{Coordinator, CoordinatorOptions};
+use kasha_coordinator::{Coordinator, CoordinatorOptions, Unchosen};
 use kasha_machine::Trash;
 use kasha_node::{Answers, Buffers, ExactlyOnce, Node, NodeOptions, Votes};
 use kasha_replication::Pace;
@@ -57,6 +57,8 @@ pub struct ClusterSpec {
     pub faults: u8,
     pub durability: Durability,
     pub min_backups: Option<u8>,
+    /// Which of these nobody chose: a cluster that exists keeps its own.
+    pub unchosen: Unchosen,
     /// The nodes whose cores run in the coordinator's process.
     pub own_nodes: BTreeSet<NodeId>,
 }
@@ -217,6 +219,7 @@ impl RunningNode {
             min_backups: hosts.min_backups.unwrap_or(hosts.faults),
             node_lease: spec.lease,
             drift_bound: spec.lease / 20,
+            unchosen: hosts.unchosen,
             own_nodes: hosts.own_nodes.clone(),
             seed: random_u64(),
             ..CoordinatorOptions::new(cluster, hosts.nodes, hosts.shards, hosts.faults, spec.coordinator)

@@ -11,19 +11,22 @@ mod bench;
 mod cli;
 mod commands;
 mod duration;
+mod environment;
 mod explain;
 mod host;
+mod place;
 mod server;
 mod sim;
 mod start;
 mod status;
+mod suggest;
 mod talk;
 mod telling;
 mod txn;
 
 use std::io::{self, IsTerminal, Write};
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 
 #[global_allocator]
 static ALLOCATOR: allocator::Counting = allocator::Counting;
@@ -76,9 +79,7 @@ impl Write for Log {
 }
 
 /// Starts the log. If nobody reads the log any more, lines are lost, and the process goes on.
-fn start_log() {
-    let filter = tracing_subscriber::EnvFilter::try_from_env("KASHA_LOG")
-        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("warn"));
+fn start_log(filter: tracing_subscriber::EnvFilter) {
     let is_terminal = std::io::stderr().is_terminal();
     tracing_subscriber::fmt()
         .with_env_filter(filter)
@@ -90,8 +91,14 @@ fn start_log() {
 }
 
 fn main() {
-    let arguments = Arguments::parse();
-    start_log();
+    let arguments = Arguments::try_parse().unwrap_or_else(|mut error| {
+        suggest::help(&mut error, &Arguments::command());
+        error.exit()
+    });
+    match environment::check::<Arguments>().and_then(|()| environment::log_filter()) {
+        Ok(filter) => start_log(filter),
+        Err(error) => fail(&error),
+    }
     kasha_runtime::raise_descriptor_limit();
     if let Err(error) = kasha_runtime::explain_bus_errors() {
         tracing::warn!(%error, "a failing disk may end this process without a word");
@@ -112,9 +119,13 @@ fn main() {
         Command::InternalNode(arguments) => commands::internal_node(&arguments),
     };
     if let Err(error) = result {
-        let _ = writeln!(Log, "{}", explain::told(&error));
-        std::process::exit(1);
+        fail(&error);
     }
+}
+
+fn fail(error: &anyhow::Error) -> ! {
+    let _ = writeln!(Log, "{}", explain::told(error));
+    std::process::exit(1);
 }
 
 #[cfg(test)]
@@ -127,7 +138,7 @@ mod tests {
         const CHILD: &str = "KASHA_TEST_LOGS";
         if std::env::var_os(CHILD).is_some() {
             host::abort_on_panic();
-            start_log();
+            start_log(environment::log_filter().unwrap());
             tracing::error!("nobody reads this");
             let _ = writeln!(Log, "nor this");
             std::process::exit(0);

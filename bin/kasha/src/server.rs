@@ -9,14 +9,19 @@ use std::time::Duration;
 use anyhow::{Context, Result, anyhow, bail};
 use clap::Args;
 use kasha_bench::say;
+use kasha_coordinator::Unchosen;
 use kasha_types::NodeId;
 use kasha_types::limits::NODE_LEASE;
+use kasha_wire::Durability;
 use serde::Deserialize;
 
+use crate::duration::Written;
 use crate::host::{
     ClusterSpec, Injected, NodeSpec, RunningNode, abort_on_panic, default_shards, default_spin, limits, memory_bytes,
     wait_and_stop,
 };
+use crate::place::Place;
+use crate::start::parse_durability;
 
 #[derive(Args)]
 pub struct ServerArguments {
@@ -29,15 +34,15 @@ pub struct ServerArguments {
     /// This node's data folder.
     #[arg(long, env = "KASHA_DATA")]
     data: Option<PathBuf>,
-    /// The address of each core; none for a process that only hosts the coordinator.
+    /// The address of each core, host:port; none for a process that only hosts the coordinator.
     #[arg(long, env = "KASHA_LISTEN", value_delimiter = ',')]
-    listen: Vec<SocketAddr>,
+    listen: Vec<Place>,
     /// The same addresses as other machines reach them, if they differ.
     #[arg(long, env = "KASHA_ADVERTISE", value_delimiter = ',')]
-    advertise: Vec<SocketAddr>,
+    advertise: Vec<Place>,
     /// The coordinator's address.
     #[arg(long, env = "KASHA_COORDINATOR")]
-    coordinator: Option<SocketAddr>,
+    coordinator: Option<Place>,
     /// Host the coordinator in this process (one node of the cluster does).
     #[arg(long, env = "KASHA_HOST_COORDINATOR")]
     host_coordinator: bool,
@@ -51,8 +56,8 @@ pub struct ServerArguments {
     #[arg(long, env = "KASHA_FAULTS")]
     faults: Option<u8>,
     /// `replicated` or `fsync` (where the coordinator is hosted).
-    #[arg(long, env = "KASHA_DURABILITY")]
-    durability: Option<String>,
+    #[arg(long, env = "KASHA_DURABILITY", value_parser = parse_durability)]
+    durability: Option<Durability>,
     /// The smallest number of members beside the primary with which updates are accepted; default: `faults` (where the
     /// coordinator is hosted).
     #[arg(long, env = "KASHA_MIN_BACKUPS")]
@@ -61,14 +66,14 @@ pub struct ServerArguments {
     #[arg(long, env = "KASHA_MEMORY_MIB")]
     memory_mib: Option<u64>,
     /// How long to wait for a silent node before its shards move; the same on all nodes.
-    #[arg(long, env = "KASHA_LEASE")]
-    lease: Option<String>,
+    #[arg(long, env = "KASHA_LEASE", value_parser = crate::duration::parse)]
+    lease: Option<Duration>,
     /// How long a loop polls before it blocks; by default 15us, or 0 where loops outnumber processors.
-    #[arg(long, env = "KASHA_SPIN")]
-    spin: Option<String>,
+    #[arg(long, env = "KASHA_SPIN", value_parser = crate::duration::parse)]
+    spin: Option<Duration>,
     /// How long written bytes may stay unflushed under `replicated`.
-    #[arg(long, env = "KASHA_FLUSH_INTERVAL")]
-    flush_interval: Option<String>,
+    #[arg(long, env = "KASHA_FLUSH_INTERVAL", value_parser = crate::duration::parse)]
+    flush_interval: Option<Duration>,
 }
 
 /// The TOML file. An unknown setting is an error: ignoring it silently would do more harm.
@@ -78,32 +83,63 @@ struct Settings {
     node: Option<u16>,
     data: Option<PathBuf>,
     #[serde(default)]
-    listen: Vec<SocketAddr>,
+    listen: Vec<Place>,
     #[serde(default)]
-    advertise: Vec<SocketAddr>,
-    coordinator: Option<SocketAddr>,
+    advertise: Vec<Place>,
+    coordinator: Option<Place>,
     #[serde(default)]
     host_coordinator: bool,
     nodes: Option<u16>,
     shards: Option<u16>,
     faults: Option<u8>,
-    durability: Option<String>,
+    #[serde(default, deserialize_with = "durability")]
+    durability: Option<Durability>,
     min_backups: Option<u8>,
     memory_mib: Option<u64>,
-    lease: Option<String>,
-    spin: Option<String>,
-    flush_interval: Option<String>,
+    lease: Option<Written>,
+    spin: Option<Written>,
+    flush_interval: Option<Written>,
 }
 
-fn either(flag: &[SocketAddr], file: Vec<SocketAddr>) -> Vec<SocketAddr> {
-    if flag.is_empty() { file } else { flag.to_vec() }
+fn durability<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<Durability>, D::Error> {
+    let text = String::deserialize(deserializer)?;
+    parse_durability(&text).map(Some).map_err(serde::de::Error::custom)
 }
 
-fn duration(flag: Option<&String>, file: Option<&String>, default: Duration) -> Result<Duration> {
-    match flag.or(file) {
-        Some(text) => crate::duration::parse(text).map_err(anyhow::Error::msg),
-        None => Ok(default),
-    }
+fn either(flag: &[Place], file: &[Place]) -> Result<Vec<SocketAddr>> {
+    let places = if flag.is_empty() { file } else { flag };
+    places.iter().map(Place::address).collect()
+}
+
+fn duration(flag: Option<Duration>, file: Option<Written>, default: Duration) -> Duration {
+    flag.or(file.map(|Written(duration)| duration)).unwrap_or(default)
+}
+
+/// The cluster whose coordinator this process hosts.
+fn hosted(arguments: &ServerArguments, file: &Settings, node: u16, cores: usize) -> Result<ClusterSpec> {
+    let (nodes, shards) = (arguments.nodes.or(file.nodes), arguments.shards.or(file.shards));
+    let (faults, min_backups) = (arguments.faults.or(file.faults), arguments.min_backups.or(file.min_backups));
+    let durability = arguments.durability.or(file.durability);
+    let unchosen = Unchosen {
+        nodes: nodes.is_none(),
+        shards: shards.is_none(),
+        faults: faults.is_none(),
+        durability: durability.is_none(),
+        min_backups: min_backups.is_none(),
+    };
+    let nodes = nodes.unwrap_or(3);
+    Ok(ClusterSpec {
+        nodes,
+        shards: match shards {
+            Some(shards) => shards,
+            None => default_shards(nodes, cores.max(1))?,
+        },
+        faults: faults.unwrap_or(1),
+        durability: durability.unwrap_or(Durability::Replicated),
+        min_backups,
+        unchosen,
+        own_nodes: (cores > 0).then_some(NodeId(node)).into_iter().collect(),
+    })
 }
 
 fn spec(arguments: &ServerArguments) -> Result<NodeSpec> {
@@ -123,13 +159,13 @@ fn spec(arguments: &ServerArguments) -> Result<NodeSpec> {
     if node == 0 {
         bail!("--node 0 is nobody: number nodes from 1 (K0403)");
     }
-    let listen = either(&arguments.listen, file.listen);
+    let listen = either(&arguments.listen, &file.listen)?;
     let hosts_coordinator = arguments.host_coordinator || file.host_coordinator;
     // A process that hosts only the coordinator holds no data, and needs no core.
     if listen.is_empty() && !hosts_coordinator {
         bail!("{}", missing("--listen"));
     }
-    let advertise = either(&arguments.advertise, file.advertise);
+    let advertise = either(&arguments.advertise, &file.advertise)?;
     let advertise = if advertise.is_empty() { listen.clone() } else { advertise };
     if advertise.len() != listen.len() {
         bail!("--advertise has {} addresses, --listen {}: give one per core (K0403)", advertise.len(), listen.len());
@@ -138,38 +174,23 @@ fn spec(arguments: &ServerArguments) -> Result<NodeSpec> {
         bail!("others cannot reach {address}: name the addresses that they use with --advertise (K0403)");
     }
     let hosts = if hosts_coordinator {
-        let nodes = arguments.nodes.or(file.nodes).unwrap_or(3);
-        let durability = arguments.durability.as_deref().or(file.durability.as_deref()).unwrap_or("replicated");
-        Some(ClusterSpec {
-            nodes,
-            shards: match arguments.shards.or(file.shards) {
-                Some(shards) => shards,
-                None => default_shards(nodes, listen.len().max(1))?,
-            },
-            faults: arguments.faults.or(file.faults).unwrap_or(1),
-            durability: crate::start::parse_durability(durability).map_err(anyhow::Error::msg)?,
-            min_backups: arguments.min_backups.or(file.min_backups),
-            own_nodes: (!listen.is_empty()).then_some(NodeId(node)).into_iter().collect(),
-        })
+        Some(hosted(arguments, &file, node, listen.len())?)
     } else {
         None
     };
     let loops = listen.len() + usize::from(hosts.is_some());
+    let coordinator = arguments.coordinator.as_ref().or(file.coordinator.as_ref());
     Ok(NodeSpec {
         node,
         data: arguments.data.clone().or(file.data).with_context(|| missing("--data"))?,
         listen,
         advertise,
-        coordinator: arguments.coordinator.or(file.coordinator).with_context(|| missing("--coordinator"))?,
+        coordinator: coordinator.with_context(|| missing("--coordinator"))?.address()?,
         hosts,
         memory_bytes: memory_bytes(arguments.memory_mib.or(file.memory_mib).unwrap_or(1024))?,
-        lease: duration(arguments.lease.as_ref(), file.lease.as_ref(), NODE_LEASE)?,
-        flush_interval: duration(
-            arguments.flush_interval.as_ref(),
-            file.flush_interval.as_ref(),
-            Duration::from_millis(100),
-        )?,
-        spin: duration(arguments.spin.as_ref(), file.spin.as_ref(), default_spin(loops))?,
+        lease: duration(arguments.lease, file.lease, NODE_LEASE),
+        flush_interval: duration(arguments.flush_interval, file.flush_interval, Duration::from_millis(100)),
+        spin: duration(arguments.spin, file.spin, default_spin(loops)),
         limits: limits(loops)?,
         injected: Injected::default(),
     })

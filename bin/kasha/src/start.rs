@@ -2,7 +2,7 @@
 
 use std::io::Write;
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::mpsc;
 use std::time::Duration;
 
@@ -10,6 +10,8 @@ use anyhow::{Context, Result, bail};
 use clap::Args;
 use kasha_bench::say;
 use kasha_client::{Client, ClientOptions};
+use kasha_coordinator::Unchosen;
+use kasha_runtime::DataDir;
 use kasha_types::NodeId;
 use kasha_wire::{Durability, ShardPhase};
 
@@ -26,24 +28,25 @@ pub struct StartArguments {
     /// Folder for the cluster's data; a folder per node is made in it.
     #[arg(long, default_value = "kasha-data", env = "KASHA_DATA")]
     data: PathBuf,
-    /// Number of nodes.
-    #[arg(long, default_value_t = 3)]
-    nodes: u16,
-    /// Crashes that every shard survives: backups and witnesses of each.
-    #[arg(long, default_value_t = 1)]
-    faults: u8,
-    /// Event loops of each node.
-    #[arg(long, default_value_t = 1)]
-    cores: u8,
-    /// Number of shards; by default one for each core.
+    /// Number of nodes of a new cluster [default: 3], or of one that is to have more.
+    #[arg(long)]
+    nodes: Option<u16>,
+    /// Crashes that every shard of a new cluster survives: backups and witnesses of each [default: 1].
+    #[arg(long)]
+    faults: Option<u8>,
+    /// Event loops of each node of a new cluster [default: 1].
+    #[arg(long)]
+    cores: Option<u8>,
+    /// Number of shards of a new cluster; by default one for each core.
     #[arg(long)]
     shards: Option<u16>,
     /// First port: the coordinator's; the cores of the nodes take the next ones.
     #[arg(long, default_value_t = FIRST_PORT)]
     port: u16,
-    /// `replicated`: answered updates survive crashes of processes; `fsync`: also a loss of power everywhere.
-    #[arg(long, default_value = "replicated", value_parser = parse_durability)]
-    durability: Durability,
+    /// `replicated`: answered updates of a new cluster survive crashes of processes [default]; `fsync`: also a loss of power
+    /// everywhere.
+    #[arg(long, value_parser = parse_durability)]
+    durability: Option<Durability>,
     /// Memory for the log of each replica, in MiB.
     #[arg(long, default_value_t = 1024)]
     memory_mib: u64,
@@ -60,9 +63,37 @@ pub fn parse_durability(text: &str) -> Result<Durability, String> {
     }
 }
 
+/// How many nodes and how many cores of each there are: as a folder has them, or as a new one is to have them.
+fn size(arguments: &StartArguments) -> Result<(u16, u8)> {
+    let (mut nodes, mut cores) = (0, None);
+    while let Some(found) = DataDir::made_for(&node_folder(&arguments.data, nodes + 1))? {
+        (nodes, cores) = (nodes + 1, cores.or(Some(found)));
+    }
+    let folder = arguments.data.display();
+    match (arguments.cores, cores) {
+        (Some(given), Some(found)) if given != found => bail!(
+            "--cores {given}: the nodes in {folder} were made for {found} cores each: leave --cores away, or give --cores \
+             {found} (K0111)"
+        ),
+        _ => {}
+    }
+    match arguments.nodes {
+        Some(given) if given < nodes => bail!(
+            "--nodes {given}: {folder} has {nodes} nodes: leave --nodes away, or give --nodes {nodes} or more (K0405)"
+        ),
+        _ => {}
+    }
+    let nodes = arguments.nodes.unwrap_or(if nodes == 0 { 3 } else { nodes });
+    Ok((nodes, arguments.cores.or(cores).unwrap_or(1)))
+}
+
+fn node_folder(data: &Path, node: u16) -> PathBuf {
+    data.join(format!("node-{node}"))
+}
+
 /// The addresses of each node's cores: consecutive ports after the coordinator's.
-fn addresses(arguments: &StartArguments) -> Result<Vec<Vec<SocketAddr>>> {
-    let (nodes, cores) = (u32::from(arguments.nodes), u32::from(arguments.cores));
+fn addresses(arguments: &StartArguments, (nodes, cores): (u16, u8)) -> Result<Vec<Vec<SocketAddr>>> {
+    let (nodes, cores) = (u32::from(nodes), u32::from(cores));
     for (flag, value) in [("--nodes", nodes), ("--cores", cores), ("--port", u32::from(arguments.port))] {
         if value == 0 {
             bail!("{flag} 0 makes no cluster: give a greater number (K0403)");
@@ -79,31 +110,44 @@ fn addresses(arguments: &StartArguments) -> Result<Vec<Vec<SocketAddr>>> {
     Ok((0..nodes).map(of_node).collect())
 }
 
+fn cluster(arguments: &StartArguments, nodes: u16, cores: u8) -> Result<ClusterSpec> {
+    Ok(ClusterSpec {
+        nodes,
+        shards: match arguments.shards {
+            Some(shards) => shards,
+            None => default_shards(nodes, usize::from(cores))?,
+        },
+        faults: arguments.faults.unwrap_or(1),
+        durability: arguments.durability.unwrap_or(Durability::Replicated),
+        min_backups: None,
+        unchosen: Unchosen {
+            // All of them are started here.
+            nodes: false,
+            shards: arguments.shards.is_none(),
+            faults: arguments.faults.is_none(),
+            durability: arguments.durability.is_none(),
+            min_backups: true,
+        },
+        own_nodes: (1..=nodes).map(NodeId).collect(),
+    })
+}
+
 pub fn run(arguments: &StartArguments) -> Result<()> {
     let coordinator = SocketAddr::from(([127, 0, 0, 1], arguments.port));
     let memory_bytes = memory_bytes(arguments.memory_mib)?;
-    let addresses = addresses(arguments)?;
-    let shards = match arguments.shards {
-        Some(shards) => shards,
-        None => default_shards(arguments.nodes, usize::from(arguments.cores))?,
-    };
-    let loops = usize::from(arguments.nodes) * usize::from(arguments.cores) + 1;
+    let (node_count, cores) = size(arguments)?;
+    let addresses = addresses(arguments, (node_count, cores))?;
+    let cluster = cluster(arguments, node_count, cores)?;
+    let loops = usize::from(node_count) * usize::from(cores) + 1;
     let limits = limits(loops)?;
     abort_on_panic();
     let (ended, endings) = mpsc::channel();
     let mut nodes = Vec::new();
     for (node, listen) in (1..).zip(&addresses) {
-        let hosts = (node == 1).then_some(ClusterSpec {
-            nodes: arguments.nodes,
-            shards,
-            faults: arguments.faults,
-            durability: arguments.durability,
-            min_backups: None,
-            own_nodes: (1..=arguments.nodes).map(NodeId).collect(),
-        });
+        let hosts = (node == 1).then(|| cluster.clone());
         let spec = NodeSpec {
             node,
-            data: arguments.data.join(format!("node-{node}")),
+            data: node_folder(&arguments.data, node),
             advertise: listen.clone(),
             listen: listen.clone(),
             coordinator,

@@ -35,5 +35,5 @@ mod time;
 
 pub use command::Command;
 pub use machine::Coordinator;
-pub use options::{CoordinatorOptions, StartError};
+pub use options::{CoordinatorOptions, StartError, Unchosen};
 pub use state::State;

@@ -84,8 +84,12 @@ impl Coordinator {
         now: Tick,
         out: &mut Effects,
     ) -> Result<Self, StartError> {
-        options.check()?;
         let found = storage::load(disk, options.cluster)?;
+        let options = match &found.loaded {
+            Some(loaded) => options.of_cluster(&loaded.state),
+            None => options,
+        };
+        options.check()?;
         let mut state = match &found.loaded {
             Some(loaded) => loaded.state.clone(),
             None => State::new(&options),
@@ -699,7 +703,8 @@ fn reconcile_options(state: &mut State, options: &CoordinatorOptions) -> Result<
     let config = &state.configuration;
     fixed("shards", state.shards_wanted.to_string(), options.shards.to_string())?;
     fixed("faults", config.faults.to_string(), options.faults.to_string())?;
-    fixed("durability", format!("{:?}", config.durability), format!("{:?}", options.durability))?;
+    let name = |durability| format!("{durability:?}").to_lowercase();
+    fixed("durability", name(config.durability), name(options.durability))?;
     let bound = options.lease_bound_millis();
     let stored = (config.coordinator, config.min_backups, state.nodes_wanted);
     if stored != (options.address, options.min_backups, options.nodes) {

@@ -9,6 +9,22 @@ use kasha_types::{ClusterId, NodeId, limits};
 use kasha_wire::Durability;
 
 use crate::limits::{ALONE_LEASES, PROMOTIONS_MAX};
+use crate::state::State;
+
+/// Options that nobody chose. A cluster that exists keeps its own; a new one has what stands in [`CoordinatorOptions`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Unchosen {
+    /// [`CoordinatorOptions::nodes`].
+    pub nodes: bool,
+    /// [`CoordinatorOptions::shards`].
+    pub shards: bool,
+    /// [`CoordinatorOptions::faults`].
+    pub faults: bool,
+    /// [`CoordinatorOptions::durability`].
+    pub durability: bool,
+    /// [`CoordinatorOptions::min_backups`]: as many as the cluster's faults.
+    pub min_backups: bool,
+}
 
 /// A coordinator's options. `cluster`, `shards`, `faults` and `durability` are fixed when the cluster is created.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -25,6 +41,8 @@ pub struct CoordinatorOptions {
     pub durability: Durability,
     /// The smallest number of members beside the primary with which updates are accepted; at most `faults`.
     pub min_backups: u8,
+    /// Which of these nobody chose.
+    pub unchosen: Unchosen,
     /// The address at which this coordinator listens.
     pub address: SocketAddr,
     /// The term of a node's lease, by our clock. It may change from start to start: leases that were granted before are
@@ -63,6 +81,7 @@ impl CoordinatorOptions {
             faults,
             durability: Durability::Replicated,
             min_backups: faults,
+            unchosen: Unchosen::default(),
             address,
             node_lease: limits::NODE_LEASE,
             drift_bound: limits::NODE_LEASE / 20,
@@ -80,6 +99,20 @@ impl CoordinatorOptions {
     pub(crate) fn lease_bound_millis(&self) -> u64 {
         let bound = self.node_lease + self.drift_bound;
         u64::try_from(bound.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX)
+    }
+
+    /// What nobody chose, as the cluster has it.
+    pub(crate) fn of_cluster(self, state: &State) -> Self {
+        let (config, unchosen) = (&state.configuration, self.unchosen);
+        let faults = if unchosen.faults { config.faults } else { self.faults };
+        Self {
+            nodes: if unchosen.nodes { state.nodes_wanted } else { self.nodes },
+            shards: if unchosen.shards { state.shards_wanted } else { self.shards },
+            faults,
+            durability: if unchosen.durability { config.durability } else { self.durability },
+            min_backups: if unchosen.min_backups { faults } else { self.min_backups },
+            ..self
+        }
     }
 
     /// # Errors
@@ -182,8 +215,8 @@ impl std::fmt::Display for StartError {
             ),
             Self::Fixed { what, stored, given } => write!(
                 f,
-                "{what} = {given}, but this cluster was created with {what} = {stored}, which cannot be changed: \
-                 start the coordinator with {what} = {stored} (K0405)"
+                "--{what} {given}: this cluster was created with {what} = {stored}, which cannot be changed: leave --{what} \
+                 away, or give --{what} {stored} (K0405)"
             ),
             Self::Version { file, stored } => write!(
                 f,

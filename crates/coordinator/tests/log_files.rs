@@ -6,7 +6,7 @@ mod common;
 use std::collections::BTreeMap;
 
 use common::*;
-use kasha_coordinator::{Command, StartError, State};
+use kasha_coordinator::{Command, StartError, State, Unchosen};
 use kasha_machine::FileName;
 use kasha_types::{ClientId, ClusterId, ConfigVersion, Tick};
 use kasha_wire::message::TableCommand;
@@ -169,9 +169,14 @@ fn other_clusters_and_versions_are_refused_with_a_text() {
     let error = refused(options(3, 3, 1));
     assert_eq!(
         error.to_string(),
-        "shards = 3, but this cluster was created with shards = 2, which cannot be changed: start the coordinator \
-         with shards = 2 (K0405)"
+        "--shards 3: this cluster was created with shards = 2, which cannot be changed: leave --shards away, or give \
+         --shards 2 (K0405)"
     );
+    let mut unchosen = options(9, 3, 2);
+    unchosen.unchosen = Unchosen { nodes: true, shards: true, faults: true, durability: true, min_backups: true };
+    let kept = World::try_new(unchosen, disk(), Tick(0)).expect("nobody chose what the cluster is not");
+    assert_eq!((kept.config().faults, kept.config().min_backups, kept.config().shards.len()), (1, 1, 2));
+    assert_eq!(kept.config(), world.config(), "it is what it was made");
     let mut later = bytes;
     later[8] = 4;
     let crc = crc32c::crc32c(&later[..20]);

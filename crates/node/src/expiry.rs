@@ -25,7 +25,7 @@ const LOOKED_AT_PER_TURN: usize = 32;
 /// would meet them.
 const UNSYNCED_MAX: u32 = 256;
 /// So many while clients change little: each takes time from them. Measured with a million values that end at once.
-const UNSYNCED_FEW: u32 = 64;
+const UNSYNCED_FEW: u32 = 96;
 /// A delete for so many unsynced bytes: two for a small update, so that values go at least as fast as they come.
 const BYTES_PER_DELETE: u64 = 128;
 /// Bytes of the keys that are deleted in one group.

@@ -162,6 +162,18 @@ impl DataDir {
         Ok(this)
     }
 
+    /// For how many cores a folder was made; `None`: it is no node's folder yet. Locks nothing.
+    ///
+    /// # Errors
+    /// See [`DataDirError`].
+    pub fn made_for(path: &Path) -> Result<Option<u8>, DataDirError> {
+        match fs::read_to_string(path.join(MARKER)) {
+            Ok(text) => Ok(Some(Marker::parse(path, &text)?.cores)),
+            Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => Ok(None),
+            Err(error) => Err(failed("read", &path.join(MARKER))(error).into()),
+        }
+    }
+
     /// Opens an existing folder as whatever node it belongs to, without counting a start: for tools.
     ///
     /// # Errors

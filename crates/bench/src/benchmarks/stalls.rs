@@ -153,7 +153,7 @@ fn let_end(arm: &mut Arm, ends: Tick) -> anyhow::Result<(f64, f64)> {
     }
     let before = arm.run(LIGHT, &light, Limit::Time(left))?;
     let during = arm.run(LIGHT, &light, Limit::Time(PAUSE / 4))?;
-    for _ in 0..4 * PAUSES_MAX {
+    for _ in 0..8 * PAUSES_MAX {
         let objects: u64 = arm.probe.status()?.replicas.iter().map(|replica| replica.objects).sum();
         if objects <= u64::from(LIGHT_KEYS) {
             let [before, during] = [before, during].map(|tally| tally.latency.value_at_percentile(99.0) as f64);

@@ -6,7 +6,7 @@ use kasha_wire::{Body, Read};
 use kasha_witness::Attempt;
 
 use super::CallId;
-use super::completion::WhyNot;
+use super::completion::{WhyFailed, WhyNot};
 use super::route::Target;
 
 /// A moment that never comes: no timer is set.
@@ -118,6 +118,8 @@ pub(super) struct ReadCall {
     pub(super) code: u8,
     /// The call on keys of several shards of which this one reads one shard.
     pub(super) part_of: Option<CallId>,
+    /// Keys have changed between two rounds of a read of several shards.
+    pub(super) saw_changes: bool,
 }
 
 /// The part that updates and reads share: the table of the first key, and all keys.
@@ -214,6 +216,21 @@ impl Call {
         match &mut self.kind {
             Kind::Update(update) => update,
             other => panic!("{other:?} is no update"),
+        }
+    }
+
+    /// Keys of several shards have changed between two looks at them.
+    pub(super) fn note_changes(&mut self) {
+        if let Kind::Read(read) = &mut self.kind {
+            read.saw_changes = true;
+        }
+    }
+
+    /// Why a read has no answer at its deadline.
+    pub(super) fn why_late(&self) -> WhyFailed {
+        match self.kind {
+            Kind::Read(ReadCall { saw_changes: true, .. }) => WhyFailed::KeysChanged,
+            _ => WhyFailed::DeadlinePassed,
         }
     }
 

@@ -195,6 +195,12 @@ pub enum WhyFailed {
     /// The deadline passed first.
     #[error("the deadline passed without an answer; try again (K0341)")]
     DeadlinePassed,
+    /// Keys of several shards were changed between any two looks at them.
+    #[error(
+        "its keys are of several shards and were changed between any two looks, until the deadline; read fewer, or read \
+         them in a transaction (K0345)"
+    )]
+    KeysChanged,
     /// The read can never succeed as it is.
     #[error("the request is not possible: {0}")]
     NotPossible(WhyNot),

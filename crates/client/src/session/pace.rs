@@ -10,7 +10,7 @@ use kasha_types::Tick;
 
 use super::call::{Cancel, InFlight, Kind, NEVER, Stage};
 use super::route::Target;
-use super::{Completion, Session, WhyFailed, WhyNot, WhyUnknown};
+use super::{Completion, Session, WhyNot, WhyUnknown};
 use crate::limits;
 
 impl Session {
@@ -92,7 +92,8 @@ impl Session {
             Kind::Update(update) => self.on_update_deadline(slot, update.cancel, now, out),
             Kind::Table(_) => self.detach(slot),
             Kind::Read(_) | Kind::Status { .. } | Kind::Refresh => {
-                self.end(slot, Completion::ReadFailed(WhyFailed::DeadlinePassed));
+                let why = self.calls[slot].why_late();
+                self.end(slot, Completion::ReadFailed(why));
             }
         }
     }

@@ -157,6 +157,11 @@ impl Session {
                 Completion::ReadFailed(WhyFailed::NotPossible(WhyNot::Overloaded)) if self.has_read_all_once(id) => {
                     self.begin_snapshot_anew(slot, now);
                 }
+                Completion::ReadFailed(WhyFailed::DeadlinePassed) => {
+                    let why = self.calls[slot].why_late();
+                    self.end(slot, Completion::ReadFailed(why));
+                    continue;
+                }
                 other => {
                     self.end(slot, other);
                     continue;
@@ -182,10 +187,12 @@ impl Session {
         // A loss of power may give a version to another value in between.
         let takes_long = snapshot.first_before.is_some_and(|first| now.since(first) > ANSWERS_APART_MAX);
         if is_first || takes_long || snapshot.parts.iter().any(Part::has_changed) {
+            let rounds = snapshot.rounds;
             if !is_first {
                 hit(Probe::SnapshotChanged);
+                self.calls[slot].note_changes();
             }
-            return match snapshot.rounds < ROUNDS_MAX {
+            return match rounds < ROUNDS_MAX {
                 true => self.read_all(id, now, out),
                 false => self.begin_snapshot_anew(slot, now),
             };
