@@ -24,25 +24,31 @@ use crate::state::ShardState;
 /// Of a read's answer.
 const READ_ID_BYTES: usize = 8;
 
+/// Whether a read has waited for transactions already.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Comes {
+    First,
+    Again,
+}
+
 /// One read, from frame to answer.
 pub(crate) fn on_read(
     term: &mut Term,
     serving: &mut Serving,
     site: &mut Site<'_>,
     now: Tick,
-    to: Endpoint,
-    view: &ReadView<'_>,
+    (to, view, comes): (Endpoint, &ReadView<'_>, Comes),
     out: &mut Effects,
 ) -> Result<(), Refusal> {
     if view.envelope.epoch != term.epoch {
         return Err(Refusal::NotPrimary);
     }
-    let (tail, gate) = match execute(term, serving, site, now, view)? {
+    let (tail, gate) = match execute(term, serving, site, now, (view, comes))? {
         Executed::Read { tail, gate } => (tail, gate),
-        Executed::MustWait(rpc) => {
+        Executed::MustWait(rpcs) => {
             site.core.log_flush.hurry();
             hit(Probe::ReadMeetsPending);
-            return if serving.transacting.waiting.park_read(rpc, to, view) { Ok(()) } else { Err(Refusal::Busy) };
+            return if serving.transacting.waiting.park_read(rpcs, to, view) { Ok(()) } else { Err(Refusal::Busy) };
         }
     };
     if !site.state.transactions.is_quiet() {
@@ -71,8 +77,8 @@ pub(crate) fn on_read(
 enum Executed {
     /// Its result is in the scratch buffer, and behind it this.
     Read { tail: Option<LogSlice>, gate: Gate },
-    /// It waits for this transaction.
-    MustWait(RpcId),
+    /// It waits for these transactions.
+    MustWait(Vec<RpcId>),
 }
 
 /// Executes a read into the scratch buffer and says when it may leave.
@@ -81,10 +87,15 @@ fn execute(
     serving: &mut Serving,
     site: &mut Site<'_>,
     now: Tick,
-    view: &ReadView<'_>,
+    (view, comes): (&ReadView<'_>, Comes),
 ) -> Result<Executed, Refusal> {
     let read = Read::decode(view.code, view.arguments).map_err(|_| Refusal::BadRequest)?;
     if let Read::Scan { cursor, most, prefix } = read {
+        if comes == Comes::First
+            && let Some(rpcs) = writers_before(site.state)
+        {
+            return Ok(Executed::MustWait(rpcs));
+        }
         scan(term, serving, site, Wanted { table: view.table, from: cursor, most, prefix })?;
         serving.counters.reads += 1;
         let end = site.copy.log.end().offset;
@@ -102,7 +113,7 @@ fn execute(
         return Err(Refusal::WrongShard);
     }
     if let Some(rpc) = pending_before(state, &core.scratch.footprint) {
-        return Ok(Executed::MustWait(rpc));
+        return Ok(Executed::MustWait(vec![rpc]));
     }
     let is_over = state.store.has_due(core.cluster_time) && expire(term, serving, site, view.table, &read);
     let Site { copy, state, core } = site;
@@ -172,8 +183,19 @@ fn pending_before(state: &ShardState, keys: &[KeyHash]) -> Option<RpcId> {
     state.transactions.participant.blocked_by(&Footprint::new(keys.iter().copied(), []))
 }
 
+/// What a listing waits for: all that is pending and writes. What is proposed while it waits need not be on its page, or else a
+/// listing might wait for ever.
+fn writers_before(state: &ShardState) -> Option<Vec<RpcId>> {
+    if state.transactions.is_quiet() || planted::is_on(Bug::ListingOverPending) {
+        return None;
+    }
+    let writers: Vec<_> = state.transactions.participant.writers().into_iter().collect();
+    (!writers.is_empty()).then_some(writers)
+}
+
 /// What the answer of the read that has just run must wait for besides (R8.4). Who comes after it waits for that, too, but for
-/// whoever comes after a read of two rounds (R8.16).
+/// whoever comes after a read of two rounds (R8.16) or a listing: neither waits for all that is pending, so that what they left to
+/// writers here could wait for what is left there, in a circle.
 #[inline]
 fn gate_behind(site: &mut Site<'_>, code: u8) -> Option<GateId> {
     if site.state.transactions.is_quiet() {
@@ -182,7 +204,7 @@ fn gate_behind(site: &mut Site<'_>, code: u8) -> Option<GateId> {
     let participant = &mut site.state.transactions.participant;
     let footprint = Footprint::new(site.core.scratch.footprint.iter().copied(), []);
     match Read::row_of(code).map(|row| row.shape) {
-        Some(Shape::Observed) => participant.wait_as(&footprint),
+        Some(Shape::Observed | Shape::Keys) => participant.wait_as(&footprint),
         _ => participant.pass(&footprint, Origin::Now).map(|(gate, _)| gate),
     }
 }

@@ -15,7 +15,7 @@ use crate::copy::LogCopy;
 use crate::core::Core;
 use crate::operation_keys;
 use crate::primary::{Primary, Stage, Term};
-use crate::reads::{on_read, refuse_read};
+use crate::reads::{Comes, on_read, refuse_read};
 use crate::replay::next_retired;
 use crate::request_path::{Caller, RequestPath, refuse_undecoded};
 use crate::serving::Serving;
@@ -214,7 +214,9 @@ impl Replica {
     pub fn on_read(&mut self, core: &mut Core, now: Tick, to: Endpoint, view: &ReadView<'_>, out: &mut Effects) {
         let (mut site, role) = self.parts(core);
         let promised = site.copy.meta.promised;
-        let read = role.serving().and_then(|(term, serving)| on_read(term, serving, &mut site, now, to, view, out));
+        let read = role.serving().and_then(|(term, serving)| {
+            on_read(term, serving, &mut site, now, (to, view, Comes::First), out)
+        });
         if let Err(why) = read {
             refuse_read(to, view, promised, why, out);
         }

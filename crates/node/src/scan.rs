@@ -1,8 +1,8 @@
 //! One page of a listing of a table's keys.
 //!
 //! A listing is no snapshot: each key that has a value throughout comes once, and a key that comes or goes meanwhile may come or
-//! not. What a page shows is durable: it leaves when everything is synced that was in the log. (What a transaction over several
-//! shards has not executed here yet does not show.)
+//! not. What a page shows is durable: it leaves when everything is synced that was in the log. A page waits for what was pending
+//! over several shards when it was asked for: somebody may have been told that it happened.
 
 use kasha_log::{Enough, ScanPosition};
 use kasha_types::limits::RESULT_BYTES_MAX;

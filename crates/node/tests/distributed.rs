@@ -14,7 +14,7 @@ use kasha_wire::body::BodyHead;
 use kasha_wire::frame::Kind;
 use kasha_wire::hot::RequestView;
 use kasha_wire::message::{Told, WordOf, Words};
-use kasha_wire::operation::{Check, Lifetime, PartOperation, ParticipantsBuffer, PartsBuffer};
+use kasha_wire::operation::{Check, Lifetime, PartOperation, ParticipantsBuffer, PartsBuffer, ScanCursor};
 use kasha_wire::outcome::Shape;
 use kasha_wire::{Body, Coordination, Message as _, Outcome, OutcomeCode, Read, TableInfo, Tablet, Update};
 
@@ -326,6 +326,74 @@ fn r5_2_a_value_does_not_end_under_what_is_pending() {
     (0..5).for_each(|_| cluster.tick(50));
     cluster.settle();
     assert_eq!(tombstones(&cluster), 1);
+}
+
+/// A page of all keys, if there is an answer.
+fn page(heard: &[Heard]) -> Option<Vec<Vec<u8>>> {
+    match heard {
+        [Heard::Read(result)] => match Outcome::decode(Shape::Keys, result).expect("a page") {
+            Outcome::Keys(page) => Some(page.keys.into_iter().map(|(_, key)| key).collect()),
+            other => panic!("{other:?}"),
+        },
+        [] => None,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// [`begun`], and what was executed is settled.
+fn begun_and_settled() -> Cluster {
+    let mut cluster = begun();
+    let (ours, theirs) = (key("first", true), key("first", false));
+    let body = distributed((1, 1), &[(TABLE, put(&ours))], &[(TABLE, put(&theirs))]);
+    word(&mut cluster, 1, &body, Told::Executed { at: 1_000_000, recorded: true, settled: true });
+    cluster.settle();
+    cluster
+}
+
+const ALL: Read<'_> = Read::Scan { cursor: ScanCursor::START, most: 100, prefix: b"" };
+
+/// Found by a test of the shell: what a client had put in several shards was not in its listing.
+#[test]
+fn a_listing_waits_for_what_is_pending_when_it_comes() {
+    let mut cluster = begun_and_settled();
+    let (x, later, z) = (key("x", true), key("later", true), key("z", false));
+    let body = distributed((2, 1), &[(TABLE, put(&x))], &[(TABLE, put(&z))]);
+    cluster.send(2, ListVersion::NONE, &body);
+    cluster.settle();
+    assert_eq!(page(&cluster.read(7, TABLE, &ALL)), None, "the other participant may have executed it");
+    // What is proposed after that is not waited for.
+    let another = distributed((3, 1), &[(TABLE, put(&later))], &[(TABLE, put(&z))]);
+    cluster.send(3, ListVersion::NONE, &another);
+    cluster.settle();
+    assert_eq!(page(&cluster.heard(7)), None);
+    word(&mut cluster, 1, &body, Told::Proposed(1));
+    cluster.settle();
+    word(&mut cluster, 1, &body, Told::Executed { at: 1_000_001, recorded: true, settled: true });
+    cluster.settle();
+    let shown = page(&cluster.heard(7)).expect("it is executed here, and settled");
+    assert!(shown.contains(&x) && !shown.contains(&later), "{shown:?}");
+}
+
+/// A listing does not wait for all that it might meet. If those who write what it has shown waited for what it waits for, two
+/// listings at two shards could make two transactions wait for each other for ever (seed 48 of `listing` did).
+#[test]
+fn r8_16_nobody_waits_for_what_a_listing_waits_for() {
+    let mut cluster = begun_and_settled();
+    let (x, shown, z) = (key("x", true), key("shown", true), key("z", false));
+    cluster.update((4, 1), LIST, &Update::Put { key: &shown, value: b"v" });
+    cluster.settle();
+    let first = unsettled(&mut cluster, &x, &z);
+    cluster.read(7, TABLE, &ALL);
+    cluster.settle();
+    assert_eq!(page(&cluster.heard(7)), None, "it has seen what is not settled");
+    cluster.heard(5);
+    let mut heard = cluster.update((5, 1), LIST, &Update::Put { key: &shown, value: b"w" });
+    cluster.settle();
+    heard.append(&mut cluster.heard(5));
+    assert!(matches!(heard[..], [Heard::Answer { .. }, ..]), "a writer of another key waits for nobody: {heard:?}");
+    word(&mut cluster, 1, &first, Told::Executed { at: 1_000_001, recorded: true, settled: true });
+    cluster.settle();
+    assert!(page(&cluster.heard(7)).expect("all that it has seen is settled").contains(&shown));
 }
 
 #[test]

@@ -346,6 +346,13 @@ impl Participant {
         self.pending.in_the_way(footprint).filter(|_| !planted::is_on(Bug::RunsAheadOfPending))
     }
 
+    /// What an operation must wait for that looks at keys which it cannot name beforehand, as a listing does: everything that is
+    /// pending and writes. What is proposed later need not be waited for.
+    #[must_use]
+    pub fn writers(&self) -> BTreeSet<RpcId> {
+        self.pending.writers()
+    }
+
     /// Whether an update that executes now must not be answered before it is synced, because of distributed transactions (R8.7
     /// \[M\]). What overlaps with unsynced updates of this shard alone, and whether its gate is closed, the caller knows.
     #[must_use]

@@ -113,6 +113,11 @@ impl Pending {
         )
     }
 
+    /// Everything that writes something.
+    pub fn writers(&self) -> BTreeSet<RpcId> {
+        self.keys.values().flat_map(|key| &key.writers).map(|&(_, rpc)| rpc).collect()
+    }
+
     pub fn is_empty(&self) -> bool {
         self.keys.is_empty()
     }

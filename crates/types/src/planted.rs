@@ -232,6 +232,8 @@ bugs! {
     ExpiryInReplay = "expiry_in_replay",
     /// Section 10: a page of a listing ends, and the next one begins further on.
     CursorSkips = "cursor_skips",
+    /// Section 10: a listing does not wait for what is pending over several shards when it comes.
+    ListingOverPending = "listing_over_pending",
     /// R5.3: a repeated record is answered before the first one's write is flushed.
     DuplicateRecordEarly = "duplicate_record_early",
     /// Section 5, R5.3: a recovery is reported, and its witnesses' files are deleted, before what they held is flushed.

@@ -119,7 +119,9 @@ impl Cluster {
     /// The command of a server (with right or wrong settings) that joins this cluster.
     #[must_use]
     pub fn by_flags(&self, node: u16, data: PathBuf, port: u16) -> Command {
-        let (node, listen, coordinator) = (node.to_string(), local(port).to_string(), local(self.port).to_string());
+        // The others give numbers.
+        let (node, listen, coordinator) =
+            (node.to_string(), format!("localhost:{port}"), format!("localhost:{}", self.port));
         let data = data.into_os_string().into_string().expect("text");
         command(&[
             "server",

@@ -109,10 +109,13 @@ fn a_cluster_is_what_it_was_made() {
         let data = folder.path().to_str().unwrap();
         command(&[&["start", "--data", data, "--port", &port, "--memory-mib", "64"], flags].concat())
     };
-    let mut process = Process::spawn(start(&[]));
+    let mut process = Process::spawn(start(&["--shards", "5", "--durability", "fsync"]));
     process.wait_until_it_says("ready");
     process.stop(Signal::TERM);
-    fails(start(&["--shards", "5"]), &["shards = 3", "K0405"]);
+    fails(start(&["--shards", "3"]), &["--shards 3", "shards = 5", "leave --shards away", "K0405"]);
+    fails(start(&["--durability", "replicated"]), &["--durability replicated", "durability = fsync", "K0405"]);
+    fails(start(&["--cores", "2"]), &["--cores 2", "1 cores each", "leave --cores away", "K0111"]);
+    fails(start(&["--nodes", "2"]), &["--nodes 2", "has 3 nodes", "leave --nodes away", "K0405"]);
 
     // The only copy of the coordinator's log is damaged. Nothing of it may be guessed.
     let log = fs::read_dir(folder.path().join("node-1/coordinator")).unwrap().next().unwrap().unwrap().path();
@@ -138,7 +141,8 @@ fn settings_that_make_no_sense_are_refused() {
         command(&["server", "--config", path])
     };
     fails(with("colour = \"green\""), &["node.toml", "unknown field", "colour"]);
-    fails(with("lease = \"5\""), &["\"5\"", "unit"]);
+    fails(with("lease = \"5\""), &["\"5\"", "unit", "5s"]);
+    fails(with("lease = 2"), &["node.toml", "lease = 2", "\"2s\""]);
     fails(with("host_coordinator = true\ndurability = \"hope\""), &["hope", "replicated or fsync"]);
     fails(with("shards = \"many\""), &["node.toml", "shards"]);
     fails(with("nodes"), &["node.toml"]);
@@ -153,6 +157,24 @@ fn settings_that_make_no_sense_are_refused() {
     fails(command(&["server"]), &["--node is missing"]);
     fails(with("memory_mib = 8"), &["8 MiB is no size", "K0403"]);
     fails(with("memory_mib = 18446744073709551615"), &["no size", "K0403"]);
+    fs::write(&file, good.replace("127.0.0.1:1\"]", "nobody.invalid:1\"]")).unwrap();
+    fails(command(&["server", "--config", path]), &["nobody.invalid", "has no address", "K0403"]);
     let data = folder.path().to_str().unwrap();
     fails(command(&["start", "--data", data, "--port", "65534"]), &["65534", "K0403"]);
+}
+
+#[test]
+fn a_setting_without_effect_is_refused() {
+    let with = |name: &str, value: &str| {
+        let mut command = command(&["explain", "K0101"]);
+        command.env(name, value);
+        command
+    };
+    fails(with("KASHA_SHARD", "3"), &["KASHA_SHARD,", "did you mean KASHA_SHARDS", "K0410"]);
+    fails(with("KASHA_LOG", "verbose"), &["KASHA_LOG=verbose", "debug", "K0410"]);
+    fails(with("KASHA_LOG", "kasha_node=verbose"), &["KASHA_LOG", "K0410"]);
+    for (name, value) in [("KASHA_LOG", "info,kasha_node=debug"), ("KASHA_SERVICE_HOST", "10.0.0.1"), ("KASHA_SHARDS", "3")] {
+        let output = with(name, value).output().unwrap();
+        assert!(output.status.success(), "{name}={value}: {output:?}");
+    }
 }

@@ -18,8 +18,7 @@ use crate::session::{WhyFailed, WhyNot};
 const PAGE: u32 = 128;
 
 /// A listing of a table's keys, page after page. It is no snapshot: each key that has a value from the first call to the last comes
-/// exactly once, whatever fails meanwhile; a key that comes or goes meanwhile may come or not. What comes is durable. Of a
-/// transaction over several shards that was committed a moment ago, some keys may be missing.
+/// exactly once, whatever fails meanwhile; a key that comes or goes meanwhile may come or not. What comes is durable.
 #[derive(Debug)]
 #[must_use = "nothing is listed until it is asked for"]
 pub struct Scan {

@@ -34,7 +34,7 @@ pub(crate) use self::words::latest_timestamp;
 use self::words::{Unknown, speak};
 use super::{Serving, WaitsFor};
 use crate::primary::Term;
-use crate::reads::{on_read, refuse_read};
+use crate::reads::{Comes, on_read, refuse_read};
 use crate::replica::Site;
 use crate::transactions::Transactions;
 
@@ -193,7 +193,7 @@ impl Serving {
         let mut ran = false;
         for read in self.transacting.waiting.take_reads(released) {
             let view = ReadView::decode(&read.payload).expect("encoded here");
-            if let Err(why) = on_read(term, self, site, now, read.to, &view, out) {
+            if let Err(why) = on_read(term, self, site, now, (read.to, &view, Comes::Again), out) {
                 refuse_read(read.to, &view, term.epoch, why, out);
             }
         }

@@ -217,7 +217,10 @@ impl Cluster {
     }
 
     pub fn get(&mut self, client: u64, table: TableId, key: &[u8]) -> Vec<Heard> {
-        let read = Read::Get { key };
+        self.read(client, table, &Read::Get { key })
+    }
+
+    pub fn read(&mut self, client: u64, table: TableId, read: &Read<'_>) -> Vec<Heard> {
         let (mut arguments, mut frame) = (Vec::new(), Vec::new());
         read.encode_arguments(&mut arguments);
         let envelope = self.envelope(ListVersion::NONE);

@@ -28,9 +28,15 @@ pub fn check(history: &History) -> (Vec<String>, u64) {
     let mut put: BTreeMap<&[u8], SimTime> = BTreeMap::new();
     let mut asked: BTreeSet<&[u8]> = BTreeSet::new();
     for operation in history.operations() {
-        if let Some(Update::Put { key, .. } | Update::PutExpiring { key, .. }) = operation.action.update() {
-            asked.insert(key);
-            if let (Told::Executed { .. }, Some(at)) = (&operation.told, operation.told_at) {
+        let mut keys = Vec::new();
+        match operation.action.update() {
+            Some(Update::Put { key, .. } | Update::PutExpiring { key, .. }) => keys.push(key),
+            Some(Update::MultiPut { pairs }) => keys.extend(pairs.iter().map(|pair| pair.key)),
+            _ => {}
+        }
+        asked.extend(&keys);
+        if let (Told::Executed { .. }, Some(at)) = (&operation.told, operation.told_at) {
+            for key in keys {
                 let first = put.entry(key).or_insert(at);
                 *first = at.min(*first);
             }

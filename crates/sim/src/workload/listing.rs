@@ -10,6 +10,8 @@ use crate::history::{Action, Told};
 
 /// Keys that are put and never deleted, of all slots. The checker `listed_once` knows them by their names.
 const STAYING: u64 = 60;
+/// So many of them are put together.
+const TOGETHER: u64 = 3;
 /// Keys that come and go.
 const CHANGING: u64 = 200;
 
@@ -35,7 +37,14 @@ impl Workload for Listing {
             return Action::from(Read::Scan { cursor: self.cursor, most, prefix: b"l" }).into();
         }
         if rng.chance(1, 4) {
-            return Action::put(format!("ls{}", rng.below(STAYING)).as_bytes(), b"stays").into();
+            let first = rng.below(STAYING);
+            if rng.chance(1, 2) {
+                return Action::put(format!("ls{first}").as_bytes(), b"stays").into();
+            }
+            // Most likely of several shards, and always the same ones together: what is put together is checked together.
+            let group = first - first % TOGETHER..first - first % TOGETHER + TOGETHER;
+            let keys: Vec<_> = group.map(|number| format!("ls{number}")).collect();
+            return Action::multi_put(keys.iter().map(|key| (key.as_bytes(), &b"stays"[..]))).into();
         }
         let key = format!("lc{}", rng.below(CHANGING)).into_bytes();
         match rng.below(5) {

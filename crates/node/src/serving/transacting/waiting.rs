@@ -18,6 +18,8 @@ const HELD_BYTES_MAX: usize = 16 << 20;
 /// Reads that wait for transactions, and bytes of one.
 const READS_MAX: usize = 1024;
 const READ_BYTES_MAX: usize = 64 << 10;
+/// Transactions that one read waits for: a listing waits for all that were pending when it came.
+const WAITED_FOR_MAX: usize = 1024;
 
 /// An answer behind a gate.
 #[derive(Debug)]
@@ -28,10 +30,11 @@ struct Held {
     when: Gate,
 }
 
-/// A read that waits for a transaction.
+/// A read that waits for transactions.
 #[derive(Debug)]
 pub(super) struct WaitingRead {
-    rpc: RpcId,
+    /// Those that are pending still.
+    rpcs: Vec<RpcId>,
     pub to: Endpoint,
     pub payload: Box<[u8]>,
 }
@@ -94,7 +97,7 @@ impl Waiting {
 
     /// How many reads wait for this transaction.
     pub(super) fn reads_of(&self, rpc: RpcId) -> usize {
-        self.reads.iter().filter(|read| read.rpc == rpc).count()
+        self.reads.iter().filter(|read| read.rpcs.contains(&rpc)).count()
     }
 
     /// Whether an answer of so many bytes finds room.
@@ -116,21 +119,23 @@ impl Waiting {
         self.hold(gate, to, frame, when)
     }
 
-    /// Keeps a read until this transaction is pending no more. False: there is no room.
-    pub fn park_read(&mut self, rpc: RpcId, to: Endpoint, view: &ReadView<'_>) -> bool {
-        if self.reads.len() >= READS_MAX || view.arguments.len() > READ_BYTES_MAX {
+    /// Keeps a read until these transactions are pending no more. False: there is no room.
+    pub fn park_read(&mut self, rpcs: Vec<RpcId>, to: Endpoint, view: &ReadView<'_>) -> bool {
+        let is_long = view.arguments.len() > READ_BYTES_MAX || rpcs.len() > WAITED_FOR_MAX;
+        if self.reads.len() >= READS_MAX || is_long {
             return false;
         }
         let mut frame = Vec::new();
         view.encode(&mut frame);
-        self.reads.push(WaitingRead { rpc, to, payload: frame[FRAME_HEADER_BYTES..].into() });
+        self.reads.push(WaitingRead { rpcs, to, payload: frame[FRAME_HEADER_BYTES..].into() });
         true
     }
 
-    /// The reads that waited for one of these transactions.
+    /// The reads that wait for nothing more now that these transactions are pending no more.
     pub(super) fn take_reads(&mut self, released: &[RpcId]) -> Vec<WaitingRead> {
-        let reads = std::mem::take(&mut self.reads);
-        let (free, waiting) = reads.into_iter().partition(|read| released.contains(&read.rpc));
+        let mut reads = std::mem::take(&mut self.reads);
+        reads.iter_mut().for_each(|read| read.rpcs.retain(|rpc| !released.contains(rpc)));
+        let (free, waiting) = reads.into_iter().partition(|read| read.rpcs.is_empty());
         self.reads = waiting;
         free
     }
