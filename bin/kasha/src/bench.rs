@@ -49,6 +49,8 @@ enum Bench {
     Cleaning(BenchmarkArguments),
     /// How long an event loop hears nobody while keys are overwritten and deleted, and a table is dropped.
     Stalls(BenchmarkArguments),
+    /// Increments with bounds against plain ones, and updates beside a listing of all keys.
+    Scan(BenchmarkArguments),
     /// Kasha beside etcd and Redis, on a virtual network (root; installs the packages etcd-server and redis-server).
     Rivals(RivalsArguments),
     /// All benchmarks, in one file, with their targets (as root it installs what `rivals` lacks).
@@ -74,7 +76,8 @@ impl Bench {
             | Self::Recovery(arguments)
             | Self::Outage(arguments)
             | Self::Cleaning(arguments)
-            | Self::Stalls(arguments) => &arguments.output,
+            | Self::Stalls(arguments)
+            | Self::Scan(arguments) => &arguments.output,
         }
     }
 }
@@ -147,7 +150,7 @@ struct BenchmarkArguments {
     /// Client states, for `clients`.
     #[arg(long, default_value_t = 1_000_000, value_parser = clap::value_parser!(u32).range(1..=4_000_000))]
     states: u32,
-    /// Keys, for `stalls`.
+    /// Keys, for `stalls` and `scan`.
     #[arg(long, default_value_t = 300_000, value_parser = clap::value_parser!(u32).range(1000..=10_000_000))]
     keys: u32,
     /// MiB of the largest shard, for `recovery`.
@@ -257,6 +260,7 @@ pub fn run(arguments: &BenchArguments) -> Result<()> {
         Bench::Outage(arguments) => run_one("outage", arguments),
         Bench::Cleaning(arguments) => run_one("cleaning", arguments),
         Bench::Stalls(arguments) => run_one("stalls", arguments),
+        Bench::Scan(arguments) => run_one("scan", arguments),
         Bench::Rivals(arguments) => run_rivals(arguments),
         Bench::All(arguments) => run_all(arguments),
     }

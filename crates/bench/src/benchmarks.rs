@@ -13,6 +13,7 @@ mod outage;
 mod pending;
 mod recovery;
 mod rivals;
+mod scan;
 mod stalls;
 mod sweeps;
 pub(crate) mod throughput;
@@ -118,6 +119,12 @@ pub const BENCHMARKS: &[Benchmark] = &[
         about: "how long an event loop hears nobody while keys are overwritten and deleted, and a table is dropped",
         share: 60,
         run: stalls::run,
+    },
+    Benchmark {
+        name: "scan",
+        about: "increments with bounds against plain ones, and updates beside a listing of all keys",
+        share: 50,
+        run: scan::run,
     },
     Benchmark {
         name: "rivals",

@@ -54,7 +54,7 @@ pub struct BenchOptions {
     pub round: Duration,
     /// Client states, for `clients`.
     pub states: u32,
-    /// Keys, for `stalls`.
+    /// Keys, for `stalls` and `scan`.
     pub keys: u32,
     /// Bytes of the largest shard, for `recovery`.
     pub bytes: u64,

@@ -126,6 +126,8 @@ pub const TARGETS: &[Target] = &[
     at_most("stalls.ending.longest_us", 250.0, "nobody waits longer because values end"),
     at_most("stalls.ending.during/before.p99", 1.5, "an update while all values end at once, by one before"),
     at_most("stalls.freeing.longest_us", 250.0, "nobody waits longer because something is freed or forgotten"),
+    at_most("scan.bounded/increment.p50", 1.02, "an increment with a bound, by one without"),
+    at_most("scan.listed/alone.p99", 1.25, "an update of a full load while a client lists all keys"),
     at_most("rivals.500us.kasha-fsync/etcd.p50", 0.5, "on two disks of three: one round trip, and no leader's log"),
     at_most("rivals.500us.kasha-f1/redis-wait1.p50", 0.55, "on two machines of three: one round trip instead of two"),
     at_least("rivals.500us.c64.kasha-f2/redis-wait2.throughput", 1.0, "64 clients, on three machines"),

@@ -7,7 +7,7 @@ use kasha_client::session::{CallId, CallOptions, Session};
 use kasha_machine::Effects;
 use kasha_runtime::Clock;
 use kasha_types::{TableId, Tick};
-use kasha_wire::operation::{Check, ItemsBuffer, Lifetime, PartOperation, PartsBuffer};
+use kasha_wire::operation::{Bounds, Check, ItemsBuffer, Lifetime, PartOperation, PartsBuffer};
 use kasha_wire::outcome::Shape;
 use kasha_wire::{Outcome, Read, Update};
 
@@ -25,6 +25,8 @@ pub(crate) enum Operation {
     },
     /// Adds one, and gets the sum.
     Increment,
+    /// The same, with a bound that is never reached.
+    IncrementBounded,
     /// Deletes a key.
     Delete,
     /// A transaction: checks that a key has no value, reads a key, and puts so many others.
@@ -78,14 +80,23 @@ impl Operation {
             Self::Put(bytes) | Self::Transaction { value_bytes: bytes, .. } => bytes,
             Self::PutEnding { value_bytes, .. } => value_bytes,
             Self::PutOnEach { value_bytes, .. } | Self::Interactive { value_bytes, .. } => value_bytes,
-            Self::Increment | Self::IncrementOnEach(_) | Self::Delete | Self::ReadOfTwoShards => 0,
+            Self::Increment
+            | Self::IncrementBounded
+            | Self::IncrementOnEach(_)
+            | Self::Delete
+            | Self::ReadOfTwoShards => 0,
         }
     }
 
     /// The shards on which it does something: so many operations it is by the count of Granola's thesis (6.4).
     pub(crate) fn shards(self) -> u8 {
         match self {
-            Self::Put(_) | Self::PutEnding { .. } | Self::Increment | Self::Delete | Self::Transaction { .. } => 1,
+            Self::Put(_)
+            | Self::PutEnding { .. }
+            | Self::Increment
+            | Self::IncrementBounded
+            | Self::Delete
+            | Self::Transaction { .. } => 1,
             Self::ReadOfTwoShards => 2,
             Self::IncrementOnEach(spread) | Self::PutOnEach { spread, .. } | Self::Interactive { spread, .. } => {
                 spread.shards
@@ -128,6 +139,10 @@ impl Asked<'_> {
                 self.update(&Update::PutExpiring { key, lifetime, value: &self.value[..value_bytes] })
             }
             Operation::Increment => self.update(&Update::Increment { key, delta: 1 }),
+            Operation::IncrementBounded => {
+                let bounds = Bounds::new(0, i64::MAX - 1).expect("in order");
+                self.update(&Update::IncrementWithin { key, delta: 1, bounds })
+            }
             Operation::Delete => self.update(&Update::Delete { key }),
             Operation::Transaction { writes, value_bytes } => {
                 let parts = self.on_one_shard(writes, value_bytes);

@@ -2,7 +2,7 @@
 //!
 //! All tasks use the same keys, and leave a key for a fresh one after some operations, so that each key has a history
 //! that can be searched. A few counters live through the whole round, and so does what `transfers` moves. `transactions` has a
-//! history of its own. Some calls have short deadlines, some are cancelled at their deadline, and some callers go away. An outcome
+//! history of its own. What `lives` uses checks itself. Some calls have short deadlines, some are cancelled at their deadline, and some callers go away. An outcome
 //! that is unknown at first is resolved if possible.
 
 use std::collections::BTreeMap;
@@ -17,6 +17,7 @@ use kasha_client::{Client, ClientOptions, Error, Rejection, Resolved, Table, Unk
 use kasha_machine::Rng;
 
 use super::book::{Asked, Book, Ended, Told, told_late};
+use super::lives::Lives;
 use super::net::Net;
 use super::transactions::{Actor, Transactions};
 use super::transfers::Transfers;
@@ -45,6 +46,7 @@ struct Shared {
     book: Book,
     transfers: Transfers,
     transactions: Transactions,
+    lives: Lives,
     stop: AtomicBool,
     /// Operations so far on the registers, counters and operation keys of each place.
     used: [[AtomicU64; KEYS as usize]; 3],
@@ -70,7 +72,7 @@ impl Load {
         let done = (0..SESSIONS * TASKS).map(|_| AtomicU64::new(0)).collect();
         let (stop, open, used) = (AtomicBool::new(false), AtomicU64::new(0), Default::default());
         let (book, transfers, transactions) = (Book::default(), Transfers::default(), Transactions::default());
-        let shared = Arc::new(Shared { book, transfers, transactions, stop, used, done, open });
+        let shared = Arc::new(Shared { book, transfers, transactions, lives: Lives::default(), stop, used, done, open });
         let mut rng = Rng::new(seed ^ 0x10AD);
         let mut sessions = Vec::new();
         for number in 0..SESSIONS {
@@ -181,6 +183,7 @@ async fn session(seeds: Vec<String>, number: u32, shared: Arc<Shared>, mut rng: 
 async fn read_all(seeds: Vec<String>, shared: Arc<Shared>) -> Result<BTreeMap<String, i64>, String> {
     let (client, table) = connect(&seeds).await?;
     shared.transfers.check(&table, &shared.book).await?;
+    shared.lives.check(&table, &shared.book).await?;
     let actor = Actor { number: READER, client: &client, table: &table, book: &shared.book };
     shared.transactions.read_all(actor).await?;
     let mut keys: BTreeMap<String, &'static str> = BTreeMap::new();
@@ -228,11 +231,15 @@ enum Patience {
 impl Task {
     async fn run(mut self) {
         while !self.shared.stop.load(Ordering::Relaxed) {
-            match self.rng.below(24) {
+            match self.rng.below(27) {
                 0..8 => self.use_register().await,
                 8..13 => self.use_counter().await,
                 13..16 => self.use_operation_key().await,
                 16..18 => self.use_sum().await,
+                24..27 => {
+                    let Self { table, shared, rng, .. } = &mut self;
+                    shared.lives.use_some(table, rng, &shared.book).await;
+                }
                 18..22 => {
                     let Self { number, client, table, shared, rng, .. } = &mut self;
                     let actor = Actor { number: *number, client, table, book: &shared.book };
