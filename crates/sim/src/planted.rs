@@ -100,7 +100,7 @@ pub const CAUGHT: &[Caught] = &[
     caught(Bug::NotAfterIgnored, Scenario::RogueClient, 5, "rogue_is_refused"),
     caught(Bug::OperationKeyNotRecorded, Scenario::OperationKeys, 60, "linearizable_keys"),
     caught(Bug::HitWithoutRecord, Scenario::OperationKeys, 5, "gates_respected"),
-    caught(Bug::TornTailAccepted, Scenario::Blackout, 200, "linearizable_keys"),
+    caught(Bug::TornTailAccepted, Scenario::Blackout, 60, "convergence"),
     caught(Bug::DroppedKeyUngated, Scenario::OperationKeys, 60, "commutes"),
     caught(Bug::ExpiryInRead, Scenario::Expiring, 60, "linearizable_keys"),
     caught(Bug::ExpiryUngated, Scenario::Expiring, 20, "commutes"),
