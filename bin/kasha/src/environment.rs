@@ -11,12 +11,15 @@ const PREFIX: &str = "KASHA_";
 /// Tests of this program set them.
 const OF_TESTS: [&str; 2] = ["KASHA_TEST_", "KASHA_BIN"];
 
+/// Wrong letters that are still taken for a slip.
+const WRONG_LETTERS_MAX: usize = 2;
+
 /// Kubernetes sets such variables for a service whose name is, or begins with, kasha.
 fn is_of_kubernetes(name: &str) -> bool {
     name.ends_with("_SERVICE_HOST")
         || name.contains("_SERVICE_PORT")
         || name.ends_with("_PORT")
-        || ["_TCP", "_UDP"].iter().any(|protocol| name.contains("_PORT_") && name.contains(protocol))
+        || ["_TCP", "_UDP", "_SCTP"].iter().any(|protocol| name.contains("_PORT_") && name.contains(protocol))
 }
 
 fn names_in(command: &Command, into: &mut Vec<String>) {
@@ -34,11 +37,12 @@ pub fn check<Arguments: CommandFactory>() -> Result<()> {
         let name = name.to_string_lossy();
         let is_ours = name.starts_with(PREFIX) && !OF_TESTS.iter().any(|prefix| name.starts_with(prefix));
         if is_ours && !known.iter().any(|known| *known == name) && !is_of_kubernetes(&name) {
-            let nearest = known.iter().min_by_key(|known| strsim::osa_distance(known, &name));
-            bail!(
-                "the environment has {name}, which is no setting: did you mean {}? Set that, or unset {name} (K0410)",
-                nearest.map_or(LOG, String::as_str)
-            );
+            let near = known.iter().map(|known| (strsim::osa_distance(known, &name), known)).min();
+            let meant = match near.filter(|(distance, _)| *distance <= WRONG_LETTERS_MAX) {
+                Some((_, meant)) => format!("did you mean {meant}? Set that, or unset {name}"),
+                None => format!("unset {name}, or call it otherwise if it is not for Kasha"),
+            };
+            bail!("the environment has {name}, which is no setting of Kasha's: {meant} (K0410)");
         }
     }
     Ok(())

@@ -19,7 +19,8 @@ pub fn run(arguments: &ExplainArguments) -> Result<()> {
         return Ok(());
     };
     let code = code.trim_matches(['(', ')']).to_uppercase();
-    let Some((_, page)) = PAGES.iter().find(|(known, _)| *known == code) else {
+    let is_it = |known: &str| known == code || known.strip_prefix('K') == Some(&code);
+    let Some((_, page)) = PAGES.iter().find(|(known, _)| is_it(known)) else {
         bail!("there is no error {code:?}: `kasha explain` lists all codes (K0403)");
     };
     say!("{}", page.trim_end());

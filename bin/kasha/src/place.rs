@@ -34,15 +34,22 @@ impl TryFrom<String> for Place {
 
 impl Place {
     /// The address that the name has now: the first one, and one of IPv4 before others. A name that gets another address later is
-    /// looked up again only by the next start.
+    /// looked up again only by the next start. Only localhost is this host alone: a name that others have for it must not mean that.
     pub fn address(&self) -> Result<SocketAddr> {
         let Self(text) = self;
         let found = text.to_socket_addrs().with_context(|| {
             format!("{text:?} has no address: check the name, or write the number of the host (K0403)")
         })?;
-        let found: Vec<_> = found.collect();
+        let is_number = text.parse::<SocketAddr>().is_ok();
+        let means_this_host = is_number || text.starts_with("localhost:");
+        let found: Vec<_> = found.filter(|address| means_this_host || !address.ip().is_loopback()).collect();
         let first = found.iter().find(|address| address.is_ipv4()).or(found.first());
-        first.copied().with_context(|| format!("{text:?} has no address: write the number of the host (K0403)"))
+        first.copied().with_context(|| {
+            format!(
+                "{text:?} is this host alone here (see /etc/hosts), and others cannot reach that: write the number of the \
+                 host (K0403)"
+            )
+        })
     }
 }
 

@@ -11,8 +11,9 @@ use clap::Args;
 use kasha_bench::say;
 use kasha_client::{Client, ClientOptions};
 use kasha_coordinator::Unchosen;
-use kasha_runtime::DataDir;
+use kasha_runtime::{DataDir, listen};
 use kasha_types::NodeId;
+use kasha_types::limits::NODES_MAX;
 use kasha_wire::{Durability, ShardPhase};
 
 use crate::host::{
@@ -29,29 +30,29 @@ pub struct StartArguments {
     #[arg(long, default_value = "kasha-data", env = "KASHA_DATA")]
     data: PathBuf,
     /// Number of nodes of a new cluster [default: 3], or of one that is to have more.
-    #[arg(long)]
+    #[arg(long, env = "KASHA_NODES")]
     nodes: Option<u16>,
     /// Crashes that every shard of a new cluster survives: backups and witnesses of each [default: 1].
-    #[arg(long)]
+    #[arg(long, env = "KASHA_FAULTS")]
     faults: Option<u8>,
     /// Event loops of each node of a new cluster [default: 1].
     #[arg(long)]
     cores: Option<u8>,
     /// Number of shards of a new cluster; by default one for each core.
-    #[arg(long)]
+    #[arg(long, env = "KASHA_SHARDS")]
     shards: Option<u16>,
     /// First port: the coordinator's; the cores of the nodes take the next ones.
     #[arg(long, default_value_t = FIRST_PORT)]
     port: u16,
     /// `replicated`: answered updates of a new cluster survive crashes of processes [default]; `fsync`: also a loss of power
     /// everywhere.
-    #[arg(long, value_parser = parse_durability)]
+    #[arg(long, env = "KASHA_DURABILITY", value_parser = parse_durability)]
     durability: Option<Durability>,
     /// Memory for the log of each replica, in MiB.
-    #[arg(long, default_value_t = 1024)]
+    #[arg(long, env = "KASHA_MEMORY_MIB", default_value_t = 1024)]
     memory_mib: u64,
     /// How long to wait for a silent node before its shards move.
-    #[arg(long, default_value = "500ms", value_parser = crate::duration::parse)]
+    #[arg(long, env = "KASHA_LEASE", default_value = "500ms", value_parser = crate::duration::parse)]
     lease: Duration,
 }
 
@@ -66,8 +67,13 @@ pub fn parse_durability(text: &str) -> Result<Durability, String> {
 /// How many nodes and how many cores of each there are: as a folder has them, or as a new one is to have them.
 fn size(arguments: &StartArguments) -> Result<(u16, u8)> {
     let (mut nodes, mut cores) = (0, None);
-    while let Some(found) = DataDir::made_for(&node_folder(&arguments.data, nodes + 1))? {
-        (nodes, cores) = (nodes + 1, cores.or(Some(found)));
+    // What a start left that failed is no cluster. Of a cluster, a folder in the middle may be lost: it is made anew.
+    let is_made = std::fs::read_dir(node_folder(&arguments.data, 1).join("coordinator"));
+    let is_made = is_made.is_ok_and(|mut files| files.next().is_some());
+    for node in (1..=NODES_MAX as u16).filter(|_| is_made) {
+        if let Some(found) = DataDir::made_for(&node_folder(&arguments.data, node))? {
+            (nodes, cores) = (node, cores.or(Some(found)));
+        }
     }
     let folder = arguments.data.display();
     match (arguments.cores, cores) {
@@ -85,6 +91,14 @@ fn size(arguments: &StartArguments) -> Result<(u16, u8)> {
     }
     let nodes = arguments.nodes.unwrap_or(if nodes == 0 { 3 } else { nodes });
     Ok((nodes, arguments.cores.or(cores).unwrap_or(1)))
+}
+
+/// Takes each address and leaves it again: a folder is made only if its node can run, since the folders say how many nodes there are.
+fn are_free(coordinator: SocketAddr, addresses: &[Vec<SocketAddr>]) -> Result<()> {
+    for &address in [coordinator].iter().chain(addresses.iter().flatten()) {
+        listen(address)?;
+    }
+    Ok(())
 }
 
 fn node_folder(data: &Path, node: u16) -> PathBuf {
@@ -140,6 +154,7 @@ pub fn run(arguments: &StartArguments) -> Result<()> {
     let cluster = cluster(arguments, node_count, cores)?;
     let loops = usize::from(node_count) * usize::from(cores) + 1;
     let limits = limits(loops)?;
+    are_free(coordinator, &addresses)?;
     abort_on_panic();
     let (ended, endings) = mpsc::channel();
     let mut nodes = Vec::new();

@@ -79,7 +79,7 @@ pub async fn run(
         TransactionOutcome::NotCommitted(failure) => {
             let Line { number, text } = &lines[failure.part];
             let human = format!("not committed, and nothing changed: line {number}, {text:?}: {}", failure.why);
-            let json = json!({ "committed": false, "line": number, "why": failure.why.to_string() });
+            let json = json!({ "committed": false, "outcome": "rejected", "line": number, "why": failure.why.to_string() });
             (human, json, Done::No)
         }
     })
@@ -87,6 +87,7 @@ pub async fn run(
 
 fn add(transaction: &mut Transaction, table: &Table, text: &str) -> Result<()> {
     let (operation, rest) = text.split_once(' ').unwrap_or((text, ""));
+    let rest = rest.trim_start();
     let (key, value) = rest.split_once(' ').unwrap_or((rest, ""));
     let number = |what| value.trim().parse::<i64>().with_context(|| format!("{value:?} is no {what} (K0403)"));
     if key.is_empty() {
@@ -95,6 +96,10 @@ fn add(transaction: &mut Transaction, table: &Table, text: &str) -> Result<()> {
     let takes_more = !matches!(operation, "get" | "exists" | "delete" | "get-and-delete" | "persist" | "check-absent");
     if !takes_more && !value.trim().is_empty() {
         bail!("{operation} takes a key and nothing else, not {value:?} (K0403)");
+    }
+    let writes_text = matches!(operation, "put" | "append" | "get-and-put" | "check-value");
+    if writes_text && !rest.contains(' ') {
+        bail!("a value is missing: write `{operation} {key} value`, or a space behind the key for an empty one (K0403)");
     }
     match operation {
         "get" => _ = transaction.get(table, key),

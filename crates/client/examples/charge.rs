@@ -15,8 +15,9 @@ impl Billing {
     /// the same number for whoever sends the order again, from any process, at any time of the next day.
     async fn charge(&self, customer: &str, order: &str, cents: i64) -> Result<i64, Error> {
         let mut charge = self.client.transaction();
-        let owed = charge.increment(&self.owed, customer, cents);
+        // The order's key comes first: the operation key belongs to it, and not to whichever customer is charged.
         charge.put(&self.charges, order, format!("{customer} {cents}"));
+        let owed = charge.increment(&self.owed, customer, cents);
         match charge.commit().once(order).await? {
             TransactionOutcome::Committed(results) => Ok(results.of(owed).value),
             TransactionOutcome::NotCommitted(failure) => Err(failure.into()),

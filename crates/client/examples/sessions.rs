@@ -14,21 +14,20 @@ struct Sessions {
 }
 
 impl Sessions {
-    /// Begins a session. Returns its name.
-    async fn login(&self, user: &str) -> Result<String, Error> {
+    /// Begins a session of a user. Returns the session's name, which begins with the user's number.
+    async fn login(&self, user: u64) -> Result<String, Error> {
         // A service that gives names to strangers takes more randomness, from the system.
         let session = format!("{user}:{:016x}", RandomState::new().build_hasher().finish());
-        self.table.put(&session, user).expires_in(IDLE).await?;
+        self.table.put(&session, user.to_string()).expires_in(IDLE).await?;
         Ok(session)
     }
 
     /// The user of a session, which is used and lives on. `None`: it has ended.
-    async fn user(&self, session: &str) -> Result<Option<String>, Error> {
+    async fn user(&self, session: &str) -> Result<Option<i64>, Error> {
         if self.table.expire(session, IDLE).await?.is_none() {
             return Ok(None);
         }
-        let user = self.table.get(session).await?;
-        Ok(user.and_then(|user| user.as_str().map(str::to_owned)))
+        Ok(self.table.get_number(session).await?.map(|user| user.value))
     }
 
     async fn logout(&self, session: &str) -> Result<(), Error> {
@@ -37,7 +36,7 @@ impl Sessions {
     }
 
     /// Ends all sessions that a user has. Returns how many there were.
-    async fn logout_everywhere(&self, user: &str) -> Result<u32, Error> {
+    async fn logout_everywhere(&self, user: u64) -> Result<u32, Error> {
         let (mut sessions, mut ended) = (self.table.scan().prefix(format!("{user}:")), 0);
         while let Some(session) = sessions.next_key().await? {
             ended += u32::from(self.table.delete(&session.key).await?.is_some());
@@ -49,22 +48,22 @@ impl Sessions {
 /// Shows it, and checks what it shows.
 pub async fn run(client: &Client) -> Result<(), Error> {
     let sessions = Sessions { table: client.create_table("sessions").await? };
-    sessions.logout_everywhere("alice").await?;
+    sessions.logout_everywhere(7).await?;
 
     let (phone, laptop, tablet) =
-        (sessions.login("alice").await?, sessions.login("alice").await?, sessions.login("alice").await?);
-    assert_eq!(sessions.user(&phone).await?.as_deref(), Some("alice"));
+        (sessions.login(7).await?, sessions.login(7).await?, sessions.login(7).await?);
+    assert_eq!(sessions.user(&phone).await?, Some(7));
     if let Some(TimeToLive::For(time)) = sessions.table.time_to_live(&phone).await? {
-        println!("{phone} is a session of alice, and ends in {time:?} if nobody uses it");
+        println!("{phone} is a session of user 7, and ends in {time:?} if nobody uses it");
     }
 
     sessions.logout(&tablet).await?;
     assert_eq!(sessions.user(&tablet).await?, None, "ended");
 
-    let ended = sessions.logout_everywhere("alice").await?;
+    let ended = sessions.logout_everywhere(7).await?;
     assert_eq!(ended, 2, "phone and laptop");
     assert_eq!(sessions.user(&laptop).await?, None, "ended");
-    println!("{ended} more sessions of alice were ended");
+    println!("{ended} more sessions of user 7 were ended");
     Ok(())
 }
 

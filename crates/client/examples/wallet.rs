@@ -18,20 +18,21 @@ enum Payment {
 }
 
 impl Bank {
-    async fn deposit(&self, to: &str, amount: i64, order: &str) -> Result<i64, Error> {
-        Ok(self.wallets.increment(to, amount).once(order).await?.value)
+    async fn deposit(&self, to: &str, amount: u32, order: &str) -> Result<i64, Error> {
+        Ok(self.wallets.increment(to, amount.into()).once(order).await?.value)
     }
 
     /// Takes money out of a wallet, once for each order.
-    async fn withdraw(&self, from: &str, amount: i64, order: &str) -> Result<Payment, Error> {
-        match self.wallets.increment(from, -amount).at_least(0).once(order).await? {
+    async fn withdraw(&self, from: &str, amount: u32, order: &str) -> Result<Payment, Error> {
+        match self.wallets.increment(from, -i64::from(amount)).at_least(0).once(order).await? {
             Bounded::Done(counter) => Ok(Payment::Done { left: counter.value }),
             Bounded::Rejected { value, .. } => Ok(Payment::NotEnough { has: value }),
         }
     }
 
     /// Moves money between two wallets, once for each order. Both change, or neither.
-    async fn transfer(&self, from: &str, to: &str, amount: i64, order: &str) -> Result<Payment, Error> {
+    async fn transfer(&self, from: &str, to: &str, amount: u32, order: &str) -> Result<Payment, Error> {
+        let amount = i64::from(amount); // nobody takes money by sending less than nothing
         let mut transfer = self.client.transaction();
         let left = transfer.increment_within(&self.wallets, from, -amount, 0..);
         transfer.increment(&self.wallets, to, amount);

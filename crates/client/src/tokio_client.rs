@@ -256,7 +256,8 @@ impl Client {
         match completion {
             Completion::NotExecuted(why) => Err(Error::NotExecuted(why)),
             Completion::Unknown(why) => {
-                let call = UnknownCall { call, why, shape, commands: self.commands.clone() };
+                let (commands, kept) = (self.commands.clone(), driver::KeptEnd::default());
+                let call = UnknownCall { call, why, shape, commands, kept };
                 Err(Error::Unknown { why, call })
             }
             Completion::ReadFailed(why) => Err(Error::Failed(why)),

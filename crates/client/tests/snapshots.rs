@@ -96,7 +96,7 @@ fn keys_that_change_all_the_time_are_read_after_a_pause_until_the_deadline() {
     net.pass(Duration::from_millis(20));
     let reads = round(&mut net);
     net.pass(Duration::from_secs(31));
-    assert_eq!(net.completion_of(id), Completion::ReadFailed(WhyFailed::KeysChanged));
+    assert_eq!(net.completion_of(id), Completion::ReadFailed(WhyFailed::DeadlinePassed), "the shards say nothing more");
     answer(&mut net, &reads, 9);
     assert!(net.completed().is_empty(), "and nobody hears of its reads");
 }

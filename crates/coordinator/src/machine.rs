@@ -86,7 +86,7 @@ impl Coordinator {
     ) -> Result<Self, StartError> {
         let found = storage::load(disk, options.cluster)?;
         let options = match &found.loaded {
-            Some(loaded) => options.of_cluster(&loaded.state),
+            Some(loaded) => options.of_cluster(&loaded.state)?,
             None => options,
         };
         options.check()?;
@@ -94,7 +94,7 @@ impl Coordinator {
             Some(loaded) => loaded.state.clone(),
             None => State::new(&options),
         };
-        reconcile_options(&mut state, &options)?;
+        reconcile_options(&mut state, &options);
         let mut clock = ClusterClock::start(state.time_reserved, now);
         if let Some(to) = clock.reservation_due(now, state.time_reserved) {
             state.apply(&Command::ReserveTime { to });
@@ -695,16 +695,9 @@ fn recovered(state: &State, sight: Sight<'_>, config: &ShardConfig) -> Option<Co
     }
 }
 
-/// An option that is fixed at creation must be as stored. An option that may change is changed.
-fn reconcile_options(state: &mut State, options: &CoordinatorOptions) -> Result<(), StartError> {
-    let fixed = |what, stored: String, given: String| {
-        if stored == given { Ok(()) } else { Err(StartError::Fixed { what, stored, given }) }
-    };
+/// An option that may change is changed.
+fn reconcile_options(state: &mut State, options: &CoordinatorOptions) {
     let config = &state.configuration;
-    fixed("shards", state.shards_wanted.to_string(), options.shards.to_string())?;
-    fixed("faults", config.faults.to_string(), options.faults.to_string())?;
-    let name = |durability| format!("{durability:?}").to_lowercase();
-    fixed("durability", name(config.durability), name(options.durability))?;
     let bound = options.lease_bound_millis();
     let stored = (config.coordinator, config.min_backups, state.nodes_wanted);
     if stored != (options.address, options.min_backups, options.nodes) {
@@ -715,7 +708,6 @@ fn reconcile_options(state: &mut State, options: &CoordinatorOptions) -> Result<
     if bound > state.lease_bound_millis {
         state.apply(&Command::BoundLeases { millis: bound });
     }
-    Ok(())
 }
 
 impl Machine for Coordinator {

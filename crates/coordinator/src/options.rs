@@ -22,7 +22,7 @@ pub struct Unchosen {
     pub faults: bool,
     /// [`CoordinatorOptions::durability`].
     pub durability: bool,
-    /// [`CoordinatorOptions::min_backups`]: as many as the cluster's faults.
+    /// [`CoordinatorOptions::min_backups`].
     pub min_backups: bool,
 }
 
@@ -102,17 +102,28 @@ impl CoordinatorOptions {
     }
 
     /// What nobody chose, as the cluster has it.
-    pub(crate) fn of_cluster(self, state: &State) -> Self {
+    ///
+    /// # Errors
+    /// If somebody chose otherwise what is fixed when a cluster is created.
+    pub(crate) fn of_cluster(self, state: &State) -> Result<Self, StartError> {
         let (config, unchosen) = (&state.configuration, self.unchosen);
         let faults = if unchosen.faults { config.faults } else { self.faults };
-        Self {
+        let options = Self {
             nodes: if unchosen.nodes { state.nodes_wanted } else { self.nodes },
             shards: if unchosen.shards { state.shards_wanted } else { self.shards },
             faults,
             durability: if unchosen.durability { config.durability } else { self.durability },
-            min_backups: if unchosen.min_backups { faults } else { self.min_backups },
+            min_backups: if unchosen.min_backups { config.min_backups.min(faults) } else { self.min_backups },
             ..self
-        }
+        };
+        let fixed = |what, stored: String, given: String| {
+            if stored == given { Ok(()) } else { Err(StartError::Fixed { what, stored, given }) }
+        };
+        let name = |durability| format!("{durability:?}").to_lowercase();
+        fixed("shards", state.shards_wanted.to_string(), options.shards.to_string())?;
+        fixed("faults", config.faults.to_string(), options.faults.to_string())?;
+        fixed("durability", name(config.durability), name(options.durability))?;
+        Ok(options)
     }
 
     /// # Errors

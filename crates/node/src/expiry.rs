@@ -4,7 +4,8 @@
 //! with the delete, and waits until both are synced. No read compares clocks, and nothing ends in a replay that the log does
 //! not say has ended. So a value that somebody saw gone stays gone, whoever becomes primary, and whatever that one's clock says.
 //!
-//! What is pending over several shards was told what its keys hold: a value that it touches ends when it is done.
+//! What is pending over several shards was told what its keys hold, and what is executed and not settled has seen them, too: whoever
+//! finds the key gone must wait for that (R8.4). So a value that a transaction touches ends when the transaction is settled.
 
 use kasha_log::{Full, Log, MemoryLeft, Purpose};
 use kasha_store::{Ending, SpareDraft};
@@ -24,6 +25,8 @@ const LOOKED_AT_PER_TURN: usize = 32;
 /// Deletes of the walk that are not synced: nobody waits for them, and they must not fill the table of conflicts, in which others
 /// would meet them.
 const UNSYNCED_MAX: u32 = 256;
+/// So many where memory is short: then what ends must be gone as fast as the backups hear of it.
+const UNSYNCED_IF_SHORT: u32 = 1024;
 /// So many while clients change little: each takes time from them. Measured with a million values that end at once.
 const UNSYNCED_FEW: u32 = 96;
 /// A delete for so many unsynced bytes: two for a small update, so that values go at least as fast as they come.
@@ -43,7 +46,8 @@ pub(crate) fn delete_due<'k>(
 ) -> Result<u32, Full> {
     let (is_quiet, participant) = (state.transactions.is_quiet(), &state.transactions.participant);
     let is_free = |&(table, key): &(TableId, &[u8])| {
-        is_quiet || participant.blocked_by(&Footprint::new([], [key_hash(table, key)])).is_none()
+        let footprint = || Footprint::new([], [key_hash(table, key)]);
+        is_quiet || (participant.blocked_by(&footprint()).is_none() && !participant.is_gated(&footprint()))
     };
     let keys: Vec<_> = keys.filter(is_free).collect();
     let (mut rest, mut gone) = (&keys[..], 0);
@@ -116,10 +120,10 @@ impl Expiry {
         state.store.has_due(now) && self.rests != Some((now, synced)) && !planted::is_on(Bug::ExpiryInRead)
     }
 
-    /// How many of its deletes may be unsynced. Where memory is short, as many as ever.
+    /// How many of its deletes may be unsynced.
     fn unsynced_max(log: &Log, synced: LogEnd) -> u32 {
         if log.memory_left() != MemoryLeft::Enough {
-            return UNSYNCED_MAX;
+            return UNSYNCED_IF_SHORT;
         }
         let unsynced = log.end().offset.0 - synced.0;
         u32::try_from(unsynced / BYTES_PER_DELETE).unwrap_or(UNSYNCED_MAX).clamp(UNSYNCED_FEW, UNSYNCED_MAX)

@@ -23,6 +23,8 @@ use crate::state::ShardState;
 
 /// Of a read's answer.
 const READ_ID_BYTES: usize = 8;
+/// Transactions that a listing waits for: all that are pending when it comes.
+const WAITED_FOR_MAX: usize = 1024;
 
 /// Whether a read has waited for transactions already.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -51,13 +53,17 @@ pub(crate) fn on_read(
             return if serving.transacting.waiting.park_read(rpcs, to, view) { Ok(()) } else { Err(Refusal::Busy) };
         }
     };
-    if !site.state.transactions.is_quiet() {
-        let bytes = site.core.scratch.result.len() + tail.map_or(0, |slice| slice.len as usize);
-        if !serving.transacting.waiting.has_room_for(bytes + READ_ID_BYTES) {
-            return Err(Refusal::Busy); // before somebody waits for the read
+    let behind = match footprint_to_gate(site) {
+        None => None,
+        Some(footprint) => {
+            let bytes = site.core.scratch.result.len() + tail.map_or(0, |slice| slice.len as usize);
+            if !serving.transacting.waiting.has_room_for(bytes + READ_ID_BYTES) {
+                return Err(Refusal::Busy); // before somebody waits for the read
+            }
+            gate_behind(site, view.code, &footprint)
         }
-    }
-    if let Some(behind) = gate_behind(site, view.code) {
+    };
+    if let Some(behind) = behind {
         let answer = ReadAnswerView { read_id: view.read_id, result: &site.core.scratch.result };
         let tail = tail.map_or(&[][..], |slice| site.copy.log.slice(slice));
         return match serving.transacting.waiting.hold_read(behind, to, (answer, tail), gate) {
@@ -92,7 +98,7 @@ fn execute(
     let read = Read::decode(view.code, view.arguments).map_err(|_| Refusal::BadRequest)?;
     if let Read::Scan { cursor, most, prefix } = read {
         if comes == Comes::First
-            && let Some(rpcs) = writers_before(site.state)
+            && let Some(rpcs) = writers_before(site.state)?
         {
             return Ok(Executed::MustWait(rpcs));
         }
@@ -185,28 +191,33 @@ fn pending_before(state: &ShardState, keys: &[KeyHash]) -> Option<RpcId> {
 
 /// What a listing waits for: all that is pending and writes. What is proposed while it waits need not be on its page, or else a
 /// listing might wait for ever.
-fn writers_before(state: &ShardState) -> Option<Vec<RpcId>> {
+fn writers_before(state: &ShardState) -> Result<Option<Vec<RpcId>>, Refusal> {
     if state.transactions.is_quiet() || planted::is_on(Bug::ListingOverPending) {
-        return None;
+        return Ok(None);
     }
-    let writers: Vec<_> = state.transactions.participant.writers().into_iter().collect();
-    (!writers.is_empty()).then_some(writers)
+    let writers = state.transactions.participant.writers(WAITED_FOR_MAX).ok_or(Refusal::Busy)?;
+    Ok((!writers.is_empty()).then(|| writers.into_iter().collect()))
 }
 
 /// What the answer of the read that has just run must wait for besides (R8.4). Who comes after it waits for that, too, but for
 /// whoever comes after a read of two rounds (R8.16) or a listing: neither waits for all that is pending, so that what they left to
 /// writers here could wait for what is left there, in a circle.
+fn gate_behind(site: &mut Site<'_>, code: u8, footprint: &Footprint) -> Option<GateId> {
+    let participant = &mut site.state.transactions.participant;
+    match Read::row_of(code).map(|row| row.shape) {
+        Some(Shape::Observed | Shape::Keys) => participant.wait_as(footprint),
+        _ => participant.pass(footprint, Origin::Now).map(|(gate, _)| gate),
+    }
+}
+
+/// What the read that has just run has touched, if its answer must wait for transactions.
 #[inline]
-fn gate_behind(site: &mut Site<'_>, code: u8) -> Option<GateId> {
+fn footprint_to_gate(site: &Site<'_>) -> Option<Footprint> {
     if site.state.transactions.is_quiet() {
         return None; // nearly always
     }
-    let participant = &mut site.state.transactions.participant;
     let footprint = Footprint::new(site.core.scratch.footprint.iter().copied(), []);
-    match Read::row_of(code).map(|row| row.shape) {
-        Some(Shape::Observed | Shape::Keys) => participant.wait_as(&footprint),
-        _ => participant.pass(&footprint, Origin::Now).map(|(gate, _)| gate),
-    }
+    site.state.transactions.participant.is_gated(&footprint).then_some(footprint)
 }
 
 /// Tells a client that its read ran nothing here.

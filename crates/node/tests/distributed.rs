@@ -325,6 +325,14 @@ fn r5_2_a_value_does_not_end_under_what_is_pending() {
     cluster.settle();
     (0..5).for_each(|_| cluster.tick(50));
     cluster.settle();
+    // R8.4: whoever found the key gone would have to wait for what has seen the value.
+    assert_eq!(tombstones(&cluster), 0, "what has seen the value is executed, and not settled");
+    let at = 1_000_001;
+    word(&mut cluster, 1, &body, Told::Executed { at, recorded: true, settled: true });
+    cluster.settle();
+    cluster.it_is(150_001);
+    (0..5).for_each(|_| cluster.tick(50));
+    cluster.settle();
     assert_eq!(tombstones(&cluster), 1);
 }
 

@@ -303,6 +303,12 @@ impl Participant {
         self.gates.inherited(footprint).into_iter().collect()
     }
 
+    /// Whether it would wait for anything.
+    #[must_use]
+    pub fn is_gated(&self, footprint: &Footprint) -> bool {
+        !self.gates.inherited(footprint).is_empty()
+    }
+
     /// A gate for an answer that must wait as an operation would, and that nobody has to wait for (R8.16). `None`: it is open.
     pub fn wait_as(&mut self, footprint: &Footprint) -> Option<GateId> {
         let gate = self.gates.inherited(footprint);
@@ -347,10 +353,10 @@ impl Participant {
     }
 
     /// What an operation must wait for that looks at keys which it cannot name beforehand, as a listing does: everything that is
-    /// pending and writes. What is proposed later need not be waited for.
+    /// pending and writes. What is proposed later need not be waited for. `None`: there are more than `most`.
     #[must_use]
-    pub fn writers(&self) -> BTreeSet<RpcId> {
-        self.pending.writers()
+    pub fn writers(&self, most: usize) -> Option<BTreeSet<RpcId>> {
+        self.pending.writers(most)
     }
 
     /// Whether an update that executes now must not be answered before it is synced, because of distributed transactions (R8.7

@@ -113,9 +113,15 @@ impl Pending {
         )
     }
 
-    /// Everything that writes something.
-    pub fn writers(&self) -> BTreeSet<RpcId> {
-        self.keys.values().flat_map(|key| &key.writers).map(|&(_, rpc)| rpc).collect()
+    /// Everything that writes something. `None`: there are more than `most`.
+    pub fn writers(&self, most: usize) -> Option<BTreeSet<RpcId>> {
+        let mut writers = BTreeSet::new();
+        for &(_, rpc) in self.keys.values().flat_map(|key| &key.writers) {
+            if writers.insert(rpc) && writers.len() > most {
+                return None;
+            }
+        }
+        Some(writers)
     }
 
     pub fn is_empty(&self) -> bool {

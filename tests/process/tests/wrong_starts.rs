@@ -109,7 +109,13 @@ fn a_cluster_is_what_it_was_made() {
         let data = folder.path().to_str().unwrap();
         command(&[&["start", "--data", data, "--port", &port, "--memory-mib", "64"], flags].concat())
     };
-    let mut process = Process::spawn(start(&["--shards", "5", "--durability", "fsync"]));
+    // A start that fails leaves nothing that later starts would take for a cluster.
+    fails(start(&["--faults", "3"]), &["3 faults", "K0404"]);
+    let mut process = Process::spawn({
+        let mut command = start(&["--durability", "fsync"]);
+        command.env("KASHA_SHARDS", "5");
+        command
+    });
     process.wait_until_it_says("ready");
     process.stop(Signal::TERM);
     fails(start(&["--shards", "3"]), &["--shards 3", "shards = 5", "leave --shards away", "K0405"]);
@@ -171,6 +177,7 @@ fn a_setting_without_effect_is_refused() {
         command
     };
     fails(with("KASHA_SHARD", "3"), &["KASHA_SHARD,", "did you mean KASHA_SHARDS", "K0410"]);
+    fails(with("KASHA_TABLE", "t"), &["unset KASHA_TABLE", "K0410"]);
     fails(with("KASHA_LOG", "verbose"), &["KASHA_LOG=verbose", "debug", "K0410"]);
     fails(with("KASHA_LOG", "kasha_node=verbose"), &["KASHA_LOG", "K0410"]);
     for (name, value) in [("KASHA_LOG", "info,kasha_node=debug"), ("KASHA_SERVICE_HOST", "10.0.0.1"), ("KASHA_SHARDS", "3")] {

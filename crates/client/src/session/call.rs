@@ -7,6 +7,7 @@ use kasha_witness::Attempt;
 
 use super::CallId;
 use super::completion::{WhyFailed, WhyNot};
+use super::distributed::ANSWERS_APART_MAX;
 use super::route::Target;
 
 /// A moment that never comes: no timer is set.
@@ -118,8 +119,8 @@ pub(super) struct ReadCall {
     pub(super) code: u8,
     /// The call on keys of several shards of which this one reads one shard.
     pub(super) part_of: Option<CallId>,
-    /// Keys have changed between two rounds of a read of several shards.
-    pub(super) saw_changes: bool,
+    /// When keys had changed between two rounds of a read of several shards, the last time.
+    pub(super) changed: Option<Tick>,
 }
 
 /// The part that updates and reads share: the table of the first key, and all keys.
@@ -220,16 +221,18 @@ impl Call {
     }
 
     /// Keys of several shards have changed between two looks at them.
-    pub(super) fn note_changes(&mut self) {
+    pub(super) fn note_changes(&mut self, now: Tick) {
         if let Kind::Read(read) = &mut self.kind {
-            read.saw_changes = true;
+            read.changed = Some(now);
         }
     }
 
-    /// Why a read has no answer at its deadline.
-    pub(super) fn why_late(&self) -> WhyFailed {
+    /// Why a read has no answer at its deadline: changes, if the last ones were seen a moment ago.
+    pub(super) fn why_late(&self, now: Tick) -> WhyFailed {
         match self.kind {
-            Kind::Read(ReadCall { saw_changes: true, .. }) => WhyFailed::KeysChanged,
+            Kind::Read(ReadCall { changed: Some(changed), .. }) if now.since(changed) <= ANSWERS_APART_MAX => {
+                WhyFailed::KeysChanged
+            }
             _ => WhyFailed::DeadlinePassed,
         }
     }

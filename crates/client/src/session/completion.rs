@@ -201,6 +201,9 @@ pub enum WhyFailed {
          them in a transaction (K0345)"
     )]
     KeysChanged,
+    /// A number was asked for.
+    #[error("the value is no decimal 64-bit number; read it as it is, or use another key (K0332)")]
+    NotANumber,
     /// The read can never succeed as it is.
     #[error("the request is not possible: {0}")]
     NotPossible(WhyNot),

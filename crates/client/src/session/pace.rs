@@ -92,7 +92,7 @@ impl Session {
             Kind::Update(update) => self.on_update_deadline(slot, update.cancel, now, out),
             Kind::Table(_) => self.detach(slot),
             Kind::Read(_) | Kind::Status { .. } | Kind::Refresh => {
-                let why = self.calls[slot].why_late();
+                let why = self.calls[slot].why_late(now);
                 self.end(slot, Completion::ReadFailed(why));
             }
         }

@@ -90,7 +90,7 @@ impl Session {
             (Ok(()), _) => slots_of(|each| read.for_each_key(table, each)).0,
             (Err(_), _) => Slots::Several,
         };
-        let call = ReadCall { keys: Keys { table, slots }, code: read.code(), part_of, saw_changes: false };
+        let call = ReadCall { keys: Keys { table, slots }, code: read.code(), part_of, changed: None };
         let slot = self.insert(Kind::Read(call), now, deadline, |arguments| {
             if checked.is_ok() {
                 encode_arguments(arguments);

@@ -158,7 +158,7 @@ impl Session {
                     self.begin_snapshot_anew(slot, now);
                 }
                 Completion::ReadFailed(WhyFailed::DeadlinePassed) => {
-                    let why = self.calls[slot].why_late();
+                    let why = self.calls[slot].why_late(now);
                     self.end(slot, Completion::ReadFailed(why));
                     continue;
                 }
@@ -186,11 +186,14 @@ impl Session {
         let is_first = snapshot.rounds == 1 && !planted::is_on(Bug::SnapshotUnvalidated);
         // A loss of power may give a version to another value in between.
         let takes_long = snapshot.first_before.is_some_and(|first| now.since(first) > ANSWERS_APART_MAX);
-        if is_first || takes_long || snapshot.parts.iter().any(Part::has_changed) {
+        let has_changed = !is_first && snapshot.parts.iter().any(Part::has_changed);
+        if is_first || takes_long || has_changed {
             let rounds = snapshot.rounds;
             if !is_first {
                 hit(Probe::SnapshotChanged);
-                self.calls[slot].note_changes();
+            }
+            if has_changed {
+                self.calls[slot].note_changes(now);
             }
             return match rounds < ROUNDS_MAX {
                 true => self.read_all(id, now, out),

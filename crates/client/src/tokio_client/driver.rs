@@ -2,7 +2,7 @@
 //! shell does, and tells callers how their calls ended.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use kasha_machine::turn::finish;
@@ -43,11 +43,21 @@ pub(super) struct Options {
     pub(super) cancel_on_deadline: bool,
 }
 
+/// How a call ended, kept with the handle that asks: a caller that stops waiting just when the outcome comes finds it there.
+pub(super) type KeptEnd = Arc<OnceLock<Completion>>;
+
+/// Who asks how a call ended.
+#[derive(Debug)]
+pub(super) struct Asks {
+    pub(super) kept: KeptEnd,
+    pub(super) wake: oneshot::Sender<()>,
+}
+
 /// The commands that handles send to the task.
 #[derive(Debug)]
 pub(super) enum Command {
     Call { ticket: Ticket, what: Ask, reply: Reply },
-    Resolve { call: CallId, reply: oneshot::Sender<Completion> },
+    Resolve { call: CallId, asks: Asks },
     Ready { reply: oneshot::Sender<()> },
     Configuration { reply: oneshot::Sender<Option<Configuration>> },
     Stats { reply: oneshot::Sender<SessionStats> },
@@ -77,7 +87,7 @@ pub(super) struct Driver {
     waiting: BTreeMap<CallId, (Ticket, Reply)>,
     tickets: BTreeMap<Ticket, CallId>,
     /// Callers that asked for the outcome of a call that is still open.
-    resolving: BTreeMap<CallId, Vec<oneshot::Sender<Completion>>>,
+    resolving: BTreeMap<CallId, Vec<Asks>>,
     ready: Vec<oneshot::Sender<()>>,
     /// Why the last connection ended: for the error of a failed start.
     problem: Arc<Mutex<String>>,
@@ -163,8 +173,8 @@ impl Driver {
             }
         }
         while let Some(call) = self.session.poll_resolvable() {
-            for reply in self.resolving.remove(&call).into_iter().flatten() {
-                self.resolve(call, reply);
+            for asks in self.resolving.remove(&call).into_iter().flatten() {
+                self.resolve(call, asks);
             }
         }
         if self.session.configuration().is_some() {
@@ -184,7 +194,7 @@ impl Driver {
                 self.waiting.insert(call, (ticket, reply));
                 self.tickets.insert(ticket, call);
             }
-            Command::Resolve { call, reply } => self.resolve(call, reply),
+            Command::Resolve { call, asks } => self.resolve(call, asks),
             Command::Ready { reply } => self.ready.push(reply),
             // The caller may be gone. Then nobody is told.
             Command::Configuration { reply } => drop(reply.send(self.session.configuration().cloned())),
@@ -193,17 +203,20 @@ impl Driver {
     }
 
     /// Tells the outcome of a call, now or when the call has ended.
-    fn resolve(&mut self, call: CallId, reply: oneshot::Sender<Completion>) {
-        if reply.is_closed() {
+    fn resolve(&mut self, call: CallId, asks: Asks) {
+        if asks.wake.is_closed() {
             return;
         }
         match self.session.resolve(call) {
-            // The caller may have left at this moment.
-            Some(completion) => drop(reply.send(completion)),
+            Some(completion) => {
+                let _ = asks.kept.set(completion);
+                // The caller may have left at this moment.
+                let _ = asks.wake.send(());
+            }
             None => {
                 let waiting = self.resolving.entry(call).or_default();
-                waiting.retain(|reply| !reply.is_closed());
-                waiting.push(reply);
+                waiting.retain(|asks| !asks.wake.is_closed());
+                waiting.push(asks);
             }
         }
     }
@@ -312,18 +325,23 @@ mod tests {
     async fn whoever_stopped_asking_what_became_of_a_call_is_forgotten() {
         let (mut driver, _handles) = driver();
         let call = driver.start(Ask::Refresh);
+        let asks = || {
+            let (wake, woken) = oneshot::channel();
+            (Asks { kept: KeptEnd::default(), wake }, woken)
+        };
         for _ in 0..100 {
-            let (reply, _) = oneshot::channel();
-            driver.on_command(Command::Resolve { call, reply });
-            let (reply, answer) = oneshot::channel();
-            driver.on_command(Command::Resolve { call, reply });
+            driver.on_command(Command::Resolve { call, asks: asks().0 });
+            let (waits, answer) = asks();
+            driver.on_command(Command::Resolve { call, asks: waits });
             assert_eq!(driver.resolving[&call].len(), 1);
             drop(answer);
         }
         driver.session.abandon(call);
-        let (reply, mut answer) = oneshot::channel();
-        driver.on_command(Command::Resolve { call, reply });
+        let (waits, woken) = asks();
+        let kept = Arc::clone(&waits.kept);
+        driver.on_command(Command::Resolve { call, asks: waits });
+        drop(woken);
         let forgotten = Completion::Unknown(crate::session::WhyUnknown::Forgotten);
-        assert_eq!(answer.try_recv(), Ok(forgotten), "and an ended call is answered at once");
+        assert_eq!(kept.get(), Some(&forgotten), "an ended call is answered at once, and its end is kept");
     }
 }

@@ -4,13 +4,14 @@
 //! [`Error::Rejected`] for an update that was executed.
 
 use std::fmt;
+use std::sync::Arc;
 
 use kasha_wire::Outcome;
 use kasha_wire::outcome::Shape;
 use tokio::sync::{mpsc, oneshot};
 
 use super::Failure;
-use super::driver::Command;
+use super::driver::{Asks, Command, KeptEnd};
 use crate::session::{CallId, Completion, WhyFailed, WhyNot, WhyUnknown};
 
 /// The reason why a call did not return what was asked for.
@@ -77,6 +78,8 @@ pub struct UnknownCall {
     pub(super) why: WhyUnknown,
     pub(super) shape: Option<Shape>,
     pub(super) commands: mpsc::Sender<Command>,
+    /// How the call ended, once somebody has asked. Clones share it.
+    pub(super) kept: KeptEnd,
 }
 
 /// The outcome of a resolved call of whatever type.
@@ -95,8 +98,8 @@ pub enum Resolved {
 }
 
 impl UnknownCall {
-    /// Waits until the outcome of the update is known, as long as the shard cannot be reached. The result is told once.
-    /// The future may be dropped. If the outcome will never be known, [`Resolved::Never`] says why; it says so at once
+    /// Waits until the outcome of the update is known, as long as the shard cannot be reached. The future may be dropped. This handle and
+    /// its clones tell the outcome as often as they are asked. If the outcome will never be known, [`Resolved::Never`] says why; it says so at once
     /// if the call itself ended for that reason, for example [`WhyUnknown::LeaseLost`].
     ///
     /// # Errors
@@ -123,10 +126,13 @@ impl UnknownCall {
                 return Ok(Completion::Unknown(why));
             }
         }
-        let (reply, answer) = oneshot::channel();
-        let command = Command::Resolve { call: self.call, reply };
-        self.commands.send(command).await.map_err(|_| Error::Stopped)?;
-        answer.await.map_err(|_| Error::Stopped)
+        if self.kept.get().is_none() {
+            let (wake, woken) = oneshot::channel();
+            let asks = Asks { kept: Arc::clone(&self.kept), wake };
+            self.commands.send(Command::Resolve { call: self.call, asks }).await.map_err(|_| Error::Stopped)?;
+            woken.await.map_err(|_| Error::Stopped)?;
+        }
+        Ok(self.kept.get().expect("it is kept before anybody is woken").clone())
     }
 
     /// The shape of the update's result.
@@ -203,7 +209,8 @@ mod tests {
     async fn what_is_known_of_an_unknown_call_at_its_end_is_said_however_often_it_is_resolved() {
         let (commands, _nobody) = mpsc::channel(1);
         for why in [WhyUnknown::LeaseLost, WhyUnknown::TableDropped, WhyUnknown::IdReused] {
-            let call = UnknownCall { call: CallId(1), why, shape: None, commands: commands.clone() };
+            let (commands, kept) = (commands.clone(), KeptEnd::default());
+            let call = UnknownCall { call: CallId(1), why, shape: None, commands, kept };
             for _ in 0..2 {
                 assert_eq!(call.resolve().await.expect("an answer"), Resolved::Never(why));
             }

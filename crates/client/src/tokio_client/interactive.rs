@@ -20,7 +20,7 @@ use super::{
     Answer, Client, Error, Rejection, Table, Transaction, TransactionOutcome, UpdateCall, Value, WhyPartFailed, random,
 };
 use crate::limits::{BACKOFF, BACKOFF_MAX};
-use crate::session::WhyNot;
+use crate::session::{WhyFailed, WhyNot};
 
 type Key = (TableId, Vec<u8>);
 
@@ -177,13 +177,13 @@ impl Interactive {
     /// The number in the key, if it has a value.
     ///
     /// # Errors
-    /// As [`Self::get`]; [`Rejection::NotANumber`] if the value is no number.
+    /// As [`Self::get`]; [`WhyFailed::NotANumber`] if the value is no number.
     ///
     /// # Panics
     /// If the transaction has ended.
     pub async fn get_number(&self, table: &Table, key: impl AsRef<[u8]>) -> Result<Option<i64>, Error> {
         let value = self.get(table, key).await?;
-        let number = |bytes: Vec<u8>| number_in(&bytes).ok_or(Error::Rejected(Rejection::NotANumber(0)));
+        let number = |bytes: Vec<u8>| number_in(&bytes).ok_or(Error::Failed(WhyFailed::NotANumber));
         value.map(number).transpose()
     }
 

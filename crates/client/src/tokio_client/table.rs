@@ -16,7 +16,7 @@ use super::values::{
     Convert, appended_of, bounded_of, conditional, counter_of, deleted_of, exists_of, found, replaced_of, value_of,
     version_of,
 };
-use super::{Answer, Client, Error, Rejection};
+use super::{Answer, Client, Error};
 use crate::session::{Completion, WhyFailed, WhyNot};
 
 /// A table of a cluster.
@@ -175,7 +175,7 @@ impl Table {
         self.read(&Read::Get { key: key.as_ref() }, found)
     }
 
-    /// The number in the key, as [`Table::increment`] leaves it; [`Rejection::NotANumber`] if there is something else.
+    /// The number in the key, as [`Table::increment`] leaves it; [`WhyFailed::NotANumber`] if there is something else.
     pub fn get_number(&self, key: impl AsRef<[u8]>) -> ReadCall<Option<Counter>> {
         let operation = Read::Get { key: key.as_ref() }.to_owned_within_limits().map_err(WhyNot::from);
         ReadCall { table: self.clone(), operation, deadline: None, convert: ConvertRead::If(number_of) }
@@ -335,7 +335,7 @@ fn number_of(outcome: Outcome) -> Result<Option<Counter>, Error> {
         Outcome::NotFound => Ok(None),
         Outcome::Value(version, bytes) => match number_in(&bytes) {
             Some(value) => Ok(Some(Counter { value, version })),
-            None => Err(Error::Rejected(Rejection::NotANumber(0))),
+            None => Err(Error::Failed(WhyFailed::NotANumber)),
         },
         _ => Err(Error::Answer(DecodeError::Invalid("an outcome of this operation"))),
     }

@@ -18,8 +18,6 @@ const HELD_BYTES_MAX: usize = 16 << 20;
 /// Reads that wait for transactions, and bytes of one.
 const READS_MAX: usize = 1024;
 const READ_BYTES_MAX: usize = 64 << 10;
-/// Transactions that one read waits for: a listing waits for all that were pending when it came.
-const WAITED_FOR_MAX: usize = 1024;
 
 /// An answer behind a gate.
 #[derive(Debug)]
@@ -36,6 +34,7 @@ pub(super) struct WaitingRead {
     /// Those that are pending still.
     rpcs: Vec<RpcId>,
     pub to: Endpoint,
+    read_id: u64,
     pub payload: Box<[u8]>,
 }
 
@@ -121,18 +120,25 @@ impl Waiting {
 
     /// Keeps a read until these transactions are pending no more. False: there is no room.
     pub fn park_read(&mut self, rpcs: Vec<RpcId>, to: Endpoint, view: &ReadView<'_>) -> bool {
-        let is_long = view.arguments.len() > READ_BYTES_MAX || rpcs.len() > WAITED_FOR_MAX;
-        if self.reads.len() >= READS_MAX || is_long {
+        // Its client has asked again: the same read, later.
+        let is_known = |read: &WaitingRead| read.to == to && read.read_id == view.read_id;
+        if let Some(known) = self.reads.iter().position(is_known) {
+            self.reads.swap_remove(known);
+        }
+        if self.reads.len() >= READS_MAX || view.arguments.len() > READ_BYTES_MAX {
             return false;
         }
         let mut frame = Vec::new();
         view.encode(&mut frame);
-        self.reads.push(WaitingRead { rpcs, to, payload: frame[FRAME_HEADER_BYTES..].into() });
+        self.reads.push(WaitingRead { rpcs, to, read_id: view.read_id, payload: frame[FRAME_HEADER_BYTES..].into() });
         true
     }
 
     /// The reads that wait for nothing more now that these transactions are pending no more.
     pub(super) fn take_reads(&mut self, released: &[RpcId]) -> Vec<WaitingRead> {
+        if released.is_empty() || self.reads.is_empty() {
+            return Vec::new();
+        }
         let mut reads = std::mem::take(&mut self.reads);
         reads.iter_mut().for_each(|read| read.rpcs.retain(|rpc| !released.contains(rpc)));
         let (free, waiting) = reads.into_iter().partition(|read| read.rpcs.is_empty());
