@@ -173,11 +173,7 @@ fn spec(arguments: &ServerArguments) -> Result<NodeSpec> {
     if let Some(address) = advertise.iter().find(|address| address.ip().is_unspecified()) {
         bail!("others cannot reach {address}: name the addresses that they use with --advertise (K0403)");
     }
-    let hosts = if hosts_coordinator {
-        Some(hosted(arguments, &file, node, listen.len())?)
-    } else {
-        None
-    };
+    let hosts = if hosts_coordinator { Some(hosted(arguments, &file, node, listen.len())?) } else { None };
     let loops = listen.len() + usize::from(hosts.is_some());
     let coordinator = arguments.coordinator.as_ref().or(file.coordinator.as_ref());
     Ok(NodeSpec {

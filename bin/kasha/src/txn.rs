@@ -79,7 +79,8 @@ pub async fn run(
         TransactionOutcome::NotCommitted(failure) => {
             let Line { number, text } = &lines[failure.part];
             let human = format!("not committed, and nothing changed: line {number}, {text:?}: {}", failure.why);
-            let json = json!({ "committed": false, "outcome": "rejected", "line": number, "why": failure.why.to_string() });
+            let json =
+                json!({ "committed": false, "outcome": "rejected", "line": number, "why": failure.why.to_string() });
             (human, json, Done::No)
         }
     })
@@ -99,7 +100,9 @@ fn add(transaction: &mut Transaction, table: &Table, text: &str) -> Result<()> {
     }
     let writes_text = matches!(operation, "put" | "append" | "get-and-put" | "check-value");
     if writes_text && !rest.contains(' ') {
-        bail!("a value is missing: write `{operation} {key} value`, or a space behind the key for an empty one (K0403)");
+        bail!(
+            "a value is missing: write `{operation} {key} value`, or a space behind the key for an empty one (K0403)"
+        );
     }
     match operation {
         "get" => _ = transaction.get(table, key),

@@ -55,7 +55,9 @@ pub async fn run(client: &Client) -> Result<(), Error> {
 
     // The same order with another amount is a mistake of the caller, and is told apart.
     match billing.charge("alice", "order-0", 26).await {
-        Err(Error::Rejected(Rejection::OperationKeyMismatch)) => println!("order-0 for 26 cents: it was for another amount"),
+        Err(Error::Rejected(Rejection::OperationKeyMismatch)) => {
+            println!("order-0 for 26 cents: it was for another amount")
+        }
         other => panic!("another request under the same order: {other:?}"),
     }
     Ok(())

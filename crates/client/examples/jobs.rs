@@ -61,7 +61,8 @@ impl Queue {
 
     /// Takes the oldest job that nobody is at work on.
     async fn take(&self, worker: &str) -> Result<Option<Job>, Error> {
-        let [done, newest] = self.table.multi_get(&[self.key("done"), self.key("newest")]).await?.try_into().expect("two");
+        let [done, newest] =
+            self.table.multi_get(&[self.key("done"), self.key("newest")]).await?.try_into().expect("two");
         let number = |value: &Option<kasha_client::Value>| value.as_ref().and_then(|value| value.as_i64()).unwrap_or(0);
         let (mut all_done, mut from, newest) = (true, number(&done) + 1, number(&newest));
         while from <= newest {

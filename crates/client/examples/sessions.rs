@@ -50,8 +50,7 @@ pub async fn run(client: &Client) -> Result<(), Error> {
     let sessions = Sessions { table: client.create_table("sessions").await? };
     sessions.logout_everywhere(7).await?;
 
-    let (phone, laptop, tablet) =
-        (sessions.login(7).await?, sessions.login(7).await?, sessions.login(7).await?);
+    let (phone, laptop, tablet) = (sessions.login(7).await?, sessions.login(7).await?, sessions.login(7).await?);
     assert_eq!(sessions.user(&phone).await?, Some(7));
     if let Some(TimeToLive::For(time)) = sessions.table.time_to_live(&phone).await? {
         println!("{phone} is a session of user 7, and ends in {time:?} if nobody uses it");

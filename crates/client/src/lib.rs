@@ -36,8 +36,8 @@ mod tokio_client;
 /// What a cluster tells of itself: [`Configuration`], and the status of its cores.
 pub mod cluster {
     pub use kasha_types::{
-        ClusterId, ConfigVersion, CoreId, Epoch, Incarnation, ListVersion, LogEnd, LogPosition, NodeId, RpcId, SegmentId,
-        ShardId, Slot, Work, WorkSet,
+        ClusterId, ConfigVersion, CoreId, Epoch, Incarnation, ListVersion, LogEnd, LogPosition, NodeId, RpcId,
+        SegmentId, ShardId, Slot, Work, WorkSet,
     };
     pub use kasha_wire::configuration::*;
     pub use kasha_wire::status::*;

@@ -11,7 +11,8 @@ struct Kept {
     calls: (Option<UpdateCall<u64>>, Option<ReadCall<Option<Value>>>, Option<CommitCall>),
     outcomes: (Outcome, Resolved, Answer<Counter>, Unresolved<Counter>, UnknownCall),
     reasons: (WhyNot, WhyUnknown, WhyFailed, WaitsFor, WhyPartFailed, Rejection, DecodeError),
-    transactions: (Transaction, PartId<Counter>, TransactionOutcome, Results, Failure, Commit, Conflict, Begun, Interactive),
+    transactions:
+        (Transaction, PartId<Counter>, TransactionOutcome, Results, Failure, Commit, Conflict, Begun, Interactive),
     values: (Appended, Bounded, Conditional, Replaced, TimeToLive, ScannedKey, Cursor, Scan),
     cluster: (Configuration, ShardConfig, Member, NodeInfo, TableInfo, CoreStatus, ReplicaStatus, LoopTurns),
     ids: (CoreId, ClusterId, SessionStats, Path),

@@ -5,7 +5,8 @@
 //! not say has ended. So a value that somebody saw gone stays gone, whoever becomes primary, and whatever that one's clock says.
 //!
 //! What is pending over several shards was told what its keys hold, and what is executed and not settled has seen them, too: whoever
-//! finds the key gone must wait for that (R8.4). So a value that a transaction touches ends when the transaction is settled.
+//! finds the key gone must wait for that (R8.4). So a value that a transaction touches ends when the transaction is settled. Until
+//! then no further transaction over several shards is let in that touches the value: it would go on for ever under a steady load.
 
 use kasha_log::{Full, Log, MemoryLeft, Purpose};
 use kasha_store::{Ending, SpareDraft};

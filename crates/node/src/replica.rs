@@ -214,9 +214,9 @@ impl Replica {
     pub fn on_read(&mut self, core: &mut Core, now: Tick, to: Endpoint, view: &ReadView<'_>, out: &mut Effects) {
         let (mut site, role) = self.parts(core);
         let promised = site.copy.meta.promised;
-        let read = role.serving().and_then(|(term, serving)| {
-            on_read(term, serving, &mut site, now, (to, view, Comes::First), out)
-        });
+        let read = role
+            .serving()
+            .and_then(|(term, serving)| on_read(term, serving, &mut site, now, (to, view, Comes::First), out));
         if let Err(why) = read {
             refuse_read(to, view, promised, why, out);
         }

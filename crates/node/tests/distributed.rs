@@ -16,7 +16,7 @@ use kasha_wire::hot::RequestView;
 use kasha_wire::message::{Told, WordOf, Words};
 use kasha_wire::operation::{Check, Lifetime, PartOperation, ParticipantsBuffer, PartsBuffer, ScanCursor};
 use kasha_wire::outcome::Shape;
-use kasha_wire::{Body, Coordination, Message as _, Outcome, OutcomeCode, Read, TableInfo, Tablet, Update};
+use kasha_wire::{Body, Coordination, Message as _, Outcome, OutcomeCode, Read, Refusal, TableInfo, Tablet, Update};
 
 const LEDGER: TableId = TableId(9);
 /// The other participant: it has the upper half of the slots, and a primary that no test starts.
@@ -327,13 +327,15 @@ fn r5_2_a_value_does_not_end_under_what_is_pending() {
     cluster.settle();
     // R8.4: whoever found the key gone would have to wait for what has seen the value.
     assert_eq!(tombstones(&cluster), 0, "what has seen the value is executed, and not settled");
-    let at = 1_000_001;
-    word(&mut cluster, 1, &body, Told::Executed { at, recorded: true, settled: true });
-    cluster.settle();
+    let next = distributed((4, 1), &[(TABLE, put(&ours))], &[(TABLE, put(&theirs))]);
+    let heard = cluster.send(4, ListVersion::NONE, &next);
+    assert_eq!(heard, [Heard::Refused(Refusal::Busy)], "the value would never end under a steady load");
+    is_settled(&mut cluster, &body, 1_000_001);
     cluster.it_is(150_001);
     (0..5).for_each(|_| cluster.tick(50));
     cluster.settle();
     assert_eq!(tombstones(&cluster), 1);
+    assert_eq!(cluster.send(4, ListVersion::NONE, &next), [], "it is proposed");
 }
 
 /// A page of all keys, if there is an answer.
@@ -353,9 +355,14 @@ fn begun_and_settled() -> Cluster {
     let mut cluster = begun();
     let (ours, theirs) = (key("first", true), key("first", false));
     let body = distributed((1, 1), &[(TABLE, put(&ours))], &[(TABLE, put(&theirs))]);
-    word(&mut cluster, 1, &body, Told::Executed { at: 1_000_000, recorded: true, settled: true });
-    cluster.settle();
+    is_settled(&mut cluster, &body, 1_000_000);
     cluster
+}
+
+/// The other participant says that it is executed and settled there.
+fn is_settled(cluster: &mut Cluster, body: &[u8], at: u64) {
+    word(cluster, 1, body, Told::Executed { at, recorded: true, settled: true });
+    cluster.settle();
 }
 
 const ALL: Read<'_> = Read::Scan { cursor: ScanCursor::START, most: 100, prefix: b"" };
@@ -376,8 +383,7 @@ fn a_listing_waits_for_what_is_pending_when_it_comes() {
     assert_eq!(page(&cluster.heard(7)), None);
     word(&mut cluster, 1, &body, Told::Proposed(1));
     cluster.settle();
-    word(&mut cluster, 1, &body, Told::Executed { at: 1_000_001, recorded: true, settled: true });
-    cluster.settle();
+    is_settled(&mut cluster, &body, 1_000_001);
     let shown = page(&cluster.heard(7)).expect("it is executed here, and settled");
     assert!(shown.contains(&x) && !shown.contains(&later), "{shown:?}");
 }
@@ -399,8 +405,7 @@ fn r8_16_nobody_waits_for_what_a_listing_waits_for() {
     cluster.settle();
     heard.append(&mut cluster.heard(5));
     assert!(matches!(heard[..], [Heard::Answer { .. }, ..]), "a writer of another key waits for nobody: {heard:?}");
-    word(&mut cluster, 1, &first, Told::Executed { at: 1_000_001, recorded: true, settled: true });
-    cluster.settle();
+    is_settled(&mut cluster, &first, 1_000_001);
     assert!(page(&cluster.heard(7)).expect("all that it has seen is settled").contains(&shown));
 }
 
@@ -509,8 +514,7 @@ fn r8_8_what_has_seen_something_unsettled_is_not_told_early() {
     word(&mut cluster, 1, &second, Told::Proposed(1));
     cluster.settle();
     assert_eq!(told(&cluster.heard(3)), None, "the gate of the first is closed");
-    word(&mut cluster, 1, &first, Told::Executed { at: 1_000_001, recorded: true, settled: true });
-    cluster.settle();
+    is_settled(&mut cluster, &first, 1_000_001);
     let (code, _) = told(&cluster.heard(3)).expect("all that it has seen is settled");
     assert_eq!(code, OutcomeCode::Done as u8);
 }
@@ -711,8 +715,7 @@ fn r8_4_what_is_kept_of_a_check_that_failed_waits_for_what_the_check_has_seen() 
     assert_eq!(told_under_key(&mut cluster, 4, &body(4)), [], "the same again");
     let other = first_here(b"order", (5, 1), &[(TABLE, check), (TABLE, check)], &[(TABLE, put(&z))]);
     assert_eq!(told_under_key(&mut cluster, 5, &other), [], "another one under this key");
-    word(&mut cluster, 1, &w, Told::Executed { at: 1_000_001, recorded: true, settled: true });
-    cluster.settle();
+    is_settled(&mut cluster, &w, 1_000_001);
     cluster.settle();
     assert_eq!(told(&cluster.heard(3)).map(|(code, _)| code), Some(OutcomeCode::NotCommitted as u8));
     assert_eq!(told(&cluster.heard(4)).map(|(code, _)| code), Some(OutcomeCode::Repeated as u8));

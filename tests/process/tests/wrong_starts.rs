@@ -180,7 +180,9 @@ fn a_setting_without_effect_is_refused() {
     fails(with("KASHA_TABLE", "t"), &["unset KASHA_TABLE", "K0410"]);
     fails(with("KASHA_LOG", "verbose"), &["KASHA_LOG=verbose", "debug", "K0410"]);
     fails(with("KASHA_LOG", "kasha_node=verbose"), &["KASHA_LOG", "K0410"]);
-    for (name, value) in [("KASHA_LOG", "info,kasha_node=debug"), ("KASHA_SERVICE_HOST", "10.0.0.1"), ("KASHA_SHARDS", "3")] {
+    for (name, value) in
+        [("KASHA_LOG", "info,kasha_node=debug"), ("KASHA_SERVICE_HOST", "10.0.0.1"), ("KASHA_SHARDS", "3")]
+    {
         let output = with(name, value).output().unwrap();
         assert!(output.status.success(), "{name}={value}: {output:?}");
     }

@@ -117,6 +117,10 @@ impl RequestPath<'_> {
         let is_replay = matches!(received.origin, Origin::Replay);
         let (key, now) = self.current_key(log, received)?;
         self.expire_values(log, received);
+        if !is_replay && self.touches_ended(log, received) {
+            // Else a value that transactions touch all the time would never end.
+            return Err(Stop::refuse(Refusal::Busy));
+        }
         if let Some(key) = &key
             && let Some(result) = self.find_repeated(log, received, key, now)?
         {

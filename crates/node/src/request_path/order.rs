@@ -145,6 +145,15 @@ impl RequestPath<'_> {
         }
     }
 
+    /// Whether the time of a value of its keys is over that cannot end yet: a transaction has touched it that is not settled.
+    pub(super) fn touches_ended(&self, log: &Log, received: &Received<'_>) -> bool {
+        let (now, store, mut is_due) = (self.core.cluster_time, &self.state.store, false);
+        if store.has_due(now) && !planted::is_on(Bug::ExpiryInRead) {
+            received.body.for_each_key(|table, key, _| is_due |= store.is_due(log, table, key, now));
+        }
+        is_due
+    }
+
     #[cold]
     #[inline(never)]
     fn delete_due(&mut self, log: &mut Log, received: &Received<'_>) {

@@ -158,7 +158,8 @@ impl Lives {
     /// If something cannot be read.
     pub async fn check(&self, table: &Table, book: &Book) -> Result<(), String> {
         for (purse, (sum, unknown)) in self.purses.iter().enumerate() {
-            let found = table.get_number(format!("purse:{purse}")).await.map_err(|error| format!("a purse: {error}"))?;
+            let found =
+                table.get_number(format!("purse:{purse}")).await.map_err(|error| format!("a purse: {error}"))?;
             let found = found.map_or(0, |counter| counter.value);
             let (sum, unknown) = (sum.load(Ordering::Relaxed), unknown.load(Ordering::Relaxed));
             if !(0..=PURSE_MAX).contains(&found) || (found - sum).abs() > unknown {

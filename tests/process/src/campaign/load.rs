@@ -72,7 +72,8 @@ impl Load {
         let done = (0..SESSIONS * TASKS).map(|_| AtomicU64::new(0)).collect();
         let (stop, open, used) = (AtomicBool::new(false), AtomicU64::new(0), Default::default());
         let (book, transfers, transactions) = (Book::default(), Transfers::default(), Transactions::default());
-        let shared = Arc::new(Shared { book, transfers, transactions, lives: Lives::default(), stop, used, done, open });
+        let shared =
+            Arc::new(Shared { book, transfers, transactions, lives: Lives::default(), stop, used, done, open });
         let mut rng = Rng::new(seed ^ 0x10AD);
         let mut sessions = Vec::new();
         for number in 0..SESSIONS {
