@@ -44,7 +44,7 @@ pub struct StartArguments {
     /// First port: the coordinator's; the cores of the nodes take the next ones.
     #[arg(long, default_value_t = FIRST_PORT)]
     port: u16,
-    /// `replicated`: answered updates of a new cluster survive crashes of processes [default]; `fsync`: also a loss of power
+    /// `replicated`, the default of a new cluster: answered updates survive crashes of processes; `fsync`: also a loss of power
     /// everywhere.
     #[arg(long, env = "KASHA_DURABILITY", value_parser = parse_durability)]
     durability: Option<Durability>,
