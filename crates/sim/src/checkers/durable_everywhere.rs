@@ -9,13 +9,14 @@ use std::rc::Rc;
 
 use kasha_machine::FileName;
 use kasha_types::{RpcId, ShardId};
+use kasha_wire::message::Words;
 
 use crate::checkers::endings::{ENDED_ENTRY, PROPOSED_ENTRY, PROPOSED_RPC, ended, rpc_at};
 use crate::checkers::records::entries_in;
 use crate::disk::SimDisk;
 use crate::network::ProcessId;
 use crate::probes::Probes;
-use crate::world::{View, Watch};
+use crate::world::{Sent, View, Watch};
 
 /// So much of an entry is compared with what is on the disk.
 const COMPARED_BYTES: usize = 64;
@@ -40,12 +41,18 @@ impl Place {
 pub struct DurableEverywhere {
     /// Where parts of transactions were written: proposals and outcomes.
     parts: BTreeMap<(RpcId, ShardId), Vec<Place>>,
+    /// Parts that were on a disk when their shard spoke of them. A file that is damaged later is no loss of power.
+    said: BTreeSet<(RpcId, ShardId)>,
     executed: BTreeSet<(RpcId, ShardId)>,
     violations: Vec<String>,
     checked: u64,
 }
 
 impl DurableEverywhere {
+    fn is_durable<'v>(&self, part: (RpcId, ShardId), disk: impl Fn(ProcessId) -> &'v SimDisk) -> bool {
+        self.parts.get(&part).into_iter().flatten().any(|place| place.is_durable(disk(place.by)))
+    }
+
     fn on_bytes<'v>(
         &mut self,
         (by, file, shard): (ProcessId, FileName, ShardId),
@@ -74,8 +81,7 @@ impl DurableEverywhere {
             }
             for other in ending.participants {
                 self.checked += 1;
-                let places = self.parts.get(&(ending.rpc, other)).into_iter().flatten();
-                if !places.into_iter().any(|place| place.is_durable(disk(place.by))) {
+                if !self.said.contains(&(ending.rpc, other)) && !self.is_durable((ending.rpc, other), &disk) {
                     self.violations.push(format!(
                         "durable_everywhere: {shard} has executed {}, and no disk of {other} surely has its part (R8.17)",
                         ending.rpc
@@ -92,6 +98,15 @@ impl Watch for DurableEverywhere {
         if let Some(content) = view.processes[by.0].disk.cached(file) {
             let bytes = content.read(offset, len);
             self.on_bytes((by, file, shard), (offset, &bytes), |process| &view.processes[process.0].disk);
+        }
+    }
+
+    fn sent(&mut self, sent: &Sent<'_>, view: &View<'_>) {
+        let Some(Words { from, words, .. }) = sent.message() else { return };
+        for part in words.iter().map(|word| (word.rpc, from)) {
+            if self.is_durable(part, |process| &view.processes[process.0].disk) {
+                self.said.insert(part);
+            }
         }
     }
 
