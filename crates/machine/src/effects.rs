@@ -61,6 +61,19 @@ pub enum Gate {
     },
 }
 
+impl Gate {
+    /// Whether an effect behind this gate may name bytes of the log instead of carrying them. The cleaner may move them meanwhile,
+    /// and their segment is buried once all members, and our own file, hold the word of that, which is logged later: these gates are
+    /// open then, and the effect has left. Another gate may be closed for longer.
+    #[must_use]
+    pub fn may_name_log(self) -> bool {
+        match self {
+            Self::Now | Self::Synced { .. } | Self::DurableAs { .. } => true,
+            Self::Flushed { .. } | Self::Confirmed { .. } | Self::Durable(_) => false,
+        }
+    }
+}
+
 /// A range of bytes in the arena of the [`Effects`] that hold the effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Span {
@@ -88,7 +101,7 @@ pub enum Effect {
         to: Endpoint,
         /// Frame header and the first part of the payload.
         head: Span,
-        /// The rest of the payload, in a segment.
+        /// The rest of the payload, in a segment: only behind a gate of which [`Gate::may_name_log`] holds.
         tail: Option<LogSlice>,
         /// When it may leave.
         gate: Gate,

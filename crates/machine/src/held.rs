@@ -83,7 +83,11 @@ impl Held {
     }
 
     /// Keeps a frame until its gate opens.
+    ///
+    /// # Panics
+    /// If it names the log behind a gate that may be closed for longer than the log keeps that ([`Gate::may_name_log`]).
     pub fn hold(&mut self, gate: Gate, to: Endpoint, head: &[u8], tail: Option<LogSlice>) {
+        assert!(tail.is_none() || gate.may_name_log(), "a frame names the log behind {gate:?}");
         let key = lane_of(gate);
         let lane = match self.lanes.iter().position(|lane| lane.key == key) {
             Some(index) => &mut self.lanes[index],

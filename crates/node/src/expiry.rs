@@ -45,12 +45,7 @@ pub(crate) fn delete_due<'k>(
     at: (Epoch, LogEnd),
     keys: impl Iterator<Item = (TableId, &'k [u8])>,
 ) -> Result<u32, Full> {
-    let (is_quiet, participant) = (state.transactions.is_quiet(), &state.transactions.participant);
-    let is_free = |&(table, key): &(TableId, &[u8])| {
-        let footprint = || Footprint::new([], [key_hash(table, key)]);
-        is_quiet || (participant.blocked_by(&footprint()).is_none() && !participant.is_gated(&footprint()))
-    };
-    let keys: Vec<_> = keys.filter(is_free).collect();
+    let keys: Vec<_> = keys.filter(|(table, key)| may_end(state, *table, key)).collect();
     let (mut rest, mut gone) = (&keys[..], 0);
     while !rest.is_empty() {
         let mut bytes = 0;
@@ -66,6 +61,13 @@ pub(crate) fn delete_due<'k>(
         hit(Probe::ValueExpired);
     }
     Ok(gone)
+}
+
+/// Whether no transaction over several shards has touched the key that is not settled.
+pub(crate) fn may_end(state: &ShardState, table: TableId, key: &[u8]) -> bool {
+    let participant = &state.transactions.participant;
+    let touched = || Footprint::new([], [key_hash(table, key)]);
+    state.transactions.is_quiet() || (participant.blocked_by(&touched()).is_none() && !participant.is_gated(&touched()))
 }
 
 /// An operation found values whose time was over. Without room for their deletes they live on.

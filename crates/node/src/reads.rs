@@ -71,6 +71,13 @@ pub(crate) fn on_read(
             false => Err(Refusal::Busy),
         };
     }
+    let tail = match tail {
+        Some(slice) if !gate.may_name_log() => {
+            site.core.scratch.result.extend_from_slice(site.copy.log.slice(slice));
+            None
+        }
+        found => found,
+    };
     let answer = ReadAnswerView { read_id: view.read_id, result: &site.core.scratch.result };
     let mark = out.mark();
     answer.encode(tail.map_or(&[][..], |slice| site.copy.log.slice(slice)), out.arena());

@@ -66,9 +66,7 @@ impl RequestPath<'_> {
             }
         };
         let (tail, result) = match (completed.result(&received.memory), gate) {
-            // R8.17: this disk may take longer than all members. The cleaner may move the record meanwhile and free its segment, which
-            // is buried when all members know that.
-            ((Some(slice), _), Gate::Flushed { .. }) => (None, log.slice(slice)),
+            ((Some(slice), _), gate) if !gate.may_name_log() => (None, log.slice(slice)),
             (found, _) => found,
         };
         let view = AnswerView {

@@ -145,13 +145,16 @@ impl RequestPath<'_> {
         }
     }
 
-    /// Whether the time of a value of its keys is over that cannot end yet: a transaction has touched it that is not settled.
+    /// Whether the time of a value of its keys is over that may not end yet: a transaction has touched it that is not settled. What
+    /// is there only because memory is short is in nobody's way.
     pub(super) fn touches_ended(&self, log: &Log, received: &Received<'_>) -> bool {
-        let (now, store, mut is_due) = (self.core.cluster_time, &self.state.store, false);
-        if store.has_due(now) && !planted::is_on(Bug::ExpiryInRead) {
-            received.body.for_each_key(|table, key, _| is_due |= store.is_due(log, table, key, now));
+        let (now, state, mut is_kept) = (self.core.cluster_time, &self.state, false);
+        if state.store.has_due(now) && !planted::is_on(Bug::ExpiryInRead) {
+            received.body.for_each_key(|table, key, _| {
+                is_kept |= state.store.is_due(log, table, key, now) && !expiry::may_end(state, table, key);
+            });
         }
-        is_due
+        is_kept
     }
 
     #[cold]

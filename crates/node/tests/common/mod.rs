@@ -5,6 +5,7 @@ pub mod cleaning_load;
 pub mod cluster;
 pub mod crashes;
 pub mod stories;
+pub mod two_shards;
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
