@@ -40,11 +40,19 @@ pub fn told(error: &anyhow::Error) -> String {
     }
 }
 
+/// Whether a command was used wrongly: a flag, a setting or a word is impossible.
+pub fn is_wrong_usage(error: &anyhow::Error) -> bool {
+    code(&format!("{error:#}")) == Some("0403")
+}
+
 /// What to type to read the page of the error that this text ends with.
 fn hint(error: &str) -> Option<String> {
-    let code = error.rsplit_once("(K")?.1.get(..4)?;
-    let is_code = code.bytes().all(|byte| byte.is_ascii_digit());
-    is_code.then(|| format!("       `kasha explain K{code}` says what to do"))
+    code(error).map(|code| format!("       `kasha explain K{code}` says what to do"))
+}
+
+/// The digits of the code that this text ends with.
+fn code(error: &str) -> Option<&str> {
+    error.rsplit_once("(K")?.1.get(..4).filter(|code| code.bytes().all(|byte| byte.is_ascii_digit()))
 }
 
 #[cfg(test)]

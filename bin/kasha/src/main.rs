@@ -125,7 +125,7 @@ fn main() {
 
 fn fail(error: &anyhow::Error) -> ! {
     let _ = writeln!(Log, "{}", explain::told(error));
-    std::process::exit(1);
+    std::process::exit(if explain::is_wrong_usage(error) { 2 } else { 1 });
 }
 
 #[cfg(test)]

@@ -10,10 +10,9 @@ use anyhow::{Context, Result, bail};
 use clap::Args;
 use kasha_bench::say;
 use kasha_client::{Client, ClientOptions};
-use kasha_coordinator::Unchosen;
-use kasha_runtime::{DataDir, listen};
+use kasha_coordinator::{Coordinator, Unchosen};
+use kasha_runtime::{DataDir, FolderDisk, listen};
 use kasha_types::NodeId;
-use kasha_types::limits::NODES_MAX;
 use kasha_wire::{Durability, ShardPhase};
 
 use crate::host::{
@@ -64,17 +63,20 @@ pub fn parse_durability(text: &str) -> Result<Durability, String> {
     }
 }
 
+/// How many nodes the cluster in this folder has, and for how many cores each was made. `None`: there is no cluster yet, whatever a start
+/// left that failed. The folders do not say it: of a cluster, any folder but the first may be lost, and is made anew.
+fn made(data: &Path) -> Result<Option<(u16, u8)>> {
+    let first = node_folder(data, 1);
+    let Some(cores) = DataDir::made_for(&first)? else { return Ok(None) };
+    let folder = DataDir::open(&first)?;
+    let disk = FolderDisk::open(&folder.coordinator())?;
+    let nodes = Coordinator::nodes_of(&disk, folder.cluster()).context("coordinator")?;
+    Ok(nodes.map(|nodes| (nodes, cores)))
+}
+
 /// How many nodes and how many cores of each there are: as a folder has them, or as a new one is to have them.
 fn size(arguments: &StartArguments) -> Result<(u16, u8)> {
-    let (mut nodes, mut cores) = (0, None);
-    // What a start left that failed is no cluster. Of a cluster, a folder in the middle may be lost: it is made anew.
-    let is_made = std::fs::read_dir(node_folder(&arguments.data, 1).join("coordinator"));
-    let is_made = is_made.is_ok_and(|mut files| files.next().is_some());
-    for node in (1..=NODES_MAX as u16).filter(|_| is_made) {
-        if let Some(found) = DataDir::made_for(&node_folder(&arguments.data, node))? {
-            (nodes, cores) = (node, cores.or(Some(found)));
-        }
-    }
+    let (nodes, cores) = made(&arguments.data)?.map_or((0, None), |(nodes, cores)| (nodes, Some(cores)));
     let folder = arguments.data.display();
     match (arguments.cores, cores) {
         (Some(given), Some(found)) if given != found => bail!(
@@ -93,7 +95,7 @@ fn size(arguments: &StartArguments) -> Result<(u16, u8)> {
     Ok((nodes, arguments.cores.or(cores).unwrap_or(1)))
 }
 
-/// Takes each address and leaves it again: a folder is made only if its node can run, since the folders say how many nodes there are.
+/// Takes each address and leaves it again: nothing is made if a node cannot run.
 fn are_free(coordinator: SocketAddr, addresses: &[Vec<SocketAddr>]) -> Result<()> {
     for &address in [coordinator].iter().chain(addresses.iter().flatten()) {
         listen(address)?;

@@ -11,7 +11,9 @@ use kasha_machine::{Askers, Disk, Effect, Effects, Endpoint, Gate, Input, Machin
 use kasha_types::limits::{CORES_MAX, NODES_MAX};
 use kasha_types::planted::{self, Bug};
 use kasha_types::probe::{Probe, hit};
-use kasha_types::{ClientId, ConfigVersion, CoreId, Epoch, Incarnation, ListVersion, LogSlice, NodeId, ShardId, Tick};
+use kasha_types::{
+    ClientId, ClusterId, ConfigVersion, CoreId, Epoch, Incarnation, ListVersion, LogSlice, NodeId, ShardId, Tick,
+};
 use kasha_wire::link::ToCoordinator;
 use kasha_wire::message::{
     ConfigurationIs, GetConfiguration, Heartbeat, HeartbeatAnswer, LeaseInfo, LeaseLost, LeaseQuery, LeaseRenewed,
@@ -74,6 +76,15 @@ pub struct Coordinator {
 }
 
 impl Coordinator {
+    /// How many nodes the cluster has whose files are here; `None`: it is not made yet.
+    ///
+    /// # Errors
+    /// If the files cannot be read, are damaged, or are another cluster's.
+    pub fn nodes_of(disk: &dyn Disk, cluster: ClusterId) -> Result<Option<u16>, StartError> {
+        let found = storage::load(disk, cluster)?;
+        Ok(found.loaded.map(|loaded| loaded.state.nodes_wanted))
+    }
+
     /// Starts from what `disk` holds, or creates the cluster.
     ///
     /// # Errors

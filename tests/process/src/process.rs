@@ -174,13 +174,14 @@ impl Process {
         assert_eq!(status.code(), Some(0), "{said}");
     }
 
-    /// Checks that the process ends by itself with exit code 1 and an error that has all these words.
+    /// Checks that the process ends by itself with exit code 1, or 2 if it was used wrongly, and an error that has all these words.
     ///
     /// # Panics
     /// If not.
     pub fn fails_saying(mut self, words: &[&str]) {
         let (status, said) = self.wait();
-        assert_eq!(status.code(), Some(1), "{said}");
+        let wrong_usage = said.contains("(K0403)");
+        assert_eq!(status.code(), Some(if wrong_usage { 2 } else { 1 }), "{said}");
         let error = said.lines().find(|line| line.starts_with("kasha: ")).map(|line| {
             let at = said.find(line).expect("one of its lines");
             &said[at..]

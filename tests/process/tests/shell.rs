@@ -29,7 +29,7 @@ fn a_script_is_a_transaction(port: u16, folder: &Folder) {
     assert!(told["why"].as_str().unwrap().contains("outside its bounds: the number is -5"), "{told}");
     for (script, word) in [("", "no operation"), ("put\n", "a key is missing"), ("sing a\n", "is no operation")] {
         let (code, told) = run(script);
-        assert!(code == Some(1) && told["error"].as_str().unwrap().contains(word), "{told}");
+        assert!(code == Some(2) && told["error"].as_str().unwrap().contains(word), "{told}");
     }
 }
 

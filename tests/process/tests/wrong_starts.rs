@@ -122,6 +122,9 @@ fn a_cluster_is_what_it_was_made() {
     fails(start(&["--durability", "replicated"]), &["--durability replicated", "durability = fsync", "K0405"]);
     fails(start(&["--cores", "2"]), &["--cores 2", "1 cores each", "leave --cores away", "K0111"]);
     fails(start(&["--nodes", "2"]), &["--nodes 2", "has 3 nodes", "leave --nodes away", "K0405"]);
+    // The folder of the last node is lost: the cluster still has the node.
+    fs::remove_dir_all(folder.path().join("node-3")).unwrap();
+    fails(start(&["--nodes", "2"]), &["--nodes 2", "has 3 nodes", "K0405"]);
 
     // The only copy of the coordinator's log is damaged. Nothing of it may be guessed.
     let log = fs::read_dir(folder.path().join("node-1/coordinator")).unwrap().next().unwrap().unwrap().path();
@@ -133,6 +136,7 @@ fn a_cluster_is_what_it_was_made() {
     fs::write(&log, whole).unwrap();
     let mut process = Process::spawn(start(&[]));
     process.wait_until_it_says("ready");
+    assert!(folder.path().join("node-3").is_dir(), "made anew");
     process.stop(Signal::INT);
 }
 
