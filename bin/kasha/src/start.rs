@@ -10,7 +10,7 @@ use anyhow::{Context, Result, bail};
 use clap::Args;
 use kasha_bench::say;
 use kasha_client::{Client, ClientOptions};
-use kasha_coordinator::{Coordinator, Unchosen};
+use kasha_coordinator::{Coordinator, State, Unchosen};
 use kasha_runtime::{DataDir, FolderDisk, listen};
 use kasha_types::NodeId;
 use kasha_wire::{Durability, ShardPhase};
@@ -63,20 +63,28 @@ pub fn parse_durability(text: &str) -> Result<Durability, String> {
     }
 }
 
-/// How many nodes the cluster in this folder has, and for how many cores each was made. `None`: there is no cluster yet, whatever a start
-/// left that failed. The folders do not say it: of a cluster, any folder but the first may be lost, and is made anew.
-fn made(data: &Path) -> Result<Option<(u16, u8)>> {
+/// The nodes of a cluster.
+struct Nodes {
+    numbers: Vec<u16>,
+    /// Cores of each.
+    cores: u8,
+}
+
+/// What the coordinator in this folder knows, and for how many cores each node was made. `None`: there is no cluster yet, whatever a
+/// start left that failed.
+fn made(data: &Path) -> Result<Option<(State, u8)>> {
     let first = node_folder(data, 1);
     let Some(cores) = DataDir::made_for(&first)? else { return Ok(None) };
     let folder = DataDir::open(&first)?;
     let disk = FolderDisk::open(&folder.coordinator())?;
-    let nodes = Coordinator::nodes_of(&disk, folder.cluster()).context("coordinator")?;
-    Ok(nodes.map(|nodes| (nodes, cores)))
+    let stored = Coordinator::stored(&disk, folder.cluster()).context("coordinator: cannot start")?;
+    Ok(stored.map(|stored| (stored, cores)))
 }
 
-/// How many nodes and how many cores of each there are: as a folder has them, or as a new one is to have them.
-fn size(arguments: &StartArguments) -> Result<(u16, u8)> {
-    let (nodes, cores) = made(&arguments.data)?.map_or((0, None), |(nodes, cores)| (nodes, Some(cores)));
+/// The nodes that this folder has, or that a new cluster is to have. A node whose folder was lost is replaced: the number is lost with
+/// the folder (K0502).
+fn nodes(arguments: &StartArguments) -> Result<Nodes> {
+    let (stored, cores) = made(&arguments.data)?.unzip();
     let folder = arguments.data.display();
     match (arguments.cores, cores) {
         (Some(given), Some(found)) if given != found => bail!(
@@ -85,14 +93,30 @@ fn size(arguments: &StartArguments) -> Result<(u16, u8)> {
         ),
         _ => {}
     }
-    match arguments.nodes {
-        Some(given) if given < nodes => bail!(
-            "--nodes {given}: {folder} has {nodes} nodes: leave --nodes away, or give --nodes {nodes} or more (K0405)"
+    let known = stored.as_ref().map_or(&[][..], |state| &state.configuration().nodes);
+    let known: Vec<_> = known.iter().map(|info| info.node.0).collect();
+    let mut numbers = Vec::new();
+    for &node in &known {
+        if DataDir::made_for(&node_folder(&arguments.data, node))?.is_some() {
+            numbers.push(node);
+        }
+    }
+    let had = stored.map_or(0, |state| usize::from(state.nodes_wanted())).max(numbers.len());
+    match arguments.nodes.map(usize::from) {
+        Some(given) if given < had => bail!(
+            "--nodes {given}: {folder} has {had} nodes: leave --nodes away, or give --nodes {had} or more (K0405)"
         ),
         _ => {}
     }
-    let nodes = arguments.nodes.unwrap_or(if nodes == 0 { 3 } else { nodes });
-    Ok((nodes, arguments.cores.or(cores).unwrap_or(1)))
+    let count = arguments.nodes.map_or(if had == 0 { 3 } else { had }, usize::from);
+    let is_short = !known.is_empty() && numbers.len() < had;
+    for number in (1..).filter(|number| !known.contains(number)).take(count - numbers.len()) {
+        if is_short {
+            tracing::warn!("the folder of a node is gone: node-{number} takes its place, and gets what others hold");
+        }
+        numbers.push(number);
+    }
+    Ok(Nodes { numbers, cores: arguments.cores.or(cores).unwrap_or(1) })
 }
 
 /// Takes each address and leaves it again: nothing is made if a node cannot run.
@@ -107,31 +131,34 @@ fn node_folder(data: &Path, node: u16) -> PathBuf {
     data.join(format!("node-{node}"))
 }
 
-/// The addresses of each node's cores: consecutive ports after the coordinator's.
-fn addresses(arguments: &StartArguments, (nodes, cores): (u16, u8)) -> Result<Vec<Vec<SocketAddr>>> {
-    let (nodes, cores) = (u32::from(nodes), u32::from(cores));
-    for (flag, value) in [("--nodes", nodes), ("--cores", cores), ("--port", u32::from(arguments.port))] {
+/// The addresses of each node's cores: consecutive ports after the coordinator's, by the numbers of the nodes.
+fn addresses(arguments: &StartArguments, nodes: &Nodes) -> Result<Vec<Vec<SocketAddr>>> {
+    let (numbers, cores) = (&nodes.numbers, u32::from(nodes.cores));
+    let last = numbers.iter().max().copied().map_or(0, u32::from);
+    for (flag, value) in [("--nodes", last), ("--cores", cores), ("--port", u32::from(arguments.port))] {
         if value == 0 {
             bail!("{flag} 0 makes no cluster: give a greater number (K0403)");
         }
     }
     let first = u32::from(arguments.port) + 1;
-    if first + nodes * cores > 1 << 16 {
-        bail!("{} ports from {} on do not exist: choose a lower --port (K0403)", nodes * cores + 1, arguments.port);
+    if first + last * cores > 1 << 16 {
+        bail!("{} ports from {} on do not exist: choose a lower --port (K0403)", last * cores + 1, arguments.port);
     }
-    let of_node = |node: u32| {
-        let first = first + node * cores;
+    let of_node = |&number: &u16| {
+        let first = first + (u32::from(number) - 1) * cores;
         (first..first + cores).map(|port| SocketAddr::from(([127, 0, 0, 1], port as u16))).collect()
     };
-    Ok((0..nodes).map(of_node).collect())
+    Ok(numbers.iter().map(of_node).collect())
 }
 
-fn cluster(arguments: &StartArguments, nodes: u16, cores: u8) -> Result<ClusterSpec> {
+fn cluster(arguments: &StartArguments, nodes: &Nodes) -> Result<ClusterSpec> {
+    let Nodes { numbers, cores } = nodes;
+    let count = u16::try_from(numbers.len())?;
     Ok(ClusterSpec {
-        nodes,
+        nodes: count,
         shards: match arguments.shards {
             Some(shards) => shards,
-            None => default_shards(nodes, usize::from(cores))?,
+            None => default_shards(count, usize::from(*cores))?,
         },
         faults: arguments.faults.unwrap_or(1),
         durability: arguments.durability.unwrap_or(Durability::Replicated),
@@ -144,23 +171,23 @@ fn cluster(arguments: &StartArguments, nodes: u16, cores: u8) -> Result<ClusterS
             durability: arguments.durability.is_none(),
             min_backups: true,
         },
-        own_nodes: (1..=nodes).map(NodeId).collect(),
+        own_nodes: numbers.iter().copied().map(NodeId).collect(),
     })
 }
 
 pub fn run(arguments: &StartArguments) -> Result<()> {
     let coordinator = SocketAddr::from(([127, 0, 0, 1], arguments.port));
     let memory_bytes = memory_bytes(arguments.memory_mib)?;
-    let (node_count, cores) = size(arguments)?;
-    let addresses = addresses(arguments, (node_count, cores))?;
-    let cluster = cluster(arguments, node_count, cores)?;
-    let loops = usize::from(node_count) * usize::from(cores) + 1;
+    let of_folder = nodes(arguments)?;
+    let addresses = addresses(arguments, &of_folder)?;
+    let cluster = cluster(arguments, &of_folder)?;
+    let loops = of_folder.numbers.len() * usize::from(of_folder.cores) + 1;
     let limits = limits(loops)?;
     are_free(coordinator, &addresses)?;
     abort_on_panic();
     let (ended, endings) = mpsc::channel();
     let mut nodes = Vec::new();
-    for (node, listen) in (1..).zip(&addresses) {
+    for (&node, listen) in of_folder.numbers.iter().zip(&addresses) {
         let hosts = (node == 1).then(|| cluster.clone());
         let spec = NodeSpec {
             node,
@@ -181,7 +208,7 @@ pub fn run(arguments: &StartArguments) -> Result<()> {
     wait_until_serving(coordinator, &endings)?;
     say!("ready");
     say!("  coordinator  {coordinator}");
-    for (node, listen) in (1..).zip(&addresses) {
+    for (node, listen) in of_folder.numbers.iter().zip(&addresses) {
         let listen: Vec<_> = listen.iter().map(ToString::to_string).collect();
         say!("  node-{node:<7} {}", listen.join(" "));
     }

@@ -76,13 +76,12 @@ pub struct Coordinator {
 }
 
 impl Coordinator {
-    /// How many nodes the cluster has whose files are here; `None`: it is not made yet.
+    /// What the files of a coordinator hold; `None`: the cluster is not made yet.
     ///
     /// # Errors
     /// If the files cannot be read, are damaged, or are another cluster's.
-    pub fn nodes_of(disk: &dyn Disk, cluster: ClusterId) -> Result<Option<u16>, StartError> {
-        let found = storage::load(disk, cluster)?;
-        Ok(found.loaded.map(|loaded| loaded.state.nodes_wanted))
+    pub fn stored(disk: &dyn Disk, cluster: ClusterId) -> Result<Option<State>, StartError> {
+        Ok(storage::load(disk, cluster)?.loaded.map(|loaded| loaded.state))
     }
 
     /// Starts from what `disk` holds, or creates the cluster.

@@ -112,6 +112,12 @@ impl State {
         &self.configuration
     }
 
+    /// How many nodes the cluster is to have.
+    #[must_use]
+    pub fn nodes_wanted(&self) -> u16 {
+        self.nodes_wanted
+    }
+
     /// Commands applied since the cluster was created.
     #[must_use]
     pub fn applied(&self) -> u64 {

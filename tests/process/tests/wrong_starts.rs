@@ -8,7 +8,7 @@ use std::process::Command;
 
 use kasha_process_tests::cluster::Cluster;
 use kasha_process_tests::place::{Folder, SmallDisk};
-use kasha_process_tests::process::{Process, command};
+use kasha_process_tests::process::{Process, cli_says, command};
 use rustix::process::Signal;
 
 /// The file that names the owner of a data folder.
@@ -104,7 +104,7 @@ fn a_read_only_folder_is_refused() {
 
 #[test]
 fn a_cluster_is_what_it_was_made() {
-    let (folder, port) = (Folder::new("made"), kasha_process_tests::place::free_ports(4).to_string());
+    let (folder, port) = (Folder::new("made"), kasha_process_tests::place::free_ports(5).to_string());
     let start = |flags: &[&str]| {
         let data = folder.path().to_str().unwrap();
         command(&[&["start", "--data", data, "--port", &port, "--memory-mib", "64"], flags].concat())
@@ -117,6 +117,7 @@ fn a_cluster_is_what_it_was_made() {
         command
     });
     process.wait_until_it_says("ready");
+    cli_says(port.parse().unwrap(), &["put", "kept", "v"]);
     process.stop(Signal::TERM);
     fails(start(&["--shards", "3"]), &["--shards 3", "shards = 5", "leave --shards away", "K0405"]);
     fails(start(&["--durability", "replicated"]), &["--durability replicated", "durability = fsync", "K0405"]);
@@ -136,8 +137,10 @@ fn a_cluster_is_what_it_was_made() {
     fs::write(&log, whole).unwrap();
     let mut process = Process::spawn(start(&[]));
     process.wait_until_it_says("ready");
-    assert!(folder.path().join("node-3").is_dir(), "made anew");
+    assert_eq!(cli_says(port.parse().unwrap(), &["get", "kept"]).trim(), "v");
     process.stop(Signal::INT);
+    let found = |node: &str| folder.path().join(node).is_dir();
+    assert!(!found("node-3") && found("node-4") && !found("node-5"), "another node has taken its place");
 }
 
 #[test]

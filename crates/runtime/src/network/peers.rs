@@ -21,13 +21,15 @@ pub(super) struct Peer {
     /// Not dialled before.
     again_at: Tick,
     backoff: Duration,
+    /// The log says that somebody else is there.
+    told: bool,
 }
 
 impl Network {
     /// Where a peer is from now on. A connection to another address is given up. Whoever says where a peer is has news of
     /// the peer: the pause before the next dial is over.
     pub(crate) fn route(&mut self, now: Tick, to: Endpoint, address: SocketAddr) {
-        let new = || Peer { address, connection: None, again_at: now, backoff: BACKOFF.0 };
+        let new = || Peer { address, connection: None, again_at: now, backoff: BACKOFF.0, told: false };
         let peer = self.peers.entry(to).or_insert_with(new);
         if peer.address == address {
             (peer.again_at, peer.backoff) = (peer.again_at.min(now), BACKOFF.0);
@@ -91,7 +93,16 @@ impl Network {
     /// A peer has welcomed us: its next loss begins with a short pause again.
     pub(super) fn reached(&mut self, to: Endpoint) {
         if let Some(peer) = self.peers.get_mut(&to) {
-            peer.backoff = BACKOFF.0;
+            (peer.backoff, peer.told) = (BACKOFF.0, false);
+        }
+    }
+
+    /// Somebody else is where a peer should be: said once until the peer is reached, for it is dialled ten times a second.
+    pub(super) fn tell_wrong_peer(&mut self, to: Endpoint, why: &str) {
+        if let Some(peer) = self.peers.get_mut(&to)
+            && !std::mem::replace(&mut peer.told, true)
+        {
+            tracing::warn!(peer = ?to, why, "not whom we wanted: closed");
         }
     }
 

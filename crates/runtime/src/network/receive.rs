@@ -202,7 +202,7 @@ impl Network {
             (Phase::Greeting, Role::Accepted) => self.greet(id, now, kind, payload),
             (Phase::Greeting, Role::Dialled(peer)) => {
                 if let Err(why) = handshake::judge_welcome(&self.identity, peer, kind, payload) {
-                    tracing::warn!(?peer, why, "not whom we wanted: closed");
+                    self.tell_wrong_peer(peer, &why);
                     self.stats.refused += 1;
                     self.drop_connection(now, id);
                     return Verdict::Stop;
