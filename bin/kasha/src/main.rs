@@ -13,6 +13,7 @@ mod commands;
 mod duration;
 mod environment;
 mod explain;
+mod folder;
 mod host;
 mod place;
 mod server;

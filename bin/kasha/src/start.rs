@@ -2,7 +2,7 @@
 
 use std::io::Write;
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::mpsc;
 use std::time::Duration;
 
@@ -10,11 +10,12 @@ use anyhow::{Context, Result, bail};
 use clap::Args;
 use kasha_bench::say;
 use kasha_client::{Client, ClientOptions};
-use kasha_coordinator::{Coordinator, State, Unchosen};
-use kasha_runtime::{DataDir, FolderDisk, listen};
+use kasha_coordinator::Unchosen;
+use kasha_runtime::listen;
 use kasha_types::NodeId;
 use kasha_wire::{Durability, ShardPhase};
 
+use crate::folder::{Nodes, node_folder};
 use crate::host::{
     ClusterSpec, Injected, NodeSpec, RunningNode, abort_on_panic, default_shards, default_spin, limits, memory_bytes,
     wait_and_stop,
@@ -63,72 +64,12 @@ pub fn parse_durability(text: &str) -> Result<Durability, String> {
     }
 }
 
-/// The nodes of a cluster.
-struct Nodes {
-    numbers: Vec<u16>,
-    /// Cores of each.
-    cores: u8,
-}
-
-/// What the coordinator in this folder knows, and for how many cores each node was made. `None`: there is no cluster yet, whatever a
-/// start left that failed.
-fn made(data: &Path) -> Result<Option<(State, u8)>> {
-    let first = node_folder(data, 1);
-    let Some(cores) = DataDir::made_for(&first)? else { return Ok(None) };
-    let folder = DataDir::open(&first)?;
-    let disk = FolderDisk::open(&folder.coordinator())?;
-    let stored = Coordinator::stored(&disk, folder.cluster()).context("coordinator: cannot start")?;
-    Ok(stored.map(|stored| (stored, cores)))
-}
-
-/// The nodes that this folder has, or that a new cluster is to have. A node whose folder was lost is replaced: the number is lost with
-/// the folder (K0502).
-fn nodes(arguments: &StartArguments) -> Result<Nodes> {
-    let (stored, cores) = made(&arguments.data)?.unzip();
-    let folder = arguments.data.display();
-    match (arguments.cores, cores) {
-        (Some(given), Some(found)) if given != found => bail!(
-            "--cores {given}: the nodes in {folder} were made for {found} cores each: leave --cores away, or give --cores \
-             {found} (K0111)"
-        ),
-        _ => {}
-    }
-    let known = stored.as_ref().map_or(&[][..], |state| &state.configuration().nodes);
-    let known: Vec<_> = known.iter().map(|info| info.node.0).collect();
-    let mut numbers = Vec::new();
-    for &node in &known {
-        if DataDir::made_for(&node_folder(&arguments.data, node))?.is_some() {
-            numbers.push(node);
-        }
-    }
-    let had = stored.map_or(0, |state| usize::from(state.nodes_wanted())).max(numbers.len());
-    match arguments.nodes.map(usize::from) {
-        Some(given) if given < had => bail!(
-            "--nodes {given}: {folder} has {had} nodes: leave --nodes away, or give --nodes {had} or more (K0405)"
-        ),
-        _ => {}
-    }
-    let count = arguments.nodes.map_or(if had == 0 { 3 } else { had }, usize::from);
-    let is_short = !known.is_empty() && numbers.len() < had;
-    for number in (1..).filter(|number| !known.contains(number)).take(count - numbers.len()) {
-        if is_short {
-            tracing::warn!("the folder of a node is gone: node-{number} takes its place, and gets what others hold");
-        }
-        numbers.push(number);
-    }
-    Ok(Nodes { numbers, cores: arguments.cores.or(cores).unwrap_or(1) })
-}
-
 /// Takes each address and leaves it again: nothing is made if a node cannot run.
 fn are_free(coordinator: SocketAddr, addresses: &[Vec<SocketAddr>]) -> Result<()> {
     for &address in [coordinator].iter().chain(addresses.iter().flatten()) {
         listen(address)?;
     }
     Ok(())
-}
-
-fn node_folder(data: &Path, node: u16) -> PathBuf {
-    data.join(format!("node-{node}"))
 }
 
 /// The addresses of each node's cores: consecutive ports after the coordinator's, by the numbers of the nodes.
@@ -178,7 +119,7 @@ fn cluster(arguments: &StartArguments, nodes: &Nodes) -> Result<ClusterSpec> {
 pub fn run(arguments: &StartArguments) -> Result<()> {
     let coordinator = SocketAddr::from(([127, 0, 0, 1], arguments.port));
     let memory_bytes = memory_bytes(arguments.memory_mib)?;
-    let of_folder = nodes(arguments)?;
+    let of_folder = Nodes::of(&arguments.data, arguments.nodes, arguments.cores)?;
     let addresses = addresses(arguments, &of_folder)?;
     let cluster = cluster(arguments, &of_folder)?;
     let loops = of_folder.numbers.len() * usize::from(of_folder.cores) + 1;

@@ -113,6 +113,17 @@ struct Marker {
     starts: u32,
 }
 
+/// Whose folder it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Owner {
+    /// The cluster that the node has joined; 0 if there is none yet.
+    pub cluster: ClusterId,
+    /// The node's cores.
+    pub cores: u8,
+    /// What every [`Incarnation`] of the folder has in common.
+    pub identity: u32,
+}
+
 /// A node's data folder, locked for this process until dropped.
 #[derive(Debug)]
 pub struct DataDir {
@@ -162,13 +173,16 @@ impl DataDir {
         Ok(this)
     }
 
-    /// For how many cores a folder was made; `None`: it is no node's folder yet. Locks nothing.
+    /// Whose folder it is; `None`: it is no node's yet. Locks nothing.
     ///
     /// # Errors
     /// See [`DataDirError`].
-    pub fn made_for(path: &Path) -> Result<Option<u8>, DataDirError> {
+    pub fn owner(path: &Path) -> Result<Option<Owner>, DataDirError> {
         match fs::read_to_string(path.join(MARKER)) {
-            Ok(text) => Ok(Some(Marker::parse(path, &text)?.cores)),
+            Ok(text) => {
+                let Marker { cluster, cores, identity, .. } = Marker::parse(path, &text)?;
+                Ok(Some(Owner { cluster, cores, identity }))
+            }
             Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => Ok(None),
             Err(error) => Err(failed("read", &path.join(MARKER))(error).into()),
         }

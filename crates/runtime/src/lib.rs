@@ -41,7 +41,7 @@ mod turns;
 mod usage;
 
 pub use clock::{Clock, boot_id, random_u64};
-pub use data_dir::{DataDir, DataDirError};
+pub use data_dir::{DataDir, DataDirError, Owner};
 pub use descriptors::{TooFewDescriptors, raise_descriptor_limit};
 pub use event_loop::{Application, Control, EventLoop, Exit, LoopError, LoopHandle, Serve};
 pub use files::StorageError;

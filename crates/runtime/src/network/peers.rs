@@ -21,15 +21,15 @@ pub(super) struct Peer {
     /// Not dialled before.
     again_at: Tick,
     backoff: Duration,
-    /// The log says that somebody else is there.
-    told: bool,
+    /// What the log says of somebody else who was there.
+    told: String,
 }
 
 impl Network {
     /// Where a peer is from now on. A connection to another address is given up. Whoever says where a peer is has news of
     /// the peer: the pause before the next dial is over.
     pub(crate) fn route(&mut self, now: Tick, to: Endpoint, address: SocketAddr) {
-        let new = || Peer { address, connection: None, again_at: now, backoff: BACKOFF.0, told: false };
+        let new = || Peer { address, connection: None, again_at: now, backoff: BACKOFF.0, told: String::new() };
         let peer = self.peers.entry(to).or_insert_with(new);
         if peer.address == address {
             (peer.again_at, peer.backoff) = (peer.again_at.min(now), BACKOFF.0);
@@ -93,15 +93,17 @@ impl Network {
     /// A peer has welcomed us: its next loss begins with a short pause again.
     pub(super) fn reached(&mut self, to: Endpoint) {
         if let Some(peer) = self.peers.get_mut(&to) {
-            (peer.backoff, peer.told) = (BACKOFF.0, false);
+            peer.backoff = BACKOFF.0;
+            peer.told.clear();
         }
     }
 
     /// Somebody else is where a peer should be: said once until the peer is reached, for it is dialled ten times a second.
     pub(super) fn tell_wrong_peer(&mut self, to: Endpoint, why: &str) {
         if let Some(peer) = self.peers.get_mut(&to)
-            && !std::mem::replace(&mut peer.told, true)
+            && peer.told != why
         {
+            peer.told = why.to_owned();
             tracing::warn!(peer = ?to, why, "not whom we wanted: closed");
         }
     }

@@ -1,0 +1,182 @@
+//! Which nodes the folder of a whole cluster has ([`crate::start`]): what its coordinator knows, and the folders that are there.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+use kasha_coordinator::{Coordinator, State};
+use kasha_runtime::{DataDir, FolderDisk};
+use kasha_types::ClusterId;
+use kasha_wire::NodeInfo;
+
+/// Nodes of a new cluster.
+const NODES: u16 = 3;
+
+/// The nodes of a cluster.
+pub struct Nodes {
+    /// Their numbers.
+    pub numbers: Vec<u16>,
+    /// Cores of each.
+    pub cores: u8,
+}
+
+/// What the coordinator knows.
+struct Known {
+    /// The nodes that have registered, and whether the folder of each is here.
+    registered: Vec<(u16, bool)>,
+    /// So many nodes the cluster was last told to have.
+    wanted: u16,
+    /// Its shards have their places.
+    is_placed: bool,
+}
+
+impl Nodes {
+    /// The nodes that the cluster in this folder has, or that a new one is to have.
+    pub fn of(data: &Path, nodes: Option<u16>, cores: Option<u8>) -> Result<Self> {
+        let folder = data.display();
+        let first = DataDir::owner(&node_folder(data, 1))?;
+        let stored = if first.is_some() { stored(data)? } else { None };
+        match (cores, first) {
+            (Some(given), Some(first)) if given != first.cores => bail!(
+                "--cores {given}: the nodes in {folder} were made for {0} cores each: leave --cores away, or give --cores {0} \
+                 (K0111)",
+                first.cores
+            ),
+            _ => {}
+        }
+        if stored.is_none() {
+            check_unjoined(data)?;
+        }
+        let known = stored.map(|state| Known::of(data, &state)).transpose()?;
+        let numbers = match choose(known.as_ref(), nodes) {
+            Ok(numbers) => numbers,
+            Err(had) => bail!(
+                "--nodes {}: {folder} has {had} nodes: leave --nodes away, or give --nodes {had} or more (K0405)",
+                nodes.unwrap_or_default()
+            ),
+        };
+        Ok(Self { numbers, cores: cores.or(first.map(|owner| owner.cores)).unwrap_or(1) })
+    }
+}
+
+/// The folder of a node.
+pub fn node_folder(data: &Path, node: u16) -> PathBuf {
+    data.join(format!("node-{node}"))
+}
+
+/// What the coordinator's files hold. `None`: there is no cluster yet, whatever a start left that failed.
+fn stored(data: &Path) -> Result<Option<State>> {
+    let first = DataDir::open(&node_folder(data, 1))?;
+    let disk = FolderDisk::open(&first.coordinator())?;
+    Coordinator::stored(&disk, first.cluster()).context("coordinator: cannot start")
+}
+
+/// Without a coordinator's files no folder of a node may be that of a cluster: a new cluster would pass by what the folder holds.
+fn check_unjoined(data: &Path) -> Result<()> {
+    for entry in std::fs::read_dir(data).into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        let is_other_node = name.to_str().is_some_and(|name| name.starts_with("node-") && name != "node-1");
+        let owner = if is_other_node { DataDir::owner(&entry.path())? } else { None };
+        if let Some(owner) = owner.filter(|owner| owner.cluster != ClusterId(0)) {
+            bail!(
+                "the data folder {} belongs to {}, and the files of its coordinator, which were in {}, are gone: put them back, \
+                 or give a new cluster a folder of its own with --data (K0105)",
+                entry.path().display(),
+                owner.cluster,
+                node_folder(data, 1).display()
+            );
+        }
+    }
+    Ok(())
+}
+
+impl Known {
+    fn of(data: &Path, state: &State) -> Result<Self> {
+        let configuration = state.configuration();
+        let mut registered = Vec::new();
+        for info in &configuration.nodes {
+            registered.push((info.node.0, is_here(data, info)?));
+        }
+        Ok(Self { registered, wanted: state.nodes_wanted(), is_placed: !configuration.shards.is_empty() })
+    }
+}
+
+/// Whether the folder of this node is here. Another one under the same number is of no use: the coordinator refuses it (K0502).
+fn is_here(data: &Path, info: &NodeInfo) -> Result<bool> {
+    let owner = DataDir::owner(&node_folder(data, info.node.0))?;
+    let is_here = owner.is_some_and(|owner| owner.identity == info.incarnation.identity());
+    if let Some(elsewhere) = info.cores.iter().find(|address| !is_here && !address.ip().is_loopback()) {
+        bail!(
+            "{} runs at {elsewhere}, and not from {}: start the nodes of this cluster with `kasha server` (K0405)",
+            info.node,
+            data.display()
+        );
+    }
+    Ok(is_here)
+}
+
+/// The numbers of the nodes that run. A node whose folder is gone is replaced: its number is gone with the folder. `Err`: the cluster has
+/// so many nodes, which is more than was given.
+fn choose(known: Option<&Known>, given: Option<u16>) -> Result<Vec<u16>, usize> {
+    let registered = known.map_or(&[][..], |known| &known.registered);
+    let mut numbers: Vec<_> = registered.iter().filter(|(_, is_here)| *is_here).map(|(number, _)| *number).collect();
+    // A growth that failed is no growth, and while no shard has a place, any number of nodes will do.
+    let had = match known {
+        Some(known) if known.is_placed => usize::from(known.wanted).min(registered.len()).max(numbers.len()),
+        Some(_) | None => 0,
+    };
+    let wanted = known.map_or(NODES, |known| known.wanted).into();
+    let count = given.map_or(if had > 0 { had } else { wanted }, usize::from);
+    if count < had {
+        return Err(had);
+    }
+    numbers.truncate(count);
+    let replaced = had.saturating_sub(numbers.len());
+    let is_free = |number: &u16| registered.iter().all(|(known, _)| known != number);
+    for (nth, number) in (1..u16::MAX).filter(is_free).take(count - numbers.len()).enumerate() {
+        if nth < replaced {
+            tracing::warn!(
+                "the folder of a node is not here: node-{number} takes its place, and gets what others hold"
+            );
+        }
+        numbers.push(number);
+    }
+    Ok(numbers)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn known(here: &[u16], gone: &[u16], wanted: u16) -> Known {
+        let here = here.iter().map(|number| (*number, true));
+        let registered = here.chain(gone.iter().map(|number| (*number, false))).collect();
+        Known { registered, wanted, is_placed: true }
+    }
+
+    #[test]
+    fn a_cluster_keeps_its_nodes_and_replaces_those_whose_folders_are_gone() {
+        assert_eq!(choose(None, None), Ok(vec![1, 2, 3]));
+        assert_eq!(choose(None, Some(5)), Ok(vec![1, 2, 3, 4, 5]));
+        assert_eq!(choose(Some(&known(&[1, 2, 3], &[], 3)), None), Ok(vec![1, 2, 3]));
+        assert_eq!(choose(Some(&known(&[1, 2], &[3], 3)), None), Ok(vec![1, 2, 4]));
+        assert_eq!(choose(Some(&known(&[1, 4], &[2, 3], 3)), None), Ok(vec![1, 4, 5]));
+        assert_eq!(choose(Some(&known(&[1, 2, 4], &[3], 3)), None), Ok(vec![1, 2, 4]), "nobody is missing");
+        assert_eq!(choose(Some(&known(&[1, 3], &[2], 3)), Some(4)), Ok(vec![1, 3, 4, 5]));
+        assert_eq!(choose(Some(&known(&[1, 2, 3], &[], 3)), Some(2)), Err(3));
+    }
+
+    #[test]
+    fn a_start_that_failed_changes_nothing() {
+        assert_eq!(choose(Some(&known(&[1, 2, 3], &[], 5)), None), Ok(vec![1, 2, 3]), "two nodes never registered");
+        assert_eq!(choose(Some(&known(&[1, 2, 3], &[], 5)), Some(3)), Ok(vec![1, 2, 3]));
+        let first = Known { is_placed: false, ..known(&[1, 3], &[], 40) };
+        assert_eq!(choose(Some(&first), Some(3)), Ok(vec![1, 3, 2]));
+        assert_eq!(choose(Some(&first), Some(1)), Ok(vec![1]));
+        assert_eq!(choose(Some(&first), None).map(|numbers| numbers.len()), Ok(40));
+    }
+
+    #[test]
+    fn there_are_not_more_numbers_than_there_can_be() {
+        assert_eq!(choose(None, Some(u16::MAX)).map(|numbers| numbers.len()), Ok(usize::from(u16::MAX) - 1));
+    }
+}
