@@ -42,15 +42,15 @@ struct Stage {
 }
 
 const STAGES: &[Stage] = &[
-    Stage { name: "fmt", budget: 10, is_quick: true, run: fmt },
+    Stage { name: "fmt", budget: 15, is_quick: true, run: fmt },
     Stage { name: "tidy", budget: 10, is_quick: true, run: run_tidy },
     Stage { name: "clippy", budget: 200, is_quick: true, run: clippy },
-    Stage { name: "build", budget: 100, is_quick: false, run: build },
+    Stage { name: "build", budget: 140, is_quick: false, run: build },
     Stage { name: "test", budget: 360, is_quick: true, run: test },
     Stage { name: "models", budget: 100, is_quick: false, run: models },
-    Stage { name: "docs", budget: 25, is_quick: false, run: docs },
+    Stage { name: "docs", budget: 45, is_quick: false, run: docs },
     Stage { name: "sim", budget: 110, is_quick: false, run: sim },
-    Stage { name: "planted", budget: 185, is_quick: false, run: planted },
+    Stage { name: "planted", budget: 120, is_quick: false, run: planted },
     Stage { name: "process", budget: 300, is_quick: false, run: process },
     Stage { name: "instructions", budget: 100, is_quick: false, run: count_instructions },
 ];
