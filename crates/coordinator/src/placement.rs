@@ -78,7 +78,8 @@ pub(crate) fn candidates(state: &State, shard: &ShardConfig, recover_from: &[Nod
     candidates
 }
 
-/// Alive nodes to add to a set of `members`, least loaded first, up to f + 1 in all. The primary must hear them.
+/// Alive nodes to add to a set of `members`, least loaded first, up to f + 1 in all. The primary must hear them, and
+/// none of them may have left it without an answer lately.
 pub(crate) fn choose_joiners(
     state: &State,
     sight: Sight<'_>,
@@ -86,21 +87,32 @@ pub(crate) fn choose_joiners(
     members: &[Member],
     never: &[NodeId],
 ) -> Vec<Member> {
-    let wanted = state.replicas().saturating_sub(members.len());
-    if wanted == 0 {
-        return Vec::new();
-    }
-    let mut spare: Vec<NodeId> = (state.alive_nodes())
-        .filter(|node| !members.iter().any(|member| member.node == *node) && !never.contains(node))
-        .filter(|&node| sight.is_useful(shard, primary, node))
-        .collect();
-    spare.sort_by_cached_key(|&node| (load(state, shard, |other| other.member(node).is_some()), node));
-    let since = state.configuration.version.next();
-    spare.iter().take(wanted).map(|&node| Member { node, state: MemberState::Joining, since }).collect()
+    let useful = |node| sight.is_useful(shard, primary, node);
+    joiners(state, shard, members, state.replicas(), |node| !never.contains(&node) && useful(node))
 }
 
-/// The set of a primary: those of `members` that answer it, and joiners. A member that does not answer stays if there
-/// would be too few otherwise: an update that hangs is no worse than an update that is refused.
+/// Alive nodes that are `fit` to add to a set of `members`, least loaded first, up to `wanted` members in all.
+fn joiners(
+    state: &State,
+    shard: ShardId,
+    members: &[Member],
+    wanted: usize,
+    fit: impl Fn(NodeId) -> bool,
+) -> Vec<Member> {
+    let lacking = wanted.saturating_sub(members.len());
+    if lacking == 0 {
+        return Vec::new();
+    }
+    let mut spare: Vec<NodeId> =
+        (state.alive_nodes()).filter(|&node| !members.iter().any(|member| member.node == node) && fit(node)).collect();
+    spare.sort_by_cached_key(|&node| (load(state, shard, |other| other.member(node).is_some()), node));
+    let since = state.configuration.version.next();
+    spare.iter().take(lacking).map(|&node| Member { node, state: MemberState::Joining, since }).collect()
+}
+
+/// The set of a primary: those of `members` that answer it, and joiners. If there would be too few otherwise, a member
+/// that does not answer stays, and a node that did not answer joins again: an update that hangs is no worse than an
+/// update that is refused.
 pub(crate) fn fill(
     state: &State,
     sight: Sight<'_>,
@@ -108,6 +120,7 @@ pub(crate) fn fill(
     members: Vec<Member>,
     never: &[NodeId],
 ) -> Vec<Member> {
+    let enough = usize::from(state.configuration.min_backups) + 1;
     let with_joiners = |mut set: Vec<Member>| {
         let joiners = choose_joiners(state, sight, (shard, primary), &set, never);
         set.extend(joiners);
@@ -117,11 +130,14 @@ pub(crate) fn fill(
     let good: Vec<Member> = members.iter().filter(answers).copied().collect();
     if good.len() < members.len() {
         let set = with_joiners(good);
-        if set.len() > usize::from(state.configuration.min_backups) {
+        if set.len() >= enough {
             return set;
         }
     }
-    with_joiners(members)
+    let mut set = with_joiners(members);
+    let may_answer = |node| sight.speaks(node) && sight.may_hear(primary, node);
+    set.extend(joiners(state, shard, &set, enough, |node| !never.contains(&node) && may_answer(node)));
+    set
 }
 
 /// Exactly f alive nodes other than the primary. Nodes that are no members, and those that are witnesses of the fewest

@@ -158,6 +158,30 @@ fn without_anybody_else_a_silent_member_stays() {
     assert_eq!(world.members(0), [(1, Complete), (2, Complete)], "R7.2: nothing is synced without it");
 }
 
+/// A shard of two nodes was without its backup for ten leases, because the backup had not answered before it was lost.
+#[test]
+fn without_anybody_else_who_did_not_answer_comes_back_as_soon_as_it_is_heard() {
+    let mut world = settled(2, 1);
+    world.beat(1, 0, vec![unanswered(1, 2)]);
+    world.node(2).up = false;
+    world.run(1500);
+    assert!(!is_alive(&world, 2));
+    assert_eq!(world.members(0), [(1, Complete)], "it is lost, and the shard refuses updates");
+    world.cuts.insert((1, 2));
+    world.node(2).up = true;
+    world.reporting = false;
+    world.run(2500);
+    assert!(is_alive(&world, 2));
+    assert_eq!(world.members(0), [(1, Complete)], "its primary does not hear it");
+    world.cuts.clear();
+    world.run(200);
+    assert_eq!(world.members(0), [(1, Complete), (2, Joining)], "nobody else can take its place");
+    let version = world.config().version;
+    world.beat(1, 0, vec![unanswered(1, 2)]);
+    world.run(500);
+    assert_eq!(world.config().version, version, "it stays, and is not made to begin anew");
+}
+
 #[test]
 fn a_primary_that_hears_nobody_makes_room_when_its_lease_has_lapsed() {
     let mut world = settled(3, 1);
