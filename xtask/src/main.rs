@@ -28,7 +28,7 @@ use workspace::Workspace;
 const USAGE: &str = "usage: cargo xtask test [--quick | --stage NAME]
        | tidy
        | models [--help]
-       | mutants [--only BUG] [--seeds-factor N] [--first] [--everywhere SEEDS]
+       | mutants [--only BUG] [--seeds-factor N] [--first] [--hints FILE] [--everywhere SEEDS]
        | netlab …
        | process-tests [--help]
        | instructions

@@ -4,11 +4,11 @@ use std::io::{IsTerminal, Write};
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use kasha_sim::mutants::{Depth, Tried, rule, runs_at_most, try_all};
+use kasha_sim::mutants::{Depth, Hints, Tried, rule, runs_at_most, try_all};
 use kasha_sim::planted::{CAUGHT, Caught};
 use kasha_sim::{Bug, Scenario};
 
-const USAGE: &str = "usage: mutants [--only BUG] [--seeds-factor N] [--first] [--everywhere SEEDS]";
+const USAGE: &str = "usage: mutants [--only BUG] [--seeds-factor N] [--first] [--hints FILE] [--everywhere SEEDS]";
 
 /// A text with which no violation begins.
 const NOBODY: &str = "\0";
@@ -18,12 +18,14 @@ struct Options {
     only: Option<Bug>,
     seeds_factor: u64,
     depth: Depth,
+    /// A file to write with the seed that caught each row first.
+    hints: Option<String>,
     /// If set, instead of the table: every bug in this many seeds of every scenario.
     everywhere: Option<u64>,
 }
 
 fn parse(arguments: &[String]) -> Result<Options, String> {
-    let mut options = Options { only: None, seeds_factor: 1, depth: Depth::All, everywhere: None };
+    let mut options = Options { only: None, seeds_factor: 1, depth: Depth::All, hints: None, everywhere: None };
     let mut rest = arguments.iter();
     while let Some(name) = rest.next() {
         let mut value = || rest.next().ok_or(format!("{name} needs a value"));
@@ -34,7 +36,8 @@ fn parse(arguments: &[String]) -> Result<Options, String> {
                 options.only = Some(Bug::by_name(name).ok_or(format!("there is no planted bug {name:?}"))?);
             }
             "--seeds-factor" => options.seeds_factor = number(value()?)?.max(1),
-            "--first" => options.depth = Depth::First,
+            "--first" => options.depth = Depth::First(Hints::default()),
+            "--hints" => options.hints = Some(value()?.clone()),
             "--everywhere" => options.everywhere = Some(number(value()?)?),
             _ => return Err(format!("{name:?} is not understood")),
         }
@@ -83,11 +86,11 @@ fn main() -> ExitCode {
         }
     };
     let rows = rows(&options);
-    let honest = options.only.is_none() && options.everywhere.is_none();
+    let honest = options.only.is_none() && options.everywhere.is_none() && options.depth == Depth::All;
     let jobs = std::thread::available_parallelism().map_or(1, usize::from);
     let (done, all) = (AtomicU64::new(0), runs_at_most(&rows, honest));
     let is_terminal = std::io::stderr().is_terminal();
-    let (tried, dirty) = try_all(&rows, options.depth, honest, jobs, || {
+    let (tried, dirty) = try_all(&rows, &options.depth, honest, jobs, || {
         let done = done.fetch_add(1, Ordering::Relaxed) + 1;
         if is_terminal {
             eprint!("\r{done} of at most {all} runs");
@@ -110,6 +113,12 @@ fn main() -> ExitCode {
     tried.iter().for_each(show);
     for report in &dirty {
         println!("WITHOUT A BUG: {}\n    {}", report.line(), report.violations[0]);
+    }
+    if let Some(path) = options.hints {
+        if let Err(error) = std::fs::write(&path, Hints::of(&tried).to_text()) {
+            eprintln!("{path} cannot be written: {error}");
+            return ExitCode::from(2);
+        }
     }
     let escaped = tried.iter().filter(|tried| tried.caught.is_empty()).count();
     println!("{} rows, {escaped} not caught; {} honest runs found something", tried.len(), dirty.len());

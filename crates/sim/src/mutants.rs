@@ -1,8 +1,8 @@
 //! Mutation testing of the design's rules: runs the rows of [`crate::planted::CAUGHT`], on several threads.
 //!
 //! A run has one bug at most, and the bug belongs to the run's thread. So rows and seeds can be mixed freely. The seeds
-//! of a row are handed out in order. If the first catch is enough, no more seeds of the row are handed out after it;
-//! which seed that is does not depend on the number of threads.
+//! of a row are handed out in order. If one catch is enough, no more seeds of the row are handed out after it, and the
+//! seeds that caught the rows last time ([`Hints`]) are tried before all others.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Mutex;
@@ -11,11 +11,53 @@ use crate::planted::{Bug, Caught};
 use crate::run::{RunReport, SimOptions, run};
 use crate::scenario::Scenario;
 
+/// Seeds that caught rows when they were last looked for (`regressions/caught.txt`). They spare the search for a bug
+/// that few seeds catch. A hint that is out of date costs one run, and then the search finds what it would have found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Hints(Vec<(Caught, u64)>);
+
+impl Hints {
+    /// The first seed that caught each row.
+    #[must_use]
+    pub fn of(tried: &[Tried]) -> Self {
+        Self(tried.iter().filter_map(|tried| Some((tried.row, *tried.caught.first()?))).collect())
+    }
+
+    /// The hints as text: a seed, a bug, a scenario and the text that catches the bug, on each line.
+    #[must_use]
+    pub fn to_text(&self) -> String {
+        let line = |(row, seed): &(Caught, u64)| {
+            format!("{seed} {} {} {}\n", row.bug.name(), row.scenario.name(), row.by.trim_end())
+        };
+        self.0.iter().map(line).collect()
+    }
+
+    /// Reads such a text.
+    ///
+    /// # Errors
+    /// The first line that is of no row, or whose seed is beyond those of its row.
+    pub fn from_text(text: &str, rows: &[Caught]) -> Result<Self, String> {
+        let hint = |line: &str| {
+            let (seed, name) = line.split_once(' ')?;
+            let is_named =
+                |row: &&Caught| name == format!("{} {} {}", row.bug.name(), row.scenario.name(), row.by.trim_end());
+            let row = rows.iter().find(is_named)?;
+            seed.parse().ok().filter(|&seed| seed < row.seeds).map(|seed| (*row, seed))
+        };
+        let hints = text.lines().map(|line| hint(line).ok_or_else(|| format!("no seed of a row: {line:?}")));
+        hints.collect::<Result<_, _>>().map(Self)
+    }
+
+    fn seed(&self, row: &Caught) -> Option<u64> {
+        self.0.iter().find(|(of, _)| of == row).map(|&(_, seed)| seed)
+    }
+}
+
 /// How many seeds of each row to run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Depth {
     /// No more seeds than it takes to catch the bug.
-    First,
+    First(Hints),
     /// All seeds, to see how often the bug is caught.
     All,
 }
@@ -53,7 +95,8 @@ struct Job {
 /// The work that is left, and what was found.
 struct Work<'a> {
     rows: &'a [Caught],
-    depth: Depth,
+    one_is_enough: bool,
+    hinted: Vec<(usize, u64)>,
     /// The next seed of each row.
     next: Vec<u64>,
     honest: Vec<SimOptions>,
@@ -61,19 +104,39 @@ struct Work<'a> {
     dirty: Vec<RunReport>,
 }
 
-impl Work<'_> {
+impl<'a> Work<'a> {
+    fn new(rows: &'a [Caught], depth: &Depth, honest: Vec<SimOptions>) -> Self {
+        let hints = if let Depth::First(hints) = depth { hints } else { &Hints::default() };
+        let hinted = rows.iter().enumerate().filter_map(|(row, caught)| Some((row, hints.seed(caught)?)));
+        let start = |&row: &Caught| Tried { row, runs: 0, caught: BTreeSet::new(), others: BTreeMap::new() };
+        Self {
+            rows,
+            one_is_enough: *depth != Depth::All,
+            hinted: hinted.rev().collect(),
+            next: vec![0; rows.len()],
+            honest,
+            tried: rows.iter().map(start).collect(),
+            dirty: Vec::new(),
+        }
+    }
+
     fn take(&mut self) -> Option<Job> {
-        let is_open = |row: &usize| {
-            let enough = self.depth == Depth::First && !self.tried[*row].caught.is_empty();
-            self.next[*row] < self.rows[*row].seeds && !enough
-        };
-        if let Some(row) = (0..self.rows.len()).find(is_open) {
-            let (caught, seed) = (self.rows[row], self.next[row]);
-            self.next[row] += 1;
+        if let Some((row, seed)) = self.hinted.pop().or_else(|| self.search()) {
+            let caught = self.rows[row];
             let options = SimOptions { planted: Some(caught.bug), ..SimOptions::new(caught.scenario, seed) };
             return Some(Job { options, row: Some(row) });
         }
         self.honest.pop().map(|options| Job { options, row: None })
+    }
+
+    fn search(&mut self) -> Option<(usize, u64)> {
+        let is_open = |row: &usize| {
+            let enough = self.one_is_enough && !self.tried[*row].caught.is_empty();
+            self.next[*row] < self.rows[*row].seeds && !enough
+        };
+        let row = (0..self.rows.len()).find(is_open)?;
+        self.next[row] += 1;
+        Some((row, self.next[row] - 1))
     }
 
     fn put(&mut self, job: &Job, report: RunReport) {
@@ -98,7 +161,7 @@ impl Work<'_> {
 /// ended, from any thread. Returns the results of the rows, in their order, and the honest runs that found something.
 pub fn try_all(
     rows: &[Caught],
-    depth: Depth,
+    depth: &Depth,
     honest: bool,
     jobs: usize,
     progress: impl Fn() + Sync,
@@ -110,15 +173,7 @@ pub fn try_all(
     }
     let honest =
         longest.iter().flat_map(|(&scenario, &seeds)| (0..seeds).map(move |seed| SimOptions::new(scenario, seed)));
-    let start = |&row: &Caught| Tried { row, runs: 0, caught: BTreeSet::new(), others: BTreeMap::new() };
-    let work = Mutex::new(Work {
-        rows,
-        depth,
-        next: vec![0; rows.len()],
-        honest: honest.collect(),
-        tried: rows.iter().map(start).collect(),
-        dirty: Vec::new(),
-    });
+    let work = Mutex::new(Work::new(rows, depth, honest.collect()));
     std::thread::scope(|scope| {
         for _ in 0..jobs.max(1) {
             scope.spawn(|| {
@@ -163,12 +218,6 @@ mod tests {
 
     const ROW: Caught = Caught { bug: Bug::StaleNow, scenario: Scenario::Zombie, seeds: 3, by: "leases" };
 
-    fn work(depth: Depth) -> Work<'static> {
-        let tried = vec![Tried { row: ROW, runs: 0, caught: BTreeSet::new(), others: BTreeMap::new() }];
-        let honest = vec![SimOptions::new(Scenario::Zombie, 0)];
-        Work { rows: &[ROW], depth, next: vec![0], honest, tried, dirty: Vec::new() }
-    }
-
     fn report(options: SimOptions, violations: &[&str]) -> RunReport {
         let violations = violations.iter().map(|&text| text.to_owned()).collect();
         let (digest, probes, ended) = (Digest::default(), Probes::default(), SimTime(0));
@@ -185,22 +234,39 @@ mod tests {
 
     #[test]
     fn no_more_seeds_run_than_are_asked_for() {
-        for (depth, runs) in [(Depth::First, 2), (Depth::All, 3)] {
-            let mut work = work(depth);
-            let mut seeds = Vec::new();
+        let first = |hints: &[(Caught, u64)]| Depth::First(Hints(hints.to_vec()));
+        let cases: [(Depth, &[u64]); 4] = [
+            (first(&[]), &[0, 1]),
+            (first(&[(ROW, 1)]), &[1]),
+            (first(&[(ROW, 2)]), &[2, 0, 1]), // the seed has moved
+            (Depth::All, &[0, 1, 2]),
+        ];
+        for (depth, seeds) in cases {
+            let mut work = Work::new(&[ROW], &depth, vec![SimOptions::new(Scenario::Zombie, 0)]);
+            let mut taken = Vec::new();
             while let Some(job) = work.take() {
-                seeds.push((job.row.is_some(), job.options.seed));
+                taken.push((job.row.is_some(), job.options.seed));
                 let violations: &[&str] =
                     if job.options.seed == 1 { &["counts: x", "2s: leases: y"] } else { &["counts: x"] };
                 let report = report(job.options, violations);
                 work.put(&job, report);
             }
-            let mut wanted: Vec<_> = (0..runs).map(|seed| (true, seed)).collect();
+            let mut wanted: Vec<_> = seeds.iter().map(|&seed| (true, seed)).collect();
             wanted.push((false, 0));
-            assert_eq!(seeds, wanted);
+            assert_eq!(taken, wanted);
             assert_eq!(work.tried[0].caught, BTreeSet::from([1]));
-            assert_eq!(work.tried[0].others["counts"], runs - 1);
+            assert_eq!(work.tried[0].others.get("counts").copied().unwrap_or(0), seeds.len() as u64 - 1);
             assert_eq!(work.dirty.len(), 1, "an honest run must find nothing");
+        }
+    }
+
+    #[test]
+    fn hints_are_of_rows_and_within_their_seeds() {
+        let text = "2 stale_now zombie leases\n";
+        let hints = Hints::from_text(text, &[ROW]).expect("a row");
+        assert_eq!((hints.to_text().as_str(), hints.seed(&ROW)), (text, Some(2)));
+        for wrong in ["3 stale_now zombie leases", "2 stale_now crash leases", "stale_now", ""] {
+            assert!(Hints::from_text(&format!("{wrong}\n"), &[ROW]).is_err(), "{wrong:?}");
         }
     }
 }

@@ -18,7 +18,10 @@ impl Store {
         entries: usize,
         mut visit: impl FnMut(&Object<'l>) -> Enough,
     ) -> Option<ScanPosition> {
-        self.index.scan(from, entries, |at| match decode(log.entry(at), at) {
+        let touch = |at| {
+            std::hint::black_box(log.entry(at));
+        };
+        self.index.scan(from, entries, touch, |at| match decode(log.entry(at), at) {
             Found::Object(_, object) if object.table == table => visit(&object),
             Found::Object(..) | Found::Tombstone(..) => Enough::No,
         })

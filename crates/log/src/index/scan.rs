@@ -12,6 +12,10 @@ use crate::EntryOffset;
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
 pub struct ScanPosition(pub u32);
 
+/// Buckets whose entries are looked up together: about 40 entries, more than the reads of memory that a processor has
+/// under way.
+const BUCKETS_AT_ONCE: usize = 12;
+
 /// The entries of a bucket, as a part of the order of mirrored tags.
 struct Part {
     bucket: usize,
@@ -38,28 +42,24 @@ impl Index {
 
     /// Visits entries from a position on, in the order of mirrored tags, until `visit` says that it is enough, or there were
     /// `most` or more. Returns where to go on; `None`: there are no more. Entries with one tag are visited together.
+    ///
+    /// Each entry that is visited was given to `touch` before, with its neighbours. `touch` is to read where the entry
+    /// points to: the reads of many entries do not depend on each other, so that the processor waits for them at once.
     pub fn scan(
         &self,
         from: ScanPosition,
         most: usize,
+        touch: impl Fn(EntryOffset),
         mut visit: impl FnMut(EntryOffset) -> Enough,
     ) -> Option<ScanPosition> {
-        let (mut position, mut visited, mut bucket_entries) = (from.0, 0, Vec::new());
+        let (mut position, mut visited, mut entries) = (from.0, 0, Vec::new());
         loop {
-            let Part { bucket, end } = self.part_at(position);
-            bucket_entries.clear();
-            let mut id = Some(LineId::first(bucket));
-            while let Some(line) = id.map(|id| self.line(id)) {
-                let entries = (0..line.len()).filter_map(|place| line.get(place));
-                bucket_entries.extend(entries.map(|(tag, at)| (tag.reverse_bits(), at)));
-                visited += 1; // an empty bucket is work, too
-                id = line.next();
-            }
-            bucket_entries.retain(|&(mirrored, _)| mirrored >= position);
-            bucket_entries.sort_unstable();
-            visited += bucket_entries.len();
+            entries.clear();
+            let (end, work) = self.gather(position, &mut entries);
+            visited += work;
+            entries.iter().for_each(|&(_, at)| touch(at));
             let (mut enough, mut last) = (Enough::No, position);
-            for &(mirrored, at) in &bucket_entries {
+            for &(mirrored, at) in &entries {
                 if enough == Enough::Yes && mirrored != last {
                     return Some(ScanPosition(mirrored));
                 }
@@ -71,6 +71,30 @@ impl Index {
                 return Some(ScanPosition(position));
             }
         }
+    }
+
+    /// The mirrored tags and the entries of the next buckets, in order; where the bucket behind them begins; and how many
+    /// lines and entries these were.
+    fn gather(&self, from: u32, entries: &mut Vec<(u32, EntryOffset)>) -> (Option<u32>, usize) {
+        let parts = || std::iter::successors(Some(self.part_at(from)), |part| Some(self.part_at(part.end?)));
+        // As in `scan`: the buckets are far from each other, and are waited for at once.
+        for part in parts().take(BUCKETS_AT_ONCE) {
+            std::hint::black_box(self.line(LineId::first(part.bucket)).is_full());
+        }
+        let (mut end, mut work) = (None, 0);
+        for part in parts().take(BUCKETS_AT_ONCE) {
+            let begin = entries.len();
+            let mut id = Some(LineId::first(part.bucket));
+            while let Some(line) = id.map(|id| self.line(id)) {
+                let of_line = (0..line.len()).filter_map(|place| line.get(place));
+                entries.extend(of_line.map(|(tag, at)| (tag.reverse_bits(), at)).filter(|&(tag, _)| tag >= from));
+                work += 1; // an empty bucket is work, too
+                id = line.next();
+            }
+            entries[begin..].sort_unstable();
+            end = part.end;
+        }
+        (end, work + entries.len())
     }
 }
 
@@ -91,7 +115,8 @@ impl Enough {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
+    use std::cell::RefCell;
+    use std::collections::{BTreeMap, BTreeSet};
 
     use kasha_types::KeyHash;
     use proptest::prelude::*;
@@ -138,7 +163,12 @@ mod tests {
             while let Some(from) = position {
                 let (most, grows, is_elsewhere) = pages.next().expect("it cycles");
                 let mut left = most;
-                position = index.scan(from, 3 * most, |at| {
+                let touched = RefCell::new(BTreeSet::new());
+                let touch = |at| {
+                    touched.borrow_mut().insert(at);
+                };
+                position = index.scan(from, 3 * most, touch, |at| {
+                    assert!(touched.borrow().contains(&at));
                     *seen.entry(at.0).or_insert(0) += 1;
                     left = left.saturating_sub(1);
                     if left == 0 { Enough::Yes } else { Enough::No }
