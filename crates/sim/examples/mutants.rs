@@ -114,11 +114,11 @@ fn main() -> ExitCode {
     for report in &dirty {
         println!("WITHOUT A BUG: {}\n    {}", report.line(), report.violations[0]);
     }
-    if let Some(path) = options.hints {
-        if let Err(error) = std::fs::write(&path, Hints::of(&tried).to_text()) {
-            eprintln!("{path} cannot be written: {error}");
-            return ExitCode::from(2);
-        }
+    if let Some(path) = options.hints
+        && let Err(error) = std::fs::write(&path, Hints::of(&tried).to_text())
+    {
+        eprintln!("{path} cannot be written: {error}");
+        return ExitCode::from(2);
     }
     let escaped = tried.iter().filter(|tried| tried.caught.is_empty()).count();
     println!("{} rows, {escaped} not caught; {} honest runs found something", tried.len(), dirty.len());
