@@ -166,6 +166,13 @@ impl Evidence {
         true
     }
 
+    /// A node has copied the shard's log: it answers. It is still known how long it was avoided.
+    pub(crate) fn answers(&mut self, now: Tick, shard: ShardId, node: NodeId) {
+        if let Some(avoided) = self.avoided.get_mut(&(shard, node)) {
+            avoided.until = avoided.until.min(now);
+        }
+    }
+
     pub(crate) fn avoids(&self, now: Tick, shard: ShardId, by: NodeId, node: NodeId) -> bool {
         self.avoided.get(&(shard, node)).is_some_and(|avoided| avoided.by == by && now < avoided.until)
     }
@@ -249,6 +256,11 @@ impl Sight<'_> {
         self.evidence.avoids(self.now, shard, primary, node)
     }
 
+    /// Whether one node hears another, as it has reported lately.
+    pub(crate) fn hears(&self, from: NodeId, to: NodeId) -> bool {
+        self.evidence.hears(self.now, from, to) == Some(true)
+    }
+
     /// Whether one node hears another. True if nothing is known.
     pub(crate) fn may_hear(&self, from: NodeId, to: NodeId) -> bool {
         self.evidence.hears(self.now, from, to) != Some(false)
@@ -262,7 +274,7 @@ impl Sight<'_> {
 
     /// How many of these other nodes a node hears.
     pub(crate) fn count_heard(&self, from: NodeId, nodes: impl Iterator<Item = NodeId>) -> usize {
-        nodes.filter(|&to| to != from && self.evidence.hears(self.now, from, to) == Some(true)).count()
+        nodes.filter(|&to| to != from && self.hears(from, to)).count()
     }
 }
 

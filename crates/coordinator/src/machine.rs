@@ -371,6 +371,9 @@ impl Coordinator {
                         && have >= self.state.shards[usize::from(shard.0)].members_since
                 };
                 let joins = self.led_by(from, shard, epoch).is_some_and(joins);
+                if joins {
+                    self.evidence.answers(now, shard, node);
+                }
                 joins.then_some(Command::Copied { shard, epoch, node })
             }
             Report::ListClosed { shard, epoch, list } => {

@@ -110,9 +110,8 @@ fn joiners(
     spare.iter().take(lacking).map(|&node| Member { node, state: MemberState::Joining, since }).collect()
 }
 
-/// The set of a primary: those of `members` that answer it, and joiners. If there would be too few otherwise, a member
-/// that does not answer stays, and a node that did not answer joins again: an update that hangs is no worse than an
-/// update that is refused.
+/// The set of a primary: those of `members` that answer it, and joiners. A member that does not answer stays if there
+/// would be too few otherwise: an update that hangs is no worse than an update that is refused.
 pub(crate) fn fill(
     state: &State,
     sight: Sight<'_>,
@@ -120,7 +119,6 @@ pub(crate) fn fill(
     members: Vec<Member>,
     never: &[NodeId],
 ) -> Vec<Member> {
-    let enough = usize::from(state.configuration.min_backups) + 1;
     let with_joiners = |mut set: Vec<Member>| {
         let joiners = choose_joiners(state, sight, (shard, primary), &set, never);
         set.extend(joiners);
@@ -130,14 +128,18 @@ pub(crate) fn fill(
     let good: Vec<Member> = members.iter().filter(answers).copied().collect();
     if good.len() < members.len() {
         let set = with_joiners(good);
-        if set.len() >= enough {
+        if set.len() > usize::from(state.configuration.min_backups) {
             return set;
         }
     }
-    let mut set = with_joiners(members);
-    let may_answer = |node| sight.speaks(node) && sight.may_hear(primary, node);
-    set.extend(joiners(state, shard, &set, enough, |node| !never.contains(&node) && may_answer(node)));
-    set
+    with_joiners(members)
+}
+
+/// Nodes to add to a set that is too small to take updates although every useful node is in it: nodes that did not answer
+/// the primary lately, and that it hears now.
+pub(crate) fn last_resort(state: &State, sight: Sight<'_>, shard: &ShardConfig, set: &[Member]) -> Vec<Member> {
+    let enough = usize::from(state.configuration.min_backups) + 1;
+    joiners(state, shard.shard, set, enough, |node| sight.speaks(node) && sight.hears(shard.primary, node))
 }
 
 /// Exactly f alive nodes other than the primary. Nodes that are no members, and those that are witnesses of the fewest

@@ -114,7 +114,12 @@ fn set_members(state: &State, sight: Sight<'_>, shard: &ShardConfig) -> Option<C
 fn wanted_members(state: &State, sight: Sight<'_>, shard: &ShardConfig) -> Vec<Member> {
     let alive: Vec<Member> = shard.members.iter().copied().filter(|member| state.is_alive(member.node)).collect();
     // A joiner drops what it holds. So a node whose copy this recovery may still need must not join.
-    placement::fill(state, sight, (shard.shard, shard.primary), alive, &shard.recover_from)
+    let mut set = placement::fill(state, sight, (shard.shard, shard.primary), alive, &shard.recover_from);
+    // A recovery waits for each of its members, and needs no more than it has.
+    if shard.phase == ShardPhase::Serving {
+        set.extend(placement::last_resort(state, sight, shard, &set));
+    }
+    set
 }
 
 /// Whether a complete copy may leave a set that serves; after that it can never be elected. The primary must speak to

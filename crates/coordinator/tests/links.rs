@@ -173,13 +173,38 @@ fn without_anybody_else_who_did_not_answer_comes_back_as_soon_as_it_is_heard() {
     world.run(2500);
     assert!(is_alive(&world, 2));
     assert_eq!(world.members(0), [(1, Complete)], "its primary does not hear it");
+    world.node(1).starts += 1;
+    world.reporting = true;
+    world.run(300);
+    assert_eq!(world.summary(0), (Epoch(2), NodeId(1), Serving, ListVersion(3)), "reads need nobody else");
+    assert_eq!(world.members(0), [(1, Complete)], "a young process has heard nobody yet");
+    world.reporting = false;
+    world.run(1000);
+    assert_eq!(world.members(0), [(1, Complete)]);
     world.cuts.clear();
     world.run(200);
     assert_eq!(world.members(0), [(1, Complete), (2, Joining)], "nobody else can take its place");
     let version = world.config().version;
-    world.beat(1, 0, vec![unanswered(1, 2)]);
+    world.beat(1, 0, vec![unanswered(2, 2)]);
     world.run(500);
     assert_eq!(world.config().version, version, "it stays, and is not made to begin anew");
+}
+
+#[test]
+fn who_has_copied_the_log_answers() {
+    let mut world = settled(3, 1);
+    world.node(3).up = false;
+    world.run(1500);
+    world.beat(1, 0, vec![unanswered(1, 2)]);
+    world.node(2).up = false;
+    world.run(1500);
+    world.node(2).up = true;
+    world.run(3500);
+    assert_eq!(world.members(0), [(1, Complete), (2, Complete)]);
+    world.node(3).up = true;
+    world.run(3500);
+    assert!(is_alive(&world, 3));
+    assert_eq!(world.members(0), [(1, Complete), (2, Complete)], "a complete copy is not dropped for a joiner");
 }
 
 #[test]
