@@ -42,6 +42,10 @@ fn parse(arguments: &[String]) -> Result<Options, String> {
             _ => return Err(format!("{name:?} is not understood")),
         }
     }
+    let is_whole = options.only.is_none() && options.everywhere.is_none() && options.seeds_factor == 1;
+    if options.hints.is_some() && !is_whole {
+        return Err("--hints is of the whole table, with the seeds that it names".to_owned());
+    }
     Ok(options)
 }
 
