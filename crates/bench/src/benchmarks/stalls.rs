@@ -36,6 +36,10 @@ const LIGHT_KEYS: u32 = 1000;
 const PAUSE: Duration = Duration::from_secs(2);
 /// Pauses until the table must be gone.
 const PAUSES_MAX: u32 = 30;
+/// One in so many of the values that end tells how fast they can be put.
+const TRIED: u32 = 16;
+/// Ends after the benchmark.
+const FAR: Duration = Duration::from_secs(24 * 3600);
 /// Bytes of log for each key: an object and a completion record, and half of a segment is free at times.
 const KEY_BYTES: u64 = 264;
 
@@ -65,11 +69,12 @@ pub(super) fn run(options: &BenchOptions) -> anyhow::Result<Section> {
         anyhow::Ok(())
     };
     let puts = Workload::puts(VALUE_BYTES, Keys::Each);
-    let ends = Clock::now().after(Duration::from_secs(12 + u64::from(keys) / 25_000));
-    let ending = Operation::PutEnding { value_bytes: VALUE_BYTES, ends };
-    let ending = Workload { operation: ending, prefix: "ending-".to_owned(), ..puts.clone() };
+    let mut ends = Clock::now();
     let mut ended = (0.0, 0.0);
-    phase(&run, &mut arm, "filling what ends", &mut |arm| arm.warm(CLIENTS, &ending, keys))?;
+    phase(&run, &mut arm, "filling what ends", &mut |arm| {
+        ends = fill_what_ends(arm, &puts, keys)?;
+        Ok(())
+    })?;
     phase(&run, &mut arm, "ending", &mut |arm| {
         ended = let_end(arm, ends)?;
         Ok(())
@@ -141,6 +146,22 @@ fn go_on(arm: &mut Arm) -> anyhow::Result<()> {
 fn another_table(arm: &Arm, name: &str) -> anyhow::Result<TableId> {
     let mut event_loop = Connect::new(name, arm.children.seeds()).open()?;
     create_table(&mut event_loop, name)
+}
+
+/// Puts all values, which end in one moment, and returns that moment. A few of them are put twice: the first time tells how fast the
+/// cluster is, and so how far ahead that moment has to be.
+fn fill_what_ends(arm: &mut Arm, puts: &Workload, keys: u32) -> anyhow::Result<Tick> {
+    let mut fill = |keys, ends| {
+        let operation = Operation::PutEnding { value_bytes: VALUE_BYTES, ends };
+        let workload = Workload { operation, prefix: "ending-".to_owned(), ..puts.clone() };
+        arm.warm(CLIENTS, &workload, keys)
+    };
+    let begun = Clock::now();
+    fill(keys.div_ceil(TRIED), begun.after(FAR))?;
+    let all = Clock::now().since(begun) * TRIED;
+    let ends = Clock::now().after(all + all / 2 + 6 * PAUSE);
+    fill(keys, ends)?;
+    Ok(ends)
 }
 
 /// All values end in one moment. Returns the p99 of the light load while they end, by that before, and the seconds after which all were
