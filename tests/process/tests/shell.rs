@@ -1,7 +1,8 @@
 //! The output that scripts read: JSON, exit codes, and the outcome of a failed command.
 #![allow(missing_docs)]
 
-use kasha_process_tests::place::{Folder, free_ports};
+use kasha_client::Client;
+use kasha_process_tests::place::{Folder, free_ports, local};
 use kasha_process_tests::process::{Process, cli, cli_says, command, list, run, wait_until_healthy};
 use serde_json::{Value as Json, json};
 
@@ -102,6 +103,46 @@ fn keys_are_listed(port: u16) {
     assert!(code == Some(1) && wrong["error"].as_str().unwrap().contains("K0320"), "{wrong}");
 }
 
+fn is_dropped_while_it_is_listed(port: u16) {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let client = Client::connect([local(port).to_string()]).await.unwrap();
+        let table = client.table("short").await.unwrap();
+        let mut listing = table.scan().page(5);
+        assert!(!listing.next_page().await.unwrap().unwrap().is_empty());
+        assert!(client.drop_table("short").await.unwrap());
+        let next = listing.next_page().await;
+        assert!(matches!(&next, Err(error) if error.to_string().contains("dropped")), "{next:?}");
+    });
+}
+
+/// Cursors that nobody gave out, and those of a table that is dropped and created anew.
+fn wrong_cursors_are_told(port: u16) {
+    let told = |arguments: &[&str]| json_of(port, &[&["--table", "short"], arguments].concat());
+    let create_and_fill = || {
+        json_of(port, &["create-table", "short"]);
+        (0..20).for_each(|n| assert_eq!(told(&["put", &n.to_string(), "v"]).0, Some(0)));
+    };
+    create_and_fill();
+    let cursor = told(&["scan", "--limit", "5"]).1["cursor"].as_str().unwrap().to_owned();
+    let (table, _) = cursor.split_once('-').unwrap();
+    for place in [0, 1, 0xffff, 1 << 32, 7 << 40 | 5, 0x1234_5678_9abc, u64::MAX >> 16, u64::MAX] {
+        let listed = cli(port, &["--json", "--table", "short", "scan", "--cursor", &format!("{table}-{place}")]);
+        let is_refused = String::from_utf8_lossy(&listed.stderr).contains("K0320");
+        let page: Option<Json> = serde_json::from_slice(&listed.stdout).ok();
+        let is_page = page.is_some_and(|page| page["keys"].as_array().is_some_and(|keys| keys.len() <= 20));
+        assert_eq!(listed.status.code(), Some(if is_refused { 2 } else { 0 }), "{place:#x}: {listed:?}");
+        assert!(is_refused || is_page, "{place:#x}: {listed:?}");
+    }
+    is_dropped_while_it_is_listed(port);
+    for code in ["K0302", "K0320"] {
+        let (exit, wrong) = told(&["scan", "--cursor", &cursor]);
+        assert!(exit == Some(1) && wrong["error"].as_str().unwrap().contains(code), "{code}: {wrong}");
+        create_and_fill();
+    }
+    assert_eq!(told(&["count"]), (Some(0), json!(20)));
+}
+
 fn has_so_many_objects(status: &Json) {
     let total: u64 = list(&status["shards"]).iter().map(|shard| shard["status"]["objects"].as_u64().unwrap()).sum();
     let listed = 1 + 2 + 40; // a value that is no text, a lock and a counter that end, and what was listed
@@ -178,4 +219,5 @@ fn the_shell_speaks_json() {
     for word in ["NODE", "SHARD", "MEMBERS", "WITNESSES", "FAST PATH", "DUPLICATES", "DOING", "healthy", "reachable"] {
         assert!(human.contains(word), "{word} is missing in:\n{human}");
     }
+    wrong_cursors_are_told(port);
 }
