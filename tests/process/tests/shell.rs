@@ -214,8 +214,7 @@ fn the_shell_speaks_json() {
         }
     }
     has_so_many_objects(&status);
-    let human = run(&["status", "--address", &format!("127.0.0.1:{port}")]);
-    let human = String::from_utf8(human.stdout).unwrap();
+    let human = String::from_utf8(run(&["status", "--address", &format!("127.0.0.1:{port}")]).stdout).unwrap();
     for word in ["NODE", "SHARD", "MEMBERS", "WITNESSES", "FAST PATH", "DUPLICATES", "DOING", "healthy", "reachable"] {
         assert!(human.contains(word), "{word} is missing in:\n{human}");
     }
