@@ -10,7 +10,7 @@ use kasha_client::session::{CallOptions, Completion, WaitsFor, WhyNot, WhyUnknow
 use kasha_client::{Path, session::WhyFailed};
 use kasha_machine::{Endpoint, Input, Machine};
 use kasha_types::limits::OUTSTANDING_MAX;
-use kasha_types::{AckedBelow, ClientId, Epoch, ListVersion, NodeId, Sequence, ShardId, TableId, slot_of};
+use kasha_types::{AckedBelow, ClientId, ClusterTime, Epoch, ListVersion, NodeId, Sequence, ShardId, TableId, slot_of};
 use kasha_wire::message::TableOutcome;
 use kasha_wire::operation::ItemsBuffer;
 use kasha_wire::{AnyMessage, Kind, Read, RecordedVerdict, Refusal, ShardPhase, Update, message};
@@ -525,6 +525,28 @@ fn reads_are_asked_again_and_any_answer_counts() {
     let id = net.with(|session, now, out| session.read(now, TABLE, &read, None, out));
     net.pass(31 * SECOND);
     assert_eq!(net.completion_of(id), Completion::ReadFailed(WhyFailed::DeadlinePassed));
+}
+
+/// Found by the shell's test on a busy machine: an answer that overtook the client's id was told by a clock of 0, so that a value had
+/// as much longer to live as its cluster was old.
+#[test]
+fn a_time_to_live_is_not_told_before_the_time_is_known() {
+    let mut net = Net::new(|_| ());
+    net.give_configuration(Endpoint::Seed(0));
+    let mut read = |net: &mut Net, read| net.with(|session, now, out| session.read(now, TABLE, &read, None, out));
+    let [left, get] = [Read::TimeToLive { key: b"k" }, Read::Get { key: b"k" }].map(|each| read(&mut net, each));
+    let sent = net.take_one(Kind::Read);
+    net.answer_read(&sent, &[2]);
+    assert_eq!(net.completion_of(get), Completion::Read { result: vec![2] }, "others need no time");
+    net.pass(SECOND);
+    assert_eq!(net.take(Kind::Read), []);
+    net.open_session(CLIENT);
+    let known = net.now;
+    net.pass(SECOND);
+    let asked = net.take(Kind::Read);
+    net.answer_read(&asked[0], &[2]);
+    assert_eq!(net.completion_of(left), Completion::Read { result: vec![2] });
+    assert_eq!(net.session.cluster_time(known), ClusterTime(1000));
 }
 
 #[test]

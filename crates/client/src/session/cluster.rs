@@ -23,8 +23,8 @@ pub(super) struct Cluster {
     /// The greatest ClusterTime that it can be by now, as of some moment: for what must not outlive its term.
     time: (ClusterTime, Tick),
     /// The greatest ClusterTime that was heard, and when: ClusterTime stands still while the coordinator is away, and our clock does
-    /// not.
-    heard: (ClusterTime, Tick),
+    /// not. Nothing, until the first client id comes.
+    heard: Option<(ClusterTime, Tick)>,
     /// Some call needs a newer configuration.
     wanted: bool,
     /// Some call needs the coordinator's own answer, even if the configuration is not newer.
@@ -41,7 +41,7 @@ impl Cluster {
             id,
             configuration: None,
             time: (ClusterTime(0), now),
-            heard: (ClusterTime(0), now),
+            heard: None,
             wanted: true,
             wanted_from_coordinator: false,
             ask_at: now,
@@ -70,14 +70,19 @@ impl Cluster {
         since(self.time, now)
     }
 
-    /// The same, corrected by whatever was heard last: what lifetimes of values count from.
+    /// Whether [`Self::time_heard`] is an estimate at all.
+    pub(super) fn knows_time(&self) -> bool {
+        self.heard.is_some()
+    }
+
+    /// The same, corrected by whatever was heard last: what lifetimes of values count from. 0, if nothing was heard yet.
     pub(super) fn time_heard(&self, now: Tick) -> ClusterTime {
-        since(self.heard, now)
+        self.heard.map_or(ClusterTime(0), |heard| since(heard, now))
     }
 
     pub(super) fn heard_time(&mut self, time: ClusterTime, now: Tick) {
-        if time >= self.heard.0 {
-            self.heard = (time, now);
+        if self.heard.is_none_or(|(heard, _)| time >= heard) {
+            self.heard = Some((time, now));
         }
         if time > self.time(now) {
             self.time = (time, now);
@@ -101,7 +106,7 @@ impl Session {
         }
     }
 
-    /// An estimate of ClusterTime now.
+    /// An estimate of ClusterTime now; 0 before there is a client id. A read of a time to live waits for that.
     #[must_use]
     pub fn cluster_time(&self, now: Tick) -> ClusterTime {
         self.cluster.time_heard(now)

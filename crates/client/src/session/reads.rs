@@ -125,6 +125,9 @@ impl Session {
         out: &mut Effects,
     ) {
         let Keys { table, .. } = read.keys;
+        if tells_an_end(read.code) && !self.cluster.knows_time() {
+            return self.pause(slot, false, now);
+        }
         let target = match target {
             Ok(target) => target,
             Err(NoTarget::NoConfiguration | NoTarget::NotServing) => return self.pause(slot, true, now),
@@ -231,6 +234,11 @@ impl Session {
             _ => Known::No,
         }
     }
+}
+
+/// Whether the caller is told how far from now the answer's ClusterTime is.
+fn tells_an_end(code: u8) -> bool {
+    Read::row_of(code).is_some_and(|row| row.shape == Shape::Expiry)
 }
 
 fn is_multi_get(code: u8) -> bool {

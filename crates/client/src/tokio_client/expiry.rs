@@ -54,7 +54,8 @@ impl Table {
         self.update(&Update::Persist { key: key.as_ref() }, deleted_of)
     }
 
-    /// When the key's value ends; `None`: the key has no value.
+    /// When the key's value ends; `None`: the key has no value. A new client waits until the coordinator has told it the time, and
+    /// fails at its deadline if the coordinator is down.
     pub fn time_to_live(&self, key: impl AsRef<[u8]>) -> ReadCall<Option<TimeToLive>> {
         self.read_at(&Read::TimeToLive { key: key.as_ref() }, time_to_live_of)
     }
