@@ -533,7 +533,7 @@ fn reads_are_asked_again_and_any_answer_counts() {
 fn a_time_to_live_is_not_told_before_the_time_is_known() {
     let mut net = Net::new(|_| ());
     net.give_configuration(Endpoint::Seed(0));
-    let mut read = |net: &mut Net, read| net.with(|session, now, out| session.read(now, TABLE, &read, None, out));
+    let read = |net: &mut Net, read| net.with(|session, now, out| session.read(now, TABLE, &read, None, out));
     let [left, get] = [Read::TimeToLive { key: b"k" }, Read::Get { key: b"k" }].map(|each| read(&mut net, each));
     let sent = net.take_one(Kind::Read);
     net.answer_read(&sent, &[2]);
