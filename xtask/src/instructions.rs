@@ -5,7 +5,6 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 use std::{env, fs};
 
 use anyhow::{Context, Result, bail, ensure};
@@ -30,14 +29,11 @@ const OPERATIONS: u64 = 1024;
 /// version of the compiler is no regression.
 const PERCENT_BORNE: u64 = 3;
 
-/// Time limit of a run that a person started: in effect none.
-const PATIENCE: Duration = Duration::from_secs(24 * 3600);
-
 type Counts = BTreeMap<String, u64>;
 
 /// Runs the command for a person.
 pub(crate) fn run(workspace: &Workspace) -> Result<()> {
-    check(workspace, &Watch::start(PATIENCE)).map(|_| ())
+    check(workspace, &Watch::start()).map(|_| ())
 }
 
 /// Counts and compares. `Some`: the reason why nothing was counted.

@@ -1,11 +1,10 @@
 //! `cargo xtask test`: everything that CI runs, in stages that each have a time budget.
 //!
 //! It stops at the first stage that fails, and says how to run that stage again. A stage that takes longer than its
-//! budget gives a warning, so that a slow machine does not fail. A stage that takes more than three times its budget
-//! fails.
+//! budget gives a warning, in the table at the end, too. No time is a failure, so that no right change is refused
+//! because a host is slow. Only a program that prints nothing for long is ended (`watch`).
 
 use std::process::Command;
-use std::time::Duration;
 
 use anyhow::{Result, anyhow, ensure};
 
@@ -109,8 +108,8 @@ pub(crate) fn run(workspace: &Workspace, choice: &Choice) -> Result<()> {
     let mut table = Vec::new();
     for Stage { name, budget, run, .. } in chosen {
         println!("== {name}");
-        let watch = Watch::start(Duration::from_secs(*budget));
-        let result = run(workspace, &watch).and_then(|outcome| watch.check().map(|()| outcome));
+        let watch = Watch::start();
+        let result = run(workspace, &watch);
         let seconds = watch.elapsed().as_secs_f64();
         total += seconds;
         let outcome = result.map_err(|error| {
@@ -126,14 +125,11 @@ pub(crate) fn run(workspace: &Workspace, choice: &Choice) -> Result<()> {
             }
             Outcome::Skipped(why) => format!("  skipped: {why}"),
         };
-        table.push(format!("{name:<13}{seconds:>7.1} s, budget {budget:>4} s{note}"));
+        table.push(format!("{}{note}", row(name, seconds, *budget)));
         println!("{}", table[table.len() - 1]);
-        warn_if_over(name, seconds, *budget);
     }
     if *choice == Choice::All {
-        println!("\n{}\n{:<13}{total:>7.1} s, budget {TOTAL_BUDGET:>4} s", table.join("\n"), "total");
-        warn_if_over("total", total, TOTAL_BUDGET);
-        ensure!(total <= 2.0 * TOTAL_BUDGET as f64, "{total:.0} s in all: nobody waits that long");
+        println!("\n{}\n{}", table.join("\n"), row("total", total, TOTAL_BUDGET));
     }
     if let Some(passed) = passed {
         println!("{passed} passed, 0 failed");
@@ -141,10 +137,10 @@ pub(crate) fn run(workspace: &Workspace, choice: &Choice) -> Result<()> {
     Ok(())
 }
 
-fn warn_if_over(name: &str, seconds: f64, budget: u64) {
-    if Duration::from_secs_f64(seconds) > Duration::from_secs(budget) {
-        println!("warning: {name} is over its budget: {seconds:.1} s of {budget} s");
-    }
+/// A line of the table. A time over the budget is a warning, and no failure.
+fn row(name: &str, seconds: f64, budget: u64) -> String {
+    let warning = if seconds > budget as f64 { "  warning: over its budget" } else { "" };
+    format!("{name:<13}{seconds:>7.1} s, budget {budget:>4} s{warning}")
 }
 
 fn fmt(workspace: &Workspace, watch: &Watch) -> Result<Outcome> {
@@ -329,6 +325,13 @@ fn count_instructions(workspace: &Workspace, watch: &Watch) -> Result<Outcome> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A stage that took ten times its budget used to be a failure.
+    #[test]
+    fn time_over_a_budget_is_a_warning_in_the_table() {
+        assert_eq!(row("build", 139.9, 140), "build          139.9 s, budget  140 s");
+        assert!(row("build", 1400.0, 140).ends_with("warning: over its budget"));
+    }
 
     #[test]
     fn cargo_summaries_are_added_up() {

@@ -45,6 +45,8 @@ enum Bench {
     Recovery(BenchmarkArguments),
     /// How much an unreachable shard slows down updates of other shards, in a session that all share.
     Outage(BenchmarkArguments),
+    /// Times that outsiders found far off, each beside what is usual.
+    Outsiders(BenchmarkArguments),
     /// Updates while the log is cleaned, against updates with memory for all that is written.
     Cleaning(BenchmarkArguments),
     /// How long an event loop hears nobody while keys are overwritten and deleted, and a table is dropped.
@@ -75,6 +77,7 @@ impl Bench {
             | Self::Witness(arguments)
             | Self::Recovery(arguments)
             | Self::Outage(arguments)
+            | Self::Outsiders(arguments)
             | Self::Cleaning(arguments)
             | Self::Stalls(arguments)
             | Self::Scan(arguments) => &arguments.output,
@@ -258,6 +261,7 @@ pub fn run(arguments: &BenchArguments) -> Result<()> {
         Bench::Witness(arguments) => run_one("witness", arguments),
         Bench::Recovery(arguments) => run_one("recovery", arguments),
         Bench::Outage(arguments) => run_one("outage", arguments),
+        Bench::Outsiders(arguments) => run_one("outsiders", arguments),
         Bench::Cleaning(arguments) => run_one("cleaning", arguments),
         Bench::Stalls(arguments) => run_one("stalls", arguments),
         Bench::Scan(arguments) => run_one("scan", arguments),

@@ -10,6 +10,7 @@ mod floor;
 mod hot_key;
 mod modes;
 mod outage;
+mod outsiders;
 mod pending;
 mod recovery;
 mod rivals;
@@ -107,6 +108,12 @@ pub const BENCHMARKS: &[Benchmark] = &[
         about: "what a shard that is away costs the updates of other shards in one session",
         share: 40,
         run: outage::run,
+    },
+    Benchmark {
+        name: "outsiders",
+        about: "times that outsiders found far off, each beside what is usual",
+        share: 120,
+        run: outsiders::run,
     },
     Benchmark {
         name: "cleaning",

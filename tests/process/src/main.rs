@@ -24,6 +24,7 @@ const USAGE: &str =
   --plan         only print what would be done
   --beyond       lose what may be lost, and insist that it is noticed
   --only FAULT   rounds with this fault alone, twice; `--only list` names all
+                 (`cargo xtask process-tests --only outsiders`: no rounds, but the directed tests of what outsiders found)
 
 exit codes: 1 the test is broken, 2 wrong usage, 3 wrong answer, 4 no progress, 5 a crash, 6 undecided";
 
