@@ -221,6 +221,7 @@ impl RunningNode {
             drift_bound: spec.lease / 20,
             unchosen: hosts.unchosen,
             own_nodes: hosts.own_nodes.clone(),
+            boot: boot_id().ok(),
             seed: random_u64(),
             ..CoordinatorOptions::new(cluster, hosts.nodes, hosts.shards, hosts.faults, spec.coordinator)
         };

@@ -74,8 +74,9 @@ impl State {
             Command::GiveUpMembers { shard, epoch, recover_from } => {
                 self.permits_giving_up(*shard, *epoch, Some(recover_from))
             }
-            Command::ReserveTime { to } => {
+            Command::ReserveTime { to, least, .. } => {
                 must!(*to >= self.time_reserved, "F2: reservations only grow");
+                must!(least <= to, "F2: ClusterTime stays within its reservation");
                 Ok(())
             }
             Command::ReserveClients { below } => {
@@ -255,7 +256,7 @@ mod tests {
 
     /// The state in the newest golden file: a header, and a record that is a snapshot.
     fn golden() -> State {
-        let files = include_bytes!("../golden/log-v3.bin");
+        let files = include_bytes!("../golden/log-v4.bin");
         let last = files.windows(8).rposition(|bytes| bytes == b"KASHACRD").unwrap();
         Reader::new(&files[last + 24 + 16..]).take().unwrap()
     }

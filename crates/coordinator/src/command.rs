@@ -3,7 +3,7 @@
 
 use std::net::SocketAddr;
 
-use kasha_types::{BootId, ClientId, ClusterTime, Epoch, Incarnation, ListVersion, NodeId, ShardId};
+use kasha_types::{BootId, ClientId, ClusterTime, Epoch, Incarnation, ListVersion, NodeId, ShardId, Tick};
 use kasha_wire::message::TableCommand;
 use kasha_wire::{DecodeError, Member, Reader, ShardConfig, Wire};
 
@@ -116,10 +116,18 @@ commands! {
         /// The nodes of the list.
         witnesses: Vec<NodeId>,
     },
-    /// ClusterTime may be used up to here (R4.7).
+    /// ClusterTime may be used up to here (R4.7), and goes on from here if the same boot of the machine goes on.
     ReserveTime = 11 {
         /// The last moment that is reserved.
         to: ClusterTime,
+        /// The boot of the coordinator's machine; none if the machine does not tell.
+        boot: Option<BootId>,
+        /// What the clock of this boot showed.
+        clock: Tick,
+        /// What ClusterTime was then, if it did not stand still.
+        time: ClusterTime,
+        /// Nobody is told less.
+        least: ClusterTime,
     },
     /// Client ids may be granted below here (R4.7).
     ReserveClients = 12 {

@@ -1,7 +1,7 @@
 //! Limits of this crate, with their reasons. Limits that several crates share are in `kasha_types::limits`.
 
-/// How far ahead ClusterTime is reserved on file (R4.7): two fsyncs in each second of an idle cluster. A restart skips at
-/// most so much, and values that end lose as much of their lifetime.
+/// How far ahead ClusterTime is reserved on file (R4.7): two fsyncs in each second of an idle cluster. All starts in
+/// another boot together skip at most so much, and values that end lose as much of their lifetime.
 pub const TIME_AHEAD_MILLIS: u64 = 1_000;
 
 /// Client ids reserved at a time (R4.7): one fsync for so many sessions; a restart skips at most so many ids.

@@ -12,7 +12,8 @@ use kasha_types::limits::{CORES_MAX, NODES_MAX};
 use kasha_types::planted::{self, Bug};
 use kasha_types::probe::{Probe, hit};
 use kasha_types::{
-    ClientId, ClusterId, ConfigVersion, CoreId, Epoch, Incarnation, ListVersion, LogSlice, NodeId, ShardId, Tick,
+    ClientId, ClusterId, ClusterTime, ConfigVersion, CoreId, Epoch, Incarnation, ListVersion, LogSlice, NodeId,
+    ShardId, Tick,
 };
 use kasha_wire::link::ToCoordinator;
 use kasha_wire::message::{
@@ -105,10 +106,8 @@ impl Coordinator {
             None => State::new(&options),
         };
         reconcile_options(&mut state, &options);
-        let mut clock = ClusterClock::start(state.time_reserved, now);
-        if let Some(to) = clock.reservation_due(now, state.time_reserved) {
-            state.apply(&Command::ReserveTime { to });
-        }
+        let (mut clock, reservation) = ClusterClock::start(state.time_anchor, state.time_reserved, options.boot, now);
+        reservation.iter().for_each(|command| state.apply(command));
         let cluster_time = clock.now(now, state.time_reserved);
         let clients = ClientLeases::start(state.clients_below, cluster_time, options.client_lease_millis);
         let mut leases = NodeLeases::new(&options, now);
@@ -164,6 +163,15 @@ impl Coordinator {
         self.state.apply(command);
         self.log.append(command);
         self.changed = true;
+    }
+
+    /// The present ClusterTime, to tell others. It is reserved before, so that a slow disk does not make it stand still: what
+    /// tells it waits for that (R4.7).
+    fn cluster_time(&mut self, now: Tick) -> ClusterTime {
+        if let Some(command) = self.clock.reservation_due(now, self.state.time_reserved) {
+            self.commit(&command);
+        }
+        self.clock.now(now, self.state.time_reserved)
     }
 
     fn send(&mut self, to: Endpoint, message: &impl Message, out: &mut Effects) {
@@ -253,7 +261,9 @@ impl Coordinator {
             }
         }
         self.changed |= self.evidence.hear(now, heartbeat.core, &heartbeat.heard);
-        self.clock.observe(now, heartbeat.cluster_time, self.state.time_reserved);
+        if let Some(command) = self.clock.observe(now, heartbeat.cluster_time, self.state.time_reserved) {
+            self.commit(&command);
+        }
         for report in &heartbeat.reports {
             self.on_report(now, node, heartbeat.have, report);
         }
@@ -268,7 +278,7 @@ impl Coordinator {
         let answer = HeartbeatAnswer {
             sent: heartbeat.sent,
             lease_millis,
-            cluster_time: self.clock.now(now, self.state.time_reserved),
+            cluster_time: self.cluster_time(now),
             clients_below: self.state.clients_below,
         };
         self.send(from, &answer, out);
@@ -465,7 +475,7 @@ impl Coordinator {
     }
 
     fn on_open_session(&mut self, now: Tick, from: Endpoint, nonce: u64, out: &mut Effects) {
-        let cluster_time = self.clock.now(now, self.state.time_reserved);
+        let cluster_time = self.cluster_time(now);
         let Some((client, lease_expiry)) = self.clients.grant(cluster_time) else {
             return self.say_goodbye(from, Goodbye::TooManyClients, out);
         };
@@ -476,7 +486,7 @@ impl Coordinator {
     }
 
     fn on_renew_lease(&mut self, now: Tick, from: Endpoint, client: ClientId, out: &mut Effects) {
-        let cluster_time = self.clock.now(now, self.state.time_reserved);
+        let cluster_time = self.cluster_time(now);
         match self.clients.renew(cluster_time, client) {
             Some(lease_expiry) => self.send(from, &LeaseRenewed { client, lease_expiry, cluster_time }, out),
             None => self.send(from, &LeaseLost { client }, out),
@@ -484,7 +494,7 @@ impl Coordinator {
     }
 
     fn on_lease_query(&mut self, now: Tick, from: Endpoint, clients: &[ClientId], out: &mut Effects) {
-        let cluster_time = self.clock.now(now, self.state.time_reserved);
+        let cluster_time = self.cluster_time(now);
         let (mut expired, mut alive) = (Vec::new(), Vec::new());
         for &client in clients.iter().take(LEASE_QUERY_MAX) {
             match self.clients.standing(cluster_time, client) {
@@ -510,7 +520,7 @@ impl Coordinator {
             }
             return;
         }
-        let cluster_time = self.clock.now(now, self.state.time_reserved);
+        let cluster_time = self.cluster_time(now);
         if self.clients.standing(cluster_time, client) == Standing::Expired {
             return self.send(from, &LeaseLost { client }, out);
         }
@@ -650,10 +660,7 @@ impl Coordinator {
             self.changed |= self.promotions.0 > self.promotions_max;
             self.promotions = (0, now);
         }
-        if let Some(to) = self.clock.reservation_due(now, self.state.time_reserved) {
-            self.commit(&Command::ReserveTime { to });
-        }
-        let cluster_time = self.clock.now(now, self.state.time_reserved);
+        let cluster_time = self.cluster_time(now);
         self.clients.sweep(cluster_time);
     }
 

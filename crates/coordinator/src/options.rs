@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use kasha_types::limits::{FAULTS_MAX, NODES_MAX, SHARDS_MAX};
-use kasha_types::{ClusterId, NodeId, limits};
+use kasha_types::{BootId, ClusterId, NodeId, limits};
 use kasha_wire::Durability;
 
 use crate::limits::{ALONE_LEASES, PROMOTIONS_MAX};
@@ -45,6 +45,8 @@ pub struct CoordinatorOptions {
     pub unchosen: Unchosen,
     /// The address at which this coordinator listens.
     pub address: SocketAddr,
+    /// The boot id of our machine, if it tells: in the same boot ClusterTime goes on exactly.
+    pub boot: Option<BootId>,
     /// The term of a node's lease, by our clock. It may change from start to start: leases that were granted before are
     /// waited for.
     pub node_lease: Duration,
@@ -83,6 +85,7 @@ impl CoordinatorOptions {
             min_backups: faults,
             unchosen: Unchosen::default(),
             address,
+            boot: None,
             node_lease: limits::NODE_LEASE,
             drift_bound: limits::NODE_LEASE / 20,
             client_lease_millis: limits::CLIENT_LEASE_MILLIS,

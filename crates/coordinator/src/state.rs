@@ -20,6 +20,7 @@ use kasha_wire::{
 
 use crate::limits::{TABLE_CLIENTS_MAX, TABLETS_MAX};
 use crate::options::CoordinatorOptions;
+use crate::time::Anchor;
 use crate::{Command, placement};
 
 /// The table that every cluster begins with. It cannot be dropped.
@@ -66,6 +67,8 @@ pub struct State {
     pub(crate) nodes: Vec<NodeRecord>,
     pub(crate) shards: Vec<ShardRecord>,
     pub(crate) time_reserved: ClusterTime,
+    /// From where ClusterTime goes on if the coordinator starts again in the same boot of its machine.
+    pub(crate) time_anchor: Anchor,
     pub(crate) clients_below: ClientId,
     /// Every node lease that still runs ends within this time, also leases that an earlier process granted (F1).
     pub(crate) lease_bound_millis: u64,
@@ -98,6 +101,7 @@ impl State {
             nodes: Vec::new(),
             shards: Vec::new(),
             time_reserved: ClusterTime(1),
+            time_anchor: Anchor::NONE,
             clients_below: ClientId(1),
             lease_bound_millis: options.lease_bound_millis(),
             next_table: TableId(1),
@@ -245,8 +249,8 @@ impl State {
             Command::GiveUpMembers { shard, epoch, recover_from } => {
                 self.apply_giving_up(*shard, *epoch, Some(recover_from))
             }
-            Command::ReserveTime { to } => {
-                self.time_reserved = *to;
+            &Command::ReserveTime { to, boot, clock, time, least } => {
+                (self.time_reserved, self.time_anchor) = (to, Anchor { boot, clock, time, least });
                 false
             }
             Command::ReserveClients { below } => {
@@ -419,6 +423,7 @@ impl Wire for State {
         self.nodes.put(out);
         self.shards.put(out);
         self.time_reserved.put(out);
+        self.time_anchor.put(out);
         self.clients_below.put(out);
         self.lease_bound_millis.put(out);
         self.next_table.put(out);
@@ -436,6 +441,7 @@ impl Wire for State {
             nodes: from.take()?,
             shards: from.take()?,
             time_reserved: from.take()?,
+            time_anchor: from.take()?,
             clients_below: from.take()?,
             lease_bound_millis: from.take()?,
             next_table: from.take()?,

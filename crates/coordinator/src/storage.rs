@@ -22,7 +22,7 @@ use crate::limits::{COUNT_MAX, LOG_FILE_BYTES, PENDING_BYTES_MAX, RECORD_BYTES_M
 use crate::{Command, StartError, State};
 
 /// Version of the layout above and of everything in it.
-pub(crate) const FORMAT_VERSION: u32 = 3;
+pub(crate) const FORMAT_VERSION: u32 = 4;
 
 const MAGIC: [u8; 8] = *b"KASHACRD";
 const HEADER_BYTES: usize = 24;

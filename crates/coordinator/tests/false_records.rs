@@ -51,6 +51,11 @@ fn seen(node: u16, starts: u32, cores: u8) -> Command {
     }
 }
 
+fn reserve(to: u64, least: u64) -> Command {
+    let (to, time, least) = (ClusterTime(to), ClusterTime(1), ClusterTime(least));
+    Command::ReserveTime { to, boot: Some(BootId(1)), clock: Tick(1), time, least }
+}
+
 const NOBODY: NodeId = NodeId(777);
 const NOWHERE: ShardId = ShardId(9);
 const SHARD: ShardId = ShardId(0);
@@ -62,7 +67,8 @@ fn what_is_said_of_nodes_and_reservations() {
     is_refused(&world, seen(1, 0, 1), "incarnations only grow");
     is_refused(&world, seen(4, 1, CORES_MAX + 1), "65 cores");
     is_refused(&world, Command::NodeLost { node: NOBODY }, "not known");
-    is_refused(&world, Command::ReserveTime { to: ClusterTime(1) }, "only grow");
+    is_refused(&world, reserve(1, 1), "only grow");
+    is_refused(&world, reserve(1 << 40, (1 << 40) + 1), "within its reservation");
     is_refused(&world, Command::ReserveClients { below: ClientId(0) }, "only grow");
     is_refused(&world, Command::ReserveClients { below: ClientId(u64::MAX) }, "near its end");
     let mut many: Vec<Command> = (4..=u16::try_from(NODES_MAX).unwrap()).map(|node| seen(node, 1, 1)).collect();

@@ -178,10 +178,10 @@ fn other_clusters_and_versions_are_refused_with_a_text() {
     assert_eq!((kept.config().faults, kept.config().min_backups, kept.config().shards.len()), (1, 1, 2));
     assert_eq!(kept.config(), world.config(), "it is what it was made");
     let mut later = bytes;
-    later[8] = 4;
+    later[8] = 5;
     let crc = crc32c::crc32c(&later[..20]);
     later[20..24].copy_from_slice(&crc.to_le_bytes());
-    assert!(matches!(start(&Files::from([(name, later)])).err(), Some(StartError::Version { stored: 4, .. })));
+    assert!(matches!(start(&Files::from([(name, later)])).err(), Some(StartError::Version { stored: 5, .. })));
     let lost = Files::from([(FileName::Coordinator(7), vec![0; 100])]);
     assert!(matches!(start(&lost).err(), Some(StartError::Damaged { .. })), "an older file must have been there");
     let mut changed = options(3, 2, 1);
@@ -198,7 +198,7 @@ fn the_format_is_what_it_was() {
     // The snapshot that a second start writes shows every field of the state.
     let second = start(&world.disk.durable).unwrap();
     bytes.extend_from_slice(&second.disk.durable[&FileName::Coordinator(2)]);
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/golden/log-v3.bin");
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/golden/log-v4.bin");
     if std::env::var_os("UPDATE").is_some() {
         std::fs::write(path, &bytes).unwrap();
     }

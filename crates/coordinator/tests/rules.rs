@@ -6,7 +6,7 @@ mod common;
 use std::time::Duration;
 
 use common::*;
-use kasha_coordinator::StartError;
+use kasha_coordinator::{CoordinatorOptions, StartError};
 use kasha_machine::{Input, Machine};
 use kasha_types::{
     BootId, ClientId, ClusterTime, ConfigVersion, ConnId, Epoch, ListVersion, NodeId, ShardId, TableId, Tick,
@@ -680,4 +680,25 @@ fn who_asked_for_a_newer_configuration_is_told_when_it_is_durable_and_once() {
     world.node(3).starts = 2;
     world.beat(3, 0, Vec::new());
     assert!(world.answers(CLIENT).is_empty(), "it has not asked again");
+}
+
+/// Five restarts half a second apart moved ClusterTime 2.5 to 5 s ahead, and a value of 3 s was gone after 250 ms.
+#[test]
+fn r4_7_restarts_in_one_boot_do_not_move_time() {
+    let in_boot = |boot| CoordinatorOptions { boot, ..options(3, 1, 1) };
+    let mut world = World::new(in_boot(Some(BootId(5))));
+    (1..=3).for_each(|id| world.add_node(id, 1));
+    world.run(500);
+    let (begun, then) = (open(&mut world).2, world.now);
+    for _ in 0..5 {
+        world.run(500);
+        world.restart();
+    }
+    let passed = |world: &World| u64::try_from(world.now.since(then).as_millis()).unwrap();
+    assert_eq!(open(&mut world).2, begun.after_millis(passed(&world)), "a restart in the same boot goes on exactly");
+    world.options = in_boot(Some(BootId(6)));
+    let reserved = world.coordinator.state().time_reserved();
+    world.restart();
+    let time = open(&mut world).2;
+    assert!(time >= reserved && time <= begun.after_millis(passed(&world) + 1_000), "another boot: the reservation");
 }

@@ -1,8 +1,8 @@
 //! Time: the world's own, and what the clock of each host shows.
 //!
 //! Host clocks run at a constant rate that differs from the world's by at most [`DRIFT_PPM_MAX`], well within the bound
-//! that leases assume (section 7). They begin at any value. A pause of the host does not stop its clock: that makes
-//! zombies.
+//! that leases assume (section 7). They begin at any value, and at 0 when the machine boots again. A pause
+//! of the host does not stop its clock: that makes zombies.
 
 use kasha_machine::Rng;
 use kasha_types::Tick;
@@ -44,6 +44,9 @@ pub(crate) const fn millis(count: u64) -> u64 {
 /// One host's clock.
 #[derive(Clone, Copy, Debug)]
 pub struct Clock {
+    /// When the machine booted.
+    since: SimTime,
+    /// What the clock showed then.
     offset: u64,
     drift_ppm: i64,
 }
@@ -52,19 +55,24 @@ impl Clock {
     /// A clock that shows `offset` when the world begins, and gains `drift_ppm` millionths.
     #[must_use]
     pub fn new(offset: u64, drift_ppm: i64) -> Self {
-        Self { offset, drift_ppm }
+        Self { since: SimTime(0), offset, drift_ppm }
     }
 
     /// Any clock within the bounds.
     pub fn drawn(rng: &mut Rng) -> Self {
         let drift = i64::try_from(rng.below(2 * DRIFT_PPM_MAX + 1)).expect("small");
-        Self { offset: rng.below(1 << 40), drift_ppm: drift - DRIFT_PPM_MAX as i64 }
+        Self::new(rng.below(1 << 40), drift - DRIFT_PPM_MAX as i64)
+    }
+
+    /// The clock of a machine that boots at this moment.
+    pub fn booted(at: SimTime, rng: &mut Rng) -> Self {
+        Self { since: at, offset: 0, ..Self::drawn(rng) }
     }
 
     /// What the clock shows at a moment.
     #[must_use]
     pub fn read(&self, at: SimTime) -> Tick {
-        let elapsed = i128::from(at.0) * (MILLION + i128::from(self.drift_ppm)) / MILLION;
+        let elapsed = i128::from(at.0.saturating_sub(self.since.0)) * (MILLION + i128::from(self.drift_ppm)) / MILLION;
         Tick(self.offset.saturating_add(u64::try_from(elapsed).expect("time within 500 years")))
     }
 
@@ -73,6 +81,7 @@ impl Clock {
     pub fn when(&self, tick: Tick) -> SimTime {
         let local = i128::from(tick.0.saturating_sub(self.offset));
         let guess = u64::try_from(local * MILLION / (MILLION + i128::from(self.drift_ppm))).unwrap_or(u64::MAX);
+        let guess = guess.saturating_add(self.since.0);
         (guess.saturating_sub(1)..=guess.saturating_add(2))
             .map(SimTime)
             .find(|&at| guess > u64::MAX / 4 || self.read(at) >= tick)
@@ -88,11 +97,13 @@ mod tests {
     fn a_deadline_is_reached_at_the_first_moment_that_shows_it() {
         let mut rng = Rng::new(3);
         for _ in 0..2000 {
-            let clock = Clock::drawn(&mut rng);
-            let tick = clock.read(SimTime(rng.below(1 << 45))).after(std::time::Duration::from_nanos(rng.below(99)));
+            let since = SimTime(rng.below(1 << 44));
+            let clock = if rng.chance(1, 2) { Clock::drawn(&mut rng) } else { Clock::booted(since, &mut rng) };
+            let tick =
+                clock.read(since.after(rng.below(1 << 45))).after(std::time::Duration::from_nanos(rng.below(99)));
             let at = clock.when(tick);
             assert!(clock.read(at) >= tick);
-            assert!(at.0 == 0 || clock.read(SimTime(at.0 - 1)) < tick, "{clock:?} {tick:?}");
+            assert!(at <= clock.since || clock.read(SimTime(at.0 - 1)) < tick, "{clock:?} {tick:?}");
         }
     }
 

@@ -150,7 +150,7 @@ fn node_options(shape: &Shape, core: CoreId, spawn: &Spawn<'_>) -> NodeOptions {
     }
 }
 
-fn coordinator_options(shape: &Shape, seed: u64) -> CoordinatorOptions {
+fn coordinator_options(shape: &Shape, spawn: &Spawn<'_>) -> CoordinatorOptions {
     let lease = Duration::from_nanos(shape.lease);
     CoordinatorOptions {
         durability: shape.durability,
@@ -162,7 +162,8 @@ fn coordinator_options(shape: &Shape, seed: u64) -> CoordinatorOptions {
         promotions_max: shape.promotions_max,
         trusts_connections: shape.trusts_connections,
         own_nodes: shape.hosted.then_some(NodeId(1)).into_iter().collect(),
-        seed,
+        boot: Some(spawn.boot),
+        seed: spawn.seed,
         ..CoordinatorOptions::new(CLUSTER, shape.nodes, shape.shards, shape.faults, address(0, 1, 0))
     }
 }
@@ -172,7 +173,7 @@ pub fn build(world: &mut World, shape: &Shape, fsync_max: u64, stage: &Rc<RefCel
     let coordinator = world.add_host("coordinator");
     let options = shape.clone();
     let start_coordinator = move |spawn: Spawn<'_>, out: &mut Effects| {
-        let options = coordinator_options(&options, spawn.seed);
+        let options = coordinator_options(&options, &spawn);
         let started = Coordinator::start(options, spawn.disk, spawn.now, out).map_err(|error| error.to_string())?;
         Ok(Box::new(started) as Box<dyn Actor>)
     };

@@ -349,7 +349,7 @@ impl World {
             self.processes[id.0].disk.lose_power(&mut self.rng);
         }
         self.hosts[host.0].boot = BootId(u128::from(self.rng.next_u64()));
-        self.hosts[host.0].clock = Clock::drawn(&mut self.rng);
+        self.hosts[host.0].clock = Clock::booted(self.now, &mut self.rng);
     }
 
     /// Damages a file of a dead host, if `is_one` accepts it and the loss can be distinguished from a crash (which is

@@ -14,7 +14,7 @@ pub mod probe;
 mod work;
 
 pub use checksum::{crc32c, crc32c_append};
-pub use clock::{ClusterTime, Tick};
+pub use clock::{ClusterTime, Tick, TimeBounds};
 pub use ids::{
     AckedBelow, AttachId, BodyHash, BootId, ClientId, ClusterId, ConfigVersion, ConnId, CoreId, Epoch, Incarnation,
     ListVersion, NodeId, RpcId, Sequence, ShardId, TableId,

@@ -203,6 +203,10 @@ bugs! {
     ClientIdsReused = "client_ids_reused",
     /// R4.7: a restarted coordinator does not begin at the time it has reserved.
     ClusterTimeReused = "cluster_time_reused",
+    /// R4.7: a coordinator that starts again begins at the time it has reserved, in the same boot of its machine, too.
+    TimeFromReservationInOneBoot = "time_from_reservation_in_one_boot",
+    /// R4.7: a session that has heard ClusterTime once counts on by its own clock alone.
+    TimeLeftFromOwnClock = "time_left_from_own_clock",
     /// R4.8: versions are positions in the log.
     VersionFromPosition = "version_from_position",
     /// R4.8: an answer that tells a version from the version floor leaves before the floor is synced.

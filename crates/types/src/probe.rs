@@ -224,6 +224,10 @@ probes! {
     PromotionsCapped = "coordinator: promotions put off",
     /// A lost node is taken back.
     TakenBack = "coordinator: lost node taken back",
+    /// R4.7: a coordinator that starts again in the same boot of its machine goes on with ClusterTime where it is by then.
+    TimeGoesOnInBoot = "coordinator: time goes on in the same boot",
+    /// R4.7: a client whose requests show another ClusterTime is told what it is.
+    ClientHearsTime = "time: a client hears it with an answer",
     /// A table request is repeated.
     TableRequestRepeated = "coordinator: table request repeated",
     /// R2.1: a message of an earlier attempt comes late, and is ignored.
