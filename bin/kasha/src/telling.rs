@@ -1,7 +1,7 @@
 //! What servers log for their operator while they run: which node was lost, which node is primary now. Machines log
 //! nothing; this module looks at them between turns.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -19,10 +19,17 @@ pub struct TellCommits {
     seen: ConfigVersion,
     alive: BTreeMap<NodeId, bool>,
     shards: BTreeMap<ShardId, ShardConfig>,
+    /// Shards of which it was told that a node has promised more than the coordinator knows.
+    overtaken: BTreeSet<ShardId>,
 }
 
 impl Application<Coordinator> for TellCommits {
     fn turn(&mut self, _: Tick, machine: &mut Coordinator, _: &mut Effects) -> Control {
+        for (shard, overtaken) in machine.overtaken() {
+            if self.overtaken.insert(shard) {
+                tracing::error!("{shard}: {overtaken}");
+            }
+        }
         let configuration = machine.configuration();
         if configuration.version == self.seen {
             return Control::Continue;

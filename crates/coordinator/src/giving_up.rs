@@ -37,6 +37,9 @@ impl Coordinator {
     /// exactly this.
     fn give_up(&mut self, now: Tick, shard: ShardId, seen: Option<&Missing>) -> Result<Missing, String> {
         let config = self.configuration().shard(shard).ok_or_else(|| format!("there is no {shard} (K0506)"))?;
+        if let Some(overtaken) = self.overtaken.get(&shard) {
+            return Err(overtaken.to_string());
+        }
         let missing = self.missing(now, config)?;
         let Some(seen) = seen else { return Ok(missing) };
         if *seen != missing {

@@ -26,6 +26,7 @@ pub mod limits;
 mod machine;
 mod older_copy;
 mod options;
+mod overtaken;
 mod placement;
 mod repair;
 mod state;
@@ -35,5 +36,6 @@ mod time;
 
 pub use command::Command;
 pub use machine::Coordinator;
+pub use overtaken::Overtaken;
 pub use options::{CoordinatorOptions, StartError, Unchosen};
 pub use state::State;

@@ -28,6 +28,7 @@ use crate::evidence::{Evidence, Lack, Sight};
 use crate::goodbye::Goodbye;
 use crate::leases::{Assume, NodeLeases};
 use crate::limits::{CLIENT_IDS_AHEAD, FRAMES_HELD_MAX, LEASE_QUERY_MAX};
+use crate::overtaken::Overtaken;
 use crate::storage::{self, Log};
 use crate::tables::{self, TableWaiters};
 use crate::time::ClusterClock;
@@ -55,6 +56,8 @@ pub struct Coordinator {
     log: Log,
     leases: NodeLeases,
     pub(crate) evidence: Evidence,
+    /// Shards of which a node has promised what this process knows nothing of (K0430).
+    pub(crate) overtaken: BTreeMap<ShardId, Overtaken>,
     /// The number of new terms in this lease period, and when the period began.
     promotions: (u32, Tick),
     promotions_max: u32,
@@ -130,6 +133,7 @@ impl Coordinator {
             log,
             leases,
             evidence: Evidence::new(options.node_lease),
+            overtaken: BTreeMap::new(),
             promotions: (0, now),
             promotions_max: options.promotions_max,
             clients,
@@ -290,7 +294,7 @@ impl Coordinator {
     /// Whether this node speaks, and some shard waited for that to make a change.
     fn has_waited_for(&self, now: Tick, node: NodeId) -> bool {
         (self.state.configuration.shards.iter())
-            .filter(|shard| shard.primary == node)
+            .filter(|shard| shard.primary == node && !self.is_overtaken(shard.shard))
             .any(|shard| repair::next_command(&self.state, self.sight(now), shard).is_some())
     }
 
@@ -394,7 +398,7 @@ impl Coordinator {
                 })
             }
             Report::Stuck { shard, epoch } => (self.led_by(from, shard, epoch))
-                .filter(|config| config.phase == ShardPhase::Recovering)
+                .filter(|config| config.phase == ShardPhase::Recovering && !self.is_overtaken(shard))
                 .and_then(|config| repair::promote_next(&self.state, sight, config))
                 .filter(|_| self.evidence.may_try_another(now, shard))
                 .inspect(|_| hit(Probe::StuckRecovery)),
@@ -409,6 +413,9 @@ impl Coordinator {
             Report::NeedsWitness { shard, epoch, ref unheard_members, ref unheard_witnesses } => {
                 let (unheard_members, unheard_witnesses) = (unheard_members.clone(), unheard_witnesses.clone());
                 return self.note_lack(now, from, (shard, epoch), Lack::Witness { unheard_members, unheard_witnesses });
+            }
+            Report::PromisedBefore { shard, epoch, promised } => {
+                return self.note_promised_before(from, (shard, epoch), promised);
             }
             Report::NeedsMembers { shard, epoch, ref unheard, has_copy } => {
                 return self.note_lack(now, from, (shard, epoch), Lack::Members { unheard: unheard.clone(), has_copy });
@@ -459,7 +466,7 @@ impl Coordinator {
         let moving: Vec<(ShardId, Epoch)> = self.evidence.moving().collect();
         for (shard, epoch) in moving {
             let config = self.state.configuration.shard(shard).expect("only placed shards move");
-            if config.epoch == epoch && !repair::needs_fail_over(&self.state, config) {
+            if config.epoch == epoch && !repair::needs_fail_over(&self.state, config) && !self.is_overtaken(shard) {
                 if config.phase == ShardPhase::Serving && self.leases.may_hold_lease(now, config.primary) {
                     continue;
                 }
@@ -585,7 +592,7 @@ impl Coordinator {
         }
         if self.state.configuration.shards.is_empty() {
             let nodes: Vec<NodeId> = self.state.alive_nodes().collect();
-            if nodes.len() < usize::from(self.state.nodes_wanted) {
+            if nodes.len() < usize::from(self.state.nodes_wanted()) {
                 return;
             }
             let faults = self.state.configuration.faults;
@@ -595,6 +602,9 @@ impl Coordinator {
         for index in 0..self.state.configuration.shards.len() {
             /// One change can cause at most one fail-over, one change of members and one change of the list.
             const COMMANDS_MAX: usize = 4;
+            if self.is_overtaken(self.state.configuration.shards[index].shard) {
+                continue;
+            }
             let mut commands = 0;
             while let Some(command) =
                 repair::next_command(&self.state, self.sight(now), &self.state.configuration.shards[index])
@@ -719,7 +729,7 @@ fn recovered(state: &State, sight: Sight<'_>, config: &ShardConfig) -> Option<Co
 fn reconcile_options(state: &mut State, options: &CoordinatorOptions) {
     let config = &state.configuration;
     let bound = options.lease_bound_millis();
-    let stored = (config.coordinator, config.min_backups, state.nodes_wanted);
+    let stored = (config.coordinator, config.min_backups, config.nodes_wanted);
     if stored != (options.address, options.min_backups, options.nodes) {
         let (address, min_backups, nodes) = (options.address, options.min_backups, options.nodes);
         state.apply(&Command::Configure { address, min_backups, nodes });

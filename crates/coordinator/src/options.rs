@@ -112,7 +112,7 @@ impl CoordinatorOptions {
         let (config, unchosen) = (&state.configuration, self.unchosen);
         let faults = if unchosen.faults { config.faults } else { self.faults };
         let options = Self {
-            nodes: if unchosen.nodes { state.nodes_wanted } else { self.nodes },
+            nodes: if unchosen.nodes { state.nodes_wanted() } else { self.nodes },
             shards: if unchosen.shards { state.shards_wanted } else { self.shards },
             faults,
             durability: if unchosen.durability { config.durability } else { self.durability },

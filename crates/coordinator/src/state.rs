@@ -61,7 +61,6 @@ pub(crate) struct TableAnswer {
 pub struct State {
     /// Commands applied since the cluster was created.
     pub(crate) applied: u64,
-    pub(crate) nodes_wanted: u16,
     pub(crate) shards_wanted: u16,
     pub(crate) configuration: Configuration,
     pub(crate) nodes: Vec<NodeRecord>,
@@ -84,7 +83,6 @@ impl State {
     pub fn new(options: &CoordinatorOptions) -> Self {
         Self {
             applied: 0,
-            nodes_wanted: options.nodes,
             shards_wanted: options.shards,
             configuration: Configuration {
                 cluster: options.cluster,
@@ -92,6 +90,7 @@ impl State {
                 faults: options.faults,
                 durability: options.durability,
                 min_backups: options.min_backups,
+                nodes_wanted: options.nodes,
                 coordinator: options.address,
                 nodes: Vec::new(),
                 shards: Vec::new(),
@@ -119,7 +118,7 @@ impl State {
     /// How many nodes the cluster is to have.
     #[must_use]
     pub fn nodes_wanted(&self) -> u16 {
-        self.nodes_wanted
+        self.configuration.nodes_wanted
     }
 
     /// Commands applied since the cluster was created.
@@ -204,7 +203,7 @@ impl State {
             Command::Configure { address, min_backups, nodes } => {
                 self.configuration.coordinator = *address;
                 self.configuration.min_backups = *min_backups;
-                self.nodes_wanted = *nodes;
+                self.configuration.nodes_wanted = *nodes;
                 true
             }
             Command::NodeSeen { node, incarnation, boot, addresses } => {
@@ -417,7 +416,6 @@ fn take_answers(from: &mut Reader<'_>) -> Result<BTreeMap<ClientId, TableAnswer>
 impl Wire for State {
     fn put(&self, out: &mut Vec<u8>) {
         self.applied.put(out);
-        self.nodes_wanted.put(out);
         self.shards_wanted.put(out);
         self.configuration.put(out);
         self.nodes.put(out);
@@ -435,7 +433,6 @@ impl Wire for State {
     fn take(from: &mut Reader<'_>) -> Result<Self, DecodeError> {
         let state = Self {
             applied: from.take()?,
-            nodes_wanted: from.take()?,
             shards_wanted: from.take()?,
             configuration: from.take()?,
             nodes: from.take()?,

@@ -56,6 +56,7 @@ impl Node {
             return;
         }
         let Some(replica) = self.replicas.get_mut(&config.shard) else { return };
+        replica.passed = None;
         if replica.role.primary().is_some_and(|primary| primary.term.epoch < config.epoch) {
             replica.lose_role(out); // somebody else is primary now
         }

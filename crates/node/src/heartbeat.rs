@@ -42,6 +42,7 @@ impl Node {
         let mut reports = self.links.reports().to_vec();
         self.witnesses.reports(&self.core, &mut reports);
         for replica in self.replicas.values() {
+            reports.extend(replica.passed_report());
             if let Some(primary) = replica.role.primary() {
                 primary.reports(replica.shard(), &mut reports);
             }

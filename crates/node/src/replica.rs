@@ -7,7 +7,7 @@ use kasha_types::planted::{self, Bug};
 use kasha_types::probe::{Probe, hit};
 use kasha_types::{ClientId, ConfigVersion, CoreId, Epoch, LogEnd, LogPosition, RpcId, SegmentId, ShardId, Tick, Work};
 use kasha_wire::hot::{AppendView, ReadView};
-use kasha_wire::message::LeaseInfo;
+use kasha_wire::message::{LeaseInfo, Report};
 use kasha_wire::{Refusal, ShardConfig, ShardPhase};
 
 use crate::backup::Backup;
@@ -39,6 +39,8 @@ pub(crate) struct Replica {
     pub copy: LogCopy,
     pub state: ShardState,
     pub role: Role,
+    /// The configuration names this process primary of this epoch, which it must not begin: it promised it before (0005).
+    pub passed: Option<Epoch>,
 }
 
 /// What the handlers of a role work on besides the role.
@@ -80,7 +82,7 @@ impl Role {
 impl Replica {
     /// A replica that was never here.
     pub fn fresh(options: &NodeOptions, shard: ShardId) -> Self {
-        Self { copy: LogCopy::fresh(options, shard), state: ShardState::new(shard), role: Role::Idle }
+        Self { copy: LogCopy::fresh(options, shard), state: ShardState::new(shard), role: Role::Idle, passed: None }
     }
 
     /// Reads a replica's files.
@@ -92,7 +94,7 @@ impl Replica {
         out: &mut Effects,
     ) -> Result<Self, StartError> {
         let copy = LogCopy::load(options, shard, segments, disk, out)?;
-        Ok(Self { copy, state: ShardState::new(shard), role: Role::Idle })
+        Ok(Self { copy, state: ShardState::new(shard), role: Role::Idle, passed: None })
     }
 
     pub fn shard(&self) -> ShardId {
@@ -100,7 +102,7 @@ impl Replica {
     }
 
     pub fn parts<'a>(&'a mut self, core: &'a mut Core) -> (Site<'a>, &'a mut Role) {
-        let Self { copy, state, role } = self;
+        let Self { copy, state, role, .. } = self;
         (Site { copy, state, core }, role)
     }
 }
@@ -123,7 +125,19 @@ impl Replica {
             self.begin_term(core, config, out);
             let (mut site, role) = self.parts(core);
             role.primary_mut().expect("just begun").begin_serving(&mut site, config);
+        } else {
+            // To be told: whoever named us knows less than our file, or takes us for an earlier process, and then names anew.
+            let named = core.configuration.as_ref().and_then(|configuration| configuration.node(core.id().node));
+            let is_this_process = named.is_some_and(|info| info.incarnation == core.options.incarnation);
+            self.passed = is_this_process.then_some(config.epoch);
         }
+    }
+
+    /// What the coordinator is told of a term that we must not begin.
+    pub fn passed_report(&self) -> Option<Report> {
+        let (shard, promised) = (self.copy.shard, self.copy.meta.promised);
+        let is_idle = matches!(self.role, Role::Idle);
+        self.passed.filter(|_| is_idle).map(|epoch| Report::PromisedBefore { shard, epoch, promised })
     }
 
     /// The process is asked to stop: a serving primary closes its list for good.
@@ -141,6 +155,7 @@ impl Replica {
         assert!(self.role.primary().is_none_or(|primary| primary.term.epoch < config.epoch), "a term begins once");
         core.work.add(Work::Role);
         self.lose_role(out);
+        self.passed = None;
         let (mut site, role) = self.parts(core);
         *role = Role::Primary(Box::new(Primary::begin(&mut site, config, out)));
     }
@@ -294,7 +309,7 @@ impl Replica {
 
     /// Whether another turn would free, forget, expire or drop more.
     fn has_more_to_free(&self, core: &Core) -> bool {
-        let Self { copy, state, role } = self;
+        let Self { copy, state, role, .. } = self;
         let up_to = match role.primary() {
             Some(Primary { term, stage: Stage::Serving(serving) }) => {
                 let now = core.cluster_time;

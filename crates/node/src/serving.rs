@@ -54,6 +54,7 @@ pub(crate) struct Counters {
     pub fast_answers: u64,
     pub gated_answers: u64,
     pub duplicates_suppressed: u64,
+    pub repeats_suppressed: u64,
     pub refusals: u64,
 }
 

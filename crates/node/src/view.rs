@@ -30,7 +30,10 @@ impl Node {
             lease: self.core.has_lease(now),
             // A discarded replica is a promise and nothing else.
             replicas: (self.replicas.values())
-                .filter(|replica| !matches!(replica.role, Role::Idle) || replica.copy.log.end().offset > LogEnd::START)
+                .filter(|replica| {
+                    let is_used = replica.copy.log.end().offset > LogEnd::START || replica.passed.is_some();
+                    is_used || !matches!(replica.role, Role::Idle)
+                })
                 .map(|replica| {
                     let status = status(replica, self.core.options.replica_memory_max_bytes);
                     ReplicaStatus { state: status.state + &self.links.describe(replica.shard()), ..status }
@@ -54,7 +57,7 @@ impl Node {
 }
 
 fn status(replica: &Replica, memory_max_bytes: u64) -> ReplicaStatus {
-    let Replica { copy, state, role } = replica;
+    let Replica { copy, state, role, .. } = replica;
     let primary = role.primary();
     let serving = primary.and_then(Primary::serving);
     let counters = serving.map(|serving| serving.counters).unwrap_or_default();
@@ -63,6 +66,7 @@ fn status(replica: &Replica, memory_max_bytes: u64) -> ReplicaStatus {
         shard: copy.shard,
         epoch: copy.meta.promised,
         primary: primary.is_some(),
+        complete: copy.meta.intact && copy.meta.complete,
         state: describe(replica),
         end: copy.log.end(),
         synced: primary.map_or(LogEnd::START, |primary| primary.term.shipping.synced()),
@@ -84,6 +88,7 @@ fn status(replica: &Replica, memory_max_bytes: u64) -> ReplicaStatus {
         fast_answers: counters.fast_answers,
         gated_answers: counters.gated_answers,
         duplicates_suppressed: counters.duplicates_suppressed,
+        repeats_suppressed: counters.repeats_suppressed,
         refusals: counters.refusals,
         syncs: primary.map_or(0, |primary| primary.term.shipping.confirmed().0),
     }
@@ -119,8 +124,13 @@ fn cleaning(copy: &LogCopy, primary: Option<&Primary>) -> Cleaning {
 }
 
 fn describe(replica: &Replica) -> String {
-    let Replica { copy, role, .. } = replica;
+    let Replica { copy, role, passed, .. } = replica;
     match role {
+        Role::Idle if passed.is_some() => format!(
+            "waits to be primary of a later epoch than {}, which it has promised before; if that lasts, the coordinator's \
+             folder is an older copy (K0430)",
+            copy.meta.promised
+        ),
         Role::Idle => "waits for a primary".to_string(),
         Role::Backup(backup) if backup.attached.is_none() => "waits to be attached".to_string(),
         Role::Backup(_) if !copy.meta.complete => "joining: older data is being copied".to_string(),

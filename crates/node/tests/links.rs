@@ -5,7 +5,7 @@ mod common;
 
 use common::{CONN, Core, Files, SHARD, configuration};
 use kasha_machine::{Effects, Endpoint, Input, Machine};
-use kasha_types::{ConfigVersion, ConnId, CoreId, Epoch, ListVersion, NodeId, Tick};
+use kasha_types::{ConfigVersion, ConnId, CoreId, Epoch, Incarnation, ListVersion, NodeId, Tick};
 use kasha_wire::frame::FRAME_HEADER_BYTES;
 use kasha_wire::message::Report;
 use kasha_wire::{AnyMessage, Configuration, Member, MemberState, Message, ShardPhase, message};
@@ -120,6 +120,34 @@ fn a_recovery_that_gets_no_further_for_five_leases_is_stuck() {
     let needs = Report::NeedsMembers { shard, epoch, unheard: vec![NodeId(2)], has_copy: false };
     assert_eq!(pass(&mut core, LEASE_STEPS * 5 - 2, true).1, std::slice::from_ref(&needs));
     assert_eq!(pass(&mut core, 4, true).1, [Report::Stuck { shard, epoch }, needs]);
+}
+
+/// Found by an outsider, with a coordinator whose folder was lost: such a process waited for ever, and told nobody.
+#[test]
+fn who_is_named_primary_of_an_epoch_that_it_has_promised_begins_nothing_and_says_so() {
+    let files = Core::serving().shell.files;
+    for (version, epoch, phase) in [(3, 1, ShardPhase::Recovering), (4, 1, ShardPhase::Serving), (5, 0, ShardPhase::Serving)] {
+        let mut core = Core::start(files.clone(), 1 << 30);
+        core.message(message::ConfigurationIs { configuration: configuration(version, epoch, phase) });
+        let report = Report::PromisedBefore { shard: SHARD, epoch: Epoch(epoch), promised: Epoch(1) };
+        assert_eq!(pass(&mut core, 4, true).1, [report], "{phase:?}");
+        let status = core.node.status(core.now).replicas;
+        assert!(!status[0].primary && status[0].state.contains("K0430"), "{status:?}");
+        // A later epoch it begins, and complains no more.
+        core.message(message::ConfigurationIs { configuration: configuration(9, 2, ShardPhase::Recovering) });
+        let reports = pass(&mut core, 4, true).1;
+        assert!(!reports.iter().any(|report| matches!(report, Report::PromisedBefore { .. })), "{reports:?}");
+        assert!(core.node.status(core.now).replicas[0].primary);
+    }
+}
+
+/// The configuration may still speak of an earlier process of this node: then a later one is committed soon (R7.1).
+#[test]
+fn a_configuration_that_names_an_earlier_process_is_no_reason_to_complain() {
+    let files = Core::serving().shell.files;
+    let mut core = Core::start_with(files, 1 << 30, |options| options.incarnation = Incarnation(2));
+    core.message(message::ConfigurationIs { configuration: configuration(3, 1, ShardPhase::Serving) });
+    assert_eq!(pass(&mut core, 4, true).1, []);
 }
 
 /// Who waits for a fail-over hears of it at once, and polls nobody meanwhile.

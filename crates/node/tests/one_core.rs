@@ -130,6 +130,26 @@ fn a_restart_finds_everything_and_answers_duplicates_alike() {
     assert_eq!(core.get(b"n"), Some(Heard::Read([&[0, 1, 0, 0, 0, 0, 0, 0, 0][..], b"5"].concat())));
 }
 
+/// Found by a newcomer: the number of duplicates stood still however often an operation key was used.
+#[test]
+fn r4_9_repeats_under_an_operation_key_are_counted() {
+    let counts = |core: &Core| {
+        let status = &core.node.status(core.now).replicas[0];
+        (status.updates, status.repeats_suppressed, status.duplicates_suppressed)
+    };
+    let mut core = Core::serving();
+    let incr = Update::Increment { key: b"n", delta: 5 };
+    let once = |rpc| Core::body(rpc, 1, Some(b"order-42"), &incr);
+    let first = result_of(core.send(Kind::Request, &once((1, 1))));
+    assert_eq!(counts(&core), (1, 0, 0));
+    for client in 2..5 {
+        assert_eq!(result_of(core.send(Kind::Request, &once((client, 1)))), first);
+    }
+    assert_eq!(counts(&core), (4, 3, 0), "three clients repeated it");
+    assert_eq!(result_of(core.send(Kind::Request, &once((3, 1)))), first);
+    assert_eq!(counts(&core), (4, 3, 1), "and this is a retry of one of them");
+}
+
 #[test]
 fn r7_1_a_new_incarnation_serves_nothing_until_it_is_promoted() {
     let mut core = Core::serving();

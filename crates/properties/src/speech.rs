@@ -198,7 +198,7 @@ impl Scene {
 
     fn report(&self, u: &mut Unstructured<'_>) -> Result<Report> {
         let (shard, epoch, node, list) = (ShardId(number32(u, 2)? as u16), epoch(u)?, node(u)?, list(u)?);
-        Ok(match draw::below(u, 9)? {
+        Ok(match draw::below(u, 10)? {
             0 => Report::Recovered { shard, epoch },
             1 => Report::Copied { shard, epoch, node },
             2 => Report::ListClosed { shard, epoch, list },
@@ -207,6 +207,7 @@ impl Scene {
             5 => Report::Stopping { shard, epoch, list },
             6 => Report::NeedsWitness { shard, epoch, unheard_members: vec![node], unheard_witnesses: Vec::new() },
             7 => Report::NeedsMembers { shard, epoch, unheard: vec![node], has_copy: u.arbitrary()? },
+            8 => Report::PromisedBefore { shard, epoch, promised: self::epoch(u)? },
             _ => Report::WitnessLost { shard, list },
         })
     }

@@ -140,7 +140,15 @@ impl Turns {
 impl Longest {
     /// Without what went to files.
     fn busy_nanos(&self) -> u64 {
-        self.nanos.saturating_sub(self.turn.files_nanos)
+        self.nanos.saturating_sub(self.own_part(self.turn.files_nanos))
+    }
+
+    /// A part of the turn by the clock, without the part's share of the time for which others had the processor. The kernel
+    /// tells that time of the whole turn only, so each part is taken to have lost the same share.
+    fn own_part(&self, part: u64) -> u64 {
+        let elapsed = nanos(self.turn.began, self.ended).max(1);
+        let own = u128::from(part) * u128::from(self.nanos) / u128::from(elapsed);
+        u64::try_from(own).unwrap_or(u64::MAX).min(self.nanos)
     }
 
     fn tell(&self, now: Tick) -> LongTurn {
@@ -149,10 +157,10 @@ impl Longest {
             millis_ago: nanos(self.ended, now) / 1_000_000,
             nanos: self.nanos,
             elapsed_nanos: nanos(began, self.ended),
-            hearing_nanos: nanos(began, heard),
-            closing_nanos: nanos(heard, closed).saturating_sub(files_nanos),
-            files_nanos,
-            sending_nanos: nanos(closed, self.ended),
+            hearing_nanos: self.own_part(nanos(began, heard)),
+            closing_nanos: self.own_part(nanos(heard, closed).saturating_sub(files_nanos)),
+            files_nanos: self.own_part(files_nanos),
+            sending_nanos: self.own_part(nanos(closed, self.ended)),
             blocked: self.blocked,
             frames,
             work: self.work.iter().collect(),
@@ -199,6 +207,24 @@ mod tests {
         turns.used_files(Tick(at), Tick(at + files));
         turns.closed(Tick(at + hearing + closing));
         turns.end(Tick(at + hearing + closing + sending), work);
+    }
+
+    /// Found by an outsider: a turn of 63 µs had a part of 400 µs, because others had the processor meanwhile.
+    #[test]
+    fn no_part_of_a_turn_is_told_to_be_longer_than_the_turn() {
+        let ms = 1_000_000;
+        let current = Current { began: Tick(0), heard: Tick(6 * ms), closed: Tick(9 * ms), files_nanos: 2 * ms, frames: 1 };
+        for own in [0, 1, 63_000, ms, 10 * ms] {
+            let longest =
+                Longest { turn: current, ended: Tick(10 * ms), nanos: own, blocked: false, work: WorkSet::default() };
+            let told = longest.tell(Tick(10 * ms));
+            let parts = [told.hearing_nanos, told.closing_nanos, told.files_nanos, told.sending_nanos];
+            assert_eq!((told.nanos, told.elapsed_nanos), (own, 10 * ms));
+            assert!(parts.iter().sum::<u64>() <= own, "{parts:?} of {own}");
+            assert!(longest.busy_nanos() + told.files_nanos <= own);
+            // All of it was its own: the parts are what the clock says.
+            assert!(own < 10 * ms || parts == [6 * ms, ms, 2 * ms, ms], "{parts:?}");
+        }
     }
 
     #[test]

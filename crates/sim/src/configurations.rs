@@ -198,6 +198,7 @@ pub(crate) mod tests {
             faults: 1,
             durability: Durability::Replicated,
             min_backups: 1,
+            nodes_wanted: 3,
             coordinator: address,
             nodes: vec![node(1), node(2), node(3)],
             shards: vec![ShardConfig {

@@ -130,6 +130,8 @@ pub struct Configuration {
     pub durability: Durability,
     /// Fewest members beside the primary for updates to be taken (section 7).
     pub min_backups: u8,
+    /// Nodes that must be there before a new cluster begins. Until then it has no shard and no table.
+    pub nodes_wanted: u16,
     /// Where the coordinator listens.
     pub coordinator: SocketAddr,
     /// In order of node.
@@ -179,6 +181,14 @@ impl Configuration {
     pub fn tablets_of(&self, table: TableId) -> impl Iterator<Item = &Tablet> {
         let index = self.tablets.partition_point(|tablet| tablet.table < table);
         self.tablets[index..].iter().take_while(move |tablet| tablet.table == table)
+    }
+
+    /// How many more nodes must come before the cluster begins: it has no shard and no table until then. `None`: it has begun.
+    #[must_use]
+    pub fn missing_to_begin(&self) -> Option<u16> {
+        let alive = self.nodes.iter().filter(|info| info.alive).count();
+        let missing = self.nodes_wanted.saturating_sub(u16::try_from(alive).unwrap_or(u16::MAX));
+        self.shards.is_empty().then_some(missing)
     }
 
     /// Whether there is this table.
@@ -252,6 +262,7 @@ impl Wire for Configuration {
         self.faults.put(out);
         self.durability.put(out);
         self.min_backups.put(out);
+        self.nodes_wanted.put(out);
         self.coordinator.put(out);
         self.nodes.put(out);
         self.shards.put(out);
@@ -266,6 +277,7 @@ impl Wire for Configuration {
             faults: from.take()?,
             durability: from.take()?,
             min_backups: from.take()?,
+            nodes_wanted: from.take()?,
             coordinator: from.take()?,
             nodes: from.take()?,
             shards: from.take()?,

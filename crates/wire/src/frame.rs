@@ -17,7 +17,7 @@ use kasha_types::limits::FRAME_BYTES_MAX;
 pub const FRAME_HEADER_BYTES: usize = 16;
 
 /// Version of every layout in this crate. A peer with another one is told so and disconnected.
-pub const WIRE_VERSION: u8 = 9;
+pub const WIRE_VERSION: u8 = 10;
 
 const MAGIC: u16 = 0x4B53;
 

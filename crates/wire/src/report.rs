@@ -80,6 +80,16 @@ pub enum Report {
         /// Another member has said that it holds a complete copy, so that there is something to go on with.
         has_copy: bool,
     },
+    /// This process is named primary of an epoch that its replica promised before, or of an older one. It must not begin that
+    /// epoch ([0005](../../../docs/decisions/0005-an-epoch-is-begun-once.md)): whoever named it knows less than its file does.
+    PromisedBefore {
+        /// The shard of the replica.
+        shard: ShardId,
+        /// The epoch whose primary this process was named.
+        epoch: Epoch,
+        /// The newest epoch that the replica has promised.
+        promised: Epoch,
+    },
     /// A witness reports that its own instance of this list is damaged or gone: a recovery would wait in vain.
     WitnessLost {
         /// The shard of the list.
@@ -145,6 +155,12 @@ impl Wire for Report {
                 unheard.put(out);
                 has_copy.put(out);
             }
+            Self::PromisedBefore { shard, epoch, promised } => {
+                out.push(9);
+                shard.put(out);
+                epoch.put(out);
+                promised.put(out);
+            }
         }
     }
     fn take(from: &mut Reader<'_>) -> Result<Self, DecodeError> {
@@ -168,6 +184,7 @@ impl Wire for Report {
                 unheard: from.take()?,
                 has_copy: from.take()?,
             },
+            9 => Self::PromisedBefore { shard: from.take()?, epoch: from.take()?, promised: from.take()? },
             _ => return Err(DecodeError::Invalid("a report")),
         })
     }

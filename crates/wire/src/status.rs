@@ -31,6 +31,8 @@ pub struct ReplicaStatus {
     pub epoch: Epoch,
     /// Whether it is the primary.
     pub primary: bool,
+    /// Whether its copy of the log is one that a new primary may go on with: nothing of it is missing or damaged.
+    pub complete: bool,
     /// What the replica is doing, in words for a person.
     pub state: String,
     /// End of its log.
@@ -65,6 +67,8 @@ pub struct ReplicaStatus {
     pub gated_answers: u64,
     /// Requests answered from a completion record.
     pub duplicates_suppressed: u64,
+    /// Updates answered with what an operation key keeps: they repeat an update that another request has executed.
+    pub repeats_suppressed: u64,
     /// Updates refused since this primary began to serve.
     pub refusals: u64,
     /// Sync rounds that have ended in this term.
@@ -253,9 +257,9 @@ wire_struct! {
         work }
     LoopUsage { cpu_nanos, allocations, heap_bytes, turns, frames_received, frames_sent }
     CoreStatus { core, incarnation, configuration, lease, replicas, witnesses }
-    ReplicaStatus { shard, epoch, primary, state, end, synced, unsynced_operations, objects, memory_bytes,
+    ReplicaStatus { shard, epoch, primary, complete, state, end, synced, unsynced_operations, objects, memory_bytes,
         memory_max_bytes, memory, cleaning, transactions, clients, completion_records, updates, reads, fast_answers, gated_answers,
-        duplicates_suppressed, refusals, syncs }
+        duplicates_suppressed, repeats_suppressed, refusals, syncs }
     TransactionsStatus { pending, kept, held_answers, oldest }
     PendingTransaction { rpc, millis, waits_for, waiting }
     WitnessStatus { shard, list, frozen, held, accepted, rejected }

@@ -1,4 +1,4 @@
-//! The bytes of wire version 9, a line for each thing that can be sent. `UPDATE=1 cargo test -p kasha-wire --test golden`
+//! The bytes of wire version 10, a line for each thing that can be sent. `UPDATE=1 cargo test -p kasha-wire --test golden`
 //! rewrites the files, which is wrong unless `WIRE_VERSION` changes too (or only lines were added).
 
 mod common;

@@ -156,7 +156,7 @@ impl RequestPath<'_> {
 
     /// What this participant answers if the operation key was used before: with the same transaction, or with something else.
     fn find_repeated(
-        &self,
+        &mut self,
         log: &Log,
         received: &Received<'_>,
         key: &OperationKey<'_>,
@@ -175,6 +175,7 @@ impl RequestPath<'_> {
             }
             OperationKeyCheck::Hit(place) => {
                 hit(Probe::TransactionRepeated);
+                self.count_repeat(received.origin);
                 let kept = operation_keys::record_at(log, place);
                 let RpcId { client, sequence } = kept.rpc;
                 let run = [client.0.to_le_bytes(), sequence.0.to_le_bytes()].concat();

@@ -183,7 +183,7 @@ impl RequestPath<'_> {
     }
 
     /// What it comes to: what is chosen here is what runs, and runs at once.
-    pub(super) fn order<'r, 'a>(&self, log: &Log, current: Current<'r, 'a>) -> Result<Ordered<'r, 'a>, Stop> {
+    pub(super) fn order<'r, 'a>(&mut self, log: &Log, current: Current<'r, 'a>) -> Result<Ordered<'r, 'a>, Stop> {
         let Current { received, key, now } = current;
         if let Some(pending) = self.pending_before(received) {
             return Err(Stop::Nothing(match received.origin {
@@ -200,7 +200,7 @@ impl RequestPath<'_> {
                         return Err(Stop::Completed(self.unrecorded_hit(log, place, received.request.rpc)));
                     }
                     OperationKeyCheck::Hit(place) => {
-                        note_hit(received.origin);
+                        self.note_hit(received.origin);
                         Action::Repeat(place)
                     }
                     OperationKeyCheck::Mismatch => {
@@ -218,6 +218,22 @@ impl RequestPath<'_> {
             }
         };
         Ok(Ordered { received, action })
+    }
+
+    #[cold]
+    fn note_hit(&mut self, origin: Origin) {
+        hit(match origin {
+            Origin::Replay => Probe::ReplayOperationKeyHit,
+            Origin::Client(_) | Origin::Suspect => Probe::OperationKeyHit,
+        });
+        self.count_repeat(origin);
+    }
+
+    /// A client repeats, under an operation key, what another request has done.
+    pub(super) fn count_repeat(&mut self, origin: Origin) {
+        if let (Origin::Client(_), Some(serving)) = (origin, &mut self.serving) {
+            serving.counters.repeats_suppressed += 1;
+        }
     }
 
     /// A transaction over several shards that it must not run ahead of (R8.3, R8.10). What gives it up touches nothing.
@@ -298,11 +314,4 @@ impl RequestPath<'_> {
         let keys = &drafted.ordered().received().memory.footprint;
         self.state.transactions.participant.overlaps(&Footprint::new([], keys.iter().copied()))
     }
-}
-
-fn note_hit(origin: Origin) {
-    hit(match origin {
-        Origin::Replay => Probe::ReplayOperationKeyHit,
-        Origin::Client(_) | Origin::Suspect => Probe::OperationKeyHit,
-    });
 }

@@ -150,6 +150,7 @@ pub fn configuration(version: u64, epoch: u32, phase: ShardPhase) -> Configurati
         faults: 0,
         durability: Durability::Replicated,
         min_backups: 0,
+        nodes_wanted: 1,
         coordinator: address(),
         nodes: vec![node(1), node(2)],
         shards: vec![ShardConfig {

@@ -13,7 +13,7 @@ use crate::damage::Burst;
 use crate::{Property, draw};
 
 /// A busy coordinator's first file, and the second one, which the next start wrote.
-const GOLDEN: &[u8] = include_bytes!("../../../coordinator/golden/log-v3.bin");
+const GOLDEN: &[u8] = include_bytes!("../../../coordinator/golden/log-v4.bin");
 const MAGIC: &[u8] = b"KASHACRD";
 pub(super) const HEADER_BYTES: usize = 24;
 pub(super) const RECORD_HEAD_BYTES: usize = 16;

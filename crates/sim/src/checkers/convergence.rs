@@ -188,6 +188,7 @@ mod tests {
             shard: ShardId(0),
             epoch: Epoch(1),
             primary,
+            complete: true,
             state: state.to_owned(),
             end: LogPosition { epoch: Epoch(1), offset: LogEnd(end) },
             synced: LogEnd(if primary { 100 } else { 0 }),
@@ -205,6 +206,7 @@ mod tests {
             fast_answers: 0,
             gated_answers: 0,
             duplicates_suppressed: 0,
+            repeats_suppressed: 0,
             refusals: 0,
             syncs: 0,
         };

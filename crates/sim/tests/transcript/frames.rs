@@ -158,6 +158,9 @@ fn message(message: &AnyMessage, names: &Names) -> String {
                 Report::WitnessLost { list, .. } => format!("WitnessLost list={}", list.0),
                 Report::Stopping { epoch, list, .. } => format!("Stopping list={} epoch={}", list.0, epoch.0),
                 Report::NeedsWitness { epoch, .. } => format!("NeedsWitness epoch={}", epoch.0),
+                Report::PromisedBefore { epoch, promised, .. } => {
+                    format!("PromisedBefore epoch={} promised={}", epoch.0, promised.0)
+                }
                 Report::NeedsMembers { epoch, .. } => format!("NeedsMembers epoch={}", epoch.0),
             }));
             format!("{kind} have=v{} {reports}", beat.have.0)

@@ -101,9 +101,9 @@ structs! {
     Missing { epoch, members, witnesses }
     GcEntry { key, rpc }
     CoreStatus { core, incarnation, configuration, lease, replicas, witnesses }
-    ReplicaStatus { shard, epoch, primary, state, end, synced, unsynced_operations, objects, memory_bytes,
+    ReplicaStatus { shard, epoch, primary, complete, state, end, synced, unsynced_operations, objects, memory_bytes,
         memory_max_bytes, memory, cleaning, transactions, clients, completion_records, updates, reads, fast_answers, gated_answers,
-        duplicates_suppressed, refusals, syncs }
+        duplicates_suppressed, repeats_suppressed, refusals, syncs }
     Cleaning { live_bytes, live_max_bytes, segments, leaving, unsynced, dense, cleaner, cleaned_segments, copied_bytes }
     TransactionsStatus { pending, kept, held_answers, oldest }
     PendingTransaction { rpc, millis, waits_for, waiting }
@@ -132,6 +132,7 @@ impl Sample for Configuration {
             faults,
             durability,
             min_backups,
+            nodes_wanted,
             coordinator,
             nodes,
             shards,
@@ -149,6 +150,7 @@ impl Sample for Configuration {
                 faults,
                 durability,
                 min_backups,
+                nodes_wanted,
                 coordinator,
                 nodes,
                 shards,
@@ -253,6 +255,9 @@ variants! {
                 unheard: Sample::one(next),
                 has_copy: Sample::one(next),
             },
+        (super::any(), super::any(), super::any())
+            .prop_map(|(shard, epoch, promised)| Report::PromisedBefore { shard, epoch, promised })
+            => Report::PromisedBefore { shard: Sample::one(next), epoch: Sample::one(next), promised: Sample::one(next) },
     ]
     SocketAddr: |next| [
         (super::any::<u32>(), super::any::<u16>()).prop_map(|(ip, port)| (Ipv4Addr::from(ip), port).into())
