@@ -41,10 +41,6 @@ pub struct CliArguments {
     command: CliCommand,
 }
 
-/// The addresses at which `kasha start` listens: the coordinator first, then its nodes, any of which can be asked when
-/// the coordinator is down.
-const DEFAULT_ADDRESSES: &str = "127.0.0.1:7400,127.0.0.1:7401,127.0.0.1:7402,127.0.0.1:7403";
-
 /// The options that say which cluster to talk to.
 #[derive(Args)]
 pub struct Address {
@@ -53,7 +49,7 @@ pub struct Address {
         long = "address",
         global = true,
         env = "KASHA_ADDRESS",
-        default_value = DEFAULT_ADDRESSES,
+        default_value = kasha_client::LOCAL_ADDRESSES,
         value_delimiter = ','
     )]
     pub addresses: Vec<String>,
@@ -188,27 +184,85 @@ impl Ends {
 }
 
 /// Prints to standard error. Nobody may be reading it.
-fn complain(text: &str) {
+pub fn complain(text: &str) {
     use std::io::Write;
     let _ = writeln!(std::io::stderr(), "{text}");
 }
 
-/// Connects, with an error that says what to do.
-pub async fn connect(address: &Address, deadline: Duration) -> Result<Client> {
+/// Whether addresses can be some at all.
+fn check_addresses(address: &Address) -> Result<()> {
     for address in &address.addresses {
         let port = address.rsplit_once(':').map(|(_, port)| port.parse::<u16>());
         if !matches!(port, Some(Ok(1..))) {
             bail!("{address:?} is no address: write host:port, for example 127.0.0.1:7400 (K0403)");
         }
     }
-    let options =
-        ClientOptions { connect_timeout: deadline.min(Duration::from_secs(10)), deadline, ..ClientOptions::default() };
-    Client::connect_with(&address.addresses, options).await.with_context(|| {
-        format!(
-            "no cluster answers at {}: start one (`kasha start`), or name another with --address",
-            address.addresses.join(", ")
-        )
+    Ok(())
+}
+
+/// Connects, with an error that says what to do. Somebody waits at the terminal: if nobody listens, that is said soon.
+pub async fn connect(address: &Address, deadline: Duration) -> Result<Client> {
+    /// A cluster that is there answers sooner.
+    const SAYS_AFTER: Duration = Duration::from_millis(600);
+    /// Then nobody listens there, and it may just be starting.
+    const TRIES_ON: Duration = Duration::from_secs(2);
+    /// Somebody listens there, and is slow.
+    const WAITS: Duration = Duration::from_secs(10);
+    check_addresses(address)?;
+    let within = deadline.min(WAITS);
+    let options = ClientOptions { connect_timeout: within, deadline, ..ClientOptions::default() };
+    let mut connecting = std::pin::pin!(Client::connect_with(&address.addresses, options));
+    let places = address.addresses.join(", ");
+    let found = match tokio::time::timeout(SAYS_AFTER, &mut connecting).await {
+        Ok(found) => found,
+        Err(_) => match knock(&address.addresses).await {
+            Ok(()) => {
+                complain(&format!(
+                    "kasha: somebody listens at {places}, but has not answered yet: waiting for {within:?}"
+                ));
+                connecting.await
+            }
+            Err(why) => {
+                complain(&format!("kasha: nobody answers at {places}: trying for two more seconds"));
+                let found = tokio::time::timeout(TRIES_ON.min(within), connecting).await;
+                found.unwrap_or(Err(Error::Connect(why)))
+            }
+        },
+    };
+    found.with_context(|| {
+        format!("no cluster answers at {places}: start one (`kasha start`), or name another with --address")
     })
+}
+
+/// Connects if somebody answers at once, and says nothing.
+pub async fn connect_at_once(address: &Address) -> Result<Client> {
+    check_addresses(address)?;
+    let options = ClientOptions { connect_timeout: Duration::from_secs(1), ..ClientOptions::default() };
+    Ok(Client::connect_with(&address.addresses, options).await?)
+}
+
+/// Whether anybody listens at one of these addresses, or why not.
+async fn knock(addresses: &[String]) -> Result<(), String> {
+    const WITHIN: Duration = Duration::from_millis(300);
+    let mut knocks = tokio::task::JoinSet::new();
+    for address in addresses {
+        let address = address.clone();
+        knocks.spawn(async move {
+            match tokio::time::timeout(WITHIN, tokio::net::TcpStream::connect(&address)).await {
+                Ok(Ok(_)) => Ok(()),
+                Ok(Err(error)) => Err(format!("{address}: {error}")),
+                Err(_) => Err(format!("{address}: no answer")),
+            }
+        });
+    }
+    let mut why = "no address was given".to_owned();
+    for knock in knocks.join_all().await {
+        match knock {
+            Ok(()) => return Ok(()),
+            Err(error) => why = error,
+        }
+    }
+    Err(why)
 }
 
 /// The result of a command, for scripts: the exit code depends on it.
@@ -262,7 +316,13 @@ fn outcome_of(error: &anyhow::Error) -> &'static str {
     match error.downcast_ref::<Error>() {
         Some(Error::Unknown { .. }) => "unknown",
         Some(Error::Rejected(_) | Error::NotCommitted(_)) => "rejected",
-        Some(Error::NotExecuted(_) | Error::NoTable(_) | Error::TableRefused(_) | Error::Connect(_)) => "not executed",
+        Some(
+            Error::NotExecuted(_)
+            | Error::NoTable(_)
+            | Error::NotBegun { .. }
+            | Error::TableRefused(_)
+            | Error::Connect(_),
+        ) => "not executed",
         Some(Error::Failed(_) | Error::Stopped | Error::Answer(_)) | None => "failed",
     }
 }
@@ -368,18 +428,32 @@ fn update<T>(call: UpdateCall<T>, arguments: &CliArguments) -> UpdateCall<T> {
     }
 }
 
+/// Refuses what a cluster that has not begun would be silent about. A program may wait for it, a person wants to know.
+async fn check_begun(client: &Client) -> Result<()> {
+    let known = client.configuration().await?;
+    if known.is_none_or(|known| known.shards.is_empty())
+        && let Some(missing) = client.fresh_configuration().await?.missing_to_begin()
+    {
+        return Err(Error::NotBegun { missing }.into());
+    }
+    Ok(())
+}
+
 async fn execute(client: &Client, arguments: &CliArguments) -> Result<Told> {
     match &arguments.command {
         CliCommand::CreateTable { name } => {
+            check_begun(client).await?;
             let table = client.create_table(name).await?;
             return Ok((format!("{name} is there"), json!({ "table": name, "id": table.id().0 }), Done::Yes));
         }
         CliCommand::DropTable { name } => {
+            check_begun(client).await?;
             let dropped = client.drop_table(name).await?;
             let human = if dropped { format!("dropped {name}") } else { format!("there was no table {name}") };
             return Ok((human, json!({ "dropped": dropped }), if_so(dropped)));
         }
         CliCommand::Tables => {
+            check_begun(client).await?;
             let tables = client.list_tables().await?;
             return Ok((tables.join("\n"), json!(tables), Done::Yes));
         }

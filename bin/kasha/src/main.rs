@@ -16,6 +16,7 @@ mod explain;
 mod folder;
 mod host;
 mod place;
+mod processes;
 mod server;
 mod sim;
 mod start;
@@ -25,9 +26,10 @@ mod talk;
 mod telling;
 mod txn;
 
+use std::ffi::OsString;
 use std::io::{self, IsTerminal, Write};
 
-use clap::{CommandFactory, Parser, Subcommand};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 #[global_allocator]
 static ALLOCATOR: allocator::Counting = allocator::Counting;
@@ -48,7 +50,7 @@ enum Command {
     Server(server::ServerArguments),
     /// Talk to a cluster: one command per call.
     Cli(cli::CliArguments),
-    /// Show nodes, shards, witnesses and rates of a cluster.
+    /// Show nodes and shards of a cluster, and whether all is well.
     Status(status::StatusArguments),
     /// Decide what only an operator may decide: give up members or witnesses that are lost for good.
     Admin(admin::AdminArguments),
@@ -92,10 +94,7 @@ fn start_log(filter: tracing_subscriber::EnvFilter) {
 }
 
 fn main() {
-    let arguments = Arguments::try_parse().unwrap_or_else(|mut error| {
-        suggest::help(&mut error, &Arguments::command());
-        error.exit()
-    });
+    let arguments = parse(std::env::args_os()).unwrap_or_else(|error| error.exit());
     match environment::check::<Arguments>().and_then(|()| environment::log_filter()) {
         Ok(filter) => start_log(filter),
         Err(error) => fail(&error),
@@ -111,7 +110,10 @@ fn main() {
             cli::Done::Yes => {}
             cli::Done::No => std::process::exit(3),
         }),
-        Command::Status(arguments) => status::run(&arguments),
+        Command::Status(arguments) => status::run(&arguments).map(|is_well| match is_well {
+            status::IsWell::Yes => {}
+            status::IsWell::No => std::process::exit(3),
+        }),
         Command::Admin(arguments) => admin::run(&arguments),
         Command::Explain(arguments) => explain::run(&arguments),
         Command::Demo(arguments) => commands::demo(&arguments),
@@ -122,6 +124,20 @@ fn main() {
     if let Err(error) = result {
         fail(&error);
     }
+}
+
+/// Reads the command line. Keys, values and deltas may begin with a minus sign, if digits follow.
+fn parse(words: impl IntoIterator<Item = OsString>) -> Result<Arguments, clap::Error> {
+    let words: Vec<OsString> = words.into_iter().collect();
+    let positionals = |command: clap::Command| {
+        command.mut_args(|arg| if arg.is_positional() { arg.allow_negative_numbers(true) } else { arg })
+    };
+    let mut command = Arguments::command().mut_subcommand("cli", |cli| cli.mut_subcommands(positionals));
+    let matches = command.try_get_matches_from_mut(&words);
+    matches.and_then(|matches| Arguments::from_arg_matches(&matches)).map_err(|mut error| {
+        suggest::help(&mut error, &command, words.get(1).and_then(|word| word.to_str()));
+        error
+    })
 }
 
 fn fail(error: &anyhow::Error) -> ! {

@@ -74,6 +74,9 @@ pub struct ServerArguments {
     /// How long written bytes may stay unflushed under `replicated`.
     #[arg(long, env = "KASHA_FLUSH_INTERVAL", value_parser = crate::duration::parse)]
     flush_interval: Option<Duration>,
+    /// The process that started this one, and with which it ends.
+    #[arg(long, hide = true)]
+    parent: Option<u32>,
 }
 
 /// The TOML file. An unknown setting is an error: ignoring it silently would do more harm.
@@ -193,6 +196,9 @@ fn spec(arguments: &ServerArguments) -> Result<NodeSpec> {
 }
 
 pub fn run(arguments: &ServerArguments) -> Result<()> {
+    if let Some(parent) = arguments.parent {
+        crate::processes::end_with(parent)?;
+    }
     let spec = spec(arguments)?;
     abort_on_panic();
     let (ended, endings) = mpsc::channel();

@@ -20,6 +20,7 @@ use crate::host::{
     ClusterSpec, Injected, NodeSpec, RunningNode, abort_on_panic, default_shards, default_spin, limits, memory_bytes,
     wait_and_stop,
 };
+use crate::processes::Spec;
 
 /// The first port of a cluster on one machine. The coordinator listens there; the nodes use the next ports.
 pub const FIRST_PORT: u16 = 7400;
@@ -54,6 +55,9 @@ pub struct StartArguments {
     /// How long to wait for a silent node before its shards move.
     #[arg(long, env = "KASHA_LEASE", default_value = "500ms", value_parser = crate::duration::parse)]
     lease: Duration,
+    /// Run each node in a process of its own, so that one of them can be killed. A killed node is started again after 5 s.
+    #[arg(long)]
+    processes: bool,
 }
 
 pub fn parse_durability(text: &str) -> Result<Durability, String> {
@@ -125,6 +129,11 @@ pub fn run(arguments: &StartArguments) -> Result<()> {
     let loops = of_folder.numbers.len() * usize::from(of_folder.cores) + 1;
     let limits = limits(loops)?;
     are_free(coordinator, &addresses)?;
+    let flag = if arguments.port == FIRST_PORT { String::new() } else { format!(" --address {coordinator}") };
+    if arguments.processes {
+        let specs = specs(arguments, &of_folder, &addresses);
+        return crate::processes::run(specs, coordinator, &flag, &arguments.data);
+    }
     abort_on_panic();
     let (ended, endings) = mpsc::channel();
     let mut nodes = Vec::new();
@@ -146,14 +155,16 @@ pub fn run(arguments: &StartArguments) -> Result<()> {
         };
         nodes.push(RunningNode::start(&spec, &ended)?);
     }
-    wait_until_serving(coordinator, &endings)?;
+    wait_until_serving(coordinator, || match endings.try_recv() {
+        Ok((name, Err(error))) => bail!("{name}: {error}"),
+        Ok((_, Ok(()))) | Err(_) => Ok(()),
+    })?;
     say!("ready");
     say!("  coordinator  {coordinator}");
     for (node, listen) in of_folder.numbers.iter().zip(&addresses) {
         let listen: Vec<_> = listen.iter().map(ToString::to_string).collect();
         say!("  node-{node:<7} {}", listen.join(" "));
     }
-    let flag = if arguments.port == FIRST_PORT { String::new() } else { format!(" --address {coordinator}") };
     say!(
         "\nTry, in another terminal:\n  kasha cli{flag} put greeting hello\n  kasha cli{flag} get greeting\n  kasha status{flag}"
     );
@@ -161,18 +172,45 @@ pub fn run(arguments: &StartArguments) -> Result<()> {
     wait_and_stop(nodes, &endings)
 }
 
-/// Waits until every shard serves. If that takes long, prints what it waits for.
-pub fn wait_until_serving(coordinator: SocketAddr, endings: &mpsc::Receiver<crate::host::Ended>) -> Result<()> {
+/// How each node is started as a process of its own.
+fn specs(arguments: &StartArguments, nodes: &Nodes, addresses: &[Vec<SocketAddr>]) -> Vec<Spec> {
+    let coordinator = format!("127.0.0.1:{}", arguments.port);
+    let spec = |(&node, addresses): (&u16, &Vec<SocketAddr>)| {
+        let listen: Vec<_> = addresses.iter().map(ToString::to_string).collect();
+        let mut words = vec![
+            format!("--node={node}"),
+            format!("--data={}", node_folder(&arguments.data, node).display()),
+            format!("--listen={}", listen.join(",")),
+            format!("--coordinator={coordinator}"),
+            format!("--memory-mib={}", arguments.memory_mib),
+            format!("--lease={}ms", arguments.lease.as_millis()),
+        ];
+        if node == 1 {
+            words.extend(["--host-coordinator".to_owned(), format!("--nodes={}", nodes.numbers.len())]);
+            words.extend(arguments.shards.map(|shards| format!("--shards={shards}")));
+            words.extend(arguments.faults.map(|faults| format!("--faults={faults}")));
+            words.extend(arguments.durability.map(|durability| format!("--durability={durability:?}").to_lowercase()));
+        }
+        Spec { node, words, addresses: addresses.clone() }
+    };
+    nodes.numbers.iter().zip(addresses).map(spec).collect()
+}
+
+/// Waits until every shard serves, or `check` fails. If that takes long, prints what it waits for.
+pub fn wait_until_serving(coordinator: SocketAddr, mut check: impl FnMut() -> Result<()>) -> Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         let options = ClientOptions { connect_timeout: Duration::from_secs(60), ..ClientOptions::default() };
-        let client =
-            Client::connect_with([coordinator.to_string()], options).await.context("the cluster does not come up")?;
+        let mut connecting = std::pin::pin!(Client::connect_with([coordinator.to_string()], options));
+        let client = loop {
+            match tokio::time::timeout(Duration::from_millis(50), &mut connecting).await {
+                Ok(client) => break client.context("the cluster does not come up")?,
+                Err(_) => check()?,
+            }
+        };
         let mut told = std::time::Instant::now();
         loop {
-            if let Ok((name, Err(error))) = endings.try_recv() {
-                anyhow::bail!("{name}: {error}");
-            }
+            check()?;
             let configuration = client.fresh_configuration().await?;
             let waiting: Vec<_> = configuration
                 .shards

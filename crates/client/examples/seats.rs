@@ -57,7 +57,7 @@ impl Concert {
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Error> {
-    let client = Client::connect(["127.0.0.1:7400", "127.0.0.1:7401", "127.0.0.1:7402"]).await?;
+    let client = Client::connect_env().await?;
     let (seats, wallets) = (client.create_table("seats").await?, client.create_table("wallets").await?);
     let concert = Concert { tickets: client.create_table("tickets").await?, client, seats, wallets };
     let mut customers = Vec::new();

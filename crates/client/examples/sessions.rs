@@ -68,5 +68,5 @@ pub async fn run(client: &Client) -> Result<(), Error> {
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Error> {
-    run(&Client::connect(["127.0.0.1:7400", "127.0.0.1:7401", "127.0.0.1:7402"]).await?).await
+    run(&Client::connect_env().await?).await
 }

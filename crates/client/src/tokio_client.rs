@@ -37,6 +37,12 @@ use tokio::sync::{mpsc, oneshot};
 use crate::session::{Completion, CoreAnswer, CoreQuestion, SessionOptions, SessionStats};
 use driver::{Ask, Command, Driver, Ended, Ticket};
 
+/// The environment variable with the addresses of a cluster, for [`Client::connect_env`] and for `kasha cli`.
+pub const ADDRESS_VARIABLE: &str = "KASHA_ADDRESS";
+/// The addresses at which `kasha start` listens: the coordinator first, then its nodes, any of which can be asked when the
+/// coordinator is down.
+pub const LOCAL_ADDRESSES: &str = "127.0.0.1:7400,127.0.0.1:7401,127.0.0.1:7402,127.0.0.1:7403";
+
 /// Options of a client, besides the addresses.
 #[derive(Clone, Debug)]
 pub struct ClientOptions {
@@ -89,6 +95,22 @@ impl Client {
         Self::connect_with(seeds, ClientOptions::default()).await
     }
 
+    /// Finds the cluster that the environment variable `KASHA_ADDRESS` names: the addresses of one or more of its nodes, with
+    /// commas between them. Without this variable: the cluster of `kasha start` on this machine.
+    ///
+    /// # Errors
+    /// If nothing answers within ten seconds, or the variable is no text.
+    pub async fn connect_env() -> Result<Self, Error> {
+        let addresses = match std::env::var(ADDRESS_VARIABLE) {
+            Ok(addresses) => addresses,
+            Err(std::env::VarError::NotPresent) => LOCAL_ADDRESSES.to_owned(),
+            Err(std::env::VarError::NotUnicode(_)) => {
+                return Err(Error::Connect(format!("{ADDRESS_VARIABLE} is no text")));
+            }
+        };
+        Self::connect(addresses.split(',').map(str::trim).filter(|address| !address.is_empty())).await
+    }
+
     /// As [`Client::connect`], with options.
     ///
     /// # Errors
@@ -137,7 +159,11 @@ impl Client {
             return Ok(Table::new(self.clone(), id));
         }
         let configuration = self.fresh_configuration().await?;
-        let id = configuration.table(name).ok_or_else(|| Error::NoTable(name.to_owned()))?;
+        let id = match (configuration.table(name), configuration.missing_to_begin()) {
+            (Some(id), _) => id,
+            (None, Some(missing)) => return Err(Error::NotBegun { missing }),
+            (None, None) => return Err(Error::NoTable(name.to_owned())),
+        };
         Ok(Table::new(self.clone(), id))
     }
 

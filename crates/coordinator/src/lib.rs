@@ -36,6 +36,6 @@ mod time;
 
 pub use command::Command;
 pub use machine::Coordinator;
-pub use overtaken::Overtaken;
 pub use options::{CoordinatorOptions, StartError, Unchosen};
+pub use overtaken::Overtaken;
 pub use state::State;

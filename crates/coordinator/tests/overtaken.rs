@@ -37,7 +37,8 @@ fn a_primary_that_promised_the_epoch_before_is_told_of_and_nobody_else_is_promot
         world.beat(2, 0, vec![promised_before(2, promised)]);
         let words = told(&world);
         let [said] = &words[..] else { panic!("{words:?}") };
-        let expected = format!("shard-0: node-2 was named primary of epoch-2, but has promised epoch-{promised} before");
+        let expected =
+            format!("shard-0: node-2 was named primary of epoch-2, but has promised epoch-{promised} before");
         assert!(said.starts_with(&expected) && said.contains("(K0430)"), "{said}");
         // Neither because it is stuck, nor because that node is lost while the other member is back.
         world.beat(2, 0, vec![Report::Stuck { shard: SHARD, epoch: Epoch(2) }]);
@@ -48,9 +49,7 @@ fn a_primary_that_promised_the_epoch_before_is_told_of_and_nobody_else_is_promot
         assert!(!world.config().node(NodeId(2)).unwrap().alive);
         assert_eq!((world.shard(0).epoch, world.shard(0).primary), (Epoch(2), NodeId(2)));
         let answers = world.ask(CLIENT, &GiveUp { nonce: 5, shard: SHARD, seen: None });
-        let is_refused = |answer: &AnyMessage| {
-            matches!(answer, AnyMessage::GivenUp(message::GivenUp { refused: Some(why), .. }) if why.contains("K0430"))
-        };
+        let is_refused = |answer: &AnyMessage| matches!(answer, AnyMessage::GivenUp(message::GivenUp { refused: Some(why), .. }) if why.contains("K0430"));
         assert!(answers.iter().any(is_refused), "{answers:?}");
     }
 }

@@ -126,7 +126,9 @@ fn a_recovery_that_gets_no_further_for_five_leases_is_stuck() {
 #[test]
 fn who_is_named_primary_of_an_epoch_that_it_has_promised_begins_nothing_and_says_so() {
     let files = Core::serving().shell.files;
-    for (version, epoch, phase) in [(3, 1, ShardPhase::Recovering), (4, 1, ShardPhase::Serving), (5, 0, ShardPhase::Serving)] {
+    for (version, epoch, phase) in
+        [(3, 1, ShardPhase::Recovering), (4, 1, ShardPhase::Serving), (5, 0, ShardPhase::Serving)]
+    {
         let mut core = Core::start(files.clone(), 1 << 30);
         core.message(message::ConfigurationIs { configuration: configuration(version, epoch, phase) });
         let report = Report::PromisedBefore { shard: SHARD, epoch: Epoch(epoch), promised: Epoch(1) };

@@ -213,7 +213,8 @@ mod tests {
     #[test]
     fn no_part_of_a_turn_is_told_to_be_longer_than_the_turn() {
         let ms = 1_000_000;
-        let current = Current { began: Tick(0), heard: Tick(6 * ms), closed: Tick(9 * ms), files_nanos: 2 * ms, frames: 1 };
+        let current =
+            Current { began: Tick(0), heard: Tick(6 * ms), closed: Tick(9 * ms), files_nanos: 2 * ms, frames: 1 };
         for own in [0, 1, 63_000, ms, 10 * ms] {
             let longest =
                 Longest { turn: current, ended: Tick(10 * ms), nanos: own, blocked: false, work: WorkSet::default() };

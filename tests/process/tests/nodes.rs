@@ -132,7 +132,7 @@ fn a_new_shell_looks_at_a_cluster_whose_coordinator_is_gone() {
     cluster.cli(&["put", "key", "7"]);
     cluster.kill(1);
     let output = run(&["status", "--json", "--address", &cluster.addresses().join(",")]);
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert_eq!(output.status.code(), Some(3), "shards are ill: {}", String::from_utf8_lossy(&output.stderr));
     let seen: Json = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(seen["coordinator_reachable"], false);
     assert_eq!(list(&seen["shards"]).len(), usize::from(SHARDS));

@@ -116,6 +116,36 @@ fn is_dropped_while_it_is_listed(port: u16) {
     });
 }
 
+fn the_status_has_its_fields(port: u16) {
+    let status = wait_until_healthy(port, 3);
+    for field in ["cluster", "configuration", "faults", "coordinator_reachable", "nodes", "shards", "cores", "tables"] {
+        assert!(!status[field].is_null(), "{field} is missing in {status:#}");
+    }
+    assert_eq!((list(&status["nodes"]).len(), list(&status["shards"]).len(), list(&status["cores"]).len()), (3, 3, 3));
+    for shard in list(&status["shards"]) {
+        for field in ["shard", "epoch", "primary", "serving", "health", "members", "witnesses", "list", "status"] {
+            assert!(!shard[field].is_null(), "{field} is missing in {shard:#}");
+        }
+        for field in [
+            "state",
+            "objects",
+            "memory_bytes",
+            "updates",
+            "unsynced_operations",
+            "duplicates_suppressed",
+            "repeats_suppressed",
+        ] {
+            assert!(!shard["status"][field].is_null(), "{field} is missing in {shard:#}");
+        }
+    }
+    has_so_many_objects(&status);
+    let human =
+        String::from_utf8(run(&["status", "--verbose", "--address", &format!("127.0.0.1:{port}")]).stdout).unwrap();
+    for word in ["NODE", "SHARD", "MEMBERS", "WITNESSES", "FAST PATH", "DUPLICATES", "DOING", "healthy", "reachable"] {
+        assert!(human.contains(word), "{word} is missing in:\n{human}");
+    }
+}
+
 /// Cursors that nobody gave out, and those of a table that is dropped and created anew.
 fn wrong_cursors_are_told(port: u16) {
     let told = |arguments: &[&str]| json_of(port, &[&["--table", "short"], arguments].concat());
@@ -200,23 +230,6 @@ fn the_shell_speaks_json() {
     let complaint = String::from_utf8(cli(port, &["incr", "a"]).stderr).unwrap();
     assert!(complaint.starts_with("kasha: the update changed nothing"), "{complaint}");
 
-    let status = wait_until_healthy(port, 3);
-    for field in ["cluster", "configuration", "faults", "coordinator_reachable", "nodes", "shards", "cores", "tables"] {
-        assert!(!status[field].is_null(), "{field} is missing in {status:#}");
-    }
-    assert_eq!((list(&status["nodes"]).len(), list(&status["shards"]).len(), list(&status["cores"]).len()), (3, 3, 3));
-    for shard in list(&status["shards"]) {
-        for field in ["shard", "epoch", "primary", "serving", "health", "members", "witnesses", "list", "status"] {
-            assert!(!shard[field].is_null(), "{field} is missing in {shard:#}");
-        }
-        for field in ["state", "objects", "memory_bytes", "updates", "unsynced_operations", "duplicates_suppressed"] {
-            assert!(!shard["status"][field].is_null(), "{field} is missing in {shard:#}");
-        }
-    }
-    has_so_many_objects(&status);
-    let human = String::from_utf8(run(&["status", "--address", &format!("127.0.0.1:{port}")]).stdout).unwrap();
-    for word in ["NODE", "SHARD", "MEMBERS", "WITNESSES", "FAST PATH", "DUPLICATES", "DOING", "healthy", "reachable"] {
-        assert!(human.contains(word), "{word} is missing in:\n{human}");
-    }
+    the_status_has_its_fields(port);
     wrong_cursors_are_told(port);
 }

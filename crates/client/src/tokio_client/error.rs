@@ -40,6 +40,12 @@ pub enum Error {
     /// There is no table of this name.
     #[error("there is no table {0:?}; create it first (K0302)")]
     NoTable(String),
+    /// The cluster is new, and fewer nodes are there than it begins with: there is no table yet.
+    #[error("this cluster begins {}", begins_when(*missing))]
+    NotBegun {
+        /// So many more nodes must be started.
+        missing: u16,
+    },
     /// The coordinator refuses to create or drop the table.
     #[error("the table cannot be created or dropped: {0} (K0343)")]
     TableRefused(String),
@@ -52,6 +58,14 @@ pub enum Error {
     /// The server's answer cannot be decoded.
     #[error("the server's answer cannot be read ({0}); run the same version of Kasha on both sides (K0206)")]
     Answer(kasha_wire::DecodeError),
+}
+
+fn begins_when(missing: u16) -> String {
+    match missing {
+        0 => "in a moment, since all its nodes are there: ask again (K0302)".to_owned(),
+        1 => "when 1 more node is there: start it (K0302)".to_owned(),
+        missing => format!("when {missing} more nodes are there: start them (K0302)"),
+    }
 }
 
 /// The reason why an update that was executed changed nothing.

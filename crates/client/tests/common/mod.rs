@@ -85,6 +85,7 @@ pub(crate) fn configuration(version: u64) -> Configuration {
         faults: 2,
         durability: Durability::Replicated,
         min_backups: 2,
+        nodes_wanted: 3,
         coordinator: address(0),
         nodes: (1..=4)
             .map(|node| NodeInfo {

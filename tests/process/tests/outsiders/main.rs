@@ -4,3 +4,5 @@
 #![allow(missing_docs)]
 
 mod memory;
+mod newcomer;
+mod status;
