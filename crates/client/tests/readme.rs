@@ -6,7 +6,8 @@ const EXAMPLE: &str = include_str!("../examples/readme.rs");
 
 /// The only block of this language.
 fn block(language: &str) -> &'static str {
-    let mut blocks = README.split(&format!("```{language}\n")).skip(1);
+    let opening = format!("```{language}\n");
+    let mut blocks = README.split(opening.as_str()).skip(1);
     let (first, more) = (blocks.next(), blocks.next());
     assert!(first.is_some() && more.is_none(), "one block of {language}");
     first.unwrap().split("```").next().unwrap()
