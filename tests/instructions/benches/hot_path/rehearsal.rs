@@ -150,6 +150,7 @@ fn configuration(faults: u8, version: u64, phase: ShardPhase) -> Configuration {
         faults,
         durability: Durability::Replicated,
         min_backups: 0,
+        nodes_wanted: 1,
         coordinator: address(),
         nodes: ids().map(node).collect(),
         shards: vec![ShardConfig {
