@@ -66,8 +66,15 @@ pub fn node_folder(data: &Path, node: u16) -> PathBuf {
 /// What the coordinator's files hold. `None`: there is no cluster yet, whatever a start left that failed.
 fn stored(data: &Path) -> Result<Option<State>> {
     let first = DataDir::open(&node_folder(data, 1))?;
-    let disk = FolderDisk::open(&first.coordinator())?;
-    Coordinator::stored(&disk, first.cluster()).context("coordinator: cannot start")
+    let state = stored_in(&first)?;
+    first.check_coordinator(state.is_some())?;
+    Ok(state)
+}
+
+/// What the files of the coordinator in this folder hold. `None`: there is no cluster yet.
+pub fn stored_in(folder: &DataDir) -> Result<Option<State>> {
+    let disk = FolderDisk::open(&folder.coordinator())?;
+    Coordinator::stored(&disk, folder.cluster()).context("coordinator: cannot start")
 }
 
 /// Without a coordinator's files no folder of a node may be that of a cluster: a new cluster would pass by what the folder holds.

@@ -24,6 +24,7 @@ use kasha_types::limits::CORES_MAX;
 use kasha_types::{ClusterId, CoreId, Incarnation, NodeId};
 use kasha_wire::Durability;
 
+use crate::folder::stored_in;
 use crate::talk::Talk;
 use crate::telling::{TellCommits, TellLease};
 
@@ -182,12 +183,28 @@ impl RunningNode {
         };
         let trash = TrashThread::start(&format!("n{}-trash", spec.node)).context(NO_THREAD)?;
         if let Some((hosts, listener)) = hosted {
+            running.data.check_coordinator(stored_in(&running.data)?.is_some())?;
             running.spawn_coordinator(spec, hosts, cluster, listener, ended)?;
+            running.note_coordinator()?;
         }
         for (index, listener) in (0u8..).zip(listeners) {
             running.spawn_core(spec, index, cluster, listener, &trash, ended)?;
         }
         Ok(running)
+    }
+
+    /// Once the files of the coordinator are there, the folder says so: never before, or a start that was killed early would
+    /// forbid the next one.
+    fn note_coordinator(&mut self) -> Result<()> {
+        const LOOKS: u32 = 500;
+        for _ in 0..LOOKS {
+            if stored_in(&self.data)?.is_some() {
+                return Ok(self.data.note_coordinator()?);
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        tracing::warn!("the disk is slow: the folder does not say yet that the coordinator lives here");
+        Ok(())
     }
 
     /// Asks the cores to sync everything that they answered, to have their witness lists emptied, and to end (R7.7).
@@ -239,7 +256,8 @@ impl RunningNode {
                 Coordinator::start(options, disk, now, out).map_err(Into::into)
             })
         };
-        self.spawn("coordinator".into(), make, TellCommits::default(), ended)
+        let gives_up = (hosts.own_nodes.len() == usize::from(hosts.nodes)).then(|| ended.clone());
+        self.spawn("coordinator".into(), make, TellCommits::new(self.data.coordinator(), gives_up), ended)
     }
 
     fn spawn_core(

@@ -196,6 +196,9 @@ fn specs(arguments: &StartArguments, nodes: &Nodes, addresses: &[Vec<SocketAddr>
     nodes.numbers.iter().zip(addresses).map(spec).collect()
 }
 
+/// How often it is checked whether this cluster can still come up.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+
 /// Waits until every shard serves, or `check` fails. If that takes long, prints what it waits for.
 pub fn wait_until_serving(coordinator: SocketAddr, mut check: impl FnMut() -> Result<()>) -> Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
@@ -211,7 +214,11 @@ pub fn wait_until_serving(coordinator: SocketAddr, mut check: impl FnMut() -> Re
         let mut told = std::time::Instant::now();
         loop {
             check()?;
-            let configuration = client.fresh_configuration().await?;
+            // A coordinator that has lost its memory tells no configuration (R9.13).
+            let Ok(configuration) = tokio::time::timeout(LOOK_EVERY, client.fresh_configuration()).await else {
+                continue;
+            };
+            let configuration = configuration?;
             let waiting: Vec<_> = configuration
                 .shards
                 .iter()

@@ -2,20 +2,31 @@
 //! nothing; this module looks at them between turns.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
-use kasha_coordinator::Coordinator;
+use kasha_coordinator::{Coordinator, Loss};
 use kasha_machine::Effects;
 use kasha_node::Node;
 use kasha_runtime::{Application, Control};
 use kasha_types::{ConfigVersion, Epoch, NodeId, ShardId, Tick};
 use kasha_wire::{MemberState, ShardConfig, ShardPhase};
 
+use crate::host::Ended;
+
+/// How often it is said that the coordinator has lost its memory.
+const LOSS_TOLD_EVERY: Duration = Duration::from_secs(60);
+
 /// Logs what the coordinator commits.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct TellCommits {
+    /// The folder of the coordinator's files.
+    folder: PathBuf,
+    /// Told, once, that the coordinator has lost its memory: where all nodes run in this process, nobody needs it then.
+    gives_up: Option<mpsc::Sender<Ended>>,
+    loss_told: Option<Tick>,
     seen: ConfigVersion,
     alive: BTreeMap<NodeId, bool>,
     shards: BTreeMap<ShardId, ShardConfig>,
@@ -23,8 +34,37 @@ pub struct TellCommits {
     overtaken: BTreeSet<ShardId>,
 }
 
+impl TellCommits {
+    /// For a coordinator with this folder. `gives_up` gets the reason if it has lost its memory.
+    pub fn new(folder: PathBuf, gives_up: Option<mpsc::Sender<Ended>>) -> Self {
+        let (alive, shards) = (BTreeMap::new(), BTreeMap::new());
+        Self { folder, gives_up, loss_told: None, seen: ConfigVersion(0), alive, shards, overtaken: BTreeSet::new() }
+    }
+
+    fn tell_loss(&mut self, now: Tick, loss: Loss) {
+        if self.loss_told.is_some_and(|told| now.since(told) < LOSS_TOLD_EVERY) {
+            return;
+        }
+        self.loss_told = Some(now);
+        let text = format!(
+            "the coordinator has lost its memory: {loss}. It decides nothing, so that no data is lost. Stop this process, put \
+             back the newest {}, and start it again (K0508)",
+            self.folder.display()
+        );
+        match self.gives_up.take() {
+            Some(gives_up) => {
+                let _ = gives_up.send(("coordinator".to_owned(), Err(text)));
+            }
+            None => tracing::error!("{text}"),
+        }
+    }
+}
+
 impl Application<Coordinator> for TellCommits {
-    fn turn(&mut self, _: Tick, machine: &mut Coordinator, _: &mut Effects) -> Control {
+    fn turn(&mut self, now: Tick, machine: &mut Coordinator, _: &mut Effects) -> Control {
+        if let Some(loss) = machine.memory_loss() {
+            self.tell_loss(now, loss);
+        }
         for (shard, overtaken) in machine.overtaken() {
             if self.overtaken.insert(shard) {
                 tracing::error!("{shard}: {overtaken}");

@@ -5,6 +5,8 @@ use kasha_types::limits::{CORES_MAX, NODES_MAX};
 use kasha_types::{Incarnation, NodeId};
 use kasha_wire::DecodeError;
 
+use crate::memory::Loss;
+
 /// The reason why the coordinator closes a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Goodbye {
@@ -26,6 +28,8 @@ pub(crate) enum Goodbye {
     TooManyNodes(NodeId),
     /// The coordinator has as many clients as it can have.
     TooManyClients,
+    /// A node's folder knows more than the coordinator's: it decides nothing (R9.13).
+    MemoryLost(Loss),
 }
 
 impl Goodbye {
@@ -72,6 +76,10 @@ impl Goodbye {
                 "the cluster has as many client sessions as it can keep: close some, or wait for leases to end (K0505)"
                     .into()
             }
+            Self::MemoryLost(loss) => format!(
+                "this coordinator has lost its memory: {loss}. Its folder was lost, or is an older copy. So that no data is lost, it \
+                 decides nothing: stop its process, put back the newest folder of the coordinator, and start it again (K0508)"
+            ),
         }
     }
 }

@@ -12,7 +12,7 @@
 //! or its process is dead; **F2** epochs, list versions, configuration versions, ClusterTime and client ids only grow,
 //! across restarts too; **R6.2** a new witness list is committed only after the primary's report; **R7.2** only
 //! complete members of the set that last served are elected; **R4.6**, **R4.7** leases, verdicts and reservations;
-//! **D3** nothing leaves before it is durable. Papers: RIFL section 5 (ClusterTime, leases), CURP 3.5
+//! **R9.13** a coordinator that has forgotten something decides nothing; **D3** nothing leaves before it is durable. Papers: RIFL section 5 (ClusterTime, leases), CURP 3.5
 //! (reconfiguration).
 
 mod check;
@@ -21,9 +21,11 @@ mod command;
 mod evidence;
 mod giving_up;
 mod goodbye;
+mod hearing;
 mod leases;
 pub mod limits;
 mod machine;
+mod memory;
 mod older_copy;
 mod options;
 mod overtaken;
@@ -36,6 +38,7 @@ mod time;
 
 pub use command::Command;
 pub use machine::Coordinator;
+pub use memory::{Forgotten, Loss};
 pub use options::{CoordinatorOptions, StartError, Unchosen};
 pub use overtaken::Overtaken;
 pub use state::State;

@@ -34,6 +34,13 @@ pub const PROMOTIONS_MAX: u32 = 64;
 /// of a few seconds changes nothing, and machines that do not come back are replaced.
 pub const ALONE_LEASES: u32 = 10;
 
+/// Leases for which a coordinator that starts listens at most for nodes that do not speak, before it decides anything (R9.13): as
+/// long as one that hears nobody waits for others.
+pub const LISTENING_LEASES: u32 = ALONE_LEASES;
+
+/// Clients whose wish for a session a coordinator remembers while it listens. Others ask again.
+pub const SESSIONS_HEARD_MAX: usize = 256;
+
 /// Bytes of commands in a log file before a new one begins with a snapshot.
 pub const LOG_FILE_BYTES: u64 = 1024 * 1024;
 

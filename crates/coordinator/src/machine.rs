@@ -26,35 +26,28 @@ use kasha_wire::{Configuration, Kind, MemberState, Message, ShardConfig, ShardPh
 use crate::clients::{ClientLeases, Standing};
 use crate::evidence::{Evidence, Lack, Sight};
 use crate::goodbye::Goodbye;
+use crate::hearing::Link;
 use crate::leases::{Assume, NodeLeases};
 use crate::limits::{CLIENT_IDS_AHEAD, FRAMES_HELD_MAX, LEASE_QUERY_MAX};
+use crate::memory::{Loss, Memory};
 use crate::overtaken::Overtaken;
 use crate::storage::{self, Log};
 use crate::tables::{self, TableWaiters};
 use crate::time::ClusterClock;
 use crate::{Command, CoordinatorOptions, StartError, State, placement, repair};
 
-/// A core that speaks to us.
-#[derive(Clone, Copy, Debug)]
-struct Link {
-    end: Endpoint,
-    /// The configuration that the core obeys, as it last said.
-    have: ConfigVersion,
-    /// Since when its heartbeats have named no answer of ours that is younger than a lease.
-    unanswered_since: Option<Tick>,
-}
-
 /// The coordinator of one cluster.
 #[derive(Debug)]
 pub struct Coordinator {
-    node_lease: Duration,
+    pub(crate) node_lease: Duration,
     patience: Duration,
     trusts_connections: bool,
     /// When the longer leases of an earlier process are over, and our own bound, in milliseconds.
     lower_lease_bound: Option<(Tick, u64)>,
     pub(crate) state: State,
-    log: Log,
-    leases: NodeLeases,
+    pub(crate) log: Log,
+    pub(crate) memory: Memory,
+    pub(crate) leases: NodeLeases,
     pub(crate) evidence: Evidence,
     /// Shards of which a node has promised what this process knows nothing of (K0430).
     pub(crate) overtaken: BTreeMap<ShardId, Overtaken>,
@@ -62,8 +55,8 @@ pub struct Coordinator {
     promotions: (u32, Tick),
     promotions_max: u32,
     clients: ClientLeases,
-    clock: ClusterClock,
-    links: BTreeMap<CoreId, Link>,
+    pub(crate) clock: ClusterClock,
+    pub(crate) links: BTreeMap<CoreId, Link>,
     /// The newest configuration that each core has said it obeys, and when it said so, by its own clock.
     pub(crate) said: BTreeMap<CoreId, (Tick, ConfigVersion)>,
     waiters: TableWaiters,
@@ -73,7 +66,7 @@ pub struct Coordinator {
     askers: Askers,
     pushed: ConfigVersion,
     /// The state changed since the last repair.
-    changed: bool,
+    pub(crate) changed: bool,
     last_step: Tick,
     next_tick: Tick,
     frames_held: u32,
@@ -121,6 +114,7 @@ impl Coordinator {
             let assume = if info.alive { Assume::Leased(granted) } else { Assume::Lost };
             leases.register(now, info.node, info.cores.len(), assume);
         }
+        let memory = Memory::start(now, found.loaded.as_ref().map(|loaded| &loaded.state));
         let log = Log::start(found, &state, out);
         let waiters = TableWaiters::new(state.configuration.version);
         Ok(Self {
@@ -131,6 +125,7 @@ impl Coordinator {
             pushed: state.configuration.version,
             state,
             log,
+            memory,
             leases,
             evidence: Evidence::new(options.node_lease),
             overtaken: BTreeMap::new(),
@@ -162,6 +157,12 @@ impl Coordinator {
         &self.state
     }
 
+    /// What this coordinator has forgotten, if anything: then it decides nothing (R9.13).
+    #[must_use]
+    pub fn memory_loss(&self) -> Option<Loss> {
+        self.memory.loss()
+    }
+
     /// Commits a command: everything that is sent from now on waits for it.
     pub(crate) fn commit(&mut self, command: &Command) {
         self.state.apply(command);
@@ -178,7 +179,7 @@ impl Coordinator {
         self.clock.now(now, self.state.time_reserved)
     }
 
-    fn send(&mut self, to: Endpoint, message: &impl Message, out: &mut Effects) {
+    pub(crate) fn send(&mut self, to: Endpoint, message: &impl Message, out: &mut Effects) {
         let mark = out.mark();
         message.encode(out.arena());
         let head = out.span_from(mark);
@@ -198,7 +199,7 @@ impl Coordinator {
     }
 
     /// This waits for no commit: the connection ends either way.
-    fn say_goodbye(&mut self, to: Endpoint, why: Goodbye, out: &mut Effects) {
+    pub(crate) fn say_goodbye(&mut self, to: Endpoint, why: Goodbye, out: &mut Effects) {
         let mark = out.mark();
         message::Goodbye { reason: why.reason() }.encode(out.arena());
         let head = out.span_from(mark);
@@ -214,6 +215,7 @@ impl Coordinator {
             self.askers.forget(conn);
         }
         self.waiters.closed(end);
+        self.memory.on_closed(end);
     }
 
     fn on_frame(&mut self, now: Tick, from: Endpoint, kind: u8, payload: &[u8], out: &mut Effects) {
@@ -221,21 +223,20 @@ impl Coordinator {
             return self.say_goodbye(from, Goodbye::Kind(kind), out);
         }
         match Message::decode(payload) {
-            Ok(message) => self.on_message(now, from, message, out),
+            Ok(message) if self.may_hear(&message) => self.on_message(now, from, message, out),
+            Ok(message) => self.on_message_unled(now, from, message, out),
             Err(error) => self.say_goodbye(from, Goodbye::Payload(error), out),
         }
     }
 
     fn on_message(&mut self, now: Tick, from: Endpoint, message: ToCoordinator, out: &mut Effects) {
         match message {
-            ToCoordinator::Heartbeat(heartbeat) => self.on_heartbeat(now, from, &heartbeat, out),
-            ToCoordinator::GetConfiguration(GetConfiguration { have }) => {
-                if have < self.state.configuration.version {
-                    self.push_to.insert(from);
-                } else if let Endpoint::Conn(conn) = from {
-                    self.askers.wait(conn, have);
+            ToCoordinator::Heartbeat(heartbeat) => {
+                if self.memory.hear(from, &heartbeat, &self.state) {
+                    self.on_heartbeat(now, from, &heartbeat, out);
                 }
             }
+            ToCoordinator::GetConfiguration(GetConfiguration { have }) => self.on_get_configuration(from, have),
             ToCoordinator::OpenSession(OpenSession { nonce }) => self.on_open_session(now, from, nonce, out),
             ToCoordinator::RenewLease(RenewLease { client }) => self.on_renew_lease(now, from, client, out),
             ToCoordinator::LeaseQuery(LeaseQuery { clients }) => self.on_lease_query(now, from, &clients, out),
@@ -248,23 +249,25 @@ impl Coordinator {
         }
     }
 
-    fn on_heartbeat(&mut self, now: Tick, from: Endpoint, heartbeat: &Heartbeat, out: &mut Effects) {
+    pub(crate) fn on_get_configuration(&mut self, from: Endpoint, have: ConfigVersion) {
+        if have < self.state.configuration.version {
+            self.push_to.insert(from);
+        } else if let Endpoint::Conn(conn) = from {
+            self.askers.wait(conn, have);
+        }
+    }
+
+    pub(crate) fn on_heartbeat(&mut self, now: Tick, from: Endpoint, heartbeat: &Heartbeat, out: &mut Effects) {
         let node = heartbeat.core.node;
         if let Err(why) = self.admit(now, heartbeat) {
             return self.say_goodbye(from, why, out);
         }
-        let is_deaf = self.note_link(now, from, heartbeat);
-        if !is_deaf {
-            let was_silent = self.leases.any_silent(now, node);
-            self.leases.hear(now, heartbeat.core, heartbeat.sent.since(heartbeat.answered));
-            self.changed |= was_silent && !self.leases.any_silent(now, node);
-            if self.leases.has_returned(now, node) {
-                self.commit(&seen(heartbeat));
-                hit(Probe::TakenBack);
-                self.leases.take_back(now, node);
-            }
+        let is_deaf = self.note_heard(now, from, heartbeat);
+        if !is_deaf && self.leases.has_returned(now, node) {
+            self.commit(&seen(heartbeat));
+            hit(Probe::TakenBack);
+            self.leases.take_back(now, node);
         }
-        self.changed |= self.evidence.hear(now, heartbeat.core, &heartbeat.heard);
         if let Some(command) = self.clock.observe(now, heartbeat.cluster_time, self.state.time_reserved) {
             self.commit(&command);
         }
@@ -296,23 +299,6 @@ impl Coordinator {
         (self.state.configuration.shards.iter())
             .filter(|shard| shard.primary == node && !self.is_overtaken(shard.shard))
             .any(|shard| repair::next_command(&self.state, self.sight(now), shard).is_some())
-    }
-
-    /// Remembers a core's endpoint. Returns whether the core is deaf: no answer of ours has reached it for two leases.
-    fn note_link(&mut self, now: Tick, from: Endpoint, heartbeat: &Heartbeat) -> bool {
-        let lags = heartbeat.sent.since(heartbeat.answered) > self.node_lease;
-        let known = self.links.get(&heartbeat.core).and_then(|link| link.unanswered_since);
-        // While our own disk delays our answers, their absence proves nothing.
-        let begins = || (self.log.gate() == Gate::Now).then_some(now);
-        let unanswered_since = lags.then(|| known.or_else(begins)).flatten();
-        let newest = (heartbeat.sent, heartbeat.have);
-        self.said.entry(heartbeat.core).and_modify(|said| *said = (*said).max(newest)).or_insert(newest);
-        self.links.insert(heartbeat.core, Link { end: from, have: heartbeat.have, unanswered_since });
-        let is_deaf = unanswered_since.is_some_and(|since| now.since(since) > self.node_lease);
-        if is_deaf {
-            hit(Probe::DeafNode);
-        }
-        is_deaf
     }
 
     pub(crate) fn sight(&self, now: Tick) -> Sight<'_> {
@@ -382,7 +368,7 @@ impl Coordinator {
             Report::Copied { shard, epoch, node } => {
                 let joins = |config: &ShardConfig| {
                     config.member(node).is_some_and(|member| member.state == MemberState::Joining)
-                        && have >= self.state.shards[usize::from(shard.0)].members_since
+                        && have >= config.members_since
                 };
                 let joins = self.led_by(from, shard, epoch).is_some_and(joins);
                 if joins {
@@ -481,7 +467,7 @@ impl Coordinator {
         }
     }
 
-    fn on_open_session(&mut self, now: Tick, from: Endpoint, nonce: u64, out: &mut Effects) {
+    pub(crate) fn on_open_session(&mut self, now: Tick, from: Endpoint, nonce: u64, out: &mut Effects) {
         let cluster_time = self.cluster_time(now);
         let Some((client, lease_expiry)) = self.clients.grant(cluster_time) else {
             return self.say_goodbye(from, Goodbye::TooManyClients, out);
@@ -757,6 +743,11 @@ impl Machine for Coordinator {
 
     fn end_turn(&mut self, now: Tick, out: &mut Effects) {
         self.notice_stall(now);
+        self.listen(now, out);
+        if !self.memory.may_lead() {
+            self.next_tick = now.after(self.node_lease / 8);
+            return self.log.flush(&self.state, out);
+        }
         // This comes after the inputs of the turn, so that a heartbeat that is already here counts.
         if now >= self.next_tick {
             self.on_tick(now);

@@ -38,6 +38,7 @@ pub(crate) fn first_placement(nodes: &[NodeId], shards: u16, faults: u8) -> Vec<
             members: (0..=faults)
                 .map(|n| Member { node: nth(n), state: MemberState::Complete, since: ConfigVersion(0) })
                 .collect(),
+            members_since: ConfigVersion(0),
             recover_from: Vec::new(),
             witnesses: (witnesses_from..witnesses_from + faults).map(nth).collect(),
             list: ListVersion(1),

@@ -42,8 +42,6 @@ pub(crate) struct ShardRecord {
     pub(crate) primary_incarnation: Incarnation,
     /// The boot ids of the witnesses' machines when the list was made (R5.5).
     pub(crate) witness_boots: Vec<BootId>,
-    /// The configuration that last changed the set. A `Copied` from before it may be about an earlier joining.
-    pub(crate) members_since: ConfigVersion,
 }
 
 /// The answer to a client's last table request.
@@ -283,11 +281,12 @@ impl State {
 
     fn apply_place(&mut self, shards: &[ShardConfig]) {
         self.configuration.shards = shards.to_vec();
+        let since = self.configuration.version.next();
+        self.configuration.shards.iter_mut().for_each(|shard| shard.members_since = since);
         self.shards = (shards.iter())
             .map(|config| ShardRecord {
                 primary_incarnation: self.incarnation(config.primary).expect("placed on known nodes"),
                 witness_boots: self.boots(&config.witnesses),
-                members_since: self.configuration.version.next(),
             })
             .collect();
         self.create_table(DEFAULT_TABLE);
@@ -302,11 +301,11 @@ impl State {
         config.primary = primary;
         config.phase = ShardPhase::Recovering;
         config.members = members.to_vec();
+        config.members_since = version;
         config.recover_from = from.to_vec();
         config.closing = false;
         let record = &mut self.shards[usize::from(shard.0)];
         record.primary_incarnation = incarnation;
-        record.members_since = version;
         let index = self.node_index(deposed).expect("a primary is a known node");
         self.nodes[index].deposed = version;
     }
@@ -334,8 +333,9 @@ impl State {
 
     fn apply_set_members(&mut self, shard: ShardId, members: &[Member]) {
         let version = self.configuration.version.next();
-        self.shard_mut(shard).members = members.to_vec();
-        self.shards[usize::from(shard.0)].members_since = version;
+        let config = self.shard_mut(shard);
+        config.members = members.to_vec();
+        config.members_since = version;
     }
 
     fn boots(&self, nodes: &[NodeId]) -> Vec<BootId> {
@@ -400,7 +400,7 @@ impl State {
 
 wire_struct! {
     NodeRecord { boot, deposed }
-    ShardRecord { primary_incarnation, witness_boots, members_since }
+    ShardRecord { primary_incarnation, witness_boots }
     TableAnswer { client, sequence, outcome, version }
 }
 

@@ -51,7 +51,8 @@ pub(crate) fn load(disk: &dyn Disk, cluster: ClusterId) -> Result<Found, StartEr
             | FileName::Replica(_)
             | FileName::Witness { .. }
             | FileName::WitnessMode { .. }
-            | FileName::Core => None,
+            | FileName::Core
+            | FileName::Told => None,
         })
         .collect();
     files.sort_unstable();

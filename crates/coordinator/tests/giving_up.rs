@@ -137,7 +137,7 @@ fn r7_7_members_are_given_up_and_the_witnesses_are_still_asked() {
     assert_eq!(world.summary(0), (Epoch(3), NodeId(2), ShardPhase::Recovering, ListVersion(1)));
     assert_eq!(world.shard(0).recover_from, nodes(&[2, 3]));
     assert_eq!(world.shard(0).witnesses, nodes(&[4, 5]));
-    world.restart();
+    world.restart_and_listen();
     assert_eq!(world.shard(0).recover_from, nodes(&[2, 3]));
     world.beat(2, 0, vec![Report::Recovered { shard: SHARD, epoch: Epoch(3) }]);
     assert_eq!(world.shard(0).phase, ShardPhase::Serving);

@@ -26,10 +26,10 @@ fn busy() -> (World, BTreeMap<ConfigVersion, Configuration>) {
     let mut world = World::new(options(3, 2, 1));
     let mut seen = BTreeMap::new();
     (1..=3).for_each(|id| world.add_node(id, 1));
-    world.ask(CLIENT, &message::OpenSession { nonce: 1 });
     for round in 0..60 {
         world.run(100);
         match round {
+            5 => drop(world.ask(CLIENT, &message::OpenSession { nonce: 1 })),
             10 => world.node(1).up = false,
             30 => world.node(1).up = true,
             40 => world.node(2).starts = 2,

@@ -40,7 +40,10 @@ impl Oracle {
                 self.on_configuration(configuration)
             }
             AnyMessage::HeartbeatAnswer(message::HeartbeatAnswer { sent, lease_millis, cluster_time, .. }) => {
-                self.on_time(*cluster_time);
+                // A coordinator that only listens tells no time (R9.13).
+                if *cluster_time > ClusterTime(0) {
+                    self.on_time(*cluster_time);
+                }
                 let Endpoint::Conn(ConnId(conn)) = to else { return };
                 let id = NodeId(u16::try_from(conn / 100).unwrap());
                 let core = CoreId { node: id, core: u8::try_from(conn % 100).unwrap() };

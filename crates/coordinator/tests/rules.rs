@@ -312,6 +312,7 @@ fn f1_a_coordinator_with_a_shorter_lease_waits_for_the_leases_of_the_one_before(
             world.tick(50);
         }
         if renewed {
+            world.beat_all();
             assert_eq!(world.beat(1, 0, Vec::new()), Some(190), "it may not get the answer, and keeps the longer one");
         }
         let moved = fail_over_of_node_1(&mut world);
@@ -453,7 +454,7 @@ fn r4_7_time_and_ids_never_go_back() {
     for _ in 0..2000 {
         last_id = open(&mut world).0.max(last_id);
     }
-    world.restart();
+    world.restart_and_listen();
     assert!(open(&mut world).0 > last_id);
 }
 
@@ -692,13 +693,13 @@ fn r4_7_restarts_in_one_boot_do_not_move_time() {
     let (begun, then) = (open(&mut world).2, world.now);
     for _ in 0..5 {
         world.run(500);
-        world.restart();
+        world.restart_and_listen();
     }
     let passed = |world: &World| u64::try_from(world.now.since(then).as_millis()).unwrap();
     assert_eq!(open(&mut world).2, begun.after_millis(passed(&world)), "a restart in the same boot goes on exactly");
     world.options = in_boot(Some(BootId(6)));
     let reserved = world.coordinator.state().time_reserved();
-    world.restart();
+    world.restart_and_listen();
     let time = open(&mut world).2;
     assert!(time >= reserved && time <= begun.after_millis(passed(&world) + 1_000), "another boot: the reservation");
 }

@@ -32,6 +32,8 @@ pub enum FileName {
     },
     /// The ledger: the newest list of each shard for which an instance was begun on this core (replaced atomically).
     Core,
+    /// What the coordinator told this core (replaced atomically).
+    Told,
     /// A file of the coordinator's log.
     Coordinator(u32),
 }

@@ -107,6 +107,7 @@ impl Backup {
                 }
                 (self.attached, self.must_hold, self.since) = (Some(attach), must_hold, since);
                 self.arriving = None;
+                site.copy.note_set(site.core, since, out);
             }
         }
         let (shard, node) = (site.copy.shard, site.core.id().node);

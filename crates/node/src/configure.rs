@@ -30,6 +30,7 @@ impl Node {
         self.core.newest_table = self.core.newest_table.max(newest_table);
         let configuration = Rc::new(configuration);
         self.core.configuration = Some(Rc::clone(&configuration));
+        self.core.note_configuration(configuration.version, out);
         if known.is_none() {
             self.witnesses.on_first_configuration(&mut self.core, &configuration, out);
             for replica in self.replicas.values_mut() {
@@ -53,10 +54,14 @@ impl Node {
             let replica =
                 (self.replicas.entry(config.shard)).or_insert_with(|| Replica::fresh(&core.options, config.shard));
             replica.obey_primary(core, config, out);
+            replica.copy.note_set(core, config.members_since, out);
             return;
         }
         let Some(replica) = self.replicas.get_mut(&config.shard) else { return };
         replica.passed = None;
+        if config.member(node).is_some() {
+            replica.copy.note_set(core, config.members_since, out);
+        }
         if replica.role.primary().is_some_and(|primary| primary.term.epoch < config.epoch) {
             replica.lose_role(out); // somebody else is primary now
         }

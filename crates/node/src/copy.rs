@@ -32,7 +32,9 @@ use kasha_machine::{Effects, Endpoint, FileName, Gate};
 use kasha_replication::{FenceReport, ReplicaMeta, history_of};
 use kasha_types::planted::{self, Bug};
 use kasha_types::probe::{Probe, hit};
-use kasha_types::{AttachId, BootId, Epoch, ListVersion, LocalPosition, LogEnd, NodeId, SegmentId, ShardId, Work};
+use kasha_types::{
+    AttachId, BootId, ConfigVersion, Epoch, ListVersion, LocalPosition, LogEnd, NodeId, SegmentId, ShardId, Work,
+};
 use kasha_wire::Served;
 use kasha_wire::message;
 
@@ -121,6 +123,14 @@ impl LogCopy {
         assert!(epoch >= self.meta.promised, "F2: {} promised {}, now {epoch}", self.shard, self.meta.promised);
         self.meta.promised = epoch;
         self.save_meta(core, out);
+    }
+
+    /// A configuration made a set of members that this replica is one of: its folder knows (R9.13).
+    pub fn note_set(&mut self, core: &mut Core, since: ConfigVersion, out: &mut Effects) {
+        if self.exists && since > self.meta.set && !planted::is_on(Bug::ToldUnnoted) {
+            self.meta.set = since;
+            self.save_meta(core, out);
+        }
     }
 
     /// The marks say that what is here does not count. They do so before it goes.

@@ -21,6 +21,7 @@ use kasha_wire::{Configuration, Durability, Message};
 
 use crate::NodeOptions;
 use crate::request_path::Memory;
+use crate::told::Told;
 
 /// The core that hosts replicas and witnesses.
 #[derive(Debug)]
@@ -31,6 +32,8 @@ pub(crate) struct Core {
     pub cluster_time: ClusterTime,
     /// Every client id ever granted is below this.
     pub clients_below: ClientId,
+    /// What the file says of what the coordinator told.
+    pub told: Told,
     /// Until when the coordinator promised to make nobody else primary of our shards (section 7).
     pub lease_until: Tick,
     /// The last commit that was issued.
@@ -130,6 +133,7 @@ impl Core {
             configuration: None,
             cluster_time: ClusterTime(0),
             clients_below: ClientId(0),
+            told: Told::default(),
             lease_until: Tick(0),
             local: LocalPosition(0),
             local_durable: LocalPosition(0),

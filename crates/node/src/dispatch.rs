@@ -164,6 +164,7 @@ impl Node {
             Orders::HeartbeatAnswer(HeartbeatAnswer { sent, lease_millis, cluster_time, clients_below }) => {
                 self.core.learn_cluster_time(cluster_time);
                 self.core.clients_below = self.core.clients_below.max(clients_below);
+                self.core.note_time_and_clients(out);
                 self.answered = self.answered.max(sent.min(now));
                 if lease_millis > 0 && sent <= now {
                     let from = if planted::is_on(Bug::LeaseFromReply) { now } else { sent };

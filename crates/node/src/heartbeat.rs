@@ -64,6 +64,7 @@ impl Node {
             addresses: options.addresses.clone(),
             heard: self.links.heard(&self.core, now),
             reports: reports.clone(),
+            knows: self.knowledge(),
         };
         self.reported = reports;
         // Nobody makes us a witness before our first file says that we never were one.

@@ -20,6 +20,7 @@ use crate::ending::Ending;
 use crate::links::Links;
 use crate::primary::{Primary, Term};
 use crate::replica::Replica;
+use crate::told::Told;
 use crate::witnessing::Witnesses;
 use crate::{NodeOptions, StartError};
 
@@ -56,6 +57,8 @@ impl Node {
         assert_ne!(options.boot, BootId::ENDED, "the marks of an orderly end are no boot's");
         out.push(Effect::Route { to: Endpoint::Coordinator, address: options.coordinator });
         let mut core = Core::new(options);
+        core.told = Told::load(core.options.cluster, disk)?;
+        core.learn_cluster_time(core.told.cluster_time());
         let mut files: BTreeMap<ShardId, Vec<SegmentId>> = BTreeMap::new();
         for file in disk.list() {
             match file {
@@ -63,8 +66,11 @@ impl Node {
                 FileName::Replica(shard) => {
                     files.entry(shard).or_default();
                 }
-                FileName::Witness { .. } | FileName::WitnessMode { .. } | FileName::Core | FileName::Coordinator(_) => {
-                }
+                FileName::Witness { .. }
+                | FileName::WitnessMode { .. }
+                | FileName::Core
+                | FileName::Told
+                | FileName::Coordinator(_) => {}
             }
         }
         let mut replicas = BTreeMap::new();

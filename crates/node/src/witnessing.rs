@@ -89,7 +89,11 @@ impl Witnesses {
         let keys: BTreeSet<_> = (disk.list().into_iter())
             .filter_map(|file| match file {
                 FileName::Witness { shard, list } | FileName::WitnessMode { shard, list } => Some((shard, list)),
-                FileName::Segment { .. } | FileName::Replica(_) | FileName::Core | FileName::Coordinator(_) => None,
+                FileName::Segment { .. }
+                | FileName::Replica(_)
+                | FileName::Core
+                | FileName::Told
+                | FileName::Coordinator(_) => None,
             })
             .collect();
         for (shard, list) in keys {
@@ -110,6 +114,16 @@ impl Witnesses {
             core.replace(FileName::Core, &this.ledger.encode(), out);
         }
         Ok(this)
+    }
+
+    /// The newest list of each shard that was begun here.
+    pub fn newest_lists(&self) -> impl Iterator<Item = (ShardId, ListVersion)> + '_ {
+        self.ledger.newest()
+    }
+
+    /// The newest list of this shard that was begun here; 0: none.
+    pub fn newest_list(&self, shard: ShardId) -> ListVersion {
+        self.newest_lists().find(|&(named, _)| named == shard).map_or(ListVersion(0), |(_, list)| list)
     }
 
     /// The first configuration of this process. What is in force came before it, and may have been begun here.

@@ -7,7 +7,9 @@ use kasha_types::{
     ListVersion, LogEnd, LogPosition, NodeId, RpcId, SegmentId, Sequence, ShardId, Tick,
 };
 use kasha_wire::codec::Bytes;
-use kasha_wire::message::{self, AttachAt, GcEntry, Holding, LeaseInfo, Missing, Report, TableCommand};
+use kasha_wire::message::{
+    self, AttachAt, GcEntry, Holding, Knowledge, LeaseInfo, Missing, Report, ShardKnowledge, TableCommand,
+};
 use kasha_wire::{AnyMessage, Served};
 
 use crate::draw;
@@ -212,6 +214,19 @@ impl Scene {
         })
     }
 
+    /// Mostly what a coordinator that forgot nothing may hear: else it would decide nothing any more.
+    fn knowledge(&self, u: &mut Unstructured<'_>) -> Result<Knowledge> {
+        if draw::below(u, 16)? > 0 {
+            return Ok(Knowledge { configuration: ConfigVersion(0), clients_below: ClientId(0), shards: Vec::new() });
+        }
+        let shards = self.many(u, |u| {
+            let (shard, promised, list) = (ShardId(number32(u, 2)? as u16), epoch(u)?, list(u)?);
+            Ok(ShardKnowledge { shard, promised, list, set: ConfigVersion(number(u, 6)?) })
+        })?;
+        let configuration = ConfigVersion(number(u, self.version.0)?);
+        Ok(Knowledge { configuration, clients_below: ClientId(number(u, 1)?), shards })
+    }
+
     /// What nodes and clients say to the coordinator.
     pub(crate) fn to_coordinator(&self, u: &mut Unstructured<'_>) -> Result<AnyMessage> {
         let near =
@@ -233,6 +248,7 @@ impl Scene {
                     addresses: (0..draw::below(u, 3)?).map(|core| address(node, core)).collect(),
                     heard: self.many(u, self::node)?,
                     reports: self.many(u, |u| self.report(u))?,
+                    knows: self.knowledge(u)?,
                 }
                 .into()
             }

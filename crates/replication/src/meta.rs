@@ -12,14 +12,16 @@
 //!     24      8  end that was surely acknowledged (a lower bound)
 //!     32      8  offset at which a joiner's log begins
 //!     40     16  boot id when the log was last known to be whole; 0: all of it was on the disk when the process ended
-//!     56      4  CRC32C of bytes 0..56
+//!     56      8  configuration that made the newest set of members which this replica was one of (R9.13)
+//!     64      4  CRC32C of bytes 0..64
 //! ```
 
-use kasha_types::{BootId, ClusterId, Epoch, LogEnd, ShardId};
+use kasha_types::{BootId, ClusterId, ConfigVersion, Epoch, LogEnd, ShardId};
 
 const MAGIC: &[u8; 4] = b"KREP";
-const FORMAT: u8 = 2;
-const BYTES: usize = 60;
+const FORMAT: u8 = 3;
+const BYTES: usize = 68;
+const CHECKED: usize = BYTES - 4;
 
 /// A replica's durable marks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,6 +45,9 @@ pub struct ReplicaMeta {
     /// If this node was the primary of that term, and the term served: the log holds every update that was answered
     /// (R7.7). 0: nothing is known. Cleared before anything of such a term is cut.
     pub whole: Epoch,
+    /// The configuration that made the newest set of members which this replica was one of: a coordinator whose memory is from
+    /// before it would elect who has left (R9.13). Only grows.
+    pub set: ConfigVersion,
 }
 
 /// Bytes that are no marks of this replica.
@@ -85,6 +90,7 @@ impl ReplicaMeta {
             intact: true,
             complete: true,
             whole: Epoch(0),
+            set: ConfigVersion(0),
         }
     }
 
@@ -111,6 +117,7 @@ impl ReplicaMeta {
         out.extend_from_slice(&self.acknowledged.0.to_le_bytes());
         out.extend_from_slice(&self.base.0.to_le_bytes());
         out.extend_from_slice(&self.boot.0.to_le_bytes());
+        out.extend_from_slice(&self.set.0.to_le_bytes());
         let crc = kasha_types::crc32c(&out[start..]);
         out.extend_from_slice(&crc.to_le_bytes());
     }
@@ -123,7 +130,7 @@ impl ReplicaMeta {
         let bytes: &[u8; BYTES] = bytes.try_into().map_err(|_| MetaError::Damaged)?;
         let u64_at = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().expect("8 bytes"));
         let u32_at = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().expect("4 bytes"));
-        if &bytes[..4] != MAGIC || kasha_types::crc32c(&bytes[..56]) != u32_at(56) {
+        if &bytes[..4] != MAGIC || kasha_types::crc32c(&bytes[..CHECKED]) != u32_at(CHECKED) {
             return Err(MetaError::Damaged);
         }
         if bytes[4] != FORMAT {
@@ -142,6 +149,7 @@ impl ReplicaMeta {
             intact: bytes[5] & 1 != 0,
             complete: bytes[5] & 2 != 0,
             whole: Epoch(u32_at(20)),
+            set: ConfigVersion(u64_at(56)),
         };
         if meta.cluster != cluster {
             return Err(MetaError::Cluster(meta.cluster));
@@ -164,6 +172,7 @@ mod tests {
             base: LogEnd(8),
             intact: false,
             whole: Epoch(6),
+            set: ConfigVersion(41),
             ..ReplicaMeta::fresh(ClusterId(5), ShardId(3), BootId(11))
         }
     }

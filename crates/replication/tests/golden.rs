@@ -1,11 +1,11 @@
-//! The bytes of `replica.meta`, format 2. `UPDATE=1 cargo test -p kasha-replication --test golden` rewrites the file.
+//! The bytes of `replica.meta`, format 3. `UPDATE=1 cargo test -p kasha-replication --test golden` rewrites the file.
 //! That is wrong unless the number of the format changes too.
 #![allow(missing_docs)]
 
 use std::fmt::Write;
 
 use kasha_replication::ReplicaMeta;
-use kasha_types::{BootId, ClusterId, Epoch, LogEnd, ShardId};
+use kasha_types::{BootId, ClusterId, ConfigVersion, Epoch, LogEnd, ShardId};
 
 fn samples() -> [(&'static str, ReplicaMeta); 4] {
     let meta = ReplicaMeta {
@@ -18,6 +18,7 @@ fn samples() -> [(&'static str, ReplicaMeta); 4] {
         intact: true,
         complete: true,
         whole: Epoch(0x6162_6364),
+        set: ConfigVersion(0x7172_7374_7576_7778),
     };
     [
         ("fresh", ReplicaMeta::fresh(ClusterId(1), ShardId(0), BootId(0))),

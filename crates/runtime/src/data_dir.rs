@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! kasha.lock       locked while a process uses the folder
-//! kasha.toml       format, cluster, node, cores, identity, number of starts
+//! kasha.toml       format, cluster, node, cores, identity, number of starts, whether the coordinator began here
 //! core-00/ …       each event loop's files
 //! coordinator/     the coordinator's files, if it runs here
 //! ```
@@ -20,6 +20,8 @@ use crate::random_u64;
 const LOCK: &str = "kasha.lock";
 const MARKER: &str = "kasha.toml";
 const FORMAT: u64 = 1;
+/// The marker's line in a folder where a coordinator has begun.
+const COORDINATOR: &str = "coordinator = true\n";
 
 /// Why a data folder cannot be used. Each says what to do.
 #[derive(Debug, thiserror::Error)]
@@ -99,6 +101,16 @@ pub enum DataDirError {
         /// The cluster that this node was to join.
         wanted: ClusterId,
     },
+    /// The coordinator's files are gone. A new coordinator in their place would know nothing of the cluster.
+    #[error(
+        "the files of the coordinator are gone from {}, and they are all that knows which nodes have the cluster's data: put back \
+         the newest copy of this folder (never an older one, if you have that); nothing was changed (K0117)",
+        path.display()
+    )]
+    CoordinatorGone {
+        /// The folder of the coordinator's files.
+        path: PathBuf,
+    },
     /// The folder could not be read or written.
     #[error(transparent)]
     Storage(#[from] StorageError),
@@ -111,6 +123,8 @@ struct Marker {
     cores: u8,
     identity: u32,
     starts: u32,
+    /// A coordinator has begun in this folder: its files are there, or something is wrong (R9.13).
+    coordinator: bool,
 }
 
 /// Whose folder it is.
@@ -150,7 +164,7 @@ impl DataDir {
             Ok(text) => Marker::parse(path, &text)?,
             Err(error) if error.kind() == ErrorKind::NotFound => {
                 let identity = u32::try_from(random_u64() >> 32).expect("32 bits");
-                Marker { cluster: ClusterId(0), node, cores, identity, starts: 0 }
+                Marker { cluster: ClusterId(0), node, cores, identity, starts: 0, coordinator: false }
             }
             Err(error) => return Err(failed("read", &path.join(MARKER))(error).into()),
         };
@@ -233,6 +247,30 @@ impl DataDir {
         Ok(self.save()?)
     }
 
+    /// A coordinator has begun here, and its files are on the disk: durably noted. From now on a start without them is
+    /// refused ([`DataDir::check_coordinator`]).
+    ///
+    /// # Errors
+    /// If the disk fails.
+    pub fn note_coordinator(&mut self) -> Result<(), DataDirError> {
+        if !self.marker.coordinator {
+            self.marker.coordinator = true;
+            self.save()?;
+        }
+        Ok(())
+    }
+
+    /// Whether the coordinator that begun here may start. `has_files`: its files hold a cluster.
+    ///
+    /// # Errors
+    /// If it has begun, and its files are gone.
+    pub fn check_coordinator(&self, has_files: bool) -> Result<(), DataDirError> {
+        match self.marker.coordinator && !has_files {
+            true => Err(DataDirError::CoordinatorGone { path: self.coordinator() }),
+            false => Ok(()),
+        }
+    }
+
     /// The identity of this start of the process.
     #[must_use]
     pub fn incarnation(&self) -> Incarnation {
@@ -303,9 +341,14 @@ fn take_lock(path: &Path) -> Result<File, DataDirError> {
 impl Marker {
     fn format(&self) -> String {
         let mut text = String::from("# A data folder of Kasha's. Written at each start; do not edit.\n");
-        let Self { cluster, node, cores, identity, starts } = self;
+        let Self { cluster, node, cores, identity, starts, coordinator } = self;
         writeln!(text, "format = {FORMAT}\ncluster = {}\nnode = {}", cluster.0, node.0).expect("to memory");
-        writeln!(text, "cores = {cores}\nidentity = {identity}\nstarts = {starts}").expect("to memory");
+        writeln!(text, "cores = {cores}\nidentity = {identity}").expect("to memory");
+        // Not the last line: a marker whose end is cut off must not pass for one without it.
+        if *coordinator {
+            text.push_str(COORDINATOR);
+        }
+        writeln!(text, "starts = {starts}").expect("to memory");
         text
     }
 
@@ -335,6 +378,7 @@ impl Marker {
             cores,
             identity: small("identity")?,
             starts: small("starts")?,
+            coordinator: said(text).any(|line| line == COORDINATOR),
         };
         // No checksum guards it, and "starts = 12" without its end is a start that was before.
         if !said(text).eq(said(&marker.format())) {
@@ -377,6 +421,31 @@ mod tests {
         assert_eq!(second.cluster(), ClusterId(77));
         second.join(ClusterId(77)).unwrap();
         assert!(matches!(second.join(ClusterId(78)), Err(DataDirError::OtherCluster { .. })));
+        fs::remove_dir_all(&path).unwrap();
+    }
+
+    /// Found from outside: without the coordinator's files a new coordinator began, and the cluster was empty.
+    #[test]
+    fn r9_13_a_folder_remembers_that_a_coordinator_began_in_it() {
+        let path = fresh("coordinator");
+        let mut first = DataDir::open_or_create(&path, NodeId(3), 2).unwrap();
+        first.join(ClusterId(77)).unwrap();
+        first.check_coordinator(false).expect("none has begun");
+        first.note_coordinator().unwrap();
+        first.note_coordinator().unwrap();
+        drop(first);
+        for _ in 0..3 {
+            let again = DataDir::open_or_create(&path, NodeId(3), 2).unwrap();
+            again.check_coordinator(true).unwrap();
+            let error = again.check_coordinator(false).unwrap_err();
+            assert!(error.to_string().contains("K0117") && error.to_string().contains("/coordinator"), "{error}");
+        }
+        let marker = fs::read_to_string(path.join(MARKER)).unwrap();
+        fs::write(path.join(MARKER), marker.replace("coordinator = true", "coordinator = perhaps")).unwrap();
+        assert!(
+            matches!(DataDir::open(&path), Err(DataDirError::Foreign { .. })),
+            "what cannot be read is not left out"
+        );
         fs::remove_dir_all(&path).unwrap();
     }
 
@@ -440,7 +509,14 @@ mod tests {
     fn the_last_start_there_can_be_is_the_last() {
         let path = fresh("last");
         fs::create_dir_all(&path).unwrap();
-        let marker = Marker { cluster: ClusterId(7), node: NodeId(3), cores: 2, identity: 9, starts: u32::MAX - 1 };
+        let marker = Marker {
+            cluster: ClusterId(7),
+            node: NodeId(3),
+            cores: 2,
+            identity: 9,
+            starts: u32::MAX - 1,
+            coordinator: true,
+        };
         fs::write(path.join(MARKER), marker.format()).unwrap();
         let last = DataDir::open_or_create(&path, NodeId(3), 2).unwrap();
         assert_eq!(last.incarnation().starts(), u32::MAX);
@@ -451,12 +527,8 @@ mod tests {
     }
 
     fn any_marker() -> impl Strategy<Value = Marker> {
-        any::<(u64, u16, u8, u32, u32)>().prop_map(|(cluster, node, cores, identity, starts)| Marker {
-            cluster: ClusterId(cluster),
-            node: NodeId(node),
-            cores,
-            identity,
-            starts,
+        any::<(u64, u16, u8, u32, u32, bool)>().prop_map(|(cluster, node, cores, identity, starts, coordinator)| {
+            Marker { cluster: ClusterId(cluster), node: NodeId(node), cores, identity, starts, coordinator }
         })
     }
 

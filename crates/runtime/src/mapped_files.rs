@@ -18,6 +18,7 @@ pub(crate) fn is_mapped(name: FileName) -> bool {
         | FileName::Replica(_)
         | FileName::WitnessMode { .. }
         | FileName::Core
+        | FileName::Told
         | FileName::Coordinator(_) => false,
     }
 }

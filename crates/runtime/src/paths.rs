@@ -41,6 +41,7 @@ pub(crate) fn parts(file: FileName) -> (Option<String>, String) {
         FileName::Witness { shard, list } => (of(shard), format!("witness-{:016}.slots", list.0)),
         FileName::WitnessMode { shard, list } => (of(shard), format!("witness-{:016}.mode", list.0)),
         FileName::Core => (None, "core.meta".to_owned()),
+        FileName::Told => (None, "told.meta".to_owned()),
         FileName::Coordinator(number) => (None, format!("coordinator-{number:08}.log")),
     }
 }
@@ -66,6 +67,7 @@ pub(crate) fn file(shard: Option<ShardId>, name: &str) -> Option<FileName> {
     }
     let file = match shard {
         None if name == "core.meta" => FileName::Core,
+        None if name == "told.meta" => FileName::Told,
         None => FileName::Coordinator(number(name, "coordinator-", ".log")?),
         Some(shard) if name == "replica.meta" => FileName::Replica(shard),
         Some(shard) => {
@@ -88,7 +90,7 @@ mod tests {
     use super::*;
 
     fn any_file() -> impl Strategy<Value = FileName> {
-        (any::<u16>(), any::<u32>(), any::<u64>(), 0..6).prop_map(|(shard, small, large, which)| {
+        (any::<u16>(), any::<u32>(), any::<u64>(), 0..7).prop_map(|(shard, small, large, which)| {
             let (shard, list) = (ShardId(shard), ListVersion(large));
             match which {
                 0 => FileName::Segment { shard, segment: SegmentId(small) },
@@ -96,6 +98,7 @@ mod tests {
                 2 => FileName::Witness { shard, list },
                 3 => FileName::WitnessMode { shard, list },
                 4 => FileName::Core,
+                5 => FileName::Told,
                 _ => FileName::Coordinator(small),
             }
         })

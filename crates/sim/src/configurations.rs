@@ -207,6 +207,7 @@ pub(crate) mod tests {
                 primary: NodeId(primary),
                 phase: ShardPhase::Serving,
                 members: vec![complete(1), complete(2)],
+                members_since: ConfigVersion(0),
                 recover_from: Vec::new(),
                 witnesses: vec![NodeId(3)],
                 list: ListVersion(1),

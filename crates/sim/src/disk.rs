@@ -158,6 +158,12 @@ impl SimDisk {
         Self::default()
     }
 
+    /// A disk that holds what this one surely holds.
+    #[must_use]
+    pub fn copy(&self) -> Self {
+        Self { cached: self.durable.clone(), durable: self.durable.clone(), ..Self::default() }
+    }
+
     fn change(&mut self, change: Change) {
         apply(&mut self.cached, &change);
         self.waiting.push_back(change);
@@ -277,7 +283,11 @@ impl SimDisk {
             FileName::Segment { shard, segment } => {
                 self.is_sealed(shard, segment) || self.acknowledged_within(shard, file) > 0
             }
-            FileName::Replica(_) | FileName::Witness { .. } | FileName::WitnessMode { .. } | FileName::Core => true,
+            FileName::Replica(_)
+            | FileName::Witness { .. }
+            | FileName::WitnessMode { .. }
+            | FileName::Core
+            | FileName::Told => true,
             FileName::Coordinator(_) => false,
         };
         let files = self.cached.iter().filter(|(file, content)| is_damageable(**file) && !content.is_empty());

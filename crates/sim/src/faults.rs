@@ -4,6 +4,8 @@
 //! power until the configuration is whole again, and none where `f` is 0. All other faults are allowed at any time. A
 //! blackout of that mode is an act of its own, in a scenario that knows what it may lose.
 
+mod coordinator;
+mod lost_memory;
 mod orderly_stop;
 mod without_witness;
 
@@ -20,6 +22,8 @@ use crate::configurations::{Configurations, Cores, what_lacks};
 use crate::intensity::Act;
 use crate::network::HostId;
 use crate::world::World;
+use coordinator::LOOK_FOR_NEWS_EVERY;
+use lost_memory::{Folders, MemoryStep};
 use without_witness::Way;
 
 /// How long a node that lost something stays unsafe at least: until its loss has been noticed and committed.
@@ -36,9 +40,7 @@ const LOOK_FOR_COPY_LEASES: u64 = 20;
 /// How often it checks whether something is freed.
 const LOOK_FOR_FREED_EVERY: u64 = millis(10);
 
-/// How often it checks whether the coordinator has told something new.
-const LOOK_FOR_NEWS_EVERY: u64 = micros(50);
-/// For how many leases it checks that.
+/// For how many leases it checks whether the coordinator has told something new.
 const LOOK_FOR_NEWS_LEASES: u64 = 6;
 
 /// The hosts of a cluster.
@@ -125,6 +127,7 @@ enum Step {
         after: Epoch,
         until: SimTime,
     },
+    Memory(MemoryStep),
     /// As soon as a joiner has a part of what it copies, every process is killed.
     KillAllCopying {
         until: SimTime,
@@ -159,6 +162,7 @@ pub struct Nemesis {
     next_at: SimTime,
     /// When a node last lost what it held, or a part of it.
     lost_at: Option<SimTime>,
+    folders: Folders,
 }
 
 impl Nemesis {
@@ -182,6 +186,7 @@ impl Nemesis {
             numbers: 0,
             next_at: SimTime(0),
             lost_at: None,
+            folders: Folders::default(),
         }
     }
 
@@ -224,6 +229,7 @@ impl Nemesis {
         });
         stopping.for_each(|host| world.kill(host));
         self.agenda.clear();
+        self.restore_folder(world);
         world.network.join_all();
         for host in self.hosts.iter() {
             world.set_slowness(host, 1);
@@ -315,6 +321,7 @@ impl Nemesis {
                 let until = now.after(self.lease * LOOK_FOR_NEWS_LEASES);
                 self.later(now, Step::KillCoordinatorTelling { told: self.newest_told(), until });
             }
+            Act::LostMemory => self.lose_memory(world),
             Act::Client | Act::ClientPause => self.client(world, act, time),
             Act::Depose => self.depose(world, time),
             Act::Apart => self.apart(world),
@@ -398,7 +405,11 @@ impl Nemesis {
         world.kill(witness);
         let of_witness = |file: &FileName| match *file {
             FileName::Witness { shard: of, .. } | FileName::WitnessMode { shard: of, .. } => of == shard,
-            FileName::Segment { .. } | FileName::Replica(_) | FileName::Core | FileName::Coordinator(_) => false,
+            FileName::Segment { .. }
+            | FileName::Replica(_)
+            | FileName::Core
+            | FileName::Told
+            | FileName::Coordinator(_) => false,
         };
         if world.damage(witness, of_witness).is_some() {
             world.probes.hit("nemesis: damaged witness");
@@ -534,37 +545,6 @@ impl Nemesis {
             self.kill_all(world);
         } else if world.now < until {
             self.later(world.now.after(LOOK_FOR_COPY_EVERY), Step::KillAllCopying { until });
-        }
-    }
-
-    fn coordinator_outage(&mut self, world: &mut World, time: u64) {
-        world.probes.hit("nemesis: coordinator outage");
-        let coordinator = self.hosts.coordinator;
-        if self.rng.chance(1, 6) {
-            world.pause(coordinator);
-            self.later(world.now.after(time), Step::Resume(coordinator));
-        } else if self.rng.chance(1, 3) {
-            world.lose_power(coordinator);
-            self.later(world.now.after(time), Step::Start(coordinator));
-        } else {
-            self.kill_for(world, coordinator, time);
-        }
-    }
-
-    fn newest_told(&self) -> ConfigVersion {
-        self.configurations.latest().map_or(ConfigVersion(0), |latest| latest.version)
-    }
-
-    /// Everything that the coordinator told must be on its disk, whatever its machine loses now (section 9).
-    fn kill_coordinator_if_telling(&mut self, world: &mut World, told: ConfigVersion, until: SimTime) {
-        let coordinator = self.hosts.coordinator;
-        if self.newest_told() > told && world.is_up(coordinator) {
-            world.probes.hit("coordinator lost power as it told something");
-            world.lose_power(coordinator);
-            let time = self.a_while();
-            self.later(world.now.after(time), Step::Start(coordinator));
-        } else if world.now < until {
-            self.later(world.now.after(LOOK_FOR_NEWS_EVERY), Step::KillCoordinatorTelling { told, until });
         }
     }
 
@@ -753,6 +733,7 @@ impl Nemesis {
                 world.start(host);
             }
             Step::KillCoordinatorTelling { told, until } => self.kill_coordinator_if_telling(world, told, until),
+            Step::Memory(step) => self.memory_step(world, step),
             Step::KillAllCopying { until } => self.kill_if_copying(world, until),
             Step::WithoutWitness { shard, way } => self.leave_without_witness(world, shard, way),
             Step::WhenSuccessorBegins { shard, after, syncs, files_gone, until } => {

@@ -71,6 +71,8 @@ pub struct Acts {
     pub coordinator_minute: u64,
     /// The coordinator's machine loses power as soon as it tells something new.
     pub coordinator_telling: u64,
+    /// The coordinator's folder is lost, or an older copy takes its place, and it comes back later.
+    pub lost_memory: u64,
     /// A client dies for ever, and another is born.
     pub client: u64,
     /// A client is stopped, perhaps for longer than its lease.
@@ -116,6 +118,7 @@ pub enum Act {
     Coordinator,
     CoordinatorMinute,
     CoordinatorTelling,
+    LostMemory,
     Client,
     ClientPause,
     Depose,
@@ -132,7 +135,7 @@ pub enum Act {
 impl Acts {
     /// The acts and their weights.
     #[must_use]
-    pub fn weights(&self) -> [(Act, u64); 27] {
+    pub fn weights(&self) -> [(Act, u64); 28] {
         [
             (Act::Crash, self.crash),
             (Act::FastRestart, self.fast_restart),
@@ -150,6 +153,7 @@ impl Acts {
             (Act::Coordinator, self.coordinator),
             (Act::CoordinatorMinute, self.coordinator_minute),
             (Act::CoordinatorTelling, self.coordinator_telling),
+            (Act::LostMemory, self.lost_memory),
             (Act::Client, self.client),
             (Act::ClientPause, self.client_pause),
             (Act::Depose, self.depose),
@@ -255,6 +259,7 @@ impl Intensity {
             apart: 0,
             coordinator_minute: 0,
             damage: 0,
+            lost_memory: 0,
             coordinator_telling: 0,
             away: 0,
             without_witness: 0,

@@ -331,6 +331,7 @@ impl<'a> SimShell<'a> {
             | FileName::Replica(_)
             | FileName::WitnessMode { .. }
             | FileName::Core
+            | FileName::Told
             | FileName::Coordinator(_) => len,
         }
     }

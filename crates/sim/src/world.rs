@@ -13,7 +13,7 @@ use kasha_wire::Message;
 
 use crate::clock::{Clock, SimTime};
 use crate::digest::Digest;
-use crate::disk::Mark;
+use crate::disk::{Mark, SimDisk};
 use crate::intensity::Intensity;
 use crate::network::{ConnectionId, Frame, HostId, Life, Network, ProcessId, Way};
 use crate::planted::{self, Bug};
@@ -395,6 +395,20 @@ impl World {
             disk.settle();
         }
         any
+    }
+
+    /// A copy of what the disk of a host's first process surely holds.
+    #[must_use]
+    pub fn copy_of_disk(&self, host: HostId) -> SimDisk {
+        self.processes[self.hosts[host.0].processes[0].0].disk.copy()
+    }
+
+    /// Puts another disk into the place of that of a dead host's first process. Returns the former one.
+    pub fn put_disk(&mut self, host: HostId, mut disk: SimDisk) -> SimDisk {
+        let process = &mut self.processes[self.hosts[host.0].processes[0].0];
+        disk.settle();
+        process.disk.settle();
+        std::mem::replace(&mut process.disk, disk)
     }
 
     /// Asks a host's processes to stop.

@@ -56,6 +56,12 @@ bugs! {
     NotExecutedAfterRefusal = "not_executed_after_refusal",
     /// R2.1: a retry takes the session's newest acknowledgement and lease into the body.
     BodyRebuilt = "body_rebuilt",
+    /// R9.13: a coordinator that knows less than a node's folder goes on as if it knew all.
+    MemoryLossUnnoticed = "memory_loss_unnoticed",
+    /// R9.13: a coordinator that starts decides before it has heard what the nodes' folders know.
+    DecidesBeforeListening = "decides_before_listening",
+    /// R9.13: a node does not note in its folder what the coordinator tells.
+    ToldUnnoted = "told_unnoted",
     /// Section 7: a client that asked for a newer configuration is not told when there is one.
     NewsUntold = "news_untold",
     /// R4.10: updates for a shard that holds up one client id are numbered under the next id, and hold that up too.

@@ -24,6 +24,10 @@ macro_rules! probes {
 }
 
 probes! {
+    /// R9.13: a node's folder knows more than the coordinator, which decides nothing.
+    MemoryLost = "coordinator: knows less than a folder",
+    /// R9.13: a coordinator that starts goes on, although a node has not said what its folder knows.
+    ListenedInPart = "coordinator: began without having heard all",
     /// Section 8: a transaction over several shards is proposed.
     TransactionProposed = "transaction: proposed",
     /// R8.8: its client is told what it comes to as soon as it is durable here.

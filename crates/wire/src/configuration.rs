@@ -69,6 +69,9 @@ pub struct ShardConfig {
     pub phase: ShardPhase,
     /// The committed replica set: syncs count against it and nothing else (R7.2).
     pub members: Vec<Member>,
+    /// The configuration that last changed this set. Each member notes it in its folder, so that a coordinator whose memory is
+    /// from before the change is found out (R9.13).
+    pub members_since: ConfigVersion,
     /// While recovering: the complete members of the set that last served, of which one is enough to recover (section
     /// 7, step 2). Empty for a shard that never served.
     pub recover_from: Vec<NodeId>,
@@ -249,7 +252,7 @@ wire_enum! {
 wire_struct! {
     Member { node, state, since }
     Served { epoch, primary }
-    ShardConfig { shard, epoch, primary, phase, members, recover_from, witnesses, list, closing, served }
+    ShardConfig { shard, epoch, primary, phase, members, members_since, recover_from, witnesses, list, closing, served }
     NodeInfo { node, incarnation, cores, alive }
     TableInfo { table, name }
     Tablet { table, first, last, shard }

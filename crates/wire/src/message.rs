@@ -224,6 +224,8 @@ macro_rules! message_table {
                 heard: Vec<NodeId>,
                 /// What it wants committed.
                 reports: Vec<Report>,
+                /// What its folder knows. A coordinator that knows less has lost its memory (R9.13).
+                knows: Knowledge,
             },
             /// Coordinator to core: answer to `Heartbeat`.
             HeartbeatAnswer = 25 {
@@ -231,9 +233,10 @@ macro_rules! message_table {
                 sent: Tick,
                 /// How long the lease runs from then, in milliseconds, drift bound already taken off; 0 = no lease.
                 lease_millis: u64,
-                /// The coordinator's ClusterTime when it answered.
+                /// The coordinator's ClusterTime when it answered; 0: it tells none, for it only listens (R9.13).
                 cluster_time: ClusterTime,
-                /// Every client id that was ever granted is below this (R4.3: what a lease's claim is checked against).
+                /// Every client id that was ever granted is below this (R4.3: what a lease's claim is checked against); 0: it tells
+                /// nothing.
                 clients_below: ClientId,
             },
             /// Primary to coordinator: which of these clients have lost their lease?
@@ -514,6 +517,31 @@ pub struct LeaseInfo {
     pub expiry: ClusterTime,
 }
 
+/// What a core's folder knows of its cluster (R9.13): facts that the coordinator had committed before it told them. The greatest
+/// ClusterTime is a field of the heartbeat.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Knowledge {
+    /// The newest configuration that was ever obeyed.
+    pub configuration: ConfigVersion,
+    /// Every client id that was granted, as far as was ever told, is below this.
+    pub clients_below: ClientId,
+    /// What it knows of the shards of which it has files.
+    pub shards: Vec<ShardKnowledge>,
+}
+
+/// What a core's folder knows of a shard (R9.13).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ShardKnowledge {
+    /// The shard.
+    pub shard: ShardId,
+    /// The term that was promised; 0: none.
+    pub promised: Epoch,
+    /// The newest witness list that was begun here; 0: none.
+    pub list: ListVersion,
+    /// The configuration that made the newest set of members which this core was one of; 0: none.
+    pub set: ConfigVersion,
+}
+
 /// One slot to drop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GcEntry {
@@ -634,5 +662,7 @@ impl Wire for AttachAt {
 wire_struct! {
     LeaseInfo { client, expiry }
     Missing { epoch, members, witnesses }
+    Knowledge { configuration, clients_below, shards }
+    ShardKnowledge { shard, promised, list, set }
     GcEntry { key, rpc }
 }

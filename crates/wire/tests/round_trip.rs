@@ -14,7 +14,8 @@ use kasha_wire::codec::Bytes;
 use kasha_wire::frame::{self, Kind};
 use kasha_wire::hot::*;
 use kasha_wire::message::{
-    AttachAt, BehindWhat, GcEntry, Holding, LeaseInfo, Missing, Report, TableCommand, TableOutcome, Told, WordOf,
+    AttachAt, BehindWhat, GcEntry, Holding, Knowledge, LeaseInfo, Missing, Report, ShardKnowledge, TableCommand,
+    TableOutcome, Told, WordOf,
 };
 use kasha_wire::operation::{ItemsBuffer, Row};
 use kasha_wire::outcome::Shape;

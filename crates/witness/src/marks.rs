@@ -94,6 +94,11 @@ impl Ledger {
         news
     }
 
+    /// The newest list of each shard for which an instance was begun.
+    pub fn newest(&self) -> impl Iterator<Item = (ShardId, ListVersion)> + '_ {
+        self.newest.iter().map(|(&shard, &list)| (shard, list))
+    }
+
     /// Whether an instance of this list may have been begun.
     #[must_use]
     pub fn may_name(&self, shard: ShardId, list: ListVersion) -> bool {

@@ -77,14 +77,19 @@ impl Cluster {
         self.folder.path().join(format!("node-{node}"))
     }
 
-    /// Starts a node, and waits until it listens.
-    pub fn start_node(&mut self, node: u16) {
-        let command = match node {
+    /// Starts a node's process, for a test that expects it to fail.
+    #[must_use]
+    pub fn spawn_node(&self, node: u16) -> Process {
+        Process::spawn(match node {
             1 => self.by_file(node),
             2 => self.by_environment(node),
             _ => self.by_flags(node, self.data(node), self.port_of(node)),
-        };
-        let mut process = Process::spawn(command);
+        })
+    }
+
+    /// Starts a node, and waits until it listens.
+    pub fn start_node(&mut self, node: u16) {
+        let mut process = self.spawn_node(node);
         process.wait_until_it_says(&format!("node-{node} listens at {}", local(self.port_of(node))));
         self.nodes.insert(node, process);
     }

@@ -326,6 +326,7 @@ mod tests {
             primary: NodeId(1),
             phase: ShardPhase::Serving,
             members: vec![complete(1), complete(2)],
+            members_since: ConfigVersion(0),
             recover_from: Vec::new(),
             witnesses: vec![NodeId(3)],
             list: ListVersion(2),

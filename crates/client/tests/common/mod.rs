@@ -67,6 +67,7 @@ pub(crate) fn configuration(version: u64) -> Configuration {
         members: nodes
             .map(|node| Member { node: NodeId(node), state: MemberState::Complete, since: ConfigVersion(0) })
             .to_vec(),
+        members_since: ConfigVersion(0),
         recover_from: vec![],
         witnesses: vec![NodeId(nodes[1]), NodeId(nodes[2])],
         list: ListVersion(5),

@@ -10,10 +10,10 @@ use std::time::Duration;
 use kasha_coordinator::{Coordinator, CoordinatorOptions, StartError};
 use kasha_machine::{Disk, Effects, Endpoint, FileName, Held, Input, Machine, turn};
 use kasha_types::{
-    BootId, ClusterId, ClusterTime, ConfigVersion, ConnId, CoreId, Epoch, Incarnation, ListVersion, LocalPosition,
-    NodeId, ShardId, Tick,
+    BootId, ClientId, ClusterId, ClusterTime, ConfigVersion, ConnId, CoreId, Epoch, Incarnation, ListVersion,
+    LocalPosition, NodeId, ShardId, Tick,
 };
-use kasha_wire::message::{ConfigurationIs, Heartbeat, Report};
+use kasha_wire::message::{ConfigurationIs, Heartbeat, Knowledge, Report, ShardKnowledge};
 use kasha_wire::{
     AnyMessage, Configuration, FRAME_HEADER_BYTES, FrameHeader, Kind, MemberState, Message, ShardConfig, ShardPhase,
 };
@@ -128,6 +128,22 @@ impl FakeNode {
         (0..self.cores)
             .map(|core| SocketAddr::from(([10, 0, 0, u8::try_from(self.id.0).unwrap()], 7000 + u16::from(core))))
             .collect()
+    }
+    /// What the folder of a core that obeyed the configuration knows.
+    pub fn knowledge(&self, core: u8) -> Knowledge {
+        let of_core = |shard: &&ShardConfig| self.cores > 0 && shard.shard.0 % u16::from(self.cores) == u16::from(core);
+        let known = |shard: &ShardConfig| {
+            let is_member = shard.member(self.id).is_some();
+            let witnesses = shard.witnesses.contains(&self.id);
+            (is_member || witnesses).then_some(ShardKnowledge {
+                shard: shard.shard,
+                promised: if is_member { shard.epoch } else { Epoch(0) },
+                list: if witnesses { shard.list } else { ListVersion(0) },
+                set: if is_member { shard.members_since } else { ConfigVersion(0) },
+            })
+        };
+        let shards = self.config.iter().flat_map(|config| &config.shards).filter(of_core).filter_map(known);
+        Knowledge { configuration: self.have(), clients_below: ClientId(0), shards: shards.collect() }
     }
     /// The reports that a primary would send about the configuration that it knows.
     pub fn reports(&self) -> Vec<Report> {
@@ -334,6 +350,7 @@ impl World {
             addresses: node.addresses(),
             heard: self.heard_by(node.id),
             reports,
+            knows: node.knowledge(core),
         }
     }
 
@@ -378,13 +395,25 @@ impl World {
 
     /// The coordinator's process crashes and its machine loses power: only what is durable is left.
     pub fn restart(&mut self) {
-        let disk = MemoryDisk { durable: self.disk.durable.clone(), ..MemoryDisk::default() };
+        self.restart_from(self.disk.durable.clone());
+    }
+
+    /// The same, and its folder holds these files.
+    pub fn restart_from(&mut self, files: Files) {
+        let disk = MemoryDisk { durable: files, ..MemoryDisk::default() };
         let mut next = Self::try_with(self.options.clone(), disk, self.now, self.fast_disk).unwrap();
         std::mem::swap(&mut next.nodes, &mut self.nodes);
         std::mem::swap(&mut next.cuts, &mut self.cuts);
         std::mem::swap(&mut next.hidden, &mut self.hidden);
         next.reporting = self.reporting;
         *self = next;
+    }
+
+    /// The same, and the next heartbeats of all nodes come: the coordinator has listened (R9.13).
+    pub fn restart_and_listen(&mut self) {
+        self.restart();
+        self.beat_all();
+        self.tick(0);
     }
 
     pub fn members(&self, shard: u16) -> Vec<(u16, MemberState)> {

@@ -159,6 +159,7 @@ pub fn configuration(version: u64, epoch: u32, phase: ShardPhase) -> Configurati
             primary: NodeId(1),
             phase,
             members: vec![member],
+            members_since: ConfigVersion(0),
             recover_from: Vec::new(),
             witnesses: Vec::new(),
             list: ListVersion(1),

@@ -49,7 +49,10 @@ impl Watch for CountsGrow {
             self.on_time(sender.life, cluster_time);
             self.on_granted(client);
         } else if let Some(HeartbeatAnswer { cluster_time, .. }) = sent.message() {
-            self.on_time(sender.life, cluster_time);
+            // A coordinator that only listens tells no time (R9.13).
+            if cluster_time > ClusterTime(0) {
+                self.on_time(sender.life, cluster_time);
+            }
         } else if let Some(LeaseRenewed { cluster_time, .. }) = sent.message() {
             self.on_time(sender.life, cluster_time);
         } else if let Some(LeaseVerdict { cluster_time, .. }) = sent.message() {

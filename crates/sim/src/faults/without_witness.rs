@@ -195,7 +195,11 @@ fn is_syncing(world: &World, host: HostId, shard: ShardId) -> bool {
 pub(super) fn lose_witnesses(world: &mut World, hosts: &[HostId], shard: ShardId) {
     let is_of_witness = |file: &FileName| match *file {
         FileName::Witness { shard: of, .. } | FileName::WitnessMode { shard: of, .. } => of == shard,
-        FileName::Segment { .. } | FileName::Replica(_) | FileName::Core | FileName::Coordinator(_) => false,
+        FileName::Segment { .. }
+        | FileName::Replica(_)
+        | FileName::Core
+        | FileName::Told
+        | FileName::Coordinator(_) => false,
     };
     for &host in hosts {
         if world.lose_files(host, is_of_witness) {

@@ -87,6 +87,7 @@ fn of_scenario(scenario: Scenario, rng: &mut Rng) -> (Shape, Intensity) {
         Scenario::CoordinatorOutage => {
             intensity.acts = Acts { coordinator: 4, coordinator_telling: 3, crash: 2, fast_restart: 1, ..none };
         }
+        Scenario::LostMemory => lost_memory(rng, &mut shape, &mut intensity),
         Scenario::Transactions => transactions(rng, &mut shape, &mut intensity),
         Scenario::Snapshots => snapshots(rng, &mut shape, &mut intensity),
         Scenario::Distributed => distributed(rng, &mut shape, &mut intensity),
@@ -148,6 +149,15 @@ fn distributed_blackout(rng: &mut Rng, shape: &mut Shape, intensity: &mut Intens
     intensity.fsync = (millis(1), millis(rng.between(2, 30)));
     shape.pause = (millis(1), millis(rng.between(2, 8)));
     intensity.acts = Acts { blackout_replicated: 3, shard_blackout: 3, crash: 1, depose: 1, ..Acts::default() };
+}
+
+/// Members change within one epoch, and primaries are replaced, between the copy and its use.
+fn lost_memory(rng: &mut Rng, shape: &mut Shape, intensity: &mut Intensity) {
+    (shape.faults, shape.may_lack, shape.hosted) = (1 + u8::try_from(rng.below(2)).expect("small"), 0, false);
+    (shape.nodes, shape.shards) = (u16::from(shape.faults) * 2 + 2, 1 + u16::try_from(rng.below(3)).expect("small"));
+    shape.duration = millis(12_000);
+    intensity.nemesis_every = millis(rng.between(500, 1_500));
+    intensity.acts = Acts { lost_memory: 4, crash: 3, fast_restart: 1, depose: 1, ..Acts::default() };
 }
 
 /// A minute is longer than every lease except those of clients. The load is small.

@@ -33,6 +33,7 @@ fn file(name: FileName) -> String {
         FileName::Witness { list, .. } => format!("witness list={}", list.0),
         FileName::WitnessMode { list, .. } => format!("witness mode list={}", list.0),
         FileName::Core => "core".into(),
+        FileName::Told => "told".into(),
         FileName::Coordinator(number) => format!("coordinator log {number}"),
     }
 }

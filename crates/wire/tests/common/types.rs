@@ -5,7 +5,8 @@ use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use kasha_types::*;
 use kasha_wire::codec::Bytes;
 use kasha_wire::message::{
-    AttachAt, BehindWhat, GcEntry, Holding, LeaseInfo, Missing, Report, TableCommand, TableOutcome, Told, WordOf,
+    AttachAt, BehindWhat, GcEntry, Holding, Knowledge, LeaseInfo, Missing, Report, ShardKnowledge, TableCommand,
+    TableOutcome, Told, WordOf,
 };
 use kasha_wire::status::{
     CleanerState, Cleaning, CoreStatus, LongTurn, LoopTurns, LoopUsage, Memory, PendingTransaction, ReplicaStatus,
@@ -93,12 +94,14 @@ structs! {
     ReadRefused { read_id, epoch, why }
     Member { node, state, since }
     Served { epoch, primary }
-    ShardConfig { shard, epoch, primary, phase, members, recover_from, witnesses, list, closing, served }
+    ShardConfig { shard, epoch, primary, phase, members, members_since, recover_from, witnesses, list, closing, served }
     NodeInfo { node, incarnation, cores, alive }
     TableInfo { table, name }
     Tablet { table, first, last, shard }
     LeaseInfo { client, expiry }
     Missing { epoch, members, witnesses }
+    Knowledge { configuration, clients_below, shards }
+    ShardKnowledge { shard, promised, list, set }
     GcEntry { key, rpc }
     CoreStatus { core, incarnation, configuration, lease, replicas, witnesses }
     ReplicaStatus { shard, epoch, primary, complete, state, end, synced, unsynced_operations, objects, memory_bytes,
@@ -367,7 +370,7 @@ macro_rules! every_type {
             AttachId, ListVersion, NodeId, SegmentId, Sequence, ShardId, Slot, TableId, Tick, RpcId, CoreId, LogPosition,
             Envelope, Appended, SyncRequest, Synced, Recorded, RecordedVerdict, Refusal, Refused, ReadRefused,
             Durability, MemberState, ShardPhase, Memory, Member, ShardConfig, NodeInfo, TableInfo, Tablet, Configuration,
-            TableCommand, TableOutcome, Report, LeaseInfo, Missing, GcEntry, Told, WordOf, BehindWhat, AttachAt, Holding, CoreStatus,
+            TableCommand, TableOutcome, Report, LeaseInfo, Missing, Knowledge, ShardKnowledge, GcEntry, Told, WordOf, BehindWhat, AttachAt, Holding, CoreStatus,
             ReplicaStatus, TransactionsStatus, PendingTransaction, Cleaning, CleanerState, WitnessStatus, LoopUsage, LoopTurns, LongTurn, Work, AnyMessage)
     };
     ($each:ident: $($ty:ty),*) => { $($each::<$ty>(stringify!($ty));)* };

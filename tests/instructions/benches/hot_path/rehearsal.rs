@@ -159,6 +159,7 @@ fn configuration(faults: u8, version: u64, phase: ShardPhase) -> Configuration {
             primary: NodeId(1),
             phase,
             members: ids().map(member).collect(),
+            members_since: ConfigVersion(0),
             recover_from: Vec::new(),
             witnesses,
             list: LIST,

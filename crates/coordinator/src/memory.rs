@@ -1,0 +1,302 @@
+//! Whether this coordinator remembers all that its cluster was ever told (R9.13).
+//!
+//! The coordinator's folder is its memory. Without it, or with an older copy of it, a coordinator would place the shards
+//! anew, or elect nodes that left long ago, and the intact copies would be thrown away. But each core's folder keeps a part
+//! of what it was told, and says so with each heartbeat. The coordinator commits before it tells, so a core that knows more
+//! proves that something was forgotten. Then the coordinator decides nothing, grants nothing and tells no configuration
+//! until it is started with its own folder again.
+//!
+//! One core may not know what was forgotten, and another one may. So a coordinator that starts listens first: until all
+//! nodes that it calls alive have spoken. A node that is away must not stop that for ever. After the time for which
+//! its lease may last the others are enough, if they are all nodes but f: a set that the coordinator has forgotten has f + 1
+//! members, so one of its members has spoken. After ten leases the coordinator goes on with whoever is there.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::time::Duration;
+
+use kasha_machine::{Effects, Endpoint};
+use kasha_types::planted::{self, Bug};
+use kasha_types::probe::{Probe, hit};
+use kasha_types::{ClientId, ClusterTime, ConfigVersion, CoreId, Epoch, ListVersion, NodeId, ShardId, Tick};
+use kasha_wire::link::ToCoordinator;
+use kasha_wire::message::{GetConfiguration, Heartbeat, HeartbeatAnswer, OpenSession, ShardKnowledge};
+
+use crate::goodbye::Goodbye;
+use crate::limits::{LISTENING_LEASES, SESSIONS_HEARD_MAX};
+use crate::{Coordinator, State};
+
+/// The first thing that a core's folder knows and this coordinator does not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Loss {
+    /// The core.
+    pub core: CoreId,
+    /// What it knows.
+    pub what: Forgotten,
+}
+
+/// What was forgotten: what the core's folder says, and what the coordinator's says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Forgotten {
+    /// A configuration was obeyed that is newer than the newest one here.
+    Configuration(ConfigVersion, ConfigVersion),
+    /// The cluster's time was later than any that is reserved here.
+    Time(ClusterTime, ClusterTime),
+    /// Client ids may be in use that are not reserved here.
+    Clients(ClientId, ClientId),
+    /// A shard that has no place here.
+    Shard(ShardId),
+    /// A later term of a shard was promised.
+    Term(ShardId, Epoch, Epoch),
+    /// A later witness list of a shard was begun.
+    List(ShardId, ListVersion, ListVersion),
+    /// A later set of members of a shard was made.
+    Set(ShardId, ConfigVersion, ConfigVersion),
+}
+
+impl fmt::Display for Loss {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "the folder of {} knows of ", self.core.node)?;
+        match self.what {
+            Forgotten::Configuration(theirs, ours) => write!(f, "configuration {}, this one of {}", theirs.0, ours.0),
+            Forgotten::Time(theirs, ours) => {
+                write!(f, "time {} of the cluster, this one of no later than {}", theirs.0, ours.0)
+            }
+            Forgotten::Clients(theirs, ours) => {
+                write!(f, "client ids below {}, this one of those below {}", theirs.0, ours.0)
+            }
+            Forgotten::Shard(shard) => write!(f, "{shard}, this one of no such shard"),
+            Forgotten::Term(shard, theirs, ours) => write!(f, "{theirs} of {shard}, this one of {ours}"),
+            Forgotten::List(shard, theirs, ours) => write!(f, "witness {theirs} of {shard}, this one of {ours}"),
+            Forgotten::Set(shard, theirs, ours) => write!(
+                f,
+                "the members of {shard} in configuration {}, this one of those in configuration {}",
+                theirs.0, ours.0
+            ),
+        }
+    }
+}
+
+/// What the coordinator knows of its own memory.
+#[derive(Debug)]
+pub(crate) struct Memory {
+    /// What it hears before it decides anything.
+    listening: Option<Listening>,
+    /// Cores whose folders know more.
+    losses: BTreeMap<CoreId, Loss>,
+}
+
+#[derive(Debug)]
+struct Listening {
+    began: Tick,
+    /// The newest configuration of the files: all that was ever told is at most this.
+    loaded: ConfigVersion,
+    /// The newest heartbeat of each core.
+    heard: BTreeMap<CoreId, (Endpoint, Heartbeat)>,
+    /// Clients that want a session, and what they drew.
+    sessions: Vec<(Endpoint, u64)>,
+}
+
+impl Memory {
+    /// The memory of a coordinator that starts with these files; `None`: there were none.
+    pub(crate) fn start(now: Tick, found: Option<&State>) -> Self {
+        let listens = found.filter(|state| state.alive_nodes().next().is_some());
+        let listening = listens.map(|state| Listening {
+            began: now,
+            loaded: state.configuration.version,
+            heard: BTreeMap::new(),
+            sessions: Vec::new(),
+        });
+        let listening = if planted::is_on(Bug::DecidesBeforeListening) { None } else { listening };
+        Self { listening, losses: BTreeMap::new() }
+    }
+
+    /// Whether the coordinator may decide and tell anything.
+    pub(crate) fn may_lead(&self) -> bool {
+        self.listening.is_none() && self.losses.is_empty()
+    }
+
+    /// What was forgotten, as far as is known.
+    pub(crate) fn loss(&self) -> Option<Loss> {
+        self.losses.values().next().copied()
+    }
+
+    /// A core speaks. Returns whether its heartbeat is to be handled now; one that comes too early is handled when the
+    /// coordinator has listened.
+    pub(crate) fn hear(&mut self, from: Endpoint, heartbeat: &Heartbeat, state: &State) -> bool {
+        let told = self.listening.as_ref().map_or(state.configuration.version, |listening| listening.loaded);
+        match forgotten(state, told, heartbeat).filter(|_| !planted::is_on(Bug::MemoryLossUnnoticed)) {
+            Some(what) => {
+                hit(Probe::MemoryLost);
+                self.losses.insert(heartbeat.core, Loss { core: heartbeat.core, what });
+            }
+            None => {
+                self.losses.remove(&heartbeat.core);
+            }
+        }
+        if let Some(listening) = &mut self.listening {
+            listening.heard.insert(heartbeat.core, (from, heartbeat.clone()));
+        }
+        self.may_lead()
+    }
+
+    /// A client wants a session while the coordinator listens.
+    fn remember_session(&mut self, from: Endpoint, nonce: u64) {
+        if let Some(listening) = &mut self.listening
+            && listening.sessions.len() < SESSIONS_HEARD_MAX
+            && !listening.sessions.contains(&(from, nonce))
+        {
+            listening.sessions.push((from, nonce));
+        }
+    }
+
+    /// A connection is closed: nothing that came on it is answered.
+    pub(crate) fn on_closed(&mut self, end: Endpoint) {
+        if let Some(listening) = &mut self.listening {
+            listening.heard.retain(|_, (from, _)| *from != end);
+            listening.sessions.retain(|(from, _)| *from != end);
+        }
+    }
+
+    /// Once the coordinator has listened for long enough, and nobody knows more: what was not handled yet.
+    fn has_listened(&mut self, now: Tick, state: &State, lease: Duration) -> Option<Listening> {
+        let lost_nothing = self.losses.is_empty();
+        self.listening.take_if(|listening| lost_nothing && listening.is_over(now, state, lease))
+    }
+}
+
+impl Coordinator {
+    /// Goes on, once it has listened.
+    pub(crate) fn listen(&mut self, now: Tick, out: &mut Effects) {
+        let Some(listened) = self.memory.has_listened(now, &self.state, self.node_lease) else { return };
+        for (from, heartbeat) in listened.heard.into_values() {
+            self.on_heartbeat(now, from, &heartbeat, out);
+        }
+        for (from, nonce) in listened.sessions {
+            self.on_open_session(now, from, nonce, out);
+        }
+    }
+
+    fn on_heartbeat_unled(&mut self, now: Tick, from: Endpoint, heartbeat: &Heartbeat, out: &mut Effects) {
+        if self.memory.hear(from, heartbeat, &self.state) {
+            // The core that knew more takes that back: what was not heard meanwhile was no silence.
+            self.leases.extend_all(now);
+            return self.on_heartbeat(now, from, heartbeat, out);
+        }
+        if self.memory.loss().is_some() {
+            return;
+        }
+        // It speaks, and is heard: whether others are silent is judged by that. The answer has no lease, and tells nothing.
+        let CoreId { node, .. } = heartbeat.core;
+        if self.state.incarnation(node) == Some(heartbeat.incarnation) {
+            self.note_heard(now, from, heartbeat);
+        }
+        let (sent, cluster_time, clients_below) = (heartbeat.sent, ClusterTime(0), ClientId(0));
+        self.send(from, &HeartbeatAnswer { sent, lease_millis: 0, cluster_time, clients_below }, out);
+    }
+
+    /// Whether a message of this kind is handled. Before its first placement a coordinator may have lost its folder, and have
+    /// heard of no node that knows more: it must say nothing of clients then, neither grant an id again nor call a lease over.
+    pub(crate) fn may_hear(&self, message: &ToCoordinator) -> bool {
+        let is_placed = !self.state.configuration.shards.is_empty();
+        let is_of_clients = match message {
+            ToCoordinator::OpenSession(_)
+            | ToCoordinator::RenewLease(_)
+            | ToCoordinator::LeaseQuery(_)
+            | ToCoordinator::TableRequest(_) => true,
+            ToCoordinator::Heartbeat(_)
+            | ToCoordinator::GetConfiguration(_)
+            | ToCoordinator::GiveUp(_)
+            | ToCoordinator::Handshake(_) => false,
+        };
+        self.memory.may_lead() && (is_placed || !is_of_clients)
+    }
+
+    /// A message while the coordinator decides nothing.
+    pub(crate) fn on_message_unled(&mut self, now: Tick, from: Endpoint, message: ToCoordinator, out: &mut Effects) {
+        match message {
+            ToCoordinator::Heartbeat(heartbeat) => self.on_heartbeat_unled(now, from, &heartbeat, out),
+            ToCoordinator::GetConfiguration(GetConfiguration { have }) if self.memory.loss().is_none() => {
+                self.on_get_configuration(from, have);
+            }
+            ToCoordinator::OpenSession(OpenSession { nonce }) if self.memory.loss().is_none() => {
+                self.memory.remember_session(from, nonce);
+            }
+            ToCoordinator::GetConfiguration(_)
+            | ToCoordinator::OpenSession(_)
+            | ToCoordinator::RenewLease(_)
+            | ToCoordinator::TableRequest(_)
+            | ToCoordinator::GiveUp(_) => {
+                // While it only listens, it will soon answer who asks again.
+                if let Some(loss) = self.memory.loss() {
+                    self.say_goodbye(from, Goodbye::MemoryLost(loss), out);
+                }
+            }
+            // A node would take goodbyes for the end of its process (K0503): it learns from the silence.
+            ToCoordinator::LeaseQuery(_) | ToCoordinator::Handshake(_) => {}
+        }
+    }
+}
+
+impl Listening {
+    fn is_over(&self, now: Tick, state: &State, lease: Duration) -> bool {
+        let alive = state.alive_nodes().count();
+        let silent = state.alive_nodes().filter(|&node| !self.has_heard(state, node)).count();
+        if silent == 0 {
+            return true;
+        }
+        let time = now.since(self.began);
+        let enough = silent <= usize::from(state.configuration.faults) && silent < alive;
+        let bound = match planted::is_on(Bug::CoordinatorDoesNotWait) {
+            true => Duration::ZERO,
+            false => Duration::from_millis(state.lease_bound_millis),
+        };
+        let is_over = time >= lease * LISTENING_LEASES || (enough && time >= bound);
+        if is_over {
+            hit(Probe::ListenedInPart);
+        }
+        is_over
+    }
+
+    /// Whether every core of the node's newest process has spoken.
+    fn has_heard(&self, state: &State, node: NodeId) -> bool {
+        let of_node = || self.heard.range(CoreId { node, core: 0 }..=CoreId { node, core: u8::MAX });
+        let newest = of_node().map(|(_, (_, heartbeat))| heartbeat.incarnation).max();
+        let known = state.configuration.node(node).map_or(0, |info| info.cores.len());
+        newest.is_some_and(|newest| {
+            let its = || of_node().filter(|(_, (_, heartbeat))| heartbeat.incarnation == newest);
+            let cores = its().map(|(_, (_, heartbeat))| heartbeat.addresses.len()).max().unwrap_or(known);
+            its().count() >= cores
+        })
+    }
+}
+
+/// What a heartbeat shows that is not in the state. `told`: the newest configuration that the core may have been told.
+fn forgotten(state: &State, told: ConfigVersion, heartbeat: &Heartbeat) -> Option<Forgotten> {
+    let knows = &heartbeat.knows;
+    let newest = knows.configuration.max(heartbeat.have);
+    if newest > told {
+        return Some(Forgotten::Configuration(newest, told));
+    }
+    if heartbeat.cluster_time > state.time_reserved {
+        return Some(Forgotten::Time(heartbeat.cluster_time, state.time_reserved));
+    }
+    if knows.clients_below > state.clients_below {
+        return Some(Forgotten::Clients(knows.clients_below, state.clients_below));
+    }
+    knows.shards.iter().find_map(|known| forgotten_of_shard(state, known))
+}
+
+fn forgotten_of_shard(state: &State, known: &ShardKnowledge) -> Option<Forgotten> {
+    let &ShardKnowledge { shard, promised, list, set } = known;
+    let Some(config) = state.configuration.shard(shard) else { return Some(Forgotten::Shard(shard)) };
+    if promised > config.epoch {
+        Some(Forgotten::Term(shard, promised, config.epoch))
+    } else if list > config.list {
+        Some(Forgotten::List(shard, list, config.list))
+    } else if set > config.members_since {
+        Some(Forgotten::Set(shard, set, config.members_since))
+    } else {
+        None
+    }
+}
