@@ -131,6 +131,8 @@ pub const TARGETS: &[Target] = &[
     at_most("rivals.500us.kasha-fsync/etcd.p50", 0.5, "on two disks of three: one round trip, and no leader's log"),
     at_most("rivals.500us.kasha-f1/redis-wait1.p50", 0.55, "on two machines of three: one round trip instead of two"),
     at_least("rivals.500us.c64.kasha-f2/redis-wait2.throughput", 1.0, "64 clients, on three machines"),
+    at_least("outsiders.lifetime_after_restarts.seconds", 2.9, "a lifetime of 3 s, after restarts of the coordinator"),
+    at_most("outsiders.lifetime_after_restarts.seconds", 3.1, "a lifetime of 3 s, after restarts of the coordinator"),
 ];
 
 /// A target, and the figure that was found.

@@ -41,7 +41,7 @@ mod wrong;
 
 pub use call::CoreQuestion;
 pub use calls::CallId;
-pub use completion::{Completion, CoreAnswer, WaitsFor, WhyFailed, WhyNot, WhyUnknown};
+pub use completion::{Completion, CoreAnswer, TimeToLive, WaitsFor, WhyFailed, WhyNot, WhyUnknown};
 pub use stats::SessionStats;
 
 use std::collections::{BTreeMap, VecDeque};

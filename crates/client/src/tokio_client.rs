@@ -16,7 +16,6 @@ mod transaction;
 mod values;
 
 pub use error::{Answer, Error, Rejection, Resolved, UnknownCall, Unresolved};
-pub use expiry::TimeToLive;
 pub use interactive::*;
 pub use scan::{Cursor, NoCursor, Scan, ScannedKey};
 pub use table::*;
@@ -27,7 +26,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use kasha_types::{ClusterId, ClusterTime, CoreId};
+use kasha_types::{ClusterId, CoreId};
 use kasha_wire::Configuration;
 use kasha_wire::message::TableOutcome;
 use kasha_wire::outcome::Shape;
@@ -268,16 +267,11 @@ impl Client {
 
     /// Makes a call and waits for its end. Errors are separated here, so that only success is returned.
     async fn call(&self, what: Ask, shape: Option<Shape>) -> Result<Completion, Error> {
-        self.call_timed(what, shape).await.map(|(completion, _)| completion)
-    }
-
-    /// The same, with an estimate of ClusterTime at the end of the call.
-    async fn call_timed(&self, what: Ask, shape: Option<Shape>) -> Result<(Completion, ClusterTime), Error> {
         let ticket = self.tickets.fetch_add(1, Ordering::Relaxed);
         let (reply, answer) = oneshot::channel();
         self.send(Command::Call { ticket, what, reply }).await?;
         let mut abandon = Abandon { ticket, abandoned: Some(&self.abandoned) };
-        let Ended { call, completion, time } = answer.await.map_err(|_| Error::Stopped)?;
+        let Ended { call, completion } = answer.await.map_err(|_| Error::Stopped)?;
         abandon.abandoned = None;
         match completion {
             Completion::NotExecuted(why) => Err(Error::NotExecuted(why)),
@@ -289,9 +283,10 @@ impl Client {
             Completion::ReadFailed(why) => Err(Error::Failed(why)),
             completion @ (Completion::Executed { .. }
             | Completion::Read { .. }
+            | Completion::TimeToLive { .. }
             | Completion::Table(_)
             | Completion::Status(_)
-            | Completion::Refreshed) => Ok((completion, time)),
+            | Completion::Refreshed) => Ok(completion),
         }
     }
 }

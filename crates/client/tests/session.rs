@@ -6,7 +6,7 @@ mod common;
 use std::time::Duration;
 
 use common::{CANCELLED, CLIENT, DONE, Net, TABLE, core};
-use kasha_client::session::{CallOptions, Completion, WaitsFor, WhyNot, WhyUnknown};
+use kasha_client::session::{CallOptions, Completion, TimeToLive, WaitsFor, WhyNot, WhyUnknown};
 use kasha_client::{Path, session::WhyFailed};
 use kasha_machine::{Endpoint, Input, Machine};
 use kasha_types::limits::OUTSTANDING_MAX;
@@ -545,8 +545,34 @@ fn a_time_to_live_is_not_told_before_the_time_is_known() {
     net.pass(SECOND);
     let asked = net.take(Kind::Read);
     net.answer_read(&asked[0], &[2]);
-    assert_eq!(net.completion_of(left), Completion::Read { result: vec![2] });
+    assert_eq!(net.completion_of(left), Completion::TimeToLive { result: vec![2], left: None });
     assert_eq!(net.session.cluster_time(known), ClusterTime(1000));
+}
+
+/// Five restarts of a coordinator moved ClusterTime ahead, and a connected client did not hear of it before it renewed its lease.
+#[test]
+fn a_session_tells_what_is_left_by_the_time_that_a_core_has_corrected() {
+    let mut net = Net::open(|_| ());
+    let read = Read::TimeToLive { key: b"a-low-slot-" };
+    let result = [&DONE[..1], &7u64.to_le_bytes(), &9_000u64.to_le_bytes()].concat();
+    let time_left = |net: &mut Net, told: Option<(u64, u64)>| {
+        let id = net.with(|session, now, out| session.read(now, TABLE, &read, None, out));
+        let sent = net.take_one(Kind::Read);
+        let shown = net.session.cluster_time(net.now);
+        if let Some((least, most)) = told {
+            let (least, most) = (ClusterTime(least), ClusterTime(most));
+            net.message(sent.to, &message::TimeIs { shown, least, most });
+        }
+        net.answer_read(&sent, &result);
+        match net.completion_of(id) {
+            Completion::TimeToLive { left: Some(TimeToLive::For(left)), .. } => (shown.0, left.as_millis()),
+            other => panic!("{other:?}"),
+        }
+    };
+    let (shown, left) = time_left(&mut net, None);
+    assert_eq!(u128::from(9_000 - shown), left);
+    assert_eq!(time_left(&mut net, Some((4_000, 4_010))), (shown, 5_000), "it was behind");
+    assert_eq!(time_left(&mut net, Some((3_000, 3_010))), (4_000, 5_990), "it was ahead");
 }
 
 #[test]

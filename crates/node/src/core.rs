@@ -22,6 +22,7 @@ use kasha_wire::{Configuration, Durability, Message};
 use crate::NodeOptions;
 use crate::request_path::Memory;
 use crate::told::Told;
+use crate::told_time::ToldTime;
 
 /// The core that hosts replicas and witnesses.
 #[derive(Debug)]
@@ -30,6 +31,7 @@ pub(crate) struct Core {
     pub configuration: Option<Rc<Configuration>>,
     /// Taken from the coordinator and the log only (R4.7).
     pub cluster_time: ClusterTime,
+    pub told_time: ToldTime,
     /// Every client id ever granted is below this.
     pub clients_below: ClientId,
     /// What the file says of what the coordinator told.
@@ -132,6 +134,7 @@ impl Core {
             options,
             configuration: None,
             cluster_time: ClusterTime(0),
+            told_time: ToldTime::default(),
             clients_below: ClientId(0),
             told: Told::default(),
             lease_until: Tick(0),

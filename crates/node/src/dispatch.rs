@@ -76,6 +76,7 @@ impl Node {
         let Ok(view) = RequestView::decode(payload) else { return false };
         let wish = if kind == Kind::Cancel { Wish::Cancel } else { Wish::Run };
         let caller = Caller { to: from, envelope: view.envelope, wish };
+        self.core.told_time.check(from, view.envelope.cluster_time, out);
         match self.replicas.get_mut(&view.envelope.shard) {
             Some(replica) => replica.on_request(&mut self.core, caller, view.body, out),
             None => refuse_undecoded(&caller, view.body, view.envelope.epoch, Refusal::NotPrimary, out),
@@ -85,6 +86,7 @@ impl Node {
 
     fn on_read(&mut self, now: Tick, from: Endpoint, payload: &[u8], out: &mut Effects) -> bool {
         let Ok(view) = ReadView::decode(payload) else { return false };
+        self.core.told_time.check(from, view.envelope.cluster_time, out);
         match self.replicas.get_mut(&view.envelope.shard) {
             Some(replica) => replica.on_read(&mut self.core, now, from, &view, out),
             None => refuse_read(from, &view, view.envelope.epoch, Refusal::NotPrimary, out),
@@ -163,6 +165,9 @@ impl Node {
             }
             Orders::HeartbeatAnswer(HeartbeatAnswer { sent, lease_millis, cluster_time, clients_below }) => {
                 self.core.learn_cluster_time(cluster_time);
+                if sent <= now {
+                    self.core.told_time.heard(cluster_time, sent, now);
+                }
                 self.core.clients_below = self.core.clients_below.max(clients_below);
                 self.core.note_time_and_clients(out);
                 self.answered = self.answered.max(sent.min(now));

@@ -19,7 +19,7 @@
 //! | `links` | which other nodes are heard |
 //! | `core` | what is one for all shards of a core |
 //! | `view`, `replay_check` | what a core says of itself; for the simulator, whether a replay comes to its state |
-//! | `node`, `dispatch`, `heartbeat`, `told` | starts and turns; what comes from outside, what a core tells; what it was told (R9.13) |
+//! | `node`, `dispatch`, `heartbeat`, `told`, `told_time` | starts and turns; what comes from outside, what a core tells; what it was told (R9.13) |
 //!
 //! Invariants asserted here: **E4** (one entry group per update), **D3** (every answer carries a gate), **F1**/**F2**
 //! (terms only grow; reads need a lease), **R7.1** (nothing is served that was not promoted to in this incarnation).
@@ -48,6 +48,7 @@ mod scan;
 mod serving;
 mod state;
 mod told;
+mod told_time;
 mod transactions;
 mod unfinished;
 mod view;

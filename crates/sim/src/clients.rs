@@ -8,12 +8,15 @@ use std::collections::VecDeque;
 use std::rc::Rc;
 use std::time::Duration;
 
-use kasha_client::session::{CallId, CallOptions, Completion, Session, SessionOptions, WhyNot, WhyUnknown};
+use kasha_client::session::{CallId, CallOptions, Completion, Session, SessionOptions, TimeToLive, WhyNot, WhyUnknown};
 use kasha_machine::{Effects, Rng};
 use kasha_reference::Part;
 use kasha_types::{TableId, Tick};
+use kasha_wire::Outcome;
 use kasha_wire::message::TableOutcome;
+use kasha_wire::outcome::Shape;
 
+use crate::checkers::time_goes_on::TimeTold;
 use crate::clock::{SimTime, millis};
 use crate::history::{Action, History, Key, Operation, OperationId, Told};
 use crate::probes::Probes;
@@ -42,6 +45,8 @@ pub struct Stage {
     pub violations: Vec<String>,
     /// Counts of what was reached.
     pub probes: Probes,
+    /// What clients were told of the ends of values.
+    pub times_told: Vec<TimeTold>,
     /// Calls that are not over: they were told nothing, or "unknown" and are not resolved yet.
     pub unresolved: usize,
 }
@@ -175,6 +180,15 @@ fn told(stage: &mut Stage, operation: OperationId, completion: &Completion, at: 
         Completion::Executed { result, path, attempts } => {
             stage.probes.hit(&format!("executed: {path:?}"));
             stage.probes.add("attempts", u64::from(*attempts));
+            result_of(stage, operation, result)
+        }
+        Completion::TimeToLive { result, left } => {
+            if let (Some(TimeToLive::For(left)), Ok(Outcome::Expiry(_, Some(ends)))) =
+                (left, Outcome::decode(Shape::Expiry, result))
+            {
+                let left = u64::try_from(left.as_millis()).unwrap_or(u64::MAX);
+                stage.times_told.push(TimeTold { at, ends, left });
+            }
             result_of(stage, operation, result)
         }
         Completion::Read { result } => {

@@ -36,6 +36,7 @@ use crate::checkers::records::{Records, RecordsWatch};
 use crate::checkers::replay_equals_state::ReplayEqualsState;
 use crate::checkers::retained::Retained;
 use crate::checkers::synced_survives::SyncedSurvives;
+use crate::checkers::time_goes_on::TimeGoesOn;
 use crate::checkers::timestamp_order::TimestampOrder;
 use crate::checkers::whole_logs::WholeLogs;
 use crate::checkers::witness_keeps::WitnessKeeps;
@@ -257,6 +258,7 @@ fn watch(world: &mut World, shape: &Shape, all: &Configurations, cores: &Cores, 
     world.add_watcher(Box::new(AcknowledgedOutcomes::new(configurations.clone())));
     world.add_watcher(Box::new(ExpiryByVerdict::new(configurations, cores)));
     world.add_watcher(Box::new(CountsGrow::default()));
+    world.add_watcher(Box::new(TimeGoesOn::new(shape.exact_time)));
     world.add_watcher(Box::new(OneGroup::default()));
     world.add_watcher(Box::new(WitnessKeeps::default()));
     world.add_watcher(Box::new(FloorsBind::default()));

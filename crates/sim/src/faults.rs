@@ -317,6 +317,7 @@ impl Nemesis {
                 world.probes.hit("nemesis: coordinator away for a minute");
                 self.coordinator_outage(world, COORDINATOR_AWAY_LONG);
             }
+            Act::CoordinatorRestart | Act::CoordinatorReboot => self.coordinator_comes_back(world, act),
             Act::CoordinatorTelling => {
                 let until = now.after(self.lease * LOOK_FOR_NEWS_LEASES);
                 self.later(now, Step::KillCoordinatorTelling { told: self.newest_told(), until });

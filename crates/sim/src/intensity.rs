@@ -69,6 +69,10 @@ pub struct Acts {
     pub coordinator: u64,
     /// The coordinator is away for a whole minute.
     pub coordinator_minute: u64,
+    /// The coordinator's process is killed, and comes back soon.
+    pub coordinator_restart: u64,
+    /// The coordinator's machine loses power, and comes back soon.
+    pub coordinator_reboot: u64,
     /// The coordinator's machine loses power as soon as it tells something new.
     pub coordinator_telling: u64,
     /// The coordinator's folder is lost, or an older copy takes its place, and it comes back later.
@@ -117,6 +121,8 @@ pub enum Act {
     OneWay,
     Coordinator,
     CoordinatorMinute,
+    CoordinatorRestart,
+    CoordinatorReboot,
     CoordinatorTelling,
     LostMemory,
     Client,
@@ -135,7 +141,7 @@ pub enum Act {
 impl Acts {
     /// The acts and their weights.
     #[must_use]
-    pub fn weights(&self) -> [(Act, u64); 28] {
+    pub fn weights(&self) -> [(Act, u64); 30] {
         [
             (Act::Crash, self.crash),
             (Act::FastRestart, self.fast_restart),
@@ -152,6 +158,8 @@ impl Acts {
             (Act::OneWay, self.one_way),
             (Act::Coordinator, self.coordinator),
             (Act::CoordinatorMinute, self.coordinator_minute),
+            (Act::CoordinatorRestart, self.coordinator_restart),
+            (Act::CoordinatorReboot, self.coordinator_reboot),
             (Act::CoordinatorTelling, self.coordinator_telling),
             (Act::LostMemory, self.lost_memory),
             (Act::Client, self.client),
@@ -258,6 +266,8 @@ impl Intensity {
             kill_all_copying: 0,
             apart: 0,
             coordinator_minute: 0,
+            coordinator_restart: 0,
+            coordinator_reboot: 0,
             damage: 0,
             lost_memory: 0,
             coordinator_telling: 0,

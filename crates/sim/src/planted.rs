@@ -94,6 +94,8 @@ pub const CAUGHT: &[Caught] = &[
     caught(Bug::LeasesNotExtended, Scenario::BlackoutReplicated, 40, "expiry_by_verdict"),
     caught(Bug::ClientIdsReused, Scenario::CoordinatorOutage, 10, "counts_grow"),
     caught(Bug::ClusterTimeReused, Scenario::CoordinatorOutage, 20, "counts_grow"),
+    caught(Bug::TimeFromReservationInOneBoot, Scenario::Lifetimes, 10, "time_goes_on"),
+    caught(Bug::TimeLeftFromOwnClock, Scenario::Lifetimes, 20, "time_goes_on"),
     caught(Bug::VersionFromPosition, Scenario::OldPrimary, 10, "linearizable_keys"),
     caught(Bug::VersionFloorUngated, Scenario::DamagedFiles, 20, "commutes"),
     caught(Bug::OperationKeyOverlapIgnored, Scenario::OperationKeys, 60, "commutes"),

@@ -13,6 +13,7 @@ use kasha_machine::Rng;
 use kasha_types::probe::{self, Probe};
 
 use crate::bad_links::{BadLinks, CutRun};
+use crate::checkers::time_goes_on::TimeGoesOn;
 use crate::checkers::{
     convergence, executed_once, flushed_in_time, linearizable_keys, listed_once, strictly_serializable, tables,
 };
@@ -150,6 +151,7 @@ fn run_unguarded(options: SimOptions) -> RunReport {
         to_read: VecDeque::new(),
         violations: Vec::new(),
         probes: Probes::default(),
+        times_told: Vec::new(),
         unresolved: 0,
     }));
     let mut world = World::new(rng.fork(), Intensity::calm());
@@ -322,6 +324,9 @@ impl Run {
         let mut probes = self.world.probes.clone();
         probes.merge(&stage.probes);
         let whole = violations.is_empty();
+        let (checked, wrong) = self.world.watcher::<TimeGoesOn>().expect("every run").check_told(&stage.times_told);
+        probes.add("times to live checked", checked);
+        violations.extend(wrong);
         let history = match &self.cluster.blackouts {
             Some((at, age_max)) => &flushed_in_time::weakened(&stage.history, &at.borrow(), *age_max),
             None => &stage.history,

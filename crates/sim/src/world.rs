@@ -90,6 +90,8 @@ pub struct View<'a> {
     pub now: SimTime,
     /// All processes, by id.
     pub processes: &'a [Process],
+    /// All hosts, by id.
+    pub hosts: &'a [Host],
 }
 
 /// A machine with its clock and power.
@@ -587,7 +589,7 @@ impl World {
         self.digest.mix_bytes(&bytes);
         let (kind, payload) = kind_and_payload(&bytes);
         let arrived = Arrived { at, from, kind, payload };
-        let view = View { now: self.now, processes: &self.processes };
+        let view = View { now: self.now, processes: &self.processes, hosts: &self.hosts };
         self.watchers.iter_mut().for_each(|watcher| watcher.arrived(&arrived, &view));
         self.deliver(at, Inbound::Frame { from, bytes });
     }
@@ -613,7 +615,7 @@ impl World {
     }
 
     pub(crate) fn notify(&mut self, mut call: impl FnMut(&mut dyn Watch, &View<'_>)) {
-        let view = View { now: self.now, processes: &self.processes };
+        let view = View { now: self.now, processes: &self.processes, hosts: &self.hosts };
         for watcher in &mut self.watchers {
             call(watcher.as_mut(), &view);
             let now = self.now;

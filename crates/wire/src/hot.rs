@@ -27,7 +27,7 @@ pub struct Envelope {
     pub epoch: Epoch,
     /// The witness list that the client records on; [`ListVersion::NONE`]: on none.
     pub list: ListVersion,
-    /// The greatest ClusterTime the client has seen; never believed (R4.7), kept for diagnosis.
+    /// What the client takes ClusterTime for; 0: it does not say. Never believed (R4.7): if it is wrong, the client is told.
     pub cluster_time: ClusterTime,
     /// Which attempt of the client this is; echoed in every answer.
     pub attempt: u32,

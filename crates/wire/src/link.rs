@@ -129,7 +129,7 @@ carries! {
     /// The coordinator to a client.
     ToSession { SessionOpened, LeaseRenewed, LeaseLost, TableAnswer }
     /// Everybody to a client.
-    ToClient { ConfigurationIs, ToSession, StatusIs, TurnsAre }
+    ToClient { ConfigurationIs, ToSession, StatusIs, TurnsAre, TimeIs }
 
     /// The coordinator to an operator.
     ToOperator { GivenUp, Goodbye }

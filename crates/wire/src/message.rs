@@ -468,6 +468,15 @@ macro_rules! message_table {
                 /// One entry for each transaction.
                 words: Vec<WordOf>,
             },
+            /// Core to client: a request showed another ClusterTime than this core knows of. It comes before the answer.
+            TimeIs = 47 {
+                /// What the client took ClusterTime for when it sent the request.
+                shown: ClusterTime,
+                /// The least that ClusterTime can have been when the request came.
+                least: ClusterTime,
+                /// The most that it can have been.
+                most: ClusterTime,
+            },
         }
     };
 }

@@ -2,6 +2,8 @@
 //!
 //! Each measurement starts what it needs, appends its table and its ratios to the section, and ends what it started.
 
+mod lifetimes;
+
 use crate::harness::{BenchOptions, Run};
 use crate::section::Section;
 
@@ -9,7 +11,7 @@ use crate::section::Section;
 type Measure = fn(&Run, &mut Section) -> anyhow::Result<()>;
 
 /// The measurements by their names, in the order in which they run.
-const MEASUREMENTS: &[(&str, Measure)] = &[];
+const MEASUREMENTS: &[(&str, Measure)] = &[("a lifetime, after restarts of the coordinator", lifetimes::run)];
 
 pub(super) fn run(options: &BenchOptions) -> anyhow::Result<Section> {
     let run = Run::begin("outsiders", options);

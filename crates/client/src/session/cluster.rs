@@ -4,7 +4,9 @@
 use std::time::Duration;
 
 use kasha_machine::{Effect, Effects, Endpoint};
+use kasha_types::planted::{self, Bug};
 use kasha_types::{ClusterId, ClusterTime, ConfigVersion, CoreId, Tick};
+use kasha_wire::message::TimeIs;
 use kasha_wire::{Configuration, message};
 
 use super::call::{Keys, Kind, NEVER, ReadCall, Stage, UpdateCall};
@@ -22,9 +24,9 @@ pub(super) struct Cluster {
     pub(super) configuration: Option<Configuration>,
     /// The greatest ClusterTime that it can be by now, as of some moment: for what must not outlive its term.
     time: (ClusterTime, Tick),
-    /// The greatest ClusterTime that was heard, and when: ClusterTime stands still while the coordinator is away, and our clock does
-    /// not. Nothing, until the first client id comes.
-    heard: Option<(ClusterTime, Tick)>,
+    /// What we take ClusterTime for, as of some moment: it goes on by our clock, and is corrected as soon as we hear that it is wrong.
+    /// Nothing, until the first client id comes.
+    taken: Option<(ClusterTime, Tick)>,
     /// Some call needs a newer configuration.
     wanted: bool,
     /// Some call needs the coordinator's own answer, even if the configuration is not newer.
@@ -41,7 +43,7 @@ impl Cluster {
             id,
             configuration: None,
             time: (ClusterTime(0), now),
-            heard: None,
+            taken: None,
             wanted: true,
             wanted_from_coordinator: false,
             ask_at: now,
@@ -70,23 +72,43 @@ impl Cluster {
         since(self.time, now)
     }
 
-    /// Whether [`Self::time_heard`] is an estimate at all.
+    /// Whether [`Self::time_taken`] is an estimate at all.
     pub(super) fn knows_time(&self) -> bool {
-        self.heard.is_some()
+        self.taken.is_some()
     }
 
-    /// The same, corrected by whatever was heard last: what lifetimes of values count from. 0, if nothing was heard yet.
-    pub(super) fn time_heard(&self, now: Tick) -> ClusterTime {
-        self.heard.map_or(ClusterTime(0), |heard| since(heard, now))
+    /// What we take ClusterTime for: what lifetimes of values count from. 0, if nothing was heard yet.
+    pub(super) fn time_taken(&self, now: Tick) -> ClusterTime {
+        self.taken.map_or(ClusterTime(0), |taken| since(taken, now))
     }
 
+    /// The coordinator told this time. How long it was under way is not known, so that it never sets us back.
     pub(super) fn heard_time(&mut self, time: ClusterTime, now: Tick) {
-        if self.heard.is_none_or(|(heard, _)| time >= heard) {
-            self.heard = Some((time, now));
+        if self.taken.is_none() || (time > self.time_taken(now) && !planted::is_on(Bug::TimeLeftFromOwnClock)) {
+            self.taken = Some((time, now));
         }
         if time > self.time(now) {
             self.time = (time, now);
         }
+    }
+
+    /// A core found that what we had taken ClusterTime for was wrong. It knows between which bounds ClusterTime was then.
+    pub(super) fn correct_time(&mut self, told: &TimeIs, now: Tick) -> Known {
+        let &TimeIs { shown, least, most } = told;
+        let taken = self.time_taken(now);
+        // What we cannot have shown since we were last corrected says nothing of what we take the time for now.
+        if !self.knows_time() || shown > taken || planted::is_on(Bug::TimeLeftFromOwnClock) {
+            return Known::No;
+        }
+        let ahead = shown.0.saturating_sub(most.0);
+        let corrected = ClusterTime(taken.0 - ahead).max(least);
+        if corrected != taken {
+            self.taken = Some((corrected, now));
+        }
+        if least > self.time(now) {
+            self.time = (least, now);
+        }
+        Known::Yes
     }
 }
 
@@ -109,7 +131,7 @@ impl Session {
     /// An estimate of ClusterTime now; 0 before there is a client id. A read of a time to live waits for that.
     #[must_use]
     pub fn cluster_time(&self, now: Tick) -> ClusterTime {
-        self.cluster.time_heard(now)
+        self.cluster.time_taken(now)
     }
 
     /// When the next of the session's own tasks is due.
@@ -243,18 +265,39 @@ fn route_all(old: Option<&Configuration>, new: &Configuration, out: &mut Effects
 mod tests {
     use super::*;
 
-    /// Found by a reading: after an outage of the coordinator, in which ClusterTime stands still, a client that ran on by its own clock
-    /// was ahead for ever, and its values lived longer by that.
+    fn seconds(seconds: u64) -> Tick {
+        Tick(0).after(Duration::from_secs(seconds))
+    }
+
     #[test]
-    fn lifetimes_count_from_a_clock_that_whatever_is_heard_corrects() {
-        let seconds = |seconds| Tick(0).after(Duration::from_secs(seconds));
+    fn what_the_coordinator_told_long_ago_sets_nobody_back() {
         let mut cluster = Cluster::new(None, seconds(0));
         cluster.heard_time(ClusterTime(1_000), seconds(1));
-        assert_eq!(cluster.time_heard(seconds(61)), ClusterTime(61_000));
+        assert_eq!(cluster.time_taken(seconds(61)), ClusterTime(61_000));
         cluster.heard_time(ClusterTime(2_000), seconds(61));
-        assert_eq!(cluster.time_heard(seconds(62)), ClusterTime(3_000));
-        assert_eq!(cluster.time(seconds(62)), ClusterTime(62_000), "what ends a lease never goes back");
-        cluster.heard_time(ClusterTime(1_500), seconds(62));
-        assert_eq!(cluster.time_heard(seconds(62)), ClusterTime(3_000), "a frame that comes late");
+        assert_eq!(cluster.time_taken(seconds(61)), ClusterTime(61_000), "a frame that comes late");
+        cluster.heard_time(ClusterTime(70_000), seconds(61));
+        assert_eq!(cluster.time_taken(seconds(62)), ClusterTime(71_000));
+    }
+
+    /// Found by a reading: after an outage that ends in another boot, a client that ran on by its own clock was ahead for ever, and its
+    /// values lived longer by that.
+    #[test]
+    fn what_a_core_finds_wrong_is_corrected_both_ways() {
+        let millis = |millis| Tick(0).after(Duration::from_millis(millis));
+        let [shown, least, most] = [5_000, 4_000, 4_200].map(ClusterTime);
+        let mut cluster = Cluster::new(None, millis(0));
+        assert_eq!(cluster.correct_time(&TimeIs { shown, least, most }, millis(0)), Known::No);
+        cluster.heard_time(ClusterTime(1_000), millis(1_000));
+        assert_eq!(cluster.correct_time(&TimeIs { shown, least, most }, millis(5_010)), Known::Yes);
+        assert_eq!(cluster.time_taken(millis(5_010)), ClusterTime(4_210), "as much as it was ahead");
+        assert_eq!(cluster.time(millis(5_010)), ClusterTime(5_010), "what ends a lease never goes back");
+        assert_eq!(cluster.correct_time(&TimeIs { shown, least, most }, millis(5_020)), Known::No, "twice");
+        let (shown, least, most) = (ClusterTime(4_215), ClusterTime(9_000), ClusterTime(9_001));
+        assert_eq!(cluster.correct_time(&TimeIs { shown, least, most }, millis(5_020)), Known::Yes);
+        assert_eq!(
+            (cluster.time_taken(millis(5_021)), cluster.time(millis(5_021))),
+            (ClusterTime(9_001), ClusterTime(9_001))
+        );
     }
 }

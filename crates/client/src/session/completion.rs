@@ -4,6 +4,8 @@
 //! The texts are shown to people. Each says what happened and what to do, and has the code of its page in
 //! `docs/errors`.
 
+use std::time::Duration;
+
 use kasha_types::{NodeId, ShardId, limits};
 use kasha_wire::message::TableOutcome;
 use kasha_wire::status::{CoreStatus, LoopTurns};
@@ -31,6 +33,13 @@ pub enum Completion {
         /// The result, as in [`Completion::Executed`].
         result: Vec<u8>,
     },
+    /// The read of when a value ends.
+    TimeToLive {
+        /// The result bytes: the end, in ClusterTime.
+        result: Vec<u8>,
+        /// What is left until then; `None`: the key has no value.
+        left: Option<TimeToLive>,
+    },
     /// A read or a status question has no answer.
     ReadFailed(WhyFailed),
     /// A table was created or dropped, or not.
@@ -39,6 +48,15 @@ pub enum Completion {
     Status(CoreAnswer),
     /// The configuration is as new as the coordinator's.
     Refreshed,
+}
+
+/// When a value ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TimeToLive {
+    /// Never.
+    Forever,
+    /// When this time is over, by the client's estimate of the cluster's clock; zero if it is over.
+    For(Duration),
 }
 
 /// What a core says of itself.

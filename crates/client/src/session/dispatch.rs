@@ -24,7 +24,7 @@ impl Session {
             (Some(FrameKind::Refuse), Endpoint::Core(_)) => self.on_refused(payload, now, out),
             (Some(FrameKind::Recorded), Endpoint::Core(core)) => self.on_recorded(core, payload, now, out),
             (Some(FrameKind::Synced), Endpoint::Core(_)) => self.on_synced(payload, now, out),
-            (Some(FrameKind::ReadAnswer), Endpoint::Core(_)) => self.on_read_answer(payload),
+            (Some(FrameKind::ReadAnswer), Endpoint::Core(_)) => self.on_read_answer(payload, now),
             (Some(FrameKind::ReadRefuse), Endpoint::Core(_)) => self.on_read_refused(payload, now),
             (Some(FrameKind::Message), Endpoint::Core(_) | Endpoint::Coordinator | Endpoint::Seed(_)) => {
                 match Message::decode(payload) {
@@ -48,6 +48,7 @@ impl Session {
             ToClient::ConfigurationIs(told) => self.on_configuration(told.configuration, from_coordinator, now, out),
             ToClient::StatusIs(told) => self.on_core_answer(from, told.id, CoreAnswer::Status(Box::new(told.status))),
             ToClient::TurnsAre(told) => self.on_core_answer(from, told.id, CoreAnswer::Turns(told.turns)),
+            ToClient::TimeIs(told) => self.cluster.correct_time(&told, now),
             ToClient::ToSession(_) if !from_coordinator => Known::No,
             ToClient::ToSession(ToSession::SessionOpened(opened)) => self.on_session_opened(&opened, now),
             ToClient::ToSession(ToSession::LeaseRenewed(renewed)) => self.on_lease_renewed(&renewed, now),

@@ -145,7 +145,9 @@ impl Session {
 
 fn result_bytes(completion: &Completion) -> usize {
     match completion {
-        Completion::Executed { result, .. } | Completion::Read { result } => result.len(),
+        Completion::Executed { result, .. } | Completion::Read { result } | Completion::TimeToLive { result, .. } => {
+            result.len()
+        }
         Completion::Table(TableOutcome::Refused(why)) => why.len(),
         Completion::Table(_)
         | Completion::NotExecuted(_)

@@ -111,7 +111,7 @@ impl Session {
     }
 
     fn send_to_participant(&mut self, slot: usize, target: Target, now: Tick, out: &mut Effects) {
-        let cluster_time = self.cluster.time(now);
+        let cluster_time = self.cluster.time_taken(now);
         let call = &mut self.calls[slot];
         let is_cancelling = matches!(call.update().cancel, Cancel::Begun(_));
         let kind = if is_cancelling { FrameKind::Cancel } else { FrameKind::Request };

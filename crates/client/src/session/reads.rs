@@ -1,18 +1,20 @@
 //! Reads and status questions. Servers keep no ids and no records of them, and they are asked again until there is an
 //! answer. Any answer to a read that arrives while its call is open is linearizable, whichever attempt it belongs to.
 
+use std::time::Duration;
+
 use kasha_machine::{Effects, Endpoint};
 use kasha_types::{CoreId, TableId, Tick};
 use kasha_wire::hot::decode_small;
 use kasha_wire::operation::{Excess, OwnedOperation};
 use kasha_wire::outcome::Shape;
-use kasha_wire::{DecodeError, Envelope, OutcomeCode, Read, ReadAnswerView, ReadRefused, ReadView, message};
+use kasha_wire::{DecodeError, Envelope, Outcome, OutcomeCode, Read, ReadAnswerView, ReadRefused, ReadView, message};
 use kasha_witness::Attempt;
 
 use super::advice::{Advice, advice};
 use super::call::{CoreQuestion, InFlight, Keys, Kind, ReadCall, Slots, Stage};
 use super::route::{NoTarget, Target, slots_of};
-use super::{CallId, Completion, CoreAnswer, Known, Session, WhyFailed, WhyNot, send, send_message};
+use super::{CallId, Completion, CoreAnswer, Known, Session, TimeToLive, WhyFailed, WhyNot, send, send_message};
 
 impl Session {
     /// Starts a read of keys of `table`; `deadline` as in [`CallOptions`](super::CallOptions).
@@ -136,7 +138,7 @@ impl Session {
             Err(NoTarget::CrossShard) => return self.end_undone(slot, WhyNot::CrossShard),
         };
         let patience = self.patience_with(slot, &target);
-        let (read_id, cluster_time) = (self.wire_id(slot), self.cluster.time(now));
+        let (read_id, cluster_time) = (self.wire_id(slot), self.cluster.time_taken(now));
         let call = &mut self.calls[slot];
         self.stats.attempts += 1;
         self.stats.retries += u64::from(call.is_sent());
@@ -164,15 +166,37 @@ impl Session {
         self.slot_of_wire_id(read_id).filter(|&slot| matches!(self.calls[slot].kind, Kind::Read(_)))
     }
 
-    pub(super) fn on_read_answer(&mut self, payload: &[u8]) -> Result<Known, DecodeError> {
+    pub(super) fn on_read_answer(&mut self, payload: &[u8], now: Tick) -> Result<Known, DecodeError> {
         let answer = ReadAnswerView::decode(payload)?;
         let code = answer.result.first().copied().and_then(OutcomeCode::from_number);
         code.ok_or(DecodeError::Invalid("an outcome"))?;
         let Some(slot) = self.slot_of_read(answer.read_id) else { return Ok(Known::No) };
+        let left = match self.calls[slot].kind {
+            Kind::Read(read) if tells_an_end(read.code) => Some(self.time_left(answer.result, now)?),
+            Kind::Read(_) | Kind::Update(_) | Kind::Table(_) | Kind::Status { .. } | Kind::Refresh => None,
+        };
         let mut result = self.spare.pop().unwrap_or_default();
         result.extend_from_slice(answer.result);
-        self.end(slot, Completion::Read { result });
+        let completion = match left {
+            Some(left) => Completion::TimeToLive { result, left },
+            None => Completion::Read { result },
+        };
+        self.end(slot, completion);
         Ok(Known::Yes)
+    }
+
+    /// How long the value of a key has to live, by what we take ClusterTime for. If that was wrong, the core has told us before.
+    fn time_left(&self, result: &[u8], now: Tick) -> Result<Option<TimeToLive>, DecodeError> {
+        Ok(match Outcome::decode(Shape::Expiry, result)? {
+            Outcome::Expiry(_, None) => Some(TimeToLive::Forever),
+            Outcome::Expiry(_, Some(ends)) => {
+                let left = ends.0.saturating_sub(self.cluster.time_taken(now).0);
+                Some(TimeToLive::For(Duration::from_millis(left)))
+            }
+            Outcome::NotFound => None,
+            // A core that cannot run it says why.
+            _ => return Err(DecodeError::Invalid("the end of a value")),
+        })
     }
 
     pub(super) fn on_read_refused(&mut self, payload: &[u8], now: Tick) -> Result<Known, DecodeError> {

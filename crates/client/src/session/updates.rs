@@ -199,7 +199,7 @@ impl Session {
         let call = &mut self.calls[slot];
         let update = call.update();
         update.rpc = Some(rpc);
-        let (begun, time) = (self.cluster.time_heard(now), self.cluster.time(now));
+        let (begun, time) = (self.cluster.time_taken(now), self.cluster.time(now));
         let not_after = update.operation_key_ttl.map_or(0, |ttl| time.after_millis(ttl).0.max(1));
         let head = BodyHead {
             rpc,
@@ -219,7 +219,7 @@ impl Session {
     /// One attempt: the same body under a new envelope, to the primary and to every witness at once.
     fn send_update(&mut self, slot: usize, target: Target, now: Tick, out: &mut Effects) {
         let patience = self.patience_with(slot, &target);
-        let cluster_time = self.cluster.time(now);
+        let cluster_time = self.cluster.time_taken(now);
         if self.calls[slot].is_sent() && planted::is_on(Bug::BodyRebuilt) {
             self.rebuild_body(slot);
         }

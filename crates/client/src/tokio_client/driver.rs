@@ -8,7 +8,7 @@ use std::time::Duration;
 use kasha_machine::turn::finish;
 use kasha_machine::{Effects, Held, Input, Machine};
 use kasha_types::limits::OPERATION_KEY_TTL_MILLIS;
-use kasha_types::{ClusterTime, CoreId, TableId, Tick};
+use kasha_types::{CoreId, TableId, Tick};
 use kasha_wire::link::Handshake;
 use kasha_wire::operation::OwnedOperation;
 use kasha_wire::{Configuration, FRAME_HEADER_BYTES, FrameHeader, Message};
@@ -26,12 +26,11 @@ const INPUTS_MAX: usize = 256;
 pub(super) type Ticket = u64;
 pub(super) type Reply = oneshot::Sender<Ended>;
 
-/// How a call ended, and when, by an estimate.
+/// How a call ended.
 #[derive(Debug)]
 pub(super) struct Ended {
     pub(super) call: CallId,
     pub(super) completion: Completion,
-    pub(super) time: ClusterTime,
 }
 
 /// The options of one update, owned.
@@ -167,8 +166,7 @@ impl Driver {
         while let Some((call, completion)) = self.session.poll_completed() {
             let Some((ticket, reply)) = self.waiting.remove(&call) else { continue };
             self.tickets.remove(&ticket);
-            let time = self.session.cluster_time(now);
-            if reply.send(Ended { call, completion, time }).is_err() {
+            if reply.send(Ended { call, completion }).is_err() {
                 self.session.abandon(call);
             }
         }

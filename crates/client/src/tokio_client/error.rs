@@ -126,9 +126,11 @@ impl UnknownCall {
             Completion::Table(outcome) => Resolved::Table(outcome),
             Completion::NotExecuted(why) => Resolved::NotExecuted(why),
             Completion::Unknown(why) => Resolved::Never(why),
-            Completion::Read { .. } | Completion::ReadFailed(_) | Completion::Status(_) | Completion::Refreshed => {
-                unreachable!("only what changes something is resolved")
-            }
+            Completion::Read { .. }
+            | Completion::TimeToLive { .. }
+            | Completion::ReadFailed(_)
+            | Completion::Status(_)
+            | Completion::Refreshed => unreachable!("only what changes something is resolved"),
         })
     }
 

@@ -5,39 +5,17 @@
 
 use std::time::Duration;
 
-use kasha_types::ClusterTime;
 use kasha_wire::operation::{Bounds, Lifetime, OwnedOperation, PartOperation, PartsBuffer};
 use kasha_wire::{Outcome, Read, Update};
 
 use super::values::{conditional, deleted_of, version_of};
 use super::{Bounded, Conditional, Counter, PartId, ReadCall, Table, Transaction, UpdateCall};
-use crate::session::WhyNot;
-
-/// When a value ends.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum TimeToLive {
-    /// Never.
-    Forever,
-    /// When this time is over, by the client's estimate of the cluster's clock; zero if it is over.
-    For(Duration),
-}
+use crate::session::{TimeToLive, WhyNot};
 
 /// Milliseconds, rounded up: nothing ends before the time that was asked for.
 fn lifetime_of(time: Duration) -> Result<Lifetime, WhyNot> {
     let millis = u64::try_from(time.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX);
     Lifetime::from_millis(millis).ok_or(WhyNot::Lifetime)
-}
-
-fn time_to_live_of(outcome: Outcome, now: ClusterTime) -> Option<Option<TimeToLive>> {
-    match outcome {
-        Outcome::Expiry(_, None) => Some(Some(TimeToLive::Forever)),
-        Outcome::Expiry(_, Some(ends)) => {
-            let left = ends.0.saturating_sub(now.0);
-            Some(Some(TimeToLive::For(Duration::from_millis(left))))
-        }
-        Outcome::NotFound => Some(None),
-        _ => None,
-    }
 }
 
 impl Table {
@@ -57,7 +35,7 @@ impl Table {
     /// When the key's value ends; `None`: the key has no value. A new client waits until the coordinator has told it the time, and
     /// fails at its deadline if the coordinator is down.
     pub fn time_to_live(&self, key: impl AsRef<[u8]>) -> ReadCall<Option<TimeToLive>> {
-        self.read_at(&Read::TimeToLive { key: key.as_ref() }, time_to_live_of)
+        self.read_left(&Read::TimeToLive { key: key.as_ref() })
     }
 }
 
@@ -204,13 +182,5 @@ mod tests {
         assert_eq!(millis(Duration::from_micros(1500)), Ok(2));
         assert_eq!(millis(Duration::MAX), Ok(u64::MAX));
         assert_eq!(millis(Duration::ZERO), Err(WhyNot::Lifetime));
-    }
-
-    #[test]
-    fn what_is_left_is_told_by_the_clock_of_the_cluster() {
-        let left = |ends, now| time_to_live_of(Outcome::Expiry(1, ends), ClusterTime(now));
-        assert_eq!(left(None, 5), Some(Some(TimeToLive::Forever)));
-        assert_eq!(left(Some(ClusterTime(30)), 5), Some(Some(TimeToLive::For(Duration::from_millis(25)))));
-        assert_eq!(left(Some(ClusterTime(30)), 50), Some(Some(TimeToLive::For(Duration::ZERO))));
     }
 }

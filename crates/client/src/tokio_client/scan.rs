@@ -5,8 +5,8 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
+use kasha_types::TableId;
 use kasha_types::limits::KEY_BYTES_MAX;
-use kasha_types::{ClusterTime, TableId};
 use kasha_wire::operation::ScanCursor;
 use kasha_wire::outcome::ScannedPage;
 use kasha_wire::{Outcome, Read};
@@ -67,7 +67,7 @@ impl FromStr for Cursor {
     }
 }
 
-fn page_of(outcome: Outcome, _: ClusterTime) -> Option<ScannedPage> {
+fn page_of(outcome: Outcome) -> Option<ScannedPage> {
     match outcome {
         Outcome::Keys(page) => Some(page),
         _ => None,
@@ -89,7 +89,7 @@ impl Table {
     pub async fn count(&self) -> Result<u64, Error> {
         let (mut next, mut count) = (Some(ScanCursor::START), 0);
         while let Some(cursor) = next {
-            let page = self.read_at(&Read::Scan { cursor, most: 0, prefix: b"" }, page_of).await?;
+            let page = self.read(&Read::Scan { cursor, most: 0, prefix: b"" }, page_of).await?;
             (next, count) = (page.next, count + page.in_shard);
         }
         Ok(count)
@@ -144,7 +144,7 @@ impl Scan {
             return Err(Error::Failed(WhyFailed::NotPossible(WhyNot::KeyTooLarge)));
         }
         let read = Read::Scan { cursor, most: self.page, prefix: &self.prefix };
-        let call = self.table.read_at(&read, page_of);
+        let call = self.table.read(&read, page_of);
         let page = match self.deadline {
             Some(deadline) => call.deadline(deadline).await?,
             None => call.await?,

@@ -6,8 +6,8 @@ use std::future::{Future, IntoFuture};
 use std::pin::Pin;
 use std::time::Duration;
 
+use kasha_types::TableId;
 use kasha_types::limits::KEY_BYTES_MAX;
-use kasha_types::{ClusterTime, TableId};
 use kasha_wire::operation::{Bounds, ItemsBuffer, OwnedOperation};
 use kasha_wire::{DecodeError, Outcome, Read, Update};
 
@@ -17,7 +17,7 @@ use super::values::{
     version_of,
 };
 use super::{Answer, Client, Error};
-use crate::session::{Completion, WhyFailed, WhyNot};
+use crate::session::{Completion, TimeToLive, WhyFailed, WhyNot};
 
 /// A table of a cluster.
 #[derive(Clone, Debug)]
@@ -137,8 +137,8 @@ pub struct ReadCall<T> {
 #[derive(Debug)]
 enum ConvertRead<T> {
     Of(Convert<T>),
-    /// With ClusterTime at the end of the call.
-    At(fn(Outcome, ClusterTime) -> Option<T>),
+    /// Of the time that is left until a value ends.
+    Left(fn(Option<TimeToLive>) -> T),
     /// If the value is what the caller says.
     If(fn(Outcome) -> Result<T, Error>),
 }
@@ -159,15 +159,15 @@ impl Table {
         UpdateCall::new(self.clone(), operation, convert)
     }
 
-    fn read<T>(&self, read: &Read<'_>, convert: Convert<T>) -> ReadCall<T> {
+    pub(super) fn read<T>(&self, read: &Read<'_>, convert: Convert<T>) -> ReadCall<T> {
         let operation = read.to_owned_within_limits().map_err(WhyNot::from);
         ReadCall { table: self.clone(), operation, deadline: None, convert: ConvertRead::Of(convert) }
     }
 
-    /// A read whose value depends on when the answer comes.
-    pub(super) fn read_at<T>(&self, read: &Read<'_>, convert: fn(Outcome, ClusterTime) -> Option<T>) -> ReadCall<T> {
+    /// A read of how long a value has to live.
+    pub(super) fn read_left(&self, read: &Read<'_>) -> ReadCall<Option<TimeToLive>> {
         let operation = read.to_owned_within_limits().map_err(WhyNot::from);
-        ReadCall { table: self.clone(), operation, deadline: None, convert: ConvertRead::At(convert) }
+        ReadCall { table: self.clone(), operation, deadline: None, convert: ConvertRead::Left(|left| left) }
     }
 
     /// The key's value.
@@ -481,12 +481,12 @@ impl<T: Send + 'static> IntoFuture for ReadCall<T> {
             let operation = operation.map_err(|why| Error::Failed(WhyFailed::NotPossible(why)))?;
             let shape = operation.row().shape;
             let ask = Ask::Read { table: table.id, operation, deadline };
-            match table.client.call_timed(ask, Some(shape)).await? {
-                (Completion::Read { result }, time) => match convert {
-                    ConvertRead::Of(convert) => value_of(shape, &result, convert),
-                    ConvertRead::At(convert) => value_of(shape, &result, |outcome| convert(outcome, time)),
-                    ConvertRead::If(convert) => value_of(shape, &result, Some).and_then(convert),
-                },
+            match (table.client.call(ask, Some(shape)).await?, convert) {
+                (Completion::Read { result }, ConvertRead::Of(convert)) => value_of(shape, &result, convert),
+                (Completion::Read { result }, ConvertRead::If(convert)) => {
+                    value_of(shape, &result, Some).and_then(convert)
+                }
+                (Completion::TimeToLive { left, .. }, ConvertRead::Left(convert)) => Ok(convert(left)),
                 (other, _) => unreachable!("{other:?} of a read"),
             }
         })

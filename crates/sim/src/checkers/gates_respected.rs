@@ -352,7 +352,7 @@ mod tests {
             kind: Kind::Message as u8,
             payload: &payload,
         };
-        grow.sent(&sent, &View { now: crate::clock::SimTime(0), processes: &[] });
+        grow.sent(&sent, &View { now: crate::clock::SimTime(0), processes: &[], hosts: &[] });
         let (cores, records) = (three_cores(), Records::default());
         let mut gates = GatesRespected::new(configurations, cores, records, Durability::Replicated, 1 << 16);
         gates.bodies.insert(RPC, (SHARD, Rc::from(&b"a body"[..])));

@@ -37,6 +37,7 @@ pub mod retained;
 pub mod strictly_serializable;
 pub mod synced_survives;
 pub mod tables;
+pub mod time_goes_on;
 pub mod timestamp_order;
 pub mod whole_logs;
 pub mod witness_keeps;

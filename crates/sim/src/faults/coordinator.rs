@@ -1,9 +1,10 @@
-//! Outages of the coordinator.
+//! Outages and restarts of the coordinator.
 
 use kasha_types::ConfigVersion;
 
 use super::{Nemesis, Step};
 use crate::clock::{SimTime, micros};
+use crate::intensity::Act;
 use crate::world::World;
 
 /// How often it checks whether the coordinator has told something new.
@@ -38,5 +39,22 @@ impl Nemesis {
         } else if world.now < until {
             self.later(world.now.after(LOOK_FOR_NEWS_EVERY), Step::KillCoordinatorTelling { told, until });
         }
+    }
+
+    /// The coordinator is away for less than two leases of a node. It comes back in another boot of its machine, if the act says so.
+    pub(super) fn coordinator_comes_back(&mut self, world: &mut World, act: Act) {
+        let coordinator = self.hosts.coordinator;
+        if !world.is_up(coordinator) {
+            return;
+        }
+        if act == Act::CoordinatorReboot {
+            world.probes.hit("nemesis: coordinator's machine restarts");
+            world.lose_power(coordinator);
+        } else {
+            world.probes.hit("nemesis: coordinator restarts");
+            world.kill(coordinator);
+        }
+        let time = self.rng.below(self.lease * 2);
+        self.later(world.now.after(time), Step::Start(coordinator));
     }
 }

@@ -88,6 +88,7 @@ fn of_scenario(scenario: Scenario, rng: &mut Rng) -> (Shape, Intensity) {
             intensity.acts = Acts { coordinator: 4, coordinator_telling: 3, crash: 2, fast_restart: 1, ..none };
         }
         Scenario::LostMemory => lost_memory(rng, &mut shape, &mut intensity),
+        Scenario::Lifetimes => lifetimes(rng, &mut shape, &mut intensity),
         Scenario::Transactions => transactions(rng, &mut shape, &mut intensity),
         Scenario::Snapshots => snapshots(rng, &mut shape, &mut intensity),
         Scenario::Distributed => distributed(rng, &mut shape, &mut intensity),
@@ -119,6 +120,16 @@ fn fast_path(shape: &mut Shape, intensity: &mut Intensity) {
     shape.faults = shape.faults.max(1);
     shape.nodes = u16::from(shape.faults) + 2;
     (shape.witness_slots, shape.kind) = (512, LoadKind::Spread);
+}
+
+/// The coordinator is away often and briefly. Frames are in time, and clients do not stop: they must be right about the time.
+fn lifetimes(rng: &mut Rng, shape: &mut Shape, intensity: &mut Intensity) {
+    (shape.kind, shape.exact_time, shape.duration) = (LoadKind::Expiring, true, millis(12_000));
+    (shape.clients, shape.pause) = (4, (millis(1), millis(rng.between(4, 40))));
+    *intensity = Intensity::calm();
+    intensity.nemesis_every = millis(rng.between(200, 1_200));
+    let (coordinator_reboot, crash) = (rng.below(2), rng.below(2));
+    intensity.acts = Acts { coordinator_restart: 6, coordinator_reboot, crash, ..Acts::default() };
 }
 
 /// Of everything that can happen to a node.

@@ -71,6 +71,8 @@ pub struct Shape {
     pub sharer: bool,
     /// Whether a program asks every shard all the time whether it takes updates.
     pub prober: bool,
+    /// Whether clients must be right about ClusterTime: nothing delays frames for long.
+    pub exact_time: bool,
 }
 
 impl Shape {
@@ -114,6 +116,7 @@ impl Shape {
             rogue: false,
             sharer: false,
             prober: false,
+            exact_time: false,
         }
     }
 }

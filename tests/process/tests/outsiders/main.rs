@@ -3,6 +3,7 @@
 //! One file for each subject. A test that needs a fault which the simulator can draw has a scenario there, too.
 #![allow(missing_docs)]
 
+mod lifetimes;
 mod memory;
 mod newcomer;
 mod status;
