@@ -16,6 +16,7 @@ use kasha_types::NodeId;
 use kasha_wire::Durability;
 
 use crate::host::{ClusterSpec, Injected, NodeSpec, RunningNode, abort_on_panic, limits, memory_bytes, wait_and_stop};
+use crate::place::Place;
 
 #[derive(Args)]
 pub struct DemoArguments {
@@ -95,9 +96,9 @@ pub fn internal_node(arguments: &InternalNodeArguments) -> Result<()> {
     let spec = NodeSpec {
         node: arguments.node,
         data: arguments.data.clone(),
-        listen: arguments.listen.clone(),
-        advertise: arguments.listen.clone(),
-        coordinator: arguments.coordinator,
+        listen: arguments.listen.iter().copied().map(Place::from).collect(),
+        advertise: Vec::new(),
+        coordinator: arguments.coordinator.into(),
         hosts: arguments.host_coordinator.then_some(ClusterSpec {
             nodes: arguments.nodes,
             shards: arguments.shards,

@@ -8,23 +8,24 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 use kasha_coordinator::{Coordinator, CoordinatorOptions, Unchosen};
-use kasha_machine::Trash;
+use kasha_machine::{Endpoint, Trash};
 use kasha_node::{Answers, Buffers, ExactlyOnce, Node, NodeOptions, Votes};
 use kasha_replication::Pace;
 use kasha_runtime::limits::Limits;
 use kasha_runtime::{
-    Application, ClusterCell, DataDir, EventLoop, FrameFaults, Identity, LoopHandle, LoopOptions, TrashThread,
-    WarmBuffers, boot_id, listen, raise_descriptor_limit, random_u64, spawn_loop,
+    Application, ClusterCell, DataDir, EventLoop, FrameFaults, Identity, LoopHandle, LoopOptions, Names, Resolver,
+    TrashThread, WarmBuffers, boot_id, raise_descriptor_limit, random_u64, spawn_loop,
 };
 use kasha_types::limits::CORES_MAX;
 use kasha_types::{ClusterId, CoreId, Incarnation, NodeId};
 use kasha_wire::Durability;
 
 use crate::folder::stored_in;
+use crate::place::{Place, resolver};
 use crate::talk::Talk;
 use crate::telling::{TellCommits, TellLease};
 
@@ -33,11 +34,11 @@ use crate::telling::{TellCommits, TellLease};
 pub struct NodeSpec {
     pub node: u16,
     pub data: PathBuf,
-    /// The addresses at which the cores listen.
-    pub listen: Vec<SocketAddr>,
-    /// The same addresses, as other machines reach them.
-    pub advertise: Vec<SocketAddr>,
-    pub coordinator: SocketAddr,
+    /// Where the cores listen. Port 0 takes a free one.
+    pub listen: Vec<Place>,
+    /// The same places, as other machines reach them, if they differ. Port 0 is the port that was taken.
+    pub advertise: Vec<Place>,
+    pub coordinator: Place,
     /// The options of a new cluster, if the coordinator lives here.
     pub hosts: Option<ClusterSpec>,
     pub memory_bytes: u64,
@@ -103,7 +104,7 @@ pub fn memory_bytes(mebibytes: u64) -> Result<u64> {
 }
 
 /// The number of cores: one for each address that the node listens at. A process of the coordinator alone has none.
-fn cores_of(listen: &[SocketAddr]) -> Result<u8> {
+fn cores_of(listen: &[Place]) -> Result<u8> {
     match u8::try_from(listen.len()) {
         Ok(cores @ 0..=CORES_MAX) => Ok(cores),
         Ok(_) | Err(_) => {
@@ -146,6 +147,19 @@ pub struct RunningNode {
     hosts_coordinator: bool,
     asked_to_stop: Arc<AtomicBool>,
     data: DataDir,
+    listens: Vec<SocketAddr>,
+    /// The coordinator's address, unless it has a name.
+    coordinator: Option<SocketAddr>,
+}
+
+/// What the cores of a node have in common.
+struct Shared {
+    cluster: ClusterId,
+    /// The addresses of all of them.
+    addresses: Vec<SocketAddr>,
+    /// The coordinator's name, if it has one.
+    names: Option<Names>,
+    trash: TrashThread,
 }
 
 /// How a loop ended: its name, and its error if there was one.
@@ -156,19 +170,26 @@ impl RunningNode {
     pub fn start(spec: &NodeSpec, ended: &mpsc::Sender<Ended>) -> Result<Self> {
         let cores = cores_of(&spec.listen)?;
         let mut data = DataDir::open_or_create(&spec.data, NodeId(spec.node), cores)?;
-        let mut listeners = Vec::new();
-        for &address in &spec.listen {
-            listeners.push(listen(address)?.0);
+        let resolver = resolver()?;
+        let (mut listeners, mut bound) = (Vec::new(), Vec::new());
+        for place in &spec.listen {
+            let (listener, address) = place.listen(&resolver)?;
+            listeners.push(listener);
+            bound.push(address);
         }
-        let hosted = match &spec.hosts {
-            Some(cluster) => Some((cluster, listen(spec.coordinator)?.0)),
-            None => None,
+        let addresses = advertised(spec, &bound, &resolver)?;
+        let (hosted, coordinator) = match &spec.hosts {
+            Some(cluster) => {
+                let (listener, address) = spec.coordinator.listen(&resolver)?;
+                (Some((cluster, listener)), Some(address))
+            }
+            None => (None, spec.coordinator.address()),
         };
         let cluster = match (data.cluster(), &hosted) {
             (ClusterId(0), Some(_)) => ClusterId(random_u64().max(1)),
-            (ClusterId(0), None) => discover_cluster(spec.coordinator)?,
+            (ClusterId(0), None) => discover_cluster(&spec.coordinator, &resolver)?,
             // While the coordinator is away nobody answers, and a node that knows its cluster need not wait.
-            (known, None) => ask_cluster(spec.coordinator).unwrap_or(known),
+            (known, None) => ask_cluster(&spec.coordinator, &resolver, Some(known)).unwrap_or(known),
             (known, Some(_)) => known,
         };
         data.join(cluster)?;
@@ -180,6 +201,8 @@ impl RunningNode {
             hosts_coordinator: hosted.is_some(),
             asked_to_stop: Arc::default(),
             data,
+            listens: bound,
+            coordinator,
         };
         let trash = TrashThread::start(&format!("n{}-trash", spec.node)).context(NO_THREAD)?;
         if let Some((hosts, listener)) = hosted {
@@ -187,8 +210,13 @@ impl RunningNode {
             running.spawn_coordinator(spec, hosts, cluster, listener, ended)?;
             running.note_coordinator()?;
         }
+        let names = coordinator.is_none().then(|| {
+            let of = vec![(Endpoint::Coordinator, spec.coordinator.name().into())];
+            Names { resolver, of }
+        });
+        let shared = Shared { cluster, addresses, names, trash };
         for (index, listener) in (0u8..).zip(listeners) {
-            running.spawn_core(spec, index, cluster, listener, &trash, ended)?;
+            running.spawn_core(spec, index, listener, &shared, ended)?;
         }
         Ok(running)
     }
@@ -205,6 +233,11 @@ impl RunningNode {
         }
         tracing::warn!("the disk is slow: the folder does not say yet that the coordinator lives here");
         Ok(())
+    }
+
+    /// Where the cores listen, and the coordinator if it runs here: port 0 has become the port that was taken.
+    pub fn listens(&self) -> (&[SocketAddr], Option<SocketAddr>) {
+        (&self.listens, self.coordinator.filter(|_| self.hosts_coordinator))
     }
 
     /// Asks the cores to sync everything that they answered, to have their witness lists emptied, and to end (R7.7).
@@ -231,6 +264,7 @@ impl RunningNode {
         listener: TcpListener,
         ended: &mpsc::Sender<Ended>,
     ) -> Result<()> {
+        let address = self.coordinator.context("a coordinator that listens has an address")?;
         let options = CoordinatorOptions {
             durability: hosts.durability,
             min_backups: hosts.min_backups.unwrap_or(hosts.faults),
@@ -240,7 +274,7 @@ impl RunningNode {
             own_nodes: hosts.own_nodes.clone(),
             boot: boot_id().ok(),
             seed: random_u64(),
-            ..CoordinatorOptions::new(cluster, hosts.nodes, hosts.shards, hosts.faults, spec.coordinator)
+            ..CoordinatorOptions::new(cluster, hosts.nodes, hosts.shards, hosts.faults, address)
         };
         let loop_options = LoopOptions {
             name: "coordinator".into(),
@@ -264,16 +298,16 @@ impl RunningNode {
         &mut self,
         spec: &NodeSpec,
         index: u8,
-        cluster: ClusterId,
         listener: TcpListener,
-        trash: &TrashThread,
+        shared: &Shared,
         ended: &mpsc::Sender<Ended>,
     ) -> Result<()> {
         let core = CoreId { node: NodeId(spec.node), core: index };
         let incarnation: Incarnation = self.data.incarnation();
         let name = format!("n{}c{index}", spec.node);
         let warm = WarmBuffers::start(&name).context(NO_THREAD)?;
-        let memory_goes_to = trash.clone();
+        let Shared { cluster, addresses, names, trash } = shared;
+        let (cluster, memory_goes_to) = (*cluster, trash.clone());
         let options = NodeOptions {
             incarnation,
             boot: boot_id().context("cannot read the kernel's boot id: give this process /proc (K0408)")?,
@@ -287,7 +321,7 @@ impl RunningNode {
             votes: spec.injected.votes,
             pace: spec.injected.pace,
             seed: random_u64(),
-            ..NodeOptions::new(cluster, core, spec.advertise.clone(), spec.coordinator)
+            ..NodeOptions::new(cluster, core, addresses.clone(), self.coordinator)
         };
         let loop_options = LoopOptions {
             name: format!("{core}"),
@@ -298,13 +332,14 @@ impl RunningNode {
             link_delay: spec.injected.link_delay,
             faults: spec.injected.faults,
             heap: Some(crate::allocator::heap_use),
+            names: names.clone(),
             trash: Some(trash.clone()),
             limits: spec.limits,
         };
         let make = move || {
             EventLoop::new(loop_options, |disk, now, out| Node::start(options, disk, now, out).map_err(Into::into))
         };
-        let telling = TellLease::new(Arc::clone(&self.asked_to_stop));
+        let telling = TellLease::new(Arc::clone(&self.asked_to_stop), index == 0);
         self.spawn(name, make, telling, ended)
     }
 
@@ -341,29 +376,52 @@ impl RunningNode {
     }
 }
 
-/// Asks the coordinator at this address which cluster it has. Waits until the coordinator is up.
-fn discover_cluster(coordinator: SocketAddr) -> Result<ClusterId> {
-    const TRIES: u32 = 600;
-    let mut last = None;
-    for attempt in 0..TRIES {
-        match ask_cluster(coordinator) {
-            Ok(cluster) => return Ok(cluster),
-            Err(error) => last = Some(error),
+/// Where other machines reach the cores that listen at `bound`.
+fn advertised(spec: &NodeSpec, bound: &[SocketAddr], resolver: &Resolver) -> Result<Vec<SocketAddr>> {
+    let mut addresses = Vec::new();
+    for (index, &bound) in bound.iter().enumerate() {
+        let mut address = match spec.advertise.get(index) {
+            Some(place) => place.wait(resolver)?,
+            None => bound,
+        };
+        if address.port() == 0 {
+            address.set_port(bound.port());
         }
-        if attempt == 10 {
-            let _ = writeln!(crate::Log, "kasha: waiting for the coordinator at {coordinator} …");
+        if address.ip().is_unspecified() {
+            bail!("others cannot reach {address}: name the addresses that they use with --advertise (K0403)");
+        }
+        addresses.push(address);
+    }
+    Ok(addresses)
+}
+
+/// Asks the coordinator which cluster it has. Waits until it is up, and its name has an address.
+fn discover_cluster(coordinator: &Place, resolver: &Resolver) -> Result<ClusterId> {
+    const PATIENCE: Duration = Duration::from_secs(60);
+    const SILENCE: Duration = Duration::from_secs(1);
+    let (began, mut told) = (Instant::now(), false);
+    loop {
+        let problem = match ask_cluster(coordinator, resolver, None) {
+            Ok(cluster) => return Ok(cluster),
+            Err(error) => error,
+        };
+        if began.elapsed() > PATIENCE {
+            bail!(
+                "no coordinator answers at {coordinator} ({problem:#}): start the node that hosts it first, or correct the \
+                 address (K0406)"
+            );
+        }
+        if !told && began.elapsed() > SILENCE {
+            told = true;
+            let _ = writeln!(crate::Log, "kasha: waiting for the coordinator at {coordinator} ({problem:#}) …");
         }
         std::thread::sleep(Duration::from_millis(100));
     }
-    let last = last.expect("it was tried");
-    bail!(
-        "no coordinator answers at {coordinator} ({last:#}): start the node that hosts it first, or correct the address \
-         (K0406)"
-    )
 }
 
-fn ask_cluster(coordinator: SocketAddr) -> Result<ClusterId> {
-    Ok(Talk::connect(coordinator)?.cluster)
+fn ask_cluster(coordinator: &Place, resolver: &Resolver, wanted: Option<ClusterId>) -> Result<ClusterId> {
+    let addresses = coordinator.addresses(resolver).map_err(|why| anyhow!("{why} (K0420)"))?;
+    Ok(Talk::connect_to_one_of(&addresses, wanted)?.cluster)
 }
 
 /// Runs nodes until they are told to stop, or one of their loops fails.
@@ -447,10 +505,10 @@ mod tests {
         for wrong in [0, 8, 1 << 21, u64::MAX >> 20, u64::MAX] {
             assert!(memory_bytes(wrong).unwrap_err().to_string().contains("K0403"));
         }
-        let address = SocketAddr::from(([127, 0, 0, 1], 1));
-        assert_eq!((cores_of(&[]).unwrap(), cores_of(&[address; 64]).unwrap()), (0, 64));
+        let place = Place::from(SocketAddr::from(([127, 0, 0, 1], 1)));
+        assert_eq!((cores_of(&[]).unwrap(), cores_of(&vec![place.clone(); 64]).unwrap()), (0, 64));
         for wrong in [65, 256] {
-            assert!(cores_of(&vec![address; wrong]).unwrap_err().to_string().contains("K0403"));
+            assert!(cores_of(&vec![place.clone(); wrong]).unwrap_err().to_string().contains("K0403"));
         }
         assert_eq!(default_shards(3, 2).unwrap(), 6);
         assert!(default_shards(u16::MAX, 2).is_err());

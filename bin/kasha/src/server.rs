@@ -1,7 +1,6 @@
 //! `kasha server`: one node. Settings come from flags, environment variables (`KASHA_…`) and a TOML file. Flags win
 //! over the environment, and the environment over the file.
 
-use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::mpsc;
 use std::time::Duration;
@@ -109,9 +108,18 @@ fn durability<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Optio
     parse_durability(&text).map(Some).map_err(serde::de::Error::custom)
 }
 
-fn either(flag: &[Place], file: &[Place]) -> Result<Vec<SocketAddr>> {
-    let places = if flag.is_empty() { file } else { flag };
-    places.iter().map(Place::address).collect()
+fn either(flag: &[Place], file: &[Place]) -> Vec<Place> {
+    if flag.is_empty() { file.to_vec() } else { flag.to_vec() }
+}
+
+/// Others must be able to reach what they are told of.
+fn check_reachable(place: &Place, what_to_do: &str) -> Result<()> {
+    match place.address() {
+        Some(address) if address.ip().is_unspecified() => {
+            bail!("others cannot reach {address}: {what_to_do} (K0403)")
+        }
+        Some(_) | None => Ok(()),
+    }
 }
 
 fn duration(flag: Option<Duration>, file: Option<Written>, default: Duration) -> Duration {
@@ -162,29 +170,30 @@ fn spec(arguments: &ServerArguments) -> Result<NodeSpec> {
     if node == 0 {
         bail!("--node 0 is nobody: number nodes from 1 (K0403)");
     }
-    let listen = either(&arguments.listen, &file.listen)?;
+    let listen = either(&arguments.listen, &file.listen);
     let hosts_coordinator = arguments.host_coordinator || file.host_coordinator;
     // A process that hosts only the coordinator holds no data, and needs no core.
     if listen.is_empty() && !hosts_coordinator {
         bail!("{}", missing("--listen"));
     }
-    let advertise = either(&arguments.advertise, &file.advertise)?;
-    let advertise = if advertise.is_empty() { listen.clone() } else { advertise };
-    if advertise.len() != listen.len() {
+    let advertise = either(&arguments.advertise, &file.advertise);
+    if !advertise.is_empty() && advertise.len() != listen.len() {
         bail!("--advertise has {} addresses, --listen {}: give one per core (K0403)", advertise.len(), listen.len());
     }
-    if let Some(address) = advertise.iter().find(|address| address.ip().is_unspecified()) {
-        bail!("others cannot reach {address}: name the addresses that they use with --advertise (K0403)");
+    for place in if advertise.is_empty() { &listen } else { &advertise } {
+        check_reachable(place, "name the addresses that they use with --advertise")?;
     }
+    let coordinator = arguments.coordinator.as_ref().or(file.coordinator.as_ref());
+    let coordinator = coordinator.with_context(|| missing("--coordinator"))?.clone();
+    check_reachable(&coordinator, "name the address that they use with --coordinator, on every node")?;
     let hosts = if hosts_coordinator { Some(hosted(arguments, &file, node, listen.len())?) } else { None };
     let loops = listen.len() + usize::from(hosts.is_some());
-    let coordinator = arguments.coordinator.as_ref().or(file.coordinator.as_ref());
     Ok(NodeSpec {
         node,
         data: arguments.data.clone().or(file.data).with_context(|| missing("--data"))?,
         listen,
         advertise,
-        coordinator: coordinator.with_context(|| missing("--coordinator"))?.address()?,
+        coordinator,
         hosts,
         memory_bytes: memory_bytes(arguments.memory_mib.or(file.memory_mib).unwrap_or(1024))?,
         lease: duration(arguments.lease, file.lease, NODE_LEASE),
@@ -203,10 +212,17 @@ pub fn run(arguments: &ServerArguments) -> Result<()> {
     abort_on_panic();
     let (ended, endings) = mpsc::channel();
     let node = RunningNode::start(&spec, &ended)?;
-    let listen: Vec<_> = spec.listen.iter().map(ToString::to_string).collect();
-    match listen.is_empty() {
-        true => say!("the coordinator listens at {}", spec.coordinator),
-        false => say!("node-{} listens at {}", spec.node, listen.join(" ")),
+    let (cores, coordinator) = node.listens();
+    let cores: Vec<_> = cores.iter().map(ToString::to_string).collect();
+    match coordinator {
+        // A port that nobody chose has to be told.
+        Some(address) if cores.is_empty() || spec.coordinator.name().ends_with(":0") => {
+            say!("the coordinator listens at {address}");
+        }
+        Some(_) | None => {}
+    }
+    if !cores.is_empty() {
+        say!("node-{} listens at {}", spec.node, cores.join(" "));
     }
     wait_and_stop(vec![node], &endings)
 }

@@ -11,7 +11,7 @@ use clap::Args;
 use kasha_bench::say;
 use kasha_client::{Client, ClientOptions};
 use kasha_coordinator::Unchosen;
-use kasha_runtime::listen;
+use kasha_runtime::{foreign_in, listen, make_folder_of_nodes};
 use kasha_types::NodeId;
 use kasha_wire::{Durability, ShardPhase};
 
@@ -20,6 +20,7 @@ use crate::host::{
     ClusterSpec, Injected, NodeSpec, RunningNode, abort_on_panic, default_shards, default_spin, limits, memory_bytes,
     wait_and_stop,
 };
+use crate::place::Place;
 use crate::processes::Spec;
 
 /// The first port of a cluster on one machine. The coordinator listens there; the nodes use the next ports.
@@ -30,6 +31,9 @@ pub struct StartArguments {
     /// Folder for the cluster's data; a folder per node is made in it.
     #[arg(long, default_value = "kasha-data", env = "KASHA_DATA")]
     data: PathBuf,
+    /// Use the folder although there are files in it that are not Kasha's.
+    #[arg(long)]
+    force: bool,
     /// Number of nodes of a new cluster [default: 3], or of one that is to have more.
     #[arg(long, env = "KASHA_NODES")]
     nodes: Option<u16>,
@@ -42,7 +46,7 @@ pub struct StartArguments {
     /// Number of shards of a new cluster; by default one for each core.
     #[arg(long, env = "KASHA_SHARDS")]
     shards: Option<u16>,
-    /// First port: the coordinator's; the cores of the nodes take the next ones.
+    /// First port: the coordinator's; the cores of the nodes take the next ones. 0: each takes a free one.
     #[arg(long, default_value_t = FIRST_PORT)]
     port: u16,
     /// `replicated`, the default of a new cluster: answered updates survive crashes of processes; `fsync`: also a loss of power
@@ -68,6 +72,18 @@ pub fn parse_durability(text: &str) -> Result<Durability, String> {
     }
 }
 
+/// A folder that has something else in it is not the one that was meant, whatever Kasha would leave alone in it.
+fn check_folder(arguments: &StartArguments) -> Result<()> {
+    match foreign_in(&arguments.data)? {
+        Some(name) if !arguments.force => bail!(
+            "{} is not a data folder of Kasha's, since it holds {name:?}: name an empty or new folder, or the right one; or give \
+             --force, and Kasha makes its folders beside what is there (K0102)",
+            arguments.data.display()
+        ),
+        Some(_) | None => Ok(()),
+    }
+}
+
 /// Takes each address and leaves it again: nothing is made if a node cannot run.
 fn are_free(coordinator: SocketAddr, addresses: &[Vec<SocketAddr>]) -> Result<()> {
     for &address in [coordinator].iter().chain(addresses.iter().flatten()) {
@@ -76,14 +92,21 @@ fn are_free(coordinator: SocketAddr, addresses: &[Vec<SocketAddr>]) -> Result<()
     Ok(())
 }
 
-/// The addresses of each node's cores: consecutive ports after the coordinator's, by the numbers of the nodes.
+/// The addresses of each node's cores: consecutive ports after the coordinator's, by the numbers of the nodes; or port 0 for each.
 fn addresses(arguments: &StartArguments, nodes: &Nodes) -> Result<Vec<Vec<SocketAddr>>> {
     let (numbers, cores) = (&nodes.numbers, u32::from(nodes.cores));
     let last = numbers.iter().max().copied().map_or(0, u32::from);
-    for (flag, value) in [("--nodes", last), ("--cores", cores), ("--port", u32::from(arguments.port))] {
+    for (flag, value) in [("--nodes", last), ("--cores", cores)] {
         if value == 0 {
             bail!("{flag} 0 makes no cluster: give a greater number (K0403)");
         }
+    }
+    if arguments.port == 0 && arguments.processes {
+        bail!("--port 0 with --processes: each process has to be told the coordinator's port, so give one (K0403)");
+    }
+    if arguments.port == 0 {
+        let any = SocketAddr::from(([127, 0, 0, 1], 0));
+        return Ok(numbers.iter().map(|_| vec![any; usize::from(nodes.cores)]).collect());
     }
     let first = u32::from(arguments.port) + 1;
     if first + last * cores > 1 << 16 {
@@ -121,18 +144,19 @@ fn cluster(arguments: &StartArguments, nodes: &Nodes) -> Result<ClusterSpec> {
 }
 
 pub fn run(arguments: &StartArguments) -> Result<()> {
-    let coordinator = SocketAddr::from(([127, 0, 0, 1], arguments.port));
+    let mut coordinator = SocketAddr::from(([127, 0, 0, 1], arguments.port));
     let memory_bytes = memory_bytes(arguments.memory_mib)?;
+    check_folder(arguments)?;
     let of_folder = Nodes::of(&arguments.data, arguments.nodes, arguments.cores)?;
     let addresses = addresses(arguments, &of_folder)?;
     let cluster = cluster(arguments, &of_folder)?;
     let loops = of_folder.numbers.len() * usize::from(of_folder.cores) + 1;
     let limits = limits(loops)?;
     are_free(coordinator, &addresses)?;
-    let flag = if arguments.port == FIRST_PORT { String::new() } else { format!(" --address {coordinator}") };
+    make_folder_of_nodes(&arguments.data)?;
     if arguments.processes {
         let specs = specs(arguments, &of_folder, &addresses);
-        return crate::processes::run(specs, coordinator, &flag, &arguments.data);
+        return crate::processes::run(specs, coordinator, &flag(arguments, coordinator), &arguments.data);
     }
     abort_on_panic();
     let (ended, endings) = mpsc::channel();
@@ -142,9 +166,9 @@ pub fn run(arguments: &StartArguments) -> Result<()> {
         let spec = NodeSpec {
             node,
             data: node_folder(&arguments.data, node),
-            advertise: listen.clone(),
-            listen: listen.clone(),
-            coordinator,
+            advertise: Vec::new(),
+            listen: listen.iter().copied().map(Place::from).collect(),
+            coordinator: coordinator.into(),
             hosts,
             memory_bytes,
             lease: arguments.lease,
@@ -153,7 +177,11 @@ pub fn run(arguments: &StartArguments) -> Result<()> {
             limits,
             injected: Injected::default(),
         };
-        nodes.push(RunningNode::start(&spec, &ended)?);
+        let node = RunningNode::start(&spec, &ended)?;
+        if let (_, Some(taken)) = node.listens() {
+            coordinator = taken;
+        }
+        nodes.push(node);
     }
     wait_until_serving(coordinator, || match endings.try_recv() {
         Ok((name, Err(error))) => bail!("{name}: {error}"),
@@ -161,15 +189,21 @@ pub fn run(arguments: &StartArguments) -> Result<()> {
     })?;
     say!("ready");
     say!("  coordinator  {coordinator}");
-    for (node, listen) in of_folder.numbers.iter().zip(&addresses) {
-        let listen: Vec<_> = listen.iter().map(ToString::to_string).collect();
-        say!("  node-{node:<7} {}", listen.join(" "));
+    for (number, node) in of_folder.numbers.iter().zip(&nodes) {
+        let listen: Vec<_> = node.listens().0.iter().map(ToString::to_string).collect();
+        say!("  node-{number:<7} {}", listen.join(" "));
     }
+    let flag = flag(arguments, coordinator);
     say!(
         "\nTry, in another terminal:\n  kasha cli{flag} put greeting hello\n  kasha cli{flag} get greeting\n  kasha status{flag}"
     );
     say!("Ctrl-C stops the cluster; its data stays in {}.", arguments.data.display());
     wait_and_stop(nodes, &endings)
+}
+
+/// What a client's command line needs to reach the cluster.
+fn flag(arguments: &StartArguments, coordinator: SocketAddr) -> String {
+    if arguments.port == FIRST_PORT { String::new() } else { format!(" --address {coordinator}") }
 }
 
 /// How each node is started as a process of its own.

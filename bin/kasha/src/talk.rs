@@ -10,6 +10,7 @@ use kasha_wire::Message;
 use kasha_wire::frame::{FRAME_HEADER_BYTES, FrameHeader};
 use kasha_wire::link::Handshake;
 use kasha_wire::message::{Goodbye, Hello, Welcome};
+use kasha_wire::plain::{self, First};
 
 const PATIENCE: Duration = Duration::from_secs(2);
 
@@ -21,9 +22,27 @@ pub struct Talk {
 }
 
 impl Talk {
+    /// Connects to the first of these that is a coordinator, of this cluster if one is wanted, and learns which cluster it has.
+    pub fn connect_to_one_of(addresses: &[SocketAddr], wanted: Option<ClusterId>) -> Result<Self> {
+        let patience = if addresses.len() > 1 { PATIENCE / 4 } else { PATIENCE };
+        let (mut other, mut problem) = (None, anyhow!("it has no address"));
+        for &address in addresses {
+            match Self::connect_within(address, patience) {
+                Ok(talk) if wanted.is_none_or(|wanted| wanted == talk.cluster) => return Ok(talk),
+                Ok(talk) => other = other.or(Some(talk)),
+                Err(error) => problem = error.context(address),
+            }
+        }
+        other.ok_or(problem)
+    }
+
     /// Connects, and learns which cluster the coordinator has.
     pub fn connect(coordinator: SocketAddr) -> Result<Self> {
-        let stream = TcpStream::connect_timeout(&coordinator, PATIENCE)?;
+        Self::connect_within(coordinator, PATIENCE)
+    }
+
+    fn connect_within(coordinator: SocketAddr, patience: Duration) -> Result<Self> {
+        let stream = TcpStream::connect_timeout(&coordinator, patience)?;
         stream.set_read_timeout(Some(PATIENCE))?;
         let mut talk = Self { stream, cluster: ClusterId(0) };
         let (cluster, incarnation) = (ClusterId(0), Incarnation(0));
@@ -45,6 +64,10 @@ impl Talk {
         self.stream.write_all(&frame)?;
         let mut answer = vec![0; FRAME_HEADER_BYTES];
         self.stream.read_exact(&mut answer)?;
+        if plain::first(&answer) != First::Other {
+            self.stream.read_to_end(&mut answer)?;
+            bail!("{}", String::from_utf8_lossy(&answer).trim_end());
+        }
         let header = FrameHeader::parse(&answer)?.context("a frame's header")?;
         answer.resize(FRAME_HEADER_BYTES + header.payload_len, 0);
         self.stream.read_exact(&mut answer[FRAME_HEADER_BYTES..])?;

@@ -133,10 +133,15 @@ const STOP_AT_MOST: Duration = Duration::from_secs(2);
 /// Then the core puts everything on the disk. If even that takes longer than this, it ends without it.
 const END_AT_MOST: Duration = Duration::from_millis(3500);
 
-/// Logs whether the coordinator hears a node's core, and ends the core's loop in good order when it is asked to.
+/// The coordinator may be silent for so long before that is told: a busy machine makes it late now and then.
+const SILENCE_TOLD: Duration = Duration::from_secs(2);
+
+/// Logs for how long the coordinator did not answer a node's core, and ends the core's loop in good order when it is asked to.
 #[derive(Debug)]
 pub struct TellLease {
-    had: Option<bool>,
+    /// Whether this core tells of the coordinator: one of a node does.
+    tells: bool,
+    heard: Heard,
     /// Set by another thread, which then wakes the loop.
     stop: Arc<AtomicBool>,
     stopping_since: Option<Tick>,
@@ -145,10 +150,74 @@ pub struct TellLease {
     ends: bool,
 }
 
+/// Whether the coordinator answers. Each of its silences is one episode, which is told once: when it has lasted for
+/// [`SILENCE_TOLD`], or if shards were given to others because of it.
+#[derive(Debug)]
+enum Heard {
+    /// It has never answered: nothing was lost.
+    Never,
+    Answers,
+    /// Since then it does not. The node led these shards.
+    Silent {
+        since: Tick,
+        led: Vec<ShardId>,
+        told: bool,
+    },
+    /// It did not for so long, which was not told. Until then it is looked at whether somebody else leads the shards now.
+    Again {
+        lasted: Duration,
+        led: Vec<ShardId>,
+        until: Tick,
+    },
+}
+
+impl Heard {
+    /// What follows from whether there is a lease now. `leads` says which shards the node leads.
+    fn step(self, now: Tick, has_lease: bool, leads: impl Fn() -> Vec<ShardId>) -> (Self, Option<String>) {
+        match self {
+            Self::Never if has_lease => (Self::Answers, None),
+            Self::Never => (Self::Never, None),
+            Self::Answers if has_lease => (Self::Answers, None),
+            Self::Again { lasted, led, until } if has_lease => {
+                let now_led = leads();
+                if led.iter().any(|shard| !now_led.contains(shard)) {
+                    let lasted = lasted.as_secs_f32();
+                    let told = format!(
+                        "the coordinator did not answer for {lasted:.1} s, and shards were given to other nodes"
+                    );
+                    (Self::Answers, Some(told))
+                } else if now >= until {
+                    (Self::Answers, None)
+                } else {
+                    (Self::Again { lasted, led, until }, None)
+                }
+            }
+            Self::Answers | Self::Again { .. } => (Self::Silent { since: now, led: leads(), told: false }, None),
+            Self::Silent { since, led, told } => {
+                let lasted = now.since(since);
+                let seconds = lasted.as_secs_f32();
+                match (has_lease, told) {
+                    (true, true) => {
+                        (Self::Answers, Some(format!("the coordinator answers again, after {seconds:.1} s")))
+                    }
+                    (true, false) => (Self::Again { lasted, led, until: now.after(SILENCE_TOLD) }, None),
+                    (false, false) if lasted >= SILENCE_TOLD => {
+                        let told = format!(
+                            "the coordinator has not answered for {seconds:.1} s: no fail-over, no new clients; reads are slower"
+                        );
+                        (Self::Silent { since, led, told: true }, Some(told))
+                    }
+                    (false, told) => (Self::Silent { since, led, told }, None),
+                }
+            }
+        }
+    }
+}
+
 impl TellLease {
-    /// For a core that ends once `stop` is set.
-    pub fn new(stop: Arc<AtomicBool>) -> Self {
-        Self { had: None, stop, stopping_since: None, looks_again: None, ends: false }
+    /// For a core that ends once `stop` is set. `tells`: it logs whether the coordinator answers.
+    pub fn new(stop: Arc<AtomicBool>, tells: bool) -> Self {
+        Self { tells, heard: Heard::Never, stop, stopping_since: None, looks_again: None, ends: false }
     }
 
     fn stop_in_order(&mut self, now: Tick, machine: &mut Node) -> Control {
@@ -179,17 +248,13 @@ impl TellLease {
 
 impl Application<Node> for TellLease {
     fn turn(&mut self, now: Tick, machine: &mut Node, _: &mut Effects) -> Control {
-        let has = machine.has_lease(now);
-        if self.had.is_some_and(|had| had != has) {
-            if has {
-                tracing::warn!("the coordinator answers again");
-            } else {
-                tracing::warn!("the coordinator does not answer: no fail-over, no new clients; reads are slower");
+        if self.tells {
+            let heard = std::mem::replace(&mut self.heard, Heard::Never);
+            let (heard, told) = heard.step(now, machine.has_lease(now), || machine.leads());
+            self.heard = heard;
+            if let Some(told) = told {
+                tracing::warn!("{told}");
             }
-        }
-        // The first lease is not news. A lease that was never there was not lost.
-        if has || self.had.is_some() {
-            self.had = Some(has);
         }
         match self.stop.load(Ordering::Acquire) {
             true => self.stop_in_order(now, machine),
@@ -199,5 +264,51 @@ impl Application<Node> for TellLease {
 
     fn next_wake(&self) -> Option<Tick> {
         self.looks_again
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Goes through what was seen, in milliseconds. Returns what was told.
+    fn told(seen: &[(u64, bool, &[u16])]) -> Vec<String> {
+        let (mut heard, mut all) = (Heard::Never, Vec::new());
+        for &(millis, has_lease, leads) in seen {
+            let now = Tick(0).after(Duration::from_millis(millis));
+            let (next, told) = heard.step(now, has_lease, || leads.iter().copied().map(ShardId).collect());
+            heard = next;
+            all.extend(told);
+        }
+        all
+    }
+
+    #[test]
+    fn a_lost_coordinator_is_told_once_with_its_length() {
+        let silence =
+            told(&[(0, true, &[1]), (100, false, &[1]), (2000, false, &[1]), (2200, false, &[1]), (9000, false, &[1])]);
+        assert_eq!(silence.len(), 1, "{silence:?}");
+        assert!(silence[0].contains("has not answered for 2.1 s"), "{silence:?}");
+        let whole =
+            told(&[(0, true, &[1]), (100, false, &[1]), (2200, false, &[1]), (7400, true, &[1]), (9999, true, &[])]);
+        assert_eq!(whole.len(), 2, "{whole:?}");
+        assert!(whole[1].contains("answers again, after 7.3 s"), "{whole:?}");
+    }
+
+    /// Found from outside: several lines in six seconds on a busy machine, without a fault.
+    #[test]
+    fn what_is_short_and_takes_nothing_away_is_not_told() {
+        let busy: Vec<(u64, bool, &[u16])> = (0..60).map(|nth| (nth * 100, nth % 5 != 4, &[1][..])).collect();
+        assert_eq!(told(&busy), Vec::<String>::new());
+        assert_eq!(told(&[(0, false, &[]), (60_000, false, &[])]), Vec::<String>::new(), "it was never there");
+        let lost = told(&[
+            (0, true, &[1, 2]),
+            (100, false, &[1, 2]),
+            (900, true, &[1, 2]),
+            (950, true, &[1]),
+            (990, true, &[]),
+        ]);
+        assert_eq!(lost.len(), 1, "{lost:?}");
+        assert!(lost[0].contains("0.8 s") && lost[0].contains("given to other nodes"), "{lost:?}");
     }
 }

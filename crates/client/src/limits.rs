@@ -54,3 +54,25 @@ pub const OUT_OF_MEMORY_REFUSALS_MAX: u32 = 3;
 
 /// The longest buffer of a finished call that is kept for later calls.
 pub const BUFFER_KEPT_BYTES: usize = 16 * 1024;
+
+/// How long the session waits, after the coordinator could not be reached, before it asks the nodes where the coordinator
+/// is: it may be away for a minute, and the same nodes have many clients.
+pub const COORDINATOR_SOUGHT_INTERVAL: Duration = Duration::from_secs(1);
+
+/// How long a connection may be unused before it is closed. The next call to its server pays a round trip for a new one.
+pub const IDLE_MAX: Duration = Duration::from_secs(10);
+
+/// The same for a connection to an address that a program gave, if it serves nothing else.
+pub const SEED_IDLE_MAX: Duration = Duration::from_secs(2);
+
+/// How often connections are looked at for that.
+pub const IDLE_LOOK: Duration = Duration::from_secs(1);
+
+/// Addresses of one name that are tried.
+pub const ANSWERS_MAX: usize = 64;
+
+/// How long a name's look-up may take.
+pub const LOOK_UP_PATIENCE: Duration = Duration::from_secs(5);
+
+/// Names that a process looks up at once: each takes a thread.
+pub const LOOK_UPS_MAX: usize = 16;

@@ -64,12 +64,35 @@ use outcomes::Kept;
 use snapshots::Snapshots;
 use timers::Timers;
 
+/// Some of the cluster's nodes, or its coordinator.
+#[derive(Clone, Debug)]
+pub enum Seeds {
+    /// They are at these addresses.
+    At(Vec<SocketAddr>),
+    /// There are so many, and the shell knows the way to each: it looks their names up.
+    Named(u16),
+}
+
+impl Seeds {
+    pub(crate) fn count(&self) -> usize {
+        match self {
+            Self::At(addresses) => addresses.len(),
+            Self::Named(count) => usize::from(*count),
+        }
+    }
+}
+
+impl From<Vec<SocketAddr>> for Seeds {
+    fn from(addresses: Vec<SocketAddr>) -> Self {
+        Self::At(addresses)
+    }
+}
+
 /// The options of a session.
 #[derive(Clone, Debug)]
 pub struct SessionOptions {
-    /// Addresses of some of the cluster's nodes, or of its coordinator. The session asks them for the configuration in
-    /// turn.
-    pub seeds: Vec<SocketAddr>,
+    /// The session asks them for the configuration in turn.
+    pub seeds: Seeds,
     /// The only cluster to talk to. `None`: the first cluster that answers.
     pub cluster: Option<ClusterId>,
     /// The seed of nonces and jitter. Two sessions of one cluster must not have the same seed.
@@ -122,9 +145,9 @@ impl Locking {
 impl SessionOptions {
     /// The defaults: exactly once, with the fast path, 30 s to a deadline.
     #[must_use]
-    pub fn new(seeds: Vec<SocketAddr>, seed: u64) -> Self {
+    pub fn new(seeds: impl Into<Seeds>, seed: u64) -> Self {
         Self {
-            seeds,
+            seeds: seeds.into(),
             cluster: None,
             seed,
             deadline: limits::DEADLINE,
@@ -186,12 +209,14 @@ impl Session {
     /// Without a seed address, or with a window of 0 or more than `OUTSTANDING_MAX`.
     #[must_use]
     pub fn new(options: SessionOptions, now: Tick, out: &mut Effects) -> Self {
-        assert!(!options.seeds.is_empty(), "a session needs somebody to ask");
+        assert!(options.seeds.count() > 0, "a session needs somebody to ask");
         assert!((1..=OUTSTANDING_MAX).contains(&options.outstanding_max), "a window of {}", options.outstanding_max);
         let mut rng = Rng::new(options.seed);
-        for (index, &address) in options.seeds.iter().enumerate() {
-            let index = u16::try_from(index).expect("a handful of seeds");
-            out.push(Effect::Route { to: Endpoint::Seed(index), address });
+        if let Seeds::At(addresses) = &options.seeds {
+            for (index, &address) in addresses.iter().enumerate() {
+                let index = u16::try_from(index).expect("a handful of seeds");
+                out.push(Effect::Route { to: Endpoint::Seed(index), address });
+            }
         }
         Self {
             cluster: Cluster::new(options.cluster, now),

@@ -10,6 +10,7 @@ mod error;
 mod expiry;
 mod interactive;
 mod links;
+mod names;
 mod scan;
 mod table;
 mod transaction;
@@ -17,6 +18,7 @@ mod values;
 
 pub use error::{Answer, Error, Rejection, Resolved, UnknownCall, Unresolved};
 pub use interactive::*;
+pub use names::Resolver;
 pub use scan::{Cursor, NoCursor, Scan, ScannedKey};
 pub use table::*;
 pub use transaction::*;
@@ -33,8 +35,9 @@ use kasha_wire::outcome::Shape;
 use kasha_wire::status::{CoreStatus, LoopTurns};
 use tokio::sync::{mpsc, oneshot};
 
-use crate::session::{Completion, CoreAnswer, CoreQuestion, SessionOptions, SessionStats};
+use crate::session::{Completion, CoreAnswer, CoreQuestion, Seeds, SessionOptions, SessionStats};
 use driver::{Ask, Command, Driver, Ended, Ticket};
+use names::Way;
 
 /// The environment variable with the addresses of a cluster, for [`Client::connect_env`] and for `kasha cli`.
 pub const ADDRESS_VARIABLE: &str = "KASHA_ADDRESS";
@@ -51,11 +54,14 @@ pub struct ClientOptions {
     pub connect_timeout: Duration,
     /// How long a call may take unless the caller gives a deadline.
     pub deadline: Duration,
+    /// How the names of the addresses are looked up.
+    pub resolver: Resolver,
 }
 
 impl Default for ClientOptions {
     fn default() -> Self {
-        Self { cluster: None, connect_timeout: Duration::from_secs(10), deadline: crate::limits::DEADLINE }
+        let (connect_timeout, deadline) = (Duration::from_secs(10), crate::limits::DEADLINE);
+        Self { cluster: None, connect_timeout, deadline, resolver: Resolver::default() }
     }
 }
 
@@ -86,7 +92,8 @@ impl Drop for Abandon<'_> {
 }
 
 impl Client {
-    /// Finds the cluster through any of its nodes, given as `host:port`.
+    /// Finds the cluster through any of its nodes, given as `host:port`. A name is looked up whenever it is dialled, and each of
+    /// its addresses is tried.
     ///
     /// # Errors
     /// If nothing answers within ten seconds.
@@ -120,24 +127,25 @@ impl Client {
     ) -> Result<Self, Error> {
         const COMMANDS_MAX: usize = 1024;
         const ABANDONED_MAX: usize = crate::limits::CALLS_MAX;
-        let (mut addresses, mut problem) = (Vec::new(), "no address was given".to_owned());
+        let (mut ways, mut problem) = (Vec::new(), "no address was given".to_owned());
         for seed in seeds {
-            let seed = seed.as_ref();
-            match tokio::net::lookup_host(seed).await {
-                Ok(found) => addresses.extend(found),
-                Err(error) => problem = format!("{seed}: {error}"),
+            match Way::parse(seed.as_ref()) {
+                Ok(way) => ways.push(way),
+                Err(why) => problem = why,
             }
         }
-        // One name that resolves is enough: a node may be gone for good, and its name with it.
-        if addresses.is_empty() {
+        // One that may be an address is enough.
+        if ways.is_empty() {
             return Err(Error::Connect(problem));
         }
+        let count = u16::try_from(ways.len()).map_err(|_| Error::Connect("too many addresses".to_owned()))?;
         let (commands, command_queue) = mpsc::channel(COMMANDS_MAX);
         let (abandoned, abandoned_queue) = mpsc::channel(ABANDONED_MAX);
         let problem = Arc::new(Mutex::new("no address answered".to_owned()));
-        let mut session = SessionOptions::new(addresses, random());
+        let mut session = SessionOptions::new(Seeds::Named(count), random());
         (session.cluster, session.deadline) = (options.cluster, options.deadline);
-        let driver = Driver::new(session, command_queue, abandoned_queue, Arc::clone(&problem));
+        let driver =
+            Driver::new(session, (ways, options.resolver), command_queue, abandoned_queue, Arc::clone(&problem));
         tokio::spawn(driver.run());
         let client = Self { commands, abandoned, tickets: Arc::default(), deadline: options.deadline };
         let (reply, ready) = oneshot::channel();

@@ -10,7 +10,9 @@ use kasha_client::session::{CallOptions, Completion, TimeToLive, WaitsFor, WhyNo
 use kasha_client::{Path, session::WhyFailed};
 use kasha_machine::{Endpoint, Input, Machine};
 use kasha_types::limits::OUTSTANDING_MAX;
-use kasha_types::{AckedBelow, ClientId, ClusterTime, Epoch, ListVersion, NodeId, Sequence, ShardId, TableId, slot_of};
+use kasha_types::{
+    AckedBelow, ClientId, ClusterTime, ConfigVersion, Epoch, ListVersion, NodeId, Sequence, ShardId, TableId, slot_of,
+};
 use kasha_wire::message::TableOutcome;
 use kasha_wire::operation::ItemsBuffer;
 use kasha_wire::{AnyMessage, Kind, Read, RecordedVerdict, Refusal, ShardPhase, Update, message};
@@ -510,6 +512,27 @@ fn a_coordinator_that_is_away_disturbs_no_call() {
         records.iter().for_each(|record| net.record(record, RecordedVerdict::Accepted));
         assert_eq!(net.completion_of(id), executed(Path::Fast, 1));
     }
+}
+
+/// Found from outside: a coordinator that had come back elsewhere was not found by whoever had a session.
+#[test]
+fn r12_38_a_coordinator_that_cannot_be_reached_is_sought_at_the_nodes() {
+    let mut net = Net::open(|_| {});
+    net.routes.clear();
+    for _ in 0..10 {
+        net.input(Input::Unreachable(Endpoint::Coordinator));
+    }
+    assert!(net.sent.is_empty(), "it may be back in a moment");
+    net.pass(Duration::from_secs(1));
+    let asked: Vec<_> = net.take(Kind::Message).into_iter().map(|sent| sent.to).collect();
+    assert!(asked.iter().any(|to| matches!(to, Endpoint::Core(_) | Endpoint::Seed(_))), "{asked:?}");
+    assert_eq!(asked.len(), 2, "once, and the coordinator too: {asked:?}");
+    net.pass(Duration::from_secs(5));
+    assert!(net.take(Kind::Message).is_empty(), "only as long as it cannot be reached");
+    net.configuration.version = ConfigVersion(net.configuration.version.0 + 1);
+    net.configuration.coordinator = "127.0.0.1:7500".parse().expect("an address");
+    net.give_configuration(Endpoint::Seed(0));
+    assert_eq!(net.routes, [Endpoint::Coordinator]);
 }
 
 #[test]

@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use common::configuration;
-use kasha_client::{Answer, Client, ClientOptions, Conditional, Counter, Error, Rejection, Resolved};
+use kasha_client::{Answer, Client, ClientOptions, Conditional, Counter, Error, Rejection, Resolved, Resolver};
 use kasha_types::{ClientId, ClusterTime, Incarnation, ListVersion, NodeId, RpcId, TableId};
 use kasha_wire::message::{TableCommand, TableOutcome};
 use kasha_wire::{
@@ -257,6 +257,45 @@ async fn nobody_there_is_an_error_that_says_so() {
     assert!(error.to_string().contains("no port"), "{error}");
     let (address, _server) = start(0).await;
     Client::connect(["no port".to_owned(), address.to_string()]).await.expect("one address is enough");
+}
+
+/// A name that nobody knows yet, then one of a stranger who says nothing that is a frame, then one of twenty addresses at which
+/// nobody listens, and at last the server's too: the client finds it, and is told why it does not until then.
+#[tokio::test]
+async fn a_name_is_looked_up_whenever_it_is_dialled() {
+    let (address, _server) = start(0).await;
+    let stranger = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let strange = stranger.local_addr().expect("bound");
+    tokio::spawn(async move {
+        while let Ok((mut stream, _)) = stranger.accept().await {
+            let _ = stream.write_all(b"220 mail.example ESMTP\r\n").await;
+        }
+    });
+    let gone: Vec<SocketAddr> = (1..=20).map(|port| SocketAddr::from(([127, 0, 0, 1], port))).collect();
+    let many = [&gone[..10], &[strange, address], &gone[10..]].concat();
+    let answers = Arc::new(Mutex::new(None));
+    let known = Arc::clone(&answers);
+    let resolver = Resolver::new(move |name| {
+        assert_eq!(name, "kasha.example:7400");
+        known.lock().expect("no panic").clone().ok_or(std::io::ErrorKind::NotFound.into())
+    });
+    let options = move |millis| {
+        let connect_timeout = Duration::from_millis(millis);
+        ClientOptions { connect_timeout, resolver: resolver.clone(), ..ClientOptions::default() }
+    };
+    for (answer, why) in
+        [(None, "kasha.example"), (Some(vec![]), "no address"), (Some(vec![strange]), "not a Kasha frame")]
+    {
+        *answers.lock().expect("no panic") = answer;
+        let error = Client::connect_with(["kasha.example:7400"], options(300)).await.expect_err("nobody is there");
+        assert!(error.to_string().contains(why), "{why}: {error}");
+    }
+    *answers.lock().expect("no panic") = None;
+    let patient = options(60_000);
+    let waits = tokio::spawn(async move { Client::connect_with(["kasha.example:7400"], patient).await });
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    *answers.lock().expect("no panic") = Some(many);
+    waits.await.expect("no panic").expect("it is found in the end");
 }
 
 /// A program can keep an error, send it to another thread, and pass it on with `?`.

@@ -55,7 +55,9 @@ impl Node {
         assert!(options.segment_bytes <= limits::SEGMENT_BYTES, "a whole segment must fit a frame");
         assert!(options.witness_slots as usize <= limits::WITNESS_SLOTS, "all a witness holds must fit a frame");
         assert_ne!(options.boot, BootId::ENDED, "the marks of an orderly end are no boot's");
-        out.push(Effect::Route { to: Endpoint::Coordinator, address: options.coordinator });
+        if let Some(address) = options.coordinator {
+            out.push(Effect::Route { to: Endpoint::Coordinator, address });
+        }
         let mut core = Core::new(options);
         core.told = Told::load(core.options.cluster, disk)?;
         core.learn_cluster_time(core.told.cluster_time());

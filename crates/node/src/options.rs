@@ -57,8 +57,8 @@ pub struct NodeOptions {
     pub boot: BootId,
     /// Addresses of all cores of this node.
     pub addresses: Vec<SocketAddr>,
-    /// Where the coordinator listens.
-    pub coordinator: SocketAddr,
+    /// Where the coordinator listens. `None`: the shell knows its name.
+    pub coordinator: Option<SocketAddr>,
     /// Bytes of a segment; the same on all nodes of a cluster.
     pub segment_bytes: u32,
     /// Memory for the log of each replica.
@@ -95,14 +95,19 @@ pub struct NodeOptions {
 impl NodeOptions {
     /// The usual options of a core.
     #[must_use]
-    pub fn new(cluster: ClusterId, core: CoreId, addresses: Vec<SocketAddr>, coordinator: SocketAddr) -> Self {
+    pub fn new(
+        cluster: ClusterId,
+        core: CoreId,
+        addresses: Vec<SocketAddr>,
+        coordinator: impl Into<Option<SocketAddr>>,
+    ) -> Self {
         Self {
             cluster,
             core,
             incarnation: Incarnation(1),
             boot: BootId(1),
             addresses,
-            coordinator,
+            coordinator: coordinator.into(),
             segment_bytes: limits::SEGMENT_BYTES,
             replica_memory_max_bytes: 1024 * 1024 * 1024,
             buffers: Buffers::default(),

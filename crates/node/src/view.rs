@@ -1,7 +1,7 @@
 //! Status: what a core tells of itself to whoever asks.
 
 use kasha_log::MemoryLeft;
-use kasha_types::{LogEnd, Tick};
+use kasha_types::{LogEnd, ShardId, Tick};
 use kasha_wire::status::{
     CleanerState, Cleaning, CoreStatus, Memory, ReplicaStatus, TransactionsStatus, WitnessStatus,
 };
@@ -18,6 +18,14 @@ impl Node {
     #[must_use]
     pub fn has_lease(&self, now: Tick) -> bool {
         self.core.has_lease(now)
+    }
+
+    /// The shards whose primary is this node, by the newest configuration that this core has.
+    #[must_use]
+    pub fn leads(&self) -> Vec<ShardId> {
+        let node = self.core.options.core.node;
+        let shards = self.core.configuration.iter().flat_map(|configuration| &configuration.shards);
+        shards.filter(|config| config.primary == node).map(|config| config.shard).collect()
     }
 
     /// This core's status.

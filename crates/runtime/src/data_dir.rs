@@ -10,11 +10,12 @@
 use std::fmt::Write as _;
 use std::fs::{self, File, TryLockError};
 use std::io::ErrorKind;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use kasha_types::{ClusterId, Incarnation, NodeId};
 
-use crate::files::{StorageError, failed, replace, sync_folder};
+use crate::files::{FILE_MODE, StorageError, failed, make_folders, replace, sync_folder};
 use crate::random_u64;
 
 const LOCK: &str = "kasha.lock";
@@ -153,7 +154,7 @@ impl DataDir {
     /// # Errors
     /// See [`DataDirError`].
     pub fn open_or_create(path: &Path, node: NodeId, cores: u8) -> Result<Self, DataDirError> {
-        fs::create_dir_all(path).map_err(failed("create the folder", path))?;
+        make_folders(path)?;
         let empty = is_empty(path)?;
         if !empty && !path.join(MARKER).exists() {
             let why = format!("it holds other files and no {MARKER}");
@@ -312,6 +313,32 @@ fn save(path: &Path, marker: Marker) -> Result<(), StorageError> {
     replace(path, &path.join(MARKER), marker.format().as_bytes())
 }
 
+/// Makes the folder that the folders of several nodes are to be in.
+///
+/// # Errors
+/// If it cannot be made.
+pub fn make_folder_of_nodes(path: &Path) -> Result<(), DataDirError> {
+    Ok(make_folders(path)?)
+}
+
+/// What is in a folder that a whole cluster is to be in, and is not Kasha's: folders of nodes are, and what file systems put into
+/// their root. `None`: nothing, or there is no such folder.
+///
+/// # Errors
+/// If the folder cannot be read.
+pub fn foreign_in(path: &Path) -> Result<Option<String>, DataDirError> {
+    let entries = match fs::read_dir(path) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(failed("list", path)(error).into()),
+    };
+    let is_ours = |name: &str| {
+        name == "lost+found" || name.strip_prefix("node-").is_some_and(|number| number.parse::<u16>().is_ok())
+    };
+    let names = entries.flatten().map(|entry| entry.file_name().to_string_lossy().into_owned());
+    Ok(names.filter(|name| !is_ours(name)).min())
+}
+
 fn is_empty(path: &Path) -> Result<bool, StorageError> {
     let leftover = format!("{MARKER}{}", crate::paths::REPLACEMENT);
     let mut entries = fs::read_dir(path).map_err(failed("list", path))?.flatten();
@@ -327,6 +354,7 @@ fn take_lock(path: &Path) -> Result<File, DataDirError> {
     let lock = File::options()
         .create(true)
         .truncate(false)
+        .mode(FILE_MODE)
         .read(true)
         .write(true)
         .open(&file)

@@ -138,16 +138,20 @@ impl<M: Machine> EventLoop<M> {
         options: LoopOptions,
         make: impl FnOnce(&dyn Disk, Tick, &mut Effects) -> Result<M, Box<dyn Error + Send + Sync>>,
     ) -> Result<Self, LoopError> {
-        let LoopOptions { name, listen, identity, spin, data_dir, link_delay, faults, heap, trash, limits } = options;
+        let LoopOptions { name, listen, identity, spin, data_dir, link_delay, faults, heap, names, trash, limits } =
+            options;
         let poll = Poll::new().map_err(|error| LoopError::System("make an event queue", error))?;
         let start = |error| LoopError::System("watch a socket", error);
         let waker = Arc::new(Waker::new(poll.registry(), WAKER).map_err(start)?);
         let timer = Timer::new(poll.registry(), TIMER).map_err(start)?;
         let registry = poll.registry().try_clone().map_err(start)?;
         let inbound = Inbound::new(link_delay, faults);
-        let network = Network::new(registry, listen, identity, limits, inbound, heap).map_err(start)?;
+        let mut network = Network::new(registry, listen, identity, limits, inbound, heap).map_err(start)?;
         let disk = data_dir.as_deref().map_or_else(|| Ok(FolderDisk::none()), FolderDisk::open)?;
         let handle = LoopHandle { stop: Arc::new(AtomicBool::new(false)), waker };
+        if let Some(names) = names {
+            network.name_peers(Clock::now(), names, handle.clone());
+        }
         let on_news = handle.clone();
         let storage = Storage::new(&name, data_dir, limits, trash, move || on_news.wake())?;
         let mut effects = Effects::new();
@@ -219,6 +223,7 @@ impl<M: Machine> EventLoop<M> {
         if storage.take_logs_flushed() {
             machine.step(now, Input::LogsFlushed, effects);
         }
+        network.take_answers(now);
         network.accept(now);
         let (mut load, mut frames) = (Load::default(), 0);
         let mut deliver = |now, input: Input<'_>| {

@@ -4,6 +4,7 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -14,6 +15,10 @@ use rustix::io::Errno;
 
 use crate::limits::Limits;
 use crate::{TrashThread, faults, paths};
+
+/// Whatever users put into the store is in these files: only the owner of the process may read them.
+pub(crate) const FILE_MODE: u32 = 0o600;
+pub(crate) const FOLDER_MODE: u32 = 0o700;
 
 /// A file or folder could not be used. The process must not go on as if it had worked (R5.4).
 #[derive(Debug, thiserror::Error)]
@@ -214,7 +219,7 @@ impl Files {
             other => return other.map_err(failed("open", &path)),
         }
         self.make_folder(&folder)?;
-        options.create(true).truncate(false);
+        options.create(true).truncate(false).mode(FILE_MODE);
         let file = faults::create(&path, || options.open(&path)).map_err(failed("create", &path))?;
         self.mark_folder(folder);
         Ok(file)
@@ -244,7 +249,7 @@ impl Files {
     }
 
     fn make_folder(&mut self, folder: &Path) -> Result<(), StorageError> {
-        match faults::create(folder, || fs::create_dir(folder)) {
+        match faults::create(folder, || fs::DirBuilder::new().mode(FOLDER_MODE).create(folder)) {
             Ok(()) => self.mark_folder(self.root.clone()),
             Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
             Err(error) => return Err(failed("create the folder", folder)(error)),
@@ -272,6 +277,12 @@ impl Dirty {
     }
 }
 
+/// Makes a folder that only its owner may use, and those above it that are not there.
+pub(crate) fn make_folders(folder: &Path) -> Result<(), StorageError> {
+    let mut builder = fs::DirBuilder::new();
+    builder.recursive(true).mode(FOLDER_MODE).create(folder).map_err(failed("create the folder", folder))
+}
+
 pub(crate) fn sync_folder(folder: &Path) -> Result<(), StorageError> {
     faults::sync_folder(folder).map_err(failed("fsync the folder", folder))
 }
@@ -281,7 +292,9 @@ pub(crate) fn replace(folder: &Path, path: &Path, bytes: &[u8]) -> Result<(), St
     let mut name = path.as_os_str().to_owned();
     name.push(paths::REPLACEMENT);
     let new = PathBuf::from(name);
-    let file = faults::create(&new, || File::create(&new)).map_err(failed("create", &new))?;
+    let mut options = OpenOptions::new();
+    options.write(true).create(true).truncate(true).mode(FILE_MODE);
+    let file = faults::create(&new, || options.open(&new)).map_err(failed("create", &new))?;
     faults::write(&file, 0, bytes).map_err(failed("write to", &new))?;
     faults::sync(&file).map_err(failed("fsync", &new))?;
     faults::rename(&new, path).map_err(failed("replace", path))?;

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use kasha_machine::{Disk, FileName};
 use rustix::fs::{Advice, fadvise};
 
-use crate::files::{StorageError, failed, sync_folder};
+use crate::files::{StorageError, failed, make_folders, sync_folder};
 use crate::mapped_files::is_mapped;
 use crate::{faults, paths};
 
@@ -57,7 +57,7 @@ fn make_durably(folder: &Path) -> Result<(), StorageError> {
     if folder.is_dir() {
         return Ok(());
     }
-    fs::create_dir_all(folder).map_err(failed("create the folder", folder))?;
+    make_folders(folder)?;
     match folder.canonicalize().ok().as_deref().and_then(Path::parent) {
         Some(parent) => sync_folder(parent),
         None => Ok(()),

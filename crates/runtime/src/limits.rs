@@ -9,7 +9,7 @@ pub struct Limits {
     pub connections: usize,
     /// Whether these are as many as anybody may want; otherwise the process has no more descriptors for them.
     pub has_descriptors: bool,
-    /// Connections beyond these that are told why they are refused; past those, the socket is just closed.
+    /// Connections beyond these that are being told why they are refused; past those, others wait to be accepted.
     pub told: usize,
     /// Dialled connections that there is always room for; more take the place of accepted ones.
     pub dialled: usize,
@@ -111,3 +111,24 @@ pub const OPEN_FILES_MAX: usize = 256;
 
 /// How often it is told that connections are refused: whoever is refused comes again and again.
 pub const REFUSALS_TOLD: Duration = Duration::from_secs(60);
+
+/// How long a name's answer is given to whoever asks: loops that dial together, or one that dials ten times a second.
+pub const ANSWER_AGE: Duration = Duration::from_millis(500);
+
+/// Questions for names that wait for the thread that looks them up.
+pub const LOOKUPS_MAX: usize = 64;
+
+/// Names whose answers are kept.
+pub const NAMES_MAX: usize = 1024;
+
+/// Addresses of one name that are tried.
+pub const ANSWERS_MAX: usize = 64;
+
+/// How many different reasons are told why a peer is not whom we wanted, before it is reached.
+pub const WRONG_PEERS_TOLD: usize = 8;
+
+/// How often it is told who knocked that is no Kasha.
+pub const STRANGERS_TOLD: Duration = Duration::from_secs(60);
+
+/// Connections that may wait to be accepted: the system makes of it as many as it allows (`somaxconn`).
+pub const BACKLOG: i32 = i32::MAX;

@@ -5,6 +5,7 @@
 
 mod peers;
 mod receive;
+mod strangers;
 
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind};
@@ -15,22 +16,24 @@ use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 use kasha_machine::Endpoint;
 use kasha_types::{ConnId, Tick};
-use kasha_wire::{Message, message};
+use kasha_wire::{Message, message, plain};
 use mio::event::Event;
 use mio::net::{TcpListener, TcpStream};
 use mio::{Interest, Registry, Token};
-use rustix::net::sockopt;
+use rustix::net::{self, sockopt};
 
 use crate::HeapUse;
 use crate::connection::{Connection, Phase, Role, Table};
 use crate::inbound::Inbound;
 use crate::limits::{
-    ACCEPT_PAUSE, DIALLED_TIMEOUT, GATHER_BYTES, LINGER, Limits, READ_BYTES, REFUSALS_MAX, REFUSALS_TOLD, SWEEP,
-    TURN_ACCEPTS, USER_TIMEOUT,
+    ACCEPT_PAUSE, BACKLOG, DIALLED_TIMEOUT, GATHER_BYTES, LINGER, Limits, READ_BYTES, REFUSALS_MAX, REFUSALS_TOLD,
+    SWEEP, TURN_ACCEPTS, USER_TIMEOUT,
 };
+use crate::names::Asked;
 use crate::options::Identity;
 use crate::turns::Turns;
 use peers::Peer;
+use strangers::{Speech, Strangers};
 
 /// The token of the listening socket; those of connections are their ids, which never come near.
 pub(crate) const LISTENER: Token = Token(usize::MAX);
@@ -56,9 +59,20 @@ pub struct ListenError {
 /// If the address cannot be had; the text says what to do.
 pub fn listen(address: SocketAddr) -> Result<(std::net::TcpListener, SocketAddr), ListenError> {
     let failed = |error| ListenError { address, error };
-    let listener = std::net::TcpListener::bind(address).map_err(failed)?;
+    let listener = bind(address).map_err(|error| failed(error.into()))?;
     let bound = listener.local_addr().map_err(failed)?;
     Ok((listener, bound))
+}
+
+/// As the standard library does it, but for the backlog: where thousands connect at once, 128 places make most of them
+/// wait for the kernel's next attempt, seconds later.
+fn bind(address: SocketAddr) -> rustix::io::Result<std::net::TcpListener> {
+    let family = if address.is_ipv4() { net::AddressFamily::INET } else { net::AddressFamily::INET6 };
+    let socket = net::socket_with(family, net::SocketType::STREAM, net::SocketFlags::CLOEXEC, None)?;
+    sockopt::set_socket_reuseaddr(&socket, true)?;
+    net::bind(&socket, &address)?;
+    net::listen(&socket, BACKLOG)?;
+    Ok(socket.into())
 }
 
 /// Counters of a loop's connections.
@@ -90,6 +104,8 @@ pub(crate) struct Network {
     listener: Option<TcpListener>,
     accept_ready: bool,
     accept_again_at: Option<Tick>,
+    /// As many are being refused as may be at once: nobody else is accepted until one of all is gone.
+    is_crowded: bool,
     identity: Identity,
     limits: Limits,
     table: Table,
@@ -97,7 +113,10 @@ pub(crate) struct Network {
     dialled: usize,
     /// When the log last said that connections are refused.
     refusals_told: Option<Tick>,
+    strangers: Strangers,
     peers: HashMap<Endpoint, Peer, FixedState>,
+    /// Who looks up the names of peers, if any has a name.
+    names: Option<Asked>,
     ready: VecDeque<ConnId>,
     dirty: Vec<ConnId>,
     lost: Vec<ConnId>,
@@ -136,13 +155,16 @@ impl Network {
             accept_ready: listener.is_some(),
             listener,
             accept_again_at: None,
+            is_crowded: false,
             identity,
             limits,
             table: Table::default(),
             accepted: 0,
             dialled: 0,
             refusals_told: None,
+            strangers: Strangers::default(),
             peers: HashMap::default(),
+            names: None,
             ready: VecDeque::new(),
             dirty: Vec::new(),
             lost: Vec::new(),
@@ -201,6 +223,10 @@ impl Network {
             return;
         }
         for _ in 0..TURN_ACCEPTS {
+            if self.accepted >= self.accepted_max() + self.limits.told {
+                (self.accept_ready, self.is_crowded) = (false, true);
+                return;
+            }
             let Some(listener) = &self.listener else { break };
             match listener.accept() {
                 Ok((stream, from)) => self.accept_one(now, stream, from),
@@ -219,14 +245,14 @@ impl Network {
         }
     }
 
+    /// Peers beyond those that room is kept for have taken it from here.
+    fn accepted_max(&self) -> usize {
+        self.limits.connections.saturating_sub(self.dialled.saturating_sub(self.limits.dialled))
+    }
+
     fn accept_one(&mut self, now: Tick, stream: TcpStream, from: SocketAddr) {
         self.stats.accepted += 1;
-        // Peers beyond those that room is kept for have taken it from here.
-        let limit = self.limits.connections.saturating_sub(self.dialled.saturating_sub(self.limits.dialled));
-        if self.accepted >= limit + self.limits.told {
-            self.stats.refused += 1;
-            return;
-        }
+        let limit = self.accepted_max();
         let Some(id) = self.insert(now, stream, Role::Accepted) else { return };
         tracing::debug!(%id, %from, "accepted");
         if self.accepted > limit {
@@ -239,7 +265,7 @@ impl Network {
                 ),
             };
             self.tell_refusal(now, &reason);
-            self.goodbye(now, id, &reason);
+            self.refuse(now, id, &plain::line(&reason));
         }
     }
 
@@ -443,6 +469,7 @@ impl Network {
             Role::Accepted => self.accepted -= 1,
             Role::Dialled(_) => self.dialled -= 1,
         }
+        self.accept_ready |= std::mem::take(&mut self.is_crowded);
         self.report(now, id, connection.role, connection.phase);
     }
 
@@ -452,7 +479,7 @@ impl Network {
             (Role::Accepted, Phase::Up) => self.inbound.closed(now, id),
             (Role::Accepted, Phase::Greeting | Phase::Closing { .. }) => {}
             (Role::Dialled(peer), _) => {
-                if self.lose_peer(now, peer, id) {
+                if self.lose_peer(now, peer, id, was) {
                     self.inbound.unreachable(now, peer);
                 }
             }
@@ -489,14 +516,7 @@ impl Network {
         for (id, role, phase) in late {
             self.stats.stalled += u64::from(!matches!(phase, Phase::Closing { ended: true }));
             match (role, phase) {
-                (Role::Accepted, Phase::Greeting) => {
-                    let patience = limits.handshake;
-                    let reason = format!(
-                        "no Hello came within {patience:?}: let only Kasha's programs connect here, or see what \
-                         delays the network (K0202)"
-                    );
-                    self.goodbye(now, id, &reason);
-                }
+                (Role::Accepted, Phase::Greeting) => self.turn_away(now, id, &Speech::Nothing),
                 (_, Phase::Up) => {
                     tracing::info!(%id, "closed: half a frame, or output that is not read, for {:?}", limits.stall);
                     self.drop_connection(now, id);

@@ -9,7 +9,7 @@ use std::time::Duration;
 use kasha_types::{ClusterId, CoreId, Incarnation};
 
 use crate::limits::Limits;
-use crate::{HeapUse, TrashThread};
+use crate::{HeapUse, Names, TrashThread};
 
 /// The cluster that this process belongs to, shared by its loops. 0 until it is known; then it never changes.
 #[derive(Clone, Debug, Default)]
@@ -82,6 +82,8 @@ pub struct LoopOptions {
     pub faults: Option<FrameFaults>,
     /// How the program's allocator tells what the present thread has allocated, if it does.
     pub heap: Option<fn() -> HeapUse>,
+    /// Peers whose names are looked up at each dial (R12.38). No effect of the machine says where these are.
+    pub names: Option<Names>,
     /// The thread that frees the content of removed files; `None`: the loop waits for that.
     pub trash: Option<TrashThread>,
     /// The limits of this loop's connections, files and queues.

@@ -145,7 +145,8 @@ fn handshakes_that_do_not_fit_are_told_why() {
     for (first, why) in cases {
         let mut client = Raw::connect(server.address);
         client.0.write_all(&first).unwrap();
-        let reason = client.goodbye();
+        let is_frame = first[10] == kasha_wire::WIRE_VERSION;
+        let reason = if is_frame { client.goodbye() } else { client.text() };
         assert!(reason.contains(why), "{reason:?} tells of {why:?}");
     }
     let stats = server.stop();
@@ -159,7 +160,7 @@ fn who_says_nothing_or_stops_in_the_middle_is_closed() {
     let echo = Echo::new();
     let closed = Arc::clone(&echo.closed);
     let server = Server::start(LoopOptions { limits, ..LoopOptions::default() }, |_| echo);
-    assert!(Raw::connect(server.address).goodbye().contains("no Hello"));
+    assert!(Raw::connect(server.address).text().contains("no Hello"));
     let mut client = Raw::greeted(server.address);
     client.0.write_all(&frame(Kind::Read, b"never whole")[..20]).unwrap();
     assert!(client.receive().is_none());
@@ -176,7 +177,15 @@ fn connections_have_a_limit() {
     let limits = Limits { connections: 3, ..Limits::default() };
     let server = Server::start(LoopOptions { limits, ..LoopOptions::default() }, |_| Echo::new());
     let mut clients: Vec<Raw> = (0..3).map(|_| Raw::greeted(server.address)).collect();
-    assert!(Raw::connect(server.address).goodbye().contains("3 connections"));
+    // All are told why, however many come together, and whatever they said meanwhile.
+    let mut crowd: Vec<Raw> = (0..200).map(|_| Raw::connect(server.address)).collect();
+    for client in &mut crowd {
+        let _ = client.0.write_all(&hello(CLUSTER, None));
+    }
+    for mut client in crowd {
+        let told = client.text();
+        assert!(told.starts_with("KASHA ") && told.contains("3 connections"), "{told}");
+    }
     clients[0].send(b"bye");
     assert_eq!(clients[0].answer(), b"bye");
     assert!(clients[0].receive().is_none(), "disconnected after its answer");
@@ -185,12 +194,32 @@ fn connections_have_a_limit() {
     let mut again = loop {
         let mut client = Raw::connect(server.address);
         client.0.write_all(&hello(CLUSTER, None)).unwrap();
-        if matches!(client.message(), AnyMessage::Welcome(_)) {
+        let mut first = [0; 4];
+        client.0.peek(&mut first).unwrap();
+        if &first != b"KASH" && matches!(client.message(), AnyMessage::Welcome(_)) {
             break client;
         }
     };
     again.send(b"in");
     assert_eq!(again.answer(), b"in");
+    server.stop();
+}
+
+/// Found from outside: `redis-cli`, `curl` and a TLS client printed nothing that helps.
+#[test]
+fn strangers_get_an_answer_that_they_can_print() {
+    let server = Server::start(LoopOptions::default(), |_| Echo::new());
+    for (said, answer) in [
+        (&b"PING\r\n"[..], "KASHA "),
+        (b"*1\r\n$4\r\nPING\r\n", "-KASHA "),
+        (b"GET / HTTP/1.1\r\nHost: a\r\n\r\n", "HTTP/1.0 400 KASHA "),
+        (b"\x16\x03\x01\x00\xf8\x01\x00\x00\xf4\x03\x03\x00\x00\x00\x00\x00\x00", "KASHA "),
+    ] {
+        let mut client = Raw::connect(server.address);
+        client.0.write_all(said).unwrap();
+        let told = client.text();
+        assert!(told.starts_with(answer) && told.contains("K0202"), "{told}");
+    }
     server.stop();
 }
 

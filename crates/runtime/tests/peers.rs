@@ -4,10 +4,11 @@
 mod support;
 
 use std::net::SocketAddr;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use kasha_machine::{Effect, Effects, Endpoint, Gate, Input, Machine};
-use kasha_runtime::{Application, Control, EventLoop, Exit, Identity, LoopError, LoopOptions, listen};
+use kasha_runtime::{Application, Control, EventLoop, Exit, Identity, LoopError, LoopOptions, Names, Resolver, listen};
 use kasha_types::{CoreId, LogSlice, NodeId, Tick};
 use kasha_wire::{Message, message};
 use support::{CLUSTER, CORE, Echo, Server, send};
@@ -158,6 +159,43 @@ fn who_listens_but_never_answers_is_given_up_and_little_is_kept_for_him() {
     assert!(this.machine().got.is_empty());
     assert_eq!(this.stats().dialled, 2);
     drop(silent);
+}
+
+/// A name that nobody knows yet, then one of a stranger, then one of twenty addresses, then one that has moved: the peer is found
+/// each time, and a look-up that fails or hangs takes nothing away.
+#[test]
+fn a_named_peer_is_found_wherever_its_name_leads_when_it_is_dialled() {
+    let to = Endpoint::Core(CORE);
+    let one = Server::start(LoopOptions::default(), |_| Echo::new());
+    let other = Identity { core: Some(CoreId { node: NodeId(2), core: 0 }), ..support::server_identity() };
+    let anywhere = "127.0.0.1:0".parse().unwrap();
+    let stranger = Server::start_as(other, anywhere, LoopOptions::default(), |_| Echo::new());
+    let gone: Vec<SocketAddr> = (1..=18).map(|port| SocketAddr::from(([127, 0, 0, 1], port))).collect();
+    let answers: Arc<Mutex<Option<Vec<SocketAddr>>>> = Arc::default();
+    let known = Arc::clone(&answers);
+    let resolver = Resolver::start(move |name| {
+        assert_eq!(name, "node-1.example:7400");
+        known.lock().unwrap().clone().ok_or(std::io::ErrorKind::NotFound.into())
+    });
+    let names = Names { resolver: resolver.unwrap(), of: vec![(to, "node-1.example:7400".into())] };
+    let options = LoopOptions { names: Some(names), spin: Duration::from_micros(20), ..LoopOptions::default() };
+    let mut this = EventLoop::new(options, |_, _, _| Ok(Sink::default())).unwrap();
+    let say = |addresses: Option<Vec<SocketAddr>>| *answers.lock().unwrap() = addresses;
+    this.run(&mut Ask::failures(to, 1)).unwrap();
+    say(Some(vec![stranger.address]));
+    this.run(&mut Ask::failures(to, 3)).unwrap();
+    assert_eq!(this.machine().got.len(), 0, "a stranger is not talked to");
+    say(Some([&gone[..9], &[stranger.address, one.address], &gone[9..]].concat()));
+    this.run(&mut Ask::answers(to, 20)).unwrap();
+    say(None);
+    one.stop();
+    let (failed, got) = (this.machine().unreachable.len(), this.machine().got.len());
+    this.run(&mut Ask::failures(to, failed + 3)).unwrap();
+    let two = Server::start(LoopOptions::default(), |_| Echo::new());
+    say(Some(vec![two.address]));
+    this.run(&mut Ask::answers(to, got + 20)).unwrap();
+    stranger.stop();
+    two.stop();
 }
 
 /// Says goodbye to whoever asks, but answers as many first.

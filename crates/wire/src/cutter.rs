@@ -57,6 +57,17 @@ impl Cutter {
         !self.buffer.is_empty()
     }
 
+    /// What is kept.
+    #[must_use]
+    pub fn held(&self) -> &[u8] {
+        &self.buffer
+    }
+
+    /// Keeps bytes without looking at them.
+    pub fn hold(&mut self, bytes: &[u8]) {
+        self.buffer.extend_from_slice(bytes);
+    }
+
     /// Handles every whole frame of what was kept and then of `bytes`; keeps the rest.
     ///
     /// # Errors

@@ -113,6 +113,13 @@ impl std::fmt::Display for FrameError {
 impl std::error::Error for FrameError {}
 
 impl FrameHeader {
+    /// Whether a header may begin so. Text is none after four bytes already: who sends less than a header, and waits for
+    /// an answer, need not be left waiting.
+    #[must_use]
+    pub fn may_begin(bytes: &[u8]) -> bool {
+        bytes.first_chunk().is_none_or(|&len| u32::from_le_bytes(len) as usize <= FRAME_BYTES_MAX)
+    }
+
     /// Reads a header. `None`: not yet 16 bytes.
     ///
     /// # Errors

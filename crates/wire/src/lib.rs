@@ -19,6 +19,7 @@ pub mod link;
 pub mod message;
 pub mod operation;
 pub mod outcome;
+pub mod plain;
 mod report;
 pub mod status;
 mod word;

@@ -35,6 +35,10 @@ fn answers(stream: &mut TcpStream) -> Vec<AnyMessage> {
         Err(error) => panic!("it does not close: {error}"),
     }
     let (mut messages, mut rest) = (Vec::new(), bytes.as_slice());
+    // Whoever began with no frame is answered in text.
+    if ["KASHA ", "-KASHA ", "HTTP/"].iter().any(|word| rest.starts_with(word.as_bytes())) {
+        return messages;
+    }
     while let Some(header) = FrameHeader::parse(rest).unwrap() {
         let (frame, behind) = rest.split_at(FRAME_HEADER_BYTES + header.payload_len);
         messages.push(AnyMessage::decode(header.check(frame).unwrap()).unwrap());
@@ -61,6 +65,15 @@ fn goodbye(port: u16, bytes: &[u8]) -> String {
     reason
 }
 
+/// What is said in text, which must come although the test does not end its side.
+fn text(port: u16, bytes: &[u8]) -> String {
+    let mut stream = dial(port);
+    let _ = stream.write_all(bytes);
+    let mut said = String::new();
+    stream.read_to_string(&mut said).unwrap();
+    said
+}
+
 fn with_byte(mut bytes: Vec<u8>, at: usize, value: u8) -> Vec<u8> {
     bytes[at] = value;
     bytes
@@ -84,9 +97,9 @@ fn no_protocol(port: u16, rng: &mut Rng) {
         talk(port, &random_bytes(rng, len));
     }
     talk(port, b"");
-    let told = goodbye(port, b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    let told = text(port, b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n");
     assert!(told.contains("not a Kasha frame"), "{told}");
-    let told = goodbye(port, &with_byte(hello(), 10, WIRE_VERSION + 1));
+    let told = text(port, &with_byte(hello(), 10, WIRE_VERSION + 1));
     let versions = format!("wire version {}, but this side speaks {WIRE_VERSION}", WIRE_VERSION + 1);
     assert!(told.contains(&versions), "{told}");
     let too_large = u32::MAX.to_le_bytes();
@@ -165,11 +178,9 @@ fn garbage_harms_nobody() {
     let deaf: Vec<_> = ports.iter().map(|&port| ask_without_reading(port)).collect();
     cluster.is_unharmed();
     for stream in &mut silent {
-        let told = answers(stream).pop();
-        assert!(
-            matches!(&told, Some(AnyMessage::Goodbye(message::Goodbye { reason })) if reason.contains("no Hello came")),
-            "{told:?}"
-        );
+        let mut told = String::new();
+        stream.read_to_string(&mut told).unwrap();
+        assert!(told.starts_with("KASHA ") && told.contains("no Hello came"), "{told}");
     }
     drop((deaf, halves));
     cluster.is_unharmed();

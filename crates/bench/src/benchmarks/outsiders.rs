@@ -2,16 +2,18 @@
 //!
 //! Each measurement starts what it needs, appends its table and its ratios to the section, and ends what it started.
 
+mod crowd;
 mod lifetimes;
 
 use crate::harness::{BenchOptions, Run};
 use crate::section::Section;
 
 /// Measures, and appends what was found.
-type Measure = fn(&Run, &mut Section) -> anyhow::Result<()>;
+type Measure = fn(&Run<'_>, &mut Section) -> anyhow::Result<()>;
 
 /// The measurements by their names, in the order in which they run.
-const MEASUREMENTS: &[(&str, Measure)] = &[("a lifetime, after restarts of the coordinator", lifetimes::run)];
+const MEASUREMENTS: &[(&str, Measure)] =
+    &[("a lifetime, after restarts of the coordinator", lifetimes::run), ("a crowd", crowd::run)];
 
 pub(super) fn run(options: &BenchOptions) -> anyhow::Result<Section> {
     let run = Run::begin("outsiders", options);

@@ -33,6 +33,8 @@ pub(super) struct Cluster {
     wanted_from_coordinator: bool,
     /// The configuration is not asked for before this moment.
     ask_at: Tick,
+    /// It is asked for at this moment in any case: the coordinator could not be reached.
+    seek_at: Option<Tick>,
     /// Number of questions so far: it decides which server is asked next.
     asked: usize,
 }
@@ -47,6 +49,7 @@ impl Cluster {
             wanted: true,
             wanted_from_coordinator: false,
             ask_at: now,
+            seek_at: None,
             asked: 0,
         }
     }
@@ -62,9 +65,17 @@ impl Cluster {
         }
     }
 
+    /// Perhaps the coordinator is elsewhere now, and its nodes know where.
+    pub(super) fn on_coordinator_unreachable(&mut self, now: Tick) {
+        if self.configuration.is_some() {
+            self.seek_at.get_or_insert(now.after(limits::COORDINATOR_SOUGHT_INTERVAL));
+        }
+    }
+
     /// When the configuration is to be asked for next.
     pub(super) fn next_errand(&self) -> Tick {
-        if self.wanted { self.ask_at } else { NEVER }
+        let wanted = if self.wanted { self.ask_at } else { NEVER };
+        wanted.min(self.seek_at.unwrap_or(NEVER))
     }
 
     /// An estimate of ClusterTime now, which never goes back.
@@ -150,8 +161,9 @@ impl Session {
     fn ask_for_configuration(&mut self, now: Tick, out: &mut Effects) {
         let cluster = &mut self.cluster;
         cluster.asked += 1;
+        cluster.seek_at = None;
         let Some(configuration) = &cluster.configuration else {
-            let seed = Endpoint::Seed((cluster.asked % self.options.seeds.len()) as u16);
+            let seed = Endpoint::Seed((cluster.asked % self.options.seeds.count()) as u16);
             cluster.ask_at = now.after(RETRY);
             send_message(seed, &message::GetConfiguration { have: ConfigVersion(0) }, out);
             return;
@@ -159,7 +171,7 @@ impl Session {
         // A node can tell while the coordinator is away; the coordinator can tell when the nodes do not know yet.
         let alive: Vec<_> = configuration.nodes.iter().filter(|node| node.alive && !node.cores.is_empty()).collect();
         let have = configuration.version;
-        let others = alive.len() + self.options.seeds.len();
+        let others = alive.len() + self.options.seeds.count();
         let other = match cluster.asked % others {
             index if index < alive.len() => Endpoint::Core(CoreId { node: alive[index].node, core: 0 }),
             index => Endpoint::Seed((index - alive.len()) as u16),

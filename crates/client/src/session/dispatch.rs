@@ -74,7 +74,8 @@ impl Session {
                 }
             }
             Endpoint::Seed(_) => self.cluster.on_seed_unreachable(now),
-            Endpoint::Coordinator | Endpoint::Conn(_) => {}
+            Endpoint::Coordinator => self.cluster.on_coordinator_unreachable(now),
+            Endpoint::Conn(_) => {}
         }
     }
 }

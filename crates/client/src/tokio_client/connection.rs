@@ -13,36 +13,85 @@ use kasha_machine::Endpoint;
 use kasha_types::{ClusterId, CoreId, Incarnation};
 use kasha_wire::link::Handshake;
 use kasha_wire::message::{Goodbye, Hello, Welcome};
+use kasha_wire::plain::{self, First};
 use kasha_wire::{FRAME_HEADER_BYTES, FrameHeader, Message};
 use rustix::net::sockopt;
 use tokio::io::AsyncReadExt;
 use tokio::net::TcpStream;
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::sync::mpsc;
-use tokio::time::Instant;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, timeout};
+
+use super::names::{Resolver, Way};
 
 const DIAL_TIMEOUT: Duration = Duration::from_secs(3);
+
+/// If a name has several addresses: how long one may take before the next is tried beside it.
+const STAGGER: Duration = Duration::from_millis(250);
+
+/// How long a server may take to answer the greeting. A stranger may listen and say nothing.
+const WELCOME_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// How long to listen, after a write failed, for what the server said before it closed.
+const LAST_WORDS: Duration = Duration::from_secs(1);
 
 /// How long a peer's machine may be silent before its connection is closed and dialled anew. It is shorter than the
 /// kernel's pauses between retransmissions in a long outage, and much shorter than a call's usual deadline.
 const SILENCE_MAX: Duration = Duration::from_secs(5);
 
+/// Who answered the greeting: a core, or the coordinator.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Who {
+    Coordinator,
+    Core(CoreId),
+}
+
+impl Who {
+    pub(super) fn endpoint(self) -> Endpoint {
+        match self {
+            Self::Coordinator => Endpoint::Coordinator,
+            Self::Core(core) => Endpoint::Core(core),
+        }
+    }
+}
+
 /// What a connection reports to the driver.
 pub(super) enum Event {
+    /// A server answered the greeting, at this address. No frame comes before this.
+    Welcomed { link: u64, who: Who, address: SocketAddr },
     /// Whole frames with right checksums.
-    Frames { from: Endpoint, link: u64, bytes: Vec<u8> },
+    Frames { link: u64, bytes: Vec<u8> },
     /// The connection ended, or could not be made.
-    Gone { from: Endpoint, link: u64, why: String },
+    Gone { link: u64, why: String, is_refused: bool },
+}
+
+/// Why a connection ended.
+#[derive(Debug)]
+struct End {
+    why: String,
+    /// The server does not want it, and said so in a line of text.
+    is_refused: bool,
+}
+
+impl From<String> for End {
+    fn from(why: String) -> Self {
+        Self { why, is_refused: false }
+    }
 }
 
 /// What the task of a connection needs to begin.
 pub(super) struct Dial {
-    pub(super) to: Endpoint,
     pub(super) link: u64,
-    pub(super) address: SocketAddr,
+    pub(super) way: Way,
+    /// Whose turn it is, if there are several addresses.
+    pub(super) turn: usize,
+    /// The only core that is wanted; `None`: whoever is there.
+    pub(super) to: Option<CoreId>,
     /// When the pause after a failure ends.
     pub(super) not_before: Option<Instant>,
     pub(super) cluster: Option<ClusterId>,
+    pub(super) resolver: Resolver,
     pub(super) output: mpsc::UnboundedReceiver<Vec<u8>>,
     pub(super) shared: Arc<Shared>,
     pub(super) events: mpsc::Sender<Event>,
@@ -80,32 +129,62 @@ impl Shared {
 
 impl Dial {
     pub(super) async fn run(mut self) {
-        let why = match self.talk().await {
-            Ok(()) => return,
-            Err(why) => format!("{}: {why}", self.address),
-        };
+        let Err(End { why, is_refused }) = self.talk().await else { return };
+        let why = format!("{}: {why}", self.way);
         // The driver may be gone. Then nobody needs to know.
-        let _ = self.events.send(Event::Gone { from: self.to, link: self.link, why }).await;
+        let _ = self.events.send(Event::Gone { link: self.link, why, is_refused }).await;
     }
 
-    async fn talk(&mut self) -> Result<(), String> {
+    async fn talk(&mut self) -> Result<(), End> {
         if let Some(not_before) = self.not_before {
             tokio::time::sleep_until(not_before).await;
         }
-        let dialled = tokio::time::timeout(DIAL_TIMEOUT, TcpStream::connect(self.address)).await;
-        let stream = dialled.map_err(|_| "no answer".to_owned())?.map_err(|error| error.to_string())?;
+        let (address, stream) = connect(self.way.addresses(&self.resolver, self.turn).await?).await?;
         prepare(&stream);
         let (read, write) = stream.into_split();
-        let reader = Reader { from: self.to, link: self.link, cluster: self.cluster, events: self.events.clone() };
+        let events = self.events.clone();
+        let reader = Reader { wanted: self.to, link: self.link, address, cluster: self.cluster, events };
         let hello = Hello {
             cluster: self.cluster.unwrap_or(ClusterId(0)),
             from: None,
             incarnation: Incarnation(0),
-            to: core_of(self.to),
+            to: self.to,
         };
+        let mut reading = std::pin::pin!(reader.run(read));
         tokio::select! {
-            ended = reader.run(read) => ended,
-            ended = write_queued(write, &hello, &mut self.output, &self.shared) => ended.map_err(|error| error.to_string()),
+            ended = &mut reading => ended,
+            ended = write_queued(write, &hello, &mut self.output, &self.shared) => match ended {
+                Ok(()) => Ok(()),
+                // Whoever refuses us says why and closes, perhaps before we have written anything.
+                Err(error) => match timeout(LAST_WORDS, reading).await {
+                    Ok(Err(why)) => Err(why),
+                    Ok(Ok(())) | Err(_) => Err(error.to_string().into()),
+                },
+            },
+        }
+    }
+}
+
+/// Connects to the first of the addresses that answers. Each is given a start before the next.
+async fn connect(addresses: Vec<SocketAddr>) -> Result<(SocketAddr, TcpStream), String> {
+    let mut left = addresses.into_iter();
+    let mut trying = JoinSet::new();
+    let mut problem = "no answer".to_owned();
+    let mut ends = std::pin::pin!(tokio::time::sleep(DIAL_TIMEOUT));
+    loop {
+        if let Some(address) = left.next() {
+            trying.spawn(async move { (address, TcpStream::connect(address).await) });
+        } else if trying.is_empty() {
+            return Err(problem);
+        }
+        tokio::select! {
+            Some(tried) = trying.join_next() => match tried {
+                Ok((address, Ok(stream))) => return Ok((address, stream)),
+                Ok((_, Err(error))) => problem = error.to_string(),
+                Err(error) => problem = error.to_string(),
+            },
+            () = tokio::time::sleep(STAGGER), if left.len() > 0 => {}
+            () = &mut ends => return Err(problem),
         }
     }
 }
@@ -120,13 +199,6 @@ fn prepare(stream: &TcpStream) {
     {
         let millis = u32::try_from(SILENCE_MAX.as_millis()).expect("small");
         let _ = sockopt::set_tcp_user_timeout(stream, millis);
-    }
-}
-
-fn core_of(endpoint: Endpoint) -> Option<CoreId> {
-    match endpoint {
-        Endpoint::Core(core) => Some(core),
-        Endpoint::Coordinator | Endpoint::Seed(_) | Endpoint::Conn(_) => None,
     }
 }
 
@@ -163,36 +235,30 @@ async fn write_all(write: &OwnedWriteHalf, mut bytes: &[u8]) -> io::Result<()> {
     Ok(())
 }
 
+/// Bytes that are read at once.
+const READ_BYTES: usize = 64 * 1024;
+
 struct Reader {
-    from: Endpoint,
+    wanted: Option<CoreId>,
     link: u64,
+    address: SocketAddr,
     cluster: Option<ClusterId>,
     events: mpsc::Sender<Event>,
 }
 
 impl Reader {
-    async fn run(&self, mut read: OwnedReadHalf) -> Result<(), String> {
-        const READ_BYTES: usize = 64 * 1024;
+    async fn run(&self, mut read: OwnedReadHalf) -> Result<(), End> {
         let mut buffer = Vec::with_capacity(READ_BYTES);
-        let mut is_welcome = false;
+        let who = timeout(WELCOME_TIMEOUT, self.greeted(&mut read, &mut buffer)).await.map_err(|_| {
+            "it does not answer a greeting: check that a Kasha node listens there, and that it is not overloaded (K0202)"
+                .to_owned()
+        })??;
+        self.tell(Event::Welcomed { link: self.link, who, address: self.address }).await?;
         loop {
-            buffer.reserve(READ_BYTES / 2);
-            if read.read_buf(&mut buffer).await.map_err(|error| error.to_string())? == 0 {
-                return Err("the server closed the connection".to_owned());
-            }
             let mut whole = 0;
-            while let Some(header) = FrameHeader::parse(&buffer[whole..]).map_err(|error| error.to_string())? {
-                let len = FRAME_HEADER_BYTES + header.payload_len;
-                let Some(frame) = buffer[whole..].get(..len) else { break };
-                let payload = header.check(frame).map_err(|error| error.to_string())?;
-                if Handshake::is_in(header.kind, payload) {
-                    is_welcome |= self.check_handshake(payload)?;
-                }
-                if !is_welcome {
-                    return Err(
-                        "it answered without a welcome: check that a Kasha node of this version listens there (K0202)"
-                            .to_owned(),
-                    );
+            while let Some(Frame { kind, len, payload }) = cut(&buffer[whole..])? {
+                if Handshake::is_in(kind, payload) {
+                    self.welcome(payload)?;
                 }
                 whole += len;
             }
@@ -201,32 +267,83 @@ impl Reader {
                 let bytes = buffer[..whole].to_vec();
                 buffer.drain(..whole);
                 buffer.shrink_to(READ_BYTES);
-                let event = Event::Frames { from: self.from, link: self.link, bytes };
-                self.events.send(event).await.map_err(|_| "the client has stopped".to_owned())?;
+                self.tell(Event::Frames { link: self.link, bytes }).await?;
             }
+            read_more(&mut read, &mut buffer).await?;
         }
     }
 
-    /// Whether this message is the welcome. A goodbye may come at any time.
-    fn check_handshake(&self, payload: &[u8]) -> Result<bool, String> {
+    async fn tell(&self, event: Event) -> Result<(), String> {
+        self.events.send(event).await.map_err(|_| "the client has stopped".to_owned())
+    }
+
+    /// Reads until the server has said who it is, and takes that from the buffer.
+    async fn greeted(&self, read: &mut OwnedReadHalf, buffer: &mut Vec<u8>) -> Result<Who, End> {
+        loop {
+            match plain::first(buffer) {
+                First::Said(why) => return Err(End { why, is_refused: true }),
+                First::Half => {}
+                First::Other => {
+                    if let Some(Frame { kind, len, payload }) = cut(buffer)? {
+                        let who = if Handshake::is_in(kind, payload) { self.welcome(payload)? } else { None };
+                        let who = who.ok_or(
+                            "it answered without a welcome: check that a Kasha node of this version listens there (K0202)"
+                                .to_owned(),
+                        )?;
+                        buffer.drain(..len);
+                        return Ok(who);
+                    }
+                }
+            }
+            read_more(read, buffer).await?;
+        }
+    }
+
+    /// Who the server is, if this message is its welcome. A goodbye may come at any time.
+    fn welcome(&self, payload: &[u8]) -> Result<Option<Who>, String> {
         match Message::decode(payload) {
             Ok(Handshake::Welcome(Welcome { cluster, core, .. })) => {
                 if self.cluster.is_some_and(|ours| ours != cluster) {
                     return Err(format!("it belongs to another cluster, {cluster}: check the address (K0203)"));
                 }
-                let wanted = core_of(self.from);
-                if wanted.is_some() && core != wanted {
-                    return Err(
-                        "another node listens at this address now: the configuration is asked for again (K0204)"
-                            .to_owned(),
-                    );
+                if self.wanted.is_some() && core != self.wanted {
+                    return Err(SOMEBODY_ELSE.to_owned());
                 }
-                Ok(true)
+                Ok(Some(core.map_or(Who::Coordinator, Who::Core)))
             }
             Ok(Handshake::Goodbye(Goodbye { reason })) => Err(reason),
-            Ok(Handshake::Hello(_)) | Err(_) => Ok(false),
+            Ok(Handshake::Hello(_)) | Err(_) => Ok(None),
         }
     }
+}
+
+/// What is said of an address at which another server listens than the one that was wanted.
+pub(super) const SOMEBODY_ELSE: &str =
+    "another node listens at this address now: the configuration is asked for again (K0204)";
+
+async fn read_more(read: &mut OwnedReadHalf, buffer: &mut Vec<u8>) -> Result<(), String> {
+    buffer.reserve(READ_BYTES / 2);
+    match read.read_buf(buffer).await.map_err(|error| error.to_string())? {
+        0 => Err("the server closed the connection".to_owned()),
+        _ => Ok(()),
+    }
+}
+
+/// A whole frame with a right checksum.
+struct Frame<'a> {
+    kind: u8,
+    /// Bytes of all of it.
+    len: usize,
+    payload: &'a [u8],
+}
+
+/// The first frame, if it is whole.
+fn cut(bytes: &[u8]) -> Result<Option<Frame<'_>>, String> {
+    let Some(header) = FrameHeader::parse(bytes).map_err(|error| error.to_string())? else { return Ok(None) };
+    let len = FRAME_HEADER_BYTES + header.payload_len;
+    let Some(frame) = bytes.get(..len) else { return Ok(None) };
+    let payload = header.check(frame).map_err(|error| error.to_string())?;
+    Ok(Some(Frame { kind: header.kind, len, payload }))
 }
 
 #[cfg(test)]
@@ -243,9 +360,18 @@ mod tests {
         let (_queue, output) = mpsc::unbounded_channel();
         let (events, _heard) = mpsc::channel(1);
         let shared = Arc::new(Shared::default());
-        let (to, cluster) = (Endpoint::Coordinator, None);
-        let dial =
-            Dial { to, link: 1, address, not_before: None, cluster, output, shared: Arc::clone(&shared), events };
+        let dial = Dial {
+            link: 1,
+            way: Way::At(address),
+            turn: 0,
+            to: None,
+            not_before: None,
+            cluster: None,
+            resolver: Resolver::default(),
+            output,
+            shared: Arc::clone(&shared),
+            events,
+        };
         tokio::spawn(dial.run());
         let _peer = listener.accept().await.expect("it is dialled");
         let stream: &TcpStream = loop {
@@ -259,5 +385,49 @@ mod tests {
         assert_eq!(sockopt::tcp_keepintvl(stream).expect("an option"), SILENCE_MAX);
         #[cfg(target_os = "linux")]
         assert_eq!(u128::from(sockopt::tcp_user_timeout(stream).expect("an option")), SILENCE_MAX.as_millis());
+    }
+
+    #[tokio::test]
+    async fn of_many_addresses_the_one_that_answers_is_found() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let address = listener.local_addr().expect("bound");
+        let gone = TcpListener::bind("127.0.0.1:0").await.expect("a port").local_addr().expect("bound");
+        let mut addresses = vec![gone; 19];
+        addresses.push(address);
+        assert_eq!(connect(addresses).await.expect("the last one").0, address);
+        assert!(connect(vec![gone; 20]).await.is_err());
+    }
+
+    /// Found from outside: most of those who were refused were told "Broken pipe".
+    #[tokio::test]
+    async fn whoever_is_refused_is_told_why() {
+        for said in [plain::line("4096 connections are open (K0408)"), "HTTP/1.1 400 Bad Request\r\n\r\n".to_owned()] {
+            let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+            let way = Way::At(listener.local_addr().expect("bound"));
+            let (queue, output) = mpsc::unbounded_channel();
+            let (events, mut heard) = mpsc::channel(1);
+            let (shared, resolver) = (Arc::new(Shared::default()), Resolver::default());
+            let dial = Dial {
+                link: 1,
+                way,
+                turn: 0,
+                to: None,
+                not_before: None,
+                cluster: None,
+                resolver,
+                output,
+                shared,
+                events,
+            };
+            let _ = queue.send(vec![0; 1 << 20]);
+            tokio::spawn(dial.run());
+            let (peer, _) = listener.accept().await.expect("it is dialled");
+            peer.writable().await.expect("a socket");
+            assert_eq!(peer.try_write(said.as_bytes()).expect("room"), said.len());
+            // With input that was not read: the other side's writes fail.
+            drop(peer);
+            let Some(Event::Gone { why, .. }) = heard.recv().await else { panic!("it is over") };
+            assert!(why.contains(if said.starts_with("KASHA") { "K0408" } else { "not a Kasha frame" }), "{why}");
+        }
     }
 }

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use kasha_machine::turn::finish;
-use kasha_machine::{Effects, Held, Input, Machine};
+use kasha_machine::{Effects, Endpoint, Held, Input, Machine};
 use kasha_types::limits::OPERATION_KEY_TTL_MILLIS;
 use kasha_types::{CoreId, TableId, Tick};
 use kasha_wire::link::Handshake;
@@ -15,8 +15,9 @@ use kasha_wire::{Configuration, FRAME_HEADER_BYTES, FrameHeader, Message};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 
-use super::connection::Event;
+use super::connection::{Event, SOMEBODY_ELSE};
 use super::links::Links;
+use super::names::{Resolver, Way};
 use crate::session::{CallId, CallOptions, Completion, CoreQuestion, Session, SessionOptions, SessionStats};
 
 /// The number of inputs that one turn takes from each queue.
@@ -95,6 +96,7 @@ pub(super) struct Driver {
 impl Driver {
     pub(super) fn new(
         options: SessionOptions,
+        ways: (Vec<Way>, Resolver),
         commands: mpsc::Receiver<Command>,
         abandoned: mpsc::Receiver<Ticket>,
         problem: Arc<Mutex<String>>,
@@ -102,7 +104,8 @@ impl Driver {
         const EVENTS_MAX: usize = 1024;
         let (sender, events) = mpsc::channel(EVENTS_MAX);
         let mut effects = Effects::new();
-        let links = Links::new(options.cluster, sender);
+        let (seeds, resolver) = ways;
+        let links = Links::new(seeds, resolver, options.cluster, sender);
         Self {
             session: Session::new(options, Tick(0), &mut effects),
             effects,
@@ -125,6 +128,8 @@ impl Driver {
         loop {
             self.end_turn();
             let wake = self.session.next_deadline().map_or(u64::MAX / 2, |tick| tick.0.min(u64::MAX / 2));
+            let wake = self.started + Duration::from_nanos(wake);
+            let wake = self.links.look_at().map_or(wake, |look_at| look_at.min(wake));
             tokio::select! {
                 command = self.commands.recv() => match command {
                     Some(command) => self.on_command(command),
@@ -132,8 +137,9 @@ impl Driver {
                 },
                 Some(event) = self.events.recv() => self.on_event(event),
                 Some(ticket) = self.abandoned.recv() => self.on_abandoned(ticket),
-                () = tokio::time::sleep_until(self.started + Duration::from_nanos(wake)) => {
+                () = tokio::time::sleep_until(wake) => {
                     let now = self.now();
+                    self.links.close_unused(Instant::now());
                     self.session.step(now, Input::Tick, &mut self.effects);
                 }
             }
@@ -253,8 +259,13 @@ impl Driver {
     fn on_event(&mut self, event: Event) {
         let now = self.now();
         match event {
-            Event::Frames { from, link, bytes } if self.links.is_current(from, link) => {
-                self.links.heard(from);
+            Event::Welcomed { link, who, address } => {
+                for to in self.links.welcomed(link, who, address) {
+                    self.on_unreachable(now, to, format!("{address}: {SOMEBODY_ELSE}"));
+                }
+            }
+            Event::Frames { link, bytes } => {
+                let Some(from) = self.links.heard(link) else { return };
                 let mut rest = &bytes[..];
                 while !rest.is_empty() {
                     let header = FrameHeader::parse(rest).expect("checked").expect("whole");
@@ -266,19 +277,24 @@ impl Driver {
                     }
                 }
             }
-            Event::Gone { from, link, why } if self.links.is_current(from, link) => {
-                *self.problem.lock().expect("nobody panics with it") = why;
-                self.links.lost(from);
-                self.session.step(now, Input::Unreachable(from), &mut self.effects);
+            Event::Gone { link, why, is_refused } => {
+                for to in self.links.lost(link, is_refused) {
+                    self.on_unreachable(now, to, why.clone());
+                }
             }
-            Event::Frames { .. } | Event::Gone { .. } => {}
         }
+    }
+
+    fn on_unreachable(&mut self, now: Tick, to: Endpoint, why: String) {
+        *self.problem.lock().expect("nobody panics with it") = why;
+        self.session.step(now, Input::Unreachable(to), &mut self.effects);
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::session::Seeds;
 
     const CALLS: u64 = 2 * INPUTS_MAX as u64;
 
@@ -290,8 +306,10 @@ mod tests {
     fn driver() -> (Driver, Handles) {
         let (commands, command_queue) = mpsc::channel(CALLS as usize);
         let (abandoned, abandoned_queue) = mpsc::channel(CALLS as usize);
-        let options = SessionOptions::new(vec!["127.0.0.1:1".parse().expect("an address")], 1);
-        let driver = Driver::new(options, command_queue, abandoned_queue, Arc::default());
+        let options = SessionOptions::new(Seeds::Named(1), 1);
+        let way = Way::parse("127.0.0.1:1").expect("an address");
+        let driver =
+            Driver::new(options, (vec![way], Resolver::default()), command_queue, abandoned_queue, Arc::default());
         (driver, Handles { commands, abandoned })
     }
 

@@ -122,6 +122,10 @@ impl Network {
         if bytes.is_empty() && !connection.cutter.holds_bytes() {
             return Left::Nothing;
         }
+        if connection.phase == Phase::Greeting && self.is_text(id, now, bytes) {
+            return Left::Nothing;
+        }
+        let Some(connection) = self.table.get(id) else { return Left::Nothing };
         if !bytes.is_empty() && connection.phase == Phase::Up {
             connection.moved = now;
         }

@@ -283,6 +283,13 @@ impl Raw {
         AnyMessage::decode(&payload).unwrap()
     }
 
+    /// The text that it says, behind which the connection must end.
+    pub fn text(&mut self) -> String {
+        let mut text = String::new();
+        self.0.read_to_string(&mut text).unwrap();
+        text
+    }
+
     /// The reason of a goodbye, behind which the connection must end.
     pub fn goodbye(&mut self) -> String {
         let message = self.message();

@@ -2,8 +2,14 @@
 //!
 //! One file for each subject. A test that needs a fault which the simulator can draw has a scenario there, too.
 #![allow(missing_docs)]
+// The tests are about processes, clocks and sleeps.
+#![allow(clippy::disallowed_methods)]
 
+mod crowd;
 mod lifetimes;
+mod listening;
 mod memory;
+mod names;
 mod newcomer;
 mod status;
+mod strangers;
