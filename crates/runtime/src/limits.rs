@@ -9,7 +9,7 @@ pub struct Limits {
     pub connections: usize,
     /// Whether these are as many as anybody may want; otherwise the process has no more descriptors for them.
     pub has_descriptors: bool,
-    /// Connections beyond these that are being told why they are refused; past those, others wait to be accepted.
+    /// Connections beyond these that are being told why they are refused; for the next one, the first of those is ended.
     pub told: usize,
     /// Dialled connections that there is always room for; more take the place of accepted ones.
     pub dialled: usize,

@@ -8,7 +8,7 @@ mod receive;
 mod strangers;
 
 use std::collections::VecDeque;
-use std::io::{self, ErrorKind};
+use std::io::{self, ErrorKind, Read};
 use std::net::{Shutdown, SocketAddr};
 use std::time::Duration;
 
@@ -104,8 +104,10 @@ pub(crate) struct Network {
     listener: Option<TcpListener>,
     accept_ready: bool,
     accept_again_at: Option<Tick>,
-    /// As many are being refused as may be at once: nobody else is accepted until one of all is gone.
+    /// As many are being closed as may be at once: nobody else is accepted until one of them is gone.
     is_crowded: bool,
+    /// Those who were refused because there is no room, oldest first. Some may be gone.
+    refused: VecDeque<ConnId>,
     identity: Identity,
     limits: Limits,
     table: Table,
@@ -156,6 +158,7 @@ impl Network {
             listener,
             accept_again_at: None,
             is_crowded: false,
+            refused: VecDeque::new(),
             identity,
             limits,
             table: Table::default(),
@@ -223,7 +226,7 @@ impl Network {
             return;
         }
         for _ in 0..TURN_ACCEPTS {
-            if self.accepted >= self.accepted_max() + self.limits.told {
+            if self.accepted >= self.accepted_max() + self.limits.told && !self.let_one_go(now) {
                 (self.accept_ready, self.is_crowded) = (false, true);
                 return;
             }
@@ -266,7 +269,33 @@ impl Network {
             };
             self.tell_refusal(now, &reason);
             self.refuse(now, id, &plain::line(&reason));
+            if self.refused.len() >= 2 * self.limits.told {
+                let Self { refused, table, .. } = self;
+                refused.retain(|&id| table.get(id).is_some());
+            }
+            self.refused.push_back(id);
         }
+    }
+
+    /// Ends the connection that was refused first: it has been told why, and whoever does not close must not keep others from
+    /// being told. Says whether there was one.
+    fn let_one_go(&mut self, now: Tick) -> bool {
+        while let Some(id) = self.refused.pop_front() {
+            // It may have been refused in this turn.
+            self.flush_one(now, id);
+            let mut scratch = std::mem::take(&mut self.scratch);
+            if let Some(connection) = self.table.get(id) {
+                // Input that was not read would make the system take back what it has sent.
+                let _ = connection.stream.read(&mut scratch);
+            }
+            self.scratch = scratch;
+            let before = self.accepted;
+            self.drop_connection(now, id);
+            if self.accepted < before {
+                return true;
+            }
+        }
+        false
     }
 
     /// Tells the operator that connections are refused, once in a while.

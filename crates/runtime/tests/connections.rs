@@ -182,10 +182,13 @@ fn connections_have_a_limit() {
     for client in &mut crowd {
         let _ = client.0.write_all(&hello(CLUSTER, None));
     }
-    for mut client in crowd {
+    // Whoever does not close takes no place from those who come later.
+    let idle: Vec<Raw> = (0..200).map(|_| Raw::connect(server.address)).collect();
+    for mut client in crowd.into_iter().chain([Raw::connect(server.address)]) {
         let told = client.text();
         assert!(told.starts_with("KASHA ") && told.contains("3 connections"), "{told}");
     }
+    drop(idle);
     clients[0].send(b"bye");
     assert_eq!(clients[0].answer(), b"bye");
     assert!(clients[0].receive().is_none(), "disconnected after its answer");
