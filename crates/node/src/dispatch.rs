@@ -10,7 +10,7 @@
 
 use kasha_machine::{Effect, Effects, Endpoint, Gate};
 use kasha_types::planted::{self, Bug};
-use kasha_types::{Epoch, ShardId, Tick};
+use kasha_types::{ClusterTime, Epoch, ShardId, Tick};
 use kasha_wire::frame::Kind;
 use kasha_wire::hot::{self, AppendView, Appended, ReadView, RequestView, SyncRequest, Synced};
 use kasha_wire::link::{Orders, ToMember, ToNode, ToPrimary, ToWitness};
@@ -165,7 +165,8 @@ impl Node {
             }
             Orders::HeartbeatAnswer(HeartbeatAnswer { sent, lease_millis, cluster_time, clients_below }) => {
                 self.core.learn_cluster_time(cluster_time);
-                if sent <= now {
+                // A coordinator that only listens tells no time (R9.13): that is no bound of it.
+                if sent <= now && cluster_time > ClusterTime(0) {
                     self.core.told_time.heard(cluster_time, sent, now);
                 }
                 self.core.clients_below = self.core.clients_below.max(clients_below);
