@@ -159,7 +159,8 @@ impl Watch for TimeGoesOn {
                 .or_else(|| sent.message().map(|LeaseRenewed { cluster_time, .. }| cluster_time))
                 .or_else(|| sent.message().map(|LeaseVerdict { cluster_time, .. }| cluster_time));
             let host = &view.hosts[sender.host.0];
-            if let Some(time) = told {
+            // A coordinator that only listens tells no time (R9.13).
+            if let Some(time) = told.filter(|&time| time > ClusterTime(0)) {
                 self.on_told(time, host.boot, host.clock, view.now);
             }
         } else if self.is_strict && sent.kind == Kind::Request as u8 && sender.name.starts_with("client") {
