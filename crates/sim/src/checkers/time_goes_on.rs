@@ -4,12 +4,15 @@
 //!
 //! A frame may leave long after its time was read, because it waits for a file. So what is told is never compared downwards.
 
+use std::collections::BTreeMap;
+
 use kasha_types::{BootId, ClusterTime};
 use kasha_wire::frame::Kind;
 use kasha_wire::message::{HeartbeatAnswer, LeaseRenewed, LeaseVerdict, SessionOpened};
 use kasha_wire::{Body, RequestView};
 
 use crate::clock::{Clock, DRIFT_PPM_MAX, SimTime, millis};
+use crate::network::ProcessId;
 use crate::probes::Probes;
 use crate::world::{Sent, View, Watch};
 
@@ -21,6 +24,9 @@ const AHEAD_MAX: i64 = 1_100;
 const OFF_MAX: i64 = 100;
 /// How long frames of a new boot may still wait for its first writes.
 const SETTLES: u64 = millis(500);
+
+/// The longest time for which a core's first answers may be under way.
+const CORRECTED_WITHIN: u64 = millis(3_000);
 
 /// What a client told of a value's end.
 #[derive(Clone, Copy, Debug)]
@@ -55,6 +61,8 @@ pub struct TimeGoesOn {
     told_at: Vec<SimTime>,
     /// The least that ClusterTime was ever ahead of the time that has passed.
     least_ahead: Option<i64>,
+    /// When a core first answered each client.
+    answered: BTreeMap<ProcessId, SimTime>,
     violations: Vec<String>,
     begun: u64,
 }
@@ -120,8 +128,13 @@ impl TimeGoesOn {
         (at > boot.first_at.after(SETTLES)).then_some((time, OFF_MAX + millis_of(drift / 1_000_000)))
     }
 
-    fn on_begun(&mut self, begun: ClusterTime, now: SimTime) {
+    fn on_begun(&mut self, client: ProcessId, begun: ClusterTime, now: SimTime) {
         let Some((time, off_max)) = self.time_at(now) else { return };
+        // A client whose id was long under way takes an old time for the present one, until a core has corrected it.
+        let is_corrected = self.answered.get(&client).is_some_and(|at| now > at.after(CORRECTED_WITHIN));
+        if !is_corrected && millis_of(begun.0) < time {
+            return;
+        }
         self.begun += 1;
         let off = millis_of(begun.0) - time;
         if off.abs() > off_max {
@@ -163,11 +176,13 @@ impl Watch for TimeGoesOn {
             if let Some(time) = told.filter(|&time| time > ClusterTime(0)) {
                 self.on_told(time, host.boot, host.clock, view.now);
             }
+        } else if let Some(client) = sent.target.filter(|target| view.processes[target.0].name.starts_with("client")) {
+            self.answered.entry(client).or_insert(view.now);
         } else if self.is_strict && sent.kind == Kind::Request as u8 && sender.name.starts_with("client") {
             let request = RequestView::decode(sent.payload).ok().filter(|request| request.envelope.attempt == 1);
             let begun = request.and_then(|request| Body::decode(request.body).ok()).map(|body| body.head.begun);
             if let Some(begun) = begun.filter(|&begun| begun != ClusterTime(0)) {
-                self.on_begun(begun, view.now);
+                self.on_begun(sent.from, begun, view.now);
             }
         }
     }
